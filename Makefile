@@ -1,0 +1,62 @@
+# What a newcomer needs: make test, make demo, make bench, make bench-peers, make chaos.
+.PHONY: test setup fmt lint features unit loom deny chaos bench bench-peers demo
+
+REDIS := $(shell command -v redis-server 2>/dev/null)
+
+test: setup fmt lint features loom unit
+
+# What the tests need and a fresh Debian lacks.
+setup:
+ifeq ($(REDIS),)
+	apt-get update -qq
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends redis-server
+endif
+	@command -v cc >/dev/null || DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends gcc libc6-dev
+
+fmt:
+	cargo fmt --all --check
+
+# All targets: tests, examples and benches are compiled too.
+lint:
+	cargo clippy --locked --all-targets -- -D warnings
+	cargo clippy --locked -p pulse-peers --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps
+
+# The feature sets that a user may choose, each without warnings.
+features:
+	RUSTFLAGS="-D warnings" cargo check --locked --target-dir target/features --no-default-features
+	RUSTFLAGS="-D warnings" cargo check --locked --target-dir target/features --no-default-features --features axum
+	RUSTFLAGS="-D warnings" cargo check --locked --target-dir target/features --no-default-features --features redis
+	RUSTFLAGS="-D warnings" cargo check --locked --target-dir target/features --no-default-features --features admin
+	RUSTFLAGS="-D warnings" cargo check --locked --target-dir target/features --features redis-tls
+
+unit:
+	cargo test --locked
+
+# Every interleaving of the one primitive that exchanges cells under writers.
+loom:
+	RUSTFLAGS="--cfg pulse_loom" cargo test --locked --release --target-dir target/loom --lib --no-default-features --features axum loom
+
+# Licences, advisories and sources of the dependencies; needs cargo-deny.
+deny:
+	cargo deny check
+
+# The long fault tests: about a quarter of an hour, and a table at the end. PULSE_CHAOS_SCALE=0.05
+# tries it out, PULSE_SEED repeats a run, CHAOS=SIGTERM runs one scenario.
+chaos: setup
+	cargo build --locked --release --example demo
+	cargo test --locked --release --test chaos -- run $(CHAOS)
+
+bench: setup
+	cargo bench --locked
+
+# The hot path next to a hand-written floor and to other crates, in one table; needs a quiet machine
+# with two cores, and takes about ten minutes.
+bench-peers:
+	@for tool in valgrind wrk redis-server taskset; do command -v $$tool >/dev/null || missing=1; done; \
+	if [ -n "$$missing" ]; then apt-get update -qq && \
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends valgrind libc6-dbg wrk redis-server util-linux; fi
+	cargo run --locked --release -p pulse-peers -- --http
+
+demo:
+	cargo run --release --example demo

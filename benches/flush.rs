@@ -1,0 +1,112 @@
+//! Merging a batch of 1, 100 and 2,000 contexts: into memory, encoded for Redis, and into a real
+//! Redis. One request a second each, as a flush has them.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+#[path = "../tests/rig/mod.rs"]
+mod rig;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use rig::server::RedisServer;
+use tower_pulse::Clock;
+use tower_pulse::model::batch::{Batch, Collected};
+use tower_pulse::model::context::Kind;
+use tower_pulse::model::histogram::{Histogram, SCALE, bucket_of};
+use tower_pulse::model::outcome::Outcome;
+use tower_pulse::model::slice::Precisions;
+use tower_pulse::store::memory::MemoryStore;
+use tower_pulse::store::redis::{RedisOptions, RedisStore};
+use tower_pulse::store::{Applied, Call, Store};
+
+const NOW: i64 = 1_700_001_000;
+/// Requests of a context in a second.
+const REQUESTS: u64 = 20;
+/// Commands of a call, about 16 contexts: what the flusher begins with.
+const COST: usize = 16 * 24;
+
+fn batch(contexts: usize) -> Batch {
+    let (mut batch, precisions) = (Batch::default(), Precisions::default());
+    for context in 0..contexts {
+        let mut found = Collected::default();
+        let nanos: Vec<u64> = (1..=REQUESTS).map(|n| n * n * 700_000).collect();
+        for nanos in &nanos {
+            found.times.record(*nanos);
+            found.tally.record(Outcome::Success, false);
+        }
+        let buckets = nanos.iter().map(|nanos| (bucket_of(*nanos) as u16, 1));
+        found.histogram = Histogram::new(SCALE, buckets);
+        let name = format!("GET /api/v1/things-{context}/{{id}}").into();
+        batch.add(&precisions, &name, Kind::Http, NOW, &found);
+    }
+    batch
+}
+
+/// A store, and the number of its last call.
+struct Target(Arc<dyn Store>, u64);
+
+impl Target {
+    /// Sends it in calls, as the flusher does.
+    async fn flush(&mut self, mut batch: Batch) {
+        while !batch.is_empty() {
+            self.1 += 1;
+            let call = Call {
+                instance: "bench".into(),
+                seq: self.1,
+                previous: self.1 - 1,
+                batch: batch.split(COST),
+            };
+            let applied = self.0.apply(&call).await.unwrap();
+            assert!(matches!(applied, Applied::Merged(_)), "{applied:?}");
+        }
+    }
+}
+
+fn flush(c: &mut Criterion) {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    let server = runtime.block_on(RedisServer::start());
+    let options = RedisOptions::new(&server.url()).unwrap();
+    let options = options.response_timeout(Duration::from_secs(10));
+    let (clock, _hand) = Clock::manual(NOW);
+    let redis = RedisStore::open(options).unwrap().with_clock(clock.clone());
+    let memory = MemoryStore::new(Precisions::default(), clock);
+    let mut targets = [
+        ("memory", Target(Arc::new(memory), 0)),
+        ("redis", Target(Arc::new(redis), 0)),
+    ];
+    let mut group = c.benchmark_group("flush");
+    group.sample_size(20);
+    for contexts in [1, 100, 2_000] {
+        group.throughput(Throughput::Elements(contexts as u64));
+        let whole = batch(contexts);
+        group.bench_function(BenchmarkId::new("split into calls", contexts), |b| {
+            let split = |mut batch: Batch| {
+                let mut parts = 0;
+                while !batch.is_empty() {
+                    std::hint::black_box(batch.split(COST));
+                    parts += 1;
+                }
+                parts
+            };
+            b.iter_batched(|| whole.clone(), split, BatchSize::LargeInput);
+        });
+        for (name, target) in &mut targets {
+            group.bench_function(BenchmarkId::new(*name, contexts), |b| {
+                b.iter_batched(
+                    || whole.clone(),
+                    |batch| runtime.block_on(target.flush(batch)),
+                    BatchSize::LargeInput,
+                );
+            });
+        }
+    }
+    group.finish();
+}
+
+criterion_group!(benches, flush);
+criterion_main!(benches);

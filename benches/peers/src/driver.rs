@@ -1,0 +1,150 @@
+//! How a request is made, sent through a Router in process, and timed: the same way for all rows.
+
+use std::future::Future;
+use std::hint::black_box;
+use std::pin::pin;
+
+use axum::Router;
+use axum::body::Body;
+use http::{Request, Uri};
+use http_body_util::BodyExt;
+use rustix::time::{ClockId, clock_gettime};
+use tokio::runtime::{Builder, Handle, Runtime};
+use tower_service::Service;
+
+use crate::alloc;
+use crate::options::Options;
+use crate::rows::{App, Row};
+
+/// Routes of each row's Router.
+pub(crate) const ROUTES: usize = 20;
+
+/// What all rows run on.
+pub(crate) struct Ground {
+    /// Runs the requests, on the thread whose CPU time is read.
+    front: Runtime,
+    /// Runs whatever a row does outside of requests: flushes, exporters.
+    back: Runtime,
+}
+
+impl Ground {
+    /// Starts both runtimes.
+    pub(crate) fn new() -> std::io::Result<Self> {
+        Ok(Self {
+            front: Builder::new_current_thread().enable_all().build()?,
+            back: Builder::new_multi_thread()
+                .worker_threads(1)
+                .enable_all()
+                .build()?,
+        })
+    }
+
+    /// The runtime for what is done outside of requests.
+    pub(crate) fn back(&self) -> &Handle {
+        self.back.handle()
+    }
+
+    /// Runs on the thread of the requests.
+    pub(crate) fn front<T>(&self, future: impl Future<Output = T>) -> T {
+        self.front.block_on(pin!(future))
+    }
+}
+
+/// The addresses of so many of the routes.
+pub(crate) fn uris(paths: usize) -> Vec<Uri> {
+    (0..paths)
+        .map(|route| {
+            let uri = format!("/route{route}/7");
+            uri.parse().expect("a path is a URI")
+        })
+        .collect()
+}
+
+/// Sends requests one after the other, each to the end of its response's body, as hyper would.
+pub(crate) async fn send(app: &mut Router, uris: &[Uri], requests: usize) {
+    for uri in uris.iter().cycle().take(requests) {
+        let mut request = Request::new(Body::empty());
+        *request.uri_mut() = uri.clone();
+        let Ok(response) = Service::call(app, request).await;
+        let mut body = response.into_body();
+        while !http_body::Body::is_end_stream(&body) {
+            match body.frame().await {
+                Some(frame) => drop(black_box(frame)),
+                None => break,
+            }
+        }
+    }
+}
+
+/// Sends requests on this thread.
+#[inline(never)]
+pub(crate) fn requests(ground: &Ground, app: &mut Router, uris: &[Uri], requests: usize) {
+    ground.front(send(app, uris, requests));
+}
+
+/// The same, in a function of its own, as callgrind collects by the name of a function. It must
+/// differ, else the compiler makes one of both.
+#[inline(never)]
+pub(crate) fn measured_requests(ground: &Ground, app: &mut Router, uris: &[Uri], count: usize) {
+    requests(ground, app, uris, black_box(count));
+}
+
+/// CPU time of this thread in nanoseconds: what another process or thread does is not in it.
+fn thread_nanos() -> i64 {
+    nanos(ClockId::ThreadCPUTime)
+}
+
+/// CPU time of all threads in nanoseconds.
+pub(crate) fn process_nanos() -> i64 {
+    nanos(ClockId::ProcessCPUTime)
+}
+
+fn nanos(clock: ClockId) -> i64 {
+    let now = clock_gettime(clock);
+    now.tv_sec * 1_000_000_000 + now.tv_nsec
+}
+
+/// Nanoseconds per request: `[row][round]`. Each round runs all rows in another order.
+pub(crate) fn nanoseconds(
+    ground: &Ground,
+    apps: &mut [(&'static Row, App)],
+    options: &Options,
+) -> Vec<(&'static str, Vec<f64>)> {
+    let uris = uris(ROUTES);
+    let mut found: Vec<_> = apps
+        .iter()
+        .map(|(row, _)| (row.id, Vec::with_capacity(options.rounds)))
+        .collect();
+    let mut order: Vec<usize> = (0..apps.len()).collect();
+    for _ in 0..options.rounds {
+        fastrand::shuffle(&mut order);
+        for &at in &order {
+            let (row, app) = &mut apps[at];
+            let count = (options.requests / row.slowness).max(10);
+            requests(ground, &mut app.router, &uris, count / 10);
+            let start = thread_nanos();
+            measured_requests(ground, &mut app.router, &uris, count);
+            let nanos = thread_nanos() - start;
+            found[at].1.push(nanos as f64 / count as f64);
+        }
+    }
+    found
+}
+
+/// Allocations per request, on the thread of the request.
+pub(crate) fn allocations(
+    ground: &Ground,
+    apps: &mut [(&'static Row, App)],
+) -> Vec<(&'static str, f64)> {
+    const REQUESTS: usize = 1_000;
+    let uris = uris(ROUTES);
+    apps.iter_mut()
+        .map(|(row, app)| {
+            requests(ground, &mut app.router, &uris, REQUESTS);
+            let count = alloc::counted(|| {
+                measured_requests(ground, &mut app.router, &uris, REQUESTS);
+            });
+            (row.id, count as f64 / REQUESTS as f64)
+        })
+        .collect()
+}

@@ -1,0 +1,171 @@
+//! What the table should show.
+
+use std::fmt::Write as _;
+
+use crate::http;
+use crate::rows::{BODY_END, FLOOR, IDENTITY, PROMETHEUS, PULSE, TRACE};
+use crate::table::Results;
+
+/// A goal and what came of it.
+struct Goal {
+    what: &'static str,
+    limit: Limit,
+    measured: Option<f64>,
+    digits: usize,
+    unit: &'static str,
+}
+
+enum Limit {
+    AtMost(f64),
+    AtLeast(f64),
+}
+use Limit::{AtLeast, AtMost};
+
+impl Goal {
+    fn is_reached(&self, measured: f64) -> bool {
+        match self.limit {
+            AtMost(limit) => measured <= limit,
+            AtLeast(limit) => measured >= limit,
+        }
+    }
+
+    fn line(&self) -> String {
+        let Self { digits, unit, .. } = *self;
+        let (sign, limit) = match self.limit {
+            AtMost(limit) => ("<=", limit),
+            AtLeast(limit) => (">=", limit),
+        };
+        let goal = format!("{sign} {limit}{unit}");
+        let Some(measured) = self.measured else {
+            return format!("| {} | {goal} | not measured | |", self.what);
+        };
+        let verdict = if self.is_reached(measured) {
+            "reached".to_owned()
+        } else if limit == 0.0 {
+            format!("missed by {:.digits$}{unit}", measured - limit)
+        } else {
+            format!("missed by {:.0} %", 100.0 * (measured / limit - 1.0).abs())
+        };
+        format!(
+            "| {} | {goal} | {measured:.digits$}{unit} | {verdict} |",
+            self.what
+        )
+    }
+}
+
+/// The goals as a markdown table.
+pub(crate) fn markdown(found: &Results) -> String {
+    let goal = |what, limit, measured, digits, unit| Goal {
+        what,
+        limit,
+        measured,
+        digits,
+        unit,
+    };
+    let (same, all) = found.throughput(PULSE).unzip();
+    let value = |median: Option<crate::stats::Median>| median.map(|median| median.value);
+    let pause = found.pauses.iter().map(|pause| pause.added.value);
+    let goals = [
+        goal(
+            "overhead, ours / floor",
+            AtMost(1.15),
+            found.ratio(PULSE, FLOOR),
+            2,
+            "",
+        ),
+        goal(
+            "ours / axum-prometheus",
+            AtMost(0.12),
+            found.ratio(PULSE, PROMETHEUS),
+            3,
+            "",
+        ),
+        goal(
+            "ours / TraceLayer",
+            AtMost(0.45),
+            found.ratio(PULSE, TRACE),
+            2,
+            "",
+        ),
+        goal(
+            "allocations beyond the identity layer",
+            AtMost(0.0),
+            found.allocations_over(PULSE, IDENTITY),
+            2,
+            "",
+        ),
+        goal(
+            "… timed to the body's end",
+            AtMost(1.0),
+            found.allocations_over(BODY_END, IDENTITY),
+            2,
+            "",
+        ),
+        goal(
+            "instructions beyond the identity layer",
+            AtMost(300.0),
+            found.instructions_over(PULSE, IDENTITY),
+            0,
+            "",
+        ),
+        goal(
+            "two workers, same path: throughput of bare",
+            AtLeast(0.80),
+            value(same),
+            2,
+            "",
+        ),
+        goal(
+            "two workers, 20 paths: throughput of bare",
+            AtLeast(0.76),
+            value(all),
+            2,
+            "",
+        ),
+        goal(
+            "requests/s over loopback of bare",
+            AtLeast(0.97),
+            value(http::fraction(&found.loopback, PULSE)),
+            3,
+            "",
+        ),
+        goal(
+            "p99.9 of a request while 2,000 contexts are flushed, minus without",
+            AtMost(50.0),
+            pause.fold(None, |most: Option<f64>, p| {
+                Some(most.map_or(p, |most| most.max(p)))
+            }),
+            1,
+            " µs",
+        ),
+        goal(
+            "Redis calls per request at 10,000 requests/s over 20 routes",
+            AtMost(0.005),
+            found.calls_per_request,
+            5,
+            "",
+        ),
+        goal(
+            "Redis CPU per context merged",
+            AtMost(45.0),
+            found.costs.last().map(|cost| cost.cpu.value),
+            1,
+            " µs",
+        ),
+        goal(
+            "memory per context with one live cell",
+            AtMost(3_072.0),
+            found.bytes_per_context,
+            0,
+            " B",
+        ),
+    ];
+    let mut text = "| Goal | | measured | |\n|---|---|---|---|\n".to_owned();
+    for goal in goals
+        .iter()
+        .filter(|goal| goal.measured.is_some() || found.complete)
+    {
+        let _ = writeln!(text, "{}", goal.line());
+    }
+    text
+}

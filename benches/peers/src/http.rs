@@ -1,0 +1,164 @@
+//! Requests per second over loopback: a server for each row, pinned to one core, and wrk on another.
+//! A second bare server shows how far two equal ones lie apart.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use crate::Failure;
+use crate::driver::{Ground, ROUTES, uris};
+use crate::options::Options;
+use crate::rows::{self, App, BARE, Row};
+use crate::stats::Median;
+
+const CONNECTIONS: usize = 16;
+/// The name of the second bare server.
+pub(crate) const CONTROL: &str = "bare again (A/A)";
+
+/// Requests per second of a row.
+#[derive(Debug)]
+pub(crate) struct Loopback {
+    /// The row's id, or [`CONTROL`].
+    pub(crate) id: &'static str,
+    /// Requests per second, by round.
+    pub(crate) rates: Vec<f64>,
+}
+
+/// A server in a process of its own.
+struct Server {
+    process: Child,
+    port: u16,
+}
+
+impl Server {
+    fn start(id: &str) -> Result<Self, Failure> {
+        let mut process = Command::new("taskset")
+            .args(["-c", "0"])
+            .arg(std::env::current_exe()?)
+            .args(["--serve", id])
+            // It ends when this pipe does.
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let mut port = String::new();
+        if let Some(told) = process.stdout.take() {
+            BufReader::new(told).read_line(&mut port)?;
+        }
+        let port = port.trim().parse();
+        let port = port.map_err(|_| format!("the server of `{id}` did not start"))?;
+        Ok(Self { process, port })
+    }
+
+    fn rate(&self, script: &PathBuf, seconds: usize) -> Result<f64, Failure> {
+        let output = Command::new("taskset")
+            .args(["-c", "1", "wrk", "-t1"])
+            .args([format!("-c{CONNECTIONS}"), format!("-d{seconds}s")])
+            .arg("-s")
+            .arg(script)
+            .arg(format!("http://127.0.0.1:{}/", self.port))
+            .output()?;
+        let told = String::from_utf8_lossy(&output.stdout);
+        if told.contains("Non-2xx") || told.contains("Socket errors") {
+            return Err(format!("wrk met errors: {told}").into());
+        }
+        let rate = told
+            .lines()
+            .find_map(|line| line.strip_prefix("Requests/sec:"));
+        let rate = rate.and_then(|rate| rate.trim().parse().ok());
+        rate.ok_or_else(|| format!("wrk told no rate: {told}").into())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Closing the pipe ends it, and what it has started.
+        drop(self.process.stdin.take());
+        let _ = self.process.wait();
+    }
+}
+
+/// Requests per second of each row, interleaved.
+pub(crate) fn loopback(
+    apps: &[(&'static Row, App)],
+    options: &Options,
+) -> Result<Vec<Loopback>, Failure> {
+    if std::thread::available_parallelism()?.get() < 2 {
+        return Err(
+            "Nothing is measured over loopback: server and client need a core each.".into(),
+        );
+    }
+    for tool in ["wrk", "taskset"] {
+        if Command::new(tool).arg("--version").output().is_err() {
+            return Err(format!("Nothing is measured over loopback: {tool} is missing.").into());
+        }
+    }
+    let script = std::env::temp_dir().join(format!("pulse-peers-{}.lua", std::process::id()));
+    std::fs::File::create(&script)?.write_all(wrk_script().as_bytes())?;
+    let found = rounds(apps, options, &script);
+    let _ = std::fs::remove_file(&script);
+    found
+}
+
+fn rounds(
+    apps: &[(&'static Row, App)],
+    options: &Options,
+    script: &PathBuf,
+) -> Result<Vec<Loopback>, Failure> {
+    let ids = apps.iter().map(|(row, _)| row.id).chain([CONTROL]);
+    let mut servers = Vec::new();
+    for id in ids {
+        let row = if id == CONTROL { BARE } else { id };
+        let rates = Vec::new();
+        servers.push((Server::start(row)?, Loopback { id, rates }));
+    }
+    for _ in 0..options.http_rounds {
+        fastrand::shuffle(&mut servers);
+        for (server, found) in &mut servers {
+            found.rates.push(server.rate(script, options.http_seconds)?);
+        }
+    }
+    Ok(servers.into_iter().map(|(_, found)| found).collect())
+}
+
+/// Asks for one path after the other.
+fn wrk_script() -> String {
+    let paths = uris(ROUTES)
+        .iter()
+        .map(|uri| format!("wrk.format('GET', '{uri}')"))
+        .collect::<Vec<_>>();
+    format!(
+        "local requests, n = nil, 0\n\
+         init = function() requests = {{{}}} end\n\
+         request = function() n = n % {ROUTES} + 1 return requests[n] end\n",
+        paths.join(", ")
+    )
+}
+
+/// A row's requests per second as a fraction of the same round's bare.
+pub(crate) fn fraction(found: &[Loopback], id: &str) -> Option<Median> {
+    let find = |id: &str| found.iter().find(|row| row.id == id);
+    let (row, bare) = (find(id)?, find(BARE)?);
+    let pairs = row.rates.iter().zip(&bare.rates);
+    Some(Median::of(pairs.map(|(row, bare)| row / bare)))
+}
+
+/// What runs in a server's process, until its input ends.
+pub(crate) fn child(ground: &Ground, id: &str) -> Result<(), Failure> {
+    let row = rows::ROWS.iter().find(|row| row.id == id);
+    let app = rows::build(row.ok_or("no such row")?, ground)?;
+    ground.front(async {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+        println!("{}", listener.local_addr()?.port());
+        let (ended, end) = tokio::sync::oneshot::channel();
+        std::thread::spawn(move || {
+            let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+            let _ = ended.send(());
+        });
+        let served = axum::serve(listener, app.router.clone());
+        tokio::select! {
+            result = async { served.await } => result?,
+            _ = end => {}
+        }
+        Ok(())
+    })
+}

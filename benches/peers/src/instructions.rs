@@ -1,0 +1,56 @@
+//! Instructions per request. The program runs itself under callgrind, once for each row, collecting
+//! only within [`measured_requests`].
+
+use std::process::Command;
+
+use crate::Failure;
+use crate::driver::{Ground, ROUTES, measured_requests, requests, uris};
+use crate::rows::{self, App, Row};
+
+const REQUESTS: usize = 2_000;
+
+/// Instructions per request of each row, or why there are none.
+pub(crate) fn per_request(
+    apps: &[(&'static Row, App)],
+) -> Result<Vec<(&'static str, f64)>, String> {
+    if Command::new("valgrind").arg("--version").output().is_err() {
+        return Err("Instructions are not counted: valgrind is not installed.".to_owned());
+    }
+    let rows = apps.iter().filter(|(row, _)| row.slowness == 1);
+    rows.map(|(row, _)| Ok((row.id, of(row)?))).collect()
+}
+
+fn of(row: &Row) -> Result<f64, String> {
+    let itself = std::env::current_exe().map_err(|error| error.to_string())?;
+    let output = Command::new("valgrind")
+        .arg("--tool=callgrind")
+        .arg("--callgrind-out-file=/dev/null")
+        .arg("--toggle-collect=*measured_requests*")
+        .arg(itself)
+        .args(["--instructions-of", row.id])
+        .output()
+        .map_err(|error| format!("valgrind: {error}"))?;
+    let told = String::from_utf8_lossy(&output.stderr);
+    let collected = told
+        .lines()
+        .find_map(|line| line.split_once("Collected :"))
+        .and_then(|(_, count)| count.trim().parse::<f64>().ok());
+    match collected {
+        Some(count) if output.status.success() && count > 0.0 => Ok(count / REQUESTS as f64),
+        _ => Err(format!(
+            "Instructions are not counted: callgrind failed with {}: {told}",
+            row.id
+        )),
+    }
+}
+
+/// What runs under callgrind.
+pub(crate) fn child(ground: &Ground, id: &str) -> Result<(), Failure> {
+    for row in rows::ROWS.iter().filter(|row| row.id == id) {
+        let mut app = rows::build(row, ground)?;
+        let uris = uris(ROUTES);
+        requests(ground, &mut app.router, &uris, 20 * ROUTES);
+        measured_requests(ground, &mut app.router, &uris, REQUESTS);
+    }
+    Ok(())
+}

@@ -1,0 +1,117 @@
+//! What tower-pulse costs a request, next to a hand-written floor and to other crates: the same
+//! routes and the same driver for all of them, interleaved in one run, in one table.
+//!
+//! Read `rows` (what is compared), `floor` (what one would write by hand), `driver` (how a request
+//! is made and timed), then one module for each column.
+
+mod alloc;
+mod driver;
+mod floor;
+mod goals;
+mod http;
+mod instructions;
+mod memory;
+mod options;
+mod pause;
+mod redis;
+mod redis_server;
+mod rows;
+mod stats;
+mod table;
+mod workers;
+
+use std::process::ExitCode;
+
+use driver::Ground;
+use options::{Measure, Options, USAGE};
+use table::Results;
+
+fn main() -> ExitCode {
+    let options = match Options::parse(std::env::args().skip(1)) {
+        Ok(options) => options,
+        Err(error) => {
+            eprintln!("{error}\n\n{USAGE}");
+            return ExitCode::FAILURE;
+        }
+    };
+    match run(&options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("pulse-peers: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Whatever goes wrong is told to whoever started the program.
+type Failure = Box<dyn std::error::Error>;
+
+fn run(options: &Options) -> Result<(), Failure> {
+    if options.help {
+        println!("{USAGE}\n\nRows:");
+        for row in rows::ROWS {
+            println!("  {:<16} {}", row.id, row.name);
+        }
+        return Ok(());
+    }
+    let ground = Ground::new()?;
+    if let Some(id) = &options.instructions_of {
+        return instructions::child(&ground, id);
+    }
+    if let Some(id) = &options.serve {
+        return http::child(&ground, id);
+    }
+    let mut results = Results::new(options);
+    let mut apps = Vec::new();
+    for row in rows::selected(&options.only)? {
+        match rows::build(row, &ground) {
+            Ok(app) => apps.push((row, app)),
+            Err(why) => results.missing(row, why),
+        }
+    }
+    if options.measures(Measure::Nanos) {
+        eprintln!("nanoseconds: {} rounds", options.rounds);
+        results.nanos = driver::nanoseconds(&ground, &mut apps, options);
+    }
+    if options.measures(Measure::Allocations) {
+        eprintln!("allocations");
+        results.allocations = driver::allocations(&ground, &mut apps);
+    }
+    if options.measures(Measure::Instructions) {
+        eprintln!("instructions");
+        match instructions::per_request(&apps) {
+            Ok(found) => results.instructions = found,
+            Err(why) => results.notes.push(why),
+        }
+    }
+    if options.measures(Measure::Workers) {
+        eprintln!("two workers");
+        results.workers = workers::throughput(&apps, options)?;
+    }
+    if options.measures(Measure::Pause) {
+        eprintln!("pauses");
+        results.pauses = pause::pauses(&ground, options)?;
+    }
+    if options.measures(Measure::Memory) {
+        results.bytes_per_context = Some(memory::per_context(&ground)?);
+    }
+    if options.measures(Measure::Redis) {
+        eprintln!("Redis");
+        match redis::costs(&ground, options) {
+            Ok(costs) => {
+                results.costs = costs;
+                results.calls_per_request = Some(redis::calls_per_request(&ground, options)?);
+            }
+            Err(why) => results.notes.push(format!("Redis: {why}")),
+        }
+    }
+    if options.measures(Measure::Http) {
+        eprintln!("loopback");
+        match http::loopback(&apps, options) {
+            Ok(found) => results.loopback = found,
+            Err(why) => results.notes.push(why.to_string()),
+        }
+    }
+    print!("{}", results.markdown());
+    Ok(())
+}

@@ -1,0 +1,26 @@
+//! Bytes that a context costs in process: its names, its shards, and one live cell.
+
+use tower_pulse::Pulse;
+
+use crate::Failure;
+use crate::alloc;
+use crate::driver::Ground;
+
+const CONTEXTS: usize = 1_000;
+
+/// Bytes for each context with one live cell, as this thread records into one shard.
+pub(crate) fn per_context(ground: &Ground) -> Result<f64, Failure> {
+    let pulse = {
+        let _inside = ground.back().enter();
+        Pulse::builder().build()?
+    };
+    pulse.timer("warm up").stop();
+    let names: Vec<_> = (0..CONTEXTS).map(|n| format!("context {n}")).collect();
+    let bytes = alloc::kept(|| {
+        for name in &names {
+            pulse.timer(name).stop();
+        }
+    });
+    ground.back().block_on(pulse.shutdown())?;
+    Ok(bytes as f64 / CONTEXTS as f64)
+}

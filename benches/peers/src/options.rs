@@ -1,0 +1,126 @@
+//! The command line.
+
+/// What `--help` prints.
+pub(crate) const USAGE: &str = "\
+Usage: pulse-peers [--only ROW,…] [--measure WHAT,…] [--http] [--rounds N] [--requests N] [--quick]
+  --only      only these rows, and bare and the floor
+  --measure   only these: ns, alloc, instr, workers, pause, memory, redis, http;
+              all but http when it is not given
+  --http      http too: requests/s over loopback, with wrk
+  --rounds    rounds of the nanoseconds, 90 by default
+  --requests  requests per row and round, 10000 by default
+  --quick     fewer rounds of everything";
+
+/// One kind of measurement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Measure {
+    /// Nanoseconds per request.
+    Nanos,
+    /// Allocations per request.
+    Allocations,
+    /// Instructions per request.
+    Instructions,
+    /// Throughput of two worker threads.
+    Workers,
+    /// What a flush does to requests.
+    Pause,
+    /// Bytes per context.
+    Memory,
+    /// What Redis has to do.
+    Redis,
+    /// Requests per second over loopback.
+    Http,
+}
+
+const MEASURES: [(&str, Measure); 8] = [
+    ("ns", Measure::Nanos),
+    ("alloc", Measure::Allocations),
+    ("instr", Measure::Instructions),
+    ("workers", Measure::Workers),
+    ("pause", Measure::Pause),
+    ("memory", Measure::Memory),
+    ("redis", Measure::Redis),
+    ("http", Measure::Http),
+];
+
+/// What was asked for.
+#[derive(Debug)]
+pub(crate) struct Options {
+    /// Only the usage.
+    pub(crate) help: bool,
+    /// Rows by id; empty stands for all.
+    pub(crate) only: Vec<String>,
+    /// What to measure.
+    pub(crate) measure: Vec<Measure>,
+    /// Rounds of the nanoseconds.
+    pub(crate) rounds: usize,
+    /// Rounds of what takes longer.
+    pub(crate) long_rounds: usize,
+    /// Rounds over loopback.
+    pub(crate) http_rounds: usize,
+    /// Seconds of a row in a round over loopback.
+    pub(crate) http_seconds: usize,
+    /// Requests per row and round.
+    pub(crate) requests: usize,
+    /// Set in the processes that callgrind runs.
+    pub(crate) instructions_of: Option<String>,
+    /// Set in the processes that wrk asks.
+    pub(crate) serve: Option<String>,
+}
+
+impl Options {
+    /// Reads the arguments.
+    pub(crate) fn parse(arguments: impl Iterator<Item = String>) -> Result<Self, String> {
+        let mut options = Self {
+            help: false,
+            only: Vec::new(),
+            measure: MEASURES.map(|(_, measure)| measure).to_vec(),
+            http_rounds: 9,
+            http_seconds: 2,
+            rounds: 90,
+            long_rounds: 30,
+            requests: 10_000,
+            instructions_of: None,
+            serve: None,
+        };
+        options.measure.retain(|measure| *measure != Measure::Http);
+        let mut arguments = arguments;
+        while let Some(flag) = arguments.next() {
+            let mut value = || arguments.next().ok_or(format!("{flag} needs a value"));
+            let number = |text: String| match text.parse() {
+                Ok(n) if n > 0 => Ok(n),
+                _ => Err(format!("`{text}` is no number of {flag}")),
+            };
+            match flag.as_str() {
+                "--help" | "-h" => options.help = true,
+                "--quick" => {
+                    (options.rounds, options.long_rounds) = (15, 8);
+                    (options.http_rounds, options.http_seconds) = (3, 1);
+                }
+                "--http" => options.measure.push(Measure::Http),
+                "--serve" => options.serve = Some(value()?),
+                "--rounds" => options.rounds = number(value()?)?,
+                "--requests" => options.requests = number(value()?)?,
+                "--only" => options.only = value()?.split(',').map(str::to_owned).collect(),
+                "--measure" => {
+                    options.measure = value()?.split(',').map(measure).collect::<Result<_, _>>()?;
+                }
+                "--instructions-of" => options.instructions_of = Some(value()?),
+                _ => return Err(format!("`{flag}` is no flag")),
+            }
+        }
+        Ok(options)
+    }
+
+    /// Whether this is to be measured.
+    pub(crate) fn measures(&self, what: Measure) -> bool {
+        self.measure.contains(&what)
+    }
+}
+
+fn measure(name: &str) -> Result<Measure, String> {
+    let found = MEASURES.iter().find(|(known, _)| *known == name);
+    found
+        .map(|(_, measure)| *measure)
+        .ok_or(format!("`{name}` is nothing that can be measured"))
+}

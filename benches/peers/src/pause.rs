@@ -1,0 +1,119 @@
+//! What a flush does to the requests that are recorded meanwhile: 2,000 contexts, all of them asked
+//! for round and round by one thread, while another flushes without a pause, or sleeps.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::routing::get;
+use http::Uri;
+use tower_pulse::Pulse;
+
+use crate::Failure;
+use crate::driver::{Ground, send};
+use crate::options::Options;
+use crate::redis_server::RedisServer;
+use crate::stats::{Median, quantile};
+
+const CONTEXTS: usize = 2_000;
+const WINDOW: Duration = Duration::from_millis(200);
+
+/// 99.9th percentiles of a request, in microseconds.
+#[derive(Debug)]
+pub(crate) struct Pause {
+    /// Where it is flushed to.
+    pub(crate) store: &'static str,
+    /// Without a flush.
+    pub(crate) without: Median,
+    /// While one runs.
+    pub(crate) with: Median,
+    /// What it adds, window by window.
+    pub(crate) added: Median,
+    /// Flushes in a window.
+    pub(crate) flushes: f64,
+}
+
+/// Into memory, and into Redis if there is one.
+pub(crate) fn pauses(ground: &Ground, options: &Options) -> Result<Vec<Pause>, Failure> {
+    let builder = || Pulse::builder().max_contexts(CONTEXTS);
+    let build = |builder: tower_pulse::Builder| {
+        let _inside = ground.back().enter();
+        builder.build()
+    };
+    let mut found = vec![pause(ground, options, "memory", &build(builder())?)?];
+    if let Ok(server) = RedisServer::start() {
+        let pulse = build(builder().redis(server.url()))?;
+        found.push(pause(ground, options, "Redis", &pulse)?);
+        ground.back().block_on(pulse.shutdown())?;
+    }
+    Ok(found)
+}
+
+fn pause(
+    ground: &Ground,
+    options: &Options,
+    store: &'static str,
+    pulse: &Pulse,
+) -> Result<Pause, Failure> {
+    let app = (0..CONTEXTS).fold(Router::new(), |app, context| {
+        app.route(
+            &format!("/context{context}/{{id}}"),
+            get(|| async { "pong" }),
+        )
+    });
+    let mut app = app.layer(pulse.layer()).with_state(());
+    let uris = (0..CONTEXTS).map(|context| format!("/context{context}/7").parse::<Uri>());
+    let uris = uris.collect::<Result<Vec<_>, _>>()?;
+    ground.front(send(&mut app, &uris, 2 * CONTEXTS));
+
+    let (mut with, mut without, mut flushes) = (Vec::new(), Vec::new(), 0);
+    for round in 0..2 * options.long_rounds {
+        let flushing = round % 2 == 0;
+        let stop = AtomicBool::new(false);
+        let nanos = std::thread::scope(|scope| {
+            let other = scope.spawn(|| {
+                let mut count = 0;
+                while !stop.load(Relaxed) {
+                    if !flushing {
+                        std::thread::sleep(Duration::from_millis(1));
+                    } else if ground.back().block_on(pulse.flush()).is_ok() {
+                        count += 1;
+                    }
+                }
+                count
+            });
+            let nanos = window(ground, &mut app, &uris);
+            stop.store(true, Relaxed);
+            flushes += other.join().unwrap_or_default();
+            nanos
+        });
+        let found = if flushing { &mut with } else { &mut without };
+        found.push(quantile(&nanos, 0.999) / 1e3);
+    }
+    let pairs = with.iter().zip(&without);
+    Ok(Pause {
+        store,
+        added: Median::of(pairs.map(|(with, without)| with - without)),
+        flushes: f64::from(flushes) / with.len() as f64,
+        with: Median::of(with),
+        without: Median::of(without),
+    })
+}
+
+/// How long each request took within a window, sorted.
+fn window(ground: &Ground, app: &mut Router, uris: &[Uri]) -> Vec<f64> {
+    let clock = quanta::Clock::new();
+    let mut nanos = Vec::with_capacity(1 << 19);
+    let start = Instant::now();
+    ground.front(async {
+        while start.elapsed() < WINDOW {
+            for uri in uris {
+                let begun = clock.raw();
+                send(app, std::slice::from_ref(uri), 1).await;
+                nanos.push(clock.delta_as_nanos(begun, clock.raw()) as f64);
+            }
+        }
+    });
+    nanos.sort_by(f64::total_cmp);
+    nanos
+}

@@ -1,0 +1,309 @@
+//! What Redis has to do for us: its CPU time for each context that a call merges, and how many calls
+//! there are for a request.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use tower_pulse::model::access_time::Durations;
+use tower_pulse::model::batch::{Batch, Collected, ContextDelta, Slices};
+use tower_pulse::model::context::Kind;
+use tower_pulse::model::histogram::{Histogram, SCALE, bucket_of};
+use tower_pulse::model::outcome::{Outcome, Tally};
+use tower_pulse::model::slice::{Precisions, hour_of};
+use tower_pulse::store::redis::{RedisOptions, RedisStore};
+use tower_pulse::store::{Applied, Call, Store};
+use tower_pulse::{Clock, Hand, Pulse};
+
+use crate::Failure;
+use crate::driver::{Ground, ROUTES, send, uris};
+use crate::options::Options;
+use crate::redis_server::RedisServer;
+use crate::rows;
+use crate::stats::Median;
+
+const CONTEXTS: usize = 20;
+/// About what the flusher sends at once.
+const CONTEXTS_A_CALL: usize = 20;
+/// Seconds of traffic in a round.
+const SECONDS: i64 = 30;
+const REQUESTS_A_SECOND: u64 = 10;
+const PACE: usize = 10_000;
+
+/// Microseconds of Redis for a context merged.
+#[derive(Debug)]
+pub(crate) struct Cost {
+    /// What is merged.
+    pub(crate) parts: &'static str,
+    /// CPU time of the server, user and system, reading and answering included.
+    pub(crate) cpu: Median,
+    /// Time within the script.
+    pub(crate) script: Median,
+}
+
+/// What is merged of a second of traffic.
+#[derive(Clone, Copy)]
+enum Parts {
+    /// A counter of the user's: what `hits` alone would cost.
+    Counter,
+    /// Contexts, after this was done to them.
+    Contexts(fn(&mut ContextDelta)),
+}
+
+const PARTS: [(&str, Parts); 4] = [
+    ("one counter (as hits alone)", Parts::Counter),
+    (
+        "hits, micros",
+        Parts::Contexts(|delta| {
+            delta.hours = Slices::default();
+            delta.histograms.fill(Slices::default());
+        }),
+    ),
+    (
+        "hits, micros, statistics, slowest",
+        Parts::Contexts(|delta| delta.histograms.fill(Slices::default())),
+    ),
+    ("all: with both histograms", Parts::Contexts(|_| {})),
+];
+
+/// A store that merges some of the parts.
+struct Merging {
+    parts: Parts,
+    store: RedisStore,
+    hand: Hand,
+    instance: String,
+    seq: u64,
+    now: i64,
+    precisions: Precisions,
+    contexts: Vec<Arc<str>>,
+}
+
+impl Merging {
+    fn new(url: &str, number: usize, parts: Parts) -> Result<Self, Failure> {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH)?;
+        // A rotation of the hour is no steady state.
+        let now = hour_of(i64::try_from(since.as_secs())?) + 600;
+        let (clock, hand) = Clock::manual(now);
+        let options = RedisOptions::new(url)?
+            .prefix(format!("cost{number}:"))?
+            .response_timeout(Duration::from_secs(30));
+        Ok(Self {
+            parts,
+            store: RedisStore::open(options)?.with_clock(clock),
+            hand,
+            instance: format!("cost{number}"),
+            seq: 0,
+            now,
+            precisions: Precisions::default(),
+            contexts: (0..CONTEXTS)
+                .map(|n| format!("GET /route{n}/{{id}}").into())
+                .collect(),
+        })
+    }
+
+    /// Fills every hash with as many fields as it may have.
+    async fn fill(&mut self) -> Result<(), Failure> {
+        let now = self.now;
+        let mut seconds: Vec<i64> = self
+            .precisions
+            .counters
+            .iter()
+            .flat_map(|p| (1..=p.samples).map(move |n| now - i64::from(n * p.seconds)))
+            .collect();
+        seconds.sort_unstable();
+        for context in self.contexts.clone() {
+            let mut batch = Batch::default();
+            for second in &seconds {
+                self.add(&mut batch, &context, *second);
+            }
+            self.apply(batch).await?;
+        }
+        Ok(())
+    }
+
+    /// Merges one second of all contexts.
+    async fn second(&mut self) -> Result<(), Failure> {
+        self.now += 1;
+        self.hand.set_wall(self.now);
+        for contexts in self.contexts.clone().chunks(CONTEXTS_A_CALL) {
+            let mut batch = Batch::default();
+            for context in contexts {
+                self.add(&mut batch, context, self.now);
+            }
+            self.apply(batch).await?;
+        }
+        Ok(())
+    }
+
+    fn add(&self, batch: &mut Batch, context: &Arc<str>, second: i64) {
+        match self.parts {
+            Parts::Counter => batch.count(&self.precisions, context, second, 10),
+            Parts::Contexts(_) => {
+                batch.add(&self.precisions, context, Kind::Http, second, &collected());
+            }
+        }
+    }
+
+    async fn apply(&mut self, mut batch: Batch) -> Result<(), Failure> {
+        if let Parts::Contexts(reduce) = self.parts {
+            batch.contexts.values_mut().for_each(reduce);
+        }
+        self.seq += 1;
+        let call = Call {
+            instance: self.instance.clone(),
+            seq: self.seq,
+            previous: self.seq - 1,
+            batch,
+        };
+        match self.store.apply(&call).await? {
+            Applied::Merged(merged) if merged.quarantined.is_empty() => Ok(()),
+            other => Err(format!("a call was not merged: {other:?}").into()),
+        }
+    }
+}
+
+/// A second of a context: 10 requests between 1 ms and 100 ms.
+fn collected() -> Collected {
+    let (mut times, mut tally, mut buckets) = (Durations::default(), Tally::default(), Vec::new());
+    for _ in 0..REQUESTS_A_SECOND {
+        let nanos = (1e6 * 100f64.powf(fastrand::f64())) as u64;
+        times.record(nanos);
+        tally.record(Outcome::Success, false);
+        buckets.push((bucket_of(nanos) as u16, 1));
+    }
+    Collected {
+        times,
+        tally,
+        histogram: Histogram::new(SCALE, buckets),
+    }
+}
+
+/// The CPU time of Redis for each context merged, part by part, interleaved.
+pub(crate) fn costs(ground: &Ground, options: &Options) -> Result<Vec<Cost>, Failure> {
+    let server = RedisServer::start()?;
+    let mut merging = Vec::new();
+    for (number, (_, parts)) in PARTS.iter().enumerate() {
+        let mut one = Merging::new(&server.url(), number, *parts)?;
+        ground.front(one.fill())?;
+        merging.push((one, Vec::new(), Vec::new()));
+    }
+    let merged = (SECONDS as usize * CONTEXTS) as f64;
+    for _ in 0..options.long_rounds {
+        for (one, cpu, script) in &mut merging {
+            let before = Usage::of(&server)?;
+            for _ in 0..SECONDS {
+                ground.front(one.second())?;
+            }
+            let after = Usage::of(&server)?;
+            cpu.push((after.cpu - before.cpu) / merged);
+            script.push((after.script - before.script) / merged);
+        }
+    }
+    let names = PARTS.iter().map(|(parts, _)| *parts);
+    let costs = names.zip(merging).map(|(parts, (_, cpu, script))| Cost {
+        parts,
+        cpu: Median::of(cpu),
+        script: Median::of(script),
+    });
+    Ok(costs.collect())
+}
+
+/// What the server says that it has used, in microseconds.
+struct Usage {
+    cpu: f64,
+    script: f64,
+}
+
+impl Usage {
+    fn of(server: &RedisServer) -> Result<Self, Failure> {
+        let mut connection = ::redis::Client::open(server.url())?.get_connection()?;
+        let info: String = ::redis::cmd("INFO")
+            .arg("everything")
+            .query(&mut connection)?;
+        let value = |name: &str| info.lines().find_map(|line| line.strip_prefix(name));
+        let seconds = |name: &str| value(name).and_then(|text| text.trim().parse::<f64>().ok());
+        let (user, system) = seconds("used_cpu_user:")
+            .zip(seconds("used_cpu_sys:"))
+            .ok_or("INFO tells no CPU time")?;
+        let script = value("cmdstat_evalsha:")
+            .and_then(|stats| stats.split(',').find_map(|stat| stat.strip_prefix("usec=")))
+            .map_or(Ok(0.0), str::parse)?;
+        Ok(Self {
+            cpu: (user + system) * 1e6,
+            script,
+        })
+    }
+}
+
+/// Redis calls for each request at 10,000 requests/s over all routes: everything that arrives at the
+/// server, by MONITOR.
+pub(crate) fn calls_per_request(ground: &Ground, options: &Options) -> Result<f64, Failure> {
+    let server = RedisServer::start()?;
+    let pulse = {
+        let _inside = ground.back().enter();
+        Pulse::builder().redis(server.url()).build()?
+    };
+    let mut app = rows::routes().layer(pulse.layer()).with_state(());
+    let uris = uris(ROUTES);
+    // Past the first connection and its questions.
+    ground.front(paced(&mut app, &uris, Duration::from_millis(1_500)));
+    let duration = Duration::from_secs(options.http_rounds as u64);
+    let monitor = Monitor::start(&server)?;
+    let requests = ground.front(paced(&mut app, &uris, duration));
+    let calls = monitor.count(duration)?;
+    ground.back().block_on(pulse.shutdown())?;
+    Ok(calls as f64 / requests as f64)
+}
+
+/// Sends requests at a steady pace; returns how many.
+async fn paced(app: &mut axum::Router, uris: &[http::Uri], duration: Duration) -> usize {
+    const STEP: Duration = Duration::from_millis(2);
+    let mut ticks = tokio::time::interval(STEP);
+    let start = Instant::now();
+    let mut sent = 0;
+    while start.elapsed() < duration {
+        ticks.tick().await;
+        let due = (start.elapsed().as_secs_f64() * PACE as f64) as usize;
+        send(app, uris, due - sent).await;
+        sent = due;
+    }
+    sent
+}
+
+/// Everything that clients ask a server, from now on.
+struct Monitor {
+    start: Instant,
+    lines: std::sync::mpsc::Receiver<Instant>,
+}
+
+impl Monitor {
+    fn start(server: &RedisServer) -> Result<Self, Failure> {
+        let address = server.url();
+        let address = address.trim_start_matches("redis://").trim_end_matches('/');
+        let mut stream = TcpStream::connect(address)?;
+        stream.write_all(b"MONITOR\r\n")?;
+        let mut reader = BufReader::new(stream);
+        reader.read_line(&mut String::new())?;
+        let (sender, lines) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let lines = reader.lines().map_while(Result::ok);
+            // What a script asks for is the script's.
+            for _ in lines.filter(|line| !line.contains(" lua] ")) {
+                if sender.send(Instant::now()).is_err() {
+                    return;
+                }
+            }
+        });
+        Ok(Self {
+            start: Instant::now(),
+            lines,
+        })
+    }
+
+    /// How many came within `duration`.
+    fn count(&self, duration: Duration) -> Result<usize, Failure> {
+        let until = self.start + duration;
+        Ok(self.lines.try_iter().filter(|at| *at <= until).count())
+    }
+}

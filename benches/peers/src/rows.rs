@@ -1,0 +1,161 @@
+//! What is compared: one Router with the same routes for each row, and what the row adds to it.
+
+mod atomics;
+mod identity;
+mod otel;
+mod prometheus;
+mod pulse;
+mod seeds;
+mod trace;
+
+use std::any::Any;
+
+use axum::Router;
+use axum::routing::get;
+
+use crate::driver::{Ground, ROUTES};
+use crate::floor::Floor;
+
+/// A row of the table.
+pub(crate) struct Row {
+    /// What `--only` takes.
+    pub(crate) id: &'static str,
+    /// What the table shows.
+    pub(crate) name: &'static str,
+    /// By how much fewer requests it gets in a round than the others.
+    pub(crate) slowness: usize,
+    add: fn(Router, &Ground) -> Result<App, String>,
+}
+
+/// The baseline's id.
+pub(crate) const BARE: &str = "bare";
+/// The id of the layer that does nothing.
+pub(crate) const IDENTITY: &str = "identity";
+/// The floor's id.
+pub(crate) const FLOOR: &str = "floor";
+/// The id of tower-http's TraceLayer.
+pub(crate) const TRACE: &str = "trace";
+/// The id of axum-prometheus.
+pub(crate) const PROMETHEUS: &str = "axum-prometheus";
+/// The id of ours, timed to the head.
+pub(crate) const PULSE: &str = "pulse";
+/// The id of ours, timed to the body's end.
+pub(crate) const BODY_END: &str = "pulse-body";
+
+/// All rows, in the order of the table.
+pub(crate) const ROWS: &[Row] = &[
+    Row::new(BARE, "bare", |routes, _| Ok(routes.into())),
+    Row::new(IDENTITY, "identity (does nothing)", |routes, _| {
+        Ok(routes.layer(identity::Identity).into())
+    }),
+    Row::new(
+        FLOOR,
+        "**floor**: two quanta reads, route-cached slot, per-thread shards, histogram",
+        |routes, _| Ok(routes.layer(Floor::new()).into()),
+    ),
+    Row::new(
+        "atomics",
+        "one shared slot of relaxed atomics",
+        |routes, _| Ok(routes.layer(atomics::Atomics::default()).into()),
+    ),
+    Row::new(PULSE, "**tower-pulse**, to the head", pulse::to_head),
+    Row::new(
+        BODY_END,
+        "**tower-pulse**, to the body's end",
+        pulse::to_body_end,
+    ),
+    Row::new(
+        TRACE,
+        "tower-http TraceLayer, no subscriber",
+        |routes, _| Ok(trace::add(routes)),
+    ),
+    Row::new(
+        "metrics",
+        "`metrics` in a from_fn, into metrics-exporter-prometheus",
+        prometheus::metrics,
+    ),
+    Row::new(
+        "axum-otel",
+        "axum-otel-metrics, SDK with a reader",
+        otel::axum_otel_metrics,
+    ),
+    Row::new(
+        PROMETHEUS,
+        "axum-prometheus 0.10",
+        prometheus::axum_prometheus,
+    ),
+    Row::new(
+        "otel-tower",
+        "opentelemetry-instrumentation-tower, metrics only, SDK with a reader",
+        otel::instrumentation_tower,
+    ),
+    Row {
+        slowness: 100,
+        ..Row::new(
+            "seeds",
+            "the seeds' scheme, Redis in the request (32 commands, 5 round trips)",
+            seeds::seeds,
+        )
+    },
+];
+
+impl Row {
+    const fn new(
+        id: &'static str,
+        name: &'static str,
+        add: fn(Router, &Ground) -> Result<App, String>,
+    ) -> Self {
+        Self {
+            id,
+            name,
+            slowness: 1,
+            add,
+        }
+    }
+}
+
+/// A Router that is ready for requests, and what must outlive it.
+pub(crate) struct App {
+    /// Ready for requests.
+    pub(crate) router: Router,
+    _keep: Box<dyn Any>,
+}
+
+impl App {
+    fn keeping(router: Router, keep: impl Any) -> Self {
+        Self {
+            // As `axum::serve` does, once; else the layer is applied anew for each request.
+            router: router.with_state(()),
+            _keep: Box::new(keep),
+        }
+    }
+}
+
+impl From<Router> for App {
+    fn from(router: Router) -> Self {
+        Self::keeping(router, ())
+    }
+}
+
+/// The routes of every row.
+pub(crate) fn routes() -> Router {
+    (0..ROUTES).fold(Router::new(), |router, route| {
+        router.route(&format!("/route{route}/{{id}}"), get(|| async { "pong" }))
+    })
+}
+
+/// Makes a row's Router, or tells why it cannot be had.
+pub(crate) fn build(row: &Row, ground: &Ground) -> Result<App, String> {
+    (row.add)(routes(), ground)
+}
+
+/// The rows of these ids, and those without which they cannot be judged.
+pub(crate) fn selected(only: &[String]) -> Result<Vec<&'static Row>, String> {
+    if let Some(unknown) = only.iter().find(|id| ROWS.iter().all(|row| row.id != **id)) {
+        return Err(format!("there is no row `{unknown}`; see --help"));
+    }
+    let rows = ROWS.iter().filter(|row| {
+        only.is_empty() || row.id == BARE || row.id == FLOOR || only.iter().any(|id| id == row.id)
+    });
+    Ok(rows.collect())
+}

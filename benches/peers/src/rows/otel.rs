@@ -1,0 +1,69 @@
+//! The two OpenTelemetry layers, metrics only, into the SDK's aggregation: a periodic reader with its
+//! default interval, and an exporter that throws everything away. They need different versions of
+//! the SDK.
+
+use axum::Router;
+
+use super::App;
+use crate::driver::Ground;
+
+/// A module for a version of the SDK, with an exporter for it.
+macro_rules! sdk {
+    ($module:ident, $sdk:ident) => {
+        mod $module {
+            use std::time::Duration;
+
+            use $sdk::error::OTelSdkResult;
+            use $sdk::metrics::data::ResourceMetrics;
+            use $sdk::metrics::exporter::PushMetricExporter;
+            use $sdk::metrics::{PeriodicReader, SdkMeterProvider, Temporality};
+
+            struct Nowhere;
+
+            impl PushMetricExporter for Nowhere {
+                async fn export(&self, _: &ResourceMetrics) -> OTelSdkResult {
+                    Ok(())
+                }
+
+                fn force_flush(&self) -> OTelSdkResult {
+                    Ok(())
+                }
+
+                fn shutdown_with_timeout(&self, _: Duration) -> OTelSdkResult {
+                    Ok(())
+                }
+
+                fn temporality(&self) -> Temporality {
+                    Temporality::Cumulative
+                }
+            }
+
+            pub(super) fn provider() -> SdkMeterProvider {
+                let reader = PeriodicReader::builder(Nowhere).build();
+                SdkMeterProvider::builder().with_reader(reader).build()
+            }
+        }
+    };
+}
+
+sdk!(sdk_032, opentelemetry_sdk_032);
+sdk!(sdk_033, opentelemetry_sdk_033);
+
+/// axum-otel-metrics.
+pub(super) fn axum_otel_metrics(routes: Router, _: &Ground) -> Result<App, String> {
+    let provider = sdk_032::provider();
+    let layer = axum_otel_metrics::HttpMetricsLayerBuilder::new()
+        .with_provider(provider.clone())
+        .build();
+    Ok(App::keeping(routes.layer(layer), provider))
+}
+
+/// opentelemetry-instrumentation-tower, the OpenTelemetry project's own, without its spans.
+pub(super) fn instrumentation_tower(routes: Router, _: &Ground) -> Result<App, String> {
+    use opentelemetry_instrumentation_tower::http::server::LayerBuilder;
+    let provider = sdk_033::provider();
+    opentelemetry_033::global::set_meter_provider(provider.clone());
+    let layer = LayerBuilder::builder().with_tracing(false).build();
+    let layer = layer.map_err(|error| error.to_string())?;
+    Ok(App::keeping(routes.layer(layer), provider))
+}

@@ -1,0 +1,55 @@
+//! The `metrics` crate in a `from_fn`, as axum's own example has it, and axum-prometheus. Both
+//! record into metrics-exporter-prometheus, which axum-prometheus installs for the process and tidies
+//! up every 5 s.
+
+use std::sync::OnceLock;
+use std::time::Instant;
+
+use axum::Router;
+use axum::extract::{MatchedPath, Request};
+use axum::middleware::{Next, from_fn};
+use axum::response::Response;
+use axum_prometheus::PrometheusMetricLayer;
+
+use super::App;
+use crate::driver::Ground;
+
+fn install(ground: &Ground) -> PrometheusMetricLayer<'static> {
+    static INSTALLED: OnceLock<PrometheusMetricLayer<'static>> = OnceLock::new();
+    let layer = INSTALLED.get_or_init(|| {
+        let _inside = ground.back().enter();
+        PrometheusMetricLayer::pair().0
+    });
+    layer.clone()
+}
+
+/// axum-prometheus as its documentation shows it.
+pub(super) fn axum_prometheus(routes: Router, ground: &Ground) -> Result<App, String> {
+    Ok(routes.layer(install(ground)).into())
+}
+
+/// The `metrics` crate as axum's example `prometheus-metrics` uses it.
+pub(super) fn metrics(routes: Router, ground: &Ground) -> Result<App, String> {
+    install(ground);
+    Ok(routes.layer(from_fn(track)).into())
+}
+
+async fn track(request: Request, next: Next) -> Response {
+    let start = Instant::now();
+    let path = match request.extensions().get::<MatchedPath>() {
+        Some(path) => path.as_str().to_owned(),
+        None => request.uri().path().to_owned(),
+    };
+    let method = request.method().clone();
+    let response = next.run(request).await;
+    let latency = start.elapsed().as_secs_f64();
+    let status = response.status().as_u16().to_string();
+    let labels = [
+        ("method", method.to_string()),
+        ("path", path),
+        ("status", status),
+    ];
+    metrics::counter!("http_requests_total", &labels).increment(1);
+    metrics::histogram!("http_requests_duration_seconds", &labels).record(latency);
+    response
+}

@@ -1,0 +1,10 @@
+//! tower-http's TraceLayer as its documentation shows it, with no subscriber to tell anything to.
+
+use axum::Router;
+use tower_http::trace::TraceLayer;
+
+use super::App;
+
+pub(super) fn add(routes: Router) -> App {
+    routes.layer(TraceLayer::new_for_http()).into()
+}

@@ -1,0 +1,48 @@
+//! Medians and their spread.
+
+/// The middle of many figures.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Median {
+    /// The median.
+    pub(crate) value: f64,
+    /// The first quartile.
+    pub(crate) low: f64,
+    /// The third quartile.
+    pub(crate) high: f64,
+}
+
+impl Median {
+    /// The median and quartiles of these.
+    pub(crate) fn of(figures: impl IntoIterator<Item = f64>) -> Self {
+        let mut figures: Vec<f64> = figures.into_iter().collect();
+        figures.sort_by(f64::total_cmp);
+        Self {
+            value: quantile(&figures, 0.5),
+            low: quantile(&figures, 0.25),
+            high: quantile(&figures, 0.75),
+        }
+    }
+}
+
+/// A quantile of sorted figures, between two of them where it lies between.
+pub(crate) fn quantile(sorted: &[f64], q: f64) -> f64 {
+    let Some(last) = sorted.len().checked_sub(1) else {
+        return f64::NAN;
+    };
+    let at = q * last as f64;
+    let (low, high) = (sorted[at.floor() as usize], sorted[at.ceil() as usize]);
+    low + (high - low) * at.fract()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Median;
+
+    #[test]
+    fn the_middle_and_its_spread() {
+        let median = Median::of([4.0, 1.0, 2.0, 3.0, 5.0]);
+        assert_eq!((median.value, median.low, median.high), (3.0, 2.0, 4.0));
+        assert_eq!(Median::of([1.0, 2.0]).value, 1.5);
+        assert!(Median::of([]).value.is_nan());
+    }
+}

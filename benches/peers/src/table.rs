@@ -1,0 +1,293 @@
+//! The tables.
+
+use std::fmt::Write as _;
+
+use crate::goals;
+use crate::http::{self, CONTROL, Loopback};
+use crate::options::{Measure, Options};
+use crate::pause::Pause;
+use crate::redis::Cost;
+use crate::rows::{BARE, FLOOR, PROMETHEUS, ROWS, Row, TRACE};
+use crate::stats::Median;
+use crate::workers::{Rate, Throughput};
+
+/// Everything that was measured.
+#[derive(Debug, Default)]
+pub(crate) struct Results {
+    rounds: usize,
+    /// Whether all rows were asked for, so that a goal that is not measured is told too.
+    pub(crate) complete: bool,
+    http: bool,
+    /// Nanoseconds per request, by row and round.
+    pub(crate) nanos: Vec<(&'static str, Vec<f64>)>,
+    /// Allocations per request.
+    pub(crate) allocations: Vec<(&'static str, f64)>,
+    /// Instructions per request.
+    pub(crate) instructions: Vec<(&'static str, f64)>,
+    /// Requests per second of two worker threads.
+    pub(crate) workers: Vec<Throughput>,
+    /// What a flush adds to a request.
+    pub(crate) pauses: Vec<Pause>,
+    /// Bytes of a context in process.
+    pub(crate) bytes_per_context: Option<f64>,
+    /// Redis' CPU time for a context, part by part; the last one is all of it.
+    pub(crate) costs: Vec<Cost>,
+    /// Redis calls for a request.
+    pub(crate) calls_per_request: Option<f64>,
+    /// Requests per second over loopback.
+    pub(crate) loopback: Vec<Loopback>,
+    /// Rows that cannot be had, and why.
+    missing: Vec<(&'static str, String)>,
+    /// What else the reader should know.
+    pub(crate) notes: Vec<String>,
+}
+
+impl Results {
+    /// Nothing yet.
+    pub(crate) fn new(options: &Options) -> Self {
+        Self {
+            rounds: options.rounds,
+            complete: options.only.is_empty(),
+            http: options.measures(Measure::Http),
+            ..Self::default()
+        }
+    }
+
+    /// A row that cannot be had.
+    pub(crate) fn missing(&mut self, row: &'static Row, why: String) {
+        self.missing.push((row.id, why));
+    }
+
+    /// Nanoseconds beyond the same round's bare request.
+    pub(crate) fn overhead(&self, id: &str) -> Option<Median> {
+        let (row, bare) = (self.nanos_of(id)?, self.nanos_of(BARE)?);
+        Some(Median::of(
+            row.iter().zip(bare).map(|(row, bare)| row - bare),
+        ))
+    }
+
+    fn nanos_of(&self, id: &str) -> Option<&[f64]> {
+        of(&self.nanos, id).map(Vec::as_slice)
+    }
+
+    /// How many times another row's overhead.
+    pub(crate) fn ratio(&self, id: &str, to: &str) -> Option<f64> {
+        Some(self.overhead(id)?.value / self.overhead(to)?.value)
+    }
+
+    /// A row's allocations beyond another's.
+    pub(crate) fn allocations_over(&self, id: &str, other: &str) -> Option<f64> {
+        Some(of(&self.allocations, id)? - of(&self.allocations, other)?)
+    }
+
+    /// A row's instructions beyond another's.
+    pub(crate) fn instructions_over(&self, id: &str, other: &str) -> Option<f64> {
+        Some(of(&self.instructions, id)? - of(&self.instructions, other)?)
+    }
+
+    /// Throughput of two workers as a fraction of the same round's bare: the same path, all paths.
+    pub(crate) fn throughput(&self, id: &str) -> Option<(Median, Median)> {
+        self.throughput_by(id, |rate| rate.wall)
+    }
+
+    fn throughput_by(&self, id: &str, by: fn(&Rate) -> f64) -> Option<(Median, Median)> {
+        let find = |id: &str| self.workers.iter().find(|found| found.id == id);
+        let (row, bare) = (find(id)?, find(BARE)?);
+        let fraction = |row: &[Rate], bare: &[Rate]| {
+            Median::of(row.iter().zip(bare).map(|(row, bare)| by(row) / by(bare)))
+        };
+        Some((
+            fraction(&row.same, &bare.same),
+            fraction(&row.all, &bare.all),
+        ))
+    }
+
+    /// Everything as markdown.
+    pub(crate) fn markdown(&self) -> String {
+        let mut text = String::new();
+        self.head(&mut text);
+        for row in ROWS {
+            self.row(&mut text, row);
+        }
+        self.control(&mut text);
+        for note in &self.notes {
+            text += &format!("\n{note}\n");
+        }
+        self.by_cpu_time(&mut text);
+        self.redis(&mut text);
+        self.pause(&mut text);
+        text += "\n";
+        text += &goals::markdown(self);
+        text
+    }
+
+    /// How far two equal servers lie apart.
+    fn control(&self, text: &mut String) {
+        if let Some(control) = http::fraction(&self.loopback, CONTROL) {
+            let control = fraction(Some(control));
+            let _ = writeln!(text, "| {CONTROL} | | | | | | | | | {control} |");
+        }
+    }
+
+    fn by_cpu_time(&self, text: &mut String) {
+        if self.workers.is_empty() {
+            return;
+        }
+        let bare = self.workers.iter().find(|found| found.id == BARE);
+        let rates = bare.map_or(&[][..], |bare| &bare.all);
+        let _ = writeln!(
+            text,
+            "\nTwo workers by CPU time (what other processes do is not in it). Bare: {:.0} requests/s, {:.2} cores busy.\n",
+            Median::of(rates.iter().map(|rate| rate.wall)).value,
+            Median::of(rates.iter().map(|rate| rate.wall / rate.cpu)).value,
+        );
+        *text += "| Layer | same path: throughput of bare | 20 paths |\n|---|---|---|\n";
+        for row in ROWS.iter().filter(|row| row.id != BARE) {
+            if let Some((same, all)) = self.throughput_by(row.id, |rate| rate.cpu) {
+                let (same, all) = (fraction(Some(same)), fraction(Some(all)));
+                let _ = writeln!(text, "| {} | {same} | {all} |", row.name);
+            }
+        }
+    }
+
+    fn redis(&self, text: &mut String) {
+        if self.costs.is_empty() {
+            return;
+        }
+        *text += "\n| Redis, for each context merged | µs of CPU | µs within the script |\n|---|---|---|\n";
+        for Cost { parts, cpu, script } in &self.costs {
+            let _ = writeln!(
+                text,
+                "| {parts} | {:.1} ({:.1}-{:.1}) | {:.1} ({:.1}-{:.1}) |",
+                cpu.value, cpu.low, cpu.high, script.value, script.low, script.high
+            );
+        }
+    }
+
+    fn pause(&self, text: &mut String) {
+        if self.pauses.is_empty() {
+            return;
+        }
+        *text += "\n| p99.9 of a request, µs | without | while flushing 2,000 contexts | added | flushes in 200 ms |\n|---|---|---|---|---|\n";
+        for pause in &self.pauses {
+            let _ = writeln!(
+                text,
+                "| into {} | {:.1} | {:.1} | {:.1} ({:.1}-{:.1}) | {:.1} |",
+                pause.store,
+                pause.without.value,
+                pause.with.value,
+                pause.added.value,
+                pause.added.low,
+                pause.added.high,
+                pause.flushes
+            );
+        }
+    }
+
+    fn head(&self, text: &mut String) {
+        let _ = writeln!(text, "{}\n", origin());
+        if let Some(bare) = self.nanos_of(BARE) {
+            let bare = Median::of(bare.iter().copied());
+            let _ = writeln!(
+                text,
+                "Bare: {:.0} ns/request ({:.0}-{:.0}), {} allocations, {} instructions. Medians of {} interleaved rounds, in brackets the middle half of them.\n",
+                bare.value,
+                bare.low,
+                bare.high,
+                shown(of(&self.allocations, BARE).copied(), 0),
+                shown(of(&self.instructions, BARE).copied(), 0),
+                self.rounds,
+            );
+        }
+        *text += "| Layer | ns over bare | / floor | / TraceLayer | / axum-prometheus | allocations over bare | instructions over bare | two workers, same path: throughput of bare | … 20 paths |";
+        *text += if self.http {
+            " loopback: requests/s of bare |\n"
+        } else {
+            "\n"
+        };
+        *text += "|---|---|---|---|---|---|---|---|---|";
+        *text += if self.http { "---|\n" } else { "\n" };
+    }
+
+    fn row(&self, text: &mut String, row: &Row) {
+        if row.id == BARE {
+            return;
+        }
+        if let Some((_, why)) = self.missing.iter().find(|(id, _)| *id == row.id) {
+            let _ = writeln!(text, "| {} | {why} | | | | | | | |", row.name);
+            return;
+        }
+        if of(&self.nanos, row.id).is_none()
+            && of(&self.allocations, row.id).is_none()
+            && of(&self.instructions, row.id).is_none()
+            && self.throughput(row.id).is_none()
+            && http::fraction(&self.loopback, row.id).is_none()
+        {
+            return;
+        }
+        let overhead = self.overhead(row.id).map_or(String::new(), |ns| {
+            format!("{:.0} ({:.0}-{:.0})", ns.value, ns.low, ns.high)
+        });
+        let (same, all) = self.throughput(row.id).unzip();
+        let _ = write!(
+            text,
+            "| {} | {overhead} | {} | {} | {} | {} | {} | {} | {} |",
+            row.name,
+            shown(self.ratio(row.id, FLOOR), 2),
+            shown(self.ratio(row.id, TRACE), 2),
+            shown(self.ratio(row.id, PROMETHEUS), 2),
+            shown(self.allocations_over(row.id, BARE), 0),
+            shown(self.instructions_over(row.id, BARE), 0),
+            fraction(same),
+            fraction(all),
+        );
+        if self.http {
+            let loopback = http::fraction(&self.loopback, row.id);
+            let _ = write!(text, " {} |", fraction(loopback));
+        }
+        text.push('\n');
+    }
+}
+
+/// Machine, date and command.
+fn origin() -> String {
+    let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = cpuinfo.lines().find(|line| line.starts_with("model name"));
+    let model = model.and_then(|line| line.split_once(": "));
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let date = tower_pulse::model::slice::iso_hour(tower_pulse::Clock::system().now_seconds());
+    let arguments: Vec<_> = std::env::args().skip(1).collect();
+    format!(
+        "{}, {cores} cores, load {} at the end, {}, `pulse-peers {}`",
+        model.map_or("unknown CPU", |(_, model)| model),
+        load.split(' ').next().unwrap_or_default(),
+        date.split('T').next().unwrap_or_default(),
+        arguments.join(" ")
+    )
+}
+
+fn of<'a, T>(figures: &'a [(&str, T)], id: &str) -> Option<&'a T> {
+    figures
+        .iter()
+        .find(|(known, _)| *known == id)
+        .map(|(_, figure)| figure)
+}
+
+/// A figure with so many digits, or nothing; with more digits where it is no whole number.
+fn shown(figure: Option<f64>, digits: usize) -> String {
+    figure.map_or(String::new(), |figure| {
+        let digits = if digits == 0 && figure.abs() < 100.0 && figure.fract().abs() > 0.005 {
+            2
+        } else {
+            digits
+        };
+        format!("{figure:.digits$}")
+    })
+}
+
+fn fraction(median: Option<Median>) -> String {
+    median.map_or(String::new(), |median| {
+        format!("{:.2} ({:.2}-{:.2})", median.value, median.low, median.high)
+    })
+}

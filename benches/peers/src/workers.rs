@@ -1,0 +1,97 @@
+//! What two worker threads get done together: what they share costs them here.
+
+use std::time::Instant;
+
+use axum::Router;
+use http::Uri;
+use tokio::runtime::{Builder, Runtime};
+
+use crate::Failure;
+use crate::driver::{ROUTES, process_nanos, send, uris};
+use crate::options::Options;
+use crate::rows::{App, Row};
+
+const TASKS: usize = 16;
+/// Requests of a task between two yields.
+const BURST: usize = 100;
+
+/// Requests per second of one row.
+#[derive(Debug)]
+pub(crate) struct Throughput {
+    /// The row.
+    pub(crate) id: &'static str,
+    /// All on the same path, by round.
+    pub(crate) same: Vec<Rate>,
+    /// On all paths, by round.
+    pub(crate) all: Vec<Rate>,
+}
+
+/// How fast a run was.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rate {
+    /// Requests per second.
+    pub(crate) wall: f64,
+    /// Requests per second of this process' CPU time: what other processes do is not in it, and
+    /// neither is waiting for each other.
+    pub(crate) cpu: f64,
+}
+
+/// Requests per second on two worker threads, interleaved.
+pub(crate) fn throughput(
+    apps: &[(&'static Row, App)],
+    options: &Options,
+) -> Result<Vec<Throughput>, Failure> {
+    let workers = Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
+    let apps: Vec<_> = apps.iter().filter(|(row, _)| row.slowness == 1).collect();
+    let mut found: Vec<_> = apps
+        .iter()
+        .map(|(row, _)| Throughput {
+            id: row.id,
+            same: Vec::new(),
+            all: Vec::new(),
+        })
+        .collect();
+    let (one, all) = (uris(1), uris(ROUTES));
+    let bursts = (10 * options.requests / TASKS / BURST).max(1);
+    let mut order: Vec<usize> = (0..apps.len()).collect();
+    for _ in 0..options.long_rounds {
+        fastrand::shuffle(&mut order);
+        for &at in &order {
+            let app = &apps[at].1.router;
+            run(&workers, app, &one, 1);
+            found[at].same.push(run(&workers, app, &one, bursts));
+            found[at].all.push(run(&workers, app, &all, bursts));
+        }
+    }
+    Ok(found)
+}
+
+/// How fast all tasks are together. They share one Router, as connections do.
+fn run(workers: &Runtime, app: &Router, uris: &[Uri], bursts: usize) -> Rate {
+    let (start, used) = (Instant::now(), process_nanos());
+    workers.block_on(async {
+        let tasks: Vec<_> = (0..TASKS)
+            .map(|_| {
+                let (mut app, uris) = (app.clone(), uris.to_vec());
+                tokio::spawn(async move {
+                    for _ in 0..bursts {
+                        send(&mut app, &uris, BURST).await;
+                        tokio::task::yield_now().await;
+                    }
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await.expect("no task panics");
+        }
+    });
+    let seconds = start.elapsed().as_secs_f64();
+    let requests = (TASKS * bursts * BURST) as f64;
+    Rate {
+        wall: requests / seconds,
+        cpu: requests / (process_nanos() - used) as f64 * 1e9,
+    }
+}

@@ -1,0 +1,24 @@
+//! The least there is: everything in memory, the dashboard at /admin/pulse.
+#![allow(clippy::print_stdout)] // An example talks to whoever started it.
+
+use axum::{Router, routing::get};
+use tower_pulse::{Pulse, admin::Access};
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let pulse = Pulse::builder().build()?;
+    let app = Router::new()
+        .route("/", get(|| async { "hello" }))
+        .layer(pulse.layer())
+        .merge(pulse.mount("/admin/pulse", Access::token("change me")));
+
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:3000").await?;
+    println!("http://127.0.0.1:3000/admin/pulse (any user, password: change me)");
+    axum::serve(listener, app)
+        .with_graceful_shutdown(async {
+            let _ = tokio::signal::ctrl_c().await;
+        })
+        .await?;
+    pulse.shutdown().await?;
+    Ok(())
+}

@@ -1,0 +1,40 @@
+//! A fleet: every instance writes to one Redis, every dashboard shows them all.
+//!
+//! `REDIS_URL=redis://127.0.0.1/ cargo run --example redis`
+#![allow(clippy::print_stdout)] // An example talks to whoever started it.
+
+use std::time::Duration;
+
+use axum::{Router, routing::get};
+use tower_pulse::{Pulse, admin::Access};
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let url = std::env::var("REDIS_URL").unwrap_or_else(|_| "redis://127.0.0.1/".into());
+    let pulse = Pulse::builder()
+        .redis(url)
+        // Keys begin with `pulse:shop:`, so that several services share a server.
+        .service("shop")
+        .flush_interval(Duration::from_secs(1))
+        .ignore(["/healthz"])
+        .build()?;
+    let app = Router::new()
+        .route("/", get(|| async { "hello" }))
+        .route("/healthz", get(|| async { "ok" }))
+        .layer(pulse.layer())
+        .merge(pulse.mount("/admin/pulse", Access::basic("admin", "change me")));
+
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    println!(
+        "http://{}/admin/pulse (admin, change me)",
+        listener.local_addr()?
+    );
+    axum::serve(listener, app)
+        .with_graceful_shutdown(async {
+            let _ = tokio::signal::ctrl_c().await;
+        })
+        .await?;
+    // What was not flushed yet is flushed now.
+    pulse.shutdown().await?;
+    Ok(())
+}

@@ -1,0 +1,205 @@
+//! Who may enter.
+
+use std::fmt;
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::DecodePaddingMode;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
+use http::request::Parts;
+use http::{StatusCode, header};
+use sha2::{Digest as _, Sha256};
+use subtle::{Choice, ConstantTimeEq};
+
+use super::answer::Failure;
+use crate::error::BuildError;
+
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &base64::alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// Who may see the admin pages: there is no way to serve them without saying so.
+///
+/// Secrets are kept as digests, compared in constant time, and never printed.
+///
+/// ```
+/// use tower_pulse::admin::Access;
+///
+/// let access = Access::token("s3cret");
+/// assert_eq!(format!("{access:?}"), "Access::token(…)");
+/// ```
+#[derive(Clone)]
+pub struct Access(Rule);
+
+#[derive(Clone)]
+enum Rule {
+    Token(Secret),
+    Basic(Secret, Secret),
+    Custom(Arc<dyn Fn(&Parts) -> bool + Send + Sync>),
+    Open,
+}
+
+impl Access {
+    /// Those who know `token`: as a `Bearer` header, or as the password of any user, so that a
+    /// browser can ask for it. An empty one is refused when the router is made.
+    ///
+    /// ```
+    /// # use tower_pulse::admin::Access;
+    /// let access = Access::token(std::env::var("PULSE_TOKEN").unwrap_or_default());
+    /// ```
+    pub fn token(token: impl AsRef<str>) -> Self {
+        Self(Rule::Token(Secret::new(token.as_ref())))
+    }
+
+    /// Those who know `user` and `password`, as a browser asks for them. An empty password, and a
+    /// user with a colon in it, are refused when the router is made.
+    ///
+    /// ```
+    /// # use tower_pulse::admin::Access;
+    /// let access = Access::basic("ops", "s3cret");
+    /// ```
+    pub fn basic(user: impl AsRef<str>, password: impl AsRef<str>) -> Self {
+        let user = Secret {
+            // HTTP ends the user at the first colon: such a one could never enter.
+            usable: !user.as_ref().contains(':'),
+            ..Secret::new(user.as_ref())
+        };
+        Self(Rule::Basic(user, Secret::new(password.as_ref())))
+    }
+
+    /// Those whose request `allows` says yes to; others are answered 403. It runs for each request
+    /// and must not block.
+    ///
+    /// ```
+    /// # use tower_pulse::admin::Access;
+    /// #[derive(Clone)]
+    /// struct Operator; // put there by the service's own login middleware
+    ///
+    /// let access = Access::custom(|request| request.extensions.get::<Operator>().is_some());
+    /// ```
+    pub fn custom(allows: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
+        Self(Rule::Custom(Arc::new(allows)))
+    }
+
+    /// Everybody who can reach the service: for one that listens on loopback, or behind a layer
+    /// of one's own.
+    ///
+    /// ```
+    /// # use tower_pulse::admin::Access;
+    /// let access = Access::open();
+    /// ```
+    pub fn open() -> Self {
+        Self(Rule::Open)
+    }
+
+    /// Refuses secrets that protect nothing.
+    pub(super) fn validate(&self) -> Result<(), BuildError> {
+        let refuse = |value, allowed| Err(BuildError::new("access", value, allowed));
+        match &self.0 {
+            Rule::Token(token) if !token.usable => refuse("an empty token", "a token is needed"),
+            Rule::Basic(user, _) if !user.usable => refuse(
+                "a user with a colon",
+                "HTTP ends the user's name at the first colon",
+            ),
+            Rule::Basic(_, password) if !password.usable => {
+                refuse("an empty password", "a password is needed")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Lets the request pass, or says why not.
+    pub(super) fn check(&self, parts: &Parts) -> Result<(), Failure> {
+        let (allowed, otherwise) = match &self.0 {
+            Rule::Open => (true, StatusCode::FORBIDDEN),
+            Rule::Custom(allows) => (allows(parts), StatusCode::FORBIDDEN),
+            Rule::Token(token) => {
+                let allowed = match Credentials::of(parts) {
+                    Some(Credentials::Bearer(given)) => token.matches(&given),
+                    Some(Credentials::Basic { password, .. }) => token.matches(&password),
+                    None => Choice::from(0),
+                };
+                (allowed.into(), StatusCode::UNAUTHORIZED)
+            }
+            Rule::Basic(user, password) => {
+                let allowed = match Credentials::of(parts) {
+                    // Both are compared, whatever the first comparison says.
+                    Some(Credentials::Basic {
+                        user: u,
+                        password: p,
+                    }) => user.matches(&u) & password.matches(&p),
+                    _ => Choice::from(0),
+                };
+                (allowed.into(), StatusCode::UNAUTHORIZED)
+            }
+        };
+        if allowed {
+            return Ok(());
+        }
+        Err(Failure::new(otherwise, "you may not enter here"))
+    }
+}
+
+impl fmt::Debug for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            Rule::Token(_) => "Access::token(…)",
+            Rule::Basic(..) => "Access::basic(…)",
+            Rule::Custom(_) => "Access::custom(…)",
+            Rule::Open => "Access::open()",
+        })
+    }
+}
+
+/// A digest of fixed length, so that a comparison tells nothing about the secret's length either.
+#[derive(Clone)]
+struct Secret {
+    digest: [u8; 32],
+    usable: bool,
+}
+
+impl Secret {
+    fn new(secret: &str) -> Self {
+        Self {
+            digest: Sha256::digest(secret).into(),
+            usable: !secret.trim().is_empty(),
+        }
+    }
+
+    fn matches(&self, given: &[u8]) -> Choice {
+        let given: [u8; 32] = Sha256::digest(given).into();
+        self.digest.ct_eq(&given)
+    }
+}
+
+/// What the request's `Authorization` says.
+enum Credentials {
+    Bearer(Vec<u8>),
+    Basic { user: Vec<u8>, password: Vec<u8> },
+}
+
+impl Credentials {
+    /// `None` where there is no such header, more than one, or one that makes no sense.
+    fn of(parts: &Parts) -> Option<Self> {
+        let mut given = parts.headers.get_all(header::AUTHORIZATION).iter();
+        let (Some(value), None) = (given.next(), given.next()) else {
+            return None;
+        };
+        let value = value.as_bytes();
+        let (scheme, rest) = value.split_at(value.iter().position(|byte| *byte == b' ')?);
+        let rest = rest.trim_ascii();
+        if scheme.eq_ignore_ascii_case(b"bearer") {
+            return Some(Self::Bearer(rest.to_vec()));
+        }
+        if !scheme.eq_ignore_ascii_case(b"basic") {
+            return None;
+        }
+        let decoded = BASE64.decode(rest).ok()?;
+        let colon = decoded.iter().position(|byte| *byte == b':')?;
+        Some(Self::Basic {
+            user: decoded[..colon].to_vec(),
+            password: decoded[colon + 1..].to_vec(),
+        })
+    }
+}

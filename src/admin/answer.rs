@@ -1,0 +1,168 @@
+//! What goes out: JSON with an ETag, JSON errors, and the headers that every response has.
+
+use axum::body::Body;
+use axum::response::Response;
+use http::request::Parts;
+use http::{HeaderValue, Method, StatusCode, header};
+use http_body::Body as _;
+use serde::Serialize;
+use sha2::{Digest as _, Sha256};
+
+use crate::error::StoreError;
+use crate::recorder::Unrecorded;
+
+const CONTENT_SECURITY_POLICY: HeaderValue = HeaderValue::from_static(
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
+     connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+);
+const CHALLENGE: HeaderValue =
+    HeaderValue::from_static("Basic realm=\"tower-pulse\", charset=\"UTF-8\"");
+const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD");
+const ONE_SECOND: HeaderValue = HeaderValue::from_static("1");
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+/// Why a request is not answered with what it asked for.
+#[derive(Clone, Debug)]
+pub(super) struct Failure {
+    status: StatusCode,
+    message: String,
+    parameter: Option<String>,
+}
+
+#[derive(Serialize)]
+struct FailureJson<'a> {
+    error: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parameter: Option<&'a str>,
+}
+
+impl Failure {
+    pub(super) fn new(status: StatusCode, message: impl Into<String>) -> Self {
+        Self {
+            status,
+            message: message.into(),
+            parameter: None,
+        }
+    }
+
+    /// The parameter `name` cannot be understood. The message must not repeat what was given.
+    pub(super) fn parameter(name: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            parameter: Some(name.into()),
+            ..Self::new(StatusCode::BAD_REQUEST, message)
+        }
+    }
+
+    /// The store cannot answer now. Its errors have no secrets in them.
+    pub(super) fn store(error: &StoreError) -> Self {
+        Self::unavailable(format!("the store cannot be read: {error}"))
+    }
+
+    /// The same for another reason.
+    pub(super) fn unavailable(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, message)
+    }
+
+    pub(super) fn into_response(self) -> Response {
+        let json = FailureJson {
+            error: &self.message,
+            parameter: self.parameter.as_deref(),
+        };
+        // Two strings can always be written as JSON.
+        let mut response = body(serde_json::to_vec(&json).unwrap_or_default(), JSON);
+        *response.status_mut() = self.status;
+        let header = match self.status {
+            StatusCode::UNAUTHORIZED => Some((header::WWW_AUTHENTICATE, CHALLENGE)),
+            StatusCode::METHOD_NOT_ALLOWED => Some((header::ALLOW, METHODS)),
+            StatusCode::SERVICE_UNAVAILABLE => Some((header::RETRY_AFTER, ONE_SECOND)),
+            _ => None,
+        };
+        if let Some((name, value)) = header {
+            response.headers_mut().insert(name, value);
+        }
+        response
+    }
+}
+
+/// 200 with `value`, or 304 when the caller has the same already.
+///
+/// The answer has an ETag although [`finish`] forbids to store it: `no-store` keeps figures out of
+/// the caches of browsers and proxies, and the page keeps the last answer in its own memory and
+/// sends `If-None-Match` by hand.
+pub(super) fn json(parts: &Parts, value: &impl Serialize) -> Result<Response, Failure> {
+    let json = serde_json::to_vec(value).map_err(|error| {
+        Failure::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            format!("the answer cannot be written as JSON: {error}"),
+        )
+    })?;
+    let etag = etag(&json);
+    if is_known(parts, &etag) {
+        return Ok(not_modified(etag));
+    }
+    let mut response = body(json, JSON);
+    response.headers_mut().insert(header::ETAG, etag);
+    Ok(response)
+}
+
+/// 200 with these bytes.
+pub(super) fn body(bytes: impl Into<Body>, content_type: HeaderValue) -> Response {
+    let mut response = Response::new(bytes.into());
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, content_type);
+    response
+}
+
+/// 304: the caller has the version of `etag`.
+pub(super) fn not_modified(etag: HeaderValue) -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NOT_MODIFIED;
+    response.headers_mut().insert(header::ETAG, etag);
+    response
+}
+
+/// A strong ETag: half a SHA-256 of the content.
+pub(super) fn etag(content: &[u8]) -> HeaderValue {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut etag = [b'"'; 34];
+    for (digits, byte) in etag[1..33].chunks_mut(2).zip(Sha256::digest(content)) {
+        digits[0] = DIGITS[usize::from(byte >> 4)];
+        digits[1] = DIGITS[usize::from(byte & 15)];
+    }
+    HeaderValue::from_bytes(&etag).unwrap_or(HeaderValue::from_static("\"\"")) // hex in quotes is valid
+}
+
+/// Whether `If-None-Match` names `etag`, or anything.
+pub(super) fn is_known(parts: &Parts, etag: &HeaderValue) -> bool {
+    let given = parts.headers.get_all(header::IF_NONE_MATCH);
+    given.iter().any(|list| {
+        list.as_bytes().split(|byte| *byte == b',').any(|one| {
+            let one = one.trim_ascii();
+            one == b"*" || one.strip_prefix(b"W/").unwrap_or(one) == etag.as_bytes()
+        })
+    })
+}
+
+/// What every response has, errors and refusals among them: headers, and the mark that keeps it
+/// out of the figures. The body of an answer to HEAD goes, its length is told.
+pub(super) fn finish(method: &Method, response: &mut Response) {
+    if *method == Method::HEAD {
+        let body = std::mem::take(response.body_mut());
+        if let Some(length) = body.size_hint().exact()
+            && response.status() != StatusCode::NOT_MODIFIED
+        {
+            let headers = response.headers_mut();
+            headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+        }
+    }
+    response.extensions_mut().insert(Unrecorded);
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY);
+    let nosniff = HeaderValue::from_static("nosniff");
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
+    let no_referrer = HeaderValue::from_static("no-referrer");
+    headers.insert(header::REFERRER_POLICY, no_referrer);
+    headers
+        .entry(header::CACHE_CONTROL)
+        .or_insert(HeaderValue::from_static("no-store"));
+}

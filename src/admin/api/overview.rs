@@ -1,0 +1,81 @@
+//! `api/overview`: the fleet in a few figures.
+
+use serde::Serialize;
+
+use super::super::Admin;
+use super::super::answer::Failure;
+use super::{Times, count};
+use crate::model::slice::hour_of;
+use crate::model::snapshot::{HourSnapshot, Snapshot};
+
+/// How many complete seconds the rate is a mean of.
+const SECONDS: i64 = 10;
+
+#[derive(Serialize)]
+pub(in crate::admin) struct Overview {
+    hour: Total,
+    last_hour: Option<Total>,
+    in_flight: i64,
+    requests_per_second: f64,
+    contexts: usize,
+    instances: u64,
+}
+
+#[derive(Serialize)]
+struct Total {
+    start: i64,
+    requests: u64,
+    errors: u64,
+    #[serde(flatten)]
+    times: Times,
+}
+
+impl Total {
+    fn of(hour: &HourSnapshot) -> Self {
+        Self {
+            start: hour.start,
+            requests: count(hour),
+            errors: hour.spread.tally.errors,
+            times: Times::of(hour),
+        }
+    }
+
+    fn none(start: i64) -> Self {
+        Self {
+            start,
+            requests: 0,
+            errors: 0,
+            times: Times::default(),
+        }
+    }
+}
+
+pub(in crate::admin) async fn overview(admin: &Admin) -> Result<Overview, Failure> {
+    let snapshot = admin.reader.snapshot().await?;
+    let (hour, last_hour) = (&snapshot.all.hour, &snapshot.all.last_hour);
+    let finest = admin.source.precisions.counters.first();
+    Ok(Overview {
+        hour: match hour {
+            Some(hour) => Total::of(hour),
+            None => Total::none(hour_of(snapshot.taken_at)),
+        },
+        last_hour: last_hour.as_ref().map(Total::of),
+        in_flight: snapshot.in_flight,
+        requests_per_second: rate(&snapshot, finest.map_or(1, |p| i64::from(p.seconds))),
+        contexts: snapshot.contexts.len(),
+        instances: snapshot.instances,
+    })
+}
+
+/// Requests per second over the last ten complete seconds, or over the last complete slice where
+/// that is longer. A slice that is missing had none. The slice that has just ended is left out: most
+/// of the time it has not been flushed yet, and a steady rate would read a tenth too low.
+fn rate(snapshot: &Snapshot, precision: i64) -> f64 {
+    let precision = precision.max(1);
+    let slices = (SECONDS + precision - 1) / precision;
+    let end = (snapshot.taken_at - 1).div_euclid(precision) * precision;
+    let window = end.saturating_sub(slices * precision)..end;
+    let within = snapshot.recent.iter().filter(|(at, _)| window.contains(at));
+    let requests: i64 = within.map(|(_, n)| *n).sum();
+    requests as f64 / (slices * precision) as f64
+}

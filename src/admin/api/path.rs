@@ -1,0 +1,94 @@
+//! `api/path`: all about one context.
+
+use std::collections::BTreeMap;
+
+use http::StatusCode;
+use serde::Serialize;
+
+use super::super::Admin;
+use super::super::answer::Failure;
+use super::super::params::Params;
+use super::{Hour, Name};
+use crate::model::batch::Spread;
+use crate::model::context::Kind;
+use crate::model::histogram::{Histogram, lower_bound};
+use crate::model::outcome::{Outcome, Tally};
+use crate::model::snapshot::HourSnapshot;
+
+#[derive(Serialize)]
+pub(in crate::admin) struct Path<'a> {
+    #[serde(flatten)]
+    name: Name<'a>,
+    hour: Option<Started>,
+    last_hour: Option<Started>,
+    /// Lower bound, upper bound and count of each bucket that was hit.
+    histogram: Vec<(f64, f64, u64)>,
+    outcomes: BTreeMap<&'static str, u64>,
+}
+
+#[derive(Serialize)]
+struct Started {
+    start: i64,
+    #[serde(flatten)]
+    hour: Hour,
+}
+
+pub(in crate::admin) async fn path<'a>(
+    admin: &Admin,
+    params: &'a Params,
+) -> Result<Path<'a>, Failure> {
+    let context = params.required("context")?;
+    let found = admin.reader.context(context).await?.ok_or_else(|| {
+        let message = "no context of this name is known in this hour or the last";
+        Failure::new(StatusCode::NOT_FOUND, message)
+    })?;
+    let started = |hour: &HourSnapshot| Started {
+        start: hour.start,
+        hour: Hour::of(hour),
+    };
+    let spread = spread(found.hour.as_ref(), found.last_hour.as_ref());
+    Ok(Path {
+        name: Name::of(context, found.kind),
+        hour: found.hour.as_ref().map(started),
+        last_hour: found.last_hour.as_ref().map(started),
+        histogram: spread.map_or_else(Vec::new, |spread| buckets(&spread.histogram)),
+        outcomes: outcomes(found.kind, spread.map_or_else(Tally::default, |s| s.tally)),
+    })
+}
+
+/// This hour's, or the last hour's as long as nothing happened in this one.
+fn spread<'a>(
+    hour: Option<&'a HourSnapshot>,
+    last_hour: Option<&'a HourSnapshot>,
+) -> Option<&'a Spread> {
+    let happened =
+        |hour: &&HourSnapshot| hour.times.count > 0.0 || !hour.spread.histogram.is_empty();
+    let hour = hour.filter(happened).or(last_hour).or(hour);
+    hour.map(|hour| &hour.spread)
+}
+
+fn buckets(histogram: &Histogram) -> Vec<(f64, f64, u64)> {
+    let scale = histogram.scale();
+    let bucket = |(index, n): &(u16, u64)| {
+        let (low, high) = (
+            lower_bound(*index, scale),
+            lower_bound(index.saturating_add(1), scale),
+        );
+        (low, high, *n)
+    };
+    histogram.buckets().iter().map(bucket).collect()
+}
+
+/// The outcomes that such a context can have, also those that did not happen.
+fn outcomes(kind: Kind, tally: Tally) -> BTreeMap<&'static str, u64> {
+    let possible = |outcome: &Outcome| match outcome {
+        Outcome::Failed | Outcome::Cancelled | Outcome::Panicked => true,
+        Outcome::Completed => kind == Kind::Timer,
+        _ => kind != Kind::Timer,
+    };
+    Outcome::ALL
+        .into_iter()
+        .filter(|outcome| possible(outcome) || tally.count(*outcome) > 0)
+        .map(|outcome| (outcome.name(), tally.count(outcome)))
+        .collect()
+}

@@ -1,0 +1,152 @@
+//! `api/counters` and `api/series`: figures over time, oldest first.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::super::Admin;
+use super::super::answer::Failure;
+use super::super::params::Params;
+use crate::model::context::{ALL, Metric};
+use crate::model::slice::Precision;
+
+/// The precision that is shown where none is asked for, if it is kept.
+const DEFAULT_PRECISION: u32 = 60;
+
+#[derive(Serialize)]
+pub(in crate::admin) struct Counter<'a> {
+    name: &'a str,
+    precision: u32,
+    samples: Vec<(i64, i64)>,
+}
+
+pub(in crate::admin) async fn counters<'a>(
+    admin: &Admin,
+    params: &'a Params,
+) -> Result<Counter<'a>, Failure> {
+    let name = params.required("name")?;
+    let precision = precision(params, &admin.source.precisions.counters, "counters")?;
+    let samples = admin.reader.counter(name, precision).await?;
+    Ok(Counter {
+        name,
+        precision,
+        samples: samples.to_vec(),
+    })
+}
+
+#[derive(Serialize)]
+pub(in crate::admin) struct Series<'a> {
+    context: Option<&'a str>,
+    metric: &'static str,
+    precision: u32,
+    points: Vec<(i64, Point)>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Point {
+    Count(i64),
+    Seconds(Option<f64>),
+}
+
+#[derive(Clone, Copy)]
+enum Of {
+    Counter(Metric),
+    Mean,
+    Quantile(&'static str, f64),
+}
+
+const METRICS: [(&str, Of); 6] = [
+    ("hits", Of::Counter(Metric::Hits)),
+    ("errors", Of::Counter(Metric::Errors)),
+    ("mean", Of::Mean),
+    ("p50", Of::Quantile("p50", 0.50)),
+    ("p95", Of::Quantile("p95", 0.95)),
+    ("p99", Of::Quantile("p99", 0.99)),
+];
+
+pub(in crate::admin) async fn series<'a>(
+    admin: &Admin,
+    params: &'a Params,
+) -> Result<Series<'a>, Failure> {
+    let context = params.name("context")?;
+    let of = params.choice("metric", &METRICS)?;
+    let precisions = &admin.source.precisions;
+    let precision = match of {
+        Of::Quantile(..) => precision(params, &precisions.histograms, "histograms")?,
+        Of::Counter(_) | Of::Mean => precision(params, &precisions.counters, "counters")?,
+    };
+    let whose = context.unwrap_or(ALL);
+    let (metric, points) = match of {
+        Of::Counter(metric) => {
+            let samples = admin
+                .reader
+                .counter(&metric.counter(whose), precision)
+                .await?;
+            let points = samples.iter().map(|(slice, n)| (*slice, Point::Count(*n)));
+            (metric.name(), points.collect())
+        }
+        Of::Mean => ("mean", means(admin, whose, precision).await?),
+        Of::Quantile(name, q) => {
+            let spreads = admin.reader.histograms(whose, precision).await?;
+            let point = |spread: &_| Point::Seconds(quantile(spread, q));
+            let points = spreads
+                .iter()
+                .map(|(slice, spread)| (*slice, point(spread)));
+            (name, points.collect())
+        }
+    };
+    Ok(Series {
+        context,
+        metric,
+        precision,
+        points,
+    })
+}
+
+fn quantile(spread: &crate::model::batch::Spread, q: f64) -> Option<f64> {
+    spread.histogram.quantile(q)
+}
+
+/// Microseconds by hits; `null` where there were no hits.
+async fn means(admin: &Admin, context: &str, precision: u32) -> Result<Vec<(i64, Point)>, Failure> {
+    let (hits, micros) = (
+        Metric::Hits.counter(context),
+        Metric::Micros.counter(context),
+    );
+    let (hits, micros) = tokio::try_join!(
+        admin.reader.counter(&hits, precision),
+        admin.reader.counter(&micros, precision),
+    )?;
+    let mut slices: BTreeMap<i64, (i64, i64)> = BTreeMap::new();
+    for (slice, n) in hits.iter() {
+        slices.entry(*slice).or_default().0 = *n;
+    }
+    for (slice, n) in micros.iter() {
+        slices.entry(*slice).or_default().1 = *n;
+    }
+    let mean = |(hits, micros): (i64, i64)| (hits > 0).then(|| micros as f64 / hits as f64 / 1e6);
+    let points = slices.into_iter();
+    Ok(points
+        .map(|(slice, both)| (slice, Point::Seconds(mean(both))))
+        .collect())
+}
+
+/// The precision that is asked for, which must be one of those that are kept.
+fn precision(params: &Params, kept: &[Precision], of: &str) -> Result<u32, Failure> {
+    let asked = match params.digits("precision")? {
+        None => {
+            let default = kept.iter().find(|p| p.seconds == DEFAULT_PRECISION);
+            default.or(kept.first()).map(|p| p.seconds)
+        }
+        Some(asked) => asked.filter(|asked| kept.iter().any(|p| p.seconds == *asked)),
+    };
+    asked.ok_or_else(|| {
+        let kept: Vec<_> = kept.iter().map(|p| p.seconds.to_string()).collect();
+        let kept = kept.join(", ");
+        Failure::parameter(
+            "precision",
+            format!("precision must be one that {of} are kept at, in seconds: {kept}"),
+        )
+    })
+}

@@ -1,0 +1,31 @@
+//! `api/slowest`: the ranking of the slowest contexts, slowest first.
+
+use serde::Serialize;
+
+use super::super::Admin;
+use super::super::answer::Failure;
+use super::super::params::Params;
+use super::limit;
+
+#[derive(Serialize)]
+pub(in crate::admin) struct Ranking {
+    slowest: Vec<Rank>,
+}
+
+#[derive(Serialize)]
+struct Rank {
+    context: String,
+    mean: f64,
+}
+
+pub(in crate::admin) async fn slowest(admin: &Admin, params: &Params) -> Result<Ranking, Failure> {
+    let limit = limit(params)?;
+    let ranking = admin.reader.slowest().await?;
+    let rank = |(context, mean): &(String, f64)| Rank {
+        context: context.clone(),
+        mean: *mean,
+    };
+    Ok(Ranking {
+        slowest: ranking.iter().take(limit).map(rank).collect(),
+    })
+}

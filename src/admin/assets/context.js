@@ -1,0 +1,31 @@
+// How a context is written: a badge for its method, then its path or its name.
+
+import { el } from './dom.js';
+import { visible } from './format.js';
+
+/** `item`: { context, kind, method, path }. Everything the client may have set goes in as text. */
+export function contextParts(item) {
+	const parts = [];
+	if (item.kind === 'timer') parts.push(badge('timer', 'timer'));
+	else if (item.method) parts.push(badge(visible(item.method), item.method));
+	const name = visible(item.method && item.path ? item.path : item.context);
+	const shown = el('bdi', 'path');
+	for (const piece of name.split(/(\{[^{}/]*\})/)) {
+		if (/^\{.*\}$/.test(piece)) shown.append(el('span', 'param', piece));
+		else shown.append(...piece.split(/(?<=\/)/).flatMap((part) => [part, el('wbr')])); // lines break after a slash
+	}
+	parts.push(shown);
+	return parts;
+}
+
+/** "GET /users/{id}" of a ranking, where the API tells no method apart. */
+export function splitContext(context) {
+	const match = /^([A-Z]{3,10}) (\/.*)$/s.exec(context);
+	return { context, kind: 'http', method: match?.[1] ?? null, path: match?.[2] ?? null };
+}
+
+function badge(label, method) {
+	const node = el('span', 'badge', label);
+	node.dataset.method = method;
+	return node;
+}

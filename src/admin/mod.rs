@@ -1,0 +1,219 @@
+//! The admin router: the page, its JSON API and the Prometheus text, behind an [`Access`].
+//!
+//! Read `mod.rs` (what is served where), [`access`](Access) (who may enter), `params.rs` and
+//! `answer.rs` (what comes in and goes out), `reader.rs` (how the store is asked, at most once a
+//! second), then `api/`, `page.rs` and `prometheus.rs` (what is answered).
+
+mod access;
+mod answer;
+mod api;
+mod page;
+mod params;
+#[cfg(feature = "prometheus")]
+mod prometheus;
+mod reader;
+#[cfg(test)]
+mod tests;
+
+use std::convert::Infallible;
+use std::fmt;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{OriginalUri, Request};
+use axum::response::Response;
+use http::request::Parts;
+use http::{Method, StatusCode};
+use http_body::Body;
+
+pub use self::access::Access;
+use self::answer::Failure;
+use self::page::Page;
+use self::params::Params;
+use self::reader::Reader;
+use crate::clock::Clock;
+use crate::error::BuildError;
+use crate::model::slice::Precisions;
+use crate::recorder::health::Health;
+use crate::recorder::totals::Totals;
+use crate::store::Store;
+
+/// The version of this crate, as the page and `api/health` show it.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The largest body of a request, in bytes. Nothing here reads one.
+const MAX_BODY: u64 = 16 * 1024;
+
+/// What the admin router reads.
+pub(crate) struct Source {
+    /// The figures of the fleet.
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Clock,
+    /// The precisions that the store keeps.
+    pub(crate) precisions: Precisions,
+    /// How this instance is doing.
+    pub(crate) health: Arc<dyn Fn() -> Health + Send + Sync>,
+    /// The totals of this instance by context; `<all>` may be among them.
+    #[cfg_attr(not(feature = "prometheus"), allow(dead_code))]
+    pub(crate) totals: Arc<dyn Fn() -> Vec<(Arc<str>, Totals)> + Send + Sync>,
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Source")
+            .field("store", &self.store.describe())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A router to be nested, by `nest` or `nest_service`.
+///
+/// It has no fallback of its own: a router that is merged with one that has would panic.
+pub(crate) fn router(source: Source, access: Access) -> Result<Router, BuildError> {
+    access.validate()?;
+    Ok(routes(source, access, ""))
+}
+
+/// A router to be merged, which serves `path`, `path/` and everything below.
+pub(crate) fn mounted(source: Source, access: Access, path: &str) -> Result<Router, BuildError> {
+    access.validate()?;
+    validate_path(path)?;
+    Ok(routes(source, access, path))
+}
+
+fn routes(source: Source, access: Access, prefix: &str) -> Router {
+    let admin = Arc::new(Admin {
+        reader: Reader::new(source.store.clone(), source.clock.clone()),
+        page: Page::new(),
+        prefix: prefix.to_owned(),
+        source,
+        access,
+    });
+    let service = tower::service_fn(move |request: Request| {
+        let admin = admin.clone();
+        async move { Ok::<_, Infallible>(admin.serve(request).await) }
+    });
+    let router = if prefix.is_empty() {
+        Router::new()
+    } else {
+        Router::new().route_service(prefix, service.clone())
+    };
+    router
+        .route_service(&format!("{prefix}/"), service.clone())
+        .route_service(&format!("{prefix}/{{*below}}"), service)
+}
+
+/// Refuses what axum would panic about, and what no request could match.
+fn validate_path(path: &str) -> Result<(), BuildError> {
+    let allowed = "a path such as \"/admin/pulse\": it starts with a slash, does not end with one, \
+                   and has no empty segment, no \"{\", \"}\", \"?\" or \"#\", nothing that a URL \
+                   must escape, and no segment that starts with \":\" or \"*\" or is \".\" or \"..\"";
+    let segment_is_fine = |segment: &str| {
+        !segment.is_empty()
+            && !segment.starts_with([':', '*'])
+            && segment != "."
+            && segment != ".."
+            && segment
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@%".contains(&byte))
+    };
+    match path.strip_prefix('/') {
+        Some(rest) if rest.split('/').all(segment_is_fine) => Ok(()),
+        _ => Err(BuildError::new("mount", format!("{path:?}"), allowed)),
+    }
+}
+
+struct Admin {
+    source: Source,
+    reader: Reader,
+    page: Page,
+    access: Access,
+    /// What stands before the slash of a path.
+    prefix: String,
+}
+
+impl Admin {
+    async fn serve(&self, request: Request) -> Response {
+        let (parts, body) = request.into_parts();
+        let size = body.size_hint().lower();
+        // Nothing here reads a body.
+        drop(body);
+        let mut response = match self.answer(&parts, size).await {
+            Ok(response) => response,
+            Err(failure) => failure.into_response(),
+        };
+        answer::finish(&parts.method, &mut response);
+        response
+    }
+
+    /// Who does not get in learns nothing, not even what is there.
+    async fn answer(&self, parts: &Parts, body_size: u64) -> Result<Response, Failure> {
+        self.access.check(parts)?;
+        if body_size > MAX_BODY {
+            let message = format!("the body may have at most {MAX_BODY} bytes");
+            return Err(Failure::new(StatusCode::PAYLOAD_TOO_LARGE, message));
+        }
+        let path = parts.uri.path();
+        let place = Place::at(path.strip_prefix(&*self.prefix).unwrap_or(path))
+            .ok_or_else(|| Failure::new(StatusCode::NOT_FOUND, "there is nothing here"))?;
+        if parts.method != Method::GET && parts.method != Method::HEAD {
+            let message = "only GET and HEAD are served here";
+            return Err(Failure::new(StatusCode::METHOD_NOT_ALLOWED, message));
+        }
+        let params = || Params::parse(parts.uri.query());
+        match place {
+            Place::Index => Ok(self.page.index(original_path(parts))),
+            Place::Asset(file) => self.page.asset(parts, file),
+            Place::Overview => answer::json(parts, &api::overview::overview(self).await?),
+            Place::Paths => answer::json(parts, &api::paths::paths(self, &params()?).await?),
+            Place::Path => answer::json(parts, &api::path::path(self, &params()?).await?),
+            Place::Slowest => answer::json(parts, &api::slowest::slowest(self, &params()?).await?),
+            Place::Counters => answer::json(parts, &api::series::counters(self, &params()?).await?),
+            Place::Series => answer::json(parts, &api::series::series(self, &params()?).await?),
+            Place::Health => answer::json(parts, &api::health::health(self).await),
+            #[cfg(feature = "prometheus")]
+            Place::Metrics => Ok(prometheus::metrics(self).await),
+        }
+    }
+}
+
+/// What is served below the mount point.
+enum Place<'a> {
+    Index,
+    Asset(&'a str),
+    Overview,
+    Paths,
+    Path,
+    Slowest,
+    Counters,
+    Series,
+    Health,
+    #[cfg(feature = "prometheus")]
+    Metrics,
+}
+
+impl<'a> Place<'a> {
+    fn at(path: &'a str) -> Option<Self> {
+        Some(match path {
+            "" | "/" => Self::Index,
+            "/api/overview" => Self::Overview,
+            "/api/paths" => Self::Paths,
+            "/api/path" => Self::Path,
+            "/api/slowest" => Self::Slowest,
+            "/api/counters" => Self::Counters,
+            "/api/series" => Self::Series,
+            "/api/health" => Self::Health,
+            #[cfg(feature = "prometheus")]
+            "/metrics" => Self::Metrics,
+            _ => Self::Asset(path.strip_prefix("/assets/").filter(|f| Page::has(f))?),
+        })
+    }
+}
+
+/// The path that came in, before any router took a prefix off.
+fn original_path(parts: &Parts) -> &str {
+    match parts.extensions.get::<OriginalUri>() {
+        Some(OriginalUri(uri)) => uri.path(),
+        None => parts.uri.path(),
+    }
+}

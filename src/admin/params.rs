@@ -1,0 +1,192 @@
+//! What comes in: the parameters of a query, decoded strictly.
+
+use super::answer::Failure;
+
+/// The longest text of a parameter, in bytes. Names that this crate writes have at most 256; other
+/// writers of the classic layout may use longer ones.
+const MAX_TEXT: usize = 1_024;
+
+/// The parameters of a query. Those that nobody asks for are ignored.
+#[derive(Debug, Default)]
+pub(super) struct Params(Vec<(String, String)>);
+
+impl Params {
+    /// Decodes a query as HTML forms write it: `+` is a space, `%41` is `A`. Whatever is not
+    /// UTF-8 then is refused.
+    pub(super) fn parse(query: Option<&str>) -> Result<Self, Failure> {
+        let pairs = query.unwrap_or_default().split('&');
+        pairs
+            .filter(|pair| !pair.is_empty())
+            .map(|pair| {
+                let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+                let invalid = || {
+                    let message = "the parameter is not valid percent-encoded UTF-8";
+                    Failure::parameter(shortened(name), message)
+                };
+                let decoded = decode(name).zip(decode(value));
+                decoded.ok_or_else(invalid)
+            })
+            .collect::<Result<_, _>>()
+            .map(Self)
+    }
+
+    /// A parameter as it was given, at most once.
+    fn get(&self, name: &'static str) -> Result<Option<&str>, Failure> {
+        let mut given = self.0.iter().filter(|(n, _)| n == name);
+        match (given.next(), given.next()) {
+            (_, Some(_)) => Err(Failure::parameter(name, format!("{name} is given twice"))),
+            (Some((_, value)), _) if value.len() > MAX_TEXT => Err(Failure::parameter(
+                name,
+                format!("{name} is longer than {MAX_TEXT} bytes"),
+            )),
+            (first, None) => Ok(first.map(|(_, value)| value.as_str())),
+        }
+    }
+
+    /// Any text, which may be empty.
+    pub(super) fn text(&self, name: &'static str) -> Result<&str, Failure> {
+        Ok(self.get(name)?.unwrap_or_default())
+    }
+
+    /// A name, which is not empty.
+    pub(super) fn name(&self, name: &'static str) -> Result<Option<&str>, Failure> {
+        match self.get(name)? {
+            Some("") => Err(Failure::parameter(name, format!("{name} is empty"))),
+            given => Ok(given),
+        }
+    }
+
+    /// A name without which there is no answer.
+    pub(super) fn required(&self, name: &'static str) -> Result<&str, Failure> {
+        let missing = || Failure::parameter(name, format!("{name} is missing"));
+        self.name(name)?.ok_or_else(missing)
+    }
+
+    /// A whole number from 0. A larger one than `most` counts as `most`, so that nobody has to
+    /// know it; anything else is refused.
+    pub(super) fn number(
+        &self,
+        name: &'static str,
+        default: usize,
+        most: usize,
+    ) -> Result<usize, Failure> {
+        match self.get(name)? {
+            None => Ok(default),
+            Some(text) if is_number(text) => Ok(text.parse().unwrap_or(most).min(most)),
+            Some(_) => Err(Failure::parameter(
+                name,
+                format!("{name} must be a whole number from 0"),
+            )),
+        }
+    }
+
+    /// One of several words, the first where nothing is said.
+    pub(super) fn choice<T: Copy>(
+        &self,
+        name: &'static str,
+        choices: &[(&str, T)],
+    ) -> Result<T, Failure> {
+        let given = self.get(name)?;
+        let chosen = choices
+            .iter()
+            .find(|(word, _)| given.is_none_or(|given| given == *word));
+        chosen.map(|(_, value)| *value).ok_or_else(|| {
+            let words: Vec<_> = choices.iter().map(|(word, _)| *word).collect();
+            Failure::parameter(name, format!("{name} must be one of {}", words.join(", ")))
+        })
+    }
+
+    /// Digits, if the parameter is given: `None` inside means a number that is none.
+    pub(super) fn digits(&self, name: &'static str) -> Result<Option<Option<u32>>, Failure> {
+        let given = self.get(name)?;
+        Ok(given.map(|text| is_number(text).then(|| text.parse().ok()).flatten()))
+    }
+}
+
+/// Digits alone: `parse` would take a sign as well.
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// `None` for what is not percent-encoded UTF-8.
+fn decode(text: &str) -> Option<String> {
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut bytes = text.bytes();
+    while let Some(byte) = bytes.next() {
+        decoded.push(match byte {
+            b'+' => b' ',
+            b'%' => hex(bytes.next()?)? << 4 | hex(bytes.next()?)?,
+            other => other,
+        });
+    }
+    String::from_utf8(decoded).ok()
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    // A digit of base 16 fits.
+    char::from(digit).to_digit(16).map(|value| value as u8)
+}
+
+/// The beginning of a name that could not be decoded, for the error about it.
+fn shortened(name: &str) -> String {
+    name.chars().take(64).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn params(query: &str) -> Params {
+        Params::parse(Some(query)).expect("valid")
+    }
+
+    #[test]
+    fn forms_and_percent_signs() {
+        let params = params("q=a+b%2Bc%20%C3%A9&&context=GET+/users/{id}&empty=&flag");
+        assert_eq!(params.text("q").expect("q"), "a b+c é");
+        assert_eq!(params.required("context").expect("one"), "GET /users/{id}");
+        assert_eq!(params.text("flag").expect("flag"), "");
+        assert!(params.name("empty").is_err());
+        assert!(params.required("absent").is_err());
+        for query in ["a=%", "a=%4", "a=%4g", "a=%ff", "%=1", "a=%C3", "a=%+1"] {
+            assert!(Params::parse(Some(query)).is_err(), "{query}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_clamped_or_refused() {
+        let number = |query: &str| params(query).number("limit", 100, 1_000).ok();
+        assert_eq!(number(""), Some(100));
+        assert_eq!(number("limit=0"), Some(0));
+        assert_eq!(number("limit=007"), Some(7));
+        assert_eq!(number("limit=99999999999999999999999"), Some(1_000));
+        for query in [
+            "limit=",
+            "limit=-1",
+            "limit=%2B1",
+            "limit=+1",
+            "limit=1e3",
+            "limit=١",
+        ] {
+            assert_eq!(number(query), None, "{query}");
+        }
+        assert_eq!(number("limit=1&limit=1"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn garbage_never_panics(query in "[%a-f0-9=&+é]{0,40}") {
+            if let Ok(params) = Params::parse(Some(&query)) {
+                let _ = (params.number("a", 1, 2), params.digits("a"), params.required("a"));
+            }
+        }
+
+        #[test]
+        fn what_is_encoded_comes_back(text in "\\PC{1,60}") {
+            let query: String = text.bytes().map(|byte| format!("%{byte:02x}")).collect();
+            let params = params(&format!("a={query}"));
+            prop_assert_eq!(params.required("a").expect("given"), text);
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! `metrics`, in the Prometheus text format 0.0.4: what this instance has counted since it
+//! started, so that Prometheus may sum instances, and what the store knows of the fleet as gauges,
+//! which it may not sum.
+
+use std::fmt::{Display, Write};
+use std::sync::Arc;
+
+use axum::response::Response;
+use http::HeaderValue;
+
+use super::{Admin, VERSION, answer};
+use crate::model::context::{Kind, method_and_path};
+use crate::model::outcome::Outcome;
+use crate::model::snapshot::{ContextSnapshot, Snapshot};
+use crate::recorder::health::Health;
+use crate::recorder::totals::{BOUNDS, Totals};
+
+const CONTENT_TYPE: HeaderValue =
+    HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+
+type Row = (Arc<str>, Totals);
+
+pub(super) async fn metrics(admin: &Admin) -> Response {
+    let snapshot = admin.reader.snapshot().await.ok();
+    let mut totals = (admin.source.totals)();
+    totals.sort_by(|a, b| a.0.cmp(&b.0));
+    let mut text = Text::default();
+    text.requests(&totals);
+    text.health(&(admin.source.health)());
+    text.fleet(snapshot.as_deref());
+    answer::body(text.0, CONTENT_TYPE)
+}
+
+/// The text as far as it is written.
+#[derive(Default)]
+struct Text(String);
+
+impl Text {
+    /// Begins a metric. Each is begun once, and all its samples follow.
+    fn begin(&mut self, name: &str, kind: &str, help: &str) {
+        self.line(format_args!("# HELP {name} {help}"));
+        self.line(format_args!("# TYPE {name} {kind}"));
+    }
+
+    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
+        self.0.push_str(name);
+        for (at, (label, value)) in labels.iter().enumerate() {
+            self.0.push(if at == 0 { '{' } else { ',' });
+            self.0.push_str(label);
+            self.0.push_str("=\"");
+            escape(&mut self.0, value);
+            self.0.push('"');
+        }
+        if !labels.is_empty() {
+            self.0.push('}');
+        }
+        self.line(format_args!(" {value}"));
+    }
+
+    fn single(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
+        self.begin(name, kind, help);
+        self.sample(name, &[], value);
+    }
+
+    fn line(&mut self, line: std::fmt::Arguments<'_>) {
+        // Writing to a string does not fail.
+        let _ = self.0.write_fmt(line);
+        self.0.push('\n');
+    }
+
+    fn requests(&mut self, totals: &[Row]) {
+        let of = |kind| totals.iter().filter(move |(_, totals)| totals.kind == kind);
+        let name = "pulse_requests_total";
+        self.begin(
+            name,
+            "counter",
+            "Requests of this instance by how they ended.",
+        );
+        for (context, totals) in of(Kind::Http) {
+            for outcome in Outcome::ALL {
+                let n = totals.tally.count(outcome);
+                if n == 0 {
+                    continue;
+                }
+                let (method, path) = method_and_path(context);
+                let labels = [
+                    ("context", &**context),
+                    ("method", method.unwrap_or_default()),
+                    ("path", path.unwrap_or_default()),
+                    ("outcome", outcome.name()),
+                ];
+                self.sample(name, &labels, n);
+            }
+        }
+        let help = "Requests of this instance that count as errors.";
+        self.errors("pulse_errors_total", help, of(Kind::Http));
+        let help = "Access times of this instance.";
+        self.histogram("pulse_request_duration_seconds", help, of(Kind::Http));
+        let help = "Timed runs of this instance that count as errors.";
+        self.errors("pulse_timer_errors_total", help, of(Kind::Timer));
+        let help = "Durations of timed code of this instance.";
+        self.histogram("pulse_timer_duration_seconds", help, of(Kind::Timer));
+    }
+
+    fn errors<'a>(&mut self, name: &str, help: &str, rows: impl Iterator<Item = &'a Row>) {
+        self.begin(name, "counter", help);
+        for (context, totals) in rows {
+            self.sample(name, &[("context", context)], totals.tally.errors);
+        }
+    }
+
+    fn histogram<'a>(&mut self, name: &str, help: &str, rows: impl Iterator<Item = &'a Row>) {
+        self.begin(name, "histogram", help);
+        let bucket = format!("{name}_bucket");
+        let (sum, count) = (format!("{name}_sum"), format!("{name}_count"));
+        let bounds = BOUNDS.map(|bound| bound.to_string());
+        let bounds = || bounds.iter().map(String::as_str).chain(["+Inf"]);
+        for (context, totals) in rows {
+            let mut below = 0u64;
+            for (bound, n) in bounds().zip(totals.buckets) {
+                below = below.saturating_add(n);
+                self.sample(&bucket, &[("context", context), ("le", bound)], below);
+            }
+            self.sample(&sum, &[("context", context)], totals.nanos as f64 / 1e9);
+            // As the format demands, the same as the last bucket.
+            self.sample(&count, &[("context", context)], below);
+        }
+    }
+
+    fn health(&mut self, health: &Health) {
+        let name = "pulse_build_info";
+        self.begin(name, "gauge", "The version of tower-pulse.");
+        self.sample(name, &[("version", VERSION)], 1);
+        let gauge = "gauge";
+        self.single(
+            "pulse_in_flight",
+            gauge,
+            "Requests in flight.",
+            health.in_flight,
+        );
+        let help = "Contexts and counters that wait to be flushed.";
+        self.single("pulse_pending", gauge, help, health.pending);
+        let help = "How late the last drain was after the turn of the second.";
+        self.single(
+            "pulse_drain_lateness_seconds",
+            gauge,
+            help,
+            health.drain_lateness,
+        );
+        if let Some(age) = health.last_flush_age {
+            let help = "Time since the store was last reached.";
+            self.single("pulse_last_flush_age_seconds", gauge, help, age);
+        }
+        let counters = [
+            ("recorded", "Requests that were recorded.", health.recorded),
+            (
+                "dropped",
+                "Requests that could not be recorded.",
+                health.dropped,
+            ),
+            (
+                "lost",
+                "Requests that the store acknowledged and lost.",
+                health.lost,
+            ),
+            ("late", "Requests too late for the statistics.", health.late),
+            (
+                "skewed",
+                "Requests from the store's future, refused.",
+                health.skewed,
+            ),
+            (
+                "overflowed",
+                "Requests beyond max_contexts.",
+                health.overflowed,
+            ),
+            (
+                "quarantined",
+                "Parts of calls that were dropped for a key.",
+                health.quarantined,
+            ),
+            (
+                "flush_errors",
+                "Calls to the store that failed.",
+                health.flush_errors,
+            ),
+            (
+                "store_resets",
+                "How often the store forgot this instance.",
+                health.store_resets,
+            ),
+            ("replayed", "Calls that were sent again.", health.replayed),
+        ];
+        for (name, help, value) in counters {
+            self.single(&format!("pulse_{name}_total"), "counter", help, value);
+        }
+    }
+
+    /// Left out where the store does not tell, but for the fact.
+    fn fleet(&mut self, snapshot: Option<&Snapshot>) {
+        let help = "Whether the store could be read.";
+        self.single(
+            "pulse_store_up",
+            "gauge",
+            help,
+            u8::from(snapshot.is_some()),
+        );
+        let Some(snapshot) = snapshot else { return };
+        let ContextSnapshot { hour, .. } = &snapshot.all;
+        let requests = hour.as_ref().map_or(0, |hour| hour.times.count as u64);
+        let errors = hour.as_ref().map_or(0, |hour| hour.spread.tally.errors);
+        let gauge = "gauge";
+        let help = "Requests of the whole fleet in this hour.";
+        self.single("pulse_fleet_requests", gauge, help, requests);
+        let help = "Errors of the whole fleet in this hour.";
+        self.single("pulse_fleet_errors", gauge, help, errors);
+        let help = "Instances that are alive.";
+        self.single("pulse_fleet_instances", gauge, help, snapshot.instances);
+        let help = "Requests in flight in the whole fleet.";
+        self.single("pulse_fleet_in_flight", gauge, help, snapshot.in_flight);
+        let help = "Contexts that are known.";
+        self.single("pulse_fleet_contexts", gauge, help, snapshot.contexts.len());
+    }
+}
+
+fn escape(text: &mut String, value: &str) {
+    for c in value.chars() {
+        match c {
+            '\\' => text.push_str("\\\\"),
+            '"' => text.push_str("\\\""),
+            '\n' => text.push_str("\\n"),
+            other => text.push(other),
+        }
+    }
+}

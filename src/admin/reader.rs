@@ -1,0 +1,230 @@
+//! How the store is asked: each question at most once a second and once at a time, however many
+//! dashboards are open, and never for longer than the deadline.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Mutex as AsyncMutex;
+
+use super::answer::Failure;
+use crate::clock::{Clock, Tick};
+use crate::error::StoreError;
+use crate::model::batch::Spread;
+use crate::model::snapshot::{ContextSnapshot, Snapshot};
+use crate::store::{LastPass, Store};
+
+/// How long an answer of the store is served again.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// How long a snapshot is good enough to name what is unreadable in the store.
+const RECENT: Duration = Duration::from_secs(10);
+
+/// How long a request waits for the store.
+const DEADLINE: Duration = Duration::from_secs(2);
+
+/// How many contexts, counters or histograms are remembered at once. More are asked for each time.
+const MOST_KEYS: usize = 64;
+
+type Samples = Arc<Vec<(i64, i64)>>;
+type Spreads = Arc<Vec<(i64, Spread)>>;
+
+/// Reads the store for all who look at it.
+pub(super) struct Reader {
+    store: Arc<dyn Store>,
+    clock: Clock,
+    snapshot: Shared<Arc<Snapshot>>,
+    slowest: Shared<Arc<Vec<(String, f64)>>>,
+    last_pass: Shared<Option<LastPass>>,
+    contexts: Keyed<String, Option<Arc<ContextSnapshot>>>,
+    counters: Keyed<(String, u32), Samples>,
+    histograms: Keyed<(String, u32), Spreads>,
+}
+
+impl Reader {
+    pub(super) fn new(store: Arc<dyn Store>, clock: Clock) -> Self {
+        Self {
+            store,
+            clock,
+            snapshot: Shared::default(),
+            slowest: Shared::default(),
+            last_pass: Shared::default(),
+            contexts: Keyed::default(),
+            counters: Keyed::default(),
+            histograms: Keyed::default(),
+        }
+    }
+
+    /// Everything known of all contexts.
+    pub(super) async fn snapshot(&self) -> Result<Arc<Snapshot>, Failure> {
+        self.snapshot_of_the_last(FRESH).await
+    }
+
+    /// The same as it was within the last ten seconds.
+    pub(super) async fn recent_snapshot(&self) -> Result<Arc<Snapshot>, Failure> {
+        self.snapshot_of_the_last(RECENT).await
+    }
+
+    async fn snapshot_of_the_last(&self, age: Duration) -> Result<Arc<Snapshot>, Failure> {
+        let read = async {
+            let now = self.clock.now_seconds();
+            self.store.snapshot(now).await.map(Arc::new)
+        };
+        self.snapshot.get(&self.clock, age, read).await
+    }
+
+    /// Everything known of one context.
+    pub(super) async fn context(
+        &self,
+        context: &str,
+    ) -> Result<Option<Arc<ContextSnapshot>>, Failure> {
+        let read = async {
+            let now = self.clock.now_seconds();
+            let found = self.store.context(context, now).await;
+            found.map(|found| found.map(Arc::new))
+        };
+        let kept = self.contexts.of(&self.clock, context.to_owned());
+        kept.get(&self.clock, FRESH, read).await
+    }
+
+    /// The samples of a counter, oldest first.
+    pub(super) async fn counter(&self, name: &str, precision: u32) -> Result<Samples, Failure> {
+        let read = async { self.store.counter(name, precision).await.map(Arc::new) };
+        let kept = self.counters.of(&self.clock, (name.to_owned(), precision));
+        kept.get(&self.clock, FRESH, read).await
+    }
+
+    /// The histograms of a context, oldest first.
+    pub(super) async fn histograms(
+        &self,
+        context: &str,
+        precision: u32,
+    ) -> Result<Spreads, Failure> {
+        let read = async {
+            let found = self.store.histograms(context, precision).await;
+            found.map(Arc::new)
+        };
+        let key = (context.to_owned(), precision);
+        let kept = self.histograms.of(&self.clock, key);
+        kept.get(&self.clock, FRESH, read).await
+    }
+
+    /// The ranking of the slowest contexts.
+    pub(super) async fn slowest(&self) -> Result<Arc<Vec<(String, f64)>>, Failure> {
+        let read = async { self.store.slowest().await.map(Arc::new) };
+        self.slowest.get(&self.clock, FRESH, read).await
+    }
+
+    /// The last pass of any cleaner.
+    pub(super) async fn last_pass(&self) -> Result<Option<LastPass>, Failure> {
+        let read = async { self.store.last_pass().await };
+        self.last_pass.get(&self.clock, FRESH, read).await
+    }
+}
+
+/// One question to the store and its last answer. Who holds the lock asks; the others wait for it
+/// and find the answer.
+struct Shared<T>(AsyncMutex<Option<Kept<T>>>);
+
+struct Kept<T> {
+    at: Tick,
+    wall: i64,
+    answer: Result<T, Failure>,
+}
+
+impl<T> Default for Shared<T> {
+    fn default() -> Self {
+        Self(AsyncMutex::new(None))
+    }
+}
+
+impl<T> Kept<T> {
+    /// Whether it may be served again. A wall clock that was set, perhaps to another hour, ends
+    /// it; an error is never served for longer than a second.
+    fn is_fresh(&self, clock: &Clock, age: Duration) -> bool {
+        let age = if self.answer.is_ok() { age } else { FRESH };
+        let wall = clock.now_seconds().saturating_sub(self.wall);
+        // A second of the wall begins up to a second before its moment.
+        clock.since(self.at) < age && (0..=1 + age.as_secs() as i64).contains(&wall)
+    }
+}
+
+impl<T: Clone> Shared<T> {
+    /// The last answer if it is not older than `age`, else a new one. Together, waiting for those
+    /// who ask already and asking end at the deadline.
+    ///
+    /// Cancel safe: another one who waits asks instead.
+    async fn get(
+        &self,
+        clock: &Clock,
+        age: Duration,
+        read: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, Failure> {
+        let since = clock.tick();
+        let mut kept = within(clock, DEADLINE, self.0.lock()).await?;
+        if let Some(kept) = kept.as_ref().filter(|kept| kept.is_fresh(clock, age)) {
+            return kept.answer.clone();
+        }
+        let left = DEADLINE.saturating_sub(clock.since(since));
+        let answer = match within(clock, left, read).await {
+            Ok(answer) => answer.map_err(|error| Failure::store(&error)),
+            Err(failure) => Err(failure),
+        };
+        *kept = Some(Kept {
+            at: clock.tick(),
+            wall: clock.now_seconds(),
+            answer: answer.clone(),
+        });
+        answer
+    }
+
+    fn is_stale(&self, clock: &Clock) -> bool {
+        let kept = self.0.try_lock();
+        kept.is_ok_and(|kept| {
+            !kept
+                .as_ref()
+                .is_some_and(|kept| kept.is_fresh(clock, FRESH))
+        })
+    }
+}
+
+/// The same questions about many things; the answers that are not fresh any more go.
+struct Keyed<K, T>(Mutex<HashMap<K, Arc<Shared<T>>>>);
+
+impl<K, T> Default for Keyed<K, T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<K: Eq + Hash, T: Clone> Keyed<K, T> {
+    fn of(&self, clock: &Clock, key: K) -> Arc<Shared<T>> {
+        let mut shared = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(shared) = shared.get(&key) {
+            return shared.clone();
+        }
+        shared.retain(|_, shared| Arc::strong_count(shared) > 1 || !shared.is_stale(clock));
+        let new = Arc::default();
+        if shared.len() < MOST_KEYS {
+            shared.insert(key, Arc::clone(&new));
+        }
+        new
+    }
+}
+
+async fn within<T>(
+    clock: &Clock,
+    limit: Duration,
+    future: impl Future<Output = T>,
+) -> Result<T, Failure> {
+    tokio::select! {
+        biased;
+        value = future => Ok(value),
+        () = clock.sleep(limit) => Err(Failure::unavailable(format!(
+            "the store did not answer within {} s",
+            DEADLINE.as_secs()
+        ))),
+    }
+}

@@ -1,0 +1,133 @@
+//! Who gets in.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use http::header::AUTHORIZATION;
+
+use super::super::mounted;
+use super::*;
+
+fn basic(user: &str, password: &str) -> String {
+    format!("Basic {}", STANDARD.encode(format!("{user}:{password}")))
+}
+
+async fn status(access: &Access, authorization: &str) -> u16 {
+    let router = router(source(Canned::default()).0, access.clone()).expect("a secret");
+    let mut request = request("/api/overview");
+    let value = authorization.parse().expect("a header");
+    request.headers_mut().insert(AUTHORIZATION, value);
+    let answered = send(&router, request).await;
+    if answered.status == 401 {
+        let challenge = "Basic realm=\"tower-pulse\", charset=\"UTF-8\"";
+        assert_eq!(answered.header("www-authenticate"), challenge);
+        assert!(answered.json()["error"].is_string());
+    }
+    answered.status.as_u16()
+}
+
+#[tokio::test]
+async fn a_token_as_bearer_or_as_password() {
+    let access = Access::token("s3:cret ü");
+    assert_eq!(status(&access, &basic("anyone", "s3:cret ü")).await, 200);
+    assert_eq!(status(&access, &basic("", "s3:cret ü")).await, 200);
+    assert_eq!(status(&access, &basic("s3:cret ü", "")).await, 401);
+    let access = Access::token("s3cret");
+    assert_eq!(status(&access, "Bearer s3cret").await, 200);
+    assert_eq!(status(&access, "bearer  s3cret").await, 200);
+    for wrong in [
+        "Bearer s3cre",
+        "Bearer s3crets",
+        "Bearer",
+        "Bearer ",
+        "s3cret",
+        "Digest s3cret",
+        "Basic s3cret",
+        "Basic !!",
+        "",
+    ] {
+        assert_eq!(status(&access, wrong).await, 401, "{wrong}");
+    }
+}
+
+#[tokio::test]
+async fn a_user_and_a_password() {
+    let access = Access::basic("ops", "pa:ss");
+    assert_eq!(status(&access, &basic("ops", "pa:ss")).await, 200);
+    assert_eq!(
+        status(&access, basic("ops", "pa:ss").trim_end_matches('=')).await,
+        200
+    );
+    for wrong in [
+        basic("ops", "pa"),
+        basic("Ops", "pa:ss"),
+        basic("", ""),
+        "Bearer pa:ss".into(),
+    ] {
+        assert_eq!(status(&access, &wrong).await, 401, "{wrong}");
+    }
+}
+
+#[tokio::test]
+async fn two_authorizations_are_none() {
+    let router = router(source(Canned::default()).0, Access::token("s3cret")).expect("a secret");
+    let mut request = request("/");
+    for value in ["Bearer s3cret", "Bearer other"] {
+        let value = value.parse().expect("a header");
+        request.headers_mut().append(AUTHORIZATION, value);
+    }
+    assert_eq!(send(&router, request).await.status, 401);
+}
+
+#[tokio::test]
+async fn a_rule_of_ones_own() {
+    let access = Access::custom(|parts| parts.headers.contains_key(AUTHORIZATION));
+    assert_eq!(status(&access, "anything").await, 200);
+    let router = router(source(Canned::default()).0, access).expect("a rule");
+    let answered = get(&router, "/").await;
+    assert_eq!(
+        (
+            answered.status.as_u16(),
+            answered.header("www-authenticate")
+        ),
+        (403, "")
+    );
+    assert!(answered.json()["error"].is_string());
+}
+
+#[tokio::test]
+async fn who_is_refused_learns_nothing() {
+    let router = router(source(Canned::default()).0, Access::token("s3cret")).expect("a secret");
+    let mut bodies = std::collections::BTreeSet::new();
+    for uri in [
+        "/",
+        "/api/paths?limit=x",
+        "/assets/app.js",
+        "/metrics",
+        "/nothing",
+        "/..",
+    ] {
+        let answered = get(&router, uri).await;
+        assert_eq!(answered.status, 401, "{uri}");
+        bodies.insert(answered.body);
+    }
+    assert_eq!(bodies.len(), 1);
+}
+
+#[test]
+fn secrets_that_protect_nothing_are_refused_and_none_is_printed() {
+    for access in [
+        Access::token(""),
+        Access::token(" \t"),
+        Access::basic("ops", ""),
+        Access::basic("a:b", "x"),
+    ] {
+        let error = router(source(Canned::default()).0, access.clone()).expect_err("refused");
+        assert_eq!(error.field(), "access");
+        let error = mounted(source(Canned::default()).0, access, "/pulse").expect_err("refused");
+        assert_eq!(error.field(), "access");
+    }
+    for access in [Access::token("s3cret"), Access::basic("s3cret", "s3cret")] {
+        assert!(!format!("{access:?}").contains("s3cret"));
+    }
+    assert_eq!(format!("{:?}", Access::open()), "Access::open()");
+}

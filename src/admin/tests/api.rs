@@ -1,0 +1,309 @@
+//! The shapes and figures of the JSON API.
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+
+fn contexts(answer: &Value) -> Vec<&str> {
+    let rows = answer["paths"].as_array().expect("rows");
+    rows.iter()
+        .map(|row| row["context"].as_str().expect("a name"))
+        .collect()
+}
+
+fn keys(value: &Value) -> Vec<&str> {
+    let mut keys: Vec<_> = value
+        .as_object()
+        .expect("an object")
+        .keys()
+        .map(String::as_str)
+        .collect();
+    keys.sort_unstable();
+    keys
+}
+
+#[tokio::test]
+async fn overview() {
+    let bench = bench();
+    let answer = json(&bench.router, "/api/overview").await;
+    let fields = [
+        "contexts",
+        "hour",
+        "in_flight",
+        "instances",
+        "last_hour",
+        "requests_per_second",
+    ];
+    assert_eq!(keys(&answer), fields);
+    let hour = [
+        "errors", "max", "mean", "min", "p50", "p95", "p99", "requests", "start", "stddev",
+    ];
+    assert_eq!(keys(&answer["hour"]), hour);
+    assert_eq!(answer["hour"]["start"], NOW - 490);
+    assert_eq!(answer["hour"]["requests"], 8);
+    assert_eq!(answer["hour"]["errors"], 2);
+    assert_eq!(answer["hour"]["max"], 1.1);
+    assert_eq!(answer["last_hour"]["requests"], 3);
+    assert_eq!(answer["last_hour"]["start"], NOW - 490 - 3_600);
+    assert_eq!(answer["requests_per_second"], 2.0);
+    assert_eq!(
+        (&answer["contexts"], &answer["instances"]),
+        (&json!(5), &json!(2))
+    );
+    assert_eq!(answer["in_flight"], 4);
+}
+
+#[tokio::test]
+async fn an_empty_overview() {
+    let bench = bench_with(Canned::empty());
+    let answer = json(&bench.router, "/api/overview").await;
+    assert_eq!(answer["hour"]["start"], NOW - 490);
+    assert_eq!(answer["hour"]["requests"], 0);
+    assert_eq!(answer["hour"]["mean"], Value::Null);
+    assert_eq!(answer["last_hour"], Value::Null);
+    assert_eq!(answer["requests_per_second"], 0.0);
+    assert_eq!(
+        json(&bench.router, "/api/paths").await,
+        json!({"total": 0, "paths": []})
+    );
+}
+
+#[tokio::test]
+async fn paths_are_filtered_sorted_and_paged() {
+    let bench = bench();
+    let get = async |query: &str| json(&bench.router, &format!("/api/paths{query}")).await;
+    let all = get("").await;
+    assert_eq!(contexts(&all), ["GET /ping", "GET /reports/{day}", "/book"]);
+    let row = &all["paths"][1];
+    let fields = [
+        "context", "count", "errors", "kind", "max", "mean", "method", "min", "p50", "p95", "p99",
+        "path", "stddev", "total",
+    ];
+    assert_eq!(keys(row), fields);
+    assert_eq!(
+        (&row["method"], &row["path"]),
+        (&json!("GET"), &json!("/reports/{day}"))
+    );
+    assert_eq!((&row["total"], &row["mean"]), (&json!(2.0), &json!(1.0)));
+    assert_eq!((&row["count"], &row["errors"]), (&json!(2), &json!(2)));
+    assert_eq!(row["kind"], "http");
+    assert_eq!(all["paths"][2]["method"], Value::Null);
+
+    assert_eq!(contexts(&get("?kind=timer").await), ["db:find"]);
+    assert_eq!(get("?kind=timer").await["paths"][0]["path"], Value::Null);
+    assert_eq!(get("?kind=all").await["total"], 4);
+    assert_eq!(
+        contexts(&get("?window=last_hour").await),
+        ["GET /past", "GET /ping"]
+    );
+    assert_eq!(contexts(&get("?q=s%2F%7B").await), ["GET /reports/{day}"]);
+    assert_eq!(contexts(&get("?q=.*").await), [""; 0]);
+    assert_eq!(
+        contexts(&get("?sort=errors&q=GET").await)[0],
+        "GET /reports/{day}"
+    );
+    assert_eq!(
+        contexts(&get("?sort=max&order=asc").await),
+        ["GET /ping", "/book", "GET /reports/{day}"]
+    );
+    assert_eq!(contexts(&get("?sort=total").await)[2], "GET /ping");
+    for order in ["asc", "desc"] {
+        // No histogram, no percentile: last either way.
+        assert_eq!(
+            contexts(&get(&format!("?sort=p95&order={order}")).await)[2],
+            "/book"
+        );
+    }
+    let page = get("?limit=1&offset=1").await;
+    assert_eq!(
+        (contexts(&page), &page["total"]),
+        (vec!["GET /reports/{day}"], &json!(3))
+    );
+    assert_eq!(contexts(&get("?limit=0").await), [""; 0]);
+    assert_eq!(
+        contexts(&get("?limit=99999999999999999999&offset=0").await).len(),
+        3
+    );
+    assert_eq!(
+        contexts(&get("?offset=99999999999999999999").await),
+        [""; 0]
+    );
+}
+
+#[tokio::test]
+async fn one_path() {
+    let bench = bench();
+    let answer = json(&bench.router, "/api/path?context=GET+/ping").await;
+    assert_eq!(answer["hour"]["count"], 5);
+    assert_eq!(answer["last_hour"]["errors"], 1);
+    assert_eq!(answer["outcomes"]["2xx"], 5);
+    assert_eq!(answer["outcomes"]["5xx"], 0);
+    let bucket = &answer["histogram"][0];
+    assert_eq!(bucket[2], 5);
+    let (low, high) = (bucket[0].as_f64(), bucket[1].as_f64());
+    assert!(low <= Some(0.001) && Some(0.001) < high, "{bucket}");
+
+    let past = json(&bench.router, "/api/path?context=GET%20%2Fpast").await;
+    assert_eq!(past["hour"], Value::Null);
+    assert_eq!(past["histogram"].as_array().map(Vec::len), Some(2));
+    assert_eq!(past["outcomes"]["2xx"], 2);
+    let timer = json(&bench.router, "/api/path?context=db:find").await;
+    assert_eq!(
+        (&timer["kind"], &timer["method"]),
+        (&json!("timer"), &Value::Null)
+    );
+
+    let unknown = get(&bench.router, "/api/path?context=GET+/nowhere").await;
+    assert_eq!(unknown.status, 404);
+    assert!(unknown.json()["error"].is_string());
+}
+
+#[tokio::test]
+async fn slowest() {
+    let bench = bench();
+    let first = json!({"context": "GET /reports/{day}", "mean": 1.0});
+    let second = json!({"context": "/book", "mean": 0.7});
+    let answer = json(&bench.router, "/api/slowest").await;
+    assert_eq!(answer, json!({"slowest": [first, second]}));
+    let answer = json(&bench.router, "/api/slowest?limit=1").await;
+    assert_eq!(answer, json!({"slowest": [first]}));
+}
+
+#[tokio::test]
+async fn counters_and_series() {
+    let bench = bench();
+    let get = async |uri: &str| json(&bench.router, uri).await;
+    let sales = json!({"name": "sales", "precision": 5, "samples": [[500, -7], [1_000, i64::MAX]]});
+    assert_eq!(get("/api/counters?name=sales&precision=5").await, sales);
+    let unknown = json!({"name": "no", "precision": 60, "samples": []});
+    assert_eq!(get("/api/counters?name=no").await, unknown);
+
+    let hits = json!({"context": null, "metric": "hits", "precision": 60, "points": [[6_000, 4], [12_000, 0], [18_000, 2]]});
+    assert_eq!(get("/api/series").await, hits);
+    assert_eq!(
+        get("/api/series?metric=errors&precision=1").await["points"],
+        json!([[100, 1]])
+    );
+    let means = json!([[100, 0.5], [200, null], [300, 0.0]]);
+    let answer = get("/api/series?metric=mean&precision=1&context=GET+/ping").await;
+    assert_eq!(
+        (&answer["points"], &answer["context"]),
+        (&means, &json!("GET /ping"))
+    );
+    assert_eq!(
+        get("/api/series?metric=mean&precision=1").await["points"],
+        means
+    );
+    let p99 = get("/api/series?metric=p99&precision=3600").await;
+    let value = p99["points"][0][1].as_f64().expect("a number");
+    assert!((value - 1.0).abs() < 0.022, "{value}");
+    assert_eq!(p99["points"][1], json!([720_000, null]));
+}
+
+#[tokio::test]
+async fn health_is_flat_and_answers_whatever_the_store_does() {
+    let bench = bench();
+    let answer = json(&bench.router, "/api/health").await;
+    assert_eq!(answer["status"], "degraded");
+    assert_eq!(
+        (&answer["dropped"], &answer["overflowed"]),
+        (&json!(1), &json!(5))
+    );
+    assert_eq!(answer["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(answer["quarantined_keys"][0]["key"], "pulse:count:1:hits");
+    assert_eq!(
+        answer["unreadable"],
+        json!([{"key": "stats:<script>", "reason": "holds a list"}])
+    );
+    assert_eq!(
+        (
+            &answer["last_pass"]["removed"],
+            &answer["last_pass"]["millis"]
+        ),
+        (&json!(9), &json!(5))
+    );
+    assert_eq!(answer["worst_case_store_bytes"], 2_000);
+
+    bench.store.set(store::Mood::Failing);
+    bench.hand.advance(std::time::Duration::from_secs(60));
+    let answer = json(&bench.router, "/api/health").await;
+    assert_eq!(
+        (&answer["status"], &answer["last_pass"]),
+        (&json!("degraded"), &Value::Null)
+    );
+    assert_eq!(answer["unreadable"], json!([]));
+}
+
+#[tokio::test]
+async fn wrong_parameters_are_named() {
+    let bench = bench();
+    for (uri, parameter) in [
+        ("/api/paths?limit=abc", "limit"),
+        ("/api/paths?limit=-1", "limit"),
+        ("/api/paths?limit=", "limit"),
+        ("/api/paths?limit=1.5", "limit"),
+        ("/api/paths?limit=1&limit=2", "limit"),
+        ("/api/paths?offset=-1", "offset"),
+        ("/api/paths?window=day", "window"),
+        ("/api/paths?kind=HTTP", "kind"),
+        ("/api/paths?sort=name", "sort"),
+        ("/api/paths?order=up", "order"),
+        ("/api/paths?q=%ff", "q"),
+        ("/api/paths?q=%", "q"),
+        ("/api/slowest?limit=x", "limit"),
+        ("/api/path", "context"),
+        ("/api/path?context=", "context"),
+        ("/api/counters", "name"),
+        ("/api/counters?name=", "name"),
+        ("/api/counters?name=a&precision=7", "precision"),
+        ("/api/counters?name=a&precision=-60", "precision"),
+        ("/api/counters?name=a&precision=99999999999999", "precision"),
+        ("/api/series?context=", "context"),
+        ("/api/series?metric=p42", "metric"),
+        ("/api/series?precision=x", "precision"),
+        ("/api/series?metric=p95&precision=1", "precision"),
+    ] {
+        let answered = get(&bench.router, uri).await;
+        assert_eq!(answered.status, 400, "{uri}");
+        let answer = answered.json();
+        assert_eq!(answer["parameter"], parameter, "{uri}");
+        assert!(answer["error"].is_string(), "{uri}");
+    }
+    let answer = get(&bench.router, "/api/series?metric=p95&precision=1")
+        .await
+        .json();
+    let message = answer["error"].as_str().expect("a message");
+    assert!(message.ends_with(": 60, 3600"), "{message}");
+    let answer = get(&bench.router, "/api/series?precision=2").await.json();
+    let message = answer["error"].as_str().expect("a message");
+    assert!(
+        message.ends_with(": 1, 5, 60, 300, 3600, 18000, 86400"),
+        "{message}"
+    );
+    let long = format!("/api/counters?name={}", "x".repeat(2_000));
+    assert_eq!(get(&bench.router, &long).await.status, 400);
+    assert_eq!(
+        get(&bench.router, "/api/overview?limit=x&unknown=1")
+            .await
+            .status,
+        200
+    );
+}
+
+proptest! {
+    #[test]
+    fn garbage_is_answered(
+        endpoint in prop::sample::select(vec!["overview", "paths", "path", "slowest", "counters", "series", "health"]),
+        names in prop::collection::vec(prop::sample::select(vec!["limit", "offset", "q", "context", "name", "precision", "metric", "sort", "window", "kind", "order", "", "%"]), 0..4),
+        values in prop::collection::vec("[!-~&&[^#<>`]]{0,12}", 4),
+    ) {
+        let pairs: Vec<_> = names.iter().zip(&values).map(|(n, v)| format!("{n}={v}")).collect();
+        let uri = format!("/api/{endpoint}?{}", pairs.join("&"));
+        prop_assume!(uri.parse::<http::Uri>().is_ok());
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let answered = runtime.block_on(async { get(&bench().router, &uri).await });
+        prop_assert!([200, 400, 404].contains(&answered.status.as_u16()), "{}: {}", uri, answered.status);
+        answered.json();
+    }
+}

@@ -1,0 +1,112 @@
+//! The figures of a real store, from the requests to the answers.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::*;
+use crate::model::batch::{Batch, Collected};
+use crate::model::context::ALL;
+use crate::model::histogram::{Histogram, SCALE, bucket_of};
+use crate::store::memory::MemoryStore;
+use crate::store::{Applied, Beat, Call, Store};
+
+/// `n` requests of `millis` each.
+fn requests(n: usize, millis: u64, outcome: Outcome) -> Collected {
+    let mut found = Collected::default();
+    for _ in 0..n {
+        found.times.record(millis * 1_000_000);
+        found.tally.record(outcome, outcome.is_error());
+    }
+    let bucket = bucket_of(millis * 1_000_000) as u16;
+    found.histogram = Histogram::new(SCALE, [(bucket, n as u64)]);
+    found
+}
+
+#[tokio::test]
+async fn requests_come_out_as_they_went_in() {
+    let (clock, hand) = Clock::manual(NOW);
+    let precisions = Precisions::default();
+    let store = Arc::new(MemoryStore::new(precisions.clone(), clock.clone()));
+    let (mut batch, all) = (Batch::default(), Arc::from(ALL));
+    for (context, found) in [
+        ("GET /ping", requests(30, 2, Outcome::Success)),
+        ("POST /checkout", requests(10, 500, Outcome::ServerError)),
+    ] {
+        let context = Arc::from(context);
+        batch.add(&precisions, &context, Kind::Http, NOW, &found);
+        batch.add(&precisions, &all, Kind::All, NOW, &found);
+    }
+    batch.count(&precisions, &"sales".into(), NOW, 3);
+    let call = Call {
+        instance: "abc".into(),
+        seq: 1,
+        previous: 0,
+        batch,
+    };
+    let applied = store.apply(&call).await.expect("applied");
+    assert!(matches!(applied, Applied::Merged(_)), "{applied:?}");
+    let beat = Beat {
+        instance: "abc".into(),
+        at: NOW,
+        in_flight: 7,
+        dropped: 0,
+    };
+    store.beat(&beat).await.expect("noted");
+
+    let source = Source {
+        store,
+        clock,
+        precisions,
+        health: Arc::new(health),
+        totals: Arc::new(totals),
+    };
+    hand.advance(Duration::from_secs(2));
+    let router = router(source, Access::open()).expect("open");
+    let overview = json(&router, "/api/overview").await;
+    assert_eq!(overview["hour"]["requests"], 40);
+    assert_eq!(overview["hour"]["errors"], 10);
+    assert_eq!(overview["requests_per_second"], 4.0);
+    assert_eq!(overview["contexts"], 2);
+    assert_eq!(
+        (&overview["instances"], &overview["in_flight"]),
+        (&json!(1), &json!(7))
+    );
+
+    let paths = json(&router, "/api/paths?sort=total").await;
+    assert_eq!(paths["total"], 2);
+    let row = &paths["paths"][0];
+    assert_eq!(
+        (&row["context"], &row["count"]),
+        (&json!("POST /checkout"), &json!(10))
+    );
+    assert_eq!((&row["errors"], &row["mean"]), (&json!(10), &json!(0.5)));
+
+    let path = json(&router, "/api/path?context=POST+/checkout").await;
+    assert_eq!(
+        (&path["outcomes"]["5xx"], &path["histogram"][0][2]),
+        (&json!(10), &json!(10))
+    );
+    let slowest = json(&router, "/api/slowest?limit=1").await;
+    assert_eq!(
+        slowest["slowest"],
+        json!([{"context": "POST /checkout", "mean": 0.5}])
+    );
+    for precision in [1, 5, 60, 300, 3_600, 18_000, 86_400i64] {
+        let slice = NOW / precision * precision;
+        let uri = format!("/api/counters?name=hits:GET+/ping&precision={precision}");
+        assert_eq!(json(&router, &uri).await["samples"], json!([[slice, 30]]));
+        let uri = format!("/api/series?metric=errors&precision={precision}");
+        assert_eq!(json(&router, &uri).await["points"], json!([[slice, 10]]));
+        let uri = format!("/api/series?metric=mean&precision={precision}");
+        let mean = json(&router, &uri).await["points"][0][1].as_f64();
+        assert!((mean.expect("a mean") - 0.1265).abs() < 1e-9, "{mean:?}");
+    }
+    let p95 = json(&router, "/api/series?metric=p95").await["points"][0][1].as_f64();
+    assert!(
+        (p95.expect("a percentile") / 0.5 - 1.0).abs() < 0.022,
+        "{p95:?}"
+    );
+    let sales = json(&router, "/api/counters?name=sales").await;
+    assert_eq!(sales["samples"], json!([[NOW / 60 * 60, 3]]));
+}

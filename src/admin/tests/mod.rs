@@ -1,0 +1,192 @@
+//! The router as a client sees it, over a store with canned figures.
+
+mod access;
+mod api;
+mod headers;
+mod memory;
+mod mount;
+#[cfg(feature = "prometheus")]
+mod prometheus;
+mod reading;
+mod store;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use http::{HeaderMap, Request, StatusCode};
+use http_body_util::BodyExt;
+use serde_json::Value;
+use tower::ServiceExt;
+
+pub(super) use self::store::{Canned, NOW};
+use super::{Access, Source, router};
+use crate::clock::{Clock, Hand};
+use crate::model::context::Kind;
+use crate::model::outcome::Outcome;
+use crate::model::slice::Precisions;
+use crate::model::snapshot::Problem;
+use crate::recorder::Unrecorded;
+use crate::recorder::health::{Health, Status};
+use crate::recorder::totals::Totals;
+
+/// A router over a canned store, and what moves and changes them.
+pub(super) struct Bench {
+    pub(super) router: Router,
+    pub(super) store: Arc<Canned>,
+    pub(super) hand: Hand,
+}
+
+pub(super) fn bench() -> Bench {
+    bench_with(Canned::default())
+}
+
+pub(super) fn bench_with(store: Canned) -> Bench {
+    let (source, store, hand) = source(store);
+    let router = router(source, Access::open()).expect("open");
+    Bench {
+        router,
+        store,
+        hand,
+    }
+}
+
+pub(super) fn source(store: Canned) -> (Source, Arc<Canned>, Hand) {
+    let store = Arc::new(store);
+    let (clock, hand) = Clock::manual(NOW);
+    let source = Source {
+        store: store.clone(),
+        clock,
+        precisions: Precisions::default(),
+        health: Arc::new(health),
+        totals: Arc::new(totals),
+    };
+    (source, store, hand)
+}
+
+fn health() -> Health {
+    let problem = Problem {
+        key: "pulse:count:1:hits".into(),
+        reason: "not a hash".into(),
+    };
+    Health {
+        status: Status::Degraded,
+        store: "canned".into(),
+        last_error: Some("connection refused".into()),
+        last_flush_age: Some(4.5),
+        pending: 3,
+        recorded: 90,
+        dropped: 1,
+        lost: 2,
+        late: 3,
+        skewed: 4,
+        overflowed: 5,
+        quarantined: 6,
+        quarantined_keys: VecDeque::from([problem]),
+        flush_errors: 7,
+        store_resets: 8,
+        replayed: 9,
+        in_doubt_age: None,
+        drain_lateness: 0.001,
+        drain_lateness_max: 0.25,
+        completeness: 0.97,
+        in_flight: 2,
+        instance: "abc".into(),
+        worst_case_process_bytes: 1_000,
+        worst_case_store_bytes: 2_000,
+        warnings: vec!["maxmemory-policy is allkeys-lru".into()],
+    }
+}
+
+/// A context whose name tries to break out of a label, a timer, and `<all>`.
+fn totals() -> Vec<(Arc<str>, Totals)> {
+    let totals = |kind, outcome| {
+        let mut totals = Totals::new(kind);
+        totals.count = 3;
+        totals.nanos = 1_500_000_000;
+        for _ in 0..3 {
+            totals.tally.record(outcome, outcome.is_error());
+        }
+        totals.buckets[0] = 1;
+        totals.buckets[4] = 1;
+        totals.buckets[14] = 1;
+        totals
+    };
+    vec![
+        (
+            "GET /b\"\\\n}".into(),
+            totals(Kind::Http, Outcome::ServerError),
+        ),
+        ("GET /a".into(), totals(Kind::Http, Outcome::Success)),
+        (
+            "<unmatched>".into(),
+            totals(Kind::Http, Outcome::ClientError),
+        ),
+        ("db:find".into(), totals(Kind::Timer, Outcome::Completed)),
+        ("<all>".into(), totals(Kind::All, Outcome::Success)),
+    ]
+}
+
+/// What came back, the head checked for what every response must have.
+pub(super) struct Answered {
+    pub(super) status: StatusCode,
+    pub(super) headers: HeaderMap,
+    pub(super) body: String,
+}
+
+impl Answered {
+    pub(super) fn json(&self) -> Value {
+        assert_eq!(self.header("content-type"), "application/json");
+        serde_json::from_str(&self.body).expect("JSON")
+    }
+
+    pub(super) fn header(&self, name: &str) -> &str {
+        let value = self.headers.get(name).map(|value| value.to_str());
+        value.unwrap_or(Ok("")).expect("ASCII")
+    }
+}
+
+pub(super) async fn send(router: &Router, request: Request<Body>) -> Answered {
+    let shown = format!("{} {}", request.method(), request.uri());
+    let response = router.clone().oneshot(request).await.expect("infallible");
+    assert!(
+        response.extensions().get::<Unrecorded>().is_some(),
+        "{shown} would be recorded"
+    );
+    let (parts, body) = response.into_parts();
+    let body = body.collect().await.expect("a body").to_bytes();
+    let answered = Answered {
+        status: parts.status,
+        headers: parts.headers,
+        body: String::from_utf8(body.to_vec()).expect("UTF-8"),
+    };
+    let policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
+                  connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+    assert_eq!(
+        answered.header("content-security-policy"),
+        policy,
+        "{shown}"
+    );
+    assert_eq!(answered.header("x-content-type-options"), "nosniff");
+    assert_eq!(answered.header("referrer-policy"), "no-referrer");
+    let cached = ["no-store", "no-cache"].contains(&answered.header("cache-control"));
+    assert!(cached, "{shown}");
+    answered
+}
+
+pub(super) fn request(uri: &str) -> Request<Body> {
+    let request = Request::builder().uri(uri);
+    request.body(Body::empty()).expect("a request")
+}
+
+pub(super) async fn get(router: &Router, uri: &str) -> Answered {
+    send(router, request(uri)).await
+}
+
+/// The JSON of a successful answer.
+pub(super) async fn json(router: &Router, uri: &str) -> Value {
+    let answered = get(router, uri).await;
+    assert_eq!(answered.status, 200, "{uri}: {}", answered.body);
+    answered.json()
+}

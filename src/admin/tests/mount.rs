@@ -1,0 +1,94 @@
+//! Where it can be mounted, and that the page's relative URLs work there.
+
+use axum::routing::get as handler;
+
+use super::super::mounted;
+use super::*;
+
+/// Loads the page as a browser does: its script and the API must be where its base says.
+async fn page_works(router: &Router, uri: &str, base: &str) {
+    let page = get(router, uri).await;
+    assert_eq!(page.status, 200, "{uri}");
+    assert!(
+        page.body.contains(&format!("content=\"{base}\"")),
+        "{uri}: {}",
+        page.body
+    );
+    assert!(!page.body.contains("{{"));
+    let folder = &uri[..=uri.rfind('/').expect("a slash")];
+    for below in ["assets/app.js", "assets/app.css", "api/overview"] {
+        let uri = format!("{folder}{base}{below}").replace("/./", "/");
+        assert_eq!(get(router, &uri).await.status, 200, "{uri}");
+    }
+}
+
+fn admin() -> Router {
+    bench().router
+}
+
+fn mount(path: &str) -> Router {
+    mounted(source(Canned::default()).0, Access::open(), path).expect("a fine path")
+}
+
+#[tokio::test]
+async fn merged_nested_or_alone() {
+    let merged = Router::new()
+        .route("/", handler(|| async { "home" }))
+        .merge(mount("/admin/pulse"))
+        .fallback(|| async { "mine" });
+    page_works(&merged, "/admin/pulse", "pulse/").await;
+    page_works(&merged, "/admin/pulse/", "").await;
+    assert_eq!(get(&merged, "/admin/pulse/nothing").await.status, 404);
+    for elsewhere in ["/", "/admin", "/admin/pulsed"] {
+        let response = merged.clone().oneshot(request(elsewhere)).await;
+        let response = response.expect("infallible");
+        assert!(
+            response.extensions().get::<Unrecorded>().is_none(),
+            "{elsewhere}"
+        );
+        assert_eq!(response.status(), 200, "{elsewhere}");
+    }
+
+    let nested = Router::new()
+        .nest("/admin/pulse", admin())
+        .fallback(|| async { "mine" });
+    page_works(&nested, "/admin/pulse", "pulse/").await;
+    assert_eq!(get(&nested, "/admin/pulse/nothing").await.status, 404);
+
+    let service = Router::new().nest_service("/admin/pulse", admin());
+    page_works(&service, "/admin/pulse", "pulse/").await;
+    page_works(&service, "/admin/pulse/", "").await;
+
+    let deep = Router::new().nest("/a", Router::new().nest("/b", mount("/c")));
+    page_works(&deep, "/a/b/c", "c/").await;
+    page_works(&deep, "/a/b/c/", "").await;
+
+    page_works(&admin(), "/", "").await;
+}
+
+#[tokio::test]
+async fn with_a_parameter_in_the_prefix() {
+    let router = Router::new().nest("/{tenant}", admin());
+    page_works(&router, "/acme", "acme/").await;
+    page_works(&router, "/a:b", "./a:b/").await;
+    let page = get(&router, "/x&quot;'\"").await;
+    assert!(
+        page.body.contains("content=\"x&amp;quot;&#39;&quot;/\""),
+        "{}",
+        page.body
+    );
+}
+
+#[test]
+fn paths_that_cannot_be_mounted() {
+    for path in [
+        "", "/", "//", "pulse", "/pulse/", "/a//b", "/{id}", "/a}", "/:a", "/a/*b", "/a b", "/a?b",
+        "/a#b", "/../a", "/.", "/ü", "/a\n",
+    ] {
+        let mounted = mounted(source(Canned::default()).0, Access::open(), path);
+        assert_eq!(mounted.expect_err(path).field(), "mount");
+    }
+    for path in ["/pulse", "/admin/pulse", "/a-b_c.d/~e/%20", "/a:b*"] {
+        let _ = mount(path);
+    }
+}

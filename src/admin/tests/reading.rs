@@ -1,0 +1,134 @@
+//! How often and for how long the store is asked.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+
+use super::store::Mood;
+use super::*;
+
+const STORE_READERS: [&str; 7] = [
+    "/api/overview",
+    "/api/paths",
+    "/api/path?context=GET+/ping",
+    "/api/slowest",
+    "/api/counters?name=sales",
+    "/api/series",
+    "/api/series?metric=p95",
+];
+
+#[tokio::test]
+async fn many_dashboards_ask_once_a_second() {
+    let bench = bench();
+    let uris = ["/api/overview", "/api/paths", "/api/paths?kind=timer"];
+    let all = || join_all((0..50).map(|i| get(&bench.router, uris[i % uris.len()])));
+    for answered in all().await {
+        assert_eq!(answered.status, 200);
+    }
+    assert_eq!(bench.store.asked(), 1);
+    bench.hand.advance(Duration::from_millis(900));
+    all().await;
+    assert_eq!(bench.store.asked(), 1);
+    bench.hand.advance(Duration::from_millis(100));
+    all().await;
+    assert_eq!(bench.store.asked(), 2);
+    bench.hand.set_wall(NOW + 3_600);
+    all().await;
+    assert_eq!(bench.store.asked(), 3, "the hour has turned");
+
+    let before = bench.store.asked();
+    for _ in 0..3 {
+        join_all(STORE_READERS.map(|uri| get(&bench.router, uri))).await;
+    }
+    // A context, the ranking, two counters, a histogram.
+    assert_eq!(bench.store.asked() - before, 5);
+}
+
+#[tokio::test]
+async fn many_questions_do_not_fill_the_memory() {
+    let bench = bench();
+    for i in 0..1_000 {
+        let uri = format!("/api/counters?name=c{i}");
+        assert_eq!(get(&bench.router, &uri).await.status, 200);
+    }
+    assert_eq!(bench.store.asked(), 1_000);
+    get(&bench.router, "/api/counters?name=c0").await;
+    assert_eq!(bench.store.asked(), 1_000, "the first ones are remembered");
+    get(&bench.router, "/api/counters?name=c999").await;
+    assert_eq!(bench.store.asked(), 1_001, "the last ones are not");
+    bench.hand.advance(Duration::from_secs(1));
+    for _ in 0..2 {
+        get(&bench.router, "/api/counters?name=c999").await;
+    }
+    assert_eq!(bench.store.asked(), 1_002, "there is room again");
+}
+
+#[tokio::test]
+async fn a_failing_store_is_503_and_asked_again_after_a_second() {
+    let bench = bench();
+    bench.store.set(Mood::Failing);
+    for uri in STORE_READERS {
+        let answered = get(&bench.router, uri).await;
+        assert_eq!(answered.status, 503, "{uri}");
+        let answer = answered.json();
+        let message = answer["error"].as_str().expect("a message");
+        assert!(message.contains("connection refused"), "{message}");
+    }
+    assert_eq!(get(&bench.router, "/").await.status, 200);
+    bench.store.set(Mood::Fine);
+    assert_eq!(get(&bench.router, "/api/paths").await.status, 503);
+    bench.hand.advance(Duration::from_secs(1));
+    assert_eq!(get(&bench.router, "/api/paths").await.status, 200);
+}
+
+#[tokio::test]
+async fn a_hanging_store_is_503_after_two_seconds() {
+    for uri in STORE_READERS.into_iter().chain(["/api/health"]) {
+        let bench = bench();
+        bench.store.set(Mood::Hanging);
+        let asking: Vec<_> = (0..5)
+            .map(|_| {
+                let router = bench.router.clone();
+                tokio::spawn(async move { get(&router, uri).await })
+            })
+            .collect();
+        let settle = async || {
+            for _ in 0..50 {
+                tokio::task::yield_now().await;
+            }
+        };
+        settle().await;
+        bench.hand.advance(Duration::from_millis(1_999));
+        settle().await;
+        assert!(asking.iter().all(|one| !one.is_finished()), "{uri}");
+        bench.hand.advance(Duration::from_millis(1));
+        settle().await;
+        for one in asking {
+            assert!(one.is_finished(), "{uri}");
+            let status = one.await.expect("no panic").status;
+            assert_eq!(
+                status,
+                if uri == "/api/health" { 200 } else { 503 },
+                "{uri}"
+            );
+        }
+        assert!(bench.store.asked() <= 2, "{uri}");
+    }
+}
+
+#[tokio::test]
+async fn who_leaves_early_leaves_the_question_to_the_next() {
+    let bench = bench();
+    bench.store.set(Mood::Hanging);
+    let spawn = || {
+        let router = bench.router.clone();
+        tokio::spawn(async move { get(&router, "/api/paths").await })
+    };
+    let first = spawn();
+    tokio::task::yield_now().await;
+    let second = spawn();
+    tokio::task::yield_now().await;
+    bench.store.set(Mood::Fine);
+    first.abort();
+    assert_eq!(second.await.expect("no panic").status, 200);
+}

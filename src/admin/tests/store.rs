@@ -1,0 +1,254 @@
+//! A store with canned figures, which can also fail, hang and count how often it is asked.
+
+use std::future::pending;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::error::{StoreError, StoreErrorKind};
+use crate::model::access_time::{AccessTime, Durations};
+use crate::model::batch::Spread;
+use crate::model::context::{ALL, Kind};
+use crate::model::histogram::{Histogram, SCALE, bucket_of};
+use crate::model::outcome::{Outcome, Tally};
+use crate::model::slice::{HOUR, hour_of};
+use crate::model::snapshot::{ContextSnapshot, HourSnapshot, Problem, Snapshot};
+use crate::store::{Applied, Beat, Call, Cleaned, LastPass, Pass, Store};
+use crate::task::BoxFuture;
+
+/// Eight minutes and ten seconds into an hour.
+pub(in crate::admin) const NOW: i64 = 1_336_374_000 + 490;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::admin) enum Mood {
+    #[default]
+    Fine,
+    Failing,
+    Hanging,
+}
+
+#[derive(Default)]
+pub(in crate::admin) struct Canned {
+    mood: Mutex<Mood>,
+    asked: AtomicUsize,
+    empty: bool,
+}
+
+/// An hour of these access times in milliseconds, of which so many were errors.
+fn hour(start: i64, millis: &[u64], errors: usize) -> HourSnapshot {
+    let mut times = Durations::default();
+    let mut tally = Tally::default();
+    for (at, millis) in millis.iter().enumerate() {
+        times.record(millis * 1_000_000);
+        let outcome = if at < errors {
+            Outcome::ServerError
+        } else {
+            Outcome::Success
+        };
+        tally.record(outcome, outcome.is_error());
+    }
+    let buckets = millis.iter().map(|m| bucket_of(m * 1_000_000) as u16);
+    HourSnapshot {
+        start,
+        times: AccessTime::from(&times),
+        spread: Spread {
+            histogram: Histogram::new(SCALE, buckets.map(|bucket| (bucket, 1))),
+            tally,
+        },
+    }
+}
+
+fn context(
+    name: &str,
+    kind: Kind,
+    this: Option<HourSnapshot>,
+    last: Option<HourSnapshot>,
+) -> ContextSnapshot {
+    ContextSnapshot {
+        context: name.into(),
+        kind,
+        hour: this,
+        last_hour: last,
+    }
+}
+
+impl Canned {
+    /// A store in which nothing happened yet.
+    pub(in crate::admin) fn empty() -> Self {
+        Self {
+            empty: true,
+            ..Self::default()
+        }
+    }
+
+    pub(in crate::admin) fn set(&self, mood: Mood) {
+        *self.mood.lock().expect("no panic") = mood;
+    }
+
+    /// How often it was asked for anything.
+    pub(in crate::admin) fn asked(&self) -> usize {
+        self.asked.load(Ordering::SeqCst)
+    }
+
+    fn answer<'a, T: Send + 'a>(&'a self, value: T) -> BoxFuture<'a, Result<T, StoreError>> {
+        Box::pin(async move {
+            self.asked.fetch_add(1, Ordering::SeqCst);
+            tokio::task::yield_now().await;
+            let mood = *self.mood.lock().expect("no panic");
+            match mood {
+                Mood::Fine => Ok(value),
+                Mood::Failing => Err(StoreError::new(
+                    StoreErrorKind::Unreachable,
+                    "redis://cache:6379: connection refused",
+                )),
+                Mood::Hanging => pending().await,
+            }
+        })
+    }
+
+    fn contexts(now: i64) -> Vec<ContextSnapshot> {
+        let (this, last) = (hour_of(now), hour_of(now) - HOUR);
+        // Written by the book's own functions: no histogram, no outcomes.
+        let mut bare = hour(this, &[700], 0);
+        bare.spread = Spread::default();
+        vec![
+            context("/book", Kind::Http, Some(bare), None),
+            context(
+                "GET /ping",
+                Kind::Http,
+                Some(hour(this, &[1, 1, 1, 1, 1], 0)),
+                Some(hour(last, &[2], 1)),
+            ),
+            context(
+                "GET /reports/{day}",
+                Kind::Http,
+                Some(hour(this, &[900, 1_100], 2)),
+                None,
+            ),
+            context("GET /past", Kind::Http, None, Some(hour(last, &[5, 6], 0))),
+            context("db:find", Kind::Timer, Some(hour(this, &[3, 4], 0)), None),
+        ]
+    }
+
+    fn all(now: i64) -> ContextSnapshot {
+        let (this, last) = (hour_of(now), hour_of(now) - HOUR);
+        context(
+            ALL,
+            Kind::All,
+            Some(hour(this, &[1, 1, 1, 1, 1, 900, 1_100, 700], 2)),
+            Some(hour(last, &[2, 5, 6], 1)),
+        )
+    }
+}
+
+impl Store for Canned {
+    fn apply<'a>(&'a self, _: &'a Call) -> BoxFuture<'a, Result<Applied, StoreError>> {
+        unreachable!("the admin router only reads")
+    }
+
+    fn beat<'a>(&'a self, _: &'a Beat) -> BoxFuture<'a, Result<(), StoreError>> {
+        unreachable!("the admin router only reads")
+    }
+
+    fn leave<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
+        unreachable!("the admin router only reads")
+    }
+
+    fn snapshot(&self, now: i64) -> BoxFuture<'_, Result<Snapshot, StoreError>> {
+        let mut snapshot = Snapshot {
+            taken_at: now,
+            contexts: Self::contexts(now),
+            all: Self::all(now),
+            // Not complete, ten complete with two missing, too old.
+            recent: [
+                (0, 900),
+                (-1, 300),
+                (-2, 3),
+                (-3, 5),
+                (-10, 4),
+                (-11, 8),
+                (-12, 500),
+            ]
+            .map(|(before, n)| (now + before, n))
+            .to_vec(),
+            instances: 2,
+            in_flight: 4,
+            problems: vec![Problem {
+                key: "stats:<script>".into(),
+                reason: "holds a list".into(),
+            }],
+        };
+        if self.empty {
+            snapshot.contexts.clear();
+            snapshot.all = context(ALL, Kind::All, None, None);
+            snapshot.recent.clear();
+        }
+        self.answer(snapshot)
+    }
+
+    fn context<'a>(
+        &'a self,
+        name: &'a str,
+        now: i64,
+    ) -> BoxFuture<'a, Result<Option<ContextSnapshot>, StoreError>> {
+        let mut contexts = Self::contexts(now);
+        contexts.push(Self::all(now));
+        self.answer(contexts.into_iter().find(|c| c.context == name))
+    }
+
+    fn counter<'a>(
+        &'a self,
+        name: &'a str,
+        precision: u32,
+    ) -> BoxFuture<'a, Result<Vec<(i64, i64)>, StoreError>> {
+        let slice = i64::from(precision) * 100;
+        self.answer(match name {
+            "hits" | "hits:GET /ping" => vec![(slice, 4), (slice * 2, 0), (slice * 3, 2)],
+            "micros:<all>" | "micros:GET /ping" => vec![(slice, 2_000_000), (slice * 2, 5)],
+            "errors" => vec![(slice, 1)],
+            "sales" => vec![(slice, -7), (slice * 2, i64::MAX)],
+            _ => Vec::new(),
+        })
+    }
+
+    fn histograms<'a>(
+        &'a self,
+        name: &'a str,
+        precision: u32,
+    ) -> BoxFuture<'a, Result<Vec<(i64, Spread)>, StoreError>> {
+        let slice = i64::from(precision) * 100;
+        let spread = hour(0, &[10, 10, 10, 1_000], 0).spread;
+        self.answer(match name {
+            ALL | "GET /ping" => vec![(slice, spread), (slice * 2, Spread::default())],
+            _ => Vec::new(),
+        })
+    }
+
+    fn slowest(&self) -> BoxFuture<'_, Result<Vec<(String, f64)>, StoreError>> {
+        self.answer(vec![
+            ("GET /reports/{day}".into(), 1.0),
+            ("/book".into(), 0.7),
+        ])
+    }
+
+    fn clean<'a>(&'a self, _: &'a Pass) -> BoxFuture<'a, Result<Option<Cleaned>, StoreError>> {
+        unreachable!("the admin router only reads")
+    }
+
+    fn last_pass(&self) -> BoxFuture<'_, Result<Option<LastPass>, StoreError>> {
+        self.answer(Some(LastPass {
+            number: 12,
+            at: NOW - 30,
+            instance: "abc".into(),
+            millis: 5,
+            cleaned: Cleaned {
+                examined: 7,
+                slices: 9,
+                ..Cleaned::default()
+            },
+        }))
+    }
+
+    fn describe(&self) -> String {
+        "canned".into()
+    }
+}

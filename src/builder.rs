@@ -1,0 +1,416 @@
+//! The configuration: every field validated, every task made.
+
+mod validate;
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+pub(crate) use self::validate::reserved;
+use crate::cleaner::{Cleaner, Retention};
+use crate::clock::Clock;
+use crate::error::BuildError;
+use crate::layer::Skips;
+use crate::model::context::MAX_NAME;
+use crate::model::slice::{DEFAULT_PRECISIONS, DEFAULT_SAMPLES, Precision, Precisions};
+use crate::model::worst_case::{Bounds, WorstCase};
+use crate::pulse::{Parts, Pulse};
+use crate::recorder::flush::Flusher;
+use crate::recorder::{Limits, Recorder};
+use crate::store::Store;
+use crate::store::memory::MemoryStore;
+#[cfg(feature = "redis")]
+use crate::store::redis::{RedisOptions, RedisStore};
+use crate::task::{Stop, Task};
+
+/// Configures a [`Pulse`]. Every field has a default; what is out of range is refused by
+/// [`build`](Self::build), by an error that names it.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
+/// use std::time::Duration;
+///
+/// let pulse = tower_pulse::Pulse::builder()
+///     .flush_interval(Duration::from_millis(500))
+///     .ignore(["/healthz", "/assets/*"])
+///     .build()?;
+/// # pulse.shutdown().await.unwrap();
+/// # Ok(()) }
+/// ```
+#[must_use = "a builder does nothing until it is built"]
+pub struct Builder {
+    backend: Backend,
+    prefix: Option<String>,
+    service: Option<String>,
+    precisions: Vec<u32>,
+    samples: u32,
+    histogram_precisions: Vec<(u32, u32)>,
+    flush_interval: Duration,
+    clean_interval: Duration,
+    slowest_after: Duration,
+    forget_after: Duration,
+    shutdown_timeout: Duration,
+    max_contexts: usize,
+    max_counters: usize,
+    replay_bytes: usize,
+    key_ttl: bool,
+    ignore: Vec<String>,
+    counters: Vec<String>,
+    clock: Clock,
+}
+
+enum Backend {
+    Memory,
+    #[cfg(feature = "redis")]
+    Redis(Result<Box<RedisOptions>, BuildError>),
+    Custom(Arc<dyn Store>),
+}
+
+impl std::fmt::Debug for Builder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Not the backend: its URL may have a password in it.
+        f.debug_struct("Builder")
+            .field("prefix", &self.prefix)
+            .field("precisions", &self.precisions)
+            .field("flush_interval", &self.flush_interval)
+            .field("clean_interval", &self.clean_interval)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Self {
+            backend: Backend::Memory,
+            prefix: None,
+            service: None,
+            precisions: DEFAULT_PRECISIONS.to_vec(),
+            samples: DEFAULT_SAMPLES,
+            histogram_precisions: Precisions::default()
+                .histograms
+                .iter()
+                .map(|p| (p.seconds, p.samples))
+                .collect(),
+            flush_interval: Duration::from_secs(1),
+            clean_interval: Duration::from_secs(60),
+            slowest_after: Duration::from_secs(24 * 3_600),
+            forget_after: Duration::from_secs(7 * 24 * 3_600),
+            shutdown_timeout: Duration::from_millis(900),
+            max_contexts: 2_000,
+            max_counters: 1_000,
+            replay_bytes: 8 * 1024 * 1024,
+            key_ttl: true,
+            ignore: Vec::new(),
+            counters: Vec::new(),
+            clock: Clock::system(),
+        }
+    }
+}
+
+impl Builder {
+    /// Keeps everything in Redis at this URL (`redis://[user:password@]host[:port][/db]`), shared by
+    /// all instances. A server that is away is no error: the service starts and serves, and
+    /// [`Health`](crate::Health) says so.
+    #[cfg(feature = "redis")]
+    pub fn redis(mut self, url: impl Into<String>) -> Self {
+        self.backend = Backend::Redis(RedisOptions::new(&url.into()).map(Box::new));
+        self
+    }
+
+    /// Keeps everything in the Redis server of a client that is configured elsewhere.
+    #[cfg(feature = "redis")]
+    pub fn redis_client(mut self, client: redis::Client) -> Self {
+        self.backend = Backend::Redis(Ok(Box::new(client.get_connection_info().clone().into())));
+        self
+    }
+
+    /// Keeps everything in a store of your own. Without one: in the memory of this process.
+    pub fn store(mut self, store: Arc<dyn Store>) -> Self {
+        self.backend = Backend::Custom(store);
+        self
+    }
+
+    /// What every key in Redis begins with: `pulse:` by default. Empty is the book's bare layout.
+    /// No control characters, at most 128 bytes.
+    pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.prefix = Some(prefix.into());
+        self
+    }
+
+    /// Keeps several services in one Redis apart: the prefix becomes `pulse:{service}:`.
+    pub fn service(mut self, service: impl Into<String>) -> Self {
+        self.service = Some(service.into());
+        self
+    }
+
+    /// The precisions of all counters in seconds, 1 to 31,536,000, at most 16 different ones.
+    /// Default: 1, 5, 60, 300, 3600, 18000, 86400.
+    pub fn precisions(mut self, seconds: impl IntoIterator<Item = u32>) -> Self {
+        self.precisions = seconds.into_iter().collect();
+        self
+    }
+
+    /// How many of the newest slices of each precision are kept: 1 to 10,000, 120 by default.
+    pub fn samples(mut self, samples: u32) -> Self {
+        self.samples = samples;
+        self
+    }
+
+    /// The precisions at which histograms are kept, as (seconds, samples). One of them must be an
+    /// hour with at least 2 samples. Default: (60, 60) and (3600, 48).
+    pub fn histogram_precisions(
+        mut self,
+        precisions: impl IntoIterator<Item = (u32, u32)>,
+    ) -> Self {
+        self.histogram_precisions = precisions.into_iter().collect();
+        self
+    }
+
+    /// How often figures are taken to the store: 10 ms to 60 s, 1 s by default.
+    pub fn flush_interval(mut self, interval: Duration) -> Self {
+        self.flush_interval = interval;
+        self
+    }
+
+    /// How often old figures are removed from the store: 1 s to 1 h, 60 s by default.
+    pub fn clean_interval(mut self, interval: Duration) -> Self {
+        self.clean_interval = interval;
+        self
+    }
+
+    /// After how long without a request a context leaves the ranking of the slowest: 1 min to 1
+    /// year, 24 h by default.
+    pub fn slowest_after(mut self, idle: Duration) -> Self {
+        self.slowest_after = idle;
+        self
+    }
+
+    /// After how long without a request a context is forgotten altogether: 1 h to 10 years, 7 days
+    /// by default.
+    pub fn forget_after(mut self, idle: Duration) -> Self {
+        self.forget_after = idle;
+        self
+    }
+
+    /// How long [`Pulse::shutdown`] tries to flush what is left: 0 to 60 s, 900 ms by default.
+    pub fn shutdown_timeout(mut self, timeout: Duration) -> Self {
+        self.shutdown_timeout = timeout;
+        self
+    }
+
+    /// How many contexts, timers included, get figures of their own: 1 to 100,000, 2,000 by default.
+    /// What comes later is counted as `<overflow>`.
+    pub fn max_contexts(mut self, contexts: usize) -> Self {
+        self.max_contexts = contexts;
+        self
+    }
+
+    /// The same for named counters: 1 to 100,000, 1,000 by default.
+    pub fn max_counters(mut self, counters: usize) -> Self {
+        self.max_counters = counters;
+        self
+    }
+
+    /// The most bytes of acknowledged calls that are kept to be sent again after a failover: 0 to
+    /// 1 GiB, 8 MiB by default.
+    pub fn replay_bytes(mut self, bytes: usize) -> Self {
+        self.replay_bytes = bytes;
+        self
+    }
+
+    /// Whether keys of counters in Redis expire by themselves when they are idle. On by default;
+    /// switch it off only where other programs write the same keys and run no cleaner of ours.
+    pub fn key_ttl(mut self, on: bool) -> Self {
+        self.key_ttl = on;
+        self
+    }
+
+    /// Paths or route templates that are not recorded; `/assets/*` stands for all below `/assets`.
+    pub fn ignore<P: Into<String>>(mut self, paths: impl IntoIterator<Item = P>) -> Self {
+        self.ignore.extend(paths.into_iter().map(Into::into));
+        self
+    }
+
+    /// Names of counters that are used later, checked now: `hits`, `errors` and `micros`, alone and
+    /// before a colon, are reserved.
+    pub fn counters<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
+        self.counters.extend(names.into_iter().map(Into::into));
+        self
+    }
+
+    /// Takes the time from another clock, for tests.
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// The most memory that this configuration can ever take, whatever clients send. It is logged at
+    /// the start and shown in [`Health`](crate::Health).
+    ///
+    /// ```
+    /// let builder = tower_pulse::Pulse::builder().max_contexts(100);
+    /// let worst = builder.worst_case();
+    /// assert!(worst.process_bytes < 100_000_000 && worst.store_bytes < 100_000_000);
+    /// ```
+    pub fn worst_case(&self) -> WorstCase {
+        let bounds = Bounds {
+            max_contexts: self.max_contexts,
+            max_counters: self.max_counters,
+            shards: Recorder::shards_of_this_machine(),
+            replay_bytes: self.replay_bytes,
+            name_bytes: MAX_NAME,
+        };
+        WorstCase::new(&bounds, &self.all_precisions())
+    }
+
+    /// Builds it, and spawns its tasks on the current tokio runtime.
+    ///
+    /// # Errors
+    /// A field that is out of range, or no runtime to spawn on.
+    pub fn build(self) -> Result<Pulse, BuildError> {
+        let runtime = tokio::runtime::Handle::try_current().map_err(|_| {
+            BuildError::new(
+                "runtime",
+                "missing",
+                "call `build` within a tokio runtime, or run the tasks of `build_with_tasks` yourself",
+            )
+        })?;
+        let (pulse, tasks) = self.build_with_tasks()?;
+        pulse.join_later(tasks.into_iter().map(|task| runtime.spawn(task)));
+        Ok(pulse)
+    }
+
+    /// Builds it, and returns its tasks for the caller to run.
+    ///
+    /// # Errors
+    /// A field that is out of range.
+    pub fn build_with_tasks(self) -> Result<(Pulse, Vec<Task>), BuildError> {
+        self.validate()?;
+        let worst = self.worst_case();
+        let precisions = self.all_precisions();
+        let prefix = self.key_prefix()?;
+        let store: Arc<dyn Store> = match self.backend {
+            Backend::Memory => Arc::new(MemoryStore::new(precisions.clone(), self.clock.clone())),
+            #[cfg(feature = "redis")]
+            Backend::Redis(options) => {
+                let options = options?
+                    .prefix(prefix)?
+                    .precisions(precisions.clone())
+                    .key_ttl(self.key_ttl);
+                let store = RedisStore::open(options)?;
+                // A clock moved by hand and the server's would soon be hours apart.
+                if self.clock.is_manual() {
+                    Arc::new(store.with_clock(self.clock.clone()))
+                } else {
+                    Arc::new(store)
+                }
+            }
+            Backend::Custom(store) => store,
+        };
+        #[cfg(not(feature = "redis"))]
+        drop(prefix);
+
+        let limits = Limits {
+            max_contexts: self.max_contexts,
+            max_counters: self.max_counters,
+        };
+        let recorder = Arc::new(Recorder::new(
+            self.clock.clone(),
+            precisions.clone(),
+            limits,
+        ));
+        let flusher = Arc::new(Flusher::new(
+            recorder.clone(),
+            store.clone(),
+            self.flush_interval,
+            self.replay_bytes,
+        ));
+        let problems = Arc::new(Mutex::new(Vec::new()));
+        let cleaner = Cleaner {
+            store: store.clone(),
+            clock: self.clock.clone(),
+            interval: self.clean_interval,
+            retention: Retention {
+                slowest_after: self.slowest_after,
+                forget_after: self.forget_after,
+            },
+            instance: flusher.told().instance,
+            problems: problems.clone(),
+        };
+        let skips = Skips::default();
+        self.ignore.iter().for_each(|path| skips.add(path));
+        for name in &self.counters {
+            recorder.counter(name);
+        }
+        let parts = Parts {
+            worst,
+            recorder,
+            flusher,
+            store,
+            #[cfg(feature = "admin")]
+            clock: self.clock,
+            #[cfg(feature = "admin")]
+            precisions,
+            skips,
+            cleaner_problems: problems,
+            flush_interval: self.flush_interval,
+            shutdown_timeout: self.shutdown_timeout,
+        };
+        tracing::info!(
+            store = %parts.store.describe(),
+            max_process_bytes = parts.worst.process_bytes,
+            max_store_bytes = parts.worst.store_bytes,
+            "tower-pulse records"
+        );
+        let (stop, stopped) = Stop::new();
+        let drain = parts.recorder.clone().drain_each_second(stopped.clone());
+        let flush = parts.flusher.clone().flush_at_intervals(stopped.clone());
+        let beat = parts.flusher.clone().beat_at_intervals(stopped.clone());
+        let tasks = vec![
+            Task::new("drain", drain),
+            Task::new("flush", flush),
+            Task::new("beat", beat),
+            Task::new("clean", cleaner.clean_at_intervals(stopped)),
+        ];
+        Ok((Pulse::new(parts, stop), tasks))
+    }
+
+    fn all_precisions(&self) -> Precisions {
+        let mut counters: Vec<_> = self
+            .precisions
+            .iter()
+            .map(|seconds| Precision::new(*seconds, self.samples))
+            .collect();
+        counters.sort_unstable();
+        let mut histograms: Vec<_> = self
+            .histogram_precisions
+            .iter()
+            .map(|(seconds, samples)| Precision::new(*seconds, *samples))
+            .collect();
+        histograms.sort_unstable();
+        Precisions {
+            counters,
+            histograms,
+        }
+    }
+
+    fn key_prefix(&self) -> Result<String, BuildError> {
+        if let Some(service) = &self.service {
+            if self.prefix.is_some() {
+                return Err(BuildError::new(
+                    "service",
+                    format!("{service:?}"),
+                    "give a prefix or a service, not both",
+                ));
+            }
+            if service.is_empty() || service.len() > 100 || service.chars().any(char::is_control) {
+                return Err(BuildError::new(
+                    "service",
+                    format!("{service:?}"),
+                    "1 to 100 bytes without control characters",
+                ));
+            }
+            return Ok(format!("pulse:{service}:"));
+        }
+        Ok(self.prefix.clone().unwrap_or_else(|| "pulse:".to_owned()))
+    }
+}

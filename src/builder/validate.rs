@@ -1,0 +1,138 @@
+//! What is allowed in each field, and the errors that say so.
+
+use std::time::Duration;
+
+use super::Builder;
+use crate::error::BuildError;
+use crate::model::context::is_reserved;
+use crate::model::slice::HOUR;
+
+impl Builder {
+    pub(super) fn validate(&self) -> Result<(), BuildError> {
+        let second = Duration::from_secs(1);
+        let year = 365 * 24 * 3_600 * second;
+        duration(
+            "flush_interval",
+            self.flush_interval,
+            second / 100,
+            60 * second,
+            "10 ms to 60 s",
+        )?;
+        duration(
+            "clean_interval",
+            self.clean_interval,
+            second,
+            3_600 * second,
+            "1 s to 1 h",
+        )?;
+        duration(
+            "slowest_after",
+            self.slowest_after,
+            60 * second,
+            year,
+            "1 min to 1 year",
+        )?;
+        duration(
+            "forget_after",
+            self.forget_after,
+            3_600 * second,
+            10 * year,
+            "1 h to 10 years",
+        )?;
+        duration(
+            "shutdown_timeout",
+            self.shutdown_timeout,
+            Duration::ZERO,
+            60 * second,
+            "0 to 60 s",
+        )?;
+        number("samples", self.samples as usize, 1, 10_000)?;
+        number("max_contexts", self.max_contexts, 1, 100_000)?;
+        number("max_counters", self.max_counters, 1, 100_000)?;
+        number("replay_bytes", self.replay_bytes, 0, 1 << 30)?;
+        self.validate_precisions()?;
+        for name in &self.counters {
+            reserved(name)?;
+        }
+        for path in &self.ignore {
+            if !path.starts_with('/') {
+                let allowed = "a path or route template that begins with a slash";
+                return Err(BuildError::new("ignore", format!("{path:?}"), allowed));
+            }
+        }
+        if let Some(prefix) = &self.prefix
+            && (prefix.len() > 128 || prefix.chars().any(char::is_control))
+        {
+            let allowed = "at most 128 bytes without control characters";
+            return Err(BuildError::new("prefix", format!("{prefix:?}"), allowed));
+        }
+        Ok(())
+    }
+
+    fn validate_precisions(&self) -> Result<(), BuildError> {
+        const YEAR: u32 = 365 * 24 * 3_600;
+        let refuse = |value: &dyn std::fmt::Debug| {
+            let allowed = "1 to 16 different numbers of seconds, each 1 to 31,536,000 (a year)";
+            Err(BuildError::new("precisions", format!("{value:?}"), allowed))
+        };
+        let mut seconds = self.precisions.clone();
+        seconds.sort_unstable();
+        seconds.dedup();
+        if seconds.len() != self.precisions.len() || !(1..=16).contains(&seconds.len()) {
+            return refuse(&self.precisions);
+        }
+        if seconds.iter().any(|p| !(1..=YEAR).contains(p)) {
+            return refuse(&self.precisions);
+        }
+        let allowed = "1 to 4 different (seconds, samples), each 10 s to a day and 1 to 1,000 samples, one of them an hour with at least 2 samples";
+        let histograms = &self.histogram_precisions;
+        let mut seconds: Vec<_> = histograms.iter().map(|(seconds, _)| *seconds).collect();
+        seconds.sort_unstable();
+        seconds.dedup();
+        let hourly = histograms
+            .iter()
+            .any(|(seconds, samples)| i64::from(*seconds) == HOUR && *samples >= 2);
+        let in_range = histograms.iter().all(|(seconds, samples)| {
+            (10..=86_400).contains(seconds) && (1..=1_000).contains(samples)
+        });
+        if !hourly || !in_range || seconds.len() != histograms.len() || histograms.len() > 4 {
+            let value = format!("{histograms:?}");
+            return Err(BuildError::new("histogram_precisions", value, allowed));
+        }
+        Ok(())
+    }
+}
+
+/// Refuses the name of a counter that the crate itself counts under.
+pub(crate) fn reserved(name: &str) -> Result<(), BuildError> {
+    if name.is_empty() || is_reserved(name) {
+        let allowed = "not empty, and not hits, errors or micros, alone or before a colon: those are counted by tower-pulse itself";
+        return Err(BuildError::new("counter", format!("{name:?}"), allowed));
+    }
+    Ok(())
+}
+
+fn duration(
+    field: &'static str,
+    value: Duration,
+    least: Duration,
+    most: Duration,
+    allowed: &str,
+) -> Result<(), BuildError> {
+    if value < least || value > most {
+        return Err(BuildError::new(
+            field,
+            format!("{value:?}"),
+            format!("{allowed} is allowed"),
+        ));
+    }
+    Ok(())
+}
+
+fn number(field: &'static str, value: usize, least: usize, most: usize) -> Result<(), BuildError> {
+    if value < least || value > most {
+        let allowed = format!("{least} to {most} is allowed");
+        return Err(BuildError::new(field, value, allowed));
+    }
+    Ok(())
+}

@@ -1,0 +1,190 @@
+//! All time in this crate: a wall clock for slices and hours, a monotonic one for durations and
+//! sleeping. [`Clock::manual`] is moved by hand, so that tests pass an hour without waiting for it.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tokio::sync::watch;
+
+/// Where a `Pulse` takes its time from. Cheap to clone.
+///
+/// ```
+/// use std::time::Duration;
+/// use tower_pulse::Clock;
+///
+/// let (clock, hand) = Clock::manual(1_336_376_410);
+/// assert_eq!(clock.now_seconds(), 1_336_376_410);
+/// hand.advance(Duration::from_secs(3_600));
+/// assert_eq!(clock.now_seconds(), 1_336_380_010);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Clock {
+    /// The monotonic clock, read twice by every request.
+    ticks: quanta::Clock,
+    /// What stands in for the wall clock when it is moved by hand.
+    manual: Option<Arc<watch::Sender<Manual>>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Manual {
+    /// Nanoseconds since the Unix epoch: what the wall shows.
+    wall: i64,
+    /// Nanoseconds since the clock was made: never goes back.
+    elapsed: u64,
+}
+
+/// A moment of the monotonic clock. Only the difference of two means something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Tick(u64);
+
+/// Moves a [`Clock::manual`].
+#[derive(Clone, Debug)]
+pub struct Hand {
+    manual: Arc<watch::Sender<Manual>>,
+    ticks: Arc<quanta::Mock>,
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        Self::system()
+    }
+}
+
+impl Clock {
+    /// The machine's clocks. The first call in a process calibrates the CPU's time stamp counter
+    /// (a few milliseconds, once).
+    pub fn system() -> Self {
+        Self {
+            ticks: quanta::Clock::new(),
+            manual: None,
+        }
+    }
+
+    /// A clock that stands at `unix_seconds` until its [`Hand`] moves it.
+    pub fn manual(unix_seconds: i64) -> (Self, Hand) {
+        let now = Manual {
+            wall: unix_seconds.saturating_mul(1_000_000_000),
+            elapsed: 0,
+        };
+        let manual = Arc::new(watch::Sender::new(now));
+        let (clock, ticks) = quanta::Clock::mock();
+        let clock = Self {
+            ticks: clock,
+            manual: Some(manual.clone()),
+        };
+        (clock, Hand { manual, ticks })
+    }
+
+    /// Whether it is moved by a [`Hand`].
+    #[cfg(feature = "redis")]
+    pub(crate) fn is_manual(&self) -> bool {
+        self.manual.is_some()
+    }
+
+    /// Wall time in whole seconds since the Unix epoch, rounded down.
+    pub fn now_seconds(&self) -> i64 {
+        self.now_nanos().div_euclid(1_000_000_000)
+    }
+
+    /// Wall time in nanoseconds since the Unix epoch.
+    pub(crate) fn now_nanos(&self) -> i64 {
+        match &self.manual {
+            None => match SystemTime::now().duration_since(UNIX_EPOCH) {
+                Ok(since) => i64::try_from(since.as_nanos()).unwrap_or(i64::MAX),
+                Err(before) => -i64::try_from(before.duration().as_nanos()).unwrap_or(i64::MAX),
+            },
+            Some(now) => now.borrow().wall,
+        }
+    }
+
+    /// The monotonic clock, for durations.
+    #[inline]
+    pub(crate) fn tick(&self) -> Tick {
+        Tick(self.ticks.raw())
+    }
+
+    /// Nanoseconds from `start` to `end`; 0 when they are the wrong way round.
+    #[inline]
+    pub(crate) fn nanos_between(&self, start: Tick, end: Tick) -> u64 {
+        self.ticks.delta_as_nanos(start.0, end.0)
+    }
+
+    /// The time from `start` until now.
+    pub(crate) fn since(&self, start: Tick) -> Duration {
+        Duration::from_nanos(self.nanos_between(start, self.tick()))
+    }
+
+    /// Returns when `duration` has passed on this clock.
+    ///
+    /// Cancel safe: dropping it has no effect.
+    pub(crate) async fn sleep(&self, duration: Duration) {
+        match &self.manual {
+            None => tokio::time::sleep(duration).await,
+            Some(now) => {
+                let mut receiver = now.subscribe();
+                let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+                let until = receiver.borrow().elapsed.saturating_add(nanos);
+                // The sender lives as long as this clock, so this ends by the time alone.
+                let _ = receiver.wait_for(|now| now.elapsed >= until).await;
+            }
+        }
+    }
+}
+
+impl Hand {
+    /// Moves wall time and monotonic time on together, as time does.
+    pub fn advance(&self, duration: Duration) {
+        self.ticks.increment(duration);
+        self.manual.send_modify(|now| {
+            let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+            now.elapsed = now.elapsed.saturating_add(nanos);
+            now.wall = now
+                .wall
+                .saturating_add(i64::try_from(nanos).unwrap_or(i64::MAX));
+        });
+    }
+
+    /// Sets the wall clock, forward or back, as an administrator or NTP does. Durations are not
+    /// touched.
+    pub fn set_wall(&self, unix_seconds: i64) {
+        self.manual
+            .send_modify(|now| now.wall = unix_seconds.saturating_mul(1_000_000_000));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn system_time_is_this_century() {
+        assert!(Clock::system().now_seconds() > 1_700_000_000);
+    }
+
+    #[test]
+    fn durations_are_monotonic_and_in_nanoseconds() {
+        let clock = Clock::system();
+        let (start, reference) = (clock.tick(), std::time::Instant::now());
+        while reference.elapsed() < Duration::from_millis(5) {}
+        let nanos = clock.nanos_between(start, clock.tick());
+        assert!(nanos >= 4_900_000, "{nanos} ns for 5 ms");
+        assert_eq!(clock.nanos_between(clock.tick(), start), 0);
+    }
+
+    #[tokio::test]
+    async fn a_manual_sleep_ends_when_the_hand_has_moved_far_enough() {
+        let (clock, hand) = Clock::manual(0);
+        let sleeper = tokio::spawn({
+            let clock = clock.clone();
+            async move { clock.sleep(Duration::from_secs(60)).await }
+        });
+        tokio::task::yield_now().await;
+        hand.set_wall(1_000_000);
+        hand.advance(Duration::from_secs(59));
+        tokio::task::yield_now().await;
+        assert!(!sleeper.is_finished());
+        hand.advance(Duration::from_secs(1));
+        sleeper.await.expect("the sleeper ends");
+        assert_eq!(clock.now_seconds(), 1_000_060);
+    }
+}

@@ -1,0 +1,82 @@
+//! A body that is timed to its end.
+
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use http_body::{Body, Frame, SizeHint};
+use pin_project_lite::pin_project;
+
+use super::guard::Guard;
+use crate::model::outcome::Outcome;
+
+pin_project! {
+    /// The body of a response of [`BodyEndService`](super::BodyEndService): forwards everything as
+    /// it is, and ends the measurement with the last frame, an error, or its drop.
+    pub struct TimedBody<B> {
+        #[pin]
+        inner: B,
+        guard: Option<Guard>,
+        outcome: Outcome,
+    }
+}
+
+impl<B> TimedBody<B> {
+    pub(super) fn new(inner: B, guard: Guard, outcome: Outcome) -> Self {
+        Self {
+            inner,
+            guard: Some(guard),
+            outcome,
+        }
+    }
+}
+
+impl<B> fmt::Debug for TimedBody<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TimedBody").finish_non_exhaustive()
+    }
+}
+
+impl<B: Default> Default for TimedBody<B> {
+    fn default() -> Self {
+        Self {
+            inner: B::default(),
+            guard: None,
+            outcome: Outcome::Success,
+        }
+    }
+}
+
+impl<B: Body> Body for TimedBody<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        let mut this = self.project();
+        let Some(guard) = this.guard.as_mut() else {
+            return this.inner.poll_frame(cx);
+        };
+        let entered = guard.enter();
+        let poll = this.inner.as_mut().poll_frame(cx);
+        guard.leave(entered);
+        let frame = ready!(poll);
+        match &frame {
+            // Whoever reads by `is_end_stream` may never ask for the `None` at the end.
+            Some(Ok(_)) if !this.inner.is_end_stream() => {}
+            Some(Ok(_)) | None => guard.body_ended(*this.outcome),
+            Some(Err(_)) => guard.body_ended(Outcome::BodyAborted),
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}

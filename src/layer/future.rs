@@ -1,0 +1,123 @@
+//! The futures that the services return.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, Response, StatusCode};
+use http_body::Body;
+use pin_project_lite::pin_project;
+
+use super::body::TimedBody;
+use super::guard::{Guard, is_unrecorded};
+use crate::model::outcome::Outcome;
+
+pin_project! {
+    /// The future of [`PulseService`](super::PulseService).
+    #[must_use = "futures do nothing unless polled"]
+    pub struct ResponseFuture<F> {
+        #[pin]
+        pub(super) inner: F,
+        pub(super) guard: Guard,
+    }
+}
+
+impl<F> fmt::Debug for ResponseFuture<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResponseFuture").finish_non_exhaustive()
+    }
+}
+
+impl<F, R, E> Future for ResponseFuture<F>
+where
+    F: Future<Output = Result<Response<R>, E>>,
+{
+    type Output = F::Output;
+
+    #[inline]
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        let this = self.project();
+        let guard = this.guard;
+        let entered = guard.enter();
+        let poll = this.inner.poll(cx);
+        guard.leave(entered);
+        // The result is looked at where it is: moving a response costs more than recording it.
+        match &poll {
+            Poll::Ready(Ok(response)) => {
+                guard.responded(response.status(), response.headers(), response.extensions());
+            }
+            Poll::Ready(Err(_)) => guard.end(Outcome::Failed, true),
+            Poll::Pending => {}
+        }
+        poll
+    }
+}
+
+pin_project! {
+    /// The future of [`BodyEndService`](super::BodyEndService).
+    #[must_use = "futures do nothing unless polled"]
+    pub struct BodyEndFuture<F> {
+        #[pin]
+        pub(super) inner: F,
+        pub(super) guard: Guard,
+        pub(super) connect: bool,
+    }
+}
+
+impl<F> fmt::Debug for BodyEndFuture<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BodyEndFuture").finish_non_exhaustive()
+    }
+}
+
+impl<F, R, E> Future for BodyEndFuture<F>
+where
+    F: Future<Output = Result<Response<R>, E>>,
+    R: Body,
+{
+    type Output = Result<Response<TimedBody<R>>, E>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let entered = this.guard.enter();
+        let poll = this.inner.poll(cx);
+        this.guard.leave(entered);
+        let response = match ready!(poll) {
+            Ok(response) => response,
+            Err(error) => {
+                this.guard.end(Outcome::Failed, true);
+                return Poll::Ready(Err(error));
+            }
+        };
+        let (status, connect) = (response.status(), *this.connect);
+        let (head, body) = response.into_parts();
+        let endless = || connect || ends_at_head(status, &head.headers);
+        if body.is_end_stream() || is_unrecorded(&head.extensions) || endless() {
+            this.guard
+                .responded(status, &head.headers, &head.extensions);
+        } else {
+            this.guard.head_sent(status, &head.headers);
+        }
+        let outcome = Outcome::of_status(status.as_u16());
+        let body = TimedBody::new(body, this.guard.hand_over(), outcome);
+        Poll::Ready(Ok(Response::from_parts(head, body)))
+    }
+}
+
+/// Bodies that last as long as their client likes say nothing about how fast a page is.
+fn ends_at_head(status: StatusCode, headers: &HeaderMap) -> bool {
+    if status == StatusCode::SWITCHING_PROTOCOLS {
+        return true;
+    }
+    let Some(Ok(content_type)) = headers.get(CONTENT_TYPE).map(|value| value.to_str()) else {
+        return false;
+    };
+    let starts_with = |prefix: &str| {
+        content_type
+            .get(..prefix.len())
+            .is_some_and(|start| start.eq_ignore_ascii_case(prefix))
+    };
+    starts_with("text/event-stream") || starts_with("application/grpc")
+}

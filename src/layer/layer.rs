@@ -1,0 +1,133 @@
+//! What a user adds to a router or a stack of services.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use tower_layer::Layer;
+
+use super::route::{Route, Routes};
+use super::service::{BodyEndService, PulseService};
+use super::source::{Head, Skips, Source};
+use crate::recorder::Recorder;
+
+/// Times every request to the head of its response. Made by [`Pulse::layer`](crate::Pulse::layer)
+/// and [`Pulse::layer_with`](crate::Pulse::layer_with).
+///
+/// The response type stays as it is, and nothing is allocated. Add it with axum's `Router::layer`,
+/// so that it sees the route that matched. (`axum::serve` adds all layers of a `Router` anew for each
+/// connection, unless the router went through `with_state` before, `.with_state(())` included.)
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
+/// use axum::{Router, routing::get};
+///
+/// let pulse = tower_pulse::Pulse::builder().build()?;
+/// let app: Router = Router::new()
+///     .route("/users/{id}", get(|| async { "hello" }))
+///     .layer(pulse.layer());
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct PulseLayer {
+    recorder: Arc<Recorder>,
+    source: Source,
+    skips: Skips,
+    stands_in: bool,
+}
+
+impl PulseLayer {
+    pub(crate) fn new(recorder: Arc<Recorder>, source: Source, skips: Skips) -> Self {
+        Self {
+            recorder,
+            source,
+            skips,
+            stands_in: false,
+        }
+    }
+
+    /// Counts only if the user has added a layer too. When axum merges two routers, the fallback of
+    /// the one that is merged in replaces the other's, and with it the layer around it: what matches
+    /// no route would be counted no more. So the router to be merged brings this one.
+    #[cfg(feature = "admin")]
+    pub(crate) fn standing_in(mut self) -> Self {
+        self.stands_in = true;
+        self
+    }
+
+    /// One fixed context for everything that this layer wraps, for what has no route template: a
+    /// `nest_service`, a static file server.
+    #[must_use]
+    pub fn named(mut self, context: impl Into<String>) -> Self {
+        self.source = Source::Named(context.into().into());
+        self
+    }
+
+    /// Contexts from the route template alone, without the method, as in the book.
+    #[cfg(feature = "axum")]
+    #[must_use]
+    pub fn path_only(mut self) -> Self {
+        self.source = Source::Matched { with_method: false };
+        self
+    }
+
+    /// Contexts from a function of the request's head; `None` is not recorded. A function must
+    /// return few different contexts: never a raw path.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
+    /// let pulse = tower_pulse::Pulse::builder().build()?;
+    /// let layer = pulse.layer().context(|head| match head.headers.get("x-tenant") {
+    ///     Some(_) => Some("tenant".into()),
+    ///     None => Some("public".into()),
+    /// });
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn context<F>(mut self, function: F) -> Self
+    where
+        F: Fn(&Head<'_>) -> Option<Cow<'static, str>> + Send + Sync + 'static,
+    {
+        self.source = Source::Function(Arc::new(function));
+        self
+    }
+
+    /// Times to the end of the response's body instead of its head, and tells aborted bodies apart.
+    /// Changes the type of the body to [`TimedBody`](super::TimedBody), which costs one allocation
+    /// a request in axum. Upgrades, `CONNECT`, `text/event-stream` and `application/grpc*` are timed
+    /// to the head all the same.
+    pub fn to_body_end(self) -> BodyEndLayer {
+        BodyEndLayer(self)
+    }
+
+    fn routes(&self) -> Routes {
+        if !self.stands_in {
+            self.recorder.core.layer_added();
+        }
+        Routes::new(Route::new(
+            self.recorder.clone(),
+            self.source.clone(),
+            self.skips.clone(),
+            self.stands_in,
+        ))
+    }
+}
+
+impl<S> Layer<S> for PulseLayer {
+    type Service = PulseService<S>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        PulseService::new(inner, self.routes())
+    }
+}
+
+/// Times every request to the end of its response's body. Made by [`PulseLayer::to_body_end`].
+#[derive(Clone, Debug)]
+pub struct BodyEndLayer(PulseLayer);
+
+impl<S> Layer<S> for BodyEndLayer {
+    type Service = BodyEndService<S>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        BodyEndService::new(inner, self.0.routes())
+    }
+}

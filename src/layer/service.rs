@@ -1,0 +1,88 @@
+//! The services that the layers make.
+
+use std::task::{Context, Poll};
+
+use http::{Method, Request, Response};
+use http_body::Body;
+use tower_service::Service;
+
+use super::body::TimedBody;
+use super::future::{BodyEndFuture, ResponseFuture};
+use super::guard::Guard;
+use super::route::Routes;
+
+/// Times each request to the head of its response. See [`PulseLayer`](super::PulseLayer).
+#[derive(Clone, Debug)]
+pub struct PulseService<S> {
+    inner: S,
+    routes: Routes,
+}
+
+impl<S> PulseService<S> {
+    pub(super) fn new(inner: S, routes: Routes) -> Self {
+        Self { inner, routes }
+    }
+}
+
+impl<S, B, R> Service<Request<B>> for PulseService<S>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = ResponseFuture<S::Future>;
+
+    #[inline(always)]
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    #[inline(always)]
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let mut guard = Guard::start(self.routes.route(), &request);
+        let entered = guard.enter();
+        ResponseFuture {
+            inner: self.inner.call(request),
+            guard: guard.left(entered),
+        }
+    }
+}
+
+/// Times each request to the end of its response's body. See
+/// [`PulseLayer::to_body_end`](super::PulseLayer::to_body_end).
+#[derive(Clone, Debug)]
+pub struct BodyEndService<S> {
+    inner: S,
+    routes: Routes,
+}
+
+impl<S> BodyEndService<S> {
+    pub(super) fn new(inner: S, routes: Routes) -> Self {
+        Self { inner, routes }
+    }
+}
+
+impl<S, B, R> Service<Request<B>> for BodyEndService<S>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+    R: Body,
+{
+    type Response = Response<TimedBody<R>>;
+    type Error = S::Error;
+    type Future = BodyEndFuture<S::Future>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let connect = request.method() == Method::CONNECT;
+        let mut guard = Guard::start(self.routes.route(), &request);
+        let entered = guard.enter();
+        BodyEndFuture {
+            inner: self.inner.call(request),
+            guard: guard.left(entered),
+            connect,
+        }
+    }
+}

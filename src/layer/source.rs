@@ -1,0 +1,120 @@
+//! Where a request's context comes from, and which requests have none.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use http::{Extensions, HeaderMap, Method, Request, Uri, Version};
+
+/// The head of a request, as a context function sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Head<'a> {
+    /// The method.
+    pub method: &'a Method,
+    /// The URI. Its path is whatever the client sent: never use it as a context as it is.
+    pub uri: &'a Uri,
+    /// The HTTP version.
+    pub version: Version,
+    /// The headers.
+    pub headers: &'a HeaderMap,
+    /// The extensions, axum's `MatchedPath` among them.
+    pub extensions: &'a Extensions,
+}
+
+impl<'a> Head<'a> {
+    pub(crate) fn of<B>(request: &'a Request<B>) -> Self {
+        Self {
+            method: request.method(),
+            uri: request.uri(),
+            version: request.version(),
+            headers: request.headers(),
+            extensions: request.extensions(),
+        }
+    }
+}
+
+/// A user's context function.
+pub(crate) type ContextFn = dyn Fn(&Head<'_>) -> Option<Cow<'static, str>> + Send + Sync;
+
+/// Where contexts come from.
+#[derive(Clone)]
+pub(crate) enum Source {
+    /// axum's route template, with the method before it or without.
+    #[cfg(feature = "axum")]
+    Matched { with_method: bool },
+    /// One for all.
+    Named(Arc<str>),
+    /// What the user's function says.
+    Function(Arc<ContextFn>),
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            #[cfg(feature = "axum")]
+            Self::Matched { with_method } => f
+                .debug_struct("Matched")
+                .field("with_method", with_method)
+                .finish(),
+            Self::Named(name) => f.debug_tuple("Named").field(name).finish(),
+            Self::Function(_) => f.write_str("Function"),
+        }
+    }
+}
+
+/// Paths that are not recorded: those the user ignores, and where the admin router is mounted.
+/// Cheap to clone; clones share what is added later.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Skips(Arc<RwLock<Vec<Skip>>>);
+
+#[derive(Debug)]
+enum Skip {
+    Exactly(String),
+    Below(String),
+}
+
+impl Skips {
+    /// Skips a path or route template; one that ends in `/*` is skipped with all below it.
+    pub(crate) fn add(&self, path: &str) {
+        let skip = match path.strip_suffix("/*") {
+            Some(parent) => Skip::Below(parent.to_owned()),
+            None => Skip::Exactly(path.to_owned()),
+        };
+        let mut skips = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        skips.push(skip);
+    }
+
+    /// Whether requests for this path, or of this route template, are skipped.
+    pub(crate) fn contain(&self, path: &str) -> bool {
+        let skips = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        skips.iter().any(|skip| match skip {
+            Skip::Exactly(skipped) => skipped == path,
+            Skip::Below(parent) => path
+                .strip_prefix(parent.as_str())
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/')),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_skips_what_is_below_and_nothing_beside() {
+        let skips = Skips::default();
+        skips.add("/healthz");
+        skips.add("/admin/pulse/*");
+        for path in [
+            "/healthz",
+            "/admin/pulse",
+            "/admin/pulse/",
+            "/admin/pulse/api/paths",
+        ] {
+            assert!(skips.contain(path), "{path}");
+        }
+        for path in ["/", "/healthz/", "/admin", "/admin/pulses"] {
+            assert!(!skips.contain(path), "{path}");
+        }
+    }
+}

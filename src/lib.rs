@@ -1,0 +1,77 @@
+//! Which pages of a service are hot, slow, failing, or slower than before: middleware for tower and
+//! axum that times each request and keeps, per path, access-time statistics, counters at many
+//! precisions, histograms and a ranking of the slowest 100, in memory or in Redis over a whole
+//! fleet, with an admin router (dashboard, JSON, Prometheus) to mount in the same service.
+//!
+//! ```
+//! # #[cfg(feature = "admin")]
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use axum::{Router, routing::get};
+//! use tower_pulse::{Pulse, admin::Access};
+//!
+//! let pulse = Pulse::builder().build()?; // or .redis("redis://127.0.0.1/")
+//! let app: Router = Router::new()
+//!     .route("/users/{id}", get(|| async { "hello" }))
+//!     .layer(pulse.layer())
+//!     .merge(pulse.mount("/admin/pulse", Access::token("change me")));
+//! // axum::serve(listener, app).await?;
+//! pulse.shutdown().await?;
+//! # Ok(()) }
+//! # #[cfg(not(feature = "admin"))] fn main() {}
+//! ```
+//!
+//! # How it works
+//!
+//! ```text
+//! request ─▶ layer ─▶ recorder (per-context cells, sharded) ──1 s──▶ Batch ─▶ Store ─▶ memory | Redis
+//!                                                                               ▲
+//!            admin router (JSON, dashboard, Prometheus) ── Snapshot ────────────┘        cleaner
+//! ```
+//!
+//! Everything recorded is an aggregate that merges: counts add, smallest and largest merge, buckets
+//! of histograms add. So a request never talks to the store: it adds to a cell of its context, which
+//! takes tens of nanoseconds. Once a second a task takes the cells' contents away, and at each flush
+//! interval they are merged into the store in numbered calls, each of which takes effect once however
+//! often it is sent. While the store is away they fold together, bounded by the number of contexts and
+//! not by time.
+//!
+//! # What is counted
+//!
+//! A request belongs to the *context* of its method and route template, `GET /users/{id}`; what
+//! matches no route is `<unmatched>`, and what comes after [`max_contexts`](Builder::max_contexts)
+//! others is `<overflow>`. Whatever its outcome, it adds 1 to the counters `hits` and
+//! `hits:{context}`, its microseconds to `micros:{context}`, and one value to the statistics of its
+//! context; if it is an error (5xx, a service error, a panic, a gRPC status that is not OK), 1 to
+//! `errors` and `errors:{context}`. [`Pulse::timer`] and [`Pulse::time`] do the same for any other
+//! code, [`Pulse::counter`] counts anything else.
+//!
+//! # Where to read on
+//!
+//! [`Pulse`] and its [`Builder`]; [`layer`] for what the middleware does in which case; `admin` for
+//! the router; [`store`] for the trait and the two stores; [`model`] for the data.
+
+#[cfg(feature = "admin")]
+pub mod admin;
+mod builder;
+mod cleaner;
+mod clock;
+mod error;
+pub mod layer;
+pub mod model;
+mod pulse;
+pub mod recorder;
+pub mod store;
+mod task;
+
+pub use builder::Builder;
+pub use clock::{Clock, Hand};
+pub use error::{BuildError, StoreError, StoreErrorKind};
+pub use model::worst_case::WorstCase;
+pub use pulse::{Pulse, ShutdownError};
+pub use recorder::health::{Health, Status};
+pub use recorder::{Counter, Timed, Timer, Unrecorded};
+pub use task::{BoxFuture, Task};
+
+#[cfg(all(doctest, feature = "admin", feature = "redis"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

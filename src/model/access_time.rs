@@ -1,0 +1,202 @@
+//! Access times (recipes 3 and 4): count, sum, sum of squares, smallest and largest, and what
+//! follows from them.
+//!
+//! [`Durations`] is the exact form that a process collects, in integers; [`AccessTime`] is the form
+//! that stores keep and people read, in seconds. One is added to the other once per flush, so the
+//! rounding of floats happens once per flush and not once per request.
+
+/// Durations collected by a process, in nanoseconds, without rounding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Durations {
+    /// How many.
+    pub count: u64,
+    /// Their sum in nanoseconds.
+    pub sum: u64,
+    /// The sum of their squares, in square nanoseconds.
+    pub squares: u128,
+    /// The smallest in nanoseconds; `u64::MAX` when there is none.
+    pub min: u64,
+    /// The largest in nanoseconds.
+    pub max: u64,
+}
+
+impl Default for Durations {
+    fn default() -> Self {
+        Self {
+            count: 0,
+            sum: 0,
+            squares: 0,
+            min: u64::MAX,
+            max: 0,
+        }
+    }
+}
+
+impl Durations {
+    /// Adds one duration.
+    #[inline]
+    pub fn record(&mut self, nanos: u64) {
+        self.count += 1;
+        self.sum = self.sum.saturating_add(nanos);
+        self.squares = self
+            .squares
+            .saturating_add(u128::from(nanos) * u128::from(nanos));
+        self.min = self.min.min(nanos);
+        self.max = self.max.max(nanos);
+    }
+
+    /// Adds all of `other`. Associative and commutative.
+    pub fn merge(&mut self, other: &Self) {
+        self.count += other.count;
+        self.sum = self.sum.saturating_add(other.sum);
+        self.squares = self.squares.saturating_add(other.squares);
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
+    }
+}
+
+/// Access times as a store keeps them: the members of recipe 3's sorted set, in seconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AccessTime {
+    /// How many.
+    pub count: f64,
+    /// Their sum in seconds.
+    pub sum: f64,
+    /// The sum of their squares, in square seconds.
+    pub sumsq: f64,
+    /// The smallest in seconds; infinite when there is none.
+    pub min: f64,
+    /// The largest in seconds; minus infinite when there is none.
+    pub max: f64,
+}
+
+impl Default for AccessTime {
+    fn default() -> Self {
+        Self {
+            count: 0.0,
+            sum: 0.0,
+            sumsq: 0.0,
+            min: f64::INFINITY,
+            max: f64::NEG_INFINITY,
+        }
+    }
+}
+
+impl From<&Durations> for AccessTime {
+    fn from(durations: &Durations) -> Self {
+        if durations.count == 0 {
+            return Self::default();
+        }
+        Self {
+            count: durations.count as f64,
+            sum: durations.sum as f64 / 1e9,
+            sumsq: durations.squares as f64 / 1e18,
+            min: durations.min as f64 / 1e9,
+            max: durations.max as f64 / 1e9,
+        }
+    }
+}
+
+impl AccessTime {
+    /// Adds all of `other`.
+    pub fn merge(&mut self, other: &Self) {
+        self.count += other.count;
+        self.sum += other.sum;
+        self.sumsq += other.sumsq;
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
+    }
+
+    /// `sum / count`; `None` when nothing was counted.
+    pub fn mean(&self) -> Option<f64> {
+        self.counted().then(|| self.sum / self.count)
+    }
+
+    /// The sample standard deviation, `sqrt((sumsq - sum² / count) / max(count - 1, 1))`; `None`
+    /// when nothing was counted. Rounding can make the radicand negative, which is then 0.
+    pub fn stddev(&self) -> Option<f64> {
+        self.counted().then(|| {
+            let radicand =
+                (self.sumsq - self.sum * self.sum / self.count) / (self.count - 1.0).max(1.0);
+            // `max` also turns a NaN (of infinite sums) into 0.
+            radicand.max(0.0).sqrt()
+        })
+    }
+
+    /// The smallest in seconds; `None` when nothing was counted.
+    pub fn smallest(&self) -> Option<f64> {
+        self.min.is_finite().then_some(self.min)
+    }
+
+    /// The largest in seconds; `None` when nothing was counted.
+    pub fn largest(&self) -> Option<f64> {
+        self.max.is_finite().then_some(self.max)
+    }
+
+    fn counted(&self) -> bool {
+        self.count > 0.0 && self.sum.is_finite()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    fn of(values: &[u64]) -> Durations {
+        let mut durations = Durations::default();
+        values.iter().for_each(|v| durations.record(*v));
+        durations
+    }
+
+    fn merged(a: &Durations, b: &Durations) -> Durations {
+        let mut both = *a;
+        both.merge(b);
+        both
+    }
+
+    #[test]
+    fn the_formulas_of_the_book() {
+        let times = AccessTime::from(&of(&[1_000_000_000, 2_000_000_000, 4_000_000_000]));
+        assert_eq!(times.mean(), Some(7.0 / 3.0));
+        let radicand: f64 = (21.0 - 49.0 / 3.0) / 2.0;
+        assert!((times.stddev().expect("counted") - radicand.sqrt()).abs() < 1e-12);
+        assert_eq!((times.smallest(), times.largest()), (Some(1.0), Some(4.0)));
+    }
+
+    #[test]
+    fn nothing_has_no_mean() {
+        let none = AccessTime::default();
+        assert_eq!(
+            (none.mean(), none.stddev(), none.smallest()),
+            (None, None, None)
+        );
+        assert_eq!(AccessTime::from(&Durations::default()), none);
+    }
+
+    proptest! {
+        #[test]
+        fn merging_loses_nothing_in_any_order(a in vec(0..4_000_000_000_000u64, 0..40), b in vec(0..4_000_000_000_000u64, 0..40), c in vec(0..4_000_000_000_000u64, 0..40)) {
+            let all = [a.clone(), b.clone(), c.clone()].concat();
+            let (a, b, c) = (of(&a), of(&b), of(&c));
+            prop_assert_eq!(merged(&merged(&a, &b), &c), of(&all));
+            prop_assert_eq!(merged(&a, &merged(&b, &c)), of(&all));
+            prop_assert_eq!(merged(&b, &a), merged(&a, &b));
+        }
+
+        #[test]
+        fn deviation_is_never_negative_nor_nan(values in vec(0..4_000_000_000_000u64, 1..60), repeat in 1usize..40) {
+            let times = AccessTime::from(&of(&values.repeat(repeat)));
+            let stddev = times.stddev().expect("counted");
+            prop_assert!(stddev >= 0.0 && stddev.is_finite());
+        }
+
+        #[test]
+        fn even_garbage_gives_no_nan(count in any::<f64>(), sum in any::<f64>(), sumsq in any::<f64>()) {
+            let times = AccessTime { count, sum, sumsq, ..AccessTime::default() };
+            prop_assert!(!times.mean().is_some_and(f64::is_nan));
+            prop_assert!(!times.stddev().is_some_and(f64::is_nan));
+        }
+    }
+}

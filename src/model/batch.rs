@@ -1,0 +1,480 @@
+//! What goes down to a store: for each name, what has been added since the last time.
+//!
+//! A batch is bounded by the number of names and by the retention, not by how long it collects:
+//! slices that nobody could ever read again are folded away ([`Slices`]).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::access_time::Durations;
+use super::context::Kind;
+use super::histogram::{COARSE_SCALE, Histogram};
+use super::outcome::Tally;
+use super::slice::{HOUR, Precision, Precisions, hour_of};
+pub use super::slices::{Merge, Slices};
+
+/// Hours of statistics that are kept while a store is away: readers know this hour and the last.
+const HOURS_KEPT: usize = 2;
+
+/// Histograms that are kept at the fine scale while a store is away. Older ones are reduced, so that
+/// a long outage costs a quarter.
+const FINE_KEPT: usize = 2;
+
+/// What the counters of a context grew by within a slice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Hits {
+    /// How many requests, or runs of a timer.
+    pub hits: u64,
+    /// How many of them were errors.
+    pub errors: u64,
+    /// How long they took together, in microseconds.
+    pub micros: u64,
+}
+
+impl Merge for Hits {
+    fn merge(&mut self, other: &Self) {
+        self.hits = self.hits.saturating_add(other.hits);
+        self.errors = self.errors.saturating_add(other.errors);
+        self.micros = self.micros.saturating_add(other.micros);
+    }
+}
+
+/// How access times spread within a slice, and how the requests ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Spread {
+    /// The access times.
+    pub histogram: Histogram,
+    /// The outcomes; only in slices of an hour.
+    pub tally: Tally,
+}
+
+impl Merge for Spread {
+    fn merge(&mut self, other: &Self) {
+        self.histogram.merge(&other.histogram);
+        self.tally.merge(&other.tally);
+    }
+}
+
+impl Slices<Spread> {
+    /// Reduces all but the newest to the coarse scale.
+    fn coarsen(&mut self) {
+        for (_, spread) in self.iter_mut().rev().skip(FINE_KEPT) {
+            spread.histogram.coarsen(COARSE_SCALE);
+        }
+    }
+}
+
+/// What one drain of a context found, all of one second.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Collected {
+    /// The access times.
+    pub times: Durations,
+    /// How the requests ended.
+    pub tally: Tally,
+    /// The access times' histogram.
+    pub histogram: Histogram,
+}
+
+impl Collected {
+    /// Adds all of `other`.
+    pub fn merge(&mut self, other: &Self) {
+        self.times.merge(&other.times);
+        self.tally.merge(&other.tally);
+        self.histogram.merge(&other.histogram);
+    }
+}
+
+/// What has been added to a context.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContextDelta {
+    /// What it stands for.
+    pub kind: Kind,
+    /// When something was last added, in Unix seconds.
+    pub last_seen: i64,
+    /// Counters, in the order of [`Precisions::counters`].
+    pub counters: Vec<Slices<Hits>>,
+    /// Statistics by hour.
+    pub hours: Slices<Durations>,
+    /// Histograms, in the order of [`Precisions::histograms`].
+    pub histograms: Vec<Slices<Spread>>,
+}
+
+impl ContextDelta {
+    fn new(kind: Kind, precisions: &Precisions) -> Self {
+        Self {
+            kind,
+            last_seen: i64::MIN,
+            counters: vec![Slices::default(); precisions.counters.len()],
+            hours: Slices::default(),
+            histograms: vec![Slices::default(); precisions.histograms.len()],
+        }
+    }
+
+    /// Adds what was collected within `second`. Returns how many requests were too old for the
+    /// statistics to keep.
+    fn add(&mut self, precisions: &Precisions, second: i64, found: &Collected) -> u64 {
+        self.last_seen = self.last_seen.max(second);
+        let hits = Hits {
+            hits: found.times.count,
+            errors: found.tally.errors,
+            micros: found.times.sum.saturating_add(500) / 1_000,
+        };
+        for (slices, precision) in self.counters.iter_mut().zip(&precisions.counters) {
+            slices.add(precision.slice(second), hits, precision.samples as usize);
+        }
+        for (slices, precision) in self.histograms.iter_mut().zip(&precisions.histograms) {
+            let tally = match i64::from(precision.seconds) {
+                HOUR => found.tally,
+                _ => Tally::default(),
+            };
+            let spread = Spread {
+                histogram: found.histogram.clone(),
+                tally,
+            };
+            slices.add(precision.slice(second), spread, precision.samples as usize);
+            slices.coarsen();
+        }
+        let gone = self.hours.add(hour_of(second), found.times, HOURS_KEPT);
+        gone.map_or(0, |times| times.count)
+    }
+
+    fn merge(&mut self, other: Self, precisions: &Precisions) -> u64 {
+        self.kind = self.kind.max(other.kind);
+        self.last_seen = self.last_seen.max(other.last_seen);
+        merge_all(&mut self.counters, other.counters, &precisions.counters);
+        merge_all(
+            &mut self.histograms,
+            other.histograms,
+            &precisions.histograms,
+        );
+        self.histograms.iter_mut().for_each(Slices::coarsen);
+        let mut late = 0;
+        self.hours
+            .merge(other.hours, HOURS_KEPT, |times| late += times.count);
+        late
+    }
+
+    /// How many requests its statistics hold.
+    pub fn requests(&self) -> u64 {
+        self.hours.iter().map(|(_, times)| times.count).sum()
+    }
+
+    /// Roughly how many commands it takes a store to merge it.
+    fn cost(&self) -> usize {
+        let slices: usize = self.counters.iter().map(Slices::len).sum();
+        2 * slices + self.fixed_cost()
+    }
+
+    fn fixed_cost(&self) -> usize {
+        let histograms: usize = self.histograms.iter().map(Slices::len).sum();
+        2 * histograms + 3 * self.hours.len() + 1
+    }
+
+    fn is_empty(&self) -> bool {
+        self.hours.is_empty()
+            && self.counters.iter().all(Slices::is_empty)
+            && self.histograms.iter().all(Slices::is_empty)
+    }
+
+    /// Moves out a part of about `cost`, at least one slice.
+    fn split(&mut self, cost: usize) -> Self {
+        let mut slices = (cost.saturating_sub(self.fixed_cost()) / 2).max(1);
+
+        Self {
+            kind: self.kind,
+            last_seen: self.last_seen,
+            hours: std::mem::take(&mut self.hours),
+            histograms: self.histograms.iter_mut().map(std::mem::take).collect(),
+            counters: self
+                .counters
+                .iter_mut()
+                .map(|counters| {
+                    let part = counters.split_newest(slices);
+                    slices -= part.len();
+                    part
+                })
+                .collect(),
+        }
+    }
+}
+
+fn merge_all<V: Merge>(mine: &mut [Slices<V>], theirs: Vec<Slices<V>>, precisions: &[Precision]) {
+    for ((mine, theirs), precision) in mine.iter_mut().zip(theirs).zip(precisions) {
+        mine.merge(theirs, precision.samples as usize, drop);
+    }
+}
+
+/// What has been added to a counter of the user's, in the order of [`Precisions::counters`].
+pub type CounterDelta = Vec<Slices<i64>>;
+
+/// A map from names to what was added to them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Batch {
+    /// By context, `<all>` among them.
+    pub contexts: BTreeMap<Arc<str>, ContextDelta>,
+    /// By counter.
+    pub counters: BTreeMap<Arc<str>, CounterDelta>,
+    /// Requests whose hour had to be folded away: they are in the counters, not in the statistics.
+    pub late: u64,
+}
+
+impl Batch {
+    /// Adds what was collected of a context within `second`, and, of an HTTP context, the same to
+    /// `all`.
+    pub fn add(
+        &mut self,
+        precisions: &Precisions,
+        context: &Arc<str>,
+        kind: Kind,
+        second: i64,
+        found: &Collected,
+    ) {
+        let delta = match self.contexts.get_mut(context) {
+            Some(delta) => delta,
+            None => self
+                .contexts
+                .entry(context.clone())
+                .or_insert_with(|| ContextDelta::new(kind, precisions)),
+        };
+        delta.kind = delta.kind.max(kind);
+        let late = delta.add(precisions, second, found);
+        if kind != Kind::All {
+            self.late += late;
+        }
+    }
+
+    /// Adds `n` to a counter of the user's.
+    pub fn count(&mut self, precisions: &Precisions, counter: &Arc<str>, second: i64, n: i64) {
+        let delta = match self.counters.get_mut(counter) {
+            Some(delta) => delta,
+            None => self
+                .counters
+                .entry(counter.clone())
+                .or_insert_with(|| vec![Slices::default(); precisions.counters.len()]),
+        };
+        for (slices, precision) in delta.iter_mut().zip(&precisions.counters) {
+            slices.add(precision.slice(second), n, precision.samples as usize);
+        }
+    }
+
+    /// Adds all of `other`, folding what nobody could read any more.
+    pub fn merge(&mut self, other: Self, precisions: &Precisions) {
+        self.late += other.late;
+        for (context, theirs) in other.contexts {
+            match self.contexts.get_mut(&context) {
+                Some(mine) => {
+                    let late = mine.merge(theirs, precisions);
+                    if mine.kind != Kind::All {
+                        self.late += late;
+                    }
+                }
+                None => {
+                    self.contexts.insert(context, theirs);
+                }
+            }
+        }
+        for (counter, theirs) in other.counters {
+            match self.counters.get_mut(&counter) {
+                Some(mine) => merge_all(mine, theirs, &precisions.counters),
+                None => {
+                    self.counters.insert(counter, theirs);
+                }
+            }
+        }
+    }
+
+    /// Whether there is nothing to merge.
+    pub fn is_empty(&self) -> bool {
+        self.contexts.is_empty() && self.counters.is_empty()
+    }
+
+    /// How many names have something to merge.
+    pub fn len(&self) -> usize {
+        self.contexts.len() + self.counters.len()
+    }
+
+    /// About how many bytes it takes in memory.
+    pub fn approximate_bytes(&self) -> usize {
+        const PER_NAME: usize = 400;
+        const PER_SLICE: usize = 32;
+        const PER_BUCKET: usize = 16;
+        let slices = |counters: &[usize]| counters.iter().sum::<usize>() * PER_SLICE;
+        let contexts = self.contexts.iter().map(|(name, delta)| {
+            let lens: Vec<_> = delta.counters.iter().map(Slices::len).collect();
+            let spreads = delta.histograms.iter().flat_map(Slices::iter);
+            let spreads = spreads.map(|(_, spread)| {
+                size_of::<(i64, Spread)>() + PER_BUCKET * spread.histogram.buckets().len()
+            });
+            let hours = delta.hours.len() * size_of::<(i64, Durations)>();
+            PER_NAME + name.len() + slices(&lens) + spreads.sum::<usize>() + hours
+        });
+        let counters = self.counters.iter().map(|(name, delta)| {
+            let lens: Vec<_> = delta.iter().map(Slices::len).collect();
+            PER_NAME + name.len() + slices(&lens)
+        });
+        contexts.sum::<usize>() + counters.sum::<usize>()
+    }
+
+    /// How many requests and runs of timers it holds, each once.
+    pub fn requests(&self) -> u64 {
+        let contexts = self.contexts.values();
+        contexts
+            .filter(|delta| delta.kind != Kind::All)
+            .map(ContextDelta::requests)
+            .sum()
+    }
+
+    /// The same, with those whose hour had to be folded away: by the counters, which keep longer
+    /// than any outage, unless only fine precisions are configured.
+    pub fn requests_and_late(&self) -> u64 {
+        let contexts = self.contexts.values();
+        let counted: u64 = contexts
+            .filter(|delta| delta.kind != Kind::All)
+            .filter_map(|delta| delta.counters.last())
+            .flat_map(Slices::iter)
+            .map(|(_, hits)| hits.hits)
+            .sum();
+        counted.max(self.requests())
+    }
+
+    /// Moves out as much as a store merges in about `cost` commands: at least one slice, as long as
+    /// there is one.
+    pub fn split(&mut self, cost: usize) -> Self {
+        let mut part = Self::default();
+        let mut left = cost.max(1);
+        while let Some(mut entry) = self.contexts.first_entry() {
+            let cost = entry.get().cost();
+            if cost <= left {
+                let (context, delta) = entry.remove_entry();
+                part.contexts.insert(context, delta);
+                left -= cost;
+                continue;
+            }
+            // Only what is larger than a whole call is cut; the next one waits for the next call.
+            if part.is_empty() {
+                let (context, delta) = (entry.key().clone(), entry.get_mut().split(left));
+                part.contexts.insert(context, delta);
+                if entry.get().is_empty() {
+                    entry.remove();
+                }
+            }
+            return part;
+        }
+        while let Some(entry) = self.counters.first_entry() {
+            let cost: usize = entry.get().iter().map(Slices::len).sum();
+            if cost > left && !part.is_empty() {
+                break;
+            }
+            let (counter, delta) = entry.remove_entry();
+            part.counters.insert(counter, delta);
+            left = left.saturating_sub(cost);
+        }
+        part
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::histogram::bucket_of;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    fn collected(nanos: u64, error: bool) -> Collected {
+        let mut found = Collected::default();
+        found.times.record(nanos);
+        found
+            .tally
+            .record(crate::model::outcome::Outcome::Success, error);
+        found.histogram = Histogram::new(4, [(bucket_of(nanos) as u16, 1)]);
+        found
+    }
+
+    type Sample = (u8, i64, u64, bool);
+
+    fn of(samples: &[Sample], precisions: &Precisions) -> Batch {
+        let mut batch = Batch::default();
+        for (name, second, nanos, error) in samples {
+            let context: Arc<str> = format!("GET /{name}").into();
+            let found = collected(*nanos, *error);
+            batch.add(precisions, &context, Kind::Http, *second, &found);
+            batch.count(precisions, &"sales".into(), *second, 2);
+        }
+        batch
+    }
+
+    fn merged(a: &Batch, b: &Batch, precisions: &Precisions) -> Batch {
+        let mut both = a.clone();
+        both.merge(b.clone(), precisions);
+        both
+    }
+
+    /// Microseconds are rounded once per drain, and so differ by what is drained together.
+    fn samples(seconds: std::ops::Range<i64>) -> impl Strategy<Value = Vec<Sample>> {
+        let nanos = (0..4_000_000u64).prop_map(|micros| micros * 1_000);
+        vec((0..3u8, seconds, nanos, any::<bool>()), 0..60)
+    }
+
+    #[test]
+    fn an_outage_folds_to_what_can_be_read() {
+        let precisions = Precisions::default();
+        let mut batch = Batch::default();
+        let start = hour_of(1_700_000_000);
+        for second in 0..5 * HOUR {
+            let found = collected(1_000_000, false);
+            batch.add(
+                &precisions,
+                &"GET /".into(),
+                Kind::Http,
+                start + second,
+                &found,
+            );
+        }
+        let delta = &batch.contexts["GET /"];
+        assert!(delta.counters.iter().all(|slices| slices.len() <= 120));
+        assert_eq!(delta.counters[0].len(), 120);
+        assert_eq!(delta.histograms[0].len(), 60);
+        let scales = delta.histograms[0].iter().map(|(_, s)| s.histogram.scale());
+        assert_eq!(scales.filter(|scale| *scale == COARSE_SCALE).count(), 58);
+        assert_eq!(batch.requests() + batch.late, 5 * HOUR as u64);
+        assert_eq!(batch.late, 3 * HOUR as u64);
+        // What covers the whole outage has it all.
+        let day: u64 = delta.counters[6].iter().map(|(_, h)| h.hits).sum();
+        assert_eq!(day, 5 * HOUR as u64);
+    }
+
+    proptest! {
+        #[test]
+        fn merging_is_associative_and_commutative(a in samples(0..400), b in samples(0..400), c in samples(0..400)) {
+            let precisions = Precisions::default();
+            let all = of(&[a.clone(), b.clone(), c.clone()].concat(), &precisions);
+            let (a, b, c) = (of(&a, &precisions), of(&b, &precisions), of(&c, &precisions));
+            let left = merged(&merged(&a, &b, &precisions), &c, &precisions);
+            prop_assert_eq!(&left, &merged(&a, &merged(&b, &c, &precisions), &precisions));
+            prop_assert_eq!(&left, &merged(&c, &merged(&b, &a, &precisions), &precisions));
+            prop_assert_eq!(left, all);
+        }
+
+        #[test]
+        fn splitting_and_merging_again_changes_nothing(samples in samples(0..20_000), cost in 1..400usize) {
+            let precisions = Precisions::default();
+            let whole = of(&samples, &precisions);
+            let (mut rest, mut again, mut parts) = (whole.clone(), Batch::default(), 0);
+            again.late = std::mem::take(&mut rest.late);
+            while !rest.is_empty() {
+                let part = rest.split(cost);
+                prop_assert!(!part.is_empty());
+                again.merge(part, &precisions);
+                parts += 1;
+                prop_assert!(parts < 10_000);
+            }
+            prop_assert_eq!(again, whole);
+        }
+
+        #[test]
+        fn every_request_is_in_the_statistics_or_late(samples in samples(0..40_000)) {
+            let batch = of(&samples, &Precisions::default());
+            prop_assert_eq!(batch.requests() + batch.late, samples.len() as u64);
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Whose figures they are: the names of contexts and counters, and what may stand in them.
+
+use std::borrow::Cow;
+
+/// What matches no route.
+pub const UNMATCHED: &str = "<unmatched>";
+/// What came after `max_contexts` (or `max_counters`) other names.
+pub const OVERFLOW: &str = "<overflow>";
+/// All HTTP contexts together; in no ranking and no list.
+pub const ALL: &str = "<all>";
+/// What a caller gave no name.
+pub const EMPTY: &str = "<empty>";
+/// The longest name, in bytes. A longer one keeps [`CUT_AT`] bytes and a hash of the whole.
+pub const MAX_NAME: usize = 256;
+/// How much of a name that is too long is kept, in bytes.
+pub const CUT_AT: usize = 240;
+/// What methods that HTTP does not define are folded into.
+pub const OTHER_METHOD: &str = "OTHER";
+
+const METHODS: [&str; 10] = [
+    "GET",
+    "POST",
+    "PUT",
+    "DELETE",
+    "HEAD",
+    "OPTIONS",
+    "PATCH",
+    "CONNECT",
+    "TRACE",
+    OTHER_METHOD,
+];
+
+/// What a context stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// Any code that was timed.
+    Timer,
+    /// HTTP requests.
+    Http,
+    /// The sum of all HTTP contexts, [`ALL`].
+    All,
+}
+
+impl Kind {
+    /// Its name in the API.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Timer => "timer",
+            Self::Http => "http",
+            Self::All => "all",
+        }
+    }
+}
+
+/// The counters that are kept of each context.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Metric {
+    /// How many.
+    Hits,
+    /// How many of them were errors.
+    Errors,
+    /// How long they took together, in microseconds.
+    Micros,
+}
+
+impl Metric {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Hits, Self::Errors, Self::Micros];
+
+    /// Its name, which is also the name of the global counter.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Hits => "hits",
+            Self::Errors => "errors",
+            Self::Micros => "micros",
+        }
+    }
+
+    /// The name of the counter of `context`: `hits:GET /`, and `hits` for [`ALL`], except that the
+    /// microseconds of all are `micros:<all>`.
+    ///
+    /// ```
+    /// # use tower_pulse::model::context::{Metric, ALL};
+    /// assert_eq!(Metric::Hits.counter("GET /"), "hits:GET /");
+    /// assert_eq!(Metric::Hits.counter(ALL), "hits");
+    /// ```
+    pub fn counter(self, context: &str) -> String {
+        if context == ALL && self != Self::Micros {
+            self.name().to_owned()
+        } else {
+            format!("{}:{context}", self.name())
+        }
+    }
+}
+
+/// Whether a user's counter may not have this name, because the crate itself counts under it.
+pub fn is_reserved(counter: &str) -> bool {
+    Metric::ALL.iter().any(|metric| {
+        counter
+            .strip_prefix(metric.name())
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
+    })
+}
+
+/// The method as it stands in a context: one of the nine that HTTP defines, else
+/// [`OTHER_METHOD`].
+#[inline]
+pub fn fold_method(method: &http::Method) -> &'static str {
+    match *method {
+        http::Method::GET => "GET",
+        http::Method::POST => "POST",
+        http::Method::PUT => "PUT",
+        http::Method::DELETE => "DELETE",
+        http::Method::HEAD => "HEAD",
+        http::Method::OPTIONS => "OPTIONS",
+        http::Method::PATCH => "PATCH",
+        http::Method::CONNECT => "CONNECT",
+        http::Method::TRACE => "TRACE",
+        _ => OTHER_METHOD,
+    }
+}
+
+/// The method and the path of a context that has both, or the path alone (the book's contexts).
+///
+/// ```
+/// # use tower_pulse::model::context::method_and_path;
+/// assert_eq!(method_and_path("GET /users/{id}"), (Some("GET"), Some("/users/{id}")));
+/// assert_eq!(method_and_path("/users"), (None, Some("/users")));
+/// assert_eq!(method_and_path("db:find_user"), (None, None));
+/// ```
+pub fn method_and_path(context: &str) -> (Option<&str>, Option<&str>) {
+    match context.split_once(' ') {
+        Some((method, path)) if METHODS.contains(&method) => (Some(method), Some(path)),
+        _ if context.starts_with('/') => (None, Some(context)),
+        _ => (None, None),
+    }
+}
+
+/// A name as it may be stored: control characters escaped, at most [`MAX_NAME`] bytes, not empty,
+/// not the one that this crate keeps for all. Borrows a name that is fine as it is.
+pub fn clean_name(name: &str) -> Cow<'_, str> {
+    if name.is_empty() {
+        return Cow::Borrowed(EMPTY);
+    }
+    if name == ALL {
+        return Cow::Borrowed("\\<all>");
+    }
+    let escaped = if name.chars().any(char::is_control) {
+        let mut escaped = String::with_capacity(name.len() + 16);
+        for c in name.chars() {
+            if c.is_control() {
+                escaped.extend(c.escape_default());
+            } else {
+                escaped.push(c);
+            }
+        }
+        Cow::Owned(escaped)
+    } else {
+        Cow::Borrowed(name)
+    };
+    if escaped.len() <= MAX_NAME {
+        return escaped;
+    }
+    let hash = fnv1a(escaped.as_bytes());
+    let cut = (0..=CUT_AT)
+        .rev()
+        .find(|at| escaped.is_char_boundary(*at))
+        .unwrap_or(0);
+    // 240 bytes and 16 hexadecimal digits are MAX_NAME.
+    Cow::Owned(format!("{}{hash:016x}", &escaped[..cut]))
+}
+
+/// FNV-1a, 64 bits: stable over processes, machines and versions.
+pub fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn reserved_counters() {
+        for name in ["hits", "errors", "micros", "hits:GET /", "micros:"] {
+            assert!(is_reserved(name), "{name}");
+        }
+        for name in ["sales", "hit", "hitsy", "my:hits"] {
+            assert!(!is_reserved(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn names_that_share_a_long_beginning_stay_apart() {
+        let (a, b) = (
+            format!("{}a", "x".repeat(300)),
+            format!("{}b", "x".repeat(300)),
+        );
+        assert_ne!(clean_name(&a), clean_name(&b));
+        assert_eq!(clean_name("GET /a\r\nb"), "GET /a\\r\\nb");
+        assert!(matches!(clean_name("GET /"), Cow::Borrowed("GET /")));
+        assert_eq!(clean_name(""), EMPTY);
+    }
+
+    proptest! {
+        #[test]
+        fn clean_names_are_clean(name in "\\PC{0,100}[\\x00-\\x1f]{0,3}\\PC{0,200}") {
+            let clean = clean_name(&name);
+            prop_assert!(!clean.is_empty() && clean.len() <= MAX_NAME);
+            prop_assert!(!clean.chars().any(char::is_control));
+            let again = clean_name(&clean);
+            prop_assert_eq!(&again, &clean);
+        }
+    }
+}

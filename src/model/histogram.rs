@@ -1,0 +1,340 @@
+//! The base-2 exponential histogram: buckets whose bounds grow by `2^(1/16)` from 1 µs to 1 h
+//! (OpenTelemetry's exponential histogram at scale 4), kept sparse.
+//!
+//! A quantile read from it is at most 2.2 % off the exact one at [`SCALE`], and at most 9 % at
+//! [`COARSE_SCALE`], to which a histogram older than the current hour is reduced.
+
+/// Buckets per octave are `2^SCALE`.
+pub const SCALE: u8 = 4;
+
+/// The scale of histograms older than the current hour: 4 buckets per octave.
+pub const COARSE_SCALE: u8 = 2;
+
+/// How many buckets [`SCALE`] has between 1 µs and 1 h.
+pub const BUCKETS: usize = 508;
+
+/// Sub-buckets of an octave at [`SCALE`].
+const PER_OCTAVE: u32 = 1 << SCALE;
+
+/// The mantissa bits at which the sub-buckets of an octave begin: the fraction of `2^(k/16)`,
+/// rounded up. The last one is beyond every mantissa.
+const BOUNDS: [u64; 17] = bounds();
+
+/// The sub-bucket that the first 64th of an octave's mantissas, the second, … begins in.
+const FIRST_GUESS: [u8; 64] = first_guess();
+
+const fn bounds() -> [u64; 17] {
+    // 2^(k/16) for k = 1..16 by repeated square roots cannot be written in const; these are the
+    // correctly rounded constants.
+    const ROOTS: [f64; 16] = [
+        1.0,
+        1.044_273_782_427_413_8,
+        1.090_507_732_665_257_7,
+        1.138_788_634_756_691_6,
+        1.189_207_115_002_721,
+        1.241_857_812_073_484,
+        1.296_839_554_651_009_6,
+        1.354_255_546_936_892_8,
+        std::f64::consts::SQRT_2,
+        1.476_826_145_939_499_3,
+        1.542_210_825_407_940_7,
+        1.610_490_331_949_254_3,
+        1.681_792_830_507_429,
+        1.756_252_160_373_299_5,
+        1.834_008_086_409_342_4,
+        1.915_206_561_397_147_4,
+    ];
+    let mut bounds = [1 << 52; 17];
+    let mut k = 0;
+    while k < 16 {
+        bounds[k] = ROOTS[k].to_bits() & ((1 << 52) - 1);
+        k += 1;
+    }
+    bounds
+}
+
+const fn first_guess() -> [u8; 64] {
+    let mut guess = [0; 64];
+    let mut i = 0;
+    while i < 64 {
+        let mantissa = (i as u64) << 46;
+        let mut k = 0;
+        while BOUNDS[k + 1] <= mantissa {
+            k += 1;
+        }
+        guess[i] = k as u8;
+        i += 1;
+    }
+    guess
+}
+
+/// The bucket of a duration at [`SCALE`]: below 1 µs the first, above 1 h the last.
+#[inline]
+pub fn bucket_of(nanos: u64) -> usize {
+    if nanos < 1_000 {
+        return 0;
+    }
+    let bits = (nanos as f64 / 1_000.0).to_bits();
+    let octave = ((bits >> 52) & 0x7ff) as usize - 1_023;
+    let mantissa = bits & ((1 << 52) - 1);
+    // An octave's 64ths are narrower than its 16 buckets: at most one bound lies inside of one.
+    let guess = FIRST_GUESS[(mantissa >> 46) as usize] as usize;
+    let within = guess + usize::from(mantissa >= BOUNDS[guess + 1]);
+    (octave * PER_OCTAVE as usize + within).min(BUCKETS - 1)
+}
+
+/// Where bucket `index` of `scale` begins, in seconds.
+pub fn lower_bound(index: u16, scale: u8) -> f64 {
+    (f64::from(index) / f64::from(1u32 << scale.min(20))).exp2() * 1e-6
+}
+
+/// Buckets that a histogram may have room for beyond its own.
+const SLACK: usize = 32;
+
+/// A histogram that keeps only the buckets that were hit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Histogram {
+    scale: u8,
+    /// (index, count), sorted by index, no count 0.
+    buckets: Vec<(u16, u64)>,
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self {
+            scale: SCALE,
+            buckets: Vec::new(),
+        }
+    }
+}
+
+impl Histogram {
+    /// A histogram of `scale` from (index, count) pairs in any order. Counts of the same index are
+    /// added.
+    pub fn new(scale: u8, pairs: impl IntoIterator<Item = (u16, u64)>) -> Self {
+        let mut buckets: Vec<_> = pairs.into_iter().filter(|(_, n)| *n > 0).collect();
+        buckets.sort_unstable_by_key(|(index, _)| *index);
+        buckets.dedup_by(|later, first| {
+            let same = later.0 == first.0;
+            if same {
+                first.1 = first.1.saturating_add(later.1);
+            }
+            same
+        });
+        let mut histogram = Self { scale, buckets };
+        histogram.give_room_back();
+        histogram
+    }
+
+    /// Reduced or merged, it would else take the room of its parts for as long as it is kept.
+    fn give_room_back(&mut self) {
+        if self.buckets.capacity() > SLACK + self.buckets.len() {
+            self.buckets.shrink_to_fit();
+        }
+    }
+
+    /// The histogram of a full array of counts at [`SCALE`].
+    pub fn from_counts(counts: &[u32]) -> Self {
+        let buckets = (0u16..)
+            .zip(counts)
+            .filter(|(_, n)| **n > 0)
+            .map(|(index, n)| (index, u64::from(*n)))
+            .collect();
+        Self {
+            scale: SCALE,
+            buckets,
+        }
+    }
+
+    /// Buckets per octave are `2^scale`.
+    pub fn scale(&self) -> u8 {
+        self.scale
+    }
+
+    /// (index, count) of the buckets that were hit, by index.
+    pub fn buckets(&self) -> &[(u16, u64)] {
+        &self.buckets
+    }
+
+    /// How many durations it holds.
+    pub fn count(&self) -> u64 {
+        self.buckets
+            .iter()
+            .fold(0, |sum, (_, n)| sum.saturating_add(*n))
+    }
+
+    /// Whether it holds none.
+    pub fn is_empty(&self) -> bool {
+        self.buckets.is_empty()
+    }
+
+    /// Adds all of `other`; the result has the coarser scale of the two. Associative and
+    /// commutative.
+    pub fn merge(&mut self, other: &Self) {
+        if other.scale < self.scale {
+            self.coarsen(other.scale);
+        }
+        let shift = other.scale - self.scale;
+        if self.buckets.is_empty() && shift == 0 {
+            self.buckets.clone_from(&other.buckets);
+            return;
+        }
+        let mut merged = Vec::with_capacity(self.buckets.len() + other.buckets.len());
+        let mut mine = self.buckets.drain(..).peekable();
+        for (index, n) in &other.buckets {
+            let index = index >> shift;
+            while let Some(smaller) = mine.next_if(|(i, _)| *i < index) {
+                merged.push(smaller);
+            }
+            let same = mine.next_if(|(i, _)| *i == index).map_or(0, |(_, n)| n);
+            let n = n.saturating_add(same);
+            match merged.last_mut() {
+                // Two of theirs that are one at this scale.
+                Some((last, sum)) if *last == index => *sum = n.saturating_add(*sum),
+                _ => merged.push((index, n)),
+            }
+        }
+        merged.extend(mine);
+        self.buckets = merged;
+        self.give_room_back();
+    }
+
+    /// Reduces it to `scale`, if it is finer.
+    pub fn coarsen(&mut self, scale: u8) {
+        if scale < self.scale {
+            let shift = self.scale - scale;
+            let buckets = self.buckets.drain(..).map(|(index, n)| (index >> shift, n));
+            *self = Self::new(scale, buckets);
+        }
+    }
+
+    /// The `q`-quantile in seconds (nearest rank), for `q` from 0 to 1; `None` when it is empty.
+    ///
+    /// The value is the point of the bucket whose largest relative error is smallest: at most 2.2 %
+    /// at [`SCALE`], 9 % at [`COARSE_SCALE`], for durations from 1 µs to 1 h.
+    ///
+    /// ```
+    /// # use tower_pulse::model::histogram::{Histogram, bucket_of};
+    /// let mut histogram = Histogram::default();
+    /// for millis in 1..=100u64 {
+    ///     let bucket = bucket_of(millis * 1_000_000) as u16;
+    ///     histogram.merge(&Histogram::new(4, [(bucket, 1)]));
+    /// }
+    /// let p95 = histogram.quantile(0.95).unwrap();
+    /// assert!((p95 / 0.095 - 1.0).abs() < 0.022);
+    /// ```
+    pub fn quantile(&self, q: f64) -> Option<f64> {
+        let count = self.count();
+        let rank = ((q.clamp(0.0, 1.0) * count as f64).ceil() as u64).max(1);
+        let mut seen = 0u64;
+        for (index, n) in &self.buckets {
+            seen = seen.saturating_add(*n);
+            if seen >= rank {
+                let low = lower_bound(*index, self.scale);
+                let high = lower_bound(index.saturating_add(1), self.scale);
+                return Some(2.0 * low * high / (low + high));
+            }
+        }
+        None
+    }
+
+    /// The same, held within a smallest and largest value that are known exactly.
+    pub fn quantile_within(&self, q: f64, min: Option<f64>, max: Option<f64>) -> Option<f64> {
+        let value = self.quantile(q)?;
+        let value = min.map_or(value, |min| value.max(min));
+        Some(max.map_or(value, |max| value.min(max)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    fn of(nanos: &[u64]) -> Histogram {
+        Histogram::new(SCALE, nanos.iter().map(|v| (bucket_of(*v) as u16, 1)))
+    }
+
+    fn merged(a: &Histogram, b: &Histogram) -> Histogram {
+        let mut both = a.clone();
+        both.merge(b);
+        both
+    }
+
+    /// The exact nearest-rank quantile.
+    fn exact(values: &mut [u64], q: f64) -> f64 {
+        values.sort_unstable();
+        let rank = ((q * values.len() as f64).ceil() as usize).max(1);
+        values[rank - 1] as f64 / 1e9
+    }
+
+    #[test]
+    fn it_takes_the_room_of_its_own_buckets() {
+        let full = || Histogram::new(SCALE, (0..BUCKETS as u16).map(|index| (index, 1)));
+        let mut histogram = full();
+        histogram.merge(&full());
+        assert!(histogram.buckets.capacity() <= BUCKETS + SLACK);
+        histogram.coarsen(COARSE_SCALE);
+        assert_eq!(histogram.buckets.len(), BUCKETS / 4);
+        assert!(histogram.buckets.capacity() <= BUCKETS / 4 + SLACK);
+    }
+
+    #[test]
+    fn the_range_is_1_us_to_1_h() {
+        assert_eq!(bucket_of(0), 0);
+        assert_eq!(bucket_of(1_000), 0);
+        assert_eq!(bucket_of(2_000), 16);
+        assert_eq!(bucket_of(3_600_000_000_000), BUCKETS - 1);
+        assert_eq!(bucket_of(u64::MAX), BUCKETS - 1);
+        assert!(lower_bound(BUCKETS as u16, SCALE) > 3_600.0);
+    }
+
+    #[test]
+    fn an_empty_one_has_no_quantile() {
+        assert_eq!(Histogram::default().quantile(0.5), None);
+    }
+
+    /// Durations over all magnitudes, not only the large ones.
+    fn durations() -> impl Strategy<Value = u64> {
+        (1_000f64.log2()..3.6e12f64.log2()).prop_map(|exponent| exponent.exp2() as u64)
+    }
+
+    proptest! {
+        #[test]
+        fn a_bucket_holds_what_lies_between_its_bounds(nanos in durations()) {
+            let index = bucket_of(nanos) as u16;
+            let seconds = nanos as f64 / 1e9;
+            // Half a nanosecond in a microsecond of slack for the rounding of the bounds.
+            prop_assert!(lower_bound(index, SCALE) <= seconds * (1.0 + 1e-12));
+            prop_assert!(seconds < lower_bound(index + 1, SCALE) * (1.0 + 1e-12));
+        }
+
+        #[test]
+        fn quantiles_are_within_the_stated_bound(mut values in vec(durations(), 1..300), q in 0.0..=1.0f64) {
+            let mut histogram = of(&values);
+            let exact = exact(&mut values, q);
+            let fine = histogram.quantile(q).expect("not empty");
+            prop_assert!((fine / exact - 1.0).abs() <= 0.022, "{} for {}", fine, exact);
+            histogram.coarsen(COARSE_SCALE);
+            let coarse = histogram.quantile(q).expect("not empty");
+            prop_assert!((coarse / exact - 1.0).abs() <= 0.09, "{} for {}", coarse, exact);
+        }
+
+        #[test]
+        fn merging_loses_nothing_in_any_order(a in vec(any::<u64>(), 0..50), b in vec(durations(), 0..50), c in vec(durations(), 0..50), coarse in any::<bool>()) {
+            let all = [a.clone(), b.clone(), c.clone()].concat();
+            let (a, mut b, c) = (of(&a), of(&b), of(&c));
+            if coarse {
+                b.coarsen(COARSE_SCALE);
+            }
+            let left = merged(&merged(&a, &b), &c);
+            prop_assert_eq!(left.count(), all.len() as u64);
+            prop_assert_eq!(&left, &merged(&a, &merged(&b, &c)));
+            prop_assert_eq!(&left, &merged(&c, &merged(&b, &a)));
+            if !coarse {
+                prop_assert_eq!(&left, &of(&all));
+            }
+        }
+    }
+}

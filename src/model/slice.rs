@@ -1,0 +1,212 @@
+//! How time is cut: precisions, the slices they make, and hours.
+
+/// Seconds in an hour, the period of the statistics.
+pub const HOUR: i64 = 3_600;
+
+/// The book's precisions, in seconds: 1 s, 5 s, 1 min, 5 min, 1 h, 5 h and 1 day.
+pub const DEFAULT_PRECISIONS: [u32; 7] = [1, 5, 60, 300, 3_600, 18_000, 86_400];
+
+/// How many slices of each precision are kept unless configured otherwise.
+pub const DEFAULT_SAMPLES: u32 = 120;
+
+/// The width of a slice in seconds, and how many of the newest are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Precision {
+    /// Width of a slice in seconds, at least 1.
+    pub seconds: u32,
+    /// How many slices are kept, at least 1.
+    pub samples: u32,
+}
+
+impl Precision {
+    /// A precision of `seconds`, keeping `samples` slices.
+    pub const fn new(seconds: u32, samples: u32) -> Self {
+        Self { seconds, samples }
+    }
+
+    /// The start of the slice that `unix_seconds` lies in: `floor(t / p) * p` (recipe 1).
+    ///
+    /// ```
+    /// # use tower_pulse::model::slice::Precision;
+    /// assert_eq!(Precision::new(5, 120).slice(1_336_376_413), 1_336_376_410);
+    /// ```
+    pub const fn slice(self, unix_seconds: i64) -> i64 {
+        let width = self.seconds as i64;
+        unix_seconds.div_euclid(width).saturating_mul(width)
+    }
+
+    /// How many seconds all kept slices cover.
+    pub const fn span(self) -> i64 {
+        self.seconds as i64 * self.samples as i64
+    }
+
+    /// The slice that a new one at `slice` pushes out.
+    pub const fn pushed_out_by(self, slice: i64) -> i64 {
+        slice.saturating_sub(self.span())
+    }
+
+    /// The newest slice start that is too old to keep at `unix_seconds` (recipe 2).
+    pub const fn cut_off(self, unix_seconds: i64) -> i64 {
+        unix_seconds.saturating_sub(self.span())
+    }
+
+    /// Seconds after its last write at which an idle key goes by itself:
+    /// `samples * p + max(10 min, 2p)`.
+    pub const fn key_ttl(self) -> i64 {
+        let margin = 2 * self.seconds as i64;
+        self.span() + if margin > 600 { margin } else { 600 }
+    }
+}
+
+/// The precisions of a deployment: of all counters, and the coarser ones of the histograms.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Precisions {
+    /// Precisions of every counter, finest first.
+    pub counters: Vec<Precision>,
+    /// Precisions of the histograms, finest first; one of them is an hour.
+    pub histograms: Vec<Precision>,
+}
+
+impl Default for Precisions {
+    fn default() -> Self {
+        Self {
+            counters: DEFAULT_PRECISIONS
+                .map(|seconds| Precision::new(seconds, DEFAULT_SAMPLES))
+                .to_vec(),
+            histograms: vec![Precision::new(60, 60), Precision::new(3_600, 48)],
+        }
+    }
+}
+
+impl Precisions {
+    /// The counters' precision of `seconds`, if there is one.
+    pub fn counter(&self, seconds: u32) -> Option<Precision> {
+        find(&self.counters, seconds)
+    }
+
+    /// The histograms' precision of `seconds`, if there is one.
+    pub fn histogram(&self, seconds: u32) -> Option<Precision> {
+        find(&self.histograms, seconds)
+    }
+}
+
+fn find(precisions: &[Precision], seconds: u32) -> Option<Precision> {
+    precisions.iter().copied().find(|p| p.seconds == seconds)
+}
+
+/// The start of the hour that `unix_seconds` lies in.
+pub const fn hour_of(unix_seconds: i64) -> i64 {
+    unix_seconds.div_euclid(HOUR).saturating_mul(HOUR)
+}
+
+/// The ISO form of an hour as recipe 3 stores it: UTC, no zone.
+///
+/// ```
+/// # use tower_pulse::model::slice::{hour_from_iso, iso_hour};
+/// assert_eq!(iso_hour(1_336_374_000), "2012-05-07T07:00:00");
+/// assert_eq!(hour_from_iso("2012-05-07T07:00:00"), Some(1_336_374_000));
+/// assert_eq!(hour_from_iso("yesterday"), None);
+/// ```
+pub fn iso_hour(unix_seconds: i64) -> String {
+    let (days, of_day) = (
+        unix_seconds.div_euclid(86_400),
+        unix_seconds.rem_euclid(86_400),
+    );
+    let (year, month, day) = date_of(days);
+    format!("{year:04}-{month:02}-{day:02}T{:02}:00:00", of_day / HOUR)
+}
+
+/// The start of the hour that an [`iso_hour`] names.
+pub fn hour_from_iso(text: &str) -> Option<i64> {
+    let bytes = text.as_bytes();
+    if bytes.len() != 19 || !text.ends_with(":00:00") || !text.is_ascii() {
+        return None;
+    }
+    if bytes[4] != b'-' || bytes[7] != b'-' || bytes[10] != b'T' {
+        return None;
+    }
+    let number = |from: usize, to: usize| {
+        let digits = &text[from..to];
+        digits
+            .bytes()
+            .all(|b| b.is_ascii_digit())
+            .then(|| digits.parse::<i64>().ok())
+            .flatten()
+    };
+    let (year, month, day, hour) = (
+        number(0, 4)?,
+        number(5, 7)?,
+        number(8, 10)?,
+        number(11, 13)?,
+    );
+    if !(1..=12).contains(&month) || hour > 23 {
+        return None;
+    }
+    let days = days_to(year, month, day);
+    (date_of(days) == (year, month, day)).then_some(days * 86_400 + hour * HOUR)
+}
+
+/// Days from the Unix epoch to a date of the Gregorian calendar, years counted from March so that
+/// the leap day is the last of its year.
+fn days_to(year: i64, month: i64, day: i64) -> i64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let era = year.div_euclid(400);
+    let year_of_era = year.rem_euclid(400);
+    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
+}
+
+/// The reverse of [`days_to`].
+fn date_of(days: i64) -> (i64, i64, i64) {
+    let days = days + 719_468;
+    let (era, of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let march_month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * march_month + 2) / 5 + 1;
+    let month = if march_month < 10 {
+        march_month + 3
+    } else {
+        march_month - 9
+    };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    (year, month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn known_hours() {
+        assert_eq!(iso_hour(0), "1970-01-01T00:00:00");
+        assert_eq!(iso_hour(951_782_400 + 23 * 3_600), "2000-02-29T23:00:00");
+        assert_eq!(iso_hour(4_107_542_399), "2100-02-28T23:00:00");
+        assert_eq!(hour_from_iso("2100-02-29T00:00:00"), None);
+        assert_eq!(hour_from_iso("2012-05-07T24:00:00"), None);
+        assert_eq!(hour_from_iso("2012-05-07 07:00:00"), None);
+        assert_eq!(hour_from_iso("+012-05-07T07:00:00"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn slices_align_and_contain_their_time(t in -10_000_000_000i64..10_000_000_000, p in 1u32..1_000_000) {
+            let slice = Precision::new(p, 120).slice(t);
+            prop_assert_eq!(slice.rem_euclid(i64::from(p)), 0);
+            prop_assert!(slice <= t && t < slice + i64::from(p));
+        }
+
+        #[test]
+        fn hours_survive_their_iso_form_and_sort_like_it(a in 0i64..70_000_000, b in 0i64..70_000_000) {
+            let (a, b) = (a * HOUR, b * HOUR);
+            prop_assert_eq!(hour_from_iso(&iso_hour(a)), Some(a));
+            prop_assert_eq!(a.cmp(&b), iso_hour(a).cmp(&iso_hour(b)));
+        }
+
+        #[test]
+        fn anything_may_be_asked_for_an_hour(text in ".{0,24}") {
+            let _ = hour_from_iso(&text);
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Values by slice, of which only the newest are kept: what makes a batch bounded.
+
+use super::access_time::Durations;
+
+/// Something that adds up.
+pub trait Merge {
+    /// Adds all of `other`; associative and commutative.
+    fn merge(&mut self, other: &Self);
+}
+
+impl Merge for i64 {
+    fn merge(&mut self, other: &Self) {
+        *self = self.saturating_add(*other);
+    }
+}
+
+impl Merge for Durations {
+    fn merge(&mut self, other: &Self) {
+        Durations::merge(self, other);
+    }
+}
+
+/// Values by the start of their slice, oldest first, of which only the newest are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slices<V>(Vec<(i64, V)>);
+
+impl<V> Default for Slices<V> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<V: Merge> Slices<V> {
+    /// Adds `value` to `slice`, keeping at most `keep` slices. Returns what had to go for it.
+    pub fn add(&mut self, slice: i64, value: V, keep: usize) -> Option<V> {
+        match self.0.binary_search_by_key(&slice, |(start, _)| *start) {
+            Ok(at) => {
+                self.0[at].1.merge(&value);
+                None
+            }
+            Err(0) if self.0.len() >= keep => Some(value),
+            Err(at) => {
+                self.0.insert(at, (slice, value));
+                (self.0.len() > keep).then(|| self.0.remove(0).1)
+            }
+        }
+    }
+
+    /// The slices, oldest first.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (i64, &V)> + ExactSizeIterator {
+        self.0.iter().map(|(slice, value)| (*slice, value))
+    }
+
+    /// The slices to be changed, oldest first.
+    pub fn iter_mut(
+        &mut self,
+    ) -> impl DoubleEndedIterator<Item = (i64, &mut V)> + ExactSizeIterator {
+        self.0.iter_mut().map(|(slice, value)| (*slice, value))
+    }
+
+    /// How many slices there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Drops the slices that start at or before `cut_off`.
+    pub fn trim(&mut self, cut_off: i64) -> usize {
+        let gone = self.0.partition_point(|(slice, _)| *slice <= cut_off);
+        self.0.drain(..gone);
+        gone
+    }
+
+    /// The value of `slice`.
+    pub fn get(&self, slice: i64) -> Option<&V> {
+        let at = self.0.binary_search_by_key(&slice, |(start, _)| *start);
+        at.ok().map(|at| &self.0[at].1)
+    }
+
+    /// The value of `slice`, to change it.
+    pub fn get_mut(&mut self, slice: i64) -> Option<&mut V> {
+        let at = self.0.binary_search_by_key(&slice, |(start, _)| *start);
+        at.ok().map(|at| &mut self.0[at].1)
+    }
+
+    /// Moves up to `most` of the newest slices out.
+    pub(super) fn split_newest(&mut self, most: usize) -> Self {
+        Self(self.0.split_off(self.0.len().saturating_sub(most)))
+    }
+
+    pub(super) fn merge(&mut self, other: Self, keep: usize, mut gone: impl FnMut(V)) {
+        if self.0.is_empty() {
+            *self = other;
+            return;
+        }
+        for (slice, value) in other.0 {
+            if let Some(old) = self.add(slice, value, keep) {
+                gone(old);
+            }
+        }
+    }
+}

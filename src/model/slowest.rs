@@ -1,0 +1,25 @@
+//! The slowest-100 ranking (recipe 4).
+
+/// How many contexts the ranking keeps.
+pub const KEPT: usize = 100;
+
+/// The type of the statistics that the ranking is about, as the book names it.
+pub const ACCESS_TIME: &str = "AccessTime";
+
+/// Sorts contexts slowest first, as `ZREVRANGE` would: by mean, and by name where means are equal.
+pub fn sort(ranking: &mut [(String, f64)]) {
+    ranking.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| b.0.cmp(&a.0)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sort;
+
+    #[test]
+    fn slowest_first_then_the_later_name() {
+        let mut ranking = vec![("a".to_owned(), 1.0), ("b".into(), 2.0), ("c".into(), 1.0)];
+        sort(&mut ranking);
+        let names: Vec<_> = ranking.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["b", "c", "a"]);
+    }
+}

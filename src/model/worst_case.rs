@@ -1,0 +1,133 @@
+//! The most memory that a configuration can take, whatever clients send.
+
+use super::histogram::{BUCKETS, COARSE_SCALE, SCALE};
+use super::slice::{HOUR, Precisions};
+
+/// What the calculation depends on.
+#[derive(Clone, Debug)]
+pub struct Bounds {
+    /// The most contexts, timers included.
+    pub max_contexts: usize,
+    /// The most counters of the user's.
+    pub max_counters: usize,
+    /// Recording shards per context.
+    pub shards: usize,
+    /// The most bytes that acknowledged calls are kept for a replay.
+    pub replay_bytes: usize,
+    /// How long a name is: [`MAX_NAME`](super::context::MAX_NAME) at the most.
+    pub name_bytes: usize,
+}
+
+/// What a configuration comes to at the most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorstCase {
+    /// Bytes in each process, at the end of an outage of the store that is long enough to fill every
+    /// slice that is kept.
+    pub process_bytes: u64,
+    /// Bytes in the store that the fleet shares, when every slice is there and every histogram is as
+    /// wide as it can be.
+    pub store_bytes: u64,
+}
+
+impl WorstCase {
+    /// Calculates it.
+    pub fn new(bounds: &Bounds, precisions: &Precisions) -> Self {
+        Self {
+            process_bytes: process_bytes(bounds, precisions),
+            store_bytes: store_bytes(bounds, precisions),
+        }
+    }
+}
+
+/// A live cell of a context and recording shard, with its allocation.
+const CELL: u64 = 2_400;
+/// A context's other structures in the process: registries, totals, the pending delta's frame.
+const CONTEXT: u64 = 2_048;
+/// A pending slice of a counter.
+const PENDING_SLICE: u64 = 32;
+/// A bucket of a pending histogram.
+const PENDING_BUCKET: u64 = 16;
+
+/// Synthetic contexts: `<unmatched>`, `<overflow>` and `<all>`.
+const SYNTHETIC: usize = 3;
+
+/// Bytes in this process, at the end of an outage of the store that is long enough to fill every
+/// slice that is kept.
+pub fn process_bytes(bounds: &Bounds, precisions: &Precisions) -> u64 {
+    let contexts = (bounds.max_contexts + SYNTHETIC) as u64;
+    let name = bounds.name_bytes as u64;
+    let slices: u64 = precisions
+        .counters
+        .iter()
+        .map(|p| u64::from(p.samples))
+        .sum();
+    let cells = bounds.shards as u64 * (CELL + 128);
+    let fine = BUCKETS as u64;
+    let coarse = fine >> (SCALE - COARSE_SCALE);
+    let buckets: u64 = precisions
+        .histograms
+        .iter()
+        .map(|p| {
+            let fine_ones = u64::from(p.samples).min(2);
+            let coarse_ones = u64::from(p.samples) - fine_ones;
+            (fine_ones * fine + coarse_ones * coarse) * PENDING_BUCKET + u64::from(p.samples) * 160
+        })
+        .sum();
+    let context = cells + CONTEXT + 4 * name + slices * PENDING_SLICE + buckets;
+    let counter = 1_024 + 2 * name + slices * PENDING_SLICE;
+    let counters = (bounds.max_counters + 1) as u64;
+    contexts * context + counters * counter + bounds.replay_bytes as u64
+}
+
+/// Bytes in the store, when every slice is there and every histogram is as wide as it can be.
+pub fn store_bytes(bounds: &Bounds, precisions: &Precisions) -> u64 {
+    let contexts = (bounds.max_contexts + SYNTHETIC) as u64;
+    let name = bounds.name_bytes as u64;
+    let counter: u64 = precisions
+        .counters
+        .iter()
+        .map(|p| hash_bytes(u64::from(p.samples), 24) + key_bytes(name + 32) + known_bytes(name))
+        .sum();
+    let histograms: u64 = precisions
+        .histograms
+        .iter()
+        .map(|p| {
+            let samples = u64::from(p.samples);
+            let coarse = if i64::from(p.seconds) == HOUR {
+                samples.saturating_sub(2)
+            } else {
+                0
+            };
+            let fine = BUCKETS as u64 * 8 + 64;
+            let width = BUCKETS as u64 >> (SCALE - COARSE_SCALE);
+            // The current slice has a tail, to which is added until it outweighs the head.
+            let tail = 2 * fine;
+            let slices = (samples - coarse) * (fine + 88) + coarse * (width * 8 + 64 + 88);
+            slices + tail + key_bytes(name + 32)
+        })
+        .sum();
+    let statistics = 2 * (key_bytes(name + 32) + 160) + 2 * (key_bytes(name + 40) + 56);
+    let indexes = 2 * known_bytes(name);
+    let context = 3 * counter + histograms + statistics + indexes;
+    let counters = (bounds.max_counters + 1) as u64;
+    contexts * context + counters * counter
+}
+
+/// A hash of small integers: a listpack up to 512 fields, a table beyond.
+fn hash_bytes(fields: u64, field: u64) -> u64 {
+    if fields <= 512 {
+        fields * 14 + 64
+    } else {
+        fields * (field + 64)
+    }
+}
+
+/// A key with its entries in the keyspace and among the expiring keys.
+fn key_bytes(key: u64) -> u64 {
+    key + 120
+}
+
+/// A member of a large sorted set.
+fn known_bytes(member: u64) -> u64 {
+    member + 120
+}

@@ -1,0 +1,361 @@
+//! The handle that a service holds.
+
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+
+use crate::builder::{Builder, reserved};
+#[cfg(feature = "admin")]
+use crate::clock::Clock;
+use crate::error::{BuildError, StoreError};
+use crate::layer::{Head, PulseLayer, Skips, Source};
+use crate::model::context::Kind;
+#[cfg(feature = "admin")]
+use crate::model::slice::Precisions;
+use crate::model::snapshot::Problem;
+use crate::model::worst_case::WorstCase;
+use crate::recorder::flush::Flusher;
+use crate::recorder::health::{Health, Status};
+use crate::recorder::{Counter, Recorder, Timed, Timer};
+use crate::store::Store;
+use crate::task::Stop;
+
+/// Records what a service does, and shows it. Cheap to clone; all clones are one. See the
+/// [crate's page](crate) for a tour.
+#[derive(Clone)]
+pub struct Pulse(Arc<Inner>);
+
+struct Inner {
+    parts: Parts,
+    stop: Stop,
+    tasks: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// What the builder has put together.
+pub(crate) struct Parts {
+    pub(crate) recorder: Arc<Recorder>,
+    pub(crate) flusher: Arc<Flusher>,
+    pub(crate) store: Arc<dyn Store>,
+    #[cfg(feature = "admin")]
+    pub(crate) clock: Clock,
+    #[cfg(feature = "admin")]
+    pub(crate) precisions: Precisions,
+    pub(crate) skips: Skips,
+    pub(crate) cleaner_problems: Arc<Mutex<Vec<Problem>>>,
+    pub(crate) flush_interval: Duration,
+    pub(crate) shutdown_timeout: Duration,
+    pub(crate) worst: WorstCase,
+}
+
+impl std::fmt::Debug for Pulse {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pulse")
+            .field("store", &self.0.parts.store.describe())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What was recorded could not be taken to the store before the end.
+#[derive(Debug, thiserror::Error)]
+#[error("{requests} requests could not be flushed before the shutdown: {source}")]
+pub struct ShutdownError {
+    requests: u64,
+    source: StoreError,
+}
+
+impl ShutdownError {
+    /// How many requests are lost, or at least in doubt.
+    pub fn requests(&self) -> u64 {
+        self.requests
+    }
+}
+
+impl Pulse {
+    /// Begins a configuration. With nothing else said, everything is kept in memory.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    pub(crate) fn new(parts: Parts, stop: Stop) -> Self {
+        Self(Arc::new(Inner {
+            parts,
+            stop,
+            tasks: Mutex::default(),
+        }))
+    }
+
+    pub(crate) fn join_later(&self, tasks: impl Iterator<Item = JoinHandle<()>>) {
+        let mut joined = self.0.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        joined.extend(tasks);
+    }
+
+    /// The middleware: times each request to the head of its response, under method and route
+    /// template. Add it with axum's `Router::layer`.
+    #[cfg(feature = "axum")]
+    pub fn layer(&self) -> PulseLayer {
+        self.make_layer(Source::Matched { with_method: true })
+    }
+
+    /// The middleware for any tower service, with or without axum: the function gives each request
+    /// its context, `None` is not recorded. It must return few different ones: never a raw path.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
+    /// use tower::ServiceBuilder;
+    ///
+    /// let pulse = tower_pulse::Pulse::builder().build()?;
+    /// let service = ServiceBuilder::new()
+    ///     .layer(pulse.layer_with(|head| Some(match head.uri.path() {
+    ///         "/" => "home".into(),
+    ///         _ => "other".into(),
+    ///     })))
+    ///     .service_fn(|request: http::Request<String>| async {
+    ///         Ok::<_, std::io::Error>(http::Response::new(request.into_body()))
+    ///     });
+    /// # Ok(()) }
+    /// ```
+    pub fn layer_with<F>(&self, context: F) -> PulseLayer
+    where
+        F: Fn(&Head<'_>) -> Option<std::borrow::Cow<'static, str>> + Send + Sync + 'static,
+    {
+        self.make_layer(Source::Function(Arc::new(context)))
+    }
+
+    fn make_layer(&self, source: Source) -> PulseLayer {
+        PulseLayer::new(
+            self.0.parts.recorder.clone(),
+            source,
+            self.0.parts.skips.clone(),
+        )
+    }
+
+    /// Times what happens until the timer is dropped, under a context of its own: a query, a
+    /// template, a job (recipe 4).
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
+    /// # let pulse = tower_pulse::Pulse::builder().build()?;
+    /// # fn query() -> Result<u32, std::io::Error> { Ok(1) }
+    /// let mut timer = pulse.timer("db:find_user");
+    /// let user = query();
+    /// if user.is_err() {
+    ///     timer.failed();
+    /// }
+    /// timer.stop();
+    /// # Ok(()) }
+    /// ```
+    pub fn timer(&self, context: &str) -> Timer {
+        Timer::start(self.0.parts.recorder.entry(Kind::Timer, context))
+    }
+
+    /// Times a future, from its first poll until it is done, cancelled or panics.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
+    /// # let pulse = tower_pulse::Pulse::builder().build()?;
+    /// let answer = pulse.time("think", async { 42 }).await;
+    /// assert_eq!(answer, 42);
+    /// # Ok(()) }
+    /// ```
+    pub fn time<F: Future>(&self, context: &str, future: F) -> Timed<F> {
+        Timed::new(self.0.parts.recorder.entry(Kind::Timer, context), future)
+    }
+
+    /// The counter of this name (recipe 1). One of the reserved names (`hits`, `errors`, `micros`,
+    /// alone or before a colon) is counted with a backslash before it, and logged once; see
+    /// [`try_counter`](Self::try_counter).
+    pub fn counter(&self, name: &str) -> Counter {
+        self.0.parts.recorder.counter(name)
+    }
+
+    /// The counter of this name.
+    ///
+    /// # Errors
+    /// The name is empty or reserved.
+    pub fn try_counter(&self, name: &str) -> Result<Counter, BuildError> {
+        reserved(name)?;
+        Ok(self.counter(name))
+    }
+
+    /// Where everything is kept, to read it in code.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.0.parts.store
+    }
+
+    /// Takes everything recorded so far to the store, now.
+    ///
+    /// # Errors
+    /// The store failed; nothing is lost, it is tried again at the next interval.
+    ///
+    /// # Cancel safety
+    /// Dropping it loses nothing and doubles nothing.
+    pub async fn flush(&self) -> Result<(), StoreError> {
+        self.0.parts.flusher.flush().await
+    }
+
+    /// How recording and flushing are doing.
+    pub fn health(&self) -> Health {
+        self.0.parts.health()
+    }
+
+    /// Stops the background tasks, flushes what is left, and waits for both. What is recorded
+    /// afterwards is counted as dropped. A second call returns when the first one has done its work.
+    ///
+    /// # Errors
+    /// The store did not take everything within
+    /// [`shutdown_timeout`](Builder::shutdown_timeout).
+    ///
+    /// # Cancel safety
+    /// Dropping it loses nothing: call it again.
+    pub async fn shutdown(&self) -> Result<(), ShutdownError> {
+        let parts = &self.0.parts;
+        self.0.stop.stop();
+        let tasks = {
+            let mut tasks = self.0.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::take(&mut *tasks)
+        };
+        for task in tasks {
+            // A task that was aborted with its runtime has nothing left to do.
+            let _ = task.await;
+        }
+        let result = parts.flusher.finish(parts.shutdown_timeout).await;
+        result.map_err(|(requests, source)| ShutdownError { requests, source })
+    }
+}
+
+#[cfg(feature = "admin")]
+impl Pulse {
+    /// The admin router, to be merged: serves `path`, with and without a slash at its end, and all
+    /// below it.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
+    /// use axum::{Router, routing::get};
+    /// use tower_pulse::admin::Access;
+    ///
+    /// let pulse = tower_pulse::Pulse::builder().build()?;
+    /// let app: Router = Router::new()
+    ///     .route("/", get(|| async { "hello" }))
+    ///     .layer(pulse.layer())
+    ///     .merge(pulse.mount("/admin/pulse", Access::token("change me")));
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Panics
+    /// The path does not begin with a slash, ends with one or holds a parameter, or the access has
+    /// an empty secret. As with axum's `Router::nest`, that is found out when the service starts;
+    /// [`try_mount`](Self::try_mount) returns it.
+    #[track_caller]
+    pub fn mount(&self, path: &str, access: crate::admin::Access) -> axum::Router {
+        match self.try_mount(path, access) {
+            Ok(router) => router,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// The same as [`mount`](Self::mount), without the panic.
+    ///
+    /// # Errors
+    /// The path or the access cannot work.
+    pub fn try_mount(
+        &self,
+        path: &str,
+        access: crate::admin::Access,
+    ) -> Result<axum::Router, BuildError> {
+        let router = crate::admin::mounted(self.admin_source(), access, path)?;
+        self.0.parts.skips.add(&format!("{path}/*"));
+        Ok(router.layer(self.layer().standing_in()))
+    }
+
+    /// The admin router for axum's `nest` and `nest_service`. (`nest` never gives it the path with a
+    /// slash at its end; [`mount`](Self::mount) serves both.)
+    ///
+    /// # Panics
+    /// The access has an empty secret.
+    #[track_caller]
+    pub fn router(&self, access: crate::admin::Access) -> axum::Router {
+        match crate::admin::router(self.admin_source(), access) {
+            Ok(router) => router,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    fn admin_source(&self) -> crate::admin::Source {
+        let parts = &self.0.parts;
+        let (recorder, pulse) = (parts.recorder.clone(), self.clone());
+        crate::admin::Source {
+            store: parts.store.clone(),
+            clock: parts.clock.clone(),
+            precisions: parts.precisions.clone(),
+            health: Arc::new(move || pulse.health()),
+            totals: Arc::new(move || recorder.drain.totals()),
+        }
+    }
+}
+
+impl Parts {
+    fn health(&self) -> Health {
+        let told = self.flusher.told();
+        if self.recorder.core.is_closed() {
+            // What came after the end is counted as dropped.
+            self.recorder.drain();
+        }
+        let drain = self.recorder.drain.drain_figures();
+        let age = told.reached_age;
+        let interval = self.flush_interval.max(Duration::from_secs(1));
+        let status = match age {
+            Some(age) if age <= 3 * interval => Status::Ok,
+            Some(age) if age < Duration::from_secs(10) => Status::Degraded,
+            _ => Status::Down,
+        };
+        let mut warnings = self.store.warnings();
+        {
+            let problems = self
+                .cleaner_problems
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            warnings.extend(
+                problems
+                    .iter()
+                    .map(|p| format!("cleaning skips {}: {}", p.key.escape_default(), p.reason)),
+            );
+        }
+        self.recorder.drain.figures(|figures| {
+            let recorded = figures.recorded - figures.lost.min(figures.recorded);
+            let all = recorded + drain.dropped + figures.lost;
+            Health {
+                status,
+                store: self.store.describe(),
+                last_error: figures.last_error.clone(),
+                last_flush_age: age.map(|age| age.as_secs_f64()),
+                pending: drain.pending + told.rest,
+                recorded,
+                dropped: drain.dropped,
+                lost: figures.lost,
+                late: figures.late,
+                skewed: figures.skewed,
+                overflowed: drain.overflowed,
+                quarantined: figures.quarantined,
+                quarantined_keys: figures.quarantined_keys.clone(),
+                flush_errors: figures.flush_errors,
+                store_resets: figures.store_resets,
+                replayed: figures.replayed,
+                in_doubt_age: told.in_doubt_age.map(|age| age.as_secs_f64()),
+                drain_lateness: drain.lateness,
+                drain_lateness_max: drain.lateness_max,
+                completeness: if all == 0 {
+                    1.0
+                } else {
+                    recorded as f64 / all as f64
+                },
+                in_flight: self.recorder.core.in_flight(),
+                instance: told.instance,
+                worst_case_process_bytes: self.worst.process_bytes,
+                worst_case_store_bytes: self.worst.store_bytes,
+                warnings,
+            }
+        })
+    }
+}

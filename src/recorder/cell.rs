@@ -1,0 +1,372 @@
+//! Where a request's figures land: one cell per context and recording shard, which one thread at a
+//! time takes for a dozen additions, and nobody waits for while another shard is free.
+//!
+//! A shard is taken by one atomic exchange and given back by one store. What is in it is atomic as
+//! well, because the crate has no unsafe code; but as only its taker touches it, plain loads and
+//! stores do.
+
+use std::cell::Cell as ThreadCell;
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use super::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering, yield_now};
+use crate::model::access_time::Durations;
+use crate::model::batch::Collected;
+use crate::model::histogram::{BUCKETS, Histogram, bucket_of};
+use crate::model::outcome::{OUTCOMES, Outcome, Tally};
+
+/// More shards than this are not made, however many worker threads there are.
+pub(crate) const MAX_SHARDS: usize = 8;
+
+/// Fewer than this neither: there is one to take while the other is drained.
+pub(crate) const MIN_SHARDS: usize = 2;
+
+/// So many shards are tried, one after the other, before the thread lets others run.
+const TRIES: usize = if cfg!(all(test, pulse_loom)) { 2 } else { 64 };
+
+/// Loom follows each atomic; two buckets show as much as 508.
+const KEPT: usize = if cfg!(all(test, pulse_loom)) {
+    2
+} else {
+    BUCKETS
+};
+
+/// The figures of one context, of one shard, since the last drain.
+#[derive(Debug)]
+struct Cell {
+    count: AtomicU64,
+    sum: AtomicU64,
+    /// The sum of the squares, its lower and its upper half.
+    squares: [AtomicU64; 2],
+    min: AtomicU64,
+    max: AtomicU64,
+    outcomes: [AtomicU64; OUTCOMES],
+    errors: AtomicU64,
+    buckets: [AtomicU32; KEPT],
+}
+
+/// What a drain copies a cell to, before it looks at it.
+#[derive(Debug)]
+pub(crate) struct Scratch {
+    times: Durations,
+    tally: Tally,
+    buckets: [u32; KEPT],
+}
+
+impl Cell {
+    fn new() -> Box<Self> {
+        let zero = || AtomicU64::new(0);
+        Box::new(Self {
+            count: zero(),
+            sum: zero(),
+            squares: [zero(), zero()],
+            min: AtomicU64::new(u64::MAX),
+            max: zero(),
+            outcomes: std::array::from_fn(|_| zero()),
+            errors: zero(),
+            buckets: std::array::from_fn(|_| AtomicU32::new(0)),
+        })
+    }
+
+    /// Adds one. Only for the taker of the shard.
+    #[inline(always)]
+    fn record(&self, nanos: u64, outcome: Outcome, error: bool) {
+        const R: Ordering = Ordering::Relaxed;
+        let add = |to: &AtomicU64, n: u64| to.store(to.load(R).wrapping_add(n), R);
+        add(&self.count, 1);
+        // 584 years of requests between two drains would overflow it.
+        add(&self.sum, nanos);
+        let square = u128::from(nanos) * u128::from(nanos);
+        let (low, carry) = self.squares[0].load(R).overflowing_add(square as u64);
+        self.squares[0].store(low, R);
+        add(&self.squares[1], (square >> 64) as u64 + u64::from(carry));
+        if nanos < self.min.load(R) {
+            self.min.store(nanos, R);
+        }
+        if nanos > self.max.load(R) {
+            self.max.store(nanos, R);
+        }
+        add(&self.outcomes[outcome as usize], 1);
+        if error {
+            add(&self.errors, 1);
+        }
+        let bucket = &self.buckets[bucket_of(nanos).min(KEPT - 1)];
+        bucket.store(bucket.load(R).saturating_add(1), R);
+    }
+
+    /// Moves everything to `scratch`. Only for the taker of the shard.
+    fn empty_into(&self, scratch: &mut Scratch) {
+        const R: Ordering = Ordering::Relaxed;
+        let take = |from: &AtomicU64, empty: u64| {
+            let value = from.load(R);
+            from.store(empty, R);
+            value
+        };
+        let (low, high) = (take(&self.squares[0], 0), take(&self.squares[1], 0));
+        scratch.times = Durations {
+            count: take(&self.count, 0),
+            sum: take(&self.sum, 0),
+            squares: u128::from(high) << 64 | u128::from(low),
+            min: take(&self.min, u64::MAX),
+            max: take(&self.max, 0),
+        };
+        for (to, from) in scratch.tally.outcomes.iter_mut().zip(&self.outcomes) {
+            *to = take(from, 0);
+        }
+        scratch.tally.errors = take(&self.errors, 0);
+        for (to, from) in scratch.buckets.iter_mut().zip(&self.buckets) {
+            *to = from.load(R);
+            from.store(0, R);
+        }
+    }
+}
+
+impl Scratch {
+    pub(crate) fn new() -> Box<Self> {
+        Box::new(Self {
+            times: Durations::default(),
+            tally: Tally::default(),
+            buckets: [0; KEPT],
+        })
+    }
+
+    fn add_to(&self, found: &mut Collected) {
+        found.times.merge(&self.times);
+        found.tally.merge(&self.tally);
+        found
+            .histogram
+            .merge(&Histogram::from_counts(&self.buckets));
+    }
+}
+
+/// A shard of a context. Its cell is made when the shard is first used. Aligned so that two shards
+/// never share a cache line.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Shard {
+    taken: AtomicBool,
+    cell: OnceLock<Box<Cell>>,
+}
+
+/// A shard that is taken until this is dropped.
+struct Taken<'a>(&'a Shard);
+
+impl Drop for Taken<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.0.taken.store(false, Ordering::Release);
+    }
+}
+
+impl Shard {
+    fn new() -> Self {
+        Self {
+            taken: AtomicBool::new(false),
+            cell: OnceLock::new(),
+        }
+    }
+
+    #[inline(always)]
+    fn take(&self) -> Option<Taken<'_>> {
+        let taken = &self.taken;
+        // Not `then_some`: a `Taken` that is made in vain would give back what another has.
+        taken
+            .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok()
+            .then(|| Taken(self))
+    }
+}
+
+/// The cells of one context.
+#[derive(Debug)]
+pub(crate) struct Cells(Box<[Shard]>);
+
+impl Cells {
+    /// `shards` is a power of two.
+    pub(crate) fn new(shards: usize) -> Self {
+        Self((0..shards).map(|_| Shard::new()).collect())
+    }
+
+    /// Adds one, to the shard of this thread or one that is free.
+    #[inline(always)]
+    pub(crate) fn record(&self, thread: usize, nanos: u64, outcome: Outcome, error: bool) {
+        let shard = &self.0[thread & (self.0.len() - 1)];
+        if let (Some(_taken), Some(cell)) = (shard.take(), shard.cell.get()) {
+            cell.record(nanos, outcome, error);
+        } else {
+            self.record_elsewhere(thread, nanos, outcome, error);
+        }
+    }
+
+    /// Adds one where the first shard that was tried is taken, or has no cell yet.
+    #[cold]
+    fn record_elsewhere(&self, thread: usize, nanos: u64, outcome: Outcome, error: bool) {
+        let taken = self.free_shard(thread);
+        let cell = taken.0.cell.get_or_init(Cell::new);
+        cell.record(nanos, outcome, error);
+    }
+
+    fn free_shard(&self, thread: usize) -> Taken<'_> {
+        let mask = self.0.len() - 1;
+        loop {
+            for step in 0..TRIES {
+                if let Some(taken) = self.0[(thread + step) & mask].take() {
+                    return taken;
+                }
+                std::hint::spin_loop();
+            }
+            // Their takers must have been interrupted: let them go on.
+            yield_now();
+        }
+    }
+
+    /// Takes everything away. A shard is taken for as long as its cell is copied to `scratch`; what
+    /// it means is found out when the shard is free again.
+    pub(crate) fn drain(&self, scratch: &mut Scratch) -> Option<Collected> {
+        let mut found: Option<Collected> = None;
+        for shard in &self.0 {
+            let Some(cell) = shard.cell.get() else {
+                continue;
+            };
+            let taken = loop {
+                match shard.take() {
+                    Some(taken) => break taken,
+                    None => yield_now(),
+                }
+            };
+            if cell.count.load(Ordering::Relaxed) == 0 {
+                continue;
+            }
+            cell.empty_into(scratch);
+            drop(taken);
+            scratch.add_to(found.get_or_insert_default());
+        }
+        found
+    }
+}
+
+/// Locks, whatever happened to an earlier holder.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A small number that stays the same on a thread and differs between threads.
+#[inline]
+pub(crate) fn thread_number() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(1);
+    thread_local! {
+        static NUMBER: ThreadCell<usize> = const { ThreadCell::new(0) };
+    }
+    // A thread that is being torn down has no locals; any shard will do.
+    NUMBER
+        .try_with(|number| match number.get() {
+            0 => {
+                let new = NEXT.fetch_add(1, Ordering::Relaxed);
+                number.set(new);
+                new
+            }
+            known => known,
+        })
+        .unwrap_or(0)
+}
+
+#[cfg(all(test, not(pulse_loom)))]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn a_live_cell_is_small() {
+        let cell = size_of::<Cell>() + size_of::<Shard>();
+        assert!(cell <= 3 * 1024, "{cell} bytes");
+    }
+
+    #[test]
+    fn a_taken_shard_is_passed_by() {
+        let cells = Cells::new(4);
+        let taken = cells.free_shard(1);
+        cells.record(1, 5, Outcome::Success, false);
+        drop(taken);
+        let mut scratch = Scratch::new();
+        let found = cells.drain(&mut scratch).expect("one was recorded");
+        assert_eq!(found.times.count, 1);
+        assert_eq!(cells.drain(&mut scratch), None);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_cell_adds_up_like_the_model(values in proptest::collection::vec(proptest::num::u64::ANY, 1..50)) {
+            let (cells, mut expected) = (Cells::new(2), Collected::default());
+            for (i, nanos) in values.iter().map(|v| v >> 8).enumerate() {
+                let outcome = Outcome::ALL[i % OUTCOMES];
+                cells.record(i, nanos, outcome, i % 3 == 0);
+                expected.times.record(nanos);
+                expected.tally.record(outcome, i % 3 == 0);
+                let bucket = Histogram::new(4, [(bucket_of(nanos) as u16, 1)]);
+                expected.histogram.merge(&bucket);
+            }
+            proptest::prop_assert_eq!(cells.drain(&mut Scratch::new()), Some(expected));
+        }
+    }
+
+    #[test]
+    fn nothing_is_lost_or_doubled_while_it_is_drained() {
+        let cells = Arc::new(Cells::new(2));
+        let (stop, drained) = (AtomicBool::new(false), AtomicU64::new(0));
+        let mut scratch = Scratch::new();
+        std::thread::scope(|scope| {
+            let writers: Vec<_> = (0..4)
+                .map(|_| {
+                    scope.spawn(|| {
+                        for nanos in 0..50_000 {
+                            cells.record(thread_number(), nanos, Outcome::Success, nanos % 2 == 0);
+                        }
+                    })
+                })
+                .collect();
+            scope.spawn(|| {
+                let mut scratch = Scratch::new();
+                while !stop.load(Ordering::Relaxed) {
+                    let found = cells.drain(&mut scratch).unwrap_or_default();
+                    assert_eq!(found.histogram.count(), found.times.count);
+                    drained.fetch_add(found.times.count, Ordering::Relaxed);
+                }
+            });
+            for writer in writers {
+                writer.join().expect("a writer ends");
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+        let rest = cells.drain(&mut scratch).unwrap_or_default().times.count;
+        assert_eq!(drained.into_inner() + rest, 200_000);
+    }
+}
+
+/// Every interleaving of two recorders and a drain: `make loom`.
+#[cfg(all(test, pulse_loom))]
+mod loom_tests {
+    use super::*;
+    use loom::sync::Arc;
+
+    #[test]
+    fn nothing_is_lost_or_doubled() {
+        let mut builder = loom::model::Builder::new();
+        builder.max_branches = 10_000;
+        builder.check(|| {
+            let cells = Arc::new(Cells::new(2));
+            let writers: Vec<_> = (0..2)
+                .map(|nanos| {
+                    let cells = cells.clone();
+                    loom::thread::spawn(move || cells.record(0, nanos, Outcome::Success, false))
+                })
+                .collect();
+            let mut scratch = Scratch::new();
+            let early = cells.drain(&mut scratch).unwrap_or_default().times.count;
+            for writer in writers {
+                writer.join().expect("a writer ends");
+            }
+            let late = cells.drain(&mut scratch).unwrap_or_default().times.count;
+            assert_eq!(early + late, 2);
+        });
+    }
+}

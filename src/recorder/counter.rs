@@ -1,0 +1,111 @@
+//! Counters of anything: sales, cache misses, jobs.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use super::cell::thread_number;
+
+/// A number that several threads add to, each at its own place.
+#[derive(Debug)]
+pub(crate) struct Striped(Box<[Stripe]>);
+
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Stripe(AtomicI64);
+
+impl Striped {
+    /// `stripes` is a power of two.
+    pub(crate) fn new(stripes: usize) -> Self {
+        Self((0..stripes).map(|_| Stripe::default()).collect())
+    }
+
+    #[inline]
+    pub(crate) fn add(&self, n: i64) {
+        let stripe = thread_number() & (self.0.len() - 1);
+        self.0[stripe].0.fetch_add(n, Ordering::Relaxed);
+    }
+
+    /// Takes the sum away.
+    pub(crate) fn take(&self) -> i64 {
+        let values = self
+            .0
+            .iter()
+            .map(|stripe| stripe.0.swap(0, Ordering::Relaxed));
+        values.fold(0, i64::saturating_add)
+    }
+}
+
+/// How many threads have a place of their own in a [`Gauge`].
+const OWNED: usize = 64;
+
+/// A number that every request raises and lowers. The first threads each have a place of their own,
+/// which nobody else writes: there, adding takes no atomic read-modify-write. All others share one.
+#[derive(Debug)]
+pub(crate) struct Gauge {
+    owned: [Stripe; OWNED],
+    shared: Stripe,
+}
+
+impl Gauge {
+    pub(crate) fn new() -> Self {
+        Self {
+            owned: std::array::from_fn(|_| Stripe::default()),
+            shared: Stripe::default(),
+        }
+    }
+
+    /// `thread` is the number of the current one.
+    #[inline]
+    pub(crate) fn add(&self, thread: usize, n: i64) {
+        match self.owned.get(thread) {
+            // 0 is any thread that is being torn down.
+            Some(mine) if thread != 0 => {
+                let value = mine.0.load(Ordering::Relaxed);
+                mine.0.store(value.wrapping_add(n), Ordering::Relaxed);
+            }
+            _ => {
+                self.shared.0.fetch_add(n, Ordering::Relaxed);
+            }
+        }
+    }
+
+    pub(crate) fn sum(&self) -> i64 {
+        let values = self.owned.iter().chain(std::iter::once(&self.shared));
+        values
+            .map(|stripe| stripe.0.load(Ordering::Relaxed))
+            .fold(0, i64::wrapping_add)
+    }
+}
+
+/// A counter and its name.
+#[derive(Debug)]
+pub(crate) struct CounterEntry {
+    pub(crate) name: Arc<str>,
+    pub(crate) value: Striped,
+}
+
+/// A counter of anything, kept at every precision (recipe 1). Cheap to clone; keep one where it is
+/// used often.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
+/// let pulse = tower_pulse::Pulse::builder().build()?;
+/// let sales = pulse.counter("sales");
+/// sales.add(3);
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Counter(pub(crate) Arc<CounterEntry>);
+
+impl Counter {
+    /// Adds `n`, which may be negative, to the slices of now. A few nanoseconds; no I/O.
+    #[inline]
+    pub fn add(&self, n: i64) {
+        self.0.value.add(n);
+    }
+
+    /// Its name, as it is stored.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+}

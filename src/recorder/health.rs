@@ -1,0 +1,115 @@
+//! How the recording and the flushing are doing: the figures of `api/health`.
+
+use std::collections::VecDeque;
+
+use crate::model::snapshot::Problem;
+
+/// How many of the newest quarantined keys are named.
+const PROBLEMS_KEPT: usize = 20;
+
+/// In one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// The store was reached within the last three flush intervals.
+    Ok,
+    /// It was not, but it was within the last 10 s.
+    Degraded,
+    /// It has never been reached, or not for 10 s.
+    Down,
+}
+
+impl Status {
+    /// Its name in the API.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Degraded => "degraded",
+            Self::Down => "down",
+        }
+    }
+}
+
+/// The state of an instance, as [`Pulse::health`](crate::Pulse::health) gives it. All counts are
+/// since the instance started; ages are in seconds.
+#[derive(Clone, Debug)]
+pub struct Health {
+    /// In one word.
+    pub status: Status,
+    /// What and where the store is.
+    pub store: String,
+    /// The last error of the store, while it has not recovered from it.
+    pub last_error: Option<String>,
+    /// Seconds since the store was last reached; `None` when it never was.
+    pub last_flush_age: Option<f64>,
+    /// Contexts and counters that wait to be flushed.
+    pub pending: usize,
+    /// Requests that were recorded, in the store or on their way to it.
+    pub recorded: u64,
+    /// Requests that could not be recorded: after the shutdown.
+    pub dropped: u64,
+    /// Requests that the store had acknowledged and lost.
+    pub lost: u64,
+    /// Requests whose hour was over for too long: in the counters, not in the statistics.
+    pub late: u64,
+    /// Requests from more than an hour in the store's future, refused.
+    pub skewed: u64,
+    /// Requests whose context came after `max_contexts` others.
+    pub overflowed: u64,
+    /// How often a key's part of a call was dropped because the key holds something else.
+    pub quarantined: u64,
+    /// The newest of those keys.
+    pub quarantined_keys: VecDeque<Problem>,
+    /// Calls that had no answer or an error.
+    pub flush_errors: u64,
+    /// How often the store had forgotten this instance.
+    pub store_resets: u64,
+    /// Calls that were sent again because the store had lost them.
+    pub replayed: u64,
+    /// For how many seconds the call that has no answer yet has had none.
+    pub in_doubt_age: Option<f64>,
+    /// How late the last drain was, in seconds after the turn of the second.
+    pub drain_lateness: f64,
+    /// The latest that a drain ever was.
+    pub drain_lateness_max: f64,
+    /// `recorded / (recorded + dropped + lost)`.
+    pub completeness: f64,
+    /// Requests in flight.
+    pub in_flight: i64,
+    /// The name of this instance.
+    pub instance: String,
+    /// The most bytes that this configuration can take in this process.
+    pub worst_case_process_bytes: u64,
+    /// The most bytes that this configuration can take in the store.
+    pub worst_case_store_bytes: u64,
+    /// What the operator should know.
+    pub warnings: Vec<String>,
+}
+
+/// The figures behind [`Health`] that flushing changes.
+#[derive(Debug, Default)]
+pub(crate) struct Figures {
+    pub(crate) recorded: u64,
+    pub(crate) lost: u64,
+    pub(crate) late: u64,
+    pub(crate) skewed: u64,
+    pub(crate) quarantined: u64,
+    pub(crate) quarantined_keys: VecDeque<Problem>,
+    pub(crate) flush_errors: u64,
+    pub(crate) store_resets: u64,
+    pub(crate) replayed: u64,
+    pub(crate) last_error: Option<String>,
+}
+
+impl Figures {
+    /// Notes keys that were quarantined, the newest last, each once.
+    pub(crate) fn quarantine(&mut self, problems: Vec<Problem>) {
+        for problem in problems {
+            self.quarantined += 1;
+            self.quarantined_keys.retain(|known| *known != problem);
+            self.quarantined_keys.push_back(problem);
+            if self.quarantined_keys.len() > PROBLEMS_KEPT {
+                self.quarantined_keys.pop_front();
+            }
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! The request path's side: takes figures in nanoseconds, hands them on once a second.
+//!
+//! Read `cell` (where a request's figures land), `registry` (under which name), `timer` and
+//! `counter` (any other code), then `drain` (how they leave), `flush` and `ring` (how they reach
+//! the store, once), and [`health`] and [`totals`] (what is told of it).
+
+mod cell;
+mod counter;
+mod drain;
+pub(crate) mod flush;
+pub mod health;
+mod registry;
+mod ring;
+mod sync;
+mod timer;
+pub mod totals;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+pub(crate) use cell::thread_number;
+pub use counter::Counter;
+pub(crate) use drain::Drain;
+pub use timer::{Timed, Timer};
+
+use crate::clock::{Clock, Tick};
+use crate::model::context::{self, Kind};
+use crate::model::outcome::Outcome;
+use crate::model::slice::Precisions;
+use cell::{Cells, MAX_SHARDS, MIN_SHARDS};
+use counter::{CounterEntry, Gauge, Striped};
+use registry::Registry;
+
+/// A response that carries this in its extensions is not recorded. The admin router's do.
+///
+/// ```
+/// use tower_pulse::Unrecorded;
+/// let mut response = http::Response::new("pong");
+/// response.extensions_mut().insert(Unrecorded);
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Unrecorded;
+
+/// One context of this process.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) name: Arc<str>,
+    pub(crate) kind: Kind,
+    unmatched: bool,
+    cells: Cells,
+    core: Arc<Core>,
+}
+
+/// What every entry needs.
+#[derive(Debug)]
+pub(crate) struct Core {
+    clock: Clock,
+    in_flight: Gauge,
+    closed: AtomicBool,
+    has_layer: AtomicBool,
+    warned_unmatched: AtomicBool,
+    warned_reserved: AtomicBool,
+}
+
+/// Limits of a [`Recorder`].
+#[derive(Clone, Debug)]
+pub(crate) struct Limits {
+    pub(crate) max_contexts: usize,
+    pub(crate) max_counters: usize,
+}
+
+/// All contexts and counters of this process.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    pub(crate) core: Arc<Core>,
+    pub(crate) precisions: Precisions,
+    pub(crate) limits: Limits,
+    pub(crate) unmatched: Arc<Entry>,
+    shards: usize,
+    http: Registry<Entry>,
+    timers: Registry<Entry>,
+    counters: Registry<CounterEntry>,
+    pub(crate) drain: Drain,
+}
+
+impl Recorder {
+    /// How many shards a context gets.
+    pub(crate) fn shards_of_this_machine() -> usize {
+        let workers = std::thread::available_parallelism().map_or(1, usize::from);
+        workers.next_power_of_two().clamp(MIN_SHARDS, MAX_SHARDS)
+    }
+
+    pub(crate) fn new(clock: Clock, precisions: Precisions, limits: Limits) -> Self {
+        let shards = Self::shards_of_this_machine();
+        let core = Arc::new(Core {
+            clock: clock.clone(),
+            in_flight: Gauge::new(),
+            closed: AtomicBool::new(false),
+            has_layer: AtomicBool::new(false),
+            warned_unmatched: AtomicBool::new(false),
+            warned_reserved: AtomicBool::new(false),
+        });
+        let entry = |name: &str, kind| {
+            Arc::new(Entry {
+                name: name.into(),
+                kind,
+                unmatched: name == context::UNMATCHED,
+                cells: Cells::new(shards),
+                core: core.clone(),
+            })
+        };
+        Self {
+            unmatched: entry(context::UNMATCHED, Kind::Http),
+            http: Registry::new(limits.max_contexts, entry(context::OVERFLOW, Kind::Http)),
+            timers: Registry::new(limits.max_contexts, entry(context::OVERFLOW, Kind::Timer)),
+            counters: Registry::new(
+                limits.max_counters,
+                Arc::new(CounterEntry {
+                    name: context::OVERFLOW.into(),
+                    value: Striped::new(shards),
+                }),
+            ),
+            drain: Drain::new(clock.now_nanos()),
+            core,
+            precisions,
+            limits,
+            shards,
+        }
+    }
+
+    /// The HTTP context of this name if it is known. Allocates nothing.
+    #[inline]
+    pub(crate) fn known_http(&self, name: &str) -> Option<Arc<Entry>> {
+        if name == context::UNMATCHED {
+            return Some(self.unmatched.clone());
+        }
+        self.http.get(name)
+    }
+
+    /// The context of this name, or `<overflow>` when there are too many.
+    pub(crate) fn entry(&self, kind: Kind, name: &str) -> Arc<Entry> {
+        let name = context::clean_name(name);
+        let (registry, other) = match kind {
+            Kind::Timer => (&self.timers, &self.http),
+            _ if name == context::UNMATCHED => return self.unmatched.clone(),
+            _ => (&self.http, &self.timers),
+        };
+        if let Some(known) = registry.get(&name) {
+            return known;
+        }
+        // Both kinds share one maximum.
+        if registry.len() + other.len() >= self.limits.max_contexts {
+            return registry.overflow();
+        }
+        registry.get_or_insert(&name, |name| Entry {
+            name,
+            kind,
+            unmatched: false,
+            cells: Cells::new(self.shards),
+            core: self.core.clone(),
+        })
+    }
+
+    /// The counter of this name. A reserved one is counted under the name with a backslash before
+    /// it, as it must neither be mixed with requests nor lost.
+    pub(crate) fn counter(&self, name: &str) -> Counter {
+        let name = context::clean_name(name);
+        let entry = |name: &str| {
+            self.counters.get_or_insert(name, |name| CounterEntry {
+                name,
+                value: Striped::new(self.shards),
+            })
+        };
+        if !context::is_reserved(&name) {
+            return Counter(entry(&name));
+        }
+        if !self.core.warned_reserved.swap(true, Ordering::Relaxed) {
+            tracing::error!(
+                counter = %name,
+                "the counter names hits, errors and micros, alone and before a colon, are reserved: counted as \\{name}"
+            );
+        }
+        Counter(entry(&format!("\\{name}")))
+    }
+
+    /// Into how many shards each context is divided.
+    pub(crate) fn shards(&self) -> usize {
+        self.shards
+    }
+}
+
+impl Core {
+    #[inline]
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    pub(crate) fn in_flight(&self) -> i64 {
+        self.in_flight.sum().max(0)
+    }
+
+    /// From now on, what is recorded counts as dropped.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+    }
+
+    /// Notes that the user has added a layer.
+    pub(crate) fn layer_added(&self) {
+        self.has_layer.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the user has added a layer.
+    pub(crate) fn has_layer(&self) -> bool {
+        self.has_layer.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::SeqCst)
+    }
+
+    /// Says once why requests land in `<unmatched>` although one of them was answered well.
+    #[inline]
+    pub(crate) fn warn_unmatched(&self) {
+        if !self.warned_unmatched.load(Ordering::Relaxed)
+            && !self.warned_unmatched.swap(true, Ordering::Relaxed)
+        {
+            tracing::warn!(
+                "a request without a matched route was answered with 2xx, and is recorded as <unmatched>. A layer around the whole Router, or around `nest_service`, sees no route: add it with `Router::layer`, or name what it wraps with `pulse.layer().named(\"…\")`"
+            );
+        }
+    }
+
+    #[inline]
+    pub(crate) fn request_started(&self) {
+        self.in_flight.add(thread_number(), 1);
+    }
+
+    #[inline]
+    pub(crate) fn request_ended(&self) {
+        self.in_flight.add(thread_number(), -1);
+    }
+}
+
+impl Entry {
+    #[inline]
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    /// Records what began at `start` and ends now.
+    #[inline]
+    pub(crate) fn finish(&self, start: Tick, outcome: Outcome, error: bool) {
+        self.record(thread_number(), start, outcome, error);
+    }
+
+    /// The same of a request, which is not in flight any more.
+    #[inline]
+    pub(crate) fn finish_request(&self, start: Tick, outcome: Outcome, error: bool) {
+        let thread = thread_number();
+        self.record(thread, start, outcome, error);
+        self.core.in_flight.add(thread, -1);
+    }
+
+    #[inline]
+    fn record(&self, thread: usize, start: Tick, outcome: Outcome, error: bool) {
+        let clock = &self.core.clock;
+        let nanos = clock.nanos_between(start, clock.tick());
+        self.cells.record(thread, nanos, outcome, error);
+    }
+
+    /// Whether it is the context of what matched no route.
+    #[inline]
+    pub(crate) fn is_unmatched(&self) -> bool {
+        self.unmatched
+    }
+}

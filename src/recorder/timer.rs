@@ -1,0 +1,108 @@
+//! Timing any code: database queries, templates, jobs (recipe 4).
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use pin_project_lite::pin_project;
+
+use super::Entry;
+use crate::clock::Tick;
+use crate::model::outcome::Outcome;
+
+/// Times what happens until it is dropped. Made by [`Pulse::timer`](crate::Pulse::timer).
+///
+/// It is recorded exactly once, also when the code returns early with `?`, is cancelled or panics.
+#[must_use = "a timer that is dropped at once times nothing"]
+pub struct Timer {
+    entry: Arc<Entry>,
+    start: Tick,
+    outcome: Outcome,
+}
+
+impl fmt::Debug for Timer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Timer").field(&self.entry.name).finish()
+    }
+}
+
+impl Timer {
+    pub(crate) fn start(entry: Arc<Entry>) -> Self {
+        let start = entry.core().clock().tick();
+        Self {
+            entry,
+            start,
+            outcome: Outcome::Completed,
+        }
+    }
+
+    /// Marks what is timed as failed: it counts as an error of its context.
+    pub fn failed(&mut self) {
+        self.outcome = Outcome::Failed;
+    }
+
+    /// Ends the measurement now.
+    pub fn stop(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        let outcome = if std::thread::panicking() {
+            Outcome::Panicked
+        } else {
+            self.outcome
+        };
+        self.entry.finish(self.start, outcome, outcome.is_error());
+    }
+}
+
+pin_project! {
+    /// A future that is timed from its first poll until it is done or dropped. Made by
+    /// [`Pulse::time`](crate::Pulse::time).
+    #[must_use = "futures do nothing unless polled"]
+    pub struct Timed<F> {
+        #[pin]
+        future: F,
+        entry: Arc<Entry>,
+        timer: Option<Timer>,
+    }
+}
+
+impl<F> fmt::Debug for Timed<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Timed").field(&self.entry.name).finish()
+    }
+}
+
+impl<F> Timed<F> {
+    pub(crate) fn new(entry: Arc<Entry>, future: F) -> Self {
+        Self {
+            future,
+            entry,
+            timer: None,
+        }
+    }
+}
+
+impl<F: Future> Future for Timed<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        let this = self.project();
+        let timer = this
+            .timer
+            .get_or_insert_with(|| Timer::start(this.entry.clone()));
+        // Whoever catches a panic may drop this future later, when no thread is panicking.
+        timer.outcome = Outcome::Panicked;
+        let poll = this.future.poll(cx);
+        timer.outcome = Outcome::Cancelled;
+        let output = ready!(poll);
+        timer.outcome = Outcome::Completed;
+        *this.timer = None;
+        Poll::Ready(output)
+    }
+}

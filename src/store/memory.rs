@@ -1,0 +1,175 @@
+//! The embedded store: everything in this process, and the reference for what every store does.
+//!
+//! `merge` takes calls in, `read` gives snapshots out, `clean` forgets.
+
+mod clean;
+mod merge;
+mod read;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::{Applied, Beat, Call, Cleaned, LastPass, Merged, Pass, Store};
+use crate::clock::Clock;
+use crate::error::StoreError;
+use crate::model::access_time::AccessTime;
+use crate::model::batch::Spread;
+use crate::model::context::Kind;
+use crate::model::slice::Precisions;
+use crate::model::slowest;
+use crate::model::snapshot::{ContextSnapshot, Snapshot};
+use crate::task::BoxFuture;
+
+/// Keeps aggregates in this process; they end with it.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// use tower_pulse::{Clock, model::slice::Precisions, store::{Store, memory::MemoryStore}};
+/// let store = MemoryStore::new(Precisions::default(), Clock::system());
+/// assert!(store.snapshot(0).await.unwrap().contexts.is_empty());
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct MemoryStore {
+    precisions: Precisions,
+    clock: Clock,
+    state: Mutex<State>,
+}
+
+/// Samples by the start of their slice.
+type Samples = BTreeMap<i64, i64>;
+
+/// All that is kept.
+#[derive(Debug, Default)]
+struct State {
+    /// The last call of each instance. They are never forgotten: as the store ends with its process,
+    /// there is hardly more than one.
+    fences: HashMap<String, u64>,
+    /// What was excepted from that call, if anything.
+    exceptions: HashMap<String, Merged>,
+    /// By counter and precision.
+    counters: BTreeMap<String, BTreeMap<u32, Samples>>,
+    contexts: BTreeMap<String, Known>,
+    slowest: HashMap<String, f64>,
+    instances: HashMap<String, Beat>,
+    last_pass: Option<LastPass>,
+}
+
+/// What is known of a context.
+#[derive(Debug)]
+struct Known {
+    kind: Kind,
+    last_seen: i64,
+    /// The statistics of the current hour and its start.
+    current: Option<(i64, AccessTime)>,
+    /// The statistics of the hour before that in which anything happened.
+    last: Option<(i64, AccessTime)>,
+    /// In the order of the precisions.
+    histograms: Vec<BTreeMap<i64, Spread>>,
+}
+
+impl MemoryStore {
+    /// An empty store. Its own time, which decides what comes from the future, is `clock`'s.
+    pub fn new(precisions: Precisions, clock: Clock) -> Self {
+        Self {
+            precisions,
+            clock,
+            state: Mutex::default(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Every change of the state is complete between two statements that could panic.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A store that is ready at once.
+fn ready<'a, T: Send + 'a>(value: T) -> BoxFuture<'a, Result<T, StoreError>> {
+    Box::pin(std::future::ready(Ok(value)))
+}
+
+impl Store for MemoryStore {
+    fn apply<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Result<Applied, StoreError>> {
+        Box::pin(async move {
+            let now = self.clock.now_seconds();
+            Ok(self.state().apply(call, &self.precisions, now))
+        })
+    }
+
+    fn beat<'a>(&'a self, beat: &'a Beat) -> BoxFuture<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            let mut state = self.state();
+            state.instances.insert(beat.instance.clone(), beat.clone());
+            Ok(())
+        })
+    }
+
+    fn leave<'a>(&'a self, instance: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            self.state().instances.remove(instance);
+            Ok(())
+        })
+    }
+
+    fn snapshot(&self, now: i64) -> BoxFuture<'_, Result<Snapshot, StoreError>> {
+        ready(self.state().snapshot(&self.precisions, now))
+    }
+
+    fn context<'a>(
+        &'a self,
+        context: &'a str,
+        now: i64,
+    ) -> BoxFuture<'a, Result<Option<ContextSnapshot>, StoreError>> {
+        ready(self.state().context(&self.precisions, context, now))
+    }
+
+    fn counter<'a>(
+        &'a self,
+        name: &'a str,
+        precision: u32,
+    ) -> BoxFuture<'a, Result<Vec<(i64, i64)>, StoreError>> {
+        ready(self.state().counter(name, precision))
+    }
+
+    fn histograms<'a>(
+        &'a self,
+        context: &'a str,
+        precision: u32,
+    ) -> BoxFuture<'a, Result<Vec<(i64, Spread)>, StoreError>> {
+        let state = self.state();
+        ready(state.histograms(&self.precisions, context, precision))
+    }
+
+    fn slowest(&self) -> BoxFuture<'_, Result<Vec<(String, f64)>, StoreError>> {
+        let mut ranking: Vec<_> = self.state().slowest.clone().into_iter().collect();
+        slowest::sort(&mut ranking);
+        ready(ranking)
+    }
+
+    fn clean<'a>(&'a self, pass: &'a Pass) -> BoxFuture<'a, Result<Option<Cleaned>, StoreError>> {
+        Box::pin(async move {
+            let start = self.clock.tick();
+            let mut state = self.state();
+            let Some(cleaned) = state.clean(pass, &self.precisions) else {
+                return Ok(None);
+            };
+            state.last_pass = Some(LastPass {
+                number: pass.number(),
+                at: pass.now,
+                instance: pass.instance.clone(),
+                millis: u64::try_from(self.clock.since(start).as_millis()).unwrap_or(u64::MAX),
+                cleaned: cleaned.clone(),
+            });
+            Ok(Some(cleaned))
+        })
+    }
+
+    fn last_pass(&self) -> BoxFuture<'_, Result<Option<LastPass>, StoreError>> {
+        ready(self.state().last_pass.clone())
+    }
+
+    fn describe(&self) -> String {
+        "memory of this process".to_owned()
+    }
+}

@@ -1,0 +1,76 @@
+//! Forgetting what is older than its retention (recipe 2).
+
+use super::State;
+use crate::model::context::{ALL, Metric};
+use crate::model::slice::{DEFAULT_SAMPLES, Precision, Precisions};
+use crate::store::{ALIVE_FOR, Cleaned, Pass};
+
+impl State {
+    /// `None` when the pass has been done.
+    pub(super) fn clean(&mut self, pass: &Pass, precisions: &Precisions) -> Option<Cleaned> {
+        let last = self.last_pass.as_ref();
+        if last.is_some_and(|last| pass.is_done_by(last.number)) {
+            return None;
+        }
+        let mut cleaned = Cleaned::default();
+        self.clean_counters(pass, precisions, &mut cleaned);
+        self.forget_contexts(pass, &mut cleaned);
+        self.clean_ranking(pass, &mut cleaned);
+        let before = self.instances.len();
+        self.instances
+            .retain(|_, beat| beat.at >= pass.now - ALIVE_FOR);
+        cleaned.instances = (before - self.instances.len()) as u64;
+        Some(cleaned)
+    }
+
+    fn clean_counters(&mut self, pass: &Pass, precisions: &Precisions, cleaned: &mut Cleaned) {
+        for by_precision in self.counters.values_mut() {
+            by_precision.retain(|seconds, samples| {
+                if !pass.examines(i64::from(*seconds)) {
+                    return true;
+                }
+                let precision = precisions
+                    .counter(*seconds)
+                    .unwrap_or(Precision::new(*seconds, DEFAULT_SAMPLES));
+                let before = samples.len();
+                let cut_off = precision.cut_off(pass.now);
+                samples.retain(|start, _| *start > cut_off);
+                while samples.len() > precision.samples as usize {
+                    samples.pop_first();
+                }
+                cleaned.examined += 1;
+                cleaned.slices += (before - samples.len()) as u64;
+                cleaned.counters += u64::from(samples.is_empty());
+                !samples.is_empty()
+            });
+        }
+        self.counters
+            .retain(|_, by_precision| !by_precision.is_empty());
+    }
+
+    fn forget_contexts(&mut self, pass: &Pass, cleaned: &mut Cleaned) {
+        let before = self.contexts.len();
+        let (counters, slowest) = (&mut self.counters, &mut self.slowest);
+        self.contexts.retain(|name, known| {
+            let keep = name == ALL || known.last_seen > pass.now - pass.forget_after;
+            if !keep {
+                slowest.remove(name);
+                for metric in Metric::ALL {
+                    counters.remove(&metric.counter(name));
+                }
+            }
+            keep
+        });
+        cleaned.contexts = (before - self.contexts.len()) as u64;
+    }
+
+    fn clean_ranking(&mut self, pass: &Pass, cleaned: &mut Cleaned) {
+        let before = self.slowest.len();
+        let contexts = &self.contexts;
+        self.slowest.retain(|name, _| {
+            let known = contexts.get(name);
+            known.is_some_and(|known| known.last_seen > pass.now - pass.slowest_after)
+        });
+        cleaned.ranks = (before - self.slowest.len()) as u64;
+    }
+}

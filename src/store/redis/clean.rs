@@ -1,0 +1,239 @@
+//! What a pass of cleaning does (recipe 2).
+//!
+//! Everything is removed by scripts that first look whether the lease is still ours, so it may be
+//! lost, or the connection break, between any two. How counters are cleaned is in `sweep`.
+
+use std::time::{Duration, Instant};
+
+use redis::{Cmd, Value, cmd, pipe};
+
+use super::RedisStore;
+use super::connection::Side;
+use super::script::{CLEAN, FORGET, Invocation, Lua, UNRANK};
+use super::value::{float, int, items, text};
+use crate::error::{StoreError, StoreErrorKind};
+use crate::model::context::Metric;
+use crate::model::slice::{HOUR, hour_from_iso};
+use crate::model::snapshot::Problem;
+use crate::store::{ALIVE_FOR, Cleaned, Pass};
+
+/// Seconds after which a lease that is not prolonged is free.
+pub(super) const LEASE_FOR: i64 = 15;
+/// A lease is prolonged after so long when there is nothing else to do with it.
+const PROLONGED_AFTER: Duration = Duration::from_secs(4);
+/// Contexts per script call: below a millisecond of the server's time.
+const CONTEXTS_AT_ONCE: usize = 8;
+/// Ranks per pipeline.
+const RANKS_AT_ONCE: usize = 100;
+/// Problems that are told of one pass.
+const PROBLEMS_TOLD: usize = 100;
+
+/// How a pass ends early.
+pub(super) enum Stop {
+    /// Another instance has the lease by now.
+    Lost,
+    Failed(StoreError),
+}
+
+impl From<StoreError> for Stop {
+    fn from(error: StoreError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// A pass under way.
+pub(super) struct Sweep<'a> {
+    pub(super) store: &'a RedisStore,
+    pub(super) pass: &'a Pass,
+    /// What our lease says.
+    pub(super) token: String,
+    /// Whether counters are looked through that seem to be in order.
+    pub(super) thorough: bool,
+    /// When the lease was last prolonged.
+    pub(super) prolonged: Instant,
+    pub(super) cleaned: Cleaned,
+}
+
+impl Sweep<'_> {
+    /// Does the whole pass.
+    pub(super) async fn all(&mut self) -> Result<(), Stop> {
+        self.counters().await?;
+        self.contexts().await?;
+        self.ranking().await?;
+        self.instances().await?;
+        Ok(())
+    }
+
+    pub(super) fn problem(&mut self, key: String, reason: String) {
+        if self.cleaned.problems.len() < PROBLEMS_TOLD {
+            self.cleaned.problems.push(Problem { key, reason });
+        }
+    }
+
+    /// Forgets contexts that have not been seen for long, with all that is known of them.
+    async fn contexts(&mut self) -> Result<(), Stop> {
+        let keys = &self.store.keys;
+        let cut_off = self.pass.now.saturating_sub(self.pass.forget_after);
+        for index in [keys.contexts(), keys.timers()] {
+            loop {
+                let mut old = cmd("ZRANGEBYSCORE");
+                old.arg(&index).arg("-inf").arg(cut_off);
+                old.arg("LIMIT").arg(0).arg(CONTEXTS_AT_ONCE);
+                let Some(old) = self.of_key(&index, &old).await? else {
+                    break;
+                };
+                let names: Vec<&str> = items(&old).iter().filter_map(text).collect();
+                let forgotten = self.forget(&names, cut_off).await?;
+                self.cleaned.contexts += forgotten;
+                // Those that stay (seen under the other kind, or meanwhile) would come again.
+                if names.len() < CONTEXTS_AT_ONCE || forgotten == 0 {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn forget(&mut self, names: &[&str], cut_off: i64) -> Result<u64, Stop> {
+        if names.is_empty() {
+            return Ok(0);
+        }
+        let (keys, precisions) = (&self.store.keys, &self.store.precisions);
+        let mut script = self.script();
+        script.key(keys.contexts());
+        script.key(keys.timers());
+        script.key(keys.slowest());
+        script.key(keys.known());
+        script.arg(cut_off.to_string());
+        for name in names {
+            let stats = keys.stats(name);
+            let mut gone = vec![stats.current, stats.start, stats.last, stats.pstart];
+            let histograms = precisions.histograms.iter();
+            gone.extend(histograms.map(|p| keys.histogram(p.seconds, name)));
+            let mut members = Vec::new();
+            for metric in Metric::ALL {
+                let counter = metric.counter(name);
+                for precision in &precisions.counters {
+                    gone.push(keys.count(precision.seconds, &counter));
+                    members.push(format!("{}:{counter}", precision.seconds));
+                }
+            }
+            script.arg(*name);
+            script.arg(gone.len().to_string());
+            script.arg(members.len().to_string());
+            gone.into_iter().for_each(|key| script.key(key));
+            members.into_iter().for_each(|member| script.arg(member));
+        }
+        let reply = self.run(&FORGET, &script).await?;
+        Ok(items(&reply).get(1).and_then(int).unwrap_or(0).max(0) as u64)
+    }
+
+    /// Takes those out of the ranking of the slowest that nobody visits any more.
+    async fn ranking(&mut self) -> Result<(), Stop> {
+        let keys = &self.store.keys;
+        let cut_off = self.pass.now.saturating_sub(self.pass.slowest_after);
+        let mut ranked = cmd("ZRANGE");
+        ranked.arg(keys.slowest()).arg(0).arg(-1);
+        let Some(ranked) = self.of_key(&keys.slowest(), &ranked).await? else {
+            return Ok(());
+        };
+        let connections = &self.store.connections;
+        let names: Vec<&str> = items(&ranked).iter().filter_map(text).collect();
+        for chunk in names.chunks(RANKS_AT_ONCE) {
+            let mut pipeline = pipe();
+            for name in chunk {
+                pipeline.cmd("ZSCORE").arg(keys.contexts()).arg(name);
+                pipeline.cmd("ZSCORE").arg(keys.timers()).arg(name);
+                pipeline.cmd("GET").arg(keys.stats(name).start);
+            }
+            let seen = connections.pipeline(Side::Write, &mut pipeline).await?;
+            let old = chunk.iter().zip(seen.chunks_exact(3)).filter(|(_, seen)| {
+                let number = |at: usize| seen[at].as_ref().ok().and_then(float);
+                let seen_here = match (number(0), number(1)) {
+                    (Some(a), Some(b)) => Some(a.max(b)),
+                    (a, b) => a.or(b),
+                };
+                // Of a context that only the book's writer knows: the end of its last hour.
+                let hour = || seen[2].as_ref().ok().and_then(text).and_then(hour_from_iso);
+                let last = seen_here.or_else(|| hour().map(|start| (start + HOUR) as f64));
+                last.is_some_and(|last| last <= cut_off as f64)
+            });
+            let old: Vec<&str> = old.map(|(name, _)| *name).collect();
+            if !old.is_empty() {
+                let mut script = self.script();
+                script.key(keys.contexts());
+                script.key(keys.timers());
+                script.key(keys.slowest());
+                script.arg(cut_off.to_string());
+                old.into_iter().for_each(|name| script.arg(name));
+                let reply = self.run(&UNRANK, &script).await?;
+                let ranks = items(&reply).get(1).and_then(int).unwrap_or(0);
+                self.cleaned.ranks += ranks.max(0) as u64;
+            }
+        }
+        Ok(())
+    }
+
+    /// Drops instances without a sign of life; their hashes expire by themselves.
+    async fn instances(&mut self) -> Result<(), Stop> {
+        let dead = self.pass.now.saturating_sub(ALIVE_FOR);
+        let mut command = cmd("ZREMRANGEBYSCORE");
+        let instances = self.store.keys.instances();
+        command.arg(&instances);
+        command.arg("-inf").arg(format!("({dead}"));
+        let removed = self.of_key(&instances, &command).await?;
+        self.cleaned.instances = removed.as_ref().and_then(int).unwrap_or(0).max(0) as u64;
+        Ok(())
+    }
+
+    /// Sends a command about a key; nothing comes back when the key is of another type, which is
+    /// told.
+    async fn of_key(&mut self, key: &str, command: &Cmd) -> Result<Option<Value>, Stop> {
+        let mut pipeline = pipe();
+        pipeline.add_command(command.clone());
+        let connections = &self.store.connections;
+        let replies = connections.pipeline(Side::Write, &mut pipeline).await?;
+        match replies.into_iter().next() {
+            Some(Ok(value)) => Ok(Some(value)),
+            Some(Err(reason)) => {
+                self.problem(key.to_owned(), reason);
+                Ok(None)
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// The beginning of every script's call: the lease, and how it is prolonged.
+    pub(super) fn script(&self) -> Invocation {
+        let mut script = Invocation::default();
+        script.key(self.store.keys.lease());
+        script.arg(self.token.as_str());
+        script.arg(LEASE_FOR.to_string());
+        script
+    }
+
+    /// Prolongs the lease when nothing has done so for a while.
+    pub(super) async fn stay(&mut self) -> Result<(), Stop> {
+        if self.prolonged.elapsed() >= PROLONGED_AFTER {
+            let mut script = self.script();
+            script.key(self.store.keys.known());
+            self.run(&CLEAN, &script).await?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn run(&mut self, lua: &Lua, script: &Invocation) -> Result<Value, Stop> {
+        let connections = &self.store.connections;
+        self.prolonged = Instant::now();
+        let reply = connections.run(Side::Write, lua, script).await?;
+        match items(&reply).first().and_then(text) {
+            Some("LOST") => Err(Stop::Lost),
+            Some(_) => Ok(reply),
+            None => {
+                let what = "a script gave an answer that cannot be understood";
+                let error = connections.about().error(StoreErrorKind::Unexpected, what);
+                Err(Stop::Failed(error))
+            }
+        }
+    }
+}

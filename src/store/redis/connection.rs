@@ -1,0 +1,303 @@
+//! Two connections, one to write and one to read, so that a large read does not hold up a flush.
+//!
+//! Nothing is tried twice here: a command without an answer may have been executed, and only the
+//! flusher knows how to ask again. A broken connection is dropped and made anew by the next call.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, RedisError, RedisResult, Value, cmd};
+use tokio::sync::Mutex;
+
+use super::error::{About, is_of_a_key, is_permission};
+use super::keys::Keys;
+use super::options::RedisOptions;
+use super::script::{Invocation, Lua, PROBE};
+use super::server::Server;
+use crate::error::{StoreError, StoreErrorKind};
+
+/// So many timeouts in a row mean that the connection is dead, whatever TCP says.
+const TIMEOUTS_TOLERATED: u32 = 2;
+
+/// What a connection is used for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Side {
+    Write,
+    Read,
+}
+
+pub(super) struct Connections {
+    client: Client,
+    credentials: Credentials,
+    config: AsyncConnectionConfig,
+    /// How long connecting may take, greetings included.
+    patience: Duration,
+    about: About,
+    probe: Invocation,
+    write: Lane,
+    read: Lane,
+    server: RwLock<Option<Server>>,
+}
+
+/// Sent by ourselves, because the client hides what the server answers to them.
+struct Credentials {
+    user: Option<String>,
+    password: Option<String>,
+    db: i64,
+}
+
+#[derive(Default)]
+struct Lane {
+    /// Held while connecting: whoever comes meanwhile waits for the same connection.
+    state: Mutex<State>,
+    timeouts: AtomicU32,
+}
+
+#[derive(Default)]
+struct State {
+    connection: Option<MultiplexedConnection>,
+    /// Counts connections, so that nobody drops one that is newer than the one that failed.
+    generation: u64,
+    /// The last attempt that failed, for those who have waited for it.
+    failure: Option<(Instant, StoreErrorKind, String)>,
+}
+
+impl Connections {
+    pub(super) fn new(options: &RedisOptions, keys: &Keys) -> RedisResult<Self> {
+        let settings = options.info.redis_settings();
+        let credentials = Credentials {
+            user: settings.username().map(str::to_owned),
+            password: settings.password().map(str::to_owned),
+            db: settings.db(),
+        };
+        let bare = redis::RedisConnectionInfo::default()
+            .set_protocol(settings.protocol())
+            .set_skip_set_lib_name();
+        let about = About::new(options.place(), credentials.user.as_deref(), keys);
+        let mut probe = Invocation::default();
+        probe.key(keys.probe());
+        probe.key(keys.count(1, "hits"));
+        probe.key(keys.known());
+        probe.key(keys.stats("/").current);
+        probe.key(keys.slowest());
+        Ok(Self {
+            client: Client::open(options.info.clone().set_redis_settings(bare))?,
+            credentials,
+            config: AsyncConnectionConfig::new()
+                .set_connection_timeout(Some(options.connection_timeout))
+                .set_response_timeout(Some(options.response_timeout)),
+            patience: options.connection_timeout + options.response_timeout,
+            about,
+            probe,
+            write: Lane::default(),
+            read: Lane::default(),
+            server: RwLock::new(None),
+        })
+    }
+
+    pub(super) fn about(&self) -> &About {
+        &self.about
+    }
+
+    /// What the server said of itself when it was last connected to.
+    pub(super) fn server(&self) -> Option<Server> {
+        let server = self.server.read().unwrap_or_else(PoisonError::into_inner);
+        server.clone()
+    }
+
+    /// Sends a command.
+    pub(super) async fn call(&self, side: Side, command: &Cmd) -> Result<Value, StoreError> {
+        let (generation, mut connection) = self.connection(side).await?;
+        let result = command.query_async(&mut connection).await;
+        self.judge(side, generation, result).await
+    }
+
+    /// Calls a script, which the server may have forgotten.
+    pub(super) async fn run(
+        &self,
+        side: Side,
+        lua: &Lua,
+        invocation: &Invocation,
+    ) -> Result<Value, StoreError> {
+        let (generation, mut connection) = self.connection(side).await?;
+        let mut result = invocation.by_hash(lua).query_async(&mut connection).await;
+        if let Err(error) = &result
+            && RedisError::code(error) == Some("NOSCRIPT")
+        {
+            // Nothing has run: this is no second try.
+            result = invocation.by_source(lua).query_async(&mut connection).await;
+        }
+        self.judge(side, generation, result).await
+    }
+
+    /// Sends many commands at once. What is wrong with one key is told in its place; what is wrong
+    /// with the server fails all.
+    pub(super) async fn pipeline(
+        &self,
+        side: Side,
+        pipeline: &mut Pipeline,
+    ) -> Result<Vec<Result<Value, String>>, StoreError> {
+        if pipeline.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (generation, mut connection) = self.connection(side).await?;
+        let replies: RedisResult<Vec<Value>> = connection
+            .send_packed_commands(pipeline, 0, pipeline.len())
+            .await;
+        let replies = self.judge(side, generation, replies).await?;
+        let mut results = Vec::with_capacity(replies.len());
+        for reply in replies {
+            results.push(match reply {
+                Value::ServerError(error) if is_of_a_key(&error) => {
+                    let detail = error.details().unwrap_or_default();
+                    Err(format!("{} {detail}", error.code()))
+                }
+                Value::ServerError(error) => {
+                    let error = Err(RedisError::from(error));
+                    return self.judge(side, generation, error).await;
+                }
+                value => Ok(value),
+            });
+        }
+        Ok(results)
+    }
+
+    fn lane(&self, side: Side) -> &Lane {
+        match side {
+            Side::Write => &self.write,
+            Side::Read => &self.read,
+        }
+    }
+
+    /// The connection of a side, made if there is none.
+    async fn connection(&self, side: Side) -> Result<(u64, MultiplexedConnection), StoreError> {
+        let asked = Instant::now();
+        let mut state = self.lane(side).state.lock().await;
+        if let Some(connection) = &state.connection {
+            return Ok((state.generation, connection.clone()));
+        }
+        if let Some((at, kind, message)) = &state.failure
+            && *at >= asked
+        {
+            return Err(StoreError::new(*kind, message.clone()));
+        }
+        let connected = tokio::time::timeout(self.patience, self.connect(side)).await;
+        let connected = connected.unwrap_or_else(|_| {
+            let what = format!("no connection within {:?}", self.patience);
+            Err(self.about.error(StoreErrorKind::Unreachable, &what))
+        });
+        match connected {
+            Ok(connection) => {
+                state.generation += 1;
+                state.failure = None;
+                state.connection = Some(connection.clone());
+                self.lane(side).timeouts.store(0, Ordering::Relaxed);
+                Ok((state.generation, connection))
+            }
+            Err(error) => {
+                state.failure = Some((Instant::now(), error.kind(), error.to_string()));
+                Err(error)
+            }
+        }
+    }
+
+    async fn connect(&self, side: Side) -> Result<MultiplexedConnection, StoreError> {
+        let mut connection = self
+            .client
+            .get_multiplexed_async_connection_with_config(&self.config)
+            .await
+            .map_err(|error| match self.about.explain(&error) {
+                // Nothing has been asked yet, so nothing is in doubt.
+                late if late.kind() == StoreErrorKind::TimedOut => {
+                    let what = "cannot be reached (no connection within the connection timeout)";
+                    self.about.error(StoreErrorKind::Unreachable, what)
+                }
+                other => other,
+            })?;
+        self.greet(&mut connection)
+            .await
+            .map_err(|error| self.about.explain(&error))?;
+        if matches!(side, Side::Write) {
+            self.probe(&mut connection).await?;
+        }
+        Ok(connection)
+    }
+
+    async fn greet(&self, connection: &mut MultiplexedConnection) -> RedisResult<()> {
+        let Credentials { user, password, db } = &self.credentials;
+        if let Some(password) = password {
+            let mut auth = cmd("AUTH");
+            if let Some(user) = user {
+                auth.arg(user);
+            }
+            auth.arg(password).exec_async(connection).await?;
+        }
+        if *db != 0 {
+            cmd("SELECT").arg(db).exec_async(connection).await?;
+        }
+        Ok(())
+    }
+
+    /// Learns what the server is, and finds out whether our user may do all that is needed.
+    async fn probe(&self, connection: &mut MultiplexedConnection) -> Result<(), StoreError> {
+        let explain = |error: RedisError| self.about.explain(&error);
+        let mut info = String::new();
+        for section in ["server", "memory"] {
+            match cmd("INFO").arg(section).query_async(connection).await {
+                Ok(Value::BulkString(text)) => info += &String::from_utf8_lossy(&text),
+                Ok(_) => {}
+                // What it is is good to know, but can be done without.
+                Err(error) if error.code() == Some("NOPERM") => {}
+                Err(error) => return Err(explain(error)),
+            }
+        }
+        let server = Server::parse(&info);
+        *self.server.write().unwrap_or_else(PoisonError::into_inner) = Some(server);
+
+        let command = self.probe.by_source(&PROBE);
+        let errors: Vec<String> = command.query_async(connection).await.map_err(explain)?;
+        match errors.iter().find(|error| is_permission(error)) {
+            Some(error) => Err(self.about.answered("NOPERM", error)),
+            None => Ok(()),
+        }
+    }
+
+    /// Turns an error into ours, and drops a connection that is of no use any more.
+    async fn judge<T>(
+        &self,
+        side: Side,
+        generation: u64,
+        result: RedisResult<T>,
+    ) -> Result<T, StoreError> {
+        let lane = self.lane(side);
+        let error = match result {
+            Ok(value) => {
+                lane.timeouts.store(0, Ordering::Relaxed);
+                return Ok(value);
+            }
+            Err(error) => error,
+        };
+        let explained = self.about.explain(&error);
+        let is_dead = match explained.kind() {
+            StoreErrorKind::TimedOut => {
+                lane.timeouts.fetch_add(1, Ordering::Relaxed) >= TIMEOUTS_TOLERATED
+            }
+            StoreErrorKind::Unreachable => true,
+            // The next one asks for permissions again.
+            StoreErrorKind::Forbidden => true,
+            // After a failover the name may stand for another server.
+            StoreErrorKind::Refused => matches!(error.code(), Some("READONLY" | "MASTERDOWN")),
+            // The client has lost track of the answers.
+            StoreErrorKind::Unexpected => error.code().is_none(),
+        };
+        if is_dead {
+            let mut state = lane.state.lock().await;
+            if state.generation == generation {
+                state.connection = None;
+            }
+        }
+        Err(explained)
+    }
+}

@@ -1,0 +1,194 @@
+//! What the server or the client says, as a [`StoreError`] that says what to do.
+
+use redis::{ErrorKind, RedisError, ServerError};
+
+use super::keys::Keys;
+use crate::error::{StoreError, StoreErrorKind};
+
+/// Every command that this crate sends or that its scripts call.
+const COMMANDS: &str = "+eval +evalsha +info +select +time +get +set +exists +rename +del +expire +ttl \
+    +hincrby +hset +hget +hmget +hgetall +hkeys +hlen +hscan +hdel +zadd +zrem +zscore +zcount +zrange \
+    +zrangebyscore +zrangebylex +zrevrange +zremrangebyrank +zremrangebyscore";
+
+/// Who we are to which server, for the texts of errors.
+#[derive(Clone, Debug)]
+pub(super) struct About {
+    /// `127.0.0.1:6379/0`
+    pub(super) place: String,
+    /// The rule that gives our user what it needs.
+    acl: String,
+}
+
+impl About {
+    pub(super) fn new(place: String, user: Option<&str>, keys: &Keys) -> Self {
+        let user = user.filter(|user| !user.is_empty()).unwrap_or("default");
+        let acl = format!("ACL SETUSER {user} {} {COMMANDS}", keys.acl_patterns());
+        Self { place, acl }
+    }
+
+    /// An error of ours about the server.
+    pub(super) fn error(&self, kind: StoreErrorKind, what: &str) -> StoreError {
+        StoreError::new(kind, format!("Redis at {}: {what}", self.place))
+    }
+
+    /// An error of the client: of the connection, or one that the server answered.
+    pub(super) fn explain(&self, error: &RedisError) -> StoreError {
+        let explained = if error.is_timeout() {
+            self.error(
+                StoreErrorKind::TimedOut,
+                "no answer within the response timeout",
+            )
+        } else if error.is_io_error() || error.is_unrecoverable_error() {
+            self.error(
+                StoreErrorKind::Unreachable,
+                &format!("cannot be reached ({error}); is it running, and is the address right?"),
+            )
+        } else if let Some(code) = error.code() {
+            return self.answered(code, error.detail().unwrap_or_default());
+        } else if error.kind() == ErrorKind::AuthenticationFailed {
+            self.answered("WRONGPASS", "")
+        } else {
+            self.error(
+                StoreErrorKind::Unexpected,
+                &format!("an answer that cannot be understood ({error}); is it a Redis or Valkey?"),
+            )
+        };
+        explained.with_source(error.clone())
+    }
+
+    /// An error that the server answered.
+    pub(super) fn answered(&self, code: &str, detail: &str) -> StoreError {
+        use StoreErrorKind::{Forbidden, Refused, Unexpected};
+        let code = real_code(code, detail);
+        let (kind, advice) = match code {
+            "NOPERM" => {
+                let what = format!("{detail}; allow it with: {}", self.acl);
+                return self.error(Forbidden, &what);
+            }
+            "NOAUTH" => (
+                Forbidden,
+                "it asks for a password: put it into the URL, redis://:PASSWORD@host",
+            ),
+            "WRONGPASS" => (
+                Forbidden,
+                "user or password is wrong: check both in the URL, where special characters must \
+                 be percent-encoded",
+            ),
+            "NOPASSWORD" => (
+                Forbidden,
+                "it has no password, yet one was sent: take it out of the URL, or set requirepass",
+            ),
+            "LOADING" => (
+                Refused,
+                "it is loading its data; it will be ready by itself",
+            ),
+            "OOM" => (
+                Refused,
+                "it is out of memory: raise maxmemory, or delete keys",
+            ),
+            "READONLY" => (
+                Refused,
+                "it is a replica and cannot be written: point the URL to the master",
+            ),
+            "MISCONF" => (
+                Refused,
+                "it cannot save to disk and so refuses writes: free disk space, and see its log",
+            ),
+            "NOREPLICAS" => (
+                Refused,
+                "fewer replicas are connected than min-replicas-to-write demands: start them",
+            ),
+            "MASTERDOWN" => (
+                Refused,
+                "it is a replica that has lost its master: point the URL to the master",
+            ),
+            "CLUSTERDOWN" | "MOVED" | "ASK" | "CROSSSLOT" | "TRYAGAIN" => (
+                Refused,
+                "this is a Redis Cluster node; cluster support comes with the `cluster` layout: \
+                 use a standalone server",
+            ),
+            "BUSY" => (
+                Refused,
+                "another client's script has run for too long: wait, or end it with SCRIPT KILL",
+            ),
+            "MAXCLIENTS" => (
+                Refused,
+                "it has no connection left: raise maxclients, or close other clients",
+            ),
+            _ => (Unexpected, "it answered with an error"),
+        };
+        let said = match detail {
+            "" => code.to_owned(),
+            _ => format!("{code} {detail}"),
+        };
+        self.error(kind, &format!("{advice} ({said})"))
+    }
+}
+
+/// The code of what went wrong, which older servers hide in the text: of an error within a script,
+/// and where a plain `ERR` has a meaning of its own.
+fn real_code<'a>(code: &'a str, detail: &str) -> &'a str {
+    if is_permission(detail) {
+        return "NOPERM";
+    }
+    if code != "ERR" {
+        return code;
+    }
+    const HIDDEN: [(&str, &str); 8] = [
+        ("-OOM ", "OOM"),
+        ("-READONLY ", "READONLY"),
+        ("-MISCONF ", "MISCONF"),
+        ("-NOREPLICAS ", "NOREPLICAS"),
+        ("-MASTERDOWN ", "MASTERDOWN"),
+        ("-CLUSTERDOWN ", "CLUSTERDOWN"),
+        ("max number of clients reached", "MAXCLIENTS"),
+        ("without any password configured", "NOPASSWORD"),
+    ];
+    let hidden = HIDDEN.iter().find(|(text, _)| detail.contains(text));
+    hidden.map_or(code, |(_, code)| code)
+}
+
+/// Whether a text of the server, from within a script or not, means a missing permission.
+pub(super) fn is_permission(text: &str) -> bool {
+    text.contains("no permissions") || text.contains("The user executing the script can't")
+}
+
+/// Whether an error is about the one key that a command named, and says nothing of others.
+pub(super) fn is_of_a_key(error: &ServerError) -> bool {
+    let detail = error.details().unwrap_or_default();
+    matches!(real_code(error.code(), detail), "WRONGTYPE" | "ERR")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_say_what_to_do() {
+        let about = About::new("h:1/0".into(), Some("app"), &Keys::new("pulse:".into()));
+        let cases = [
+            (
+                "NOPERM",
+                "this user has no permissions to run the 'hset' command",
+                "ACL SETUSER app ~pulse:* +eval",
+            ),
+            (
+                "ERR",
+                "The user executing the script can't run this command",
+                "ACL SETUSER app",
+            ),
+            (
+                "ERR",
+                "Error running script: @user_script:1: -OOM command not allowed",
+                "raise maxmemory",
+            ),
+            ("ERR", "max number of clients reached", "raise maxclients"),
+            ("MOVED", "1 h:2", "`cluster` layout"),
+            ("NOAUTH", "Authentication required.", "redis://:PASSWORD@"),
+        ];
+        for (code, detail, advice) in cases {
+            let text = about.answered(code, detail).to_string();
+            assert!(text.contains(advice), "{text}");
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Every key name of the classic layout is made here, and nowhere else.
+//!
+//! | Key | Type | What it holds | Lives |
+//! |---|---|---|---|
+//! | `{prefix}count:{p}:{name}` | HASH slice -> count | a counter at a precision (recipe 1) | samples * p + max(10 min, 2p) after its last new slice |
+//! | `{prefix}known:` | ZSET `{p}:{name}`, scores 0 | all counters (recipe 2) | for ever |
+//! | `{prefix}stats:{context}:AccessTime` | ZSET min, max, count, sum, sumsq | this hour's statistics, in seconds (recipe 3) | until the context is forgotten |
+//! | `…:start` | STRING ISO hour | the hour of that set | as that |
+//! | `…:last`, `…:pstart` | as these two | the hour before in which anything happened | as that |
+//! | `{prefix}slowest:AccessTime` | ZSET context, mean | the slowest 100 (recipe 4) | for ever |
+//! | `{prefix}pulse:contexts` | ZSET context, last seen | contexts of HTTP requests | for ever |
+//! | `{prefix}pulse:timers` | ZSET context, last seen | contexts of other code | for ever |
+//! | `{prefix}pulse:hist:{p}:{context}` | HASH slice -> packed histogram | how access times spread | as a counter |
+//! | `{prefix}pulse:instances` | ZSET instance, last beat | who writes | for ever |
+//! | `{prefix}pulse:instance:{id}` | HASH | figures of an instance | 60 s after its last beat |
+//! | `{prefix}pulse:fence:{id}` | STRING `seq` or `seq late skewed` | the last call merged of an instance, and what it excepted | 1 day |
+//! | `{prefix}pulse:lease:clean` | STRING token | who cleans | 15 s |
+//! | `{prefix}pulse:lease:clean:last` | HASH | the last pass | for ever |
+//! | `{prefix}pulse:probe` | - | never exists; permissions are tried on it | - |
+//!
+//! The first six are the book's, byte for byte. With an empty prefix they are shared with the
+//! book's functions in any language.
+
+use crate::model::slowest::ACCESS_TIME;
+
+/// The names of all keys below a prefix.
+#[derive(Clone, Debug)]
+pub(super) struct Keys {
+    prefix: String,
+    /// `{prefix}count:`, what stands before `{p}:{name}` in a counter's key.
+    count: String,
+}
+
+impl Keys {
+    pub(super) fn new(prefix: String) -> Self {
+        let count = format!("{prefix}count:");
+        Self { prefix, count }
+    }
+
+    pub(super) fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    /// What stands before `{p}:{name}` in a counter's key.
+    pub(super) fn count_prefix(&self) -> &str {
+        &self.count
+    }
+
+    /// A counter at a precision.
+    pub(super) fn count(&self, precision: u32, name: &str) -> String {
+        format!("{}{precision}:{name}", self.count)
+    }
+
+    /// The counter that a member of `known:` names.
+    pub(super) fn count_of(&self, member: &[u8]) -> Vec<u8> {
+        [self.count.as_bytes(), member].concat()
+    }
+
+    pub(super) fn known(&self) -> String {
+        format!("{}known:", self.prefix)
+    }
+
+    pub(super) fn stats(&self, context: &str) -> Stats {
+        let current = format!("{}stats:{context}:{ACCESS_TIME}", self.prefix);
+        Stats {
+            start: format!("{current}:start"),
+            last: format!("{current}:last"),
+            pstart: format!("{current}:pstart"),
+            current,
+        }
+    }
+
+    pub(super) fn slowest(&self) -> String {
+        format!("{}slowest:{ACCESS_TIME}", self.prefix)
+    }
+
+    pub(super) fn contexts(&self) -> String {
+        self.own("contexts")
+    }
+
+    pub(super) fn timers(&self) -> String {
+        self.own("timers")
+    }
+
+    pub(super) fn histogram(&self, precision: u32, context: &str) -> String {
+        format!("{}pulse:hist:{precision}:{context}", self.prefix)
+    }
+
+    pub(super) fn instances(&self) -> String {
+        self.own("instances")
+    }
+
+    pub(super) fn instance(&self, id: &str) -> String {
+        format!("{}pulse:instance:{id}", self.prefix)
+    }
+
+    pub(super) fn fence(&self, id: &str) -> String {
+        format!("{}pulse:fence:{id}", self.prefix)
+    }
+
+    pub(super) fn lease(&self) -> String {
+        self.own("lease:clean")
+    }
+
+    pub(super) fn last_pass(&self) -> String {
+        self.own("lease:clean:last")
+    }
+
+    pub(super) fn probe(&self) -> String {
+        self.own("probe")
+    }
+
+    /// The key patterns that an ACL rule must allow.
+    pub(super) fn acl_patterns(&self) -> String {
+        if self.prefix.is_empty() {
+            return "~known: ~count:* ~stats:* ~slowest:* ~pulse:*".to_owned();
+        }
+        let mut escaped = String::from("~");
+        for c in self.prefix.chars() {
+            if matches!(c, '*' | '?' | '[' | ']' | '\\' | '^') {
+                escaped.push('\\');
+            }
+            escaped.push(c);
+        }
+        escaped + "*"
+    }
+
+    fn own(&self, name: &str) -> String {
+        format!("{}pulse:{name}", self.prefix)
+    }
+}
+
+/// The four keys of a context's statistics.
+#[derive(Debug)]
+pub(super) struct Stats {
+    pub(super) current: String,
+    pub(super) start: String,
+    pub(super) last: String,
+    pub(super) pstart: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Keys;
+
+    #[test]
+    fn the_books_names_byte_for_byte() {
+        let keys = Keys::new(String::new());
+        assert_eq!(keys.count(5, "hits"), "count:5:hits");
+        assert_eq!(keys.count_of(b"5:hits"), b"count:5:hits");
+        assert_eq!(keys.known(), "known:");
+        let stats = keys.stats("/profile");
+        assert_eq!(stats.current, "stats:/profile:AccessTime");
+        assert_eq!(stats.start, "stats:/profile:AccessTime:start");
+        assert_eq!(stats.last, "stats:/profile:AccessTime:last");
+        assert_eq!(stats.pstart, "stats:/profile:AccessTime:pstart");
+        assert_eq!(keys.slowest(), "slowest:AccessTime");
+    }
+
+    #[test]
+    fn own_keys_stay_below_the_prefix() {
+        let keys = Keys::new("pulse:shop:".into());
+        assert_eq!(keys.contexts(), "pulse:shop:pulse:contexts");
+        assert_eq!(
+            keys.histogram(60, "GET /"),
+            "pulse:shop:pulse:hist:60:GET /"
+        );
+        assert_eq!(keys.acl_patterns(), "~pulse:shop:*");
+        assert_eq!(Keys::new("a*[b]".into()).acl_patterns(), "~a\\*\\[b\\]*");
+    }
+}

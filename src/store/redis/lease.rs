@@ -1,0 +1,143 @@
+//! Cleaning by one instance of the fleet at a time, each pass once.
+
+use std::time::Instant;
+
+use redis::{Value, cmd};
+
+use super::RedisStore;
+use super::clean::{LEASE_FOR, Stop, Sweep};
+use super::connection::Side;
+use super::value::{int, pairs, text};
+use crate::error::StoreError;
+use crate::store::{Cleaned, LastPass, Pass};
+
+impl RedisStore {
+    pub(super) async fn clean_once(&self, pass: &Pass) -> Result<Option<Cleaned>, StoreError> {
+        let token = format!("{}:{}", pass.number(), pass.instance);
+        if !self.take(&token, &pass.instance).await? {
+            return Ok(None);
+        }
+        let result = self.clean_with(pass, &token).await;
+        // What could not be given up now is taken again by this instance, or expires.
+        let released = self.release(&token).await;
+        let cleaned = result?;
+        released.map(|()| cleaned)
+    }
+
+    /// Takes the lease if it is free, or if it is this instance's still, from a pass that failed.
+    async fn take(&self, token: &str, instance: &str) -> Result<bool, StoreError> {
+        let lease = self.keys.lease();
+        let set = |condition: &[&str]| {
+            let mut set = cmd("SET");
+            set.arg(&lease).arg(token).arg("EX").arg(LEASE_FOR);
+            set.arg(condition);
+            set
+        };
+        let connections = &self.connections;
+        if connections.call(Side::Write, &set(&["NX"])).await? != Value::Nil {
+            return Ok(true);
+        }
+        let mut held = cmd("GET");
+        held.arg(&lease);
+        let held = connections.call(Side::Write, &held).await?;
+        let holder = text(&held).and_then(|token| token.split_once(':'));
+        if holder.is_none_or(|(_, holder)| holder != instance) {
+            return Ok(false);
+        }
+        connections.call(Side::Write, &set(&[])).await?;
+        Ok(true)
+    }
+
+    /// The pass, with the lease in hand.
+    async fn clean_with(&self, pass: &Pass, token: &str) -> Result<Option<Cleaned>, StoreError> {
+        let start = Instant::now();
+        // Looked at under the lease: who had it before has noted its pass before giving it up.
+        let last = self.read_last_pass(Side::Write).await?;
+        let last = last.map(|last| last.number);
+        if last.is_some_and(|last| pass.is_done_by(last)) {
+            return Ok(None);
+        }
+        let mut sweep = Sweep {
+            store: self,
+            pass,
+            token: token.to_owned(),
+            thorough: last != Some(pass.number() - 1),
+            prolonged: start,
+            cleaned: Cleaned::default(),
+        };
+        match sweep.all().await {
+            Ok(()) => {
+                let millis = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX);
+                self.note_pass(pass, &sweep.cleaned, millis).await?;
+                Ok(Some(sweep.cleaned))
+            }
+            Err(Stop::Lost) => Ok(None),
+            Err(Stop::Failed(error)) => Err(error),
+        }
+    }
+
+    /// Gives the lease up, unless it is another's by now.
+    async fn release(&self, token: &str) -> Result<(), StoreError> {
+        let mut held = cmd("GET");
+        held.arg(self.keys.lease());
+        let held = self.connections.call(Side::Write, &held).await?;
+        if text(&held) == Some(token) {
+            let mut free = cmd("DEL");
+            free.arg(self.keys.lease());
+            self.connections.call(Side::Write, &free).await?;
+        }
+        Ok(())
+    }
+
+    async fn note_pass(
+        &self,
+        pass: &Pass,
+        cleaned: &Cleaned,
+        millis: u64,
+    ) -> Result<(), StoreError> {
+        let mut note = cmd("HSET");
+        note.arg(self.keys.last_pass());
+        note.arg("number").arg(pass.number());
+        note.arg("at").arg(pass.now);
+        note.arg("instance").arg(&pass.instance);
+        note.arg("millis").arg(millis);
+        note.arg("examined").arg(cleaned.examined);
+        note.arg("slices").arg(cleaned.slices);
+        note.arg("counters").arg(cleaned.counters);
+        note.arg("contexts").arg(cleaned.contexts);
+        note.arg("ranks").arg(cleaned.ranks);
+        note.arg("instances").arg(cleaned.instances);
+        self.connections.call(Side::Write, &note).await.map(drop)
+    }
+
+    pub(super) async fn read_last_pass(&self, side: Side) -> Result<Option<LastPass>, StoreError> {
+        let mut command = cmd("HGETALL");
+        command.arg(self.keys.last_pass());
+        let hash = self.connections.call(side, &command).await?;
+        let field = |name: &str| pairs(&hash).find(|(field, _)| text(field) == Some(name));
+        let number = |name: &str| field(name).and_then(|(_, value)| int(value));
+        let count = |name: &str| {
+            number(name)
+                .and_then(|n| u64::try_from(n).ok())
+                .unwrap_or(0)
+        };
+        Ok(number("number").map(|pass| LastPass {
+            number: pass,
+            at: number("at").unwrap_or(0),
+            instance: field("instance")
+                .and_then(|(_, id)| text(id))
+                .unwrap_or_default()
+                .to_owned(),
+            millis: count("millis"),
+            cleaned: Cleaned {
+                examined: count("examined"),
+                slices: count("slices"),
+                counters: count("counters"),
+                contexts: count("contexts"),
+                ranks: count("ranks"),
+                instances: count("instances"),
+                problems: Vec::new(),
+            },
+        }))
+    }
+}

@@ -1,0 +1,209 @@
+//! How a Redis is reached, checked before anything is connected.
+
+use std::time::Duration;
+
+use redis::io::tcp::TcpSettings;
+use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion};
+
+use crate::error::BuildError;
+use crate::model::slice::Precisions;
+
+/// The longest prefix in bytes.
+const MAX_PREFIX: usize = 128;
+
+/// Where a Redis is and how it is used. Its `Debug` shows no password.
+#[derive(Clone, Debug)]
+pub struct RedisOptions {
+    /// The server, with user, password and database.
+    pub(super) info: ConnectionInfo,
+    /// What stands before every key.
+    pub(super) prefix: String,
+    pub(super) precisions: Precisions,
+    pub(super) key_ttl: bool,
+    pub(super) response_timeout: Duration,
+    pub(super) connection_timeout: Duration,
+}
+
+impl RedisOptions {
+    /// The server at `url`: `redis://[user:password@]host[:port][/database]`, `rediss://…` (with
+    /// the feature `redis-tls`) or `unix:///path`.
+    ///
+    /// # Errors
+    /// When the URL is none of these. The password is not in the error's text.
+    ///
+    /// ```
+    /// use tower_pulse::store::redis::RedisOptions;
+    /// let error = RedisOptions::new("redis://:secret@:6379").unwrap_err();
+    /// assert_eq!(error.field(), "redis");
+    /// assert!(!error.to_string().contains("secret"));
+    /// ```
+    pub fn new(url: &str) -> Result<Self, BuildError> {
+        let is_tls = url.starts_with("rediss://") || url.starts_with("valkeys://");
+        if is_tls && !cfg!(feature = "redis-tls") {
+            return Err(BuildError::new(
+                "redis",
+                without_password(url),
+                "TLS needs the feature `redis-tls` of tower-pulse: \
+                 tower-pulse = { features = [\"redis-tls\"] }",
+            ));
+        }
+        match url.into_connection_info() {
+            Ok(info) => Ok(Self::from(info)),
+            // No source: the client's own text could carry parts of the URL.
+            Err(error) => Err(BuildError::new(
+                "redis",
+                without_password(url),
+                format!(
+                    "must be redis://[user:password@]host[:port][/database], rediss://… or \
+                     unix:///path, with special characters in the password percent-encoded ({})",
+                    error.category()
+                ),
+            )),
+        }
+    }
+
+    /// Puts `prefix` before every key. Empty (the default) is the book's bare layout.
+    ///
+    /// # Errors
+    /// When it is longer than 128 bytes or has control characters.
+    pub fn prefix(mut self, prefix: impl Into<String>) -> Result<Self, BuildError> {
+        let prefix = prefix.into();
+        if prefix.len() > MAX_PREFIX || prefix.chars().any(char::is_control) {
+            return Err(BuildError::new(
+                "prefix",
+                format!("{:?} ({} bytes)", cut(&prefix), prefix.len()),
+                "must be at most 128 bytes without control characters, such as `pulse:shop:`",
+            ));
+        }
+        self.prefix = prefix;
+        Ok(self)
+    }
+
+    /// The precisions of counters and histograms; the book's by default.
+    pub fn precisions(mut self, precisions: Precisions) -> Self {
+        self.precisions = precisions;
+        self
+    }
+
+    /// Whether the keys of counters and histograms expire when nothing is added to them any more
+    /// (the default). `false` for those who share keys with writers that know of no expiry.
+    pub fn key_ttl(mut self, key_ttl: bool) -> Self {
+        self.key_ttl = key_ttl;
+        self
+    }
+
+    /// How long an answer may take, 500 ms by default.
+    pub fn response_timeout(mut self, timeout: Duration) -> Self {
+        self.response_timeout = timeout;
+        self
+    }
+
+    /// How long it may take to connect, 1 s by default.
+    pub fn connection_timeout(mut self, timeout: Duration) -> Self {
+        self.connection_timeout = timeout;
+        self
+    }
+
+    /// The server as it may be shown: without user and password.
+    pub(super) fn place(&self) -> String {
+        let db = self.info.redis_settings().db();
+        match self.info.addr() {
+            ConnectionAddr::Unix(path) => format!("{}/{db}", path.display()),
+            address => format!("{address}/{db}"),
+        }
+    }
+}
+
+impl From<ConnectionInfo> for RedisOptions {
+    fn from(info: ConnectionInfo) -> Self {
+        let protocol = info
+            .redis_settings()
+            .clone()
+            // What is read here is the same in both; one is enough.
+            .set_protocol(ProtocolVersion::RESP2)
+            // Would fail, and fill the log of denied commands, where CLIENT is not allowed.
+            .set_skip_set_lib_name();
+        let tcp: TcpSettings = info.tcp_settings().clone().set_nodelay(true);
+        Self {
+            info: info.set_redis_settings(protocol).set_tcp_settings(tcp),
+            prefix: String::new(),
+            precisions: Precisions::default(),
+            key_ttl: true,
+            response_timeout: Duration::from_millis(500),
+            connection_timeout: Duration::from_secs(1),
+        }
+    }
+}
+
+/// A URL without anything that could be a password: all before the last `@` but the scheme, and
+/// the query.
+fn without_password(url: &str) -> String {
+    let (scheme, rest) = match url.split_once("://") {
+        Some((scheme, rest)) => (format!("{scheme}://"), rest),
+        None => (String::new(), url),
+    };
+    let (user, host) = match rest.rsplit_once('@') {
+        Some((_, host)) => ("***@", host),
+        None => ("", rest),
+    };
+    let (host, query) = match host.split_once(['?', '#']) {
+        Some((host, _)) => (host, "?***"),
+        None => (host, ""),
+    };
+    format!("`{}{user}{}{query}`", cut(&scheme), cut(host))
+}
+
+/// At most 80 characters of a text, escaped.
+fn cut(text: &str) -> String {
+    let mut cut: String = text.chars().take(80).flat_map(char::escape_debug).collect();
+    if text.chars().nth(80).is_some() {
+        cut.push('…');
+    }
+    cut
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_password_survives() {
+        for url in [
+            "redis://:hunter2@localhost:x",
+            "redis://me:hun/ter2@localhost",
+            "redis://:hunter2@@@",
+            ":hunter2@localhost",
+            "redis://localhost?pass=hunter2",
+            "http://me:hunter2@localhost",
+            "redis://:a@b?hunter2@localhost:x",
+        ] {
+            let Err(error) = RedisOptions::new(url) else {
+                continue;
+            };
+            let text = format!("{error} {error:?}");
+            assert!(!text.contains("hun"), "{text}");
+            assert_eq!(error.field(), "redis");
+        }
+        let options = RedisOptions::new("redis://me:hunter2@localhost/3").expect("a fine URL");
+        assert!(!format!("{options:?}").contains("hunter2"));
+        assert_eq!(options.place(), "localhost:6379/3");
+    }
+
+    #[test]
+    #[cfg(not(feature = "redis-tls"))]
+    fn tls_names_the_feature() {
+        let error = RedisOptions::new("rediss://:hunter2@localhost").expect_err("no feature");
+        assert!(error.to_string().contains("redis-tls"), "{error}");
+    }
+
+    #[test]
+    fn prefixes() {
+        let options = || RedisOptions::new("redis://localhost").expect("a fine URL");
+        assert!(options().prefix("pulse:{a}:").is_ok());
+        assert!(options().prefix("").is_ok());
+        for bad in ["a\nb".to_owned(), "x".repeat(129)] {
+            let error = options().prefix(bad).expect_err("a bad prefix");
+            assert_eq!(error.field(), "prefix");
+        }
+    }
+}

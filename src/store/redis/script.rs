@@ -1,0 +1,64 @@
+//! The Lua scripts, and how one is called.
+
+use std::sync::LazyLock;
+
+use redis::{Cmd, Script};
+
+/// A script, known to the server by its hash.
+pub(super) struct Lua {
+    source: &'static str,
+    hash: LazyLock<String>,
+}
+
+macro_rules! lua {
+    ($name:ident, $file:literal) => {
+        pub(super) static $name: Lua = Lua {
+            source: include_str!($file),
+            hash: LazyLock::new(|| Script::new(include_str!($file)).get_hash().to_owned()),
+        };
+    };
+}
+
+lua!(MERGE, "lua/merge.lua");
+lua!(CLEAN, "lua/clean.lua");
+lua!(FORGET, "lua/forget.lua");
+lua!(UNRANK, "lua/unrank.lua");
+lua!(PROBE, "lua/probe.lua");
+
+/// The keys and arguments of a call of a script.
+#[derive(Debug, Default)]
+pub(super) struct Invocation {
+    keys: Vec<Vec<u8>>,
+    args: Vec<Vec<u8>>,
+}
+
+impl Invocation {
+    pub(super) fn key(&mut self, key: impl Into<Vec<u8>>) {
+        self.keys.push(key.into());
+    }
+
+    pub(super) fn arg(&mut self, arg: impl Into<Vec<u8>>) {
+        self.args.push(arg.into());
+    }
+
+    /// The command for a server that should know the script.
+    pub(super) fn by_hash(&self, lua: &Lua) -> Cmd {
+        self.command("EVALSHA", &lua.hash)
+    }
+
+    /// The command for a server that does not: it carries the script, and the server keeps it.
+    pub(super) fn by_source(&self, lua: &Lua) -> Cmd {
+        self.command("EVAL", lua.source)
+    }
+
+    fn command(&self, name: &str, script: &str) -> Cmd {
+        let bytes: usize = self.keys.iter().chain(&self.args).map(Vec::len).sum();
+        let mut command = Cmd::with_capacity(
+            3 + self.keys.len() + self.args.len(),
+            script.len() + bytes + 16,
+        );
+        command.arg(name).arg(script).arg(self.keys.len());
+        command.arg(&self.keys).arg(&self.args);
+        command
+    }
+}

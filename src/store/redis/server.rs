@@ -1,0 +1,102 @@
+//! What the server says of itself in INFO.
+
+/// The oldest versions that are supported.
+const OLDEST_REDIS: (u64, u64) = (6, 2);
+const OLDEST_VALKEY: (u64, u64) = (7, 2);
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Server {
+    /// `redis` or `valkey`.
+    flavour: &'static str,
+    version: String,
+    is_cluster: bool,
+    eviction: Option<String>,
+}
+
+impl Server {
+    pub(super) fn parse(info: &str) -> Self {
+        let field = |name: &str| {
+            info.lines()
+                .filter_map(|line| line.trim_end().split_once(':'))
+                .find(|(field, _)| *field == name)
+                .map(|(_, value)| value.to_owned())
+        };
+        let (flavour, version) = match field("valkey_version") {
+            Some(version) => ("valkey", Some(version)),
+            None => ("redis", field("redis_version")),
+        };
+        Self {
+            flavour,
+            version: version.unwrap_or_default(),
+            is_cluster: field("redis_mode").as_deref() == Some("cluster"),
+            eviction: field("maxmemory_policy").filter(|policy| policy != "noeviction"),
+        }
+    }
+
+    /// `redis 7.0.15`
+    pub(super) fn name(&self) -> String {
+        format!("{} {}", self.flavour, self.version)
+            .trim_end()
+            .to_owned()
+    }
+
+    pub(super) fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        let oldest = match self.flavour {
+            "valkey" => OLDEST_VALKEY,
+            _ => OLDEST_REDIS,
+        };
+        match self.version() {
+            Some(version) if version < oldest => warnings.push(format!(
+                "{} is older than {} {}.{}, the oldest that is supported: upgrade it",
+                self.name(),
+                self.flavour,
+                oldest.0,
+                oldest.1
+            )),
+            Some(_) => {}
+            None => warnings.push(
+                "the server's version is unknown, because INFO is not permitted: allow it with \
+                 ACL SETUSER … +info"
+                    .to_owned(),
+            ),
+        }
+        if let Some(policy) = &self.eviction {
+            warnings.push(format!(
+                "maxmemory-policy is {policy}, so the server may evict figures: set it to \
+                 noeviction"
+            ));
+        }
+        if self.is_cluster {
+            warnings.push(
+                "the server is a Redis Cluster node, which needs the `cluster` layout: use a \
+                 standalone server"
+                    .to_owned(),
+            );
+        }
+        warnings
+    }
+
+    fn version(&self) -> Option<(u64, u64)> {
+        let mut parts = self.version.split('.').map(str::parse);
+        Some((parts.next()?.ok()?, parts.next()?.ok()?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Server;
+
+    #[test]
+    fn old_evicting_and_clustered_ones_are_named() {
+        let info = "redis_version:6.0.16\r\nredis_mode:cluster\r\nmaxmemory_policy:allkeys-lru\r\n";
+        let warnings = Server::parse(info).warnings();
+        assert_eq!(warnings.len(), 3, "{warnings:?}");
+        assert!(warnings[0].contains("6.0.16") && warnings[1].contains("allkeys-lru"));
+        let info = "redis_version:7.2.4\r\nvalkey_version:8.0.1\r\nmaxmemory_policy:noeviction\r\n";
+        let server = Server::parse(info);
+        assert_eq!(server.name(), "valkey 8.0.1");
+        assert!(server.warnings().is_empty());
+        assert!(Server::parse("").warnings()[0].contains("+info"));
+    }
+}

@@ -1,0 +1,90 @@
+//! How the crate's background tasks are told to stop, and how they are handed to a user who wants
+//! to run them on their own.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::sync::watch;
+
+/// A boxed future, as the [`Store`](crate::store::Store) trait returns it.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// A background task that [`Builder::build_with_tasks`](crate::Builder::build_with_tasks) returns
+/// instead of spawning it. It must be polled for anything to be flushed, and ends by itself after
+/// [`Pulse::shutdown`](crate::Pulse::shutdown).
+///
+/// Cancel safe: what it was about to flush stays with the `Pulse`.
+#[must_use = "a task does nothing unless it is spawned or awaited"]
+pub struct Task {
+    name: &'static str,
+    future: BoxFuture<'static, ()>,
+}
+
+impl Task {
+    pub(crate) fn new(
+        name: &'static str,
+        future: impl Future<Output = ()> + Send + 'static,
+    ) -> Self {
+        Self {
+            name,
+            future: Box::pin(future),
+        }
+    }
+
+    /// What it does, in a word: `"drain"`, `"flush"`, `"clean"` or `"beat"`.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+}
+
+impl std::fmt::Debug for Task {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Task").field(&self.name).finish()
+    }
+}
+
+impl Future for Task {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        self.future.as_mut().poll(cx)
+    }
+}
+
+/// Tells tasks to stop, once.
+#[derive(Debug)]
+pub(crate) struct Stop(watch::Sender<bool>);
+
+/// The tasks' end of [`Stop`].
+#[derive(Clone, Debug)]
+pub(crate) struct Stopped(watch::Receiver<bool>);
+
+impl Stop {
+    pub(crate) fn new() -> (Self, Stopped) {
+        let (sender, receiver) = watch::channel(false);
+        (Self(sender), Stopped(receiver))
+    }
+
+    /// Returns whether this was the first time.
+    pub(crate) fn stop(&self) -> bool {
+        !self.0.send_replace(true)
+    }
+}
+
+impl Stopped {
+    /// Whether the stop has come, and not only the end of everybody who could say so.
+    pub(crate) fn is_told(&self) -> bool {
+        *self.0.borrow()
+    }
+
+    /// Runs `future` until it is done (`Some`) or the stop comes (`None`).
+    pub(crate) async fn or<T>(&mut self, future: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            // An error means that the sender is gone: nobody is left to work for.
+            _ = self.0.wait_for(|stopped| *stopped) => None,
+            value = future => Some(value),
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! The layer allocates nothing in steady state: as many allocations a request as with a layer that
+//! does nothing, and one more when it times to the body's end.
+#![cfg(feature = "axum")]
+#![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
+
+#[path = "rig/identity.rs"]
+mod identity;
+
+use axum::Router;
+use axum::body::Body;
+use axum::routing::get;
+use futures_util::FutureExt;
+use http::Request;
+use identity::Identity;
+use tower::Service;
+use tower_pulse::{Clock, Pulse};
+
+const REQUESTS: usize = 200;
+
+fn routes() -> Router {
+    let users = Router::new().route("/users/{id}", get(|| async { "user" }));
+    Router::new()
+        .route("/ping", get(|| async { "pong" }).post(|| async { "pong" }))
+        .nest("/api/v1", users)
+}
+
+/// Allocations of so many requests, once everything has been seen.
+fn allocations(app: Router, method: &str, path: &str) -> u64 {
+    let mut app = app.with_state::<()>(());
+    let requests = || -> Vec<_> {
+        let request = || {
+            Request::builder()
+                .method(method)
+                .uri(path)
+                .body(Body::empty())
+        };
+        (0..REQUESTS).map(|_| request().unwrap()).collect()
+    };
+    let mut send = |requests: Vec<Request<Body>>| {
+        for request in requests {
+            app.call(request).now_or_never().unwrap().unwrap();
+        }
+    };
+    send(requests());
+    let measured = requests();
+    allocation_counter::measure(|| send(measured)).count_total
+}
+
+#[test]
+fn as_many_as_without_it() {
+    // No runtime and no tasks: nothing but the requests allocates.
+    let (clock, _hand) = Clock::manual(1_700_000_000);
+    let (pulse, _tasks) = Pulse::builder().clock(clock).build_with_tasks().unwrap();
+    for (method, path) in [
+        ("GET", "/ping"),
+        ("POST", "/ping"),
+        ("HEAD", "/ping"),
+        ("GET", "/api/v1/users/7"),
+        ("DELETE", "/ping"),
+        ("GET", "/none"),
+    ] {
+        let identity = allocations(routes().layer(Identity(())), method, path);
+        let ours = allocations(routes().layer(pulse.layer()), method, path);
+        assert_eq!(ours, identity, "{method} {path}");
+        let body = allocations(routes().layer(pulse.layer().to_body_end()), method, path);
+        let more = REQUESTS as u64;
+        assert!(
+            (identity..=identity + more).contains(&body),
+            "{method} {path} to the body's end: {body}, {identity} without"
+        );
+    }
+    // And they were recorded.
+    assert_eq!(pulse.health().in_flight, 0);
+}

@@ -1,0 +1,98 @@
+//! Bad configuration is refused when it is built, by an error that names the field, the value and
+//! what is allowed.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use std::time::Duration;
+
+use tower_pulse::{Builder, Pulse};
+
+fn refused(builder: Builder, field: &str, value: &str) {
+    let error = builder.build_with_tasks().map(|_| ()).unwrap_err();
+    assert_eq!(error.field(), field, "{error}");
+    let text = error.to_string();
+    assert!(text.contains(value), "{text:?} does not name {value:?}");
+    assert!(
+        text.len() > field.len() + value.len() + 10,
+        "{text:?} says nothing"
+    );
+}
+
+#[test]
+fn each_field_out_of_range() {
+    let b = Pulse::builder;
+    let (ms, secs) = (Duration::from_millis, Duration::from_secs);
+    refused(b().flush_interval(ms(9)), "flush_interval", "9ms");
+    refused(b().flush_interval(ms(60_001)), "flush_interval", "60.001s");
+    refused(b().clean_interval(ms(999)), "clean_interval", "999ms");
+    refused(b().clean_interval(secs(3_601)), "clean_interval", "3601s");
+    refused(b().slowest_after(secs(59)), "slowest_after", "59s");
+    refused(b().forget_after(secs(3_599)), "forget_after", "3599s");
+    refused(b().shutdown_timeout(secs(61)), "shutdown_timeout", "61s");
+    refused(b().samples(0), "samples", "0");
+    refused(b().samples(10_001), "samples", "10001");
+    refused(b().max_contexts(0), "max_contexts", "0");
+    refused(b().max_contexts(100_001), "max_contexts", "100001");
+    refused(b().max_counters(0), "max_counters", "0");
+    refused(b().replay_bytes(2 << 30), "replay_bytes", "2147483648");
+    refused(b().precisions([]), "precisions", "[]");
+    refused(b().precisions([0, 5]), "precisions", "[0, 5]");
+    refused(b().precisions([5, 60, 5]), "precisions", "[5, 60, 5]");
+    refused(b().precisions([u32::MAX]), "precisions", "4294967295");
+    refused(b().precisions(1..18), "precisions", "17");
+    refused(b().histogram_precisions([]), "histogram_precisions", "[]");
+    refused(
+        b().histogram_precisions([(60, 60)]),
+        "histogram_precisions",
+        "(60, 60)",
+    );
+    refused(
+        b().histogram_precisions([(3_600, 1)]),
+        "histogram_precisions",
+        "(3600, 1)",
+    );
+    refused(b().prefix("a\nb"), "prefix", "\\n");
+    refused(b().prefix("x".repeat(129)), "prefix", "xxx");
+    refused(b().service(""), "service", "\"\"");
+    refused(b().service("shop").prefix("x"), "service", "shop");
+    refused(b().ignore(["healthz"]), "ignore", "healthz");
+    refused(b().counters(["sales", "hits"]), "counter", "hits");
+    refused(b().counters(["micros:x"]), "counter", "micros:x");
+    refused(b().counters([""]), "counter", "\"\"");
+}
+
+#[test]
+fn the_ends_of_each_range() {
+    let build = |builder: Builder| builder.build_with_tasks().map(|_| ()).unwrap();
+    let b = Pulse::builder;
+    build(b().flush_interval(Duration::from_millis(10)));
+    build(b().flush_interval(Duration::from_secs(60)));
+    build(b().clean_interval(Duration::from_secs(3_600)));
+    build(b().samples(1).precisions([31_536_000]));
+    build(b().prefix("").counters(["sales", "hit"]));
+    build(b().histogram_precisions([(3_600, 2)]));
+}
+
+#[test]
+fn without_a_runtime_there_is_nothing_to_spawn_on() {
+    let error = Pulse::builder().build().map(|_| ()).unwrap_err();
+    assert_eq!(error.field(), "runtime");
+    assert!(error.to_string().contains("build_with_tasks"));
+}
+
+#[cfg(feature = "redis")]
+#[test]
+fn redis_urls() {
+    let b = Pulse::builder;
+    refused(b().redis("not a url"), "redis", "not a url");
+    refused(b().redis("http://127.0.0.1/"), "redis", "http://127.0.0.1/");
+    #[cfg(not(feature = "redis-tls"))]
+    refused(b().redis("rediss://127.0.0.1/"), "redis", "redis-tls");
+    let error = b().redis("redis://user:secret@127.0.0.1:99999/");
+    let error = error.build_with_tasks().map(|_| ()).unwrap_err();
+    assert!(!error.to_string().contains("secret"), "{error}");
+    assert!(!format!("{error:?}").contains("secret"), "{error:?}");
+    b().redis("redis://127.0.0.1:1/")
+        .build_with_tasks()
+        .map(|_| ())
+        .unwrap();
+}

@@ -1,0 +1,178 @@
+//! A long outage under full load, over real HTTP.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use crate::process::demo;
+use crate::rig::demo::Demo;
+use crate::rig::http::Client;
+use crate::rig::proxy::Proxy;
+use crate::rig::server::RedisServer;
+use crate::service::{PREFIX, pause};
+use crate::table::{Outcome, Size};
+
+const CONNECTIONS: usize = 8;
+
+/// Requests as fast as they are answered, from several connections.
+struct Load {
+    stop: Arc<AtomicBool>,
+    tasks: Vec<tokio::task::JoinHandle<(Vec<u32>, u64)>>,
+}
+
+impl Load {
+    async fn start(address: SocketAddr) -> Self {
+        let stop = Arc::<AtomicBool>::default();
+        let mut tasks = Vec::new();
+        for _ in 0..CONNECTIONS {
+            let stop = stop.clone();
+            let mut client = Client::connect(address).await;
+            tasks.push(tokio::spawn(async move {
+                let (mut micros, mut failed) = (Vec::new(), 0);
+                while !stop.load(SeqCst) {
+                    let start = Instant::now();
+                    match client.try_request("GET", "/ping", &[], "").await {
+                        Ok(response) if response.status == 200 => {
+                            micros.push(start.elapsed().as_micros() as u32);
+                        }
+                        _ => failed += 1,
+                    }
+                }
+                (micros, failed)
+            }));
+        }
+        Self { stop, tasks }
+    }
+
+    /// The p99 in microseconds, how many failed, and how many were answered.
+    async fn stop(self) -> (u32, u64, u64) {
+        self.stop.store(true, SeqCst);
+        let (mut all, mut failed) = (Vec::new(), 0);
+        for task in self.tasks {
+            let (micros, misses) = task.await.unwrap();
+            all.extend(micros);
+            failed += misses;
+        }
+        all.sort_unstable();
+        let p99 = all.get(all.len() * 99 / 100).copied().unwrap_or(0);
+        (p99, failed, all.len() as u64)
+    }
+}
+
+async fn start_demo(url: &str, layer: bool) -> Demo {
+    let layer = if layer { "on" } else { "off" };
+    let env = [
+        ("REDIS_URL", url),
+        ("DEMO_TRAFFIC", "off"),
+        ("DEMO_LAYER", layer),
+    ];
+    Demo::start(demo(), &env).await
+}
+
+/// The p99 of the same requests without the layer.
+async fn control(url: &str, length: Duration) -> u32 {
+    let demo = start_demo(url, false).await;
+    let load = Load::start(demo.address()).await;
+    tokio::time::sleep(length).await;
+    load.stop().await.0
+}
+
+pub async fn away(size: Size) -> Outcome {
+    let outage = Duration::from_secs(120)
+        .mul_f64(size.scale)
+        .max(Duration::from_secs(4));
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(server.port()).await;
+    let control_length = (outage / 4).max(Duration::from_secs(3));
+    let before = control(&proxy.url(), control_length).await;
+
+    let demo = start_demo(&proxy.url(), true).await;
+    let mut admin = Client::connect(demo.address()).await;
+    let load = Load::start(demo.address()).await;
+    pause(2_000).await;
+    let rss = demo.rss_bytes();
+    let (_, failed_before, mut sent) = load.stop().await;
+
+    proxy.refuse(true);
+    proxy.cut();
+    let load = Load::start(demo.address()).await;
+    let mut most = rss;
+    let start = Instant::now();
+    while start.elapsed() < outage {
+        pause(200).await;
+        most = most.max(demo.rss_bytes());
+    }
+    let health = admin.json("/admin/pulse/api/health").await;
+    let status = health["status"].clone();
+    let (p99, failed, answered) = load.stop().await;
+    sent += answered;
+
+    // It comes back while requests go on, which are counted too.
+    let load = Load::start(demo.address()).await;
+    proxy.heal();
+    let healed = Instant::now();
+    let mut conn = server.connection().await;
+    let drained = loop {
+        if hits(&mut conn).await >= sent {
+            break healed.elapsed();
+        }
+        if healed.elapsed() > Duration::from_secs(30) {
+            break healed.elapsed();
+        }
+        pause(20).await;
+    };
+    most = most.max(demo.rss_bytes());
+    let (_, failed_after, answered) = load.stop().await;
+    let expected = sent + answered;
+    let bound = health["worst_case_process_bytes"].as_u64().unwrap();
+    demo.signal("TERM");
+    demo.wait_exit(Duration::from_secs(5)).await;
+    let found = hits(&mut conn).await;
+    let after = control(&proxy.url(), control_length).await;
+
+    let mut outcome = Outcome {
+        done: format!(
+            "Redis away for {:.0} s under full load",
+            outage.as_secs_f64()
+        ),
+        expected: expected as i64,
+        found: found as i64,
+        ..Outcome::default()
+    };
+    let faults = &mut outcome.faults;
+    let failed = failed_before + failed + failed_after;
+    if failed > 0 {
+        faults.push(format!("{failed} requests failed"));
+    }
+    if found != expected {
+        faults.push(format!("{found} found, {expected} answered"));
+    }
+    let growth = most.saturating_sub(rss);
+    if growth > bound {
+        faults.push(format!("grew by {growth} bytes, {bound} are the bound"));
+    }
+    if drained > Duration::from_secs(5) {
+        faults.push(format!("drained in {drained:?}"));
+    }
+    // Within noise: no more than a tenth above the slower of the two runs without the layer.
+    let allowed = before.max(after) * 11 / 10;
+    if p99 > allowed {
+        faults.push(format!("p99 {p99} µs, {allowed} µs are within the noise"));
+    }
+    if outage > Duration::from_secs(11) && status != "down" {
+        faults.push(format!("health says {status}"));
+    }
+    outcome.notes = vec![
+        format!("{failed} failed"),
+        format!("p99 {p99} µs (without the layer {before} and {after} µs)"),
+        format!("grew by {} kB (bound {} kB)", growth / 1024, bound / 1024),
+        format!("drained in {:.2} s", drained.as_secs_f64()),
+    ];
+    outcome
+}
+
+async fn hits(conn: &mut redis::aio::MultiplexedConnection) -> u64 {
+    let slices = crate::rig::book::get_counter(conn, PREFIX, "hits:GET /ping", 86_400).await;
+    slices.unwrap().iter().map(|(_, n)| *n as u64).sum()
+}

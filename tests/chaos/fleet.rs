@@ -1,0 +1,195 @@
+//! Eight processes write into one Redis while the hours turn, by clocks that the parent moves.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::cmd;
+use tower_pulse::model::slice::{HOUR, hour_of, iso_hour};
+use tower_pulse::store::redis::{RedisOptions, RedisStore};
+use tower_pulse::{Clock, Pulse};
+
+use crate::rig::book;
+use crate::rig::server::RedisServer;
+use crate::service::{PAGES, PREFIX, Service, context};
+use crate::table::{Outcome, Size};
+
+/// Set to the server's URL in a child.
+pub const CHILD: &str = "PULSE_CHAOS_CHILD";
+const PROCESSES: usize = 8;
+
+/// 2023-11-14 22:00 UTC.
+fn first_hour() -> i64 {
+    hour_of(1_700_001_000)
+}
+
+/// A child: reads an hour and a seed from each line, serves for that hour, and answers with what it
+/// has served of each page, and what was late and skewed so far.
+pub async fn child() {
+    let url = std::env::var(CHILD).unwrap();
+    let (clock, hand) = Clock::manual(first_hour());
+    let options = RedisOptions::new(&url).unwrap().prefix(PREFIX).unwrap();
+    let store = RedisStore::open(options).unwrap().with_clock(clock.clone());
+    let pulse = Pulse::builder().store(Arc::new(store)).clock(clock);
+    let service = Service::new(pulse.shutdown_timeout(Duration::from_secs(10)));
+    for line in std::io::stdin().lines() {
+        let line = line.unwrap();
+        let (hour, seed) = line.split_once(' ').unwrap();
+        let (hour, seed): (i64, u64) = (hour.parse().unwrap(), seed.parse().unwrap());
+        let mut dice = fastrand::Rng::with_seed(seed);
+        hand.set_wall(hour + 30);
+        let before = pages(&service);
+        for _ in 0..4 {
+            service.requests(PAGES).await;
+            for _ in 0..dice.usize(..100) {
+                service.request(dice.usize(..PAGES)).await;
+            }
+            // What is drained late belongs to the second that has ended, of the same hour.
+            if dice.bool() {
+                let _ = service.pulse.flush().await;
+            }
+            hand.advance(Duration::from_millis(dice.u64(1..800_000)));
+        }
+        service.settle().await;
+        let after = pages(&service);
+        let served: Vec<_> = after.iter().zip(before).map(|(a, b)| a - b).collect();
+        let health = service.health();
+        println!("{served:?};{};{}", health.late, health.skewed);
+        std::io::stdout().flush().unwrap();
+    }
+    service.pulse.shutdown().await.unwrap();
+}
+
+fn pages(service: &Service) -> Vec<u64> {
+    (0..PAGES).map(|page| service.oracle.page(page)).collect()
+}
+
+struct Member {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+}
+
+impl Member {
+    fn start(url: &str) -> Self {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .env(CHILD, url)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        Self {
+            input: child.stdin.take(),
+            output: BufReader::new(child.stdout.take().unwrap()),
+            child,
+        }
+    }
+
+    fn tell(&mut self, hour: i64, seed: u64) {
+        writeln!(self.input.as_mut().unwrap(), "{hour} {seed}").unwrap();
+    }
+
+    /// What it has served of each page, and what was late or skewed.
+    fn answer(&mut self) -> (Vec<u64>, u64) {
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        let mut parts = line.trim().split(';');
+        let pages = parts.next().unwrap().trim_matches(['[', ']']);
+        let pages = pages.split(", ").map(|n| n.parse().unwrap()).collect();
+        (pages, parts.map(|n| n.parse::<u64>().unwrap()).sum())
+    }
+}
+
+pub async fn eight_processes(size: Size) -> Outcome {
+    let hours = size.of(100) as i64;
+    let mut dice = fastrand::Rng::with_seed(size.seed);
+    let server = RedisServer::start().await;
+    let mut fleet: Vec<_> = (0..PROCESSES)
+        .map(|_| Member::start(&server.url()))
+        .collect();
+    let mut oracle: BTreeMap<i64, Vec<u64>> = BTreeMap::new();
+    let (mut faults, mut kills) = (Vec::new(), 0);
+    for step in 0..hours {
+        // Every other one is an hour behind.
+        let hour = |member: usize| first_hour() + (step + 1 - member as i64 % 2) * HOUR;
+        for (at, member) in fleet.iter_mut().enumerate() {
+            member.tell(hour(at), dice.u64(..));
+        }
+        kills += server.kill_clients().await;
+        for (at, member) in fleet.iter_mut().enumerate() {
+            let (pages, exceptions) = tokio::task::block_in_place(|| member.answer());
+            let served = oracle.entry(hour(at)).or_insert_with(|| vec![0; PAGES]);
+            served.iter_mut().zip(pages).for_each(|(all, n)| *all += n);
+            if exceptions > 0 {
+                faults.push(format!("step {step}: {exceptions} late or skewed"));
+            }
+        }
+        let mut conn = server.connection().await;
+        // Both hours of the statistics, page by page.
+        for (page, context) in (0..PAGES).map(context).enumerate() {
+            for (set, start, at) in [("", ":start", 1), (":last", ":pstart", 0)] {
+                let at = first_hour() + (step + at) * HOUR;
+                let key = format!("{PREFIX}stats:{context}:AccessTime");
+                let mut get = cmd("GET");
+                let hour: String = get
+                    .arg(format!("{key}{start}"))
+                    .query_async(&mut conn)
+                    .await
+                    .unwrap();
+                let mut score = cmd("ZSCORE");
+                score.arg(format!("{key}{set}")).arg("count");
+                let count: f64 = score.query_async(&mut conn).await.unwrap();
+                let expected = oracle[&at][page];
+                if hour != iso_hour(at) || count as u64 != expected {
+                    let line =
+                        format!("step {step}, page {page}: {hour} has {count}, {expected} served");
+                    faults.push(line);
+                }
+            }
+        }
+    }
+    for member in &mut fleet {
+        drop(member.input.take());
+        let exit = member.child.wait().unwrap();
+        if !exit.success() {
+            faults.push(format!("a child ended with {exit}"));
+        }
+    }
+    let mut conn = server.connection().await;
+    // Each hour, of each page and of all.
+    let mut found_in_hours = 0;
+    for page in 0..PAGES {
+        let name = format!("hits:{}", context(page));
+        let found: BTreeMap<i64, i64> = book::get_counter(&mut conn, PREFIX, &name, HOUR)
+            .await
+            .unwrap()
+            .into_iter()
+            .collect();
+        for (hour, served) in &oracle {
+            let found = found.get(hour).copied().unwrap_or(0);
+            found_in_hours += found;
+            if found as u64 != served[page] {
+                faults.push(format!(
+                    "page {page}, {}: {found} of {}",
+                    iso_hour(*hour),
+                    served[page]
+                ));
+            }
+        }
+    }
+    let days = book::get_counter(&mut conn, PREFIX, "hits", 86_400).await;
+    let found: i64 = days.unwrap().iter().map(|(_, n)| n).sum();
+    let expected = oracle.values().flatten().sum::<u64>() as i64;
+    if found != expected {
+        faults.push(format!("{found} by day, {expected} served"));
+    }
+    Outcome {
+        done: format!("{PROCESSES} processes, half of them an hour behind, {hours} hours"),
+        expected,
+        found: found_in_hours,
+        faults,
+        notes: vec![format!("{kills} connections killed meanwhile")],
+    }
+}

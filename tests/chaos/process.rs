@@ -1,0 +1,160 @@
+//! Signals to the demo, under load.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use crate::rig::demo::Demo;
+use crate::rig::http::Client;
+use crate::rig::server::RedisServer;
+use crate::service::pause;
+use crate::table::{Outcome, Size};
+
+/// The demo, which `make chaos` builds first.
+pub fn demo() -> PathBuf {
+    let exe = std::env::current_exe().unwrap();
+    let profile = exe.parent().unwrap().parent().unwrap();
+    let demo = profile.join("examples").join("demo");
+    let is_there = demo.exists();
+    assert!(
+        is_there,
+        "build it first: cargo build --release --example demo"
+    );
+    demo
+}
+
+/// Requests on one connection until the server does not answer any more; when each was answered.
+async fn ping(address: std::net::SocketAddr) -> Vec<Instant> {
+    let mut client = Client::connect(address).await;
+    let mut answered = Vec::new();
+    while let Ok(response) = client.try_request("GET", "/ping", &[], "").await {
+        if response.status != 200 {
+            break;
+        }
+        answered.push(Instant::now());
+        // A busy service, and not a busy loop.
+        if answered.len() % 10 == 0 {
+            pause(1).await;
+        }
+    }
+    answered
+}
+
+const CONNECTIONS: usize = 4;
+
+/// Starts the demo under a prefix of its own, lets it serve, ends it by `end`. Returns when its
+/// requests were answered, in order, and how many are in Redis.
+async fn one(
+    server: &RedisServer,
+    round: u64,
+    serve: Duration,
+    end: impl AsyncFnOnce(&Demo),
+) -> (Vec<Instant>, i64) {
+    let (url, prefix) = (server.url(), format!("pulse:{round}:"));
+    let env = [
+        ("REDIS_URL", &*url),
+        ("PULSE_PREFIX", &*prefix),
+        ("DEMO_TRAFFIC", "off"),
+    ];
+    let demo = Demo::start(demo(), &env).await;
+    let address = demo.address();
+    let clients: Vec<_> = (0..CONNECTIONS)
+        .map(|_| tokio::spawn(ping(address)))
+        .collect();
+    tokio::time::sleep(serve).await;
+    end(&demo).await;
+    let mut answered = Vec::new();
+    for client in clients {
+        answered.extend(client.await.unwrap());
+    }
+    answered.sort_unstable();
+    let mut conn = server.connection().await;
+    let found = crate::rig::book::get_counter(&mut conn, &prefix, "hits:GET /ping", 86_400).await;
+    (answered, found.unwrap().iter().map(|(_, n)| n).sum())
+}
+
+pub async fn sigterm(size: Size) -> Outcome {
+    let rounds = size.of(50);
+    let mut dice = fastrand::Rng::with_seed(size.seed);
+    let server = RedisServer::start().await;
+    let mut outcome = Outcome {
+        done: format!("{rounds} x SIGTERM under load of {CONNECTIONS} connections"),
+        ..Outcome::default()
+    };
+    let mut slowest = Duration::ZERO;
+    for round in 0..rounds {
+        let serve = Duration::from_millis(dice.u64(200..1_500));
+        let mut took = None;
+        let (answered, found) = one(&server, round, serve, async |demo| {
+            let start = Instant::now();
+            demo.signal("TERM");
+            let exit = demo.wait_exit(Duration::from_secs(10)).await;
+            took = exit.filter(|exit| exit.success()).map(|_| start.elapsed());
+        })
+        .await;
+        let answered = answered.len() as i64;
+        match took {
+            Some(took) => slowest = slowest.max(took),
+            None => outcome.faults.push(format!("round {round}: no clean exit")),
+        }
+        // What was served while the connection was closed has no answer that arrived.
+        let unheard = (found - answered).clamp(0, CONNECTIONS as i64);
+        if found != answered + unheard {
+            let line = format!("round {round}: {found} found, {answered} answered");
+            outcome.faults.push(line);
+        }
+        outcome.expected += answered + unheard;
+        outcome.found += found;
+    }
+    outcome.notes = vec![format!("slowest {:.2} s", slowest.as_secs_f64())];
+    if slowest >= Duration::from_secs(2) {
+        outcome.faults.push("it took 2 s or more".to_owned());
+    }
+    outcome
+}
+
+/// A flush begins up to 50 ms after its second, so that a fleet does not flush all at once; what is
+/// beyond that is for the flush itself, on a busy machine.
+const ALLOWED: Duration = Duration::from_millis(1_150);
+
+pub async fn sigkill(size: Size) -> Outcome {
+    let rounds = size.of(100);
+    let mut dice = fastrand::Rng::with_seed(size.seed);
+    let server = RedisServer::start().await;
+    let mut outcome = Outcome {
+        done: format!("{rounds} x SIGKILL under load of {CONNECTIONS} connections"),
+        ..Outcome::default()
+    };
+    let (mut widest, mut missing) = (Duration::ZERO, 0);
+    for round in 0..rounds {
+        let serve = Duration::from_millis(dice.u64(1_200..2_600));
+        let mut killed = Instant::now();
+        let (answered, found) = one(&server, round, serve, async |demo| {
+            killed = Instant::now();
+            demo.kill_9();
+        })
+        .await;
+        outcome.expected += answered.len() as i64;
+        outcome.found += found;
+        if found > (answered.len() + CONNECTIONS) as i64 {
+            let line = format!("round {round}: {found} found, {} answered", answered.len());
+            outcome.faults.push(line);
+        }
+        // Flushes are in order: the first one that is missing is the oldest.
+        if let Some(first) = answered.get(found as usize) {
+            let window = killed.saturating_duration_since(*first);
+            widest = widest.max(window);
+            missing += answered.len() as i64 - found;
+            if window > ALLOWED {
+                outcome
+                    .faults
+                    .push(format!("round {round}: {window:?} are missing"));
+            }
+        }
+    }
+    outcome.notes = vec![
+        format!("{missing} missing"),
+        format!("at most the last {:.2} s", widest.as_secs_f64()),
+        "interval 1 s and up to 0.05 s of jitter".to_owned(),
+    ];
+    outcome
+}

@@ -1,0 +1,224 @@
+//! What happens to the store and on the way to it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use redis::cmd;
+
+use crate::rig::proxy::{Proxy, Swallow};
+use crate::rig::server::RedisServer;
+use crate::service::{Found, PAGES, Service, builder, by_hand, pause, until};
+use crate::table::{Outcome, Size};
+
+/// Requests from four tasks, about so many a second each, until told to stop.
+struct Load {
+    stop: Arc<AtomicBool>,
+    tasks: Vec<tokio::task::JoinHandle<()>>,
+}
+
+fn load(service: &Service, burst: usize, seed: u64) -> Load {
+    let stop = Arc::new(AtomicBool::new(false));
+    let tasks = (0..4).map(|task| {
+        let (service, stop) = (service.clone(), stop.clone());
+        let mut dice = fastrand::Rng::with_seed(seed ^ task);
+        tokio::spawn(async move {
+            while !stop.load(SeqCst) {
+                for _ in 0..burst {
+                    service.request(dice.usize(..PAGES)).await;
+                }
+                pause(1).await;
+            }
+        })
+    });
+    Load {
+        tasks: tasks.collect(),
+        stop,
+    }
+}
+
+impl Load {
+    /// Panics when a request has failed.
+    async fn stop(self) {
+        self.stop.store(true, SeqCst);
+        for task in self.tasks {
+            task.await.unwrap();
+        }
+    }
+}
+
+/// Ends the service, and compares.
+async fn end(service: &Service, server: &RedisServer, done: String) -> Outcome {
+    let drained = service.settle().await;
+    let mut faults = Vec::new();
+    if let Err(error) = service.pulse.shutdown().await {
+        faults.push(error.to_string());
+    }
+    let found = Found::read(&mut server.connection().await).await;
+    // The finest precisions keep two minutes and ten: only what covers the run can be compared.
+    let differences = service.differences(&found).into_iter();
+    faults.extend(
+        differences
+            .filter(|line| !line.starts_with("hits at 1 s") && !line.starts_with("hits at 5 s")),
+    );
+    let health = service.health();
+    if health.lost + health.dropped > 0 {
+        faults.push(format!("lost {}, dropped {}", health.lost, health.dropped));
+    }
+    Outcome {
+        done,
+        expected: service.oracle.served() as i64,
+        found: found.total(),
+        faults,
+        notes: vec![
+            format!("{} calls failed", health.flush_errors),
+            format!("drained in {:.1} s", drained.as_secs_f64()),
+        ],
+    }
+}
+
+pub async fn kills_and_freezes(size: Size) -> Outcome {
+    let (kills, freezes, requests) = (size.of(1_000), size.of(200), size.of(1_000_000));
+    let mut dice = fastrand::Rng::with_seed(size.seed);
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(server.port()).await;
+    let service = Service::new(builder(&proxy.url()));
+    let load = load(&service, 10, size.seed);
+    for kill in 0..kills {
+        match dice.bool() {
+            true => proxy.cut(),
+            false => _ = server.kill_clients().await,
+        }
+        pause(dice.u64(5..40)).await;
+        if kill * freezes / kills != (kill + 1) * freezes / kills {
+            server.freeze();
+            let millis = if dice.u32(..20) == 0 {
+                700
+            } else {
+                dice.u64(5..200)
+            };
+            pause(millis).await;
+            server.thaw();
+        }
+    }
+    until("all requests are served", async || {
+        service.oracle.served() >= requests
+    })
+    .await;
+    load.stop().await;
+    let done = format!("{kills} connection kills and {freezes} freezes");
+    end(&service, &server, done).await
+}
+
+pub async fn swallowed_replies(size: Size) -> Outcome {
+    let flushes = size.of(500);
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(server.port()).await;
+    let service = Service::new(by_hand(&proxy.url()));
+    service.requests(PAGES).await;
+    service.settle().await;
+    for flush in 0..flushes {
+        if flush % 20 == 0 {
+            let then = if flush % 40 == 0 {
+                Swallow::Cut
+            } else {
+                Swallow::Hang
+            };
+            proxy.swallow_replies(0.2, size.seed ^ flush, then);
+        }
+        service.requests(100).await;
+        let _ = service.pulse.flush().await;
+    }
+    proxy.heal();
+    let swallowed = proxy.swallowed();
+    let done = format!("{flushes} flushes, each reply swallowed with 20 % ({swallowed})");
+    let mut outcome = end(&service, &server, done).await;
+    if swallowed == 0 {
+        outcome.faults.push("nothing was swallowed".to_owned());
+    }
+    outcome
+}
+
+pub async fn killed_servers(size: Size) -> Outcome {
+    let kills = size.of(100);
+    let mut dice = fastrand::Rng::with_seed(size.seed);
+    let server = RedisServer::builder()
+        .arg("--appendonly", "yes")
+        .arg("--appendfsync", "always")
+        .start()
+        .await;
+    let service = Service::new(builder(&server.url()));
+    let load = load(&service, 10, size.seed);
+    for _ in 0..kills {
+        let flushed = service.health().flush_errors;
+        pause(dice.u64(40..250)).await;
+        server.kill_9();
+        until("it is missed", async || {
+            service.health().flush_errors > flushed
+        })
+        .await;
+        server.restart().await;
+    }
+    pause(100).await;
+    load.stop().await;
+    let mut outcome = end(
+        &service,
+        &server,
+        format!("{kills} x kill -9, appendfsync always"),
+    )
+    .await;
+    let resets = service.health().store_resets;
+    if resets > 0 {
+        outcome.faults.push(format!("{resets} resets"));
+    }
+    outcome
+}
+
+pub async fn failovers(size: Size) -> Outcome {
+    let rounds = size.of(10);
+    let mut all = Outcome::default();
+    let mut replayed = 0;
+    for round in 0..rounds {
+        let primary = RedisServer::start().await;
+        let replica = RedisServer::builder().replica_of(primary.port());
+        let replica = replica.start().await;
+        let mut conn = replica.connection().await;
+        let proxy = Proxy::start(primary.port()).await;
+        let service = Service::new(builder(&proxy.url()));
+        let load = load(&service, 10, size.seed ^ round);
+        until("something is replicated", async || {
+            Found::read(&mut conn.clone()).await.total() > 0
+        })
+        .await;
+        pause(200).await;
+        let mut command = cmd("REPLICAOF");
+        command.arg("127.0.0.1").arg(1);
+        command.exec_async(&mut conn).await.unwrap();
+        // Acknowledged, and on the primary alone.
+        let cut = Instant::now();
+        while cut.elapsed() < Duration::from_secs(1) {
+            pause(50).await;
+        }
+        primary.kill_9();
+        proxy.set_upstream(replica.port());
+        pause(300).await;
+        let mut command = cmd("REPLICAOF");
+        command.arg("NO").arg("ONE");
+        command.exec_async(&mut conn).await.unwrap();
+        pause(300).await;
+        load.stop().await;
+        let outcome = end(&service, &replica, String::new()).await;
+        all.expected += outcome.expected;
+        all.found += outcome.found;
+        all.faults.extend(outcome.faults);
+        let health = service.health();
+        replayed += health.replayed;
+        if health.replayed == 0 {
+            all.faults
+                .push(format!("round {round}: nothing was replayed"));
+        }
+    }
+    all.done = format!("{rounds} primaries lost, replication cut 1 s before, replica promoted");
+    all.notes = vec![format!("{replayed} calls replayed")];
+    all
+}

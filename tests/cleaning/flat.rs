@@ -1,0 +1,153 @@
+//! Three days of a fleet's traffic on 200 contexts, all of them active, leave Redis' memory flat.
+
+use std::sync::Arc;
+
+use redis::pipe;
+use tower_pulse::Clock;
+use tower_pulse::model::batch::Batch;
+use tower_pulse::model::context::Kind;
+use tower_pulse::model::outcome::Outcome;
+use tower_pulse::model::slice::{HOUR, Precisions};
+use tower_pulse::store::{Applied, Pass, Store};
+
+use crate::bed::{THIS_HOUR, call, collected, redis_store};
+use crate::hand::{PREFIX, keys};
+use crate::rig::server::RedisServer;
+
+const CONTEXTS: u64 = 200;
+/// Requests of a context in a second.
+const REQUESTS: usize = 12;
+/// An hour, so that every hour, five hours and day has its slice. Between two of these nothing comes,
+/// which leaves slices of seconds and minutes to the cleaner. Only before memory is measured does
+/// every slice of up to five minutes come.
+const STEP: i64 = HOUR;
+/// Commands of a call.
+const COST: usize = 1_000;
+
+struct Fleet {
+    server: RedisServer,
+    store: Arc<dyn Store>,
+    precisions: Precisions,
+    names: Vec<Arc<str>>,
+    seq: u64,
+}
+
+impl Fleet {
+    async fn send(&mut self, mut batch: Batch) {
+        while !batch.is_empty() {
+            self.seq += 1;
+            let call = call("fleet", self.seq, batch.split(COST));
+            let applied = self.store.apply(&call).await.unwrap();
+            assert!(matches!(applied, Applied::Merged(_)));
+        }
+    }
+
+    /// Requests of all contexts at these seconds, alike in every tenth one.
+    async fn traffic(&mut self, dice: &mut fastrand::Rng, seconds: &[i64]) {
+        for variant in 0..10 {
+            let (mut batch, first) = (Batch::default(), self.names[variant].clone());
+            for second in seconds {
+                let nanos: Vec<u64> = (0..REQUESTS)
+                    .map(|_| (1e6 * 10f64.powf(2.5 * dice.f64())) as u64)
+                    .collect();
+                let found = collected(&nanos, Outcome::Success);
+                batch.add(&self.precisions, &first, Kind::Http, *second, &found);
+            }
+            let delta = batch.contexts[&first].clone();
+            for name in self.names.iter().skip(variant).step_by(10) {
+                batch.contexts.insert(name.clone(), delta.clone());
+            }
+            self.send(batch).await;
+        }
+    }
+
+    async fn clean(&self, now: i64) {
+        let pass = Pass {
+            instance: "fleet".into(),
+            now,
+            interval: 60,
+            slowest_after: 86_400,
+            forget_after: 7 * 86_400,
+        };
+        let cleaned = self.store.clean(&pass).await.unwrap().unwrap();
+        assert_eq!(cleaned.problems, []);
+    }
+
+    /// What all keys take, and what the server takes.
+    async fn memory(&self) -> (u64, u64) {
+        let conn = &mut self.server.connection().await;
+        let keys = keys(conn, "*").await;
+        let mut sum = 0;
+        for keys in keys.chunks(500) {
+            let mut pipeline = pipe();
+            for key in keys {
+                pipeline
+                    .cmd("MEMORY")
+                    .arg("USAGE")
+                    .arg(key)
+                    .arg("SAMPLES")
+                    .arg(0);
+            }
+            let sizes: Vec<u64> = pipeline.query_async(conn).await.unwrap();
+            sum += sizes.iter().sum::<u64>();
+        }
+        (sum, self.server.used_memory().await)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn three_days_of_traffic_leave_memory_flat() {
+    let server = RedisServer::start().await;
+    let (clock, hand) = Clock::manual(THIS_HOUR);
+    let store = redis_store(&server.url(), PREFIX).with_clock(clock);
+    let empty = server.used_memory().await;
+    let mut fleet = Fleet {
+        server,
+        store: Arc::new(store),
+        precisions: Precisions::default(),
+        names: (0..CONTEXTS)
+            .map(|n| format!("GET /api/v1/things-{n}/{{id}}").into())
+            .collect(),
+        seq: 0,
+    };
+    let mut dice = fastrand::Rng::with_seed(11);
+    let mut measured = Vec::new();
+    for step in 1..=72 * HOUR / STEP {
+        let now = THIS_HOUR + step * STEP;
+        hand.set_wall(now);
+        let mut seconds = vec![now];
+        let measures = [48, 72].contains(&(step * STEP / HOUR)) && step * STEP % HOUR == 0;
+        if measures {
+            // All that are kept of up to five minutes.
+            let fine = [1, 5, 60]
+                .into_iter()
+                .flat_map(|p| (0..120).map(move |n| now - p * n));
+            seconds = fine.collect();
+            seconds.sort_unstable();
+            seconds.dedup();
+        }
+        fleet.traffic(&mut dice, &seconds).await;
+        if step % 3 == 0 {
+            fleet.clean(now).await;
+        }
+        if measures {
+            measured.push(fleet.memory().await);
+        }
+    }
+    println!("bytes of all keys, used_memory after 48 and 72 h: {measured:?}, empty {empty}");
+    let per_context = measured[1].0 / CONTEXTS;
+    assert!(per_context < 64 * 1024, "{per_context} bytes per context");
+    for (what, at) in [("keys", 0usize), ("used_memory", 1)] {
+        let of = |n: usize| -> f64 {
+            let (keys, used) = measured[n];
+            if at == 0 { keys as f64 } else { used as f64 }
+        };
+        // What still grows are the slices of an hour and longer, of which 120 are kept: 24 a day,
+        // twice some ten bytes each.
+        let growth = of(1) / of(0) - 1.0;
+        assert!(
+            (-0.05..0.05).contains(&growth),
+            "{what} grew by {growth:.3}"
+        );
+    }
+}

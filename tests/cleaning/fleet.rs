@@ -1,0 +1,319 @@
+//! Three instances clean at once what another program has left, while a fourth one writes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tower_pulse::Clock;
+use tower_pulse::model::batch::Batch;
+use tower_pulse::model::slice::Precision;
+use tower_pulse::store::{Applied, Cleaned, Merged, Pass, Store};
+
+use crate::bed::{THIS_HOUR, call, redis_store};
+use crate::hand::{self, PREFIX, ask, key, keys, known, slices, write};
+use crate::rig::server::RedisServer;
+
+const PRECISIONS: [u32; 3] = [1, 60, 3_600];
+const DEAD: usize = 300;
+const LIVE: usize = 30;
+/// The first pass is one in which all three precisions are due.
+const START: i64 = THIS_HOUR;
+
+type Slices = BTreeMap<i64, i64>;
+
+/// What stays of a counter that was cleaned at `now`.
+fn cleaned(precision: u32, slices: &Slices, now: i64) -> Slices {
+    let cut_off = now - 120 * i64::from(precision);
+    let live = slices.range(cut_off + 1..).rev().take(120);
+    live.map(|(start, n)| (*start, *n)).collect()
+}
+
+/// Members of `known:` that are none, and what is wrong with the hash of one that is.
+const GARBAGE: [&[u8]; 9] = [
+    b"garbage",
+    b"",
+    b":x",
+    b"0:zero",
+    b"-5:x",
+    b"\xff\xfe",
+    b"60:\xff\xfe",
+    b"99999999999999999999:x",
+    b"60 :x",
+];
+
+async fn write_garbage(server: &RedisServer) {
+    let conn = &mut server.connection().await;
+    for member in GARBAGE {
+        let _: i64 = ask(conn, "ZADD", (hand::KNOWN, 0, member)).await;
+    }
+    for (member, command, key, value) in [
+        ("60:list", "RPUSH", key(60, "list"), ("x", "y")),
+        ("1:words", "HSET", key(1, "words"), ("field", "1")),
+        ("1:float", "HSET", key(1, "float"), ("1700000000.5", "1")),
+    ] {
+        let _: i64 = ask(conn, "ZADD", (hand::KNOWN, 0, member)).await;
+        let _: i64 = ask(conn, command, (key, value)).await;
+    }
+}
+
+/// Dead counters: of some the hash is gone already, some are longer than one command can list, some
+/// have one slice.
+async fn write_dead(server: &RedisServer) {
+    let conn = &mut server.connection().await;
+    for n in 0..DEAD {
+        for precision in PRECISIONS {
+            let length = match n % 5 {
+                0 => 0,
+                1 => 1,
+                2 => 60,
+                3 => 150,
+                _ => 40,
+            };
+            let length = if n == 7 { 5_000 } else { length };
+            let newest = START - 120 * i64::from(precision) - n as i64 % 2 * 86_400;
+            let slices = (0..length).map(|i| (newest - i * i64::from(precision), i));
+            write(conn, precision, &format!("dead-{n}"), &slices.collect()).await;
+        }
+    }
+}
+
+/// Live counters of 200 slices up to now and 30 that are not old yet, some with gaps, which reach
+/// back beyond the cut-off.
+async fn write_live(server: &RedisServer) -> BTreeMap<(u32, String), Slices> {
+    let conn = &mut server.connection().await;
+    let mut dice = fastrand::Rng::with_seed(5);
+    let mut model = BTreeMap::new();
+    for n in 0..LIVE {
+        for precision in PRECISIONS {
+            let p = i64::from(precision);
+            let gaps = [0.0, 0.3, 0.9][n % 3];
+            let mut slices: Slices = (0..200)
+                .filter(|back| *back == 0 || dice.f64() >= gaps)
+                .map(|back| (Precision::new(precision, 120).slice(START) - back * p, 7))
+                .collect();
+            if n % 5 == 4 {
+                // A writer whose clock is ahead.
+                slices.insert(START + p, 9);
+            }
+            let name = format!("live-{n}");
+            write(conn, precision, &name, &slices).await;
+            model.insert((precision, name), slices);
+        }
+    }
+    model
+}
+
+fn pass(instance: usize, now: i64) -> Pass {
+    Pass {
+        instance: format!("cleaner-{instance}"),
+        now,
+        interval: 60,
+        slowest_after: 86_400,
+        forget_after: 7 * 86_400,
+    }
+}
+
+/// All of them at once. Returns what the one did that did it.
+async fn clean(stores: &[Arc<dyn Store>], now: i64) -> Cleaned {
+    let mut done = Vec::new();
+    let tasks: Vec<_> = (0..stores.len())
+        .map(|n| {
+            let store = stores[n].clone();
+            tokio::spawn(async move { store.clean(&pass(n, now)).await.unwrap() })
+        })
+        .collect();
+    for task in tasks {
+        done.extend(task.await.unwrap());
+    }
+    assert_eq!(done.len(), 1, "a pass is done once");
+    done.remove(0)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn three_instances_clean_what_another_program_left() {
+    let server = RedisServer::start().await;
+    let conn = &mut server.connection().await;
+    for (command, key, value) in [
+        ("SET", "known", ("x", "EX")),
+        ("ZADD", "known:", ("0", "1:dead-1")),
+        ("HSET", "count:1:dead-1", ("17", "1")),
+        ("HSET", "pulsecount:1:dead-1", ("17", "1")),
+        ("ZADD", "pulse", ("5", "x")),
+        ("HSET", "pulse2:count:60:x", ("1", "1")),
+    ] {
+        match command {
+            "SET" => ask::<()>(conn, command, (key, value.0)).await,
+            _ => drop(ask::<i64>(conn, command, (key, value)).await),
+        }
+    }
+    let outside = async || {
+        let mut dumps = BTreeMap::new();
+        let conn = &mut server.connection().await;
+        for key in keys(conn, "*").await {
+            if !key.starts_with(PREFIX.as_bytes()) {
+                let dump: Vec<u8> = ask(conn, "DUMP", &key).await;
+                dumps.insert(key, dump);
+            }
+        }
+        dumps
+    };
+    let before = outside().await;
+    assert_eq!(before.len(), 6);
+    write_dead(&server).await;
+    write_garbage(&server).await;
+    let mut model = write_live(&server).await;
+
+    let (clock, hand) = Clock::manual(START);
+    let stores: Vec<Arc<dyn Store>> = (0..3)
+        .map(|_| {
+            let store = redis_store(&server.url(), PREFIX).with_clock(clock.clone());
+            Arc::new(store) as Arc<dyn Store>
+        })
+        .collect();
+    let writer = redis_store(&server.url(), PREFIX).with_clock(clock.clone());
+    let precisions = tower_pulse::model::slice::Precisions::default();
+    let write_some = async |first: u64, now: i64| {
+        for seq in first..first + 20 {
+            let mut batch = Batch::default();
+            for n in 0..LIVE {
+                batch.count(&precisions, &format!("live-{n}").into(), now, 1);
+            }
+            batch.count(&precisions, &format!("new-{seq}").into(), now, 1);
+            let call = call("writer", seq, batch);
+            let applied = writer.apply(&call).await.unwrap();
+            assert_eq!(applied, Applied::Merged(Merged::default()));
+        }
+    };
+    let mut add = |now: i64| {
+        for ((precision, _), slices) in &mut model {
+            let p = Precision::new(*precision, 120);
+            let slice = p.slice(now);
+            if !slices.contains_key(&slice) {
+                slices.remove(&p.pushed_out_by(slice));
+            }
+            *slices.entry(slice).or_default() += 20;
+        }
+    };
+
+    let (first, ()) = tokio::join!(clean(&stores, START), write_some(1, START));
+    add(START);
+    hand.advance(std::time::Duration::from_secs(60));
+    let (second, ()) = tokio::join!(clean(&stores, START + 60), write_some(21, START + 60));
+    add(START + 60);
+
+    let told: Vec<_> = first.problems.iter().map(|problem| &*problem.key).collect();
+    let of_known = told.iter().filter(|key| **key == hand::KNOWN).count();
+    assert_eq!(of_known, GARBAGE.len(), "{:#?}", first.problems);
+    for (precision, name) in [(60, "list"), (1, "words"), (1, "float")] {
+        assert!(told.contains(&&*key(precision, name)), "{told:?}");
+    }
+    assert_eq!(first.problems.len(), GARBAGE.len() + 3);
+    assert!(second.problems.len() >= GARBAGE.len());
+    assert_eq!(first.counters, (DEAD * 3) as u64);
+
+    let members = known(conn).await;
+    let dead = members
+        .iter()
+        .filter(|m| String::from_utf8_lossy(m).contains("dead"));
+    assert_eq!(dead.count(), 0);
+    assert_eq!(keys(conn, "pulse:count:*:dead*").await.len(), 0);
+    for member in GARBAGE {
+        assert!(members.iter().any(|m| m == member), "garbage is left alone");
+    }
+    for ((precision, name), slices_then) in &model {
+        let now = slices(conn, *precision, name).await;
+        // Both passes, or, for those that are due on the hour, the first.
+        let expected = cleaned(*precision, slices_then, START);
+        let least = cleaned(*precision, slices_then, START + 60);
+        assert!(now.len() <= 121, "{precision}:{name} has {}", now.len());
+        for (start, n) in &least {
+            assert_eq!(now.get(start), Some(n), "{precision}:{name} at {start}");
+        }
+        for (start, n) in &now {
+            assert_eq!(
+                expected.get(start),
+                Some(n),
+                "{precision}:{name} at {start}"
+            );
+        }
+        let member = format!("{precision}:{name}").into_bytes();
+        assert!(members.contains(&member), "what has samples is known");
+    }
+    for seq in 1..41 {
+        let new = slices(conn, 3_600, &format!("new-{seq}")).await;
+        assert_eq!(new, BTreeMap::from([(START, 1)]));
+    }
+    assert_eq!(outside().await, before);
+}
+
+#[tokio::test]
+async fn exactly_the_newest_slices_stay() {
+    let server = RedisServer::start().await;
+    let conn = &mut server.connection().await;
+    let model = write_live(&server).await;
+    let store: Arc<dyn Store> = Arc::new(redis_store(&server.url(), PREFIX));
+    let removed = clean(&[store], START).await.slices;
+    let mut expected = 0;
+    for ((precision, name), before) in &model {
+        let now = slices(conn, *precision, name).await;
+        assert_eq!(
+            now,
+            cleaned(*precision, before, START),
+            "{precision}:{name}"
+        );
+        expected += before.len() - now.len();
+        let ttl: i64 = ask(conn, "TTL", key(*precision, name)).await;
+        let full = Precision::new(*precision, 120).key_ttl();
+        assert!((full - 5..=full).contains(&ttl), "{ttl} s for {precision}");
+    }
+    assert_eq!(removed, expected as u64);
+}
+
+/// Gaps in a counter that is being written leave slices that nothing pushes out: they go too, within
+/// sixteen passes.
+#[tokio::test]
+async fn gaps_are_found_under_the_eyes_of_a_writer() {
+    let server = RedisServer::start().await;
+    let conn = &mut server.connection().await;
+    let store: Arc<dyn Store> = Arc::new(redis_store(&server.url(), PREFIX));
+    clean(std::slice::from_ref(&store), START - 60).await;
+    // A hundred old slices, twenty live ones, and a time to live as a writer sets it.
+    let old = (0..100).map(|i| (START - 10_000 - 60 * i, 1));
+    let live = (0..20).map(|i| (START - 60 * i, 1));
+    write(conn, 60, "gaps", &old.chain(live).collect()).await;
+    let mut passes = 0;
+    while slices(conn, 60, "gaps").await.len() > 20 {
+        let _: i64 = ask(conn, "EXPIRE", (key(60, "gaps"), 7_800)).await;
+        clean(std::slice::from_ref(&store), START + 60 * passes).await;
+        passes += 1;
+        assert!(passes <= 16);
+    }
+    // One that nobody writes is looked through at once.
+    let old = (0..100).map(|i| (START - 10_000 - 60 * i, 1));
+    write(conn, 60, "idle", &old.collect()).await;
+    let _: i64 = ask(conn, "EXPIRE", (key(60, "idle"), 7_600)).await;
+    clean(&[store], START + 60 * passes).await;
+    assert_eq!(slices(conn, 60, "idle").await.len(), 0);
+}
+
+#[tokio::test]
+async fn a_hash_of_any_length_is_cleaned_in_parts() {
+    let server = RedisServer::builder()
+        .arg("--slowlog-log-slower-than", "20000")
+        .start()
+        .await;
+    let conn = &mut server.connection().await;
+    let many = (0..50_000).map(|i| (START - i, 1));
+    write(conn, 1, "many", &many.collect()).await;
+    let ahead = (0..3_000).map(|i| (START + i, 1));
+    write(conn, 1, "ahead", &ahead.collect()).await;
+    let _: () = ask(conn, "SLOWLOG", "RESET").await;
+    let store: Arc<dyn Store> = Arc::new(redis_store(&server.url(), PREFIX));
+    let cleaned = clean(&[store], START).await;
+    assert_eq!(cleaned.slices, 50_000 - 120 + 3_000 - 120);
+    let expected: Slices = (0..120).map(|i| (START - i, 1)).collect();
+    assert_eq!(slices(conn, 1, "many").await, expected);
+    let expected: Slices = (2_880..3_000).map(|i| (START + i, 1)).collect();
+    assert_eq!(slices(conn, 1, "ahead").await, expected);
+    let slow: i64 = ask(conn, "SLOWLOG", "LEN").await;
+    assert_eq!(slow, 0);
+}

@@ -1,0 +1,73 @@
+//! What tests write into Redis by hand, and how they look at it.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use redis::aio::MultiplexedConnection;
+use redis::{FromRedisValue, ToRedisArgs, cmd, pipe};
+
+pub const PREFIX: &str = "pulse:";
+pub const KNOWN: &str = "pulse:known:";
+pub const LEASE: &str = "pulse:pulse:lease:clean";
+
+/// A counter's key.
+pub fn key(precision: u32, name: &str) -> String {
+    format!("{PREFIX}count:{precision}:{name}")
+}
+
+/// Writes a counter as another program would: its slices, if any, and its entry in `known:`.
+pub async fn write(
+    conn: &mut MultiplexedConnection,
+    precision: u32,
+    name: &str,
+    slices: &BTreeMap<i64, i64>,
+) {
+    let mut pipeline = pipe();
+    if !slices.is_empty() {
+        let fields: Vec<_> = slices.iter().collect();
+        pipeline
+            .hset_multiple(key(precision, name), &fields)
+            .ignore();
+    }
+    pipeline
+        .zadd(KNOWN, format!("{precision}:{name}"), 0)
+        .ignore();
+    pipeline.exec_async(conn).await.unwrap();
+}
+
+/// The slices of a counter.
+pub async fn slices(
+    conn: &mut MultiplexedConnection,
+    precision: u32,
+    name: &str,
+) -> BTreeMap<i64, i64> {
+    ask(conn, "HGETALL", &[key(precision, name)]).await
+}
+
+/// Sends a command.
+pub async fn ask<T: FromRedisValue>(
+    conn: &mut MultiplexedConnection,
+    name: &str,
+    args: impl ToRedisArgs,
+) -> T {
+    cmd(name).arg(args).query_async(conn).await.unwrap()
+}
+
+/// The members of `known:`.
+pub async fn known(conn: &mut MultiplexedConnection) -> Vec<Vec<u8>> {
+    ask(conn, "ZRANGE", (KNOWN, 0, -1)).await
+}
+
+/// Keys that match a pattern.
+pub async fn keys(conn: &mut MultiplexedConnection, pattern: &str) -> Vec<Vec<u8>> {
+    ask(conn, "KEYS", pattern).await
+}
+
+/// Waits until `condition` holds, panics with `what` when it does not within ten seconds.
+pub async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(10);
+    while !condition().await {
+        assert!(Instant::now() < end, "waited in vain until {what}");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}

@@ -1,0 +1,24 @@
+//! Cleaning and retention: what is old goes, what is live stays, whatever is in the way. Each test
+//! has a real server of its own.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    missing_docs,
+    unreachable_pub,
+    reason = "test code: a panic is a failed test"
+)]
+
+#[path = "../stores/bed.rs"]
+#[allow(dead_code, reason = "shared with the tests of the stores")]
+mod bed;
+#[path = "../rig/mod.rs"]
+mod rig;
+
+mod expiry;
+mod flat;
+mod fleet;
+mod forgotten;
+mod hand;
+mod rhythm;
+mod trouble;
+mod worst_case;

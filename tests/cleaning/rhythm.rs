@@ -1,0 +1,59 @@
+//! Which precisions a pass examines, and that a pass is done once.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tower_pulse::model::slice::DEFAULT_PRECISIONS;
+use tower_pulse::store::{Pass, Store};
+
+use crate::bed::{THIS_HOUR, redis_store};
+use crate::hand::{PREFIX, write};
+use crate::rig::server::RedisServer;
+
+async fn rhythm(interval: i64, passes: impl Iterator<Item = i64>) {
+    let server = RedisServer::start().await;
+    let conn = &mut server.connection().await;
+    for precision in DEFAULT_PRECISIONS {
+        // Alive as long as this test looks.
+        let future = BTreeMap::from([(THIS_HOUR + 1_000 * 86_400, 1)]);
+        write(conn, precision, "sales", &future).await;
+    }
+    let stores: Vec<_> = (0..3)
+        .map(|_| Arc::new(redis_store(&server.url(), PREFIX)))
+        .collect();
+    for number in passes {
+        let each = stores.iter().enumerate().map(|(n, store)| {
+            let pass = Pass {
+                instance: n.to_string(),
+                // Their clocks differ, within the pass.
+                now: number * interval + n as i64 % interval,
+                interval,
+                slowest_after: 86_400,
+                forget_after: 86_400,
+            };
+            let store = store.clone();
+            async move { store.clean(&pass).await.unwrap() }
+        });
+        let done = futures_util::future::join_all(each).await;
+        let done: Vec<_> = done.into_iter().flatten().collect();
+        assert_eq!(done.len(), 1, "pass {number}");
+        let due = DEFAULT_PRECISIONS
+            .iter()
+            .filter(|p| number % (i64::from(**p) / interval).max(1) == 0);
+        assert_eq!(done[0].examined, due.count() as u64, "pass {number}");
+        assert_eq!((done[0].slices, done[0].counters), (0, 0));
+    }
+}
+
+#[tokio::test]
+async fn a_precision_is_examined_in_its_passes_only() {
+    let first = THIS_HOUR / 60;
+    rhythm(60, first..first + 130).await;
+}
+
+#[tokio::test]
+async fn whatever_the_interval_is() {
+    rhythm(1, THIS_HOUR - 5..THIS_HOUR + 20).await;
+    let first = THIS_HOUR / 7_200;
+    rhythm(7_200, first..first + 30).await;
+}

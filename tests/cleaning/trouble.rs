@@ -1,0 +1,209 @@
+//! What happens in the middle of a pass: the lease is lost, the server dies or freezes, the instance
+//! is told to stop.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tower_pulse::Pulse;
+use tower_pulse::store::redis::{RedisOptions, RedisStore};
+use tower_pulse::store::{Pass, Store};
+
+use crate::bed::THIS_HOUR;
+use crate::hand::{LEASE, PREFIX, ask, known, slices, until, write};
+use crate::rig::proxy::Proxy;
+use crate::rig::server::RedisServer;
+
+const DEAD: usize = 600;
+
+/// Writes counters that are dead, and one that never dies.
+async fn write_all(server: &RedisServer) -> BTreeMap<i64, i64> {
+    let conn = &mut server.connection().await;
+    for n in 0..DEAD {
+        let old = (0..30).map(|i| (1_000 + i, 1));
+        write(conn, 1, &format!("dead-{n}"), &old.collect()).await;
+    }
+    let future = 40_000_000_000;
+    let live = (0..10).map(|i| (future + i, i)).collect();
+    write(conn, 1, "live", &live).await;
+    live
+}
+
+fn store(url: &str, patience: u64) -> RedisStore {
+    let options = RedisOptions::new(url).unwrap().prefix(PREFIX).unwrap();
+    let options = options.response_timeout(Duration::from_millis(patience));
+    RedisStore::open(options).unwrap()
+}
+
+/// An instance that cleans every second.
+fn instance(url: &str, patience: u64) -> Pulse {
+    Pulse::builder()
+        .store(Arc::new(store(url, patience)))
+        .clean_interval(Duration::from_secs(1))
+        .build()
+        .unwrap()
+}
+
+async fn lease(server: &RedisServer) -> Option<String> {
+    ask(&mut server.connection().await, "GET", LEASE).await
+}
+
+/// Waits until a pass has removed some, and not all yet.
+async fn in_the_middle(server: &RedisServer) {
+    let conn = &mut server.connection().await;
+    until("a pass is under way", async || {
+        let left = known(conn).await.len();
+        assert!(left > 1, "the pass is over already");
+        left <= DEAD
+    })
+    .await;
+}
+
+/// All dead are gone, and what is alive is as it was.
+async fn assert_clean(server: &RedisServer, live: &BTreeMap<i64, i64>) {
+    let conn = &mut server.connection().await;
+    until("all dead are gone", async || {
+        let left = known(conn).await.len();
+        assert!(left > 0, "the live one is gone");
+        left == 1
+    })
+    .await;
+    assert_eq!(&slices(conn, 1, "live").await, live);
+}
+
+#[tokio::test]
+async fn a_lease_that_is_lost_ends_the_pass() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(server.port()).await;
+    let live = write_all(&server).await;
+    proxy.delay(Duration::from_millis(10));
+    let slow = Arc::new(store(&proxy.url(), 5_000));
+    let pass = |instance: &str| Pass {
+        instance: instance.into(),
+        now: THIS_HOUR,
+        interval: 60,
+        slowest_after: 86_400,
+        forget_after: 86_400,
+    };
+    let (store_a, pass_a) = (slow.clone(), pass("a"));
+    let a = tokio::spawn(async move { store_a.clean(&pass_a).await });
+    in_the_middle(&server).await;
+    assert_eq!(
+        lease(&server).await.unwrap(),
+        format!("{}:a", THIS_HOUR / 60)
+    );
+    // While it sleeps, its time is up, and another one does the same pass.
+    let conn = &mut server.connection().await;
+    let _: () = ask(conn, "SET", (LEASE, "5:other", "EX", 15)).await;
+    let left = known(conn).await.len();
+    assert_eq!(a.await.unwrap().unwrap(), None);
+    let still = known(conn).await.len();
+    assert!(left - still <= 100 && still > 1, "{left}, {still}");
+    assert_eq!(lease(&server).await.unwrap(), "5:other");
+    assert_eq!(slow.last_pass().await.unwrap(), None);
+    let _: i64 = ask(conn, "DEL", LEASE).await;
+    let b = store(&server.url(), 5_000);
+    let cleaned = b.clean(&pass("b")).await.unwrap().unwrap();
+    assert_eq!(cleaned.counters as usize, still - 1);
+    assert_clean(&server, &live).await;
+}
+
+#[tokio::test]
+async fn an_instance_that_dies_holds_the_others_up_for_seconds_only() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(server.port()).await;
+    let live = write_all(&server).await;
+    proxy.delay(Duration::from_millis(10));
+    let slow = store(&proxy.url(), 5_000);
+    let mut pass = Pass {
+        instance: "a".into(),
+        now: THIS_HOUR,
+        interval: 60,
+        slowest_after: 86_400,
+        forget_after: 86_400,
+    };
+    let dying = tokio::spawn({
+        let pass = pass.clone();
+        async move { slow.clean(&pass).await }
+    });
+    in_the_middle(&server).await;
+    dying.abort();
+    let conn = &mut server.connection().await;
+    let left: i64 = ask(conn, "PTTL", LEASE).await;
+    assert!((1..=15_000).contains(&left), "{left}");
+    let other = store(&server.url(), 5_000);
+    let dead = std::mem::replace(&mut pass.instance, "b".into());
+    assert_eq!(other.clean(&pass).await.unwrap(), None);
+    assert!(lease(&server).await.unwrap().ends_with(&dead));
+    let _: i64 = ask(conn, "PEXPIRE", (LEASE, 1)).await;
+    until("the lease is free", async || lease(&server).await.is_none()).await;
+    // The same pass: nobody has noted that it was done.
+    assert!(other.clean(&pass).await.unwrap().is_some());
+    assert_clean(&server, &live).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_dies_is_cleaned_when_it_is_back() {
+    let server = RedisServer::builder()
+        .arg("--appendonly", "yes")
+        .arg("--appendfsync", "always")
+        .start()
+        .await;
+    let proxy = Proxy::start(server.port()).await;
+    let live = write_all(&server).await;
+    proxy.delay(Duration::from_millis(10));
+    let pulse = instance(&proxy.url(), 300);
+    in_the_middle(&server).await;
+    server.kill_9();
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    proxy.heal();
+    server.restart().await;
+    assert_clean(&server, &live).await;
+    let store = pulse.store();
+    until("a pass is noted", async || {
+        store.last_pass().await.unwrap().is_some()
+    })
+    .await;
+    pulse.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_freezes_is_cleaned_when_it_goes_on() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(server.port()).await;
+    let live = write_all(&server).await;
+    proxy.delay(Duration::from_millis(10));
+    let pulse = instance(&proxy.url(), 200);
+    in_the_middle(&server).await;
+    server.freeze();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    proxy.heal();
+    server.thaw();
+    assert_clean(&server, &live).await;
+    pulse.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_stops_within_a_second() {
+    for frozen in [false, true] {
+        let server = RedisServer::start().await;
+        let proxy = Proxy::start(server.port()).await;
+        write_all(&server).await;
+        proxy.delay(Duration::from_millis(if frozen { 10 } else { 100 }));
+        let pulse = instance(&proxy.url(), 5_000);
+        until("a pass is under way", async || {
+            lease(&server).await.is_some()
+        })
+        .await;
+        if frozen {
+            server.freeze();
+        }
+        let start = Instant::now();
+        let _ = pulse.shutdown().await;
+        assert!(
+            start.elapsed() < Duration::from_secs(1),
+            "{:?}",
+            start.elapsed()
+        );
+    }
+}

@@ -1,0 +1,382 @@
+//! The worst case that the builder calculates is what it really comes to: everything filled to its
+//! maximum, in Redis and in this process.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::pipe;
+use tower::{Layer, Service};
+use tower_pulse::model::batch::{Batch, Slices, Spread};
+use tower_pulse::model::context::{ALL, Kind, MAX_NAME, OVERFLOW, UNMATCHED};
+use tower_pulse::model::histogram::{BUCKETS, SCALE, lower_bound};
+use tower_pulse::model::outcome::Outcome;
+use tower_pulse::model::slice::{HOUR, Precisions};
+use tower_pulse::store::memory::MemoryStore;
+use tower_pulse::store::{Applied, Beat, Call, Cleaned, LastPass, Pass, Store};
+use tower_pulse::{BoxFuture, Builder, Clock, Pulse, StoreError, StoreErrorKind};
+
+use crate::bed::{THIS_HOUR, call, collected, redis_store};
+use crate::hand::{PREFIX, keys};
+use crate::rig::server::RedisServer;
+
+const CONTEXTS: usize = 20;
+const COUNTERS: usize = 5;
+const NOW: i64 = THIS_HOUR + 3_599;
+
+/// A name of the greatest length.
+fn name(what: &str, n: usize) -> Arc<str> {
+    let mut name = format!("{what}-{n}-");
+    name.extend(std::iter::repeat_n('x', MAX_NAME - name.len()));
+    name.into()
+}
+
+fn builder() -> Builder {
+    Pulse::builder()
+        .max_contexts(CONTEXTS)
+        .max_counters(COUNTERS)
+        .replay_bytes(0)
+}
+
+/// The seconds whose slices are kept, of all precisions, oldest first.
+fn seconds(precisions: &Precisions) -> Vec<i64> {
+    let all = precisions.counters.iter().chain(&precisions.histograms);
+    let mut seconds: Vec<i64> = all
+        .flat_map(|p| (0..i64::from(p.samples)).map(move |n| NOW - n * i64::from(p.seconds)))
+        .collect();
+    seconds.sort_unstable();
+    seconds.dedup();
+    seconds
+}
+
+/// Whether histograms are kept of that second's slices.
+fn has_histogram(precisions: &Precisions, second: i64) -> bool {
+    let mut kept = precisions.histograms.iter();
+    kept.any(|p| {
+        let p_seconds = i64::from(p.seconds);
+        (NOW - second) % p_seconds == 0 && NOW - second < p.span()
+    })
+}
+
+/// A duration in the middle of each bucket, in nanoseconds.
+fn durations() -> Vec<u64> {
+    let middle = |index| lower_bound(index, SCALE).midpoint(lower_bound(index + 1, SCALE));
+    (0..BUCKETS as u16)
+        .map(|index| (middle(index) * 1e9) as u64)
+        .collect()
+}
+
+/// As many requests of each bucket as one would have to wait for in vain.
+fn multiply(spread: &mut Spread, by: u64) {
+    let (scale, buckets) = (spread.histogram.scale(), spread.histogram.buckets());
+    let more: Vec<_> = buckets.iter().map(|(index, n)| (*index, n * by)).collect();
+    spread.histogram = tower_pulse::model::histogram::Histogram::new(scale, more);
+    spread.tally.outcomes = [by; tower_pulse::model::outcome::OUTCOMES];
+    spread.tally.errors = by;
+}
+
+/// Sends all slices of a context or counter; what is there is full afterwards.
+async fn fill(
+    store: &dyn Store,
+    seq: &mut u64,
+    precisions: &Precisions,
+    name: &Arc<str>,
+    kind: Option<Kind>,
+) {
+    let mut send = async |mut batch: Batch| {
+        // Nothing but what is kept: gaps are the cleaner's.
+        let contexts = batch.contexts.values_mut();
+        for slices in contexts.flat_map(|delta| delta.counters.iter_mut().zip(&precisions.counters))
+        {
+            slices.0.trim(slices.1.cut_off(NOW));
+        }
+        for slices in batch
+            .counters
+            .values_mut()
+            .flat_map(|delta| delta.iter_mut().zip(&precisions.counters))
+        {
+            slices.0.trim(slices.1.cut_off(NOW));
+        }
+        while !batch.is_empty() {
+            *seq += 1;
+            let call = call("filler", *seq, batch.split(1_000));
+            let applied = store.apply(&call).await.unwrap();
+            assert!(matches!(applied, Applied::Merged(_)), "{applied:?}");
+        }
+    };
+    let seconds = seconds(precisions);
+    let Some(kind) = kind else {
+        let mut batch = Batch::default();
+        for second in seconds {
+            batch.count(precisions, name, second, 1_000_000_000_000);
+        }
+        return send(batch).await;
+    };
+    // The numbers of a context of a million requests a second, for as long as the slice lasts.
+    let found = |nanos: &[u64]| {
+        let mut found = collected(nanos, Outcome::ServerError);
+        found.times.count = 1_000_000;
+        found.times.sum = 1_000_000_000_000_000;
+        found.tally.errors = 1_000_000;
+        found
+    };
+    let (with, without): (Vec<i64>, Vec<i64>) = seconds
+        .into_iter()
+        .partition(|second| has_histogram(precisions, *second));
+    let full = found(&durations());
+    // Twice more for the current slices, which have a tail.
+    for second in with.into_iter().chain([NOW, NOW]) {
+        let mut batch = Batch::default();
+        batch.add(precisions, name, kind, second, &full);
+        let delta = batch.contexts.get_mut(name).unwrap();
+        for slices in &mut delta.histograms {
+            let starts: Vec<i64> = slices.iter().map(|(start, _)| start).collect();
+            for start in starts {
+                multiply(slices.get_mut(start).unwrap(), 1_000_000);
+            }
+        }
+        send(batch).await;
+    }
+    let (mut batch, one) = (Batch::default(), found(&durations()[..1]));
+    for second in without {
+        batch.add(precisions, name, kind, second, &one);
+    }
+    let delta = batch.contexts.get_mut(name).unwrap();
+    delta.histograms.fill_with(Slices::default);
+    send(batch).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_redis() {
+    let server = RedisServer::start().await;
+    let before = server.used_memory().await;
+    let (clock, _hand) = Clock::manual(NOW);
+    let store = redis_store(&server.url(), PREFIX).with_clock(clock);
+    let (precisions, mut seq) = (Precisions::default(), 0);
+    let contexts = (0..CONTEXTS).map(|n| (name("GET /", n), Some(Kind::Http)));
+    let synthetic = [
+        (UNMATCHED.into(), Some(Kind::Http)),
+        (OVERFLOW.into(), Some(Kind::Http)),
+        (ALL.into(), Some(Kind::All)),
+    ];
+    let counters = (0..COUNTERS).map(|n| (name("sold", n), None));
+    let overflow = [(Arc::from(OVERFLOW), None)];
+    let names = contexts.chain(synthetic).chain(counters).chain(overflow);
+    for (name, kind) in names {
+        fill(&store, &mut seq, &precisions, &name, kind).await;
+    }
+    let conn = &mut server.connection().await;
+    let keys = keys(conn, "*").await;
+    let mut sum = 0;
+    let mut kinds = std::collections::BTreeMap::<String, (u64, u64)>::new();
+    for key in &keys {
+        let mut pipeline = pipe();
+        pipeline
+            .cmd("MEMORY")
+            .arg("USAGE")
+            .arg(key)
+            .arg("SAMPLES")
+            .arg(0);
+        let (size,): (u64,) = pipeline.query_async(conn).await.unwrap();
+        sum += size;
+        let kind: String = String::from_utf8_lossy(key).chars().take(22).collect();
+        let of_kind = kinds.entry(kind).or_default();
+        *of_kind = (of_kind.0 + 1, of_kind.1 + size);
+    }
+    let used = server.used_memory().await - before;
+    let worst = builder().worst_case().store_bytes;
+    println!(
+        "keys {sum} ({} keys), used memory {used}, calculated {worst}",
+        keys.len()
+    );
+    for (kind, (n, bytes)) in kinds {
+        println!("{kind:?}: {n} keys of {} bytes", bytes / n);
+    }
+    // Full: every counter has every slice.
+    for (counter, precision) in [(name("sold", 0), 1), (name("sold", 4), 86_400)] {
+        assert_eq!(store.counter(&counter, precision).await.unwrap().len(), 120);
+    }
+    let hours = store
+        .histograms(&name("GET /", 3), HOUR as u32)
+        .await
+        .unwrap();
+    assert_eq!(hours.len(), 48);
+    assert_eq!(hours[47].1.histogram.buckets().len(), BUCKETS);
+    let ratio = worst as f64 / sum as f64;
+    assert!(
+        (0.8..1.2).contains(&ratio),
+        "calculated {ratio:.2} of the real"
+    );
+}
+
+/// A store that is never there.
+struct Away(MemoryStore);
+
+fn away<T>() -> BoxFuture<'static, Result<T, StoreError>> {
+    Box::pin(async { Err(StoreError::new(StoreErrorKind::Unreachable, "away")) })
+}
+
+impl Store for Away {
+    fn apply<'a>(&'a self, _: &'a Call) -> BoxFuture<'a, Result<Applied, StoreError>> {
+        away()
+    }
+    fn beat<'a>(&'a self, _: &'a Beat) -> BoxFuture<'a, Result<(), StoreError>> {
+        away()
+    }
+    fn leave<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
+        away()
+    }
+    fn snapshot(
+        &self,
+        now: i64,
+    ) -> BoxFuture<'_, Result<tower_pulse::model::snapshot::Snapshot, StoreError>> {
+        self.0.snapshot(now)
+    }
+    fn context<'a>(
+        &'a self,
+        context: &'a str,
+        now: i64,
+    ) -> BoxFuture<'a, Result<Option<tower_pulse::model::snapshot::ContextSnapshot>, StoreError>>
+    {
+        self.0.context(context, now)
+    }
+    fn counter<'a>(
+        &'a self,
+        name: &'a str,
+        precision: u32,
+    ) -> BoxFuture<'a, Result<Vec<(i64, i64)>, StoreError>> {
+        self.0.counter(name, precision)
+    }
+    fn histograms<'a>(
+        &'a self,
+        context: &'a str,
+        precision: u32,
+    ) -> BoxFuture<'a, Result<Vec<(i64, Spread)>, StoreError>> {
+        self.0.histograms(context, precision)
+    }
+    fn slowest(&self) -> BoxFuture<'_, Result<Vec<(String, f64)>, StoreError>> {
+        self.0.slowest()
+    }
+    fn clean<'a>(&'a self, _: &'a Pass) -> BoxFuture<'a, Result<Option<Cleaned>, StoreError>> {
+        away()
+    }
+    fn last_pass(&self) -> BoxFuture<'_, Result<Option<LastPass>, StoreError>> {
+        self.0.last_pass()
+    }
+    fn describe(&self) -> String {
+        "away".into()
+    }
+}
+
+/// Answers when the clock's hand has been moved.
+#[derive(Clone)]
+struct Slow;
+
+impl Service<http::Request<()>> for Slow {
+    type Response = http::Response<()>;
+    type Error = Infallible;
+    type Future = std::future::Ready<Result<http::Response<()>, Infallible>>;
+    fn poll_ready(
+        &mut self,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Result<(), Infallible>> {
+        std::task::Poll::Ready(Ok(()))
+    }
+    fn call(&mut self, _: http::Request<()>) -> Self::Future {
+        let mut response = http::Response::new(());
+        *response.status_mut() = http::StatusCode::INTERNAL_SERVER_ERROR;
+        std::future::ready(Ok(response))
+    }
+}
+
+/// Fills a `Pulse` during an outage without an end; returns what was calculated for it.
+fn outage() -> u64 {
+    let (clock, hand) = Clock::manual(NOW - 200 * 86_400);
+    let precisions = Precisions::default();
+    let store = Arc::new(Away(MemoryStore::new(precisions.clone(), clock.clone())));
+    let builder = builder().clock(clock).store(store);
+    let worst = builder.worst_case().process_bytes;
+    let (pulse, _tasks) = builder.build_with_tasks().unwrap();
+    let shards = std::thread::available_parallelism().map_or(1, usize::from);
+    let shards = shards.next_power_of_two().min(8);
+    let mut names: Vec<String> = (0..CONTEXTS)
+        .map(|n| name("GET /", n).to_string())
+        .collect();
+    names.push("one too many".into());
+    names.push(UNMATCHED.into());
+    let (names, request) = (Arc::new(names), |n: usize| {
+        http::Request::get(format!("/{n}")).body(()).unwrap()
+    });
+    let layer = pulse.layer_with({
+        let names = names.clone();
+        move |head| {
+            let n: usize = head.uri.path()[1..].parse().ok()?;
+            Some(names[n].clone().into())
+        }
+    });
+    // A cell of each context in each shard: threads are numbered as they come.
+    let record_everywhere = || {
+        std::thread::scope(|scope| {
+            for _ in 0..shards {
+                scope.spawn(|| {
+                    let mut service = layer.layer(Slow);
+                    for n in 0..names.len() {
+                        futures_util::FutureExt::now_or_never(service.call(request(n)))
+                            .unwrap()
+                            .unwrap();
+                    }
+                });
+            }
+        });
+    };
+    hand.set_wall(NOW);
+    record_everywhere();
+    let flush = || {
+        let failed = futures_util::FutureExt::now_or_never(pulse.flush()).unwrap();
+        assert!(failed.is_err());
+    };
+    let all = durations();
+    let mut service = layer.layer(Slow);
+    for second in seconds(&precisions) {
+        hand.set_wall(second);
+        // Of what is older than the two newest slices, every fourth bucket is enough.
+        let is_fine = NOW - second < 120 || NOW - second == HOUR;
+        let step = if is_fine { 1 } else { 4 };
+        let durations = match has_histogram(&precisions, second) {
+            true => all.iter().step_by(step),
+            false => all[..1].iter().step_by(1),
+        };
+        let durations: Vec<u64> = durations.copied().collect();
+        for n in 0..names.len() {
+            for nanos in &durations {
+                let response = service.call(request(n));
+                hand.advance(Duration::from_nanos(*nanos));
+                futures_util::FutureExt::now_or_never(response)
+                    .unwrap()
+                    .unwrap();
+            }
+        }
+        for n in 0..=COUNTERS {
+            pulse.counter(&name("sold", n)).add(1);
+        }
+        hand.set_wall(second);
+        flush();
+    }
+    assert_eq!(pulse.health().dropped, 0);
+    worst
+}
+
+#[test]
+fn of_this_process() {
+    // What is made once in a process is not counted.
+    drop(Pulse::builder().build_with_tasks());
+    let mut worst = 0;
+    let measured = allocation_counter::measure(|| worst = outage());
+    let real = measured.bytes_max;
+    println!("allocated at most {real}, calculated {worst}");
+    let ratio = worst as f64 / real as f64;
+    assert!(
+        (0.8..1.2).contains(&ratio),
+        "calculated {ratio:.2} of the real"
+    );
+}

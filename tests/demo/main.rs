@@ -1,0 +1,91 @@
+//! The demo as its user runs it: a process of its own, real HTTP, a real Redis.
+#![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
+#![cfg(all(feature = "redis", feature = "prometheus"))]
+
+#[path = "../rig/mod.rs"]
+mod rig;
+
+mod api;
+mod counted;
+mod ending;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use rig::demo::Demo;
+use rig::http::Client;
+use serde_json::Value;
+
+const PRECISIONS: [i64; 7] = [1, 5, 60, 300, 3_600, 18_000, 86_400];
+
+/// The demo's binary, beside this test's.
+fn binary() -> PathBuf {
+    let here = std::env::current_exe().unwrap();
+    let demo = here
+        .parent()
+        .unwrap()
+        .parent()
+        .unwrap()
+        .join("examples/demo");
+    assert!(
+        demo.exists(),
+        "{} is missing: `cargo build --example demo`, or run all tests with `cargo test`",
+        demo.display()
+    );
+    demo
+}
+
+/// A demo without traffic of its own.
+async fn quiet(env: &[(&str, &str)]) -> Demo {
+    let env = [&[("DEMO_TRAFFIC", "off"), ("PULSE_FLUSH_MS", "100")], env].concat();
+    Demo::start(binary(), &env).await
+}
+
+/// Asks until the answer is as it should be, for at most ten seconds.
+async fn until(client: &mut Client, path: &str, is_so: impl Fn(&Value) -> bool) -> Value {
+    let start = Instant::now();
+    loop {
+        let answer = client.json(path).await;
+        if is_so(&answer) {
+            return answer;
+        }
+        assert!(
+            start.elapsed() < Duration::from_secs(10),
+            "{path} stays {answer:#}"
+        );
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// The row of a context in `api/paths`.
+fn row<'a>(paths: &'a Value, context: &str) -> Option<&'a Value> {
+    let rows = paths["paths"].as_array().unwrap();
+    rows.iter().find(|row| row["context"] == context)
+}
+
+/// Waits until a context has so many requests in this hour and the last.
+async fn counted(client: &mut Client, context: &str, expected: u64) {
+    let start = Instant::now();
+    loop {
+        let mut found = 0;
+        for window in ["hour", "last_hour"] {
+            let path = format!("/admin/pulse/api/paths?kind=all&limit=1000&window={window}");
+            let response = client.get(&path).await;
+            // A store that is just back may have been found away a moment ago.
+            if response.status == 503 {
+                continue;
+            }
+            let paths = response.json();
+            found += row(&paths, context).map_or(0, |row| row["count"].as_u64().unwrap());
+        }
+        assert!(found <= expected, "{context}: {found} of {expected}");
+        if found == expected {
+            return;
+        }
+        assert!(
+            start.elapsed() < Duration::from_secs(10),
+            "{context}: {found} of {expected}"
+        );
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}

@@ -1,0 +1,279 @@
+//! A store around another, in this process, that fails as it is told to.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use tower_pulse::model::batch::Spread;
+use tower_pulse::model::slice::Precisions;
+use tower_pulse::model::snapshot::{ContextSnapshot, Snapshot};
+use tower_pulse::store::memory::MemoryStore;
+use tower_pulse::store::{Applied, Beat, Call, Cleaned, LastPass, Pass, Store};
+use tower_pulse::{BoxFuture, Clock, Hand, StoreError, StoreErrorKind};
+
+/// What may happen to a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    Fine,
+    /// It never arrives.
+    Refused,
+    /// It is merged, and the answer is lost.
+    Unanswered,
+    /// It arrives much later, and perhaps now too. The answer is lost.
+    Delayed,
+}
+
+/// A memory store that can fail, forget, and go back in time.
+pub struct Faulty {
+    state: Mutex<State>,
+}
+
+struct State {
+    inner: Arc<MemoryStore>,
+    /// The clock that `inner` goes by.
+    hand: Hand,
+    clock: Clock,
+    precisions: Precisions,
+    dice: fastrand::Rng,
+    /// How likely each other fate is.
+    trouble: f64,
+    away: bool,
+    /// What was merged, and when, in this order.
+    log: Vec<(Call, i64)>,
+    delayed: Vec<Call>,
+    /// What it has said to have, once each.
+    acknowledged: Vec<Call>,
+    /// The largest number of slices of one precision that a call ever had.
+    widest: usize,
+    calls: u64,
+}
+
+impl Faulty {
+    pub fn new(clock: Clock, precisions: Precisions, seed: u64) -> Arc<Self> {
+        let (inner, hand) = empty(&precisions);
+        Arc::new(Self {
+            state: Mutex::new(State {
+                inner,
+                hand,
+                clock,
+                precisions,
+                dice: fastrand::Rng::with_seed(seed),
+                trouble: 0.0,
+                away: false,
+                log: Vec::new(),
+                delayed: Vec::new(),
+                acknowledged: Vec::new(),
+                widest: 0,
+                calls: 0,
+            }),
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    /// How likely it is that a call does not go as it should.
+    pub fn trouble(&self, trouble: f64) {
+        self.state().trouble = trouble;
+    }
+
+    /// Whether nothing arrives at all.
+    pub fn away(&self, away: bool) {
+        self.state().away = away;
+    }
+
+    /// Forgets everything.
+    pub fn forget(&self) {
+        let mut state = self.state();
+        (state.inner, state.hand) = empty(&state.precisions);
+        state.log.clear();
+        state.delayed.clear();
+    }
+
+    /// Forgets the last calls, as a failover does.
+    pub fn fall_back(&self, calls: usize) -> usize {
+        let mut state = self.state();
+        let calls = calls.min(state.log.len());
+        (state.inner, state.hand) = empty(&state.precisions);
+        let left = state.log.len() - calls;
+        state.log.truncate(left);
+        state.delayed.clear();
+        let now = state.clock.now_seconds();
+        for (call, at) in state.log.clone() {
+            state.hand.set_wall(at);
+            ready(state.inner.apply(&call)).unwrap();
+        }
+        state.hand.set_wall(now);
+        calls
+    }
+
+    /// What has been merged, as calls.
+    pub fn log(&self) -> Vec<Call> {
+        self.state()
+            .log
+            .iter()
+            .map(|(call, _)| call.clone())
+            .collect()
+    }
+
+    /// What it has ever said to have, once each.
+    pub fn acknowledged(&self) -> Vec<Call> {
+        self.state().acknowledged.clone()
+    }
+
+    pub fn widest(&self) -> usize {
+        self.state().widest
+    }
+
+    pub fn calls(&self) -> u64 {
+        self.state().calls
+    }
+
+    fn inner(&self) -> Arc<MemoryStore> {
+        let state = self.state();
+        state.hand.set_wall(state.clock.now_seconds());
+        state.inner.clone()
+    }
+}
+
+fn empty(precisions: &Precisions) -> (Arc<MemoryStore>, Hand) {
+    let (clock, hand) = Clock::manual(0);
+    (Arc::new(MemoryStore::new(precisions.clone(), clock)), hand)
+}
+
+/// The value of a future that has it at once.
+fn ready<T>(future: impl Future<Output = T>) -> T {
+    let mut future = std::pin::pin!(future);
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    match future.as_mut().poll(&mut context) {
+        std::task::Poll::Ready(value) => value,
+        std::task::Poll::Pending => panic!("the memory store waits"),
+    }
+}
+
+fn failed(kind: StoreErrorKind) -> StoreError {
+    StoreError::new(kind, "as it was told to")
+}
+
+impl State {
+    fn apply(&mut self, call: &Call) -> Result<Applied, StoreError> {
+        self.calls += 1;
+        for delta in call.batch.contexts.values() {
+            let counters = delta.counters.iter().map(|slices| slices.len());
+            let widest = counters.chain(delta.histograms.iter().map(|slices| slices.len()));
+            self.widest = self.widest.max(widest.max().unwrap_or(0));
+        }
+        let fate = match self.dice.f64() < self.trouble {
+            _ if self.away => Fate::Refused,
+            false => Fate::Fine,
+            true => [Fate::Refused, Fate::Unanswered, Fate::Delayed][self.dice.usize(..3)],
+        };
+        if fate == Fate::Refused {
+            return Err(failed(StoreErrorKind::Unreachable));
+        }
+        if !self.delayed.is_empty() && self.dice.bool() {
+            let late = self
+                .delayed
+                .swap_remove(self.dice.usize(..self.delayed.len()));
+            self.merge(&late);
+        }
+        if fate == Fate::Delayed {
+            self.delayed.push(call.clone());
+            if self.dice.bool() {
+                self.merge(call);
+            }
+            return Err(failed(StoreErrorKind::TimedOut));
+        }
+        let applied = self.merge(call);
+        if fate == Fate::Unanswered {
+            return Err(failed(StoreErrorKind::TimedOut));
+        }
+        let is_known = |known: &Call| known.instance == call.instance && known.seq == call.seq;
+        if matches!(applied, Applied::Merged(_) | Applied::Duplicate)
+            && !self.acknowledged.iter().any(is_known)
+        {
+            self.acknowledged.push(call.clone());
+        }
+        Ok(applied)
+    }
+
+    fn merge(&mut self, call: &Call) -> Applied {
+        let now = self.clock.now_seconds();
+        self.hand.set_wall(now);
+        let applied = ready(self.inner.apply(call)).unwrap();
+        let is_new =
+            |(known, _): &(Call, i64)| known.instance != call.instance || known.seq != call.seq;
+        // A repetition is told its exceptions again.
+        if matches!(applied, Applied::Merged(_)) && self.log.iter().all(is_new) {
+            self.log.push((call.clone(), now));
+        }
+        applied
+    }
+}
+
+impl Store for Faulty {
+    fn apply<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Result<Applied, StoreError>> {
+        Box::pin(async move {
+            tokio::task::yield_now().await;
+            let applied = self.state().apply(call);
+            tokio::task::yield_now().await;
+            applied
+        })
+    }
+
+    fn beat<'a>(&'a self, beat: &'a Beat) -> BoxFuture<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            if self.state().away {
+                return Err(failed(StoreErrorKind::Unreachable));
+            }
+            self.inner().beat(beat).await
+        })
+    }
+
+    fn leave<'a>(&'a self, instance: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
+        Box::pin(async move { self.inner().leave(instance).await })
+    }
+
+    fn snapshot(&self, now: i64) -> BoxFuture<'_, Result<Snapshot, StoreError>> {
+        Box::pin(async move { self.inner().snapshot(now).await })
+    }
+
+    fn context<'a>(
+        &'a self,
+        context: &'a str,
+        now: i64,
+    ) -> BoxFuture<'a, Result<Option<ContextSnapshot>, StoreError>> {
+        Box::pin(async move { self.inner().context(context, now).await })
+    }
+
+    fn counter<'a>(
+        &'a self,
+        name: &'a str,
+        precision: u32,
+    ) -> BoxFuture<'a, Result<Vec<(i64, i64)>, StoreError>> {
+        Box::pin(async move { self.inner().counter(name, precision).await })
+    }
+
+    fn histograms<'a>(
+        &'a self,
+        context: &'a str,
+        precision: u32,
+    ) -> BoxFuture<'a, Result<Vec<(i64, Spread)>, StoreError>> {
+        Box::pin(async move { self.inner().histograms(context, precision).await })
+    }
+
+    fn slowest(&self) -> BoxFuture<'_, Result<Vec<(String, f64)>, StoreError>> {
+        Box::pin(async move { self.inner().slowest().await })
+    }
+
+    fn clean<'a>(&'a self, pass: &'a Pass) -> BoxFuture<'a, Result<Option<Cleaned>, StoreError>> {
+        Box::pin(async move { self.inner().clean(pass).await })
+    }
+
+    fn last_pass(&self) -> BoxFuture<'_, Result<Option<LastPass>, StoreError>> {
+        Box::pin(async move { self.inner().last_pass().await })
+    }
+
+    fn describe(&self) -> String {
+        "memory that fails".to_owned()
+    }
+}

@@ -1,0 +1,189 @@
+//! The turn of the hour, and clocks that are wrong. Exact means: counters = served; statistics of
+//! this hour + of the last + late = served.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::cmd;
+use tower_pulse::model::slice::{HOUR, hour_of, iso_hour};
+use tower_pulse::store::redis::{RedisOptions, RedisStore};
+use tower_pulse::{Clock, Hand, Pulse};
+
+use crate::rig::server::RedisServer;
+use crate::service::{Found, PREFIX, Service, until};
+
+/// 2023-11-14 22:30 UTC: half past an hour.
+pub fn now() -> i64 {
+    1_700_001_000
+}
+
+/// An instance whose clock is its own, and not the server's.
+fn instance(server: &RedisServer, at: i64, servers: &Clock) -> (Service, Hand) {
+    let options = RedisOptions::new(&server.url()).unwrap();
+    let store = RedisStore::open(options.prefix(PREFIX).unwrap()).unwrap();
+    let store = store.with_clock(servers.clone());
+    let (clock, hand) = Clock::manual(at);
+    let pulse = Pulse::builder().store(Arc::new(store)).clock(clock);
+    let pulse = pulse.flush_interval(Duration::from_secs(60));
+    (Service::new(pulse), hand)
+}
+
+/// The statistics of page 0: count and hour, of the current set and the last.
+async fn sets(server: &RedisServer) -> [(i64, String); 2] {
+    let mut conn = server.connection().await;
+    let mut sets = [const { (0, String::new()) }; 2];
+    for (at, (set, start)) in [("", ":start"), (":last", ":pstart")].iter().enumerate() {
+        let key = format!("{PREFIX}stats:GET /page/0:AccessTime");
+        let mut count = cmd("ZSCORE");
+        count.arg(format!("{key}{set}")).arg("count");
+        let count: Option<f64> = count.query_async(&mut conn).await.unwrap();
+        let mut hour = cmd("GET");
+        let hour: Option<String> = hour
+            .arg(format!("{key}{start}"))
+            .query_async(&mut conn)
+            .await
+            .unwrap();
+        sets[at] = (count.unwrap_or(0.0) as i64, hour.unwrap_or_default());
+    }
+    sets
+}
+
+#[tokio::test]
+async fn an_hour_turns_within_a_batch() {
+    let server = RedisServer::start().await;
+    let turn = hour_of(now()) + HOUR;
+    let (servers, hand) = Clock::manual(turn - 1);
+    let (service, own) = instance(&server, turn - 1, &servers);
+    // Let the tasks begin to wait for the turn.
+    crate::service::pause(20).await;
+    let advance = |seconds: u64| {
+        own.advance(Duration::from_secs(seconds));
+        hand.advance(Duration::from_secs(seconds));
+    };
+    for _ in 0..10 {
+        service.request(0).await;
+    }
+    advance(1);
+    until("they are drained", async || service.health().pending > 0).await;
+    for _ in 0..7 {
+        service.request(0).await;
+    }
+    service.settle().await;
+    assert_eq!(
+        sets(&server).await,
+        [(7, iso_hour(turn)), (10, iso_hour(turn - HOUR))]
+    );
+    service.assert_exact(&server).await;
+
+    // A drain that comes too late still credits the hour that has ended.
+    advance(HOUR as u64 - 1);
+    service.settle().await;
+    for _ in 0..5 {
+        service.request(0).await;
+    }
+    advance(1);
+    service.settle().await;
+    service.request(0).await;
+    service.settle().await;
+    assert_eq!(
+        sets(&server).await,
+        [(1, iso_hour(turn + HOUR)), (12, iso_hour(turn))]
+    );
+    service.pulse.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn two_instances_an_hour_apart() {
+    let server = RedisServer::start().await;
+    let (servers, hand) = Clock::manual(now());
+    let (slow, slow_hand) = instance(&server, now() - 1_700, &servers);
+    let (fast, fast_hand) = instance(&server, now() + 1_900, &servers);
+    for hour in 0..4 {
+        for n in 0..10 {
+            slow.request(0).await;
+            fast.request(0).await;
+            match n % 3 {
+                0 => _ = slow.settle().await,
+                1 => _ = fast.settle().await,
+                _ => {}
+            }
+        }
+        slow.settle().await;
+        fast.settle().await;
+        let found = Found::read(&mut server.connection().await).await;
+        let served = slow.oracle.served() + fast.oracle.served();
+        assert_eq!(found.total() as u64, served);
+        assert_eq!((slow.health().late, fast.health().late), (0, 0));
+        // Both are in both hours from the second one on.
+        let [(current, at), (last, before)] = sets(&server).await;
+        assert_eq!((current, last), (10, if hour == 0 { 10 } else { 20 }));
+        assert!(before < at);
+        for hand in [&hand, &slow_hand, &fast_hand] {
+            hand.advance(Duration::from_secs(HOUR as u64));
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_clock_goes_back_an_hour() {
+    let server = RedisServer::start().await;
+    let (servers, _hand) = Clock::manual(now());
+    let (service, hand) = instance(&server, now(), &servers);
+    let turns = [(0, 10), (-1, 7), (0, 5), (-1, 3), (-2, 4), (0, 1), (-3, 2)];
+    for (hours, requests) in turns {
+        hand.set_wall(now() + hours * HOUR);
+        for _ in 0..requests {
+            service.request(0).await;
+        }
+        service.settle().await;
+    }
+    assert_eq!(
+        sets(&server).await,
+        [(16, iso_hour(now())), (10, iso_hour(now() - HOUR))].map(|(n, at)| {
+            let hour = at.split(':').next().unwrap().to_owned();
+            (n, format!("{hour}:00:00"))
+        })
+    );
+    assert_eq!(service.health().late, 6);
+    service.end_exactly(&server).await;
+}
+
+#[tokio::test]
+async fn the_clock_goes_a_year_forward() {
+    let server = RedisServer::start().await;
+    let (servers, _hand) = Clock::manual(now());
+    let (service, hand) = instance(&server, now(), &servers);
+    service.requests(48).await;
+    service.settle().await;
+    hand.set_wall(now() + 365 * 24 * HOUR);
+    service.requests(24).await;
+    service.settle().await;
+    let health = service.health();
+    assert_eq!((health.skewed, health.late, health.lost), (24, 0, 0));
+    hand.set_wall(now());
+    service.requests(24).await;
+    service.settle().await;
+    let found = Found::read(&mut server.connection().await).await;
+    for (precision, hits) in &found.hits {
+        assert_eq!(*hits, 72, "{precision}");
+    }
+    assert_eq!((found.statistics, found.all), (72, 72));
+    assert_eq!(service.health().skewed, 24);
+
+    // Also when it was away meanwhile, and both are in one batch.
+    server.terminate();
+    hand.set_wall(now() + 365 * 24 * HOUR);
+    service.requests(24).await;
+    service.pulse.flush().await.unwrap_err();
+    hand.set_wall(now());
+    service.requests(24).await;
+    service.pulse.flush().await.unwrap_err();
+    server.restart().await;
+    // That one was empty after its restart: what was acknowledged is gone with it.
+    service.settle().await;
+    let found = Found::read(&mut server.connection().await).await;
+    assert_eq!((found.total(), found.statistics), (24, 24));
+    let health = service.health();
+    assert_eq!((health.skewed, health.store_resets), (48, 1));
+    service.pulse.shutdown().await.unwrap();
+}

@@ -1,0 +1,24 @@
+//! The totals in Redis equal the requests served, exactly, whatever happens to Redis, the network or
+//! this process. Each test has a real server of its own; the oracle is the handler's own counter.
+//!
+//! The long form is `make chaos`.
+#![allow(
+    clippy::unwrap_used,
+    missing_docs,
+    unreachable_pub,
+    reason = "test code: a panic is a failed test"
+)]
+
+#[path = "../rig/mod.rs"]
+mod rig;
+mod service;
+
+mod ending;
+mod failover;
+mod faulty;
+mod hours;
+mod model;
+mod network;
+mod outage;
+mod refusals;
+mod server;

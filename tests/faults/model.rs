@@ -1,0 +1,294 @@
+//! Random sequences of requests, time, faults and flushes against a plain model.
+
+use std::collections::{BTreeMap, HashSet};
+use std::time::Duration;
+
+use tower_pulse::model::slice::{HOUR, Precisions, hour_of};
+use tower_pulse::store::Call;
+use tower_pulse::{Clock, Hand, Pulse};
+
+use crate::faulty::Faulty;
+use crate::hours::now;
+use crate::rig::proxy::{Proxy, Swallow};
+use crate::rig::seed::seed;
+use crate::rig::server::RedisServer;
+use crate::service::{Found, PAGES, Service, context};
+
+/// Runs `case` with seeds that follow from one.
+fn seeds(cases: u64) -> impl Iterator<Item = u64> {
+    let mut dice = fastrand::Rng::with_seed(seed());
+    (0..cases).map(move |_| {
+        let seed = dice.u64(..);
+        eprintln!("case {seed}");
+        seed
+    })
+}
+
+fn on_faulty(dice: &mut fastrand::Rng) -> (Service, std::sync::Arc<Faulty>, Clock, Hand) {
+    let (clock, hand) = Clock::manual(now());
+    let store = Faulty::new(clock.clone(), Precisions::default(), dice.u64(..));
+    let pulse = Pulse::builder().store(store.clone()).clock(clock.clone());
+    let pulse = pulse.flush_interval(Duration::from_secs(60));
+    (Service::new(pulse), store, clock, hand)
+}
+
+async fn sum(service: &Service, counter: &str) -> u64 {
+    let slices = service.pulse.store().counter(counter, 86_400).await;
+    slices.unwrap().iter().map(|(_, n)| *n as u64).sum()
+}
+
+/// Requests to some pages between two flushes, so that they are drained as of this second. (The
+/// first drain after the turn of a second credits the one that has ended.)
+async fn some_requests(service: &Service, dice: &mut fastrand::Rng, mut served: impl FnMut(usize)) {
+    let _ = service.pulse.flush().await;
+    for _ in 0..dice.usize(0..12) {
+        // Some pages are much busier than others.
+        let most = dice.usize(..PAGES);
+        let page = dice.usize(..=most);
+        service.request(page).await;
+        served(page);
+    }
+    let _ = service.pulse.flush().await;
+}
+
+async fn assert_counters(service: &Service, lost: u64) {
+    let served = service.oracle.served();
+    let mut all = 0;
+    for page in 0..PAGES {
+        let found = sum(service, &format!("hits:{}", context(page))).await;
+        assert!(
+            lost > 0 || found == service.oracle.page(page),
+            "page {page}"
+        );
+        all += found;
+    }
+    assert_eq!(all + lost, served);
+    if lost == 0 {
+        assert_eq!(sum(service, "hits").await, served);
+        assert_eq!(sum(service, "sales").await, 3 * served);
+    }
+}
+
+#[tokio::test]
+async fn forward_in_time_counters_and_both_hours_are_exact() {
+    for seed in seeds(60) {
+        let dice = &mut fastrand::Rng::with_seed(seed);
+        let (service, store, clock, hand) = on_faulty(dice);
+        let mut hours = vec![BTreeMap::<i64, u64>::new(); PAGES];
+        for _ in 0..60 {
+            match dice.u32(..10) {
+                0 => store.trouble(dice.f64() * 0.7),
+                1 => store.away(dice.bool()),
+                2 => hand.advance(Duration::from_millis(dice.u64(..5_000))),
+                3 => hand.advance(Duration::from_secs(dice.u64(..2_400))),
+                _ => {
+                    let hour = hour_of(clock.now_seconds());
+                    some_requests(&service, dice, |page| {
+                        *hours[page].entry(hour).or_default() += 1;
+                    })
+                    .await;
+                }
+            }
+        }
+        store.away(false);
+        store.trouble(0.0);
+        service.settle().await;
+        assert_counters(&service, 0).await;
+        let health = service.health();
+        assert_eq!(
+            (health.lost, health.store_resets, health.dropped),
+            (0, 0, 0)
+        );
+
+        // The newest two hours of each page are whole.
+        for (page, hours) in hours.iter().enumerate() {
+            let Some((newest, served)) = hours.last_key_value() else {
+                continue;
+            };
+            let store = service.pulse.store();
+            let found = store.context(&context(page), *newest).await.unwrap();
+            let found = found.unwrap();
+            let count = |hour: Option<tower_pulse::model::snapshot::HourSnapshot>| {
+                hour.map_or(0, |hour| hour.times.count as u64)
+            };
+            assert_eq!(count(found.hour), *served, "page {page}");
+            let before = hours.get(&(newest - HOUR)).copied().unwrap_or(0);
+            assert_eq!(count(found.last_hour), before, "page {page}");
+            // The histograms of the hours have them all.
+            let spreads = store.histograms(&context(page), HOUR as u32).await.unwrap();
+            let all: u64 = spreads.iter().map(|(_, s)| s.histogram.count()).sum();
+            assert_eq!(all, service.oracle.page(page), "page {page}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn back_in_time_what_is_not_in_the_statistics_is_late() {
+    for seed in seeds(60) {
+        let dice = &mut fastrand::Rng::with_seed(seed);
+        let (service, store, _, hand) = on_faulty(dice);
+        // Both hours are there from the start, so that neither is pushed out.
+        for hour in [-1, 0] {
+            hand.set_wall(now() + hour * HOUR);
+            service.requests(PAGES).await;
+            service.settle().await;
+        }
+        for _ in 0..40 {
+            match dice.u32(..8) {
+                0 => store.trouble(dice.f64() * 0.7),
+                1 => hand.set_wall(now() - HOUR * dice.i64(0..4)),
+                2 => hand.advance(Duration::from_millis(dice.u64(..1_000))),
+                _ => some_requests(&service, dice, |_| {}).await,
+            }
+        }
+        store.trouble(0.0);
+        service.settle().await;
+        assert_counters(&service, 0).await;
+        let mut statistics = 0;
+        for page in 0..PAGES {
+            let found = service.pulse.store().context(&context(page), now()).await;
+            let found = found.unwrap().unwrap();
+            let hours = [found.hour, found.last_hour].into_iter().flatten();
+            statistics += hours.map(|hour| hour.times.count as u64).sum::<u64>();
+        }
+        // The store's clock goes back too: an hour that had been may be two ahead of it.
+        let health = service.health();
+        let excepted = health.late + health.skewed;
+        assert_eq!(statistics + excepted, service.oracle.served());
+    }
+}
+
+#[tokio::test]
+async fn after_failovers_it_is_exact_but_for_what_is_counted_as_lost() {
+    for seed in seeds(60) {
+        let dice = &mut fastrand::Rng::with_seed(seed);
+        let (service, store, _, hand) = on_faulty(dice);
+        let mut was_old = false;
+        for _ in 0..60 {
+            match dice.u32(..12) {
+                0 => store.trouble(dice.f64() * 0.5),
+                1 => store.away(dice.bool()),
+                2 => hand.advance(Duration::from_millis(dice.u64(..4_000))),
+                3 if dice.u32(..4) == 0 => {
+                    hand.advance(Duration::from_secs(61));
+                    was_old = true;
+                }
+                // The replica has the fence at the least: else it is a reset.
+                4 => _ = store.fall_back(dice.usize(..6).min(store.log().len().saturating_sub(1))),
+                _ => some_requests(&service, dice, |_| {}).await,
+            }
+        }
+        store.away(false);
+        store.trouble(0.0);
+        service.requests(1).await;
+        service.settle().await;
+        let health = service.health();
+        assert_eq!(health.store_resets, 0);
+        assert!(was_old || health.lost == 0, "{health:?}");
+        assert_counters(&service, health.lost).await;
+        assert_eq!(health.recorded + health.lost, service.oracle.served());
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_forgets_gets_what_it_has_not_acknowledged() {
+    for seed in seeds(60) {
+        let dice = &mut fastrand::Rng::with_seed(seed);
+        let (service, store, _, hand) = on_faulty(dice);
+        let mut forgotten = 0;
+        let mut resets = 0;
+        for _ in 0..60 {
+            match dice.u32(..12) {
+                0 => store.trouble(dice.f64() * 0.5),
+                1 => store.away(dice.bool()),
+                2 => hand.advance(Duration::from_millis(dice.u64(..4_000))),
+                3 => {
+                    // All but the call in doubt is gone, which may or may not be there.
+                    let in_doubt = service.health().in_doubt_age.is_some();
+                    let acknowledged = store.acknowledged();
+                    forgotten = acknowledged.iter().map(requests).sum();
+                    store.forget();
+                    resets += u64::from(!acknowledged.is_empty() || in_doubt);
+                }
+                _ => some_requests(&service, dice, |_| {}).await,
+            }
+        }
+        store.away(false);
+        store.trouble(0.0);
+        service.requests(1).await;
+        service.settle().await;
+        let health = service.health();
+        assert!(health.store_resets <= resets, "{health:?}");
+        assert_counters_but(&service, forgotten).await;
+    }
+}
+
+/// What was acknowledged is gone, and nothing else.
+async fn assert_counters_but(service: &Service, forgotten: u64) {
+    let mut all = 0;
+    for page in 0..PAGES {
+        all += sum(service, &format!("hits:{}", context(page))).await;
+    }
+    assert_eq!(all + forgotten, service.oracle.served());
+}
+
+fn requests(call: &Call) -> u64 {
+    call.batch.requests()
+}
+
+#[tokio::test]
+async fn in_redis_too() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(server.port()).await;
+    for seed in seeds(6) {
+        let dice = &mut fastrand::Rng::with_seed(seed);
+        redis::cmd("FLUSHALL")
+            .exec_async(&mut server.connection().await)
+            .await
+            .unwrap();
+        let (clock, hand) = Clock::manual(now() - HOUR);
+        let service = Service::new(by_url(&proxy.url(), &clock));
+        let mut pages = HashSet::new();
+        for hour in [-1, 0] {
+            hand.set_wall(now() + hour * HOUR);
+            service.requests(PAGES).await;
+            service.settle().await;
+        }
+        for _ in 0..40 {
+            match dice.u32(..12) {
+                0 => proxy.swallow_replies(dice.f64() * 0.5, seed, Swallow::Cut),
+                1 => proxy.truncate(dice.f64() * 0.5, seed),
+                2 => proxy.cut(),
+                3 => proxy.slice(dice.bool()),
+                4 => proxy.refuse(dice.bool()),
+                5 => proxy.heal(),
+                6 => hand.set_wall(now() - HOUR * dice.i64(0..4)),
+                7 => hand.advance(Duration::from_millis(dice.u64(..1_000))),
+                _ => some_requests(&service, dice, |page| _ = pages.insert(page)).await,
+            }
+        }
+        proxy.heal();
+        service.settle().await;
+        let found = Found::read(&mut server.connection().await).await;
+        let served = service.oracle.served();
+        assert_eq!(found.total() as u64, served);
+        for page in pages {
+            assert_eq!(found.pages[page] as u64, service.oracle.page(page));
+        }
+        let health = service.health();
+        let excepted = health.late + health.skewed;
+        assert_eq!(found.statistics as u64 + excepted, served);
+        service.pulse.shutdown().await.unwrap();
+    }
+}
+
+fn by_url(url: &str, clock: &Clock) -> tower_pulse::Builder {
+    use tower_pulse::store::redis::{RedisOptions, RedisStore};
+    let options = RedisOptions::new(url).unwrap();
+    let options = options.prefix(crate::service::PREFIX).unwrap();
+    let options = options.response_timeout(Duration::from_millis(100));
+    let store = RedisStore::open(options).unwrap().with_clock(clock.clone());
+    let pulse = Pulse::builder().store(std::sync::Arc::new(store));
+    let pulse = pulse.clock(clock.clone());
+    pulse.flush_interval(Duration::from_secs(60))
+}

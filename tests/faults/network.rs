@@ -1,0 +1,214 @@
+//! What a network does.
+
+use std::time::{Duration, Instant};
+
+use crate::rig::proxy::{Proxy, Swallow};
+use crate::rig::seed::seed;
+use crate::rig::server::RedisServer;
+use crate::service::{Service, by_hand, patient, pause, until};
+
+struct Setting {
+    server: RedisServer,
+    proxy: Proxy,
+    service: Service,
+    seed: u64,
+}
+
+/// A service that reaches its server through a proxy, and has flushed once.
+async fn setting() -> Setting {
+    patient_setting(Duration::from_millis(150)).await
+}
+
+/// The same, waiting for so long for an answer.
+async fn patient_setting(patience: Duration) -> Setting {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(server.port()).await;
+    let service = Service::new(patient(&proxy.url(), patience));
+    service.requests(30).await;
+    service.settle().await;
+    Setting {
+        server,
+        proxy,
+        service,
+        seed: seed(),
+    }
+}
+
+#[tokio::test]
+async fn connections_killed_under_load() {
+    let Setting {
+        server,
+        proxy,
+        service,
+        seed,
+    } = setting().await;
+    let load = service.load(seed);
+    for n in 0..25 {
+        match n % 2 {
+            0 => proxy.cut(),
+            _ => _ = server.kill_clients().await,
+        }
+        pause(25).await;
+    }
+    load.stop().await;
+    service.end_exactly(&server).await;
+    assert!(proxy.connections() > 5, "{}", proxy.connections());
+    assert!(service.health().flush_errors > 0);
+}
+
+#[tokio::test]
+async fn a_server_that_freezes_under_load() {
+    let Setting {
+        server,
+        proxy,
+        service,
+        seed,
+    } = setting().await;
+    let load = service.load(seed);
+    // The last one is long enough to give the connection up.
+    for millis in [50, 180, 350, 800] {
+        server.freeze();
+        pause(millis).await;
+        server.thaw();
+        pause(60).await;
+    }
+    load.stop().await;
+    service.end_exactly(&server).await;
+    assert!(service.health().flush_errors > 0);
+    assert!(proxy.connections() > 1);
+}
+
+async fn swallowed(then: Swallow) {
+    let Setting {
+        server,
+        proxy,
+        service,
+        seed,
+    } = setting().await;
+    let load = service.load(seed);
+    proxy.swallow_replies(0.2, seed, then);
+    pause(1_000).await;
+    proxy.heal();
+    load.stop().await;
+    service.end_exactly(&server).await;
+    assert!(proxy.swallowed() > 0);
+    assert!(service.health().flush_errors > 0);
+}
+
+#[tokio::test]
+async fn a_fifth_of_the_replies_swallowed_and_the_connection_cut() {
+    swallowed(Swallow::Cut).await;
+}
+
+#[tokio::test]
+async fn a_fifth_of_the_replies_swallowed_and_the_connection_mute() {
+    swallowed(Swallow::Hang).await;
+}
+
+#[tokio::test]
+async fn truncated_replies() {
+    let Setting {
+        server,
+        proxy,
+        service,
+        seed,
+    } = setting().await;
+    let load = service.load(seed);
+    proxy.truncate(0.2, seed);
+    pause(800).await;
+    proxy.heal();
+    load.stop().await;
+    service.end_exactly(&server).await;
+    assert!(proxy.truncated() > 0);
+    assert!(service.health().flush_errors > 0);
+}
+
+#[tokio::test]
+async fn single_bytes() {
+    let Setting {
+        server,
+        proxy,
+        service,
+        seed,
+    } = patient_setting(Duration::from_secs(5)).await;
+    proxy.slice(true);
+    let load = service.load(seed);
+    pause(500).await;
+    load.stop().await;
+    service.end_exactly(&server).await;
+}
+
+#[tokio::test]
+async fn a_black_hole_that_heals() {
+    let Setting {
+        server,
+        proxy,
+        service,
+        seed,
+    } = setting().await;
+    let load = service.load(seed);
+    proxy.black_hole(true);
+    until("health has noticed", async || {
+        service.health().in_doubt_age > Some(0.5)
+    })
+    .await;
+    assert!(service.health().pending > 0);
+    proxy.black_hole(false);
+    let healed = Instant::now();
+    until("it has recovered", async || {
+        service.health().last_flush_age < Some(0.2)
+    })
+    .await;
+    assert!(healed.elapsed() < Duration::from_secs(4));
+    load.stop().await;
+    service.end_exactly(&server).await;
+}
+
+#[tokio::test]
+async fn a_connection_that_never_answers_again_is_made_anew() {
+    let Setting {
+        server,
+        proxy,
+        service,
+        seed,
+    } = setting().await;
+    let before = proxy.connections();
+    // The present connection is mute from now on; new ones are fine.
+    proxy.swallow_replies(1.0, seed, Swallow::Hang);
+    service.requests(5).await;
+    until("its request is swallowed", async || proxy.swallowed() > 0).await;
+    proxy.heal();
+    let load = service.load(seed);
+    let start = Instant::now();
+    until("there is a new connection", async || {
+        proxy.connections() > before && service.health().last_flush_age < Some(0.2)
+    })
+    .await;
+    assert!(start.elapsed() < Duration::from_secs(4));
+    load.stop().await;
+    service.end_exactly(&server).await;
+}
+
+#[tokio::test]
+async fn a_call_whose_answer_is_lost_is_merged_once() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(server.port()).await;
+    let service = Service::new(by_hand(&proxy.url()));
+    service.requests(100).await;
+    service.settle().await;
+    for then in [Swallow::Cut, Swallow::Hang] {
+        service.requests(7).await;
+        proxy.swallow_replies(1.0, 1, then);
+        service.pulse.flush().await.unwrap_err();
+        let health = service.health();
+        assert!(health.in_doubt_age.is_some() && health.last_error.is_some());
+        assert_eq!(health.recorded, service.oracle.served());
+        proxy.heal();
+        proxy.cut();
+        // What comes now is not merged into the call in doubt.
+        service.requests(7).await;
+        service.settle().await;
+        service.assert_exact(&server).await;
+    }
+    service.end_exactly(&server).await;
+}

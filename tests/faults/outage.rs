@@ -1,0 +1,162 @@
+//! A store that is away for long, by a clock moved by hand.
+
+use std::time::Duration;
+
+use tower_pulse::model::slice::{HOUR, Precisions};
+use tower_pulse::{Clock, Pulse};
+
+use crate::faulty::Faulty;
+use crate::hours::now;
+use crate::rig::proxy::Proxy;
+use crate::rig::seed::seed;
+use crate::rig::server::RedisServer;
+use crate::service::{Found, PAGES, Service};
+
+/// One request a second to one page, for so many seconds; each is drained within its second.
+async fn serve_for(service: &Service, hand: &tower_pulse::Hand, seconds: i64) {
+    for _ in 0..seconds {
+        service.request(0).await;
+        let _ = service.pulse.flush().await;
+        hand.advance(Duration::from_secs(1));
+    }
+}
+
+#[tokio::test]
+async fn what_waits_is_bounded_by_what_can_be_read() {
+    let (clock, hand) = Clock::manual(now());
+    let store = Faulty::new(clock.clone(), Precisions::default(), seed());
+    let pulse = Pulse::builder().store(store.clone()).clock(clock);
+    let service = Service::new(pulse.flush_interval(Duration::from_secs(60)));
+    service.requests(PAGES).await;
+    service.settle().await;
+    store.away(true);
+    serve_for(&service, &hand, 5 * HOUR).await;
+    let health = service.health();
+    // The page, its part of the call in doubt, and `<all>`; and the counter `sales`.
+    assert!(health.pending <= 5, "{health:?}");
+    assert_eq!(health.status.name(), "down");
+    assert!(health.in_doubt_age > Some(4.9 * 3_600.0));
+
+    store.away(false);
+    let calls = store.calls();
+    service.settle().await;
+    // It comes back in a few calls of bounded size.
+    assert!(store.calls() - calls < 20, "{}", store.calls() - calls);
+    assert_eq!(store.widest(), 120);
+    let served = service.oracle.served();
+    for (precision, kept) in [(1, 120), (60, 7_140), (3_600, served), (86_400, served)] {
+        let slices = service.pulse.store().counter("hits", precision).await;
+        let slices = slices.unwrap();
+        let sum: i64 = slices.iter().map(|(_, n)| n).sum();
+        assert!(slices.len() <= 120, "{} at {precision}", slices.len());
+        assert!(sum as u64 >= kept.min(served - 60), "{sum} at {precision}");
+    }
+    let days = service.pulse.store().counter("hits", 86_400).await.unwrap();
+    assert_eq!(days.iter().map(|(_, n)| *n as u64).sum::<u64>(), served);
+    let health = service.health();
+    assert_eq!((health.recorded, health.lost), (served, 0));
+    // Five hours and a half: the first ones are over.
+    assert!(health.late >= 3 * HOUR as u64, "{}", health.late);
+    service.pulse.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn away_for_more_than_two_hours() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(server.port()).await;
+    let (clock, hand) = Clock::manual(now() + 7);
+    let pulse = Pulse::builder().redis(proxy.url()).clock(clock);
+    let service = Service::new(pulse.flush_interval(Duration::from_secs(60)));
+    service.requests(PAGES).await;
+    service.settle().await;
+    proxy.refuse(true);
+    proxy.cut();
+    // From half past to half past, four hours later: a request a minute, at the second minute.
+    for _ in 0..240 {
+        service.request(0).await;
+        let _ = service.pulse.flush().await;
+        hand.advance(Duration::from_secs(60));
+    }
+    proxy.heal();
+    service.settle().await;
+    let found = Found::read(&mut server.connection().await).await;
+    let (served, health) = (service.oracle.served(), service.health());
+    for (precision, hits) in &found.hits {
+        match precision {
+            1 | 5 => assert!(*hits > 0),
+            60 => assert!(*hits >= 119 && *hits < served as i64, "{hits}"),
+            _ => assert_eq!(*hits, served as i64, "{precision}"),
+        }
+    }
+    assert_eq!(found.pages[0] as u64, service.oracle.page(0));
+    assert_eq!((health.recorded, health.lost), (served, 0));
+    // The last two hours are whole, and nothing is there twice.
+    let mut conn = server.connection().await;
+    let page = crate::service::statistics(&mut conn, "GET /page/0").await;
+    assert_eq!(page, 90);
+    service.pulse.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_end_after_hours_counts_all_that_is_lost() {
+    let (clock, hand) = Clock::manual(now());
+    let store = Faulty::new(clock.clone(), Precisions::default(), seed());
+    let pulse = Pulse::builder().store(store.clone()).clock(clock);
+    let pulse = pulse.shutdown_timeout(Duration::from_millis(50));
+    let service = Service::new(pulse.flush_interval(Duration::from_secs(60)));
+    service.requests(PAGES).await;
+    service.settle().await;
+    store.away(true);
+    for _ in 0..5 {
+        service.requests(10).await;
+        let _ = service.pulse.flush().await;
+        hand.advance(Duration::from_secs(HOUR as u64));
+    }
+    assert_eq!(service.pulse.shutdown().await.unwrap_err().requests(), 50);
+    let health = service.health();
+    assert_eq!((health.lost, health.recorded), (50, PAGES as u64));
+}
+
+#[tokio::test]
+async fn many_names_are_flushed_before_their_time() {
+    let pulse = Pulse::builder().flush_interval(Duration::from_secs(60));
+    let pulse = pulse.build().unwrap();
+    for n in 0..1_000 {
+        pulse.timer(&format!("job:{n}")).stop();
+    }
+    crate::service::until("they are flushed", async || {
+        pulse.health().recorded == 1_000 && pulse.health().pending == 0
+    })
+    .await;
+    pulse.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_suspend_of_ten_minutes() {
+    let server = RedisServer::start().await;
+    let (clock, hand) = Clock::manual(now());
+    let service = Service::new(Pulse::builder().redis(server.url()).clock(clock));
+    for _ in 0..3 {
+        service.requests(100).await;
+        // A flush under way, and requests that nobody has drained.
+        let flush = tokio::spawn({
+            let pulse = service.pulse.clone();
+            async move { pulse.flush().await }
+        });
+        tokio::task::yield_now().await;
+        service.requests(50).await;
+        hand.advance(Duration::from_secs(600));
+        service.requests(25).await;
+        let _ = flush.await.unwrap();
+        hand.advance(Duration::from_secs(1));
+    }
+    service.settle().await;
+    let found = Found::read(&mut server.connection().await).await;
+    let served = service.oracle.served() as i64;
+    assert_eq!((found.total(), found.statistics), (served, served));
+    // Beyond its 120 slices, only the finest precision has lost something, and only what is old.
+    for (precision, hits) in &found.hits {
+        assert!(*precision < 60 || *hits == served, "{precision}: {hits}");
+    }
+    service.pulse.shutdown().await.unwrap();
+}

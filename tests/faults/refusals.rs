@@ -1,0 +1,322 @@
+//! A server that is there and will not do what it is asked: health says why and what to do, the
+//! service goes on, and nothing is lost meanwhile.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::cmd;
+use tower_pulse::Clock;
+use tower_pulse::store::redis::{RedisOptions, RedisStore};
+
+use crate::rig::seed::seed;
+use crate::rig::server::RedisServer;
+use crate::service::{PREFIX, Service, builder, by_hand, context, counter, pause, until};
+
+async fn config(conn: &mut MultiplexedConnection, name: &str, value: &str) {
+    let mut command = cmd("CONFIG");
+    command.arg("SET").arg(name).arg(value);
+    command.exec_async(conn).await.unwrap();
+}
+
+async fn command(conn: &mut MultiplexedConnection, words: &[&str]) {
+    let mut command = cmd(words[0]);
+    command.arg(&words[1..]).exec_async(conn).await.unwrap();
+}
+
+/// Under load: what `refuse` does makes the server refuse with all of `said`, and what `mend` does
+/// makes it take everything again.
+async fn refuses(
+    server: RedisServer,
+    refuse: impl AsyncFnOnce(&RedisServer, &mut MultiplexedConnection),
+    said: &[&str],
+    mend: impl AsyncFnOnce(&RedisServer, &mut MultiplexedConnection),
+) {
+    let service = Service::new(builder(&server.url()));
+    let load = service.load(seed());
+    service.settle().await;
+    let mut conn = server.connection().await;
+    refuse(&server, &mut conn).await;
+    until(&format!("health tells of {said:?}"), async || {
+        let error = service.health().last_error.unwrap_or_default();
+        said.iter().all(|said| error.contains(said))
+    })
+    .await;
+    let served = service.oracle.served();
+    pause(100).await;
+    assert!(service.oracle.served() > served);
+    let health = service.health();
+    assert!(health.flush_errors > 0 && health.pending > 0, "{health:?}");
+    mend(&server, &mut conn).await;
+    load.stop().await;
+    service.end_exactly(&server).await;
+}
+
+#[tokio::test]
+async fn out_of_memory() {
+    refuses(
+        RedisServer::start().await,
+        async |_, conn| config(conn, "maxmemory", "1").await,
+        &["OOM", "raise maxmemory"],
+        async |_, conn| config(conn, "maxmemory", "0").await,
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn read_only() {
+    refuses(
+        RedisServer::start().await,
+        async |_, conn| command(conn, &["REPLICAOF", "127.0.0.1", "1"]).await,
+        &["READONLY", "point the URL to the master"],
+        async |_, conn| command(conn, &["REPLICAOF", "NO", "ONE"]).await,
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn too_few_replicas() {
+    refuses(
+        RedisServer::start().await,
+        async |_, conn| config(conn, "min-replicas-to-write", "1").await,
+        &["NOREPLICAS", "min-replicas-to-write"],
+        async |_, conn| config(conn, "min-replicas-to-write", "0").await,
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn cannot_save() {
+    let server = RedisServer::builder().arg("--enable-protected-configs", "yes");
+    refuses(
+        server.start().await,
+        async |server, conn| {
+            config(conn, "save", "3600 1").await;
+            let gone = server.dir().join("gone");
+            std::fs::create_dir(&gone).unwrap();
+            config(conn, "dir", gone.to_str().unwrap()).await;
+            std::fs::remove_dir(&gone).unwrap();
+            command(conn, &["BGSAVE"]).await;
+        },
+        &["MISCONF", "free disk space"],
+        async |server, conn| {
+            config(conn, "dir", server.dir().to_str().unwrap()).await;
+            until("a save succeeds", async || {
+                let _ = cmd("BGSAVE").exec_async(&mut conn.clone()).await;
+                let info = server.info("persistence").await;
+                info["rdb_last_bgsave_status"] == "ok"
+            })
+            .await;
+        },
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn no_connection_left() {
+    refuses(
+        RedisServer::start().await,
+        async |server, conn| {
+            config(conn, "maxclients", "1").await;
+            server.kill_clients_but(conn).await;
+        },
+        // The answer may be overtaken by the end of the connection.
+        &["Redis at 127.0.0.1:"],
+        async |_, conn| config(conn, "maxclients", "1000").await,
+    )
+    .await;
+}
+
+impl RedisServer {
+    /// Like `kill_clients`, where there is no connection left for it.
+    async fn kill_clients_but(&self, conn: &mut MultiplexedConnection) {
+        command(conn, &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).await;
+    }
+}
+
+#[tokio::test]
+async fn loading() {
+    let server = RedisServer::builder()
+        .arg("--key-load-delay", "1000")
+        .arg("--loading-process-events-interval-bytes", "1024")
+        .start()
+        .await;
+    let service = Service::new(builder(&server.url()));
+    let load = service.load(seed());
+    pause(300).await;
+    load.stop().await;
+    service.settle().await;
+    command(&mut server.connection().await, &["SAVE"]).await;
+    server.kill_9();
+    let load = service.load(seed());
+    let loading = std::cell::Cell::new(false);
+    let watch = async {
+        loop {
+            let error = service.health().last_error.unwrap_or_default();
+            loading.set(loading.get() || error.contains("LOADING"));
+            pause(5).await;
+        }
+    };
+    tokio::select! {
+        () = server.restart() => {}
+        () = watch => {}
+    }
+    load.stop().await;
+    service.end_exactly(&server).await;
+    assert!(loading.get(), "LOADING was never told");
+    assert_eq!(service.health().store_resets, 0);
+}
+
+#[tokio::test]
+async fn a_password_is_missing() {
+    let server = RedisServer::builder().password("hunter2").start().await;
+    let url = format!("redis://127.0.0.1:{}/", server.port());
+    let service = Service::new(by_hand(&url));
+    service.requests(50).await;
+    service.pulse.flush().await.unwrap_err();
+    let health = service.health();
+    assert_eq!(health.status.name(), "down");
+    let error = health.last_error.unwrap();
+    assert!(error.contains("put it into the URL"), "{error}");
+    let mut conn = server.connection().await;
+    config(&mut conn, "requirepass", "").await;
+    service.settle().await;
+    assert_eq!(service.health().status.name(), "ok");
+
+    // A wrong one is not shown.
+    config(&mut conn, "requirepass", "hunter2").await;
+    let url = format!("redis://:hunter3@127.0.0.1:{}/", server.port());
+    let wrong = Service::new(by_hand(&url));
+    wrong.requests(1).await;
+    wrong.pulse.flush().await.unwrap_err();
+    let health = wrong.health();
+    let error = health.last_error.clone().unwrap();
+    assert!(error.contains("password is wrong"), "{error}");
+    assert!(!format!("{health:?} {:?}", wrong.pulse).contains("hunter3"));
+}
+
+#[tokio::test]
+async fn permissions_are_missing() {
+    let server = RedisServer::start().await;
+    let mut conn = server.connection().await;
+    let allow_no_scripts = "+@all -eval -evalsha";
+    let mut rule = vec!["ACL", "SETUSER", "app", "on", ">hunter2", "~*"];
+    rule.extend(allow_no_scripts.split(' '));
+    command(&mut conn, &rule).await;
+
+    let url = format!("redis://app:hunter2@127.0.0.1:{}/", server.port());
+    // The retry after 30 seconds is by the clock of the pulse, the server's time is its own.
+    let (clock, hand) = Clock::manual(crate::hours::now());
+    let options = RedisOptions::new(&url).unwrap().prefix(PREFIX).unwrap();
+    let store = RedisStore::open(options).unwrap();
+    let builder = tower_pulse::Pulse::builder().store(Arc::new(store));
+    let service = Service::new(builder.clock(clock));
+    service.requests(60).await;
+    // Let the tasks begin to wait for the next second.
+    pause(50).await;
+    hand.advance(Duration::from_secs(2));
+    until("a flush has failed", async || {
+        service.health().flush_errors > 0
+    })
+    .await;
+    pause(50).await;
+    let health = service.health();
+    assert_eq!(health.status.name(), "down");
+    let error = health.last_error.unwrap();
+    assert!(!error.contains("hunter2"));
+
+    // Nothing is asked before the 30 seconds are over.
+    let errors = health.flush_errors;
+    for _ in 0..5 {
+        hand.advance(Duration::from_secs(5));
+        service.requests(10).await;
+        pause(10).await;
+    }
+    assert_eq!(service.health().flush_errors, errors);
+
+    // The rule that it tells is all that it takes.
+    let rule = &error[error.find("ACL SETUSER app").expect("a rule")..];
+    command(&mut conn, &["ACL", "SETUSER", "app", "resetkeys", "-@all"]).await;
+    command(&mut conn, &rule.split_whitespace().collect::<Vec<_>>()).await;
+    hand.advance(Duration::from_secs(6));
+    until("it has recovered", async || {
+        let health = service.health();
+        health.status.name() == "ok" && health.last_error.is_none()
+    })
+    .await;
+    service.end_exactly(&server).await;
+}
+
+#[tokio::test]
+async fn permissions_are_taken_away() {
+    let server = RedisServer::start().await;
+    let mut conn = server.connection().await;
+    command(
+        &mut conn,
+        &["ACL", "SETUSER", "app", "on", "nopass", "~*", "+@all"],
+    )
+    .await;
+    let url = format!("redis://app:any@127.0.0.1:{}/", server.port());
+    let service = Service::new(by_hand(&url));
+    service.requests(30).await;
+    service.settle().await;
+    for taken in [
+        "-evalsha", "-get", "-set", "-hincrby", "-zadd", "-hset", "-rename",
+    ] {
+        service.requests(30).await;
+        command(&mut conn, &["ACL", "SETUSER", "app", taken]).await;
+        let error = service.pulse.flush().await.expect_err(taken).to_string();
+        assert!(error.contains("ACL SETUSER app"), "{error}");
+        command(&mut conn, &["ACL", "SETUSER", "app", "+@all"]).await;
+        service.settle().await;
+    }
+    service.end_exactly(&server).await;
+}
+
+#[tokio::test]
+async fn poisoned_keys_are_named_and_the_rest_goes_through() {
+    let server = RedisServer::start().await;
+    let service = Service::new(by_hand(&server.url()));
+    let mut conn = server.connection().await;
+    let key = |name: &str| format!("{PREFIX}{name}");
+    let hits = key(&format!("count:86400:hits:{}", context(0)));
+    let stats = key(&format!("stats:{}:AccessTime", context(1)));
+    let start = key(&format!("stats:{}:AccessTime:start", context(2)));
+    let histogram = key(&format!("pulse:hist:60:{}", context(3)));
+    let poisoned = [hits, stats, start, histogram];
+    for key in &poisoned {
+        command(&mut conn, &["RPUSH", key, "poison"]).await;
+    }
+    service.requests(240).await;
+    service.settle().await;
+    let health = service.health();
+    let named: Vec<_> = health.quarantined_keys.iter().map(|p| &p.key).collect();
+    for key in &poisoned {
+        assert!(named.contains(&key), "{key} not in {named:?}");
+    }
+    let reasons: Vec<_> = health.quarantined_keys.iter().map(|p| &p.reason).collect();
+    assert!(reasons.iter().all(|reason| !reason.is_empty()));
+    assert!(health.quarantined >= 4);
+    assert_eq!(health.last_error, None);
+    assert_eq!(counter(&mut conn, "hits", 86_400).await, 240);
+    for page in 1..4 {
+        let name = format!("hits:{}", context(page));
+        assert_eq!(counter(&mut conn, &name, 86_400).await, 10);
+    }
+
+    // Mended, they take what comes.
+    for key in &poisoned {
+        command(&mut conn, &["DEL", key]).await;
+    }
+    service.requests(240).await;
+    service.settle().await;
+    let name = format!("hits:{}", context(0));
+    assert_eq!(counter(&mut conn, &name, 86_400).await, 10);
+    assert_eq!(counter(&mut conn, &name, 3_600).await, 20);
+    assert_eq!(counter(&mut conn, "hits", 86_400).await, 480);
+    let quarantined = service.health().quarantined;
+    service.requests(24).await;
+    service.settle().await;
+    assert_eq!(service.health().quarantined, quarantined);
+    service.pulse.shutdown().await.unwrap();
+}

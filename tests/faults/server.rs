@@ -1,0 +1,178 @@
+//! What becomes of a server: killed, restarted, emptied.
+
+use crate::rig::proxy::{Proxy, Swallow};
+use crate::rig::seed::seed;
+use crate::rig::server::RedisServer;
+use crate::service::{Found, Service, builder, by_hand, pause, until};
+use redis::cmd;
+
+#[tokio::test]
+async fn killed_with_every_write_on_disk() {
+    let server = RedisServer::builder()
+        .arg("--appendonly", "yes")
+        .arg("--appendfsync", "always")
+        .start()
+        .await;
+    let service = Service::new(builder(&server.url()));
+    let seed = seed();
+    let load = service.load(seed);
+    let mut dice = fastrand::Rng::with_seed(seed);
+    for _ in 0..5 {
+        pause(dice.u64(60..200)).await;
+        server.kill_9();
+        server.restart().await;
+    }
+    pause(100).await;
+    load.stop().await;
+    service.end_exactly(&server).await;
+    assert_eq!(service.health().store_resets, 0);
+    assert!(service.health().flush_errors > 0);
+}
+
+#[tokio::test]
+async fn scripts_forgotten_under_load() {
+    let server = RedisServer::start().await;
+    let service = Service::new(builder(&server.url()));
+    let load = service.load(seed());
+    let mut conn = server.connection().await;
+    for _ in 0..20 {
+        cmd("SCRIPT")
+            .arg("FLUSH")
+            .exec_async(&mut conn)
+            .await
+            .unwrap();
+        pause(25).await;
+    }
+    load.stop().await;
+    service.end_exactly(&server).await;
+    // That is no trouble at all.
+    assert_eq!(service.health().flush_errors, 0);
+}
+
+#[tokio::test]
+async fn restarted_without_its_data_it_gets_only_what_is_new() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(server.port()).await;
+    let service = Service::new(by_hand(&proxy.url()));
+    service.requests(200).await;
+    service.settle().await;
+    let (before, instance) = (service.oracle.served(), service.health().instance);
+
+    // A call that is in doubt, and was in fact merged.
+    service.requests(50).await;
+    proxy.swallow_replies(1.0, 1, Swallow::Cut);
+    service.pulse.flush().await.unwrap_err();
+    proxy.heal();
+    server.kill_9();
+    server.restart().await;
+    service.requests(10).await;
+    service.settle().await;
+
+    let health = service.health();
+    assert_eq!(health.store_resets, 1);
+    assert_ne!(health.instance, instance);
+    let found = Found::read(&mut server.connection().await).await;
+    for (precision, hits) in &found.hits {
+        assert_eq!(
+            *hits as u64,
+            service.oracle.served() - before,
+            "{precision}"
+        );
+    }
+    assert_eq!(found.statistics as u64, service.oracle.served() - before);
+
+    // And from there on as before.
+    service.requests(40).await;
+    service.settle().await;
+    let found = Found::read(&mut server.connection().await).await;
+    assert_eq!(found.total() as u64, service.oracle.served() - before);
+    assert_eq!(service.health().store_resets, 1);
+    service.pulse.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn emptied_under_load_nothing_is_doubled() {
+    let server = RedisServer::start().await;
+    let service = Service::new(builder(&server.url()));
+    let seed = seed();
+    let load = service.load(seed);
+    let mut conn = server.connection().await;
+    let mut dice = fastrand::Rng::with_seed(seed);
+    until("something is flushed", async || {
+        service.health().pending > 0
+    })
+    .await;
+    for n in 1..=5 {
+        // What was served before a flush is in the store after it, and what is in the store when it
+        // is emptied is gone; only what is served between the two readings may be either.
+        let flushed = service.oracle.served();
+        service.settle().await;
+        cmd("FLUSHALL").exec_async(&mut conn).await.unwrap();
+        let emptied = service.oracle.served();
+        pause(dice.u64(50..150)).await;
+        let served = service.oracle.served();
+        service.settle().await;
+        let total = Found::read(&mut conn).await.total() as u64;
+        assert!(
+            total >= served - emptied,
+            "{total} of {served} - {emptied}: some are missing"
+        );
+        let most = service.oracle.served() - flushed;
+        assert!(total <= most, "{total} of {most}: some are doubled");
+        assert_eq!(service.health().store_resets, n);
+    }
+    // Without load there is no doubt.
+    load.stop().await;
+    service.settle().await;
+    let before = service.oracle.served();
+    cmd("FLUSHALL").exec_async(&mut conn).await.unwrap();
+    service.requests(77).await;
+    service.settle().await;
+    let found = Found::read(&mut conn).await;
+    assert_eq!(found.total() as u64, service.oracle.served() - before);
+    assert_eq!((found.statistics, found.all), (77, 77));
+    service.pulse.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn away_at_the_start() {
+    let server = RedisServer::start().await;
+    server.terminate();
+    let service = Service::new(builder(&server.url()));
+    let load = service.load(seed());
+    pause(400).await;
+    let health = service.health();
+    assert_eq!(health.status.name(), "down");
+    assert!(health.last_error.unwrap().contains("cannot be reached"));
+    assert_eq!(health.last_flush_age, None);
+    assert!(health.pending > 0);
+    server.restart().await;
+    until("it has recovered", async || {
+        service.health().status.name() == "ok"
+    })
+    .await;
+    load.stop().await;
+    service.end_exactly(&server).await;
+}
+
+#[tokio::test]
+async fn an_idle_service_says_why_its_store_is_down() {
+    let server = RedisServer::start().await;
+    server.terminate();
+    let service = Service::new(builder(&server.url()));
+    until("the error is told", async || {
+        service.health().last_error.is_some()
+    })
+    .await;
+    for _ in 0..50 {
+        assert!(service.health().last_error.is_some());
+        pause(10).await;
+    }
+    server.restart().await;
+    until("it is over", async || {
+        let health = service.health();
+        health.last_error.is_none() && health.status.name() == "ok"
+    })
+    .await;
+    service.end_exactly(&server).await;
+}

@@ -1,0 +1,147 @@
+//! Timing to the body's end.
+
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::routing::{any, get};
+use bytes::Bytes;
+use futures_util::stream;
+use http::{Response, StatusCode};
+use http_body_util::BodyExt;
+use tower_pulse::model::outcome::Outcome;
+use tower_pulse::{Hand, Pulse};
+
+use super::{context, counts, expected, outcome, pulse, send};
+
+/// A body of three parts, the clock going on by 10 ms before each.
+fn slow_body(hand: Hand) -> Body {
+    Body::from_stream(stream::unfold(0, move |i| {
+        let hand = hand.clone();
+        async move {
+            hand.advance(Duration::from_millis(10));
+            (i < 3).then(|| (Ok::<_, std::io::Error>(Bytes::from_static(b"part")), i + 1))
+        }
+    }))
+}
+
+fn app(pulse: &Pulse, hand: Hand, content_type: &'static str, status: StatusCode) -> Router {
+    let handler = move || {
+        let body = slow_body(hand.clone());
+        let response = Response::builder().status(status);
+        let response = response.header("content-type", content_type);
+        async move { response.body(body).unwrap() }
+    };
+    Router::new()
+        .route("/", any(handler))
+        .layer(pulse.layer().to_body_end())
+}
+
+#[tokio::test]
+async fn to_the_last_frame() {
+    let (pulse, hand) = pulse();
+    let app = app(&pulse, hand, "text/plain", StatusCode::OK);
+    let response = send(&app, "GET", "/").await;
+    assert_eq!(counts(&pulse).await, expected([]));
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    assert_eq!(&body[..], b"partpartpart");
+    assert_eq!(outcome(&pulse, "GET /", Outcome::Success).await, (1, 0));
+    let hour = context(&pulse, "GET /").await.hour.unwrap();
+    assert_eq!(hour.times.sum, 0.04);
+}
+
+#[tokio::test]
+async fn aborted() {
+    let (pulse, hand) = pulse();
+    let app = app(&pulse, hand, "text/plain", StatusCode::BAD_GATEWAY);
+    let mut body = send(&app, "GET", "/").await.into_body();
+    body.frame().await.unwrap().unwrap();
+    assert_eq!(pulse.health().in_flight, 1);
+    drop(body);
+    assert_eq!(outcome(&pulse, "GET /", Outcome::BodyAborted).await, (1, 1));
+    assert_eq!(pulse.health().in_flight, 0);
+}
+
+#[tokio::test]
+async fn broken() {
+    let (pulse, _hand) = pulse();
+    let handler = || async {
+        let parts = [
+            Ok(Bytes::from_static(b"x")),
+            Err(std::io::Error::other("disk")),
+        ];
+        Body::from_stream(stream::iter(parts))
+    };
+    let app = Router::new()
+        .route("/", get(handler))
+        .layer(pulse.layer().to_body_end());
+    let response = send(&app, "GET", "/").await;
+    response.into_body().collect().await.unwrap_err();
+    assert_eq!(outcome(&pulse, "GET /", Outcome::BodyAborted).await, (1, 0));
+}
+
+#[tokio::test]
+async fn what_has_no_end_is_timed_to_the_head() {
+    for (method, content_type, status) in [
+        ("GET", "text/event-stream; charset=utf-8", StatusCode::OK),
+        ("POST", "application/grpc+proto", StatusCode::OK),
+        ("GET", "text/plain", StatusCode::SWITCHING_PROTOCOLS),
+        ("CONNECT", "text/plain", StatusCode::OK),
+    ] {
+        let (pulse, hand) = pulse();
+        let app = app(&pulse, hand, content_type, status);
+        let response = send(&app, method, "/").await;
+        let context = format!("{method} /");
+        assert_eq!(
+            counts(&pulse).await,
+            expected([(&*context, 1)]),
+            "{content_type}"
+        );
+        drop(response);
+        assert_eq!(
+            counts(&pulse).await,
+            expected([(&*context, 1)]),
+            "{content_type}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_empty_body_has_ended_and_a_known_length_stays_known() {
+    use http_body::Body as _;
+    let (pulse, _hand) = pulse();
+    let app = Router::new()
+        .route("/empty", get(|| async {}))
+        .route("/five", get(|| async { "fives" }))
+        .layer(pulse.layer().to_body_end());
+    drop(send(&app, "GET", "/empty").await);
+    assert_eq!(
+        outcome(&pulse, "GET /empty", Outcome::Success).await,
+        (1, 0)
+    );
+    let body = send(&app, "GET", "/five").await.into_body();
+    assert_eq!(body.size_hint().exact(), Some(5));
+    assert!(!body.is_end_stream());
+    body.collect().await.unwrap();
+    assert_eq!(outcome(&pulse, "GET /five", Outcome::Success).await, (1, 0));
+}
+
+#[tokio::test]
+async fn trailers_go_through() {
+    let (pulse, _hand) = pulse();
+    let handler = || async {
+        let mut trailers = http::HeaderMap::new();
+        trailers.insert("x-sum", "1".parse().unwrap());
+        let frames = [
+            Ok::<_, std::io::Error>(http_body::Frame::data(Bytes::from_static(b"x"))),
+            Ok(http_body::Frame::trailers(trailers)),
+        ];
+        Body::new(http_body_util::StreamBody::new(stream::iter(frames)))
+    };
+    let app = Router::new()
+        .route("/", get(handler))
+        .layer(pulse.layer().to_body_end());
+    let collected = send(&app, "GET", "/").await.into_body().collect().await;
+    assert_eq!(collected.unwrap().trailers().unwrap()["x-sum"], "1");
+    assert_eq!(outcome(&pulse, "GET /", Outcome::Success).await, (1, 0));
+}

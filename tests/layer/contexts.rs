@@ -1,0 +1,207 @@
+//! Which context a request is credited to.
+
+use axum::Router;
+use axum::routing::{any, get, post};
+use tower_pulse::{Pulse, Unrecorded};
+
+use super::{counts, expected, pulse, request, send, snapshot};
+
+async fn ok() -> &'static str {
+    "ok"
+}
+
+#[tokio::test]
+async fn method_and_template_nested_too() {
+    let (pulse, _hand) = pulse();
+    let users = Router::new().route("/users/{id}", get(ok).post(ok));
+    let app = Router::new()
+        .route("/", get(ok))
+        .nest("/api", Router::new().nest("/v1", users))
+        .layer(pulse.layer());
+    send(&app, "GET", "/").await;
+    for id in 0..3 {
+        send(&app, "GET", &format!("/api/v1/users/{id}")).await;
+    }
+    send(&app, "POST", "/api/v1/users/7").await;
+    let expected = expected([
+        ("GET /", 1),
+        ("GET /api/v1/users/{id}", 3),
+        ("POST /api/v1/users/{id}", 1),
+    ]);
+    assert_eq!(counts(&pulse).await, expected);
+}
+
+#[tokio::test]
+async fn the_same_layered_router_at_two_places() {
+    let (pulse, _hand) = pulse();
+    let inner = Router::new().route("/x", get(ok)).layer(pulse.layer());
+    let app = Router::new().nest("/a", inner.clone()).nest("/b", inner);
+    for _ in 0..2 {
+        send(&app, "GET", "/a/x").await;
+        send(&app, "GET", "/b/x").await;
+        send(&app, "HEAD", "/b/x").await;
+    }
+    let expected = expected([("GET /a/x", 2), ("GET /b/x", 2), ("HEAD /b/x", 2)]);
+    assert_eq!(counts(&pulse).await, expected);
+}
+
+#[tokio::test]
+async fn a_method_that_is_not_allowed_keeps_its_template() {
+    let (pulse, _hand) = pulse();
+    let app = Router::new().route("/x/{y}", get(ok)).layer(pulse.layer());
+    let response = send(&app, "DELETE", "/x/1").await;
+    assert_eq!(response.status(), 405);
+    assert_eq!(counts(&pulse).await, expected([("DELETE /x/{y}", 1)]));
+}
+
+#[tokio::test]
+async fn unknown_methods_are_one() {
+    let (pulse, _hand) = pulse();
+    let app = Router::new().route("/x", any(ok)).layer(pulse.layer());
+    for method in ["BREW", "PROPFIND", "x-1"] {
+        send(&app, method, "/x").await;
+    }
+    assert_eq!(counts(&pulse).await, expected([("OTHER /x", 3)]));
+}
+
+#[tokio::test]
+async fn what_matches_no_route_is_one_whatever_it_is() {
+    let (pulse, _hand) = pulse();
+    let app = Router::new().route("/", get(ok)).layer(pulse.layer());
+    for i in 0..2_500 {
+        let method = ["GET", "POST", "PURGE", "M-SEARCH"][i % 4];
+        send(&app, method, &format!("/nothing/{i}?%00%ff")).await;
+    }
+    assert_eq!(counts(&pulse).await, expected([("<unmatched>", 2_500)]));
+}
+
+#[tokio::test]
+async fn beyond_the_maximum_is_overflow_counted_and_shown() {
+    let pulse = Pulse::builder().max_contexts(3).build().unwrap();
+    let mut app = Router::new();
+    for i in 0..10 {
+        app = app.route(&format!("/{i}"), get(ok));
+    }
+    let app = app.layer(pulse.layer());
+    for i in 0..10 {
+        send(&app, "GET", &format!("/{i}")).await;
+        send(&app, "GET", &format!("/{i}")).await;
+    }
+    pulse.flush().await.unwrap();
+    let now = tower_pulse::Clock::system().now_seconds();
+    let snapshot = pulse.store().snapshot(now).await.unwrap();
+    let names: Vec<_> = snapshot.contexts.iter().map(|c| &*c.context).collect();
+    assert_eq!(names, ["<overflow>", "GET /0", "GET /1", "GET /2"]);
+    assert_eq!(pulse.health().overflowed, 14);
+    assert_eq!(pulse.health().recorded, 20);
+}
+
+#[tokio::test]
+async fn path_only_as_in_the_book() {
+    let (pulse, _hand) = pulse();
+    let app = Router::new()
+        .route("/x/{y}", get(ok).post(ok))
+        .layer(pulse.layer().path_only());
+    send(&app, "GET", "/x/1").await;
+    send(&app, "POST", "/x/2").await;
+    assert_eq!(counts(&pulse).await, expected([("/x/{y}", 2)]));
+}
+
+#[tokio::test]
+async fn the_users_function_decides_and_none_is_not_recorded() {
+    let (pulse, _hand) = pulse();
+    let layer = pulse.layer().context(|head| {
+        let tenant = head.headers.get("tenant")?.to_str().ok()?;
+        Some(format!("tenant {tenant}\r\n").into())
+    });
+    let app = Router::new().route("/", get(ok)).layer(layer);
+    send(&app, "GET", "/").await;
+    for _ in 0..2 {
+        let mut request = request("GET", "/");
+        request.headers_mut().insert("tenant", "a".parse().unwrap());
+        tower::ServiceExt::oneshot(app.clone(), request)
+            .await
+            .unwrap();
+    }
+    assert_eq!(counts(&pulse).await, expected([("tenant a\\r\\n", 2)]));
+}
+
+#[tokio::test]
+async fn nest_service_has_a_name_where_it_has_no_template() {
+    let (pulse, _hand) = pulse();
+    let files = tower::service_fn(|_: http::Request<axum::body::Body>| async {
+        Ok::<_, std::convert::Infallible>(http::Response::new(axum::body::Body::empty()))
+    });
+    let named = tower::ServiceBuilder::new()
+        .layer(pulse.layer().named("static"))
+        .service(files);
+    let app = Router::new().nest_service("/static", named);
+    send(&app, "GET", "/static/app.js").await;
+    send(&app, "GET", "/static/app.css").await;
+    assert_eq!(counts(&pulse).await, expected([("static", 2)]));
+}
+
+#[tokio::test]
+async fn a_layer_applied_twice_counts_once() {
+    let (pulse, _hand) = pulse();
+    let inner = Router::new()
+        .route("/x", get(ok))
+        .layer(pulse.layer())
+        .layer(pulse.layer().to_body_end());
+    let app = Router::new()
+        .nest("/in", inner)
+        .route("/y", get(ok))
+        .layer(pulse.layer());
+    send(&app, "GET", "/in/x").await;
+    send(&app, "GET", "/y").await;
+    assert_eq!(
+        counts(&pulse).await,
+        expected([("GET /in/x", 1), ("GET /y", 1)])
+    );
+    assert_eq!(pulse.health().in_flight, 0);
+}
+
+#[tokio::test]
+async fn two_pulses_count_apart() {
+    let ((one, _one), (two, _two)) = (pulse(), pulse());
+    let app = Router::new()
+        .route("/", get(ok))
+        .layer(one.layer())
+        .layer(two.layer());
+    send(&app, "GET", "/").await;
+    assert_eq!(counts(&one).await, expected([("GET /", 1)]));
+    assert_eq!(counts(&two).await, expected([("GET /", 1)]));
+}
+
+#[tokio::test]
+async fn ignored_paths_and_marked_responses_leave_no_trace() {
+    let (clock, _hand) = tower_pulse::Clock::manual(super::NOW);
+    let pulse = Pulse::builder()
+        .clock(clock)
+        .ignore(["/healthz", "/assets/*", "/skip/{id}"])
+        .build()
+        .unwrap();
+    let marked = || async {
+        let mut response = http::Response::new(axum::body::Body::empty());
+        response.extensions_mut().insert(Unrecorded);
+        response
+    };
+    let app = Router::new()
+        .route("/healthz", get(ok))
+        .route("/assets/{*file}", get(ok))
+        .route("/skip/{id}", post(ok))
+        .route("/marked", get(marked))
+        .route("/", get(ok))
+        .layer(pulse.layer());
+    for _ in 0..2 {
+        send(&app, "GET", "/healthz").await;
+        send(&app, "GET", "/assets/js/app.js").await;
+        send(&app, "POST", "/skip/3").await;
+        send(&app, "GET", "/marked").await;
+    }
+    assert_eq!(snapshot(&pulse).await.contexts, []);
+    assert_eq!(pulse.health().recorded, 0);
+    assert_eq!(pulse.health().in_flight, 0);
+    send(&app, "GET", "/").await;
+    assert_eq!(counts(&pulse).await, expected([("GET /", 1)]));
+}

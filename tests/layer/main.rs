@@ -1,0 +1,74 @@
+//! The layer and the timers, against the memory store: which context a request is credited to, how
+//! it ended, and that it is counted once.
+#![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
+
+mod bodies;
+mod contexts;
+#[cfg(feature = "admin")]
+mod mounted;
+mod outcomes;
+mod timers;
+
+use std::collections::BTreeMap;
+
+use axum::Router;
+use axum::body::Body;
+use http::{Request, Response};
+use tower::ServiceExt;
+use tower_pulse::model::outcome::Outcome;
+use tower_pulse::model::snapshot::{ContextSnapshot, Snapshot};
+use tower_pulse::{Clock, Hand, Pulse};
+
+/// 2023-11-14, half past an hour.
+const NOW: i64 = 1_700_001_000;
+
+/// A pulse in memory whose clock stands still.
+fn pulse() -> (Pulse, Hand) {
+    let (clock, hand) = Clock::manual(NOW);
+    (Pulse::builder().clock(clock).build().unwrap(), hand)
+}
+
+fn request(method: &str, path: &str) -> Request<Body> {
+    let request = Request::builder().method(method).uri(path);
+    request.body(Body::empty()).unwrap()
+}
+
+async fn send(app: &Router, method: &str, path: &str) -> Response<Body> {
+    let app: Router = app.clone();
+    app.oneshot(request(method, path)).await.unwrap()
+}
+
+async fn snapshot(pulse: &Pulse) -> Snapshot {
+    pulse.flush().await.unwrap();
+    pulse.store().snapshot(NOW).await.unwrap()
+}
+
+/// How many requests each context has.
+async fn counts(pulse: &Pulse) -> BTreeMap<String, u64> {
+    let contexts = snapshot(pulse).await.contexts.into_iter();
+    contexts
+        .map(|context| (context.context, context.hour.unwrap().times.count as u64))
+        .collect()
+}
+
+fn expected<const N: usize>(counts: [(&str, u64); N]) -> BTreeMap<String, u64> {
+    let counts = counts.into_iter();
+    counts.map(|(name, n)| (name.to_owned(), n)).collect()
+}
+
+async fn context(pulse: &Pulse, name: &str) -> ContextSnapshot {
+    pulse.flush().await.unwrap();
+    let found = pulse.store().context(name, NOW).await.unwrap();
+    found.unwrap_or_else(|| panic!("no context {name}"))
+}
+
+/// How often an outcome happened in a context, and how many errors it has.
+async fn outcome(pulse: &Pulse, name: &str, outcome: Outcome) -> (u64, u64) {
+    let tally = context(pulse, name).await.hour.unwrap().spread.tally;
+    assert_eq!(
+        tally.outcomes.iter().sum::<u64>(),
+        tally.count(outcome),
+        "{tally:?}"
+    );
+    (tally.count(outcome), tally.errors)
+}

@@ -1,0 +1,220 @@
+//! How requests end, each exactly once.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::routing::get;
+use http::{Request, Response, StatusCode};
+use tower::{Service, ServiceBuilder, ServiceExt};
+use tower_pulse::Pulse;
+use tower_pulse::model::outcome::Outcome;
+
+use super::{context, counts, expected, outcome, pulse, request, send, snapshot};
+
+#[tokio::test]
+async fn status_classes_and_times() {
+    let (pulse, hand) = pulse();
+    let slow = hand.clone();
+    let app = Router::new()
+        .route(
+            "/slow",
+            get(move || async move { slow.advance(Duration::from_millis(20)) }),
+        )
+        .route("/404", get(|| async { StatusCode::NOT_FOUND }))
+        .route("/500", get(|| async { StatusCode::BAD_GATEWAY }))
+        .route("/304", get(|| async { StatusCode::NOT_MODIFIED }))
+        .layer(pulse.layer());
+    for path in ["/slow", "/404", "/500", "/304"] {
+        send(&app, "GET", path).await;
+    }
+    assert_eq!(outcome(&pulse, "GET /slow", Outcome::Success).await, (1, 0));
+    assert_eq!(
+        outcome(&pulse, "GET /404", Outcome::ClientError).await,
+        (1, 0)
+    );
+    assert_eq!(
+        outcome(&pulse, "GET /500", Outcome::ServerError).await,
+        (1, 1)
+    );
+    assert_eq!(
+        outcome(&pulse, "GET /304", Outcome::Redirection).await,
+        (1, 0)
+    );
+    let slow = context(&pulse, "GET /slow").await.hour.unwrap();
+    assert_eq!((slow.times.sum, slow.times.min), (0.02, 0.02));
+    assert_eq!(slow.quantile(0.5), Some(0.02));
+    let all = snapshot(&pulse).await.all.hour.unwrap();
+    assert_eq!((all.times.count, all.spread.tally.errors), (4.0, 1));
+    let store = pulse.store();
+    let hits = |name: &'static str| async move { store.counter(name, 86_400).await.unwrap() };
+    assert_eq!(hits("hits").await[0].1, 4);
+    assert_eq!(hits("errors").await[0].1, 1);
+    assert_eq!(hits("errors:GET /500").await[0].1, 1);
+    assert_eq!(hits("micros:GET /slow").await[0].1, 20_000);
+    assert_eq!(hits("errors:GET /404").await, []);
+}
+
+#[tokio::test]
+async fn a_service_error() {
+    let (pulse, _hand) = pulse();
+    let mut service = ServiceBuilder::new()
+        .layer(pulse.layer_with(|_| Some("all".into())))
+        .service_fn(|_: Request<()>| async { Err::<Response<()>, _>(std::fmt::Error) });
+    let service = service.ready().await.unwrap();
+    service.call(Request::new(())).await.unwrap_err();
+    assert_eq!(outcome(&pulse, "all", Outcome::Failed).await, (1, 1));
+}
+
+#[tokio::test]
+async fn a_grpc_status_in_the_head_is_an_error_unless_ok() {
+    let (pulse, _hand) = pulse();
+    let mut service = ServiceBuilder::new()
+        .layer(pulse.layer_with(|head| Some(head.uri.path().to_owned().into())))
+        .service_fn(|request: Request<()>| async move {
+            let code = request.uri().path().trim_start_matches('/').to_owned();
+            let mut response = Response::builder().header("grpc-status", code);
+            for i in 0..request.headers().len() {
+                response = response.header(format!("x-{i}"), "1");
+            }
+            Ok::<_, Infallible>(response.body(()).unwrap())
+        });
+    for path in ["/0", "/13"] {
+        for many in [0, 9] {
+            let mut request = Request::builder().uri(path);
+            for i in 0..many {
+                request = request.header(format!("x-{i}"), "1");
+            }
+            let request = request.body(()).unwrap();
+            service.ready().await.unwrap().call(request).await.unwrap();
+        }
+    }
+    assert_eq!(outcome(&pulse, "/0", Outcome::Success).await, (2, 0));
+    assert_eq!(outcome(&pulse, "/13", Outcome::Success).await, (2, 2));
+}
+
+#[tokio::test]
+async fn cancelled_before_the_head_and_in_flight_until_then() {
+    let (pulse, _hand) = pulse();
+    let app = Router::new()
+        .route("/wait", get(std::future::pending::<()>))
+        .layer(pulse.layer());
+    let waiting = tokio::spawn(app.oneshot(request("GET", "/wait")));
+    while pulse.health().in_flight == 0 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(counts(&pulse).await, expected([]));
+    waiting.abort();
+    let _ = waiting.await;
+    assert_eq!(pulse.health().in_flight, 0);
+    assert_eq!(
+        outcome(&pulse, "GET /wait", Outcome::Cancelled).await,
+        (1, 0)
+    );
+}
+
+fn panicking() -> Router {
+    async fn boom() -> StatusCode {
+        panic!("boom, on purpose")
+    }
+    Router::new().route("/boom", get(boom))
+}
+
+#[tokio::test]
+async fn a_panic_that_ends_the_task() {
+    let (pulse, _hand) = pulse();
+    let app = panicking().layer(pulse.layer());
+    let task = tokio::spawn(app.oneshot(request("GET", "/boom")));
+    assert!(task.await.unwrap_err().is_panic());
+    assert_eq!(
+        outcome(&pulse, "GET /boom", Outcome::Panicked).await,
+        (1, 1)
+    );
+    assert_eq!(pulse.health().in_flight, 0);
+}
+
+#[tokio::test]
+async fn a_panic_that_somebody_catches_outside_of_the_layer() {
+    use futures_util::FutureExt;
+    let (pulse, _hand) = pulse();
+    let app = panicking().layer(pulse.layer());
+    let mut future =
+        Box::pin(std::panic::AssertUnwindSafe(app.oneshot(request("GET", "/boom"))).catch_unwind());
+    assert!(future.as_mut().await.is_err());
+    // Dropped when nothing panics any more.
+    drop(future);
+    assert_eq!(
+        outcome(&pulse, "GET /boom", Outcome::Panicked).await,
+        (1, 1)
+    );
+}
+
+#[tokio::test]
+async fn a_panic_in_call_itself() {
+    let (pulse, _hand) = pulse();
+    let mut service = ServiceBuilder::new()
+        .layer(pulse.layer_with(|_| Some("all".into())))
+        .service_fn(
+            |_: Request<()>| -> std::future::Ready<Result<Response<()>, Infallible>> {
+                panic!("at once, on purpose")
+            },
+        );
+    let call = std::panic::AssertUnwindSafe(|| drop(service.call(Request::new(()))));
+    std::panic::catch_unwind(call).unwrap_err();
+    assert_eq!(outcome(&pulse, "all", Outcome::Panicked).await, (1, 1));
+    assert_eq!(pulse.health().in_flight, 0);
+}
+
+#[tokio::test]
+async fn what_comes_after_the_shutdown_is_counted_as_dropped() {
+    let pulse = Pulse::builder().build().unwrap();
+    let app = Router::new()
+        .route("/", get(|| async {}))
+        .layer(pulse.layer());
+    send(&app, "GET", "/").await;
+    pulse.shutdown().await.unwrap();
+    send(&app, "GET", "/").await;
+    send(&app, "GET", "/").await;
+    pulse.shutdown().await.unwrap();
+    let health = pulse.health();
+    assert_eq!((health.recorded, health.dropped), (1, 2));
+    assert!((health.completeness - 1.0 / 3.0).abs() < 1e-12);
+    let hits = pulse.store().counter("hits", 86_400).await.unwrap();
+    assert_eq!(hits[0].1, 1);
+}
+
+#[tokio::test]
+async fn every_request_counts_once_from_many_threads() {
+    let pulse = Pulse::builder().build().unwrap();
+    let app = Router::new()
+        .route("/{i}", get(|| async { Body::from("x") }))
+        .layer(pulse.layer());
+    let senders: Vec<_> = (0..8)
+        .map(|_| {
+            let app = app.clone();
+            tokio::spawn(async move {
+                for i in 0..500 {
+                    send(&app, "GET", &format!("/{i}")).await;
+                }
+            })
+        })
+        .collect();
+    for sender in senders {
+        sender.await.unwrap();
+    }
+    pulse.flush().await.unwrap();
+    for precision in [1, 5, 60, 300, 3_600, 18_000, 86_400] {
+        let hits = pulse
+            .store()
+            .counter("hits:GET /{i}", precision)
+            .await
+            .unwrap();
+        assert_eq!(
+            hits.iter().map(|(_, n)| n).sum::<i64>(),
+            4_000,
+            "at {precision} s"
+        );
+    }
+    assert_eq!(pulse.health().in_flight, 0);
+}

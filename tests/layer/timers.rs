@@ -1,0 +1,90 @@
+//! Timers and counters of any code.
+
+use std::future::Future;
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use tower_pulse::model::context::Kind;
+use tower_pulse::model::outcome::Outcome;
+
+use super::{context, outcome, pulse, snapshot};
+
+#[tokio::test]
+async fn a_timer_writes_its_own_series_and_never_the_global_ones() {
+    let (pulse, hand) = pulse();
+    let timer = pulse.timer("db:find_user");
+    hand.advance(Duration::from_millis(3));
+    timer.stop();
+    let mut failing = pulse.timer("db:find_user");
+    failing.failed();
+    hand.advance(Duration::from_millis(5));
+    drop(failing);
+    let found = context(&pulse, "db:find_user").await;
+    assert_eq!(found.kind, Kind::Timer);
+    let hour = found.hour.unwrap();
+    assert_eq!((hour.times.count, hour.times.max), (2.0, 0.005));
+    assert_eq!(hour.spread.tally.count(Outcome::Failed), 1);
+    assert_eq!(hour.spread.tally.errors, 1);
+    let store = pulse.store();
+    assert_eq!(store.counter("hits", 1).await.unwrap(), []);
+    assert_eq!(store.counter("errors", 1).await.unwrap(), []);
+    let hits = store.counter("hits:db:find_user", 3_600).await.unwrap();
+    assert_eq!(hits[0].1, 2);
+    assert_eq!(
+        store.slowest().await.unwrap(),
+        [("db:find_user".to_owned(), 0.004)]
+    );
+    assert_eq!(snapshot(&pulse).await.all.hour, None);
+}
+
+#[tokio::test]
+async fn a_timed_future_done_cancelled_and_panicking() {
+    let (pulse, _hand) = pulse();
+    assert_eq!(pulse.time("done", async { 42 }).await, 42);
+    {
+        let mut waiting = Box::pin(pulse.time("cancelled", std::future::pending::<()>()));
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(waiting.as_mut().poll(&mut cx).is_pending());
+    }
+    drop(pulse.time("never polled", std::future::pending::<()>()));
+    let boom = pulse.time("boom", async { panic!("on purpose") });
+    tokio::spawn(boom).await.unwrap_err();
+    assert_eq!(outcome(&pulse, "done", Outcome::Completed).await, (1, 0));
+    assert_eq!(
+        outcome(&pulse, "cancelled", Outcome::Cancelled).await,
+        (1, 0)
+    );
+    assert_eq!(outcome(&pulse, "boom", Outcome::Panicked).await, (1, 1));
+    assert_eq!(snapshot(&pulse).await.contexts.len(), 3);
+}
+
+#[tokio::test]
+async fn a_timer_in_code_that_panics() {
+    let (pulse, _hand) = pulse();
+    let inner = pulse.clone();
+    let task = tokio::spawn(async move {
+        let _timer = inner.timer("job");
+        panic!("on purpose")
+    });
+    task.await.unwrap_err();
+    assert_eq!(outcome(&pulse, "job", Outcome::Panicked).await, (1, 1));
+}
+
+#[tokio::test]
+async fn counters_add_up_and_reserved_names_stay_apart() {
+    let (pulse, _hand) = pulse();
+    let sales = pulse.counter("sales");
+    sales.add(3);
+    pulse.counter("sales").add(4);
+    sales.add(-1);
+    pulse.counter("hits:GET /").add(5);
+    pulse.flush().await.unwrap();
+    let store = pulse.store();
+    for precision in [1, 5, 60, 300, 3_600, 18_000, 86_400] {
+        assert_eq!(store.counter("sales", precision).await.unwrap()[0].1, 6);
+    }
+    assert_eq!(store.counter("hits:GET /", 1).await.unwrap(), []);
+    assert_eq!(store.counter("\\hits:GET /", 1).await.unwrap()[0].1, 5);
+    assert_eq!(pulse.try_counter("hits").unwrap_err().field(), "counter");
+    assert!(pulse.try_counter("sales").is_ok());
+}

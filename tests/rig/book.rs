@@ -1,0 +1,353 @@
+//! The functions of *Redis in Action*, chapters 5.2.1 to 5.2.3, as any other client would run them.
+//!
+//! They are the yardstick for the classic layout: what they write we must read, and what we write they
+//! must read. Each is the printed code, command by command; where the print is wrong, the function says
+//! what it does instead. `prefix` comes before every key and is `""` in the book.
+//!
+//! Some of them use WATCH, which belongs to a connection: give each caller a connection of its own, not
+//! a clone of one that is shared.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use redis::aio::MultiplexedConnection;
+use redis::{RedisResult, cmd, pipe};
+
+/// The book's precisions, in seconds.
+pub const PRECISIONS: [i64; 7] = [1, 5, 60, 300, 3600, 18_000, 86_400];
+
+/// The book's number of samples to keep, as its text has it.
+pub const SAMPLE_COUNT: i64 = 120;
+
+/// `update_counter`: adds `n` to a counter at Unix second `now`, in each of the precisions.
+pub async fn update_counter(
+    conn: &mut MultiplexedConnection,
+    prefix: &str,
+    name: &str,
+    n: i64,
+    now: i64,
+    precisions: &[i64],
+) -> RedisResult<()> {
+    let mut transaction = pipe();
+    transaction.atomic();
+    for precision in precisions {
+        let slice = now.div_euclid(*precision) * precision;
+        let hash = format!("{precision}:{name}");
+        transaction
+            .cmd("ZADD")
+            .arg(format!("{prefix}known:"))
+            .arg(0)
+            .arg(&hash);
+        transaction
+            .cmd("HINCRBY")
+            .arg(format!("{prefix}count:{hash}"))
+            .arg(slice)
+            .arg(n);
+    }
+    transaction.exec_async(conn).await
+}
+
+/// `get_counter`: the slices of a counter, as start and value, oldest first.
+pub async fn get_counter(
+    conn: &mut MultiplexedConnection,
+    prefix: &str,
+    name: &str,
+    precision: i64,
+) -> RedisResult<Vec<(i64, i64)>> {
+    let mut slices: Vec<(i64, i64)> = cmd("HGETALL")
+        .arg(format!("{prefix}count:{precision}:{name}"))
+        .query_async(conn)
+        .await?;
+    slices.sort_unstable();
+    Ok(slices)
+}
+
+/// What one pass of [`clean_counters_pass`] did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Cleaned {
+    /// Counters whose slices were looked at.
+    pub examined: u64,
+    /// Slices removed.
+    pub slices: u64,
+    /// Counters removed from `known:`.
+    pub counters: u64,
+}
+
+/// One pass of `clean_counters`, the `passes`-th from 0, at Unix second `now`.
+pub async fn clean_counters_pass(
+    conn: &mut MultiplexedConnection,
+    prefix: &str,
+    passes: i64,
+    sample_count: i64,
+    now: i64,
+) -> RedisResult<Cleaned> {
+    let known = format!("{prefix}known:");
+    let mut cleaned = Cleaned::default();
+    let mut index: i64 = 0;
+    while index < cmd("ZCARD").arg(&known).query_async::<i64>(conn).await? {
+        let member: Vec<String> = cmd("ZRANGE")
+            .arg(&known)
+            .arg(index)
+            .arg(index)
+            .query_async(conn)
+            .await?;
+        index += 1;
+        let Some(hash) = member.first() else { break };
+        let precision: i64 = hash
+            .split(':')
+            .next()
+            .and_then(|digits| digits.parse().ok())
+            .unwrap_or_else(|| panic!("the book's cleaner dies of {hash:?} in `known:`"));
+        if passes % (precision / 60).max(1) != 0 {
+            continue;
+        }
+        cleaned.examined += 1;
+
+        let key = format!("{prefix}count:{hash}");
+        let cutoff = now - sample_count * precision;
+        let mut samples: Vec<i64> = cmd("HKEYS").arg(&key).query_async(conn).await?;
+        samples.sort_unstable();
+        let remove = samples.partition_point(|slice| *slice <= cutoff);
+        if remove == 0 {
+            continue;
+        }
+        cleaned.slices += cmd("HDEL")
+            .arg(&key)
+            .arg(&samples[..remove])
+            .query_async::<u64>(conn)
+            .await?;
+        if remove == samples.len() && forget_if_empty(conn, &known, hash, &key).await? {
+            cleaned.counters += 1;
+            index -= 1;
+        }
+    }
+    Ok(cleaned)
+}
+
+/// Takes an empty counter out of `known:`, unless somebody adds to it meanwhile. Says whether it did.
+async fn forget_if_empty(
+    conn: &mut MultiplexedConnection,
+    known: &str,
+    hash: &str,
+    key: &str,
+) -> RedisResult<bool> {
+    cmd("WATCH").arg(key).exec_async(conn).await?;
+    if cmd("HLEN").arg(key).query_async::<u64>(conn).await? > 0 {
+        cmd("UNWATCH").exec_async(conn).await?;
+        return Ok(false);
+    }
+    let done: Option<(i64,)> = pipe()
+        .atomic()
+        .cmd("ZREM")
+        .arg(known)
+        .arg(hash)
+        .query_async(conn)
+        .await?;
+    Ok(done.is_some())
+}
+
+/// `update_stats`: adds a value to the statistics of a context and type in the hour `hour_iso`
+/// (`2012-05-07T07:00:00`). Returns count, sum and sum of squares.
+///
+/// The print never writes `:start` the first time; this does, as the book's later code does. For the
+/// print as it is, see [`update_stats_as_printed`].
+pub async fn update_stats(
+    conn: &mut MultiplexedConnection,
+    prefix: &str,
+    context: &str,
+    kind: &str,
+    value: f64,
+    hour_iso: &str,
+) -> RedisResult<(f64, f64, f64)> {
+    add_to_stats(conn, prefix, context, kind, value, hour_iso, true).await
+}
+
+/// [`update_stats`] letter by letter as printed: a set without `:start` never gets one.
+pub async fn update_stats_as_printed(
+    conn: &mut MultiplexedConnection,
+    prefix: &str,
+    context: &str,
+    kind: &str,
+    value: f64,
+    hour_iso: &str,
+) -> RedisResult<(f64, f64, f64)> {
+    add_to_stats(conn, prefix, context, kind, value, hour_iso, false).await
+}
+
+async fn add_to_stats(
+    conn: &mut MultiplexedConnection,
+    prefix: &str,
+    context: &str,
+    kind: &str,
+    value: f64,
+    hour_iso: &str,
+    write_first_start: bool,
+) -> RedisResult<(f64, f64, f64)> {
+    let stats = format!("{prefix}stats:{context}:{kind}");
+    let start = format!("{stats}:start");
+    let end = Instant::now() + Duration::from_secs(5);
+    while Instant::now() < end {
+        cmd("WATCH").arg(&start).exec_async(conn).await?;
+        let existing: Option<String> = cmd("GET").arg(&start).query_async(conn).await?;
+
+        let mut t = pipe();
+        t.atomic();
+        match existing {
+            Some(hour) if hour.as_str() < hour_iso => {
+                t.rename(&stats, format!("{stats}:last")).ignore();
+                t.rename(&start, format!("{stats}:pstart")).ignore();
+                t.set(&start, hour_iso).ignore();
+            }
+            None if write_first_start => {
+                t.set(&start, hour_iso).ignore();
+            }
+            _ => {}
+        }
+        let (low, high) = (temporary(prefix), temporary(prefix));
+        t.cmd("ZADD").arg(&low).arg(value).arg("min").ignore();
+        t.cmd("ZADD").arg(&high).arg(value).arg("max").ignore();
+        for (temporary, merge) in [(&low, "MIN"), (&high, "MAX")] {
+            t.cmd("ZUNIONSTORE").arg(&stats).arg(2);
+            t.arg(&stats).arg(temporary).arg("AGGREGATE").arg(merge);
+            t.ignore();
+        }
+        t.cmd("DEL").arg(&low).arg(&high).ignore();
+        for (member, by) in [("count", 1.0), ("sum", value), ("sumsq", value * value)] {
+            t.cmd("ZINCRBY").arg(&stats).arg(by).arg(member);
+        }
+        if let Some(totals) = t.query_async(conn).await? {
+            return Ok(totals);
+        }
+        // Another client turned the hour between WATCH and EXEC: try again.
+    }
+    Err((
+        redis::ErrorKind::Client,
+        "update_stats: five seconds of lost races",
+    )
+        .into())
+}
+
+/// Statistics as [`get_stats`] reports them.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Stats {
+    /// The least value.
+    pub min: f64,
+    /// The greatest value.
+    pub max: f64,
+    /// How many values.
+    pub count: f64,
+    /// Their sum.
+    pub sum: f64,
+    /// The sum of their squares.
+    pub sumsq: f64,
+    /// `sum / count`.
+    pub average: f64,
+    /// The sample standard deviation.
+    pub stddev: f64,
+}
+
+/// `get_stats`: what a statistics key holds, with average and standard deviation.
+///
+/// Read another hour by naming it in `kind`, such as `AccessTime:last`. Where the print fails, on a
+/// missing set or member, this panics; a radicand that rounding made negative counts as 0.
+pub async fn get_stats(
+    conn: &mut MultiplexedConnection,
+    prefix: &str,
+    context: &str,
+    kind: &str,
+) -> RedisResult<Stats> {
+    let key = format!("{prefix}stats:{context}:{kind}");
+    let members: std::collections::HashMap<String, f64> = cmd("ZRANGE")
+        .arg(&key)
+        .arg(&[0, -1])
+        .arg("WITHSCORES")
+        .query_async(conn)
+        .await?;
+    let member = |name: &str| {
+        *members
+            .get(name)
+            .unwrap_or_else(|| panic!("{key} has no member {name}: {members:?}"))
+    };
+    let (count, sum, sumsq) = (member("count"), member("sum"), member("sumsq"));
+    let radicand = (sumsq - sum * sum / count) / (count - 1.0).max(1.0);
+    Ok(Stats {
+        min: member("min"),
+        max: member("max"),
+        count,
+        sum,
+        sumsq,
+        average: sum / count,
+        stddev: radicand.max(0.0).sqrt(),
+    })
+}
+
+/// `access_time` after the timed code has run for `seconds`, in the current hour of this machine.
+pub async fn access_time(
+    conn: &mut MultiplexedConnection,
+    prefix: &str,
+    context: &str,
+    seconds: f64,
+) -> RedisResult<()> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let hour = hour_iso(now.as_secs() as i64);
+    access_time_at(conn, prefix, context, seconds, &hour).await
+}
+
+/// [`access_time`] in a given hour.
+pub async fn access_time_at(
+    conn: &mut MultiplexedConnection,
+    prefix: &str,
+    context: &str,
+    seconds: f64,
+    hour_iso: &str,
+) -> RedisResult<()> {
+    let (count, sum, _) =
+        update_stats(conn, prefix, context, "AccessTime", seconds, hour_iso).await?;
+    let slowest = format!("{prefix}slowest:AccessTime");
+    let mut t = pipe();
+    t.atomic();
+    t.cmd("ZADD").arg(&slowest).arg(sum / count).arg(context);
+    t.cmd("ZREMRANGEBYRANK").arg(&slowest).arg(&[0, -101]);
+    t.exec_async(conn).await
+}
+
+/// The contexts of `slowest:AccessTime` with their average seconds, slowest first.
+pub async fn slowest(
+    conn: &mut MultiplexedConnection,
+    prefix: &str,
+) -> RedisResult<Vec<(String, f64)>> {
+    cmd("ZREVRANGE")
+        .arg(format!("{prefix}slowest:AccessTime"))
+        .arg(&[0, -1])
+        .arg("WITHSCORES")
+        .query_async(conn)
+        .await
+}
+
+/// The UTC hour that a Unix second belongs to, as the book writes it: `2012-05-07T07:00:00`.
+pub fn hour_iso(unix_seconds: i64) -> String {
+    let (days, second) = (
+        unix_seconds.div_euclid(86_400),
+        unix_seconds.rem_euclid(86_400),
+    );
+    // Howard Hinnant's civil_from_days: years begin in March, eras have 400 years.
+    let z = days + 719_468;
+    let era = z.div_euclid(146_097);
+    let day_of_era = z.rem_euclid(146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 {
+        shifted + 3
+    } else {
+        shifted - 9
+    };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02}T{:02}:00:00", second / 3_600)
+}
+
+/// The name of a temporary set, where the book takes a random UUID.
+fn temporary(prefix: &str) -> String {
+    format!("{prefix}{:032x}", fastrand::u128(..))
+}

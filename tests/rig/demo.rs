@@ -1,0 +1,117 @@
+//! A server binary, such as the demo, as a child process.
+
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Command, ExitStatus};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use super::process::{Leashed, TempDir, free_port};
+
+/// A running binary that listens where `LISTEN` tells it to. Dropping it kills the process.
+#[derive(Debug)]
+pub struct Demo {
+    address: SocketAddr,
+    // Before `dir`, so that the process is gone when its directory is removed.
+    process: Mutex<Leashed>,
+    dir: TempDir,
+}
+
+impl Demo {
+    /// Starts `binary` with these environment variables and `LISTEN=127.0.0.1:PORT`, and waits until
+    /// that port accepts connections. Panics with the output of a binary that ends, or is silent for
+    /// ten seconds.
+    pub async fn start(binary: impl AsRef<Path>, env: &[(&str, &str)]) -> Self {
+        let binary = binary.as_ref();
+        let dir = TempDir::new("demo");
+        let create = |name: &str| std::fs::File::create(dir.path().join(name)).unwrap();
+        let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
+        let mut command = Command::new(binary);
+        command
+            .env("LISTEN", address.to_string())
+            .envs(env.iter().copied())
+            .stdout(create("stdout"))
+            .stderr(create("stderr"));
+        let process = Leashed::spawn(&mut command, dir.path())
+            .unwrap_or_else(|error| panic!("cannot start {}: {error}", binary.display()));
+        let demo = Self {
+            address,
+            process: Mutex::new(process),
+            dir,
+        };
+        let end = Instant::now() + Duration::from_secs(10);
+        while TcpStream::connect(address).is_err() {
+            let exit = demo.process().try_wait();
+            assert!(
+                exit.is_none() && Instant::now() < end,
+                "{} does not listen on {address} (exit: {exit:?})\n{}\n{}",
+                binary.display(),
+                demo.stdout(),
+                demo.stderr()
+            );
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        demo
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The process id.
+    pub fn pid(&self) -> u32 {
+        self.process().pid()
+    }
+
+    /// What it has written to stdout so far.
+    pub fn stdout(&self) -> String {
+        self.read("stdout")
+    }
+
+    /// What it has written to stderr so far.
+    pub fn stderr(&self) -> String {
+        self.read("stderr")
+    }
+
+    /// Sends a signal, named as for `kill`: `"TERM"`, `"INT"`.
+    pub fn signal(&self, name: &str) {
+        self.process().signal(name);
+    }
+
+    /// Kills the process on the spot (SIGKILL) and waits until it is gone.
+    pub fn kill_9(&self) {
+        self.process().kill_9();
+    }
+
+    /// Waits until the process has ended, for at most `timeout`; `None` if it still runs then.
+    pub async fn wait_exit(&self, timeout: Duration) -> Option<ExitStatus> {
+        let end = Instant::now() + timeout;
+        loop {
+            let exit = self.process().try_wait();
+            if exit.is_some() || Instant::now() >= end {
+                return exit;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// The memory that the process holds (`VmRSS`), in bytes; panics when it has ended.
+    pub fn rss_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+        let kilobytes = line.and_then(|line| line.split_ascii_whitespace().nth(1));
+        kilobytes.expect("VmRSS").parse::<u64>().unwrap() * 1024
+    }
+
+    fn read(&self, name: &str) -> String {
+        let bytes = std::fs::read(self.dir.path().join(name)).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    fn process(&self) -> std::sync::MutexGuard<'_, Leashed> {
+        self.process
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,239 @@
+//! A plain HTTP/1.1 client that sends exactly what it is told, byte by byte.
+
+use std::io;
+use std::net::SocketAddr;
+
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+
+/// One keep-alive connection. It reconnects by itself after the server has closed in order.
+///
+/// It has no timeout of its own: an answer that never comes hangs the test.
+#[derive(Debug)]
+pub struct Client {
+    address: SocketAddr,
+    stream: Option<BufReader<TcpStream>>,
+}
+
+/// An answer, read to its end.
+#[derive(Debug, Clone)]
+pub struct Response {
+    /// The status code.
+    pub status: u16,
+    /// The headers in their order, names in lower case.
+    pub headers: Vec<(String, String)>,
+    /// The body, without its transfer encoding.
+    pub body: Vec<u8>,
+}
+
+impl Response {
+    /// The first header of this name; write the name in lower case.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let mut headers = self.headers.iter();
+        headers
+            .find(|(header, _)| header == name)
+            .map(|(_, value)| value.as_str())
+    }
+
+    /// The body as text; panics when it is not UTF-8.
+    pub fn text(&self) -> String {
+        String::from_utf8(self.body.clone()).expect("a body of UTF-8")
+    }
+
+    /// The body as JSON; panics with the answer when it is not.
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| {
+            let body = String::from_utf8_lossy(&self.body);
+            panic!("not JSON ({error}): {} {body}", self.status)
+        })
+    }
+}
+
+impl Client {
+    /// Connects, and panics when nobody listens.
+    pub async fn connect(address: SocketAddr) -> Self {
+        let mut client = Self {
+            address,
+            stream: None,
+        };
+        client
+            .open()
+            .await
+            .unwrap_or_else(|error| panic!("cannot connect to {address}: {error}"));
+        client
+    }
+
+    /// GET; panics when there is no answer.
+    pub async fn get(&mut self, path: &str) -> Response {
+        self.request("GET", path, &[], "").await
+    }
+
+    /// GET, and the body as JSON; panics when the status is not 200.
+    pub async fn json(&mut self, path: &str) -> serde_json::Value {
+        let response = self.get(path).await;
+        assert_eq!(response.status, 200, "GET {path}: {response:?}");
+        response.json()
+    }
+
+    /// Any method, any bytes as the path; panics when there is no answer.
+    ///
+    /// `host` and, with a body, `content-length` are added unless `headers` has them.
+    pub async fn request(
+        &mut self,
+        method: &str,
+        path: impl AsRef<[u8]>,
+        headers: &[(&str, &str)],
+        body: impl AsRef<[u8]>,
+    ) -> Response {
+        let path = path.as_ref();
+        self.try_request(method, path, headers, body)
+            .await
+            .unwrap_or_else(|error| {
+                panic!("{method} {}: {error}", String::from_utf8_lossy(path));
+            })
+    }
+
+    /// [`Self::request`] for a server that may be gone.
+    pub async fn try_request(
+        &mut self,
+        method: &str,
+        path: impl AsRef<[u8]>,
+        headers: &[(&str, &str)],
+        body: impl AsRef<[u8]>,
+    ) -> io::Result<Response> {
+        let body = body.as_ref();
+        let has = |name: &str| headers.iter().any(|(n, _)| n.eq_ignore_ascii_case(name));
+        let mut head = Vec::new();
+        head.extend_from_slice(method.as_bytes());
+        head.push(b' ');
+        head.extend_from_slice(path.as_ref());
+        head.extend_from_slice(b" HTTP/1.1\r\n");
+        let mut line = |name: &str, value: &str| {
+            head.extend_from_slice(format!("{name}: {value}\r\n").as_bytes());
+        };
+        if !has("host") {
+            line("host", &self.address.to_string());
+        }
+        if !body.is_empty() && !has("content-length") && !has("transfer-encoding") {
+            line("content-length", &body.len().to_string());
+        }
+        for (name, value) in headers {
+            line(name, value);
+        }
+        head.extend_from_slice(b"\r\n");
+        head.extend_from_slice(body);
+        self.exchange(&head, method == "HEAD").await
+    }
+
+    /// Sends these bytes as they are and reads one answer.
+    pub async fn raw(&mut self, bytes: &[u8]) -> io::Result<Response> {
+        self.exchange(bytes, bytes.starts_with(b"HEAD ")).await
+    }
+
+    async fn open(&mut self) -> io::Result<&mut BufReader<TcpStream>> {
+        let stream = TcpStream::connect(self.address).await?;
+        stream.set_nodelay(true)?;
+        Ok(self.stream.insert(BufReader::new(stream)))
+    }
+
+    async fn exchange(&mut self, bytes: &[u8], head_only: bool) -> io::Result<Response> {
+        // Taken out, so that a failed or abandoned exchange is never continued.
+        let mut stream = match self.stream.take() {
+            Some(stream) => stream,
+            None => {
+                self.open().await?;
+                self.stream.take().expect("just opened")
+            }
+        };
+        stream.get_mut().write_all(bytes).await?;
+        let response = read_response(&mut stream, head_only).await?;
+        let close = response
+            .header("connection")
+            .is_some_and(|value| value.eq_ignore_ascii_case("close"));
+        let framed = head_only
+            || response.header("content-length").is_some()
+            || response.header("transfer-encoding").is_some()
+            || matches!(response.status, 204 | 304);
+        if framed && !close {
+            self.stream = Some(stream);
+        }
+        Ok(response)
+    }
+}
+
+async fn read_response(stream: &mut BufReader<TcpStream>, head_only: bool) -> io::Result<Response> {
+    let (status, headers) = loop {
+        let (status, headers) = read_head(stream).await?;
+        // 1xx announces the real answer.
+        if status >= 200 {
+            break (status, headers);
+        }
+    };
+    let mut response = Response {
+        status,
+        headers,
+        body: Vec::new(),
+    };
+    if head_only || matches!(status, 204 | 304) {
+        return Ok(response);
+    }
+    let chunked = response
+        .header("transfer-encoding")
+        .is_some_and(|value| value.eq_ignore_ascii_case("chunked"));
+    if chunked {
+        response.body = read_chunks(stream).await?;
+    } else if let Some(length) = response.header("content-length") {
+        response.body = vec![0; length.parse().map_err(io::Error::other)?];
+        stream.read_exact(&mut response.body).await?;
+    } else {
+        stream.read_to_end(&mut response.body).await?;
+    }
+    Ok(response)
+}
+
+async fn read_head(stream: &mut BufReader<TcpStream>) -> io::Result<(u16, Vec<(String, String)>)> {
+    let line = read_line(stream).await?;
+    let status = line
+        .split(' ')
+        .nth(1)
+        .and_then(|code| code.parse().ok())
+        .ok_or_else(|| io::Error::other(format!("no status in {line:?}")))?;
+    let mut headers = Vec::new();
+    loop {
+        let line = read_line(stream).await?;
+        if line.is_empty() {
+            return Ok((status, headers));
+        }
+        let (name, value) = line
+            .split_once(':')
+            .ok_or_else(|| io::Error::other(format!("no header: {line:?}")))?;
+        headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
+    }
+}
+
+async fn read_chunks(stream: &mut BufReader<TcpStream>) -> io::Result<Vec<u8>> {
+    let mut body = Vec::new();
+    loop {
+        let line = read_line(stream).await?;
+        let size = line.split(';').next().unwrap_or_default().trim();
+        let size = usize::from_str_radix(size, 16).map_err(io::Error::other)?;
+        if size == 0 {
+            // Trailers, up to the empty line.
+            while !read_line(stream).await?.is_empty() {}
+            return Ok(body);
+        }
+        let start = body.len();
+        body.resize(start + size, 0);
+        stream.read_exact(&mut body[start..]).await?;
+        read_line(stream).await?;
+    }
+}
+
+/// One line without its CRLF; bytes outside ASCII become replacement characters.
+async fn read_line(stream: &mut BufReader<TcpStream>) -> io::Result<String> {
+    let mut line = Vec::new();
+    if stream.read_until(b'\n', &mut line).await? == 0 {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(String::from_utf8_lossy(line.trim_ascii_end()).into_owned())
+}

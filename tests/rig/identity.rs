@@ -1,0 +1,28 @@
+//! A layer that does nothing: the cost of being a layer at all.
+
+use std::task::{Context, Poll};
+
+use tower::{Layer, Service};
+
+/// Forwards everything.
+#[derive(Clone)]
+pub struct Identity<S = ()>(pub S);
+
+impl<S> Layer<S> for Identity {
+    type Service = Identity<S>;
+    fn layer(&self, inner: S) -> Identity<S> {
+        Identity(inner)
+    }
+}
+
+impl<S: Service<R>, R> Service<R> for Identity<S> {
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = S::Future;
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.0.poll_ready(cx)
+    }
+    fn call(&mut self, request: R) -> S::Future {
+        self.0.call(request)
+    }
+}

@@ -1,0 +1,181 @@
+//! Child processes that never outlive the test, however the test ends.
+
+use std::io::{self, Write};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// A child process on a leash.
+///
+/// Dropping it kills the child. A small shell, the watcher, holds the other end of a pipe: when the
+/// test process itself dies without dropping anything (SIGKILL, abort, `process::exit`), the pipe
+/// closes and the watcher kills the child and removes its directory. Only that one child is touched.
+#[derive(Debug)]
+pub struct Leashed {
+    child: Child,
+    watcher: Child,
+    exit: Option<ExitStatus>,
+}
+
+impl Leashed {
+    /// Starts `command`. `dir` is the child's own directory, which the watcher removes with it.
+    pub fn spawn(command: &mut Command, dir: &std::path::Path) -> io::Result<Self> {
+        let mut child = command.stdin(Stdio::null()).spawn()?;
+        let watcher = Command::new("sh")
+            .arg("-c")
+            .arg("trap '' INT TERM HUP; read -r word; [ \"$word\" = done ] && exit; kill -9 \"$1\"; rm -rf -- \"$2\"")
+            .arg("watcher")
+            .arg(child.id().to_string())
+            .arg(dir)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        match watcher {
+            Ok(watcher) => Ok(Self {
+                child,
+                watcher,
+                exit: None,
+            }),
+            Err(error) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                Err(error)
+            }
+        }
+    }
+
+    /// The child's process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// How the child ended, or `None` while it runs.
+    pub fn try_wait(&mut self) -> Option<ExitStatus> {
+        if self.exit.is_none()
+            && let Ok(Some(status)) = self.child.try_wait()
+        {
+            self.release(status);
+        }
+        self.exit
+    }
+
+    /// Blocks until the child has ended, for at most `limit`.
+    pub fn wait(&mut self, limit: Duration) -> Option<ExitStatus> {
+        let end = Instant::now() + limit;
+        loop {
+            let exit = self.try_wait();
+            if exit.is_some() || Instant::now() >= end {
+                return exit;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Sends a signal, named as for `kill`: `"TERM"`, `"STOP"`. Nothing is sent to a child that has
+    /// ended, whose id may belong to somebody else by now.
+    pub fn signal(&mut self, name: &str) {
+        if self.try_wait().is_some() {
+            return;
+        }
+        let sent = Command::new("kill")
+            .arg(format!("-{name}"))
+            .arg(self.pid().to_string())
+            .status()
+            .expect("run `kill`");
+        assert!(
+            sent.success() || self.try_wait().is_some(),
+            "kill -{name} {} failed: {sent}",
+            self.pid()
+        );
+    }
+
+    /// Stops the child with SIGSTOP and returns once the kernel says that it is stopped.
+    pub fn freeze(&mut self) {
+        self.signal("STOP");
+        let end = Instant::now() + Duration::from_secs(2);
+        while self.state() != Some('T') {
+            assert!(Instant::now() < end, "the child does not stop");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Kills the child (SIGKILL, which a stopped process obeys too) and waits until it is gone.
+    pub fn kill_9(&mut self) {
+        if self.exit.is_none() {
+            let _ = self.child.kill();
+            if let Ok(status) = self.child.wait() {
+                self.release(status);
+            }
+        }
+    }
+
+    /// Does what the death of the test process does: the watcher's pipe closes without a word.
+    pub fn lose_the_leash(&mut self) {
+        drop(self.watcher.stdin.take());
+    }
+
+    /// The letter of the child's state in `/proc/PID/stat`: `R`, `S`, `T` and so on.
+    fn state(&self) -> Option<char> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).ok()?;
+        stat.rsplit_once(") ")?.1.chars().next()
+    }
+
+    /// The child is gone: tell the watcher to leave, so that it never kills a reused process id.
+    fn release(&mut self, status: ExitStatus) {
+        self.exit = Some(status);
+        if let Some(mut leash) = self.watcher.stdin.take() {
+            let _ = leash.write_all(b"done\n");
+        }
+        let _ = self.watcher.wait();
+    }
+}
+
+impl Drop for Leashed {
+    fn drop(&mut self) {
+        self.kill_9();
+    }
+}
+
+/// A directory of its own under the system's temporary directory, removed on drop.
+#[derive(Debug)]
+pub struct TempDir(std::path::PathBuf);
+
+impl TempDir {
+    /// Makes the directory. `what` becomes part of its name.
+    pub fn new(what: &str) -> Self {
+        let name = format!(
+            "pulse-{what}-{}-{:016x}",
+            std::process::id(),
+            fastrand::u64(..)
+        );
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).expect("make a temporary directory");
+        Self(path)
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &std::path::Path {
+        &self.0
+    }
+}
+
+impl Drop for TempDir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A TCP port on 127.0.0.1 that nobody listens on.
+///
+/// Ports come from below the kernel's range for outgoing connections (32768 and up). A port from that
+/// range could be taken by any outgoing connection while a server is down; worse, a client that keeps
+/// reconnecting to a dead local port of that range will sooner or later connect to itself.
+pub fn free_port() -> u16 {
+    for _ in 0..1000 {
+        let port = fastrand::u16(15_000..32_000);
+        if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+    panic!("no free port between 15000 and 32000");
+}

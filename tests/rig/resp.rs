@@ -1,0 +1,87 @@
+//! Where one Redis message ends and the next begins.
+
+/// Finds the ends of RESP messages (requests or replies, RESP2 or RESP3) in a stream of chunks.
+#[derive(Debug, Default)]
+pub struct Frames {
+    /// For each aggregate that is open: how many of its values are still to come.
+    open: Vec<usize>,
+    /// The header line that is still incomplete.
+    line: Vec<u8>,
+    /// Bytes of a bulk string, with its final CRLF, that are still to come.
+    body: usize,
+    /// The current message is a RESP3 push, which answers no request.
+    push: bool,
+}
+
+impl Frames {
+    /// Reads the next chunk. Returns the position after each message that ends inside it; push
+    /// messages and empty lines are not counted.
+    pub fn feed(&mut self, chunk: &[u8]) -> Vec<usize> {
+        let mut ends = Vec::new();
+        let mut at = 0;
+        while at < chunk.len() {
+            let done = if self.body > 0 {
+                let taken = self.body.min(chunk.len() - at);
+                self.body -= taken;
+                at += taken;
+                self.body == 0
+            } else {
+                self.line.push(chunk[at]);
+                at += 1;
+                chunk[at - 1] == b'\n' && self.header()
+            };
+            if done && self.value_ends() {
+                if !self.push {
+                    ends.push(at);
+                }
+                self.push = false;
+            }
+        }
+        ends
+    }
+
+    /// A header line is complete. Says whether it was a whole value by itself.
+    fn header(&mut self) -> bool {
+        let line = std::mem::take(&mut self.line);
+        let text = line.trim_ascii_end();
+        let Some((&kind, rest)) = text.split_first() else {
+            return false;
+        };
+        let length = std::str::from_utf8(rest)
+            .ok()
+            .and_then(|digits| digits.parse::<i64>().ok());
+        let values = |each: usize| usize::try_from(length.unwrap_or(0)).unwrap_or(0) * each;
+        match kind {
+            b'$' | b'=' | b'!' => match length {
+                Some(length @ 0..) => self.body = length as usize + 2,
+                _ => return true,
+            },
+            b'>' => {
+                self.push = self.open.is_empty();
+                self.open.push(values(1));
+            }
+            b'*' | b'~' => self.open.push(values(1)),
+            b'%' => self.open.push(values(2)),
+            // Attributes come before the value that they describe.
+            b'|' => self.open.push(values(2) + 1),
+            _ => return true,
+        }
+        if self.open.last() == Some(&0) && self.body == 0 {
+            self.open.pop();
+            return true;
+        }
+        false
+    }
+
+    /// One value is complete. Says whether the whole message is.
+    fn value_ends(&mut self) -> bool {
+        while let Some(left) = self.open.last_mut() {
+            *left -= 1;
+            if *left > 0 {
+                return false;
+            }
+            self.open.pop();
+        }
+        true
+    }
+}

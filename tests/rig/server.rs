@@ -1,0 +1,343 @@
+//! A real redis-server for one test.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use redis::aio::MultiplexedConnection;
+
+use super::process::{Leashed, TempDir, free_port};
+
+/// How long a server may take to answer its first PING, or to end after SIGTERM.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A redis-server with its own port and directory. Dropping it kills the server and removes the
+/// directory, also when the test panics.
+///
+/// Without further arguments nothing is ever written to disk: no snapshots, no append-only file.
+#[derive(Debug)]
+pub struct RedisServer {
+    setup: Builder,
+    port: u16,
+    // Before `dir`, so that the server is gone when its directory is removed.
+    process: Mutex<Leashed>,
+    dir: TempDir,
+}
+
+/// What a server is to be started with. See [`RedisServer::builder`].
+#[derive(Debug, Clone)]
+pub struct Builder {
+    binary: PathBuf,
+    args: Vec<String>,
+    password: Option<String>,
+}
+
+impl Builder {
+    /// Adds a configuration option, such as `.arg("--appendonly", "yes")`. Later ones win.
+    #[must_use]
+    pub fn arg(mut self, name: &str, value: &str) -> Self {
+        self.args.extend([name.to_owned(), value.to_owned()]);
+        self
+    }
+
+    /// Uses this server binary instead of `PULSE_REDIS_SERVER` or the one on PATH.
+    #[must_use]
+    pub fn binary(mut self, path: impl Into<PathBuf>) -> Self {
+        self.binary = path.into();
+        self
+    }
+
+    /// Starts the server as a replica of the one on this port.
+    #[must_use]
+    pub fn replica_of(self, port: u16) -> Self {
+        self.arg("--replicaof", &format!("127.0.0.1 {port}"))
+    }
+
+    /// Demands this password of every client. The server's own `url()` carries it.
+    #[must_use]
+    pub fn password(mut self, password: &str) -> Self {
+        self.password = Some(password.to_owned());
+        self.arg("--requirepass", password)
+    }
+
+    /// Starts the server and waits until it answers.
+    pub async fn start(self) -> RedisServer {
+        blocking(move || {
+            let dir = TempDir::new("redis");
+            let end = Instant::now() + PATIENCE;
+            loop {
+                let port = free_port();
+                match self.launch(port, dir.path(), end) {
+                    Ok(process) => {
+                        return RedisServer {
+                            setup: self,
+                            port,
+                            process: Mutex::new(process),
+                            dir,
+                        };
+                    }
+                    // Somebody took the port between our look and the server's bind.
+                    Err(Trouble::PortTaken) if Instant::now() < end => {}
+                    Err(trouble) => trouble.panic(&log(dir.path())),
+                }
+            }
+        })
+        .await
+    }
+
+    /// Starts one process and blocks until it answers PING as itself.
+    fn launch(&self, port: u16, dir: &Path, end: Instant) -> Result<Leashed, Trouble> {
+        let before = log(dir).len();
+        let out = std::fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(dir.join("redis.log"))
+            .expect("open the server's log");
+        let mut command = Command::new(&self.binary);
+        command
+            .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
+            .args(["--save", "", "--appendonly", "no", "--daemonize", "no"])
+            .args(["--protected-mode", "no", "--loglevel", "warning"])
+            // A new replica is served at once; otherwise the primary waits five seconds for more.
+            .args(["--repl-diskless-sync-delay", "0", "--dir"])
+            .arg(dir)
+            .args(&self.args)
+            .stdout(out.try_clone().expect("share the server's log"))
+            .stderr(out);
+        let mut process = match Leashed::spawn(&mut command, dir) {
+            Ok(process) => process,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => panic!(
+                "redis-server is not installed: run `make setup` or `apt-get install redis-server`, \
+                 or set PULSE_REDIS_SERVER to the path of a server binary (looked for {})",
+                self.binary.display()
+            ),
+            Err(error) => panic!("cannot start {}: {error}", self.binary.display()),
+        };
+        loop {
+            if answers(port, process.pid()) {
+                return Ok(process);
+            }
+            if let Some(status) = process.try_wait() {
+                let taken = log(dir)[before..].contains("Address already in use");
+                return Err(if taken {
+                    Trouble::PortTaken
+                } else {
+                    Trouble::Ended(status)
+                });
+            }
+            if Instant::now() >= end {
+                return Err(Trouble::Silent);
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl RedisServer {
+    /// Starts a server with the defaults.
+    pub async fn start() -> Self {
+        Self::builder().start().await
+    }
+
+    /// Starts to describe a server.
+    pub fn builder() -> Builder {
+        let binary = std::env::var_os("PULSE_REDIS_SERVER")
+            .filter(|path| !path.is_empty())
+            .unwrap_or_else(|| OsString::from("redis-server"));
+        Builder {
+            binary: binary.into(),
+            args: Vec::new(),
+            password: None,
+        }
+    }
+
+    /// `redis://127.0.0.1:PORT/`, with the password if there is one.
+    pub fn url(&self) -> String {
+        match &self.setup.password {
+            Some(password) => format!("redis://:{password}@127.0.0.1:{}/", self.port),
+            None => format!("redis://127.0.0.1:{}/", self.port),
+        }
+    }
+
+    /// The port, which stays the same over restarts.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The process id of the running server, or of the last one that ran.
+    pub fn pid(&self) -> u32 {
+        self.process().pid()
+    }
+
+    /// The server's directory.
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// All that the server has written to its log so far, over restarts too.
+    pub fn log(&self) -> String {
+        log(self.dir.path())
+    }
+
+    /// A client for this server.
+    pub fn client(&self) -> redis::Client {
+        redis::Client::open(self.url()).expect("the rig's own URL")
+    }
+
+    /// A new connection straight to the server, with patient timeouts (10 s) for a busy machine.
+    pub async fn connection(&self) -> MultiplexedConnection {
+        connect(&self.client()).await
+    }
+
+    /// Kills the server on the spot (SIGKILL) and waits until it is gone.
+    pub fn kill_9(&self) {
+        self.process().kill_9();
+    }
+
+    /// Asks the server to end (SIGTERM) and waits until it is gone.
+    pub fn terminate(&self) {
+        let mut process = self.process();
+        process.signal("CONT");
+        process.signal("TERM");
+        let gone = process.wait(PATIENCE);
+        drop(process);
+        assert!(gone.is_some(), "SIGTERM ignored; log:\n{}", self.log());
+    }
+
+    /// Stops the process (SIGSTOP): connections stay open, the kernel still accepts new ones, and
+    /// nothing is answered. Returns once the process is stopped.
+    pub fn freeze(&self) {
+        self.process().freeze();
+    }
+
+    /// Lets a frozen server go on (SIGCONT).
+    pub fn thaw(&self) {
+        self.process().signal("CONT");
+    }
+
+    /// Starts the server again on the same port, in the same directory, with the same arguments. A
+    /// server that still runs is terminated first.
+    pub async fn restart(&self) {
+        self.terminate();
+        let (setup, port, dir) = (self.setup.clone(), self.port, self.dir().to_owned());
+        let process = blocking(move || {
+            let end = Instant::now() + PATIENCE;
+            loop {
+                match setup.launch(port, &dir, end) {
+                    Ok(process) => return process,
+                    Err(Trouble::PortTaken) if Instant::now() < end => {
+                        std::thread::sleep(Duration::from_millis(20));
+                    }
+                    Err(trouble) => trouble.panic(&log(&dir)),
+                }
+            }
+        })
+        .await;
+        *self.process() = process;
+    }
+
+    /// Closes the connections of all ordinary clients on the server's side; returns how many.
+    pub async fn kill_clients(&self) -> u64 {
+        redis::cmd("CLIENT")
+            .arg(&["KILL", "TYPE", "normal", "SKIPME", "yes"])
+            .query_async(&mut self.connection().await)
+            .await
+            .expect("CLIENT KILL")
+    }
+
+    /// The server's `used_memory`, in bytes.
+    pub async fn used_memory(&self) -> u64 {
+        self.info("memory").await["used_memory"].parse().unwrap()
+    }
+
+    /// The processor time that the server has used, user and system together, in microseconds.
+    pub async fn cpu_micros(&self) -> u64 {
+        let info = self.info("cpu").await;
+        let seconds = |field: &str| info[field].parse::<f64>().unwrap();
+        ((seconds("used_cpu_user") + seconds("used_cpu_sys")) * 1e6).round() as u64
+    }
+
+    /// One section of INFO, as fields and values.
+    pub async fn info(&self, section: &str) -> HashMap<String, String> {
+        let text: String = redis::cmd("INFO")
+            .arg(section)
+            .query_async(&mut self.connection().await)
+            .await
+            .expect("INFO");
+        text.lines()
+            .filter_map(|line| line.split_once(':'))
+            .map(|(field, value)| (field.to_owned(), value.trim_end().to_owned()))
+            .collect()
+    }
+
+    fn process(&self) -> std::sync::MutexGuard<'_, Leashed> {
+        self.process
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+/// Opens a connection with timeouts of 10 s, instead of the crate's 1 s and 500 ms.
+pub async fn connect(client: &redis::Client) -> MultiplexedConnection {
+    let config = redis::AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(PATIENCE))
+        .set_response_timeout(Some(PATIENCE));
+    client
+        .get_multiplexed_async_connection_with_config(&config)
+        .await
+        .unwrap_or_else(|error| panic!("cannot connect: {error}"))
+}
+
+/// Why a server did not come up.
+enum Trouble {
+    PortTaken,
+    Ended(std::process::ExitStatus),
+    Silent,
+}
+
+impl Trouble {
+    fn panic(self, log: &str) -> ! {
+        match self {
+            Self::PortTaken => panic!("the server's port is taken; its log:\n{log}"),
+            Self::Ended(status) => panic!("the server ended at once ({status}); its log:\n{log}"),
+            Self::Silent => {
+                panic!("the server did not answer within {PATIENCE:?}; its log:\n{log}")
+            }
+        }
+    }
+}
+
+/// Whether the process `pid` itself answers PING on this port, done with loading.
+fn answers(port: u16, pid: u32) -> bool {
+    let ask = || -> std::io::Result<String> {
+        let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+        stream.set_read_timeout(Some(Duration::from_secs(1)))?;
+        stream.write_all(b"PING\r\nINFO server\r\nQUIT\r\n")?;
+        let mut reply = Vec::new();
+        stream.read_to_end(&mut reply)?;
+        Ok(String::from_utf8_lossy(&reply).into_owned())
+    };
+    ask().is_ok_and(|reply| {
+        let own = format!("process_id:{pid}\r\n");
+        reply.starts_with("-NOAUTH") || (reply.starts_with("+PONG") && reply.contains(&own))
+    })
+}
+
+fn log(dir: &Path) -> String {
+    std::fs::read(dir.join("redis.log"))
+        .map(|bytes| bytes.iter().map(|byte| char::from(byte & 0x7f)).collect())
+        .unwrap_or_default()
+}
+
+/// Runs blocking work off the test's own runtime threads; a panic in it is the test's panic.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(value) => value,
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
+    }
+}

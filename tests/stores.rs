@@ -1,0 +1,61 @@
+//! Conformance of the stores: one suite, run against memory and against a real server, and what
+//! only Redis can get wrong.
+
+#![cfg(feature = "redis")]
+#![allow(clippy::unwrap_used, unreachable_pub, missing_docs)]
+
+mod rig;
+
+#[path = "stores/bed.rs"]
+mod bed;
+#[path = "stores/book.rs"]
+mod book;
+#[path = "stores/equal.rs"]
+mod equal;
+#[path = "stores/poison.rs"]
+mod poison;
+#[path = "stores/server.rs"]
+mod server;
+#[path = "stores/suite.rs"]
+mod suite;
+
+/// Each test of the suite, against each store.
+macro_rules! conformance {
+    ($($test:ident),* $(,)?) => {
+        mod memory {
+            $(#[tokio::test]
+            async fn $test() {
+                crate::suite::$test(&mut crate::bed::Bed::memory()).await;
+            })*
+        }
+        mod redis {
+            $(#[tokio::test]
+            async fn $test() {
+                crate::suite::$test(&mut crate::bed::Bed::redis().await).await;
+            })*
+        }
+    };
+}
+
+conformance!(
+    figures_come_back,
+    the_all_context_is_apart,
+    calls_are_merged_once,
+    a_later_hour_rotates,
+    the_last_hour_takes_more,
+    an_hour_between_replaces_the_last,
+    older_hours_are_late,
+    hours_of_the_future_are_refused,
+    counters_have_all_precisions,
+    new_slices_push_old_ones_out,
+    old_hours_lose_their_fineness,
+    the_slowest_hundred_are_ranked,
+    sums_do_not_wrap,
+    instances_live_for_a_minute,
+    instances_that_write_at_once_are_exact,
+    cleaning_keeps_the_newest_samples,
+    cleaning_keeps_the_rhythm,
+    cleaning_forgets_contexts,
+    a_pass_is_done_once,
+    nothing_is_known_of_nothing,
+);

@@ -1,0 +1,171 @@
+//! What a test of a store needs: the store, its clock, and batches to send.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tower_pulse::model::batch::{Batch, Collected};
+use tower_pulse::model::context::Kind;
+use tower_pulse::model::histogram::{Histogram, SCALE, bucket_of};
+use tower_pulse::model::outcome::Outcome;
+use tower_pulse::model::slice::{HOUR, Precisions};
+use tower_pulse::model::snapshot::{ContextSnapshot, Snapshot};
+use tower_pulse::store::memory::MemoryStore;
+use tower_pulse::store::redis::{RedisOptions, RedisStore};
+use tower_pulse::store::{Applied, Call, Merged, Pass, Store};
+use tower_pulse::{Clock, Hand};
+
+use crate::rig::server::RedisServer;
+
+/// An hour, and the half hour of it at which every test begins.
+pub const THIS_HOUR: i64 = 1_699_999_200;
+pub const NOW: i64 = THIS_HOUR + 1_800;
+pub const LAST_HOUR: i64 = THIS_HOUR - HOUR;
+pub const MS: u64 = 1_000_000;
+
+pub struct Bed {
+    pub store: Arc<dyn Store>,
+    pub precisions: Precisions,
+    pub clock: Clock,
+    pub hand: Hand,
+    pub server: Option<RedisServer>,
+    seq: u64,
+}
+
+impl Bed {
+    pub fn memory() -> Self {
+        let (clock, hand) = Clock::manual(NOW);
+        let precisions = Precisions::default();
+        let store = MemoryStore::new(precisions.clone(), clock.clone());
+        Self {
+            store: Arc::new(store),
+            precisions,
+            clock,
+            hand,
+            server: None,
+            seq: 0,
+        }
+    }
+
+    pub async fn redis() -> Self {
+        Self::redis_with(RedisServer::start().await, "pulse:")
+    }
+
+    /// A store in a server of the test's.
+    pub fn redis_with(server: RedisServer, prefix: &str) -> Self {
+        let (clock, hand) = Clock::manual(NOW);
+        let store = redis_store(&server.url(), prefix).with_clock(clock.clone());
+        Self {
+            store: Arc::new(store),
+            precisions: Precisions::default(),
+            clock,
+            hand,
+            server: Some(server),
+            seq: 0,
+        }
+    }
+
+    pub fn server(&self) -> &RedisServer {
+        self.server.as_ref().unwrap()
+    }
+
+    /// Sends a batch as the next call.
+    pub async fn merge(&mut self, batch: Batch) -> Merged {
+        self.seq += 1;
+        let call = call("a", self.seq, batch);
+        match self.store.apply(&call).await.unwrap() {
+            Applied::Merged(merged) => merged,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The same, of which nothing may be refused.
+    pub async fn merge_clean(&mut self, batch: Batch) {
+        assert_eq!(self.merge(batch).await, Merged::default());
+    }
+
+    /// Sends one request of a context.
+    pub async fn hit(&mut self, context: &str, second: i64, nanos: u64) -> Merged {
+        let batch = self.batch(&[(context, Kind::Http, second, &[nanos])]);
+        self.merge(batch).await
+    }
+
+    /// A batch of requests: context, kind, second, nanoseconds of each.
+    pub fn batch(&self, requests: &[(&str, Kind, i64, &[u64])]) -> Batch {
+        let mut batch = Batch::default();
+        for (context, kind, second, nanos) in requests {
+            let found = collected(nanos, Outcome::Success);
+            batch.add(
+                &self.precisions,
+                &Arc::from(*context),
+                *kind,
+                *second,
+                &found,
+            );
+        }
+        batch
+    }
+
+    pub async fn snapshot(&self) -> Snapshot {
+        self.store.snapshot(self.clock.now_seconds()).await.unwrap()
+    }
+
+    pub async fn context(&self, context: &str) -> ContextSnapshot {
+        let now = self.clock.now_seconds();
+        self.store.context(context, now).await.unwrap().unwrap()
+    }
+
+    /// How many requests the statistics of this hour and the last hold.
+    pub async fn hours(&self, context: &str) -> (Option<f64>, Option<f64>) {
+        let context = self.context(context).await;
+        (
+            context.hour.map(|hour| hour.times.count),
+            context.last_hour.map(|hour| hour.times.count),
+        )
+    }
+
+    pub fn advance(&self, seconds: i64) {
+        self.hand.advance(Duration::from_secs(seconds as u64));
+    }
+
+    /// A pass that begins now.
+    pub fn pass(&self) -> Pass {
+        Pass {
+            instance: "a".into(),
+            now: self.clock.now_seconds(),
+            interval: 60,
+            slowest_after: 24 * HOUR,
+            forget_after: 7 * 24 * HOUR,
+        }
+    }
+}
+
+pub fn redis_store(url: &str, prefix: &str) -> RedisStore {
+    // Patient, as tests share the machine with each other.
+    let options = RedisOptions::new(url)
+        .unwrap()
+        .prefix(prefix)
+        .unwrap()
+        .response_timeout(Duration::from_secs(5))
+        .connection_timeout(Duration::from_secs(5));
+    RedisStore::open(options).unwrap()
+}
+
+pub fn call(instance: &str, seq: u64, batch: Batch) -> Call {
+    Call {
+        instance: instance.into(),
+        seq,
+        previous: seq - 1,
+        batch,
+    }
+}
+
+pub fn collected(nanos: &[u64], outcome: Outcome) -> Collected {
+    let mut found = Collected::default();
+    for nanos in nanos {
+        found.times.record(*nanos);
+        found.tally.record(outcome, outcome.is_error());
+    }
+    let buckets = nanos.iter().map(|nanos| (bucket_of(*nanos) as u16, 1));
+    found.histogram = Histogram::new(SCALE, buckets);
+    found
+}

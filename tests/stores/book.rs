@@ -1,0 +1,165 @@
+//! The book's own functions beside ours, in the bare layout.
+
+use tower_pulse::model::context::Kind;
+use tower_pulse::model::slice::{HOUR, iso_hour};
+use tower_pulse::store::Pass;
+
+use crate::bed::{Bed, LAST_HOUR, MS, NOW, THIS_HOUR};
+use crate::rig::book;
+use crate::rig::server::RedisServer;
+
+async fn bare() -> Bed {
+    Bed::redis_with(RedisServer::start().await, "")
+}
+
+#[tokio::test]
+async fn the_book_reads_what_we_wrote() {
+    let mut bed = bare().await;
+    let batch = bed.batch(&[
+        ("/profile", Kind::Http, LAST_HOUR, &[5 * MS]),
+        ("/profile", Kind::Http, NOW, &[MS, 3 * MS]),
+        ("/slow", Kind::Http, NOW, &[70 * MS]),
+    ]);
+    bed.merge_clean(batch).await;
+    let connection = &mut bed.server().connection().await;
+    let hits = book::get_counter(connection, "", "hits:/profile", 5).await;
+    assert_eq!(hits.unwrap(), [(LAST_HOUR, 1), (NOW, 2)]);
+    let stats = book::get_stats(connection, "", "/profile", "AccessTime")
+        .await
+        .unwrap();
+    assert_eq!((stats.count, stats.min, stats.max), (2.0, 0.001, 0.003));
+    assert_eq!((stats.sum, stats.average), (0.004, 0.002));
+    let last = book::get_stats(connection, "", "/profile", "AccessTime:last")
+        .await
+        .unwrap();
+    assert_eq!((last.count, last.sum), (1.0, 0.005));
+    let slowest = book::slowest(connection, "").await.unwrap();
+    assert_eq!(
+        slowest,
+        [("/slow".into(), 0.07), ("/profile".into(), 0.002)]
+    );
+    // The book's cleaner understands our counters.
+    let cleaned = book::clean_counters_pass(connection, "", 0, 120, NOW + 10_000)
+        .await
+        .unwrap();
+    assert!(cleaned.counters > 0);
+}
+
+#[tokio::test]
+async fn we_read_and_add_to_what_the_book_wrote() {
+    let mut bed = bare().await;
+    let connection = &mut bed.server().connection().await;
+    for (value, hour) in [(5.0, LAST_HOUR), (2.0, THIS_HOUR), (4.0, THIS_HOUR)] {
+        let hour = iso_hour(hour);
+        book::access_time_at(connection, "", "/profile", value, &hour)
+            .await
+            .unwrap();
+    }
+    book::access_time_at(connection, "", "query", 1.0, &iso_hour(THIS_HOUR))
+        .await
+        .unwrap();
+    book::update_counter(connection, "", "hits", 7, NOW, &book::PRECISIONS)
+        .await
+        .unwrap();
+
+    let snapshot = bed.snapshot().await;
+    assert_eq!(snapshot.problems, []);
+    let names: Vec<_> = snapshot
+        .contexts
+        .iter()
+        .map(|c| (&*c.context, c.kind))
+        .collect();
+    assert_eq!(names, [("/profile", Kind::Http), ("query", Kind::Timer)]);
+    assert_eq!(snapshot.recent, [(NOW, 7)]);
+    assert_eq!(bed.hours("/profile").await, (Some(2.0), Some(1.0)));
+    assert_eq!(
+        bed.store.slowest().await.unwrap()[0],
+        ("/profile".into(), 3.0)
+    );
+
+    let batch = bed.batch(&[
+        ("/profile", Kind::Http, NOW, &[9_000 * MS]),
+        ("/profile", Kind::Http, LAST_HOUR, &[1_000 * MS]),
+    ]);
+    bed.merge_clean(batch).await;
+    let stats = book::get_stats(connection, "", "/profile", "AccessTime")
+        .await
+        .unwrap();
+    assert_eq!(
+        (stats.count, stats.sum, stats.max, stats.min),
+        (3.0, 15.0, 9.0, 2.0)
+    );
+    let last = book::get_stats(connection, "", "/profile", "AccessTime:last")
+        .await
+        .unwrap();
+    assert_eq!((last.count, last.sum, last.min), (2.0, 6.0, 1.0));
+    assert_eq!(
+        book::slowest(connection, "").await.unwrap()[0],
+        ("/profile".into(), 5.0)
+    );
+    // And the book turns the hour that we wrote.
+    let next = iso_hour(THIS_HOUR + HOUR);
+    book::access_time_at(connection, "", "/profile", 1.0, &next)
+        .await
+        .unwrap();
+    bed.advance(HOUR);
+    assert_eq!(bed.hours("/profile").await, (Some(1.0), Some(3.0)));
+}
+
+#[tokio::test]
+async fn a_set_without_its_hour_is_this_hours() {
+    let mut bed = bare().await;
+    let connection = &mut bed.server().connection().await;
+    let hour = iso_hour(THIS_HOUR);
+    book::update_stats_as_printed(connection, "", "/p", "AccessTime", 2.0, &hour)
+        .await
+        .unwrap();
+    assert_eq!(bed.hours("/p").await, (Some(1.0), None));
+    bed.hit("/p", LAST_HOUR, MS).await;
+    assert_eq!(bed.hours("/p").await, (Some(1.0), Some(1.0)));
+    bed.hit("/p", NOW, MS).await;
+    assert_eq!(bed.hours("/p").await, (Some(2.0), Some(1.0)));
+    // Now it has an hour, and turns.
+    bed.advance(HOUR);
+    bed.hit("/p", NOW + HOUR, MS).await;
+    assert_eq!(bed.hours("/p").await, (Some(1.0), Some(2.0)));
+}
+
+#[tokio::test]
+async fn the_books_contexts_leave_the_ranking_too() {
+    let bed = bare().await;
+    let connection = &mut bed.server().connection().await;
+    for (context, hour) in [("/old", THIS_HOUR - 30 * HOUR), ("/new", LAST_HOUR)] {
+        let hour = iso_hour(hour);
+        book::access_time_at(connection, "", context, 1.0, &hour)
+            .await
+            .unwrap();
+    }
+    let pass: Pass = bed.pass();
+    let cleaned = bed.store.clean(&pass).await.unwrap().unwrap();
+    assert_eq!((cleaned.ranks, cleaned.contexts), (1, 0));
+    assert_eq!(bed.store.slowest().await.unwrap(), [("/new".into(), 1.0)]);
+    // Their statistics are not ours to delete.
+    book::get_stats(connection, "", "/old", "AccessTime")
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn own_keys_stay_out_of_the_books_way() {
+    let mut bed = bare().await;
+    bed.hit("/p", NOW, MS).await;
+    let keys: Vec<String> = redis::cmd("KEYS")
+        .arg("*")
+        .query_async(&mut bed.server().connection().await)
+        .await
+        .unwrap();
+    for key in keys {
+        let books = ["known:", "count:", "stats:", "slowest:"];
+        let own = key.starts_with("pulse:");
+        assert!(
+            own || books.iter().any(|start| key.starts_with(start)),
+            "{key}"
+        );
+    }
+}

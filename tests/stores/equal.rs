@@ -1,0 +1,253 @@
+//! Whatever is sent, memory and Redis say the same.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use tower_pulse::model::access_time::AccessTime;
+use tower_pulse::model::batch::Batch;
+use tower_pulse::model::context::{ALL, Kind};
+use tower_pulse::model::outcome::Outcome;
+use tower_pulse::model::slice::{HOUR, Precisions};
+use tower_pulse::model::snapshot::{ContextSnapshot, HourSnapshot};
+use tower_pulse::store::memory::MemoryStore;
+use tower_pulse::store::{Beat, Pass, Store};
+use tower_pulse::{Clock, Hand};
+
+use crate::bed::{NOW, call, collected, redis_store};
+use crate::rig::server::RedisServer;
+
+/// What happens to the stores.
+#[derive(Clone, Debug)]
+enum Step {
+    /// Requests: context, seconds before now (some after), nanoseconds.
+    Send(Vec<(u8, i64, u64)>),
+    /// The number of the last call again.
+    Again,
+    Count(i64, i64),
+    Wait(i64),
+    Beat(u8, i64),
+    Clean,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let second = prop_oneof![
+        6 => -5..5i64,
+        2 => -4_000..4_000i64,
+        1 => -20_000..9_000i64,
+    ];
+    let request = (0..6u8, second.clone(), 1_000..90_000_000_000u64);
+    let wait = prop_oneof![0..5i64, 0..200i64, 0..9_000i64, Just(90_000), Just(700_000)];
+    prop_oneof![
+        6 => proptest::collection::vec(request, 1..12).prop_map(Step::Send),
+        1 => Just(Step::Again),
+        1 => (second, -50..1_000i64).prop_map(|(second, n)| Step::Count(second, n)),
+        3 => wait.prop_map(Step::Wait),
+        1 => (0..3u8, 0..9i64).prop_map(|(instance, n)| Step::Beat(instance, n)),
+        1 => Just(Step::Clean),
+    ]
+}
+
+struct Pair {
+    stores: [Box<dyn Store>; 2],
+    precisions: Precisions,
+    clock: Clock,
+    hand: Hand,
+    last: Option<tower_pulse::store::Call>,
+}
+
+impl Pair {
+    async fn step(&mut self, step: &Step) {
+        let now = self.clock.now_seconds();
+        match step {
+            Step::Send(requests) => {
+                let mut batch = Batch::default();
+                for (context, second, nanos) in requests {
+                    let (name, kind): (Arc<str>, _) = match context {
+                        0 => (ALL.into(), Kind::All),
+                        1 | 2 => (format!("timer {context}").into(), Kind::Timer),
+                        _ => (format!("GET /{context}").into(), Kind::Http),
+                    };
+                    let outcome = Outcome::ALL[(nanos % 10) as usize];
+                    let found = collected(&[*nanos, nanos / 3], outcome);
+                    batch.add(&self.precisions, &name, kind, now + second, &found);
+                }
+                self.send(batch).await;
+            }
+            Step::Count(second, n) => {
+                let mut batch = Batch::default();
+                batch.count(&self.precisions, &"sales".into(), now + second, *n);
+                self.send(batch).await;
+            }
+            Step::Again => {
+                if let Some(call) = &self.last {
+                    let [a, b] = [&self.stores[0], &self.stores[1]];
+                    assert_eq!(a.apply(call).await.unwrap(), b.apply(call).await.unwrap());
+                }
+            }
+            Step::Wait(seconds) => self
+                .hand
+                .advance(std::time::Duration::from_secs(*seconds as u64)),
+            Step::Beat(instance, in_flight) => {
+                for store in &self.stores {
+                    let beat = Beat {
+                        instance: instance.to_string(),
+                        at: now,
+                        in_flight: *in_flight,
+                        dropped: 0,
+                    };
+                    store.beat(&beat).await.unwrap();
+                }
+            }
+            Step::Clean => {
+                self.clean().await;
+            }
+        }
+    }
+
+    async fn send(&mut self, batch: Batch) {
+        let seq = self.last.as_ref().map_or(1, |call| call.seq + 1);
+        let call = call("a", seq, batch);
+        let [a, b] = [&self.stores[0], &self.stores[1]];
+        let applied = a.apply(&call).await.unwrap();
+        assert_eq!(applied, b.apply(&call).await.unwrap());
+        self.last = Some(call);
+    }
+
+    async fn clean(&self) -> bool {
+        let pass = Pass {
+            instance: "a".into(),
+            now: self.clock.now_seconds(),
+            interval: 60,
+            slowest_after: 24 * HOUR,
+            forget_after: 7 * 24 * HOUR,
+        };
+        let memory = self.stores[0].clean(&pass).await.unwrap();
+        let redis = self.stores[1].clean(&pass).await.unwrap();
+        let figures = |cleaned: tower_pulse::store::Cleaned| {
+            assert_eq!(cleaned.problems, []);
+            (cleaned.contexts, cleaned.ranks, cleaned.instances)
+        };
+        assert_eq!(memory.map(figures), redis.clone().map(figures));
+        redis.is_some()
+    }
+
+    async fn compare(&self) {
+        let now = self.clock.now_seconds();
+        let [a, b] = [&self.stores[0], &self.stores[1]];
+        for at in [now, now + HOUR] {
+            let (a, b) = (a.snapshot(at).await.unwrap(), b.snapshot(at).await.unwrap());
+            assert_eq!((a.taken_at, &a.problems), (b.taken_at, &b.problems));
+            assert_eq!(a.in_flight, b.in_flight);
+            assert_eq!(a.instances, b.instances);
+            // What a late request adds to an old slice stays in Redis until it is cleaned.
+            assert_eq!(a.recent, b.recent);
+            assert_eq!(a.contexts.len(), b.contexts.len());
+            for (a, b) in a.contexts.iter().zip(&b.contexts) {
+                same_context(a, b);
+            }
+            same_context(&a.all, &b.all);
+        }
+        let (ranks_a, ranks_b) = (a.slowest().await.unwrap(), b.slowest().await.unwrap());
+        assert_eq!(ranks_a.len(), ranks_b.len());
+        for (a, b) in ranks_a.iter().zip(&ranks_b) {
+            assert_eq!(a.0, b.0);
+            near(a.1, b.1);
+        }
+        for context in [ALL, "timer 1", "GET /3"] {
+            for precision in [60, 3_600] {
+                assert_eq!(
+                    a.histograms(context, precision).await.unwrap(),
+                    b.histograms(context, precision).await.unwrap(),
+                    "{context} {precision}"
+                );
+            }
+            let (a, b) = (a.context(context, now), b.context(context, now));
+            match (a.await.unwrap(), b.await.unwrap()) {
+                (Some(a), Some(b)) => same_context(&a, &b),
+                (a, b) => assert_eq!(a, b),
+            }
+        }
+    }
+
+    /// Counters agree once both are clean: until then Redis keeps what no new slice has pushed out.
+    async fn compare_counters(&self) {
+        let now = self.clock.now_seconds();
+        let [a, b] = [&self.stores[0], &self.stores[1]];
+        for name in ["hits", "errors", "sales", "hits:GET /3", "micros:timer 1"] {
+            for precision in &self.precisions.counters {
+                let seconds = precision.seconds;
+                let live = |mut samples: Vec<(i64, i64)>| {
+                    samples.retain(|(slice, _)| *slice > precision.cut_off(now));
+                    let surplus = samples.len().saturating_sub(precision.samples as usize);
+                    samples.split_off(surplus)
+                };
+                let (a, b) = (a.counter(name, seconds), b.counter(name, seconds));
+                let (a, b) = (live(a.await.unwrap()), live(b.await.unwrap()));
+                assert_eq!(a, b, "{name} at {seconds} s");
+            }
+        }
+    }
+}
+
+fn near(a: f64, b: f64) {
+    assert!((a - b).abs() <= 1e-12 * a.abs().max(b.abs()), "{a} and {b}");
+}
+
+fn same_context(a: &ContextSnapshot, b: &ContextSnapshot) {
+    assert_eq!((&a.context, a.kind), (&b.context, b.kind));
+    for (a, b) in [(&a.hour, &b.hour), (&a.last_hour, &b.last_hour)] {
+        match (a, b) {
+            (Some(a), Some(b)) => same_hour(a, b),
+            (a, b) => assert_eq!(a, b),
+        }
+    }
+}
+
+fn same_hour(a: &HourSnapshot, b: &HourSnapshot) {
+    assert_eq!((a.start, &a.spread), (b.start, &b.spread));
+    let figures = |t: &AccessTime| [t.count, t.sum, t.sumsq, t.min, t.max];
+    for (a, b) in figures(&a.times).into_iter().zip(figures(&b.times)) {
+        near(a, b);
+    }
+}
+
+#[test]
+fn memory_and_redis_agree() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let server = runtime.block_on(RedisServer::start());
+    let case = std::cell::Cell::new(0);
+    let config = Config {
+        cases: 60,
+        failure_persistence: None,
+        ..Config::default()
+    };
+    let steps = proptest::collection::vec(step(), 1..25);
+    let mut runner = TestRunner::new(config);
+    let result = runner.run(&steps, |steps| {
+        case.set(case.get() + 1);
+        runtime.block_on(async {
+            let (clock, hand) = Clock::manual(NOW);
+            let precisions = Precisions::default();
+            let prefix = format!("case-{}:", case.get());
+            let redis = redis_store(&server.url(), &prefix).with_clock(clock.clone());
+            let memory = MemoryStore::new(precisions.clone(), clock.clone());
+            let mut pair = Pair {
+                stores: [Box::new(memory), Box::new(redis)],
+                precisions,
+                clock,
+                hand,
+                last: None,
+            };
+            for step in &steps {
+                pair.step(step).await;
+                pair.compare().await;
+            }
+            pair.compare_counters().await;
+        });
+        Ok(())
+    });
+    if let Err(error) = result {
+        panic!("{error}");
+    }
+}

@@ -1,0 +1,238 @@
+//! Keys that hold something else: their part of a call is dropped and told, the rest goes through,
+//! and all is well again once the key is mended.
+
+use redis::aio::MultiplexedConnection;
+use redis::cmd;
+use tower_pulse::model::context::Kind;
+use tower_pulse::model::slice::iso_hour;
+
+use crate::bed::{Bed, LAST_HOUR, MS, NOW, THIS_HOUR};
+
+/// Runs a command that is written as one line, `_` standing for a space within a word.
+async fn run(connection: &mut MultiplexedConnection, line: &str) -> redis::Value {
+    let mut words = line.split(' ').map(|word| word.replace('_', " "));
+    let mut command = cmd(&words.next().unwrap());
+    words.for_each(|word| {
+        command.arg(word);
+    });
+    command.query_async(connection).await.unwrap()
+}
+
+/// Poisons `key` by `poison`, sends a call, expects only `key` to be told; then deletes the key and
+/// expects the next call to go through. Returns what was told.
+async fn quarantined(poison: &str, key: &str) -> String {
+    let mut bed = Bed::redis().await;
+    let mut connection = bed.server().connection().await;
+    let other = |bed: &Bed| {
+        bed.batch(&[
+            ("GET /a", Kind::Http, NOW, &[MS]),
+            ("GET /b", Kind::Http, NOW, &[MS]),
+        ])
+    };
+    let batch = other(&bed);
+    bed.merge_clean(batch).await;
+    run(&mut connection, &format!("DEL {key}")).await;
+    run(&mut connection, poison).await;
+    let before = run(&mut connection, &format!("DUMP {key}")).await;
+
+    let batch = other(&bed);
+    let merged = bed.merge(batch).await;
+    let told: Vec<_> = merged.quarantined.iter().map(|p| &*p.key).collect();
+    assert_eq!(told, [key.replace('_', " ")], "after {poison}: {merged:?}");
+    // What cannot be added to is left as it is, whole.
+    let after = run(&mut connection, &format!("DUMP {key}")).await;
+    assert_eq!(before, after, "after {poison}");
+    assert_eq!(bed.hours("GET /b").await.0, Some(2.0));
+    let hits = bed.store.counter("hits:GET /b", 1).await.unwrap();
+    assert_eq!(hits, [(NOW, 2)]);
+    let hits = bed.store.counter("hits:GET /a", 3_600).await.unwrap();
+    assert_eq!(hits, [(THIS_HOUR, 2)]);
+    // Reading does not fail for it.
+    let _ = bed.snapshot().await;
+    let _ = bed.store.slowest().await.unwrap();
+    let _ = bed.store.histograms("GET /a", 60).await.unwrap();
+    let _ = bed.store.counter("hits:GET /a", 60).await.unwrap();
+    let _ = bed.store.clean(&bed.pass()).await.unwrap();
+
+    run(&mut connection, &format!("DEL {key}")).await;
+    let batch = other(&bed);
+    bed.merge_clean(batch).await;
+    merged.quarantined[0].reason.clone()
+}
+
+const HITS: &str = "pulse:count:60:hits:GET_/a";
+const STATS: &str = "pulse:stats:GET_/a:AccessTime";
+const HIST: &str = "pulse:pulse:hist:60:GET_/a";
+
+#[tokio::test]
+async fn a_field_that_is_no_number() {
+    let reason = quarantined(&format!("HSET {HITS} {NOW} garbage"), HITS).await;
+    assert!(reason.contains("not an integer"), "{reason}");
+}
+
+#[tokio::test]
+async fn a_field_that_is_full() {
+    let poison = format!("HSET {HITS} {NOW} {}", i64::MAX);
+    assert!(quarantined(&poison, HITS).await.contains("overflow"));
+}
+
+#[tokio::test]
+async fn a_counter_that_is_a_list() {
+    let poison = format!("LPUSH {HITS} x");
+    assert!(quarantined(&poison, HITS).await.contains("WRONGTYPE"));
+}
+
+#[tokio::test]
+async fn an_infinite_sum_changes_no_other_member() {
+    let poison = format!("ZADD {STATS} inf sum 1 count 5 min");
+    let reason = quarantined(&poison, STATS).await;
+    assert!(reason.contains("finite"), "{reason}");
+}
+
+#[tokio::test]
+async fn a_sum_that_would_become_infinite() {
+    let poison = format!("ZADD {STATS} -inf sumsq 1 count 5 sum");
+    assert!(quarantined(&poison, STATS).await.contains("finite"));
+}
+
+#[tokio::test]
+async fn statistics_that_are_a_string() {
+    let reason = quarantined(&format!("SET {STATS} x"), STATS).await;
+    assert!(reason.contains("WRONGTYPE"), "{reason}");
+}
+
+#[tokio::test]
+async fn an_hour_that_is_a_set() {
+    let key = format!("{STATS}:start");
+    let reason = quarantined(&format!("SADD {key} x"), &key).await;
+    assert!(reason.contains("WRONGTYPE"), "{reason}");
+}
+
+#[tokio::test]
+async fn a_histogram_that_is_garbage() {
+    let reason = quarantined(&format!("HSET {HIST} {NOW} garbage"), HIST).await;
+    assert!(reason.contains("no histogram"), "{reason}");
+    quarantined(&format!("HSET {HIST} {NOW} \u{4}"), HIST).await;
+    quarantined(&format!("SET {HIST} x"), HIST).await;
+}
+
+#[tokio::test]
+async fn shared_keys_of_another_type() {
+    let known = "pulse:known:";
+    for key in ["pulse:slowest:AccessTime", "pulse:pulse:contexts"] {
+        let mut bed = Bed::redis().await;
+        let mut connection = bed.server().connection().await;
+        run(&mut connection, &format!("SET {key} x")).await;
+        run(&mut connection, &format!("SET {known} x")).await;
+        let merged = bed.hit("GET /a", NOW, MS).await;
+        let told: Vec<_> = merged.quarantined.iter().map(|p| &*p.key).collect();
+        assert!(told.contains(&key) && told.contains(&known), "{told:?}");
+        let hits = bed.store.counter("hits:GET /a", 60).await.unwrap();
+        assert_eq!(hits, [(NOW, 1)]);
+        assert!(!bed.snapshot().await.problems.is_empty());
+        let cleaned = bed.store.clean(&bed.pass()).await.unwrap().unwrap();
+        let told: Vec<_> = cleaned.problems.iter().map(|p| &*p.key).collect();
+        assert_eq!(told, [known, key]);
+    }
+}
+
+#[tokio::test]
+async fn garbage_is_told_when_read() {
+    let mut bed = Bed::redis().await;
+    bed.hit("GET /a", NOW, MS).await;
+    bed.hit("GET /b", NOW, MS).await;
+    let mut connection = bed.server().connection().await;
+    run(&mut connection, &format!("ZADD {STATS} inf sum")).await;
+    let hour = "pulse:pulse:hist:3600:GET_/b";
+    run(&mut connection, &format!("HSET {hour} {THIS_HOUR} x")).await;
+    cmd("ZADD")
+        .arg("pulse:slowest:AccessTime")
+        .arg(1)
+        .arg(b"\xff")
+        .exec_async(&mut connection)
+        .await
+        .unwrap();
+    let snapshot = bed.snapshot().await;
+    let keys: Vec<_> = snapshot.problems.iter().map(|p| &*p.key).collect();
+    let expected = [
+        "pulse:slowest:AccessTime",
+        &STATS.replace('_', " "),
+        &hour.replace('_', " "),
+    ];
+    assert_eq!(keys, expected);
+    assert_eq!(snapshot.contexts[0].hour, None);
+    assert_eq!(snapshot.contexts[1].hour.as_ref().unwrap().times.count, 1.0);
+}
+
+#[tokio::test]
+async fn an_hour_that_is_no_hour_counts_as_missing() {
+    for garbage in ["yesterday", "2023-13-01T00:00:00", ""] {
+        let mut bed = Bed::redis().await;
+        bed.hit("GET /a", NOW, MS).await;
+        let mut connection = bed.server().connection().await;
+        let start = format!("{STATS}:start").replace('_', " ");
+        let set = |value: String| cmd("SET").arg(&start).arg(value).clone();
+        let command = set(garbage.to_owned());
+        command.exec_async(&mut connection).await.unwrap();
+        assert_eq!(bed.hours("GET /a").await, (Some(1.0), None));
+        bed.hit("GET /a", NOW, MS).await;
+        assert_eq!(bed.hours("GET /a").await, (Some(2.0), None));
+        // A call that begins with the last hour does not take the set for that.
+        set(garbage.to_owned())
+            .exec_async(&mut connection)
+            .await
+            .unwrap();
+        bed.hit("GET /a", LAST_HOUR, MS).await;
+        assert_eq!(bed.hours("GET /a").await, (Some(2.0), Some(1.0)));
+        let start: String = cmd("GET")
+            .arg(&start)
+            .query_async(&mut connection)
+            .await
+            .unwrap();
+        assert_eq!(start, iso_hour(THIS_HOUR));
+    }
+}
+
+#[tokio::test]
+async fn cleaning_steps_over_garbage() {
+    let mut bed = Bed::redis().await;
+    bed.hit("GET /a", NOW - 10_000, MS).await;
+    let mut connection = bed.server().connection().await;
+    let members: [&[u8]; 6] = [
+        b"garbage",
+        b"0:zero",
+        b"\xff\xfe",
+        b"99999999999999999999:huge",
+        b"1:typed",
+        b"1:strange",
+    ];
+    for member in members {
+        let mut add = cmd("ZADD");
+        add.arg("pulse:known:").arg(0).arg(member);
+        add.exec_async(&mut connection).await.unwrap();
+    }
+    run(&mut connection, "SET pulse:count:1:typed x").await;
+    run(&mut connection, "HSET pulse:count:1:strange field 1 17 1").await;
+    for scores in [0, 1] {
+        // Should somebody give the members scores, cleaning takes another way.
+        run(
+            &mut connection,
+            &format!("ZADD pulse:known: {scores} 1:hits"),
+        )
+        .await;
+        run(&mut connection, "HSET pulse:count:1:x 17 1").await;
+        run(&mut connection, "ZADD pulse:known: 0 1:x").await;
+        bed.advance(60);
+        let cleaned = bed.store.clean(&bed.pass()).await.unwrap().unwrap();
+        assert_eq!(cleaned.problems.len(), 6, "{:?}", cleaned.problems);
+        assert_eq!(bed.store.counter("x", 1).await.unwrap(), []);
+        let card = run(&mut connection, "ZSCORE pulse:known: 1:x").await;
+        assert_eq!(card, redis::Value::Nil);
+    }
+    assert_eq!(bed.store.counter("hits:GET /a", 1).await.unwrap(), []);
+    let left = run(&mut connection, "HGETALL pulse:count:1:strange").await;
+    assert_eq!(
+        redis::from_redis_value::<Vec<String>>(left).unwrap(),
+        ["field", "1"]
+    );
+}
