@@ -46,6 +46,7 @@ conformance!(
     an_hour_between_replaces_the_last,
     older_hours_are_late,
     hours_of_the_future_are_refused,
+    histograms_beside_hours_of_the_future,
     counters_have_all_precisions,
     new_slices_push_old_ones_out,
     old_hours_lose_their_fineness,

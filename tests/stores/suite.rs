@@ -170,7 +170,9 @@ pub async fn hours_of_the_future_are_refused(bed: &mut Bed) {
     ]);
     let merged = bed.merge(batch).await;
     assert_eq!((merged.skewed, merged.late), (2, 0));
-    assert_eq!(bed.snapshot().await.contexts, []);
+    // Its day is not of the future, so the context is known, with nothing of this hour.
+    assert_eq!(bed.hours("GET /").await, (None, None));
+    assert_eq!(bed.snapshot().await.contexts.len(), 1);
     assert_eq!(bed.store.counter("hits:GET /", 1).await.unwrap(), []);
     assert_eq!(bed.store.histograms("GET /", 60).await.unwrap(), []);
     // The next hour is near enough.
@@ -183,6 +185,23 @@ pub async fn hours_of_the_future_are_refused(bed: &mut Bed) {
     assert_eq!(bed.hours("GET /").await, (Some(1.0), None));
     bed.advance(HOUR);
     assert_eq!(bed.hours("GET /").await, (Some(1.0), Some(1.0)));
+}
+
+/// A batch keeps two hours; where both are of the future, its histograms may still hold the present.
+pub async fn histograms_beside_hours_of_the_future(bed: &mut Bed) {
+    let (next, far) = (NOW + 2 * HOUR, NOW + 3 * HOUR);
+    let requests = [NOW, next, far].map(|second| ("GET /", Kind::Http, second, &[MS][..]));
+    let batch = bed.batch(&requests);
+    assert_eq!(bed.merge(batch).await.skewed, 2);
+    let histograms = bed.store.histograms("GET /", 60).await.unwrap();
+    let [(slice, spread)] = &histograms[..] else {
+        panic!("{histograms:?}");
+    };
+    assert_eq!((*slice, spread.histogram.count()), (NOW, 1));
+    assert_eq!(
+        bed.store.counter("hits:GET /", 60).await.unwrap(),
+        [(NOW, 1)]
+    );
 }
 
 pub async fn counters_have_all_precisions(bed: &mut Bed) {

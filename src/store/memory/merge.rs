@@ -138,9 +138,6 @@ impl State {
         if delta.kind != Kind::All {
             merged.skewed += skewed;
         }
-        if !delta.hours.is_empty() && delta.hours.iter().all(|(hour, _)| is_skewed(hour)) {
-            return;
-        }
         let known = self
             .contexts
             .entry(name.to_owned())

@@ -50,7 +50,10 @@ impl State {
         now: i64,
     ) -> Option<ContextSnapshot> {
         let known = self.contexts.get(context)?;
-        Some(known.snapshot(context, precisions, now))
+        // `<all>` is in no list: it is there once it has statistics.
+        let has_statistics = known.current.is_some() || known.last.is_some();
+        (known.kind != Kind::All || has_statistics)
+            .then(|| known.snapshot(context, precisions, now))
     }
 
     pub(super) fn counter(&self, name: &str, precision: u32) -> Vec<(i64, i64)> {

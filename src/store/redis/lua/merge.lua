@@ -171,7 +171,7 @@ for _ = 1, tonumber(ARGV[8]) do
   local stats, start_key, last, pstart_key = KEYS[k + 1], KEYS[k + 2], KEYS[k + 3], KEYS[k + 4]
   local kind, name, hours = ARGV[a + 1], ARGV[a + 2], tonumber(ARGV[a + 4])
   local seen = tonumber(ARGV[a + 3])
-  local bad, why, count, sum, refused = nil, nil, nil, nil, 0
+  local bad, why, count, sum
   local start
   if hours > 0 then
     start = try('GET', start_key)
@@ -193,7 +193,6 @@ for _ = 1, tonumber(ARGV[8]) do
     local iso, n = ARGV[h + 2], tonumber(ARGV[h + 3])
     local into = nil
     if tonumber(ARGV[h + 1]) > latest then
-      refused = refused + 1
       if kind ~= 'all' then skewed = skewed + n end
     elseif bad then
       -- Its statistics cannot be read: none of its hours can be placed.
@@ -242,10 +241,8 @@ for _ = 1, tonumber(ARGV[8]) do
   if bad then quarantine(bad, why) end
   if kind ~= 'all' then
     if count and count > 0 then add_slowest(sum / count, name) end
-    if hours == 0 or refused < hours then
-      if seen > now then seen = now end
-      if kind == 'http' then add_context(seen, name) else add_timer(seen, name) end
-    end
+    if seen > now then seen = now end
+    if kind == 'http' then add_context(seen, name) else add_timer(seen, name) end
   end
   k, a = k + 4, a + 4 + 7 * hours
 end
