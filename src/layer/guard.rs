@@ -4,23 +4,26 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use http::{Extensions, HeaderMap, Request, StatusCode};
+use http::{Extensions, HeaderMap, HeaderName, Request, StatusCode};
 
 use super::route::{Route, Target};
 use crate::clock::Tick;
 use crate::model::outcome::Outcome;
-use crate::recorder::{Core, Unrecorded};
+use crate::recorder::{Core, Entry, Unrecorded};
 
 thread_local! {
-    /// The recorder whose request this thread is working on: a second layer of the same `Pulse`
-    /// around the same request sees it, and leaves the counting to the first.
-    static WITHIN: Cell<usize> = const { Cell::new(0) };
+    /// The id of the recorder whose request this thread is working on: a second layer of the same
+    /// `Pulse` around the same request sees it, and leaves the counting to the first.
+    static WITHIN: Cell<u32> = const { Cell::new(0) };
 }
 
 /// The measurement of one request. Dropped without an end, it was cancelled, or it panicked.
 pub(super) struct Guard {
-    target: Target,
+    /// `None`: the request is not recorded, or it has ended.
+    target: Option<Target>,
     start: Tick,
+    /// That of the recorder, or 0 when it was never to be recorded.
+    id: u32,
     /// What it is if it is dropped now.
     dropped_as: Outcome,
     /// A response whose body is still to come counts as an error for its head.
@@ -28,12 +31,18 @@ pub(super) struct Guard {
 }
 
 /// Marks the thread as working on a request of a recorder, until it is dropped.
-pub(super) struct Within(usize);
+pub(super) struct Within(u32);
 
 impl Within {
+    /// 0 leaves the mark as it is.
     #[inline(always)]
-    fn of(id: usize) -> Self {
-        Self(WITHIN.try_with(|within| within.replace(id)).unwrap_or(0))
+    fn of(id: u32) -> Self {
+        let replace = |within: &Cell<u32>| {
+            let before = within.get();
+            within.set(if id == 0 { before } else { id });
+            before
+        };
+        Self(WITHIN.try_with(replace).unwrap_or(0))
     }
 }
 
@@ -45,59 +54,51 @@ impl Drop for Within {
     }
 }
 
-#[inline(always)]
-fn id(core: &Arc<Core>) -> usize {
-    Arc::as_ptr(core) as usize
-}
-
 impl Guard {
     /// Begins the measurement of a request, unless it is not to be recorded, or a layer of the same
     /// `Pulse` further out is measuring it already.
     #[inline(always)]
     pub(super) fn start<B>(route: &Arc<Route>, request: &Request<B>) -> Self {
-        let core = &route.recorder.core;
-        let nested = WITHIN
-            .try_with(|within| within.get() == id(core))
-            .unwrap_or(false);
-        let target = if nested {
-            Target::Nowhere
+        let core = &*route.core;
+        let within = WITHIN.try_with(Cell::get).unwrap_or(0);
+        let target = if within == core.id() {
+            None
         } else {
             route.target(request)
         };
-        if !matches!(target, Target::Nowhere) {
+        let mut id = 0;
+        if target.is_some() {
             core.request_started();
+            id = core.id();
         }
         Self {
             target,
             start: core.clock().tick(),
+            id,
             dropped_as: Outcome::Cancelled,
             head_error: false,
         }
     }
 
+    /// The service is about to be called. If it panics, so is the thread when the guard is dropped.
+    #[inline(always)]
+    pub(super) fn within(&self) -> Within {
+        Within::of(self.id)
+    }
+
     /// A part of the request is about to run. If it panics, the guard knows, however late it is
     /// dropped.
     #[inline(always)]
-    pub(super) fn enter(&mut self) -> Option<(Within, Outcome)> {
-        let within = Within::of(id(self.target.core()?));
+    pub(super) fn enter(&mut self) -> (Within, Outcome) {
         let otherwise = std::mem::replace(&mut self.dropped_as, Outcome::Panicked);
-        Some((within, otherwise))
+        (self.within(), otherwise)
     }
 
     /// It has run.
     #[inline(always)]
-    pub(super) fn leave(&mut self, entered: Option<(Within, Outcome)>) {
-        if let Some((within, otherwise)) = entered {
-            drop(within);
-            self.dropped_as = otherwise;
-        }
-    }
-
-    /// The same, of a guard on its way to its place.
-    #[inline(always)]
-    pub(super) fn left(mut self, entered: Option<(Within, Outcome)>) -> Self {
-        self.leave(entered);
-        self
+    pub(super) fn leave(&mut self, (within, otherwise): (Within, Outcome)) {
+        drop(within);
+        self.dropped_as = otherwise;
     }
 
     /// Ends with the head of a response.
@@ -112,18 +113,6 @@ impl Guard {
         let error = outcome.is_error() || grpc_failed(headers);
         if is_unrecorded(extensions) {
             return self.discard();
-        }
-        // Nearly all requests end here.
-        #[cfg(feature = "axum")]
-        if let Target::Remembered(route) = &self.target
-            && let Some(entry) = route.remembered()
-        {
-            entry.finish_request(self.start, outcome, error);
-            if let Target::Remembered(route) = std::mem::replace(&mut self.target, Target::Nowhere)
-            {
-                drop(route);
-            }
-            return;
         }
         self.end(outcome, error);
     }
@@ -142,45 +131,46 @@ impl Guard {
     /// What is left of the measurement, for the body to end it.
     pub(super) fn hand_over(&mut self) -> Self {
         Self {
-            target: std::mem::replace(&mut self.target, Target::Nowhere),
+            target: self.target.take(),
             start: self.start,
+            id: self.id,
             dropped_as: self.dropped_as,
             head_error: self.head_error,
         }
     }
 
-    /// Whether it has ended, or was never begun.
-    pub(super) fn is_over(&self) -> bool {
-        matches!(self.target, Target::Nowhere)
-    }
-
     /// Ends without a trace.
     #[cold]
     fn discard(&mut self) {
-        let target = std::mem::replace(&mut self.target, Target::Nowhere);
-        if let Some(core) = target.core() {
-            core.request_ended();
-        }
-        if let Target::New(new) = target {
-            new.skip();
+        match self.target.take() {
+            None => {}
+            Some(Target::Known(entry)) => entry.core().request_ended(),
+            Some(Target::New(new)) => {
+                new.core().request_ended();
+                new.skip();
+            }
         }
     }
 
     /// Ends with an outcome. Only the first end counts.
-    #[inline(never)]
+    #[inline(always)]
     pub(super) fn end(&mut self, outcome: Outcome, error: bool) {
-        let entry = match std::mem::replace(&mut self.target, Target::Nowhere) {
-            Target::Nowhere => return,
-            #[cfg(feature = "axum")]
-            Target::Remembered(route) => match route.remembered() {
-                Some(entry) => entry.clone(),
-                None => return,
-            },
-            Target::Known(entry) => entry,
-            Target::New(new) => new.entry(),
-        };
-        if outcome == Outcome::Success && entry.is_unmatched() {
-            entry.core().warn_unmatched();
+        match self.target.take() {
+            None => {}
+            Some(Target::Known(entry)) => {
+                if entry.is_unmatched() {
+                    warn_unmatched(entry.core(), outcome);
+                }
+                entry.finish_request(self.start, outcome, error);
+            }
+            Some(Target::New(new)) => self.end_new(new.entry(), outcome, error),
+        }
+    }
+
+    #[cold]
+    fn end_new(&self, entry: Arc<Entry>, outcome: Outcome, error: bool) {
+        if entry.is_unmatched() {
+            warn_unmatched(entry.core(), outcome);
         }
         entry.finish_request(self.start, outcome, error);
     }
@@ -199,7 +189,7 @@ impl Guard {
 impl Drop for Guard {
     #[inline(always)]
     fn drop(&mut self) {
-        if !self.is_over() {
+        if self.target.is_some() {
             self.end_dropped();
         }
     }
@@ -211,17 +201,24 @@ pub(super) fn is_unrecorded(extensions: &Extensions) -> bool {
     extensions.get::<Unrecorded>().is_some()
 }
 
+#[cold]
+fn warn_unmatched(core: &Core, outcome: Outcome) {
+    if outcome == Outcome::Success {
+        core.warn_unmatched();
+    }
+}
+
 /// Whether the head carries a gRPC status that is not OK. Most responses have few headers, and
 /// comparing names is cheaper than hashing one.
 #[inline]
 fn grpc_failed(headers: &HeaderMap) -> bool {
-    const GRPC_STATUS: &str = "grpc-status";
+    static GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
     let status = if headers.len() <= 4 {
         headers
             .iter()
-            .find_map(|(name, value)| (name.as_str() == GRPC_STATUS).then_some(value))
+            .find_map(|(name, value)| (*name == GRPC_STATUS).then_some(value))
     } else {
-        headers.get(GRPC_STATUS)
+        headers.get(&GRPC_STATUS)
     };
     status.is_some_and(|status| status != "0")
 }

@@ -23,14 +23,18 @@ use crate::recorder::{Core, Entry, Recorder, thread_number};
 /// each recording shard.
 const SHARED_AFTER: u32 = 256;
 
-/// The route of one layered service, and where several threads clone it all the time, one for each
-/// recording shard: axum clones the service for each request, and the threads would fight for one
-/// reference count. It begins with one, as `axum::serve` may add all layers anew for each
-/// connection, which one thread at a time works on.
+/// The route of one layered service, or where several threads clone it all the time, one of its
+/// routes, of which there is one for each recording shard: axum clones the service for each request,
+/// and the threads would fight for one reference count.
 #[derive(Debug)]
-pub(super) struct Routes {
-    route: Arc<Route>,
-    all: OnceLock<Box<[Arc<Route>]>>,
+pub(super) struct Routes(Arc<Route>);
+
+/// The routes of a service that several threads clone. It begins with one, as `axum::serve` may add
+/// all layers anew for each connection, which one thread at a time works on.
+#[derive(Debug, Default)]
+struct Sharing {
+    /// Those of all shards but the first, which is the one that this is in.
+    others: OnceLock<Box<[Arc<Route>]>>,
     /// The thread that cloned it last, and how often that was another one.
     last_thread: AtomicUsize,
     changes: AtomicU32,
@@ -38,57 +42,36 @@ pub(super) struct Routes {
 
 impl Routes {
     pub(super) fn new(route: Route) -> Self {
-        Self::of(Arc::new(route))
-    }
-
-    fn of(route: Arc<Route>) -> Self {
-        Self {
-            route,
-            all: OnceLock::new(),
-            last_thread: AtomicUsize::new(0),
-            changes: AtomicU32::new(0),
-        }
+        Self(Arc::new(route))
     }
 
     /// The one to be used by this thread.
     #[inline(always)]
     pub(super) fn route(&self) -> &Arc<Route> {
-        match self.all.get() {
-            // The number of shards is a power of two.
-            Some(all) => &all[thread_number() & (all.len() - 1)],
-            None => &self.route,
+        match self.0.sharing.others.get() {
+            None => &self.0,
+            Some(others) => self.of_thread(others),
         }
     }
 
-    /// Notes which thread clones it. Counting is not exact, and need not be.
     #[inline(always)]
-    fn cloned(&self) {
-        let thread = thread_number();
-        if self.last_thread.load(Ordering::Relaxed) != thread {
-            self.last_thread.store(thread, Ordering::Relaxed);
-            let changes = self.changes.load(Ordering::Relaxed);
-            self.changes.store(changes + 1, Ordering::Relaxed);
-            if changes == SHARED_AFTER {
-                self.divide();
-            }
-        }
-    }
-
-    #[cold]
-    fn divide(&self) {
-        let others = (1..self.route.recorder.shards()).map(|_| Arc::new(self.route.afresh()));
-        let all = std::iter::once(self.route.clone()).chain(others);
-        let _ = self.all.set(all.collect());
+    fn of_thread<'a>(&'a self, others: &'a [Arc<Route>]) -> &'a Arc<Route> {
+        // The number of shards is a power of two, and that of the others one less.
+        let shard = thread_number() & others.len();
+        others.get(shard.wrapping_sub(1)).unwrap_or(&self.0)
     }
 }
 
 impl Clone for Routes {
     #[inline(always)]
     fn clone(&self) -> Self {
-        if self.all.get().is_none() {
-            self.cloned();
-        }
-        Self::of(self.route().clone())
+        Self(match self.0.sharing.others.get() {
+            None => {
+                self.0.cloned();
+                self.0.clone()
+            }
+            Some(others) => self.of_thread(others).clone(),
+        })
     }
 }
 
@@ -98,10 +81,12 @@ impl Clone for Routes {
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct Route {
-    pub(super) recorder: Arc<Recorder>,
+    pub(super) core: Arc<Core>,
+    recorder: Arc<Recorder>,
     source: Source,
     skips: Skips,
     stands_in: bool,
+    sharing: Sharing,
     #[cfg(feature = "axum")]
     slot: OnceLock<Slot>,
 }
@@ -112,35 +97,17 @@ pub(super) struct Route {
 struct Slot {
     method: Method,
     path: Template,
-    /// `None`: such requests are not recorded.
+    /// A handle of this route's own. `None`: such requests are not recorded.
     entry: Option<Arc<Entry>>,
 }
 
 /// Where a request's figures go.
 pub(super) enum Target {
-    /// Nowhere: the request is not recorded, or it has ended.
-    Nowhere,
-    /// To the context that the route remembers.
-    #[cfg(feature = "axum")]
-    Remembered(Arc<Route>),
-    /// To another one that is known.
+    /// To a context that is known.
     Known(Arc<Entry>),
     /// To one that becomes known when the request has ended and turned out not to be the admin
     /// router's.
     New(Box<New>),
-}
-
-impl Target {
-    #[inline]
-    pub(super) fn core(&self) -> Option<&Arc<Core>> {
-        match self {
-            #[cfg(feature = "axum")]
-            Self::Remembered(route) => Some(&route.recorder.core),
-            Self::Known(entry) => Some(entry.core()),
-            Self::New(new) => Some(&new.route.recorder.core),
-            Self::Nowhere => None,
-        }
-    }
 }
 
 /// A context seen for the first time.
@@ -158,9 +125,13 @@ impl New {
         let entry = self.route.recorder.entry(Kind::Http, &self.name);
         #[cfg(feature = "axum")]
         if let Some(key) = self.key {
-            self.route.remember(key, Some(entry.clone()));
+            self.route.remember(key, Some(&entry));
         }
         entry
+    }
+
+    pub(super) fn core(&self) -> &Core {
+        &self.route.core
     }
 
     /// Remembers that such requests are not recorded.
@@ -180,10 +151,12 @@ impl Route {
         stands_in: bool,
     ) -> Self {
         Self {
+            core: recorder.core.clone(),
             recorder,
             source,
             skips,
             stands_in,
+            sharing: Sharing::default(),
             #[cfg(feature = "axum")]
             slot: OnceLock::new(),
         }
@@ -199,9 +172,29 @@ impl Route {
         )
     }
 
-    /// Where the request's figures go.
+    /// Notes which thread clones it. Counting is not exact, and need not be.
+    #[inline(always)]
+    fn cloned(&self) {
+        let (thread, sharing) = (thread_number(), &self.sharing);
+        if sharing.last_thread.load(Ordering::Relaxed) != thread {
+            sharing.last_thread.store(thread, Ordering::Relaxed);
+            let changes = sharing.changes.load(Ordering::Relaxed);
+            sharing.changes.store(changes + 1, Ordering::Relaxed);
+            if changes == SHARED_AFTER {
+                self.divide();
+            }
+        }
+    }
+
+    #[cold]
+    fn divide(&self) {
+        let others = (1..self.recorder.shards()).map(|_| Arc::new(self.afresh()));
+        let _ = self.sharing.others.set(others.collect());
+    }
+
+    /// Where the request's figures go, `None` when it is not recorded.
     #[inline]
-    pub(super) fn target<B>(self: &Arc<Self>, request: &Request<B>) -> Target {
+    pub(super) fn target<B>(self: &Arc<Self>, request: &Request<B>) -> Option<Target> {
         #[cfg(feature = "axum")]
         if let Source::Matched { with_method } = self.source
             && let Some(path) = Template::of(request.extensions())
@@ -210,24 +203,26 @@ impl Route {
                 && slot.path.is(path)
                 && (!with_method || slot.method == *request.method())
             {
-                return match slot.entry {
-                    Some(_) => Target::Remembered(self.clone()),
-                    None => Target::Nowhere,
-                };
+                return slot.entry.clone().map(Target::Known);
             }
             return self.matched(path, with_method, &Head::of(request));
         }
-        self.other(&Head::of(request)).unwrap_or(Target::Nowhere)
+        self.other(&Head::of(request))
     }
 
     /// A context from a route template that is not the one remembered.
     #[cfg(feature = "axum")]
-    fn matched(self: &Arc<Self>, path: &MatchedPath, with_method: bool, head: &Head<'_>) -> Target {
+    fn matched(
+        self: &Arc<Self>,
+        path: &MatchedPath,
+        with_method: bool,
+        head: &Head<'_>,
+    ) -> Option<Target> {
         thread_local! {
             static NAME: RefCell<String> = const { RefCell::new(String::new()) };
         }
         if self.skips.contain(path.as_str()) || self.skips.contain(head.uri.path()) {
-            return Target::Nowhere;
+            return None;
         }
         let write = |name: &mut String| {
             name.clear();
@@ -244,32 +239,25 @@ impl Route {
         });
         let key = (head.method.clone(), Template::new(path));
         if let Ok(Some(entry)) = known {
-            self.remember(key, Some(entry.clone()));
-            return Target::Known(entry);
+            self.remember(key, Some(&entry));
+            return Some(Target::Known(entry));
         }
         let mut name = String::new();
         write(&mut name);
-        Target::New(Box::new(New {
+        Some(Target::New(Box::new(New {
             name: Cow::Owned(name),
             route: self.clone(),
             key: Some(key),
-        }))
-    }
-
-    /// The context that it remembers.
-    #[cfg(feature = "axum")]
-    #[inline(always)]
-    pub(super) fn remembered(&self) -> Option<&Arc<Entry>> {
-        self.slot.get()?.entry.as_ref()
+        })))
     }
 
     #[cfg(feature = "axum")]
-    fn remember(&self, (method, path): (Method, Template), entry: Option<Arc<Entry>>) {
+    fn remember(&self, (method, path): (Method, Template), entry: Option<&Arc<Entry>>) {
         // Another request may have been faster; then this one's is found by its name each time.
-        let _ = self.slot.set(Slot {
+        self.slot.get_or_init(|| Slot {
             method,
             path,
-            entry,
+            entry: entry.map(|entry| entry.apart()),
         });
     }
 
@@ -278,7 +266,7 @@ impl Route {
         if self.skips.contain(head.uri.path()) {
             return None;
         }
-        if self.stands_in && !self.recorder.core.has_layer() {
+        if self.stands_in && !self.core.has_layer() {
             return None;
         }
         let name = match &self.source {

@@ -37,13 +37,14 @@ where
         self.inner.poll_ready(cx)
     }
 
-    #[inline(always)]
+    // Inlined into what a framework wraps around it, its future is copied once more.
+    #[inline(never)]
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let mut guard = Guard::start(self.routes.route(), &request);
-        let entered = guard.enter();
+        let guard = Guard::start(self.routes.route(), &request);
+        let _within = guard.within();
         ResponseFuture {
             inner: self.inner.call(request),
-            guard: guard.left(entered),
+            guard,
         }
     }
 }
@@ -77,11 +78,11 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let connect = request.method() == Method::CONNECT;
-        let mut guard = Guard::start(self.routes.route(), &request);
-        let entered = guard.enter();
+        let guard = Guard::start(self.routes.route(), &request);
+        let _within = guard.within();
         BodyEndFuture {
             inner: self.inner.call(request),
-            guard: guard.left(entered),
+            guard,
             connect,
         }
     }

@@ -14,20 +14,23 @@ pub const COARSE_SCALE: u8 = 2;
 pub const BUCKETS: usize = 508;
 
 /// Sub-buckets of an octave at [`SCALE`].
-const PER_OCTAVE: u32 = 1 << SCALE;
+const PER_OCTAVE: usize = 1 << SCALE;
 
-/// The mantissa bits at which the sub-buckets of an octave begin: the fraction of `2^(k/16)`,
-/// rounded up. The last one is beyond every mantissa.
+/// Where the sub-buckets of an octave of *nanoseconds* begin, as the upper 64 bits of the number: as
+/// buckets begin at 1 µs, these are `1000 / 1024 * 2^(k/16)` for k = 1 to 16. The last one is beyond
+/// every number.
 const BOUNDS: [u64; 17] = bounds();
 
-/// The sub-bucket that the first 64th of an octave's mantissas, the second, … begins in.
+/// How many bounds lie at or below the first 64th of an octave, the second, …
 const FIRST_GUESS: [u8; 64] = first_guess();
 
+/// The octave of nanoseconds that 1 µs would begin if it were 1,024 ns.
+const FIRST_OCTAVE: usize = 10;
+
 const fn bounds() -> [u64; 17] {
-    // 2^(k/16) for k = 1..16 by repeated square roots cannot be written in const; these are the
-    // correctly rounded constants.
+    // 2^(k/16) by repeated square roots cannot be written in const; these are the correctly rounded
+    // constants. Numbers up to 1 h have 42 bits, so a bound that is right to 53 parts them well.
     const ROOTS: [f64; 16] = [
-        1.0,
         1.044_273_782_427_413_8,
         1.090_507_732_665_257_7,
         1.138_788_634_756_691_6,
@@ -43,11 +46,12 @@ const fn bounds() -> [u64; 17] {
         1.756_252_160_373_299_5,
         1.834_008_086_409_342_4,
         1.915_206_561_397_147_4,
+        2.0,
     ];
-    let mut bounds = [1 << 52; 17];
+    let mut bounds = [u64::MAX; 17];
     let mut k = 0;
     while k < 16 {
-        bounds[k] = ROOTS[k].to_bits() & ((1 << 52) - 1);
+        bounds[k] = (ROOTS[k] * (1_000.0 / 1_024.0) * (1u64 << 63) as f64) as u64;
         k += 1;
     }
     bounds
@@ -57,9 +61,9 @@ const fn first_guess() -> [u8; 64] {
     let mut guess = [0; 64];
     let mut i = 0;
     while i < 64 {
-        let mantissa = (i as u64) << 46;
+        let start = 1 << 63 | (i as u64) << 57;
         let mut k = 0;
-        while BOUNDS[k + 1] <= mantissa {
+        while BOUNDS[k] <= start {
             k += 1;
         }
         guess[i] = k as u8;
@@ -74,13 +78,13 @@ pub fn bucket_of(nanos: u64) -> usize {
     if nanos < 1_000 {
         return 0;
     }
-    let bits = (nanos as f64 / 1_000.0).to_bits();
-    let octave = ((bits >> 52) & 0x7ff) as usize - 1_023;
-    let mantissa = bits & ((1 << 52) - 1);
+    let octave = nanos.ilog2();
+    let bits = nanos << (63 - octave);
     // An octave's 64ths are narrower than its 16 buckets: at most one bound lies inside of one.
-    let guess = FIRST_GUESS[(mantissa >> 46) as usize] as usize;
-    let within = guess + usize::from(mantissa >= BOUNDS[guess + 1]);
-    (octave * PER_OCTAVE as usize + within).min(BUCKETS - 1)
+    let guess = FIRST_GUESS[(bits >> 57) as usize % 64] as usize;
+    let within = guess + usize::from(bits >= BOUNDS[guess]);
+    // What is left of 1 µs's own octave lies in the one before the first, with all bounds below it.
+    (octave as usize * PER_OCTAVE + within - FIRST_OCTAVE * PER_OCTAVE).min(BUCKETS - 1)
 }
 
 /// Where bucket `index` of `scale` begins, in seconds.
@@ -284,6 +288,9 @@ mod tests {
     fn the_range_is_1_us_to_1_h() {
         assert_eq!(bucket_of(0), 0);
         assert_eq!(bucket_of(1_000), 0);
+        assert_eq!(bucket_of(1_044), 0);
+        assert_eq!(bucket_of(1_045), 1);
+        assert_eq!(bucket_of(1_999), 15);
         assert_eq!(bucket_of(2_000), 16);
         assert_eq!(bucket_of(3_600_000_000_000), BUCKETS - 1);
         assert_eq!(bucket_of(u64::MAX), BUCKETS - 1);

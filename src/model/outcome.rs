@@ -49,13 +49,17 @@ impl Outcome {
     /// server error.
     #[inline]
     pub fn of_status(status: u16) -> Self {
-        match status / 100 {
-            1 => Self::Informational,
-            2 => Self::Success,
-            3 => Self::Redirection,
-            4 => Self::ClientError,
-            _ => Self::ServerError,
-        }
+        const BY_CLASS: [Outcome; 8] = [
+            Outcome::ServerError,
+            Outcome::Informational,
+            Outcome::Success,
+            Outcome::Redirection,
+            Outcome::ClientError,
+            Outcome::ServerError,
+            Outcome::ServerError,
+            Outcome::ServerError,
+        ];
+        BY_CLASS[usize::from(status / 100).min(7)]
     }
 
     /// Its name in the API: `"2xx"`, `"panicked"`, …

@@ -7,7 +7,7 @@
 
 use std::cell::Cell as ThreadCell;
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering, yield_now};
 use crate::model::access_time::Durations;
@@ -31,10 +31,10 @@ const KEPT: usize = if cfg!(all(test, pulse_loom)) {
     BUCKETS
 };
 
-/// The figures of one context, of one shard, since the last drain.
+/// The figures of one context, of one shard, since the last drain. How many there are is the sum of
+/// the outcomes, as each has exactly one.
 #[derive(Debug)]
 struct Cell {
-    count: AtomicU64,
     sum: AtomicU64,
     /// The sum of the squares, its lower and its upper half.
     squares: [AtomicU64; 2],
@@ -57,7 +57,6 @@ impl Cell {
     fn new() -> Box<Self> {
         let zero = || AtomicU64::new(0);
         Box::new(Self {
-            count: zero(),
             sum: zero(),
             squares: [zero(), zero()],
             min: AtomicU64::new(u64::MAX),
@@ -73,7 +72,6 @@ impl Cell {
     fn record(&self, nanos: u64, outcome: Outcome, error: bool) {
         const R: Ordering = Ordering::Relaxed;
         let add = |to: &AtomicU64, n: u64| to.store(to.load(R).wrapping_add(n), R);
-        add(&self.count, 1);
         // 584 years of requests between two drains would overflow it.
         add(&self.sum, nanos);
         let square = u128::from(nanos) * u128::from(nanos);
@@ -94,6 +92,11 @@ impl Cell {
         bucket.store(bucket.load(R).saturating_add(1), R);
     }
 
+    fn is_empty(&self) -> bool {
+        let mut outcomes = self.outcomes.iter();
+        outcomes.all(|n| n.load(Ordering::Relaxed) == 0)
+    }
+
     /// Moves everything to `scratch`. Only for the taker of the shard.
     fn empty_into(&self, scratch: &mut Scratch) {
         const R: Ordering = Ordering::Relaxed;
@@ -103,17 +106,17 @@ impl Cell {
             value
         };
         let (low, high) = (take(&self.squares[0], 0), take(&self.squares[1], 0));
+        for (to, from) in scratch.tally.outcomes.iter_mut().zip(&self.outcomes) {
+            *to = take(from, 0);
+        }
+        scratch.tally.errors = take(&self.errors, 0);
         scratch.times = Durations {
-            count: take(&self.count, 0),
+            count: scratch.tally.outcomes.iter().sum(),
             sum: take(&self.sum, 0),
             squares: u128::from(high) << 64 | u128::from(low),
             min: take(&self.min, u64::MAX),
             max: take(&self.max, 0),
         };
-        for (to, from) in scratch.tally.outcomes.iter_mut().zip(&self.outcomes) {
-            *to = take(from, 0);
-        }
-        scratch.tally.errors = take(&self.errors, 0);
         for (to, from) in scratch.buckets.iter_mut().zip(&self.buckets) {
             *to = from.load(R);
             from.store(0, R);
@@ -177,9 +180,9 @@ impl Shard {
     }
 }
 
-/// The cells of one context.
-#[derive(Debug)]
-pub(crate) struct Cells(Box<[Shard]>);
+/// The cells of one context. Clones share them.
+#[derive(Clone, Debug)]
+pub(crate) struct Cells(Arc<[Shard]>);
 
 impl Cells {
     /// `shards` is a power of two.
@@ -224,7 +227,7 @@ impl Cells {
     /// it means is found out when the shard is free again.
     pub(crate) fn drain(&self, scratch: &mut Scratch) -> Option<Collected> {
         let mut found: Option<Collected> = None;
-        for shard in &self.0 {
+        for shard in &*self.0 {
             let Some(cell) = shard.cell.get() else {
                 continue;
             };
@@ -234,7 +237,7 @@ impl Cells {
                     None => yield_now(),
                 }
             };
-            if cell.count.load(Ordering::Relaxed) == 0 {
+            if cell.is_empty() {
                 continue;
             }
             cell.empty_into(scratch);
@@ -273,7 +276,6 @@ pub(crate) fn thread_number() -> usize {
 #[cfg(all(test, not(pulse_loom)))]
 mod tests {
     use super::*;
-    use std::sync::Arc;
 
     #[test]
     fn a_live_cell_is_small() {

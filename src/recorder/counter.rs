@@ -57,13 +57,13 @@ impl Gauge {
     /// `thread` is the number of the current one.
     #[inline]
     pub(crate) fn add(&self, thread: usize, n: i64) {
-        match self.owned.get(thread) {
-            // 0 is any thread that is being torn down.
-            Some(mine) if thread != 0 => {
+        // 0 is any thread that is being torn down.
+        match self.owned.get(thread.wrapping_sub(1)) {
+            Some(mine) => {
                 let value = mine.0.load(Ordering::Relaxed);
                 mine.0.store(value.wrapping_add(n), Ordering::Relaxed);
             }
-            _ => {
+            None => {
                 self.shared.0.fetch_add(n, Ordering::Relaxed);
             }
         }

@@ -16,7 +16,7 @@ mod timer;
 pub mod totals;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 pub(crate) use cell::thread_number;
 pub use counter::Counter;
@@ -41,8 +41,10 @@ use registry::Registry;
 #[derive(Clone, Copy, Debug)]
 pub struct Unrecorded;
 
-/// One context of this process.
+/// One context of this process, or one of several handles of it, which share its cells. Aligned so
+/// that threads which count references to different handles never share a cache line.
 #[derive(Debug)]
+#[repr(align(64))]
 pub(crate) struct Entry {
     pub(crate) name: Arc<str>,
     pub(crate) kind: Kind,
@@ -54,6 +56,8 @@ pub(crate) struct Entry {
 /// What every entry needs.
 #[derive(Debug)]
 pub(crate) struct Core {
+    /// Differs between the recorders of a process, and is not 0.
+    id: u32,
     clock: Clock,
     in_flight: Gauge,
     closed: AtomicBool,
@@ -92,7 +96,9 @@ impl Recorder {
 
     pub(crate) fn new(clock: Clock, precisions: Precisions, limits: Limits) -> Self {
         let shards = Self::shards_of_this_machine();
+        static NEXT: AtomicU32 = AtomicU32::new(1);
         let core = Arc::new(Core {
+            id: NEXT.fetch_add(1, Ordering::Relaxed).max(1),
             clock: clock.clone(),
             in_flight: Gauge::new(),
             closed: AtomicBool::new(false),
@@ -191,6 +197,11 @@ impl Recorder {
 
 impl Core {
     #[inline]
+    pub(crate) fn id(&self) -> u32 {
+        self.id
+    }
+
+    #[inline]
     pub(crate) fn clock(&self) -> &Clock {
         &self.clock
     }
@@ -242,6 +253,18 @@ impl Core {
 }
 
 impl Entry {
+    /// A handle of the same context with a reference count of its own, for threads that would
+    /// otherwise fight for one.
+    pub(crate) fn apart(&self) -> Arc<Self> {
+        Arc::new(Self {
+            name: self.name.clone(),
+            kind: self.kind,
+            unmatched: self.unmatched,
+            cells: self.cells.clone(),
+            core: self.core.clone(),
+        })
+    }
+
     #[inline]
     pub(crate) fn core(&self) -> &Arc<Core> {
         &self.core
