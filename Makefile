@@ -1,9 +1,9 @@
 # What a newcomer needs: make test, make demo, make bench, make bench-peers, make chaos.
-.PHONY: test setup fmt lint features unit loom deny chaos bench bench-peers demo
+.PHONY: test setup fmt lint features unit loom instructions deny chaos bench bench-peers demo
 
 REDIS := $(shell command -v redis-server 2>/dev/null)
 
-test: setup fmt lint features loom unit
+test: setup fmt lint features loom unit instructions
 
 # What the tests need and a fresh Debian lacks.
 setup:
@@ -36,6 +36,12 @@ unit:
 # Every interleaving of the one primitive that exchanges cells under writers.
 loom:
 	RUSTFLAGS="--cfg pulse_loom" cargo test --locked --release --target-dir target/loom --lib --no-default-features --features axum loom
+
+# What a request costs in allocations and instructions, which unlike time are the same in every run.
+instructions:
+	@command -v valgrind >/dev/null || { apt-get update -qq && \
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends valgrind libc6-dbg; }
+	cargo run --locked --release -p pulse-peers --no-default-features --target-dir target/check -- --check
 
 # Licences, advisories and sources of the dependencies; needs cargo-deny.
 deny:

@@ -113,5 +113,8 @@ fn run(options: &Options) -> Result<(), Failure> {
         }
     }
     print!("{}", results.markdown());
+    if options.check {
+        goals::check(&results)?;
+    }
     Ok(())
 }

@@ -1,5 +1,7 @@
 //! The command line.
 
+use crate::rows::{BODY_END, IDENTITY, PULSE};
+
 /// What `--help` prints.
 pub(crate) const USAGE: &str = "\
 Usage: pulse-peers [--only ROW,…] [--measure WHAT,…] [--http] [--rounds N] [--requests N] [--quick]
@@ -9,7 +11,9 @@ Usage: pulse-peers [--only ROW,…] [--measure WHAT,…] [--http] [--rounds N] [
   --http      http too: requests/s over loopback, with wrk
   --rounds    rounds of the nanoseconds, 90 by default
   --requests  requests per row and round, 10000 by default
-  --quick     fewer rounds of everything";
+  --quick     fewer rounds of everything
+  --check     only what is the same in every run, allocations and instructions, and fail when they
+              have become more";
 
 /// One kind of measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +52,8 @@ const MEASURES: [(&str, Measure); 8] = [
 pub(crate) struct Options {
     /// Only the usage.
     pub(crate) help: bool,
+    /// Fail when the allocations or instructions have become more.
+    pub(crate) check: bool,
     /// Rows by id; empty stands for all.
     pub(crate) only: Vec<String>,
     /// What to measure.
@@ -73,6 +79,7 @@ impl Options {
     pub(crate) fn parse(arguments: impl Iterator<Item = String>) -> Result<Self, String> {
         let mut options = Self {
             help: false,
+            check: false,
             only: Vec::new(),
             measure: MEASURES.map(|(_, measure)| measure).to_vec(),
             http_rounds: 9,
@@ -96,6 +103,11 @@ impl Options {
                 "--quick" => {
                     (options.rounds, options.long_rounds) = (15, 8);
                     (options.http_rounds, options.http_seconds) = (3, 1);
+                }
+                "--check" => {
+                    options.check = true;
+                    options.measure = vec![Measure::Allocations, Measure::Instructions];
+                    options.only = [IDENTITY, PULSE, BODY_END].map(str::to_owned).to_vec();
                 }
                 "--http" => options.measure.push(Measure::Http),
                 "--serve" => options.serve = Some(value()?),

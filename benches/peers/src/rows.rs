@@ -2,10 +2,13 @@
 
 mod atomics;
 mod identity;
+#[cfg(feature = "peers")]
 mod otel;
+#[cfg(feature = "peers")]
 mod prometheus;
 mod pulse;
 mod seeds;
+#[cfg(feature = "peers")]
 mod trace;
 
 use std::any::Any;
@@ -64,26 +67,31 @@ pub(crate) const ROWS: &[Row] = &[
         "**tower-pulse**, to the body's end",
         pulse::to_body_end,
     ),
+    #[cfg(feature = "peers")]
     Row::new(
         TRACE,
         "tower-http TraceLayer, no subscriber",
         |routes, _| Ok(trace::add(routes)),
     ),
+    #[cfg(feature = "peers")]
     Row::new(
         "metrics",
         "`metrics` in a from_fn, into metrics-exporter-prometheus",
         prometheus::metrics,
     ),
+    #[cfg(feature = "peers")]
     Row::new(
         "axum-otel",
         "axum-otel-metrics, SDK with a reader",
         otel::axum_otel_metrics,
     ),
+    #[cfg(feature = "peers")]
     Row::new(
         PROMETHEUS,
         "axum-prometheus 0.10",
         prometheus::axum_prometheus,
     ),
+    #[cfg(feature = "peers")]
     Row::new(
         "otel-tower",
         "opentelemetry-instrumentation-tower, metrics only, SDK with a reader",
