@@ -4,9 +4,10 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use http::{Extensions, HeaderMap, HeaderName, Request, StatusCode};
+use http::{Extensions, HeaderMap, HeaderName, StatusCode};
 
 use super::route::{Route, Target};
+use super::source::Head;
 use crate::clock::Tick;
 use crate::model::outcome::Outcome;
 use crate::recorder::{Core, Entry, Unrecorded};
@@ -57,14 +58,17 @@ impl Drop for Within {
 impl Guard {
     /// Begins the measurement of a request, unless it is not to be recorded, or a layer of the same
     /// `Pulse` further out is measuring it already.
-    #[inline(always)]
-    pub(super) fn start<B>(route: &Arc<Route>, request: &Request<B>) -> Self {
+    ///
+    /// Not inlined: what it consists of is then put together here, once, and not left to how much a
+    /// user's crate takes for worth inlining (measured: 1.04 instead of 1.25 of the floor).
+    #[inline(never)]
+    pub(super) fn start(route: &Arc<Route>, head: &Head<'_>) -> Self {
         let core = &*route.core;
         let within = WITHIN.try_with(Cell::get).unwrap_or(0);
         let target = if within == core.id() {
             None
         } else {
-            route.target(request)
+            route.target(head)
         };
         let mut id = 0;
         if target.is_some() {
@@ -101,8 +105,8 @@ impl Guard {
         self.dropped_as = otherwise;
     }
 
-    /// Ends with the head of a response.
-    #[inline(always)]
+    /// Ends with the head of a response. Not inlined, as [`start`](Self::start).
+    #[inline(never)]
     pub(super) fn responded(
         &mut self,
         status: StatusCode,

@@ -9,7 +9,6 @@ use std::sync::{Arc, OnceLock};
 
 #[cfg(feature = "axum")]
 use http::Method;
-use http::Request;
 
 #[cfg(feature = "axum")]
 use super::matched::{MatchedPath, Template};
@@ -193,21 +192,21 @@ impl Route {
     }
 
     /// Where the request's figures go, `None` when it is not recorded.
-    #[inline]
-    pub(super) fn target<B>(self: &Arc<Self>, request: &Request<B>) -> Option<Target> {
+    #[inline(always)]
+    pub(super) fn target(self: &Arc<Self>, head: &Head<'_>) -> Option<Target> {
         #[cfg(feature = "axum")]
         if let Source::Matched { with_method } = self.source
-            && let Some(path) = Template::of(request.extensions())
+            && let Some(path) = Template::of(head.extensions)
         {
             if let Some(slot) = self.slot.get()
                 && slot.path.is(path)
-                && (!with_method || slot.method == *request.method())
+                && (!with_method || slot.method == *head.method)
             {
                 return slot.entry.clone().map(Target::Known);
             }
-            return self.matched(path, with_method, &Head::of(request));
+            return self.matched(path, with_method, head);
         }
-        self.other(&Head::of(request))
+        self.other(head)
     }
 
     /// A context from a route template that is not the one remembered.

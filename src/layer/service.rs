@@ -10,6 +10,7 @@ use super::body::TimedBody;
 use super::future::{BodyEndFuture, ResponseFuture};
 use super::guard::Guard;
 use super::route::Routes;
+use super::source::Head;
 
 /// Times each request to the head of its response. See [`PulseLayer`](super::PulseLayer).
 #[derive(Clone, Debug)]
@@ -40,7 +41,7 @@ where
     // Inlined into what a framework wraps around it, its future is copied once more.
     #[inline(never)]
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let guard = Guard::start(self.routes.route(), &request);
+        let guard = Guard::start(self.routes.route(), &Head::of(&request));
         let _within = guard.within();
         ResponseFuture {
             inner: self.inner.call(request),
@@ -78,7 +79,7 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let connect = request.method() == Method::CONNECT;
-        let guard = Guard::start(self.routes.route(), &request);
+        let guard = Guard::start(self.routes.route(), &Head::of(&request));
         let _within = guard.within();
         BodyEndFuture {
             inner: self.inner.call(request),

@@ -298,6 +298,14 @@ mod tests {
     }
 
     #[test]
+    fn every_bucket_begins_at_its_bound() {
+        for index in 1..BUCKETS {
+            let first = (lower_bound(index as u16, SCALE) * 1e9).ceil() as u64;
+            assert_eq!((bucket_of(first), bucket_of(first - 1)), (index, index - 1));
+        }
+    }
+
+    #[test]
     fn an_empty_one_has_no_quantile() {
         assert_eq!(Histogram::default().quantile(0.5), None);
     }

@@ -255,6 +255,7 @@ impl Core {
 impl Entry {
     /// A handle of the same context with a reference count of its own, for threads that would
     /// otherwise fight for one.
+    #[cfg(feature = "axum")]
     pub(crate) fn apart(&self) -> Arc<Self> {
         Arc::new(Self {
             name: self.name.clone(),

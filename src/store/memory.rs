@@ -48,7 +48,7 @@ struct State {
     /// What was excepted from that call, if anything.
     exceptions: HashMap<String, Merged>,
     /// By counter and precision.
-    counters: BTreeMap<String, BTreeMap<u32, Samples>>,
+    counters: HashMap<String, BTreeMap<u32, Samples>>,
     contexts: BTreeMap<String, Known>,
     slowest: HashMap<String, f64>,
     instances: HashMap<String, Beat>,

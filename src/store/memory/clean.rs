@@ -34,8 +34,10 @@ impl State {
                     .unwrap_or(Precision::new(*seconds, DEFAULT_SAMPLES));
                 let before = samples.len();
                 let cut_off = precision.cut_off(pass.now);
-                samples.retain(|start, _| *start > cut_off);
-                while samples.len() > precision.samples as usize {
+                // Only what goes is looked at: the state is locked meanwhile.
+                while let Some((oldest, _)) = samples.first_key_value()
+                    && (*oldest <= cut_off || samples.len() > precision.samples as usize)
+                {
                     samples.pop_first();
                 }
                 cleaned.examined += 1;
