@@ -4,6 +4,7 @@ use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use bytes::Buf;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
@@ -18,15 +19,18 @@ pin_project! {
         inner: B,
         guard: Option<Guard>,
         outcome: Outcome,
+        // Bytes that are still to come, where the head says how many.
+        left: Option<u64>,
     }
 }
 
 impl<B> TimedBody<B> {
-    pub(super) fn new(inner: B, guard: Guard, outcome: Outcome) -> Self {
+    pub(super) fn new(inner: B, guard: Guard, outcome: Outcome, length: Option<u64>) -> Self {
         Self {
             inner,
             guard: Some(guard),
             outcome,
+            left: length,
         }
     }
 }
@@ -43,6 +47,7 @@ impl<B: Default> Default for TimedBody<B> {
             inner: B::default(),
             guard: None,
             outcome: Outcome::Success,
+            left: None,
         }
     }
 }
@@ -64,9 +69,17 @@ impl<B: Body> Body for TimedBody<B> {
         guard.leave(entered);
         let frame = ready!(poll);
         match &frame {
-            // Whoever reads by `is_end_stream` may never ask for the `None` at the end.
-            Some(Ok(_)) if !this.inner.is_end_stream() => {}
-            Some(Ok(_)) | None => guard.body_ended(*this.outcome),
+            // Whoever reads by `is_end_stream`, or by the length that the head promises, never asks
+            // for the `None` at the end.
+            Some(Ok(frame)) => {
+                if let (Some(left), Some(data)) = (this.left.as_mut(), frame.data_ref()) {
+                    *left = left.saturating_sub(data.remaining() as u64);
+                }
+                if *this.left == Some(0) || this.inner.is_end_stream() {
+                    guard.body_ended(*this.outcome);
+                }
+            }
+            None => guard.body_ended(*this.outcome),
             Some(Err(_)) => guard.body_ended(Outcome::BodyAborted),
         }
         Poll::Ready(frame)

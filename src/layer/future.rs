@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use http::header::CONTENT_TYPE;
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, Response, StatusCode};
 use http_body::Body;
 use pin_project_lite::pin_project;
@@ -62,7 +62,7 @@ pin_project! {
         #[pin]
         pub(super) inner: F,
         pub(super) guard: Guard,
-        pub(super) connect: bool,
+        pub(super) bodiless: bool,
     }
 }
 
@@ -91,24 +91,35 @@ where
                 return Poll::Ready(Err(error));
             }
         };
-        let (status, connect) = (response.status(), *this.connect);
+        let (status, bodiless) = (response.status(), *this.bodiless);
         let (head, body) = response.into_parts();
-        let endless = || connect || ends_at_head(status, &head.headers);
-        if body.is_end_stream() || is_unrecorded(&head.extensions) || endless() {
+        let at_head = || bodiless || ends_at_head(status, &head.headers);
+        if body.is_end_stream() || is_unrecorded(&head.extensions) || at_head() {
             this.guard
                 .responded(status, &head.headers, &head.extensions);
         } else {
             this.guard.head_sent(status, &head.headers);
         }
         let outcome = Outcome::of_status(status.as_u16());
-        let body = TimedBody::new(body, this.guard.hand_over(), outcome);
+        let length = content_length(&head.headers);
+        let body = TimedBody::new(body, this.guard.hand_over(), outcome, length);
         Poll::Ready(Ok(Response::from_parts(head, body)))
     }
 }
 
-/// Bodies that last as long as their client likes say nothing about how fast a page is.
+/// How many bytes the head promises.
+fn content_length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+/// Bodies that are never sent, whatever is in them, and those that last as long as their client
+/// likes: they say nothing about how fast a page is.
 fn ends_at_head(status: StatusCode, headers: &HeaderMap) -> bool {
-    if status == StatusCode::SWITCHING_PROTOCOLS {
+    let never_sent = [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED];
+    if status.is_informational() || never_sent.contains(&status) {
+        return true;
+    }
+    if content_length(headers) == Some(0) {
         return true;
     }
     let Some(Ok(content_type)) = headers.get(CONTENT_TYPE).map(|value| value.to_str()) else {

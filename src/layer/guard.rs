@@ -13,9 +13,10 @@ use crate::model::outcome::Outcome;
 use crate::recorder::{Core, Entry, Unrecorded};
 
 thread_local! {
-    /// The id of the recorder whose request this thread is working on: a second layer of the same
-    /// `Pulse` around the same request sees it, and leaves the counting to the first.
-    static WITHIN: Cell<u32> = const { Cell::new(0) };
+    /// The id of the recorder whose request this thread is working on, and of the one around that: a
+    /// second layer of the same `Pulse` around the same request sees it, and leaves the counting to
+    /// the first.
+    static WITHIN: Cell<u64> = const { Cell::new(0) };
 }
 
 /// The measurement of one request. Dropped without an end, it was cancelled, or it panicked.
@@ -32,18 +33,29 @@ pub(super) struct Guard {
 }
 
 /// Marks the thread as working on a request of a recorder, until it is dropped.
-pub(super) struct Within(u32);
+pub(super) struct Within(u64);
 
 impl Within {
     /// 0 leaves the mark as it is.
     #[inline(always)]
     fn of(id: u32) -> Self {
-        let replace = |within: &Cell<u32>| {
+        let replace = |within: &Cell<u64>| {
             let before = within.get();
-            within.set(if id == 0 { before } else { id });
+            within.set(if id == 0 {
+                before
+            } else {
+                before << 32 | u64::from(id)
+            });
             before
         };
         Self(WITHIN.try_with(replace).unwrap_or(0))
+    }
+
+    /// Whether the thread is working on a request of this recorder.
+    #[inline(always)]
+    fn is(id: u32) -> bool {
+        let within = WITHIN.try_with(Cell::get).unwrap_or(0);
+        within as u32 == id || (within >> 32) as u32 == id
     }
 }
 
@@ -64,8 +76,7 @@ impl Guard {
     #[inline(never)]
     pub(super) fn start(route: &Arc<Route>, head: &Head<'_>) -> Self {
         let core = &*route.core;
-        let within = WITHIN.try_with(Cell::get).unwrap_or(0);
-        let target = if within == core.id() {
+        let target = if Within::is(core.id()) {
             None
         } else {
             route.target(head)
@@ -149,10 +160,7 @@ impl Guard {
         match self.target.take() {
             None => {}
             Some(Target::Known(entry)) => entry.core().request_ended(),
-            Some(Target::New(new)) => {
-                new.core().request_ended();
-                new.skip();
-            }
+            Some(Target::New(new)) => new.core().request_ended(),
         }
     }
 

@@ -18,6 +18,10 @@ impl Template {
         Self(path.clone())
     }
 
+    pub(super) fn as_str(&self) -> &str {
+        self.0.as_str()
+    }
+
     /// Whether it is this one. Mostly it is even the same allocation, which it keeps alive.
     #[inline]
     pub(super) fn is(&self, path: &MatchedPath) -> bool {

@@ -96,8 +96,10 @@ pub(super) struct Route {
 struct Slot {
     method: Method,
     path: Template,
-    /// A handle of this route's own. `None`: such requests are not recorded.
-    entry: Option<Arc<Entry>>,
+    /// A handle of this route's own.
+    entry: Arc<Entry>,
+    /// Some of the template's paths may be skipped.
+    may_skip: bool,
 }
 
 /// Where a request's figures go.
@@ -124,21 +126,13 @@ impl New {
         let entry = self.route.recorder.entry(Kind::Http, &self.name);
         #[cfg(feature = "axum")]
         if let Some(key) = self.key {
-            self.route.remember(key, Some(&entry));
+            self.route.remember(key, &entry);
         }
         entry
     }
 
     pub(super) fn core(&self) -> &Core {
         &self.route.core
-    }
-
-    /// Remembers that such requests are not recorded.
-    pub(super) fn skip(self) {
-        #[cfg(feature = "axum")]
-        if let Some(key) = self.key {
-            self.route.remember(key, None);
-        }
     }
 }
 
@@ -202,7 +196,10 @@ impl Route {
                 && slot.path.is(path)
                 && (!with_method || slot.method == *head.method)
             {
-                return slot.entry.clone().map(Target::Known);
+                if slot.may_skip && self.skips.contain(head.uri.path()) {
+                    return None;
+                }
+                return Some(Target::Known(slot.entry.clone()));
             }
             return self.matched(path, with_method, head);
         }
@@ -238,7 +235,7 @@ impl Route {
         });
         let key = (head.method.clone(), Template::new(path));
         if let Ok(Some(entry)) = known {
-            self.remember(key, Some(&entry));
+            self.remember(key, &entry);
             return Some(Target::Known(entry));
         }
         let mut name = String::new();
@@ -251,12 +248,13 @@ impl Route {
     }
 
     #[cfg(feature = "axum")]
-    fn remember(&self, (method, path): (Method, Template), entry: Option<&Arc<Entry>>) {
+    fn remember(&self, (method, path): (Method, Template), entry: &Entry) {
         // Another request may have been faster; then this one's is found by its name each time.
         self.slot.get_or_init(|| Slot {
             method,
+            entry: entry.apart(),
+            may_skip: self.skips.may_match(path.as_str()),
             path,
-            entry: entry.map(|entry| entry.apart()),
         });
     }
 

@@ -78,13 +78,13 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let connect = request.method() == Method::CONNECT;
+        let bodiless = matches!(*request.method(), Method::CONNECT | Method::HEAD);
         let guard = Guard::start(self.routes.route(), &Head::of(&request));
         let _within = guard.within();
         BodyEndFuture {
             inner: self.inner.call(request),
             guard,
-            connect,
+            bodiless,
         }
     }
 }

@@ -84,6 +84,16 @@ impl Skips {
         skips.push(skip);
     }
 
+    /// Whether some paths of a route template may be skipped, but not all of them.
+    #[cfg(feature = "axum")]
+    pub(crate) fn may_match(&self, template: &str) -> bool {
+        let skips = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        skips.iter().any(|skip| match skip {
+            Skip::Exactly(path) => may_be(template, path, false),
+            Skip::Below(parent) => may_be(template, parent, true),
+        })
+    }
+
     /// Whether requests for this path, or of this route template, are skipped.
     pub(crate) fn contain(&self, path: &str) -> bool {
         let skips = self.0.read().unwrap_or_else(PoisonError::into_inner);
@@ -94,6 +104,20 @@ impl Skips {
                 .is_some_and(|rest| rest.is_empty() || rest.starts_with('/')),
         })
     }
+}
+
+/// Whether a path that matches the template may be this one, or below it.
+#[cfg(feature = "axum")]
+fn may_be(template: &str, path: &str, below: bool) -> bool {
+    let mut segments = template.split('/');
+    for wanted in path.split('/') {
+        match segments.next() {
+            Some(segment) if segment.starts_with("{*") => return true,
+            Some(segment) if segment.contains('{') || segment == wanted => {}
+            _ => return false,
+        }
+    }
+    below || segments.next().is_none()
 }
 
 #[cfg(test)]
@@ -115,6 +139,33 @@ mod tests {
         }
         for path in ["/", "/healthz/", "/admin", "/admin/pulses"] {
             assert!(!skips.contain(path), "{path}");
+        }
+    }
+
+    #[cfg(feature = "axum")]
+    #[test]
+    fn templates_that_a_skipped_path_may_be_of() {
+        let skips = Skips::default();
+        skips.add("/users/me");
+        skips.add("/files/private/*");
+        for template in [
+            "/users/{id}",
+            "/{kind}/me",
+            "/{*rest}",
+            "/files/{*path}",
+            "/files/{dir}/{name}",
+        ] {
+            assert!(skips.may_match(template), "{template}");
+        }
+        for template in [
+            "/",
+            "/users",
+            "/users/{id}/posts",
+            "/files/{dir}x",
+            "/posts/{id}",
+        ] {
+            let expected = template == "/files/{dir}x";
+            assert_eq!(skips.may_match(template), expected, "{template}");
         }
     }
 }

@@ -62,6 +62,39 @@ async fn aborted() {
     assert_eq!(pulse.health().in_flight, 0);
 }
 
+/// Whoever serves it drops a body that is not to be sent, and one that is as long as was promised.
+#[tokio::test]
+async fn delivered_without_an_end() {
+    for (method, status) in [
+        ("HEAD", StatusCode::OK),
+        ("GET", StatusCode::NOT_MODIFIED),
+        ("GET", StatusCode::NO_CONTENT),
+    ] {
+        let (pulse, hand) = pulse();
+        let app = app(&pulse, hand, "text/plain", status);
+        drop(send(&app, method, "/").await);
+        let expected = Outcome::of_status(status.as_u16());
+        let name = format!("{method} /");
+        assert_eq!(outcome(&pulse, &name, expected).await, (1, 0), "{status}");
+    }
+    for (frames, expected) in [(3, Outcome::Success), (2, Outcome::BodyAborted)] {
+        let (pulse, hand) = pulse();
+        let handler = move || async move {
+            let response = Response::builder().header("content-length", "12");
+            response.body(slow_body(hand)).unwrap()
+        };
+        let app = Router::new()
+            .route("/", get(handler))
+            .layer(pulse.layer().to_body_end());
+        let mut body = send(&app, "GET", "/").await.into_body();
+        for _ in 0..frames {
+            body.frame().await.unwrap().unwrap();
+        }
+        drop(body);
+        assert_eq!(outcome(&pulse, "GET /", expected).await, (1, 0));
+    }
+}
+
 #[tokio::test]
 async fn broken() {
     let (pulse, _hand) = pulse();

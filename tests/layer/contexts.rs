@@ -1,6 +1,7 @@
 //! Which context a request is credited to.
 
 use axum::Router;
+use axum::extract::Path;
 use axum::routing::{any, get, post};
 use tower_pulse::{Pulse, Unrecorded};
 
@@ -171,6 +172,52 @@ async fn two_pulses_count_apart() {
     send(&app, "GET", "/").await;
     assert_eq!(counts(&one).await, expected([("GET /", 1)]));
     assert_eq!(counts(&two).await, expected([("GET /", 1)]));
+}
+
+#[tokio::test]
+async fn a_pulse_around_another_around_itself_counts_once() {
+    let ((one, _one), (two, _two)) = (pulse(), pulse());
+    let app = Router::new()
+        .route("/", get(ok))
+        .layer(one.layer())
+        .layer(two.layer())
+        .layer(one.layer());
+    send(&app, "GET", "/").await;
+    assert_eq!(counts(&one).await, expected([("GET /", 1)]));
+    assert_eq!(counts(&two).await, expected([("GET /", 1)]));
+}
+
+#[tokio::test]
+async fn one_marked_response_says_nothing_of_the_next() {
+    let (pulse, _hand) = pulse();
+    let handler = |Path(name): Path<String>| async move {
+        let mut response = http::Response::new(axum::body::Body::empty());
+        if name == "skip" {
+            response.extensions_mut().insert(Unrecorded);
+        }
+        response
+    };
+    let app = Router::new()
+        .route("/x/{name}", get(handler))
+        .layer(pulse.layer());
+    for path in ["/x/skip", "/x/a", "/x/skip", "/x/b", "/x/skip"] {
+        send(&app, "GET", path).await;
+    }
+    assert_eq!(counts(&pulse).await, expected([("GET /x/{name}", 2)]));
+}
+
+#[tokio::test]
+async fn an_ignored_path_of_a_route_that_is_not() {
+    let (clock, _hand) = tower_pulse::Clock::manual(super::NOW);
+    let pulse = Pulse::builder().clock(clock);
+    let pulse = pulse.ignore(["/users/me"]).build().unwrap();
+    let app = Router::new()
+        .route("/users/{id}", get(ok))
+        .layer(pulse.layer());
+    for path in ["/users/me", "/users/1", "/users/me", "/users/2"] {
+        send(&app, "GET", path).await;
+    }
+    assert_eq!(counts(&pulse).await, expected([("GET /users/{id}", 2)]));
 }
 
 #[tokio::test]
