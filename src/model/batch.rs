@@ -325,16 +325,19 @@ impl Batch {
     }
 
     /// The same, with those whose hour had to be folded away: by the counters, which keep longer
-    /// than any outage, unless only fine precisions are configured.
+    /// than any outage, unless only fine precisions are configured. Where the contexts or their sum
+    /// in `<all>` have been sent already, the other.
     pub fn requests_and_late(&self) -> u64 {
-        let contexts = self.contexts.values();
-        let counted: u64 = contexts
-            .filter(|delta| delta.kind != Kind::All)
-            .filter_map(|delta| delta.counters.last())
-            .flat_map(Slices::iter)
-            .map(|(_, hits)| hits.hits)
-            .sum();
-        counted.max(self.requests())
+        let counted = |all: bool| -> u64 {
+            let contexts = self.contexts.values();
+            contexts
+                .filter(|delta| (delta.kind == Kind::All) == all)
+                .filter_map(|delta| delta.counters.last())
+                .flat_map(Slices::iter)
+                .map(|(_, hits)| hits.hits)
+                .sum()
+        };
+        counted(false).max(counted(true)).max(self.requests())
     }
 
     /// Moves out as much as a store merges in about `cost` commands: at least one slice, as long as

@@ -4,9 +4,15 @@
 //! A call that got no answer is *in doubt*: it is frozen and sent again under its number until the
 //! store says that it has it. What has no number yet is still merged with what comes.
 
+mod finish;
+mod pace;
+
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+
+use pace::Pace;
 
 use super::Recorder;
 use super::cell::lock;
@@ -16,12 +22,6 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::model::batch::Batch;
 use crate::store::{Applied, Beat, Call, Merged, Store};
 use crate::task::Stopped;
-
-/// Commands of a first call: about 16 contexts.
-const FIRST_COST: usize = 16 * 24;
-/// A call is made smaller until the store merges it in about this time, so that it blocks nobody.
-const CALL_TIME: Duration = Duration::from_millis(1);
-const COSTS: std::ops::RangeInclusive<usize> = 96..=1_536;
 
 /// Waits after a failed call, doubled each time, with full jitter.
 const BACKOFF: std::ops::RangeInclusive<Duration> =
@@ -40,23 +40,22 @@ pub(crate) struct Flusher {
     sending: tokio::sync::Mutex<Sending>,
     /// What is told of it, readable while a call is under way.
     told: std::sync::Mutex<Told>,
+    /// From now on only [`finish`](Self::finish) sends.
+    finishing: AtomicBool,
+    /// One at a time does.
+    finish: tokio::sync::Mutex<()>,
 }
 
 /// The one call in flight, and what it takes to repeat it.
 struct Sending {
     next: u64,
     in_doubt: Option<Call>,
+    /// The one in doubt was sent before, so the store may have it.
+    sent: bool,
     /// Taken from what is pending, and not numbered yet.
     rest: Batch,
     ring: Ring,
     pace: Pace,
-}
-
-/// How large a call may be.
-struct Pace {
-    cost: usize,
-    /// The fastest answer: how long the way there and back takes.
-    fastest: Duration,
 }
 
 #[derive(Clone, Debug)]
@@ -64,7 +63,13 @@ struct Told {
     instance: String,
     reached: Option<Tick>,
     in_doubt_since: Option<Tick>,
+    /// Names in the call in doubt, and in what has no number yet.
+    in_doubt: usize,
     rest: usize,
+    /// About how many requests are in both.
+    unsent: u64,
+    /// How many of them a shutdown has given up.
+    given_up: u64,
     failing: bool,
 }
 
@@ -74,20 +79,6 @@ pub(crate) struct FlushFigures {
     pub(crate) reached_age: Option<Duration>,
     pub(crate) in_doubt_age: Option<Duration>,
     pub(crate) rest: usize,
-}
-
-impl Pace {
-    /// Makes calls as large as the store merges in [`CALL_TIME`], judged by the answer's time less
-    /// that of the fastest one.
-    fn adapt(&mut self, took: Duration, cost: usize) {
-        self.fastest = self.fastest.min(took);
-        let work = took.saturating_sub(self.fastest);
-        if work > CALL_TIME {
-            self.cost = (self.cost / 2).max(*COSTS.start());
-        } else if work < CALL_TIME / 4 && cost * 2 > self.cost {
-            self.cost = (self.cost + self.cost / 4).min(*COSTS.end());
-        }
-    }
 }
 
 impl Flusher {
@@ -104,20 +95,23 @@ impl Flusher {
             sending: tokio::sync::Mutex::new(Sending {
                 next: 1,
                 in_doubt: None,
+                sent: false,
                 rest: Batch::default(),
                 ring: Ring::new(replay_bytes),
-                pace: Pace {
-                    cost: FIRST_COST,
-                    fastest: Duration::MAX,
-                },
+                pace: Pace::new(),
             }),
             told: std::sync::Mutex::new(Told {
                 instance: new_instance(),
                 reached: None,
                 in_doubt_since: None,
+                in_doubt: 0,
                 rest: 0,
+                unsent: 0,
+                given_up: 0,
                 failing: false,
             }),
+            finishing: AtomicBool::new(false),
+            finish: tokio::sync::Mutex::default(),
         }
     }
 
@@ -125,13 +119,27 @@ impl Flusher {
         self.recorder.core.clock()
     }
 
-    /// Drains, and sends until nothing is left or the store fails.
+    /// Drains, and sends all that was recorded until now, or until the store fails.
     ///
     /// Cancel safe: a call that was under way stays in doubt and is sent again by the next flush.
     pub(crate) async fn flush(&self) -> Result<(), StoreError> {
         let mut sending = self.sending.lock().await;
+        if self.finishing.load(Ordering::SeqCst) {
+            self.recorder.drain();
+            if self.recorder.drain.drain_figures().pending == 0 {
+                return Ok(());
+            }
+            return Err(StoreError::new(
+                StoreErrorKind::Refused,
+                "the shutdown has begun: it flushes what is left itself",
+            ));
+        }
+        self.flush_with(&mut sending).await
+    }
+
+    async fn flush_with(&self, sending: &mut Sending) -> Result<(), StoreError> {
         self.recorder.drain();
-        match self.send_all(&mut sending).await {
+        match self.send_all(sending).await {
             // Nothing was asked, so nothing is known either.
             Ok(0) => Ok(()),
             Ok(_) => {
@@ -144,9 +152,11 @@ impl Flusher {
             Err(error) => {
                 // It folds with what comes, so that an outage of any length stays bounded.
                 self.recorder.put_back(std::mem::take(&mut sending.rest));
+                let in_doubt = sending.in_doubt.as_ref();
                 {
                     let mut told = lock(&self.told);
                     (told.failing, told.rest) = (true, 0);
+                    told.unsent = in_doubt.map_or(0, |call| call.batch.requests_and_late());
                 }
                 self.recorder.drain.figures(|figures| {
                     figures.flush_errors += 1;
@@ -159,19 +169,25 @@ impl Flusher {
 
     /// Returns how many calls that took.
     async fn send_all(&self, sending: &mut Sending) -> Result<usize, StoreError> {
-        let mut calls = 0;
+        let (mut calls, mut taken) = (0, false);
         loop {
             if sending.in_doubt.is_none() {
-                if sending.rest.is_empty() {
+                // What comes while it sends is for the next time, or there would be no end to it.
+                if sending.rest.is_empty() && !std::mem::replace(&mut taken, true) {
                     sending.rest = self.recorder.drain.take();
+                    lock(&self.told).unsent = sending.rest.requests_and_late();
                 }
                 if sending.rest.is_empty() {
+                    if calls == 0 {
+                        calls += self.look_after(sending).await?;
+                    }
                     return Ok(calls);
                 }
                 let batch = sending.rest.split(sending.pace.cost);
                 let mut told = lock(&self.told);
                 told.in_doubt_since = Some(self.clock().tick());
-                told.rest = sending.rest.len();
+                (told.in_doubt, told.rest) = (batch.len(), sending.rest.len());
+                sending.sent = false;
                 sending.in_doubt = Some(Call {
                     instance: told.instance.clone(),
                     seq: sending.next,
@@ -193,20 +209,25 @@ impl Flusher {
             return Ok(());
         };
         let (start, cost) = (self.clock().tick(), sending.pace.cost);
+        let sent_before = std::mem::replace(&mut sending.sent, true);
         let applied = self.store.apply(call).await?;
         sending.pace.adapt(self.clock().since(start), cost);
-        lock(&self.told).reached = Some(self.clock().tick());
         match applied {
             Applied::Merged(merged) => {
                 self.note(merged);
                 self.acknowledged(sending);
                 Ok(())
             }
-            Applied::Duplicate => {
+            Applied::Duplicate if sent_before => {
                 self.acknowledged(sending);
                 Ok(())
             }
-            Applied::Gap { fence } => self.fill(sending, fence).await,
+            // It cannot have what was never sent: its fence is somebody else's.
+            Applied::Duplicate => {
+                self.start_anew(sending);
+                Ok(())
+            }
+            Applied::Gap { fence } => self.fill(sending, fence).await.map(drop),
             Applied::Reset => {
                 self.start_anew(sending);
                 Ok(())
@@ -215,10 +236,43 @@ impl Flusher {
     }
 
     fn acknowledged(&self, sending: &mut Sending) {
+        let mut told = lock(&self.told);
         if let Some(call) = sending.in_doubt.take() {
+            told.unsent = told.unsent.saturating_sub(call.batch.requests_and_late());
             sending.ring.push(self.clock(), call);
         }
-        lock(&self.told).in_doubt_since = None;
+        told.reached = Some(self.clock().tick());
+        (told.in_doubt_since, told.in_doubt) = (None, 0);
+    }
+
+    /// When there is nothing to send: whether the store still has what it acknowledged a moment ago.
+    /// What a failover lost is sent again. Returns how many calls that took.
+    async fn look_after(&self, sending: &mut Sending) -> Result<usize, StoreError> {
+        let mut calls = 0;
+        while let Some(seq) = sending.ring.newest(self.clock()) {
+            // Expecting itself, it is never merged: the answer says where the store is.
+            let call = Call {
+                instance: lock(&self.told).instance.clone(),
+                seq,
+                previous: seq,
+                batch: Batch::default(),
+            };
+            let applied = self.store.apply(&call).await?;
+            calls += 1;
+            match applied {
+                Applied::Merged(_) | Applied::Duplicate => {
+                    lock(&self.told).reached = Some(self.clock().tick());
+                    break;
+                }
+                Applied::Gap { fence } => {
+                    if !self.fill(sending, fence).await? {
+                        break;
+                    }
+                }
+                Applied::Reset => self.start_anew(sending),
+            }
+        }
+        Ok(calls)
     }
 
     fn note(&self, merged: Merged) {
@@ -235,8 +289,8 @@ impl Flusher {
     }
 
     /// The store lacks calls that it had acknowledged: sends the next one of them again, or goes on
-    /// without those that are not there any more.
-    async fn fill(&self, sending: &mut Sending, fence: u64) -> Result<(), StoreError> {
+    /// without those that are not there any more. Returns whether there was one.
+    async fn fill(&self, sending: &mut Sending, fence: u64) -> Result<bool, StoreError> {
         let next = sending.ring.after(fence);
         if next.lost > 0 {
             self.recorder
@@ -251,7 +305,7 @@ impl Flusher {
             if let Some(call) = &mut sending.in_doubt {
                 call.previous = fence;
             }
-            return Ok(());
+            return Ok(false);
         };
         if let Some(call) = sending.ring.call(seq, fence) {
             // What it excepts was noted when it was acknowledged first.
@@ -259,7 +313,7 @@ impl Flusher {
                 self.recorder.drain.figures(|figures| figures.replayed += 1);
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// The store has forgotten this instance, and with it what was in doubt.
@@ -267,16 +321,17 @@ impl Flusher {
         let instance = new_instance();
         tracing::error!(
             %instance,
-            "the store has forgotten this instance (flushed, evicted or expired): going on under a new name"
+            "the store has forgotten this instance (flushed, evicted or expired), or takes another for it: going on under a new name"
         );
         self.recorder
             .drain
             .figures(|figures| figures.store_resets += 1);
         sending.ring.clear();
-        sending.next = 2;
+        sending.next = if sending.in_doubt.is_some() { 2 } else { 1 };
         if let Some(call) = &mut sending.in_doubt {
             call.instance.clone_from(&instance);
             (call.seq, call.previous) = (1, 0);
+            sending.sent = false;
         }
         lock(&self.told).instance = instance;
     }
@@ -287,7 +342,7 @@ impl Flusher {
             instance: told.instance,
             reached_age: told.reached.map(|at| self.clock().since(at)),
             in_doubt_age: told.in_doubt_since.map(|at| self.clock().since(at)),
-            rest: told.rest + usize::from(told.in_doubt_since.is_some()),
+            rest: told.rest + told.in_doubt,
         }
     }
 
@@ -396,51 +451,6 @@ impl Flusher {
             if stopped.or(self.clock().sleep(wait)).await.is_none() {
                 return;
             }
-        }
-    }
-
-    /// Flushes what is left, trying again until `within` has passed in real time, whatever the
-    /// clock says. What is recorded later is dropped. Returns how many requests could not be
-    /// flushed.
-    pub(crate) async fn finish(&self, within: Duration) -> Result<(), (u64, StoreError)> {
-        self.recorder.drain();
-        self.recorder.core.close();
-        let last_error = std::sync::Mutex::new(None);
-        let trying = async {
-            let mut backoff = *BACKOFF.start();
-            while let Err(error) = self.flush().await {
-                *lock(&last_error) = Some(error);
-                tokio::time::sleep(backoff.mul_f64(fastrand::f64())).await;
-                backoff = (backoff * 2).min(*BACKOFF.end());
-            }
-            let instance = lock(&self.told).instance.clone();
-            // Only a courtesy: it would be noticed within a minute.
-            let _ = self.store.leave(&instance).await;
-        };
-        if tokio::time::timeout(within, trying).await.is_ok() {
-            return Ok(());
-        }
-        let mut sending = self.sending.lock().await;
-        let mut lost = self.recorder.drain.take();
-        lost.merge(std::mem::take(&mut sending.rest), &self.recorder.precisions);
-        if let Some(call) = sending.in_doubt.take() {
-            lost.merge(call.batch, &self.recorder.precisions);
-        }
-        {
-            let mut told = lock(&self.told);
-            (told.in_doubt_since, told.rest) = (None, 0);
-        }
-        let requests = lost.requests_and_late();
-        self.recorder
-            .drain
-            .figures(|figures| figures.lost += requests);
-        let error = lock(&last_error).take().unwrap_or_else(|| {
-            StoreError::new(StoreErrorKind::TimedOut, "the store did not answer in time")
-        });
-        if requests == 0 {
-            Ok(())
-        } else {
-            Err((requests, error))
         }
     }
 }

@@ -13,22 +13,31 @@ const REPLAYED_FOR: Duration = Duration::from_secs(60);
 /// It is known for so long how many requests a call held.
 const KNOWN_FOR: Duration = Duration::from_secs(600);
 
+/// Of so many calls it is known; of older ones together.
+const KNOWN: usize = 4_096;
+
 /// The calls of the last minute, of bounded size.
 #[derive(Debug)]
 pub(crate) struct Ring {
+    /// Older calls, of which only this is left.
+    gone: VecDeque<Known>,
     kept: VecDeque<Kept>,
     bytes: usize,
     max_bytes: usize,
 }
 
-#[derive(Debug)]
-struct Kept {
+#[derive(Clone, Copy, Debug)]
+struct Known {
     seq: u64,
     requests: u64,
     at: Tick,
+}
+
+#[derive(Debug)]
+struct Kept {
+    known: Known,
     bytes: usize,
-    /// `None` once it is too old or there was no room.
-    call: Option<Call>,
+    call: Call,
 }
 
 /// What is to be done about a gap.
@@ -43,6 +52,7 @@ pub(crate) struct Next {
 impl Ring {
     pub(crate) fn new(max_bytes: usize) -> Self {
         Self {
+            gone: VecDeque::new(),
             kept: VecDeque::new(),
             bytes: 0,
             max_bytes,
@@ -54,58 +64,65 @@ impl Ring {
         let bytes = call.batch.approximate_bytes();
         self.bytes += bytes;
         self.kept.push_back(Kept {
-            seq: call.seq,
-            requests: call.batch.requests(),
-            at: clock.tick(),
+            known: Known {
+                seq: call.seq,
+                requests: call.batch.requests(),
+                at: clock.tick(),
+            },
             bytes,
-            call: Some(call),
+            call,
         });
-        while self
-            .kept
-            .front()
-            .is_some_and(|kept| clock.since(kept.at) > KNOWN_FOR)
+        let max_bytes = self.max_bytes;
+        while let Some(oldest) = self.kept.front()
+            && (self.bytes > max_bytes || clock.since(oldest.known.at) > REPLAYED_FOR)
         {
-            let gone = self.kept.pop_front();
-            self.bytes -= gone
-                .filter(|kept| kept.call.is_some())
-                .map_or(0, |kept| kept.bytes);
+            self.bytes -= oldest.bytes;
+            self.gone.push_back(oldest.known);
+            self.kept.pop_front();
         }
-        let (mut bytes, max) = (self.bytes, self.max_bytes);
-        let with_call = self.kept.iter_mut().filter(|kept| kept.call.is_some());
-        for kept in with_call {
-            if bytes <= max && clock.since(kept.at) <= REPLAYED_FOR {
-                break;
-            }
-            kept.call = None;
-            bytes -= kept.bytes;
+        let too_old = |known: &Known| clock.since(known.at) > KNOWN_FOR;
+        while self.gone.front().is_some_and(too_old) {
+            self.gone.pop_front();
         }
-        self.bytes = bytes;
+        if self.gone.len() > KNOWN
+            && let Some(oldest) = self.gone.pop_front()
+            && let Some(next) = self.gone.front_mut()
+        {
+            next.requests += oldest.requests;
+        }
+    }
+
+    /// The number of the last call, unless it was too long ago to be sent again.
+    pub(crate) fn newest(&self, clock: &Clock) -> Option<u64> {
+        let kept = self.kept.back().map(|kept| kept.known);
+        let newest = kept.or(self.gone.back().copied())?;
+        (clock.since(newest.at) <= REPLAYED_FOR).then_some(newest.seq)
     }
 
     /// What to send to a store whose last call is `fence`. What is counted as lost is forgotten, so
     /// that it is counted once.
     pub(crate) fn after(&mut self, fence: u64) -> Next {
-        let mut lost = 0;
-        for kept in self.kept.iter_mut().filter(|kept| kept.seq > fence) {
-            if kept.call.is_some() {
-                let seq = Some(kept.seq);
-                return Next { seq, lost };
-            }
-            lost += std::mem::take(&mut kept.requests);
-        }
-        Next { seq: None, lost }
+        let gone = self.gone.iter_mut().rev();
+        let lost = gone
+            .take_while(|known| known.seq > fence)
+            .map(|known| std::mem::take(&mut known.requests))
+            .sum();
+        let at = self.kept.partition_point(|kept| kept.known.seq <= fence);
+        let seq = self.kept.get(at).map(|kept| kept.known.seq);
+        Next { seq, lost }
     }
 
     /// The call of this number, as following `previous`.
     pub(crate) fn call(&mut self, seq: u64, previous: u64) -> Option<&Call> {
-        let kept = self.kept.iter_mut().find(|kept| kept.seq == seq)?;
-        let call = kept.call.as_mut()?;
-        call.previous = previous;
-        Some(call)
+        let at = self.kept.partition_point(|kept| kept.known.seq < seq);
+        let kept = self.kept.get_mut(at).filter(|kept| kept.known.seq == seq)?;
+        kept.call.previous = previous;
+        Some(&kept.call)
     }
 
     /// Forgets everything.
     pub(crate) fn clear(&mut self) {
+        self.gone.clear();
         self.kept.clear();
         self.bytes = 0;
     }
@@ -138,6 +155,18 @@ mod tests {
     }
 
     #[test]
+    fn of_many_calls_only_the_sum_is_known() {
+        let (clock, _hand) = Clock::manual(0);
+        let mut ring = Ring::new(0);
+        for seq in 1..=3 * KNOWN as u64 {
+            ring.push(&clock, call(seq));
+        }
+        assert_eq!((ring.gone.len(), ring.kept.len()), (KNOWN, 0));
+        assert_eq!(ring.after(0).lost, 3 * KNOWN as u64);
+        assert_eq!(ring.after(0).lost, 0);
+    }
+
+    #[test]
     fn what_is_too_old_or_too_much_is_counted_as_lost_once() {
         let (clock, hand) = Clock::manual(0);
         let size = call(1).batch.approximate_bytes();
@@ -167,6 +196,9 @@ mod tests {
         assert_eq!(ring.after(5), Next { seq: None, lost: 0 });
         hand.advance(Duration::from_secs(601));
         ring.push(&clock, call(6));
-        assert_eq!((ring.kept.len(), ring.bytes), (1, size));
+        assert_eq!((ring.gone.len(), ring.kept.len(), ring.bytes), (0, 1, size));
+        assert_eq!(ring.newest(&clock), Some(6));
+        hand.advance(Duration::from_secs(61));
+        assert_eq!(ring.newest(&clock), None);
     }
 }

@@ -2,10 +2,10 @@
 
 use redis::cmd;
 
-use crate::rig::proxy::Proxy;
+use crate::rig::proxy::{Proxy, Swallow};
 use crate::rig::seed::seed;
 use crate::rig::server::RedisServer;
-use crate::service::{Found, Service, builder, pause, until};
+use crate::service::{Found, Service, builder, by_hand, pause, until};
 use tower_pulse::Builder;
 
 struct Failover {
@@ -102,4 +102,76 @@ async fn a_small_ring_sends_what_it_has() {
         found.by_page() as u64 + health.lost,
         service.oracle.served()
     );
+}
+
+/// Nothing is served any more when it happens: whoever flushes last finds out.
+#[tokio::test]
+async fn what_an_idle_service_had_sent_is_sent_again() {
+    let primary = RedisServer::start().await;
+    let replica = RedisServer::builder()
+        .replica_of(primary.port())
+        .start()
+        .await;
+    let proxy = Proxy::start(primary.port()).await;
+    let service = Service::new(by_hand(&proxy.url()));
+    service.requests(100).await;
+    service.settle().await;
+    until("it is replicated", async || {
+        Found::read(&mut replica.connection().await).await.total() == 100
+    })
+    .await;
+    let mut conn = replica.connection().await;
+    let mut replicaof = cmd("REPLICAOF");
+    replicaof.arg("127.0.0.1").arg(1);
+    replicaof.exec_async(&mut conn).await.unwrap();
+    service.requests(100).await;
+    service.settle().await;
+    primary.kill_9();
+    let mut replicaof = cmd("REPLICAOF");
+    replicaof.arg("NO").arg("ONE");
+    replicaof.exec_async(&mut conn).await.unwrap();
+    proxy.set_upstream(replica.port());
+    service.end_exactly(&replica).await;
+    assert!(service.health().replayed > 0);
+}
+
+/// A replica that has nothing yet is no store that has forgotten.
+#[tokio::test]
+async fn a_replica_that_may_not_be_written_changes_nothing() {
+    let primary = RedisServer::start().await;
+    let empty = RedisServer::builder().replica_of(1).start().await;
+    let proxy = Proxy::start(primary.port()).await;
+    let service = Service::new(by_hand(&proxy.url()));
+    service.requests(100).await;
+    service.settle().await;
+    let instance = service.health().instance;
+    service.requests(100).await;
+    proxy.swallow_replies(1.0, 1, Swallow::Cut);
+    service.pulse.flush().await.unwrap_err();
+    proxy.heal();
+    proxy.set_upstream(empty.port());
+    for _ in 0..3 {
+        service.pulse.flush().await.unwrap_err();
+    }
+    let health = service.health();
+    assert_eq!((health.store_resets, health.lost), (0, 0));
+    assert_eq!(health.instance, instance);
+    proxy.set_upstream(primary.port());
+    service.end_exactly(&primary).await;
+}
+
+#[tokio::test]
+async fn a_fence_that_is_ahead_is_not_ours() {
+    let server = RedisServer::start().await;
+    let service = Service::new(by_hand(&server.url()));
+    service.requests(20).await;
+    service.settle().await;
+    let mut conn = server.connection().await;
+    let fence = format!("pulse:pulse:fence:{}", service.health().instance);
+    let mut set = cmd("SET");
+    set.arg(&fence).arg("99999999999999999999999");
+    set.exec_async(&mut conn).await.unwrap();
+    service.requests(160).await;
+    service.end_exactly(&server).await;
+    assert_eq!(service.health().store_resets, 1);
 }

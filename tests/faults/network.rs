@@ -212,3 +212,22 @@ async fn a_call_whose_answer_is_lost_is_merged_once() {
     }
     service.end_exactly(&server).await;
 }
+
+/// What comes while it flushes is for the next time; and a shutdown takes all of it.
+#[tokio::test]
+async fn a_flush_over_a_long_way_ends_under_load() {
+    let Setting {
+        server,
+        proxy,
+        service,
+        seed,
+    } = setting().await;
+    proxy.delay(Duration::from_millis(25));
+    let load = service.load(seed);
+    for _ in 0..3 {
+        let flush = tokio::time::timeout(Duration::from_secs(5), service.settle());
+        flush.await.unwrap();
+    }
+    load.stop().await;
+    service.end_exactly(&server).await;
+}

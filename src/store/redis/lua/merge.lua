@@ -27,13 +27,19 @@ local seq, previous = tonumber(ARGV[1]), tonumber(ARGV[2])
 -- told them again.
 local last, late_then, skewed_then = string.match(call('GET', KEYS[1]) or '', '^(%d+) ?(%d*) ?(%d*)$')
 local fence = tonumber(last)
+-- Before the sender is told that something is missing, a write that changes nothing: a replica that is
+-- behind, or a server that may not write, ends the script here by its error, and is no reason for it.
 if fence == nil then
-  if previous > 0 then return {'RESET'} end
+  if previous > 0 then
+    call('DEL', KEYS[1])
+    return {'RESET'}
+  end
 elseif fence == seq and late_then ~= '' then
   return {'MERGED', tonumber(late_then), tonumber(skewed_then)}
 elseif fence >= seq then
   return {'DUPLICATE'}
 elseif fence ~= previous then
+  call('EXPIRE', KEYS[1], ARGV[3])
   return {'GAP', string.format('%.0f', fence)}
 end
 local now = tonumber(ARGV[4])
