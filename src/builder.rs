@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 pub(crate) use self::validate::reserved;
-use crate::cleaner::{Cleaner, Retention};
+use crate::cleaner::{Cleaner, Retention, Told};
 use crate::clock::Clock;
 use crate::error::BuildError;
 use crate::layer::Skips;
@@ -324,7 +324,7 @@ impl Builder {
             self.flush_interval,
             self.replay_bytes,
         ));
-        let problems = Arc::new(Mutex::new(Vec::new()));
+        let cleaning = Arc::<Mutex<Told>>::default();
         let cleaner = Cleaner {
             store: store.clone(),
             clock: self.clock.clone(),
@@ -334,7 +334,7 @@ impl Builder {
                 forget_after: self.forget_after,
             },
             instance: flusher.told().instance,
-            problems: problems.clone(),
+            told: cleaning.clone(),
         };
         let skips = Skips::default();
         self.ignore.iter().for_each(|path| skips.add(path));
@@ -351,7 +351,7 @@ impl Builder {
             #[cfg(feature = "admin")]
             precisions,
             skips,
-            cleaner_problems: problems,
+            cleaning,
             flush_interval: self.flush_interval,
             shutdown_timeout: self.shutdown_timeout,
         };

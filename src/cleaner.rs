@@ -1,7 +1,7 @@
 //! The daemon of recipe 2: about once a minute it asks the store to remove what is older than its
 //! retention, until it is told to stop. Any number of instances may run one.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::clock::Clock;
@@ -28,8 +28,28 @@ pub(crate) struct Cleaner {
     pub(crate) interval: Duration,
     pub(crate) retention: Retention,
     pub(crate) instance: String,
-    /// What the last pass of this instance could not understand.
-    pub(crate) problems: Arc<Mutex<Vec<Problem>>>,
+    pub(crate) told: Arc<Mutex<Told>>,
+}
+
+/// What health tells of the cleaning.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    /// What the last passes could not understand, whoever did them.
+    problems: Vec<Problem>,
+    /// Why this instance's last pass failed.
+    error: Option<String>,
+}
+
+impl Told {
+    /// For people.
+    pub(crate) fn warnings(&self) -> impl Iterator<Item = String> {
+        let error = self.error.iter();
+        let error = error.map(|error| format!("cleaning fails, and is tried again: {error}"));
+        let problems = self.problems.iter();
+        error.chain(
+            problems.map(|p| format!("cleaning skips {}: {}", p.key.escape_default(), p.reason)),
+        )
+    }
 }
 
 impl Cleaner {
@@ -44,14 +64,28 @@ impl Cleaner {
             forget_after: seconds(self.retention.forget_after),
         };
         let cleaned = self.store.clean(&pass).await?;
-        if let Some(cleaned) = &cleaned {
-            let mut known = self.problems.lock().unwrap_or_else(PoisonError::into_inner);
-            for problem in cleaned.problems.iter().filter(|new| !known.contains(new)) {
+        let problems = match &cleaned {
+            Some(cleaned) => Some(cleaned.problems.clone()),
+            None => self
+                .store
+                .last_pass()
+                .await?
+                .map(|last| last.cleaned.problems),
+        };
+        let mut told = self.told();
+        for problem in problems.iter().flatten() {
+            if !told.problems.contains(problem) {
                 tracing::warn!(key = %problem.key.escape_default(), reason = %problem.reason, "cleaning skipped what it does not understand");
             }
-            known.clone_from(&cleaned.problems);
         }
+        told.problems = problems.unwrap_or_default();
+        told.error = None;
+        drop(told);
         Ok(cleaned)
+    }
+
+    fn told(&self) -> MutexGuard<'_, Told> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A pass, then a sleep of what is left of the interval but at least a second, until it is told
@@ -72,7 +106,9 @@ impl Cleaner {
                     (rest.max(least), *BACKOFF.start())
                 }
                 Err(error) => {
-                    tracing::debug!(%error, "a cleaning pass failed; the next one goes on");
+                    if self.told().error.replace(error.to_string()).is_none() {
+                        tracing::warn!(%error, "a cleaning pass failed; the next one goes on");
+                    }
                     (backoff, (backoff * 2).min(*BACKOFF.end()))
                 }
             };

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 
 use crate::builder::{Builder, reserved};
+use crate::cleaner::Told;
 #[cfg(feature = "admin")]
 use crate::clock::Clock;
 use crate::error::{BuildError, StoreError};
@@ -14,7 +15,6 @@ use crate::layer::{Head, PulseLayer, Skips, Source};
 use crate::model::context::Kind;
 #[cfg(feature = "admin")]
 use crate::model::slice::Precisions;
-use crate::model::snapshot::Problem;
 use crate::model::worst_case::WorstCase;
 use crate::recorder::flush::Flusher;
 use crate::recorder::health::{Health, Status};
@@ -43,7 +43,7 @@ pub(crate) struct Parts {
     #[cfg(feature = "admin")]
     pub(crate) precisions: Precisions,
     pub(crate) skips: Skips,
-    pub(crate) cleaner_problems: Arc<Mutex<Vec<Problem>>>,
+    pub(crate) cleaning: Arc<Mutex<Told>>,
     pub(crate) flush_interval: Duration,
     pub(crate) shutdown_timeout: Duration,
     pub(crate) worst: WorstCase,
@@ -312,15 +312,8 @@ impl Parts {
         };
         let mut warnings = self.store.warnings();
         {
-            let problems = self
-                .cleaner_problems
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
-            warnings.extend(
-                problems
-                    .iter()
-                    .map(|p| format!("cleaning skips {}: {}", p.key.escape_default(), p.reason)),
-            );
+            let cleaning = self.cleaning.lock();
+            warnings.extend(cleaning.unwrap_or_else(PoisonError::into_inner).warnings());
         }
         self.recorder.drain.figures(|figures| {
             let recorded = figures.recorded - figures.lost.min(figures.recorded);

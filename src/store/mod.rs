@@ -142,7 +142,7 @@ pub struct LastPass {
     pub instance: String,
     /// How long it took, in milliseconds.
     pub millis: u64,
-    /// What it did; the problems are not kept.
+    /// What it did, and what it and earlier ones could not understand.
     pub cleaned: Cleaned,
 }
 

@@ -19,6 +19,7 @@ mod flat;
 mod fleet;
 mod forgotten;
 mod hand;
+mod misled;
 mod rhythm;
 mod trouble;
 mod worst_case;

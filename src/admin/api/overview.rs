@@ -76,6 +76,6 @@ fn rate(snapshot: &Snapshot, precision: i64) -> f64 {
     let end = (snapshot.taken_at - 1).div_euclid(precision) * precision;
     let window = end.saturating_sub(slices * precision)..end;
     let within = snapshot.recent.iter().filter(|(at, _)| window.contains(at));
-    let requests: i64 = within.map(|(_, n)| *n).sum();
+    let requests = within.fold(0i64, |sum, (_, n)| sum.saturating_add(*n));
     requests as f64 / (slices * precision) as f64
 }

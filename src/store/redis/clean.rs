@@ -12,7 +12,7 @@ use super::connection::Side;
 use super::script::{CLEAN, FORGET, Invocation, Lua, UNRANK};
 use super::value::{float, int, items, text};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::model::context::Metric;
+use crate::model::context::{ALL, Metric};
 use crate::model::slice::{HOUR, hour_from_iso};
 use crate::model::snapshot::Problem;
 use crate::store::{ALIVE_FOR, Cleaned, Pass};
@@ -75,18 +75,27 @@ impl Sweep<'_> {
         let keys = &self.store.keys;
         let cut_off = self.pass.now.saturating_sub(self.pass.forget_after);
         for index in [keys.contexts(), keys.timers()] {
+            // Those that stay would come again: seen under the other kind, or meanwhile, or no name.
+            let mut stay = 0;
             loop {
                 let mut old = cmd("ZRANGEBYSCORE");
                 old.arg(&index).arg("-inf").arg(cut_off);
-                old.arg("LIMIT").arg(0).arg(CONTEXTS_AT_ONCE);
+                old.arg("LIMIT").arg(stay).arg(CONTEXTS_AT_ONCE);
                 let Some(old) = self.of_key(&index, &old).await? else {
                     break;
                 };
-                let names: Vec<&str> = items(&old).iter().filter_map(text).collect();
+                let found = items(&old).len();
+                let names = items(&old).iter().filter_map(text);
+                // The counters of `<all>` are the global ones.
+                let names: Vec<&str> = names.filter(|name| *name != ALL).collect();
+                if names.len() < found {
+                    let reason = format!("{} members are no context", found - names.len());
+                    self.problem(index.clone(), reason);
+                }
                 let forgotten = self.forget(&names, cut_off).await?;
                 self.cleaned.contexts += forgotten;
-                // Those that stay (seen under the other kind, or meanwhile) would come again.
-                if names.len() < CONTEXTS_AT_ONCE || forgotten == 0 {
+                stay += found - usize::try_from(forgotten).unwrap_or(found).min(found);
+                if found < CONTEXTS_AT_ONCE {
                     break;
                 }
             }
@@ -147,18 +156,34 @@ impl Sweep<'_> {
                 pipeline.cmd("GET").arg(keys.stats(name).start);
             }
             let seen = connections.pipeline(Side::Write, &mut pipeline).await?;
-            let old = chunk.iter().zip(seen.chunks_exact(3)).filter(|(_, seen)| {
-                let number = |at: usize| seen[at].as_ref().ok().and_then(float);
-                let seen_here = match (number(0), number(1)) {
-                    (Some(a), Some(b)) => Some(a.max(b)),
-                    (a, b) => a.or(b),
-                };
-                // Of a context that only the book's writer knows: the end of its last hour.
-                let hour = || seen[2].as_ref().ok().and_then(text).and_then(hour_from_iso);
-                let last = seen_here.or_else(|| hour().map(|start| (start + HOUR) as f64));
-                last.is_some_and(|last| last <= cut_off as f64)
-            });
+            // Contexts that only the book's writer knows: the ranking is all that names them.
+            let mut unknown = Vec::new();
+            let old = chunk
+                .iter()
+                .zip(seen.chunks_exact(3))
+                .filter(|(name, seen)| {
+                    let number = |at: usize| seen[at].as_ref().ok().and_then(float);
+                    let seen_here = match (number(0), number(1)) {
+                        (Some(a), Some(b)) => Some(a.max(b)),
+                        (a, b) => a.or(b),
+                    };
+                    // Of a context that only the book's writer knows: the end of its last hour.
+                    let hour = || seen[2].as_ref().ok().and_then(text).and_then(hour_from_iso);
+                    let last = seen_here.or_else(|| hour().map(|start| (start + HOUR) as f64));
+                    let old = last.filter(|last| *last <= cut_off as f64);
+                    if let (None, Some(last)) = (seen_here, old) {
+                        unknown.push((last, **name));
+                    }
+                    old.is_some()
+                });
             let old: Vec<&str> = old.map(|(name, _)| *name).collect();
+            if !unknown.is_empty() {
+                // So that they are forgotten in the end.
+                let mut note = pipe();
+                let command = note.cmd("ZADD").arg(keys.contexts()).arg("NX");
+                command.arg(&unknown[..]);
+                connections.pipeline(Side::Write, &mut note).await?;
+            }
             if !old.is_empty() {
                 let mut script = self.script();
                 script.key(keys.contexts());

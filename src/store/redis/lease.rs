@@ -7,12 +7,17 @@ use redis::{Value, cmd};
 use super::RedisStore;
 use super::clean::{LEASE_FOR, Stop, Sweep};
 use super::connection::Side;
-use super::value::{int, pairs, text};
-use crate::error::StoreError;
+use super::noted::{self, Noted};
+use super::value::{int, items, pairs, text};
+use crate::error::{StoreError, StoreErrorKind};
 use crate::store::{Cleaned, LastPass, Pass};
 
 impl RedisStore {
     pub(super) async fn clean_once(&self, pass: &Pass) -> Result<Option<Cleaned>, StoreError> {
+        let pass = &Pass {
+            now: self.not_ahead(pass.now).await?,
+            ..pass.clone()
+        };
         let token = format!("{}:{}", pass.number(), pass.instance);
         if !self.take(&token, &pass.instance).await? {
             return Ok(None);
@@ -24,7 +29,24 @@ impl RedisStore {
         released.map(|()| cleaned)
     }
 
-    /// Takes the lease if it is free, or if it is this instance's still, from a pass that failed.
+    /// The server's time where ours is ahead of it: an instance with a wrong clock must not take what
+    /// is alive for old.
+    async fn not_ahead(&self, now: i64) -> Result<i64, StoreError> {
+        // Where the server's clock is replaced, the pass's time comes from the same hand.
+        if self.clock.is_some() {
+            return Ok(now);
+        }
+        let time = self.connections.call(Side::Write, &cmd("TIME")).await?;
+        let seconds = items(&time).first().and_then(int);
+        seconds.map(|seconds| now.min(seconds)).ok_or_else(|| {
+            let what = "TIME gave an answer that cannot be understood";
+            let about = self.connections.about();
+            about.error(StoreErrorKind::Unexpected, what)
+        })
+    }
+
+    /// Takes the lease if it is free, if it is this instance's still, from a pass that failed, or if
+    /// it never ends: then it is no lease of this crate's.
     async fn take(&self, token: &str, instance: &str) -> Result<bool, StoreError> {
         let lease = self.keys.lease();
         let set = |condition: &[&str]| {
@@ -35,6 +57,12 @@ impl RedisStore {
         };
         let connections = &self.connections;
         if connections.call(Side::Write, &set(&["NX"])).await? != Value::Nil {
+            return Ok(true);
+        }
+        let mut ends = cmd("TTL");
+        ends.arg(&lease);
+        if int(&connections.call(Side::Write, &ends).await?) == Some(-1) {
+            connections.call(Side::Write, &set(&[])).await?;
             return Ok(true);
         }
         let mut held = cmd("GET");
@@ -52,7 +80,7 @@ impl RedisStore {
     async fn clean_with(&self, pass: &Pass, token: &str) -> Result<Option<Cleaned>, StoreError> {
         let start = Instant::now();
         // Looked at under the lease: who had it before has noted its pass before giving it up.
-        let last = self.read_last_pass(Side::Write).await?;
+        let (last, noted) = self.read_note(Side::Write).await?;
         let last = last.map(|last| last.number);
         if last.is_some_and(|last| pass.is_done_by(last)) {
             return Ok(None);
@@ -68,8 +96,11 @@ impl RedisStore {
         match sweep.all().await {
             Ok(()) => {
                 let millis = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX);
-                self.note_pass(pass, &sweep.cleaned, millis).await?;
-                Ok(Some(sweep.cleaned))
+                let mut cleaned = sweep.cleaned;
+                let noted = noted::together(&cleaned.problems, noted, pass, &self.keys);
+                self.note_pass(pass, &cleaned, &noted, millis).await?;
+                cleaned.problems = noted.into_iter().map(|noted| noted.problem).collect();
+                Ok(Some(cleaned))
             }
             Err(Stop::Lost) => Ok(None),
             Err(Stop::Failed(error)) => Err(error),
@@ -93,6 +124,7 @@ impl RedisStore {
         &self,
         pass: &Pass,
         cleaned: &Cleaned,
+        noted: &[Noted],
         millis: u64,
     ) -> Result<(), StoreError> {
         let mut note = cmd("HSET");
@@ -107,10 +139,15 @@ impl RedisStore {
         note.arg("contexts").arg(cleaned.contexts);
         note.arg("ranks").arg(cleaned.ranks);
         note.arg("instances").arg(cleaned.instances);
+        note.arg("problems").arg(noted::encode(noted));
         self.connections.call(Side::Write, &note).await.map(drop)
     }
 
     pub(super) async fn read_last_pass(&self, side: Side) -> Result<Option<LastPass>, StoreError> {
+        Ok(self.read_note(side).await?.0)
+    }
+
+    async fn read_note(&self, side: Side) -> Result<(Option<LastPass>, Vec<Noted>), StoreError> {
         let mut command = cmd("HGETALL");
         command.arg(self.keys.last_pass());
         let hash = self.connections.call(side, &command).await?;
@@ -121,7 +158,10 @@ impl RedisStore {
                 .and_then(|n| u64::try_from(n).ok())
                 .unwrap_or(0)
         };
-        Ok(number("number").map(|pass| LastPass {
+        let noted = field("problems").and_then(|(_, problems)| text(problems));
+        let noted = noted.map(noted::decode).unwrap_or_default();
+        let problems = noted.iter().map(|noted| noted.problem.clone()).collect();
+        let pass = number("number").map(|pass| LastPass {
             number: pass,
             at: number("at").unwrap_or(0),
             instance: field("instance")
@@ -136,8 +176,9 @@ impl RedisStore {
                 contexts: count("contexts"),
                 ranks: count("ranks"),
                 instances: count("instances"),
-                problems: Vec::new(),
+                problems,
             },
-        }))
+        });
+        Ok((pass, noted))
     }
 }

@@ -9,6 +9,7 @@ mod encode;
 mod error;
 mod keys;
 mod lease;
+mod noted;
 mod options;
 mod packed;
 mod read;

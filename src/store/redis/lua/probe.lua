@@ -19,7 +19,9 @@ for _, command in ipairs({
   {'HGET', probe, 'x'}, {'HSET', probe, 'x', 'x', 'x'},
   {'ZADD', known, 'x', 'x'}, {'ZADD', slowest, 'x', 'x'}, {'ZADD', stats, 'x', 'x'}, {'ZADD', probe, 'x', 'x'},
   {'ZRANGE', stats, '0', '0', 'WITHSCORES'}, {'ZSCORE', probe, 'x'}, {'ZREM', probe, 'x'},
-  {'ZREMRANGEBYRANK', slowest, 'x', 'x'},
+  {'ZREMRANGEBYRANK', slowest, 'x', 'x'}, {'ZREMRANGEBYSCORE', probe, 'x', 'x'},
+  {'ZRANGEBYLEX', probe, '-', '+'}, {'ZRANGEBYSCORE', probe, '0', '0'}, {'ZCOUNT', probe, '0', '0'},
+  {'ZREVRANGE', probe, '0', '0'}, {'HGETALL', probe}, {'HMGET', probe, 'x'},
 }) do
   local reply = redis.pcall(unpack(command))
   if type(reply) == 'table' and reply.err then errors[#errors + 1] = reply.err end

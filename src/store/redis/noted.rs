@@ -1,0 +1,129 @@
+//! What passes could not understand, as the last pass notes it for all instances: it stays noted
+//! until its key was due again.
+
+use super::keys::Keys;
+use crate::model::snapshot::Problem;
+use crate::store::Pass;
+
+/// Counters that seem to be in order are looked through at every so many passes.
+const LOOKED_THROUGH_WITHIN: i64 = 18;
+
+/// As many are noted.
+const NOTED: usize = 100;
+
+const FIELD: char = '\u{1f}';
+const LINE: char = '\u{1e}';
+
+/// A problem, and when it was last seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Noted {
+    pub(super) seen: i64,
+    pub(super) problem: Problem,
+}
+
+/// What a pass found, and what earlier ones found in keys that were not looked at since.
+pub(super) fn together(
+    found: &[Problem],
+    before: Vec<Noted>,
+    pass: &Pass,
+    keys: &Keys,
+) -> Vec<Noted> {
+    let found: Vec<_> = found
+        .iter()
+        .map(|problem| Noted {
+            seen: pass.now,
+            problem: problem.clone(),
+        })
+        .collect();
+    let count = keys.count_prefix();
+    let stays = |noted: &Noted| {
+        let of_counter = noted.problem.key.strip_prefix(&*count);
+        let precision = of_counter.and_then(|rest| rest.split(':').next()?.parse::<i64>().ok());
+        let Some(precision) = precision else {
+            // Everything else is looked at in each pass.
+            return false;
+        };
+        let again = precision.max(LOOKED_THROUGH_WITHIN.saturating_mul(pass.interval));
+        let again = noted
+            .seen
+            .saturating_add(again)
+            .saturating_add(2 * pass.interval);
+        pass.now <= again && found.iter().all(|new| new.problem.key != noted.problem.key)
+    };
+    let mut before = before;
+    before.retain(stays);
+    let mut all = found;
+    all.extend(before);
+    all.truncate(NOTED);
+    all
+}
+
+pub(super) fn encode(noted: &[Noted]) -> String {
+    let mut text = String::new();
+    let clean = |text: &str| text.replace([FIELD, LINE], " ");
+    for Noted { seen, problem } in noted {
+        let (key, reason) = (clean(&problem.key), clean(&problem.reason));
+        text += &format!("{seen}{FIELD}{key}{FIELD}{reason}{LINE}");
+    }
+    text
+}
+
+pub(super) fn decode(text: &str) -> Vec<Noted> {
+    let lines = text.split_terminator(LINE);
+    lines
+        .filter_map(|line| {
+            let mut fields = line.splitn(3, FIELD);
+            let seen = fields.next()?.parse().ok()?;
+            let (key, reason) = (fields.next()?.to_owned(), fields.next()?.to_owned());
+            let problem = Problem { key, reason };
+            Some(Noted { seen, problem })
+        })
+        .take(NOTED)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(key: &str) -> Problem {
+        Problem {
+            key: key.to_owned(),
+            reason: "is a list".to_owned(),
+        }
+    }
+
+    #[test]
+    fn it_comes_back_as_it_was() {
+        let noted = vec![Noted {
+            seen: 7,
+            problem: problem("count:5:a\nb"),
+        }];
+        assert_eq!(decode(&encode(&noted)), noted);
+        assert_eq!(decode("garbage\u{1e}x\u{1f}y\u{1e}"), []);
+    }
+
+    #[test]
+    fn it_stays_until_its_key_was_due_again() {
+        let keys = Keys::new("p:".to_owned());
+        let pass = |now| Pass {
+            instance: "i".to_owned(),
+            now,
+            interval: 60,
+            slowest_after: 0,
+            forget_after: 0,
+        };
+        let before = together(
+            &[problem("p:count:86400:x"), problem("p:known:")],
+            Vec::new(),
+            &pass(0),
+            &keys,
+        );
+        let later = together(&[problem("p:count:5:y")], before, &pass(60), &keys);
+        let told: Vec<_> = later.iter().map(|noted| &*noted.problem.key).collect();
+        assert_eq!(told, ["p:count:5:y", "p:count:86400:x"]);
+        let later = together(&[], later, &pass(3_000), &keys);
+        assert_eq!(later.len(), 1);
+        assert_eq!(together(&[], later, &pass(90_000), &keys), []);
+    }
+}

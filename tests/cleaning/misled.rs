@@ -1,0 +1,164 @@
+//! What must not mislead a cleaner: a clock that is ahead, names that are none, a lease that never
+//! ends.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use redis::aio::MultiplexedConnection;
+use redis::cmd;
+use tower_pulse::Pulse;
+use tower_pulse::store::redis::{RedisOptions, RedisStore};
+use tower_pulse::store::{Pass, Store};
+
+use crate::hand::{LEASE, PREFIX, known, slices, until, write};
+use crate::rig::server::RedisServer;
+
+const DAY: i64 = 86_400;
+
+fn now() -> i64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    now.unwrap().as_secs() as i64
+}
+
+fn store(server: &RedisServer) -> RedisStore {
+    let options = RedisOptions::new(&server.url()).unwrap();
+    let options = options.prefix(PREFIX).unwrap();
+    RedisStore::open(options.response_timeout(Duration::from_secs(5))).unwrap()
+}
+
+fn pass(now: i64) -> Pass {
+    Pass {
+        instance: "a".to_owned(),
+        now,
+        interval: 1,
+        slowest_after: DAY,
+        forget_after: 7 * DAY,
+    }
+}
+
+async fn zadd(conn: &mut MultiplexedConnection, key: &str, score: i64, member: &[u8]) {
+    let mut zadd = cmd("ZADD");
+    zadd.arg(format!("{PREFIX}{key}")).arg(score).arg(member);
+    zadd.exec_async(conn).await.unwrap();
+}
+
+async fn members(conn: &mut MultiplexedConnection, key: &str) -> Vec<Vec<u8>> {
+    let mut members = cmd("ZRANGE");
+    members.arg(format!("{PREFIX}{key}")).arg(0).arg(-1);
+    members.query_async(conn).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_clock_that_is_days_ahead() {
+    let server = RedisServer::start().await;
+    let conn = &mut server.connection().await;
+    let now = now();
+    let live: BTreeMap<i64, i64> = (0..10).map(|i| (now - i, 1)).collect();
+    write(conn, 1, "hits", &live).await;
+    zadd(conn, "pulse:contexts", now, b"GET /").await;
+    zadd(conn, "pulse:instances", now, b"b").await;
+    let store = store(&server);
+    let cleaned = store.clean(&pass(now + 9 * DAY)).await.unwrap().unwrap();
+    assert_eq!(
+        (cleaned.slices, cleaned.contexts, cleaned.instances),
+        (0, 0, 0)
+    );
+    assert_eq!(slices(conn, 1, "hits").await, live);
+    assert_eq!(members(conn, "pulse:contexts").await, [b"GET /"]);
+    // Nor does it keep others from their passes.
+    let last = store.last_pass().await.unwrap().unwrap();
+    assert!(last.number <= now + 60, "{last:?}");
+}
+
+#[tokio::test]
+async fn contexts_that_cannot_be_forgotten_hold_up_no_others() {
+    let server = RedisServer::start().await;
+    let conn = &mut server.connection().await;
+    let now = now();
+    for n in 0..20u8 {
+        zadd(conn, "pulse:contexts", now - 9 * DAY, &[0xff, n]).await;
+        let both = format!("both {n}");
+        zadd(conn, "pulse:contexts", now - 9 * DAY, both.as_bytes()).await;
+        zadd(conn, "pulse:timers", now, both.as_bytes()).await;
+        let old = format!("old {n}");
+        zadd(conn, "pulse:contexts", now - 8 * DAY, old.as_bytes()).await;
+    }
+    let cleaned = store(&server).clean(&pass(now)).await.unwrap().unwrap();
+    assert_eq!(cleaned.contexts, 20);
+    let told = cleaned.problems.iter().map(|problem| &*problem.key);
+    assert!(told.clone().all(|key| key.ends_with("pulse:contexts")));
+    assert!(told.count() > 0);
+    assert_eq!(members(conn, "pulse:contexts").await.len(), 40);
+}
+
+#[tokio::test]
+async fn the_sum_of_all_is_no_context() {
+    let server = RedisServer::start().await;
+    let conn = &mut server.connection().await;
+    let now = now();
+    let live = BTreeMap::from([(now - now % DAY, 50)]);
+    write(conn, 86_400, "hits", &live).await;
+    zadd(conn, "pulse:contexts", 0, b"<all>").await;
+    let cleaned = store(&server).clean(&pass(now)).await.unwrap().unwrap();
+    assert_eq!(cleaned.contexts, 0);
+    assert_eq!(slices(conn, 86_400, "hits").await, live);
+    assert_eq!(known(conn).await.len(), 1);
+}
+
+/// The book's writer knows the ranking alone; the statistics go in the end all the same.
+#[tokio::test]
+async fn contexts_that_only_the_ranking_names() {
+    let server = RedisServer::start().await;
+    let conn = &mut server.connection().await;
+    let (now, old) = (now(), "2020-01-02T03:00:00");
+    zadd(conn, "slowest:AccessTime", 1, b"/book").await;
+    zadd(conn, "stats:/book:AccessTime", 1, b"count").await;
+    let mut set = cmd("SET");
+    set.arg(format!("{PREFIX}stats:/book:AccessTime:start"));
+    set.arg(old).exec_async(conn).await.unwrap();
+    let store = store(&server);
+    let cleaned = store.clean(&pass(now - 61)).await.unwrap().unwrap();
+    assert_eq!((cleaned.ranks, cleaned.contexts), (1, 0));
+    let cleaned = store.clean(&pass(now)).await.unwrap().unwrap();
+    assert_eq!(cleaned.contexts, 1);
+    for key in ["slowest:AccessTime", "stats:/book:AccessTime"] {
+        assert_eq!(members(conn, key).await, [[0u8; 0]; 0], "{key}");
+    }
+}
+
+#[tokio::test]
+async fn a_lease_that_never_ends_is_taken() {
+    let server = RedisServer::start().await;
+    let conn = &mut server.connection().await;
+    let store = store(&server);
+    for (at, command) in ["SET", "LPUSH"].into_iter().enumerate() {
+        let mut take = cmd(command);
+        take.arg(LEASE).arg("stale").exec_async(conn).await.unwrap();
+        let pass = pass(now() - 100 + 50 * at as i64);
+        assert!(store.clean(&pass).await.unwrap().is_some(), "{command}");
+    }
+}
+
+#[tokio::test]
+async fn a_pass_that_fails_is_told() {
+    let server = RedisServer::start().await;
+    let conn = &mut server.connection().await;
+    let mut set = cmd("SET");
+    set.arg(format!("{LEASE}:last")).arg("x");
+    set.exec_async(conn).await.unwrap();
+    let pulse = Pulse::builder()
+        .store(Arc::new(store(&server)))
+        .clean_interval(Duration::from_secs(1));
+    let pulse = pulse.build().unwrap();
+    until("health tells it", async || {
+        let warnings = pulse.health().warnings;
+        warnings.iter().any(|text| text.contains("cleaning fails"))
+    })
+    .await;
+    let mut del = cmd("DEL");
+    del.arg(format!("{LEASE}:last"));
+    del.exec_async(conn).await.unwrap();
+    until("it goes on", async || pulse.health().warnings.is_empty()).await;
+    pulse.shutdown().await.unwrap();
+}
