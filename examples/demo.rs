@@ -18,6 +18,7 @@ use std::convert::Infallible;
 use std::error::Error;
 use std::net::SocketAddr;
 use std::process::ExitCode;
+use std::str::FromStr;
 use std::time::Duration;
 
 use axum::Router;
@@ -52,7 +53,8 @@ async fn run() -> Result<(), Box<dyn Error>> {
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .init();
-    let listen: SocketAddr = number("LISTEN")?.unwrap_or(([127, 0, 0, 1], 3000).into());
+    let listen = "an IP address and a port, as 127.0.0.1:3000";
+    let listen = parsed("LISTEN", listen)?.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 3000)));
     let token = variable("PULSE_TOKEN")?.filter(|token| !token.is_empty());
     if token.is_none() && !listen.ip().is_loopback() {
         return Err(format!(
@@ -61,7 +63,11 @@ async fn run() -> Result<(), Box<dyn Error>> {
         .into());
     }
     let access = token.map_or_else(Access::open, Access::token);
+    // As `mount`, but an error is told instead of a panic.
     let pulse = pulse()?;
+    let admin = pulse
+        .try_mount("/admin/pulse", access)
+        .map_err(|error| format!("PULSE_TOKEN: {error}"))?;
 
     let mut app = shop(pulse.clone());
     if variable("DEMO_LAYER")?.as_deref() != Some("off") {
@@ -73,7 +79,7 @@ async fn run() -> Result<(), Box<dyn Error>> {
             ended.clone(),
             cut_at_the_end,
         ))
-        .merge(pulse.mount("/admin/pulse", access));
+        .merge(admin);
 
     let listener = TcpListener::bind(listen)
         .await
@@ -116,10 +122,10 @@ fn pulse() -> Result<Pulse, Box<dyn Error>> {
     if let Some(prefix) = variable("PULSE_PREFIX")? {
         builder = builder.prefix(prefix);
     }
-    if let Some(millis) = number("PULSE_FLUSH_MS")? {
+    if let Some(millis) = parsed("PULSE_FLUSH_MS", "milliseconds, 10 to 60000")? {
         builder = builder.flush_interval(Duration::from_millis(millis));
     }
-    if let Some(seconds) = number("PULSE_CLEAN_SECS")? {
+    if let Some(seconds) = parsed("PULSE_CLEAN_SECS", "seconds, 1 to 3600")? {
         builder = builder.clean_interval(Duration::from_secs(seconds));
     }
     Ok(builder.build()?)
@@ -133,13 +139,12 @@ fn variable(name: &str) -> Result<Option<String>, String> {
     }
 }
 
-fn number<T: std::str::FromStr<Err: std::fmt::Display>>(name: &str) -> Result<Option<T>, String> {
+/// What a variable says, if it is set. What is out of range is refused by the builder.
+fn parsed<T: FromStr>(name: &str, allowed: &str) -> Result<Option<T>, String> {
     let value = variable(name)?.filter(|value| !value.is_empty());
     let parsed = value.map(|value| {
-        let value = value.trim();
-        value
-            .parse()
-            .map_err(|error| format!("{name}={value:?}: {error}"))
+        let parsed = value.trim().parse();
+        parsed.map_err(|_| format!("{name}={value:?}: must be {allowed}"))
     });
     parsed.transpose()
 }

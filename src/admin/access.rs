@@ -42,14 +42,15 @@ enum Rule {
 
 impl Access {
     /// Those who know `token`: as a `Bearer` header, or as the password of any user, so that a
-    /// browser can ask for it. An empty one is refused when the router is made.
+    /// browser can ask for it. Blanks around it, as the end of a file's line, are not part of it. An
+    /// empty one is refused when the router is made.
     ///
     /// ```
     /// # use tower_pulse::admin::Access;
     /// let access = Access::token(std::env::var("PULSE_TOKEN").unwrap_or_default());
     /// ```
     pub fn token(token: impl AsRef<str>) -> Self {
-        Self(Rule::Token(Secret::new(token.as_ref())))
+        Self(Rule::Token(Secret::new(token.as_ref().trim_ascii())))
     }
 
     /// Those who know `user` and `password`, as a browser asks for them. An empty password, and a

@@ -152,10 +152,14 @@ impl Text {
             self.single("pulse_last_flush_age_seconds", gauge, help, age);
         }
         let counters = [
-            ("recorded", "Requests that were recorded.", health.recorded),
+            (
+                "recorded",
+                "Requests and runs of timers that were recorded.",
+                health.recorded,
+            ),
             (
                 "dropped",
-                "Requests that could not be recorded.",
+                "Requests and runs of timers that could not be recorded.",
                 health.dropped,
             ),
             (

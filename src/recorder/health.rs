@@ -43,9 +43,9 @@ pub struct Health {
     pub last_flush_age: Option<f64>,
     /// Contexts and counters that wait to be flushed.
     pub pending: usize,
-    /// Requests that were recorded, in the store or on their way to it.
+    /// Requests and runs of timers that were recorded, in the store or on their way to it.
     pub recorded: u64,
-    /// Requests that could not be recorded: after the shutdown.
+    /// Requests and runs of timers that could not be recorded: after the shutdown.
     pub dropped: u64,
     /// Requests that the store had acknowledged and lost.
     pub lost: u64,

@@ -236,3 +236,22 @@ async fn cleaning_steps_over_garbage() {
         ["field", "1"]
     );
 }
+
+#[tokio::test]
+async fn instances_that_say_nothing_are_told() {
+    let bed = Bed::redis().await;
+    let mut connection = bed.server().connection().await;
+    let instances = format!("ZADD pulse:pulse:instances {NOW} a {NOW} b {NOW} c");
+    run(&mut connection, &instances).await;
+    for (id, in_flight) in [("a", "3"), ("b", "many")] {
+        let mut set = cmd("HSET");
+        set.arg(format!("pulse:pulse:instance:{id}"));
+        set.arg("in_flight").arg(in_flight);
+        set.exec_async(&mut connection).await.unwrap();
+    }
+    run(&mut connection, "LPUSH pulse:pulse:instance:c x").await;
+    let snapshot = bed.snapshot().await;
+    assert_eq!((snapshot.instances, snapshot.in_flight), (3, 3));
+    let told: Vec<_> = snapshot.problems.iter().map(|p| &*p.key).collect();
+    assert_eq!(told, ["pulse:pulse:instance:b", "pulse:pulse:instance:c"]);
+}

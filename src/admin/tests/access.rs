@@ -34,6 +34,11 @@ async fn a_token_as_bearer_or_as_password() {
     let access = Access::token("s3cret");
     assert_eq!(status(&access, "Bearer s3cret").await, 200);
     assert_eq!(status(&access, "bearer  s3cret").await, 200);
+    // As it comes out of a file.
+    assert_eq!(
+        status(&Access::token("s3cret\n"), "Bearer s3cret").await,
+        200
+    );
     for wrong in [
         "Bearer s3cre",
         "Bearer s3crets",

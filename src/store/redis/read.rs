@@ -129,12 +129,16 @@ impl RedisStore {
             }),
             recent,
             instances: alive.len() as u64,
-            in_flight: self.in_flight(&alive).await?,
+            in_flight: self.in_flight(&alive, &mut problems).await?,
             problems,
         })
     }
 
-    async fn in_flight(&self, instances: &[String]) -> Result<i64, StoreError> {
+    async fn in_flight(
+        &self,
+        instances: &[String],
+        problems: &mut Vec<Problem>,
+    ) -> Result<i64, StoreError> {
         let mut sum = 0i64;
         for chunk in instances.chunks(CHUNK) {
             let mut pipeline = pipe();
@@ -143,8 +147,24 @@ impl RedisStore {
                 pipeline.cmd("HGET").arg(instance).arg("in_flight");
             }
             let replies = self.connections.pipeline(Side::Read, &mut pipeline).await?;
-            let numbers = replies.iter().flatten().filter_map(int);
-            sum = numbers.fold(sum, i64::saturating_add);
+            for (id, reply) in chunk.iter().zip(replies) {
+                let reason = match &reply {
+                    // It has ended meanwhile.
+                    Ok(Value::Nil) => continue,
+                    Ok(value) => match int(value) {
+                        Some(number) => {
+                            sum = sum.saturating_add(number);
+                            continue;
+                        }
+                        None => "`in_flight` is no number",
+                    },
+                    Err(reason) => reason,
+                };
+                problems.push(Problem {
+                    key: self.keys.instance(id),
+                    reason: reason.to_owned(),
+                });
+            }
         }
         Ok(sum)
     }
