@@ -248,8 +248,11 @@ impl Flusher {
     /// When there is nothing to send: whether the store still has what it acknowledged a moment ago.
     /// What a failover lost is sent again. Returns how many calls that took.
     async fn look_after(&self, sending: &mut Sending) -> Result<usize, StoreError> {
-        let mut calls = 0;
-        while let Some(seq) = sending.ring.newest(self.clock()) {
+        // Each call that is missing is sent once; whoever loses them meanwhile is asked next time.
+        let (mut calls, most) = (0, sending.ring.len() + 1);
+        while calls < most
+            && let Some(seq) = sending.ring.newest(self.clock())
+        {
             // Expecting itself, it is never merged: the answer says where the store is.
             let call = Call {
                 instance: lock(&self.told).instance.clone(),

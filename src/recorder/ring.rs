@@ -92,6 +92,11 @@ impl Ring {
         }
     }
 
+    /// How many calls could be sent again.
+    pub(crate) fn len(&self) -> usize {
+        self.kept.len()
+    }
+
     /// The number of the last call, unless it was too long ago to be sent again.
     pub(crate) fn newest(&self, clock: &Clock) -> Option<u64> {
         let kept = self.kept.back().map(|kept| kept.known);
