@@ -37,11 +37,12 @@ unit:
 loom:
 	RUSTFLAGS="--cfg pulse_loom" cargo test --locked --release --target-dir target/loom --lib --no-default-features --features axum loom
 
-# What a request costs in allocations and instructions, which unlike time are the same in every run.
+# What a request costs in allocations and instructions, which unlike time are the same in every run:
+# in one unit, as what is inlined would else depend on how the compiler divides it.
 instructions:
 	@command -v valgrind >/dev/null || { apt-get update -qq && \
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends valgrind libc6-dbg; }
-	cargo run --locked --release -p pulse-peers --no-default-features --target-dir target/check -- --check
+	CARGO_PROFILE_RELEASE_CODEGEN_UNITS=1 cargo run --locked --release -p pulse-peers --no-default-features --target-dir target/check -- --check
 
 # Licences, advisories and sources of the dependencies; needs cargo-deny.
 deny:

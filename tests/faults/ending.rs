@@ -95,24 +95,32 @@ async fn with_a_store_that_never_answers() {
     assert_eq!(service.health().lost, 10);
 }
 
-/// Whoever flushes himself may never go on with it.
-#[tokio::test]
-async fn while_somebody_holds_a_flush() {
+/// A shutdown does not wait longer.
+const TIMEOUT: Duration = Duration::from_millis(300);
+
+/// A service with seven requests to flush to a server that never answers.
+async fn unanswered() -> (RedisServer, Proxy, Service) {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.port()).await;
-    let timeout = Duration::from_millis(300);
-    let service = Service::new(by_hand(&proxy.url()).shutdown_timeout(timeout));
+    let service = Service::new(by_hand(&proxy.url()).shutdown_timeout(TIMEOUT));
     service.requests(10).await;
     service.settle().await;
     proxy.black_hole(true);
     service.requests(7).await;
+    (server, proxy, service)
+}
+
+/// Whoever flushes himself may never go on with it.
+#[tokio::test]
+async fn while_somebody_holds_a_flush() {
+    let (_server, _proxy, service) = unanswered().await;
     let mut held = Box::pin(service.pulse.flush());
     let polled = tokio::time::timeout(Duration::from_millis(20), &mut held).await;
     polled.unwrap_err();
     let start = Instant::now();
     let error = service.pulse.shutdown().await.unwrap_err();
     assert_eq!(error.requests(), 7);
-    assert!(start.elapsed() < timeout + Duration::from_secs(1));
+    assert!(start.elapsed() < TIMEOUT + Duration::from_secs(1));
     assert_eq!(service.health().lost, 7);
     // It was only given up as long as nobody went on with it.
     drop(held);
@@ -122,14 +130,7 @@ async fn while_somebody_holds_a_flush() {
 
 #[tokio::test]
 async fn after_somebody_held_a_flush() {
-    let server = RedisServer::start().await;
-    let proxy = Proxy::start(server.port()).await;
-    let timeout = Duration::from_millis(300);
-    let service = Service::new(by_hand(&proxy.url()).shutdown_timeout(timeout));
-    service.requests(10).await;
-    service.settle().await;
-    proxy.black_hole(true);
-    service.requests(7).await;
+    let (server, proxy, service) = unanswered().await;
     let mut held = Box::pin(service.pulse.flush());
     let polled = tokio::time::timeout(Duration::from_millis(20), &mut held).await;
     polled.unwrap_err();

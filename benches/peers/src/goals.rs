@@ -55,7 +55,7 @@ impl Goal {
 
 /// Instructions beyond the identity layer that CI takes for no worse than before: what they are, and
 /// as much as they change from one compiler to the next. The goal is lower.
-const INSTRUCTIONS: f64 = 650.0;
+const INSTRUCTIONS: f64 = 700.0;
 
 /// Fails when what is the same in every run has become more.
 pub(crate) fn check(found: &Results) -> Result<(), String> {
