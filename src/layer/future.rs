@@ -93,7 +93,8 @@ where
         };
         let (status, bodiless) = (response.status(), *this.bodiless);
         let (head, body) = response.into_parts();
-        let at_head = || bodiless || ends_at_head(status, &head.headers);
+        let length = content_length(&head.headers);
+        let at_head = || bodiless || length == Some(0) || ends_at_head(status, &head.headers);
         if body.is_end_stream() || is_unrecorded(&head.extensions) || at_head() {
             this.guard
                 .responded(status, &head.headers, &head.extensions);
@@ -101,7 +102,6 @@ where
             this.guard.head_sent(status, &head.headers);
         }
         let outcome = Outcome::of_status(status.as_u16());
-        let length = content_length(&head.headers);
         let body = TimedBody::new(body, this.guard.hand_over(), outcome, length);
         Poll::Ready(Ok(Response::from_parts(head, body)))
     }
@@ -117,9 +117,6 @@ fn content_length(headers: &HeaderMap) -> Option<u64> {
 fn ends_at_head(status: StatusCode, headers: &HeaderMap) -> bool {
     let never_sent = [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED];
     if status.is_informational() || never_sent.contains(&status) {
-        return true;
-    }
-    if content_length(headers) == Some(0) {
         return true;
     }
     let Some(Ok(content_type)) = headers.get(CONTENT_TYPE).map(|value| value.to_str()) else {

@@ -10,7 +10,7 @@ use super::route::{Route, Target};
 use super::source::Head;
 use crate::clock::Tick;
 use crate::model::outcome::Outcome;
-use crate::recorder::{Core, Entry, Unrecorded};
+use crate::recorder::{Core, Unrecorded};
 
 thread_local! {
     /// The id of the recorder whose request this thread is working on, and of the one around that: a
@@ -167,20 +167,11 @@ impl Guard {
     /// Ends with an outcome. Only the first end counts.
     #[inline(always)]
     pub(super) fn end(&mut self, outcome: Outcome, error: bool) {
-        match self.target.take() {
-            None => {}
-            Some(Target::Known(entry)) => {
-                if entry.is_unmatched() {
-                    warn_unmatched(entry.core(), outcome);
-                }
-                entry.finish_request(self.start, outcome, error);
-            }
-            Some(Target::New(new)) => self.end_new(new.entry(), outcome, error),
-        }
-    }
-
-    #[cold]
-    fn end_new(&self, entry: Arc<Entry>, outcome: Outcome, error: bool) {
+        let entry = match self.target.take() {
+            None => return,
+            Some(Target::Known(entry)) => entry,
+            Some(Target::New(new)) => new.entry(),
+        };
         if entry.is_unmatched() {
             warn_unmatched(entry.core(), outcome);
         }

@@ -80,6 +80,7 @@ impl Clone for Routes {
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct Route {
+    /// The recorder's, one step nearer for each request.
     pub(super) core: Arc<Core>,
     recorder: Arc<Recorder>,
     source: Source,
@@ -122,6 +123,7 @@ pub(super) struct New {
 
 impl New {
     /// Makes the context known.
+    #[cold]
     pub(super) fn entry(self) -> Arc<Entry> {
         let entry = self.route.recorder.entry(Kind::Http, &self.name);
         #[cfg(feature = "axum")]

@@ -26,7 +26,7 @@ const CONTEXTS_AT_ONCE: usize = 8;
 /// Ranks per pipeline.
 const RANKS_AT_ONCE: usize = 100;
 /// Problems that are told of one pass.
-const PROBLEMS_TOLD: usize = 100;
+pub(super) const PROBLEMS_TOLD: usize = 100;
 
 /// How a pass ends early.
 pub(super) enum Stop {
@@ -76,7 +76,7 @@ impl Sweep<'_> {
         let cut_off = self.pass.now.saturating_sub(self.pass.forget_after);
         for index in [keys.contexts(), keys.timers()] {
             // Those that stay would come again: seen under the other kind, or meanwhile, or no name.
-            let mut stay = 0;
+            let (mut stay, mut strange) = (0, 0);
             loop {
                 let mut old = cmd("ZRANGEBYSCORE");
                 old.arg(&index).arg("-inf").arg(cut_off);
@@ -88,16 +88,16 @@ impl Sweep<'_> {
                 let names = items(&old).iter().filter_map(text);
                 // The counters of `<all>` are the global ones.
                 let names: Vec<&str> = names.filter(|name| *name != ALL).collect();
-                if names.len() < found {
-                    let reason = format!("{} members are no context", found - names.len());
-                    self.problem(index.clone(), reason);
-                }
+                strange += found - names.len();
                 let forgotten = self.forget(&names, cut_off).await?;
                 self.cleaned.contexts += forgotten;
                 stay += found - usize::try_from(forgotten).unwrap_or(found).min(found);
                 if found < CONTEXTS_AT_ONCE {
                     break;
                 }
+            }
+            if strange > 0 {
+                self.problem(index, format!("{strange} members are no context"));
             }
         }
         Ok(())

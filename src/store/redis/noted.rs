@@ -1,15 +1,11 @@
 //! What passes could not understand, as the last pass notes it for all instances: it stays noted
 //! until its key was due again.
 
+use super::clean::PROBLEMS_TOLD;
 use super::keys::Keys;
+use super::sweep::LOOKED_THROUGH_EVERY;
 use crate::model::snapshot::Problem;
 use crate::store::Pass;
-
-/// Counters that seem to be in order are looked through at every so many passes.
-const LOOKED_THROUGH_WITHIN: i64 = 18;
-
-/// As many are noted.
-const NOTED: usize = 100;
 
 const FIELD: char = '\u{1f}';
 const LINE: char = '\u{1e}';
@@ -43,7 +39,9 @@ pub(super) fn together(
             // Everything else is looked at in each pass.
             return false;
         };
-        let again = precision.max(LOOKED_THROUGH_WITHIN.saturating_mul(pass.interval));
+        // Whether it seems to be in order or not.
+        let looked_through = pass.interval.saturating_mul(LOOKED_THROUGH_EVERY as i64);
+        let again = precision.max(looked_through);
         let again = noted
             .seen
             .saturating_add(again)
@@ -54,7 +52,7 @@ pub(super) fn together(
     before.retain(stays);
     let mut all = found;
     all.extend(before);
-    all.truncate(NOTED);
+    all.truncate(PROBLEMS_TOLD);
     all
 }
 
@@ -78,7 +76,7 @@ pub(super) fn decode(text: &str) -> Vec<Noted> {
             let problem = Problem { key, reason };
             Some(Noted { seen, problem })
         })
-        .take(NOTED)
+        .take(PROBLEMS_TOLD)
         .collect()
 }
 

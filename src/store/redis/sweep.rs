@@ -27,7 +27,7 @@ const LONG: usize = 2_000;
 /// Hashes no longer than this are looked through each time: it costs next to nothing.
 const SHORT: usize = 16;
 /// A counter that seems to be in order is looked through every so many times.
-const LOOKED_THROUGH_EVERY: u64 = 16;
+pub(super) const LOOKED_THROUGH_EVERY: u64 = 16;
 
 /// A counter that is due.
 struct Due<'m> {
