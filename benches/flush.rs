@@ -1,5 +1,5 @@
-//! Merging a batch of 1, 100 and 2,000 contexts: into memory, encoded for Redis, and into a real
-//! Redis. One request a second each, as a flush has them.
+//! Flushing a batch of 1, 100 and 2,000 contexts: into memory, where it is folded at once, into the
+//! journal of a real Redis, and from there into what is read.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 #[path = "../tests/rig/mod.rs"]
@@ -11,14 +11,15 @@ use std::time::Duration;
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use rig::server::RedisServer;
 use tower_pulse::Clock;
-use tower_pulse::model::batch::{Batch, Collected};
+use tower_pulse::model::batch::{Aggregate, Batch};
 use tower_pulse::model::context::Kind;
 use tower_pulse::model::histogram::{Histogram, SCALE, bucket_of};
 use tower_pulse::model::outcome::Outcome;
 use tower_pulse::model::slice::Precisions;
 use tower_pulse::store::memory::MemoryStore;
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
-use tower_pulse::store::{Applied, Call, Store};
+use tower_pulse::store::{Appended, Call, Store};
+use tower_pulse::testing::TestFolder;
 
 const NOW: i64 = 1_700_001_000;
 /// Requests of a context in a second.
@@ -29,7 +30,7 @@ const COST: usize = 16 * 24;
 fn batch(contexts: usize) -> Batch {
     let (mut batch, precisions) = (Batch::default(), Precisions::default());
     for context in 0..contexts {
-        let mut found = Collected::default();
+        let mut found = Aggregate::default();
         let nanos: Vec<u64> = (1..=REQUESTS).map(|n| n * n * 700_000).collect();
         for nanos in &nanos {
             found.times.record(*nanos);
@@ -43,22 +44,30 @@ fn batch(contexts: usize) -> Batch {
     batch
 }
 
-/// A store, and the number of its last call.
-struct Target(Arc<dyn Store>, u64);
+/// A store, the number of its last call, and who folds.
+struct Target {
+    store: Arc<dyn Store>,
+    seq: u64,
+    folder: Option<TestFolder>,
+}
 
 impl Target {
     /// Sends it in calls, as the flusher does.
     async fn flush(&mut self, mut batch: Batch) {
         while !batch.is_empty() {
-            self.1 += 1;
+            self.seq += 1;
             let call = Call {
+                generation: self.store.hello().await.unwrap().id,
                 instance: "bench".into(),
-                seq: self.1,
-                previous: self.1 - 1,
+                seq: self.seq,
+                previous: self.seq - 1,
                 batch: batch.split(COST),
             };
-            let applied = self.0.apply(&call).await.unwrap();
-            assert!(matches!(applied, Applied::Merged(_)), "{applied:?}");
+            let appended = self.store.append(&call).await.unwrap();
+            assert!(matches!(appended, Appended::Done(_)), "{appended:?}");
+        }
+        if let Some(folder) = &self.folder {
+            assert!(folder.fold().await.unwrap());
         }
     }
 }
@@ -74,10 +83,17 @@ fn flush(c: &mut Criterion) {
     let options = options.response_timeout(Duration::from_secs(10));
     let (clock, _hand) = Clock::manual(NOW);
     let redis = RedisStore::open(options).unwrap().with_clock(clock.clone());
-    let memory = MemoryStore::new(Precisions::default(), clock);
+    let redis: Arc<dyn Store> = Arc::new(redis);
+    let memory = MemoryStore::new(Precisions::default(), clock.clone());
+    let folder = TestFolder::new(redis.clone(), clock, "folder", 20_000);
+    let target = |store, folder| Target {
+        store,
+        seq: 0,
+        folder,
+    };
     let mut targets = [
-        ("memory", Target(Arc::new(memory), 0)),
-        ("redis", Target(Arc::new(redis), 0)),
+        ("memory", target(Arc::new(memory), None)),
+        ("redis, appended and folded", target(redis, Some(folder))),
     ];
     let mut group = c.benchmark_group("flush");
     group.sample_size(20);

@@ -23,17 +23,19 @@
 //! # How it works
 //!
 //! ```text
-//! request ─▶ layer ─▶ recorder (per-context cells, sharded) ──1 s──▶ Batch ─▶ Store ─▶ memory | Redis
-//!                                                                               ▲
-//!            admin router (JSON, dashboard, Prometheus) ── Snapshot ────────────┘        cleaner
+//! request ─▶ layer ─▶ recorder ──1 s──▶ Batch ─▶ flush ─▶ journal ─▶ fold ─▶ records, the book's keys
+//!            (per-context cells, sharded)      (append, fenced)  (one instance, leased)   │
+//!            admin router (JSON, dashboard, Prometheus) ◀── answers ─────────────────────┘    cleaner
 //! ```
 //!
 //! Everything recorded is an aggregate that merges: counts add, smallest and largest merge, buckets
 //! of histograms add. So a request never talks to the store: it adds to a cell of its context, which
 //! takes tens of nanoseconds. Once a second a task takes the cells' contents away, and at each flush
-//! interval they are merged into the store in numbered calls, each of which takes effect once however
-//! often it is sent. While the store is away they fold together, bounded by the number of contexts and
-//! not by time.
+//! interval they are appended to the store's journal in numbered calls, each of which takes effect once
+//! however often it is sent. One instance of the fleet folds the journal into what is read, so the cost
+//! of the store hardly grows with the fleet. While the store is away, batches merge in the process,
+//! bounded by the number of contexts and not by time. In memory there is no journal: a batch is folded
+//! at once, by the same code.
 //!
 //! # What is counted
 //!
@@ -56,19 +58,24 @@ mod builder;
 mod cleaner;
 mod clock;
 mod error;
+mod flush;
+mod fold;
+pub mod guide;
 pub mod layer;
 pub mod model;
 mod pulse;
 pub mod recorder;
 pub mod store;
 mod task;
+#[doc(hidden)]
+pub mod testing;
 
 pub use builder::Builder;
 pub use clock::{Clock, Hand};
 pub use error::{BuildError, StoreError, StoreErrorKind};
 pub use model::worst_case::WorstCase;
 pub use pulse::{Pulse, ShutdownError};
-pub use recorder::health::{Health, Status};
+pub use recorder::health::{Health, JournalHealth, Status};
 pub use recorder::{Counter, Timed, Timer, Unrecorded};
 pub use task::{BoxFuture, Task};
 

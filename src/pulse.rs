@@ -10,17 +10,25 @@ use crate::builder::{Builder, reserved};
 use crate::cleaner::Told;
 #[cfg(feature = "admin")]
 use crate::clock::Clock;
-use crate::error::{BuildError, StoreError};
+use crate::error::{BuildError, StoreError, StoreErrorKind};
+use crate::flush::{Flushed, Flusher};
+use crate::fold::Folder;
 use crate::layer::{Head, PulseLayer, Skips, Source};
 use crate::model::context::Kind;
 #[cfg(feature = "admin")]
 use crate::model::slice::Precisions;
 use crate::model::worst_case::WorstCase;
-use crate::recorder::flush::Flusher;
-use crate::recorder::health::{Health, Status};
+use crate::recorder::health::{Health, JournalHealth, Status};
 use crate::recorder::{Counter, Recorder, Timed, Timer};
-use crate::store::Store;
+use crate::store::{JournalStatus, Store};
 use crate::task::Stop;
+
+/// How long [`Pulse::flush`] waits until what it has appended can be read.
+const FLUSH_DEADLINE: Duration = Duration::from_secs(5);
+/// Seconds for which an entry may wait to be folded before that is a warning.
+const UNFOLDED_TOLERATED: f64 = 15.0;
+/// How long a shutdown may take to let another instance fold.
+const RELEASE_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// Records what a service does, and shows it. Cheap to clone; all clones are one. See the
 /// [crate's page](crate) for a tour.
@@ -37,6 +45,7 @@ struct Inner {
 pub(crate) struct Parts {
     pub(crate) recorder: Arc<Recorder>,
     pub(crate) flusher: Arc<Flusher>,
+    pub(crate) folder: Arc<Folder>,
     pub(crate) store: Arc<dyn Store>,
     #[cfg(feature = "admin")]
     pub(crate) clock: Clock,
@@ -44,7 +53,6 @@ pub(crate) struct Parts {
     pub(crate) precisions: Precisions,
     pub(crate) skips: Skips,
     pub(crate) cleaning: Arc<Mutex<Told>>,
-    pub(crate) flush_interval: Duration,
     pub(crate) shutdown_timeout: Duration,
     pub(crate) worst: WorstCase,
 }
@@ -184,15 +192,27 @@ impl Pulse {
         &self.0.parts.store
     }
 
-    /// Takes everything recorded so far to the store, now.
+    /// Takes everything recorded so far to the store, now, and returns when it can be read.
     ///
     /// # Errors
-    /// The store failed; nothing is lost, it is tried again at the next interval.
+    /// The store failed, or nobody has folded it within 5 s. Nothing is lost: it is tried again at the
+    /// next interval, and what is in the journal is folded later.
     ///
     /// # Cancel safety
     /// Dropping it loses nothing and doubles nothing.
     pub async fn flush(&self) -> Result<(), StoreError> {
-        self.0.parts.flusher.flush().await
+        let flushing = self.0.parts.flush();
+        if self.0.parts.store.journal().is_none() {
+            // Nothing to wait for, and no timer that a runtime would have to run.
+            return flushing.await;
+        }
+        let flushed = tokio::time::timeout(FLUSH_DEADLINE, flushing).await;
+        flushed.unwrap_or_else(|_| {
+            let message = format!(
+                "not readable within {FLUSH_DEADLINE:?}: no instance has folded it; see `journal` in health"
+            );
+            Err(StoreError::new(StoreErrorKind::TimedOut, message))
+        })
     }
 
     /// How recording and flushing are doing.
@@ -205,7 +225,8 @@ impl Pulse {
     ///
     /// # Errors
     /// The store did not take everything within
-    /// [`shutdown_timeout`](Builder::shutdown_timeout).
+    /// [`shutdown_timeout`](Builder::shutdown_timeout). Once it has, it may still have to be folded: by
+    /// this call as far as there is time, else by another instance, or by the next one that starts.
     ///
     /// # Cancel safety
     /// Dropping it loses nothing: call it again.
@@ -220,7 +241,12 @@ impl Pulse {
             // A task that was aborted with its runtime has nothing left to do.
             let _ = task.await;
         }
+        let start = std::time::Instant::now();
         let result = parts.flusher.finish(parts.shutdown_timeout).await;
+        // What is in the journal is safe, and folded by whoever comes; the sooner the better.
+        let left = parts.shutdown_timeout.saturating_sub(start.elapsed());
+        let _ = tokio::time::timeout(left, parts.folder.fold()).await;
+        let _ = tokio::time::timeout(RELEASE_TIMEOUT, parts.folder.release()).await;
         result.map_err(|(requests, source)| ShutdownError { requests, source })
     }
 }
@@ -296,15 +322,44 @@ impl Pulse {
 }
 
 impl Parts {
+    async fn flush(&self) -> Result<(), StoreError> {
+        // Each turn but the last finds that the store has lost what it had acknowledged, or got it again
+        // at another place meanwhile.
+        while let Some(newest) = self.append_all().await? {
+            let readable = self.folder.until_readable(
+                &newest.generation,
+                &newest.instance,
+                newest.seq,
+                newest.receipt.position,
+            );
+            if readable.await? && self.flusher.replays() == newest.replays {
+                break;
+            }
+        }
+        self.flusher.refresh_fleet().await
+    }
+
+    /// Appends all that was recorded. A journal that refuses it for want of room is folded first.
+    async fn append_all(&self) -> Result<Option<Flushed>, StoreError> {
+        match self.flusher.flush().await {
+            Err(error) if error.kind() == StoreErrorKind::Refused => {
+                self.folder.fold().await?;
+                self.flusher.flush().await
+            }
+            flushed => flushed,
+        }
+    }
+
     fn health(&self) -> Health {
-        let told = self.flusher.told();
+        let flush = self.flusher.status();
+        let fold = self.folder.status();
         if self.recorder.core.is_closed() {
             // What came after the end is counted as dropped.
             self.recorder.drain();
         }
         let drain = self.recorder.drain.drain_figures();
-        let age = told.reached_age;
-        let interval = self.flush_interval.max(Duration::from_secs(1));
+        let age = flush.reached_age;
+        let interval = flush.interval.max(Duration::from_secs(1));
         let status = match age {
             Some(age) if age <= 3 * interval => Status::Ok,
             Some(age) if age < Duration::from_secs(10) => Status::Degraded,
@@ -315,6 +370,12 @@ impl Parts {
             let cleaning = self.cleaning.lock();
             warnings.extend(cleaning.unwrap_or_else(PoisonError::into_inner).warnings());
         }
+        if let Some(error) = fold.last_error {
+            warnings.push(format!("folding fails, and is tried again: {error}"));
+        }
+        if let Some(journal) = &flush.fleet.journal {
+            warnings.extend(journal_warnings(journal));
+        }
         self.recorder.drain.figures(|figures| {
             let recorded = figures.recorded - figures.lost.min(figures.recorded);
             let all = recorded + drain.dropped + figures.lost;
@@ -322,20 +383,33 @@ impl Parts {
                 status,
                 store: self.store.describe(),
                 last_error: figures.last_error.clone(),
-                last_flush_age: age.map(|age| age.as_secs_f64()),
-                pending: drain.pending + told.rest,
+                store_contact_age_seconds: age.map(|age| age.as_secs_f64()),
+                last_flush_age_seconds: flush.flushed_age.map(|age| age.as_secs_f64()),
+                flush_interval_seconds: flush.interval.as_secs_f64(),
+                journal: flush.fleet.journal.map(|journal| JournalHealth {
+                    entries: journal.entries,
+                    bytes: journal.bytes,
+                    oldest_age_seconds: journal.oldest_age,
+                    folder: journal.folder,
+                    is_folder: fold.is_folder,
+                    last_fold_seconds: journal.last_fold,
+                    set_aside: journal.set_aside,
+                    hole_bytes: journal.hole_bytes,
+                    orphaned: journal.orphaned,
+                }),
+                pending: drain.pending + flush.names,
                 recorded,
                 dropped: drain.dropped,
                 lost: figures.lost,
-                late: figures.late,
-                skewed: figures.skewed,
+                late: flush.fleet.exceptions.late,
+                skewed: flush.fleet.exceptions.skewed,
                 overflowed: drain.overflowed,
-                quarantined: figures.quarantined,
-                quarantined_keys: figures.quarantined_keys.clone(),
+                quarantined: flush.fleet.exceptions.quarantined,
+                quarantined_keys: flush.fleet.exceptions.quarantined_keys,
                 flush_errors: figures.flush_errors,
                 store_resets: figures.store_resets,
                 replayed: figures.replayed,
-                in_doubt_age: told.in_doubt_age.map(|age| age.as_secs_f64()),
+                in_doubt_age: flush.in_doubt_age.map(|age| age.as_secs_f64()),
                 drain_lateness: drain.lateness,
                 drain_lateness_max: drain.lateness_max,
                 completeness: if all == 0 {
@@ -344,11 +418,40 @@ impl Parts {
                     recorded as f64 / all as f64
                 },
                 in_flight: self.recorder.core.in_flight(),
-                instance: told.instance,
+                instance: flush.instance,
                 worst_case_process_bytes: self.worst.process_bytes,
                 worst_case_store_bytes: self.worst.store_bytes,
                 warnings,
             }
         })
     }
+}
+
+/// What the operator should know about the journal.
+fn journal_warnings(journal: &JournalStatus) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if let Some(age) = journal.oldest_age.filter(|age| *age > UNFOLDED_TOLERATED) {
+        warnings.push(format!(
+            "the journal's oldest entry has waited for {age:.0} s to be folded: what is newer is not shown yet"
+        ));
+    }
+    for (n, what) in [
+        (
+            journal.set_aside,
+            "requests are in entries that nobody could read (`pulse:aside`)",
+        ),
+        (
+            journal.hole_bytes,
+            "bytes of the journal were gone before they were folded",
+        ),
+        (
+            journal.orphaned,
+            "entries were in a journal without its state (`pulse:orphaned`)",
+        ),
+    ] {
+        if n > 0 {
+            warnings.push(format!("{n} {what}"));
+        }
+    }
+    warnings
 }

@@ -3,12 +3,18 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use tokio::sync::watch;
 
 /// A boxed future, as the [`Store`](crate::store::Store) trait returns it.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Locks a mutex whose data is whole between any two statements that could panic.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A background task that [`Builder::build_with_tasks`](crate::Builder::build_with_tasks) returns
 /// instead of spawning it. It must be polled for anything to be flushed, and ends by itself after
@@ -32,7 +38,7 @@ impl Task {
         }
     }
 
-    /// What it does, in a word: `"drain"`, `"flush"`, `"clean"` or `"beat"`.
+    /// What it does, in a word: `"drain"`, `"flush"`, `"fold"`, `"clean"` or `"beat"`.
     pub fn name(&self) -> &'static str {
         self.name
     }

@@ -34,6 +34,9 @@ fn each_field_out_of_range() {
     refused(b().max_contexts(100_001), "max_contexts", "100001");
     refused(b().max_counters(0), "max_counters", "0");
     refused(b().replay_bytes(2 << 30), "replay_bytes", "2147483648");
+    let least = (1 << 20) - 1;
+    refused(b().journal_bytes(least), "journal_bytes", "1048575");
+    refused(b().journal_bytes(2 << 30), "journal_bytes", "2147483648");
     refused(b().precisions([]), "precisions", "[]");
     refused(b().precisions([0, 5]), "precisions", "[0, 5]");
     refused(b().precisions([5, 60, 5]), "precisions", "[5, 60, 5]");
@@ -68,6 +71,8 @@ fn the_ends_of_each_range() {
     build(b().flush_interval(Duration::from_secs(60)));
     build(b().clean_interval(Duration::from_secs(3_600)));
     build(b().samples(1).precisions([31_536_000]));
+    build(b().journal_bytes(1 << 20));
+    build(b().journal_bytes(1 << 30));
     build(b().prefix("").counters(["sales", "hit"]));
     build(b().histogram_precisions([(3_600, 2)]));
 }

@@ -18,6 +18,8 @@ mod poison;
 mod server;
 #[path = "stores/suite.rs"]
 mod suite;
+#[path = "stores/takeover.rs"]
+mod takeover;
 
 /// Each test of the suite, against each store.
 macro_rules! conformance {

@@ -84,21 +84,31 @@ impl Failure {
     }
 }
 
-/// 200 with `value`, or 304 when the caller has the same already.
+/// 200 with `value`, which is an object, and `as_of`: the Unix second until when everything that was
+/// recorded is in it. 304 when the caller has the same already, but for `as_of`; so the ETag is a weak
+/// one.
 ///
 /// The answer has an ETag although [`finish`] forbids to store it: `no-store` keeps figures out of
 /// the caches of browsers and proxies, and the page keeps the last answer in its own memory and
 /// sends `If-None-Match` by hand.
-pub(super) fn json(parts: &Parts, value: &impl Serialize) -> Result<Response, Failure> {
-    let json = serde_json::to_vec(value).map_err(|error| {
+pub(super) fn json(
+    parts: &Parts,
+    value: &impl Serialize,
+    as_of: Option<i64>,
+) -> Result<Response, Failure> {
+    let mut json = serde_json::to_vec(value).map_err(|error| {
         Failure::new(
             StatusCode::INTERNAL_SERVER_ERROR,
             format!("the answer cannot be written as JSON: {error}"),
         )
     })?;
-    let etag = etag(&json);
+    let etag = weak(&etag(&json));
     if is_known(parts, &etag) {
         return Ok(not_modified(etag));
+    }
+    if json.pop() == Some(b'}') {
+        let as_of = as_of.map_or_else(|| "null".to_owned(), |at| at.to_string());
+        json.extend_from_slice(format!(",\"as_of\":{as_of}}}").as_bytes());
     }
     let mut response = body(json, JSON);
     response.headers_mut().insert(header::ETAG, etag);
@@ -132,13 +142,21 @@ pub(super) fn etag(content: &[u8]) -> HeaderValue {
     HeaderValue::from_bytes(&etag).unwrap_or(HeaderValue::from_static("\"\"")) // hex in quotes is valid
 }
 
+/// The same as a weak one.
+fn weak(etag: &HeaderValue) -> HeaderValue {
+    let weak = [b"W/", etag.as_bytes()].concat();
+    HeaderValue::from_bytes(&weak).unwrap_or_else(|_| etag.clone())
+}
+
 /// Whether `If-None-Match` names `etag`, or anything.
 pub(super) fn is_known(parts: &Parts, etag: &HeaderValue) -> bool {
+    let opaque = |etag: &'_ [u8]| -> Vec<u8> { etag.strip_prefix(b"W/").unwrap_or(etag).to_vec() };
+    let etag = opaque(etag.as_bytes());
     let given = parts.headers.get_all(header::IF_NONE_MATCH);
     given.iter().any(|list| {
         list.as_bytes().split(|byte| *byte == b',').any(|one| {
             let one = one.trim_ascii();
-            one == b"*" || one.strip_prefix(b"W/").unwrap_or(one) == etag.as_bytes()
+            one == b"*" || opaque(one) == etag
         })
     })
 }

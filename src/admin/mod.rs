@@ -161,16 +161,38 @@ impl Admin {
             return Err(Failure::new(StatusCode::METHOD_NOT_ALLOWED, message));
         }
         let params = || Params::parse(parts.uri.query());
+        let as_of = match &place {
+            Place::Index | Place::Asset(_) => None,
+            #[cfg(feature = "prometheus")]
+            Place::Metrics => None,
+            Place::Health => None,
+            // Asked for before the figures, so that it promises no more than they hold.
+            _ => Some(self.reader.as_of().await?),
+        };
         match place {
             Place::Index => Ok(self.page.index(original_path(parts))),
             Place::Asset(file) => self.page.asset(parts, file),
-            Place::Overview => answer::json(parts, &api::overview::overview(self).await?),
-            Place::Paths => answer::json(parts, &api::paths::paths(self, &params()?).await?),
-            Place::Path => answer::json(parts, &api::path::path(self, &params()?).await?),
-            Place::Slowest => answer::json(parts, &api::slowest::slowest(self, &params()?).await?),
-            Place::Counters => answer::json(parts, &api::series::counters(self, &params()?).await?),
-            Place::Series => answer::json(parts, &api::series::series(self, &params()?).await?),
-            Place::Health => answer::json(parts, &api::health::health(self).await),
+            Place::Overview => answer::json(parts, &api::overview::overview(self).await?, as_of),
+            Place::Paths => answer::json(parts, &api::paths::paths(self, &params()?).await?, as_of),
+            Place::Path => answer::json(parts, &api::path::path(self, &params()?).await?, as_of),
+            Place::Slowest => answer::json(
+                parts,
+                &api::slowest::slowest(self, &params()?).await?,
+                as_of,
+            ),
+            Place::Counters => answer::json(
+                parts,
+                &api::series::counters(self, &params()?).await?,
+                as_of,
+            ),
+            Place::Series => {
+                answer::json(parts, &api::series::series(self, &params()?).await?, as_of)
+            }
+            Place::Health => {
+                // It answers 200 whatever the store does.
+                let (health, as_of) = tokio::join!(api::health::health(self), self.reader.as_of());
+                answer::json(parts, &health, as_of.ok())
+            }
             #[cfg(feature = "prometheus")]
             Place::Metrics => Ok(prometheus::metrics(self).await),
         }

@@ -147,7 +147,7 @@ impl Text {
             help,
             health.drain_lateness,
         );
-        if let Some(age) = health.last_flush_age {
+        if let Some(age) = health.store_contact_age_seconds {
             let help = "Time since the store was last reached.";
             self.single("pulse_last_flush_age_seconds", gauge, help, age);
         }

@@ -12,7 +12,7 @@ use tokio::sync::Mutex as AsyncMutex;
 use super::answer::Failure;
 use crate::clock::{Clock, Tick};
 use crate::error::StoreError;
-use crate::model::batch::Spread;
+use crate::model::batch::Aggregate;
 use crate::model::snapshot::{ContextSnapshot, Snapshot};
 use crate::store::{LastPass, Store};
 
@@ -29,7 +29,7 @@ const DEADLINE: Duration = Duration::from_secs(2);
 const MOST_KEYS: usize = 64;
 
 type Samples = Arc<Vec<(i64, i64)>>;
-type Spreads = Arc<Vec<(i64, Spread)>>;
+type Spreads = Arc<Vec<(i64, Aggregate)>>;
 
 /// Reads the store for all who look at it.
 pub(super) struct Reader {
@@ -38,6 +38,7 @@ pub(super) struct Reader {
     snapshot: Shared<Arc<Snapshot>>,
     slowest: Shared<Arc<Vec<(String, f64)>>>,
     last_pass: Shared<Option<LastPass>>,
+    as_of: Shared<i64>,
     contexts: Keyed<String, Option<Arc<ContextSnapshot>>>,
     counters: Keyed<(String, u32), Samples>,
     histograms: Keyed<(String, u32), Spreads>,
@@ -51,6 +52,7 @@ impl Reader {
             snapshot: Shared::default(),
             slowest: Shared::default(),
             last_pass: Shared::default(),
+            as_of: Shared::default(),
             contexts: Keyed::default(),
             counters: Keyed::default(),
             histograms: Keyed::default(),
@@ -103,7 +105,8 @@ impl Reader {
         precision: u32,
     ) -> Result<Spreads, Failure> {
         let read = async {
-            let found = self.store.histograms(context, precision).await;
+            let now = self.clock.now_seconds();
+            let found = self.store.records(context, precision, now).await;
             found.map(Arc::new)
         };
         let key = (context.to_owned(), precision);
@@ -115,6 +118,15 @@ impl Reader {
     pub(super) async fn slowest(&self) -> Result<Arc<Vec<(String, f64)>>, Failure> {
         let read = async { self.store.slowest().await.map(Arc::new) };
         self.slowest.get(&self.clock, FRESH, read).await
+    }
+
+    /// Until when everything that was recorded can be read, in Unix seconds.
+    pub(super) async fn as_of(&self) -> Result<i64, Failure> {
+        let read = async {
+            let status = self.store.status(self.clock.now_seconds()).await?;
+            Ok(status.as_of)
+        };
+        self.as_of.get(&self.clock, FRESH, read).await
     }
 
     /// The last pass of any cleaner.

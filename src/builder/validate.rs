@@ -13,7 +13,7 @@ impl Builder {
         let year = 365 * 24 * 3_600 * second;
         duration(
             "flush_interval",
-            self.flush_interval,
+            self.flush_interval.unwrap_or(Duration::from_secs(1)),
             second / 100,
             60 * second,
             "10 ms to 60 s",
@@ -50,6 +50,12 @@ impl Builder {
         number("max_contexts", self.max_contexts, 1, 100_000)?;
         number("max_counters", self.max_counters, 1, 100_000)?;
         number("replay_bytes", self.replay_bytes, 0, 1 << 30)?;
+        number(
+            "journal_bytes",
+            self.journal_bytes as usize,
+            1 << 20,
+            1 << 30,
+        )?;
         self.validate_precisions()?;
         for name in &self.counters {
             reserved(name)?;

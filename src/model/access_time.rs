@@ -13,7 +13,7 @@ pub struct Durations {
     /// Their sum in nanoseconds.
     pub sum: u64,
     /// The sum of their squares, in square nanoseconds.
-    pub squares: u128,
+    pub sumsq: u128,
     /// The smallest in nanoseconds; `u64::MAX` when there is none.
     pub min: u64,
     /// The largest in nanoseconds.
@@ -25,7 +25,7 @@ impl Default for Durations {
         Self {
             count: 0,
             sum: 0,
-            squares: 0,
+            sumsq: 0,
             min: u64::MAX,
             max: 0,
         }
@@ -38,8 +38,8 @@ impl Durations {
     pub fn record(&mut self, nanos: u64) {
         self.count += 1;
         self.sum = self.sum.saturating_add(nanos);
-        self.squares = self
-            .squares
+        self.sumsq = self
+            .sumsq
             .saturating_add(u128::from(nanos) * u128::from(nanos));
         self.min = self.min.min(nanos);
         self.max = self.max.max(nanos);
@@ -47,9 +47,9 @@ impl Durations {
 
     /// Adds all of `other`. Associative and commutative.
     pub fn merge(&mut self, other: &Self) {
-        self.count += other.count;
+        self.count = self.count.saturating_add(other.count);
         self.sum = self.sum.saturating_add(other.sum);
-        self.squares = self.squares.saturating_add(other.squares);
+        self.sumsq = self.sumsq.saturating_add(other.sumsq);
         self.min = self.min.min(other.min);
         self.max = self.max.max(other.max);
     }
@@ -90,7 +90,7 @@ impl From<&Durations> for AccessTime {
         Self {
             count: durations.count as f64,
             sum: durations.sum as f64 / 1e9,
-            sumsq: durations.squares as f64 / 1e18,
+            sumsq: durations.sumsq as f64 / 1e18,
             min: durations.min as f64 / 1e9,
             max: durations.max as f64 / 1e9,
         }

@@ -10,11 +10,11 @@ use super::access_time::Durations;
 use super::context::Kind;
 use super::histogram::{COARSE_SCALE, Histogram};
 use super::outcome::Tally;
-use super::slice::{HOUR, Precision, Precisions, hour_of};
+use super::slice::{Precision, Precisions, hour_of};
 pub use super::slices::{Merge, Slices};
 
 /// Hours of statistics that are kept while a store is away: readers know this hour and the last.
-const HOURS_KEPT: usize = 2;
+pub(crate) const HOURS_KEPT: usize = 2;
 
 /// Histograms that are kept at the fine scale while a store is away. Older ones are reduced, so that
 /// a long outage costs a quarter.
@@ -22,7 +22,7 @@ const FINE_KEPT: usize = 2;
 
 /// What the counters of a context grew by within a slice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Hits {
+pub struct RequestCounts {
     /// How many requests, or runs of a timer.
     pub hits: u64,
     /// How many of them were errors.
@@ -31,7 +31,7 @@ pub struct Hits {
     pub micros: u64,
 }
 
-impl Merge for Hits {
+impl Merge for RequestCounts {
     fn merge(&mut self, other: &Self) {
         self.hits = self.hits.saturating_add(other.hits);
         self.errors = self.errors.saturating_add(other.errors);
@@ -39,34 +39,10 @@ impl Merge for Hits {
     }
 }
 
-/// How access times spread within a slice, and how the requests ended.
+/// What is known of the requests of a context within a slice, or within one second that was drained:
+/// everything that this crate knows of them, in one value that merges.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Spread {
-    /// The access times.
-    pub histogram: Histogram,
-    /// The outcomes; only in slices of an hour.
-    pub tally: Tally,
-}
-
-impl Merge for Spread {
-    fn merge(&mut self, other: &Self) {
-        self.histogram.merge(&other.histogram);
-        self.tally.merge(&other.tally);
-    }
-}
-
-impl Slices<Spread> {
-    /// Reduces all but the newest to the coarse scale.
-    fn coarsen(&mut self) {
-        for (_, spread) in self.iter_mut().rev().skip(FINE_KEPT) {
-            spread.histogram.coarsen(COARSE_SCALE);
-        }
-    }
-}
-
-/// What one drain of a context found, all of one second.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Collected {
+pub struct Aggregate {
     /// The access times.
     pub times: Durations,
     /// How the requests ended.
@@ -75,12 +51,20 @@ pub struct Collected {
     pub histogram: Histogram,
 }
 
-impl Collected {
-    /// Adds all of `other`.
-    pub fn merge(&mut self, other: &Self) {
+impl Merge for Aggregate {
+    fn merge(&mut self, other: &Self) {
         self.times.merge(&other.times);
         self.tally.merge(&other.tally);
         self.histogram.merge(&other.histogram);
+    }
+}
+
+impl Slices<Aggregate> {
+    /// Reduces all but the newest to the coarse scale.
+    fn coarsen(&mut self) {
+        for (_, aggregate) in self.iter_mut().rev().skip(FINE_KEPT) {
+            aggregate.histogram.coarsen(COARSE_SCALE);
+        }
     }
 }
 
@@ -92,11 +76,11 @@ pub struct ContextDelta {
     /// When something was last added, in Unix seconds.
     pub last_seen: i64,
     /// Counters, in the order of [`Precisions::counters`].
-    pub counters: Vec<Slices<Hits>>,
+    pub counters: Vec<Slices<RequestCounts>>,
     /// Statistics by hour.
     pub hours: Slices<Durations>,
-    /// Histograms, in the order of [`Precisions::histograms`].
-    pub histograms: Vec<Slices<Spread>>,
+    /// Records, in the order of [`Precisions::histograms`].
+    pub records: Vec<Slices<Aggregate>>,
 }
 
 impl ContextDelta {
@@ -106,15 +90,15 @@ impl ContextDelta {
             last_seen: i64::MIN,
             counters: vec![Slices::default(); precisions.counters.len()],
             hours: Slices::default(),
-            histograms: vec![Slices::default(); precisions.histograms.len()],
+            records: vec![Slices::default(); precisions.histograms.len()],
         }
     }
 
     /// Adds what was collected within `second`. Returns how many requests were too old for the
     /// statistics to keep.
-    fn add(&mut self, precisions: &Precisions, second: i64, found: &Collected) -> u64 {
+    fn add(&mut self, precisions: &Precisions, second: i64, found: &Aggregate) -> u64 {
         self.last_seen = self.last_seen.max(second);
-        let hits = Hits {
+        let hits = RequestCounts {
             hits: found.times.count,
             errors: found.tally.errors,
             micros: found.times.sum.saturating_add(500) / 1_000,
@@ -122,36 +106,38 @@ impl ContextDelta {
         for (slices, precision) in self.counters.iter_mut().zip(&precisions.counters) {
             slices.add(precision.slice(second), hits, precision.samples as usize);
         }
-        for (slices, precision) in self.histograms.iter_mut().zip(&precisions.histograms) {
-            let tally = match i64::from(precision.seconds) {
-                HOUR => found.tally,
-                _ => Tally::default(),
-            };
-            let spread = Spread {
-                histogram: found.histogram.clone(),
-                tally,
-            };
-            slices.add(precision.slice(second), spread, precision.samples as usize);
+        for (slices, precision) in self.records.iter_mut().zip(&precisions.histograms) {
+            let slice = precision.slice(second);
+            slices.add(slice, found.clone(), precision.samples as usize);
             slices.coarsen();
         }
         let gone = self.hours.add(hour_of(second), found.times, HOURS_KEPT);
         gone.map_or(0, |times| times.count)
     }
 
-    fn merge(&mut self, other: Self, precisions: &Precisions) -> u64 {
+    /// Adds all of `other`, keeping the statistics of at most `hours_kept` hours. Returns how many
+    /// requests were too old for them.
+    pub(crate) fn merge(&mut self, other: Self, precisions: &Precisions, hours_kept: usize) -> u64 {
         self.kind = self.kind.max(other.kind);
         self.last_seen = self.last_seen.max(other.last_seen);
         merge_all(&mut self.counters, other.counters, &precisions.counters);
-        merge_all(
-            &mut self.histograms,
-            other.histograms,
-            &precisions.histograms,
-        );
-        self.histograms.iter_mut().for_each(Slices::coarsen);
+        merge_all(&mut self.records, other.records, &precisions.histograms);
+        self.records.iter_mut().for_each(Slices::coarsen);
         let mut late = 0;
         self.hours
-            .merge(other.hours, HOURS_KEPT, |times| late += times.count);
+            .merge(other.hours, hours_kept, |times| late += times.count);
         late
+    }
+
+    /// Drops what begins after `latest`: nobody can be there yet. Returns how many requests of its
+    /// statistics that were.
+    pub(crate) fn drop_future(&mut self, latest: i64) -> u64 {
+        let counters = self.counters.iter_mut();
+        counters.for_each(|slices| drop(slices.drop_after(latest)));
+        let records = self.records.iter_mut();
+        records.for_each(|slices| drop(slices.drop_after(latest)));
+        let hours = self.hours.drop_after(latest);
+        hours.iter().map(|times| times.count).sum()
     }
 
     /// How many requests its statistics hold.
@@ -160,20 +146,20 @@ impl ContextDelta {
     }
 
     /// Roughly how many commands it takes a store to merge it.
-    fn cost(&self) -> usize {
+    pub(crate) fn cost(&self) -> usize {
         let slices: usize = self.counters.iter().map(Slices::len).sum();
         2 * slices + self.fixed_cost()
     }
 
     fn fixed_cost(&self) -> usize {
-        let histograms: usize = self.histograms.iter().map(Slices::len).sum();
-        2 * histograms + 3 * self.hours.len() + 1
+        let records: usize = self.records.iter().map(Slices::len).sum();
+        2 * records + 3 * self.hours.len() + 1
     }
 
     fn is_empty(&self) -> bool {
         self.hours.is_empty()
             && self.counters.iter().all(Slices::is_empty)
-            && self.histograms.iter().all(Slices::is_empty)
+            && self.records.iter().all(Slices::is_empty)
     }
 
     /// Moves out a part of about `cost`, at least one slice.
@@ -184,7 +170,7 @@ impl ContextDelta {
             kind: self.kind,
             last_seen: self.last_seen,
             hours: std::mem::take(&mut self.hours),
-            histograms: self.histograms.iter_mut().map(std::mem::take).collect(),
+            records: self.records.iter_mut().map(std::mem::take).collect(),
             counters: self
                 .counters
                 .iter_mut()
@@ -198,7 +184,11 @@ impl ContextDelta {
     }
 }
 
-fn merge_all<V: Merge>(mine: &mut [Slices<V>], theirs: Vec<Slices<V>>, precisions: &[Precision]) {
+pub(crate) fn merge_all<V: Merge>(
+    mine: &mut [Slices<V>],
+    theirs: Vec<Slices<V>>,
+    precisions: &[Precision],
+) {
     for ((mine, theirs), precision) in mine.iter_mut().zip(theirs).zip(precisions) {
         mine.merge(theirs, precision.samples as usize, drop);
     }
@@ -227,7 +217,7 @@ impl Batch {
         context: &Arc<str>,
         kind: Kind,
         second: i64,
-        found: &Collected,
+        found: &Aggregate,
     ) {
         let delta = match self.contexts.get_mut(context) {
             Some(delta) => delta,
@@ -263,7 +253,7 @@ impl Batch {
         for (context, theirs) in other.contexts {
             match self.contexts.get_mut(&context) {
                 Some(mine) => {
-                    let late = mine.merge(theirs, precisions);
+                    let late = mine.merge(theirs, precisions, HOURS_KEPT);
                     if mine.kind != Kind::All {
                         self.late += late;
                     }
@@ -301,12 +291,12 @@ impl Batch {
         let slices = |counters: &[usize]| counters.iter().sum::<usize>() * PER_SLICE;
         let contexts = self.contexts.iter().map(|(name, delta)| {
             let lens: Vec<_> = delta.counters.iter().map(Slices::len).collect();
-            let spreads = delta.histograms.iter().flat_map(Slices::iter);
-            let spreads = spreads.map(|(_, spread)| {
-                size_of::<(i64, Spread)>() + PER_BUCKET * spread.histogram.buckets().len()
+            let records = delta.records.iter().flat_map(Slices::iter);
+            let records = records.map(|(_, record)| {
+                size_of::<(i64, Aggregate)>() + PER_BUCKET * record.histogram.buckets().len()
             });
             let hours = delta.hours.len() * size_of::<(i64, Durations)>();
-            PER_NAME + name.len() + slices(&lens) + spreads.sum::<usize>() + hours
+            PER_NAME + name.len() + slices(&lens) + records.sum::<usize>() + hours
         });
         let counters = self.counters.iter().map(|(name, delta)| {
             let lens: Vec<_> = delta.iter().map(Slices::len).collect();
@@ -343,7 +333,10 @@ impl Batch {
     /// Moves out as much as a store merges in about `cost` commands: at least one slice, as long as
     /// there is one.
     pub fn split(&mut self, cost: usize) -> Self {
-        let mut part = Self::default();
+        let mut part = Self {
+            late: std::mem::take(&mut self.late),
+            ..Self::default()
+        };
         let mut left = cost.max(1);
         while let Some(mut entry) = self.contexts.first_entry() {
             let cost = entry.get().cost();
@@ -380,11 +373,12 @@ impl Batch {
 mod tests {
     use super::*;
     use crate::model::histogram::bucket_of;
+    use crate::model::slice::HOUR;
     use proptest::collection::vec;
     use proptest::prelude::*;
 
-    fn collected(nanos: u64, error: bool) -> Collected {
-        let mut found = Collected::default();
+    fn collected(nanos: u64, error: bool) -> Aggregate {
+        let mut found = Aggregate::default();
         found.times.record(nanos);
         found
             .tally
@@ -436,8 +430,8 @@ mod tests {
         let delta = &batch.contexts["GET /"];
         assert!(delta.counters.iter().all(|slices| slices.len() <= 120));
         assert_eq!(delta.counters[0].len(), 120);
-        assert_eq!(delta.histograms[0].len(), 60);
-        let scales = delta.histograms[0].iter().map(|(_, s)| s.histogram.scale());
+        assert_eq!(delta.records[0].len(), 60);
+        let scales = delta.records[0].iter().map(|(_, s)| s.histogram.scale());
         assert_eq!(scales.filter(|scale| *scale == COARSE_SCALE).count(), 58);
         assert_eq!(batch.requests() + batch.late, 5 * HOUR as u64);
         assert_eq!(batch.late, 3 * HOUR as u64);

@@ -76,6 +76,20 @@ impl Metric {
         }
     }
 
+    /// The metric and the context that a counter of this name is of; `None` for the global ones and for
+    /// the user's.
+    ///
+    /// ```
+    /// # use tower_pulse::model::context::Metric;
+    /// assert_eq!(Metric::of_counter("hits:GET /"), Some((Metric::Hits, "GET /")));
+    /// assert_eq!(Metric::of_counter("hits"), None);
+    /// ```
+    pub fn of_counter(name: &str) -> Option<(Self, &str)> {
+        let (metric, context) = name.split_once(':')?;
+        let metric = Self::ALL.into_iter().find(|m| m.name() == metric)?;
+        Some((metric, context))
+    }
+
     /// The name of the counter of `context`: `hits:GET /`, and `hits` for [`ALL`], except that the
     /// microseconds of all are `micros:<all>`.
     ///

@@ -130,6 +130,12 @@ impl Histogram {
         histogram
     }
 
+    /// A histogram of `scale` from (index, count) pairs that are sorted by index, each index once.
+    pub(crate) fn from_sorted(scale: u8, mut buckets: Vec<(u16, u64)>) -> Self {
+        buckets.retain(|(_, n)| *n > 0);
+        Self { scale, buckets }
+    }
+
     /// Reduced or merged, it would else take the room of its parts for as long as it is kept.
     fn give_room_back(&mut self) {
         if self.buckets.capacity() > SLACK + self.buckets.len() {

@@ -75,6 +75,12 @@ impl<V: Merge> Slices<V> {
         gone
     }
 
+    /// Drops the slices that start after `latest`. Returns their values.
+    pub(super) fn drop_after(&mut self, latest: i64) -> Vec<V> {
+        let first = self.0.partition_point(|(slice, _)| *slice <= latest);
+        self.0.drain(first..).map(|(_, value)| value).collect()
+    }
+
     /// The value of `slice`.
     pub fn get(&self, slice: i64) -> Option<&V> {
         let at = self.0.binary_search_by_key(&slice, |(start, _)| *start);

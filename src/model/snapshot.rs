@@ -1,7 +1,7 @@
 //! What comes up from a store: what is known of each context, ready to be formatted.
 
 use super::access_time::AccessTime;
-use super::batch::Spread;
+use super::batch::Aggregate;
 use super::context::Kind;
 
 /// A context within one hour.
@@ -12,7 +12,7 @@ pub struct HourSnapshot {
     /// Its access times, in seconds.
     pub times: AccessTime,
     /// How they spread, and how the requests ended.
-    pub spread: Spread,
+    pub spread: Aggregate,
 }
 
 impl HourSnapshot {

@@ -14,6 +14,10 @@ pub struct Bounds {
     pub shards: usize,
     /// The most bytes that acknowledged calls are kept for a replay.
     pub replay_bytes: usize,
+    /// The most records that this process remembers while it folds; 0 where there is no journal.
+    pub folder_records: usize,
+    /// The most bytes of the journal; 0 where there is none.
+    pub journal_bytes: u64,
     /// How long a name is: [`MAX_NAME`](super::context::MAX_NAME) at the most.
     pub name_bytes: usize,
 }
@@ -45,8 +49,12 @@ const CELL: u64 = 2_400;
 const CONTEXT: u64 = 2_048;
 /// A pending slice of a counter.
 const PENDING_SLICE: u64 = 32;
-/// A bucket of a pending histogram.
+/// A bucket of a histogram in this process.
 const PENDING_BUCKET: u64 = 16;
+/// A pending or remembered record without its buckets.
+const PENDING_RECORD: u64 = 208;
+/// A round that is being folded: what was read, unpacked, and packed again.
+const ROUND: u64 = 24 * 1024 * 1024;
 
 /// Synthetic contexts: `<unmatched>`, `<overflow>` and `<all>`.
 const SYNTHETIC: usize = 3;
@@ -70,13 +78,18 @@ pub fn process_bytes(bounds: &Bounds, precisions: &Precisions) -> u64 {
         .map(|p| {
             let fine_ones = u64::from(p.samples).min(2);
             let coarse_ones = u64::from(p.samples) - fine_ones;
-            (fine_ones * fine + coarse_ones * coarse) * PENDING_BUCKET + u64::from(p.samples) * 160
+            (fine_ones * fine + coarse_ones * coarse) * PENDING_BUCKET
+                + u64::from(p.samples) * PENDING_RECORD
         })
         .sum();
     let context = cells + CONTEXT + 4 * name + slices * PENDING_SLICE + buckets;
     let counter = 1_024 + 2 * name + slices * PENDING_SLICE;
     let counters = (bounds.max_counters + 1) as u64;
-    contexts * context + counters * counter + bounds.replay_bytes as u64
+    let folder = match bounds.folder_records as u64 {
+        0 => 0,
+        records => ROUND + records * (fine * PENDING_BUCKET + PENDING_RECORD),
+    };
+    contexts * context + counters * counter + bounds.replay_bytes as u64 + folder
 }
 
 /// Bytes in the store, when every slice is there and every histogram is as wide as it can be.
@@ -88,29 +101,30 @@ pub fn store_bytes(bounds: &Bounds, precisions: &Precisions) -> u64 {
         .iter()
         .map(|p| hash_bytes(u64::from(p.samples), 24) + key_bytes(name + 32) + known_bytes(name))
         .sum();
-    let histograms: u64 = precisions
+    let records: u64 = precisions
         .histograms
         .iter()
         .map(|p| {
-            let samples = u64::from(p.samples);
-            let coarse = if i64::from(p.seconds) == HOUR {
-                samples.saturating_sub(2)
-            } else {
-                0
+            // A slice goes by its time to live, some time after it is not shown any more.
+            let slices = (p.key_ttl() / i64::from(p.seconds)) as u64;
+            let coarse = match i64::from(p.seconds) >= HOUR {
+                true => slices.saturating_sub(2),
+                false => 0,
             };
-            let fine = BUCKETS as u64 * 8 + 64;
             let width = BUCKETS as u64 >> (SCALE - COARSE_SCALE);
-            // The current slice has a tail, to which is added until it outweighs the head.
-            let tail = 2 * fine;
-            let slices = (samples - coarse) * (fine + 88) + coarse * (width * 8 + 64 + 88);
-            slices + tail + key_bytes(name + 32)
+            (slices - coarse) * record_bytes(BUCKETS as u64) + coarse * record_bytes(width)
         })
         .sum();
     let statistics = 2 * (key_bytes(name + 32) + 160) + 2 * (key_bytes(name + 40) + 56);
     let indexes = 2 * known_bytes(name);
-    let context = 3 * counter + histograms + statistics + indexes;
+    let context = 3 * counter + records + statistics + indexes;
     let counters = (bounds.max_counters + 1) as u64;
-    contexts * context + counters * counter
+    contexts * context + counters * counter + bounds.journal_bytes
+}
+
+/// A packed record in its hash, with a count of a few digits in each bucket.
+fn record_bytes(buckets: u64) -> u64 {
+    buckets * 5 + 180
 }
 
 /// A hash of small integers: a listpack up to 512 fields, a table beyond.

@@ -7,11 +7,11 @@
 
 use std::cell::Cell as ThreadCell;
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use super::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering, yield_now};
 use crate::model::access_time::Durations;
-use crate::model::batch::Collected;
+use crate::model::batch::Aggregate;
 use crate::model::histogram::{BUCKETS, Histogram, bucket_of};
 use crate::model::outcome::{OUTCOMES, Outcome, Tally};
 
@@ -37,7 +37,7 @@ const KEPT: usize = if cfg!(all(test, pulse_loom)) {
 struct Cell {
     sum: AtomicU64,
     /// The sum of the squares, its lower and its upper half.
-    squares: [AtomicU64; 2],
+    sumsq: [AtomicU64; 2],
     min: AtomicU64,
     max: AtomicU64,
     outcomes: [AtomicU64; OUTCOMES],
@@ -58,7 +58,7 @@ impl Cell {
         let zero = || AtomicU64::new(0);
         Box::new(Self {
             sum: zero(),
-            squares: [zero(), zero()],
+            sumsq: [zero(), zero()],
             min: AtomicU64::new(u64::MAX),
             max: zero(),
             outcomes: std::array::from_fn(|_| zero()),
@@ -75,9 +75,9 @@ impl Cell {
         // 584 years of requests between two drains would overflow it.
         add(&self.sum, nanos);
         let square = u128::from(nanos) * u128::from(nanos);
-        let (low, carry) = self.squares[0].load(R).overflowing_add(square as u64);
-        self.squares[0].store(low, R);
-        add(&self.squares[1], (square >> 64) as u64 + u64::from(carry));
+        let (low, carry) = self.sumsq[0].load(R).overflowing_add(square as u64);
+        self.sumsq[0].store(low, R);
+        add(&self.sumsq[1], (square >> 64) as u64 + u64::from(carry));
         if nanos < self.min.load(R) {
             self.min.store(nanos, R);
         }
@@ -105,7 +105,7 @@ impl Cell {
             from.store(empty, R);
             value
         };
-        let (low, high) = (take(&self.squares[0], 0), take(&self.squares[1], 0));
+        let (low, high) = (take(&self.sumsq[0], 0), take(&self.sumsq[1], 0));
         for (to, from) in scratch.tally.outcomes.iter_mut().zip(&self.outcomes) {
             *to = take(from, 0);
         }
@@ -113,7 +113,7 @@ impl Cell {
         scratch.times = Durations {
             count: scratch.tally.outcomes.iter().sum(),
             sum: take(&self.sum, 0),
-            squares: u128::from(high) << 64 | u128::from(low),
+            sumsq: u128::from(high) << 64 | u128::from(low),
             min: take(&self.min, u64::MAX),
             max: take(&self.max, 0),
         };
@@ -133,7 +133,7 @@ impl Scratch {
         })
     }
 
-    fn add_to(&self, found: &mut Collected) {
+    fn add_to(&self, found: &mut Aggregate) {
         found.times.merge(&self.times);
         found.tally.merge(&self.tally);
         found
@@ -225,8 +225,8 @@ impl Cells {
 
     /// Takes everything away. A shard is taken for as long as its cell is copied to `scratch`; what
     /// it means is found out when the shard is free again.
-    pub(crate) fn drain(&self, scratch: &mut Scratch) -> Option<Collected> {
-        let mut found: Option<Collected> = None;
+    pub(crate) fn drain(&self, scratch: &mut Scratch) -> Option<Aggregate> {
+        let mut found: Option<Aggregate> = None;
         for shard in &*self.0 {
             let Some(cell) = shard.cell.get() else {
                 continue;
@@ -246,11 +246,6 @@ impl Cells {
         }
         found
     }
-}
-
-/// Locks, whatever happened to an earlier holder.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A small number that stays the same on a thread and differs between threads.
@@ -298,7 +293,7 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn a_cell_adds_up_like_the_model(values in proptest::collection::vec(proptest::num::u64::ANY, 1..50)) {
-            let (cells, mut expected) = (Cells::new(2), Collected::default());
+            let (cells, mut expected) = (Cells::new(2), Aggregate::default());
             for (i, nanos) in values.iter().map(|v| v >> 8).enumerate() {
                 let outcome = Outcome::ALL[i % OUTCOMES];
                 cells.record(i, nanos, outcome, i % 3 == 0);

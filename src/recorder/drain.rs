@@ -6,14 +6,14 @@ use std::sync::Mutex;
 
 use tokio::sync::Notify;
 
-use super::cell::{Scratch, lock};
+use super::cell::Scratch;
 use super::counter::CounterEntry;
 use super::health::Figures;
 use super::totals::Totals;
 use super::{Entry, Recorder};
-use crate::model::batch::{Batch, Collected};
+use crate::model::batch::{Aggregate, Batch, Merge};
 use crate::model::context::{ALL, Kind, OVERFLOW};
-use crate::task::Stopped;
+use crate::task::{Stopped, lock};
 
 const SECOND: i64 = 1_000_000_000;
 
@@ -88,9 +88,7 @@ impl Drain {
     /// Takes all that is pending.
     pub(crate) fn take(&self) -> Batch {
         let mut state = lock(&self.state);
-        let batch = std::mem::take(&mut state.pending);
-        state.figures.late += batch.late;
-        Batch { late: 0, ..batch }
+        std::mem::take(&mut state.pending)
     }
 
     /// Reads or changes the figures.
@@ -145,7 +143,7 @@ impl Recorder {
         }
         state.drained_at = now;
 
-        let mut all = Collected::default();
+        let mut all = Aggregate::default();
         let entries = std::mem::take(&mut state.entries);
         let contexts = entries.http.iter().chain(&entries.timers);
         for entry in contexts.chain(std::iter::once(&self.unmatched)) {
@@ -200,7 +198,7 @@ impl Recorder {
 }
 
 impl State {
-    fn take_in(&mut self, recorder: &Recorder, entry: &Entry, second: i64, found: &Collected) {
+    fn take_in(&mut self, recorder: &Recorder, entry: &Entry, second: i64, found: &Aggregate) {
         let count = found.times.count;
         self.figures.recorded += count;
         if &*entry.name == OVERFLOW {

@@ -1,11 +1,6 @@
 //! How the recording and the flushing are doing: the figures of `api/health`.
 
-use std::collections::VecDeque;
-
 use crate::model::snapshot::Problem;
-
-/// How many of the newest quarantined keys are named.
-const PROBLEMS_KEPT: usize = 20;
 
 /// In one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,8 +34,14 @@ pub struct Health {
     pub store: String,
     /// The last error of the store, while it has not recovered from it.
     pub last_error: Option<String>,
-    /// Seconds since the store was last reached; `None` when it never was.
-    pub last_flush_age: Option<f64>,
+    /// Seconds since the store last answered, to a flush or a heartbeat; `None` when it never did.
+    pub store_contact_age_seconds: Option<f64>,
+    /// Seconds since the store last took a call; `None` when it never did.
+    pub last_flush_age_seconds: Option<f64>,
+    /// Seconds between flushes. Where the builder does not set them, they grow with the fleet.
+    pub flush_interval_seconds: f64,
+    /// Calls that the fleet has appended and nobody has folded yet; `None` in memory.
+    pub journal: Option<JournalHealth>,
     /// Contexts and counters that wait to be flushed.
     pub pending: usize,
     /// Requests and runs of timers that were recorded, in the store or on their way to it.
@@ -49,16 +50,16 @@ pub struct Health {
     pub dropped: u64,
     /// Requests that the store had acknowledged and lost.
     pub lost: u64,
-    /// Requests whose hour was over for too long: in the counters, not in the statistics.
+    /// Requests of the fleet whose hour was over for too long: in the counters, not in the statistics.
     pub late: u64,
-    /// Requests from more than an hour in the store's future, refused.
+    /// Requests of the fleet from more than an hour in the store's future, refused.
     pub skewed: u64,
     /// Requests whose context came after `max_contexts` others.
     pub overflowed: u64,
-    /// How often a key's part of a call was dropped because the key holds something else.
+    /// How often what the fleet had for a key was dropped because the key holds something else.
     pub quarantined: u64,
-    /// The newest of those keys.
-    pub quarantined_keys: VecDeque<Problem>,
+    /// Those keys, of the last day, the newest last.
+    pub quarantined_keys: Vec<Problem>,
     /// Calls that had no answer or an error.
     pub flush_errors: u64,
     /// How often the store had forgotten this instance.
@@ -85,31 +86,37 @@ pub struct Health {
     pub warnings: Vec<String>,
 }
 
+/// The journal, as [`Health`] shows it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct JournalHealth {
+    /// Entries in it.
+    pub entries: u64,
+    /// Bytes of entries that are not folded.
+    pub bytes: u64,
+    /// Seconds since the oldest entry that is not folded was appended.
+    pub oldest_age_seconds: Option<f64>,
+    /// The instance that folds.
+    pub folder: Option<String>,
+    /// Whether that is this one.
+    pub is_folder: bool,
+    /// How long the last round of folding took, in seconds.
+    pub last_fold_seconds: Option<f64>,
+    /// Requests in entries that nobody could read, which were set aside.
+    pub set_aside: u64,
+    /// Bytes of entries that were acknowledged, and gone before they were folded.
+    pub hole_bytes: u64,
+    /// Entries of an earlier generation that were found without their state.
+    pub orphaned: u64,
+}
+
 /// The figures behind [`Health`] that flushing changes.
 #[derive(Debug, Default)]
 pub(crate) struct Figures {
     pub(crate) recorded: u64,
     pub(crate) lost: u64,
-    pub(crate) late: u64,
-    pub(crate) skewed: u64,
-    pub(crate) quarantined: u64,
-    pub(crate) quarantined_keys: VecDeque<Problem>,
     pub(crate) flush_errors: u64,
     pub(crate) store_resets: u64,
     pub(crate) replayed: u64,
     pub(crate) last_error: Option<String>,
-}
-
-impl Figures {
-    /// Notes keys that were quarantined, the newest last, each once.
-    pub(crate) fn quarantine(&mut self, problems: Vec<Problem>) {
-        for problem in problems {
-            self.quarantined += 1;
-            self.quarantined_keys.retain(|known| *known != problem);
-            self.quarantined_keys.push_back(problem);
-            if self.quarantined_keys.len() > PROBLEMS_KEPT {
-                self.quarantined_keys.pop_front();
-            }
-        }
-    }
 }

@@ -1,16 +1,14 @@
 //! The request path's side: takes figures in nanoseconds, hands them on once a second.
 //!
 //! Read `cell` (where a request's figures land), `registry` (under which name), `timer` and
-//! `counter` (any other code), then `drain` (how they leave), `flush` and `ring` (how they reach
-//! the store, once), and [`health`] and [`totals`] (what is told of it).
+//! `counter` (any other code), then `drain` (how they leave), and [`health`] and [`totals`] (what is
+//! told of it).
 
 mod cell;
 mod counter;
 mod drain;
-pub(crate) mod flush;
 pub mod health;
 mod registry;
-mod ring;
 mod sync;
 mod timer;
 pub mod totals;

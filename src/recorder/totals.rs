@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use crate::model::batch::Collected;
+use crate::model::batch::Aggregate;
 use crate::model::context::Kind;
 use crate::model::histogram::{BUCKETS, SCALE, lower_bound};
 use crate::model::outcome::Tally;
@@ -51,7 +51,7 @@ impl Totals {
 
     /// Adds what was collected. A duration within a bucket of the exponential histogram that a
     /// bound cuts counts as that bucket's middle: the bounds are exact to 2.2 %.
-    pub(crate) fn add(&mut self, found: &Collected) {
+    pub(crate) fn add(&mut self, found: &Aggregate) {
         self.count += found.times.count;
         self.nanos += u128::from(found.times.sum);
         self.tally.merge(&found.tally);

@@ -1,20 +1,24 @@
 //! The embedded store: everything in this process, and the reference for what every store does.
 //!
-//! `merge` takes calls in, `read` gives snapshots out, `clean` forgets.
+//! `fold` takes calls in, `read` gives snapshots out, `clean` forgets.
 
 mod clean;
-mod merge;
+mod fold;
 mod read;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::{Applied, Beat, Call, Cleaned, LastPass, Merged, Pass, Store};
+use super::{
+    ALIVE_FOR, Appended, Beat, Call, Cleaned, Exceptions, Generation, LastPass, Pass, Position,
+    Readable, Store, StoreStatus,
+};
 use crate::clock::Clock;
 use crate::error::StoreError;
 use crate::model::access_time::AccessTime;
-use crate::model::batch::Spread;
+use crate::model::batch::Aggregate;
 use crate::model::context::Kind;
+use crate::model::records::Records;
 use crate::model::slice::Precisions;
 use crate::model::slowest;
 use crate::model::snapshot::{ContextSnapshot, Snapshot};
@@ -33,6 +37,7 @@ use crate::task::BoxFuture;
 pub struct MemoryStore {
     precisions: Precisions,
     clock: Clock,
+    created: i64,
     state: Mutex<State>,
 }
 
@@ -42,30 +47,30 @@ type Samples = BTreeMap<i64, i64>;
 /// All that is kept.
 #[derive(Debug, Default)]
 struct State {
+    /// The name of the store's one generation.
+    generation: String,
     /// The last call of each instance. They are never forgotten: as the store ends with its process,
     /// there is hardly more than one.
     fences: HashMap<String, u64>,
-    /// What was excepted from that call, if anything.
-    exceptions: HashMap<String, Merged>,
+    exceptions: Exceptions,
     /// By counter and precision.
     counters: HashMap<String, BTreeMap<u32, Samples>>,
-    contexts: BTreeMap<String, Known>,
+    contexts: BTreeMap<String, ContextState>,
+    records: Records,
     slowest: HashMap<String, f64>,
     instances: HashMap<String, Beat>,
     last_pass: Option<LastPass>,
 }
 
-/// What is known of a context.
+/// What is known of a context beside its records.
 #[derive(Debug)]
-struct Known {
+struct ContextState {
     kind: Kind,
     last_seen: i64,
     /// The statistics of the current hour and its start.
     current: Option<(i64, AccessTime)>,
     /// The statistics of the hour before that in which anything happened.
     last: Option<(i64, AccessTime)>,
-    /// In the order of the precisions.
-    histograms: Vec<BTreeMap<i64, Spread>>,
 }
 
 impl MemoryStore {
@@ -73,8 +78,12 @@ impl MemoryStore {
     pub fn new(precisions: Precisions, clock: Clock) -> Self {
         Self {
             precisions,
+            state: Mutex::new(State {
+                generation: format!("memory-{:016x}", fastrand::u64(..)),
+                ..State::default()
+            }),
+            created: clock.now_seconds(),
             clock,
-            state: Mutex::default(),
         }
     }
 
@@ -90,10 +99,45 @@ fn ready<'a, T: Send + 'a>(value: T) -> BoxFuture<'a, Result<T, StoreError>> {
 }
 
 impl Store for MemoryStore {
-    fn apply<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Result<Applied, StoreError>> {
+    fn hello(&self) -> BoxFuture<'_, Result<Generation, StoreError>> {
+        ready(Generation {
+            id: self.state().generation.clone(),
+            age: u64::try_from(self.clock.now_seconds().saturating_sub(self.created)).unwrap_or(0),
+            is_fresh: true,
+        })
+    }
+
+    fn append<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Result<Appended, StoreError>> {
         Box::pin(async move {
             let now = self.clock.now_seconds();
-            Ok(self.state().apply(call, &self.precisions, now))
+            Ok(self.state().append(call, &self.precisions, now))
+        })
+    }
+
+    fn readable<'a>(
+        &'a self,
+        generation: &'a str,
+        instance: &'a str,
+        seq: u64,
+        _position: Position,
+    ) -> BoxFuture<'a, Result<Readable, StoreError>> {
+        let state = self.state();
+        let fence = state.fences.get(instance).copied().unwrap_or(0);
+        ready(match state.generation == generation && fence >= seq {
+            true => Readable::Yes,
+            false => Readable::Lost,
+        })
+    }
+
+    fn status(&self, now: i64) -> BoxFuture<'_, Result<StoreStatus, StoreError>> {
+        let state = self.state();
+        let alive = state.instances.values();
+        let alive = alive.filter(|beat| beat.at >= now.saturating_sub(ALIVE_FOR));
+        ready(StoreStatus {
+            as_of: now,
+            instances: alive.count() as u64,
+            exceptions: state.exceptions.clone(),
+            journal: None,
         })
     }
 
@@ -121,7 +165,7 @@ impl Store for MemoryStore {
         context: &'a str,
         now: i64,
     ) -> BoxFuture<'a, Result<Option<ContextSnapshot>, StoreError>> {
-        ready(self.state().context(&self.precisions, context, now))
+        ready(self.state().context(context, now))
     }
 
     fn counter<'a>(
@@ -132,13 +176,16 @@ impl Store for MemoryStore {
         ready(self.state().counter(name, precision))
     }
 
-    fn histograms<'a>(
+    fn records<'a>(
         &'a self,
         context: &'a str,
-        precision: u32,
-    ) -> BoxFuture<'a, Result<Vec<(i64, Spread)>, StoreError>> {
-        let state = self.state();
-        ready(state.histograms(&self.precisions, context, precision))
+        tier: u32,
+        now: i64,
+    ) -> BoxFuture<'a, Result<Vec<(i64, Aggregate)>, StoreError>> {
+        let mut records = self.state().records.of(tier, context);
+        let tier = self.precisions.histogram(tier);
+        records.retain(|(start, _)| tier.is_some_and(|tier| *start > tier.cut_off(now)));
+        ready(records)
     }
 
     fn slowest(&self) -> BoxFuture<'_, Result<Vec<(String, f64)>, StoreError>> {

@@ -1,67 +1,182 @@
 //! Where aggregates are kept: one trait, and two stores that behave alike. [`memory`] is the
-//! embedded default and the reference; [`self::redis`] is shared by a fleet.
+//! embedded default and the reference; [`self::redis`] is shared by a fleet, whose instances append
+//! to its [`journal`], which one of them folds.
 //!
-//! Read this file, then [`memory`], then `redis/`.
+//! Read this file, then [`memory`], [`journal`], then `redis/`.
 
+pub mod journal;
 pub mod memory;
+pub(crate) mod pace;
 #[cfg(feature = "redis")]
 pub mod redis;
 
+use self::journal::Journal;
 use crate::error::StoreError;
-use crate::model::batch::{Batch, Spread};
+use crate::model::batch::{Aggregate, Batch};
 use crate::model::snapshot::{ContextSnapshot, Problem, Snapshot};
 use crate::task::BoxFuture;
 
 /// Seconds after its last beat during which an instance counts as alive.
 pub const ALIVE_FOR: i64 = 60;
-/// How far in a store's future a slice or an hour may begin, in seconds.
-pub const SKEW_ALLOWED: i64 = 3_600;
 /// How many slices of the finest precision [`Snapshot::recent`] reaches back.
 pub const RECENT_SLICES: i64 = 15;
 /// How many passes ahead of ours another instance's clock may be.
 const PASSES_AHEAD: i64 = 5;
 
-/// One numbered part of a batch: merged once, however often it is sent.
+/// A generation of a store: from its first call until it is flushed, or loses its state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Generation {
+    /// Its name, which no other has had.
+    pub id: String,
+    /// How many seconds ago it began when it was asked for.
+    pub age: u64,
+    /// There was nothing when it began: whatever was appended to another generation is not in it.
+    pub is_fresh: bool,
+}
+
+/// One numbered part of a batch: folded once, however often it is appended.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// Who sends it: a random name that dies with the process.
+    /// The generation of the store that the instance is numbered in.
+    pub generation: String,
+    /// Who appends it: a random name that dies with the process.
     pub instance: String,
     /// Its number, counted up by one for each call of the instance, from 1.
     pub seq: u64,
-    /// The number of the last call that the store is expected to have merged: `seq - 1`, but for
-    /// the first call after some were lost.
+    /// The number of the last call that the store is expected to have: `seq - 1`, but for the first
+    /// call after some were lost.
     pub previous: u64,
-    /// What is to be merged.
+    /// What is to be folded.
     pub batch: Batch,
 }
 
-/// What a store did with a [`Call`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Applied {
-    /// It was merged, with these exceptions. So is the last call answered when it comes again and
-    /// requests were late or skewed: its sender has not heard of them.
-    Merged(Merged),
-    /// It had been merged before; nothing was done.
-    Duplicate,
-    /// The store knows the instance and lacks calls before this one (a failover lost them); nothing
-    /// was done.
-    Gap {
-        /// The last call that it has.
-        fence: u64,
-    },
-    /// The store does not know the instance any more (flushed, evicted, expired); nothing was done.
-    Reset,
+/// A place in a journal: an entry's id, or the last one before which all is folded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Position {
+    /// Bytes appended until the end of the entry.
+    pub offset: u64,
+    /// A digest of all entries up to it, which tells two histories apart.
+    pub chain: u64,
 }
 
-/// The exceptions of a merged call.
+impl std::fmt::Display for Position {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}-{}", self.offset, self.chain)
+    }
+}
+
+impl std::str::FromStr for Position {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (offset, chain) = text.split_once('-').ok_or(())?;
+        Ok(Self {
+            offset: offset.parse().map_err(drop)?,
+            chain: chain.parse().map_err(drop)?,
+        })
+    }
+}
+
+/// Where a call stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Receipt {
+    /// Its place in the journal, or one after it.
+    pub position: Position,
+    /// Until where the journal is folded.
+    pub folded: Position,
+    /// Whether an instance folds.
+    pub is_attended: bool,
+}
+
+/// What a store did with a [`Call`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Appended {
+    /// It is in the journal, or folded where there is none.
+    Done(Receipt),
+    /// It had been appended before; nothing was done.
+    Duplicate(Receipt),
+    /// The store lacks calls before this one (a failover lost them); nothing was done.
+    Gap {
+        /// The last call that it has, 0 for none.
+        fence: u64,
+    },
+    /// The store is of another generation (flushed, restored, evicted); nothing was done.
+    Reset,
+    /// The journal has no room until somebody folds it; nothing was done.
+    Full,
+}
+
+/// Whether a call can be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Readable {
+    /// It is folded.
+    Yes,
+    /// It is in the journal.
+    NotYet,
+    /// The store does not have it any more.
+    Lost,
+}
+
+/// Exceptions of folding, of all instances, since the store's generation began.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Merged {
+pub struct Exceptions {
     /// Requests older than the statistics of the last hour: in the counters, not in the statistics.
     pub late: u64,
     /// Requests from more than an hour in the store's future: refused.
     pub skewed: u64,
-    /// Keys whose part was dropped because they hold something else.
-    pub quarantined: Vec<Problem>,
+    /// How often a key's part was dropped because the key holds something else.
+    pub quarantined: u64,
+    /// Those keys, of the last day.
+    pub quarantined_keys: Vec<Problem>,
+}
+
+/// Quarantined keys that are told.
+const MAX_QUARANTINED_KEYS: usize = 100;
+
+impl Exceptions {
+    pub(crate) fn quarantine(&mut self, problem: Problem) {
+        self.quarantined += 1;
+        self.quarantined_keys
+            .retain(|other| other.key != problem.key);
+        self.quarantined_keys.push(problem);
+        if self.quarantined_keys.len() > MAX_QUARANTINED_KEYS {
+            self.quarantined_keys.remove(0);
+        }
+    }
+}
+
+/// How a journal is doing.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct JournalStatus {
+    /// Entries in it, folded ones that are not trimmed yet among them.
+    pub entries: u64,
+    /// Bytes of entries that are not folded.
+    pub bytes: u64,
+    /// Seconds since the oldest entry that is not folded was appended.
+    pub oldest_age: Option<f64>,
+    /// The instance that folds.
+    pub folder: Option<String>,
+    /// How long the last round took, in seconds.
+    pub last_fold: Option<f64>,
+    /// Requests in entries that nobody could read, which were set aside.
+    pub set_aside: u64,
+    /// Bytes of entries that were acknowledged and gone before they were folded.
+    pub hole_bytes: u64,
+    /// Entries of an earlier generation that were found without their state.
+    pub orphaned: u64,
+}
+
+/// What a store knows of the fleet.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StoreStatus {
+    /// Until when everything that was appended can be read, in Unix seconds.
+    pub as_of: i64,
+    /// How many instances are alive.
+    pub instances: u64,
+    /// What folding could not use.
+    pub exceptions: Exceptions,
+    /// The journal, where there is one.
+    pub journal: Option<JournalStatus>,
 }
 
 /// A sign of life of an instance.
@@ -150,10 +265,30 @@ pub struct LastPass {
 ///
 /// # Cancel safety
 /// Dropping a future of this trait leaves the store as it was or as if the future had ended;
-/// [`apply`](Self::apply) is repeated with the same number to find out which.
+/// [`append`](Self::append) is repeated with the same number to find out which.
 pub trait Store: Send + Sync + 'static {
-    /// Merges a call, once.
-    fn apply<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Result<Applied, StoreError>>;
+    /// Names the store's generation, and begins one where there is none.
+    fn hello(&self) -> BoxFuture<'_, Result<Generation, StoreError>>;
+
+    /// Appends a call, once.
+    fn append<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Result<Appended, StoreError>>;
+
+    /// Whether the call of that number, which was appended at `position`, can be read.
+    fn readable<'a>(
+        &'a self,
+        generation: &'a str,
+        instance: &'a str,
+        seq: u64,
+        position: Position,
+    ) -> BoxFuture<'a, Result<Readable, StoreError>>;
+
+    /// What the store knows of the fleet at `now`.
+    fn status(&self, now: i64) -> BoxFuture<'_, Result<StoreStatus, StoreError>>;
+
+    /// The journal, where calls are folded later by one instance of the fleet.
+    fn journal(&self) -> Option<&dyn Journal> {
+        None
+    }
 
     /// Notes that an instance is alive.
     fn beat<'a>(&'a self, beat: &'a Beat) -> BoxFuture<'a, Result<(), StoreError>>;
@@ -179,12 +314,13 @@ pub trait Store: Send + Sync + 'static {
         precision: u32,
     ) -> BoxFuture<'a, Result<Vec<(i64, i64)>, StoreError>>;
 
-    /// The histograms of a context at a precision, oldest first.
-    fn histograms<'a>(
+    /// The records of a context at a tier that are retained at `now`, oldest first.
+    fn records<'a>(
         &'a self,
         context: &'a str,
-        precision: u32,
-    ) -> BoxFuture<'a, Result<Vec<(i64, Spread)>, StoreError>>;
+        tier: u32,
+        now: i64,
+    ) -> BoxFuture<'a, Result<Vec<(i64, Aggregate)>, StoreError>>;
 
     /// The ranking of the slowest contexts with their means in seconds, slowest first (recipe 4).
     fn slowest(&self) -> BoxFuture<'_, Result<Vec<(String, f64)>, StoreError>>;

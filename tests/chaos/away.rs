@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use crate::process::demo;
-use crate::rig::demo::Demo;
+use crate::rig::demo::{self, Demo};
+use crate::rig::fold::fold_rest;
 use crate::rig::http::Client;
 use crate::rig::proxy::Proxy;
 use crate::rig::server::RedisServer;
@@ -67,7 +67,7 @@ async fn start_demo(url: &str, layer: bool) -> Demo {
         ("DEMO_TRAFFIC", "off"),
         ("DEMO_LAYER", layer),
     ];
-    Demo::start(demo(), &env).await
+    Demo::start(demo::built(), &env).await
 }
 
 /// The p99 of the same requests without the layer.
@@ -128,6 +128,7 @@ pub async fn away(size: Size) -> Outcome {
     let bound = health["worst_case_process_bytes"].as_u64().unwrap();
     demo.signal("TERM");
     demo.wait_exit(Duration::from_secs(5)).await;
+    fold_rest(&server.url(), PREFIX).await;
     let found = hits(&mut conn).await;
     let after = control(&proxy.url(), control_length).await;
 

@@ -46,9 +46,11 @@ pub async fn child() {
             for _ in 0..dice.usize(..100) {
                 service.request(dice.usize(..PAGES)).await;
             }
-            // What is drained late belongs to the second that has ended, of the same hour.
+            // What is drained late belongs to the second that has ended, of the same hour. Nobody waits
+            // until another process has folded it.
             if dice.bool() {
-                let _ = service.pulse.flush().await;
+                let flush = service.pulse.flush();
+                let _ = tokio::time::timeout(Duration::from_millis(50), flush).await;
             }
             hand.advance(Duration::from_millis(dice.u64(1..800_000)));
         }

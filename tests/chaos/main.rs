@@ -13,6 +13,8 @@
     reason = "test code: a panic is a failed test; not all of the shared parts are used here"
 )]
 
+#[path = "../faults/folds/mod.rs"]
+mod folds;
 #[path = "../rig/mod.rs"]
 mod rig;
 #[path = "../faults/service.rs"]
@@ -20,6 +22,7 @@ mod service;
 
 mod away;
 mod fleet;
+mod folding;
 mod process;
 mod store;
 mod table;
@@ -56,6 +59,17 @@ fn main() {
         run.scenario("SIGKILL", process::sigkill).await;
         run.scenario("eight processes", fleet::eight_processes)
             .await;
+        run.scenario("folder killed", folding::folder_killed).await;
+        run.scenario("folder frozen", folding::folder_frozen).await;
+        run.scenario("clocks apart", folding::clocks_apart).await;
+        run.scenario("journal full", folding::journal_full).await;
+        run.scenario("Redis killed while folding", folding::servers_killed)
+            .await;
+        run.scenario("failover while folding", folding::failovers)
+            .await;
+        run.scenario("journal deleted", folding::journal_deleted)
+            .await;
+        run.scenario("state deleted", folding::state_deleted).await;
     });
     if !run.print() {
         std::process::exit(1);

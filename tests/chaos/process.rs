@@ -1,26 +1,13 @@
 //! Signals to the demo, under load.
 
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use crate::rig::demo::Demo;
+use crate::rig::demo::{self, Demo};
+use crate::rig::fold::fold_rest;
 use crate::rig::http::Client;
 use crate::rig::server::RedisServer;
 use crate::service::pause;
 use crate::table::{Outcome, Size};
-
-/// The demo, which `make chaos` builds first.
-pub fn demo() -> PathBuf {
-    let exe = std::env::current_exe().unwrap();
-    let profile = exe.parent().unwrap().parent().unwrap();
-    let demo = profile.join("examples").join("demo");
-    let is_there = demo.exists();
-    assert!(
-        is_there,
-        "build it first: cargo build --release --example demo"
-    );
-    demo
-}
 
 /// Requests on one connection until the server does not answer any more; when each was answered.
 async fn ping(address: std::net::SocketAddr) -> Vec<Instant> {
@@ -55,7 +42,7 @@ async fn one(
         ("PULSE_PREFIX", &*prefix),
         ("DEMO_TRAFFIC", "off"),
     ];
-    let demo = Demo::start(demo(), &env).await;
+    let demo = Demo::start(demo::built(), &env).await;
     let address = demo.address();
     let clients: Vec<_> = (0..CONNECTIONS)
         .map(|_| tokio::spawn(ping(address)))
@@ -67,6 +54,8 @@ async fn one(
         answered.extend(client.await.unwrap());
     }
     answered.sort_unstable();
+    // Appended is safe, and folded by whoever comes.
+    fold_rest(&url, &prefix).await;
     let mut conn = server.connection().await;
     let found = crate::rig::book::get_counter(&mut conn, &prefix, "hits:GET /ping", 86_400).await;
     (answered, found.unwrap().iter().map(|(_, n)| n).sum())

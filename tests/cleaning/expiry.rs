@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use tower_pulse::Clock;
 use tower_pulse::model::batch::Batch;
 use tower_pulse::model::slice::{Precision, Precisions};
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
-use tower_pulse::store::{Applied, Pass, Store};
+use tower_pulse::store::{Pass, Store};
 
-use crate::bed::call;
+use crate::bed::{Applied, Writer, call};
 use crate::hand::{PREFIX, ask, key, known, until};
 use crate::rig::server::RedisServer;
 
@@ -43,7 +44,8 @@ fn store(server: &RedisServer) -> (Arc<dyn Store>, Precisions) {
 async fn count(store: &Arc<dyn Store>, precisions: &Precisions, seq: u64) {
     let mut batch = Batch::default();
     batch.count(precisions, &"sales".into(), now(), 1);
-    let applied = store.apply(&call("a", seq, batch)).await.unwrap();
+    let writer = Writer::new(store.clone(), Clock::system());
+    let applied = writer.apply(&call("a", seq, batch)).await.unwrap();
     assert!(matches!(applied, Applied::Merged(_)));
 }
 

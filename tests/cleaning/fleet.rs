@@ -6,9 +6,9 @@ use std::sync::Arc;
 use tower_pulse::Clock;
 use tower_pulse::model::batch::Batch;
 use tower_pulse::model::slice::Precision;
-use tower_pulse::store::{Applied, Cleaned, Merged, Pass, Store};
+use tower_pulse::store::{Cleaned, Pass, Store};
 
-use crate::bed::{THIS_HOUR, call, redis_store};
+use crate::bed::{Applied, Merged, THIS_HOUR, Writer, call, redis_store};
 use crate::hand::{self, PREFIX, ask, key, keys, known, slices, write};
 use crate::rig::server::RedisServer;
 
@@ -170,6 +170,7 @@ async fn three_instances_clean_what_another_program_left() {
         })
         .collect();
     let writer = redis_store(&server.url(), PREFIX).with_clock(clock.clone());
+    let writer = Writer::new(Arc::new(writer), clock.clone());
     let precisions = tower_pulse::model::slice::Precisions::default();
     let write_some = async |first: u64, now: i64| {
         for seq in first..first + 20 {

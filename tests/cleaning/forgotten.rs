@@ -111,9 +111,14 @@ async fn contexts_are_unranked_and_forgotten(bed: &Bed) {
     bed.visit(&["old", "new"]).await;
     if let Some(server) = &bed.server {
         let conn = &mut server.connection().await;
-        // Two sets and their hours, two histograms, two counters of seven precisions.
-        assert_eq!(keys(conn, "*:old*").await.len(), 4 + 2 + 14 + 7);
+        // Two sets and their hours, two counters of seven precisions; the records are below no name.
+        assert_eq!(keys(conn, "*:old*").await.len(), 4 + 14 + 7);
         let _: i64 = ask(conn, "ZADD", ("pulse:pulse:instances", NOW, "dead")).await;
+    }
+    let now = bed.clock.now_seconds();
+    for tier in [60, 3_600] {
+        let records = bed.pulse.store().records("old", tier, now).await.unwrap();
+        assert!(!records.is_empty(), "{tier}");
     }
     let last = bed.pass_after(60).await;
     assert_eq!((last.cleaned.ranks, last.cleaned.contexts), (0, 0));
@@ -140,7 +145,7 @@ async fn contexts_are_unranked_and_forgotten(bed: &Bed) {
     for precision in [1, 60, 86_400] {
         assert_eq!(bed.samples("hits:old", precision).await, 0);
     }
-    assert_eq!(store.histograms("old", 3_600).await.unwrap(), []);
+    assert_eq!(store.records("old", 3_600, now).await.unwrap(), []);
     assert_eq!(bed.samples("hits:new", 86_400).await, 8);
     if let Some(server) = &bed.server {
         let conn = &mut server.connection().await;

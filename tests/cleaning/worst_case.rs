@@ -7,16 +7,19 @@ use std::time::Duration;
 
 use redis::pipe;
 use tower::{Layer, Service};
-use tower_pulse::model::batch::{Batch, Slices, Spread};
+use tower_pulse::model::batch::{Aggregate, Batch, Slices};
 use tower_pulse::model::context::{ALL, Kind, MAX_NAME, OVERFLOW, UNMATCHED};
 use tower_pulse::model::histogram::{BUCKETS, SCALE, lower_bound};
 use tower_pulse::model::outcome::Outcome;
 use tower_pulse::model::slice::{HOUR, Precisions};
 use tower_pulse::store::memory::MemoryStore;
-use tower_pulse::store::{Applied, Beat, Call, Cleaned, LastPass, Pass, Store};
+use tower_pulse::store::{
+    Appended, Beat, Call, Cleaned, Generation, LastPass, Pass, Position, Readable, Store,
+    StoreStatus,
+};
 use tower_pulse::{BoxFuture, Builder, Clock, Pulse, StoreError, StoreErrorKind};
 
-use crate::bed::{THIS_HOUR, call, collected, redis_store};
+use crate::bed::{Applied, THIS_HOUR, Writer, call, collected, redis_store};
 use crate::hand::{PREFIX, keys};
 use crate::rig::server::RedisServer;
 
@@ -49,8 +52,8 @@ fn seconds(precisions: &Precisions) -> Vec<i64> {
     seconds
 }
 
-/// Whether histograms are kept of that second's slices.
-fn has_histogram(precisions: &Precisions, second: i64) -> bool {
+/// Whether records are kept of that second's slices.
+fn has_record(precisions: &Precisions, second: i64) -> bool {
     let mut kept = precisions.histograms.iter();
     kept.any(|p| {
         let p_seconds = i64::from(p.seconds);
@@ -67,7 +70,7 @@ fn durations() -> Vec<u64> {
 }
 
 /// As many requests of each bucket as one would have to wait for in vain.
-fn multiply(spread: &mut Spread, by: u64) {
+fn multiply(spread: &mut Aggregate, by: u64) {
     let (scale, buckets) = (spread.histogram.scale(), spread.histogram.buckets());
     let more: Vec<_> = buckets.iter().map(|(index, n)| (*index, n * by)).collect();
     spread.histogram = tower_pulse::model::histogram::Histogram::new(scale, more);
@@ -77,7 +80,7 @@ fn multiply(spread: &mut Spread, by: u64) {
 
 /// Sends all slices of a context or counter; what is there is full afterwards.
 async fn fill(
-    store: &dyn Store,
+    writer: &Writer,
     seq: &mut u64,
     precisions: &Precisions,
     name: &Arc<str>,
@@ -100,7 +103,7 @@ async fn fill(
         while !batch.is_empty() {
             *seq += 1;
             let call = call("filler", *seq, batch.split(1_000));
-            let applied = store.apply(&call).await.unwrap();
+            let applied = writer.apply(&call).await.unwrap();
             assert!(matches!(applied, Applied::Merged(_)), "{applied:?}");
         }
     };
@@ -122,14 +125,14 @@ async fn fill(
     };
     let (with, without): (Vec<i64>, Vec<i64>) = seconds
         .into_iter()
-        .partition(|second| has_histogram(precisions, *second));
+        .partition(|second| has_record(precisions, *second));
     let full = found(&durations());
     // Twice more for the current slices, which have a tail.
     for second in with.into_iter().chain([NOW, NOW]) {
         let mut batch = Batch::default();
         batch.add(precisions, name, kind, second, &full);
         let delta = batch.contexts.get_mut(name).unwrap();
-        for slices in &mut delta.histograms {
+        for slices in &mut delta.records {
             let starts: Vec<i64> = slices.iter().map(|(start, _)| start).collect();
             for start in starts {
                 multiply(slices.get_mut(start).unwrap(), 1_000_000);
@@ -142,7 +145,7 @@ async fn fill(
         batch.add(precisions, name, kind, second, &one);
     }
     let delta = batch.contexts.get_mut(name).unwrap();
-    delta.histograms.fill_with(Slices::default);
+    delta.records.fill_with(Slices::default);
     send(batch).await;
 }
 
@@ -151,7 +154,9 @@ async fn of_redis() {
     let server = RedisServer::start().await;
     let before = server.used_memory().await;
     let (clock, _hand) = Clock::manual(NOW);
-    let store = redis_store(&server.url(), PREFIX).with_clock(clock);
+    let store = redis_store(&server.url(), PREFIX).with_clock(clock.clone());
+    let store: Arc<dyn Store> = Arc::new(store);
+    let writer = Writer::new(store.clone(), clock);
     let (precisions, mut seq) = (Precisions::default(), 0);
     let contexts = (0..CONTEXTS).map(|n| (name("GET /", n), Some(Kind::Http)));
     let synthetic = [
@@ -163,7 +168,7 @@ async fn of_redis() {
     let overflow = [(Arc::from(OVERFLOW), None)];
     let names = contexts.chain(synthetic).chain(counters).chain(overflow);
     for (name, kind) in names {
-        fill(&store, &mut seq, &precisions, &name, kind).await;
+        fill(&writer, &mut seq, &precisions, &name, kind).await;
     }
     let conn = &mut server.connection().await;
     let keys = keys(conn, "*").await;
@@ -197,7 +202,7 @@ async fn of_redis() {
         assert_eq!(store.counter(&counter, precision).await.unwrap().len(), 120);
     }
     let hours = store
-        .histograms(&name("GET /", 3), HOUR as u32)
+        .records(&name("GET /", 3), HOUR as u32, NOW)
         .await
         .unwrap();
     assert_eq!(hours.len(), 48);
@@ -217,7 +222,22 @@ fn away<T>() -> BoxFuture<'static, Result<T, StoreError>> {
 }
 
 impl Store for Away {
-    fn apply<'a>(&'a self, _: &'a Call) -> BoxFuture<'a, Result<Applied, StoreError>> {
+    fn hello(&self) -> BoxFuture<'_, Result<Generation, StoreError>> {
+        away()
+    }
+    fn append<'a>(&'a self, _: &'a Call) -> BoxFuture<'a, Result<Appended, StoreError>> {
+        away()
+    }
+    fn readable<'a>(
+        &'a self,
+        _: &'a str,
+        _: &'a str,
+        _: u64,
+        _: Position,
+    ) -> BoxFuture<'a, Result<Readable, StoreError>> {
+        away()
+    }
+    fn status(&self, _: i64) -> BoxFuture<'_, Result<StoreStatus, StoreError>> {
         away()
     }
     fn beat<'a>(&'a self, _: &'a Beat) -> BoxFuture<'a, Result<(), StoreError>> {
@@ -247,12 +267,13 @@ impl Store for Away {
     ) -> BoxFuture<'a, Result<Vec<(i64, i64)>, StoreError>> {
         self.0.counter(name, precision)
     }
-    fn histograms<'a>(
+    fn records<'a>(
         &'a self,
         context: &'a str,
-        precision: u32,
-    ) -> BoxFuture<'a, Result<Vec<(i64, Spread)>, StoreError>> {
-        self.0.histograms(context, precision)
+        tier: u32,
+        now: i64,
+    ) -> BoxFuture<'a, Result<Vec<(i64, Aggregate)>, StoreError>> {
+        self.0.records(context, tier, now)
     }
     fn slowest(&self) -> BoxFuture<'_, Result<Vec<(String, f64)>, StoreError>> {
         self.0.slowest()
@@ -342,7 +363,7 @@ fn outage() -> u64 {
         // Of what is older than the two newest slices, every fourth bucket is enough.
         let is_fine = NOW - second < 120 || NOW - second == HOUR;
         let step = if is_fine { 1 } else { 4 };
-        let durations = match has_histogram(&precisions, second) {
+        let durations = match has_record(&precisions, second) {
             true => all.iter().step_by(step),
             false => all[..1].iter().step_by(1),
         };
@@ -370,6 +391,10 @@ fn outage() -> u64 {
 fn of_this_process() {
     // What is made once in a process is not counted.
     drop(Pulse::builder().build_with_tasks());
+    // A flush has a deadline.
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_time().build().unwrap();
+    let _entered = runtime.enter();
     let mut worst = 0;
     let measured = allocation_counter::measure(|| worst = outage());
     let real = measured.bytes_max;

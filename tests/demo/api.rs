@@ -1,5 +1,6 @@
 //! The admin API of a running service, asked sense and nonsense.
 
+use super::rig::demo::built;
 use super::rig::http::Client;
 use super::rig::server::RedisServer;
 use super::{quiet, until};
@@ -69,7 +70,7 @@ async fn a_token_is_asked_for() {
 
 #[tokio::test]
 async fn it_refuses_to_be_open_to_others() {
-    let output = std::process::Command::new(super::binary())
+    let output = std::process::Command::new(built())
         .env("LISTEN", "0.0.0.0:0")
         .env_remove("PULSE_TOKEN")
         .output()
@@ -90,7 +91,7 @@ async fn bad_environment_is_named() {
         ("PULSE_PREFIX", "a\tb"),
         ("LISTEN", "somewhere"),
     ] {
-        let output = std::process::Command::new(super::binary())
+        let output = std::process::Command::new(built())
             .env("LISTEN", "127.0.0.1:0")
             .env("DEMO_TRAFFIC", "off")
             .env("REDIS_URL", "redis://127.0.0.1:1/")

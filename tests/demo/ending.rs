@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::quiet;
 use super::rig::book;
+use super::rig::fold::fold_rest;
 use super::rig::http::Client;
 use super::rig::server::RedisServer;
 
@@ -45,6 +46,7 @@ async fn sigterm_flushes_and_ends_within_two_seconds_although_a_stream_is_open()
     assert!(status.success(), "{status}: {}", demo.stderr());
     assert!(took < Duration::from_secs(2), "{took:?}");
     let (_, _) = (streaming.await, slow.await);
+    fold_rest(&redis.url(), "").await;
     let mut conn = redis.connection().await;
     let hits = |name: &'static str| {
         let mut conn = conn.clone();

@@ -9,36 +9,18 @@ mod api;
 mod counted;
 mod ending;
 
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use rig::demo::Demo;
+use rig::demo::{self, Demo};
 use rig::http::Client;
 use serde_json::Value;
 
 const PRECISIONS: [i64; 7] = [1, 5, 60, 300, 3_600, 18_000, 86_400];
 
-/// The demo's binary, beside this test's.
-fn binary() -> PathBuf {
-    let here = std::env::current_exe().unwrap();
-    let demo = here
-        .parent()
-        .unwrap()
-        .parent()
-        .unwrap()
-        .join("examples/demo");
-    assert!(
-        demo.exists(),
-        "{} is missing: `cargo build --example demo`, or run all tests with `cargo test`",
-        demo.display()
-    );
-    demo
-}
-
 /// A demo without traffic of its own.
 async fn quiet(env: &[(&str, &str)]) -> Demo {
     let env = [&[("DEMO_TRAFFIC", "off"), ("PULSE_FLUSH_MS", "100")], env].concat();
-    Demo::start(binary(), &env).await
+    Demo::start(demo::built(), &env).await
 }
 
 /// Asks until the answer is as it should be, for at most ten seconds.

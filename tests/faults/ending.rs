@@ -1,15 +1,15 @@
 //! How it ends: in the middle of a flush, without a store, twice, not at all, by a signal.
 
 use std::io::Write;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::rig::demo::Demo;
+use crate::rig::demo::{self, Demo};
+use crate::rig::fold::fold_rest;
 use crate::rig::http::Client;
 use crate::rig::proxy::Proxy;
 use crate::rig::server::RedisServer;
-use crate::service::{Service, builder, by_day, by_hand, pause, until};
+use crate::service::{PREFIX, Service, builder, by_day, by_hand, pause, until};
 
 #[tokio::test]
 async fn in_the_middle_of_a_flush() {
@@ -216,16 +216,6 @@ fn with_a_runtime_that_is_dropped() {
     });
 }
 
-/// The demo, which `cargo test` and `make chaos` build.
-fn demo() -> PathBuf {
-    let exe = std::env::current_exe().unwrap();
-    let profile = exe.parent().unwrap().parent().unwrap();
-    let demo = profile.join("examples").join("demo");
-    let demo_exists = demo.exists();
-    assert!(demo_exists, "build it first: cargo build --example demo");
-    demo
-}
-
 /// Requests on one connection until the server ends. Returns how many were answered, and when the
 /// last `within` began how many had been.
 async fn ping(demo: &Demo, n: usize) -> u64 {
@@ -245,7 +235,7 @@ async fn by_sigterm_under_load() {
     let server = RedisServer::start().await;
     let url = server.url();
     let env = [("REDIS_URL", &*url), ("DEMO_TRAFFIC", "off")];
-    let demo = Demo::start(demo(), &env).await;
+    let demo = Demo::start(demo::built(), &env).await;
     let (a, b, end) = tokio::join!(ping(&demo, usize::MAX), ping(&demo, usize::MAX), async {
         pause(300).await;
         demo.signal("TERM");
@@ -255,6 +245,7 @@ async fn by_sigterm_under_load() {
         start.elapsed()
     });
     assert!(end < Duration::from_secs(2), "{end:?}");
+    fold_rest(&url, PREFIX).await;
     let found = by_day(&mut server.connection().await, "hits:GET /ping").await as u64;
     // The last one of each connection may have been served and its answer cut off.
     assert!(
@@ -272,7 +263,7 @@ async fn by_sigkill_at_most_one_interval_is_missing() {
         ("DEMO_TRAFFIC", "off"),
         ("PULSE_FLUSH_MS", "300"),
     ];
-    let demo = Demo::start(demo(), &env).await;
+    let demo = Demo::start(demo::built(), &env).await;
     let early = ping(&demo, 300).await;
     let mut conn = server.connection().await;
     until("the first ones are flushed", async || {
@@ -281,6 +272,7 @@ async fn by_sigkill_at_most_one_interval_is_missing() {
     .await;
     let late = ping(&demo, 50).await;
     demo.kill_9();
+    fold_rest(&url, PREFIX).await;
     let found = by_day(&mut conn, "hits:GET /ping").await as u64;
     assert!(found >= early && found <= early + late, "{found}");
 }

@@ -167,9 +167,10 @@ async fn a_fence_that_is_ahead_is_not_ours() {
     service.requests(20).await;
     service.settle().await;
     let mut conn = server.connection().await;
-    let fence = format!("pulse:pulse:fence:{}", service.health().instance);
-    let mut set = cmd("SET");
-    set.arg(&fence).arg("99999999999999999999999");
+    let fence = format!("f:{}", service.health().instance);
+    let mut set = cmd("HSET");
+    set.arg("pulse:pulse:state").arg(&fence);
+    set.arg("99999999999999999999999 0");
     set.exec_async(&mut conn).await.unwrap();
     service.requests(160).await;
     service.end_exactly(&server).await;

@@ -2,11 +2,14 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use tower_pulse::model::batch::Spread;
+use tower_pulse::model::batch::Aggregate;
 use tower_pulse::model::slice::Precisions;
 use tower_pulse::model::snapshot::{ContextSnapshot, Snapshot};
 use tower_pulse::store::memory::MemoryStore;
-use tower_pulse::store::{Applied, Beat, Call, Cleaned, LastPass, Pass, Store};
+use tower_pulse::store::{
+    Appended, Beat, Call, Cleaned, Generation, LastPass, Pass, Position, Readable, Store,
+    StoreStatus,
+};
 use tower_pulse::{BoxFuture, Clock, Hand, StoreError, StoreErrorKind};
 
 /// What may happen to a call.
@@ -15,7 +18,7 @@ pub enum Fate {
     Fine,
     /// It never arrives.
     Refused,
-    /// It is merged, and the answer is lost.
+    /// It is folded, and the answer is lost.
     Unanswered,
     /// It arrives much later, and perhaps now too. The answer is lost.
     Delayed,
@@ -30,13 +33,17 @@ struct State {
     inner: Arc<MemoryStore>,
     /// The clock that `inner` goes by.
     hand: Hand,
+    /// How often it has forgotten everything: each time begins a generation.
+    generation: u64,
+    /// When the generation began, in Unix seconds.
+    created: i64,
     clock: Clock,
     precisions: Precisions,
     dice: fastrand::Rng,
     /// How likely each other fate is.
     trouble: f64,
     away: bool,
-    /// What was merged, and when, in this order.
+    /// What was folded, and when, in this order.
     log: Vec<(Call, i64)>,
     delayed: Vec<Call>,
     /// What it has said to have, once each.
@@ -53,6 +60,8 @@ impl Faulty {
             state: Mutex::new(State {
                 inner,
                 hand,
+                generation: 1,
+                created: clock.now_seconds(),
                 clock,
                 precisions,
                 dice: fastrand::Rng::with_seed(seed),
@@ -81,15 +90,16 @@ impl Faulty {
         self.state().away = away;
     }
 
-    /// Forgets everything.
+    /// Forgets everything: a new generation begins. Delayed calls of the old one still arrive.
     pub fn forget(&self) {
         let mut state = self.state();
         (state.inner, state.hand) = empty(&state.precisions);
+        state.generation += 1;
+        state.created = state.clock.now_seconds();
         state.log.clear();
-        state.delayed.clear();
     }
 
-    /// Forgets the last calls, as a failover does.
+    /// Forgets the last calls, as a failover does. The generation stays.
     pub fn fall_back(&self, calls: usize) -> usize {
         let mut state = self.state();
         let calls = calls.min(state.log.len());
@@ -100,19 +110,10 @@ impl Faulty {
         let now = state.clock.now_seconds();
         for (call, at) in state.log.clone() {
             state.hand.set_wall(at);
-            ready(state.inner.apply(&call)).unwrap();
+            state.append_to_inner(&call);
         }
         state.hand.set_wall(now);
         calls
-    }
-
-    /// What has been merged, as calls.
-    pub fn log(&self) -> Vec<Call> {
-        self.state()
-            .log
-            .iter()
-            .map(|(call, _)| call.clone())
-            .collect()
     }
 
     /// What it has ever said to have, once each.
@@ -155,18 +156,14 @@ fn failed(kind: StoreErrorKind) -> StoreError {
 }
 
 impl State {
-    fn apply(&mut self, call: &Call) -> Result<Applied, StoreError> {
+    fn append(&mut self, call: &Call) -> Result<Appended, StoreError> {
         self.calls += 1;
         for delta in call.batch.contexts.values() {
             let counters = delta.counters.iter().map(|slices| slices.len());
-            let widest = counters.chain(delta.histograms.iter().map(|slices| slices.len()));
+            let widest = counters.chain(delta.records.iter().map(|slices| slices.len()));
             self.widest = self.widest.max(widest.max().unwrap_or(0));
         }
-        let fate = match self.dice.f64() < self.trouble {
-            _ if self.away => Fate::Refused,
-            false => Fate::Fine,
-            true => [Fate::Refused, Fate::Unanswered, Fate::Delayed][self.dice.usize(..3)],
-        };
+        let fate = self.fate();
         if fate == Fate::Refused {
             return Err(failed(StoreErrorKind::Unreachable));
         }
@@ -174,49 +171,118 @@ impl State {
             let late = self
                 .delayed
                 .swap_remove(self.dice.usize(..self.delayed.len()));
-            self.merge(&late);
+            self.fold(&late);
         }
         if fate == Fate::Delayed {
             self.delayed.push(call.clone());
             if self.dice.bool() {
-                self.merge(call);
+                self.fold(call);
             }
             return Err(failed(StoreErrorKind::TimedOut));
         }
-        let applied = self.merge(call);
+        let appended = self.fold(call);
         if fate == Fate::Unanswered {
             return Err(failed(StoreErrorKind::TimedOut));
         }
         let is_known = |known: &Call| known.instance == call.instance && known.seq == call.seq;
-        if matches!(applied, Applied::Merged(_) | Applied::Duplicate)
+        if matches!(appended, Appended::Done(_) | Appended::Duplicate(_))
             && !self.acknowledged.iter().any(is_known)
         {
             self.acknowledged.push(call.clone());
         }
-        Ok(applied)
+        Ok(appended)
     }
 
-    fn merge(&mut self, call: &Call) -> Applied {
+    /// The fate of what comes next.
+    fn fate(&mut self) -> Fate {
+        match self.dice.f64() < self.trouble {
+            _ if self.away => Fate::Refused,
+            false => Fate::Fine,
+            true => [Fate::Refused, Fate::Unanswered, Fate::Delayed][self.dice.usize(..3)],
+        }
+    }
+
+    /// Names the generation. An answer that is lost or late is no answer.
+    fn hello(&mut self) -> Result<Generation, StoreError> {
+        match self.fate() {
+            Fate::Fine => Ok(Generation {
+                id: self.generation_name(),
+                age: u64::try_from(self.clock.now_seconds() - self.created).unwrap_or(0),
+                is_fresh: true,
+            }),
+            Fate::Refused => Err(failed(StoreErrorKind::Unreachable)),
+            Fate::Unanswered | Fate::Delayed => Err(failed(StoreErrorKind::TimedOut)),
+        }
+    }
+
+    fn generation_name(&self) -> String {
+        format!("generation {}", self.generation)
+    }
+
+    fn fold(&mut self, call: &Call) -> Appended {
+        if call.generation != self.generation_name() {
+            return Appended::Reset;
+        }
         let now = self.clock.now_seconds();
         self.hand.set_wall(now);
-        let applied = ready(self.inner.apply(call)).unwrap();
-        let is_new =
-            |(known, _): &(Call, i64)| known.instance != call.instance || known.seq != call.seq;
-        // A repetition is told its exceptions again.
-        if matches!(applied, Applied::Merged(_)) && self.log.iter().all(is_new) {
+        let appended = self.append_to_inner(call);
+        if matches!(appended, Appended::Done(_)) {
             self.log.push((call.clone(), now));
         }
-        applied
+        appended
+    }
+
+    /// The memory store's one generation stands for the present one.
+    fn append_to_inner(&self, call: &Call) -> Appended {
+        let generation = ready(self.inner.hello()).unwrap().id;
+        let call = Call {
+            generation,
+            ..call.clone()
+        };
+        ready(self.inner.append(&call)).unwrap()
     }
 }
 
 impl Store for Faulty {
-    fn apply<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Result<Applied, StoreError>> {
+    fn hello(&self) -> BoxFuture<'_, Result<Generation, StoreError>> {
         Box::pin(async move {
             tokio::task::yield_now().await;
-            let applied = self.state().apply(call);
+            self.state().hello()
+        })
+    }
+
+    fn append<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Result<Appended, StoreError>> {
+        Box::pin(async move {
             tokio::task::yield_now().await;
-            applied
+            let appended = self.state().append(call);
+            tokio::task::yield_now().await;
+            appended
+        })
+    }
+
+    fn readable<'a>(
+        &'a self,
+        generation: &'a str,
+        instance: &'a str,
+        seq: u64,
+        position: Position,
+    ) -> BoxFuture<'a, Result<Readable, StoreError>> {
+        Box::pin(async move {
+            if generation != self.state().generation_name() {
+                return Ok(Readable::Lost);
+            }
+            let inner = self.inner();
+            let generation = inner.hello().await?.id;
+            inner.readable(&generation, instance, seq, position).await
+        })
+    }
+
+    fn status(&self, now: i64) -> BoxFuture<'_, Result<StoreStatus, StoreError>> {
+        Box::pin(async move {
+            if self.state().away {
+                return Err(failed(StoreErrorKind::Unreachable));
+            }
+            self.inner().status(now).await
         })
     }
 
@@ -253,12 +319,13 @@ impl Store for Faulty {
         Box::pin(async move { self.inner().counter(name, precision).await })
     }
 
-    fn histograms<'a>(
+    fn records<'a>(
         &'a self,
         context: &'a str,
-        precision: u32,
-    ) -> BoxFuture<'a, Result<Vec<(i64, Spread)>, StoreError>> {
-        Box::pin(async move { self.inner().histograms(context, precision).await })
+        tier: u32,
+        now: i64,
+    ) -> BoxFuture<'a, Result<Vec<(i64, Aggregate)>, StoreError>> {
+        Box::pin(async move { self.inner().records(context, tier, now).await })
     }
 
     fn slowest(&self) -> BoxFuture<'_, Result<Vec<(String, f64)>, StoreError>> {

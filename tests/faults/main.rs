@@ -16,6 +16,8 @@ mod service;
 mod ending;
 mod failover;
 mod faulty;
+mod folding;
+mod folds;
 mod hours;
 mod model;
 mod network;

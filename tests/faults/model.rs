@@ -8,7 +8,7 @@ use tower_pulse::store::Call;
 use tower_pulse::{Clock, Hand, Pulse};
 
 use crate::faulty::Faulty;
-use crate::hours::now;
+use crate::hours::{now, with_clock};
 use crate::rig::proxy::{Proxy, Swallow};
 use crate::rig::seed::seed;
 use crate::rig::server::RedisServer;
@@ -114,9 +114,13 @@ async fn forward_in_time_counters_and_both_hours_are_exact() {
             assert_eq!(count(found.hour), *served, "page {page}");
             let before = hours.get(&(newest - HOUR)).copied().unwrap_or(0);
             assert_eq!(count(found.last_hour), before, "page {page}");
-            // The histograms of the hours have them all.
-            let spreads = store.histograms(&context(page), HOUR as u32).await.unwrap();
-            let all: u64 = spreads.iter().map(|(_, s)| s.histogram.count()).sum();
+            // The records of the hours have them all.
+            let now = clock.now_seconds();
+            let records = store
+                .records(&context(page), HOUR as u32, now)
+                .await
+                .unwrap();
+            let all: u64 = records.iter().map(|(_, r)| r.histogram.count()).sum();
             assert_eq!(all, service.oracle.page(page), "page {page}");
         }
     }
@@ -173,8 +177,8 @@ async fn after_failovers_it_is_exact_but_for_what_is_counted_as_lost() {
                     hand.advance(Duration::from_secs(61));
                     was_old = true;
                 }
-                // The replica has the fence at the least: else it is a reset.
-                4 => _ = store.fall_back(dice.usize(..6).min(store.log().len().saturating_sub(1))),
+                // Perhaps the replica has nothing of it but the generation.
+                4 => _ = store.fall_back(dice.usize(..6)),
                 _ => some_requests(&service, dice, |_| {}).await,
             }
         }
@@ -190,6 +194,18 @@ async fn after_failovers_it_is_exact_but_for_what_is_counted_as_lost() {
     }
 }
 
+/// How long the first moments of a generation last, in seconds.
+const YOUNG: u64 = 60;
+
+/// Lets the store work again for long enough to take everything, `seconds` later.
+async fn recover(service: &Service, store: &Faulty, hand: &Hand, seconds: u64) {
+    store.away(false);
+    store.trouble(0.0);
+    hand.advance(Duration::from_secs(seconds));
+    service.requests(1).await;
+    service.settle().await;
+}
+
 #[tokio::test]
 async fn a_store_that_forgets_gets_what_it_has_not_acknowledged() {
     for seed in seeds(60) {
@@ -203,23 +219,85 @@ async fn a_store_that_forgets_gets_what_it_has_not_acknowledged() {
                 1 => store.away(dice.bool()),
                 2 => hand.advance(Duration::from_millis(dice.u64(..4_000))),
                 3 => {
+                    // A generation that is lost in its first moments would be sent everything again.
+                    recover(&service, &store, &hand, YOUNG + 1).await;
+                    store.trouble(dice.f64() * 0.5);
+                    some_requests(&service, dice, |_| {}).await;
                     // All but the call in doubt is gone, which may or may not be there.
-                    let in_doubt = service.health().in_doubt_age.is_some();
-                    let acknowledged = store.acknowledged();
-                    forgotten = acknowledged.iter().map(requests).sum();
+                    forgotten = store.acknowledged().iter().map(requests).sum();
                     store.forget();
-                    resets += u64::from(!acknowledged.is_empty() || in_doubt);
+                    resets += 1;
                 }
                 _ => some_requests(&service, dice, |_| {}).await,
             }
         }
-        store.away(false);
-        store.trouble(0.0);
-        service.requests(1).await;
-        service.settle().await;
+        recover(&service, &store, &hand, 0).await;
         let health = service.health();
         assert!(health.store_resets <= resets, "{health:?}");
+        assert_eq!((health.lost, health.dropped), (0, 0));
         assert_counters_but(&service, forgotten).await;
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_forgets_its_first_moments_gets_everything_again() {
+    for seed in seeds(60) {
+        let dice = &mut fastrand::Rng::with_seed(seed);
+        let (service, store, _, hand) = on_faulty(dice);
+        let mut resets = 0;
+        // All of it happens within the first moments, so that nothing is too old to be sent again.
+        let mut left = YOUNG * 1_000 - 1;
+        for _ in 0..8 {
+            recover(&service, &store, &hand, 0).await;
+            for _ in 0..8 {
+                match dice.u32(..6) {
+                    0 => store.trouble(dice.f64() * 0.5),
+                    1 => store.away(dice.bool()),
+                    2 => {
+                        let millis = dice.u64(..=left / 4);
+                        hand.advance(Duration::from_millis(millis));
+                        left -= millis;
+                    }
+                    _ => some_requests(&service, dice, |_| {}).await,
+                }
+            }
+            store.forget();
+            resets += 1;
+        }
+        recover(&service, &store, &hand, 0).await;
+        let health = service.health();
+        assert!(health.store_resets <= resets, "{health:?}");
+        assert_eq!((health.lost, health.dropped), (0, 0));
+        assert_counters(&service, 0).await;
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_forgets_at_any_moment_never_gets_too_much() {
+    for seed in seeds(60) {
+        let dice = &mut fastrand::Rng::with_seed(seed);
+        let (service, store, _, hand) = on_faulty(dice);
+        for _ in 0..80 {
+            match dice.u32(..12) {
+                0 => store.trouble(dice.f64() * 0.5),
+                1 => store.away(dice.bool()),
+                2 => hand.advance(Duration::from_secs(dice.u64(..50))),
+                3 => store.forget(),
+                4 => _ = store.fall_back(dice.usize(..6)),
+                _ => some_requests(&service, dice, |_| {}).await,
+            }
+            for page in 0..PAGES {
+                let found = sum(&service, &format!("hits:{}", context(page))).await;
+                assert!(found <= service.oracle.page(page), "page {page}");
+            }
+        }
+        recover(&service, &store, &hand, 0).await;
+        let served = service.oracle.served();
+        let (hits, health) = (sum(&service, "hits").await, service.health());
+        assert!(
+            hits + health.lost <= served,
+            "{hits} of {served}: {health:?}"
+        );
     }
 }
 
@@ -247,7 +325,7 @@ async fn in_redis_too() {
             .await
             .unwrap();
         let (clock, hand) = Clock::manual(now() - HOUR);
-        let service = Service::new(by_url(&proxy.url(), &clock));
+        let service = Service::new(with_clock(&proxy.url(), &clock));
         let mut pages = HashSet::new();
         for hour in [-1, 0] {
             hand.set_wall(now() + hour * HOUR);
@@ -280,15 +358,4 @@ async fn in_redis_too() {
         assert_eq!(found.statistics as u64 + excepted, served);
         service.pulse.shutdown().await.unwrap();
     }
-}
-
-fn by_url(url: &str, clock: &Clock) -> tower_pulse::Builder {
-    use tower_pulse::store::redis::{RedisOptions, RedisStore};
-    let options = RedisOptions::new(url).unwrap();
-    let options = options.prefix(crate::service::PREFIX).unwrap();
-    let options = options.response_timeout(Duration::from_millis(100));
-    let store = RedisStore::open(options).unwrap().with_clock(clock.clone());
-    let pulse = Pulse::builder().store(std::sync::Arc::new(store));
-    let pulse = pulse.clock(clock.clone());
-    pulse.flush_interval(Duration::from_secs(60))
 }

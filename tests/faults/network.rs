@@ -156,7 +156,7 @@ async fn a_black_hole_that_heals() {
     proxy.black_hole(false);
     let healed = Instant::now();
     until("it has recovered", async || {
-        service.health().last_flush_age < Some(0.2)
+        service.health().store_contact_age_seconds < Some(0.2)
     })
     .await;
     assert!(healed.elapsed() < Duration::from_secs(4));
@@ -181,7 +181,7 @@ async fn a_connection_that_never_answers_again_is_made_anew() {
     let load = service.load(seed);
     let start = Instant::now();
     until("there is a new connection", async || {
-        proxy.connections() > before && service.health().last_flush_age < Some(0.2)
+        proxy.connections() > before && service.health().store_contact_age_seconds < Some(0.2)
     })
     .await;
     assert!(start.elapsed() < Duration::from_secs(4));

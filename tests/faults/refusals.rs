@@ -9,6 +9,7 @@ use redis::cmd;
 use tower_pulse::Clock;
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
 
+use crate::hours::{now, with_clock};
 use crate::rig::seed::seed;
 use crate::rig::server::RedisServer;
 use crate::service::{PREFIX, Service, builder, by_hand, context, counter, pause, until};
@@ -206,7 +207,7 @@ async fn permissions_are_missing() {
 
     let url = format!("redis://app:hunter2@127.0.0.1:{}/", server.port());
     // The retry after 30 seconds is by the clock of the pulse, the server's time is its own.
-    let (clock, hand) = Clock::manual(crate::hours::now());
+    let (clock, hand) = Clock::manual(now());
     let options = RedisOptions::new(&url).unwrap().prefix(PREFIX).unwrap();
     let store = RedisStore::open(options).unwrap();
     let builder = tower_pulse::Pulse::builder().store(Arc::new(store));
@@ -276,14 +277,16 @@ async fn permissions_are_taken_away() {
 #[tokio::test]
 async fn poisoned_keys_are_named_and_the_rest_goes_through() {
     let server = RedisServer::start().await;
-    let service = Service::new(by_hand(&server.url()));
+    // It stands still, so that the slices are known.
+    let (clock, _hand) = Clock::manual(now());
+    let service = Service::new(with_clock(&server.url(), &clock));
     let mut conn = server.connection().await;
     let key = |name: &str| format!("{PREFIX}{name}");
     let hits = key(&format!("count:86400:hits:{}", context(0)));
     let stats = key(&format!("stats:{}:AccessTime", context(1)));
     let start = key(&format!("stats:{}:AccessTime:start", context(2)));
-    let histogram = key(&format!("pulse:hist:60:{}", context(3)));
-    let poisoned = [hits, stats, start, histogram];
+    let records = key(&format!("pulse:r1:60:{}", now() / 60 * 60));
+    let poisoned = [hits, stats, start, records];
     for key in &poisoned {
         command(&mut conn, &["RPUSH", key, "poison"]).await;
     }

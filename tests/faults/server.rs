@@ -1,10 +1,15 @@
 //! What becomes of a server: killed, restarted, emptied.
 
+use std::time::Duration;
+
+use redis::cmd;
+use tower_pulse::Clock;
+
+use crate::hours::{now, with_clock};
 use crate::rig::proxy::{Proxy, Swallow};
 use crate::rig::seed::seed;
 use crate::rig::server::RedisServer;
 use crate::service::{Found, Service, builder, by_hand, pause, until};
-use redis::cmd;
 
 #[tokio::test]
 async fn killed_with_every_write_on_disk() {
@@ -49,16 +54,22 @@ async fn scripts_forgotten_under_load() {
     assert_eq!(service.health().flush_errors, 0);
 }
 
+/// What a server loses within this time after it was empty, a failover may have lost.
+const YOUNG: Duration = Duration::from_secs(60);
+
 #[tokio::test]
 async fn restarted_without_its_data_it_gets_only_what_is_new() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.port()).await;
-    let service = Service::new(by_hand(&proxy.url()));
+    let (clock, hand) = Clock::manual(now());
+    let service = Service::new(with_clock(&proxy.url(), &clock));
     service.requests(200).await;
+    service.settle().await;
+    hand.advance(YOUNG + Duration::from_secs(1));
     service.settle().await;
     let (before, instance) = (service.oracle.served(), service.health().instance);
 
-    // A call that is in doubt, and was in fact merged.
+    // A call that is in doubt, and was in fact appended.
     service.requests(50).await;
     proxy.swallow_replies(1.0, 1, Swallow::Cut);
     service.pulse.flush().await.unwrap_err();
@@ -90,10 +101,47 @@ async fn restarted_without_its_data_it_gets_only_what_is_new() {
     service.pulse.shutdown().await.unwrap();
 }
 
+/// As after a failover to a replica that had nothing yet, which nobody could tell apart.
+#[tokio::test]
+async fn restarted_without_its_first_moments_it_gets_everything_again() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(server.port()).await;
+    let service = Service::new(by_hand(&proxy.url()));
+    for n in 1..=2 {
+        service.requests(200).await;
+        service.settle().await;
+        let instance = service.health().instance;
+        service.requests(50).await;
+        proxy.swallow_replies(1.0, n, Swallow::Cut);
+        service.pulse.flush().await.unwrap_err();
+        proxy.heal();
+        server.kill_9();
+        server.restart().await;
+        service.settle().await;
+        service.assert_exact(&server).await;
+        let health = service.health();
+        assert_eq!((health.store_resets, health.instance), (n, instance));
+        assert!(health.replayed > 0);
+    }
+    service.end_exactly(&server).await;
+}
+
 #[tokio::test]
 async fn emptied_under_load_nothing_is_doubled() {
     let server = RedisServer::start().await;
-    let service = Service::new(builder(&server.url()));
+    let (clock, hand) = Clock::manual(now());
+    let builder = with_clock(&server.url(), &clock).flush_interval(Duration::from_millis(20));
+    let service = Service::new(builder);
+    // Time passes, and now and then a minute at once.
+    let ticking = tokio::spawn({
+        let hand = hand.clone();
+        async move {
+            loop {
+                pause(5).await;
+                hand.advance(Duration::from_millis(5));
+            }
+        }
+    });
     let seed = seed();
     let load = service.load(seed);
     let mut conn = server.connection().await;
@@ -105,6 +153,7 @@ async fn emptied_under_load_nothing_is_doubled() {
     for n in 1..=5 {
         // What was served before a flush is in the store after it, and what is in the store when it
         // is emptied is gone; only what is served between the two readings may be either.
+        hand.advance(YOUNG + Duration::from_secs(1));
         let flushed = service.oracle.served();
         service.settle().await;
         cmd("FLUSHALL").exec_async(&mut conn).await.unwrap();
@@ -123,6 +172,7 @@ async fn emptied_under_load_nothing_is_doubled() {
     }
     // Without load there is no doubt.
     load.stop().await;
+    hand.advance(YOUNG + Duration::from_secs(1));
     service.settle().await;
     let before = service.oracle.served();
     cmd("FLUSHALL").exec_async(&mut conn).await.unwrap();
@@ -132,6 +182,7 @@ async fn emptied_under_load_nothing_is_doubled() {
     assert_eq!(found.total() as u64, service.oracle.served() - before);
     assert_eq!((found.statistics, found.all), (77, 77));
     service.pulse.shutdown().await.unwrap();
+    ticking.abort();
 }
 
 #[tokio::test]
@@ -144,7 +195,7 @@ async fn away_at_the_start() {
     let health = service.health();
     assert_eq!(health.status.name(), "down");
     assert!(health.last_error.unwrap().contains("cannot be reached"));
-    assert_eq!(health.last_flush_age, None);
+    assert_eq!(health.store_contact_age_seconds, None);
     assert!(health.pending > 0);
     server.restart().await;
     until("it has recovered", async || {

@@ -55,6 +55,8 @@ pub fn by_hand(url: &str) -> Builder {
 pub struct Oracle {
     pages: [AtomicU64; PAGES],
     sold: AtomicI64,
+    /// Requests to [`OTHER`], which is no page of this service's.
+    pub others: AtomicU64,
 }
 
 impl Oracle {
@@ -74,6 +76,9 @@ fn fails(page: usize) -> bool {
     page % 8 == 7
 }
 
+/// A context of other programs that write into the same server.
+pub const OTHER: &str = "GET /ping";
+
 /// The context of a page.
 pub fn context(page: usize) -> String {
     format!("GET /page/{page}")
@@ -90,8 +95,26 @@ pub struct Service {
 impl Service {
     /// Builds the pulse, and the service around it.
     pub fn new(builder: Builder) -> Self {
-        let pulse = builder.build().unwrap();
-        let oracle = Arc::<Oracle>::default();
+        Self::around(builder.build().unwrap(), Arc::default())
+    }
+
+    /// Another instance of the same service, with the same oracle.
+    pub fn join(&self, builder: Builder) -> Self {
+        Self::around(builder.build().unwrap(), self.oracle.clone())
+    }
+
+    /// A service that leaves folding to other instances, until it is told to flush.
+    pub fn without_folding(builder: Builder) -> Self {
+        let (pulse, tasks) = builder.build_with_tasks().unwrap();
+        for task in tasks {
+            if task.name() != "fold" {
+                tokio::spawn(task);
+            }
+        }
+        Self::around(pulse, Arc::default())
+    }
+
+    fn around(pulse: Pulse, oracle: Arc<Oracle>) -> Self {
         let mut app = Router::new();
         for page in 0..PAGES {
             let (oracle, sales) = (oracle.clone(), pulse.counter("sales"));
@@ -177,9 +200,11 @@ impl Service {
             }
         };
         let (served, late) = (self.oracle.served() as i64, self.health().late as i64);
+        let others = self.oracle.others.load(SeqCst) as i64;
         for (precision, hits) in &found.hits {
-            compare(&format!("hits at {precision} s"), *hits, served);
+            compare(&format!("hits at {precision} s"), *hits, served + others);
         }
+        compare(OTHER, found.others, others);
         let errors = (0..PAGES).filter(|page| fails(*page));
         let errors: u64 = errors.map(|page| self.oracle.page(page)).sum();
         compare("errors", found.errors, errors as i64);
@@ -190,7 +215,7 @@ impl Service {
         }
         compare("statistics and late", found.statistics + late, served);
         if late == 0 {
-            compare("statistics of <all>", found.all, served);
+            compare("statistics of <all>", found.all, served + others);
         }
         differences
     }
@@ -240,6 +265,7 @@ pub struct Found {
     pub hits: Vec<(i64, i64)>,
     /// The counters of the pages, by day.
     pub pages: Vec<i64>,
+    pub others: i64,
     pub errors: i64,
     pub sold: i64,
     /// The statistics of all pages, of this hour and the last.
@@ -253,6 +279,7 @@ impl Found {
         let mut found = Self {
             hits: Vec::new(),
             pages: Vec::new(),
+            others: by_day(conn, &format!("hits:{OTHER}")).await,
             errors: by_day(conn, "errors").await,
             sold: by_day(conn, "sales").await,
             statistics: 0,

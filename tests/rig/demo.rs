@@ -1,12 +1,25 @@
 //! A server binary, such as the demo, as a child process.
 
 use std::net::{SocketAddr, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use super::process::{Leashed, TempDir, free_port};
+
+/// The example `demo`, which `cargo test` and `make chaos` build beside the test that runs.
+pub fn built() -> PathBuf {
+    let exe = std::env::current_exe().unwrap();
+    let profile = exe.parent().unwrap().parent().unwrap();
+    let demo = profile.join("examples").join("demo");
+    assert!(
+        demo.exists(),
+        "{} is missing: `cargo build --example demo` (with --release for `make chaos`)",
+        demo.display()
+    );
+    demo
+}
 
 /// A running binary that listens where `LISTEN` tells it to. Dropping it kills the process.
 #[derive(Debug)]
@@ -77,6 +90,16 @@ impl Demo {
     /// Sends a signal, named as for `kill`: `"TERM"`, `"INT"`.
     pub fn signal(&self, name: &str) {
         self.process().signal(name);
+    }
+
+    /// Stops the process (SIGSTOP) and returns once the kernel says that it is stopped.
+    pub fn freeze(&self) {
+        self.process().freeze();
+    }
+
+    /// Lets a frozen process go on.
+    pub fn thaw(&self) {
+        self.process().signal("CONT");
     }
 
     /// Kills the process on the spot (SIGKILL) and waits until it is gone.

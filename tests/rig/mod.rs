@@ -1,8 +1,8 @@
 //! The test rig: what the integration tests need around the crate. Real Redis servers, a network that
 //! fails on demand, the book's own functions, a plain HTTP client, and the demo as a child process.
 //!
-//! Include it with `mod rig;`. Read in this order: [`server`], [`proxy`], [`book`], [`http`], [`demo`];
-//! [`process`], [`resp`] and [`seed`] are what they stand on.
+//! Include it with `mod rig;`. Read in this order: [`server`], [`proxy`], [`book`], [`http`], [`demo`],
+//! [`fold`]; [`process`], [`resp`] and [`seed`] are what they stand on.
 
 #![allow(
     clippy::unwrap_used,
@@ -14,6 +14,7 @@
 
 pub mod book;
 pub mod demo;
+pub mod fold;
 pub mod http;
 pub mod process;
 pub mod proxy;

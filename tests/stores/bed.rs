@@ -3,16 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tower_pulse::model::batch::{Batch, Collected};
+use tower_pulse::model::batch::{Aggregate, Batch};
 use tower_pulse::model::context::Kind;
 use tower_pulse::model::histogram::{Histogram, SCALE, bucket_of};
 use tower_pulse::model::outcome::Outcome;
 use tower_pulse::model::slice::{HOUR, Precisions};
+use tower_pulse::model::snapshot::Problem;
 use tower_pulse::model::snapshot::{ContextSnapshot, Snapshot};
 use tower_pulse::store::memory::MemoryStore;
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
-use tower_pulse::store::{Applied, Call, Merged, Pass, Store};
-use tower_pulse::{Clock, Hand};
+use tower_pulse::store::{Appended, Call, Pass, Store};
+use tower_pulse::testing::TestFolder;
+use tower_pulse::{Clock, Hand, StoreError};
 
 use crate::rig::server::RedisServer;
 
@@ -22,12 +24,79 @@ pub const NOW: i64 = THIS_HOUR + 1_800;
 pub const LAST_HOUR: i64 = THIS_HOUR - HOUR;
 pub const MS: u64 = 1_000_000;
 
+/// What became of a call, once it is folded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Applied {
+    Merged(Merged),
+    Duplicate,
+    Gap { fence: u64 },
+    Reset,
+}
+
+/// What folding a call could not use.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Merged {
+    pub late: u64,
+    pub skewed: u64,
+    pub quarantined: Vec<Problem>,
+}
+
+/// Appends calls to a store, and folds them at once.
+#[derive(Clone)]
+pub struct Writer {
+    pub store: Arc<dyn Store>,
+    pub folder: TestFolder,
+}
+
+impl Writer {
+    pub fn new(store: Arc<dyn Store>, clock: Clock) -> Self {
+        let folder = TestFolder::new(store.clone(), clock, "folder", 10_000);
+        Self { store, folder }
+    }
+
+    /// Appends a call, and folds it.
+    pub async fn apply(&self, call: &Call) -> Result<Applied, StoreError> {
+        let mut call = call.clone();
+        if call.generation.is_empty() {
+            call.generation = self.store.hello().await?.id;
+        }
+        let before = self.store.status(NOW).await?.exceptions;
+        Ok(match self.store.append(&call).await? {
+            Appended::Done(_) => {
+                assert!(self.folder.fold().await?, "another instance folds");
+                let after = self.store.status(NOW).await?.exceptions;
+                let new = (after.quarantined - before.quarantined) as usize;
+                let keys = after.quarantined_keys;
+                let quarantined = keys[keys.len() - new.min(keys.len())..].to_vec();
+                Applied::Merged(Merged {
+                    late: after.late - before.late,
+                    skewed: after.skewed - before.skewed,
+                    quarantined,
+                })
+            }
+            Appended::Duplicate(_) => Applied::Duplicate,
+            Appended::Gap { fence } => Applied::Gap { fence },
+            Appended::Reset => Applied::Reset,
+            Appended::Full => panic!("the journal is full"),
+        })
+    }
+}
+
+/// The same in a store that is shared with nobody.
+pub async fn apply(store: &Arc<dyn Store>, call: &Call) -> Result<Applied, StoreError> {
+    let writer = Writer::new(store.clone(), Clock::system());
+    let applied = writer.apply(call).await;
+    let _ = writer.folder.release().await;
+    applied
+}
+
 pub struct Bed {
     pub store: Arc<dyn Store>,
     pub precisions: Precisions,
     pub clock: Clock,
     pub hand: Hand,
     pub server: Option<RedisServer>,
+    pub writer: Writer,
     seq: u64,
 }
 
@@ -36,8 +105,10 @@ impl Bed {
         let (clock, hand) = Clock::manual(NOW);
         let precisions = Precisions::default();
         let store = MemoryStore::new(precisions.clone(), clock.clone());
+        let store: Arc<dyn Store> = Arc::new(store);
         Self {
-            store: Arc::new(store),
+            writer: Writer::new(store.clone(), clock.clone()),
+            store,
             precisions,
             clock,
             hand,
@@ -54,8 +125,10 @@ impl Bed {
     pub fn redis_with(server: RedisServer, prefix: &str) -> Self {
         let (clock, hand) = Clock::manual(NOW);
         let store = redis_store(&server.url(), prefix).with_clock(clock.clone());
+        let store: Arc<dyn Store> = Arc::new(store);
         Self {
-            store: Arc::new(store),
+            writer: Writer::new(store.clone(), clock.clone()),
+            store,
             precisions: Precisions::default(),
             clock,
             hand,
@@ -72,7 +145,7 @@ impl Bed {
     pub async fn merge(&mut self, batch: Batch) -> Merged {
         self.seq += 1;
         let call = call("a", self.seq, batch);
-        match self.store.apply(&call).await.unwrap() {
+        match self.writer.apply(&call).await.unwrap() {
             Applied::Merged(merged) => merged,
             other => panic!("{other:?}"),
         }
@@ -152,6 +225,7 @@ pub fn redis_store(url: &str, prefix: &str) -> RedisStore {
 
 pub fn call(instance: &str, seq: u64, batch: Batch) -> Call {
     Call {
+        generation: String::new(),
         instance: instance.into(),
         seq,
         previous: seq - 1,
@@ -159,8 +233,8 @@ pub fn call(instance: &str, seq: u64, batch: Batch) -> Call {
     }
 }
 
-pub fn collected(nanos: &[u64], outcome: Outcome) -> Collected {
-    let mut found = Collected::default();
+pub fn collected(nanos: &[u64], outcome: Outcome) -> Aggregate {
+    let mut found = Aggregate::default();
     for nanos in nanos {
         found.times.record(*nanos);
         found.tally.record(outcome, outcome.is_error());

@@ -163,3 +163,66 @@ async fn own_keys_stay_out_of_the_books_way() {
         );
     }
 }
+
+#[tokio::test]
+async fn without_the_books_keys_the_records_answer() {
+    let server = RedisServer::start().await;
+    let (clock, _hand) = tower_pulse::Clock::manual(NOW);
+    let options = tower_pulse::store::redis::RedisOptions::new(&server.url())
+        .unwrap()
+        .book_keys(false);
+    let store = tower_pulse::store::redis::RedisStore::open(options).unwrap();
+    let store: std::sync::Arc<dyn tower_pulse::store::Store> =
+        std::sync::Arc::new(store.with_clock(clock));
+    let bed = Bed::memory();
+    let mut batch = bed.batch(&[
+        ("GET /a", Kind::Http, NOW, &[MS, 3 * MS]),
+        ("GET /b", Kind::Http, LAST_HOUR, &[9 * MS]),
+        (
+            tower_pulse::model::context::ALL,
+            Kind::All,
+            NOW,
+            &[MS, 3 * MS],
+        ),
+    ]);
+    batch.count(&bed.precisions, &"sales".into(), NOW, 4);
+    crate::bed::apply(&store, &crate::bed::call("a", 1, batch))
+        .await
+        .unwrap();
+
+    let keys: Vec<String> = redis::cmd("KEYS")
+        .arg("*")
+        .query_async(&mut server.connection().await)
+        .await
+        .unwrap();
+    let of_contexts = keys.iter().filter(|key| key.contains("GET /"));
+    assert_eq!(of_contexts.count(), 0, "{keys:?}");
+    assert!(
+        !keys
+            .iter()
+            .any(|key| key.starts_with("stats:") || key.starts_with("slowest:"))
+    );
+    let snapshot = store.snapshot(NOW).await.unwrap();
+    assert_eq!(snapshot.problems, []);
+    let hour = snapshot.contexts[0].hour.as_ref().unwrap();
+    assert_eq!((hour.times.count, hour.times.mean()), (2.0, Some(0.002)));
+    assert_eq!(
+        snapshot.contexts[1].last_hour.as_ref().unwrap().times.max,
+        0.009
+    );
+    assert_eq!(snapshot.all.hour.unwrap().times.count, 2.0);
+    assert_eq!(snapshot.recent, [(NOW, 2)]);
+    let slowest = store.slowest().await.unwrap();
+    assert_eq!(
+        slowest,
+        [("GET /b".to_owned(), 0.009), ("GET /a".to_owned(), 0.002)]
+    );
+    assert_eq!(store.counter("hits:GET /a", 60).await.unwrap(), [(NOW, 2)]);
+    assert_eq!(
+        store.counter("micros:GET /a", 3_600).await.unwrap(),
+        [(THIS_HOUR, 4_000)]
+    );
+    assert_eq!(store.counter("sales", 5).await.unwrap(), [(NOW, 4)]);
+    // A context that is known is found by its name.
+    assert!(store.context("GET /a", NOW).await.unwrap().is_some());
+}

@@ -14,7 +14,7 @@ use tower_pulse::store::memory::MemoryStore;
 use tower_pulse::store::{Beat, Pass, Store};
 use tower_pulse::{Clock, Hand};
 
-use crate::bed::{NOW, call, collected, redis_store};
+use crate::bed::{NOW, Writer, call, collected, redis_store};
 use crate::rig::server::RedisServer;
 
 /// What happens to the stores.
@@ -49,7 +49,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 struct Pair {
-    stores: [Box<dyn Store>; 2],
+    stores: [Arc<dyn Store>; 2],
+    writers: [Writer; 2],
     precisions: Precisions,
     clock: Clock,
     hand: Hand,
@@ -81,7 +82,7 @@ impl Pair {
             }
             Step::Again => {
                 if let Some(call) = &self.last {
-                    let [a, b] = [&self.stores[0], &self.stores[1]];
+                    let [a, b] = &self.writers;
                     assert_eq!(a.apply(call).await.unwrap(), b.apply(call).await.unwrap());
                 }
             }
@@ -108,7 +109,7 @@ impl Pair {
     async fn send(&mut self, batch: Batch) {
         let seq = self.last.as_ref().map_or(1, |call| call.seq + 1);
         let call = call("a", seq, batch);
-        let [a, b] = [&self.stores[0], &self.stores[1]];
+        let [a, b] = &self.writers;
         let applied = a.apply(&call).await.unwrap();
         assert_eq!(applied, b.apply(&call).await.unwrap());
         self.last = Some(call);
@@ -157,8 +158,8 @@ impl Pair {
         for context in [ALL, "timer 1", "GET /3"] {
             for precision in [60, 3_600] {
                 assert_eq!(
-                    a.histograms(context, precision).await.unwrap(),
-                    b.histograms(context, precision).await.unwrap(),
+                    a.records(context, precision, now).await.unwrap(),
+                    b.records(context, precision, now).await.unwrap(),
                     "{context} {precision}"
                 );
             }
@@ -232,8 +233,10 @@ fn memory_and_redis_agree() {
             let prefix = format!("case-{}:", case.get());
             let redis = redis_store(&server.url(), &prefix).with_clock(clock.clone());
             let memory = MemoryStore::new(precisions.clone(), clock.clone());
+            let stores: [Arc<dyn Store>; 2] = [Arc::new(memory), Arc::new(redis)];
             let mut pair = Pair {
-                stores: [Box::new(memory), Box::new(redis)],
+                writers: (stores.each_ref()).map(|store| Writer::new(store.clone(), clock.clone())),
+                stores,
                 precisions,
                 clock,
                 hand,

@@ -3,8 +3,9 @@
 
 use redis::aio::MultiplexedConnection;
 use redis::cmd;
-use tower_pulse::model::context::Kind;
+use tower_pulse::model::context::{Kind, fnv1a};
 use tower_pulse::model::slice::iso_hour;
+use tower_pulse::testing::TestFolder;
 
 use crate::bed::{Bed, LAST_HOUR, MS, NOW, THIS_HOUR};
 
@@ -50,7 +51,7 @@ async fn quarantined(poison: &str, key: &str) -> String {
     // Reading does not fail for it.
     let _ = bed.snapshot().await;
     let _ = bed.store.slowest().await.unwrap();
-    let _ = bed.store.histograms("GET /a", 60).await.unwrap();
+    let _ = bed.store.records("GET /a", 60, NOW).await.unwrap();
     let _ = bed.store.counter("hits:GET /a", 60).await.unwrap();
     let _ = bed.store.clean(&bed.pass()).await.unwrap();
 
@@ -62,7 +63,7 @@ async fn quarantined(poison: &str, key: &str) -> String {
 
 const HITS: &str = "pulse:count:60:hits:GET_/a";
 const STATS: &str = "pulse:stats:GET_/a:AccessTime";
-const HIST: &str = "pulse:pulse:hist:60:GET_/a";
+const RECORDS: &str = "pulse:pulse:r1:60:1700001000";
 
 #[tokio::test]
 async fn a_field_that_is_no_number() {
@@ -109,11 +110,34 @@ async fn an_hour_that_is_a_set() {
 }
 
 #[tokio::test]
-async fn a_histogram_that_is_garbage() {
-    let reason = quarantined(&format!("HSET {HIST} {NOW} garbage"), HIST).await;
-    assert!(reason.contains("no histogram"), "{reason}");
-    quarantined(&format!("HSET {HIST} {NOW} \u{4}"), HIST).await;
-    quarantined(&format!("SET {HIST} x"), HIST).await;
+async fn records_that_are_a_string() {
+    let reason = quarantined(&format!("SET {RECORDS} x"), RECORDS).await;
+    assert!(reason.contains("WRONGTYPE"), "{reason}");
+}
+
+#[tokio::test]
+async fn a_record_that_is_garbage_is_replaced() {
+    let mut bed = Bed::redis().await;
+    bed.hit("GET /a", NOW, MS).await;
+    let mut connection = bed.server().connection().await;
+    let field = fnv1a(b"GET /a").to_be_bytes();
+    let mut set = cmd("HSET");
+    set.arg(RECORDS).arg(&field).arg("garbage");
+    set.exec_async(&mut connection).await.unwrap();
+    let records = bed.store.records("GET /a", 60, NOW).await.unwrap();
+    assert_eq!(records, [], "garbage is no record");
+    // Another folder remembers nothing, and reads it.
+    let folder = TestFolder::new(bed.store.clone(), bed.clock.clone(), "other", 1_000);
+    bed.writer.folder.release().await.unwrap();
+    bed.writer.folder = folder;
+    bed.hit("GET /a", NOW, MS).await;
+    let records = bed.store.records("GET /a", 60, NOW).await.unwrap();
+    assert_eq!(records[0].1.times.count, 1, "what came since");
+    assert_eq!(
+        bed.hours("GET /a").await.0,
+        Some(2.0),
+        "the book's keys have all"
+    );
 }
 
 #[tokio::test]
@@ -143,8 +167,10 @@ async fn garbage_is_told_when_read() {
     bed.hit("GET /b", NOW, MS).await;
     let mut connection = bed.server().connection().await;
     run(&mut connection, &format!("ZADD {STATS} inf sum")).await;
-    let hour = "pulse:pulse:hist:3600:GET_/b";
-    run(&mut connection, &format!("HSET {hour} {THIS_HOUR} x")).await;
+    let hour = format!("pulse:pulse:r1:3600:{THIS_HOUR}");
+    let mut set = cmd("HSET");
+    set.arg(&hour).arg(&fnv1a(b"GET /b").to_be_bytes()).arg("x");
+    set.exec_async(&mut connection).await.unwrap();
     cmd("ZADD")
         .arg("pulse:slowest:AccessTime")
         .arg(1)
@@ -154,11 +180,7 @@ async fn garbage_is_told_when_read() {
         .unwrap();
     let snapshot = bed.snapshot().await;
     let keys: Vec<_> = snapshot.problems.iter().map(|p| &*p.key).collect();
-    let expected = [
-        "pulse:slowest:AccessTime",
-        &STATS.replace('_', " "),
-        &hour.replace('_', " "),
-    ];
+    let expected = ["pulse:slowest:AccessTime", &hour, &STATS.replace('_', " ")];
     assert_eq!(keys, expected);
     assert_eq!(snapshot.contexts[0].hour, None);
     assert_eq!(snapshot.contexts[1].hour.as_ref().unwrap().times.count, 1.0);

@@ -1,15 +1,17 @@
 //! Servers that refuse, forget, forbid, freeze and go away.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use redis::cmd;
-use tower_pulse::StoreErrorKind;
 use tower_pulse::model::batch::Batch;
 use tower_pulse::model::context::Kind;
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
-use tower_pulse::store::{Applied, Beat, Call, Merged, Store};
+use tower_pulse::store::{Appended, Beat, Call, Store};
+use tower_pulse::testing::TestFolder;
+use tower_pulse::{Clock, StoreErrorKind};
 
-use crate::bed::{Bed, MS, NOW, call, redis_store};
+use crate::bed::{Applied, Bed, MS, Merged, NOW, apply, call};
 use crate::rig::proxy::{Proxy, Swallow};
 use crate::rig::server::RedisServer;
 
@@ -30,14 +32,25 @@ async fn ask<T: redis::FromRedisValue>(server: &RedisServer, words: &[&str]) -> 
 }
 
 /// A store that does not wait long.
-fn hasty(url: &str) -> RedisStore {
+fn impatient(url: &str, clock: Option<&Clock>) -> Arc<dyn Store> {
     let options = RedisOptions::new(url)
         .unwrap()
         .prefix("pulse:")
         .unwrap()
         .response_timeout(Duration::from_millis(100))
         .connection_timeout(Duration::from_millis(300));
-    RedisStore::open(options).unwrap()
+    with_clock(RedisStore::open(options).unwrap(), clock)
+}
+
+fn with_clock(store: RedisStore, clock: Option<&Clock>) -> Arc<dyn Store> {
+    match clock {
+        Some(clock) => Arc::new(store.with_clock(clock.clone())),
+        None => Arc::new(store),
+    }
+}
+
+fn redis_store(url: &str, prefix: &str, clock: Option<&Clock>) -> Arc<dyn Store> {
+    with_clock(crate::bed::redis_store(url, prefix), clock)
 }
 
 /// Makes the server refuse writes, and expects a call to fail with `advice` and nothing written,
@@ -46,22 +59,22 @@ async fn refused(sick: &[&str], well: &[&str], advice: &str) {
     let bed = Bed::redis().await;
     let server = bed.server();
     let merged = Applied::Merged(Merged::default());
-    assert_eq!(bed.store.apply(&one(&bed, 1)).await.unwrap(), merged);
+    assert_eq!(bed.writer.apply(&one(&bed, 1)).await.unwrap(), merged);
     let before = bed.store.counter("hits:GET /", 1).await.unwrap();
     let keys: u64 = ask(server, &["DBSIZE"]).await;
     let _: redis::Value = ask(server, sick).await;
     let mut second = one(&bed, 2);
     let other = bed.batch(&[("GET /other", Kind::Http, NOW, &[MS])]);
     second.batch.merge(other, &bed.precisions);
-    let error = bed.store.apply(&second).await.unwrap_err();
+    let error = bed.writer.apply(&second).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Refused, "{error}");
     assert!(error.to_string().contains(advice), "{error}");
     assert_eq!(ask::<u64>(server, &["DBSIZE"]).await, keys);
     assert_eq!(bed.store.counter("hits:GET /", 1).await.unwrap(), before);
-    let fence: u64 = ask(server, &["GET", "pulse:pulse:fence:x"]).await;
-    assert_eq!(fence, 1);
+    let fence: String = ask(server, &["HGET", "pulse:pulse:state", "f:x"]).await;
+    assert!(fence.starts_with("1 "), "{fence}");
     let _: redis::Value = ask(server, well).await;
-    assert_eq!(bed.store.apply(&second).await.unwrap(), merged);
+    assert_eq!(bed.writer.apply(&second).await.unwrap(), merged);
     assert_eq!(bed.hours("GET /").await.0, Some(4.0));
 }
 
@@ -96,17 +109,17 @@ async fn a_replica_writes_nothing() {
 }
 
 /// All that a store is asked for.
-async fn use_all(bed: &Bed, store: &dyn Store) {
+async fn use_all(bed: &Bed, store: &Arc<dyn Store>) {
     let mut all = one(bed, 1);
     all.batch.count(&bed.precisions, &"sales".into(), NOW, 1);
     let merged = Applied::Merged(Merged::default());
-    assert_eq!(store.apply(&all).await.unwrap(), merged);
+    assert_eq!(apply(store, &all).await.unwrap(), merged);
     let mut again = one(bed, 2);
     for hours in [1, 2] {
         let requests = [("GET /", Kind::Http, NOW + hours * 3_600, &[MS][..])];
         again.batch.merge(bed.batch(&requests), &bed.precisions);
     }
-    store.apply(&again).await.unwrap();
+    apply(store, &again).await.unwrap();
     let beat = Beat {
         instance: "x".into(),
         at: NOW,
@@ -117,7 +130,7 @@ async fn use_all(bed: &Bed, store: &dyn Store) {
     assert_eq!(store.snapshot(NOW).await.unwrap().problems, []);
     store.context("GET /", NOW).await.unwrap().unwrap();
     store.counter("sales", 1).await.unwrap();
-    store.histograms("GET /", 60).await.unwrap();
+    store.records("GET /", 60, NOW).await.unwrap();
     assert_eq!(store.slowest().await.unwrap().len(), 1);
     for days in [0, 2, 9] {
         let mut pass = bed.pass();
@@ -136,7 +149,7 @@ async fn the_acl_line_of_the_error_is_all_that_is_needed() {
         let server = bed.server();
         let _: () = ask(server, &["ACL", "SETUSER", "app", "on", ">secret", "+ping"]).await;
         let url = format!("redis://app:secret@127.0.0.1:{}/2", server.port());
-        let store = redis_store(&url, prefix).with_clock(bed.clock.clone());
+        let store = redis_store(&url, prefix, Some(&bed.clock));
         let mut steps = Vec::new();
         // Rights are given one by one until everything is allowed.
         for rights in [
@@ -144,11 +157,11 @@ async fn the_acl_line_of_the_error_is_all_that_is_needed() {
             &["+eval", "+evalsha", "~pulse:*"],
             &["+@write"],
         ] {
-            let error = store.apply(&one(&bed, 1)).await.unwrap_err();
+            let error = apply(&store, &one(&bed, 1)).await.unwrap_err();
             assert_eq!(error.kind(), StoreErrorKind::Forbidden, "{error}");
             let text = error.to_string();
             assert!(text.contains("ACL SETUSER app ~"), "{text}");
-            assert!(!format!("{text} {error:?} {store:?}").contains("secret"));
+            assert!(!format!("{text} {error:?} {}", store.describe()).contains("secret"));
             steps.push(text);
             let mut command = vec!["ACL", "SETUSER", "app"];
             command.extend(rights);
@@ -179,15 +192,15 @@ async fn passwords() {
             "percent-encoded",
         ),
     ] {
-        let store = redis_store(&url, "pulse:");
-        let error = store.apply(&one(&bed, 1)).await.unwrap_err();
+        let store = redis_store(&url, "pulse:", None);
+        let error = apply(&store, &one(&bed, 1)).await.unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::Forbidden);
-        let text = format!("{error} {error:?} {store:?}");
+        let text = format!("{error} {error:?} {}", store.describe());
         assert!(text.contains(advice) && !text.contains("wrong@"), "{text}");
     }
-    let store = redis_store(&server.url(), "pulse:").with_clock(bed.clock.clone());
+    let store = redis_store(&server.url(), "pulse:", Some(&bed.clock));
     use_all(&bed, &store).await;
-    let store = redis_store(&format!("redis://:any@127.0.0.1:{port}"), "pulse:");
+    let store = redis_store(&format!("redis://:any@127.0.0.1:{port}"), "pulse:", None);
     let _: () = redis::cmd("CONFIG")
         .arg(&["SET", "requirepass", ""])
         .query_async(&mut server.connection().await)
@@ -200,12 +213,14 @@ async fn passwords() {
 #[tokio::test]
 async fn a_flushed_script_is_sent_again() {
     let mut bed = Bed::redis().await;
+    let generation = bed.store.hello().await.unwrap().id;
     bed.hit("GET /", NOW, MS).await;
     let _: () = ask(bed.server(), &["SCRIPT", "FLUSH"]).await;
     bed.hit("GET /", NOW, MS).await;
     let _: () = ask(bed.server(), &["FLUSHALL"]).await;
-    let next = call("a", 3, Batch::default());
-    assert_eq!(bed.store.apply(&next).await.unwrap(), Applied::Reset);
+    let mut next = call("a", 3, Batch::default());
+    next.generation = generation;
+    assert_eq!(bed.writer.apply(&next).await.unwrap(), Applied::Reset);
 }
 
 #[tokio::test]
@@ -218,33 +233,43 @@ async fn a_server_that_comes_back_is_found_again() {
         "pulse:",
     );
     let merged = Applied::Merged(Merged::default());
-    assert_eq!(bed.store.apply(&one(&bed, 1)).await.unwrap(), merged);
+    assert_eq!(bed.writer.apply(&one(&bed, 1)).await.unwrap(), merged);
     bed.server().terminate();
     for _ in 0..2 {
-        let error = bed.store.apply(&one(&bed, 2)).await.unwrap_err();
+        let error = bed.writer.apply(&one(&bed, 2)).await.unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::Unreachable, "{error}");
     }
     assert!(bed.store.snapshot(NOW).await.is_err());
     bed.server().restart().await;
-    assert_eq!(bed.store.apply(&one(&bed, 2)).await.unwrap(), merged);
+    // The connection that folds finds out by an error.
+    let _ = bed.writer.folder.fold().await;
+    assert_eq!(bed.writer.apply(&one(&bed, 2)).await.unwrap(), merged);
     bed.server().kill_clients().await;
-    let _ = bed.store.apply(&one(&bed, 3)).await;
-    let _ = bed.store.apply(&one(&bed, 3)).await.unwrap();
+    // Each of three connections finds out by an error.
+    let mut errors = 0;
+    while bed.writer.apply(&one(&bed, 3)).await.is_err() {
+        errors += 1;
+        assert!(errors <= 3);
+    }
+    assert!(bed.writer.folder.fold().await.unwrap());
     let _ = bed.store.snapshot(NOW).await;
     assert_eq!(bed.hours("GET /").await.0, Some(6.0));
 }
 
 #[tokio::test]
-async fn a_lost_reply_is_no_second_merge() {
+async fn a_lost_reply_is_no_second_append() {
     let bed = Bed::redis().await;
     let proxy = Proxy::start(bed.server().port()).await;
     let url = format!("redis://127.0.0.1:{}", proxy.port());
-    let store = hasty(&url).with_clock(bed.clock.clone());
+    let store = impatient(&url, Some(&bed.clock));
     let merged = Applied::Merged(Merged::default());
-    assert_eq!(store.apply(&one(&bed, 1)).await.unwrap(), merged);
+    assert_eq!(apply(&store, &one(&bed, 1)).await.unwrap(), merged);
+    let generation = store.hello().await.unwrap().id;
     for (seq, how) in [(2, Swallow::Cut), (3, Swallow::Hang)] {
+        let mut call = one(&bed, seq);
+        call.generation.clone_from(&generation);
         proxy.swallow_replies(1.0, 7, how);
-        let error = store.apply(&one(&bed, seq)).await.unwrap_err();
+        let error = store.append(&call).await.unwrap_err();
         assert!(
             matches!(
                 error.kind(),
@@ -255,20 +280,24 @@ async fn a_lost_reply_is_no_second_merge() {
         proxy.heal();
         let mut answers = Vec::new();
         while !matches!(answers.last(), Some(Ok(_))) {
-            answers.push(store.apply(&one(&bed, seq)).await);
+            answers.push(store.append(&call).await);
             // A connection that hangs is dropped after three timeouts.
             assert!(answers.len() <= 4, "{answers:?}");
         }
         let answer = answers.pop().unwrap().unwrap();
-        assert_eq!(answer, Applied::Duplicate, "{how:?}");
+        assert!(
+            matches!(answer, Appended::Duplicate(_)),
+            "{how:?}: {answer:?}"
+        );
     }
+    assert!(bed.writer.folder.fold().await.unwrap());
     assert_eq!(bed.hours("GET /").await.0, Some(6.0));
 }
 
 #[tokio::test]
 async fn a_frozen_server_holds_nobody_up() {
     let bed = Bed::redis().await;
-    let store = hasty(&bed.server().url());
+    let store = impatient(&bed.server().url(), None);
     store.slowest().await.unwrap();
     bed.server().freeze();
     let start = Instant::now();
@@ -277,7 +306,6 @@ async fn a_frozen_server_holds_nobody_up() {
         assert_eq!(error.kind(), StoreErrorKind::TimedOut, "{error}");
     }
     // The third one has dropped the connection; those who ask together share one attempt.
-    let store = std::sync::Arc::new(store);
     let asking: Vec<_> = (0..20)
         .map(|_| {
             let store = store.clone();
@@ -303,9 +331,12 @@ async fn keys_expire_when_nothing_comes_any_more() {
     assert!(near(ttl("pulse:count:1:hits:GET /").await, 120 + 600));
     let day = 122 * 86_400;
     assert!(near(ttl("pulse:count:86400:micros:GET /").await, day));
-    assert!(near(ttl("pulse:pulse:hist:60:GET /").await, 4_200));
-    assert!(near(ttl("pulse:pulse:hist:3600:GET /").await, 50 * 3_600));
-    assert!(near(ttl("pulse:pulse:fence:a").await, 86_400));
+    assert!(near(ttl("pulse:pulse:r1:60:1700001000").await, 4_200));
+    assert!(near(
+        ttl("pulse:pulse:r1:3600:1699999200").await,
+        50 * 3_600
+    ));
+    assert_eq!(ttl("pulse:pulse:state").await, -1);
     assert_eq!(ttl("pulse:stats:GET /:AccessTime").await, -1);
     assert_eq!(ttl("pulse:known:").await, -1);
     // The cleaner prolongs what is alive.
@@ -314,13 +345,12 @@ async fn keys_expire_when_nothing_comes_any_more() {
     assert!(near(ttl("pulse:count:60:hits:GET /").await, 7_800));
 
     let options = RedisOptions::new(&server.url()).unwrap().key_ttl(false);
-    let store = RedisStore::open(options)
-        .unwrap()
-        .with_clock(bed.clock.clone());
-    store.apply(&one(&bed, 1)).await.unwrap();
+    let store = with_clock(RedisStore::open(options).unwrap(), Some(&bed.clock));
+    apply(&store, &one(&bed, 1)).await.unwrap();
     store.clean(&bed.pass()).await.unwrap().unwrap();
     assert_eq!(ttl("count:60:hits:GET /").await, -1);
-    assert_eq!(ttl("pulse:hist:60:GET /").await, -1);
+    // Records are nobody else's.
+    assert!(near(ttl("pulse:r1:60:1700001000").await, 4_200));
 }
 
 #[tokio::test]
@@ -346,14 +376,14 @@ async fn what_the_server_is() {
         .arg("--maxmemory-policy", "allkeys-lru")
         .start()
         .await;
-    let store = redis_store(&server.url(), "pulse:{a}:");
+    let store = redis_store(&server.url(), "pulse:{a}:", None);
     let place = format!(
         "redis at 127.0.0.1:{}/0 (prefix \"pulse:{{a}}:\")",
         server.port()
     );
     assert_eq!(store.describe(), place);
     let bed = Bed::memory();
-    store.apply(&one(&bed, 1)).await.unwrap();
+    apply(&store, &one(&bed, 1)).await.unwrap();
     assert!(store.describe().starts_with("redis ") || store.describe().starts_with("valkey "));
     let warnings = store.warnings();
     assert_eq!(warnings.len(), 1, "{warnings:?}");
@@ -366,8 +396,8 @@ async fn a_cluster_node_is_named() {
         .arg("--cluster-enabled", "yes")
         .start()
         .await;
-    let store = redis_store(&server.url(), "pulse:");
-    let error = store.apply(&one(&Bed::memory(), 1)).await.unwrap_err();
+    let store = redis_store(&server.url(), "pulse:", None);
+    let error = apply(&store, &one(&Bed::memory(), 1)).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Refused, "{error}");
     assert!(error.to_string().contains("`cluster` layout"), "{error}");
 }
@@ -377,12 +407,12 @@ async fn a_server_without_a_free_connection() {
     let bed = Bed::redis().await;
     let _held = bed.server().connection().await;
     let _: () = ask(bed.server(), &["CONFIG", "SET", "maxclients", "1"]).await;
-    let error = bed.store.apply(&one(&bed, 1)).await.unwrap_err();
+    let error = bed.writer.apply(&one(&bed, 1)).await.unwrap_err();
     assert!(error.to_string().contains("maxclients"), "{error}");
 }
 
 #[tokio::test]
-async fn histograms_stay_small() {
+async fn records_stay_small() {
     let mut bed = Bed::redis().await;
     for second in 0..150 {
         for millis in [1, 7, 20] {
@@ -390,18 +420,16 @@ async fn histograms_stay_small() {
         }
         bed.advance(1);
     }
-    let key = "pulse:pulse:hist:60:GET /";
     let mut connection = bed.server().connection().await;
-    for (minute, is_over) in [(0, true), (60, true), (120, false)] {
-        let mut get = cmd("HGET");
-        get.arg(key).arg(NOW + minute);
-        let field: Vec<u8> = get.query_async(&mut connection).await.unwrap();
-        let head = usize::from(u16::from_be_bytes([field[1], field[2]]));
-        // What is over is one group; what goes on has a tail that does not outgrow it.
-        assert_eq!(field.len() == head, is_over, "{minute}");
-        assert!(field.len() < 400, "{}", field.len());
+    for slice in [NOW, NOW + 60, NOW + 120] {
+        let mut get = cmd("HVALS");
+        get.arg(format!("pulse:pulse:r1:60:{slice}"));
+        let fields: Vec<Vec<u8>> = get.query_async(&mut connection).await.unwrap();
+        assert_eq!(fields.len(), 1);
+        assert!(fields[0].len() < 60, "{} bytes", fields[0].len());
     }
-    let minutes = bed.store.histograms("GET /", 60).await.unwrap();
+    let now = bed.clock.now_seconds();
+    let minutes = bed.store.records("GET /", 60, now).await.unwrap();
     let counts: Vec<_> = minutes.iter().map(|(_, s)| s.histogram.count()).collect();
     assert_eq!(counts, [180, 180, 90]);
     let hour = bed.context("GET /").await.hour.unwrap();
@@ -413,11 +441,12 @@ async fn histograms_stay_small() {
 async fn one_of_many_cleans() {
     let bed = Bed::redis().await;
     let url = bed.server().url();
-    let stores: Vec<_> = (0..6).map(|_| redis_store(&url, "pulse:")).collect();
+    let stores: Vec<_> = (0..6).map(|_| redis_store(&url, "pulse:", None)).collect();
     for (n, store) in stores.iter().enumerate() {
         let mut call = one(&bed, 1);
+        call.generation = store.hello().await.unwrap().id;
         call.instance = n.to_string();
-        store.apply(&call).await.unwrap();
+        store.append(&call).await.unwrap();
     }
     // Meanwhile all of them write: what is being emptied must not lose what is added.
     let cleaning = stores.into_iter().enumerate().map(|(n, store)| {
@@ -425,10 +454,15 @@ async fn one_of_many_cleans() {
         (pass.now, pass.instance) = (NOW + 600, n.to_string());
         tokio::spawn(async move {
             let mut call = call(&n.to_string(), 2, batch);
+            call.generation = store.hello().await.unwrap().id;
+            let folder = TestFolder::new(store.clone(), Clock::system(), &n.to_string(), 1_000);
             let mut done = 0;
             for seq in 2..40 {
                 (call.seq, call.previous) = (seq, seq - 1);
-                store.apply(&call).await.unwrap();
+                let appended = store.append(&call).await.unwrap();
+                assert!(matches!(appended, Appended::Done(_)), "{appended:?}");
+                // Another one may hold the lease.
+                let _ = folder.fold().await.unwrap();
                 if seq % 7 == 0 {
                     done += u32::from(store.clean(&pass).await.unwrap().is_some());
                 }
@@ -441,6 +475,8 @@ async fn one_of_many_cleans() {
         done += cleaner.await.unwrap();
     }
     assert_eq!(done, 1);
+    let _: u64 = ask(bed.server(), &["DEL", "pulse:pulse:lease:fold"]).await;
+    assert!(bed.writer.folder.fold().await.unwrap());
     let hits = bed.store.counter("hits:GET /", 3_600).await.unwrap();
     assert_eq!(hits.iter().map(|(_, n)| n).sum::<i64>(), 6 * 2 * 39);
     let known: Option<f64> = ask(bed.server(), &["ZSCORE", "pulse:known:", "1:hits:GET /"]).await;

@@ -7,13 +7,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tower_pulse::model::access_time::Durations;
-use tower_pulse::model::batch::{Batch, Collected, ContextDelta, Slices};
+use tower_pulse::model::batch::{Aggregate, Batch, ContextDelta, Slices};
 use tower_pulse::model::context::Kind;
 use tower_pulse::model::histogram::{Histogram, SCALE, bucket_of};
 use tower_pulse::model::outcome::{Outcome, Tally};
 use tower_pulse::model::slice::{Precisions, hour_of};
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
-use tower_pulse::store::{Applied, Call, Store};
+use tower_pulse::store::{Appended, Call, Store};
+use tower_pulse::testing::TestFolder;
 use tower_pulse::{Clock, Hand, Pulse};
 
 use crate::Failure;
@@ -57,20 +58,21 @@ const PARTS: [(&str, Parts); 4] = [
         "hits, micros",
         Parts::Contexts(|delta| {
             delta.hours = Slices::default();
-            delta.histograms.fill(Slices::default());
+            delta.records.fill(Slices::default());
         }),
     ),
     (
         "hits, micros, statistics, slowest",
-        Parts::Contexts(|delta| delta.histograms.fill(Slices::default())),
+        Parts::Contexts(|delta| delta.records.fill(Slices::default())),
     ),
-    ("all: with both histograms", Parts::Contexts(|_| {})),
+    ("all: with both records", Parts::Contexts(|_| {})),
 ];
 
 /// A store that merges some of the parts.
 struct Merging {
     parts: Parts,
-    store: RedisStore,
+    store: Arc<dyn Store>,
+    folder: TestFolder,
     hand: Hand,
     instance: String,
     seq: u64,
@@ -88,9 +90,11 @@ impl Merging {
         let options = RedisOptions::new(url)?
             .prefix(format!("cost{number}:"))?
             .response_timeout(Duration::from_secs(30));
+        let store: Arc<dyn Store> = Arc::new(RedisStore::open(options)?.with_clock(clock.clone()));
         Ok(Self {
             parts,
-            store: RedisStore::open(options)?.with_clock(clock),
+            folder: TestFolder::new(store.clone(), clock, "folder", 1_000),
+            store,
             hand,
             instance: format!("cost{number}"),
             seq: 0,
@@ -151,20 +155,21 @@ impl Merging {
         }
         self.seq += 1;
         let call = Call {
+            generation: self.store.hello().await?.id,
             instance: self.instance.clone(),
             seq: self.seq,
             previous: self.seq - 1,
             batch,
         };
-        match self.store.apply(&call).await? {
-            Applied::Merged(merged) if merged.quarantined.is_empty() => Ok(()),
-            other => Err(format!("a call was not merged: {other:?}").into()),
+        match self.store.append(&call).await? {
+            Appended::Done(_) if self.folder.fold().await? => Ok(()),
+            other => Err(format!("a call was not folded: {other:?}").into()),
         }
     }
 }
 
 /// A second of a context: 10 requests between 1 ms and 100 ms.
-fn collected() -> Collected {
+fn collected() -> Aggregate {
     let (mut times, mut tally, mut buckets) = (Durations::default(), Tally::default(), Vec::new());
     for _ in 0..REQUESTS_A_SECOND {
         let nanos = (1e6 * 100f64.powf(fastrand::f64())) as u64;
@@ -172,7 +177,7 @@ fn collected() -> Collected {
         tally.record(Outcome::Success, false);
         buckets.push((bucket_of(nanos) as u16, 1));
     }
-    Collected {
+    Aggregate {
         times,
         tally,
         histogram: Histogram::new(SCALE, buckets),

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::super::{Admin, VERSION};
 use crate::model::snapshot::Problem;
+use crate::recorder::health::JournalHealth;
 use crate::store::LastPass;
 
 #[derive(Serialize)]
@@ -11,7 +12,10 @@ pub(in crate::admin) struct HealthJson {
     status: &'static str,
     store: String,
     last_error: Option<String>,
-    last_flush_age: Option<f64>,
+    store_contact_age_seconds: Option<f64>,
+    last_flush_age_seconds: Option<f64>,
+    flush_interval_seconds: f64,
+    journal: Option<JournalJson>,
     pending: usize,
     recorded: u64,
     dropped: u64,
@@ -50,6 +54,36 @@ impl From<&Problem> for Key {
         Self {
             key: problem.key.clone(),
             reason: problem.reason.clone(),
+        }
+    }
+}
+
+/// The journal, of the whole fleet.
+#[derive(Serialize)]
+struct JournalJson {
+    entries: u64,
+    bytes: u64,
+    oldest_age_seconds: Option<f64>,
+    folder: Option<String>,
+    is_folder: bool,
+    last_fold_seconds: Option<f64>,
+    set_aside: u64,
+    hole_bytes: u64,
+    orphaned: u64,
+}
+
+impl From<JournalHealth> for JournalJson {
+    fn from(journal: JournalHealth) -> Self {
+        Self {
+            entries: journal.entries,
+            bytes: journal.bytes,
+            oldest_age_seconds: journal.oldest_age_seconds,
+            folder: journal.folder,
+            is_folder: journal.is_folder,
+            last_fold_seconds: journal.last_fold_seconds,
+            set_aside: journal.set_aside,
+            hole_bytes: journal.hole_bytes,
+            orphaned: journal.orphaned,
         }
     }
 }
@@ -100,7 +134,10 @@ pub(in crate::admin) async fn health(admin: &Admin) -> HealthJson {
         status: health.status.name(),
         store: health.store,
         last_error: health.last_error,
-        last_flush_age: health.last_flush_age,
+        store_contact_age_seconds: health.store_contact_age_seconds,
+        last_flush_age_seconds: health.last_flush_age_seconds,
+        flush_interval_seconds: health.flush_interval_seconds,
+        journal: health.journal.map(JournalJson::from),
         pending: health.pending,
         recorded: health.recorded,
         dropped: health.dropped,

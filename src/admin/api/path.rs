@@ -9,7 +9,7 @@ use super::super::Admin;
 use super::super::answer::Failure;
 use super::super::params::Params;
 use super::{Hour, Name};
-use crate::model::batch::Spread;
+use crate::model::batch::Aggregate;
 use crate::model::context::Kind;
 use crate::model::histogram::{Histogram, lower_bound};
 use crate::model::outcome::{Outcome, Tally};
@@ -60,7 +60,7 @@ pub(in crate::admin) async fn path<'a>(
 fn spread<'a>(
     hour: Option<&'a HourSnapshot>,
     last_hour: Option<&'a HourSnapshot>,
-) -> Option<&'a Spread> {
+) -> Option<&'a Aggregate> {
     let happened =
         |hour: &&HourSnapshot| hour.times.count > 0.0 || !hour.spread.histogram.is_empty();
     let hour = hour.filter(happened).or(last_hour).or(hour);

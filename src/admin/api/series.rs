@@ -104,7 +104,7 @@ pub(in crate::admin) async fn series<'a>(
     })
 }
 
-fn quantile(spread: &crate::model::batch::Spread, q: f64) -> Option<f64> {
+fn quantile(spread: &crate::model::batch::Aggregate, q: f64) -> Option<f64> {
     spread.histogram.quantile(q)
 }
 

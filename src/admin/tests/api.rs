@@ -28,6 +28,7 @@ async fn overview() {
     let bench = bench();
     let answer = json(&bench.router, "/api/overview").await;
     let fields = [
+        "as_of",
         "contexts",
         "hour",
         "in_flight",
@@ -36,6 +37,7 @@ async fn overview() {
         "requests_per_second",
     ];
     assert_eq!(keys(&answer), fields);
+    assert_eq!(answer["as_of"], NOW - 1);
     let hour = [
         "errors", "max", "mean", "min", "p50", "p95", "p99", "requests", "start", "stddev",
     ];
@@ -65,7 +67,7 @@ async fn an_empty_overview() {
     assert_eq!(answer["requests_per_second"], 0.0);
     assert_eq!(
         json(&bench.router, "/api/paths").await,
-        json!({"total": 0, "paths": []})
+        json!({"total": 0, "paths": [], "as_of": NOW - 1})
     );
 }
 
@@ -165,21 +167,24 @@ async fn slowest() {
     let first = json!({"context": "GET /reports/{day}", "mean": 1.0});
     let second = json!({"context": "/book", "mean": 0.7});
     let answer = json(&bench.router, "/api/slowest").await;
-    assert_eq!(answer, json!({"slowest": [first, second]}));
+    assert_eq!(
+        answer,
+        json!({"slowest": [first, second], "as_of": NOW - 1})
+    );
     let answer = json(&bench.router, "/api/slowest?limit=1").await;
-    assert_eq!(answer, json!({"slowest": [first]}));
+    assert_eq!(answer, json!({"slowest": [first], "as_of": NOW - 1}));
 }
 
 #[tokio::test]
 async fn counters_and_series() {
     let bench = bench();
     let get = async |uri: &str| json(&bench.router, uri).await;
-    let sales = json!({"name": "sales", "precision": 5, "samples": [[500, -7], [1_000, i64::MAX]]});
+    let sales = json!({"name": "sales", "precision": 5, "samples": [[500, -7], [1_000, i64::MAX]], "as_of": NOW - 1});
     assert_eq!(get("/api/counters?name=sales&precision=5").await, sales);
-    let unknown = json!({"name": "no", "precision": 60, "samples": []});
+    let unknown = json!({"name": "no", "precision": 60, "samples": [], "as_of": NOW - 1});
     assert_eq!(get("/api/counters?name=no").await, unknown);
 
-    let hits = json!({"context": null, "metric": "hits", "precision": 60, "points": [[6_000, 4], [12_000, 0], [18_000, 2]]});
+    let hits = json!({"context": null, "metric": "hits", "precision": 60, "points": [[6_000, 4], [12_000, 0], [18_000, 2]], "as_of": NOW - 1});
     assert_eq!(get("/api/series").await, hits);
     assert_eq!(
         get("/api/series?metric=errors&precision=1").await["points"],

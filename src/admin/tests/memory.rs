@@ -5,15 +5,15 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::*;
-use crate::model::batch::{Batch, Collected};
+use crate::model::batch::{Aggregate, Batch};
 use crate::model::context::ALL;
 use crate::model::histogram::{Histogram, SCALE, bucket_of};
 use crate::store::memory::MemoryStore;
-use crate::store::{Applied, Beat, Call, Store};
+use crate::store::{Appended, Beat, Call, Store};
 
 /// `n` requests of `millis` each.
-fn requests(n: usize, millis: u64, outcome: Outcome) -> Collected {
-    let mut found = Collected::default();
+fn requests(n: usize, millis: u64, outcome: Outcome) -> Aggregate {
+    let mut found = Aggregate::default();
     for _ in 0..n {
         found.times.record(millis * 1_000_000);
         found.tally.record(outcome, outcome.is_error());
@@ -39,13 +39,14 @@ async fn requests_come_out_as_they_went_in() {
     }
     batch.count(&precisions, &"sales".into(), NOW, 3);
     let call = Call {
+        generation: store.hello().await.expect("a generation").id,
         instance: "abc".into(),
         seq: 1,
         previous: 0,
         batch,
     };
-    let applied = store.apply(&call).await.expect("applied");
-    assert!(matches!(applied, Applied::Merged(_)), "{applied:?}");
+    let appended = store.append(&call).await.expect("an answer");
+    assert!(matches!(appended, Appended::Done(_)), "{appended:?}");
     let beat = Beat {
         instance: "abc".into(),
         at: NOW,

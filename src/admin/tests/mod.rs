@@ -10,7 +10,6 @@ mod prometheus;
 mod reading;
 mod store;
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use axum::Router;
@@ -74,7 +73,10 @@ fn health() -> Health {
         status: Status::Degraded,
         store: "canned".into(),
         last_error: Some("connection refused".into()),
-        last_flush_age: Some(4.5),
+        store_contact_age_seconds: Some(4.5),
+        last_flush_age_seconds: Some(4.5),
+        flush_interval_seconds: 1.0,
+        journal: None,
         pending: 3,
         recorded: 90,
         dropped: 1,
@@ -83,7 +85,7 @@ fn health() -> Health {
         skewed: 4,
         overflowed: 5,
         quarantined: 6,
-        quarantined_keys: VecDeque::from([problem]),
+        quarantined_keys: vec![problem],
         flush_errors: 7,
         store_resets: 8,
         replayed: 9,

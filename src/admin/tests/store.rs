@@ -6,13 +6,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::error::{StoreError, StoreErrorKind};
 use crate::model::access_time::{AccessTime, Durations};
-use crate::model::batch::Spread;
+use crate::model::batch::Aggregate;
 use crate::model::context::{ALL, Kind};
 use crate::model::histogram::{Histogram, SCALE, bucket_of};
 use crate::model::outcome::{Outcome, Tally};
 use crate::model::slice::{HOUR, hour_of};
 use crate::model::snapshot::{ContextSnapshot, HourSnapshot, Problem, Snapshot};
-use crate::store::{Applied, Beat, Call, Cleaned, LastPass, Pass, Store};
+use crate::store::{
+    Appended, Beat, Call, Cleaned, Generation, LastPass, Pass, Position, Readable, Store,
+    StoreStatus,
+};
 use crate::task::BoxFuture;
 
 /// Eight minutes and ten seconds into an hour.
@@ -50,7 +53,8 @@ fn hour(start: i64, millis: &[u64], errors: usize) -> HourSnapshot {
     HourSnapshot {
         start,
         times: AccessTime::from(&times),
-        spread: Spread {
+        spread: Aggregate {
+            times: Durations::default(),
             histogram: Histogram::new(SCALE, buckets.map(|bucket| (bucket, 1))),
             tally,
         },
@@ -109,7 +113,7 @@ impl Canned {
         let (this, last) = (hour_of(now), hour_of(now) - HOUR);
         // Written by the book's own functions: no histogram, no outcomes.
         let mut bare = hour(this, &[700], 0);
-        bare.spread = Spread::default();
+        bare.spread = Aggregate::default();
         vec![
             context("/book", Kind::Http, Some(bare), None),
             context(
@@ -141,8 +145,30 @@ impl Canned {
 }
 
 impl Store for Canned {
-    fn apply<'a>(&'a self, _: &'a Call) -> BoxFuture<'a, Result<Applied, StoreError>> {
+    fn hello(&self) -> BoxFuture<'_, Result<Generation, StoreError>> {
         unreachable!("the admin router only reads")
+    }
+
+    fn append<'a>(&'a self, _: &'a Call) -> BoxFuture<'a, Result<Appended, StoreError>> {
+        unreachable!("the admin router only reads")
+    }
+
+    fn readable<'a>(
+        &'a self,
+        _: &'a str,
+        _: &'a str,
+        _: u64,
+        _: Position,
+    ) -> BoxFuture<'a, Result<Readable, StoreError>> {
+        unreachable!("the admin router only reads")
+    }
+
+    fn status(&self, now: i64) -> BoxFuture<'_, Result<StoreStatus, StoreError>> {
+        // Neither counted nor failing: the tests are about what comes after it.
+        Box::pin(std::future::ready(Ok(StoreStatus {
+            as_of: now - 1,
+            ..StoreStatus::default()
+        })))
     }
 
     fn beat<'a>(&'a self, _: &'a Beat) -> BoxFuture<'a, Result<(), StoreError>> {
@@ -210,15 +236,16 @@ impl Store for Canned {
         })
     }
 
-    fn histograms<'a>(
+    fn records<'a>(
         &'a self,
         name: &'a str,
         precision: u32,
-    ) -> BoxFuture<'a, Result<Vec<(i64, Spread)>, StoreError>> {
+        _: i64,
+    ) -> BoxFuture<'a, Result<Vec<(i64, Aggregate)>, StoreError>> {
         let slice = i64::from(precision) * 100;
         let spread = hour(0, &[10, 10, 10, 1_000], 0).spread;
         self.answer(match name {
-            ALL | "GET /ping" => vec![(slice, spread), (slice * 2, Spread::default())],
+            ALL | "GET /ping" => vec![(slice, spread), (slice * 2, Aggregate::default())],
             _ => Vec::new(),
         })
     }

@@ -1,8 +1,7 @@
 //! Giving snapshots out.
 
-use super::{Known, State};
+use super::{ContextState, State};
 use crate::model::access_time::AccessTime;
-use crate::model::batch::Spread;
 use crate::model::context::{ALL, Kind, Metric};
 use crate::model::slice::{HOUR, Precisions, hour_of};
 use crate::model::snapshot::{ContextSnapshot, HourSnapshot, Snapshot};
@@ -16,16 +15,14 @@ impl State {
         Snapshot {
             taken_at: now,
             contexts: contexts
-                .map(|(name, known)| known.snapshot(name, precisions, now))
+                .map(|(name, context)| self.context_snapshot(name, context, now))
                 .collect(),
-            all: self
-                .context(precisions, ALL, now)
-                .unwrap_or_else(|| ContextSnapshot {
-                    context: ALL.to_owned(),
-                    kind: Kind::All,
-                    hour: None,
-                    last_hour: None,
-                }),
+            all: self.context(ALL, now).unwrap_or_else(|| ContextSnapshot {
+                context: ALL.to_owned(),
+                kind: Kind::All,
+                hour: None,
+                last_hour: None,
+            }),
             recent: self.recent(precisions, now),
             instances: alive.len() as u64,
             in_flight: alive.iter().map(|beat| beat.in_flight).sum(),
@@ -43,17 +40,12 @@ impl State {
         samples
     }
 
-    pub(super) fn context(
-        &self,
-        precisions: &Precisions,
-        context: &str,
-        now: i64,
-    ) -> Option<ContextSnapshot> {
-        let known = self.contexts.get(context)?;
+    pub(super) fn context(&self, name: &str, now: i64) -> Option<ContextSnapshot> {
+        let context = self.contexts.get(name)?;
         // `<all>` is in no list: it is there once it has statistics.
-        let has_statistics = known.current.is_some() || known.last.is_some();
-        (known.kind != Kind::All || has_statistics)
-            .then(|| known.snapshot(context, precisions, now))
+        let has_statistics = context.current.is_some() || context.last.is_some();
+        (context.kind != Kind::All || has_statistics)
+            .then(|| self.context_snapshot(name, context, now))
     }
 
     pub(super) fn counter(&self, name: &str, precision: u32) -> Vec<(i64, i64)> {
@@ -64,48 +56,24 @@ impl State {
         })
     }
 
-    pub(super) fn histograms(
-        &self,
-        precisions: &Precisions,
-        context: &str,
-        precision: u32,
-    ) -> Vec<(i64, Spread)> {
-        let mut all = precisions.histograms.iter();
-        let at = all.position(|p| p.seconds == precision);
-        match (at, self.contexts.get(context)) {
-            (Some(at), Some(known)) => {
-                let slices = known.histograms[at].iter();
-                slices.map(|(start, s)| (*start, s.clone())).collect()
-            }
-            _ => Vec::new(),
-        }
-    }
-}
-
-impl Known {
-    fn snapshot(&self, name: &str, precisions: &Precisions, now: i64) -> ContextSnapshot {
+    fn context_snapshot(&self, name: &str, context: &ContextState, now: i64) -> ContextSnapshot {
         let hour = hour_of(now);
         ContextSnapshot {
             context: name.to_owned(),
-            kind: self.kind,
-            hour: self.hour(precisions, hour),
-            last_hour: self.hour(precisions, hour - HOUR),
+            kind: context.kind,
+            hour: self.hour(name, context, hour),
+            last_hour: self.hour(name, context, hour - HOUR),
         }
     }
 
-    fn hour(&self, precisions: &Precisions, hour: i64) -> Option<HourSnapshot> {
-        let mut sets = [self.current, self.last].into_iter().flatten();
+    fn hour(&self, name: &str, context: &ContextState, hour: i64) -> Option<HourSnapshot> {
+        let mut sets = [context.current, context.last].into_iter().flatten();
         let (_, times): (i64, AccessTime) = sets.find(|(start, _)| *start == hour)?;
-        let mut histograms = self.histograms.iter().zip(&precisions.histograms);
-        let spread = histograms
-            .find(|(_, precision)| i64::from(precision.seconds) == HOUR)
-            .and_then(|(slices, _)| slices.get(&hour))
-            .cloned()
-            .unwrap_or_default();
+        let record = self.records.get((HOUR as u32, hour), name);
         Some(HourSnapshot {
             start: hour,
             times,
-            spread,
+            spread: record.cloned().unwrap_or_default(),
         })
     }
 }

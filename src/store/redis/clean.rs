@@ -9,7 +9,7 @@ use redis::{Cmd, Value, cmd, pipe};
 
 use super::RedisStore;
 use super::connection::Side;
-use super::script::{CLEAN, FORGET, Invocation, Lua, UNRANK};
+use super::script::{CLEAN, FORGET, Invocation, Lua};
 use super::value::{float, int, items, text};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::model::context::{ALL, Metric};
@@ -114,11 +114,10 @@ impl Sweep<'_> {
         script.key(keys.slowest());
         script.key(keys.known());
         script.arg(cut_off.to_string());
+        script.arg("ALL");
         for name in names {
             let stats = keys.stats(name);
             let mut gone = vec![stats.current, stats.start, stats.last, stats.pstart];
-            let histograms = precisions.histograms.iter();
-            gone.extend(histograms.map(|p| keys.histogram(p.seconds, name)));
             let mut members = Vec::new();
             for metric in Metric::ALL {
                 let counter = metric.counter(name);
@@ -189,9 +188,15 @@ impl Sweep<'_> {
                 script.key(keys.contexts());
                 script.key(keys.timers());
                 script.key(keys.slowest());
+                script.key(keys.known());
                 script.arg(cut_off.to_string());
-                old.into_iter().for_each(|name| script.arg(name));
-                let reply = self.run(&UNRANK, &script).await?;
+                script.arg("RANK");
+                for name in old {
+                    script.arg(name);
+                    script.arg("0");
+                    script.arg("0");
+                }
+                let reply = self.run(&FORGET, &script).await?;
                 let ranks = items(&reply).get(1).and_then(int).unwrap_or(0);
                 self.cleaned.ranks += ranks.max(0) as u64;
             }

@@ -1,4 +1,4 @@
-//! Two connections, one to write and one to read, so that a large read does not hold up a flush.
+//! Three connections, to append, to fold and to read, so that none holds up another.
 //!
 //! Nothing is tried twice here: a command without an answer may have been executed, and only the
 //! flusher knows how to ask again. A broken connection is dropped and made anew by the next call.
@@ -11,10 +11,10 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, RedisError, RedisResult, Value, cmd};
 use tokio::sync::Mutex;
 
-use super::error::{About, is_of_a_key, is_permission};
+use super::error::{About, COMMANDS, is_of_a_key, is_permission};
 use super::keys::Keys;
 use super::options::RedisOptions;
-use super::script::{Invocation, Lua, PROBE};
+use super::script::{Invocation, Lua};
 use super::server::Server;
 use crate::error::{StoreError, StoreErrorKind};
 
@@ -25,6 +25,7 @@ const TIMEOUTS_TOLERATED: u32 = 2;
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Side {
     Write,
+    Fold,
     Read,
 }
 
@@ -35,8 +36,9 @@ pub(super) struct Connections {
     /// How long connecting may take, greetings included.
     patience: Duration,
     about: About,
-    probe: Invocation,
+    probe: Pipeline,
     write: Lane,
+    fold: Lane,
     read: Lane,
     server: RwLock<Option<Server>>,
 }
@@ -76,12 +78,21 @@ impl Connections {
             .set_protocol(settings.protocol())
             .set_skip_set_lib_name();
         let about = About::new(options.place(), credentials.user.as_deref(), keys);
-        let mut probe = Invocation::default();
-        probe.key(keys.probe());
-        probe.key(keys.count(1, "hits"));
-        probe.key(keys.known());
-        probe.key(keys.stats("/").current);
-        probe.key(keys.slowest());
+        let mut probe = Pipeline::new();
+        for example in COMMANDS {
+            let mut words = example.split(' ');
+            let command = probe.cmd(words.next().unwrap_or_default());
+            for word in words {
+                command.arg(match word {
+                    "P" => keys.probe(),
+                    "C" => keys.count(1, "hits"),
+                    "K" => keys.known(),
+                    "S" => keys.stats("/").current,
+                    "W" => keys.slowest(),
+                    _ => word.to_owned(),
+                });
+            }
+        }
         Ok(Self {
             client: Client::open(options.info.clone().set_redis_settings(bare))?,
             credentials,
@@ -92,6 +103,7 @@ impl Connections {
             about,
             probe,
             write: Lane::default(),
+            fold: Lane::default(),
             read: Lane::default(),
             server: RwLock::new(None),
         })
@@ -167,6 +179,7 @@ impl Connections {
     fn lane(&self, side: Side) -> &Lane {
         match side {
             Side::Write => &self.write,
+            Side::Fold => &self.fold,
             Side::Read => &self.read,
         }
     }
@@ -256,12 +269,18 @@ impl Connections {
         let server = Server::parse(&info);
         *self.server.write().unwrap_or_else(PoisonError::into_inner) = Some(server);
 
-        let command = self.probe.by_source(&PROBE);
-        let errors: Vec<String> = command.query_async(connection).await.map_err(explain)?;
-        match errors.iter().find(|error| is_permission(error)) {
-            Some(error) => Err(self.about.answered("NOPERM", error)),
-            None => Ok(()),
+        let replies: RedisResult<Vec<Value>> = connection
+            .send_packed_commands(&self.probe, 0, self.probe.len())
+            .await;
+        for reply in replies.map_err(explain)? {
+            if let Value::ServerError(error) = reply {
+                let detail = error.details().unwrap_or_default();
+                if error.code() == "NOPERM" || is_permission(detail) {
+                    return Err(self.about.answered("NOPERM", detail));
+                }
+            }
         }
+        Ok(())
     }
 
     /// Turns an error into ours, and drops a connection that is of no use any more.

@@ -1,164 +1,225 @@
-//! A [`Call`] as the keys and arguments of `merge.lua`, whose head describes them.
+//! Calls and rounds as the keys and arguments of `append.lua` and `fold.lua`, whose heads describe
+//! them.
 
 use std::collections::BTreeMap;
 
 use super::keys::Keys;
-use super::packed;
 use super::script::Invocation;
 use crate::model::access_time::AccessTime;
-use crate::model::context::Metric;
-use crate::model::slice::{HOUR, Precision, Precisions, iso_hour};
+use crate::model::batch::ContextDelta;
+use crate::model::context::{ALL, Kind, Metric};
+use crate::model::pack;
+use crate::model::records::TierSlice;
+use crate::model::round::{Group, Judged, partition};
+use crate::model::slice::{Precision, Precisions, hour_of, iso_hour};
 use crate::model::slowest;
 use crate::store::Call;
+use crate::store::journal::{FoldStep, Partitions};
 
-/// Seconds for which a fence is kept after the last call.
-pub(super) const FENCE_FOR: i64 = 86_400;
+/// Milliseconds of the lease to fold.
+pub(super) const LEASE_MILLIS: u64 = 5_000;
 
-/// What the encoding depends on beside the call.
+/// What the encoding depends on beside what is encoded.
 pub(super) struct Layout<'a> {
     pub(super) keys: &'a Keys,
     pub(super) precisions: &'a Precisions,
     pub(super) key_ttl: bool,
+    /// Whether the book's keys are written.
+    pub(super) book_keys: bool,
     /// The server's time, where it is not to be asked for it.
     pub(super) now: Option<i64>,
+    /// The most bytes of the journal.
+    pub(super) journal_bytes: u64,
 }
 
-/// Keys and what is added to them, by slice: what a slice makes necessary is then done once and not
-/// once per key. Precisions are given by their position.
-type Groups<V> = BTreeMap<(usize, i64), Vec<(String, V)>>;
-
-pub(super) fn merge(call: &Call, layout: &Layout<'_>) -> Invocation {
+/// A call, packed.
+pub(super) fn append(call: &Call, layout: &Layout<'_>) -> Invocation {
     let keys = layout.keys;
-    let batch = &call.batch;
-    let counters = counters(call, layout);
-    let histograms = histograms(call, layout);
-
     let mut script = Invocation::default();
-    script.key(keys.fence(&call.instance));
-    script.key(keys.known());
-    script.key(keys.slowest());
-    script.key(keys.contexts());
-    script.key(keys.timers());
+    script.key(keys.state());
+    script.key(keys.journal());
+    script.key(keys.fold_lease());
+    script.arg(&*call.generation);
+    script.arg(&*call.instance);
     script.arg(call.seq.to_string());
     script.arg(call.previous.to_string());
-    script.arg(FENCE_FOR.to_string());
-    script.arg(layout.now.map_or_else(String::new, |now| now.to_string()));
+    script.arg(layout.journal_bytes.to_string());
+    script.arg(pack::ENTRY_VERSION.to_string());
+    script.arg(call.batch.requests_and_late().to_string());
+    script.arg(layout.now_arg());
+    script.arg(pack::entry(&call.batch, layout.precisions));
+    script
+}
+
+/// Keys and what is added to them, by precision and slice: what a new slice makes necessary is then
+/// decided once and not once per key.
+type Groups = BTreeMap<(Precision, i64), Vec<(String, String)>>;
+
+/// Some partitions of a round.
+pub(super) fn fold(step: &FoldStep<'_>, layout: &Layout<'_>) -> Invocation {
+    let keys = layout.keys;
+    let mut partitions = Partitions::default();
+    step.partitions.iter().for_each(|at| partitions.insert(*at));
+    let covered = |name: &str| partitions.contains(partition(name));
+
+    let (mut counters, mut contexts) = (Groups::new(), Vec::new());
+    let mut skewed = 0;
+    for group in step.round.groups() {
+        for (name, judged) in group.contexts.iter().filter(|(name, _)| covered(name)) {
+            if layout.book_keys || **name == *ALL {
+                add_requests(&mut counters, keys, group, name, &judged.delta);
+            }
+            skewed += match judged.delta.kind {
+                Kind::All => 0,
+                _ => judged.skewed,
+            };
+            contexts.push((&**name, judged));
+        }
+        for (name, series) in group.counters.iter().filter(|(name, _)| covered(name)) {
+            for (precision, slices) in group.precisions.counters.iter().zip(series) {
+                for (slice, n) in slices.iter() {
+                    let added = (keys.count(precision.seconds, name), n.to_string());
+                    counters.entry((*precision, slice)).or_default().push(added);
+                }
+            }
+        }
+    }
+    let mut records: BTreeMap<TierSlice, Vec<_>> = BTreeMap::new();
+    for ((at, name), record) in step.records {
+        records.entry(*at).or_default().push((name, *record));
+    }
+
+    let mut script = Invocation::default();
+    for key in [
+        keys.state(),
+        keys.journal(),
+        keys.fold_lease(),
+        keys.known(),
+        keys.slowest(),
+        keys.contexts(),
+        keys.timers(),
+        keys.quarantine(),
+    ] {
+        script.key(key);
+    }
+    let stamp = step.round.stamp();
+    let late = match covered(ALL) {
+        true => step.round.late(),
+        false => 0,
+    };
+    script.arg(step.version);
+    script.arg(step.next);
+    script.arg(step.instance);
+    script.arg(LEASE_MILLIS.to_string());
+    script.arg(step.upto.to_string());
+    script.arg(
+        step.done
+            .map_or_else(|| "ALL".to_owned(), Partitions::to_hex),
+    );
+    // The first id that stays is the one after the last that goes.
+    script.arg(step.trim.map_or_else(String::new, |last| {
+        format!("{}-{}", last.offset, last.chain.saturating_add(1))
+    }));
+    script.arg(stamp.to_string());
+    script.arg(iso_hour(hour_of(stamp)));
     script.arg(keys.count_prefix().len().to_string());
     script.arg(slowest::KEPT.to_string());
+    script.arg(late.to_string());
+    script.arg(skewed.to_string());
+    script.arg(step.took_millis.to_string());
+    script.arg(match step.done {
+        Some(_) => "0".to_owned(),
+        None => step.hole_bytes.to_string(),
+    });
     script.arg(counters.len().to_string());
-    script.arg(batch.contexts.len().to_string());
-    script.arg(histograms.len().to_string());
-
-    for ((at, slice), group) in counters {
-        let precision = layout.precisions.counters[at];
+    script.arg(contexts.len().to_string());
+    script.arg(records.len().to_string());
+    for ((precision, slice), group) in counters {
         script.arg(slice.to_string());
         script.arg(precision.span().to_string());
-        script.arg(layout.ttl(precision));
+        script.arg(match layout.key_ttl {
+            true => precision.key_ttl().to_string(),
+            false => String::new(),
+        });
         script.arg(group.len().to_string());
         for (key, n) in group {
             script.key(key);
             script.arg(n);
         }
     }
-    for (name, delta) in &batch.contexts {
-        let stats = keys.stats(name);
-        script.key(stats.current);
-        script.key(stats.start);
-        script.key(stats.last);
-        script.key(stats.pstart);
-        script.arg(delta.kind.name());
-        script.arg(&**name);
-        script.arg(delta.last_seen.to_string());
-        script.arg(delta.hours.len().to_string());
-        for (hour, times) in delta.hours.iter() {
-            let times = AccessTime::from(times);
-            script.arg(hour.to_string());
-            script.arg(iso_hour(hour));
-            for value in [times.count, times.sum, times.sumsq, times.min, times.max] {
-                // The shortest text that reads back as the same number.
-                script.arg(format!("{value:?}"));
-            }
-        }
+    for (name, judged) in contexts {
+        add_statistics(&mut script, layout, name, judged);
     }
-    for ((at, slice), group) in histograms {
-        let precision = layout.precisions.histograms[at];
-        script.arg(slice.to_string());
-        script.arg(precision.span().to_string());
-        script.arg(precision.samples.to_string());
-        script.arg(layout.ttl(precision));
-        script.arg(if is_hour(precision) { "1" } else { "" });
+    for (at, group) in records {
+        script.key(keys.records(at));
+        let configured = step.round.groups().iter().map(|group| &group.precisions);
+        let configured = configured.chain(std::iter::once(layout.precisions));
+        let tiers = configured.filter_map(|precisions| precisions.histogram(at.0));
+        let ttl = tiers.map(Precision::key_ttl).max();
+        script.arg(ttl.unwrap_or(i64::from(at.0)).to_string());
         script.arg(group.len().to_string());
-        for (key, packed) in group {
-            script.key(key);
-            script.arg(packed);
+        for (name, record) in group {
+            script.arg(Keys::record_field(name));
+            script.arg(pack::record(record));
         }
     }
     script
 }
 
+/// The counters of a context: hits, errors, microseconds.
+fn add_requests(
+    groups: &mut Groups,
+    keys: &Keys,
+    group: &Group,
+    context: &str,
+    delta: &ContextDelta,
+) {
+    let names = Metric::ALL.map(|metric| metric.counter(context));
+    for (precision, slices) in group.precisions.counters.iter().zip(&delta.counters) {
+        for (slice, counts) in slices.iter() {
+            let into = groups.entry((*precision, slice)).or_default();
+            let mut add = |name: &str, n: u64| {
+                into.push((keys.count(precision.seconds, name), n.to_string()));
+            };
+            add(&names[0], counts.hits);
+            if counts.errors > 0 {
+                add(&names[1], counts.errors);
+            }
+            // Requests that took no microsecond together add nothing, not even a slice.
+            if counts.micros > 0 {
+                add(&names[2], counts.micros);
+            }
+        }
+    }
+}
+
+fn add_statistics(script: &mut Invocation, layout: &Layout<'_>, name: &str, judged: &Judged) {
+    let stats = layout.keys.stats(name);
+    script.key(stats.current);
+    script.key(stats.start);
+    script.key(stats.last);
+    script.key(stats.pstart);
+    script.arg(judged.delta.kind.name());
+    script.arg(name);
+    script.arg(judged.delta.last_seen.to_string());
+    if !layout.book_keys {
+        script.arg("0");
+        return;
+    }
+    script.arg(judged.delta.hours.len().to_string());
+    for (hour, times) in judged.delta.hours.iter() {
+        let times = AccessTime::from(times);
+        script.arg(hour.to_string());
+        script.arg(iso_hour(hour));
+        for value in [times.count, times.sum, times.sumsq, times.min, times.max] {
+            // The shortest text that reads back as the same number.
+            script.arg(format!("{value:?}"));
+        }
+    }
+}
+
 impl Layout<'_> {
-    fn ttl(&self, precision: Precision) -> String {
-        if self.key_ttl {
-            precision.key_ttl().to_string()
-        } else {
-            String::new()
-        }
+    pub(super) fn now_arg(&self) -> String {
+        self.now.map_or_else(String::new, |now| now.to_string())
     }
-}
-
-fn counters(call: &Call, layout: &Layout<'_>) -> Groups<String> {
-    let mut groups = Groups::new();
-    let mut add = |at: usize, slice: i64, name: &str, n: String| {
-        let key = layout
-            .keys
-            .count(layout.precisions.counters[at].seconds, name);
-        groups.entry((at, slice)).or_default().push((key, n));
-    };
-    let known = layout.precisions.counters.len();
-    for (context, delta) in &call.batch.contexts {
-        let names = Metric::ALL.map(|metric| metric.counter(context));
-        for (at, slices) in delta.counters.iter().enumerate().take(known) {
-            for (slice, hits) in slices.iter() {
-                add(at, slice, &names[0], hits.hits.to_string());
-                if hits.errors > 0 {
-                    add(at, slice, &names[1], hits.errors.to_string());
-                }
-                // Requests that took no microsecond together add nothing, not even a slice.
-                if hits.micros > 0 {
-                    add(at, slice, &names[2], hits.micros.to_string());
-                }
-            }
-        }
-    }
-    for (name, delta) in &call.batch.counters {
-        for (at, slices) in delta.iter().enumerate().take(known) {
-            for (slice, n) in slices.iter() {
-                add(at, slice, name, n.to_string());
-            }
-        }
-    }
-    groups
-}
-
-fn histograms(call: &Call, layout: &Layout<'_>) -> Groups<Vec<u8>> {
-    let mut groups = Groups::new();
-    for (context, delta) in &call.batch.contexts {
-        let precisions = layout.precisions.histograms.iter();
-        for (at, (slices, precision)) in delta.histograms.iter().zip(precisions).enumerate() {
-            if slices.is_empty() {
-                continue;
-            }
-            let key = layout.keys.histogram(precision.seconds, context);
-            for (slice, spread) in slices.iter() {
-                let packed = packed::encode(spread, is_hour(*precision));
-                let group: &mut Vec<_> = groups.entry((at, slice)).or_default();
-                group.push((key.clone(), packed));
-            }
-        }
-    }
-    groups
-}
-
-fn is_hour(precision: Precision) -> bool {
-    i64::from(precision.seconds) == HOUR
 }

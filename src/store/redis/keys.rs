@@ -10,10 +10,15 @@
 //! | `{prefix}slowest:AccessTime` | ZSET context, mean | the slowest 100 (recipe 4) | for ever |
 //! | `{prefix}pulse:contexts` | ZSET context, last seen | contexts of HTTP requests | for ever |
 //! | `{prefix}pulse:timers` | ZSET context, last seen | contexts of other code | for ever |
-//! | `{prefix}pulse:hist:{p}:{context}` | HASH slice -> packed histogram | how access times spread | as a counter |
+//! | `{prefix}pulse:r1:{tier}:{slice}` | HASH context -> packed record | what is kept of all contexts in a slice; the version of the form stands in the key | samples * tier + max(10 min, 2 tiers) after its last write |
+//! | `{prefix}pulse:state` | HASH | generation, progress and exceptions of the journal, and a fence per instance | for ever |
+//! | `{prefix}pulse:journal` | STREAM | calls that are not folded yet | until they are |
+//! | `{prefix}pulse:lease:fold` | STRING instance | who folds | 5 s |
+//! | `{prefix}pulse:aside` | STREAM | entries that nobody could fold, the newest 100 | for ever |
+//! | `{prefix}pulse:orphaned` | STREAM | a journal that was found without its state | 7 days |
+//! | `{prefix}pulse:quarantine` | HASH key -> when and why | keys whose part was dropped | a day |
 //! | `{prefix}pulse:instances` | ZSET instance, last beat | who writes | for ever |
 //! | `{prefix}pulse:instance:{id}` | HASH | figures of an instance | 60 s after its last beat |
-//! | `{prefix}pulse:fence:{id}` | STRING `seq` or `seq late skewed` | the last call merged of an instance, and what it excepted | 1 day |
 //! | `{prefix}pulse:lease:clean` | STRING token | who cleans | 15 s |
 //! | `{prefix}pulse:lease:clean:last` | HASH | the last pass | for ever |
 //! | `{prefix}pulse:probe` | - | never exists; permissions are tried on it | - |
@@ -21,6 +26,8 @@
 //! The first six are the book's, byte for byte. With an empty prefix they are shared with the
 //! book's functions in any language.
 
+use crate::model::context::fnv1a;
+use crate::model::records::TierSlice;
 use crate::model::slowest::ACCESS_TIME;
 
 /// The names of all keys below a prefix.
@@ -82,8 +89,38 @@ impl Keys {
         self.own("timers")
     }
 
-    pub(super) fn histogram(&self, precision: u32, context: &str) -> String {
-        format!("{}pulse:hist:{precision}:{context}", self.prefix)
+    /// The records of all contexts in a slice of a tier.
+    pub(super) fn records(&self, (tier, slice): TierSlice) -> String {
+        format!("{}pulse:r1:{tier}:{slice}", self.prefix)
+    }
+
+    /// The field of a context there: eight bytes that every instance makes the same.
+    pub(super) fn record_field(context: &str) -> [u8; 8] {
+        fnv1a(context.as_bytes()).to_be_bytes()
+    }
+
+    pub(super) fn state(&self) -> String {
+        self.own("state")
+    }
+
+    pub(super) fn journal(&self) -> String {
+        self.own("journal")
+    }
+
+    pub(super) fn fold_lease(&self) -> String {
+        self.own("lease:fold")
+    }
+
+    pub(super) fn aside(&self) -> String {
+        self.own("aside")
+    }
+
+    pub(super) fn orphaned(&self) -> String {
+        self.own("orphaned")
+    }
+
+    pub(super) fn quarantine(&self) -> String {
+        self.own("quarantine")
     }
 
     pub(super) fn instances(&self) -> String {
@@ -92,10 +129,6 @@ impl Keys {
 
     pub(super) fn instance(&self, id: &str) -> String {
         format!("{}pulse:instance:{id}", self.prefix)
-    }
-
-    pub(super) fn fence(&self, id: &str) -> String {
-        format!("{}pulse:fence:{id}", self.prefix)
     }
 
     pub(super) fn lease(&self) -> String {
@@ -162,8 +195,8 @@ mod tests {
         let keys = Keys::new("pulse:shop:".into());
         assert_eq!(keys.contexts(), "pulse:shop:pulse:contexts");
         assert_eq!(
-            keys.histogram(60, "GET /"),
-            "pulse:shop:pulse:hist:60:GET /"
+            keys.records((60, 1_700_000_040)),
+            "pulse:shop:pulse:r1:60:1700000040"
         );
         assert_eq!(keys.acl_patterns(), "~pulse:shop:*");
         assert_eq!(Keys::new("a*[b]".into()).acl_patterns(), "~a\\*\\[b\\]*");

@@ -1,49 +1,55 @@
 //! The store of a fleet: one standalone Redis or Valkey, in the book's layout.
 //!
-//! Read `keys` (where everything stands), `lua/merge.lua` (how a call is merged, once) and `encode`
-//! (how it gets there), then `connection`, `read`, `lease`, `clean` and `sweep`.
+//! Read `keys` (where everything stands), `journal` with `lua/append.lua` and `lua/fold.lua` (how a call
+//! is appended and folded, once) and `encode` (how it gets there), then `connection`, `read`, `lease`,
+//! `clean` and `sweep`.
 
 mod clean;
 mod connection;
 mod encode;
 mod error;
+mod journal;
 mod keys;
 mod lease;
 mod noted;
 mod options;
-mod packed;
 mod read;
 mod script;
 mod server;
+mod status;
 mod sweep;
 mod value;
 
 pub use options::RedisOptions;
 
-use redis::{Value, pipe};
+use redis::pipe;
 
 use self::connection::{Connections, Side};
-use self::encode::Layout;
 use self::keys::Keys;
-use self::value::{bytes, int, items, shown, text};
-use super::{ALIVE_FOR, Applied, Beat, Call, Cleaned, LastPass, Merged, Pass, Store};
+use super::journal::Journal;
+use super::{
+    ALIVE_FOR, Appended, Beat, Call, Cleaned, Generation, LastPass, Pass, Position, Readable,
+    Store, StoreStatus,
+};
 use crate::clock::Clock;
 use crate::error::{BuildError, StoreError, StoreErrorKind};
-use crate::model::batch::Spread;
+use crate::model::batch::Aggregate;
 use crate::model::slice::Precisions;
-use crate::model::snapshot::{ContextSnapshot, Problem, Snapshot};
+use crate::model::snapshot::{ContextSnapshot, Snapshot};
 use crate::task::BoxFuture;
 
 /// Keeps aggregates in a Redis that a fleet shares.
 ///
 /// Nothing is retried: after an error of the kinds
 /// [`TimedOut`](StoreErrorKind::TimedOut) and [`Unreachable`](StoreErrorKind::Unreachable) a call
-/// may or may not have been merged, and is to be sent again with its number.
+/// may or may not have been appended, and is to be sent again with its number.
 pub struct RedisStore {
     connections: Connections,
     keys: Keys,
     precisions: Precisions,
     key_ttl: bool,
+    book_keys: bool,
+    journal_bytes: u64,
     /// Stands in for the server's clock.
     clock: Option<Clock>,
 }
@@ -70,6 +76,8 @@ impl RedisStore {
             keys,
             precisions: options.precisions,
             key_ttl: options.key_ttl,
+            book_keys: options.book_keys,
+            journal_bytes: options.journal_bytes,
             clock: None,
         })
     }
@@ -79,25 +87,6 @@ impl RedisStore {
     pub fn with_clock(mut self, clock: Clock) -> Self {
         self.clock = Some(clock);
         self
-    }
-
-    async fn merge(&self, call: &Call) -> Result<Applied, StoreError> {
-        let layout = Layout {
-            keys: &self.keys,
-            precisions: &self.precisions,
-            key_ttl: self.key_ttl,
-            now: self.clock.as_ref().map(Clock::now_seconds),
-        };
-        let script = encode::merge(call, &layout);
-        let reply = self
-            .connections
-            .run(Side::Write, &script::MERGE, &script)
-            .await?;
-        applied(&reply).ok_or_else(|| {
-            let what = "merge.lua gave an answer that cannot be understood";
-            let about = self.connections.about();
-            about.error(StoreErrorKind::Unexpected, what)
-        })
     }
 
     async fn note_beat(&self, beat: &Beat) -> Result<(), StoreError> {
@@ -117,9 +106,6 @@ impl RedisStore {
         pipeline.cmd("EXPIRE").arg(&instance).arg(ALIVE_FOR);
         let instances = pipeline.cmd("ZADD").arg(self.keys.instances());
         instances.arg(beat.at).arg(&beat.instance);
-        // An idle instance must not lose its fence.
-        let fence = pipeline.cmd("EXPIRE").arg(self.keys.fence(&beat.instance));
-        fence.arg(encode::FENCE_FOR);
         self.note(&mut pipeline).await
     }
 
@@ -147,37 +133,31 @@ impl RedisStore {
     }
 }
 
-/// What `merge.lua` returned.
-fn applied(reply: &Value) -> Option<Applied> {
-    let items = items(reply);
-    let count = |at: usize| items.get(at).and_then(int)?.try_into().ok();
-    match text(items.first()?)? {
-        "MERGED" => Some(Applied::Merged(Merged {
-            late: count(1)?,
-            skewed: count(2)?,
-            quarantined: items[3..]
-                .chunks_exact(2)
-                .map(|pair| Problem {
-                    key: bytes(&pair[0]).map(shown_text).unwrap_or_default(),
-                    reason: bytes(&pair[1]).map(shown_text).unwrap_or_default(),
-                })
-                .collect(),
-        })),
-        "DUPLICATE" => Some(Applied::Duplicate),
-        "GAP" => Some(Applied::Gap { fence: count(1)? }),
-        "RESET" => Some(Applied::Reset),
-        _ => None,
-    }
-}
-
-/// A key or reason that is text, as it is; escaped otherwise.
-fn shown_text(bytes: &[u8]) -> String {
-    std::str::from_utf8(bytes).map_or_else(|_| shown(bytes), str::to_owned)
-}
-
 impl Store for RedisStore {
-    fn apply<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Result<Applied, StoreError>> {
-        Box::pin(self.merge(call))
+    fn hello(&self) -> BoxFuture<'_, Result<Generation, StoreError>> {
+        Box::pin(self.say_hello())
+    }
+
+    fn append<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Result<Appended, StoreError>> {
+        Box::pin(self.append_call(call))
+    }
+
+    fn readable<'a>(
+        &'a self,
+        generation: &'a str,
+        instance: &'a str,
+        seq: u64,
+        position: Position,
+    ) -> BoxFuture<'a, Result<Readable, StoreError>> {
+        Box::pin(self.is_readable(generation, instance, seq, position))
+    }
+
+    fn status(&self, now: i64) -> BoxFuture<'_, Result<StoreStatus, StoreError>> {
+        Box::pin(self.read_status(now))
+    }
+
+    fn journal(&self) -> Option<&dyn Journal> {
+        Some(self)
     }
 
     fn beat<'a>(&'a self, beat: &'a Beat) -> BoxFuture<'a, Result<(), StoreError>> {
@@ -208,12 +188,13 @@ impl Store for RedisStore {
         Box::pin(self.read_counter(name, precision))
     }
 
-    fn histograms<'a>(
+    fn records<'a>(
         &'a self,
         context: &'a str,
-        precision: u32,
-    ) -> BoxFuture<'a, Result<Vec<(i64, Spread)>, StoreError>> {
-        Box::pin(self.read_histograms(context, precision))
+        tier: u32,
+        now: i64,
+    ) -> BoxFuture<'a, Result<Vec<(i64, Aggregate)>, StoreError>> {
+        Box::pin(self.read_records(context, tier, now))
     }
 
     fn slowest(&self) -> BoxFuture<'_, Result<Vec<(String, f64)>, StoreError>> {

@@ -20,6 +20,8 @@ pub struct RedisOptions {
     pub(super) prefix: String,
     pub(super) precisions: Precisions,
     pub(super) key_ttl: bool,
+    pub(super) book_keys: bool,
+    pub(super) journal_bytes: u64,
     pub(super) response_timeout: Duration,
     pub(super) connection_timeout: Duration,
 }
@@ -92,6 +94,19 @@ impl RedisOptions {
         self
     }
 
+    /// Whether the book's keys are written (the default), for other programs to read.
+    pub fn book_keys(mut self, book_keys: bool) -> Self {
+        self.book_keys = book_keys;
+        self
+    }
+
+    /// The most bytes of calls that wait to be folded, 64 MiB by default. At the bound, instances
+    /// keep what they have in their own memory, as in an outage.
+    pub fn journal_bytes(mut self, bytes: u64) -> Self {
+        self.journal_bytes = bytes;
+        self
+    }
+
     /// How long an answer may take, 500 ms by default.
     pub fn response_timeout(mut self, timeout: Duration) -> Self {
         self.response_timeout = timeout;
@@ -129,6 +144,8 @@ impl From<ConnectionInfo> for RedisOptions {
             prefix: String::new(),
             precisions: Precisions::default(),
             key_ttl: true,
+            book_keys: true,
+            journal_bytes: 64 * 1024 * 1024,
             response_timeout: Duration::from_millis(500),
             connection_timeout: Duration::from_secs(1),
         }

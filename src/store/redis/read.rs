@@ -6,12 +6,15 @@ use redis::{Value, cmd, pipe};
 
 use super::RedisStore;
 use super::connection::Side;
-use super::packed;
+use super::keys::Keys;
 use super::value::{access_time, bytes, float, int, items, pairs, shown, text};
+use crate::clock::Clock;
 use crate::error::StoreError;
 use crate::model::access_time::AccessTime;
-use crate::model::batch::Spread;
+use crate::model::batch::Aggregate;
 use crate::model::context::{ALL, Kind, Metric, method_and_path};
+use crate::model::pack;
+use crate::model::round::SKEW_ALLOWED;
 use crate::model::slice::{HOUR, hour_from_iso, hour_of};
 use crate::model::slowest;
 use crate::model::snapshot::{ContextSnapshot, HourSnapshot, Problem, Snapshot};
@@ -20,7 +23,7 @@ use crate::store::{ALIVE_FOR, RECENT_SLICES};
 /// Contexts per pipeline: large enough to be few, small enough not to hold up the server.
 const CHUNK: usize = 100;
 /// Commands per context.
-const PER_CONTEXT: usize = 5;
+const PER_CONTEXT: usize = 4;
 
 type Reply = Result<Value, String>;
 
@@ -185,21 +188,42 @@ impl RedisStore {
                 let command = pipeline.cmd("ZRANGE").arg(set);
                 command.arg(0).arg(-1).arg("WITHSCORES");
             }
-            let histogram = self.keys.histogram(HOUR as u32, context);
-            pipeline
-                .cmd("HMGET")
-                .arg(histogram)
-                .arg(hour)
-                .arg(hour - HOUR);
         }
-        let replies = self.connections.pipeline(Side::Read, &mut pipeline).await?;
+        let hours = [hour, hour - HOUR].map(|start| (HOUR as u32, start));
+        for slice in hours {
+            let command = pipeline.cmd("HMGET").arg(self.keys.records(slice));
+            for (context, _) in contexts {
+                command.arg(&Keys::record_field(context));
+            }
+        }
+        let mut main = self.connections.pipeline(Side::Read, &mut pipeline).await?;
+        let records = main.split_off(PER_CONTEXT * contexts.len());
         let mut replies = Replies {
-            replies: replies.into_iter(),
+            replies: records.into_iter(),
             problems,
         };
-        let snapshots = contexts.iter();
+        let records = hours.map(|slice| {
+            let key = self.keys.records(slice);
+            let fields = replies.next(&key);
+            let fields = fields.as_ref().map_or(&[][..], items);
+            let read = |(at, (context, _)): (usize, &(String, Kind))| {
+                let field = fields.get(at).and_then(bytes)?;
+                let record = pack::read_record(field);
+                if record.is_none() {
+                    let field = shown(&Keys::record_field(context));
+                    replies.problem(&key, format!("field {field} ({context}) holds no record"));
+                }
+                record
+            };
+            contexts.iter().enumerate().map(read).collect::<Vec<_>>()
+        });
+        replies.replies = main.into_iter();
+        let snapshots = contexts.iter().enumerate();
         Ok(snapshots
-            .map(|(context, kind)| self.read_context(&mut replies, context, *kind, hour))
+            .map(|(at, (context, kind))| {
+                let records = records.each_ref().map(|records| records[at].as_ref());
+                self.read_context(&mut replies, context, *kind, hour, records)
+            })
             .collect())
     }
 
@@ -210,15 +234,13 @@ impl RedisStore {
         context: &str,
         kind: Kind,
         hour: i64,
+        records: [Option<&Aggregate>; 2],
     ) -> ContextSnapshot {
         let stats = self.keys.stats(context);
         let start = replies.next(&stats.start);
         let pstart = replies.next(&stats.pstart);
         let current = replies.next(&stats.current);
         let last = replies.next(&stats.last);
-        let histogram = self.keys.histogram(HOUR as u32, context);
-        let histograms = replies.next(&histogram);
-
         let iso = |value: Value| text(&value).and_then(hour_from_iso);
         let mut sets = Vec::new();
         // A set that does not say its hour counts as this hour's.
@@ -228,35 +250,30 @@ impl RedisStore {
         if let (Some(pstart), Some(set)) = (pstart.and_then(iso), last) {
             sets.push((pstart, stats.last, set));
         }
-        let fields = histograms.as_ref().map_or(&[][..], items);
-        let mut hour_at = |at: i64, field: Option<&Value>| {
-            let (_, key, set) = sets.iter().find(|(start, ..)| *start == at)?;
-            let times: AccessTime = match access_time(set) {
-                Ok(times) => times?,
-                Err(reason) => {
+        let mut hour_at = |start: i64, record: Option<&Aggregate>| {
+            let set = sets.iter().find(|(of, ..)| *of == start);
+            let times = match set.map(|(_, key, set)| (key, access_time(set))) {
+                // Nothing of the book's is written, so the record is all there is.
+                _ if !self.book_keys => AccessTime::from(&record?.times),
+                Some((_, Ok(times))) => times?,
+                Some((key, Err(reason))) => {
                     replies.problem(key, reason);
                     return None;
                 }
-            };
-            let spread = match field.and_then(bytes).map(packed::decode) {
-                Some(Some(spread)) => spread,
-                None => Spread::default(),
-                Some(None) => {
-                    replies.problem(&histogram, not_a_histogram(at));
-                    Spread::default()
-                }
+                None => return None,
             };
             Some(HourSnapshot {
-                start: at,
+                start,
                 times,
-                spread,
+                spread: record.cloned().unwrap_or_default(),
             })
         };
+        let [current, last] = records;
         ContextSnapshot {
             context: context.to_owned(),
             kind,
-            hour: hour_at(hour, fields.first()),
-            last_hour: hour_at(hour - HOUR, fields.get(1)),
+            hour: hour_at(hour, current),
+            last_hour: hour_at(hour - HOUR, last),
         }
     }
 
@@ -297,25 +314,70 @@ impl RedisStore {
         name: &str,
         precision: u32,
     ) -> Result<Vec<(i64, i64)>, StoreError> {
+        // Of a context nothing but its records is written then.
+        if let Some((metric, context)) = Metric::of_counter(name).filter(|_| !self.book_keys) {
+            let records = self.read_records(context, precision, self.now()).await?;
+            let samples = records.iter().map(|(start, record)| {
+                let n = match metric {
+                    Metric::Hits => record.times.count,
+                    Metric::Errors => record.tally.errors,
+                    Metric::Micros => record.times.sum / 1_000,
+                };
+                (*start, i64::try_from(n).unwrap_or(i64::MAX))
+            });
+            return Ok(samples.collect());
+        }
         let hash = self.read_hash(&self.keys.count(precision, name)).await?;
         Ok(samples(&hash))
     }
 
-    pub(super) async fn read_histograms(
+    fn now(&self) -> i64 {
+        let clock = self.clock.clone();
+        clock.unwrap_or_else(Clock::system).now_seconds()
+    }
+
+    pub(super) async fn read_records(
         &self,
         context: &str,
-        precision: u32,
-    ) -> Result<Vec<(i64, Spread)>, StoreError> {
-        let key = self.keys.histogram(precision, context);
-        let hash = self.read_hash(&key).await?;
-        let mut slices: Vec<_> = pairs(&hash)
-            .filter_map(|(slice, field)| Some((int(slice)?, packed::decode(bytes(field)?)?)))
-            .collect();
-        slices.sort_unstable_by_key(|(slice, _)| *slice);
-        Ok(slices)
+        tier: u32,
+        now: i64,
+    ) -> Result<Vec<(i64, Aggregate)>, StoreError> {
+        let Some(tier) = self.precisions.histogram(tier) else {
+            return Ok(Vec::new());
+        };
+        let newest = tier.slice(now);
+        // One that begins within the next hour may be there: another instance's clock may be ahead.
+        let ahead = tier.slice(now.saturating_add(SKEW_ALLOWED));
+        let width = i64::from(tier.seconds);
+        let first = newest - (i64::from(tier.samples) - 1) * width;
+        let slices: Vec<i64> = (first..=ahead).step_by(tier.seconds as usize).collect();
+        let mut pipeline = redis::Pipeline::with_capacity(slices.len());
+        for slice in &slices {
+            let command = pipeline.cmd("HGET");
+            command.arg(self.keys.records((tier.seconds, *slice)));
+            command.arg(&Keys::record_field(context));
+        }
+        let replies = self.connections.pipeline(Side::Read, &mut pipeline).await?;
+        let record = |reply: &Reply| pack::read_record(bytes(reply.as_ref().ok()?)?);
+        Ok((slices.into_iter().zip(&replies))
+            .filter_map(|(slice, reply)| Some((slice, record(reply)?)))
+            .filter(|(slice, _)| *slice > tier.cut_off(now))
+            .collect())
     }
 
     pub(super) async fn read_slowest(&self) -> Result<Vec<(String, f64)>, StoreError> {
+        if !self.book_keys {
+            let contexts = self.read_snapshot(self.now()).await?.contexts;
+            let mut ranking: Vec<_> = (contexts.into_iter())
+                .filter_map(|context| {
+                    let hour = context.hour.or(context.last_hour)?;
+                    Some((context.context, hour.times.mean()?))
+                })
+                .collect();
+            slowest::sort(&mut ranking);
+            ranking.truncate(slowest::KEPT);
+            return Ok(ranking);
+        }
         let mut command = cmd("ZREVRANGE");
         command.arg(self.keys.slowest()).arg(0);
         command.arg(slowest::KEPT - 1).arg("WITHSCORES");
@@ -347,10 +409,6 @@ fn kind_of(context: &str) -> Kind {
         (_, Some(_)) => Kind::Http,
         _ => Kind::Timer,
     }
-}
-
-fn not_a_histogram(slice: i64) -> String {
-    format!("slice {slice} holds no histogram; delete the field")
 }
 
 /// Samples by slice, without the entries that are none.

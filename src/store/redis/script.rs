@@ -19,11 +19,14 @@ macro_rules! lua {
     };
 }
 
-lua!(MERGE, "lua/merge.lua");
+lua!(HELLO, "lua/hello.lua");
+lua!(APPEND, "lua/append.lua");
+lua!(ACQUIRE, "lua/acquire.lua");
+lua!(READ, "lua/read.lua");
+lua!(FOLD, "lua/fold.lua");
+lua!(AMEND, "lua/amend.lua");
 lua!(CLEAN, "lua/clean.lua");
 lua!(FORGET, "lua/forget.lua");
-lua!(UNRANK, "lua/unrank.lua");
-lua!(PROBE, "lua/probe.lua");
 
 /// The keys and arguments of a call of a script.
 #[derive(Debug, Default)]

@@ -12,6 +12,7 @@ use super::clean::{Stop, Sweep};
 use super::connection::Side;
 use super::script::CLEAN;
 use super::value::{bytes, int, items, shown, text};
+use crate::model::context::fnv1a;
 use crate::model::slice::{DEFAULT_SAMPLES, Precision};
 
 /// Members of `known:` per page.
@@ -196,7 +197,7 @@ impl Sweep<'_> {
             || idle > 2 * seconds + 10
             // Those that are examined rarely are cheap enough.
             || seconds / self.pass.interval.max(1) > 1
-            || (hash(counter.member) ^ self.pass.number() as u64).is_multiple_of(LOOKED_THROUGH_EVERY)
+            || (fnv1a(counter.member) ^ self.pass.number() as u64).is_multiple_of(LOOKED_THROUGH_EVERY)
     }
 
     /// Lists the slices of some counters, and notes what is to be done to them.
@@ -361,13 +362,6 @@ fn slice_of(field: &str) -> Option<(i64, &str)> {
 fn prolonged(precision: Precision, left: i64) -> Option<i64> {
     let margin = precision.key_ttl() - precision.span();
     (left < precision.span() + margin / 2).then_some(precision.key_ttl())
-}
-
-/// FNV-1a: the same on every instance.
-fn hash(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    })
 }
 
 /// The precision that a member of `known:` begins with, as a number and as it is written, or why

@@ -1,22 +1,16 @@
--- Drops slices of some counters, and a counter that has become empty from known:. As a script it is
--- atomic, so nothing can be added between the look and the removal.
---
+-- Drops slices of some counters, and from known: a counter that is empty now, with nothing added in between.
 -- KEYS  1 lease, 2 known:, then the count:{p}:{name} keys.
 -- ARGV  1 our token in the lease, 2 seconds to prolong it by, then for each counter:
 --       '{p}:{name}', key TTL to be set or '', n, and n slices to drop.
 -- Returns {'LOST'} when the lease is another's by now, else {'CLEANED', slices, counters}.
-
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {'LOST'} end
 redis.call('EXPIRE', KEYS[1], ARGV[2])
-
 local slices, counters, a = 0, 0, 2
 for i = 3, #KEYS do
   local key, ttl, n = KEYS[i], ARGV[a + 2], tonumber(ARGV[a + 3])
-  if n > 0 then
-    -- A key may have changed its type since it was looked at.
-    local dropped = redis.pcall('HDEL', key, unpack(ARGV, a + 4, a + 3 + n))
-    if type(dropped) == 'number' then slices = slices + dropped end
-  end
+  -- A key may have changed its type since it was looked at.
+  local dropped = n > 0 and redis.pcall('HDEL', key, unpack(ARGV, a + 4, a + 3 + n))
+  if type(dropped) == 'number' then slices = slices + dropped end
   if redis.call('EXISTS', key) == 0 then
     counters = counters + redis.call('ZREM', KEYS[2], ARGV[a + 1])
   elseif ttl ~= '' then

@@ -1,27 +1,27 @@
--- Forgets contexts that have not been seen for long; those seen meanwhile are left alone.
---
--- KEYS  1 lease, 2 pulse:contexts, 3 pulse:timers, 4 slowest:AccessTime, 5 known:,
---       then, for each context, the keys that belong to it.
--- ARGV  1 our token in the lease, 2 seconds to prolong it by, 3 last seen at or before this goes,
+-- Forgets contexts that have not been seen for long, or only takes them out of the ranking; those seen meanwhile are
+-- left alone. The last visit of one that only the book's writer knows is not known here: the caller has looked.
+-- KEYS  1 lease, 2 pulse:contexts, 3 pulse:timers, 4 slowest:AccessTime, 5 known:, then the contexts' keys.
+-- ARGV  1 our token in the lease, 2 seconds to prolong it by, 3 last seen at or before this goes, 4 'RANK' or 'ALL',
 --       then for each context: name, n keys, m members of known:, and the m members.
--- Returns {'LOST'} or {'FORGOTTEN', contexts}.
-
+-- Returns {'LOST'} or {'FORGOTTEN', contexts or ranks}.
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {'LOST'} end
 redis.call('EXPIRE', KEYS[1], ARGV[2])
-
-local cut_off, forgotten = tonumber(ARGV[3]), 0
-local k, a = 5, 3
+local cut_off, forgotten, k, a = tonumber(ARGV[3]), 0, 5, 4
 while a < #ARGV do
   local name, n, m = ARGV[a + 1], tonumber(ARGV[a + 2]), tonumber(ARGV[a + 3])
   local http = tonumber(redis.pcall('ZSCORE', KEYS[2], name) or nil)
   local timer = tonumber(redis.pcall('ZSCORE', KEYS[3], name) or nil)
-  if (http or timer) and (http or cut_off) <= cut_off and (timer or cut_off) <= cut_off then
-    redis.pcall('ZREM', KEYS[2], name)
-    redis.pcall('ZREM', KEYS[3], name)
-    redis.pcall('ZREM', KEYS[4], name)
-    for i = 1, n do redis.call('DEL', KEYS[k + i]) end
-    for i = 1, m do redis.pcall('ZREM', KEYS[5], ARGV[a + 3 + i]) end
-    forgotten = forgotten + 1
+  if (http or cut_off) <= cut_off and (timer or cut_off) <= cut_off then
+    local ranks = redis.pcall('ZREM', KEYS[4], name)
+    if ARGV[4] == 'RANK' then
+      forgotten = forgotten + (tonumber(ranks) or 0)
+    elseif http or timer then
+      redis.pcall('ZREM', KEYS[2], name)
+      redis.pcall('ZREM', KEYS[3], name)
+      for i = 1, n do redis.call('DEL', KEYS[k + i]) end
+      for i = 1, m do redis.pcall('ZREM', KEYS[5], ARGV[a + 3 + i]) end
+      forgotten = forgotten + 1
+    end
   end
   k, a = k + n, a + 3 + m
 end

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{BACKOFF, Flusher};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::recorder::cell::lock;
+use crate::task::lock;
 
 impl Flusher {
     /// Flushes what is left, trying again until `within` has passed in real time, whatever the
@@ -22,7 +22,7 @@ impl Flusher {
             let mut sending = self.sending.lock().await;
             let mut backoff = *BACKOFF.start();
             loop {
-                sending.pace.hurry();
+                sending.sizer.use_max_size();
                 let Err(error) = self.flush_with(&mut sending).await else {
                     break;
                 };
@@ -30,7 +30,7 @@ impl Flusher {
                 tokio::time::sleep(backoff.mul_f64(fastrand::f64())).await;
                 backoff = (backoff * 2).min(*BACKOFF.end());
             }
-            let instance = lock(&self.told).instance.clone();
+            let instance = lock(&self.published).instance.clone();
             // Only a courtesy: it would be noticed within a minute.
             let _ = self.store.leave(&instance).await;
         };
@@ -41,20 +41,24 @@ impl Flusher {
         let mut left = self.recorder.drain.take();
         let requests = match self.sending.try_lock() {
             Ok(mut sending) => {
-                left.merge(std::mem::take(&mut sending.rest), &self.recorder.precisions);
+                left.merge(
+                    std::mem::take(&mut sending.unsequenced),
+                    &self.recorder.precisions,
+                );
                 if let Some(call) = sending.in_doubt.take() {
                     left.merge(call.batch, &self.recorder.precisions);
                 }
-                let mut told = lock(&self.told);
-                (told.in_doubt_since, told.in_doubt, told.rest) = (None, 0, 0);
-                drop(told);
+                let mut published = lock(&self.published);
+                (published.in_doubt_since, published.in_doubt) = (None, 0);
+                published.unsequenced = 0;
+                drop(published);
                 let requests = left.requests_and_late();
                 self.lost(requests, 0);
                 requests
             }
             // Somebody holds a flush that he does not poll, and with it what it has taken.
             Err(_) => {
-                let held = lock(&self.told).unsent;
+                let held = lock(&self.published).unsent;
                 let requests = left.requests_and_late();
                 self.lost(requests, held);
                 requests + held
@@ -73,7 +77,7 @@ impl Flusher {
     /// So many of the requests that were taken to be sent are lost, and so many more are given up
     /// for now, instead of those that were before.
     fn lost(&self, requests: u64, given_up: u64) {
-        let before = std::mem::replace(&mut lock(&self.told).given_up, given_up);
+        let before = std::mem::replace(&mut lock(&self.published).given_up, given_up);
         self.recorder.drain.figures(|figures| {
             figures.lost = (figures.lost + requests + given_up).saturating_sub(before);
         });

@@ -1,0 +1,192 @@
+//! Appending: what is pending is taken, numbered, and appended call by call.
+
+use std::time::Duration;
+
+use super::replay::Moment;
+use super::{Flusher, Sending};
+use crate::clock::Tick;
+use crate::error::{StoreError, StoreErrorKind};
+use crate::model::batch::Batch;
+use crate::store::{Appended, Call, Receipt};
+use crate::task::lock;
+
+/// Answers in a row that bring nothing forward before they count as a failure.
+const MAX_VAIN_ANSWERS: usize = 3;
+
+impl Flusher {
+    /// Returns how many calls that took.
+    pub(super) async fn send_all(&self, sending: &mut Sending) -> Result<usize, StoreError> {
+        let (mut calls, mut is_taken, mut vain) = (0, false, 0);
+        loop {
+            if sending.in_doubt.is_none() {
+                // What comes while it sends is for the next time, or there would be no end to it.
+                if sending.unsequenced.is_empty() && !std::mem::replace(&mut is_taken, true) {
+                    sending.unsequenced = self.recorder.drain.take();
+                    lock(&self.published).unsent = sending.unsequenced.requests_and_late();
+                }
+                if sending.unsequenced.is_empty() {
+                    if calls == 0 {
+                        calls += self.verify_newest(sending).await?;
+                    }
+                    return Ok(calls);
+                }
+                let generation = self.generation(sending).await?;
+                let batch = sending.unsequenced.split(sending.sizer.cost);
+                let mut published = lock(&self.published);
+                published.in_doubt_since = Some(self.clock().tick());
+                published.in_doubt = batch.len();
+                published.unsequenced = sending.unsequenced.len();
+                (sending.is_sent, sending.is_ever_sent) = (false, false);
+                sending.in_doubt = Some(Call {
+                    generation,
+                    instance: published.instance.clone(),
+                    seq: sending.next,
+                    previous: sending.next - 1,
+                    batch,
+                });
+                sending.next += 1;
+            }
+            vain = match self.send_in_doubt(sending).await? {
+                true => 0,
+                false => vain + 1,
+            };
+            if vain > MAX_VAIN_ANSWERS {
+                return Err(no_progress());
+            }
+            calls += 1;
+            // A store in this process answers at once: let the runtime's other tasks run meanwhile.
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Appends the call in doubt, and does what the answer asks for. Returns whether that brought
+    /// anything forward.
+    pub(super) async fn send_in_doubt(&self, sending: &mut Sending) -> Result<bool, StoreError> {
+        let Some(call) = &sending.in_doubt else {
+            return Ok(true);
+        };
+        let (start, cost) = (self.clock().tick(), sending.sizer.cost);
+        let sent = Moment::now(self.clock());
+        let sent_before = std::mem::replace(&mut sending.is_sent, true);
+        sending.is_ever_sent = true;
+        let appended = self.store.append(call).await?;
+        sending.sizer.adapt(self.clock().since(start), cost);
+        self.answered(sending, start, &appended);
+        match appended {
+            Appended::Done(receipt) => {
+                self.acknowledged(sending, receipt, sent);
+                Ok(true)
+            }
+            Appended::Duplicate(receipt) if sent_before => {
+                self.acknowledged(sending, receipt, sent);
+                Ok(true)
+            }
+            // It cannot have what was never sent: its fence is somebody else's.
+            Appended::Duplicate(_) => {
+                tracing::warn!(
+                    "the store has a call of this instance that was never sent: going on under a new name"
+                );
+                let drain = &self.recorder.drain;
+                drain.figures(|counters| counters.store_resets += 1);
+                self.restart_instance(sending, true);
+                Ok(false)
+            }
+            Appended::Gap { fence } => self.replay_next(sending, fence).await,
+            Appended::Reset => {
+                self.follow_reset(sending).await?;
+                Ok(false)
+            }
+            Appended::Full => Err(self.full()),
+        }
+    }
+
+    /// The journal has no room. Whoever folded may be gone, and nobody learns it from a receipt now.
+    pub(super) fn full(&self) -> StoreError {
+        self.unattended.notify_one();
+        StoreError::new(
+            StoreErrorKind::Refused,
+            "the journal is full (`journal_bytes`), because no instance folds it: what is recorded \
+             is kept in this process; see who folds in health, and its last_error",
+        )
+    }
+
+    /// Remembers when a call was sent that its generation answered.
+    pub(super) fn answered(&self, sending: &mut Sending, sent: Tick, appended: &Appended) {
+        if let (Some(known), false) = (&mut sending.generation, *appended == Appended::Reset) {
+            let since = Duration::from_nanos(self.clock().nanos_between(known.since, sent));
+            known.answered_at_age = Some(known.age + since);
+        }
+    }
+
+    pub(super) fn acknowledged(&self, sending: &mut Sending, receipt: Receipt, sent: Moment) {
+        let mut published = lock(&self.published);
+        if let Some(call) = sending.in_doubt.take() {
+            let requests = call.batch.requests_and_late();
+            published.unsent = published.unsent.saturating_sub(requests);
+            sending.newest = Some((call.seq, receipt));
+            sending.replay.push(self.clock(), call, sent);
+            if !receipt.is_attended {
+                self.unattended.notify_one();
+            }
+        }
+        let now = Some(self.clock().tick());
+        (published.reached, published.flushed) = (now, now);
+        (published.in_doubt_since, published.in_doubt) = (None, 0);
+    }
+
+    /// When there is nothing to append: whether the store still has what it acknowledged a moment ago.
+    /// What a failover lost is replayed. Returns how many calls that took.
+    pub(super) async fn verify_newest(&self, sending: &mut Sending) -> Result<usize, StoreError> {
+        // Each call that is missing is replayed once; whoever loses them meanwhile is asked next time.
+        let (mut calls, most) = (0, sending.replay.len() + 1 + MAX_VAIN_ANSWERS);
+        while calls < most
+            && let Some(seq) = sending.replay.newest()
+        {
+            let generation = self.generation(sending).await?;
+            // Expecting itself, it is never appended: the answer says where the store is.
+            let call = Call {
+                generation,
+                instance: lock(&self.published).instance.clone(),
+                seq,
+                previous: seq,
+                batch: Batch::default(),
+            };
+            let start = self.clock().tick();
+            let is_last_question = sending.replay.is_newest_old(self.clock());
+            let appended = self.store.append(&call).await?;
+            calls += 1;
+            self.answered(sending, start, &appended);
+            match appended {
+                Appended::Done(receipt) | Appended::Duplicate(receipt) => {
+                    if is_last_question {
+                        sending.replay.settle();
+                    }
+                    let unfolded = sending
+                        .newest
+                        .is_some_and(|(_, newest)| newest.position.offset > receipt.folded.offset);
+                    if unfolded && !receipt.is_attended {
+                        self.unattended.notify_one();
+                    }
+                    lock(&self.published).reached = Some(self.clock().tick());
+                    break;
+                }
+                Appended::Gap { fence } => {
+                    if !self.replay_next(sending, fence).await? {
+                        break;
+                    }
+                }
+                Appended::Reset => self.follow_reset(sending).await?,
+                Appended::Full => return Err(self.full()),
+            }
+        }
+        Ok(calls)
+    }
+}
+
+fn no_progress() -> StoreError {
+    StoreError::new(
+        StoreErrorKind::Unexpected,
+        "the store asks again and again for what it was given: is something else than this crate \
+         writing its keys, or a proxy answering for it?",
+    )
+}

@@ -1,0 +1,152 @@
+//! What the store has lost: calls after a failover, or everything after a reset.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::{Flusher, Known, Sending, new_instance};
+use crate::error::StoreError;
+use crate::store::{Appended, Generation};
+use crate::task::lock;
+
+/// A generation that was lost this soon after it began takes with it what its first moments held: a
+/// failover's doing.
+const YOUNG: Duration = Duration::from_secs(60);
+/// Generations that are remembered.
+const MAX_GENERATIONS: usize = 64;
+
+impl Flusher {
+    /// The store's generation, which it is asked for once.
+    pub(super) async fn generation(&self, sending: &mut Sending) -> Result<String, StoreError> {
+        if let Some(known) = &sending.generation {
+            return Ok(known.id.clone());
+        }
+        let generation = self.store.hello().await?;
+        let id = generation.id.clone();
+        self.enter(sending, generation);
+        Ok(id)
+    }
+
+    /// From now on calls are numbered in this generation.
+    pub(super) fn enter(&self, sending: &mut Sending, generation: Generation) {
+        if !sending.generations.contains(&generation.id) {
+            sending.generations.push_back(generation.id.clone());
+            if sending.generations.len() > MAX_GENERATIONS {
+                sending.generations.pop_front();
+            }
+        }
+        sending.generation = Some(Known {
+            id: generation.id,
+            age: Duration::from_secs(generation.age),
+            since: self.clock().tick(),
+            answered_at_age: None,
+        });
+    }
+
+    /// The store lacks calls that it had acknowledged: replays the next one of them, or goes on
+    /// without those that are not there any more. Returns whether that brought anything forward.
+    pub(super) async fn replay_next(
+        &self,
+        sending: &mut Sending,
+        fence: u64,
+    ) -> Result<bool, StoreError> {
+        let plan = sending.replay.after(fence, self.clock());
+        self.count_lost(
+            plan.lost,
+            "the store lost calls that are too old to be replayed",
+        );
+        let Some(seq) = plan.seq else {
+            let Some(call) = &mut sending.in_doubt else {
+                return Ok(false);
+            };
+            return Ok(std::mem::replace(&mut call.previous, fence) != fence);
+        };
+        let generation = self.generation(sending).await?;
+        let Some(call) = sending.replay.call(seq, fence, &generation) else {
+            return Ok(false);
+        };
+        self.replays.fetch_add(1, Ordering::SeqCst);
+        match self.store.append(call).await? {
+            Appended::Done(receipt) => {
+                // Whoever waits for the newest call waits for this one now.
+                if let Some((newest, at)) = &mut sending.newest
+                    && *newest == seq
+                {
+                    *at = receipt;
+                }
+                let drain = &self.recorder.drain;
+                drain.figures(|counters| counters.replayed += 1);
+                Ok(true)
+            }
+            Appended::Full => Err(self.full()),
+            _ => Ok(false),
+        }
+    }
+
+    pub(super) fn count_lost(&self, requests: u64, why: &str) {
+        if requests > 0 {
+            let drain = &self.recorder.drain;
+            drain.figures(|counters| counters.lost += requests);
+            tracing::error!(requests, "{why}");
+        }
+    }
+
+    /// The store is of another generation: it was flushed, restored, or a failover came before it had
+    /// the one that was known.
+    pub(super) async fn follow_reset(&self, sending: &mut Sending) -> Result<(), StoreError> {
+        let generation = self.store.hello().await?;
+        let is_new = generation.is_fresh && !sending.generations.contains(&generation.id);
+        let answered = sending
+            .generation
+            .as_ref()
+            .and_then(|known| known.answered_at_age);
+        // One that has never answered is as good as the one before it.
+        let was_young = answered.is_none_or(|age| age < YOUNG);
+        self.enter(sending, generation);
+        let generation = sending.generation.as_ref().map(|known| known.id.clone());
+        self.recorder
+            .drain
+            .figures(|counters| counters.store_resets += 1);
+        if is_new && was_young {
+            tracing::warn!(
+                "the store has lost its first moments, as a failover does: they are replayed"
+            );
+            if let (Some(call), Some(id)) = (&mut sending.in_doubt, generation) {
+                call.generation = id;
+            }
+            return Ok(());
+        }
+        tracing::warn!(
+            "the store was flushed, restored or evicted: what it held is gone, and this instance \
+             goes on under a new name"
+        );
+        self.restart_instance(sending, is_new);
+        Ok(())
+    }
+
+    /// Goes on under a new name. What was acknowledged is never replayed then; the call in doubt goes
+    /// again only if the store cannot have it.
+    pub(super) fn restart_instance(&self, sending: &mut Sending, store_lacks_it: bool) {
+        let instance = new_instance();
+        sending.replay.clear();
+        sending.newest = None;
+        sending.next = 1;
+        if let Some(mut call) = sending.in_doubt.take() {
+            if store_lacks_it || !sending.is_ever_sent {
+                call.instance.clone_from(&instance);
+                (call.seq, call.previous) = (1, 0);
+                if let Some(known) = &sending.generation {
+                    call.generation.clone_from(&known.id);
+                }
+                (sending.next, sending.is_sent) = (2, false);
+                sending.in_doubt = Some(call);
+            } else {
+                let requests = call.batch.requests_and_late();
+                self.count_lost(requests, "the store was reset while a call was in doubt");
+                let mut published = lock(&self.published);
+                published.unsent = published.unsent.saturating_sub(requests);
+                (published.in_doubt_since, published.in_doubt) = (None, 0);
+            }
+        }
+        lock(&self.published).instance = instance;
+    }
+}

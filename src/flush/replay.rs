@@ -1,0 +1,288 @@
+//! Calls that were acknowledged a moment ago, kept in case that the store loses them: a primary
+//! that dies before its replica had them.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::clock::{Clock, Tick};
+use crate::store::Call;
+
+/// A call can be replayed for at least this long after it was acknowledged.
+const MIN_RETENTION: Duration = Duration::from_secs(60);
+/// The number of requests in a call is remembered for this long.
+const COUNT_RETENTION: Duration = Duration::from_secs(600);
+/// Calls whose numbers of requests are remembered apart; those of older calls are added up.
+const MAX_COUNTS: usize = 4_096;
+
+/// Acknowledged calls, bounded in age and in bytes.
+#[derive(Debug)]
+pub(crate) struct ReplayBuffer {
+    /// Calls that are too old to be replayed, oldest first.
+    counts: VecDeque<Acknowledged>,
+    /// Calls that can be replayed, oldest first.
+    calls: VecDeque<Buffered>,
+    bytes: usize,
+    max_bytes: usize,
+    retention: Duration,
+    /// The store was asked for the newest call when that was older than the retention, and answered.
+    is_settled: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Acknowledged {
+    seq: u64,
+    requests: u64,
+    at: Moment,
+}
+
+/// A moment on both clocks: a suspended machine may stop the monotonic one, and the wall may be set.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment {
+    tick: Tick,
+    wall: i64,
+}
+
+impl Moment {
+    pub(crate) fn now(clock: &Clock) -> Self {
+        Self {
+            tick: clock.tick(),
+            wall: clock.now_nanos(),
+        }
+    }
+
+    /// Its age, by the clock that says more.
+    fn age(&self, clock: &Clock) -> Duration {
+        self.until(&Self::now(clock), clock)
+    }
+
+    /// The time from it until a later one, by the clock that says more.
+    fn until(&self, later: &Self, clock: &Clock) -> Duration {
+        let wall = later.wall.saturating_sub(self.wall);
+        let ticks = clock.nanos_between(self.tick, later.tick);
+        Duration::from_nanos(u64::try_from(wall).unwrap_or(0).max(ticks))
+    }
+}
+
+#[derive(Debug)]
+struct Buffered {
+    acknowledged: Acknowledged,
+    bytes: usize,
+    call: Call,
+}
+
+/// What is to be done about a gap.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct GapPlan {
+    /// The number of the call to replay next, if there is one.
+    pub(crate) seq: Option<u64>,
+    /// Requests of calls before it that cannot be replayed.
+    pub(crate) lost: u64,
+}
+
+impl ReplayBuffer {
+    /// A buffer of up to `max_bytes`, of calls that come at about `interval`.
+    pub(crate) fn new(max_bytes: usize, interval: Duration) -> Self {
+        Self {
+            counts: VecDeque::new(),
+            calls: VecDeque::new(),
+            bytes: 0,
+            max_bytes,
+            retention: MIN_RETENTION.max(3 * interval).min(COUNT_RETENTION),
+            is_settled: false,
+        }
+    }
+
+    /// Keeps a call that was acknowledged. That proves that the store had the earlier ones when it was
+    /// `sent`, and says nothing of later: the answer may have lain unread in a suspended machine.
+    pub(crate) fn push(&mut self, clock: &Clock, call: Call, sent: Moment) {
+        let bytes = call.batch.approximate_bytes();
+        self.is_settled = false;
+        self.bytes += bytes;
+        self.calls.push_back(Buffered {
+            acknowledged: Acknowledged {
+                seq: call.seq,
+                requests: call.batch.requests(),
+                at: Moment::now(clock),
+            },
+            bytes,
+            call,
+        });
+        while let Some(oldest) = self.calls.front()
+            && (self.bytes > self.max_bytes
+                || oldest.acknowledged.at.until(&sent, clock) > self.retention)
+        {
+            self.bytes -= oldest.bytes;
+            self.counts.push_back(oldest.acknowledged);
+            self.calls.pop_front();
+        }
+        while let Some(oldest) = self.counts.front()
+            && oldest.at.until(&sent, clock) > COUNT_RETENTION
+        {
+            self.counts.pop_front();
+        }
+        if self.counts.len() > MAX_COUNTS
+            && let Some(oldest) = self.counts.pop_front()
+            && let Some(next) = self.counts.front_mut()
+        {
+            next.requests += oldest.requests;
+        }
+    }
+
+    /// How many calls could be replayed.
+    pub(crate) fn len(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// The number of the newest call, for as long as the store is to be asked whether it still has it:
+    /// until it has answered once after the call was too old to be replayed.
+    pub(crate) fn newest(&self) -> Option<u64> {
+        let newest = self.calls.back().map(|buffered| buffered.acknowledged);
+        let newest = newest.or(self.counts.back().copied())?;
+        (!self.is_settled).then_some(newest.seq)
+    }
+
+    /// Whether the newest call is too old to be replayed, so that the next answer is the last one that
+    /// is needed.
+    pub(crate) fn is_newest_old(&self, clock: &Clock) -> bool {
+        let newest = self.calls.back().map(|buffered| buffered.acknowledged);
+        let newest = newest.or(self.counts.back().copied());
+        newest.is_none_or(|newest| newest.at.age(clock) > self.retention)
+    }
+
+    /// The store has the newest call, as it said to a question that was asked when it was old.
+    pub(crate) fn settle(&mut self) {
+        self.is_settled = true;
+    }
+
+    /// What to do about a store whose last call is `fence`. Requests that are counted as lost are
+    /// forgotten, so that they are counted once. Calls after it are as good as new: whenever the store
+    /// has them again, it has them from now on.
+    pub(crate) fn after(&mut self, fence: u64, clock: &Clock) -> GapPlan {
+        let now = Moment::now(clock);
+        for buffered in &mut self.calls {
+            if buffered.acknowledged.seq > fence {
+                buffered.acknowledged.at = now;
+                self.is_settled = false;
+            }
+        }
+        let counts = self.counts.iter_mut().rev();
+        let lost = counts
+            .take_while(|count| count.seq > fence)
+            .map(|count| std::mem::take(&mut count.requests))
+            .sum();
+        let at = (self.calls).partition_point(|buffered| buffered.acknowledged.seq <= fence);
+        let seq = self.calls.get(at).map(|buffered| buffered.acknowledged.seq);
+        if seq.is_none() {
+            // Nothing is left to ask for.
+            self.counts.retain(|count| count.seq <= fence);
+        }
+        GapPlan { seq, lost }
+    }
+
+    /// The call of this number, as following `previous` in `generation`.
+    pub(crate) fn call(&mut self, seq: u64, previous: u64, generation: &str) -> Option<&Call> {
+        let at = (self.calls).partition_point(|buffered| buffered.acknowledged.seq < seq);
+        let buffered = self.calls.get_mut(at);
+        let buffered = buffered.filter(|buffered| buffered.acknowledged.seq == seq)?;
+        buffered.call.previous = previous;
+        generation.clone_into(&mut buffered.call.generation);
+        Some(&buffered.call)
+    }
+
+    /// Forgets everything.
+    pub(crate) fn clear(&mut self) {
+        self.counts.clear();
+        self.calls.clear();
+        self.bytes = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::batch::{Aggregate, Batch};
+    use crate::model::context::Kind;
+    use crate::model::slice::Precisions;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn call(seq: u64) -> Call {
+        let mut one = Aggregate::default();
+        one.times.record(1_000);
+        let mut batch = Batch::default();
+        batch.add(&Precisions::default(), &"GET /".into(), Kind::Http, 7, &one);
+        Call {
+            generation: "g".into(),
+            instance: "i".into(),
+            seq,
+            previous: seq - 1,
+            batch,
+        }
+    }
+
+    #[test]
+    fn of_many_calls_only_the_sum_is_known() {
+        let (clock, _hand) = Clock::manual(0);
+        let mut buffer = ReplayBuffer::new(0, SECOND);
+        for seq in 1..=3 * MAX_COUNTS as u64 {
+            buffer.push(&clock, call(seq), Moment::now(&clock));
+        }
+        assert_eq!((buffer.counts.len(), buffer.calls.len()), (MAX_COUNTS, 0));
+        assert_eq!(buffer.after(0, &clock).lost, 3 * MAX_COUNTS as u64);
+        assert_eq!(buffer.after(0, &clock).lost, 0);
+    }
+
+    #[test]
+    fn what_is_too_old_or_too_much_is_counted_as_lost_once() {
+        let (clock, hand) = Clock::manual(0);
+        let size = call(1).batch.approximate_bytes();
+        let mut buffer = ReplayBuffer::new(3 * size, SECOND);
+        buffer.push(&clock, call(1), Moment::now(&clock));
+        hand.advance(Duration::from_secs(61));
+        for seq in 2..=5 {
+            buffer.push(&clock, call(seq), Moment::now(&clock));
+        }
+        // 1 is too old, 2 had no room.
+        let plan = |seq, lost| GapPlan { seq, lost };
+        assert_eq!(buffer.after(0, &clock), plan(Some(3), 2));
+        assert_eq!(buffer.after(0, &clock), plan(Some(3), 0));
+        let again = buffer
+            .call(3, 0, "h")
+            .map(|call| (call.previous, &*call.generation));
+        assert_eq!(again, Some((0, "h")));
+        assert_eq!(buffer.after(3, &clock).seq, Some(4));
+        assert_eq!(buffer.after(5, &clock), plan(None, 0));
+        hand.advance(Duration::from_secs(601));
+        buffer.push(&clock, call(6), Moment::now(&clock));
+        assert_eq!((buffer.counts.len(), buffer.calls.len()), (0, 1));
+        assert_eq!(buffer.bytes, size);
+    }
+
+    #[test]
+    fn the_newest_is_asked_for_until_an_answer_comes_after_its_time() {
+        let (clock, hand) = Clock::manual(0);
+        let mut buffer = ReplayBuffer::new(1 << 20, SECOND);
+        assert_eq!(buffer.newest(), None);
+        buffer.push(&clock, call(1), Moment::now(&clock));
+        hand.advance(Duration::from_secs(59));
+        assert!(!buffer.is_newest_old(&clock));
+        // Suspended, the monotonic clock may stand still.
+        hand.set_wall(3_600);
+        assert!(buffer.is_newest_old(&clock));
+        assert_eq!(buffer.newest(), Some(1));
+        buffer.settle();
+        assert_eq!(buffer.newest(), None);
+        buffer.push(&clock, call(2), Moment::now(&clock));
+        assert_eq!(buffer.newest(), Some(2));
+        // What is replayed is as good as new.
+        hand.advance(Duration::from_secs(700));
+        buffer.settle();
+        assert_eq!(buffer.after(1, &clock).seq, Some(2));
+        assert_eq!(buffer.newest(), Some(2));
+        let sent = Moment::now(&clock);
+        // The answer is read long after it came.
+        hand.advance(Duration::from_secs(700));
+        buffer.push(&clock, call(3), sent);
+        assert_eq!(buffer.after(1, &clock).seq, Some(2));
+    }
+}

@@ -1,0 +1,156 @@
+//! When it is flushed, and when the store is told that the instance is alive.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{BACKOFF, Flusher};
+use crate::error::StoreErrorKind;
+use crate::recorder::Recorder;
+use crate::store::Beat;
+use crate::task::{Stopped, lock};
+
+/// Wait when the server does not let us in: that takes a person.
+const FORBIDDEN_WAIT: Duration = Duration::from_secs(30);
+/// How long the last flush may take when nobody waits for it.
+const LAST_FLUSH: Duration = Duration::from_secs(1);
+
+impl Flusher {
+    /// Flushes at every interval, sooner under pressure, until it is told to stop. When every
+    /// [`Pulse`](crate::Pulse) was dropped instead, it takes what is left to the store by itself.
+    pub(crate) fn flush_at_intervals(
+        self: Arc<Self>,
+        stopped: Stopped,
+    ) -> impl Future<Output = ()> + Send {
+        let unfinished = Unfinished {
+            recorder: self.recorder.clone(),
+            stopped: stopped.clone(),
+        };
+        async move {
+            self.flush_until(stopped.clone()).await;
+            if !stopped.is_told() {
+                let _ = self.finish(LAST_FLUSH).await;
+            }
+            drop(unfinished);
+        }
+    }
+
+    pub(super) async fn flush_until(&self, mut stopped: Stopped) {
+        let clock = self.clock().clone();
+        let mut backoff = *BACKOFF.start();
+        let mut wait = self.until_next();
+        loop {
+            let pressed = self.recorder.drain.pressure.notified();
+            let waiting = async {
+                tokio::select! {
+                    () = clock.sleep(wait) => {}
+                    () = pressed, if backoff == *BACKOFF.start() => {}
+                }
+            };
+            if stopped.or(waiting).await.is_none() {
+                return;
+            }
+            let Some(result) = stopped.or(self.flush()).await else {
+                return;
+            };
+            (wait, backoff) = match result {
+                Ok(_) => (self.until_next(), *BACKOFF.start()),
+                Err(error) => {
+                    if backoff == *BACKOFF.start() {
+                        tracing::warn!(%error, "flushing failed; the figures are kept and sent later");
+                    }
+                    let wait = match error.kind() {
+                        StoreErrorKind::Forbidden => FORBIDDEN_WAIT,
+                        _ => backoff.mul_f64(fastrand::f64()),
+                    };
+                    (wait, (backoff * 2).min(*BACKOFF.end()))
+                }
+            };
+        }
+    }
+
+    /// Until the next multiple of the interval, just after the drain at the turn of the second, and
+    /// a little later on each instance of a fleet.
+    pub(super) fn until_next(&self) -> Duration {
+        let interval = self.interval();
+        let nanos = interval.as_nanos().max(1);
+        let now = u128::from(self.clock().now_nanos().unsigned_abs());
+        // A fleet that is so large that its interval has grown spreads its calls over all of it.
+        let is_large = self.is_interval_free && interval > Duration::from_secs(1);
+        let spread = match is_large {
+            true => interval,
+            false => (interval / 10).min(Duration::from_millis(100)),
+        };
+        let turn = spread.mul_f64(self.phase).as_nanos();
+        let since_turn = (now + nanos - turn % nanos) % nanos;
+        Duration::from_nanos(u64::try_from(nanos - since_turn).unwrap_or(u64::MAX))
+    }
+
+    /// Tells the store at intervals that this instance is alive, and by that also finds out whether
+    /// the store is, when there is nothing to flush.
+    pub(crate) async fn beat_at_intervals(self: Arc<Self>, mut stopped: Stopped) {
+        loop {
+            let period = (self.interval()).clamp(Duration::from_secs(1), Duration::from_secs(20));
+            let beat = Beat {
+                instance: lock(&self.published).instance.clone(),
+                at: self.clock().now_seconds(),
+                in_flight: self.recorder.core.in_flight(),
+                dropped: self.recorder.drain.drain_figures().dropped,
+            };
+            let beating = async {
+                self.store.beat(&beat).await?;
+                self.refresh_fleet().await
+            };
+            let Some(result) = stopped.or(beating).await else {
+                return;
+            };
+            let mut wait = period;
+            match result {
+                // A store that answers this and refuses the flush is not well.
+                Ok(()) => {
+                    let mut published = lock(&self.published);
+                    if !published.failing {
+                        published.reached = Some(self.clock().tick());
+                        drop(published);
+                        self.recorder
+                            .drain
+                            .figures(|counters| counters.last_error = None);
+                    }
+                }
+                Err(error) => {
+                    if error.kind() == StoreErrorKind::Forbidden {
+                        wait = FORBIDDEN_WAIT;
+                    }
+                    let text = error.to_string();
+                    self.recorder
+                        .drain
+                        .figures(|figures| figures.last_error.get_or_insert(text).len());
+                }
+            }
+            if stopped.or(self.clock().sleep(wait)).await.is_none() {
+                return;
+            }
+        }
+    }
+}
+
+/// Says so when the flushing ends with its runtime instead of by a shutdown.
+struct Unfinished {
+    recorder: Arc<Recorder>,
+    stopped: Stopped,
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if self.stopped.is_told() || self.recorder.core.is_closed() {
+            return;
+        }
+        self.recorder.drain();
+        let pending = self.recorder.drain.drain_figures().pending;
+        if pending > 0 {
+            tracing::warn!(
+                pending,
+                "the runtime ended without `pulse.shutdown().await`: what was not flushed yet is lost"
+            );
+        }
+    }
+}

@@ -1,0 +1,479 @@
+//! One round: entries are read, merged and written.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use super::lease::{Lease, new_version};
+use crate::error::{StoreError, StoreErrorKind};
+use crate::model::context::ALL;
+use crate::model::pack::{ENTRY_VERSION, EntryReader};
+use crate::model::round::{Round, partition};
+use crate::store::Position;
+use crate::store::journal::{Entry, FoldStep, Journal, Partitions, RecordKey, Step};
+
+/// About how many bytes of entries are read at once: what holds up the server and the runtime.
+const READ_BYTES: u64 = 512 * 1024;
+/// About how many bytes of entries one round folds, and how long they are read for. What they are merged to
+/// is bounded by the number of names.
+const ROUND_BYTES: u64 = 32 * 1024 * 1024;
+const READ_TIME: Duration = Duration::from_secs(1);
+/// Names that are merged, and records that are prepared, before other tasks may run.
+const NAMES_AT_ONCE: usize = 64;
+/// Records that are read by one step.
+const RECORDS_AT_ONCE: usize = 500;
+/// Records that are only reduced, not added to, in one step.
+const REDUCED_AT_ONCE: usize = 200;
+/// Entries that one step trims.
+const TRIMMED_AT_ONCE: usize = 64;
+/// A step without an answer is tried this often.
+const TRIES: usize = 3;
+const TRY_AGAIN_AFTER: Duration = Duration::from_millis(50);
+/// Seconds that an entry of a newer version waits for an instance that understands it.
+const NEWER_GRACE: i64 = 600;
+
+/// How a round ended.
+pub(super) enum Outcome {
+    /// It is folded, and there may be more.
+    Folded,
+    /// It is folded, and there was no more when it was read.
+    CaughtUp,
+    /// There was nothing to fold.
+    Idle,
+    /// Another instance folds, or the journal has gone back in time.
+    Lost,
+    /// What comes next is for an instance of a newer version.
+    Newer,
+}
+
+/// What a round writes in one step.
+#[derive(Default)]
+struct Plan {
+    partitions: Vec<usize>,
+    records: Vec<RecordKey>,
+    cost: usize,
+}
+
+/// Where a round ends, what it lacks, and when it began.
+struct RoundEnd {
+    upto: Position,
+    hole_bytes: u64,
+    start: Instant,
+}
+
+/// Ends the round when a step was not done.
+macro_rules! done_or_lost {
+    ($step:expr) => {
+        match $step {
+            Step::Done(value) => value,
+            Step::Stale(_) | Step::Absent => return Ok(Outcome::Lost),
+        }
+    };
+}
+
+impl Lease {
+    /// Folds the round that was begun, or the next one. After an error, or when it is lost, the lease
+    /// is of no use any more.
+    pub(super) async fn next_round(
+        &mut self,
+        journal: &dyn Journal,
+        instance: &str,
+    ) -> Result<Outcome, StoreError> {
+        let start = Instant::now();
+        let mut stop_before = None;
+        let gathered = loop {
+            match self.gather(journal, instance, stop_before).await? {
+                Read::Gathered(gathered) => break gathered,
+                Read::Ended(outcome) => return Ok(outcome),
+                // Those before it come first, unless they belong to one round with it.
+                Read::Garbled(entry, false) if self.progress.upto.is_none() => {
+                    stop_before = Some(entry.position);
+                }
+                Read::Garbled(entry, _) => return self.set_aside(journal, &entry).await,
+            }
+        };
+        if gathered.entries.is_empty() {
+            return self.skip_hole(journal, instance, gathered.head).await;
+        }
+        let upto = self.progress.upto.unwrap_or(gathered.end);
+        let after = upto.offset.saturating_sub(gathered.end.offset);
+        let hole_bytes = gathered.hole_bytes + after;
+        if hole_bytes > 0 {
+            tracing::error!(
+                bytes = hole_bytes,
+                "entries of the journal are gone before they were folded"
+            );
+        }
+        let is_caught_up = gathered.end == gathered.head;
+        let round = gathered.round;
+        let plans = match self.prepared(journal, instance, &round).await? {
+            Some(plans) => plans,
+            None => return Ok(Outcome::Lost),
+        };
+        self.folded.extend(gathered.entries);
+        let end = RoundEnd {
+            upto,
+            hole_bytes,
+            start,
+        };
+        let outcome = self.write(journal, instance, &round, plans, end).await?;
+        Ok(match outcome {
+            Outcome::Folded if is_caught_up => Outcome::CaughtUp,
+            outcome => outcome,
+        })
+    }
+
+    /// Reads and merges the entries of a round, part by part.
+    async fn gather(
+        &self,
+        journal: &dyn Journal,
+        instance: &str,
+        stop_before: Option<Position>,
+    ) -> Result<Read, StoreError> {
+        let (start, low) = (Instant::now(), self.progress.low);
+        let aside = &self.progress.aside;
+        let mut gathered = Gathered {
+            round: Round::default(),
+            entries: Vec::new(),
+            end: low,
+            head: low,
+            hole_bytes: 0,
+        };
+        loop {
+            let version = &self.progress.version;
+            let step = journal.read(instance, version, gathered.end, READ_BYTES);
+            let Step::Done(read) = step.await? else {
+                return Ok(Read::Ended(Outcome::Lost));
+            };
+            let mut entries = read.entries;
+            gathered.head = read.head;
+            let is_stop = |entry: &Entry| {
+                Some(entry.position) == stop_before
+                    || entry.version > u64::from(ENTRY_VERSION) && !aside.contains(&entry.position)
+            };
+            let stop = entries.iter().position(is_stop);
+            let is_last_part = stop.is_some() || entries.is_empty();
+            if let Some(at) = stop {
+                let is_first = at == 0 && gathered.entries.is_empty();
+                if is_first || self.progress.upto.is_some() {
+                    let is_waiting = read.now.saturating_sub(entries[at].stamp) < NEWER_GRACE;
+                    return Ok(match is_waiting {
+                        true => Read::Ended(Outcome::Newer),
+                        false => Read::Garbled(entries.swap_remove(at), true),
+                    });
+                }
+                entries.truncate(at);
+            }
+            if let Err(at) = gathered.add(&entries, aside).await {
+                let is_first = at == 0 && gathered.entries.len() == 1;
+                return Ok(Read::Garbled(entries.swap_remove(at), is_first));
+            }
+            let (end, upto) = (gathered.end, self.progress.upto);
+            // A round that was begun has the size that whoever began it gave it.
+            let is_large = upto.is_none()
+                && (end.offset - low.offset >= ROUND_BYTES || start.elapsed() >= READ_TIME);
+            if is_last_part || is_large || end == gathered.head || Some(end) == upto {
+                return Ok(Read::Gathered(gathered));
+            }
+        }
+    }
+
+    async fn set_aside(
+        &mut self,
+        journal: &dyn Journal,
+        entry: &Entry,
+    ) -> Result<Outcome, StoreError> {
+        tracing::error!(
+            position = %entry.position, requests = entry.requests, version = entry.version,
+            "an entry of the journal cannot be folded, and is set aside"
+        );
+        let next = new_version();
+        let step = journal.set_aside(&self.progress.version, &next, entry);
+        done_or_lost!(step.await?);
+        self.progress.version = next;
+        self.progress.aside.push(entry.position);
+        Ok(Outcome::Folded)
+    }
+
+    /// Nothing was read. Where something should have been, it is gone, and what comes after must not
+    /// wait for it.
+    async fn skip_hole(
+        &mut self,
+        journal: &dyn Journal,
+        instance: &str,
+        head: Position,
+    ) -> Result<Outcome, StoreError> {
+        if self.progress.upto.is_none() && head == self.progress.low {
+            if self.is_trimmed && self.folded.is_empty() {
+                return Ok(Outcome::Idle);
+            }
+            // At the bound of the journal, nothing comes any more that would make room by being folded.
+            self.folded.push_back(self.progress.low);
+            self.is_trimmed = self.trim(journal, instance).await?;
+            return Ok(match self.is_trimmed {
+                true => Outcome::Idle,
+                false => Outcome::Lost,
+            });
+        }
+        tracing::error!("entries of the journal are gone before they were folded");
+        let next = new_version();
+        let step = journal.close_hole(&self.progress.version, &next);
+        done_or_lost!(step.await?);
+        // How far it went on is told to whoever acquires the lease.
+        Ok(Outcome::Lost)
+    }
+
+    /// Adds the round to the records, reading those that are not remembered, and divides it into steps.
+    /// `None` when the lease is lost.
+    async fn prepared(
+        &mut self,
+        journal: &dyn Journal,
+        instance: &str,
+        round: &Round,
+    ) -> Result<Option<Vec<Plan>>, StoreError> {
+        let done = self.progress.done;
+        let left = |name: &str| !done.contains(partition(name));
+        let mut partitions: BTreeMap<usize, Plan> = BTreeMap::new();
+        let mut missing: Vec<RecordKey> = Vec::new();
+        let mut seen = 0;
+        for group in round.groups() {
+            for (name, judged) in group.contexts.iter().filter(|(name, _)| left(name)) {
+                let plan = partitions.entry(partition(name)).or_default();
+                plan.cost += judged.delta.cost();
+                for (at, _) in group.records(&judged.delta, round.stamp()) {
+                    let key = (at, name.clone());
+                    if self.records.get(at, name).is_none() && !plan.records.contains(&key) {
+                        missing.push(key.clone());
+                    }
+                    if !plan.records.contains(&key) {
+                        plan.records.push(key);
+                    }
+                }
+                seen += 1;
+                if seen % NAMES_AT_ONCE == 0 {
+                    tokio::task::yield_now().await;
+                }
+            }
+            for (name, series) in group.counters.iter().filter(|(name, _)| left(name)) {
+                let cost: usize = series.iter().map(|slices| slices.len()).sum();
+                partitions.entry(partition(name)).or_default().cost += cost;
+            }
+        }
+        if round.late() > 0 && left(ALL) {
+            partitions.entry(partition(ALL)).or_default().cost += 1;
+        }
+        for part in missing.chunks(RECORDS_AT_ONCE) {
+            let version = &self.progress.version;
+            let Step::Done(records) = journal.load(instance, version, part).await? else {
+                return Ok(None);
+            };
+            for ((at, name), record) in part.iter().zip(records) {
+                self.records.load(*at, name.clone(), record);
+            }
+        }
+        for group in round.groups() {
+            for (name, judged) in group.contexts.iter().filter(|(name, _)| left(name)) {
+                for (at, added) in group.records(&judged.delta, round.stamp()) {
+                    self.records.add(at, name, added);
+                }
+                seen += 1;
+                if seen % NAMES_AT_ONCE == 0 {
+                    tokio::task::yield_now().await;
+                }
+            }
+        }
+        let mut plans: Vec<Plan> = Vec::new();
+        for (partition, mut more) in partitions {
+            more.partitions.push(partition);
+            match plans.last_mut() {
+                Some(plan) if plan.cost + more.cost <= self.sizer.cost => {
+                    plan.cost += more.cost;
+                    plan.partitions.append(&mut more.partitions);
+                    plan.records.append(&mut more.records);
+                }
+                _ => plans.push(more),
+            }
+        }
+        // Records that have ended are reduced, and written whole like all others.
+        let reduced = self.records.coarsen_ended(round.stamp());
+        for part in reduced.chunks(REDUCED_AT_ONCE) {
+            plans.push(Plan {
+                records: part.to_vec(),
+                ..Plan::default()
+            });
+        }
+        Ok(Some(plans))
+    }
+
+    /// Writes a round, step by step.
+    async fn write(
+        &mut self,
+        journal: &dyn Journal,
+        instance: &str,
+        round: &Round,
+        mut plans: Vec<Plan>,
+        end: RoundEnd,
+    ) -> Result<Outcome, StoreError> {
+        let upto = end.upto;
+        if plans.is_empty() {
+            plans.push(Plan::default());
+        }
+        let steps = plans.len();
+        for (number, plan) in plans.into_iter().enumerate() {
+            let is_last = number + 1 == steps;
+            let mut done = self.progress.done;
+            plan.partitions.iter().for_each(|at| done.insert(*at));
+            // What this round folds may go when it is done; what earlier ones did, with any step.
+            let trimmable = self.folded.iter().take(TRIMMED_AT_ONCE);
+            let trimmable = trimmable
+                .take_while(|entry| is_last || entry.offset <= self.progress.low.offset)
+                .copied();
+            let trimmed: Vec<Position> = trimmable.collect();
+            let records: Vec<_> = (plan.records.into_iter())
+                .filter_map(|key| {
+                    let record = self.records.get(key.0, &key.1)?;
+                    Some((key, record))
+                })
+                .collect();
+            let next = new_version();
+            let step = FoldStep {
+                version: &self.progress.version,
+                next: &next,
+                instance,
+                upto,
+                done: (!is_last).then_some(done),
+                trim: trimmed.last().copied(),
+                round,
+                partitions: &plan.partitions,
+                records: &records,
+                hole_bytes: end.hole_bytes,
+                took_millis: millis_since(end.start),
+            };
+            let (sent, cost) = (Instant::now(), self.sizer.cost);
+            match tried(journal, &step).await? {
+                Step::Done(()) => {}
+                Step::Stale(version) if version == next => {}
+                Step::Stale(_) | Step::Absent => return Ok(Outcome::Lost),
+            }
+            drop(records);
+            if plan.cost > 0 {
+                self.sizer.adapt(sent.elapsed(), cost.min(plan.cost));
+            }
+            self.folded.drain(..trimmed.len());
+            self.progress.version = next;
+            self.progress.done = done;
+            self.progress.upto = Some(upto);
+        }
+        self.progress.low = upto;
+        self.progress.upto = None;
+        self.progress.done = Partitions::default();
+        self.progress.aside.clear();
+        self.stamp = round.stamp();
+        self.took_millis = millis_since(end.start);
+        while self.folded.len() > TRIMMED_AT_ONCE {
+            if !self.trim(journal, instance).await? {
+                return Ok(Outcome::Lost);
+            }
+        }
+        Ok(Outcome::Folded)
+    }
+
+    /// Trims the oldest entries that are folded, by a step that folds nothing. `false` when the lease is
+    /// lost.
+    async fn trim(&mut self, journal: &dyn Journal, instance: &str) -> Result<bool, StoreError> {
+        let count = self.folded.len().min(TRIMMED_AT_ONCE);
+        let next = new_version();
+        let step = FoldStep {
+            version: &self.progress.version,
+            next: &next,
+            instance,
+            upto: self.progress.low,
+            done: None,
+            trim: self.folded.get(count.saturating_sub(1)).copied(),
+            round: &Round::empty(self.stamp),
+            partitions: &[],
+            records: &[],
+            hole_bytes: 0,
+            took_millis: self.took_millis,
+        };
+        match tried(journal, &step).await? {
+            Step::Done(()) => {}
+            Step::Stale(version) if version == next => {}
+            Step::Stale(_) | Step::Absent => return Ok(false),
+        }
+        self.progress.version = next;
+        self.folded.drain(..count);
+        Ok(true)
+    }
+}
+
+/// Writes a step. One without an answer is tried again: it says whether it had been done.
+async fn tried(journal: &dyn Journal, step: &FoldStep<'_>) -> Result<Step<()>, StoreError> {
+    let mut tries = 1;
+    loop {
+        match journal.fold(step).await {
+            Err(error) if tries < TRIES && is_in_doubt(&error) => {
+                tries += 1;
+                tokio::time::sleep(TRY_AGAIN_AFTER).await;
+            }
+            result => return result,
+        }
+    }
+}
+
+fn millis_since(start: Instant) -> u64 {
+    u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX)
+}
+
+fn is_in_doubt(error: &StoreError) -> bool {
+    matches!(
+        error.kind(),
+        StoreErrorKind::TimedOut | StoreErrorKind::Unreachable
+    )
+}
+
+/// What reading a round gave.
+enum Read {
+    Gathered(Gathered),
+    /// There is no round to fold.
+    Ended(Outcome),
+    /// An entry that cannot be folded, and whether it is the first that is not.
+    Garbled(Entry, bool),
+}
+
+/// Entries that were read for a round.
+struct Gathered {
+    /// What they add.
+    round: Round,
+    entries: Vec<Position>,
+    /// The last of them.
+    end: Position,
+    /// The newest entry of the journal.
+    head: Position,
+    /// Bytes that are missing between them.
+    hole_bytes: u64,
+}
+
+impl Gathered {
+    /// Merges more entries, but those that were set aside, letting other tasks run meanwhile. An error is
+    /// the number of the entry that cannot be understood.
+    async fn add(&mut self, entries: &[Entry], aside: &[Position]) -> Result<(), usize> {
+        for (at, entry) in entries.iter().enumerate() {
+            // The offset of an entry is where it ends; it counts as long as its payload and one more.
+            let length = entry.payload.len() as u64 + 1;
+            let begins = entry.position.offset.saturating_sub(length);
+            self.hole_bytes += begins.saturating_sub(self.end.offset);
+            self.end = entry.position;
+            self.entries.push(entry.position);
+            if aside.contains(&entry.position) {
+                continue;
+            }
+            let mut reader = EntryReader::new(&entry.payload).map_err(|_| at)?;
+            let round = &mut self.round;
+            while (round.add_part(&mut reader, entry.stamp, NAMES_AT_ONCE)).map_err(|_| at)? {
+                tokio::task::yield_now().await;
+            }
+            tokio::task::yield_now().await;
+        }
+        Ok(())
+    }
+}

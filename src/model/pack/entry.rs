@@ -1,0 +1,139 @@
+//! An entry of the journal, unpacked name by name.
+
+use std::sync::Arc;
+
+use super::reader::{MAX_ITEMS, Reader};
+use super::{ENTRY_VERSION, hours_of};
+use crate::model::batch::ContextDelta;
+use crate::model::context::Kind;
+use crate::model::slice::{HOUR, Precision, Precisions};
+use crate::model::slices::Slices;
+
+/// An entry that is being unpacked, context by context, so that a long one need not hold up a
+/// runtime's worker.
+#[derive(Debug)]
+pub struct EntryReader<'a> {
+    reader: Reader<'a>,
+    precisions: Precisions,
+    base: i64,
+    /// Requests whose hour had been folded away before they were flushed.
+    pub late: u64,
+    contexts: u64,
+    counters: Option<u64>,
+}
+
+/// What an entry holds for one name.
+#[derive(Debug, PartialEq)]
+pub enum Item {
+    /// A context.
+    Context(Arc<str>, ContextDelta),
+    /// A counter of the user's.
+    Counter(Arc<str>, Vec<Slices<i64>>),
+}
+
+/// The entry cannot be understood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Undecodable;
+
+impl<'a> EntryReader<'a> {
+    /// Reads the head of an entry.
+    ///
+    /// # Errors
+    /// It is no entry, or one of another version.
+    pub fn new(bytes: &'a [u8]) -> Result<Self, Undecodable> {
+        Self::head(bytes).ok_or(Undecodable)
+    }
+
+    fn head(bytes: &'a [u8]) -> Option<Self> {
+        let mut reader = Reader(bytes);
+        if reader.byte()? != ENTRY_VERSION {
+            return None;
+        }
+        let mut lists = [Vec::new(), Vec::new()];
+        for list in &mut lists {
+            for _ in 0..reader.uint().filter(|n| *n <= 64)? {
+                let seconds = u32::try_from(reader.uint()?).ok().filter(|p| *p > 0)?;
+                let samples = u32::try_from(reader.uint()?).ok().filter(|n| *n > 0)?;
+                list.push(Precision::new(seconds, samples));
+            }
+        }
+        let [counters, histograms] = lists;
+        Some(Self {
+            precisions: Precisions {
+                counters,
+                histograms,
+            },
+            base: reader.int()?,
+            late: reader.uint()?,
+            contexts: reader.uint().filter(|n| *n <= MAX_ITEMS)?,
+            counters: None,
+            reader,
+        })
+    }
+
+    /// The precisions that the batch was made with.
+    pub fn precisions(&self) -> &Precisions {
+        &self.precisions
+    }
+
+    /// The next name; `None` after the last.
+    ///
+    /// # Errors
+    /// The entry cannot be understood from here on: none of it may be used.
+    #[allow(clippy::should_implement_trait)]
+    pub fn next(&mut self) -> Result<Option<Item>, Undecodable> {
+        if self.contexts > 0 {
+            self.contexts -= 1;
+            return self.context().map(Some).ok_or(Undecodable);
+        }
+        let counters = match self.counters {
+            Some(counters) => counters,
+            None => self.reader.uint().ok_or(Undecodable)?,
+        };
+        self.counters = Some(counters.saturating_sub(1));
+        if counters > 0 {
+            return self.counter().map(Some).ok_or(Undecodable);
+        }
+        if self.reader.0.is_empty() {
+            return Ok(None);
+        }
+        Err(Undecodable)
+    }
+
+    fn context(&mut self) -> Option<Item> {
+        let (base, reader) = (self.base, &mut self.reader);
+        let name = reader.name()?;
+        let kind = match reader.byte()? {
+            0 => Kind::Timer,
+            1 => Kind::Http,
+            2 => Kind::All,
+            _ => return None,
+        };
+        let last_seen = base.wrapping_add(reader.int()?);
+        let counters = reader.series(&self.precisions.counters, base, Reader::request_counts)?;
+        let tiers = &self.precisions.histograms;
+        let records = reader.series(tiers, base, Reader::aggregate_in_place)?;
+        let hour = Precision::new(HOUR as u32, 1);
+        let hours = match reader.slices(hour, base, Reader::times)? {
+            Some(hours) => hours,
+            None => hours_of(&records, tiers)?,
+        };
+        Some(Item::Context(
+            name,
+            ContextDelta {
+                kind,
+                last_seen,
+                counters,
+                hours,
+                records,
+            },
+        ))
+    }
+
+    fn counter(&mut self) -> Option<Item> {
+        let name = self.reader.name()?;
+        let precisions = &self.precisions.counters;
+        let series = self.reader.series(precisions, self.base, Reader::int)?;
+        Some(Item::Counter(name, series))
+    }
+}

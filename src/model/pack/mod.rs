@@ -1,0 +1,293 @@
+//! The binary forms: a record as it stands in a field, and a batch as it stands in an entry of the
+//! journal. Numbers are LEB128; negative ones in zigzag.
+//!
+//! A record is a row of *sections*: tag, length, body. A reader skips sections that it does not know,
+//! so a newer version may add one. An entry is read by the fold, which must understand all of it: its
+//! first byte is [`ENTRY_VERSION`], and the journal's `need` keeps older folders away from it.
+//!
+//! In an entry, a coarser precision that is just the sum of the finest one is left out and made again
+//! by the reader: of a batch of one second, that is all of them.
+
+mod entry;
+mod reader;
+mod writer;
+
+pub use self::entry::{EntryReader, Item, Undecodable};
+use self::reader::Reader;
+use self::writer::Writer;
+use super::access_time::Durations;
+use super::batch::{Aggregate, Batch, HOURS_KEPT, Merge};
+use super::context::Kind;
+use super::slice::{HOUR, Precision, Precisions};
+use super::slices::Slices;
+
+/// The version of the form of an entry. Raise it with every change that an older fold cannot read.
+pub const ENTRY_VERSION: u8 = 1;
+
+const TIMES: u64 = 1;
+const OUTCOMES: u64 = 2;
+const HISTOGRAM: u64 = 3;
+
+/// Packs a record.
+pub fn record(aggregate: &Aggregate) -> Vec<u8> {
+    let mut out = Writer(Vec::with_capacity(
+        40 + 3 * aggregate.histogram.buckets().len(),
+    ));
+    out.aggregate(aggregate);
+    out.0
+}
+
+/// Unpacks a record; `None` when it holds something else.
+pub fn read_record(bytes: &[u8]) -> Option<Aggregate> {
+    Reader(bytes).aggregate()
+}
+
+/// Adds a section to a packed record. Readers that do not know its tag skip it.
+pub fn push_section(record: &mut Vec<u8>, tag: u64, body: &[u8]) {
+    let mut out = Writer(std::mem::take(record));
+    out.section(tag, |out| out.0.extend_from_slice(body));
+    *record = out.0;
+}
+
+/// The body of a record's section; `None` where it has none of this tag.
+pub fn section(record: &[u8], tag: u64) -> Option<&[u8]> {
+    let mut reader = Reader(record);
+    while !reader.0.is_empty() {
+        let (found, body) = (reader.uint()?, reader.bytes()?);
+        if found == tag {
+            return Some(body);
+        }
+    }
+    None
+}
+
+/// Packs a batch that was made with `precisions`.
+pub fn entry(batch: &Batch, precisions: &Precisions) -> Vec<u8> {
+    let mut out = Writer(Vec::with_capacity(64 + 96 * batch.len()));
+    out.0.push(ENTRY_VERSION);
+    for list in [&precisions.counters, &precisions.histograms] {
+        out.uint(list.len() as u64);
+        for precision in list {
+            out.uint(u64::from(precision.seconds));
+            out.uint(u64::from(precision.samples));
+        }
+    }
+    // Slices are told relative to a second of the batch.
+    let base = (batch.contexts.values())
+        .map(|delta| delta.last_seen)
+        .max()
+        .unwrap_or(0);
+    out.int(base);
+    out.uint(batch.late);
+    out.uint(batch.contexts.len() as u64);
+    for (name, delta) in &batch.contexts {
+        out.bytes(name.as_bytes());
+        out.0.push(kind_number(delta.kind));
+        out.int(delta.last_seen.wrapping_sub(base));
+        out.series(
+            &delta.counters,
+            &precisions.counters,
+            base,
+            Writer::request_counts,
+        );
+        out.series(
+            &delta.records,
+            &precisions.histograms,
+            base,
+            Writer::aggregate_in_place,
+        );
+        match hours_of(&delta.records, &precisions.histograms) == Some(&delta.hours).cloned() {
+            true => out.uint(0),
+            false => out.slices(
+                &delta.hours,
+                Precision::new(HOUR as u32, 1),
+                base,
+                Writer::times,
+            ),
+        }
+    }
+    out.uint(batch.counters.len() as u64);
+    for (name, series) in &batch.counters {
+        out.bytes(name.as_bytes());
+        out.series(series, &precisions.counters, base, |out, n| out.int(*n));
+    }
+    out.0
+}
+
+/// What the hours are when they are just the sum of the finest records.
+fn hours_of(records: &[Slices<Aggregate>], precisions: &[Precision]) -> Option<Slices<Durations>> {
+    let (finest, precision) = (records.first()?, precisions.first()?);
+    if HOUR % i64::from(precision.seconds) != 0 {
+        return None;
+    }
+    let hour = Precision::new(HOUR as u32, HOURS_KEPT as u32);
+    let mut hours = Slices::default();
+    for (start, record) in finest.iter() {
+        hours.add(hour.slice(start), record.times, HOURS_KEPT);
+    }
+    Some(hours)
+}
+
+/// What a coarser precision is when it is just the sum of the finest one.
+fn derived<V: Merge + Clone>(finest: &Slices<V>, precision: Precision) -> Slices<V> {
+    let mut slices = Slices::default();
+    for (start, value) in finest.iter() {
+        slices.add(
+            precision.slice(start),
+            value.clone(),
+            precision.samples as usize,
+        );
+    }
+    slices
+}
+
+fn kind_number(kind: Kind) -> u8 {
+    match kind {
+        Kind::Timer => 0,
+        Kind::Http => 1,
+        Kind::All => 2,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::model::histogram::Histogram;
+    use crate::model::outcome::OUTCOMES as OUTCOME_COUNT;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    fn unpacked(bytes: &[u8]) -> Result<(Precisions, Batch), Undecodable> {
+        let mut reader = EntryReader::new(bytes)?;
+        let mut batch = Batch {
+            late: reader.late,
+            ..Batch::default()
+        };
+        while let Some(item) = reader.next()? {
+            match item {
+                Item::Context(name, delta) => drop(batch.contexts.insert(name, delta)),
+                Item::Counter(name, series) => drop(batch.counters.insert(name, series)),
+            }
+        }
+        Ok((reader.precisions().clone(), batch))
+    }
+
+    fn aggregate(nanos: &[u64], buckets: Vec<(u16, u64)>, errors: u64) -> Aggregate {
+        let mut aggregate = Aggregate::default();
+        nanos.iter().for_each(|n| aggregate.times.record(*n));
+        aggregate.tally.outcomes[2] = nanos.len() as u64;
+        aggregate.tally.errors = errors;
+        aggregate.histogram = Histogram::new(4, buckets);
+        aggregate
+    }
+
+    #[test]
+    fn a_batch_of_one_second_leaves_the_coarser_precisions_out() {
+        let precisions = Precisions::default();
+        let mut batch = Batch::default();
+        for n in 0..200 {
+            let name: Arc<str> = format!("GET /some/route/{n:03}").into();
+            let one = aggregate(&[1_234_567, 2_345_678], vec![(170, 1), (190, 1)], 0);
+            batch.add(&precisions, &name, Kind::Http, 1_700_000_000, &one);
+        }
+        let packed = entry(&batch, &precisions);
+        assert!(packed.len() < 200 * 80, "{} bytes", packed.len());
+        assert_eq!(unpacked(&packed), Ok((precisions, batch)));
+    }
+
+    #[test]
+    fn sections_and_outcomes_of_a_newer_version_are_skipped() {
+        let one = aggregate(&[5], vec![(0, 1)], 1);
+        let mut out = Writer(record(&one));
+        out.section(99, |out| out.uint(7));
+        assert_eq!(read_record(&out.0), Some(one.clone()));
+        let mut out = Writer(Vec::new());
+        out.section(OUTCOMES, |out| {
+            out.outcomes(&one.tally);
+            out.uint(OUTCOME_COUNT as u64 + 3);
+            out.uint(9);
+        });
+        let read = read_record(&out.0).expect("it is a record");
+        assert_eq!(read.tally, one.tally);
+        assert_eq!(read_record(b""), None);
+        assert_eq!(read_record(b"garbage"), None);
+    }
+
+    #[test]
+    fn an_entry_of_another_version_is_refused() {
+        let mut packed = entry(&Batch::default(), &Precisions::default());
+        assert!(unpacked(&packed).is_ok());
+        packed[0] += 1;
+        assert_eq!(unpacked(&packed), Err(Undecodable));
+    }
+
+    fn batches() -> impl Strategy<Value = (Precisions, Batch)> {
+        let precisions = (
+            vec((1u32..100_000, 1u32..200), 1..5),
+            vec((1u32..9_000, 1u32..60), 1..4),
+        );
+        let samples = vec(
+            (
+                0..4u8,
+                -5_000i64..1_700_009_000,
+                0..u64::MAX / 8,
+                vec((0..508u16, 1..u64::MAX / 600), 0..20),
+                0..3u64,
+            ),
+            0..30,
+        );
+        (precisions, samples, 0..9u64).prop_map(|((counters, histograms), samples, late)| {
+            let list = |list: Vec<(u32, u32)>| {
+                let mut list: Vec<_> = list.iter().map(|(p, n)| Precision::new(*p, *n)).collect();
+                list.sort_unstable();
+                list.dedup_by_key(|p| p.seconds);
+                list
+            };
+            let precisions = Precisions {
+                counters: list(counters),
+                histograms: list(histograms),
+            };
+            let mut batch = Batch::default();
+            for (name, second, nanos, buckets, errors) in samples {
+                let kind = [Kind::Timer, Kind::Http, Kind::All][usize::from(name % 3)];
+                let one = aggregate(&[nanos, nanos / 3], buckets, errors);
+                batch.add(&precisions, &format!("n{name}").into(), kind, second, &one);
+                batch.count(&precisions, &format!("c{name}").into(), second, second - 7);
+            }
+            batch.late += late;
+            (precisions, batch)
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn an_entry_comes_back((precisions, batch) in batches()) {
+            let packed = entry(&batch, &precisions);
+            prop_assert_eq!(unpacked(&packed), Ok((precisions, batch)));
+        }
+
+        #[test]
+        fn a_record_comes_back(nanos in vec(any::<u64>(), 0..9), buckets in vec((0..508u16, 1..u64::MAX / 600), 0..600), outcomes in any::<[u64; OUTCOME_COUNT]>(), errors in any::<u64>()) {
+            let mut one = aggregate(&nanos, buckets, errors);
+            one.tally.outcomes = outcomes;
+            prop_assert_eq!(read_record(&record(&one)), Some(one));
+        }
+
+        #[test]
+        fn garbage_is_refused_or_read_but_never_panics(mut bytes in vec(any::<u8>(), 0..300), (precisions, batch) in batches(), at in any::<prop::sample::Index>()) {
+            let _ = read_record(&bytes);
+            if let Some(first) = bytes.first_mut() {
+                *first = ENTRY_VERSION;
+            }
+            let _ = unpacked(&bytes);
+            let mut packed = entry(&batch, &precisions);
+            let at = at.index(packed.len());
+            packed[at] ^= bytes.last().copied().unwrap_or(1);
+            let _ = unpacked(&packed);
+            packed.truncate(at);
+            let _ = unpacked(&packed);
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Reading numbers, sections and slices, of bytes that anybody may have written.
+
+use std::sync::Arc;
+
+use super::{HISTOGRAM, OUTCOMES, TIMES, derived};
+use crate::model::access_time::Durations;
+use crate::model::batch::{Aggregate, Merge, RequestCounts};
+use crate::model::histogram::Histogram;
+use crate::model::outcome::Tally;
+use crate::model::slice::Precision;
+use crate::model::slices::Slices;
+
+/// More buckets than any scale has within the range; a longer list is garbage.
+const MAX_BUCKETS: u64 = 1_024;
+/// The finest scale that is believed.
+const FINEST_SCALE: u8 = 20;
+/// The most slices or names of one list that are believed before they are read.
+pub(super) const MAX_ITEMS: u64 = 1 << 24;
+
+#[derive(Debug)]
+pub(super) struct Reader<'a>(pub(super) &'a [u8]);
+
+impl<'a> Reader<'a> {
+    pub(super) fn byte(&mut self) -> Option<u8> {
+        let (first, tail) = self.0.split_first()?;
+        self.0 = tail;
+        Some(*first)
+    }
+
+    #[inline]
+    pub(super) fn uint(&mut self) -> Option<u64> {
+        if let Some((first, tail)) = self.0.split_first()
+            && *first < 0x80
+        {
+            self.0 = tail;
+            return Some(u64::from(*first));
+        }
+        u64::try_from(self.wide()?).ok()
+    }
+
+    pub(super) fn wide(&mut self) -> Option<u128> {
+        let mut n = 0u128;
+        for shift in (0..128).step_by(7) {
+            let byte = self.byte()?;
+            let bits = u128::from(byte & 0x7f);
+            if bits.leading_zeros() < shift {
+                return None;
+            }
+            n |= bits << shift;
+            if byte < 0x80 {
+                return Some(n);
+            }
+        }
+        None
+    }
+
+    pub(super) fn int(&mut self) -> Option<i64> {
+        let n = self.uint()?;
+        Some((n >> 1) as i64 ^ -((n & 1) as i64))
+    }
+
+    pub(super) fn bytes(&mut self) -> Option<&'a [u8]> {
+        let length = usize::try_from(self.uint()?).ok()?;
+        let (bytes, tail) = self.0.split_at_checked(length)?;
+        self.0 = tail;
+        Some(bytes)
+    }
+
+    pub(super) fn name(&mut self) -> Option<Arc<str>> {
+        std::str::from_utf8(self.bytes()?).ok().map(Arc::from)
+    }
+
+    pub(super) fn times(&mut self) -> Option<Durations> {
+        let mut times = Durations {
+            count: self.uint()?,
+            ..Durations::default()
+        };
+        if times.count > 0 {
+            times.sum = self.uint()?;
+            times.sumsq = self.wide()?;
+            times.min = self.uint()?;
+            times.max = times.min.checked_add(self.uint()?)?;
+        }
+        Some(times)
+    }
+
+    pub(super) fn outcomes(&mut self) -> Option<Tally> {
+        let mut tally = Tally {
+            errors: self.uint()?,
+            ..Tally::default()
+        };
+        while !self.0.is_empty() {
+            let (number, n) = (self.uint()?, self.uint()?);
+            // A newer version may have more of them.
+            if let Some(mine) = usize::try_from(number)
+                .ok()
+                .and_then(|at| tally.outcomes.get_mut(at))
+            {
+                *mine = mine.saturating_add(n);
+            }
+        }
+        Some(tally)
+    }
+
+    pub(super) fn histogram(&mut self) -> Option<Histogram> {
+        let scale = self.byte().filter(|scale| *scale <= FINEST_SCALE)?;
+        let (mut buckets, mut next) = (Vec::new(), 0u64);
+        while !self.0.is_empty() {
+            let index = next.checked_add(self.uint()?)?;
+            buckets.push((u16::try_from(index).ok()?, self.uint()?));
+            next = index + 1;
+            if buckets.len() as u64 > MAX_BUCKETS {
+                return None;
+            }
+        }
+        Some(Histogram::from_sorted(scale, buckets))
+    }
+
+    pub(super) fn aggregate(&mut self) -> Option<Aggregate> {
+        let (mut aggregate, mut sections) = (Aggregate::default(), 0);
+        while !self.0.is_empty() {
+            let tag = self.uint()?;
+            let mut body = Reader(self.bytes()?);
+            match tag {
+                TIMES => aggregate.times = body.times()?,
+                OUTCOMES => aggregate.tally = body.outcomes()?,
+                HISTOGRAM => aggregate.histogram = body.histogram()?,
+                _ => continue,
+            }
+            sections += 1;
+        }
+        (sections > 0).then_some(aggregate)
+    }
+
+    pub(super) fn aggregate_in_place(&mut self) -> Option<Aggregate> {
+        Reader(self.bytes()?).aggregate()
+    }
+
+    pub(super) fn request_counts(&mut self) -> Option<RequestCounts> {
+        Some(RequestCounts {
+            hits: self.uint()?,
+            errors: self.uint()?,
+            micros: self.uint()?,
+        })
+    }
+
+    /// `Some(None)` where they are to be derived.
+    pub(super) fn slices<V: Merge>(
+        &mut self,
+        precision: Precision,
+        base: i64,
+        mut value: impl FnMut(&mut Self) -> Option<V>,
+    ) -> Option<Option<Slices<V>>> {
+        let Some(count) = self.uint()?.checked_sub(1) else {
+            return Some(None);
+        };
+        if count > MAX_ITEMS {
+            return None;
+        }
+        let width = i64::from(precision.seconds);
+        let base = base.div_euclid(width);
+        let mut slices = Slices::default();
+        for _ in 0..count {
+            let start = base.wrapping_sub(self.int()?).checked_mul(width)?;
+            slices.add(start, value(self)?, usize::MAX);
+        }
+        Some(Some(slices))
+    }
+
+    pub(super) fn series<V: Merge + Clone>(
+        &mut self,
+        precisions: &[Precision],
+        base: i64,
+        mut value: impl FnMut(&mut Self) -> Option<V>,
+    ) -> Option<Vec<Slices<V>>> {
+        let mut series: Vec<Slices<V>> = Vec::with_capacity(precisions.len());
+        for precision in precisions {
+            let slices = match self.slices(*precision, base, &mut value)? {
+                Some(slices) => slices,
+                None => derived(series.first()?, *precision),
+            };
+            series.push(slices);
+        }
+        Some(series)
+    }
+}

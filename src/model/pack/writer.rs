@@ -1,0 +1,129 @@
+//! Writing numbers, sections and slices.
+
+use super::{HISTOGRAM, OUTCOMES, TIMES, derived, record};
+use crate::model::access_time::Durations;
+use crate::model::batch::{Aggregate, Merge, RequestCounts};
+use crate::model::histogram::Histogram;
+use crate::model::outcome::Tally;
+use crate::model::slice::Precision;
+use crate::model::slices::Slices;
+
+pub(super) struct Writer(pub(super) Vec<u8>);
+
+impl Writer {
+    pub(super) fn uint(&mut self, mut n: u64) {
+        while n >= 0x80 {
+            self.0.push(n as u8 | 0x80);
+            n >>= 7;
+        }
+        self.0.push(n as u8);
+    }
+
+    pub(super) fn wide(&mut self, mut n: u128) {
+        while n >= 0x80 {
+            self.0.push(n as u8 | 0x80);
+            n >>= 7;
+        }
+        self.0.push(n as u8);
+    }
+
+    pub(super) fn int(&mut self, n: i64) {
+        self.uint((n.wrapping_shl(1) ^ (n >> 63)) as u64);
+    }
+
+    pub(super) fn bytes(&mut self, bytes: &[u8]) {
+        self.uint(bytes.len() as u64);
+        self.0.extend_from_slice(bytes);
+    }
+
+    pub(super) fn section(&mut self, tag: u64, body: impl FnOnce(&mut Self)) {
+        self.uint(tag);
+        let at = self.0.len();
+        body(self);
+        let length = self.0.len() - at;
+        // The length goes before the body. Nearly all bodies are short enough for one byte.
+        let mut prefix = Self(Vec::new());
+        prefix.uint(length as u64);
+        self.0.splice(at..at, prefix.0);
+    }
+
+    pub(super) fn times(&mut self, times: &Durations) {
+        self.uint(times.count);
+        if times.count > 0 {
+            self.uint(times.sum);
+            self.wide(times.sumsq);
+            self.uint(times.min);
+            self.uint(times.max.wrapping_sub(times.min));
+        }
+    }
+
+    pub(super) fn outcomes(&mut self, tally: &Tally) {
+        self.uint(tally.errors);
+        for (number, n) in tally.outcomes.iter().enumerate() {
+            if *n > 0 {
+                self.uint(number as u64);
+                self.uint(*n);
+            }
+        }
+    }
+
+    pub(super) fn histogram(&mut self, histogram: &Histogram) {
+        self.0.push(histogram.scale());
+        let mut next = 0;
+        for (index, n) in histogram.buckets() {
+            self.uint(u64::from(index - next));
+            self.uint(*n);
+            next = index.saturating_add(1);
+        }
+    }
+
+    pub(super) fn aggregate(&mut self, aggregate: &Aggregate) {
+        self.section(TIMES, |out| out.times(&aggregate.times));
+        self.section(OUTCOMES, |out| out.outcomes(&aggregate.tally));
+        self.section(HISTOGRAM, |out| out.histogram(&aggregate.histogram));
+    }
+
+    pub(super) fn aggregate_in_place(&mut self, aggregate: &Aggregate) {
+        let record = record(aggregate);
+        self.bytes(&record);
+    }
+
+    pub(super) fn request_counts(&mut self, counts: &RequestCounts) {
+        self.uint(counts.hits);
+        self.uint(counts.errors);
+        self.uint(counts.micros);
+    }
+
+    pub(super) fn slices<V: Merge>(
+        &mut self,
+        slices: &Slices<V>,
+        precision: Precision,
+        base: i64,
+        mut value: impl FnMut(&mut Self, &V),
+    ) {
+        // 0 stands for a precision that is derived.
+        self.uint(slices.len() as u64 + 1);
+        let width = i64::from(precision.seconds);
+        let base = base.div_euclid(width);
+        for (start, v) in slices.iter() {
+            self.int(base.wrapping_sub(start.div_euclid(width)));
+            value(self, v);
+        }
+    }
+
+    pub(super) fn series<V: Merge + Clone + PartialEq>(
+        &mut self,
+        series: &[Slices<V>],
+        precisions: &[Precision],
+        base: i64,
+        mut value: impl FnMut(&mut Self, &V),
+    ) {
+        for (at, (slices, precision)) in series.iter().zip(precisions).enumerate() {
+            if at > 0 && derived(&series[0], *precision) == *slices {
+                self.uint(0);
+            } else {
+                self.slices(slices, *precision, base, &mut value);
+            }
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! What one round of folding adds: the entries of a journal, or one batch where there is no journal,
+//! judged and merged.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::batch::{Batch, ContextDelta, merge_all};
+use super::context::{ALL, fnv1a};
+use super::pack::{EntryReader, Item, Undecodable};
+use super::records::TierSlice;
+use super::slice::Precisions;
+use super::slices::Slices;
+
+/// How far after the stamp of its entry a slice or an hour may begin, in seconds.
+pub const SKEW_ALLOWED: i64 = 3_600;
+
+/// Into how many partitions the names of a round are divided. Each is folded once.
+pub const PARTITIONS: usize = 256;
+
+/// The partition of a context or counter: the same for every instance and version.
+pub fn partition(name: &str) -> usize {
+    (fnv1a(name.as_bytes()) % PARTITIONS as u64) as usize
+}
+
+/// What the entries of a round add, by name.
+#[derive(Debug, Default)]
+pub struct Round {
+    /// One for each configuration of precisions among the entries: nearly always one.
+    groups: Vec<Group>,
+    /// Requests that were late already when they were flushed. They belong to the partition of
+    /// [`ALL`].
+    late: u64,
+    /// The newest stamp of an entry.
+    stamp: i64,
+}
+
+/// What entries of the same precisions add.
+#[derive(Debug)]
+pub struct Group {
+    /// The precisions of its series.
+    pub precisions: Precisions,
+    /// By context.
+    pub contexts: BTreeMap<Arc<str>, Judged>,
+    /// By counter.
+    pub counters: BTreeMap<Arc<str>, Vec<Slices<i64>>>,
+}
+
+/// What is added to a context, without what lies in the future.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Judged {
+    /// What is added.
+    pub delta: ContextDelta,
+    /// How many requests were refused because they lie in the future.
+    pub skewed: u64,
+}
+
+impl Round {
+    /// One that adds nothing.
+    pub fn empty(stamp: i64) -> Self {
+        Self {
+            stamp,
+            ..Self::default()
+        }
+    }
+
+    /// Adds a batch that was made with `precisions` and stamped `stamp` by the clock of the store.
+    pub fn add(&mut self, batch: Batch, precisions: &Precisions, stamp: i64) {
+        self.begin_entry(batch.late, stamp);
+        let group = self.group(precisions);
+        for (name, delta) in batch.contexts {
+            group.add_context(name, delta, stamp);
+        }
+        for (name, series) in batch.counters {
+            group.add_counter(name, series, stamp);
+        }
+    }
+
+    /// Adds up to `names` names of an entry. Returns whether there are more.
+    ///
+    /// # Errors
+    /// The entry cannot be understood: it is to be set aside, and the round made anew without it.
+    pub fn add_part(
+        &mut self,
+        entry: &mut EntryReader<'_>,
+        stamp: i64,
+        names: usize,
+    ) -> Result<bool, Undecodable> {
+        self.begin_entry(std::mem::take(&mut entry.late), stamp);
+        let at = self.group_at(entry.precisions());
+        for _ in 0..names {
+            let group = &mut self.groups[at];
+            match entry.next()? {
+                Some(Item::Context(name, delta)) => group.add_context(name, delta, stamp),
+                Some(Item::Counter(name, series)) => group.add_counter(name, series, stamp),
+                None => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+
+    fn begin_entry(&mut self, late: u64, stamp: i64) {
+        self.late = self.late.saturating_add(late);
+        self.stamp = self.stamp.max(stamp);
+    }
+
+    fn group_at(&mut self, precisions: &Precisions) -> usize {
+        let at = self.groups.iter().position(|g| g.precisions == *precisions);
+        at.unwrap_or_else(|| {
+            self.groups.push(Group {
+                precisions: precisions.clone(),
+                contexts: BTreeMap::new(),
+                counters: BTreeMap::new(),
+            });
+            self.groups.len() - 1
+        })
+    }
+
+    fn group(&mut self, precisions: &Precisions) -> &mut Group {
+        let at = self.group_at(precisions);
+        &mut self.groups[at]
+    }
+
+    /// What is added, by the precisions that it was made with.
+    pub fn groups(&self) -> &[Group] {
+        &self.groups
+    }
+
+    /// Requests that were late already when they were flushed.
+    pub fn late(&self) -> u64 {
+        self.late
+    }
+
+    /// The newest stamp of an entry, in Unix seconds.
+    pub fn stamp(&self) -> i64 {
+        self.stamp
+    }
+
+    /// Whether nothing is added.
+    pub fn is_empty(&self) -> bool {
+        self.late == 0 && self.groups.iter().all(Group::is_empty)
+    }
+
+    /// The partitions that have something to add.
+    pub fn partitions(&self) -> Vec<usize> {
+        let mut has = [false; PARTITIONS];
+        has[partition(ALL)] = self.late > 0;
+        for group in &self.groups {
+            for name in group.contexts.keys().chain(group.counters.keys()) {
+                has[partition(name)] = true;
+            }
+        }
+        (0..PARTITIONS).filter(|at| has[*at]).collect()
+    }
+}
+
+impl Group {
+    fn is_empty(&self) -> bool {
+        self.contexts.is_empty() && self.counters.is_empty()
+    }
+
+    fn add_context(&mut self, name: Arc<str>, mut delta: ContextDelta, stamp: i64) {
+        let skewed = delta.drop_future(stamp.saturating_add(SKEW_ALLOWED));
+        delta.last_seen = delta.last_seen.min(stamp);
+        match self.contexts.get_mut(&name) {
+            Some(mine) => {
+                mine.skewed = mine.skewed.saturating_add(skewed);
+                // The rules of the hours are the store's: none is folded away here.
+                mine.delta.merge(delta, &self.precisions, usize::MAX);
+            }
+            None => drop(self.contexts.insert(name, Judged { delta, skewed })),
+        }
+    }
+
+    fn add_counter(&mut self, name: Arc<str>, mut series: Vec<Slices<i64>>, stamp: i64) {
+        for slices in &mut series {
+            drop(slices.drop_after(stamp.saturating_add(SKEW_ALLOWED)));
+        }
+        match self.counters.get_mut(&name) {
+            Some(mine) => merge_all(mine, series, &self.precisions.counters),
+            None => drop(self.counters.insert(name, series)),
+        }
+    }
+
+    /// The records of a context that something is added to, without what is not retained at `now`.
+    pub fn records<'a>(
+        &'a self,
+        delta: &'a ContextDelta,
+        now: i64,
+    ) -> impl Iterator<Item = (TierSlice, &'a super::batch::Aggregate)> {
+        let tiers = self.precisions.histograms.iter();
+        tiers.zip(&delta.records).flat_map(move |(tier, slices)| {
+            let retained = slices.iter();
+            let retained = retained.filter(move |(start, _)| *start > tier.cut_off(now));
+            retained.map(|(start, aggregate)| ((tier.seconds, start), aggregate))
+        })
+    }
+}

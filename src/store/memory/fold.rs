@@ -1,0 +1,193 @@
+//! Folding a batch as soon as it comes: the same round that an instance makes of a journal, applied
+//! to what this process keeps.
+
+use std::collections::BTreeMap;
+
+use super::{ContextState, State};
+use crate::model::access_time::{AccessTime, Durations};
+use crate::model::batch::RequestCounts;
+use crate::model::context::{Kind, Metric};
+use crate::model::round::{Judged, Round, SKEW_ALLOWED};
+use crate::model::slice::{Precision, Precisions};
+use crate::model::slowest;
+use crate::model::snapshot::Problem;
+use crate::store::{Appended, Call, Receipt};
+
+impl State {
+    /// Folds a call, once.
+    pub(super) fn append(&mut self, call: &Call, precisions: &Precisions, now: i64) -> Appended {
+        if call.generation != self.generation {
+            return Appended::Reset;
+        }
+        let fence = self.fences.get(&call.instance).copied().unwrap_or(0);
+        if fence >= call.seq {
+            return Appended::Duplicate(Receipt::default());
+        }
+        if fence != call.previous {
+            return Appended::Gap { fence };
+        }
+        self.fences.insert(call.instance.clone(), call.seq);
+        let mut round = Round::default();
+        round.add(call.batch.clone(), precisions, now);
+        self.fold(&round, precisions);
+        Appended::Done(Receipt::default())
+    }
+
+    /// Folds a round into everything that is kept.
+    fn fold(&mut self, round: &Round, precisions: &Precisions) {
+        let now = round.stamp();
+        let mut late = round.late();
+        for group in round.groups() {
+            for (name, judged) in &group.contexts {
+                self.add_to_counters(name, judged, &group.precisions, now);
+                late += self.add_to_statistics(name, judged);
+                self.exceptions.skewed += match judged.delta.kind {
+                    Kind::All => 0,
+                    _ => judged.skewed,
+                };
+                for (at, added) in group.records(&judged.delta, now) {
+                    self.records.add(at, name, added);
+                }
+            }
+            for (name, series) in &group.counters {
+                for (precision, slices) in group.precisions.counters.iter().zip(series) {
+                    for (slice, n) in slices.iter() {
+                        self.count(name, *precision, slice, i128::from(*n), now);
+                    }
+                }
+            }
+        }
+        self.exceptions.late += late;
+        let _ = self.records.coarsen_ended(now);
+        self.records.retain(&precisions.histograms, now);
+        self.cut_ranking();
+    }
+
+    fn add_to_counters(
+        &mut self,
+        context: &str,
+        judged: &Judged,
+        precisions: &Precisions,
+        now: i64,
+    ) {
+        for (precision, slices) in precisions.counters.iter().zip(&judged.delta.counters) {
+            for metric in Metric::ALL {
+                let name = metric.counter(context);
+                for (slice, counts) in slices.iter() {
+                    if let Some(n) = metric_of(metric, counts) {
+                        self.count(&name, *precision, slice, n, now);
+                    }
+                }
+            }
+        }
+    }
+
+    fn count(&mut self, name: &str, precision: Precision, slice: i64, n: i128, now: i64) {
+        debug_assert!(slice <= now.saturating_add(SKEW_ALLOWED));
+        let by_precision = match self.counters.get_mut(name) {
+            Some(counter) => counter,
+            None => self.counters.entry(name.to_owned()).or_default(),
+        };
+        let samples = by_precision.entry(precision.seconds).or_default();
+        let old = samples.get(&slice).copied();
+        match i64::try_from(i128::from(old.unwrap_or(0)) + n) {
+            Ok(sum) => {
+                samples.insert(slice, sum);
+            }
+            Err(_) => self.exceptions.quarantine(Problem {
+                key: format!("count:{}:{name}", precision.seconds),
+                reason: "increment or decrement would overflow".to_owned(),
+            }),
+        }
+        if old.is_none() {
+            push_out(samples, precision, slice);
+        }
+    }
+
+    /// Statistics and rank of a context. Returns how many requests were too late for both hours.
+    fn add_to_statistics(&mut self, name: &str, judged: &Judged) -> u64 {
+        let delta = &judged.delta;
+        let context = self
+            .contexts
+            .entry(name.to_owned())
+            .or_insert_with(|| ContextState {
+                kind: delta.kind,
+                last_seen: i64::MIN,
+                current: None,
+                last: None,
+            });
+        context.kind = context.kind.max(delta.kind);
+        context.last_seen = context.last_seen.max(delta.last_seen);
+        let (mut ranks, mut late) = (false, 0);
+        for (hour, times) in delta.hours.iter() {
+            match context.add(hour, times) {
+                Hour::Current => ranks = true,
+                Hour::Last => {}
+                Hour::Late if delta.kind == Kind::All => {}
+                Hour::Late => late += times.count,
+            }
+        }
+        let mean = context.current.and_then(|(_, times)| times.mean());
+        if let Some(mean) = mean.filter(|_| ranks && delta.kind != Kind::All) {
+            self.slowest.insert(name.to_owned(), mean);
+        }
+        late
+    }
+
+    fn cut_ranking(&mut self) {
+        if self.slowest.len() > slowest::KEPT {
+            let mut ranking: Vec<_> = self.slowest.drain().collect();
+            slowest::sort(&mut ranking);
+            ranking.truncate(slowest::KEPT);
+            self.slowest.extend(ranking);
+        }
+    }
+}
+
+/// Where the statistics of an hour went.
+enum Hour {
+    Current,
+    Last,
+    Late,
+}
+
+impl ContextState {
+    /// The rules of the hours: a later hour begins a new set, the hour before is kept as the last,
+    /// what is older than that comes too late.
+    fn add(&mut self, hour: i64, times: &Durations) -> Hour {
+        let times = AccessTime::from(times);
+        match (&mut self.current, &mut self.last) {
+            (Some((start, current)), _) if hour == *start => current.merge(&times),
+            (Some((start, _)), last) if hour > *start => {
+                *last = self.current.replace((hour, times));
+            }
+            (_, Some((start, _))) if hour < *start => return Hour::Late,
+            (_, Some((start, last))) if hour == *start => {
+                last.merge(&times);
+                return Hour::Last;
+            }
+            (current @ None, _) => *current = Some((hour, times)),
+            (Some(_), last) => {
+                *last = Some((hour, times));
+                return Hour::Last;
+            }
+        }
+        Hour::Current
+    }
+}
+
+fn metric_of(metric: Metric, counts: &RequestCounts) -> Option<i128> {
+    match metric {
+        Metric::Hits => Some(counts.hits.into()),
+        Metric::Errors => (counts.errors > 0).then(|| counts.errors.into()),
+        Metric::Micros => (counts.micros > 0).then(|| counts.micros.into()),
+    }
+}
+
+/// Drops what a new slice leaves no room for.
+fn push_out<V>(slices: &mut BTreeMap<i64, V>, precision: Precision, new: i64) {
+    slices.remove(&precision.pushed_out_by(new));
+    while slices.len() > precision.samples as usize {
+        slices.pop_first();
+    }
+}

@@ -1,0 +1,480 @@
+//! The journal in Redis: how it is appended to, and what whoever folds it asks of it. Each step is one
+//! script, so that it is done whole or not at all.
+
+use std::collections::BTreeMap;
+
+use redis::{Value, cmd};
+
+use super::RedisStore;
+use super::connection::Side;
+use super::encode::{self, LEASE_MILLIS, Layout};
+use super::keys::Keys;
+use super::script::{ACQUIRE, AMEND, APPEND, FOLD, HELLO, Invocation, Lua, READ};
+use super::value::{bytes, int, items, pairs, text};
+use crate::clock::Clock;
+use crate::error::{StoreError, StoreErrorKind};
+use crate::model::batch::Aggregate;
+use crate::model::pack::{self, ENTRY_VERSION};
+use crate::model::round::PARTITIONS;
+use crate::store::journal::{
+    Acquired, Entries, Entry, FoldStep, Journal, Partitions, Progress, RecordKey, Step,
+};
+use crate::store::{Appended, Call, Generation, Position, Readable, Receipt};
+use crate::task::BoxFuture;
+
+/// Seconds for which the journal of an earlier generation is kept.
+const ORPHANED_TTL: i64 = 7 * 86_400;
+/// Seconds that an entry of a newer version waits for an instance that understands it.
+const NEWER_GRACE: i64 = 600;
+/// Entries that are kept of those that were set aside.
+const MAX_ASIDE: usize = 100;
+/// Seconds after its last append at which the fence of an instance is removed.
+const FENCE_TTL: i64 = 86_400;
+/// Fields of the state that are looked at together.
+const FENCES_AT_ONCE: usize = 200;
+/// Records that are read from one key together.
+const RECORDS_AT_ONCE: usize = 500;
+
+impl RedisStore {
+    pub(super) fn layout(&self) -> Layout<'_> {
+        Layout {
+            keys: &self.keys,
+            precisions: &self.precisions,
+            key_ttl: self.key_ttl,
+            book_keys: self.book_keys,
+            now: self.clock.as_ref().map(Clock::now_seconds),
+            journal_bytes: self.journal_bytes,
+        }
+    }
+
+    pub(super) async fn say_hello(&self) -> Result<Generation, StoreError> {
+        let keys = &self.keys;
+        let mut script = Invocation::default();
+        for key in [
+            keys.state(),
+            keys.journal(),
+            keys.orphaned(),
+            keys.contexts(),
+            keys.timers(),
+        ] {
+            script.key(key);
+        }
+        script.arg(format!(
+            "{:016x}{:016x}",
+            fastrand::u64(..),
+            fastrand::u64(..)
+        ));
+        script.arg(PARTITIONS.to_string());
+        script.arg(self.layout().now_arg());
+        script.arg(ORPHANED_TTL.to_string());
+        let reply = self.connections.run(Side::Write, &HELLO, &script).await?;
+        let [id, age, is_fresh] = items(&reply) else {
+            return Err(self.not_understood("hello.lua"));
+        };
+        let generation = Generation {
+            id: text(id).unwrap_or_default().to_owned(),
+            age: int(age)
+                .and_then(|age| u64::try_from(age).ok())
+                .unwrap_or(0),
+            is_fresh: int(is_fresh) == Some(1),
+        };
+        match generation.id.is_empty() {
+            true => Err(self.not_understood("hello.lua")),
+            false => Ok(generation),
+        }
+    }
+
+    pub(super) async fn append_call(&self, call: &Call) -> Result<Appended, StoreError> {
+        let script = encode::append(call, &self.layout());
+        let reply = self.connections.run(Side::Write, &APPEND, &script).await?;
+        appended(&reply).ok_or_else(|| self.not_understood("append.lua"))
+    }
+
+    pub(super) async fn is_readable(
+        &self,
+        generation: &str,
+        instance: &str,
+        seq: u64,
+        position: Position,
+    ) -> Result<Readable, StoreError> {
+        let mut command = cmd("HMGET");
+        command.arg(self.keys.state()).arg("gen").arg("low");
+        command.arg(format!("f:{instance}"));
+        let reply = self.connections.call(Side::Write, &command).await?;
+        let [same, low, fence] = items(&reply) else {
+            return Err(self.not_understood("HMGET"));
+        };
+        let fence = text(fence).and_then(|fence| fence.split(' ').next()?.parse::<u64>().ok());
+        if text(same) != Some(generation) || fence.unwrap_or(0) < seq {
+            return Ok(Readable::Lost);
+        }
+        Ok(
+            match parsed(low).is_some_and(|low| low.offset >= position.offset) {
+                true => Readable::Yes,
+                false => Readable::NotYet,
+            },
+        )
+    }
+
+    pub(super) fn not_understood(&self, what: &str) -> StoreError {
+        let what = format!(
+            "{what} gave an answer that cannot be understood; is {} what this crate wrote there?",
+            self.keys.state()
+        );
+        self.connections
+            .about()
+            .error(StoreErrorKind::Unexpected, &what)
+    }
+
+    /// The beginning of a step under a version.
+    fn step(&self, keys: &[String], args: &[&str]) -> Invocation {
+        let mut script = Invocation::default();
+        keys.iter().for_each(|key| script.key(&**key));
+        args.iter().for_each(|arg| script.arg(*arg));
+        script
+    }
+
+    /// Runs a step. `None` when it found another version.
+    async fn run_step(&self, lua: &Lua, script: &Invocation) -> Result<Step<Value>, StoreError> {
+        let reply = self.connections.run(Side::Fold, lua, script).await?;
+        match items(&reply).first().and_then(text) {
+            Some("DONE" | "READ" | "MINE") => Ok(Step::Done(reply)),
+            Some("STALE") => Ok(Step::Stale(
+                items(&reply)
+                    .get(1)
+                    .and_then(text)
+                    .unwrap_or_default()
+                    .to_owned(),
+            )),
+            Some("ABSENT") => Ok(Step::Absent),
+            _ => Err(self.not_understood("a step of folding")),
+        }
+    }
+
+    async fn amend(
+        &self,
+        version: &str,
+        next: &str,
+        more: &[&str],
+    ) -> Result<Step<()>, StoreError> {
+        let keys = [self.keys.state(), self.keys.journal(), self.keys.aside()];
+        let script = self.step(&keys, &[&[version, next], more].concat());
+        Ok(self.run_step(&AMEND, &script).await?.map(drop))
+    }
+
+    async fn take_lease(&self, instance: &str, version: &str) -> Result<Acquired, StoreError> {
+        let keys = &self.keys;
+        let keys = [keys.state(), keys.journal(), keys.fold_lease()];
+        let script = self.step(
+            &keys,
+            &[
+                instance,
+                &LEASE_MILLIS.to_string(),
+                version,
+                &ENTRY_VERSION.to_string(),
+                &NEWER_GRACE.to_string(),
+                &self.layout().now_arg(),
+            ],
+        );
+        let reply = self.connections.run(Side::Fold, &ACQUIRE, &script).await?;
+        let reply = items(&reply);
+        let word = |at: usize| reply.get(at).and_then(text);
+        match word(0) {
+            Some("HELD") => Ok(Acquired::Held),
+            Some("NEWER") => Ok(Acquired::Newer),
+            Some("NONE") => Ok(Acquired::Nothing),
+            Some("MINE") => {
+                let low = reply.get(1).and_then(parsed);
+                Ok(Acquired::Mine(Progress {
+                    version: version.to_owned(),
+                    low: low.ok_or_else(|| self.not_understood("acquire.lua"))?,
+                    upto: reply.get(2).and_then(parsed),
+                    done: Partitions::from_hex(word(3).unwrap_or_default()),
+                    aside: positions(word(4).unwrap_or_default()),
+                }))
+            }
+            _ => Err(self.not_understood("acquire.lua")),
+        }
+    }
+
+    fn read_step(&self, instance: &str, version: &str, [bytes, from]: [&str; 2]) -> Invocation {
+        let keys = &self.keys;
+        let keys = [keys.state(), keys.journal(), keys.fold_lease()];
+        let millis = LEASE_MILLIS.to_string();
+        let now = self.layout().now_arg();
+        self.step(&keys, &[version, instance, &millis, bytes, from, &now])
+    }
+
+    async fn read_entries(
+        &self,
+        instance: &str,
+        version: &str,
+        from: Position,
+        bytes: u64,
+    ) -> Result<Step<Entries>, StoreError> {
+        let range = [bytes.to_string(), from.to_string()];
+        let script = self.read_step(instance, version, range.each_ref().map(|arg| &**arg));
+        let reply = match self.run_step(&READ, &script).await? {
+            Step::Done(reply) => reply,
+            Step::Stale(version) => return Ok(Step::Stale(version)),
+            Step::Absent => return Ok(Step::Absent),
+        };
+        let (head, now) = (items(&reply).get(1), items(&reply).get(2));
+        let (Some(head), Some(now)) = (head.and_then(parsed), now.and_then(int)) else {
+            return Err(self.not_understood("read.lua"));
+        };
+        let Value::Array(mut reply) = reply else {
+            return Err(self.not_understood("read.lua"));
+        };
+        let Some(Value::Array(entries)) = reply.pop() else {
+            return Err(self.not_understood("read.lua"));
+        };
+        let entries: Option<Vec<Entry>> = entries.into_iter().map(entry).collect();
+        match entries {
+            Some(entries) => Ok(Step::Done(Entries { head, now, entries })),
+            None => {
+                let what = format!(
+                    "{} holds entries without a position: delete it",
+                    self.keys.journal()
+                );
+                let about = self.connections.about();
+                Err(about.error(StoreErrorKind::Unexpected, &what))
+            }
+        }
+    }
+
+    async fn load_records(
+        &self,
+        instance: &str,
+        version: &str,
+        wanted: &[RecordKey],
+    ) -> Result<Step<Vec<Aggregate>>, StoreError> {
+        let mut groups: BTreeMap<_, Vec<usize>> = BTreeMap::new();
+        for (at, (slice, _)) in wanted.iter().enumerate() {
+            groups.entry(*slice).or_default().push(at);
+        }
+        let mut records = vec![Aggregate::default(); wanted.len()];
+        for (slice, group) in &groups {
+            for part in group.chunks(RECORDS_AT_ONCE) {
+                let mut script = self.read_step(instance, version, ["", ""]);
+                script.key(self.keys.records(*slice));
+                script.arg(part.len().to_string());
+                for at in part {
+                    script.arg(Keys::record_field(&wanted[*at].1));
+                }
+                let reply = match self.run_step(&READ, &script).await? {
+                    Step::Done(reply) => reply,
+                    Step::Stale(version) => return Ok(Step::Stale(version)),
+                    Step::Absent => return Ok(Step::Absent),
+                };
+                // A key of another type is told when it is written.
+                let fields = items(&reply).get(3).map_or(&[][..], items);
+                for (at, field) in part.iter().zip(fields) {
+                    // One that is no record is replaced by what is known from now on.
+                    records[*at] = bytes(field).and_then(pack::read_record).unwrap_or_default();
+                }
+                tokio::task::yield_now().await;
+            }
+        }
+        Ok(Step::Done(records))
+    }
+
+    async fn remove_old_fences(&self, version: &str) -> Result<u64, StoreError> {
+        let time = match &self.clock {
+            Some(clock) => clock.now_seconds(),
+            None => {
+                let time = self.connections.call(Side::Fold, &cmd("TIME")).await?;
+                items(&time).first().and_then(int).unwrap_or(0)
+            }
+        };
+        let (mut cursor, mut removed) = (b"0".to_vec(), 0);
+        loop {
+            let mut scan = cmd("HSCAN");
+            scan.arg(self.keys.state()).arg(&cursor);
+            scan.arg("MATCH")
+                .arg("f:*")
+                .arg("COUNT")
+                .arg(FENCES_AT_ONCE);
+            let page = self.connections.call(Side::Fold, &scan).await?;
+            let [next, fields] = items(&page) else {
+                return Err(self.not_understood("HSCAN"));
+            };
+            let old = pairs(fields).filter(|(_, value)| {
+                let stamp = text(value).and_then(|value| value.split(' ').nth(1)?.parse().ok());
+                stamp.is_none_or(|stamp: i64| stamp < time.saturating_sub(FENCE_TTL))
+            });
+            let old: Vec<_> = old.collect();
+            if !old.is_empty() {
+                let keys = [self.keys.state(), self.keys.journal(), self.keys.aside()];
+                let mut script = self.step(&keys, &[version, version, "FENCES"]);
+                for (field, value) in old {
+                    script.arg(bytes(field).unwrap_or_default());
+                    script.arg(bytes(value).unwrap_or_default());
+                }
+                match self.run_step(&AMEND, &script).await? {
+                    Step::Done(reply) => {
+                        let count = items(&reply).get(1).and_then(int).unwrap_or(0);
+                        removed += u64::try_from(count).unwrap_or(0);
+                    }
+                    _ => return Ok(removed),
+                }
+            }
+            cursor = bytes(next).unwrap_or(b"0").to_vec();
+            if cursor == b"0" {
+                return Ok(removed);
+            }
+        }
+    }
+}
+
+impl<T> Step<T> {
+    fn map<U>(self, with: impl FnOnce(T) -> U) -> Step<U> {
+        match self {
+            Self::Done(value) => Step::Done(with(value)),
+            Self::Stale(version) => Step::Stale(version),
+            Self::Absent => Step::Absent,
+        }
+    }
+}
+
+fn parsed(value: &Value) -> Option<Position> {
+    text(value)?.parse().ok()
+}
+
+fn positions(text: &str) -> Vec<Position> {
+    text.split(' ').filter_map(|id| id.parse().ok()).collect()
+}
+
+/// An entry with its fields. One whose fields are not ours has no payload, and is set aside.
+fn entry(value: Value) -> Option<Entry> {
+    let Value::Array(mut parts) = value else {
+        return None;
+    };
+    let fields = parts.pop()?;
+    let mut entry = Entry {
+        position: parts.first().and_then(parsed)?,
+        stamp: 0,
+        version: 0,
+        requests: 0,
+        payload: Vec::new(),
+    };
+    let Value::Array(fields) = fields else {
+        return Some(entry);
+    };
+    let mut fields = fields.into_iter();
+    while let (Some(field), Some(value)) = (fields.next(), fields.next()) {
+        let number = || text(&value).and_then(|n| n.parse().ok()).unwrap_or(0u64);
+        match (bytes(&field), &value) {
+            (Some(b"t"), _) => entry.stamp = int(&value).unwrap_or(0),
+            (Some(b"v"), _) => entry.version = number(),
+            (Some(b"n"), _) => entry.requests = number(),
+            (Some(b"p"), Value::BulkString(_)) => {
+                if let Value::BulkString(payload) = value {
+                    entry.payload = payload;
+                }
+            }
+            _ => {}
+        }
+    }
+    Some(entry)
+}
+
+/// What `append.lua` returned.
+fn appended(reply: &Value) -> Option<Appended> {
+    let reply = items(reply);
+    let position = |at: usize| reply.get(at).and_then(parsed);
+    let receipt = || {
+        Some(Receipt {
+            position: position(1)?,
+            folded: position(2)?,
+            is_attended: reply.get(3).and_then(int) == Some(1),
+        })
+    };
+    match text(reply.first()?)? {
+        "DONE" => receipt().map(Appended::Done),
+        "DUPLICATE" => receipt().map(Appended::Duplicate),
+        "GAP" => Some(Appended::Gap {
+            fence: text(reply.get(1)?)?.parse().ok()?,
+        }),
+        "FULL" => Some(Appended::Full),
+        "RESET" => Some(Appended::Reset),
+        _ => None,
+    }
+}
+
+impl Journal for RedisStore {
+    fn acquire<'a>(
+        &'a self,
+        instance: &'a str,
+        version: &'a str,
+    ) -> BoxFuture<'a, Result<Acquired, StoreError>> {
+        Box::pin(self.take_lease(instance, version))
+    }
+
+    fn release<'a>(&'a self, instance: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
+        Box::pin(async move {
+            // Between the two commands the lease may pass to another instance, which then acquires it
+            // again: it is for economy only.
+            let mut get = cmd("GET");
+            get.arg(self.keys.fold_lease());
+            let holder = self.connections.call(Side::Fold, &get).await?;
+            if text(&holder) == Some(instance) {
+                let mut del = cmd("DEL");
+                del.arg(self.keys.fold_lease());
+                self.connections.call(Side::Fold, &del).await?;
+            }
+            Ok(())
+        })
+    }
+
+    fn read<'a>(
+        &'a self,
+        instance: &'a str,
+        version: &'a str,
+        from: Position,
+        bytes: u64,
+    ) -> BoxFuture<'a, Result<Step<Entries>, StoreError>> {
+        Box::pin(self.read_entries(instance, version, from, bytes))
+    }
+
+    fn load<'a>(
+        &'a self,
+        instance: &'a str,
+        version: &'a str,
+        keys: &'a [RecordKey],
+    ) -> BoxFuture<'a, Result<Step<Vec<Aggregate>>, StoreError>> {
+        Box::pin(self.load_records(instance, version, keys))
+    }
+
+    fn fold<'a>(&'a self, step: &'a FoldStep<'a>) -> BoxFuture<'a, Result<Step<()>, StoreError>> {
+        Box::pin(async move {
+            let script = encode::fold(step, &self.layout());
+            Ok(self.run_step(&FOLD, &script).await?.map(drop))
+        })
+    }
+
+    fn set_aside<'a>(
+        &'a self,
+        version: &'a str,
+        next: &'a str,
+        entry: &'a Entry,
+    ) -> BoxFuture<'a, Result<Step<()>, StoreError>> {
+        Box::pin(async move {
+            let (id, requests) = (entry.position.to_string(), entry.requests.to_string());
+            let most = MAX_ASIDE.to_string();
+            self.amend(version, next, &[&id, &requests, &most]).await
+        })
+    }
+
+    fn close_hole<'a>(
+        &'a self,
+        version: &'a str,
+        next: &'a str,
+    ) -> BoxFuture<'a, Result<Step<()>, StoreError>> {
+        Box::pin(async move { self.amend(version, next, &["HOLE"]).await })
+    }
+
+    fn remove_fences<'a>(&'a self, version: &'a str) -> BoxFuture<'a, Result<u64, StoreError>> {
+        Box::pin(self.remove_old_fences(version))
+    }
+}

@@ -1,0 +1,20 @@
+-- Takes the lease to fold, and with it a version of the state that all later steps must name.
+-- KEYS  1 state, 2 journal, 3 lease.
+-- ARGV  1 instance, 2 milliseconds of the lease, 3 name for the version, 4 version of entries that the instance
+--       understands, 5 seconds that a newer entry waits for one that does, 6 the server's time or '' for TIME.
+-- Returns {'HELD'}, {'NEWER'}, {'NONE'} (there is no journal), or {'MINE', low, upto or '', partitions done, aside}.
+local low, upto, done, aside, need, head = unpack(redis.call('HMGET', KEYS[1], 'low', 'upto', 'done', 'aside', 'need', 'head'))
+if not low then return {'NONE'} end
+local holder = redis.call('GET', KEYS[3])
+if holder and holder ~= ARGV[1] then return {'HELD'} end
+if tonumber(need) > tonumber(ARGV[4]) then
+  local oldest = redis.call('XRANGE', KEYS[2], '(' .. low, '+', 'COUNT', 1)[1]
+  local now = ARGV[6] ~= '' and ARGV[6] or redis.call('TIME')[1]
+  -- Fields stand in append.lua's order. Where entries are gone, anybody may close the hole.
+  if (oldest and now - oldest[2][6] < tonumber(ARGV[5])) or (not oldest and low == head) then return {'NEWER'} end
+end
+-- Never refused for memory, and after it nothing is: folding is what frees memory.
+redis.call('PERSIST', KEYS[1])
+redis.call('SET', KEYS[3], ARGV[1], 'PX', ARGV[2])
+redis.call('HSET', KEYS[1], 'v', ARGV[3])
+return {'MINE', low, upto, done, aside}

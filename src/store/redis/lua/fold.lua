@@ -1,0 +1,180 @@
+-- Folds some partitions of a round, once: the book's keys as deltas, as other programs write them too; records whole.
+-- KEYS  1 state, 2 journal, 3 lease, 4 known:, 5 slowest:AccessTime, 6 pulse:contexts, 7 pulse:timers,
+--       8 pulse:quarantine, then for each counter group its count:{p}:{name} keys; for each context
+--       stats:{context}:AccessTime, …:start, …:last, …:pstart; for each slice of records its key.
+-- ARGV  1 version, 2 name for the next one, 3 instance, 4 milliseconds of the lease, 5 the round's last entry,
+--       6 partitions done after this or 'ALL', 7 first entry that stays or '', 8 the round's newest stamp, 9 its hour
+--       in ISO form, 10 bytes of a counter key before '{p}:{name}', 11 contexts that the ranking keeps, 12 late,
+--       13 skewed, 14 milliseconds that the round took, 15 bytes that it lacks, 16 counter groups, 17 contexts,
+--       18 slices of records, then
+--       for each counter group: slice, samples * p, key TTL or '', n, and n increments;
+--       for each context: 'http', 'timer' or 'all', name, last seen, n, and n hours, ascending:
+--         start, ISO start, count, sum, sumsq, min, max;
+--       for each slice of records: key TTL, n, and n pairs of field and packed record.
+-- Returns {'DONE'}, {'STALE', version}, or {'ABSENT'} when the round's last entry is not there.
+local KEYS, ARGV, tonumber, type, unpack, call, try = KEYS, ARGV, tonumber, type, unpack, redis.call, redis.pcall
+local state, upto = KEYS[1], ARGV[5]
+local v, head, open = unpack(call('HMGET', state, 'v', 'head', 'upto'))
+if v ~= ARGV[1] then return {'STALE', v} end
+if open == '' and upto ~= head and #call('XRANGE', KEYS[2], upto, upto) == 0 then return {'ABSENT'} end
+-- Where a permission is missing (7.0 and newer can be asked), what is tried below would be dropped.
+local may = redis.acl_check_cmd
+for command in string.gmatch(not may and '' or 'HINCRBY HSET HDEL EXPIRE ZADD ZRANGE EXISTS DEL RENAME SET GET ZREMRANGEBYRANK', '%u+') do
+  if not may(command, KEYS[4], KEYS[5]) then return redis.error_reply("NOPERM no permissions to run " .. command) end
+end
+-- The first write: a server that may not write at all ends the script here, with nothing done. It is never refused for
+-- memory, and after it nothing is.
+call('PERSIST', state)
+call('HSET', state, 'v', ARGV[2], 'upto', upto, 'done', ARGV[6], 'folder', ARGV[3])
+try('SET', KEYS[3], ARGV[3], 'PX', ARGV[4])
+
+-- Every other write is tried; what fails is dropped and told.
+local function quarantine(key, reason)
+  reason = tostring(type(reason) == 'table' and reason.err or reason)
+  try('HINCRBY', state, 'quarantined', 1)
+  if try('HLEN', KEYS[8]) == 100 then try('DEL', KEYS[8]) end
+  try('HSET', KEYS[8], string.sub(key, 1, 300), ARGV[8] .. ' ' .. string.sub(reason, 1, 300))
+  try('EXPIRE', KEYS[8], 86400)
+end
+
+-- A ZADD of many members, sent a hundred at a time, and at last without arguments.
+local function zadd(key, option)
+  local members = {}
+  return function(score, member)
+    if #members > 0 and (not score or #members >= 200) then
+      local reply = try('ZADD', key, option, unpack(members))
+      if type(reply) == 'table' then quarantine(key, reply) end
+      members = {}
+    end
+    members[#members + 1], members[#members + 2] = score, member
+  end
+end
+local add_known, add_slowest = zadd(KEYS[4], 'CH'), zadd(KEYS[5], 'CH')
+local seen = {http = zadd(KEYS[6], 'GT'), timer = zadd(KEYS[7], 'GT')}
+
+local k, a, prefix, late = 8, 18, tonumber(ARGV[10]) + 1, tonumber(ARGV[12])
+for _ = 1, tonumber(ARGV[16]) do
+  local slice, ttl, n = ARGV[a + 1], ARGV[a + 3], tonumber(ARGV[a + 4])
+  local pushed_out = string.format('%.0f', slice - ARGV[a + 2])
+  for i = 1, n do
+    local key, by = KEYS[k + i], ARGV[a + 4 + i]
+    local sum = try('HINCRBY', key, slice, by)
+    if type(sum) ~= 'number' then
+      quarantine(key, sum)
+    elseif sum == tonumber(by) then
+      -- A new slice (or one that stood at 0): the oldest goes, and the key lives on.
+      try('HDEL', key, pushed_out)
+      if ttl ~= '' then try('EXPIRE', key, ttl) end
+      add_known(0, string.sub(key, prefix))
+    end
+  end
+  k, a = k + n, a + 4 + n
+end
+add_known()
+
+local function is_hour(text)
+  local month, day, hour = string.match(text, '^%d%d%d%d%-(%d%d)%-(%d%d)T(%d%d):00:00$')
+  return month and month >= '01' and month <= '12' and day >= '01' and day <= '31' and hour <= '23'
+end
+
+-- Adds to a set of statistics, whole or not at all. Returns the mean, or nil and the reason.
+local function add(key, sums, min, max)
+  local set, least, most = try('ZRANGE', key, 0, -1, 'WITHSCORES'), nil, nil
+  if set.err then return nil, set end
+  for i = 1, #set, 2 do
+    local member, score = set[i], tonumber(set[i + 1])
+    if sums[member] then sums[member] = sums[member] + score
+    elseif member == 'min' then least = score
+    elseif member == 'max' then most = score end
+  end
+  if least and least <= min then min = least end
+  if most and most >= max then max = most end
+  local count, sum, sumsq, huge = sums.count, sums.sum, sums.sumsq, math.huge
+  for _, x in ipairs({count, sum, sumsq, min, max}) do
+    -- Infinite and NaN fail.
+    if not (x > -huge and x < huge) then return nil, 'the sum is not a finite number' end
+  end
+  -- Numbers reach the server with 17 digits, unlike those that Lua itself makes strings of.
+  local bounds = (min ~= least or max ~= most) and {min, 'min', max, 'max'} or {}
+  local reply = try('ZADD', key, count, 'count', sum, 'sum', sumsq, 'sumsq', unpack(bounds))
+  if type(reply) == 'table' then return nil, reply end
+  return count > 0 and sum / count
+end
+
+for _ = 1, tonumber(ARGV[17]) do
+  local stats, start_key, last, pstart_key = KEYS[k + 1], KEYS[k + 2], KEYS[k + 3], KEYS[k + 4]
+  local kind, name, hours = ARGV[a + 1], ARGV[a + 2], tonumber(ARGV[a + 4])
+  local start, bad, why, mean = hours > 0 and try('GET', start_key), nil, nil, nil
+  if type(start) == 'table' then
+    bad, why = start_key, start
+  elseif start and not is_hour(start) or hours > 0 and not start then
+    -- A set that does not say its hour is taken for the current one's.
+    start = try('EXISTS', stats) == 1 and ARGV[9]
+    local reply = start and try('SET', start_key, start)
+    if reply and reply.err then bad, why = start_key, reply end
+  end
+  for h = a + 4, a + 4 + 7 * (hours - 1), 7 do
+    local iso, n, into = ARGV[h + 2], tonumber(ARGV[h + 3]), nil
+    local pstart = not bad and (not start or iso < start) and try('GET', pstart_key)
+    if type(pstart) == 'table' then bad, why = pstart_key, pstart end
+    if bad then into = nil -- Its statistics cannot be read: none of its hours can be placed.
+    elseif start == iso then
+      into = stats
+    elseif start and iso > start then
+      local moved = try('EXISTS', stats) == 1 and try('RENAME', stats, last) or try('DEL', last)
+      if type(moved) == 'table' and moved.err then
+        bad, why = stats, moved
+      else
+        try('SET', pstart_key, start)
+        try('SET', start_key, iso)
+        start, into = iso, stats
+      end
+    elseif pstart == iso then
+      into = last
+    elseif pstart and is_hour(pstart) and iso < pstart then
+      if kind ~= 'all' then late = late + n end
+    elseif start then
+      try('DEL', last)
+      try('SET', pstart_key, iso)
+      into = last
+    else
+      try('SET', start_key, iso)
+      start, into = iso, stats
+    end
+    if into then
+      local sums = {count = n, sum = tonumber(ARGV[h + 4]), sumsq = tonumber(ARGV[h + 5])}
+      local new, reason = add(into, sums, tonumber(ARGV[h + 6]), tonumber(ARGV[h + 7]))
+      if new == nil then quarantine(into, reason) elseif into == stats then mean = new end
+    end
+  end
+  if bad then quarantine(bad, why) end
+  if mean and kind ~= 'all' then add_slowest(mean, name) end
+  if seen[kind] then seen[kind](ARGV[a + 3], name) end
+  k, a = k + 4, a + 4 + 7 * hours
+end
+add_slowest()
+seen.http(); seen.timer()
+try('ZREMRANGEBYRANK', KEYS[5], 0, -1 - ARGV[11])
+
+for i = 1, tonumber(ARGV[18]) do
+  local key, n = KEYS[k + i], 2 * ARGV[a + 2]
+  for first = 1, n, 1000 do
+    local reply = try('HSET', key, unpack(ARGV, a + 2 + first, a + 2 + math.min(n, first + 999)))
+    if type(reply) == 'table' then quarantine(key, reply) end
+  end
+  try('EXPIRE', key, ARGV[a + 1])
+  a = a + 2 + n
+end
+
+for field, n in pairs({late = late, skewed = tonumber(ARGV[13]), hole = tonumber(ARGV[15])}) do
+  if n > 0 then try('HINCRBY', state, field, n) end
+end
+if ARGV[6] == 'ALL' then
+  local oldest = upto == head and '' or ARGV[8]
+  call('HSET', state, 'low', upto, 'upto', '', 'done', '', 'aside', '', 'took', ARGV[14], 'oldest', oldest)
+end
+if ARGV[7] ~= '' then
+  call('HSET', state, 'trimmed', string.match(ARGV[7], '^%d+'))
+  try('XTRIM', KEYS[2], 'MINID', ARGV[7])
+end
+return {'DONE'}

@@ -1,0 +1,17 @@
+-- Names the generation of the journal, and begins one where there is none.
+-- KEYS  1 state, 2 journal, 3 pulse:orphaned, 4 pulse:contexts, 5 pulse:timers.
+-- ARGV  1 name for a new generation, 2 partitions, 3 the server's time or '' for TIME, 4 seconds to keep an orphan.
+-- Returns {generation, seconds since it began, '1' when neither a journal nor records existed, or '0'}.
+local state, now = KEYS[1], ARGV[3] ~= '' and ARGV[3] or redis.call('TIME')[1]
+local generation, created, known = unpack(redis.call('HMGET', state, 'gen', 'created', 'fresh'))
+if generation then return {generation, now - created, known} end
+local orphans = redis.call('XLEN', KEYS[2])
+if orphans == 0 then redis.call('DEL', KEYS[2]) end -- Without entries, a stream still has its last id.
+local fresh = (orphans == 0 and redis.call('EXISTS', KEYS[3], KEYS[4], KEYS[5]) == 0) and '1' or '0'
+if orphans > 0 then -- Nobody knows how far it had been folded.
+  redis.call('RENAME', KEYS[2], KEYS[3])
+  redis.call('EXPIRE', KEYS[3], ARGV[4])
+end
+redis.call('HSET', state, 'gen', ARGV[1], 'created', now, 'fresh', fresh, 'parts', ARGV[2], 'head', '0-0', 'low', '0-0',
+  'upto', '', 'done', '', 'v', ARGV[1], 'need', 0, 'trimmed', 0, 'aside', '', 'oldest', '', 'orphaned', orphans)
+return {ARGV[1], 0, fresh}

@@ -1,0 +1,99 @@
+//! What the server knows of the fleet: who is alive, how the journal is doing, what folding could not
+//! use.
+
+use redis::{Value, pipe};
+
+use super::RedisStore;
+use super::connection::Side;
+use super::value::{bytes, int, items, pairs, shown, text};
+use crate::error::StoreError;
+use crate::model::snapshot::Problem;
+use crate::store::{ALIVE_FOR, Exceptions, JournalStatus, Position, StoreStatus};
+
+const FIELDS: [&str; 11] = [
+    "head",
+    "low",
+    "oldest",
+    "late",
+    "skewed",
+    "quarantined",
+    "took",
+    "set_aside",
+    "hole",
+    "orphaned",
+    "folder",
+];
+
+impl RedisStore {
+    pub(super) async fn read_status(&self, now: i64) -> Result<StoreStatus, StoreError> {
+        let keys = &self.keys;
+        let mut pipeline = pipe();
+        pipeline.cmd("HMGET").arg(keys.state()).arg(&FIELDS[..]);
+        pipeline.cmd("XLEN").arg(keys.journal());
+        pipeline.cmd("GET").arg(keys.fold_lease());
+        let instances = pipeline.cmd("ZCOUNT").arg(keys.instances());
+        instances.arg(now.saturating_sub(ALIVE_FOR)).arg("+inf");
+        pipeline.cmd("HGETALL").arg(keys.quarantine());
+        let replies = self
+            .connections
+            .pipeline(Side::Write, &mut pipeline)
+            .await?;
+        let replies: Vec<Value> = (replies.into_iter())
+            .map(|reply| reply.unwrap_or(Value::Nil))
+            .collect();
+        let [state, entries, folder, instances, quarantined] = &replies[..] else {
+            return Err(self.not_understood("the status"));
+        };
+        let state = items(state);
+        let field = |name: &str| {
+            let at = FIELDS.iter().position(|field| *field == name)?;
+            text(state.get(at)?)
+        };
+        let number = |name| field(name).and_then(|n| n.parse::<u64>().ok()).unwrap_or(0);
+        let position = |name| field(name).and_then(|id| id.parse::<Position>().ok());
+        let (head, low) = (
+            position("head").unwrap_or_default(),
+            position("low").unwrap_or_default(),
+        );
+        let oldest = field("oldest").and_then(|at| at.parse::<i64>().ok());
+        let oldest = oldest.filter(|_| head != low);
+        let count = |value: &Value| int(value).and_then(|n| u64::try_from(n).ok()).unwrap_or(0);
+        Ok(StoreStatus {
+            as_of: oldest.unwrap_or(now).min(now),
+            instances: count(instances),
+            exceptions: Exceptions {
+                late: number("late"),
+                skewed: number("skewed"),
+                quarantined: number("quarantined"),
+                quarantined_keys: problems(quarantined),
+            },
+            journal: Some(JournalStatus {
+                entries: count(entries),
+                bytes: head.offset.saturating_sub(low.offset),
+                oldest_age: oldest.map(|at| now.saturating_sub(at).max(0) as f64),
+                folder: text(folder).map(str::to_owned),
+                last_fold: field("took")
+                    .and_then(|millis| millis.parse::<f64>().ok())
+                    .map(|millis| millis / 1e3),
+                set_aside: number("set_aside"),
+                hole_bytes: number("hole"),
+                orphaned: number("orphaned"),
+            }),
+        })
+    }
+}
+
+/// Keys that were quarantined, oldest first.
+fn problems(hash: &Value) -> Vec<Problem> {
+    let mut problems: Vec<(i64, Problem)> = pairs(hash)
+        .filter_map(|(key, value)| {
+            let (at, reason) = text(value)?.split_once(' ')?;
+            let key = bytes(key)?;
+            let key = std::str::from_utf8(key).map_or_else(|_| shown(key), str::to_owned);
+            let reason = reason.to_owned();
+            Some((at.parse().ok()?, Problem { key, reason }))
+        })
+        .collect();
+    problems.sort_by(|(a, x), (b, y)| a.cmp(b).then_with(|| x.key.cmp(&y.key)));
+    problems.into_iter().map(|(_, problem)| problem).collect()
+}

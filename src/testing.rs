@@ -1,0 +1,134 @@
+//! For this crate's own tests and benches only: no part of its public interface.
+
+use std::sync::Arc;
+
+use crate::clock::Clock;
+use crate::error::StoreError;
+use crate::flush::{FlushOptions, Flusher};
+use crate::fold::{Attendance, Folder};
+use crate::model::batch::Batch;
+use crate::model::slice::Precisions;
+use crate::recorder::{Limits, Recorder};
+use crate::store::{Position, Store};
+
+/// An instance that only folds.
+#[derive(Clone)]
+pub struct TestFolder(Arc<Folder>);
+
+impl std::fmt::Debug for TestFolder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("TestFolder")
+    }
+}
+
+impl TestFolder {
+    /// A folder of this name, which remembers up to `max_records` records.
+    pub fn new(store: Arc<dyn Store>, clock: Clock, instance: &str, max_records: usize) -> Self {
+        let unattended = Arc::default();
+        let instance = instance.to_owned();
+        Self(Arc::new(Folder::new(
+            store,
+            clock,
+            instance,
+            max_records,
+            unattended,
+        )))
+    }
+
+    /// Folds all that is in the journal. `false` when another instance does.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn fold(&self) -> Result<bool, StoreError> {
+        Ok(self.0.fold().await? == Attendance::Mine)
+    }
+
+    /// Lets another instance fold.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn release(&self) -> Result<(), StoreError> {
+        self.0.release().await
+    }
+}
+
+/// An instance that only appends, and only what it is given.
+#[derive(Clone)]
+pub struct TestFlusher {
+    recorder: Arc<Recorder>,
+    flusher: Arc<Flusher>,
+}
+
+/// The newest call that the store has of an instance, as [`Store::readable`] asks for it.
+#[derive(Clone, Debug)]
+pub struct Newest {
+    /// The generation that it is numbered in.
+    pub generation: String,
+    /// The instance's name, which a reset changes.
+    pub instance: String,
+    /// Its number.
+    pub seq: u64,
+    /// Its place in the journal.
+    pub position: Position,
+}
+
+impl std::fmt::Debug for TestFlusher {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("TestFlusher")
+    }
+}
+
+impl TestFlusher {
+    /// A flusher that keeps up to `replay_bytes` of acknowledged calls.
+    pub fn new(
+        store: Arc<dyn Store>,
+        clock: Clock,
+        precisions: Precisions,
+        replay_bytes: usize,
+    ) -> Self {
+        let limits = Limits {
+            max_contexts: 1,
+            max_counters: 1,
+        };
+        let recorder = Arc::new(Recorder::new(clock, precisions, limits));
+        let options = FlushOptions {
+            interval: Some(std::time::Duration::from_secs(1)),
+            replay_bytes,
+        };
+        let flusher = Flusher::new(recorder.clone(), store, &options, Arc::default());
+        Self {
+            recorder,
+            flusher: Arc::new(flusher),
+        }
+    }
+
+    /// Adds to what is pending.
+    pub fn add(&self, batch: Batch) {
+        self.recorder.put_back(batch);
+    }
+
+    /// Appends all that is pending, or asks for the newest call where nothing is, without waiting
+    /// until it can be read.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn flush(&self) -> Result<Option<Newest>, StoreError> {
+        let flushed = self.flusher.flush().await?;
+        Ok(flushed.map(|flushed| Newest {
+            generation: flushed.generation,
+            instance: flushed.instance,
+            seq: flushed.seq,
+            position: flushed.receipt.position,
+        }))
+    }
+
+    /// How many requests it says to be lost.
+    pub fn lost(&self) -> u64 {
+        self.recorder.drain.figures(|figures| figures.lost)
+    }
+
+    /// How many calls it has replayed.
+    pub fn replayed(&self) -> u64 {
+        self.recorder.drain.figures(|figures| figures.replayed)
+    }
+}

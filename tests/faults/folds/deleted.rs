@@ -1,0 +1,178 @@
+//! `state` or the journal is deleted by hand, alone, under load: what is missing is told, and nothing
+//! is there twice.
+
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use tower_pulse::model::context::Kind;
+use tower_pulse::model::pack::{EntryReader, Item};
+
+use super::{Report, keys};
+use crate::rig::server::RedisServer;
+use crate::service::{Found, Service, patient, until};
+
+/// Deletes a key, and returns what the journal held at that moment that was not folded.
+const DELETE: &str = "
+local payloads = {}
+for _, entry in ipairs(redis.call('XRANGE', KEYS[2], '(' .. redis.call('HGET', KEYS[1], 'low'), '+')) do
+  for i = 1, #entry[2], 2 do
+    if entry[2][i] == 'p' then payloads[#payloads + 1] = entry[2][i + 1] end
+  end
+end
+redis.call('DEL', ARGV[1])
+return payloads";
+
+/// What was deleted before it was folded.
+#[derive(Debug)]
+struct Deleted {
+    /// Requests to pages.
+    requests: i64,
+    /// Bytes of the journal.
+    bytes: u64,
+}
+
+async fn delete(conn: &mut MultiplexedConnection, key: &str) -> Deleted {
+    let script = redis::Script::new(DELETE);
+    let mut call = script.key(keys().state);
+    call.key(keys().journal).arg(key);
+    let payloads: Vec<Vec<u8>> = call.invoke_async(conn).await.unwrap();
+    let requests: i64 = payloads.iter().map(|payload| pages(payload)).sum();
+    Deleted {
+        requests,
+        // An entry's id counts one more for each.
+        bytes: payloads
+            .iter()
+            .map(|payload| payload.len() as u64 + 1)
+            .sum(),
+    }
+}
+
+/// The requests to pages in an entry.
+fn pages(payload: &[u8]) -> i64 {
+    let mut reader = EntryReader::new(payload).unwrap();
+    let mut requests = 0;
+    while let Some(item) = reader.next().unwrap() {
+        if let Item::Context(_, delta) = item
+            && delta.kind == Kind::Http
+        {
+            requests += delta.requests() as i64;
+        }
+    }
+    requests
+}
+
+/// Compares what is missing with what must be, at least and at most.
+fn compare(report: &mut Report, served: u64, found: i64, gone: std::ops::RangeInclusive<i64>) {
+    let missing = served as i64 - found;
+    if !gone.contains(&missing) {
+        let line = format!("{missing} are missing, {gone:?} must be");
+        report.faults.push(line);
+    }
+    // What is gone and told is accounted for.
+    report.expected += served as i64;
+    report.found += found + missing.clamp(*gone.start(), *gone.end());
+}
+
+/// What a part of a scenario ended with.
+struct Ended {
+    deleted: Deleted,
+    /// Nobody was folding, so that all of it is gone.
+    is_all_gone: bool,
+    served: u64,
+    found: i64,
+    health: tower_pulse::Health,
+}
+
+/// Deletes a key under load; every other time while nobody folds, so that it is known what is gone.
+async fn delete_under_load(n: u64, seed: u64, key: &str, report: &mut Report) -> Ended {
+    let server = RedisServer::start().await;
+    let service = Service::new(patient(&server.url(), Duration::from_secs(5)));
+    let load = service.load(seed ^ n);
+    let conn = &mut server.connection().await;
+    until("something is folded, and something waits", async || {
+        let conn = &mut conn.clone();
+        keys().folded(conn).await > 0 && keys().unfolded(conn).await > 0
+    })
+    .await;
+    let is_all_gone = n.is_multiple_of(2);
+    if is_all_gone {
+        keys().stop_folding(conn).await;
+        until("much waits", async || {
+            keys().unfolded(&mut conn.clone()).await > 20_000
+        })
+        .await;
+    }
+    let deleted = delete(conn, key).await;
+    if is_all_gone {
+        keys().free_lease(conn).await;
+    }
+    let served = service.oracle.served();
+    until("it goes on", async || {
+        service.oracle.served() > served + 500
+    })
+    .await;
+    load.stop().await;
+    service.settle().await;
+    if let Err(error) = service.pulse.shutdown().await {
+        report.faults.push(error.to_string());
+    }
+    Ended {
+        deleted,
+        is_all_gone,
+        served: service.oracle.served(),
+        found: Found::read(&mut server.connection().await).await.by_page(),
+        health: service.health(),
+    }
+}
+
+/// The journal alone: a hole, told in bytes.
+pub async fn journal_deleted(times: u64, seed: u64) -> Report {
+    let mut report = Report::default();
+    let mut told = 0;
+    for n in 0..times {
+        let ended = delete_under_load(n, seed, &keys().journal, &mut report).await;
+        let Deleted { requests, bytes } = ended.deleted;
+        let health = ended.health;
+        let hole = health.journal.map_or(0, |journal| journal.hole_bytes);
+        let least = if ended.is_all_gone { bytes } else { 0 };
+        if !(least..=bytes).contains(&hole) || (hole == 0 && ended.found < ended.served as i64) {
+            report
+                .faults
+                .push(format!("{hole} bytes are told, {bytes} were deleted"));
+        }
+        if health.lost > 0 || health.store_resets > 0 {
+            let line = format!("{} lost, {} resets", health.lost, health.store_resets);
+            report.faults.push(line);
+        }
+        told += hole;
+        let least = if ended.is_all_gone { requests } else { 0 };
+        compare(&mut report, ended.served, ended.found, least..=requests);
+    }
+    report
+        .notes
+        .push(format!("told: {told} bytes of the journal"));
+    report
+}
+
+/// `state` alone: a reset. The journal is set aside, and what was in doubt is counted as lost.
+pub async fn state_deleted(times: u64, seed: u64) -> Report {
+    let mut report = Report::default();
+    let (mut orphaned, mut lost) = (0, 0);
+    for n in 0..times {
+        let ended = delete_under_load(n, seed, &keys().state, &mut report).await;
+        let (requests, health) = (ended.deleted.requests, ended.health);
+        let journal = health.journal.unwrap();
+        if health.store_resets != 1 || (journal.orphaned == 0 && requests > 0) {
+            let line = format!("{} resets, {journal:?}", health.store_resets);
+            report.faults.push(line);
+        }
+        orphaned += requests;
+        lost += health.lost;
+        let least = if ended.is_all_gone { requests } else { 0 };
+        let most = requests + health.lost as i64;
+        compare(&mut report, ended.served, ended.found, least..=most);
+    }
+    let line = format!("told: {orphaned} in journals that were set aside, {lost} lost");
+    report.notes.push(line);
+    report
+}

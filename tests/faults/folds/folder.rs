@@ -1,0 +1,226 @@
+//! Whoever folds is killed in the middle of a round, or frozen for longer than its lease.
+
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::{Duration, Instant};
+
+use redis::aio::MultiplexedConnection;
+
+use super::{DELAY, Report, keys};
+use crate::rig::demo::{self, Demo};
+use crate::rig::http::Client;
+use crate::rig::proxy::Proxy;
+use crate::rig::server::RedisServer;
+use crate::service::{Service, patient};
+
+/// Processes that fold in turns.
+const CANDIDATES: usize = 3;
+/// How long it may take until another instance folds.
+const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(7);
+/// How long anything else may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A demo, which folds if it is its turn.
+struct Candidate {
+    demo: Demo,
+    client: Client,
+    instance: String,
+    /// Requests that it has answered.
+    answered: u64,
+}
+
+impl Candidate {
+    async fn start(url: &str) -> Self {
+        let env = [
+            ("REDIS_URL", url),
+            ("DEMO_TRAFFIC", "off"),
+            ("PULSE_FLUSH_MS", "50"),
+        ];
+        let demo = Demo::start(demo::built(), &env).await;
+        let mut client = Client::connect(demo.address()).await;
+        let health = client.json("/admin/pulse/api/health").await;
+        Self {
+            instance: health["instance"].as_str().unwrap().to_owned(),
+            demo,
+            client,
+            answered: 0,
+        }
+    }
+
+    /// One request. An instance looks who folds when it has something in the journal.
+    async fn ping(&mut self) {
+        assert_eq!(self.client.get("/ping").await.status, 200);
+        self.answered += 1;
+    }
+
+    /// Waits until its requests are in the journal.
+    async fn flushed(&mut self) {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let health = self.client.json("/admin/pulse/api/health").await;
+            let is_drained = health["recorded"].as_u64() == Some(self.answered);
+            if is_drained && health["pending"] == 0 && health["in_doubt_age"].is_null() {
+                return;
+            }
+            assert!(Instant::now() < end, "it is not flushed: {health:#}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
+
+/// A server, a service that does not fold itself, and processes that do.
+struct Fleet {
+    server: RedisServer,
+    proxy: Proxy,
+    conn: MultiplexedConnection,
+    service: Service,
+    candidates: Vec<Candidate>,
+}
+
+impl Fleet {
+    async fn start() -> Self {
+        let server = RedisServer::start().await;
+        let proxy = Proxy::start(server.port()).await;
+        proxy.delay(DELAY);
+        let builder = patient(&server.url(), Duration::from_secs(5));
+        let mut candidates = Vec::new();
+        for _ in 0..CANDIDATES {
+            candidates.push(Candidate::start(&proxy.url()).await);
+        }
+        Self {
+            conn: server.connection().await,
+            service: Service::without_folding(builder),
+            server,
+            proxy,
+            candidates,
+        }
+    }
+
+    /// The candidate that folds.
+    async fn folder(&mut self) -> Option<usize> {
+        let folder = keys().folder(&mut self.conn).await?;
+        let mut instances = self.candidates.iter();
+        instances.position(|candidate| candidate.instance == folder)
+    }
+
+    /// Waits until another candidate than `not` folds. The others have requests meanwhile.
+    async fn next_folder(&mut self, not: Option<usize>) -> usize {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let folder = self.folder().await;
+            if let Some(at) = folder.filter(|_| folder != not) {
+                return at;
+            }
+            assert!(Instant::now() < end, "nobody takes over");
+            for (at, candidate) in self.candidates.iter_mut().enumerate() {
+                if not != Some(at) {
+                    candidate.ping().await;
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Freezes the folder in the middle of a round. What it was asked itself is in the journal.
+    async fn freeze_in_a_round(&mut self) -> usize {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let at = self.next_folder(None).await;
+            self.candidates[at].flushed().await;
+            while Instant::now() < end && !keys().is_in_a_round(&mut self.conn).await {
+                tokio::time::sleep(Duration::from_micros(500)).await;
+            }
+            self.candidates[at].demo.freeze();
+            if self.folder().await == Some(at) && keys().is_in_a_round(&mut self.conn).await {
+                return at;
+            }
+            assert!(Instant::now() < end, "nobody is met in a round");
+            self.candidates[at].demo.thaw();
+        }
+    }
+
+    async fn end(mut self) -> Report {
+        let mut faults = Vec::new();
+        for candidate in &mut self.candidates {
+            candidate.flushed().await;
+            let others = &self.service.oracle.others;
+            others.fetch_add(candidate.answered, SeqCst);
+            candidate.demo.signal("TERM");
+            let exit = candidate.demo.wait_exit(PATIENCE).await;
+            if !exit.is_some_and(|exit| exit.success()) {
+                faults.push(format!("no clean exit: {}", candidate.demo.stderr()));
+            }
+        }
+        let mut report = Report::at_the_end(&self.service, &self.server).await;
+        report.faults.extend(faults);
+        report
+    }
+}
+
+/// Does something to the folder `n` times, which returns how long it took until another one folded. In
+/// several fleets at once, so that it does not take all day: each waits most of the time.
+async fn in_fleets(
+    fleets: u64,
+    n: u64,
+    seed: u64,
+    strike: impl AsyncFn(&mut Fleet) -> Duration,
+) -> Report {
+    let strike = &strike;
+    let runs = (0..fleets).map(|at| async move {
+        let mut fleet = Fleet::start().await;
+        let load = fleet.service.load(seed ^ at);
+        let mut slowest = Duration::ZERO;
+        for _ in at * n / fleets..(at + 1) * n / fleets {
+            slowest = slowest.max(strike(&mut fleet).await);
+        }
+        load.stop().await;
+        (fleet.end().await, slowest)
+    });
+    let (mut all, mut slowest) = (Report::default(), Duration::ZERO);
+    for (report, of_fleet) in futures_util::future::join_all(runs).await {
+        all.add(report);
+        slowest = slowest.max(of_fleet);
+    }
+    let seconds = slowest.as_secs_f64();
+    all.notes.push(format!("taken over within {seconds:.1} s"));
+    if slowest > TAKEN_OVER_WITHIN {
+        all.faults.push(format!("taken over in {seconds:.2} s"));
+    }
+    all
+}
+
+/// Kills the folder so many times in the middle of a round.
+pub async fn folders_killed(kills: u64, fleets: u64, seed: u64) -> Report {
+    in_fleets(fleets, kills, seed, async |fleet| {
+        let at = fleet.freeze_in_a_round().await;
+        fleet.candidates[at].demo.kill_9();
+        let killed = Instant::now();
+        let new = Candidate::start(&fleet.proxy.url()).await;
+        let dead = std::mem::replace(&mut fleet.candidates[at], new);
+        let others = &fleet.service.oracle.others;
+        others.fetch_add(dead.answered, SeqCst);
+        fleet.next_folder(None).await;
+        killed.elapsed()
+    })
+    .await
+}
+
+/// Freezes the folder so many times in the middle of a round, and revives it when another one has
+/// folded on.
+pub async fn folders_frozen(times: u64, fleets: u64, seed: u64) -> Report {
+    in_fleets(fleets, times, seed, async |fleet| {
+        let at = fleet.freeze_in_a_round().await;
+        let frozen = Instant::now();
+        let folded = keys().folded(&mut fleet.conn).await;
+        fleet.next_folder(Some(at)).await;
+        let taken_over = frozen.elapsed();
+        // The round that it had begun is ended by another one.
+        while keys().folded(&mut fleet.conn).await == folded {
+            assert!(frozen.elapsed() < PATIENCE, "nobody ends the round");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        fleet.candidates[at].demo.thaw();
+        fleet.candidates[at].ping().await;
+        taken_over
+    })
+    .await
+}

@@ -1,0 +1,212 @@
+//! The server is killed, or replaced by its replica, in the middle of a round.
+
+use std::time::{Duration, Instant};
+
+use redis::aio::MultiplexedConnection;
+use redis::cmd;
+
+use super::{DELAY, Report, in_a_round, keys};
+use crate::rig::proxy::Proxy;
+use crate::rig::server::RedisServer;
+use crate::service::{Found, PAGES, Service, builder, until};
+
+/// Kills the server so many times while a round was begun and not ended, as its files say.
+pub async fn servers_killed(kills: u64, seed: u64) -> Report {
+    let server = RedisServer::builder()
+        .arg("--appendonly", "yes")
+        .arg("--appendfsync", "always")
+        .start()
+        .await;
+    let proxy = Proxy::start(server.port()).await;
+    proxy.delay(DELAY);
+    let service = Service::new(builder(&proxy.url()));
+    let load = service.load(seed);
+    let (mut in_rounds, mut all) = (0, 0);
+    while in_rounds < kills {
+        assert!(
+            all < 5 * kills + 20,
+            "{in_rounds} of {all} kills in a round"
+        );
+        in_a_round(&mut server.connection().await).await;
+        server.kill_9();
+        // Nobody else writes before it was looked at.
+        proxy.refuse(true);
+        proxy.cut();
+        server.restart().await;
+        let conn = &mut server.connection().await;
+        in_rounds += u64::from(keys().is_in_a_round(conn).await);
+        all += 1;
+        let folded = keys().folded(conn).await;
+        proxy.refuse(false);
+        until("it is folded on", async || {
+            keys().folded(&mut conn.clone()).await > folded
+        })
+        .await;
+    }
+    load.stop().await;
+    let mut report = Report::at_the_end(&service, &server).await;
+    let health = service.health();
+    if health.store_resets > 0 {
+        report
+            .faults
+            .push(format!("{} resets", health.store_resets));
+    }
+    report
+        .notes
+        .push(format!("{in_rounds} of {all} kills in a round"));
+    report
+}
+
+async fn replicate(conn: &mut MultiplexedConnection, host: &str, port: &str) {
+    let mut replicaof = cmd("REPLICAOF");
+    replicaof
+        .arg(host)
+        .arg(port)
+        .exec_async(conn)
+        .await
+        .unwrap();
+}
+
+async fn linked(replica: &RedisServer) {
+    until("the replica follows", async || {
+        replica.info("replication").await["master_link_status"] == "up"
+    })
+    .await;
+}
+
+struct Pair {
+    primary: RedisServer,
+    replica: RedisServer,
+    /// To the replica.
+    conn: MultiplexedConnection,
+    proxy: Proxy,
+}
+
+impl Pair {
+    async fn start() -> Self {
+        let primary = RedisServer::start().await;
+        let replica = RedisServer::builder().replica_of(primary.port());
+        let replica = replica.start().await;
+        linked(&replica).await;
+        let proxy = Proxy::start(primary.port()).await;
+        proxy.delay(DELAY);
+        Self {
+            conn: replica.connection().await,
+            primary,
+            replica,
+            proxy,
+        }
+    }
+
+    /// Nobody is at that port: replication is cut, and what the replica has stays.
+    async fn cut(&mut self) {
+        replicate(&mut self.conn, "127.0.0.1", "1").await;
+    }
+
+    /// Cuts replication in the middle of a round.
+    async fn cut_in_a_round(&mut self) {
+        let primary = &mut self.primary.connection().await;
+        let end = Instant::now() + Duration::from_secs(30);
+        loop {
+            in_a_round(primary).await;
+            self.cut().await;
+            if keys().is_in_a_round(&mut self.conn).await {
+                return;
+            }
+            assert!(Instant::now() < end, "the replica is never met in a round");
+            let port = self.primary.port().to_string();
+            replicate(&mut self.conn, "127.0.0.1", &port).await;
+            linked(&self.replica).await;
+        }
+    }
+
+    /// Kills the primary in the middle of a round, and promotes the replica.
+    async fn fail_over(&mut self, service: &Service) {
+        in_a_round(&mut self.primary.connection().await).await;
+        self.primary.kill_9();
+        self.proxy.set_upstream(self.replica.port());
+        // For a moment the name stands for a replica that may not be written.
+        until("that is noticed", async || {
+            let error = service.health().last_error.unwrap_or_default();
+            error.contains("READONLY")
+        })
+        .await;
+        replicate(&mut self.conn, "NO", "ONE").await;
+    }
+}
+
+/// What is acknowledged after replication was cut is on the primary alone, which is lost.
+async fn under_load(seed: u64) -> Report {
+    let mut pair = Pair::start().await;
+    let service = Service::new(builder(&pair.proxy.url()));
+    let load = service.load(seed);
+    until("something is replicated", async || {
+        Found::read(&mut pair.conn.clone()).await.total() > 0
+    })
+    .await;
+    pair.cut_in_a_round().await;
+    let primary = &pair.primary.connection().await;
+    let folded = keys().folded(&mut primary.clone()).await;
+    until("much is on the primary alone", async || {
+        keys().folded(&mut primary.clone()).await > folded + 20_000
+    })
+    .await;
+    pair.fail_over(&service).await;
+    until("it is sent again", async || service.health().replayed > 0).await;
+    load.stop().await;
+    let mut report = Report::at_the_end(&service, &pair.replica).await;
+    let health = service.health();
+    if health.replayed == 0 || health.store_resets > 0 {
+        report.faults.push(format!("not a failover: {health:?}"));
+    }
+    report
+}
+
+/// Right after an instance's first call, which the replica has not got. It may know the generation
+/// from another instance, or nothing at all.
+async fn after_the_first_call(is_known: bool) -> Report {
+    let mut pair = Pair::start().await;
+    let mut others = None;
+    if is_known {
+        let other = Service::new(builder(&pair.proxy.url()));
+        other.requests(PAGES).await;
+        other.settle().await;
+        until("it is replicated", async || {
+            Found::read(&mut pair.conn.clone()).await.total() == PAGES as i64
+        })
+        .await;
+        others = Some(other);
+    }
+    pair.cut().await;
+    let service = match &others {
+        Some(other) => other.join(builder(&pair.proxy.url())),
+        None => Service::new(builder(&pair.proxy.url())),
+    };
+    service.requests(2 * PAGES).await;
+    pair.fail_over(&service).await;
+    let mut report = Report::at_the_end(&service, &pair.replica).await;
+    let health = service.health();
+    if health.replayed == 0 || (health.store_resets > 0) == is_known {
+        report
+            .faults
+            .push(format!("not as it should be: {health:?}"));
+    }
+    if let Some(other) = others {
+        report
+            .faults
+            .extend(other.pulse.shutdown().await.err().map(|e| e.to_string()));
+    }
+    report
+}
+
+/// Failovers in the middle of a round, two of them right after an instance's first call.
+pub async fn failovers(times: u64, seed: u64) -> Report {
+    let mut all = Report::default();
+    for is_known in [false, true] {
+        all.add(after_the_first_call(is_known).await);
+    }
+    for n in 2..times {
+        all.add(under_load(seed ^ n).await);
+    }
+    all
+}

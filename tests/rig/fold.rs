@@ -1,0 +1,112 @@
+//! Folding, looked at from outside: who does it, how far it is, and what nobody has done yet.
+#![cfg(feature = "redis")]
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use redis::aio::MultiplexedConnection;
+use redis::cmd;
+use tower_pulse::Clock;
+use tower_pulse::store::redis::{RedisOptions, RedisStore};
+use tower_pulse::testing::TestFolder;
+
+/// The journal's keys below a prefix.
+#[derive(Clone, Debug)]
+pub struct JournalKeys {
+    pub state: String,
+    pub journal: String,
+    pub lease: String,
+}
+
+impl JournalKeys {
+    pub fn below(prefix: &str) -> Self {
+        Self {
+            state: format!("{prefix}pulse:state"),
+            journal: format!("{prefix}pulse:journal"),
+            lease: format!("{prefix}pulse:lease:fold"),
+        }
+    }
+
+    /// The instance that folds.
+    pub async fn folder(&self, conn: &mut MultiplexedConnection) -> Option<String> {
+        let mut get = cmd("GET");
+        get.arg(&self.lease).query_async(conn).await.unwrap()
+    }
+
+    /// A field of the state; empty when it is not there.
+    pub async fn field(&self, conn: &mut MultiplexedConnection, name: &str) -> String {
+        let mut get = cmd("HGET");
+        let value: Option<String> = get
+            .arg(&self.state)
+            .arg(name)
+            .query_async(conn)
+            .await
+            .unwrap();
+        value.unwrap_or_default()
+    }
+
+    /// Whether a round of folding has begun and not ended.
+    pub async fn is_in_a_round(&self, conn: &mut MultiplexedConnection) -> bool {
+        !self.field(conn, "upto").await.is_empty()
+    }
+
+    /// Until where everything is folded, in bytes appended.
+    pub async fn folded(&self, conn: &mut MultiplexedConnection) -> u64 {
+        offset(&self.field(conn, "low").await)
+    }
+
+    /// Bytes of entries that are not folded.
+    pub async fn unfolded(&self, conn: &mut MultiplexedConnection) -> u64 {
+        let mut get = cmd("HMGET");
+        let get = get.arg(&self.state).arg(&["head", "low"]);
+        let fields: (String, String) = get.query_async(conn).await.unwrap();
+        offset(&fields.0) - offset(&fields.1)
+    }
+
+    /// Takes the lease for an instance that does nothing, between two rounds, for two minutes at the most.
+    pub async fn stop_folding(&self, conn: &mut MultiplexedConnection) {
+        // With a version of its own, as every instance that acquires the lease.
+        let script = redis::Script::new(
+            "if redis.call('HGET', KEYS[1], 'upto') ~= '' then return 0 end
+            redis.call('SET', KEYS[2], 'nobody', 'EX', 120)
+            redis.call('HSET', KEYS[1], 'v', ARGV[1])
+            return 1",
+        );
+        let version = format!("{:032x}", fastrand::u128(..));
+        let end = Instant::now() + Duration::from_secs(20);
+        let mut call = script.key(&self.state);
+        call.key(&self.lease).arg(version);
+        while call.invoke_async::<i64>(conn).await.unwrap() == 0 {
+            assert!(Instant::now() < end, "one round of folding never ends");
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    /// Gives the lease back for it, or for one that was killed.
+    pub async fn free_lease(&self, conn: &mut MultiplexedConnection) {
+        let mut del = cmd("DEL");
+        del.arg(&self.lease).exec_async(conn).await.unwrap();
+    }
+}
+
+/// The bytes that an entry's id begins with.
+fn offset(id: &str) -> u64 {
+    id.split('-').next().unwrap().parse().unwrap_or(0)
+}
+
+/// Folds what instances that are gone have left in the journal, as the next one that starts would.
+pub async fn fold_rest(url: &str, prefix: &str) {
+    let options = RedisOptions::new(url).unwrap().prefix(prefix).unwrap();
+    let options = options.response_timeout(Duration::from_secs(5));
+    let store = Arc::new(RedisStore::open(options).unwrap());
+    let client = redis::Client::open(url).unwrap();
+    let mut conn = super::server::connect(&client).await;
+    JournalKeys::below(prefix).free_lease(&mut conn).await;
+    let folder = TestFolder::new(store, Clock::system(), "the next", 10_000);
+    let end = Instant::now() + Duration::from_secs(20);
+    while !folder.fold().await.unwrap() {
+        assert!(Instant::now() < end, "another instance folds");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    folder.release().await.unwrap();
+}
