@@ -151,6 +151,13 @@ impl Text {
             let help = "Time since the store was last reached.";
             self.single("pulse_last_flush_age_seconds", gauge, help, age);
         }
+        if let Some(journal) = &health.journal {
+            let help = "Bytes of calls that the fleet has appended and nobody has folded yet.";
+            self.single("pulse_fleet_journal_bytes", gauge, help, journal.bytes);
+            let help = "Age of the oldest of them.";
+            let age = journal.oldest_age_seconds.unwrap_or(0.0);
+            self.single("pulse_fleet_journal_age_seconds", gauge, help, age);
+        }
         let counters = [
             (
                 "recorded",

@@ -22,7 +22,9 @@ impl Flusher {
                 // What comes while it sends is for the next time, or there would be no end to it.
                 if sending.unsequenced.is_empty() && !std::mem::replace(&mut is_taken, true) {
                     sending.unsequenced = self.recorder.drain.take();
-                    lock(&self.published).unsent = sending.unsequenced.requests_and_late();
+                    let mut published = lock(&self.published);
+                    published.unsent = sending.unsequenced.requests_and_late();
+                    published.unsequenced = sending.unsequenced.len();
                 }
                 if sending.unsequenced.is_empty() {
                     if calls == 0 {

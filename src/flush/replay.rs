@@ -11,6 +11,9 @@ use crate::store::Call;
 const MIN_RETENTION: Duration = Duration::from_secs(60);
 /// The number of requests in a call is remembered for this long.
 const COUNT_RETENTION: Duration = Duration::from_secs(600);
+/// Nothing older than this is replayed or counted as lost: the fence of an instance that has been idle for
+/// a day is removed, and a store without a fence may have all of its calls.
+const MAX_AGE: Duration = Duration::from_secs(12 * 3_600);
 /// Calls whose numbers of requests are remembered apart; those of older calls are added up.
 const MAX_COUNTS: usize = 4_096;
 
@@ -120,12 +123,7 @@ impl ReplayBuffer {
         {
             self.counts.pop_front();
         }
-        if self.counts.len() > MAX_COUNTS
-            && let Some(oldest) = self.counts.pop_front()
-            && let Some(next) = self.counts.front_mut()
-        {
-            next.requests += oldest.requests;
-        }
+        self.bound_counts();
     }
 
     /// How many calls could be replayed.
@@ -149,9 +147,23 @@ impl ReplayBuffer {
         newest.is_none_or(|newest| newest.at.age(clock) > self.retention)
     }
 
-    /// The store has the newest call, as it said to a question that was asked when it was old.
+    /// The store has the newest call, as it said to a question that was asked when it was old. None is
+    /// replayed any more.
     pub(crate) fn settle(&mut self) {
         self.is_settled = true;
+        self.bytes = 0;
+        let calls = self.calls.drain(..);
+        self.counts.extend(calls.map(|call| call.acknowledged));
+        self.bound_counts();
+    }
+
+    fn bound_counts(&mut self) {
+        while self.counts.len() > MAX_COUNTS
+            && let Some(oldest) = self.counts.pop_front()
+            && let Some(next) = self.counts.front_mut()
+        {
+            next.requests += oldest.requests;
+        }
     }
 
     /// What to do about a store whose last call is `fence`. Requests that are counted as lost are
@@ -159,6 +171,11 @@ impl ReplayBuffer {
     /// has them again, it has them from now on.
     pub(crate) fn after(&mut self, fence: u64, clock: &Clock) -> GapPlan {
         let now = Moment::now(clock);
+        let is_old = |at: &Moment| at.until(&now, clock) > MAX_AGE;
+        self.counts.retain(|count| !is_old(&count.at));
+        self.calls
+            .retain(|buffered| !is_old(&buffered.acknowledged.at));
+        self.bytes = self.calls.iter().map(|buffered| buffered.bytes).sum();
         for buffered in &mut self.calls {
             if buffered.acknowledged.seq > fence {
                 buffered.acknowledged.at = now;
@@ -276,7 +293,6 @@ mod tests {
         assert_eq!(buffer.newest(), Some(2));
         // What is replayed is as good as new.
         hand.advance(Duration::from_secs(700));
-        buffer.settle();
         assert_eq!(buffer.after(1, &clock).seq, Some(2));
         assert_eq!(buffer.newest(), Some(2));
         let sent = Moment::now(&clock);
@@ -284,5 +300,20 @@ mod tests {
         hand.advance(Duration::from_secs(700));
         buffer.push(&clock, call(3), sent);
         assert_eq!(buffer.after(1, &clock).seq, Some(2));
+    }
+
+    #[test]
+    fn a_fence_that_was_removed_for_its_age_loses_nothing() {
+        let (clock, hand) = Clock::manual(0);
+        for is_settled in [true, false] {
+            let mut buffer = ReplayBuffer::new(1 << 20, SECOND);
+            buffer.push(&clock, call(1), Moment::now(&clock));
+            hand.advance(Duration::from_secs(61));
+            if is_settled {
+                buffer.settle();
+            }
+            hand.advance(Duration::from_secs(86_400));
+            assert_eq!(buffer.after(0, &clock), GapPlan { seq: None, lost: 0 });
+        }
     }
 }

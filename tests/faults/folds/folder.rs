@@ -133,9 +133,24 @@ impl Fleet {
             if self.folder().await == Some(at) && keys().is_in_a_round(&mut self.conn).await {
                 return at;
             }
-            assert!(Instant::now() < end, "nobody is met in a round");
             self.candidates[at].demo.thaw();
+            if Instant::now() > end {
+                panic!("nobody is met in a round: {}", self.state(at).await);
+            }
         }
+    }
+
+    /// Everything that may say why it does not go on.
+    async fn state(&mut self, at: usize) -> String {
+        let mut command = redis::cmd("HGETALL");
+        let command = command.arg(keys().state);
+        let state: Vec<String> = command.query_async(&mut self.conn).await.unwrap();
+        let lease = keys().folder(&mut self.conn).await;
+        let candidate = &mut self.candidates[at];
+        let health = candidate.client.json("/admin/pulse/api/health").await;
+        let log = candidate.demo.stderr();
+        let service = self.service.health();
+        format!("{lease:?} has the lease; {state:?}; {health:#}; {log}; {service:#?}")
     }
 
     async fn end(mut self) -> Report {

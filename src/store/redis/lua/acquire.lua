@@ -13,8 +13,7 @@ if tonumber(need) > tonumber(ARGV[4]) then
   -- Fields stand in append.lua's order. Where entries are gone, anybody may close the hole.
   if (oldest and now - oldest[2][6] < tonumber(ARGV[5])) or (not oldest and low == head) then return {'NEWER'} end
 end
--- Never refused for memory, and after it nothing is: folding is what frees memory.
-redis.call('PERSIST', KEYS[1])
+redis.call('PERSIST', KEYS[1]) -- Never refused for memory, and after it nothing is: folding is what frees it.
 redis.call('SET', KEYS[3], ARGV[1], 'PX', ARGV[2])
 redis.call('HSET', KEYS[1], 'v', ARGV[3])
 return {'MINE', low, upto, done, aside}

@@ -22,8 +22,7 @@ local may = redis.acl_check_cmd
 for command in string.gmatch(not may and '' or 'HINCRBY HSET HDEL EXPIRE ZADD ZRANGE EXISTS DEL RENAME SET GET ZREMRANGEBYRANK', '%u+') do
   if not may(command, KEYS[4], KEYS[5]) then return redis.error_reply("NOPERM no permissions to run " .. command) end
 end
--- The first write: a server that may not write at all ends the script here, with nothing done. It is never refused for
--- memory, and after it nothing is.
+-- The first write: a server that may not write ends here, with nothing done. It, and so the rest, needs no free memory.
 call('PERSIST', state)
 call('HSET', state, 'v', ARGV[2], 'upto', upto, 'done', ARGV[6], 'folder', ARGV[3])
 try('SET', KEYS[3], ARGV[3], 'PX', ARGV[4])
