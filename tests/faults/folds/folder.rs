@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
 
-use super::{DELAY, Report, keys};
+use super::{Report, keys};
 use crate::rig::demo::{self, Demo};
 use crate::rig::http::Client;
 use crate::rig::proxy::Proxy;
@@ -17,7 +17,10 @@ const CANDIDATES: usize = 3;
 /// How long it may take until another instance folds.
 const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(7);
 /// How long anything else may take.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How long each answer takes on the way to whoever folds: a round lasts long enough to be met by a
+/// signal.
+const DELAY: Duration = Duration::from_millis(12);
 
 /// A demo, which folds if it is its turn.
 struct Candidate {

@@ -1,0 +1,116 @@
+//! Light instances: what a server sees of an instance, without its requests. Each has a connection of
+//! its own, over which it appends and tells that it is alive, as a real one does, but all append the
+//! same batch, which is made once a second.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tower_pulse::Pulse;
+use tower_pulse::model::batch::Batch;
+use tower_pulse::store::redis::{RedisOptions, RedisStore};
+use tower_pulse::store::{Appended, Beat, Call, Store};
+
+use crate::traffic::{self, CONTEXTS};
+
+/// The prefix that `Builder::redis` uses.
+pub(crate) const PREFIX: &str = "pulse:";
+
+/// A store of its own for whoever appends without a `Pulse`.
+pub(crate) fn store(url: &str, patience: Duration) -> RedisStore {
+    let options = RedisOptions::new(url).unwrap().prefix(PREFIX).unwrap();
+    RedisStore::open(options.response_timeout(patience)).unwrap()
+}
+
+/// What a light instance appends with.
+pub(crate) struct Light {
+    store: RedisStore,
+    generation: String,
+    instance: String,
+    seq: u64,
+}
+
+impl Light {
+    pub(crate) async fn new(url: &str, number: usize) -> Self {
+        let store = store(url, Duration::from_secs(10));
+        Self {
+            generation: store.hello().await.unwrap().id,
+            instance: format!("{number:08}{:024x}", fastrand::u64(..)),
+            store,
+            seq: 0,
+        }
+    }
+
+    pub(crate) async fn append(&mut self, batch: Batch) {
+        self.seq += 1;
+        let call = Call {
+            generation: self.generation.clone(),
+            instance: self.instance.clone(),
+            seq: self.seq,
+            previous: self.seq - 1,
+            batch,
+        };
+        let appended = self.store.append(&call).await.unwrap();
+        assert!(matches!(appended, Appended::Done(_)), "{appended:?}");
+    }
+
+    pub(crate) async fn beat(&self) {
+        let at = crate::now();
+        let beat = Beat {
+            instance: self.instance.clone(),
+            at,
+            in_flight: 0,
+            dropped: 0,
+        };
+        self.store.beat(&beat).await.unwrap();
+        self.store.status(at).await.unwrap();
+    }
+}
+
+/// Runs light instances for ever, at the interval that a real one among them has chosen.
+pub(crate) async fn fleet(url: String, instances: usize, guide: Pulse) {
+    let guide = Arc::new(guide);
+    let made = Arc::<Mutex<Made>>::default();
+    for number in 0..instances {
+        let (url, guide, made) = (url.clone(), guide.clone(), made.clone());
+        tokio::spawn(async move {
+            let mut light = Light::new(&url, number).await;
+            let phase = number as f64 / instances as f64;
+            let mut flushed = crate::now();
+            loop {
+                let interval = Duration::from_secs_f64(guide.health().flush_interval_seconds);
+                // A large fleet's calls are spread over its interval.
+                let spread = match interval > Duration::from_secs(1) {
+                    true => interval.mul_f64(phase),
+                    false => Duration::from_millis(100).mul_f64(phase),
+                };
+                tokio::time::sleep(crate::until_turn(interval, spread)).await;
+                let now = crate::now();
+                let batch = made.lock().unwrap().batch(now, now - flushed);
+                flushed = now;
+                light.append(batch).await;
+                tokio::time::sleep(interval / 3).await;
+                light.beat().await;
+            }
+        });
+    }
+    std::future::pending::<()>().await;
+}
+
+/// The batches of this second, by how many seconds they hold.
+#[derive(Default)]
+struct Made {
+    at: i64,
+    batches: HashMap<i64, Batch>,
+}
+
+impl Made {
+    fn batch(&mut self, now: i64, seconds: i64) -> Batch {
+        if std::mem::replace(&mut self.at, now) != now {
+            self.batches.clear();
+        }
+        let batch = self.batches.entry(seconds);
+        let make = || traffic::batch(CONTEXTS, now, seconds);
+        batch.or_insert_with(make).clone()
+    }
+}

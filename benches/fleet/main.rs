@@ -1,0 +1,176 @@
+//! What a fleet costs: 1, 20, 200 and 1,000 instances of 200 busy contexts each on a real server, beside
+//! the script of 2e55505: `cargo bench --bench fleet`. It takes about seven minutes; `FLEET_SECONDS=5`
+//! tries it out. `FLEET_TABLE` names a file for the table.
+//!
+//! All figures are processor time of the kernel's, never what the clock on the wall says of a machine
+//! that others use too; the least of several tries.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    missing_docs,
+    reason = "a bench: a panic is a failed one"
+)]
+
+mod before;
+mod child;
+mod light;
+mod meter;
+mod micro;
+mod probe;
+#[path = "../../tests/rig/mod.rs"]
+mod rig;
+mod rows;
+mod table;
+mod traffic;
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rig::server::RedisServer;
+use rows::Size;
+use tower_pulse::model::context::{ALL, Metric};
+use tower_pulse::model::slice::{DEFAULT_PRECISIONS, DEFAULT_SAMPLES};
+
+/// The fleets. Those of the last two are too many for one machine to have all requests of.
+const FLEETS: [Size; 4] = [
+    Size { real: 1, light: 0 },
+    Size { real: 20, light: 0 },
+    Size {
+        real: 200,
+        light: 0,
+    },
+    Size {
+        real: 20,
+        light: 980,
+    },
+];
+
+/// Larger fleets of 2e55505 leave no time for anything else.
+const MOST_BEFORE: usize = 20;
+
+/// Fills the counters `ARGV[2…]` at all precisions with as many slices as are kept.
+const FILL: &str = r"
+local now, samples, seconds = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+for at = 4, #ARGV do
+  local fields = {}
+  for back = samples, 1, -1 do
+    fields[#fields + 1] = string.format('%.0f', now - now % seconds - back * seconds)
+    fields[#fields + 1] = at % 1000 + back
+  end
+  redis.call('HSET', KEYS[1] .. 'count:' .. ARGV[3] .. ':' .. ARGV[at], unpack(fields))
+  redis.call('ZADD', KEYS[1] .. 'known:', 0, ARGV[3] .. ':' .. ARGV[at])
+end";
+
+fn main() {
+    if child::was_child() {
+        return;
+    }
+    // `cargo test --benches` and the like only want to know that it runs.
+    if !std::env::args().any(|argument| argument == "--bench") {
+        return;
+    }
+    runtime().block_on(bench());
+}
+
+async fn bench() {
+    let seconds = std::env::var("FLEET_SECONDS").map_or(20.0, |text| text.parse::<f64>().unwrap());
+    let only = std::env::var("FLEET_ONLY").unwrap_or_default();
+    let chosen = |what: &str| only.is_empty() || only.split(',').any(|word| word == what);
+    let server = RedisServer::builder()
+        .arg("--maxclients", "5000")
+        .start()
+        .await;
+    let mut found = table::Found::default();
+    if chosen("micro") {
+        note("what the parts cost");
+        found.micro = Some(micro::measure(&server, (seconds / 20.0).min(1.0)).await);
+    }
+    for size in FLEETS {
+        let instances = size.real + size.light;
+        if !chosen(&instances.to_string()) {
+            continue;
+        }
+        note(&format!("{instances} instances"));
+        found.rows.push(rows::measure(&server, size, seconds).await);
+        if instances <= MOST_BEFORE {
+            note(&format!("{instances} instances of 2e55505"));
+            let share = before::share(&server, instances, traffic::CONTEXTS, seconds).await;
+            found.before.push((instances, share));
+        }
+    }
+    if chosen("kill") {
+        note("folders killed");
+        found.takeovers = rows::takeovers(&server, if seconds < 20.0 { 2 } else { 5 }).await;
+    }
+    let table = table::of(&found);
+    println!("{table}");
+    if let Ok(path) = std::env::var("FLEET_TABLE") {
+        std::fs::write(path, table).unwrap();
+    }
+}
+
+/// Empties the server, and fills the counters of all contexts with as many slices as they have after a
+/// while: a longer hash takes longer.
+async fn fill(server: &RedisServer, prefix: &str) {
+    let mut connection = server.connection().await;
+    redis::cmd("FLUSHALL")
+        .arg("SYNC")
+        .exec_async(&mut connection)
+        .await
+        .unwrap();
+    let contexts = (0..traffic::CONTEXTS).map(traffic::context);
+    let names: Vec<String> = contexts
+        .chain([ALL.to_owned()])
+        .flat_map(|context| {
+            [
+                Metric::Hits.counter(&context),
+                Metric::Micros.counter(&context),
+            ]
+        })
+        .collect();
+    let script = redis::Script::new(FILL);
+    for precision in DEFAULT_PRECISIONS {
+        let mut call = script.key(prefix);
+        call.arg(now())
+            .arg(DEFAULT_SAMPLES)
+            .arg(precision)
+            .arg(&names);
+        call.invoke_async::<()>(&mut connection).await.unwrap();
+    }
+}
+
+/// Begins to count commands anew.
+async fn forget_commands(server: &RedisServer) {
+    let mut connection = server.connection().await;
+    redis::cmd("CONFIG")
+        .arg("RESETSTAT")
+        .exec_async(&mut connection)
+        .await
+        .unwrap();
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap()
+}
+
+fn now() -> i64 {
+    since_epoch().as_secs() as i64
+}
+
+fn since_epoch() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap()
+}
+
+/// Until `after` the next multiple of the interval.
+fn until_turn(interval: Duration, after: Duration) -> Duration {
+    let interval = interval.as_nanos() as i128;
+    let since = since_epoch().as_nanos() as i128 - after.as_nanos() as i128;
+    Duration::from_nanos((interval - since.rem_euclid(interval)) as u64)
+}
+
+/// What is done meanwhile.
+fn note(what: &str) {
+    eprintln!("fleet: {what}");
+}

@@ -1,0 +1,197 @@
+//! What processes and the server have used: processor time from the kernel, the rest from INFO.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::future::Future;
+use std::os::unix::fs::FileExt;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use crate::rig::server::RedisServer;
+
+/// The processor time of a thread: exact while the thread sleeps, and a tick of the kernel's old at
+/// most while it runs.
+pub(crate) fn thread_cpu(process: u32, thread: u32) -> Duration {
+    let path = format!("/proc/{process}/task/{thread}/schedstat");
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let nanos = text.split(' ').next().and_then(|n| n.parse().ok());
+    Duration::from_nanos(nanos.unwrap_or(0))
+}
+
+/// The id of the thread that asks.
+pub(crate) fn this_thread() -> u32 {
+    let link = std::fs::read_link("/proc/thread-self").unwrap();
+    link.file_name().unwrap().to_str().unwrap().parse().unwrap()
+}
+
+/// The processor time of all threads of a process.
+pub(crate) fn process_cpu(process: u32) -> Duration {
+    let threads = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    threads
+        .filter_map(|thread| thread.ok()?.file_name().to_str()?.parse().ok())
+        .map(|thread| thread_cpu(process, thread))
+        .sum()
+}
+
+/// What the server has done until now.
+#[derive(Clone, Debug)]
+pub(crate) struct Usage {
+    at: Instant,
+    cpu: Duration,
+    /// Commands that clients sent: scripts, and what goes with each beat.
+    commands: f64,
+    bytes: f64,
+}
+
+/// Commands of a beat and of asking for the status, one of which only they use.
+const COMMANDS_OF_A_BEAT: f64 = 8.0;
+
+/// What the server did in a second, on average.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Rates {
+    /// Of one core.
+    pub(crate) cpu: f64,
+    pub(crate) commands: f64,
+    pub(crate) bytes: f64,
+}
+
+impl Usage {
+    pub(crate) async fn of(server: &RedisServer) -> Self {
+        let commands = server.info("commandstats").await;
+        let calls = |name: &str| -> f64 {
+            let stats = commands.get(&format!("cmdstat_{name}"));
+            let calls =
+                stats.and_then(|stats| stats.split(',').find_map(|s| s.strip_prefix("calls=")));
+            calls.map_or(0.0, |calls| calls.parse().unwrap())
+        };
+        let stats = server.info("stats").await;
+        let figure = |name: &str| stats[name].parse::<f64>().unwrap();
+        let scripts = calls("evalsha") + calls("eval");
+        Self {
+            at: Instant::now(),
+            cpu: process_cpu(server.pid()),
+            commands: scripts + COMMANDS_OF_A_BEAT * calls("zcount"),
+            bytes: figure("total_net_input_bytes") + figure("total_net_output_bytes"),
+        }
+    }
+
+    pub(crate) fn until(&self, later: &Self) -> Rates {
+        let seconds = (later.at - self.at).as_secs_f64();
+        Rates {
+            cpu: (later.cpu - self.cpu).as_secs_f64() / seconds,
+            commands: (later.commands - self.commands) / seconds,
+            bytes: (later.bytes - self.bytes) / seconds,
+        }
+    }
+}
+
+/// The microseconds that the server spent within commands of each name, and how often, since the
+/// statistics were reset.
+pub(crate) async fn command_times(server: &RedisServer) -> HashMap<String, (f64, f64)> {
+    let stats = server.info("commandstats").await;
+    let times = stats.iter().filter_map(|(name, figures)| {
+        let of = |field: &str| -> Option<f64> {
+            figures
+                .split(',')
+                .find_map(|f| f.strip_prefix(field))?
+                .parse()
+                .ok()
+        };
+        Some((
+            name.strip_prefix("cmdstat_")?.to_owned(),
+            (of("usec=")?, of("calls=")?),
+        ))
+    });
+    times.collect()
+}
+
+/// How long a future held its worker at each poll, without what it waited for a processor.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Polls(Arc<Mutex<Vec<Duration>>>);
+
+impl Polls {
+    pub(crate) fn watch<F: Future>(&self, future: F) -> Watched<F> {
+        Watched {
+            future: Box::pin(future),
+            polls: self.clone(),
+            schedule: None,
+        }
+    }
+
+    /// Those since it was last asked, shortest first.
+    pub(crate) fn take(&self) -> Vec<Duration> {
+        let mut polls = std::mem::take(&mut *self.0.lock().unwrap());
+        polls.sort();
+        polls
+    }
+}
+
+/// How long this thread's runtime took each time to come back to a task that is always ready, while
+/// `future` runs: what other tasks held it for, those that read its answers among them.
+pub(crate) async fn turns_during(future: impl Future) -> Vec<Duration> {
+    let schedule = File::open(format!("/proc/self/task/{}/schedstat", this_thread())).unwrap();
+    let (mut turns, mut future) = (Vec::new(), std::pin::pin!(future));
+    let watching = async {
+        loop {
+            let (before, start) = (waited(&schedule), Instant::now());
+            tokio::task::yield_now().await;
+            let took = start.elapsed();
+            turns.push(took.saturating_sub(waited(&schedule) - before));
+        }
+    };
+    tokio::select! {
+        _ = &mut future => {}
+        () = watching => {}
+    }
+    turns.sort();
+    turns
+}
+
+/// A future whose polls are timed.
+pub(crate) struct Watched<F> {
+    future: Pin<Box<F>>,
+    polls: Polls,
+    schedule: Option<File>,
+}
+
+/// How long a thread has waited for a processor.
+fn waited(schedule: &File) -> Duration {
+    let mut text = [0; 64];
+    let length = schedule.read_at(&mut text, 0).unwrap_or(0);
+    let text = std::str::from_utf8(&text[..length]).unwrap_or_default();
+    let nanos = text.split(' ').nth(1).and_then(|n| n.parse().ok());
+    Duration::from_nanos(nanos.unwrap_or(0))
+}
+
+impl<F: Future> Future for Watched<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        let this = &mut *self;
+        // All polls are on one thread.
+        let open = || File::open(format!("/proc/self/task/{}/schedstat", this_thread())).unwrap();
+        let schedule = this.schedule.get_or_insert_with(open);
+        let (before, start) = (waited(schedule), Instant::now());
+        let poll = this.future.as_mut().poll(cx);
+        let took = start.elapsed();
+        let took = took.saturating_sub(waited(schedule) - before);
+        this.polls.0.lock().unwrap().push(took);
+        poll
+    }
+}
+
+/// Of several runs, the one that never held its worker for as long as the others did: what the machine
+/// does meanwhile comes on top.
+pub(crate) fn least_held(runs: impl Iterator<Item = Vec<Duration>>) -> Vec<Duration> {
+    let runs = runs.filter(|polls| !polls.is_empty());
+    runs.min_by_key(|polls| polls.last().copied())
+        .unwrap_or_default()
+}
+
+/// The value that a share of all lies at or below, of a sorted list.
+pub(crate) fn quantile(sorted: &[Duration], q: f64) -> Duration {
+    let rank = (sorted.len() as f64 * q).ceil() as usize;
+    sorted.get(rank.max(1) - 1).copied().unwrap_or_default()
+}

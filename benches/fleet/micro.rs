@@ -1,0 +1,243 @@
+//! What the parts cost: a call, a step of folding, the folder by itself, and the script of 2e55505.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tower_pulse::store::{Appended, Call, Store};
+use tower_pulse::testing::TestFolder;
+use tower_pulse::{Clock, Hand};
+
+use crate::before::{self, Before};
+use crate::light::{Light, PREFIX, store};
+use crate::meter::{self, Polls, process_cpu};
+use crate::rig::server::RedisServer;
+use crate::traffic::{self, CONTEXTS};
+
+/// Each figure is the least of so many times.
+const TIMES: usize = 3;
+/// Instances that have left a backlog.
+const INSTANCES: usize = 20;
+/// How long the server may take to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Microseconds of the server, or as the name says.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Micro {
+    pub(crate) append_call: f64,
+    pub(crate) append_context: f64,
+    /// A call of all contexts of an instance that flushes every three seconds.
+    pub(crate) append_of_3_seconds: f64,
+    /// To tell that an instance is alive, and to ask how the fleet is doing.
+    pub(crate) beat: f64,
+    /// For each context of a round of 40, and of 201, reading included.
+    pub(crate) fold_40: f64,
+    pub(crate) fold_201: f64,
+    pub(crate) before: f64,
+    pub(crate) records_per_second: f64,
+    /// How long folding a backlog held its worker at once, shortest first.
+    pub(crate) polls: Vec<Duration>,
+    /// How long all its tasks did, one after the other.
+    pub(crate) turns: Vec<Duration>,
+}
+
+/// Appends and folds at a time that is moved by hand.
+struct Bench<'a> {
+    server: &'a RedisServer,
+    store: Arc<dyn Store>,
+    clock: Clock,
+    hand: Hand,
+    generation: String,
+    seqs: Vec<u64>,
+}
+
+impl<'a> Bench<'a> {
+    async fn new(server: &'a RedisServer) -> Self {
+        crate::fill(server, PREFIX).await;
+        let (clock, hand) = Clock::manual(crate::now());
+        let store = store(&server.url(), PATIENCE).with_clock(clock.clone());
+        Self {
+            server,
+            generation: store.hello().await.unwrap().id,
+            store: Arc::new(store),
+            clock,
+            hand,
+            seqs: vec![0; INSTANCES],
+        }
+    }
+
+    /// So many contexts, `<all>` not counted, of the seconds until now.
+    fn call(&mut self, instance: usize, contexts: usize, seconds: i64) -> Call {
+        self.seqs[instance] += 1;
+        Call {
+            generation: self.generation.clone(),
+            instance: format!("{instance:032}"),
+            seq: self.seqs[instance],
+            previous: self.seqs[instance] - 1,
+            batch: traffic::batch(contexts, self.clock.now_seconds(), seconds),
+        }
+    }
+
+    async fn append(&self, call: &Call) {
+        let appended = self.store.append(call).await.unwrap();
+        assert!(matches!(appended, Appended::Done(_)), "{appended:?}");
+    }
+
+    fn folder(&self) -> TestFolder {
+        TestFolder::new(self.store.clone(), self.clock.clone(), "bench", 100_000)
+    }
+
+    /// The server's time for a call of so many contexts and seconds.
+    async fn append_micros(&mut self, contexts: usize, seconds: i64, calls: u32) -> f64 {
+        let calls: Vec<_> = (0..calls)
+            .map(|_| self.call(0, contexts, seconds))
+            .collect();
+        let before = settled(self.server).await;
+        for call in &calls {
+            self.append(call).await;
+        }
+        let used = settled(self.server).await - before;
+        used.as_secs_f64() * 1e6 / calls.len() as f64
+    }
+
+    /// The server's time for a beat, and for telling how the fleet is doing.
+    async fn beat_micros(&mut self, beats: u32) -> f64 {
+        let light = Light::new(&self.server.url(), 1).await;
+        let before = settled(self.server).await;
+        for _ in 0..beats {
+            light.beat().await;
+        }
+        let used = settled(self.server).await - before;
+        used.as_secs_f64() * 1e6 / f64::from(beats)
+    }
+
+    /// The server's time for a context of a round that has one entry.
+    async fn fold_micros(&mut self, contexts: usize, rounds: u32) -> f64 {
+        let folder = self.folder();
+        assert!(folder.fold().await.unwrap());
+        let mut used = Duration::ZERO;
+        for round in 0..rounds + 8 {
+            self.hand.advance(Duration::from_secs(1));
+            let call = self.call(0, contexts, 1);
+            self.append(&call).await;
+            let before = settled(self.server).await;
+            assert!(folder.fold().await.unwrap());
+            let after = settled(self.server).await;
+            // The first ones find out how large a step may be.
+            if round >= 8 {
+                used += after - before;
+            }
+        }
+        folder.release().await.unwrap();
+        used.as_secs_f64() * 1e6 / f64::from(rounds) / (contexts + 1) as f64
+    }
+
+    /// Leaves what 20 instances append in so many seconds.
+    async fn leave_backlog(&mut self, seconds: usize) {
+        let folder = self.folder();
+        assert!(folder.fold().await.unwrap());
+        for _ in 0..seconds {
+            self.hand.advance(Duration::from_secs(1));
+            for instance in 0..INSTANCES {
+                let call = self.call(instance, CONTEXTS, 1);
+                self.append(&call).await;
+            }
+        }
+        folder.release().await.unwrap();
+    }
+
+    /// Folds it by somebody who has just come, with a thread and a connection of its own.
+    async fn fold_backlog<T, F>(&self, fold: impl FnOnce(TestFolder) -> F + Send + 'static) -> T
+    where
+        T: Send + 'static,
+        F: Future<Output = T>,
+    {
+        let store = store(&self.server.url(), PATIENCE).with_clock(self.clock.clone());
+        let folder = TestFolder::new(Arc::new(store), self.clock.clone(), "alone", 100_000);
+        let folding = std::thread::spawn(|| crate::runtime().block_on(fold(folder)));
+        let folded = tokio::task::spawn_blocking(|| folding.join().unwrap());
+        folded.await.unwrap()
+    }
+}
+
+/// The processor time of folding all there is, and how long it held its worker each time.
+async fn timed(folder: TestFolder) -> (Duration, Vec<Duration>) {
+    let (process, thread, polls) = (std::process::id(), meter::this_thread(), Polls::default());
+    // The kernel has counted what a thread used when it sleeps.
+    let pause = || tokio::time::sleep(Duration::from_millis(10));
+    pause().await;
+    let before = meter::thread_cpu(process, thread);
+    assert!(polls.watch(folder.fold()).await.unwrap());
+    pause().await;
+    let used = meter::thread_cpu(process, thread) - before;
+    folder.release().await.unwrap();
+    (used, polls.take())
+}
+
+/// The server's time when it has nothing left to do.
+async fn settled(server: &RedisServer) -> Duration {
+    tokio::time::sleep(Duration::from_millis(3)).await;
+    process_cpu(server.pid())
+}
+
+pub(crate) async fn measure(server: &RedisServer, effort: f64) -> Micro {
+    let times = |n: f64| ((n * effort) as u32).max(10);
+    let seconds = times(100.0) as usize;
+    let mut least = [f64::MAX; 7];
+    let mut keep = |at: usize, micros: f64| least[at] = least[at].min(micros);
+    let (mut records_per_second, mut polls, mut turns) = (0f64, Vec::new(), Vec::new());
+    for _ in 0..TIMES {
+        let mut bench = Bench::new(server).await;
+        keep(0, bench.append_micros(1, 1, times(1_000.0)).await);
+        keep(1, bench.append_micros(CONTEXTS, 1, times(500.0)).await);
+        keep(2, bench.append_micros(CONTEXTS, 3, times(500.0)).await);
+        keep(3, bench.beat_micros(times(1_000.0)).await);
+        let mut bench = Bench::new(server).await;
+        keep(4, bench.fold_micros(39, times(100.0)).await);
+        let mut bench = Bench::new(server).await;
+        keep(5, bench.fold_micros(CONTEXTS, times(60.0)).await);
+        keep(6, before(server, times(60.0)).await);
+
+        let mut bench = Bench::new(server).await;
+        bench.leave_backlog(seconds).await;
+        let (used, held) = bench.fold_backlog(timed).await;
+        let records = (seconds * INSTANCES * (CONTEXTS + 1)) as f64;
+        records_per_second = records_per_second.max(records / used.as_secs_f64());
+        polls.push(held);
+        bench.leave_backlog(seconds).await;
+        let all = |folder: TestFolder| async move { meter::turns_during(folder.fold()).await };
+        turns.push(bench.fold_backlog(all).await);
+    }
+    let [small, large, long, beat, fold_40, fold_201, before] = least;
+    // Both have one context more than they were asked for, `<all>`.
+    let append_context = (large - small) / (CONTEXTS - 1) as f64;
+    Micro {
+        append_call: small - 2.0 * append_context,
+        append_context,
+        append_of_3_seconds: long,
+        beat,
+        fold_40,
+        fold_201,
+        before,
+        records_per_second,
+        polls: meter::least_held(polls.into_iter()),
+        turns: meter::least_held(turns.into_iter()),
+    }
+}
+
+/// The server's time for a context and flush at 2e55505.
+async fn before(server: &RedisServer, flushes: u32) -> f64 {
+    crate::fill(server, before::PREFIX).await;
+    let mut instance = Before::new(server, 0).await;
+    let now = crate::now();
+    let mut start = Duration::ZERO;
+    for flush in 0..flushes + 2 {
+        if flush == 2 {
+            start = settled(server).await;
+        }
+        let second = now + i64::from(flush);
+        instance.flush(traffic::batch(CONTEXTS, second, 1)).await;
+    }
+    let used = settled(server).await - start;
+    used.as_secs_f64() * 1e6 / f64::from(flushes) / (CONTEXTS + 1) as f64
+}

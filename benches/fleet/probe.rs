@@ -1,0 +1,150 @@
+//! Freshness: how long it takes from the end of a request until it can be read.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use http::Request;
+use http_body_util::BodyExt;
+use tower::util::ServiceExt;
+use tower_pulse::Pulse;
+use tower_pulse::admin::Access;
+use tower_pulse::model::round::{PARTITIONS, partition};
+
+/// A request on average.
+const EVERY: Duration = Duration::from_millis(40);
+/// Between two looks.
+const LOOK: Duration = Duration::from_millis(10);
+/// When what is not readable by then is given up.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// An instance that is asked, and never folds.
+pub(crate) struct Probe {
+    pulse: Pulse,
+    router: Router,
+    /// Its context is folded last of all.
+    context: String,
+    recorded: u64,
+}
+
+/// From the end of requests to when they could be read, shortest first.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Freshness {
+    pub(crate) store: Vec<Duration>,
+    pub(crate) api: Vec<Duration>,
+}
+
+/// Requests that cannot be read yet.
+#[derive(Default)]
+struct Waiting {
+    read: u64,
+    ends: VecDeque<Instant>,
+    took: Vec<Duration>,
+}
+
+impl Waiting {
+    fn saw(&mut self, readable: u64) {
+        while self.read < readable
+            && let Some(end) = self.ends.pop_front()
+        {
+            self.read += 1;
+            self.took.push(end.elapsed());
+        }
+    }
+
+    fn sorted(mut self) -> Vec<Duration> {
+        // What never became readable counts as if it had just now.
+        self.took.extend(self.ends.iter().map(Instant::elapsed));
+        self.took.sort();
+        self.took
+    }
+}
+
+impl Probe {
+    pub(crate) fn new(url: &str) -> Self {
+        let (pulse, tasks) = Pulse::builder().redis(url).build_with_tasks().unwrap();
+        for task in tasks.into_iter().filter(|task| task.name() != "fold") {
+            tokio::spawn(task);
+        }
+        let names = (0..).map(|number| format!("probe-{number}"));
+        Self {
+            router: pulse.router(Access::open()),
+            context: names
+                .into_iter()
+                .find(|name| partition(name) > PARTITIONS - 4)
+                .unwrap(),
+            recorded: 0,
+            pulse,
+        }
+    }
+
+    pub(crate) fn interval(&self) -> f64 {
+        self.pulse.health().flush_interval_seconds
+    }
+
+    /// Records requests for so long, or until `enough` says so, and waits until the last is readable.
+    pub(crate) async fn watch(
+        &mut self,
+        seconds: f64,
+        mut enough: impl FnMut(&[Duration]) -> bool,
+    ) -> Freshness {
+        let start = Instant::now();
+        let (mut store, mut api) = (Waiting::default(), Waiting::default());
+        (store.read, api.read) = (self.recorded, self.recorded);
+        let mut next = Instant::now();
+        let mut ended = None;
+        loop {
+            if ended.is_none() {
+                if Instant::now() >= next {
+                    next += EVERY.mul_f64(2.0 * fastrand::f64());
+                    self.pulse.timer(&self.context).stop();
+                    self.recorded += 1;
+                    store.ends.push_back(Instant::now());
+                    api.ends.push_back(Instant::now());
+                }
+                if start.elapsed().as_secs_f64() >= seconds || enough(&store.took) {
+                    ended = Some(Instant::now());
+                }
+            }
+            store.saw(self.in_store().await);
+            api.saw(self.in_api().await);
+            let is_late = ended.is_some_and(|at| at.elapsed() > PATIENCE);
+            if is_late || (ended.is_some() && store.ends.is_empty() && api.ends.is_empty()) {
+                break;
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+        Freshness {
+            store: store.sorted(),
+            api: api.sorted(),
+        }
+    }
+
+    /// How many of its requests the store tells of: of all minutes, as a run is shorter than two hours.
+    async fn in_store(&self) -> u64 {
+        let samples = self
+            .pulse
+            .store()
+            .counter(&format!("hits:{}", self.context), 60)
+            .await;
+        let hits = samples
+            .unwrap_or_default()
+            .iter()
+            .map(|(_, n)| *n)
+            .sum::<i64>();
+        hits as u64
+    }
+
+    /// How many the API does.
+    async fn in_api(&self) -> u64 {
+        let uri = format!("/api/path?context={}", self.context);
+        let request = Request::get(uri).body(axum::body::Body::empty()).unwrap();
+        let response = self.router.clone().oneshot(request).await.unwrap();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        let Ok(body) = serde_json::from_slice::<serde_json::Value>(&body) else {
+            return 0;
+        };
+        let hour = |name: &str| body[name]["count"].as_u64().unwrap_or(0);
+        hour("hour") + hour("last_hour")
+    }
+}

@@ -1,0 +1,207 @@
+//! The tables, as markdown: fleets first, then the parts, with the goals beside them.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use crate::meter::quantile;
+use crate::micro::Micro;
+use crate::probe::Freshness;
+use crate::rows::Row;
+
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    pub(crate) micro: Option<Micro>,
+    pub(crate) rows: Vec<Row>,
+    pub(crate) before: Vec<(usize, f64)>,
+    pub(crate) takeovers: Vec<Freshness>,
+}
+
+/// A goal, and whether it is reached.
+fn goal(text: &str, is_reached: bool) -> String {
+    let verdict = if is_reached { "ok" } else { "**MISSED**" };
+    format!("{text}: {verdict}")
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.2} %", share * 100.0)
+}
+
+fn seconds(duration: Duration) -> String {
+    format!("{:.2} s", duration.as_secs_f64())
+}
+
+fn millis(duration: Duration) -> String {
+    format!("{:.2} ms", duration.as_secs_f64() * 1e3)
+}
+
+pub(crate) fn of(found: &Found) -> String {
+    let mut out = String::new();
+    fleets(found, &mut out).unwrap();
+    parts(found, &mut out).unwrap();
+    out
+}
+
+fn fleets(found: &Found, out: &mut String) -> std::fmt::Result {
+    writeln!(
+        out,
+        "| Instances x 200 contexts | server, of a core | commands/s | kB/s | folder, of a core | flushed every | fresh in the store p50, p99 | in the API p50, p99 | goals |"
+    )?;
+    writeln!(out, "|---|---:|---:|---:|---:|---:|---:|---:|---|")?;
+    let before = |instances| found.before.iter().find(|(n, _)| *n == instances);
+    for row in &found.rows {
+        let instances = row.size.real + row.size.light;
+        let light = match row.size.light {
+            0 => String::new(),
+            light => format!(" ({light} of them light)"),
+        };
+        let (in_store, in_api) = (&row.freshness.store, &row.freshness.api);
+        let mut goals = Vec::new();
+        let mut server = |most: f64| {
+            let text = format!("server <= {:.0} %", most * 100.0);
+            goals.push(goal(&text, row.server.cpu <= most));
+        };
+        match instances {
+            20 => server(0.03),
+            1_000 => server(0.12),
+            _ => {}
+        }
+        if let (1, Some((_, share))) = (instances, before(1)) {
+            goals.push(goal("server not above 2e55505", row.server.cpu <= *share));
+        }
+        if instances == 20 {
+            goals.push(goal("folder <= 2 %", row.folder_cpu <= 0.02));
+        }
+        let most = if instances < 1_000 { 2.5 } else { 5.0 };
+        let is_fresh = quantile(in_api, 0.99).as_secs_f64() <= most;
+        goals.push(goal(&format!("API p99 <= {most} s"), is_fresh));
+        writeln!(
+            out,
+            "| {instances}{light} | {} | {:.0} | {:.0} | {} | {:.0} s | {}, {} | {}, {} | {} |",
+            percent(row.server.cpu),
+            row.server.commands,
+            row.server.bytes / 1e3,
+            percent(row.folder_cpu),
+            row.interval,
+            seconds(quantile(in_store, 0.5)),
+            seconds(quantile(in_store, 0.99)),
+            seconds(quantile(in_api, 0.5)),
+            seconds(quantile(in_api, 0.99)),
+            goals.join("; "),
+        )?;
+    }
+    if let Some(micro) = &found.micro {
+        let share = percent(extrapolated(micro));
+        writeln!(
+            out,
+            "| 1000, extrapolated from the parts below | {share} | | | | 3 s | | | |"
+        )?;
+    }
+    for (instances, share) in &found.before {
+        let share = percent(*share);
+        writeln!(
+            out,
+            "| {instances}, by the script of 2e55505 | {share} | | | | 1 s | | | |"
+        )?;
+    }
+    Ok(())
+}
+
+/// The share of the server that 1,000 instances take by what the parts cost: each calls and beats every
+/// three seconds, and two rounds a second fold what has come of all contexts.
+fn extrapolated(micro: &Micro) -> f64 {
+    let (calls, rounds) = (1_000.0 / 3.0, 2.0);
+    let appending = calls * (micro.append_of_3_seconds + micro.beat);
+    (appending + rounds * 201.0 * micro.fold_201) / 1e6
+}
+
+fn parts(found: &Found, out: &mut String) -> std::fmt::Result {
+    writeln!(out, "\n| Part | figure | goal |\n|---|---:|---|")?;
+    let mut row =
+        |what: &str, figure: String, goal: String| writeln!(out, "| {what} | {figure} | {goal} |");
+    if let Some(micro) = &found.micro {
+        let micros = |n: f64| format!("{n:.2} µs");
+        row(
+            "server, a call that appends",
+            micros(micro.append_call),
+            String::new(),
+        )?;
+        row(
+            "server, each context of it",
+            micros(micro.append_context),
+            String::new(),
+        )?;
+        let long = micros(micro.append_of_3_seconds);
+        row(
+            "server, a call of 201 contexts and 3 s",
+            long,
+            String::new(),
+        )?;
+        let beat = micros(micro.beat);
+        row("server, a beat and the fleet's status", beat, String::new())?;
+        let fold_40 = micros(micro.fold_40);
+        row(
+            "server, folding a context, in rounds of 40",
+            fold_40,
+            String::new(),
+        )?;
+        let fold_201 = micros(micro.fold_201);
+        row(
+            "server, folding a context, in rounds of 201",
+            fold_201,
+            String::new(),
+        )?;
+        let before = micros(micro.before);
+        row(
+            "server, a context and flush by the script of 2e55505",
+            before,
+            String::new(),
+        )?;
+        row(
+            "folder, context records a second and core, from a backlog",
+            format!("{:.0}", micro.records_per_second),
+            goal(">= 300,000", micro.records_per_second >= 300_000.0),
+        )?;
+        row_of_polls("folding a backlog of 2,000 entries", &micro.polls, &mut row)?;
+        row_of_polls(
+            "the same, with the reading of answers",
+            &micro.turns,
+            &mut row,
+        )?;
+    }
+    for found in &found.rows {
+        let instances = found.size.real + found.size.light;
+        row_of_polls(&format!("folding for {instances}"), &found.polls, &mut row)?;
+    }
+    if !found.takeovers.is_empty() {
+        let longest = |of: fn(&Freshness) -> &Vec<Duration>| {
+            let all = found
+                .takeovers
+                .iter()
+                .filter_map(|freshness| of(freshness).last());
+            all.max().copied().unwrap_or_default()
+        };
+        let (store, api) = (longest(|f| &f.store), longest(|f| &f.api));
+        row(
+            &format!(
+                "the folder killed {} times: at most until readable, store and API",
+                found.takeovers.len()
+            ),
+            format!("{}, {}", seconds(store), seconds(api)),
+            goal("<= 8 s", api.as_secs_f64() <= 8.0),
+        )?;
+    }
+    Ok(())
+}
+
+fn row_of_polls(
+    what: &str,
+    polls: &[Duration],
+    row: &mut impl FnMut(&str, String, String) -> std::fmt::Result,
+) -> std::fmt::Result {
+    let (most, usual) = (quantile(polls, 1.0), quantile(polls, 0.999));
+    row(
+        &format!("{what}: held a worker at most, p99.9"),
+        format!("{}, {}", millis(most), millis(usual)),
+        goal("<= 1 ms", most.as_secs_f64() <= 1e-3),
+    )
+}

@@ -1,0 +1,140 @@
+//! Requests through the real layer: each context of each instance has three a second, which take
+//! from no time at all to three quarters of a second.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use http::{Request, Response};
+use tower::{Layer, Service};
+use tower_pulse::Pulse;
+use tower_pulse::layer::PulseService;
+use tower_pulse::model::batch::{Aggregate, Batch};
+use tower_pulse::model::context::{ALL, Kind};
+use tower_pulse::model::histogram::{Histogram, SCALE, bucket_of};
+use tower_pulse::model::outcome::Outcome;
+use tower_pulse::model::slice::Precisions;
+
+/// Contexts of every instance.
+pub(crate) const CONTEXTS: usize = 200;
+/// Requests of each in a second.
+pub(crate) const REQUESTS: usize = 3;
+/// Parts of a second, in each of which some contexts begin their requests.
+const TURNS: usize = 40;
+/// The most turns that a request takes.
+const LONGEST: usize = 30;
+
+pub(crate) fn context(number: usize) -> String {
+    format!("GET /api/v1/things-{number}/{{id}}")
+}
+
+type Answer = Result<Response<()>, Infallible>;
+
+/// A request that ends when it is polled for the second time.
+struct Handled(bool);
+
+impl Future for Handled {
+    type Output = Answer;
+
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Answer> {
+        match std::mem::replace(&mut self.0, true) {
+            true => Poll::Ready(Ok(Response::new(()))),
+            false => Poll::Pending,
+        }
+    }
+}
+
+#[derive(Clone)]
+struct Handler;
+
+impl Service<Request<()>> for Handler {
+    type Response = Response<()>;
+    type Error = Infallible;
+    type Future = Handled;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Request<()>) -> Handled {
+        Handled(false)
+    }
+}
+
+/// The service of one instance.
+pub(crate) struct Traffic {
+    services: Vec<PulseService<Handler>>,
+}
+
+type Running = Pin<Box<dyn Future<Output = Answer> + Send>>;
+
+impl Traffic {
+    pub(crate) fn new(pulse: &Pulse) -> Self {
+        let service = |number| pulse.layer().named(context(number)).layer(Handler);
+        Self {
+            services: (0..CONTEXTS).map(service).collect(),
+        }
+    }
+}
+
+/// Serves requests of all instances for ever.
+pub(crate) async fn serve(mut all: Vec<Traffic>) {
+    let mut running: Vec<Vec<Running>> = (0..=LONGEST).map(|_| Vec::new()).collect();
+    let mut turns = tokio::time::interval(Duration::from_secs(1) / TURNS as u32);
+    turns.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Burst);
+    let mut nothing = Context::from_waker(Waker::noop());
+    for turn in 0.. {
+        turns.tick().await;
+        for mut ended in std::mem::take(&mut running[turn % (LONGEST + 1)]) {
+            assert!(ended.as_mut().poll(&mut nothing).is_ready());
+        }
+        for instance in &mut all {
+            let turn_of_second = turn % TURNS;
+            let contexts =
+                turn_of_second * CONTEXTS / TURNS..(turn_of_second + 1) * CONTEXTS / TURNS;
+            for service in &mut instance.services[contexts] {
+                for _ in 0..REQUESTS {
+                    let mut request = Box::pin(service.call(Request::new(())));
+                    assert!(request.as_mut().poll(&mut nothing).is_pending());
+                    match fastrand::usize(0..=LONGEST) {
+                        0 => drop(request.as_mut().poll(&mut nothing)),
+                        last => running[(turn + last) % (LONGEST + 1)].push(request),
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What an instance would have recorded of its first contexts in the seconds up to `now`.
+pub(crate) fn batch(contexts: usize, now: i64, seconds: i64) -> Batch {
+    let (mut batch, precisions) = (Batch::default(), Precisions::default());
+    let all: Arc<str> = ALL.into();
+    for number in 0..contexts {
+        let name: Arc<str> = context(number).into();
+        for second in now - seconds + 1..=now {
+            let found = collected();
+            batch.add(&precisions, &name, Kind::Http, second, &found);
+            batch.add(&precisions, &all, Kind::All, second, &found);
+        }
+    }
+    batch
+}
+
+/// A second of a context: as many requests as there are, of up to 0.75 s.
+fn collected() -> Aggregate {
+    let mut found = Aggregate::default();
+    let mut buckets = Vec::with_capacity(REQUESTS);
+    for _ in 0..REQUESTS {
+        let nanos =
+            2_000 + 25_000_000 * fastrand::u64(0..=LONGEST as u64) + fastrand::u64(..1_000_000);
+        found.times.record(nanos);
+        found.tally.record(Outcome::Success, false);
+        buckets.push((bucket_of(nanos) as u16, 1));
+    }
+    found.histogram = Histogram::new(SCALE, buckets);
+    found
+}

@@ -1,0 +1,153 @@
+//! What nobody can fold: entries that cannot be understood, entries of a later version, and a journal or
+//! a state that was deleted alone.
+
+use redis::cmd;
+
+use crate::drive::{Drive, contexts};
+
+/// Seconds that an entry of a later version waits for an instance that understands it.
+const GRACE: u64 = 600;
+
+/// Spoils the newest entry: the same, with another payload of that length.
+const SPOIL: &str = "
+local entry = redis.call('XREVRANGE', 'pulse:journal', '+', '-', 'COUNT', 1)[1]
+local id, fields = entry[1], entry[2]
+local later = redis.call('XRANGE', 'pulse:journal', '(' .. id, '+')
+fields[12] = string.rep('?', #fields[12])
+redis.call('XDEL', 'pulse:journal', id)
+local entries = redis.call('XRANGE', 'pulse:journal', '-', '+')
+redis.call('DEL', 'pulse:journal')
+for _, other in ipairs(entries) do redis.call('XADD', 'pulse:journal', other[1], unpack(other[2])) end
+redis.call('XADD', 'pulse:journal', id, unpack(fields))
+return id";
+
+#[test]
+fn an_entry_that_cannot_be_understood_is_set_aside() {
+    let drive = Drive::start();
+    let (flusher, mut flushing) = drive.flusher();
+    let append = |flushing: &mut _, name: &str| {
+        flusher.add(drive.batch(&[name.to_owned(), name.to_owned()]));
+        drive.turn(flushing);
+    };
+    append(&mut flushing, "GET /before");
+    append(&mut flushing, "GET /spoiled");
+    let id: String = drive.data.query(cmd("EVAL").arg(SPOIL).arg(0));
+    append(&mut flushing, "GET /after");
+    drive.turn(&mut drive.folder("folder"));
+    assert_eq!(drive.counted("GET /before"), (2, 2));
+    assert_eq!(drive.counted("GET /spoiled"), (0, 0));
+    assert_eq!(drive.counted("GET /after"), (2, 2));
+    assert_eq!(
+        (drive.number("set_aside"), drive.data.is_folded()),
+        (2, true)
+    );
+    let aside: Vec<(String, Vec<String>)> = drive
+        .data
+        .query(cmd("XRANGE").arg("pulse:aside").arg("-").arg("+"));
+    assert_eq!(aside.len(), 1);
+    assert_eq!(aside[0].1[..2], ["id".to_owned(), id]);
+    // Its instance goes on.
+    append(&mut flushing, "GET /spoiled");
+    drive.turn(&mut drive.folder("folder"));
+    assert_eq!(drive.counted("GET /spoiled"), (2, 2));
+    assert_eq!(drive.entries(), 0);
+}
+
+#[test]
+fn an_entry_of_a_later_version_waits_for_ten_minutes() {
+    let drive = Drive::start();
+    let (flusher, mut flushing) = drive.flusher();
+    let mut folding = drive.folder("folder");
+    let append = |flushing: &mut _, name: &str| {
+        flusher.add(drive.batch(&[name.to_owned()]));
+        drive.turn(flushing);
+    };
+    append(&mut flushing, "GET /a");
+    drive.turn(&mut folding);
+    // What comes before it is folded by whoever has the lease already.
+    append(&mut flushing, "GET /a");
+    assert!(drive.data.append_newer());
+    append(&mut flushing, "GET /b");
+    drive.turn(&mut folding);
+    assert_eq!(
+        (drive.counted("GET /a"), drive.counted("GET /b")),
+        ((2, 2), (0, 0))
+    );
+    let lease: Option<String> = drive.data.query(cmd("GET").arg("pulse:lease:fold"));
+    assert_eq!(lease, None, "it keeps those away who could fold it");
+
+    drive.pass(GRACE - 1);
+    drive.turn(&mut folding);
+    drive.turn(&mut drive.folder("another"));
+    assert_eq!(
+        (drive.counted("GET /b"), drive.number("set_aside")),
+        ((0, 0), 0)
+    );
+    drive.pass(1);
+    drive.turn(&mut folding);
+    assert_eq!(
+        (drive.counted("GET /b"), drive.number("set_aside")),
+        ((1, 1), 1)
+    );
+    assert_eq!((drive.data.is_folded(), drive.entries()), (true, 0));
+    // Those who understand the others fold again.
+    append(&mut flushing, "GET /b");
+    drive.turn(&mut drive.folder("another"));
+    drive.turn(&mut folding);
+    assert_eq!(drive.counted("GET /b"), (2, 2));
+}
+
+#[test]
+fn a_journal_that_is_gone_alone_is_reported() {
+    let drive = Drive::start();
+    let (flusher, mut flushing) = drive.flusher();
+    let mut folding = drive.folder("folder");
+    let append = |flushing: &mut _| {
+        flusher.add(drive.batch(&contexts(2)));
+        drive.turn(flushing);
+    };
+    append(&mut flushing);
+    drive.turn(&mut folding);
+    append(&mut flushing);
+    let () = drive.data.query(cmd("DEL").arg("pulse:journal"));
+    drive.turn(&mut folding);
+    let hole = drive.number("hole");
+    assert!(hole > 0 && drive.data.is_folded());
+    // Gone before other entries.
+    append(&mut flushing);
+    let () = drive.data.query(cmd("DEL").arg("pulse:journal"));
+    append(&mut flushing);
+    drive.turn(&mut folding);
+    assert!(drive.number("hole") > hole && drive.data.is_folded());
+    assert_eq!(drive.counted("GET /1"), (2, 2));
+    assert_eq!(drive.number("orphaned"), 0);
+}
+
+#[test]
+fn a_state_that_is_gone_alone_is_reported() {
+    let drive = Drive::start();
+    let (flusher, mut flushing) = drive.flusher();
+    let mut folding = drive.folder("folder");
+    let append = |flushing: &mut _| {
+        flusher.add(drive.batch(&contexts(2)));
+        drive.turn(flushing);
+    };
+    append(&mut flushing);
+    drive.turn(&mut folding);
+    append(&mut flushing);
+    let () = drive.data.query(cmd("DEL").arg("pulse:state"));
+    append(&mut flushing);
+    drive.turn(&mut folding);
+    drive.pass(6);
+    let () = drive.data.query(cmd("DEL").arg("pulse:lease:fold"));
+    drive.turn(&mut folding);
+    drive.turn(&mut flushing);
+    drive.turn(&mut folding);
+    assert_eq!(drive.number("orphaned"), 1);
+    let orphaned: usize = drive.data.query(cmd("XLEN").arg("pulse:orphaned"));
+    assert_eq!(orphaned, 1);
+    // The folded one, and the one after it; the one in doubt only where nothing could have it.
+    let (hits, recorded) = drive.counted("GET /1");
+    assert_eq!((hits, hits + flusher.lost() / 2), (recorded, 2));
+    assert!(drive.data.is_folded());
+}

@@ -1,0 +1,165 @@
+//! The server whose data the processes share: scripts run, time stands still, and everything can go
+//! back to what it was a few scripts ago.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, FromRedisValue, cmd};
+use tokio::runtime::{Builder, Runtime};
+use tower_pulse::model::slice::{Precision, Precisions};
+use tower_pulse::store::Store;
+use tower_pulse::store::redis::{RedisOptions, RedisStore};
+use tower_pulse::{Clock, Hand, StoreError};
+
+use crate::net::{Reply, Request};
+use crate::rig::server::RedisServer;
+
+/// The server's databases; the first one is used, the others hold snapshots.
+pub const DATABASES: usize = 16;
+/// Bytes at which the journal is full: some calls.
+const JOURNAL_BYTES: u64 = 6_000;
+/// Into how many parts the histograms of a long time ago divide what the fine ones do: by how much the
+/// number of a bucket is shifted.
+const FINE_SCALE: u8 = 2;
+
+/// Puts a copy of all keys of one database into another.
+const COPY: &str = "
+redis.call('SELECT', ARGV[2])
+redis.call('FLUSHDB')
+redis.call('SELECT', ARGV[1])
+for _, key in ipairs(redis.call('KEYS', '*')) do redis.call('COPY', key, key, 'DB', ARGV[2]) end";
+
+/// Appends an entry of a version that this crate does not know, as an instance of a later one does.
+const APPEND_NEWER: &str = "
+local head, low = unpack(redis.call('HMGET', 'pulse:state', 'head', 'low'))
+if not head then return 0 end
+local id = string.format('%.0f-7', string.match(head, '^%d+') + 2)
+redis.call('XADD', 'pulse:journal', id, 'i', 'newer', 's', 1, 't', ARGV[1], 'v', 9, 'n', 1, 'p', '?')
+redis.call('HSET', 'pulse:state', 'head', id, 'need', 9)
+if low == head then redis.call('HSET', 'pulse:state', 'oldest', ARGV[1]) end
+return 1";
+
+/// A server, a store in it, and the clock of both.
+pub struct Data {
+    io: Runtime,
+    connection: MultiplexedConnection,
+    pub store: RedisStore,
+    pub hand: Hand,
+    clock: Clock,
+    _server: RedisServer,
+}
+
+/// The precisions of all tests here: an hour is enough, and a minute makes much to write of one name.
+pub fn precisions() -> Precisions {
+    Precisions {
+        counters: vec![Precision::new(60, 10_000), Precision::new(3_600, 120)],
+        histograms: vec![Precision::new(60, 60), Precision::new(3_600, 48)],
+    }
+}
+
+impl Data {
+    pub fn start() -> Self {
+        Self::with_journal_bytes(JOURNAL_BYTES)
+    }
+
+    /// With a journal that is full at `bytes`.
+    pub fn with_journal_bytes(bytes: u64) -> Self {
+        let io = Builder::new_current_thread().enable_all().build().unwrap();
+        let databases = DATABASES.to_string();
+        let server = RedisServer::builder().arg("--databases", &databases);
+        let server = io.block_on(server.start());
+        let connection = io.block_on(server.connection());
+        let (clock, hand) = Clock::manual(0);
+        let patience = Duration::from_secs(10);
+        let options = RedisOptions::new(&server.url()).unwrap();
+        let options = options.precisions(precisions()).journal_bytes(bytes);
+        let options = options
+            .response_timeout(patience)
+            .connection_timeout(patience);
+        let store = RedisStore::open(options).unwrap().with_clock(clock.clone());
+        Self {
+            io,
+            connection,
+            store,
+            hand,
+            clock,
+            _server: server,
+        }
+    }
+
+    /// Makes a call.
+    pub fn run(&self, request: &Request) -> Result<Reply, StoreError> {
+        self.io.block_on(request.run(&self.store))
+    }
+
+    /// Sends a command.
+    pub fn query<T: FromRedisValue>(&self, command: &Cmd) -> T {
+        let mut connection = self.connection.clone();
+        let reply = self.io.block_on(command.query_async(&mut connection));
+        reply.unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Makes one database the copy of another.
+    pub fn copy(&self, from: usize, to: usize) {
+        let () = self.query(cmd("EVAL").arg(COPY).arg(0).arg(from).arg(to));
+    }
+
+    /// Empties everything, snapshots included.
+    pub fn clear(&self) {
+        let () = self.query(&cmd("FLUSHALL"));
+    }
+
+    pub fn now(&self) -> i64 {
+        self.clock.now_seconds()
+    }
+
+    /// The state, field by field; nothing when there is none.
+    pub fn state(&self) -> HashMap<String, String> {
+        self.query(cmd("HGETALL").arg("pulse:state"))
+    }
+
+    /// Whether all that is in the journal is folded.
+    pub fn is_folded(&self) -> bool {
+        let (low, head): (Option<String>, Option<String>) =
+            self.query(cmd("HMGET").arg("pulse:state").arg(&["low", "head"]));
+        low == head
+    }
+
+    /// An instance of a later version appends. `false` where there is no journal yet.
+    pub fn append_newer(&self) -> bool {
+        self.query(cmd("EVAL").arg(APPEND_NEWER).arg(0).arg(self.now()))
+    }
+
+    /// The slices of a counter.
+    pub fn counter(&self, precision: u32, name: &str) -> BTreeMap<String, i64> {
+        self.query(cmd("HGETALL").arg(format!("count:{precision}:{name}")))
+    }
+
+    /// What the statistics of a context count: of this hour and of the one before.
+    pub fn statistics(&self, context: &str) -> (u64, u64) {
+        let key = format!("stats:{context}:AccessTime");
+        let count = |key: String| -> u64 {
+            let count: Option<f64> = self.query(cmd("ZSCORE").arg(key).arg("count"));
+            count.unwrap_or(0.0) as u64
+        };
+        (count(key.clone()), count(key + ":last"))
+    }
+
+    /// How often each request is in the records of a context. Each has a bucket of the histogram to
+    /// itself, also where that is coarse.
+    pub fn records(&self, context: &str, tier: u32) -> BTreeMap<usize, u64> {
+        let records = self.store.records(context, tier, self.now());
+        let mut found = BTreeMap::new();
+        for (_, record) in self.io.block_on(records).unwrap() {
+            let shift = record.histogram.scale() - FINE_SCALE;
+            for (bucket, n) in record.histogram.buckets() {
+                *found.entry(usize::from(*bucket >> shift)).or_default() += n;
+            }
+            let buckets = record.histogram.buckets().iter();
+            let counted: u64 = buckets.map(|(_, n)| n).sum();
+            assert_eq!(counted, record.times.count, "a record contradicts itself");
+        }
+        found
+    }
+}

@@ -1,0 +1,132 @@
+//! Processes that are driven call by call, where a test knows what it wants to see.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::cmd;
+use tower_pulse::model::batch::Batch;
+use tower_pulse::model::context::{ALL, Kind};
+use tower_pulse::model::outcome::Outcome;
+use tower_pulse::testing::{TestFlusher, TestFolder};
+use tower_pulse::{Clock, Hand};
+
+use crate::bed::{MS, NOW, collected};
+use crate::data::{Data, precisions};
+use crate::net::{Reply, Request, Wire};
+use crate::process::{Process, Sleep};
+
+const JOURNAL_BYTES: u64 = 64 << 20;
+const REPLAY_BYTES: usize = 1 << 20;
+/// The most calls of one turn.
+const MAX_CALLS: usize = 10_000;
+
+pub struct Drive {
+    pub data: Data,
+    clock: Clock,
+    hand: Hand,
+    sleep: Sleep,
+}
+
+impl Drive {
+    pub fn start() -> Self {
+        let data = Data::with_journal_bytes(JOURNAL_BYTES);
+        let (clock, hand) = Clock::manual(NOW);
+        data.hand.set_wall(NOW);
+        Self {
+            data,
+            clock,
+            hand,
+            sleep: Sleep::new(),
+        }
+    }
+
+    /// Time passes, for the instances and the server.
+    pub fn pass(&self, seconds: u64) {
+        self.hand.advance(Duration::from_secs(seconds));
+        self.data.hand.set_wall(self.clock.now_seconds());
+    }
+
+    pub fn flusher(&self) -> (TestFlusher, Process) {
+        let wire = Wire::default();
+        let store = Arc::new(wire.clone());
+        let flusher = TestFlusher::new(store, self.clock.clone(), precisions(), REPLAY_BYTES);
+        let mut process = Process::flusher("flusher", &wire, flusher.clone());
+        assert!(process.go(&self.sleep), "it pauses before its first turn");
+        (flusher, process)
+    }
+
+    pub fn folder(&self, name: &str) -> Process {
+        let wire = Wire::default();
+        let store = Arc::new(wire.clone());
+        let folder = TestFolder::new(store, self.clock.clone(), name, 10_000);
+        let mut process = Process::folder(name, &wire, folder);
+        assert!(process.go(&self.sleep), "it pauses before its first turn");
+        process
+    }
+
+    /// One request of each context, now.
+    pub fn batch(&self, contexts: &[String]) -> Batch {
+        let mut batch = Batch::default();
+        let (found, second) = (collected(&[MS], Outcome::Success), self.clock.now_seconds());
+        for context in contexts {
+            let (precisions, name) = (precisions(), Arc::from(&**context));
+            batch.add(&precisions, &name, Kind::Http, second, &found);
+            batch.add(&precisions, &Arc::from(ALL), Kind::All, second, &found);
+        }
+        batch
+    }
+
+    /// Lets a process go on until it makes a call for which `stop` holds, which then waits, or pauses.
+    pub fn until(&self, process: &mut Process, stop: impl Fn(&Request) -> bool) -> Option<Request> {
+        for _ in 0..MAX_CALLS {
+            if !process.is_waiting() {
+                assert!(process.go(&self.sleep), "{} has ended", process.name);
+            }
+            let request = process.wire.slot().request.clone()?;
+            if stop(&request) {
+                return Some(request);
+            }
+            self.deliver(process);
+        }
+        panic!("{} never pauses", process.name);
+    }
+
+    /// Lets a process end its turn.
+    pub fn turn(&self, process: &mut Process) {
+        assert!(self.until(process, |_| false).is_none());
+    }
+
+    /// Delivers the call that a process waits for.
+    pub fn deliver(&self, process: &Process) -> Reply {
+        let request = process.wire.slot().request.clone().unwrap();
+        let reply = self.data.run(&request);
+        process.answer(reply);
+        match &process.wire.slot().reply {
+            Some(Ok(reply)) => reply.clone(),
+            other => panic!("{}: {request}: {other:?}", process.name),
+        }
+    }
+
+    /// How many requests of a context the book's keys have, and how many the records.
+    pub fn counted(&self, context: &str) -> (u64, u64) {
+        let hits = self.data.counter(3_600, &format!("hits:{context}"));
+        let recorded = self.data.records(context, 3_600);
+        (hits.values().sum::<i64>() as u64, recorded.values().sum())
+    }
+
+    pub fn number(&self, field: &str) -> u64 {
+        self.data
+            .state()
+            .get(field)
+            .map_or(0, |n| n.parse().unwrap())
+    }
+
+    pub fn entries(&self) -> usize {
+        self.data.query(cmd("XLEN").arg("pulse:journal"))
+    }
+}
+
+/// So many contexts.
+pub fn contexts(count: usize) -> Vec<String> {
+    (0..count).map(|number| format!("GET /{number}")).collect()
+}

@@ -1,0 +1,317 @@
+//! What happens to instances and to the server, and the ways in which the protocol is broken on
+//! purpose, to see whether that is noticed.
+
+use redis::cmd;
+use tower_pulse::model::slice::hour_of;
+use tower_pulse::store::journal::{Acquired, Partitions, Step};
+
+use crate::data::DATABASES;
+use crate::fleet::MAX_ALIVE;
+use crate::hours::{Expected, Garbage};
+use crate::ledger::CONTEXTS;
+use crate::net::{Reply, Request, Slot};
+use crate::process::Process;
+use crate::world::World;
+
+/// How many scripts a failover may lose.
+const MAX_SNAPSHOTS: usize = 12;
+/// How many seconds a failover may lose: what replays are made for.
+const MAX_LAG: i64 = 50;
+/// Seconds after the beginning of a generation within which a failover that loses it is made good.
+const YOUNG: i64 = 50;
+
+/// What the server held after a script.
+pub struct Snapshot {
+    /// Where the keys are.
+    database: usize,
+    /// When it was taken.
+    at: i64,
+    expected: Expected,
+}
+
+/// What may go wrong in a run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Faults {
+    /// Calls survive a failover, and arrive at the new server.
+    pub is_harsh: bool,
+    /// The state or the journal is deleted alone.
+    pub is_torn: bool,
+    /// Instances of a later version append, which stops the folding for ten minutes.
+    pub is_mixed: bool,
+    /// How likely each of them is, of what it could be.
+    pub intensity: f64,
+    /// A rule of the protocol that is broken.
+    pub broken: Option<Broken>,
+}
+
+/// A rule that is broken on the way to the server or back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Broken {
+    /// A step is done under whatever version the state has.
+    VersionIgnored,
+    /// A step that was done without an answer is done again when it is repeated.
+    StepRepeated,
+    /// Whoever takes a round over does not know which partitions are done.
+    DoneForgotten,
+    /// Records are read as empty ones.
+    RecordsForgotten,
+    /// A fence is removed while its instance appends.
+    FenceRemoved,
+}
+
+impl Faults {
+    /// How likely it is that an answer is lost.
+    pub fn reply_loss(&self) -> f64 {
+        match self.broken {
+            // Only those that repeat a step can break it.
+            Some(Broken::StepRepeated) => 0.3,
+            _ => 0.08,
+        }
+    }
+}
+
+impl World<'_> {
+    /// Something happens that is no call; `x` says what.
+    pub fn something_happens(&mut self, x: f64) {
+        if self.rng.f64() > self.faults.intensity {
+            return;
+        }
+        match x {
+            ..0.93 => self.freeze_or_thaw(),
+            ..0.945 => self.interrupt(),
+            ..0.955 if self.rng.f64() < 0.6 => self.kill(),
+            ..0.96 if self.alive().len() < MAX_ALIVE => self.spawn(),
+            ..0.98 => self.fail_over(),
+            ..0.983 => self.lose_all(),
+            ..0.988 => self.evict(),
+            ..0.993 => match self.expected.garbage {
+                Some(_) => self.mend_garbage(),
+                None => self.put_garbage(),
+            },
+            _ if self.faults.is_torn => self.evict(),
+            _ => self.append_newer(),
+        }
+    }
+
+    /// Whether book and records may differ: only where something was deleted by hand.
+    pub fn may_tear(&self) -> bool {
+        self.faults.is_torn
+    }
+
+    pub fn take_snapshot(&mut self) {
+        let used = |database: &usize| self.snapshots.iter().any(|s| s.database == *database);
+        let mut free = 1..DATABASES;
+        let database = match self.snapshots.len() < MAX_SNAPSHOTS {
+            true => free.find(|database| !used(database)).unwrap(),
+            false => self.snapshots.pop_front().unwrap().database,
+        };
+        self.data.copy(0, database);
+        self.snapshots.push_back(Snapshot {
+            database,
+            at: self.now(),
+            expected: self.expected.clone(),
+        });
+    }
+
+    fn freeze_or_thaw(&mut self) {
+        let alive = self.alive();
+        let at = alive[self.rng.usize(..alive.len())];
+        let instance = &mut self.instances[at];
+        instance.is_frozen = !instance.is_frozen;
+        let what = if instance.is_frozen {
+            "freezes"
+        } else {
+            "thaws"
+        };
+        self.say(format!("instance {at} {what}"));
+    }
+
+    /// Drops what an instance has under way: its flush, or its fold, or all that its folder remembers.
+    fn interrupt(&mut self) {
+        let Some(at) = self.any_awake() else {
+            return;
+        };
+        let number = self.rng.usize(..2);
+        self.leave_behind(at, number);
+        let instance = &mut self.instances[at];
+        let wire = instance.processes[number].wire.clone();
+        *wire.slot() = Slot::default();
+        let (name, process) = (format!("instance {at}"), &mut instance.processes[number]);
+        let what = if number == 0 {
+            *process = Process::flusher(&process.name.clone(), &wire, instance.flusher.clone());
+            "flush is dropped"
+        } else if self.rng.bool() {
+            *process = Process::folder(&process.name.clone(), &wire, instance.folder.clone());
+            "fold is dropped"
+        } else {
+            let (folder, folding) = self.new_folder(at);
+            self.instances[at].folder = folder;
+            self.instances[at].processes[number] = folding;
+            "folder crashes"
+        };
+        self.say(format!("{name}: its {what}"));
+    }
+
+    /// What a process waits for stays on its way.
+    fn leave_behind(&mut self, at: usize, number: usize) {
+        let process = &self.instances[at].processes[number];
+        if let Some(request) = process.take_request() {
+            self.late.push((process.name.clone(), request));
+        }
+    }
+
+    fn kill(&mut self) {
+        let Some(at) = self.any_awake() else {
+            return;
+        };
+        self.leave_behind(at, 0);
+        self.leave_behind(at, 1);
+        self.instances[at].processes.clear();
+        let state = self.data.state();
+        self.ledger.excuse_killed(at, |instance| {
+            let fence = state.get(&format!("f:{instance}"));
+            fence.map_or(0, |fence| fence.split(' ').next().unwrap().parse().unwrap())
+        });
+        self.say(format!("instance {at} is killed"));
+        if self.alive().is_empty() {
+            self.spawn();
+        }
+    }
+
+    fn fail_over(&mut self) {
+        let is_recent = |snapshot: &&Snapshot| snapshot.at + MAX_LAG > self.now();
+        let recent = self.snapshots.iter().rev().take_while(is_recent).count();
+        let lost = self.rng.usize(..recent.max(1));
+        let old = self.data.state();
+        self.snapshots.truncate(self.snapshots.len() - lost);
+        let snapshot = self.snapshots.back().unwrap();
+        self.data.copy(snapshot.database, 0);
+        self.expected = snapshot.expected.clone();
+        let created = |field: &str| old.get(field).and_then(|at| at.parse::<i64>().ok());
+        let age = created("created").map_or(0, |created| self.data.now() - created);
+        self.server_ahead = [-3, 0, 0, 3][self.rng.usize(..4)];
+        self.set_server_clock();
+        let new = self.data.state();
+        let is_other = new.get("gen") != old.get("gen");
+        self.say(format!("FAILOVER: the last {lost} scripts are lost"));
+        let alive = self.alive();
+        if is_other && (!new.is_empty() || age >= YOUNG) {
+            // It undoes a FLUSHALL, or is too far behind: a reset.
+            self.ledger.excuse_sent(|at| alive.contains(&at));
+        }
+        self.ledger.excuse_dead(|at| alive.contains(&at));
+        if !self.faults.is_harsh {
+            self.late.clear();
+            for at in 0..self.instances.len() {
+                for number in 0..self.instances[at].processes.len() {
+                    self.time_out(at, number, true);
+                }
+            }
+        }
+    }
+
+    fn lose_all(&mut self) {
+        self.say("FLUSHDB".to_owned());
+        let () = self.data.query(&cmd("FLUSHDB"));
+        self.expected = Expected::default();
+        self.take_snapshot();
+        let alive = self.alive();
+        self.ledger.excuse_sent(|at| alive.contains(&at));
+    }
+
+    fn evict(&mut self) {
+        let key = match (self.faults.is_torn, self.rng.bool()) {
+            (false, _) => "pulse:lease:fold",
+            (true, true) => "pulse:state",
+            (true, false) => "pulse:journal",
+        };
+        if self.faults.broken == Some(Broken::FenceRemoved) {
+            let state = self.data.state();
+            let fences = state.keys().filter(|field| field.starts_with("f:"));
+            for fence in fences {
+                let () = self.data.query(cmd("HDEL").arg("pulse:state").arg(fence));
+            }
+        } else {
+            let () = self.data.query(cmd("DEL").arg(key));
+        }
+        self.say(format!("{key} is evicted"));
+        self.take_snapshot();
+    }
+
+    fn put_garbage(&mut self) {
+        let context = CONTEXTS[self.rng.usize(..CONTEXTS.len())].to_owned();
+        let (key, slice) = (format!("count:3600:hits:{context}"), hour_of(self.now()));
+        let before = self.data.query(cmd("HGET").arg(&key).arg(slice));
+        let () = self
+            .data
+            .query(cmd("HSET").arg(&key).arg(slice).arg("garbage"));
+        self.say(format!("garbage in {key}"));
+        self.expected.garbage = Some(Garbage {
+            context,
+            slice,
+            before,
+        });
+        self.take_snapshot();
+    }
+
+    pub fn mend_garbage(&mut self) {
+        let Some(Garbage {
+            context,
+            slice,
+            before,
+        }) = self.expected.garbage.take()
+        else {
+            return;
+        };
+        let key = format!("count:3600:hits:{context}");
+        let () = match before {
+            Some(before) => self
+                .data
+                .query(cmd("HSET").arg(&key).arg(slice).arg(before)),
+            None => self.data.query(cmd("HDEL").arg(&key).arg(slice)),
+        };
+        self.say(format!("{key} is mended"));
+        self.take_snapshot();
+    }
+
+    fn append_newer(&mut self) {
+        if self.faults.is_mixed && self.data.append_newer() {
+            self.say("an instance of a later version appends".to_owned());
+            self.expected.newer += 1;
+            self.take_snapshot();
+        }
+    }
+
+    /// Breaks a rule on the way to the server.
+    pub fn break_request(&mut self, request: &mut Request) {
+        if let (Some(Broken::VersionIgnored), Request::Fold(step)) = (self.faults.broken, request)
+            && let Some(version) = self.data.state().remove("v")
+        {
+            step.version = version;
+        }
+    }
+
+    /// Breaks a rule on the way back.
+    pub fn break_reply(&mut self, request: &Request, reply: &mut Reply) {
+        match (self.faults.broken, request, reply) {
+            (Some(Broken::StepRepeated), Request::Fold(step), reply) => {
+                if let Reply::Fold(Step::Stale(version)) = &*reply
+                    && *version == step.next
+                {
+                    let mut again = step.clone();
+                    again.version = step.next.clone();
+                    *reply = self.data.run(&Request::Fold(again)).unwrap();
+                }
+            }
+            (Some(Broken::DoneForgotten), _, Reply::Acquire(Acquired::Mine(progress))) => {
+                progress.done = Partitions::default();
+            }
+            (Some(Broken::RecordsForgotten), _, Reply::Load(Step::Done(records))) => {
+                records
+                    .iter_mut()
+                    .for_each(|record| *record = Default::default());
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! The instances of a run: who is there, and who can go on.
+
+use std::sync::Arc;
+
+use tower_pulse::testing::{TestFlusher, TestFolder};
+
+use crate::data::precisions;
+use crate::net::Wire;
+use crate::process::Process;
+use crate::world::World;
+
+/// The most instances at a time.
+pub const MAX_ALIVE: usize = 3;
+/// Bytes that an instance keeps for replays: of all calls of a run, or of a few.
+const MANY_BYTES: usize = 1 << 20;
+const FEW_BYTES: usize = 12_000;
+
+/// An instance of the service.
+pub struct Instance {
+    pub flusher: TestFlusher,
+    pub folder: TestFolder,
+    /// One that flushes and one that folds; none once it is dead.
+    pub processes: Vec<Process>,
+    pub is_frozen: bool,
+    /// It can replay a few calls only.
+    pub is_forgetful: bool,
+}
+
+impl World<'_> {
+    pub fn alive(&self) -> Vec<usize> {
+        let all = 0..self.instances.len();
+        all.filter(|at| self.is_alive(*at)).collect()
+    }
+
+    pub fn is_alive(&self, at: usize) -> bool {
+        !self.instances[at].processes.is_empty()
+    }
+
+    /// One that is alive and not frozen.
+    pub fn any_awake(&mut self) -> Option<usize> {
+        let mut awake = self.alive();
+        awake.retain(|at| !self.instances[*at].is_frozen);
+        (!awake.is_empty()).then(|| awake[self.rng.usize(..awake.len())])
+    }
+
+    pub fn spawn(&mut self) {
+        let at = self.instances.len();
+        let replay_bytes = [MANY_BYTES, MANY_BYTES, FEW_BYTES][self.rng.usize(..3)];
+        let wire = Wire::default();
+        let store = Arc::new(wire.clone());
+        let flusher = TestFlusher::new(store, self.clock.clone(), precisions(), replay_bytes);
+        let flushing = Process::flusher(&format!("flusher {at}"), &wire, flusher.clone());
+        let (folder, folding) = self.new_folder(at);
+        self.instances.push(Instance {
+            flusher,
+            folder,
+            processes: vec![flushing, folding],
+            is_frozen: false,
+            is_forgetful: replay_bytes < MANY_BYTES,
+        });
+        self.say(format!("instance {at} starts"));
+    }
+
+    /// The folder of an instance, which remembers nothing.
+    pub fn new_folder(&mut self, at: usize) -> (TestFolder, Process) {
+        let max_records = [1_000, 3][self.rng.usize(..2)];
+        let wire = Wire::default();
+        let store = Arc::new(wire.clone());
+        let name = format!("folder {at}");
+        let folder = TestFolder::new(store, self.clock.clone(), &name, max_records);
+        let process = Process::folder(&name, &wire, folder.clone());
+        (folder, process)
+    }
+
+    /// The processes that can go on.
+    pub fn ready(&self) -> Vec<(usize, usize)> {
+        let mut ready = Vec::new();
+        for (at, instance) in self.instances.iter().enumerate() {
+            for (number, process) in instance.processes.iter().enumerate() {
+                if !instance.is_frozen && !process.is_waiting() {
+                    ready.push((at, number));
+                }
+            }
+        }
+        ready
+    }
+
+    /// How many requests are told as lost.
+    pub fn lost(&self) -> u64 {
+        let instances = self.instances.iter();
+        instances.map(|instance| instance.flusher.lost()).sum()
+    }
+}

@@ -1,0 +1,103 @@
+//! What each step that was done should have written beside counters and records: the hours of the
+//! statistics and the exceptions. It goes back in time with the data.
+
+use std::collections::BTreeMap;
+
+use tower_pulse::model::context::ALL;
+use tower_pulse::model::slice::HOUR;
+
+use crate::step::OwnedStep;
+
+/// The hours of one context, by the rules of the book: how many requests are where.
+#[derive(Clone, Debug, Default)]
+pub struct Hours {
+    start: Option<i64>,
+    previous: Option<i64>,
+    pub current: u64,
+    pub last: u64,
+    /// In an hour that was replaced by a later one.
+    pub over: u64,
+    pub late: u64,
+}
+
+impl Hours {
+    fn add(&mut self, hour: i64, n: u64) {
+        match (self.start, self.previous) {
+            (None, _) => (self.start, self.current) = (Some(hour), n),
+            (Some(start), _) if hour > start => {
+                self.over += self.last;
+                (self.last, self.previous) = (self.current, Some(start));
+                (self.current, self.start) = (n, Some(hour));
+            }
+            (Some(start), _) if hour == start => self.current += n,
+            (_, Some(previous)) if hour < previous => self.late += n,
+            (_, Some(previous)) if hour == previous => self.last += n,
+            _ => {
+                self.over += self.last;
+                (self.last, self.previous) = (n, Some(hour));
+            }
+        }
+    }
+
+    /// How many requests there are of.
+    pub fn sum(&self) -> u64 {
+        self.current + self.last + self.over + self.late
+    }
+}
+
+/// A slice of a counter of the book that holds something else for now.
+#[derive(Clone, Debug)]
+pub struct Garbage {
+    pub context: String,
+    pub slice: i64,
+    /// What it held.
+    pub before: Option<String>,
+}
+
+/// What the server should hold.
+#[derive(Clone, Debug, Default)]
+pub struct Expected {
+    pub hours: BTreeMap<String, Hours>,
+    pub late: u64,
+    /// So many of them had been late already when they were appended, by whatever context.
+    pub late_before: u64,
+    pub skewed: u64,
+    pub garbage: Option<Garbage>,
+    /// How often something was dropped because of it.
+    pub quarantined: u64,
+    /// How many requests that were, by context.
+    pub dropped: BTreeMap<String, u64>,
+    /// Entries of a later version.
+    pub newer: u64,
+}
+
+impl Expected {
+    /// A step was done.
+    pub fn done(&mut self, step: &OwnedStep) {
+        if step.covers(ALL) {
+            self.late += step.round.late();
+            self.late_before += step.round.late();
+        }
+        for group in step.round.groups() {
+            for (name, judged) in group.contexts.iter().filter(|(name, _)| step.covers(name)) {
+                let hours = self.hours.entry(name.to_string()).or_default();
+                let late_before = hours.late;
+                for (hour, times) in judged.delta.hours.iter() {
+                    hours.add(hour, times.count);
+                }
+                if **name != *ALL {
+                    self.skewed += judged.skewed;
+                    self.late += hours.late - late_before;
+                }
+                if let Some(garbage) = &self.garbage
+                    && garbage.context == **name
+                    && let Some(counts) = judged.delta.counters[1].get(garbage.slice)
+                {
+                    assert_eq!(garbage.slice % HOUR, 0);
+                    self.quarantined += 1;
+                    *self.dropped.entry(name.to_string()).or_default() += counts.hits;
+                }
+            }
+        }
+    }
+}

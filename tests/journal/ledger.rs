@@ -1,0 +1,175 @@
+//! Every request that was served: by whom, in which calls it went out, and whether it may be missing.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use tower_pulse::model::batch::Batch;
+use tower_pulse::model::context::{ALL, Kind};
+use tower_pulse::model::histogram::{SCALE, lower_bound};
+use tower_pulse::model::outcome::Outcome;
+use tower_pulse::model::slice::{HOUR, hour_of};
+use tower_pulse::store::Call;
+
+use crate::bed::collected;
+use crate::data::precisions;
+
+pub const CONTEXTS: [&str; 3] = ["GET /a", "GET /b", "GET /c"];
+/// Each has a bucket of the coarse histogram of its own.
+pub const MAX_REQUESTS: usize = 120;
+/// A wide request adds to so many slices of a counter, which makes a step of its own.
+pub const WIDTH: i64 = 200;
+
+/// Hours that an instance keeps apart while it cannot send them.
+const HOURS_UNSENT: usize = 2;
+
+/// What a request leaves in a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Part {
+    Context,
+    All,
+    Counter,
+    Wide,
+}
+
+/// A request that was served.
+#[derive(Clone, Debug)]
+pub struct Served {
+    pub context: &'static str,
+    pub by: usize,
+    pub is_wide: bool,
+    /// It lies so many hours after the one in which it was served.
+    pub hours_ahead: i64,
+    hour: i64,
+    /// The calls that each part went out in.
+    calls: BTreeMap<Part, BTreeSet<(String, u64)>>,
+}
+
+impl Served {
+    /// Whether its parts, but for the wide one, went out together or not at all.
+    pub fn is_whole(&self) -> bool {
+        let of = |part| self.calls.get(&part).cloned().unwrap_or_default();
+        of(Part::Context) == of(Part::All) && of(Part::All) == of(Part::Counter)
+    }
+}
+
+#[derive(Default)]
+pub struct Ledger {
+    pub served: Vec<Served>,
+    /// Those that may be missing without being counted as lost.
+    pub excused: BTreeSet<usize>,
+    by_call: HashMap<(String, u64), BTreeSet<usize>>,
+}
+
+impl Ledger {
+    /// Serves one more, and returns what it adds.
+    pub fn serve(
+        &mut self,
+        by: usize,
+        context: &'static str,
+        now: i64,
+        hours_ahead: i64,
+        is_wide: bool,
+    ) -> Batch {
+        let id = self.served.len();
+        // At the beginning of an hour, so that all precisions agree about what lies in the future.
+        let mut second = hour_of(now) + HOUR * hours_ahead;
+        let unsent = self
+            .served
+            .iter()
+            .filter(|served| served.by == by && served.calls.is_empty());
+        let hours: BTreeSet<i64> = unsent.map(|served| served.hour).collect();
+        if hours.len() >= HOURS_UNSENT && !hours.contains(&second) {
+            second = *hours.last().unwrap();
+        }
+        let hours_ahead = (second - hour_of(now)) / HOUR;
+        self.served.push(Served {
+            context,
+            by,
+            is_wide,
+            hours_ahead,
+            hour: second,
+            calls: BTreeMap::new(),
+        });
+        let bucket = 4 * id as u16 + 1;
+        let nanos = (lower_bound(bucket, SCALE) * 1e9 * 1.02) as u64;
+        let found = collected(&[nanos], Outcome::Success);
+        let (precisions, mut batch) = (precisions(), Batch::default());
+        batch.add(&precisions, &Arc::from(context), Kind::Http, second, &found);
+        batch.add(&precisions, &Arc::from(ALL), Kind::All, second, &found);
+        batch.count(&precisions, &Arc::from(format!("u{id}")), second, 1);
+        if is_wide {
+            let wide = Arc::from(format!("w{id}"));
+            for minute in 0..WIDTH {
+                batch.count(&precisions, &wide, hour_of(now) - 60 * minute, 1);
+            }
+        }
+        batch
+    }
+
+    /// A call goes out.
+    pub fn sent(&mut self, call: &Call) {
+        let key = (call.instance.clone(), call.seq);
+        let mut parts = Vec::new();
+        for (name, delta) in &call.batch.contexts {
+            let part = if **name == *ALL {
+                Part::All
+            } else {
+                Part::Context
+            };
+            for (_, record) in delta.records[1].iter() {
+                let shift = record.histogram.scale() - 2;
+                let buckets = record.histogram.buckets().iter();
+                parts.extend(buckets.map(|(bucket, _)| (part, usize::from(*bucket >> shift))));
+            }
+        }
+        for name in call.batch.counters.keys() {
+            let part = if name.starts_with('w') {
+                Part::Wide
+            } else {
+                Part::Counter
+            };
+            parts.push((part, name[1..].parse().unwrap()));
+        }
+        for (part, id) in parts {
+            let calls = self.served[id].calls.entry(part).or_default();
+            calls.insert(key.clone());
+            self.by_call.entry(key.clone()).or_default().insert(id);
+        }
+    }
+
+    /// The requests of a call.
+    pub fn of_call(&self, instance: &str, seq: u64) -> BTreeSet<usize> {
+        let key = (instance.to_owned(), seq);
+        self.by_call.get(&key).cloned().unwrap_or_default()
+    }
+
+    /// Excuses those for which `test` holds.
+    fn excuse_if(&mut self, test: impl Fn(&Served) -> bool) {
+        let found = self
+            .served
+            .iter()
+            .enumerate()
+            .filter(|(_, served)| test(served));
+        self.excused.extend(found.map(|(id, _)| id));
+    }
+
+    /// The data are gone, with all but what the living have not sent yet.
+    pub fn excuse_sent(&mut self, is_alive: impl Fn(usize) -> bool) {
+        self.excuse_if(|served| !is_alive(served.by) || !served.calls.is_empty());
+    }
+
+    /// A failover: nobody is left to replay what the dead had appended.
+    pub fn excuse_dead(&mut self, is_alive: impl Fn(usize) -> bool) {
+        self.excuse_if(|served| !is_alive(served.by));
+    }
+
+    /// An instance is killed: what the store does not have yet is gone. `fence` tells the last call
+    /// that it has of an instance's name.
+    pub fn excuse_killed(&mut self, by: usize, fence: impl Fn(&str) -> u64) {
+        self.excuse_if(|served| {
+            let mut calls = served.calls.values().flatten();
+            let is_missing = |(instance, seq): &(String, u64)| fence(instance) < *seq;
+            served.by == by && (served.calls.is_empty() || calls.any(is_missing))
+        });
+    }
+}

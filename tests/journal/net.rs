@@ -1,0 +1,343 @@
+//! Calls of a store that wait until the scheduler lets them go.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::Poll;
+
+use tower_pulse::model::batch::Aggregate;
+use tower_pulse::model::snapshot::{ContextSnapshot, Snapshot};
+use tower_pulse::store::journal::{Acquired, Entries, Entry, FoldStep, Journal, RecordKey, Step};
+use tower_pulse::store::redis::RedisStore;
+use tower_pulse::store::{
+    Appended, Beat, Call, Cleaned, Generation, LastPass, Pass, Position, Readable, Store,
+    StoreStatus,
+};
+use tower_pulse::{BoxFuture, StoreError};
+
+use crate::step::OwnedStep;
+
+/// A call of the store, which outlives whoever makes it.
+#[derive(Clone)]
+pub enum Request {
+    Hello,
+    Append(Call),
+    Readable(String, String, u64, Position),
+    Acquire(String, String),
+    Release(String),
+    Read(String, String, Position, u64),
+    Load(String, String, Vec<RecordKey>),
+    Fold(Box<OwnedStep>),
+    SetAside(String, String, Entry),
+    CloseHole(String, String),
+    RemoveFences(String),
+}
+
+/// What the store answers.
+#[derive(Clone, Debug)]
+pub enum Reply {
+    Hello(Generation),
+    Append(Appended),
+    Readable(Readable),
+    Acquire(Acquired),
+    Release(()),
+    Read(Step<Entries>),
+    Load(Step<Vec<Aggregate>>),
+    Fold(Step<()>),
+    SetAside(Step<()>),
+    CloseHole(Step<()>),
+    RemoveFences(u64),
+}
+
+impl Request {
+    /// Makes the call.
+    pub async fn run(&self, store: &RedisStore) -> Result<Reply, StoreError> {
+        Ok(match self {
+            Self::Hello => Reply::Hello(store.hello().await?),
+            Self::Append(call) => Reply::Append(store.append(call).await?),
+            Self::Readable(generation, instance, seq, position) => {
+                let readable = store.readable(generation, instance, *seq, *position);
+                Reply::Readable(readable.await?)
+            }
+            Self::Acquire(instance, version) => {
+                Reply::Acquire(store.acquire(instance, version).await?)
+            }
+            Self::Release(instance) => Reply::Release(store.release(instance).await?),
+            Self::Read(instance, version, after, bytes) => {
+                Reply::Read(store.read(instance, version, *after, *bytes).await?)
+            }
+            Self::Load(instance, version, keys) => {
+                Reply::Load(store.load(instance, version, keys).await?)
+            }
+            Self::Fold(step) => Reply::Fold(step.run(store).await?),
+            Self::SetAside(version, next, entry) => {
+                Reply::SetAside(store.set_aside(version, next, entry).await?)
+            }
+            Self::CloseHole(version, next) => {
+                Reply::CloseHole(store.close_hole(version, next).await?)
+            }
+            Self::RemoveFences(version) => Reply::RemoveFences(store.remove_fences(version).await?),
+        })
+    }
+
+    /// Whether it leaves the data as they are, but for the lease.
+    pub fn is_reading(&self) -> bool {
+        matches!(self, Self::Readable(..) | Self::Read(..) | Self::Load(..))
+    }
+}
+
+impl std::fmt::Display for Request {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Hello => f.write_str("hello"),
+            Self::Append(call) => write!(
+                f,
+                "append {} of {:.6} after {} in {:.6}",
+                call.seq, call.instance, call.previous, call.generation
+            ),
+            Self::Readable(_, instance, seq, _) => write!(f, "readable {seq} of {instance:.6}"),
+            Self::Acquire(_, version) => write!(f, "acquire as {version:.6}"),
+            Self::Release(_) => f.write_str("release"),
+            Self::Read(_, version, _, bytes) => write!(f, "read {bytes} under {version:.6}"),
+            Self::Load(_, version, keys) => write!(f, "load {} under {version:.6}", keys.len()),
+            Self::Fold(step) => write!(
+                f,
+                "fold upto {} {} partitions, {:.6} -> {:.6}{}",
+                step.upto,
+                step.partitions.len(),
+                step.version,
+                step.next,
+                if step.done.is_none() {
+                    ", the last"
+                } else {
+                    ""
+                }
+            ),
+            Self::SetAside(version, next, entry) => {
+                write!(f, "set {} aside, {version:.6} -> {next:.6}", entry.position)
+            }
+            Self::CloseHole(version, next) => write!(f, "close hole, {version:.6} -> {next:.6}"),
+            Self::RemoveFences(_) => f.write_str("remove fences"),
+        }
+    }
+}
+
+/// Where a process stands.
+#[derive(Default)]
+pub struct Slot {
+    /// It pauses between two turns, until it is told to go on.
+    pub is_paused: bool,
+    /// The call that it waits for.
+    pub request: Option<Request>,
+    /// The answer, once it has come.
+    pub reply: Option<Result<Reply, StoreError>>,
+    /// Turns in a row that found nothing to do.
+    pub idle_turns: u32,
+}
+
+/// The store as one process sees it.
+#[derive(Clone, Default)]
+pub struct Wire(Arc<Mutex<Slot>>);
+
+impl Wire {
+    pub fn slot(&self) -> MutexGuard<'_, Slot> {
+        self.0.lock().unwrap()
+    }
+
+    /// Pauses until the scheduler clears [`Slot::is_paused`].
+    pub async fn pause(&self) {
+        self.slot().is_paused = true;
+        std::future::poll_fn(|_| match self.slot().is_paused {
+            true => Poll::Pending,
+            false => Poll::Ready(()),
+        })
+        .await;
+    }
+
+    async fn ask(&self, request: Request) -> Result<Reply, StoreError> {
+        {
+            let mut slot = self.slot();
+            (slot.request, slot.reply) = (Some(request), None);
+        }
+        std::future::poll_fn(|_| match self.slot().reply.take() {
+            Some(reply) => Poll::Ready(reply),
+            None => Poll::Pending,
+        })
+        .await
+    }
+}
+
+/// Asks, and takes the answer that belongs to it.
+macro_rules! ask {
+    ($self:ident, $kind:ident, $request:expr) => {
+        Box::pin(async move {
+            match $self.ask($request).await? {
+                Reply::$kind(reply) => Ok(reply),
+                other => panic!("not an answer to {}: {other:?}", stringify!($kind)),
+            }
+        })
+    };
+}
+
+impl Journal for Wire {
+    fn acquire<'a>(
+        &'a self,
+        instance: &'a str,
+        version: &'a str,
+    ) -> BoxFuture<'a, Result<Acquired, StoreError>> {
+        ask!(
+            self,
+            Acquire,
+            Request::Acquire(instance.into(), version.into())
+        )
+    }
+
+    fn release<'a>(&'a self, instance: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
+        ask!(self, Release, Request::Release(instance.into()))
+    }
+
+    fn read<'a>(
+        &'a self,
+        instance: &'a str,
+        version: &'a str,
+        after: Position,
+        bytes: u64,
+    ) -> BoxFuture<'a, Result<Step<Entries>, StoreError>> {
+        ask!(
+            self,
+            Read,
+            Request::Read(instance.into(), version.into(), after, bytes)
+        )
+    }
+
+    fn load<'a>(
+        &'a self,
+        instance: &'a str,
+        version: &'a str,
+        keys: &'a [RecordKey],
+    ) -> BoxFuture<'a, Result<Step<Vec<Aggregate>>, StoreError>> {
+        ask!(
+            self,
+            Load,
+            Request::Load(instance.into(), version.into(), keys.into())
+        )
+    }
+
+    fn fold<'a>(&'a self, step: &'a FoldStep<'a>) -> BoxFuture<'a, Result<Step<()>, StoreError>> {
+        ask!(self, Fold, Request::Fold(Box::new(OwnedStep::new(step))))
+    }
+
+    fn set_aside<'a>(
+        &'a self,
+        version: &'a str,
+        next: &'a str,
+        entry: &'a Entry,
+    ) -> BoxFuture<'a, Result<Step<()>, StoreError>> {
+        let entry = entry.clone();
+        ask!(
+            self,
+            SetAside,
+            Request::SetAside(version.into(), next.into(), entry)
+        )
+    }
+
+    fn close_hole<'a>(
+        &'a self,
+        version: &'a str,
+        next: &'a str,
+    ) -> BoxFuture<'a, Result<Step<()>, StoreError>> {
+        ask!(
+            self,
+            CloseHole,
+            Request::CloseHole(version.into(), next.into())
+        )
+    }
+
+    fn remove_fences<'a>(&'a self, version: &'a str) -> BoxFuture<'a, Result<u64, StoreError>> {
+        ask!(self, RemoveFences, Request::RemoveFences(version.into()))
+    }
+}
+
+impl Store for Wire {
+    fn hello(&self) -> BoxFuture<'_, Result<Generation, StoreError>> {
+        ask!(self, Hello, Request::Hello)
+    }
+
+    fn append<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Result<Appended, StoreError>> {
+        ask!(self, Append, Request::Append(call.clone()))
+    }
+
+    fn readable<'a>(
+        &'a self,
+        generation: &'a str,
+        instance: &'a str,
+        seq: u64,
+        position: Position,
+    ) -> BoxFuture<'a, Result<Readable, StoreError>> {
+        let (generation, instance) = (generation.to_owned(), instance.to_owned());
+        ask!(
+            self,
+            Readable,
+            Request::Readable(generation, instance, seq, position)
+        )
+    }
+
+    fn journal(&self) -> Option<&dyn Journal> {
+        Some(self)
+    }
+
+    fn status(&self, _: i64) -> BoxFuture<'_, Result<StoreStatus, StoreError>> {
+        unreachable!("only what appends and folds runs here")
+    }
+
+    fn beat<'a>(&'a self, _: &'a Beat) -> BoxFuture<'a, Result<(), StoreError>> {
+        unreachable!("only what appends and folds runs here")
+    }
+
+    fn leave<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
+        unreachable!("only what appends and folds runs here")
+    }
+
+    fn snapshot(&self, _: i64) -> BoxFuture<'_, Result<Snapshot, StoreError>> {
+        unreachable!("only what appends and folds runs here")
+    }
+
+    fn context<'a>(
+        &'a self,
+        _: &'a str,
+        _: i64,
+    ) -> BoxFuture<'a, Result<Option<ContextSnapshot>, StoreError>> {
+        unreachable!("only what appends and folds runs here")
+    }
+
+    fn counter<'a>(
+        &'a self,
+        _: &'a str,
+        _: u32,
+    ) -> BoxFuture<'a, Result<Vec<(i64, i64)>, StoreError>> {
+        unreachable!("only what appends and folds runs here")
+    }
+
+    fn records<'a>(
+        &'a self,
+        _: &'a str,
+        _: u32,
+        _: i64,
+    ) -> BoxFuture<'a, Result<Vec<(i64, Aggregate)>, StoreError>> {
+        unreachable!("only what appends and folds runs here")
+    }
+
+    fn slowest(&self) -> BoxFuture<'_, Result<Vec<(String, f64)>, StoreError>> {
+        unreachable!("only what appends and folds runs here")
+    }
+
+    fn clean<'a>(&'a self, _: &'a Pass) -> BoxFuture<'a, Result<Option<Cleaned>, StoreError>> {
+        unreachable!("only what appends and folds runs here")
+    }
+
+    fn last_pass(&self) -> BoxFuture<'_, Result<Option<LastPass>, StoreError>> {
+        unreachable!("only what appends and folds runs here")
+    }
+
+    fn describe(&self) -> String {
+        "a store whose calls wait".to_owned()
+    }
+}

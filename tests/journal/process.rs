@@ -1,0 +1,130 @@
+//! Something that calls the store, polled by hand: it goes on from one call to the next, and stands
+//! still between them for as long as the scheduler likes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Runtime};
+use tower_pulse::testing::{TestFlusher, TestFolder};
+use tower_pulse::{BoxFuture, StoreError};
+
+use crate::net::{Reply, Request, Wire};
+
+/// The most polls from one call to the next.
+const MAX_POLLS: usize = 100_000;
+
+/// The time that processes sleep in: it moves only where one of them has nothing else to wait for.
+pub struct Sleep(Runtime);
+
+impl Sleep {
+    pub fn new() -> Self {
+        let mut builder = Builder::new_current_thread();
+        Self(builder.enable_time().start_paused(true).build().unwrap())
+    }
+}
+
+/// Whether a future wants to be polled again.
+struct Flag(AtomicBool);
+
+impl Wake for Flag {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// A future that calls the store through a wire of its own.
+pub struct Process {
+    pub name: String,
+    pub wire: Wire,
+    future: BoxFuture<'static, ()>,
+}
+
+impl Process {
+    /// Flushes turn by turn, and asks after each whether it can be read.
+    pub fn flusher(name: &str, wire: &Wire, flusher: TestFlusher) -> Self {
+        let own = wire.clone();
+        Self::new(name, wire, async move {
+            loop {
+                own.pause().await;
+                let flushed = flusher.flush().await;
+                own.slot().idle_turns += 1;
+                let Ok(newest) = flushed else {
+                    own.slot().idle_turns = 0;
+                    continue;
+                };
+                if let Some(newest) = newest {
+                    use tower_pulse::store::Store;
+                    let (generation, instance) = (&newest.generation, &newest.instance);
+                    let readable = own.readable(generation, instance, newest.seq, newest.position);
+                    let _ = readable.await;
+                }
+            }
+        })
+    }
+
+    /// Folds turn by turn.
+    pub fn folder(name: &str, wire: &Wire, folder: TestFolder) -> Self {
+        let own = wire.clone();
+        Self::new(name, wire, async move {
+            loop {
+                own.pause().await;
+                let _ = folder.fold().await;
+            }
+        })
+    }
+
+    pub fn new(name: &str, wire: &Wire, future: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self {
+            name: name.to_owned(),
+            wire: wire.clone(),
+            future: Box::pin(future),
+        }
+    }
+
+    /// Whether it waits for an answer.
+    pub fn is_waiting(&self) -> bool {
+        self.wire.slot().request.is_some()
+    }
+
+    /// The call that it waits for, which is not its own any more: it may arrive late, or never.
+    pub fn take_request(&self) -> Option<Request> {
+        self.wire.slot().request.take()
+    }
+
+    /// Gives it its answer.
+    pub fn answer(&self, reply: Result<Reply, StoreError>) {
+        let mut slot = self.wire.slot();
+        (slot.request, slot.reply) = (None, Some(reply));
+    }
+
+    /// Goes on until it waits for an answer or pauses. `false` when it is at its end.
+    pub fn go(&mut self, sleep: &Sleep) -> bool {
+        self.wire.slot().is_paused = false;
+        let flag = Arc::new(Flag(AtomicBool::new(false)));
+        let waker = Waker::from(flag.clone());
+        for _ in 0..MAX_POLLS {
+            {
+                let _in_time = sleep.0.enter();
+                let poll = self.future.as_mut().poll(&mut Context::from_waker(&waker));
+                if poll == Poll::Ready(()) {
+                    return false;
+                }
+            }
+            let is_standing = {
+                let slot = self.wire.slot();
+                slot.is_paused || slot.request.is_some()
+            };
+            if is_standing {
+                return true;
+            }
+            if !flag.0.swap(false, Ordering::SeqCst) {
+                sleep
+                    .0
+                    .block_on(tokio::time::advance(Duration::from_millis(20)));
+            }
+        }
+        panic!("{} goes on and on without a call", self.name);
+    }
+}

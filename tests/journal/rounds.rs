@@ -1,0 +1,197 @@
+//! Rounds of several steps: taken over in the middle, and steps that arrive twice.
+
+use redis::cmd;
+use tower_pulse::StoreError;
+use tower_pulse::StoreErrorKind::TimedOut;
+use tower_pulse::model::round::partition;
+use tower_pulse::store::Position;
+use tower_pulse::store::journal::{Acquired, Step};
+
+use crate::drive::{Drive, contexts};
+use crate::net::{Reply, Request};
+use crate::process::Process;
+use crate::step::OwnedStep;
+
+fn is_fold(request: &Request) -> bool {
+    matches!(request, Request::Fold(_))
+}
+
+fn step_of(request: Option<Request>) -> OwnedStep {
+    match request {
+        Some(Request::Fold(step)) => *step,
+        _ => panic!("not a step of a fold"),
+    }
+}
+
+#[test]
+fn a_round_is_finished_by_whoever_takes_over() {
+    let drive = Drive::start();
+    let names = contexts(120);
+    let (flusher, mut flushing) = drive.flusher();
+    flusher.add(drive.batch(&names));
+    drive.turn(&mut flushing);
+
+    let (mut frozen, mut other) = (drive.folder("frozen"), drive.folder("other"));
+    let first = step_of(drive.until(&mut frozen, is_fold));
+    assert!(first.done.is_some(), "one step is enough");
+    drive.deliver(&frozen);
+    let second = step_of(drive.until(&mut frozen, is_fold));
+
+    // More is appended, and another one takes over.
+    flusher.add(drive.batch(&names));
+    drive.turn(&mut flushing);
+    let () = drive.data.query(cmd("DEL").arg("pulse:lease:fold"));
+    drive.until(&mut other, |request| {
+        matches!(request, Request::Acquire(..))
+    });
+    let Reply::Acquire(Acquired::Mine(progress)) = drive.deliver(&other) else {
+        panic!("the lease is free");
+    };
+    assert_eq!(progress.upto, Some(first.upto));
+    let mut written: Vec<usize> = first.partitions.clone();
+    assert!(
+        written
+            .iter()
+            .all(|partition| progress.done.contains(*partition))
+    );
+    loop {
+        let step = step_of(drive.until(&mut other, is_fold));
+        assert_eq!(step.upto, first.upto, "another round");
+        written.extend(&step.partitions);
+        drive.deliver(&other);
+        if step.done.is_none() {
+            break;
+        }
+    }
+    let mut expected: Vec<usize> = names.iter().map(|name| partition(name)).collect();
+    expected.push(partition("<all>"));
+    for partitions in [&mut written, &mut expected] {
+        partitions.sort_unstable();
+    }
+    expected.dedup();
+    assert_eq!(written, expected, "each partition once");
+    assert_eq!(drive.counted(&names[7]), (1, 1));
+
+    // The one who was frozen does no harm.
+    assert_eq!(second.upto, first.upto);
+    let Reply::Fold(Step::Stale(_)) = drive.deliver(&frozen) else {
+        panic!("a step under an old version");
+    };
+    drive.turn(&mut frozen);
+    drive.turn(&mut other);
+    drive.turn(&mut frozen);
+    for name in &names {
+        assert_eq!(drive.counted(name), (2, 2), "{name}");
+    }
+    assert!(drive.data.is_folded());
+}
+
+#[test]
+fn a_step_that_arrives_again_is_done_once() {
+    let drive = Drive::start();
+    let names = contexts(60);
+    let (flusher, mut flushing) = drive.flusher();
+    flusher.add(drive.batch(&names));
+    drive.turn(&mut flushing);
+    let mut folding = drive.folder("folder");
+    let mut steps = Vec::new();
+    while let Some(request) = drive.until(&mut folding, is_fold) {
+        // Done, unheard; then again by the folder; then late, over and over.
+        let Ok(Reply::Fold(Step::Done(()))) = drive.data.run(&request) else {
+            panic!("the first time");
+        };
+        folding.take_request();
+        folding.answer(Err(StoreError::new(TimedOut, "no answer")));
+        let again = step_of(drive.until(&mut folding, is_fold));
+        let step = step_of(Some(request));
+        assert_eq!((&again.version, &again.next), (&step.version, &step.next));
+        let Reply::Fold(Step::Stale(version)) = drive.deliver(&folding) else {
+            panic!("it had been done");
+        };
+        assert_eq!(version, step.next);
+        steps.push(step);
+        for step in &steps {
+            let late = drive.data.run(&Request::Fold(Box::new(step.clone())));
+            assert!(matches!(late, Ok(Reply::Fold(Step::Stale(_)))), "{late:?}");
+        }
+    }
+    assert!(steps.len() > 1);
+    for name in &names {
+        assert_eq!(drive.counted(name), (1, 1), "{name}");
+    }
+    assert!(drive.data.is_folded());
+}
+
+/// A database for a snapshot.
+const SNAPSHOT: usize = 1;
+
+#[test]
+fn an_entry_of_another_history_is_not_folded_although_it_stands_at_the_same_place() {
+    let drive = Drive::start();
+    let names = contexts(1);
+    let ((lost, mut losing), (found, mut finding)) = (drive.flusher(), drive.flusher());
+    // Both have said hello before the failover takes back what the first one appends.
+    for flushing in [&mut losing, &mut finding] {
+        drive.turn(flushing);
+    }
+    let mut folding = drive.folder("folder");
+    lost.add(drive.batch(&names));
+    drive.until(&mut losing, |request| matches!(request, Request::Append(_)));
+    drive.until(&mut folding, |request| matches!(request, Request::Read(..)));
+    drive.data.copy(0, SNAPSHOT);
+    drive.turn(&mut losing);
+    let step = step_of(drive.until(&mut folding, is_fold));
+
+    drive.data.copy(SNAPSHOT, 0);
+    found.add(drive.batch(&names));
+    drive.turn(&mut finding);
+    let head = drive.data.state()["head"].clone();
+    let head: Position = head.parse().unwrap();
+    assert_eq!((head.offset, head == step.upto), (step.upto.offset, false));
+    let reply = drive.deliver(&folding);
+    assert!(matches!(reply, Reply::Fold(Step::Absent)), "{reply:?}");
+    for _ in 0..2 {
+        drive.turn(&mut losing);
+        drive.turn(&mut folding);
+    }
+    assert_eq!(drive.counted(&names[0]), (2, 2));
+    assert_eq!((lost.replayed(), lost.lost()), (1, 0));
+}
+
+#[test]
+fn a_failover_between_two_reads_of_a_round_ends_it() {
+    let drive = Drive::start();
+    let names = contexts(1);
+    let ((lost, mut losing), (found, mut finding)) = (drive.flusher(), drive.flusher());
+    let mut folding = drive.folder("folder");
+    // Reads as little as possible.
+    let read = |folding: &mut Process| {
+        drive.until(folding, |request| matches!(request, Request::Read(..)));
+        if let Some(Request::Read(_, _, _, bytes)) = &mut folding.wire.slot().request {
+            *bytes = 1;
+        }
+    };
+    lost.add(drive.batch(&names));
+    drive.until(&mut losing, |request| matches!(request, Request::Append(_)));
+    read(&mut folding);
+    drive.data.copy(0, SNAPSHOT);
+    drive.turn(&mut losing);
+    lost.add(drive.batch(&names));
+    drive.turn(&mut losing);
+    drive.deliver(&folding);
+    read(&mut folding);
+
+    // The second part would be of another history.
+    drive.data.copy(SNAPSHOT, 0);
+    for _ in 0..3 {
+        found.add(drive.batch(&contexts(9)));
+        drive.turn(&mut finding);
+    }
+    for _ in 0..2 {
+        drive.turn(&mut folding);
+        drive.turn(&mut losing);
+    }
+    drive.turn(&mut folding);
+    assert_eq!(drive.counted(&names[0]), (5, 5));
+    assert_eq!((lost.replayed(), lost.lost()), (2, 0));
+}

@@ -1,0 +1,106 @@
+//! A step of a fold that outlives the folder that sends it, so that it can arrive late.
+
+use std::sync::Arc;
+
+use tower_pulse::StoreError;
+use tower_pulse::model::access_time::Durations;
+use tower_pulse::model::batch::{Aggregate, Batch};
+use tower_pulse::model::round::{Round, partition};
+use tower_pulse::store::Position;
+use tower_pulse::store::journal::{FoldStep, Journal, Partitions, RecordKey, Step};
+
+/// All that a [`FoldStep`] borrows, owned.
+#[derive(Clone)]
+pub struct OwnedStep {
+    pub version: String,
+    pub next: String,
+    pub instance: String,
+    pub upto: Position,
+    pub done: Option<Partitions>,
+    pub trim: Option<Position>,
+    pub round: Arc<Round>,
+    pub partitions: Vec<usize>,
+    pub records: Vec<(RecordKey, Aggregate)>,
+    pub hole_bytes: u64,
+    pub took_millis: u64,
+}
+
+impl OwnedStep {
+    pub fn new(step: &FoldStep<'_>) -> Self {
+        Self {
+            version: step.version.to_owned(),
+            next: step.next.to_owned(),
+            instance: step.instance.to_owned(),
+            upto: step.upto,
+            done: step.done,
+            trim: step.trim,
+            round: Arc::new(copied(step.round)),
+            partitions: step.partitions.to_vec(),
+            records: (step.records.iter())
+                .map(|(key, record)| (key.clone(), (*record).clone()))
+                .collect(),
+            hole_bytes: step.hole_bytes,
+            took_millis: step.took_millis,
+        }
+    }
+
+    /// Sends it.
+    pub async fn run(&self, journal: &dyn Journal) -> Result<Step<()>, StoreError> {
+        let records: Vec<_> = (self.records.iter())
+            .map(|(key, record)| (key.clone(), record))
+            .collect();
+        let step = FoldStep {
+            version: &self.version,
+            next: &self.next,
+            instance: &self.instance,
+            upto: self.upto,
+            done: self.done,
+            trim: self.trim,
+            round: &self.round,
+            partitions: &self.partitions,
+            records: &records,
+            hole_bytes: self.hole_bytes,
+            took_millis: self.took_millis,
+        };
+        journal.fold(&step).await
+    }
+
+    /// Whether it writes what belongs to this name.
+    pub fn covers(&self, name: &str) -> bool {
+        self.partitions.contains(&partition(name))
+    }
+}
+
+/// A round of the same contents.
+fn copied(round: &Round) -> Round {
+    let mut copy = Round::empty(round.stamp());
+    let mut late = round.late();
+    for group in round.groups() {
+        let mut batch = Batch {
+            late: std::mem::take(&mut late),
+            ..Batch::default()
+        };
+        for (name, judged) in &group.contexts {
+            let mut delta = judged.delta.clone();
+            if judged.skewed > 0 {
+                // Adding it drops what lies in the future, and counts it.
+                let skewed = Durations {
+                    count: judged.skewed,
+                    ..Durations::default()
+                };
+                delta
+                    .hours
+                    .add(round.stamp() + 1_000_000, skewed, usize::MAX);
+            }
+            batch.contexts.insert(name.clone(), delta);
+        }
+        batch.counters = group.counters.clone();
+        copy.add(batch, &group.precisions, round.stamp());
+    }
+    assert_eq!(
+        format!("{copy:?}"),
+        format!("{round:?}"),
+        "the copy differs"
+    );
+    copy
+}

@@ -1,0 +1,188 @@
+//! Whether everything is right in the end: each request once in the book's keys and once in the records,
+//! or missing for a reason that is known or was told.
+
+use std::collections::BTreeMap;
+
+use tower_pulse::model::context::ALL;
+
+use crate::ledger::{CONTEXTS, WIDTH};
+use crate::world::World;
+
+impl World<'_> {
+    /// Looks at everything, and adds what is wrong to [`World::violations`].
+    pub fn judge(&mut self) {
+        let contexts = || CONTEXTS.into_iter().chain([ALL]);
+        let records: BTreeMap<_, _> = contexts()
+            .map(|context| (context, self.data.records(context, 3_600)))
+            .collect();
+        for context in contexts() {
+            let minutes = self.data.records(context, 60);
+            for (id, n) in minutes
+                .iter()
+                .chain(&records[context])
+                .filter(|(_, n)| **n > 1)
+            {
+                self.violated(format!(
+                    "over: {id} is {n} times in the records of {context}"
+                ));
+            }
+            self.judge_context(context, records[context].values().sum());
+        }
+        self.judge_requests(&records);
+        if !self.may_tear() {
+            self.judge_exceptions();
+        }
+    }
+
+    fn judge_requests(&mut self, records: &BTreeMap<&str, BTreeMap<usize, u64>>) {
+        let (mut missing, mut unexplained, mut ahead, mut excused) = (0, 0, 0, 0);
+        for (id, served) in self.ledger.served.clone().into_iter().enumerate() {
+            let has = |context| records[context].get(&id).copied().unwrap_or(0);
+            let (own, all) = (has(served.context), has(ALL));
+            let sum = |precision| -> Vec<i64> {
+                let slices = self.data.counter(precision, &format!("u{id}"));
+                slices.into_values().collect()
+            };
+            let (hours, minutes) = (sum(3_600), sum(60));
+            if hours.iter().sum::<i64>() > 1 || minutes.iter().sum::<i64>() > 1 {
+                self.violated(format!("over: u{id} is {hours:?} and {minutes:?}"));
+            }
+            // Whoever is dead may have sent the request and not the wide part. A call that holds only
+            // counters, and that nobody can replay, is not told in requests.
+            let is_forgetful = self.instances[served.by].is_forgetful;
+            let is_owed = own > 0 && self.is_alive(served.by) && !is_forgetful;
+            self.judge_wide(id, served.is_wide, is_owed);
+            let is_comparable = served.is_whole() && !self.may_tear();
+            let counts = [own, all, hours.len() as u64, minutes.len() as u64];
+            if is_comparable && counts != [own; 4] {
+                self.violated(format!(
+                    "torn: {id} is in {counts:?} of context, all, hours, minutes"
+                ));
+            }
+            let is_excused = self.ledger.excused.contains(&id);
+            match own {
+                0 => missing += 1,
+                _ if is_excused => excused += 1,
+                _ => {}
+            }
+            if own == 0 && !is_excused {
+                self.say(format!("{id} is missing: {served:?}"));
+                match served.hours_ahead {
+                    ..1 => unexplained += 1,
+                    _ => ahead += 1,
+                }
+            }
+        }
+        let lost = self.lost();
+        if self.may_tear() {
+            return;
+        }
+        if unexplained > lost {
+            self.violated(format!(
+                "lost: {unexplained} are missing, {lost} are told as lost"
+            ));
+        }
+        let skewed = self.number("skewed");
+        // One from the future may have been folded away as late before it was refused.
+        if unexplained + ahead > lost + skewed + self.expected.late_before {
+            let found = unexplained + ahead;
+            self.violated(format!(
+                "lost: {found} are missing, {lost} lost, {skewed} skewed"
+            ));
+        }
+        // A late call may bring what was given up.
+        if !self.faults.is_harsh && lost > missing + excused {
+            self.violated(format!(
+                "told too much: {lost} lost, {missing} missing, {excused} excused"
+            ));
+        }
+    }
+
+    /// The wide part of a request is there whole or not at all, and may go out after the request.
+    fn judge_wide(&mut self, id: usize, is_wide: bool, is_owed: bool) {
+        if !is_wide {
+            return;
+        }
+        let slices = self.data.counter(60, &format!("w{id}"));
+        let is_one = slices.values().all(|n| *n == 1);
+        if !is_one || !(slices.is_empty() || slices.len() as i64 == WIDTH) {
+            let sum: i64 = slices.values().sum();
+            self.violated(format!(
+                "over or torn: w{id} is {sum} in {} slices",
+                slices.len()
+            ));
+        }
+        let is_harmless = self.ledger.excused.contains(&id) || self.lost() > 0 || self.may_tear();
+        if slices.is_empty() && is_owed && !is_harmless {
+            self.violated(format!("lost: w{id}"));
+        }
+    }
+
+    /// The book's keys of a context against its records.
+    fn judge_context(&mut self, context: &str, recorded: u64) {
+        let name = match context {
+            ALL => "hits".to_owned(),
+            context => format!("hits:{context}"),
+        };
+        let dropped = self.expected.dropped.get(context).copied().unwrap_or(0);
+        for (precision, dropped) in [(60, 0), (3_600, dropped)] {
+            let hits: i64 = self.data.counter(precision, &name).values().sum();
+            let hits = hits as u64 + dropped;
+            let is_wrong = match self.may_tear() {
+                true => hits > self.ledger.served.len() as u64,
+                false => hits != recorded,
+            };
+            if is_wrong {
+                self.violated(format!(
+                    "torn: {name} at {precision} is {hits} with {dropped} dropped, records have {recorded}"
+                ));
+            }
+        }
+        let expected = self
+            .expected
+            .hours
+            .get(context)
+            .cloned()
+            .unwrap_or_default();
+        let found = self.data.statistics(context);
+        if found != (expected.current, expected.last) {
+            self.violated(format!(
+                "statistics of {context} are {found:?}, not {expected:?}"
+            ));
+        }
+        // Hours that an instance had to fold away are in the records only.
+        let is_wrong = match self.expected.late_before {
+            0 => expected.sum() != recorded,
+            _ => expected.sum() > recorded,
+        };
+        if is_wrong && !self.may_tear() {
+            self.violated(format!(
+                "statistics of {context}: {expected:?}, {recorded} in records"
+            ));
+        }
+    }
+
+    fn judge_exceptions(&mut self) {
+        let expected = &self.expected;
+        let pairs = [
+            ("late", expected.late),
+            ("skewed", expected.skewed),
+            ("quarantined", expected.quarantined),
+            ("set_aside", expected.newer),
+            ("hole", 0),
+            ("orphaned", 0),
+        ];
+        for (field, expected) in pairs {
+            let found = self.number(field);
+            if found != expected {
+                self.violated(format!("{field} is {found}, not {expected}"));
+            }
+        }
+    }
+
+    /// A number of the state.
+    fn number(&self, field: &str) -> u64 {
+        let state = self.data.state();
+        state.get(field).map_or(0, |n| n.parse().unwrap())
+    }
+}

@@ -1,0 +1,342 @@
+//! The scheduler: decides by its seed who goes on, what arrives, and what goes wrong.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use fastrand::Rng;
+use tower_pulse::store::journal::{Acquired, Step};
+use tower_pulse::store::{Appended, Readable};
+use tower_pulse::{Clock, Hand, StoreError, StoreErrorKind};
+
+use crate::bed::THIS_HOUR;
+use crate::data::Data;
+use crate::faults::{Faults, Snapshot};
+use crate::fleet::{Instance, MAX_ALIVE};
+use crate::hours::Expected;
+use crate::ledger::{CONTEXTS, Ledger, MAX_REQUESTS};
+use crate::net::{Reply, Request};
+use crate::process::{Process, Sleep};
+
+/// Every run begins so many seconds before the end of an hour.
+const BEFORE_THE_HOUR: i64 = 20;
+/// Seconds of the lease to fold: its key expires by the test's time.
+const LEASE: i64 = 5;
+/// Seconds after which a call that nobody waits for does not arrive any more.
+const MAX_LATENESS: i64 = 300;
+/// After so many steps without any fault, everything must be quiet.
+const MAX_CALM_STEPS: usize = 6_000;
+/// So many steps without a fault later an entry of a later version has waited for long enough.
+const CALM_STEPS_PER_WAIT: usize = 500;
+
+/// A call on its way.
+#[derive(Clone, Copy)]
+enum Message {
+    /// A process waits for its answer.
+    Awaited(usize, usize),
+    /// Nobody does any more.
+    Late(usize),
+}
+
+pub struct World<'a> {
+    pub data: &'a Data,
+    pub rng: Rng,
+    pub faults: Faults,
+    sleep: Sleep,
+    /// The clock of all instances.
+    pub clock: Clock,
+    hand: Hand,
+    /// How far ahead of it the server's is.
+    pub server_ahead: i64,
+    pub instances: Vec<Instance>,
+    /// Calls that nobody waits for.
+    pub late: Vec<(String, Request)>,
+    /// What was after each of the last scripts, the newest last.
+    pub snapshots: VecDeque<Snapshot>,
+    pub expected: Expected,
+    pub ledger: Ledger,
+    lease_until: i64,
+    is_calm: bool,
+    pub violations: Vec<String>,
+    pub story: Vec<String>,
+}
+
+impl<'a> World<'a> {
+    pub fn new(data: &'a Data, seed: u64, faults: Faults) -> Self {
+        fastrand::seed(seed);
+        let start = THIS_HOUR - BEFORE_THE_HOUR;
+        let (clock, hand) = Clock::manual(start);
+        data.hand.set_wall(start);
+        data.clear();
+        let mut world = Self {
+            data,
+            rng: Rng::with_seed(seed),
+            faults,
+            sleep: Sleep::new(),
+            clock,
+            hand,
+            server_ahead: 0,
+            instances: Vec::new(),
+            late: Vec::new(),
+            snapshots: VecDeque::new(),
+            expected: Expected::default(),
+            ledger: Ledger::default(),
+            lease_until: 0,
+            is_calm: false,
+            violations: Vec::new(),
+            story: Vec::new(),
+        };
+        world.take_snapshot();
+        for _ in 0..world.rng.usize(1..=MAX_ALIVE) {
+            world.spawn();
+        }
+        world
+    }
+
+    /// A whole run: so many steps of chaos, then calm until nothing is left to do, then the verdict.
+    pub fn run(&mut self, steps: usize) {
+        for _ in 0..steps {
+            self.step();
+        }
+        self.calm_down();
+        for step in 1..=MAX_CALM_STEPS {
+            self.step();
+            if step % CALM_STEPS_PER_WAIT == 0 {
+                self.pass(601);
+            }
+            if step % 10 == 0 && self.is_quiet() {
+                return self.judge();
+            }
+        }
+        self.violated("stuck".to_owned());
+    }
+
+    fn calm_down(&mut self) {
+        self.say("--- chaos ends".to_owned());
+        self.is_calm = true;
+        self.mend_garbage();
+        let rng = &mut self.rng;
+        self.late.retain(|_| rng.f64() > 0.3);
+        for instance in &mut self.instances {
+            instance.is_frozen = false;
+            for process in &instance.processes {
+                process.wire.slot().idle_turns = 0;
+            }
+        }
+    }
+
+    fn is_quiet(&self) -> bool {
+        let alive = self.alive();
+        let mut alive = alive.iter().map(|at| &self.instances[*at].processes);
+        self.late.is_empty()
+            && alive.all(|processes| {
+                let idle_turns = processes[0].wire.slot().idle_turns;
+                idle_turns >= 3 && !processes.iter().any(Process::is_waiting)
+            })
+            && self.data.is_folded()
+    }
+
+    fn step(&mut self) {
+        if self.rng.f64() < 0.25 {
+            self.pass_some_time();
+        }
+        let x = self.rng.f64();
+        let ready = self.ready();
+        let messages = self.messages();
+        if x < 0.40 && !ready.is_empty() {
+            let (at, process) = ready[self.rng.usize(..ready.len())];
+            self.go(at, process);
+        } else if x < 0.72 && !messages.is_empty() {
+            let message = messages[self.rng.usize(..messages.len())];
+            let is_reply_lost = !self.is_calm && self.rng.f64() < self.faults.reply_loss();
+            self.deliver(message, is_reply_lost);
+        } else if self.is_calm {
+        } else if x < 0.84 {
+            self.serve();
+        } else if x < 0.90 && !messages.is_empty() {
+            let message = messages[self.rng.usize(..messages.len())];
+            if let Message::Awaited(at, process) = message {
+                let is_dropped = self.rng.f64() < 0.3;
+                self.time_out(at, process, is_dropped);
+            }
+        } else {
+            self.something_happens(x);
+        }
+    }
+
+    fn pass_some_time(&mut self) {
+        let jumps = [3, 3, 8, 8, 15, 15, 30, 30, 61, 1_800];
+        let is_jump = self.rng.f64() >= 0.97;
+        let jump = jumps[self.rng.usize(..jumps.len())];
+        self.pass(if is_jump { jump } else { 1 });
+    }
+
+    /// Lets time pass.
+    pub fn pass(&mut self, seconds: i64) {
+        if seconds > MAX_LATENESS {
+            self.late.clear();
+        }
+        self.hand.advance(Duration::from_secs(seconds as u64));
+        self.set_server_clock();
+        if self.now() > self.lease_until {
+            let () = self.data.query(redis::cmd("DEL").arg("pulse:lease:fold"));
+        }
+    }
+
+    pub fn set_server_clock(&self) {
+        self.data.hand.set_wall(self.now() + self.server_ahead);
+    }
+
+    pub fn now(&self) -> i64 {
+        self.clock.now_seconds()
+    }
+
+    fn messages(&self) -> Vec<Message> {
+        let mut messages: Vec<_> = (0..self.late.len()).map(Message::Late).collect();
+        for (at, instance) in self.instances.iter().enumerate() {
+            for (number, process) in instance.processes.iter().enumerate() {
+                if process.is_waiting() {
+                    messages.push(Message::Awaited(at, number));
+                }
+            }
+        }
+        messages
+    }
+
+    fn go(&mut self, at: usize, number: usize) {
+        let process = &mut self.instances[at].processes[number];
+        assert!(process.go(&self.sleep), "{} has ended", process.name);
+        match &mut process.wire.slot().request {
+            Some(Request::Append(call)) => self.ledger.sent(call),
+            // A round of a few entries, or of all.
+            Some(Request::Read(_, _, _, bytes)) => *bytes = [1, 400, *bytes][self.rng.usize(..3)],
+            _ => {}
+        }
+    }
+
+    fn deliver(&mut self, message: Message, is_reply_lost: bool) {
+        match message {
+            Message::Late(number) => {
+                let (name, request) = self.late.remove(number);
+                self.execute(&format!("{name}, LATE"), &request);
+            }
+            Message::Awaited(at, number) => {
+                let process = &self.instances[at].processes[number];
+                let request = process.wire.slot().request.clone().unwrap();
+                let name = process.name.clone();
+                let lost = if is_reply_lost { ", reply lost" } else { "" };
+                let reply = self.execute(&format!("{name}{lost}"), &request);
+                let process = &self.instances[at].processes[number];
+                if let Reply::Append(Appended::Done(_) | Appended::Gap { .. } | Appended::Reset) =
+                    reply
+                {
+                    process.wire.slot().idle_turns = 0;
+                }
+                process.answer(match is_reply_lost {
+                    true => Err(timed_out()),
+                    false => Ok(reply),
+                });
+            }
+        }
+    }
+
+    /// An awaited call gets no answer, and arrives late or not at all.
+    pub fn time_out(&mut self, at: usize, number: usize, is_dropped: bool) {
+        let process = &self.instances[at].processes[number];
+        let Some(request) = process.take_request() else {
+            return;
+        };
+        process.answer(Err(timed_out()));
+        let (name, what) = (
+            process.name.clone(),
+            if is_dropped { "dropped" } else { "left behind" },
+        );
+        self.say(format!("{name}: {request} is {what}"));
+        if !is_dropped {
+            self.late.push((name, request));
+        }
+    }
+
+    /// Runs a call on the server.
+    fn execute(&mut self, name: &str, request: &Request) -> Reply {
+        let mut request = request.clone();
+        self.break_request(&mut request);
+        let mut reply = match self.data.run(&request) {
+            Ok(reply) => reply,
+            Err(error) => panic!("{name}: {request}: {error}\n{}", self.story.join("\n")),
+        };
+        self.break_reply(&request, &mut reply);
+        if !matches!(request, Request::Read(..) | Request::Load(..)) {
+            self.say(format!("{name}: {request} -> {}", short(&reply)));
+        }
+        match (&request, &reply) {
+            (Request::Fold(step), Reply::Fold(Step::Done(()))) => {
+                self.expected.done(step);
+                self.lease_until = self.now() + LEASE;
+            }
+            (_, Reply::Acquire(Acquired::Mine(_)))
+            | (_, Reply::Read(Step::Done(_)))
+            | (_, Reply::Load(Step::Done(_))) => self.lease_until = self.now() + LEASE,
+            (Request::Readable(_, instance, seq, _), Reply::Readable(Readable::Yes)) => {
+                self.judge_readable(instance, *seq);
+            }
+            _ => {}
+        }
+        if !request.is_reading() && !self.is_calm {
+            self.take_snapshot();
+        }
+        reply
+    }
+
+    /// A flush was told that its newest call can be read.
+    fn judge_readable(&mut self, instance: &str, seq: u64) {
+        if self.may_tear() || self.lost() > 0 {
+            return;
+        }
+        for id in self.ledger.of_call(instance, seq) {
+            let served = self.ledger.served[id].clone();
+            if !served.is_whole() || served.hours_ahead > 0 || self.ledger.excused.contains(&id) {
+                continue;
+            }
+            if !self.data.records(served.context, 3_600).contains_key(&id) {
+                self.violated(format!("{id} is called readable, and is not"));
+            }
+        }
+    }
+
+    fn serve(&mut self) {
+        let Some(at) = self.any_awake() else {
+            return;
+        };
+        if self.ledger.served.len() >= MAX_REQUESTS {
+            return;
+        }
+        let context = CONTEXTS[self.rng.usize(..CONTEXTS.len())];
+        let hours_ahead = [0, 0, 0, 0, -1, -2, 1, 2][self.rng.usize(..8)];
+        let is_wide = self.rng.f64() < 0.15;
+        let (now, id) = (self.now(), self.ledger.served.len());
+        let batch = self.ledger.serve(at, context, now, hours_ahead, is_wide);
+        self.instances[at].flusher.add(batch);
+        self.say(format!(
+            "instance {at} serves {id}: {context}, {hours_ahead} hours ahead"
+        ));
+    }
+
+    pub fn say(&mut self, what: String) {
+        let at = self.now() - THIS_HOUR;
+        self.story.push(format!("{at:5} {what}"));
+    }
+
+    pub fn violated(&mut self, what: String) {
+        self.say(format!("VIOLATED {what}"));
+        self.violations.push(what);
+    }
+}
+
+fn timed_out() -> StoreError {
+    StoreError::new(StoreErrorKind::TimedOut, "no answer")
+}
+
+/// An answer in a line.
+fn short(reply: &Reply) -> String {
+    format!("{reply:?}").chars().take(160).collect()
+}
