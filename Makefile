@@ -48,7 +48,7 @@ instructions:
 deny:
 	cargo deny check
 
-# The long fault tests: about a quarter of an hour, and a table at the end. PULSE_CHAOS_SCALE=0.05
+# The long fault tests: about half an hour, and a table at the end. PULSE_CHAOS_SCALE=0.05
 # tries it out, PULSE_SEED repeats a run, CHAOS=SIGTERM runs one scenario.
 chaos: setup
 	cargo build --locked --release --example demo

@@ -175,7 +175,7 @@ impl Builder {
     }
 
     /// How often figures are taken to the store: 10 ms to 60 s. Where it is not set it is 1 s, and up
-    /// to 10 s in a fleet of more than 334 instances.
+    /// to 10 s in a fleet of more than 400 instances.
     pub fn flush_interval(mut self, interval: Duration) -> Self {
         self.flush_interval = Some(interval);
         self

@@ -40,7 +40,7 @@ const FIRST_COST: usize = 256 * 24;
 const COSTS: std::ops::RangeInclusive<usize> = 256 * 24..=512 * 24;
 const CALL_TIME: Duration = Duration::from_millis(1);
 /// Instances that share one second between them: a larger fleet flushes less often.
-const INSTANCES_PER_SECOND: u64 = 334;
+const INSTANCES_PER_SECOND: u64 = 400;
 /// The longest interval that a fleet's size makes.
 const MAX_FLEET_INTERVAL: Duration = Duration::from_secs(10);
 

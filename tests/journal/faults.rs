@@ -201,11 +201,16 @@ impl World<'_> {
         }
         self.ledger.excuse_dead(|at| alive.contains(&at));
         if !self.faults.is_harsh {
-            self.late.clear();
-            for at in 0..self.instances.len() {
-                for number in 0..self.instances[at].processes.len() {
-                    self.time_out(at, number, true);
-                }
+            self.break_connections();
+        }
+    }
+
+    /// What is on its way is lost.
+    pub fn break_connections(&mut self) {
+        self.late.clear();
+        for at in 0..self.instances.len() {
+            for number in 0..self.instances[at].processes.len() {
+                self.time_out(at, number, true);
             }
         }
     }

@@ -6,7 +6,9 @@
 //! server, and how it goes back in time), `world` (the scheduler), `fleet`, `faults`, `ledger` and `verdict`
 //! (what is right). The other files test what chance is too rare for.
 //!
-//! `PULSE_SEED=17` tells the story of one schedule, `PULSE_RUNS=1000` runs so many.
+//! `PULSE_SEED=17` tells the story of one schedule; `PULSE_RUNS=1000 PULSE_FIRST=500` runs so many, from
+//! that one on. How large the steps of a fold are depends on the real time, and so may differ a little
+//! when a schedule is repeated.
 #![allow(
     clippy::unwrap_used,
     missing_docs,

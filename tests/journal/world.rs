@@ -21,7 +21,7 @@ use crate::process::{Process, Sleep};
 const BEFORE_THE_HOUR: i64 = 20;
 /// Seconds of the lease to fold: its key expires by the test's time.
 const LEASE: i64 = 5;
-/// Seconds after which a call that nobody waits for does not arrive any more.
+/// Seconds after which a call that is on its way does not arrive any more.
 const MAX_LATENESS: i64 = 300;
 /// After so many steps without any fault, everything must be quiet.
 const MAX_CALM_STEPS: usize = 6_000;
@@ -173,7 +173,7 @@ impl<'a> World<'a> {
     /// Lets time pass.
     pub fn pass(&mut self, seconds: i64) {
         if seconds > MAX_LATENESS {
-            self.late.clear();
+            self.break_connections();
         }
         self.hand.advance(Duration::from_secs(seconds as u64));
         self.set_server_clock();

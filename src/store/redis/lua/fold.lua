@@ -7,7 +7,7 @@
 --       in ISO form, 10 bytes of a counter key before '{p}:{name}', 11 contexts that the ranking keeps, 12 late,
 --       13 skewed, 14 milliseconds that the round took, 15 bytes that it lacks, 16 counter groups, 17 contexts,
 --       18 slices of records, then
---       for each counter group: slice, samples * p, key TTL or '', n, and n increments;
+--       for each counter group: slice, samples * p, key TTL or '', '1' to renew that at every slice, n, and n increments;
 --       for each context: 'http', 'timer' or 'all', name, last seen, n, and n hours, ascending:
 --         start, ISO start, count, sum, sumsq, min, max;
 --       for each slice of records: key TTL, n, and n pairs of field and packed record.
@@ -53,21 +53,22 @@ local seen = {http = zadd(KEYS[6], 'GT'), timer = zadd(KEYS[7], 'GT')}
 
 local k, a, prefix, late = 8, 18, tonumber(ARGV[10]) + 1, tonumber(ARGV[12])
 for _ = 1, tonumber(ARGV[16]) do
-  local slice, ttl, n = ARGV[a + 1], ARGV[a + 3], tonumber(ARGV[a + 4])
+  local slice, ttl, renews, n = ARGV[a + 1], ARGV[a + 3], ARGV[a + 4] == '1', tonumber(ARGV[a + 5])
   local pushed_out = string.format('%.0f', slice - ARGV[a + 2])
   for i = 1, n do
-    local key, by = KEYS[k + i], ARGV[a + 4 + i]
+    local key, by = KEYS[k + i], ARGV[a + 5 + i]
     local sum = try('HINCRBY', key, slice, by)
     if type(sum) ~= 'number' then
       quarantine(key, sum)
     elseif sum == tonumber(by) then
-      -- A new slice (or one that stood at 0): the oldest goes, and the key lives on.
-      try('HDEL', key, pushed_out)
-      if ttl ~= '' then try('EXPIRE', key, ttl) end
-      add_known(0, string.sub(key, prefix))
+      -- A new slice (or one that stood at 0): the oldest goes. Where one went, the key is known and lives on for now.
+      if try('HDEL', key, pushed_out) ~= 1 or renews then
+        if ttl ~= '' then try('EXPIRE', key, ttl) end
+        add_known(0, string.sub(key, prefix))
+      end
     end
   end
-  k, a = k + n, a + 4 + n
+  k, a = k + n, a + 5 + n
 end
 add_known()
 
@@ -86,8 +87,7 @@ local function add(key, sums, min, max)
     elseif member == 'min' then least = score
     elseif member == 'max' then most = score end
   end
-  if least and least <= min then min = least end
-  if most and most >= max then max = most end
+  min, max = math.min(min, least or min), math.max(max, most or max)
   local count, sum, sumsq, huge = sums.count, sums.sum, sums.sumsq, math.huge
   for _, x in ipairs({count, sum, sumsq, min, max}) do
     -- Infinite and NaN fail.
