@@ -33,7 +33,7 @@ fn of(row: &Row) -> Result<f64, String> {
     let told = String::from_utf8_lossy(&output.stderr);
     let collected = told
         .lines()
-        .find_map(|line| line.split_once("Aggregate :"))
+        .find_map(|line| line.split_once("Collected :"))
         .and_then(|(_, count)| count.trim().parse::<f64>().ok());
     match collected {
         Some(count) if output.status.success() && count > 0.0 => Ok(count / REQUESTS as f64),
