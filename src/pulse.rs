@@ -336,7 +336,9 @@ impl Parts {
                 break;
             }
         }
-        self.flusher.refresh_fleet().await
+        // So that health tells at once what folding could not use; it is asked again soon anyway.
+        let _ = self.flusher.refresh_fleet().await;
+        Ok(())
     }
 
     /// Appends all that was recorded. A journal that refuses it for want of room is folded first.

@@ -36,8 +36,10 @@ const BACKOFF: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(50)..=Duration::from_secs(1);
 /// A call has 256 contexts, and up to 512 as long as the server takes less than a millisecond for it: to
 /// append one takes it 12 µs and 0.2 µs for each context, and to pack it takes this process 1 µs for each.
-const FIRST_COST: usize = 256 * 24;
-const COSTS: std::ops::RangeInclusive<usize> = 256 * 24..=512 * 24;
+const JOURNAL_COSTS: std::ops::RangeInclusive<usize> = 256 * 24..=512 * 24;
+/// Where there is no journal, a call is folded at once, which holds up a worker of the runtime for some
+/// microseconds for each context.
+const MEMORY_COSTS: std::ops::RangeInclusive<usize> = 16 * 24..=64 * 24;
 const CALL_TIME: Duration = Duration::from_millis(1);
 /// Instances that share one second between them: a larger fleet flushes less often.
 const INSTANCES_PER_SECOND: u64 = 400;
@@ -150,6 +152,10 @@ impl Flusher {
         unattended: Arc<Notify>,
     ) -> Self {
         let interval = options.interval.unwrap_or(Duration::from_secs(1));
+        let costs = match store.journal() {
+            Some(_) => JOURNAL_COSTS,
+            None => MEMORY_COSTS,
+        };
         Self {
             recorder,
             store,
@@ -165,7 +171,7 @@ impl Flusher {
                 is_ever_sent: false,
                 unsequenced: Batch::default(),
                 replay: ReplayBuffer::new(options.replay_bytes, interval),
-                sizer: BatchSizer::new(FIRST_COST, COSTS, CALL_TIME),
+                sizer: BatchSizer::new(*costs.start(), costs, CALL_TIME),
                 newest: None,
             }),
             published: Mutex::new(Published {
