@@ -11,9 +11,9 @@ use crate::store::pace::BatchSizer;
 /// Slices of each tier whose records are remembered: the open one, and the one before for those that
 /// come late.
 const SLICES_REMEMBERED: usize = 2;
-/// A step covers about 32 contexts at first, and as many as the server folds in two milliseconds later.
-const FIRST_COST: usize = 32 * 24;
-const COSTS: std::ops::RangeInclusive<usize> = 16 * 24..=128 * 24;
+/// A step covers about 16 contexts at first, and as many as the server folds in two milliseconds later.
+const FIRST_COST: usize = 16 * 24;
+const COSTS: std::ops::RangeInclusive<usize> = 8 * 24..=128 * 24;
 const STEP_TIME: std::time::Duration = std::time::Duration::from_millis(2);
 
 /// The right to fold, until another version of the state is found.

@@ -45,7 +45,7 @@ impl BatchSizer {
         };
         if work > self.target {
             self.cost = (self.cost / 2).max(least);
-        } else if work < self.target / 2 && cost * 2 > self.cost {
+        } else if work < self.target / 4 && cost * 2 > self.cost {
             self.cost = (self.cost + self.cost / 4).min(*self.costs.end());
         }
     }
