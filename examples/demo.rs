@@ -10,6 +10,7 @@
 //! | `PULSE_TOKEN` | bearer token (or password) of the admin router | absent: open, on loopback only |
 //! | `PULSE_FLUSH_MS` | milliseconds between flushes, 10 to 60,000 | 1000 |
 //! | `PULSE_CLEAN_SECS` | seconds between cleaning passes, 1 to 3,600 | 60 |
+//! | `PULSE_FOLD_STEP` | contexts that a step of folding covers, for the fault tests | as the server's time allows |
 //! | `DEMO_TRAFFIC` | `off`: no traffic of its own | on |
 //! | `DEMO_LAYER` | `off`: the same routes without the layer, for comparisons | on |
 #![allow(clippy::print_stdout)] // An example talks to whoever started it.
@@ -127,6 +128,9 @@ fn pulse() -> Result<Pulse, Box<dyn Error>> {
     }
     if let Some(seconds) = parsed("PULSE_CLEAN_SECS", "seconds, 1 to 3600")? {
         builder = builder.clean_interval(Duration::from_secs(seconds));
+    }
+    if let Some(contexts) = parsed("PULSE_FOLD_STEP", "a number of contexts")? {
+        builder = builder.fold_step_contexts(contexts);
     }
     Ok(builder.build()?)
 }

@@ -56,6 +56,7 @@ pub struct Builder {
     journal_bytes: u64,
     key_ttl: bool,
     book_keys: bool,
+    fold_step_contexts: Option<usize>,
     ignore: Vec<String>,
     counters: Vec<String>,
     clock: Clock,
@@ -108,6 +109,7 @@ impl Default for Builder {
             journal_bytes: 64 * 1024 * 1024,
             key_ttl: true,
             book_keys: true,
+            fold_step_contexts: None,
             ignore: Vec::new(),
             counters: Vec::new(),
             clock: Clock::system(),
@@ -242,6 +244,13 @@ impl Builder {
         self
     }
 
+    /// How many contexts a step of folding covers, for tests that want to be in the middle of a round.
+    #[doc(hidden)]
+    pub fn fold_step_contexts(mut self, contexts: usize) -> Self {
+        self.fold_step_contexts = Some(contexts.max(1));
+        self
+    }
+
     /// Whether keys of counters in Redis expire by themselves when they are idle. On by default;
     /// switch it off only where other programs write the same keys and run no cleaner of ours.
     pub fn key_ttl(mut self, on: bool) -> Self {
@@ -371,13 +380,14 @@ impl Builder {
             unattended.clone(),
         ));
         let instance = flusher.status().instance;
-        let folder = Arc::new(Folder::new(
+        let folder = Folder::new(
             store.clone(),
             self.clock.clone(),
             instance.clone(),
             FOLDER_RECORDS_PER_CONTEXT * self.max_contexts,
             unattended,
-        ));
+        );
+        let folder = Arc::new(folder.with_step(self.fold_step_contexts));
         let cleaning = Arc::<Mutex<Told>>::default();
         let cleaner = Cleaner {
             store: store.clone(),

@@ -37,8 +37,13 @@ impl Lease {
     pub(super) async fn acquire(
         journal: &dyn Journal,
         instance: &str,
+        step_contexts: Option<usize>,
     ) -> Result<Option<Self>, StoreError> {
         let acquired = journal.acquire(instance, &new_version()).await?;
+        let sizer = match step_contexts.map(|contexts| contexts * 24) {
+            Some(cost) => BatchSizer::new(cost, cost..=cost, STEP_TIME),
+            None => BatchSizer::new(FIRST_COST, COSTS, STEP_TIME),
+        };
         Ok(match acquired {
             Acquired::Mine(progress) => Some(Self {
                 progress,
@@ -47,7 +52,7 @@ impl Lease {
                 is_trimmed: false,
                 stamp: 0,
                 took_millis: 0,
-                sizer: BatchSizer::new(FIRST_COST, COSTS, STEP_TIME),
+                sizer,
             }),
             Acquired::Held | Acquired::Newer | Acquired::Nothing => None,
         })

@@ -49,6 +49,8 @@ pub(crate) struct Folder {
     instance: String,
     /// The most records that it remembers.
     max_records: usize,
+    /// How many contexts a step covers, in tests; else as many as the server's time allows.
+    step_contexts: Option<usize>,
     /// What it holds. Taken out while a step is under way: a future that is dropped then leaves
     /// nothing behind, and the next one begins by acquiring the lease.
     lease: tokio::sync::Mutex<Option<Lease>>,
@@ -88,10 +90,17 @@ impl Folder {
             clock,
             instance,
             max_records,
+            step_contexts: None,
             lease: tokio::sync::Mutex::default(),
             unattended,
             status: Mutex::default(),
         }
+    }
+
+    /// Covers about this many contexts with each step.
+    pub(crate) fn with_step(mut self, contexts: Option<usize>) -> Self {
+        self.step_contexts = contexts;
+        self
     }
 
     pub(crate) fn status(&self) -> FoldStatus {
@@ -145,7 +154,7 @@ impl Folder {
         loop {
             let mut lease = match slot.take() {
                 Some(lease) => lease,
-                None => match Lease::acquire(journal, &self.instance).await? {
+                None => match Lease::acquire(journal, &self.instance, self.step_contexts).await? {
                     Some(lease) => lease,
                     None => return Ok(Attendance::Others),
                 },

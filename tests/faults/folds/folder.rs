@@ -18,6 +18,8 @@ const CANDIDATES: usize = 3;
 const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(7);
 /// How long anything else may take.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Contexts in each step, so that a round has several of them, however fast the server is.
+const STEP: &str = "8";
 /// How long each answer takes on the way to whoever folds: a round lasts long enough to be met by a
 /// signal.
 const DELAY: Duration = Duration::from_millis(12);
@@ -37,6 +39,7 @@ impl Candidate {
             ("REDIS_URL", url),
             ("DEMO_TRAFFIC", "off"),
             ("PULSE_FLUSH_MS", "50"),
+            ("PULSE_FOLD_STEP", STEP),
         ];
         let demo = Demo::start(demo::built(), &env).await;
         let mut client = Client::connect(demo.address()).await;

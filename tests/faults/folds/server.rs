@@ -8,7 +8,12 @@ use redis::cmd;
 use super::{DELAY, Report, in_a_round, keys};
 use crate::rig::proxy::Proxy;
 use crate::rig::server::RedisServer;
-use crate::service::{Found, PAGES, Service, builder, until};
+use crate::service::{Found, PAGES, Service, until};
+
+/// A service that folds in small steps, so that a round has several of them, however fast the server is.
+fn stepwise(url: &str) -> tower_pulse::Builder {
+    crate::service::builder(url).fold_step_contexts(8)
+}
 
 /// Kills the server so many times while a round was begun and not ended, as its files say.
 pub async fn servers_killed(kills: u64, seed: u64) -> Report {
@@ -19,7 +24,7 @@ pub async fn servers_killed(kills: u64, seed: u64) -> Report {
         .await;
     let proxy = Proxy::start(server.port()).await;
     proxy.delay(DELAY);
-    let service = Service::new(builder(&proxy.url()));
+    let service = Service::new(stepwise(&proxy.url()));
     let load = service.load(seed);
     let (mut in_rounds, mut all) = (0, 0);
     while in_rounds < kills {
@@ -138,7 +143,7 @@ impl Pair {
 /// What is acknowledged after replication was cut is on the primary alone, which is lost.
 async fn under_load(seed: u64) -> Report {
     let mut pair = Pair::start().await;
-    let service = Service::new(builder(&pair.proxy.url()));
+    let service = Service::new(stepwise(&pair.proxy.url()));
     let load = service.load(seed);
     until("something is replicated", async || {
         Found::read(&mut pair.conn.clone()).await.total() > 0
@@ -168,7 +173,7 @@ async fn after_the_first_call(is_known: bool) -> Report {
     let mut pair = Pair::start().await;
     let mut others = None;
     if is_known {
-        let other = Service::new(builder(&pair.proxy.url()));
+        let other = Service::new(stepwise(&pair.proxy.url()));
         other.requests(PAGES).await;
         other.settle().await;
         until("it is replicated", async || {
@@ -179,8 +184,8 @@ async fn after_the_first_call(is_known: bool) -> Report {
     }
     pair.cut().await;
     let service = match &others {
-        Some(other) => other.join(builder(&pair.proxy.url())),
-        None => Service::new(builder(&pair.proxy.url())),
+        Some(other) => other.join(stepwise(&pair.proxy.url())),
+        None => Service::new(stepwise(&pair.proxy.url())),
     };
     service.requests(2 * PAGES).await;
     pair.fail_over(&service).await;
