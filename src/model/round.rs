@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::batch::{Batch, ContextDelta, merge_all};
-use super::context::{ALL, fnv1a};
+use super::batch::{Aggregate, Batch, ContextDelta, merge_all};
+use super::context::fnv1a;
 use super::pack::{EntryReader, Item, Undecodable};
 use super::records::TierSlice;
 use super::slice::Precisions;
@@ -28,7 +28,7 @@ pub struct Round {
     /// One for each configuration of precisions among the entries: nearly always one.
     groups: Vec<Group>,
     /// Requests that were late already when they were flushed. They belong to the partition of
-    /// [`ALL`].
+    /// [`ALL`](super::context::ALL).
     late: u64,
     /// The newest stamp of an entry.
     stamp: i64,
@@ -134,30 +134,9 @@ impl Round {
     pub fn stamp(&self) -> i64 {
         self.stamp
     }
-
-    /// Whether nothing is added.
-    pub fn is_empty(&self) -> bool {
-        self.late == 0 && self.groups.iter().all(Group::is_empty)
-    }
-
-    /// The partitions that have something to add.
-    pub fn partitions(&self) -> Vec<usize> {
-        let mut has = [false; PARTITIONS];
-        has[partition(ALL)] = self.late > 0;
-        for group in &self.groups {
-            for name in group.contexts.keys().chain(group.counters.keys()) {
-                has[partition(name)] = true;
-            }
-        }
-        (0..PARTITIONS).filter(|at| has[*at]).collect()
-    }
 }
 
 impl Group {
-    fn is_empty(&self) -> bool {
-        self.contexts.is_empty() && self.counters.is_empty()
-    }
-
     fn add_context(&mut self, name: Arc<str>, mut delta: ContextDelta, stamp: i64) {
         let skewed = delta.drop_future(stamp.saturating_add(SKEW_ALLOWED));
         delta.last_seen = delta.last_seen.min(stamp);
@@ -186,7 +165,7 @@ impl Group {
         &'a self,
         delta: &'a ContextDelta,
         now: i64,
-    ) -> impl Iterator<Item = (TierSlice, &'a super::batch::Aggregate)> {
+    ) -> impl Iterator<Item = (TierSlice, &'a Aggregate)> {
         let tiers = self.precisions.histograms.iter();
         tiers.zip(&delta.records).flat_map(move |(tier, slices)| {
             let retained = slices.iter();

@@ -7,7 +7,7 @@ mod fold;
 mod read;
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use super::{
     ALIVE_FOR, Appended, Beat, Call, Cleaned, Exceptions, Generation, LastPass, Pass, Position,
@@ -22,7 +22,7 @@ use crate::model::records::Records;
 use crate::model::slice::Precisions;
 use crate::model::slowest;
 use crate::model::snapshot::{ContextSnapshot, Snapshot};
-use crate::task::BoxFuture;
+use crate::task::{BoxFuture, lock};
 
 /// Keeps aggregates in this process; they end with it.
 ///
@@ -89,7 +89,7 @@ impl MemoryStore {
 
     fn state(&self) -> MutexGuard<'_, State> {
         // Every change of the state is complete between two statements that could panic.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 
