@@ -44,7 +44,6 @@ pub struct Builder {
     service: Option<String>,
     precisions: Vec<u32>,
     samples: u32,
-    histogram_precisions: Vec<(u32, u32)>,
     flush_interval: Option<Duration>,
     clean_interval: Duration,
     slowest_after: Duration,
@@ -64,7 +63,7 @@ pub struct Builder {
 
 /// Records that a folder remembers for each context that an instance may have: the fleet may have
 /// more of them than one instance.
-const FOLDER_RECORDS_PER_CONTEXT: usize = 6;
+const FOLDER_RECORDS_PER_CONTEXT: usize = 3;
 
 enum Backend {
     Memory,
@@ -93,11 +92,6 @@ impl Default for Builder {
             service: None,
             precisions: DEFAULT_PRECISIONS.to_vec(),
             samples: DEFAULT_SAMPLES,
-            histogram_precisions: Precisions::default()
-                .histograms
-                .iter()
-                .map(|p| (p.seconds, p.samples))
-                .collect(),
             flush_interval: None,
             clean_interval: Duration::from_secs(60),
             slowest_after: Duration::from_secs(24 * 3_600),
@@ -163,16 +157,6 @@ impl Builder {
     /// How many of the newest slices of each precision are kept: 1 to 10,000, 120 by default.
     pub fn samples(mut self, samples: u32) -> Self {
         self.samples = samples;
-        self
-    }
-
-    /// The precisions at which histograms are kept, as (seconds, samples). One of them must be an
-    /// hour with at least 2 samples. Default: (60, 60) and (3600, 48).
-    pub fn histogram_precisions(
-        mut self,
-        precisions: impl IntoIterator<Item = (u32, u32)>,
-    ) -> Self {
-        self.histogram_precisions = precisions.into_iter().collect();
         self
     }
 
@@ -283,7 +267,7 @@ impl Builder {
     /// ```
     /// let builder = tower_pulse::Pulse::builder().max_contexts(100);
     /// let worst = builder.worst_case();
-    /// assert!(worst.process_bytes < 100_000_000 && worst.store_bytes < 100_000_000);
+    /// assert!(worst.process_bytes < 200_000_000 && worst.store_bytes < 200_000_000);
     /// ```
     pub fn worst_case(&self) -> WorstCase {
         let has_journal = match &self.backend {
@@ -447,16 +431,7 @@ impl Builder {
             .map(|seconds| Precision::new(*seconds, self.samples))
             .collect();
         counters.sort_unstable();
-        let mut histograms: Vec<_> = self
-            .histogram_precisions
-            .iter()
-            .map(|(seconds, samples)| Precision::new(*seconds, *samples))
-            .collect();
-        histograms.sort_unstable();
-        Precisions {
-            counters,
-            histograms,
-        }
+        Precisions { counters }
     }
 
     fn key_prefix(&self) -> Result<String, BuildError> {

@@ -42,17 +42,6 @@ fn each_field_out_of_range() {
     refused(b().precisions([5, 60, 5]), "precisions", "[5, 60, 5]");
     refused(b().precisions([u32::MAX]), "precisions", "4294967295");
     refused(b().precisions(1..18), "precisions", "17");
-    refused(b().histogram_precisions([]), "histogram_precisions", "[]");
-    refused(
-        b().histogram_precisions([(60, 60)]),
-        "histogram_precisions",
-        "(60, 60)",
-    );
-    refused(
-        b().histogram_precisions([(3_600, 1)]),
-        "histogram_precisions",
-        "(3600, 1)",
-    );
     refused(b().prefix("a\nb"), "prefix", "\\n");
     refused(b().prefix("x".repeat(129)), "prefix", "xxx");
     refused(b().service(""), "service", "\"\"");
@@ -74,7 +63,6 @@ fn the_ends_of_each_range() {
     build(b().journal_bytes(1 << 20));
     build(b().journal_bytes(1 << 30));
     build(b().prefix("").counters(["sales", "hit"]));
-    build(b().histogram_precisions([(3_600, 2)]));
 }
 
 #[test]

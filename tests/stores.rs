@@ -51,7 +51,7 @@ conformance!(
     histograms_beside_hours_of_the_future,
     counters_have_all_precisions,
     new_slices_push_old_ones_out,
-    old_hours_lose_their_fineness,
+    slices_that_have_ended_are_rolled_up,
     the_slowest_hundred_are_ranked,
     sums_do_not_wrap,
     instances_live_for_a_minute,

@@ -134,7 +134,7 @@ impl Before {
             }
         }
         for ((at, slice), group) in histograms {
-            let precision = self.precisions.histograms[at];
+            let precision = HISTOGRAMS[at];
             call.arg(slice);
             call.arg(precision.span());
             call.arg(precision.samples);
@@ -175,13 +175,12 @@ impl Before {
     fn histograms(&self, batch: &Batch) -> Groups<Vec<u8>> {
         let mut groups = Groups::<_>::new();
         for (context, delta) in &batch.contexts {
-            for (at, slices) in delta.records.iter().enumerate() {
-                let precision = self.precisions.histograms[at];
+            for (at, precision) in HISTOGRAMS.into_iter().enumerate() {
                 let key = format!("{PREFIX}pulse:hist:{}:{context}", precision.seconds);
-                for (slice, aggregate) in slices.iter() {
+                for (minute, aggregate) in delta.records[0].iter() {
                     let packed = packed(aggregate, is_hour(precision));
                     groups
-                        .entry((at, slice))
+                        .entry((at, precision.slice(minute)))
                         .or_default()
                         .push((key.clone(), packed));
                 }
@@ -190,6 +189,9 @@ impl Before {
         groups
     }
 }
+
+/// The precisions of its histograms.
+const HISTOGRAMS: [Precision; 2] = [Precision::new(60, 60), Precision::new(3_600, 48)];
 
 fn is_hour(precision: Precision) -> bool {
     i64::from(precision.seconds) == HOUR

@@ -5,7 +5,6 @@ use std::time::Duration;
 use super::Builder;
 use crate::error::BuildError;
 use crate::model::context::is_reserved;
-use crate::model::slice::HOUR;
 
 impl Builder {
     pub(super) fn validate(&self) -> Result<(), BuildError> {
@@ -89,21 +88,6 @@ impl Builder {
         }
         if seconds.iter().any(|p| !(1..=YEAR).contains(p)) {
             return refuse(&self.precisions);
-        }
-        let allowed = "1 to 4 different (seconds, samples), each 10 s to a day and 1 to 1,000 samples, one of them an hour with at least 2 samples";
-        let histograms = &self.histogram_precisions;
-        let mut seconds: Vec<_> = histograms.iter().map(|(seconds, _)| *seconds).collect();
-        seconds.sort_unstable();
-        seconds.dedup();
-        let hourly = histograms
-            .iter()
-            .any(|(seconds, samples)| i64::from(*seconds) == HOUR && *samples >= 2);
-        let in_range = histograms.iter().all(|(seconds, samples)| {
-            (10..=86_400).contains(seconds) && (1..=1_000).contains(samples)
-        });
-        if !hourly || !in_range || seconds.len() != histograms.len() || histograms.len() > 4 {
-            let value = format!("{histograms:?}");
-            return Err(BuildError::new("histogram_precisions", value, allowed));
         }
         Ok(())
     }

@@ -8,9 +8,9 @@ use crate::store::Position;
 use crate::store::journal::{Acquired, Journal, Progress};
 use crate::store::pace::BatchSizer;
 
-/// Slices of each tier whose records are remembered: the open one, and the one before for those that
+/// Slices of the finest tier whose records are remembered: the open one, and the one before for those that
 /// come late.
-const SLICES_REMEMBERED: usize = 2;
+pub(super) const SLICES_REMEMBERED: usize = 2;
 /// A step covers about 16 contexts at first, and as many as the server folds in two milliseconds later.
 const FIRST_COST: usize = 16 * 24;
 const COSTS: std::ops::RangeInclusive<usize> = 8 * 24..=128 * 24;

@@ -7,10 +7,14 @@
 //! working in vain. Records that the folder remembers belong to a version of the journal's state: when that
 //! is not its own any more, it forgets them.
 //!
+//! Requests are added to the records of their minute only. Before a round, minutes that have ended are *rolled
+//! up* into the coarser tiers; what comes for them later is added to all tiers in the step that folds it.
+//!
 //! A new aggregate is added in three places, none of which is here: see
 //! [the guide](crate::guide::new_aggregate).
 
 mod lease;
+mod roll_up;
 mod round;
 
 use std::sync::Arc;

@@ -7,9 +7,11 @@ use super::lease::{Lease, new_version};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::model::context::ALL;
 use crate::model::pack::{ENTRY_VERSION, EntryReader};
-use crate::model::round::{Round, partition};
+use crate::model::records::{Record, RecordId, RecordKey, Records};
+use crate::model::round::{self, Round, partition};
+use crate::model::tier::{FINEST, TierSlice};
 use crate::store::Position;
-use crate::store::journal::{Entry, FoldStep, Journal, Partitions, RecordKey, Step};
+use crate::store::journal::{Entry, FoldStep, Journal, Partitions, Step};
 
 /// About how many bytes of entries are read at once: what holds up the server and the runtime.
 const READ_BYTES: u64 = 512 * 1024;
@@ -21,8 +23,6 @@ const READ_TIME: Duration = Duration::from_secs(1);
 const NAMES_AT_ONCE: usize = 64;
 /// Records that are read by one step.
 const RECORDS_AT_ONCE: usize = 500;
-/// Records that are only reduced, not added to, in one step.
-const REDUCED_AT_ONCE: usize = 200;
 /// Entries that one step trims.
 const TRIMMED_AT_ONCE: usize = 64;
 /// A step without an answer is tried this often.
@@ -105,6 +105,12 @@ impl Lease {
         }
         let is_caught_up = gathered.end == gathered.head;
         let round = gathered.round;
+        if self.progress.upto.is_none() {
+            self.stamp = self.stamp.max(round.stamp());
+            if !self.roll_up(journal, instance).await? {
+                return Ok(Outcome::Lost);
+            }
+        }
         let plans = match self.prepared(journal, instance, &round).await? {
             Some(plans) => plans,
             None => return Ok(Outcome::Lost),
@@ -232,6 +238,7 @@ impl Lease {
     ) -> Result<Option<Vec<Plan>>, StoreError> {
         let done = self.progress.done;
         let left = |name: &str| !done.contains(partition(name));
+        let rolled = self.progress.rolled.clone();
         let mut partitions: BTreeMap<usize, Plan> = BTreeMap::new();
         let mut missing: Vec<RecordKey> = Vec::new();
         let mut seen = 0;
@@ -239,13 +246,15 @@ impl Lease {
             for (name, judged) in group.contexts.iter().filter(|(name, _)| left(name)) {
                 let plan = partitions.entry(partition(name)).or_default();
                 plan.cost += judged.delta.cost();
-                for (at, _) in group.records(&judged.delta, round.stamp()) {
-                    let key = (at, name.clone());
-                    if self.records.get(at, name).is_none() && !plan.records.contains(&key) {
-                        missing.push(key.clone());
-                    }
+                let id = RecordId::new(name);
+                for (at, _) in round::records(&judged.delta, &rolled, round.stamp()) {
+                    let key = (at, id);
                     if !plan.records.contains(&key) {
                         plan.records.push(key);
+                        missing.extend(self.records.get(key).is_none().then_some(key));
+                    }
+                    if at.0 == FINEST.seconds {
+                        self.progress.rolled.add(at.1);
                     }
                 }
                 seen += 1;
@@ -261,19 +270,14 @@ impl Lease {
         if round.late() > 0 && left(ALL) {
             partitions.entry(partition(ALL)).or_default().cost += 1;
         }
-        for part in missing.chunks(RECORDS_AT_ONCE) {
-            let version = &self.progress.version;
-            let Step::Done(records) = journal.load(instance, version, part).await? else {
-                return Ok(None);
-            };
-            for ((at, name), record) in part.iter().zip(records) {
-                self.records.load(*at, name.clone(), record);
-            }
+        if !self.load(journal, instance, &missing).await? {
+            return Ok(None);
         }
         for group in round.groups() {
             for (name, judged) in group.contexts.iter().filter(|(name, _)| left(name)) {
-                for (at, added) in group.records(&judged.delta, round.stamp()) {
-                    self.records.add(at, name, added);
+                let id = RecordId::new(name);
+                for (at, added) in round::records(&judged.delta, &rolled, round.stamp()) {
+                    self.records.add((at, id), added, &rolled);
                 }
                 seen += 1;
                 if seen % NAMES_AT_ONCE == 0 {
@@ -293,15 +297,26 @@ impl Lease {
                 _ => plans.push(more),
             }
         }
-        // Records that have ended are reduced, and written whole like all others.
-        let reduced = self.records.coarsen_ended(round.stamp());
-        for part in reduced.chunks(REDUCED_AT_ONCE) {
-            plans.push(Plan {
-                records: part.to_vec(),
-                ..Plan::default()
-            });
-        }
         Ok(Some(plans))
+    }
+
+    /// Reads records that are not remembered. `false` when the lease is lost.
+    pub(super) async fn load(
+        &mut self,
+        journal: &dyn Journal,
+        instance: &str,
+        keys: &[RecordKey],
+    ) -> Result<bool, StoreError> {
+        for part in keys.chunks(RECORDS_AT_ONCE) {
+            let version = &self.progress.version;
+            let Step::Done(records) = journal.load(instance, version, part).await? else {
+                return Ok(false);
+            };
+            for (key, record) in part.iter().zip(records) {
+                self.records.load(*key, record);
+            }
+        }
+        Ok(true)
     }
 
     /// Writes a round, step by step.
@@ -328,23 +343,20 @@ impl Lease {
                 .take_while(|entry| is_last || entry.offset <= self.progress.low.offset)
                 .copied();
             let trimmed: Vec<Position> = trimmable.collect();
-            let records: Vec<_> = (plan.records.into_iter())
-                .filter_map(|key| {
-                    let record = self.records.get(key.0, &key.1)?;
-                    Some((key, record))
-                })
-                .collect();
+            let records = with_values(&self.records, &plan.records);
             let next = new_version();
             let step = FoldStep {
                 version: &self.progress.version,
                 next: &next,
                 instance,
-                upto,
+                upto: Some(upto),
                 done: (!is_last).then_some(done),
                 trim: trimmed.last().copied(),
                 round,
                 partitions: &plan.partitions,
                 records: &records,
+                rolled: &self.progress.rolled,
+                released: &[],
                 hole_bytes: end.hole_bytes,
                 took_millis: millis_since(end.start),
             };
@@ -381,17 +393,37 @@ impl Lease {
     /// lost.
     async fn trim(&mut self, journal: &dyn Journal, instance: &str) -> Result<bool, StoreError> {
         let count = self.folded.len().min(TRIMMED_AT_ONCE);
+        let last = self.folded.get(count.saturating_sub(1)).copied();
+        let is_ours = self.maintain(journal, instance, &[], &[], last).await?;
+        if is_ours {
+            self.folded.drain(..count);
+        }
+        Ok(is_ours)
+    }
+
+    /// A step that folds nothing. `false` when the lease is lost.
+    pub(super) async fn maintain(
+        &mut self,
+        journal: &dyn Journal,
+        instance: &str,
+        records: &[RecordKey],
+        released: &[TierSlice],
+        trim: Option<Position>,
+    ) -> Result<bool, StoreError> {
+        let records = with_values(&self.records, records);
         let next = new_version();
         let step = FoldStep {
             version: &self.progress.version,
             next: &next,
             instance,
-            upto: self.progress.low,
+            upto: None,
             done: None,
-            trim: self.folded.get(count.saturating_sub(1)).copied(),
+            trim,
             round: &Round::empty(self.stamp),
             partitions: &[],
-            records: &[],
+            records: &records,
+            rolled: &self.progress.rolled,
+            released,
             hole_bytes: 0,
             took_millis: self.took_millis,
         };
@@ -400,10 +432,17 @@ impl Lease {
             Step::Stale(version) if version == next => {}
             Step::Stale(_) | Step::Absent => return Ok(false),
         }
+        drop(records);
         self.progress.version = next;
-        self.folded.drain(..count);
         Ok(true)
     }
+}
+
+/// Records with their values.
+fn with_values<'a>(records: &'a Records, keys: &[RecordKey]) -> Vec<(RecordKey, &'a Record)> {
+    let keys = keys.iter();
+    keys.filter_map(|key| Some((*key, records.get(*key)?)))
+        .collect()
 }
 
 /// Writes a step. One without an answer is tried again: it says whether it had been done.

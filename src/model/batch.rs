@@ -12,6 +12,7 @@ use super::histogram::{COARSE_SCALE, Histogram};
 use super::outcome::Tally;
 use super::slice::{Precision, Precisions, hour_of};
 pub use super::slices::{Merge, Slices};
+use super::tier::TIERS;
 
 /// Hours of statistics that are kept while a store is away: readers know this hour and the last.
 pub(crate) const HOURS_KEPT: usize = 2;
@@ -68,6 +69,22 @@ impl Slices<Aggregate> {
     }
 }
 
+/// Adds to the records of a tier. A slice that has to go for it is added to those of the next coarser one: while
+/// a store is away for long, the pending records get coarser and not more.
+fn add_record(records: &mut [Slices<Aggregate>], tier: usize, slice: i64, sums: Aggregate) {
+    let mut overflow = Some((slice, sums));
+    for (at, (slices, tier)) in records.iter_mut().zip(TIERS).enumerate().skip(tier) {
+        let Some((slice, mut sums)) = overflow else {
+            return;
+        };
+        if at > 0 {
+            sums.histogram.coarsen(COARSE_SCALE);
+        }
+        overflow = slices.add(tier.slice(slice), sums, tier.samples as usize);
+        slices.coarsen();
+    }
+}
+
 /// What has been added to a context.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContextDelta {
@@ -79,8 +96,9 @@ pub struct ContextDelta {
     pub counters: Vec<Slices<RequestCounts>>,
     /// Statistics by hour.
     pub hours: Slices<Durations>,
-    /// Records, in the order of [`Precisions::histograms`].
-    pub records: Vec<Slices<Aggregate>>,
+    /// Records, in the order of [`TIERS`]. Each request is in one of them: in the finest, unless the store has
+    /// been away for so long that its slice is not retained there.
+    pub records: [Slices<Aggregate>; TIERS.len()],
 }
 
 impl ContextDelta {
@@ -90,7 +108,7 @@ impl ContextDelta {
             last_seen: i64::MIN,
             counters: vec![Slices::default(); precisions.counters.len()],
             hours: Slices::default(),
-            records: vec![Slices::default(); precisions.histograms.len()],
+            records: Default::default(),
         }
     }
 
@@ -106,13 +124,9 @@ impl ContextDelta {
         for (slices, precision) in self.counters.iter_mut().zip(&precisions.counters) {
             slices.add(precision.slice(second), hits, precision.samples as usize);
         }
-        for (slices, precision) in self.records.iter_mut().zip(&precisions.histograms) {
-            let slice = precision.slice(second);
-            slices.add(slice, found.clone(), precision.samples as usize);
-            slices.coarsen();
-        }
+        add_record(&mut self.records, 0, second, found.clone());
         let gone = self.hours.add(hour_of(second), found.times, HOURS_KEPT);
-        gone.map_or(0, |times| times.count)
+        gone.map_or(0, |(_, times)| times.count)
     }
 
     /// Adds all of `other`, keeping the statistics of at most `hours_kept` hours. Returns how many
@@ -121,8 +135,11 @@ impl ContextDelta {
         self.kind = self.kind.max(other.kind);
         self.last_seen = self.last_seen.max(other.last_seen);
         merge_all(&mut self.counters, other.counters, &precisions.counters);
-        merge_all(&mut self.records, other.records, &precisions.histograms);
-        self.records.iter_mut().for_each(Slices::coarsen);
+        for (tier, slices) in other.records.into_iter().enumerate() {
+            for (slice, sums) in slices.into_slices() {
+                add_record(&mut self.records, tier, slice, sums);
+            }
+        }
         let mut late = 0;
         self.hours
             .merge(other.hours, hours_kept, |times| late += times.count);
@@ -170,7 +187,7 @@ impl ContextDelta {
             kind: self.kind,
             last_seen: self.last_seen,
             hours: std::mem::take(&mut self.hours),
-            records: self.records.iter_mut().map(std::mem::take).collect(),
+            records: std::mem::take(&mut self.records),
             counters: self
                 .counters
                 .iter_mut()
@@ -430,9 +447,12 @@ mod tests {
         let delta = &batch.contexts["GET /"];
         assert!(delta.counters.iter().all(|slices| slices.len() <= 120));
         assert_eq!(delta.counters[0].len(), 120);
-        assert_eq!(delta.records[0].len(), 60);
+        assert_eq!(delta.records.each_ref().map(Slices::len), [130, 6, 0]);
         let scales = delta.records[0].iter().map(|(_, s)| s.histogram.scale());
-        assert_eq!(scales.filter(|scale| *scale == COARSE_SCALE).count(), 58);
+        assert_eq!(scales.filter(|scale| *scale == COARSE_SCALE).count(), 128);
+        let recorded = delta.records.iter().flat_map(Slices::iter);
+        let recorded: u64 = recorded.map(|(_, sums)| sums.times.count).sum();
+        assert_eq!(recorded, 5 * HOUR as u64);
         assert_eq!(batch.requests() + batch.late, 5 * HOUR as u64);
         assert_eq!(batch.late, 3 * HOUR as u64);
         // What covers the whole outage has it all.

@@ -1,7 +1,7 @@
 //! The data of this crate, pure: no I/O, no clock, no async. Everything here is an aggregate that
 //! merges, so that it does not matter where or in which order it was collected.
 //!
-//! Read [`mod@slice`] (how time is cut), then [`access_time`], [`histogram`] and [`outcome`] (what is
+//! Read [`mod@slice`] and [`tier`] (how time is cut), then [`access_time`], [`histogram`] and [`outcome`] (what is
 //! known of requests), [`context`] (whose it is), then [`batch`] (what goes down to a store) and
 //! [`snapshot`] (what comes up from it).
 
@@ -17,4 +17,5 @@ pub mod slice;
 mod slices;
 pub mod slowest;
 pub mod snapshot;
+pub mod tier;
 pub mod worst_case;

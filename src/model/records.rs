@@ -1,107 +1,159 @@
-//! Records: what is kept of each context in each slice of a tier, merged. The memory store keeps all
-//! of them here; whoever folds a journal keeps those that are still being added to.
+//! Records: what is recorded of each context in each slice of a tier, merged. The memory store holds all of
+//! them here; an instance that folds a journal holds those that it adds to.
 
+use std::borrow::Borrow;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
 
 use super::batch::{Aggregate, Merge};
+use super::context::fnv1a;
 use super::histogram::COARSE_SCALE;
-use super::slice::{HOUR, Precision};
+use super::slice::Precision;
+pub use super::tier::TierSlice;
+use super::tier::{FINEST, RolledUp, TIERS, is_coarse, tier};
 
-/// The width of a tier's slices in seconds, and the start of one of them.
-pub type TierSlice = (u32, i64);
+/// The name of a context's records: the same for every instance and version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RecordId(u64);
+
+impl RecordId {
+    /// The name of the records of `context`.
+    pub fn new(context: &str) -> Self {
+        Self(fnv1a(context.as_bytes()))
+    }
+
+    /// As it stands in a store.
+    pub fn to_bytes(self) -> [u8; 8] {
+        self.0.to_be_bytes()
+    }
+
+    /// From what stands in a store; `None` for anything else.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        Some(Self(u64::from_be_bytes(bytes.try_into().ok()?)))
+    }
+}
+
+/// A slice of a tier and a context in it.
+pub type RecordKey = (TierSlice, RecordId);
+
+/// What is recorded of a context in a slice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Its requests.
+    pub sums: Aggregate,
+    /// In the coarser tiers: slices of the finest one that begin before it, in Unix seconds, are part of the
+    /// sums. So it does no harm to roll one up twice, and a reader knows which ones to add.
+    pub rolled_until: i64,
+}
+
+impl Default for Record {
+    fn default() -> Self {
+        Self {
+            sums: Aggregate::default(),
+            rolled_until: i64::MIN,
+        }
+    }
+}
 
 /// Records by tier, slice and context.
 #[derive(Debug, Default)]
 pub struct Records {
-    slices: BTreeMap<TierSlice, Slice>,
-}
-
-#[derive(Debug, Default)]
-struct Slice {
-    /// It has ended, and its histograms have been reduced to the coarse scale.
-    is_coarse: bool,
-    records: HashMap<Arc<str>, Aggregate>,
+    slices: BTreeMap<TierSlice, HashMap<RecordId, Record>>,
 }
 
 impl Records {
-    /// The record of a context; `None` where none was added or loaded.
-    pub fn get(&self, at: TierSlice, context: &str) -> Option<&Aggregate> {
-        self.slices.get(&at)?.records.get(context)
+    /// A record; `None` where none was added or loaded.
+    pub fn get(&self, (at, id): RecordKey) -> Option<&Record> {
+        self.slices.get(&at)?.get(&id)
     }
 
-    /// Adds to the record of a context, which is empty when it is not there yet.
-    pub fn add(&mut self, at: TierSlice, context: &Arc<str>, added: &Aggregate) {
-        let slice = self.slices.entry(at).or_default();
-        let record = match slice.records.get_mut(context) {
-            Some(record) => record,
-            None => slice.records.entry(context.clone()).or_default(),
-        };
-        record.merge(added);
-        if slice.is_coarse {
-            record.histogram.coarsen(COARSE_SCALE);
+    /// Adds to a record, which is empty when it is not there yet. In a coarser tier it has all slices that
+    /// are rolled up from then on.
+    pub fn add(&mut self, (at, id): RecordKey, added: &Aggregate, rolled: &RolledUp) {
+        let record = self.slices.entry(at).or_default().entry(id).or_default();
+        record.sums.merge(added);
+        if at.0 != FINEST.seconds {
+            record.rolled_until = record.rolled_until.max(rolled.until());
+        }
+        if is_coarse(at.0) {
+            record.sums.histogram.coarsen(COARSE_SCALE);
         }
     }
 
     /// Puts a record that was read from where it is kept.
-    pub fn load(&mut self, at: TierSlice, context: Arc<str>, record: Aggregate) {
-        self.slices
-            .entry(at)
-            .or_default()
-            .records
-            .insert(context, record);
+    pub fn load(&mut self, (at, id): RecordKey, record: Record) {
+        self.slices.entry(at).or_default().insert(id, record);
     }
 
-    /// Reduces the histograms of slices of an hour and wider that had ended at `now` to the coarse
-    /// scale, once. Returns those that this changed.
-    pub fn coarsen_ended(&mut self, now: i64) -> Vec<(TierSlice, Arc<str>)> {
-        let mut changed = Vec::new();
-        for (at, slice) in &mut self.slices {
-            let width = i64::from(at.0);
-            if width < HOUR || slice.is_coarse || at.1.saturating_add(width) > now {
-                continue;
-            }
-            slice.is_coarse = true;
-            for (context, record) in &mut slice.records {
-                if record.histogram.scale() > COARSE_SCALE {
-                    record.histogram.coarsen(COARSE_SCALE);
-                    changed.push((*at, context.clone()));
+    /// The records of the coarser tiers that a context's records of some slices of the finest one, oldest
+    /// first, are added to.
+    pub fn coarser(id: RecordId, minutes: &[i64]) -> Vec<RecordKey> {
+        let mut keys = Vec::new();
+        for tier in &TIERS[1..] {
+            for minute in minutes {
+                let key = ((tier.seconds, tier.slice(*minute)), id);
+                if keys.last() != Some(&key) {
+                    keys.push(key);
                 }
             }
         }
-        changed
+        keys
     }
 
-    /// Drops the slices of each tier that are not retained at `now`; those of other tiers altogether.
-    pub fn retain(&mut self, tiers: &[Precision], now: i64) {
-        self.slices.retain(|(seconds, start), _| {
-            let tier = tiers.iter().find(|tier| tier.seconds == *seconds);
-            tier.is_some_and(|tier| *start > tier.cut_off(now))
+    /// Adds a context's records of some slices of the finest tier to those of the coarser ones, unless they
+    /// are part of them.
+    pub fn roll_up(&mut self, id: RecordId, minutes: &[i64], rolled: &RolledUp) {
+        for ((width, start), id) in Self::coarser(id, minutes) {
+            let end = start.saturating_add(i64::from(width));
+            let since = self.get(((width, start), id)).map(|r| r.rolled_until);
+            let since = since.unwrap_or(i64::MIN).max(start);
+            let parts = minutes
+                .iter()
+                .filter(|minute| (since..end).contains(*minute));
+            let parts: Vec<_> = parts
+                .filter_map(|minute| self.get(((FINEST.seconds, *minute), id)))
+                .map(|part| part.sums.clone())
+                .collect();
+            for part in parts {
+                self.add(((width, start), id), &part, rolled);
+            }
+        }
+    }
+
+    /// Adds all that is due to the coarser tiers.
+    pub fn roll_up_due(&mut self, rolled: &mut RolledUp) {
+        let mut by_id: BTreeMap<RecordId, Vec<i64>> = BTreeMap::new();
+        for minute in rolled.due() {
+            let slice = self.slices.get(&(FINEST.seconds, minute));
+            for id in slice.into_iter().flat_map(HashMap::keys) {
+                by_id.entry(*id).or_default().push(minute);
+            }
+        }
+        for (id, minutes) in by_id {
+            self.roll_up(id, &minutes, rolled);
+        }
+        rolled.finish();
+    }
+
+    /// Drops the slices of each tier that are not retained at `now`, but for those that are to be rolled up.
+    pub fn retain(&mut self, now: i64, rolled: &RolledUp) {
+        let is_pending = |at: &TierSlice| at.0 == FINEST.seconds && rolled.is_pending(at.1);
+        self.slices.retain(|at, _| {
+            tier(at.0).is_some_and(|tier| at.1 > tier.cut_off(now)) || is_pending(at)
         });
     }
 
-    /// Drops all but the newest `count` slices of each tier.
+    /// Drops all but the newest `count` slices of the finest tier.
     pub fn retain_newest(&mut self, count: usize) {
-        let mut seen = (0, 0);
-        let drop: Vec<TierSlice> = (self.slices.keys().rev())
-            .filter(|(seconds, _)| {
-                seen = if seen.0 == *seconds {
-                    (*seconds, seen.1 + 1)
-                } else {
-                    (*seconds, 1)
-                };
-                seen.1 > count
-            })
-            .copied()
-            .collect();
-        for at in drop {
-            self.slices.remove(&at);
+        self.slices
+            .retain(|(seconds, _), _| *seconds == FINEST.seconds);
+        while self.slices.len() > count {
+            self.slices.pop_first();
         }
     }
 
     /// How many records there are.
     pub fn len(&self) -> usize {
-        self.slices.values().map(|slice| slice.records.len()).sum()
+        self.slices.values().map(HashMap::len).sum()
     }
 
     /// Whether there is none.
@@ -114,19 +166,56 @@ impl Records {
         self.slices.clear();
     }
 
-    /// The records of a context at a tier, oldest first.
-    pub fn of(&self, seconds: u32, context: &str) -> Vec<(i64, Aggregate)> {
-        self.slices
-            .range((seconds, i64::MIN)..=(seconds, i64::MAX))
-            .filter_map(|((_, start), slice)| Some((*start, slice.records.get(context)?.clone())))
-            .collect()
+    /// The records of a context in some slices of a tier, oldest first.
+    pub fn of(
+        &self,
+        seconds: u32,
+        starts: std::ops::Range<i64>,
+        id: RecordId,
+    ) -> impl Iterator<Item = (i64, &Record)> {
+        let slices = self
+            .slices
+            .range((seconds, starts.start)..(seconds, starts.end));
+        slices.filter_map(move |((_, start), records)| Some((*start, records.get(&id)?)))
     }
+}
+
+/// Puts records of a tier together to slices of `width` seconds, oldest first, with those slices of the finest
+/// tier that are pending. Both are given oldest first.
+pub fn combine<R: Borrow<Record>>(
+    width: u32,
+    tier: Precision,
+    records: impl IntoIterator<Item = (i64, R)>,
+    pending: impl IntoIterator<Item = (i64, R)>,
+) -> Vec<(i64, Aggregate)> {
+    let wide = Precision::new(width, 1);
+    let mut slices: BTreeMap<i64, Aggregate> = BTreeMap::new();
+    let mut rolled_until: BTreeMap<i64, i64> = BTreeMap::new();
+    let mut add = |start: i64, sums: &Aggregate| {
+        slices.entry(wide.slice(start)).or_default().merge(sums);
+    };
+    for (start, record) in records {
+        rolled_until.insert(start, record.borrow().rolled_until);
+        add(start, &record.borrow().sums);
+    }
+    if tier != FINEST {
+        for (start, record) in pending {
+            let until = rolled_until.get(&tier.slice(start));
+            if until.is_none_or(|until| start >= *until) {
+                add(start, &record.borrow().sums);
+            }
+        }
+    }
+    slices.into_iter().collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::model::histogram::Histogram;
+
+    const HALF_HOUR: u32 = 1_800;
+    const SIX_HOURS: u32 = 21_600;
 
     fn one(bucket: u16) -> Aggregate {
         let mut aggregate = Aggregate::default();
@@ -135,42 +224,94 @@ mod tests {
         aggregate
     }
 
+    fn count(records: &Records, key: RecordKey) -> u64 {
+        records.get(key).map_or(0, |record| record.sums.times.count)
+    }
+
     #[test]
-    fn an_hour_that_has_ended_is_reduced_once_and_stays_so() {
-        let mut records = Records::default();
-        let context: Arc<str> = "GET /".into();
-        for at in [(60, 0), (3_600, 0), (3_600, 3_600)] {
-            records.add(at, &context, &one(17));
+    fn slices_that_have_ended_are_rolled_up_once() {
+        let (mut records, mut rolled) = (Records::default(), RolledUp::default());
+        let id = RecordId::new("GET /");
+        rolled.advance(0);
+        rolled.advance(120);
+        rolled.finish();
+        for minute in [60, 120, 1_800] {
+            records.add(((60, minute), id), &one(17), &rolled);
+            rolled.add(minute);
         }
-        assert_eq!(records.coarsen_ended(3_599), []);
+        rolled.advance(10_000);
+        let due: Vec<_> = rolled.due().collect();
+        assert_eq!(due, [60, 120, 1_800]);
+        // An instance that ended half-way has left it due.
+        records.roll_up(id, &due, &rolled);
+        records.roll_up_due(&mut rolled);
+        assert_eq!(rolled.due().count(), 0);
+        assert_eq!(count(&records, ((HALF_HOUR, 0), id)), 2);
+        assert_eq!(count(&records, ((HALF_HOUR, 1_800), id)), 1);
+        assert_eq!(count(&records, ((SIX_HOURS, 0), id)), 3);
+        let scale = |key| records.get(key).map(|r| r.sums.histogram.scale());
+        assert_eq!(scale(((HALF_HOUR, 0), id)), Some(4));
+        assert_eq!(scale(((SIX_HOURS, 0), id)), Some(COARSE_SCALE));
+    }
+
+    #[test]
+    fn pending_slices_are_added_unless_they_are_part_of_the_record() {
+        let (mut records, mut rolled) = (Records::default(), RolledUp::default());
+        let id = RecordId::new("GET /");
+        rolled.advance(3_600);
+        records.add(((HALF_HOUR, 3_600), id), &one(1), &rolled);
+        for minute in [3_540, 3_600, 3_660, 5_400] {
+            records.add(((60, minute), id), &one(2), &rolled);
+        }
+        let half_hours = || records.of(HALF_HOUR, 0..10_000, id);
+        let minutes = || records.of(60, 0..10_000, id);
+        let combined = |width| {
+            let tier = crate::model::tier::tier_for(width).expect("there is one");
+            let slices = match tier == FINEST {
+                true => combine(width, tier, minutes(), []),
+                false => combine(width, tier, half_hours(), minutes()),
+            };
+            let slices = slices.into_iter();
+            slices
+                .map(|(start, sums)| (start, sums.times.count))
+                .collect::<Vec<_>>()
+        };
+        // The record has what begins before 3,600 of its slice: nothing.
+        assert_eq!(rolled.until(), 3_540);
+        assert_eq!(combined(HALF_HOUR), [(1_800, 1), (3_600, 3), (5_400, 1)]);
+        assert_eq!(combined(3_600), [(0, 1), (3_600, 4)]);
         assert_eq!(
-            records.coarsen_ended(3_600),
-            [((3_600, 0), context.clone())]
+            combined(60),
+            [(3_540, 1), (3_600, 1), (3_660, 1), (5_400, 1)]
         );
-        assert_eq!(records.coarsen_ended(3_600), []);
-        records.add((3_600, 0), &context, &one(18));
-        let hour = records.get((3_600, 0), "GET /").expect("it was added to");
-        assert_eq!(hour.histogram.scale(), COARSE_SCALE);
-        assert_eq!(hour.histogram.buckets(), [(4, 2)]);
-        let minute = records.get((60, 0), "GET /").expect("it was added");
-        assert_eq!(minute.histogram.scale(), 4);
+        rolled.advance(3_700);
+        records.add(((HALF_HOUR, 3_600), id), &one(1), &rolled);
+        let part = combine(
+            3_600,
+            TIERS[1],
+            records.of(HALF_HOUR, 3_600..7_200, id),
+            records.of(60, 3_600..7_200, id),
+        );
+        let counts: Vec<_> = part.iter().map(|(_, sums)| sums.times.count).collect();
+        // 3,600 is part of it by now: two were added to it, and 3,660 and 5,400 are pending.
+        assert_eq!((rolled.until(), counts), (3_660, vec![4]));
     }
 
     #[test]
     fn slices_go_by_age_or_by_number() {
-        let mut records = Records::default();
-        let context: Arc<str> = "GET /".into();
+        let (mut records, rolled) = (Records::default(), RolledUp::default());
+        let id = RecordId::new("GET /");
         for minute in 0..5 {
-            records.add((60, 60 * minute), &context, &one(1));
-            records.add((300, 300 * minute), &context, &one(1));
+            records.add(((60, 60 * minute), id), &one(1), &rolled);
         }
-        records.retain(&[Precision::new(60, 3)], 270);
-        let starts: Vec<_> = records.of(60, "GET /").iter().map(|(at, _)| *at).collect();
-        assert_eq!(starts, [120, 180, 240]);
-        assert_eq!(records.of(300, "GET /"), []);
-        records.add((300, 0), &context, &one(1));
-        records.retain_newest(2);
-        assert_eq!(records.len(), 3);
-        assert_eq!(records.of(60, "GET /")[0].0, 180);
+        records.add(((HALF_HOUR, 0), id), &one(1), &rolled);
+        records.add(((77, 0), id), &one(1), &rolled);
+        records.retain(60 * 132, &rolled);
+        let starts: Vec<_> = records.of(60, 0..i64::MAX, id).map(|(at, _)| at).collect();
+        assert_eq!(starts, [180, 240]);
+        assert_eq!(records.len(), 3, "a tier that there is not is dropped");
+        records.retain_newest(1);
+        assert_eq!(records.len(), 1);
+        assert_eq!(count(&records, ((60, 240), id)), 1);
     }
 }

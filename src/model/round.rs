@@ -9,10 +9,9 @@ use super::context::fnv1a;
 use super::pack::{EntryReader, Item, Undecodable};
 use super::records::TierSlice;
 use super::slice::Precisions;
+pub use super::slice::SKEW_ALLOWED;
 use super::slices::Slices;
-
-/// How far after the stamp of its entry a slice or an hour may begin, in seconds.
-pub const SKEW_ALLOWED: i64 = 3_600;
+use super::tier::{FINEST, RolledUp, TIERS};
 
 /// Into how many partitions the names of a round are divided. Each is folded once.
 pub const PARTITIONS: usize = 256;
@@ -159,18 +158,27 @@ impl Group {
             None => drop(self.counters.insert(name, series)),
         }
     }
+}
 
-    /// The records of a context that something is added to, without what is not retained at `now`.
-    pub fn records<'a>(
-        &'a self,
-        delta: &'a ContextDelta,
-        now: i64,
-    ) -> impl Iterator<Item = (TierSlice, &'a Aggregate)> {
-        let tiers = self.precisions.histograms.iter();
-        tiers.zip(&delta.records).flat_map(move |(tier, slices)| {
-            let retained = slices.iter();
-            let retained = retained.filter(move |(start, _)| *start > tier.cut_off(now));
-            retained.map(|(start, aggregate)| ((tier.seconds, start), aggregate))
+/// The records that a context's delta is added to, without what is not retained at `now`: those of the finest
+/// tier, and of the coarser ones where they have been rolled up already.
+pub fn records<'a>(
+    delta: &'a ContextDelta,
+    rolled: &'a RolledUp,
+    now: i64,
+) -> impl Iterator<Item = (TierSlice, &'a Aggregate)> {
+    delta
+        .records
+        .iter()
+        .enumerate()
+        .flat_map(move |(from, slices)| {
+            slices.iter().flat_map(move |(start, added)| {
+                let is_rolled = from > 0 || rolled.contains(start);
+                let tiers = TIERS.into_iter().skip(from);
+                let tiers = tiers.filter(move |tier| is_rolled || *tier == FINEST);
+                let slices = tiers.map(move |tier| (tier, tier.slice(start)));
+                let retained = slices.filter(move |(tier, start)| *start > tier.cut_off(now));
+                retained.map(move |(tier, start)| ((tier.seconds, start), added))
+            })
         })
-    }
 }

@@ -3,6 +3,9 @@
 /// Seconds in an hour, the period of the statistics.
 pub const HOUR: i64 = 3_600;
 
+/// How far after the time at which it is appended a slice or an hour may begin, in seconds.
+pub const SKEW_ALLOWED: i64 = 3_600;
+
 /// The book's precisions, in seconds: 1 s, 5 s, 1 min, 5 min, 1 h, 5 h and 1 day.
 pub const DEFAULT_PRECISIONS: [u32; 7] = [1, 5, 60, 300, 3_600, 18_000, 86_400];
 
@@ -58,13 +61,11 @@ impl Precision {
     }
 }
 
-/// The precisions of a deployment: of all counters, and the coarser ones of the histograms.
+/// The precisions of all counters of a deployment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Precisions {
-    /// Precisions of every counter, finest first.
+    /// Finest first.
     pub counters: Vec<Precision>,
-    /// Precisions of the histograms, finest first; one of them is an hour.
-    pub histograms: Vec<Precision>,
 }
 
 impl Default for Precisions {
@@ -73,7 +74,6 @@ impl Default for Precisions {
             counters: DEFAULT_PRECISIONS
                 .map(|seconds| Precision::new(seconds, DEFAULT_SAMPLES))
                 .to_vec(),
-            histograms: vec![Precision::new(60, 60), Precision::new(3_600, 48)],
         }
     }
 }
@@ -81,17 +81,8 @@ impl Default for Precisions {
 impl Precisions {
     /// The counters' precision of `seconds`, if there is one.
     pub fn counter(&self, seconds: u32) -> Option<Precision> {
-        find(&self.counters, seconds)
+        self.counters.iter().copied().find(|p| p.seconds == seconds)
     }
-
-    /// The histograms' precision of `seconds`, if there is one.
-    pub fn histogram(&self, seconds: u32) -> Option<Precision> {
-        find(&self.histograms, seconds)
-    }
-}
-
-fn find(precisions: &[Precision], seconds: u32) -> Option<Precision> {
-    precisions.iter().copied().find(|p| p.seconds == seconds)
 }
 
 /// The start of the hour that `unix_seconds` lies in.

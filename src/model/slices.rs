@@ -31,17 +31,17 @@ impl<V> Default for Slices<V> {
 }
 
 impl<V: Merge> Slices<V> {
-    /// Adds `value` to `slice`, keeping at most `keep` slices. Returns what had to go for it.
-    pub fn add(&mut self, slice: i64, value: V, keep: usize) -> Option<V> {
+    /// Adds `value` to `slice`, keeping at most `keep` slices. Returns the slice that had to go for it.
+    pub fn add(&mut self, slice: i64, value: V, keep: usize) -> Option<(i64, V)> {
         match self.0.binary_search_by_key(&slice, |(start, _)| *start) {
             Ok(at) => {
                 self.0[at].1.merge(&value);
                 None
             }
-            Err(0) if self.0.len() >= keep => Some(value),
+            Err(0) if self.0.len() >= keep => Some((slice, value)),
             Err(at) => {
                 self.0.insert(at, (slice, value));
-                (self.0.len() > keep).then(|| self.0.remove(0).1)
+                (self.0.len() > keep).then(|| self.0.remove(0))
             }
         }
     }
@@ -56,6 +56,11 @@ impl<V: Merge> Slices<V> {
         &mut self,
     ) -> impl DoubleEndedIterator<Item = (i64, &mut V)> + ExactSizeIterator {
         self.0.iter_mut().map(|(slice, value)| (*slice, value))
+    }
+
+    /// The slices with their values, oldest first.
+    pub(super) fn into_slices(self) -> impl Iterator<Item = (i64, V)> {
+        self.0.into_iter()
     }
 
     /// How many slices there are.
@@ -104,7 +109,7 @@ impl<V: Merge> Slices<V> {
             return;
         }
         for (slice, value) in other.0 {
-            if let Some(old) = self.add(slice, value, keep) {
+            if let Some((_, old)) = self.add(slice, value, keep) {
                 gone(old);
             }
         }

@@ -1,7 +1,8 @@
 //! The most memory that a configuration can take, whatever clients send.
 
 use super::histogram::{BUCKETS, COARSE_SCALE, SCALE};
-use super::slice::{HOUR, Precisions};
+use super::slice::{Precision, Precisions};
+use super::tier::{TIERS, is_coarse};
 
 /// What the calculation depends on.
 #[derive(Clone, Debug)]
@@ -72,17 +73,14 @@ pub fn process_bytes(bounds: &Bounds, precisions: &Precisions) -> u64 {
     let cells = bounds.shards as u64 * (CELL + 128);
     let fine = BUCKETS as u64;
     let coarse = fine >> (SCALE - COARSE_SCALE);
-    let buckets: u64 = precisions
-        .histograms
-        .iter()
-        .map(|p| {
-            let fine_ones = u64::from(p.samples).min(2);
-            let coarse_ones = u64::from(p.samples) - fine_ones;
-            (fine_ones * fine + coarse_ones * coarse) * PENDING_BUCKET
-                + u64::from(p.samples) * PENDING_RECORD
-        })
-        .sum();
-    let context = cells + CONTEXT + 4 * name + slices * PENDING_SLICE + buckets;
+    let records = |(at, tier): (usize, &Precision)| {
+        let samples = u64::from(tier.samples);
+        let fine_ones = if at == 0 { samples.min(2) } else { 0 };
+        let coarse_ones = samples - fine_ones;
+        (fine_ones * fine + coarse_ones * coarse) * PENDING_BUCKET + samples * PENDING_RECORD
+    };
+    let records: u64 = TIERS.iter().enumerate().map(records).sum();
+    let context = cells + CONTEXT + 4 * name + slices * PENDING_SLICE + records;
     let counter = 1_024 + 2 * name + slices * PENDING_SLICE;
     let counters = (bounds.max_counters + 1) as u64;
     let folder = match bounds.folder_records as u64 {
@@ -101,18 +99,16 @@ pub fn store_bytes(bounds: &Bounds, precisions: &Precisions) -> u64 {
         .iter()
         .map(|p| hash_bytes(u64::from(p.samples), 24) + key_bytes(name + 32) + known_bytes(name))
         .sum();
-    let records: u64 = precisions
-        .histograms
+    let records: u64 = TIERS
         .iter()
-        .map(|p| {
+        .map(|tier| {
             // A slice goes by its time to live, some time after it is not shown any more.
-            let slices = (p.key_ttl() / i64::from(p.seconds)) as u64;
-            let coarse = match i64::from(p.seconds) >= HOUR {
-                true => slices.saturating_sub(2),
-                false => 0,
+            let slices = (tier.key_ttl() / i64::from(tier.seconds)) as u64;
+            let buckets = match is_coarse(tier.seconds) {
+                true => BUCKETS as u64 >> (SCALE - COARSE_SCALE),
+                false => BUCKETS as u64,
             };
-            let width = BUCKETS as u64 >> (SCALE - COARSE_SCALE);
-            (slices - coarse) * record_bytes(BUCKETS as u64) + coarse * record_bytes(width)
+            slices * record_bytes(buckets)
         })
         .sum();
     let statistics = 2 * (key_bytes(name + 32) + 160) + 2 * (key_bytes(name + 40) + 56);

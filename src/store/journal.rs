@@ -14,13 +14,11 @@
 //! - An entry's id commits to all entries before it. A journal that a failover has taken back to another
 //!   history does not have the round's last entry, and the round is dropped.
 
-use std::sync::Arc;
-
 use super::Position;
 use crate::error::StoreError;
-use crate::model::batch::Aggregate;
-use crate::model::records::TierSlice;
+use crate::model::records::{Record, RecordId, RecordKey};
 use crate::model::round::{PARTITIONS, Round};
+use crate::model::tier::{RolledUp, TierSlice};
 use crate::task::BoxFuture;
 
 /// A set of partitions.
@@ -80,6 +78,8 @@ pub struct Progress {
     pub done: Partitions,
     /// Entries that were set aside.
     pub aside: Vec<Position>,
+    /// Which slices are part of the coarser tiers.
+    pub rolled: RolledUp,
 }
 
 /// An entry of the journal.
@@ -120,9 +120,6 @@ pub struct Entries {
     pub entries: Vec<Entry>,
 }
 
-/// The name of a record.
-pub type RecordKey = (TierSlice, Arc<str>);
-
 /// Some partitions of a round, to be written.
 #[derive(Debug)]
 pub struct FoldStep<'a> {
@@ -132,8 +129,8 @@ pub struct FoldStep<'a> {
     pub next: &'a str,
     /// The instance that folds.
     pub instance: &'a str,
-    /// The end of the round.
-    pub upto: Position,
+    /// The end of the round; `None` to fold nothing, while no round is begun.
+    pub upto: Option<Position>,
     /// The partitions that are folded after this; `None` for all, which ends the round.
     pub done: Option<Partitions>,
     /// Entries up to here are not needed any more.
@@ -142,8 +139,12 @@ pub struct FoldStep<'a> {
     pub round: &'a Round,
     /// The partitions of it to write.
     pub partitions: &'a [usize],
-    /// Records as they are afterwards, of these partitions.
-    pub records: &'a [(RecordKey, &'a Aggregate)],
+    /// Records as they are afterwards.
+    pub records: &'a [(RecordKey, &'a Record)],
+    /// Which slices are part of the coarser tiers afterwards.
+    pub rolled: &'a RolledUp,
+    /// Slices that need not be kept any longer than their tier retains them.
+    pub released: &'a [TierSlice],
     /// Bytes of entries that are gone from within the round, told when it ends.
     pub hole_bytes: u64,
     /// How long the round has taken until now, in milliseconds.
@@ -176,13 +177,19 @@ pub trait Journal: Send + Sync {
         bytes: u64,
     ) -> BoxFuture<'a, Result<Step<Entries>, StoreError>>;
 
+    /// Names the contexts that have a record in each of these slices.
+    fn recorded<'a>(
+        &'a self,
+        slices: &'a [TierSlice],
+    ) -> BoxFuture<'a, Result<Vec<Vec<RecordId>>, StoreError>>;
+
     /// Reads records; an empty one where there is none.
     fn load<'a>(
         &'a self,
         instance: &'a str,
         version: &'a str,
         keys: &'a [RecordKey],
-    ) -> BoxFuture<'a, Result<Step<Vec<Aggregate>>, StoreError>>;
+    ) -> BoxFuture<'a, Result<Step<Vec<Record>>, StoreError>>;
 
     /// Writes some partitions of a round.
     fn fold<'a>(&'a self, step: &'a FoldStep<'a>) -> BoxFuture<'a, Result<Step<()>, StoreError>>;

@@ -22,6 +22,7 @@ use crate::model::records::Records;
 use crate::model::slice::Precisions;
 use crate::model::slowest;
 use crate::model::snapshot::{ContextSnapshot, Snapshot};
+use crate::model::tier::RolledUp;
 use crate::task::{BoxFuture, lock};
 
 /// Keeps aggregates in this process; they end with it.
@@ -57,6 +58,7 @@ struct State {
     counters: HashMap<String, BTreeMap<u32, Samples>>,
     contexts: BTreeMap<String, ContextState>,
     records: Records,
+    rolled: RolledUp,
     slowest: HashMap<String, f64>,
     instances: HashMap<String, Beat>,
     last_pass: Option<LastPass>,
@@ -179,13 +181,10 @@ impl Store for MemoryStore {
     fn records<'a>(
         &'a self,
         context: &'a str,
-        tier: u32,
+        width: u32,
         now: i64,
     ) -> BoxFuture<'a, Result<Vec<(i64, Aggregate)>, StoreError>> {
-        let mut records = self.state().records.of(tier, context);
-        let tier = self.precisions.histogram(tier);
-        records.retain(|(start, _)| tier.is_some_and(|tier| *start > tier.cut_off(now)));
-        ready(records)
+        ready(self.state().records(context, width, now))
     }
 
     fn slowest(&self) -> BoxFuture<'_, Result<Vec<(String, f64)>, StoreError>> {

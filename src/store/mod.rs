@@ -314,11 +314,12 @@ pub trait Store: Send + Sync + 'static {
         precision: u32,
     ) -> BoxFuture<'a, Result<Vec<(i64, i64)>, StoreError>>;
 
-    /// The records of a context at a tier that are retained at `now`, oldest first.
+    /// The records of a context that are retained at `now`, put together to slices of `width` seconds, which
+    /// is one of [`WIDTHS`](crate::model::tier::WIDTHS), oldest first.
     fn records<'a>(
         &'a self,
         context: &'a str,
-        tier: u32,
+        width: u32,
         now: i64,
     ) -> BoxFuture<'a, Result<Vec<(i64, Aggregate)>, StoreError>>;
 

@@ -32,7 +32,6 @@ fn pass() -> Pass {
 fn store(server: &RedisServer) -> (Arc<dyn Store>, Precisions) {
     let precisions = Precisions {
         counters: vec![Precision::new(1, 2), Precision::new(86_400, 2)],
-        ..Precisions::default()
     };
     let options = RedisOptions::new(&server.url()).unwrap();
     let options = options.precisions(precisions.clone());

@@ -12,6 +12,7 @@ use tower_pulse::model::context::{ALL, Kind, MAX_NAME, OVERFLOW, UNMATCHED};
 use tower_pulse::model::histogram::{BUCKETS, SCALE, lower_bound};
 use tower_pulse::model::outcome::Outcome;
 use tower_pulse::model::slice::{HOUR, Precisions};
+use tower_pulse::model::tier::TIERS;
 use tower_pulse::store::memory::MemoryStore;
 use tower_pulse::store::{
     Appended, Beat, Call, Cleaned, Generation, LastPass, Pass, Position, Readable, Store,
@@ -43,7 +44,7 @@ fn builder() -> Builder {
 
 /// The seconds whose slices are kept, of all precisions, oldest first.
 fn seconds(precisions: &Precisions) -> Vec<i64> {
-    let all = precisions.counters.iter().chain(&precisions.histograms);
+    let all = precisions.counters.iter().chain(&TIERS);
     let mut seconds: Vec<i64> = all
         .flat_map(|p| (0..i64::from(p.samples)).map(move |n| NOW - n * i64::from(p.seconds)))
         .collect();
@@ -53,9 +54,8 @@ fn seconds(precisions: &Precisions) -> Vec<i64> {
 }
 
 /// Whether records are kept of that second's slices.
-fn has_record(precisions: &Precisions, second: i64) -> bool {
-    let mut kept = precisions.histograms.iter();
-    kept.any(|p| {
+fn has_record(second: i64) -> bool {
+    TIERS.iter().any(|p| {
         let p_seconds = i64::from(p.seconds);
         (NOW - second) % p_seconds == 0 && NOW - second < p.span()
     })
@@ -123,9 +123,8 @@ async fn fill(
         found.tally.errors = 1_000_000;
         found
     };
-    let (with, without): (Vec<i64>, Vec<i64>) = seconds
-        .into_iter()
-        .partition(|second| has_record(precisions, *second));
+    let (with, without): (Vec<i64>, Vec<i64>) =
+        seconds.into_iter().partition(|second| has_record(*second));
     let full = found(&durations());
     // Twice more for the current slices, which have a tail.
     for second in with.into_iter().chain([NOW, NOW]) {
@@ -205,8 +204,8 @@ async fn of_redis() {
         .records(&name("GET /", 3), HOUR as u32, NOW)
         .await
         .unwrap();
-    assert_eq!(hours.len(), 48);
-    assert_eq!(hours[47].1.histogram.buckets().len(), BUCKETS);
+    assert_eq!(hours.len(), 49);
+    assert_eq!(hours[48].1.histogram.buckets().len(), BUCKETS);
     let ratio = worst as f64 / sum as f64;
     assert!(
         (0.8..1.2).contains(&ratio),
@@ -363,7 +362,7 @@ fn outage() -> u64 {
         // Of what is older than the two newest slices, every fourth bucket is enough.
         let is_fine = NOW - second < 120 || NOW - second == HOUR;
         let step = if is_fine { 1 } else { 4 };
-        let durations = match has_record(&precisions, second) {
+        let durations = match has_record(second) {
             true => all.iter().step_by(step),
             false => all[..1].iter().step_by(1),
         };

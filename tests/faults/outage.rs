@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tower_pulse::model::slice::{HOUR, Precisions};
+use tower_pulse::model::tier::FINEST;
 use tower_pulse::{Clock, Pulse};
 
 use crate::faulty::Faulty;
@@ -42,7 +43,7 @@ async fn what_waits_is_bounded_by_what_can_be_read() {
     service.settle().await;
     // It comes back in a few calls of bounded size.
     assert!(store.calls() - calls < 20, "{}", store.calls() - calls);
-    assert_eq!(store.widest(), 120);
+    assert_eq!(store.widest(), FINEST.samples as usize);
     let served = service.oracle.served();
     for (precision, kept) in [(1, 120), (60, 7_140), (3_600, served), (86_400, served)] {
         let slices = service.pulse.store().counter("hits", precision).await;

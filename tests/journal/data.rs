@@ -54,7 +54,6 @@ pub struct Data {
 pub fn precisions() -> Precisions {
     Precisions {
         counters: vec![Precision::new(60, 10_000), Precision::new(3_600, 120)],
-        histograms: vec![Precision::new(60, 60), Precision::new(3_600, 48)],
     }
 }
 

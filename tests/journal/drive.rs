@@ -66,8 +66,14 @@ impl Drive {
 
     /// One request of each context, now.
     pub fn batch(&self, contexts: &[String]) -> Batch {
+        self.batch_at(contexts, 0)
+    }
+
+    /// One request of each context, some seconds from now.
+    pub fn batch_at(&self, contexts: &[String], seconds: i64) -> Batch {
         let mut batch = Batch::default();
-        let (found, second) = (collected(&[MS], Outcome::Success), self.clock.now_seconds());
+        let second = self.clock.now_seconds() + seconds;
+        let found = collected(&[MS], Outcome::Success);
         for context in contexts {
             let (precisions, name) = (precisions(), Arc::from(&**context));
             batch.add(&precisions, &name, Kind::Http, second, &found);

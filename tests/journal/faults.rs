@@ -3,6 +3,7 @@
 
 use redis::cmd;
 use tower_pulse::model::slice::hour_of;
+use tower_pulse::model::tier::RolledUp;
 use tower_pulse::store::journal::{Acquired, Partitions, Step};
 
 use crate::data::DATABASES;
@@ -55,6 +56,10 @@ pub enum Broken {
     DoneForgotten,
     /// Records are read as empty ones.
     RecordsForgotten,
+    /// Records of the coarser tiers do not say what is part of them.
+    RolledAgain,
+    /// Whoever takes over does not know which slices are to be rolled up.
+    PendingForgotten,
     /// A fence is removed while its instance appends.
     FenceRemoved,
 }
@@ -315,6 +320,13 @@ impl World<'_> {
                 records
                     .iter_mut()
                     .for_each(|record| *record = Default::default());
+            }
+            (Some(Broken::RolledAgain), _, Reply::Load(Step::Done(records))) => {
+                let records = records.iter_mut();
+                records.for_each(|record| record.rolled_until = i64::MIN);
+            }
+            (Some(Broken::PendingForgotten), _, Reply::Acquire(Acquired::Mine(progress))) => {
+                progress.rolled = RolledUp::from_text(&progress.rolled.until().to_string());
             }
             _ => {}
         }

@@ -37,4 +37,5 @@ mod world;
 mod aside;
 mod bounds;
 mod random;
+mod rolled;
 mod rounds;

@@ -4,8 +4,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::Poll;
 
 use tower_pulse::model::batch::Aggregate;
+use tower_pulse::model::records::{Record, RecordId, RecordKey};
 use tower_pulse::model::snapshot::{ContextSnapshot, Snapshot};
-use tower_pulse::store::journal::{Acquired, Entries, Entry, FoldStep, Journal, RecordKey, Step};
+use tower_pulse::model::tier::TierSlice;
+use tower_pulse::store::journal::{Acquired, Entries, Entry, FoldStep, Journal, Step};
 use tower_pulse::store::redis::RedisStore;
 use tower_pulse::store::{
     Appended, Beat, Call, Cleaned, Generation, LastPass, Pass, Position, Readable, Store,
@@ -24,6 +26,7 @@ pub enum Request {
     Acquire(String, String),
     Release(String),
     Read(String, String, Position, u64),
+    Recorded(Vec<TierSlice>),
     Load(String, String, Vec<RecordKey>),
     Fold(Box<OwnedStep>),
     SetAside(String, String, Entry),
@@ -40,7 +43,8 @@ pub enum Reply {
     Acquire(Acquired),
     Release(()),
     Read(Step<Entries>),
-    Load(Step<Vec<Aggregate>>),
+    Recorded(Vec<Vec<RecordId>>),
+    Load(Step<Vec<Record>>),
     Fold(Step<()>),
     SetAside(Step<()>),
     CloseHole(Step<()>),
@@ -64,6 +68,7 @@ impl Request {
             Self::Read(instance, version, after, bytes) => {
                 Reply::Read(store.read(instance, version, *after, *bytes).await?)
             }
+            Self::Recorded(slices) => Reply::Recorded(store.recorded(slices).await?),
             Self::Load(instance, version, keys) => {
                 Reply::Load(store.load(instance, version, keys).await?)
             }
@@ -80,7 +85,10 @@ impl Request {
 
     /// Whether it leaves the data as they are, but for the lease.
     pub fn is_reading(&self) -> bool {
-        matches!(self, Self::Readable(..) | Self::Read(..) | Self::Load(..))
+        matches!(
+            self,
+            Self::Readable(..) | Self::Read(..) | Self::Recorded(..) | Self::Load(..)
+        )
     }
 }
 
@@ -97,10 +105,11 @@ impl std::fmt::Display for Request {
             Self::Acquire(_, version) => write!(f, "acquire as {version:.6}"),
             Self::Release(_) => f.write_str("release"),
             Self::Read(_, version, _, bytes) => write!(f, "read {bytes} under {version:.6}"),
+            Self::Recorded(slices) => write!(f, "names in {} slices", slices.len()),
             Self::Load(_, version, keys) => write!(f, "load {} under {version:.6}", keys.len()),
             Self::Fold(step) => write!(
                 f,
-                "fold upto {} {} partitions, {:.6} -> {:.6}{}",
+                "fold upto {:?} {} partitions, {:.6} -> {:.6}{}",
                 step.upto,
                 step.partitions.len(),
                 step.version,
@@ -208,12 +217,19 @@ impl Journal for Wire {
         )
     }
 
+    fn recorded<'a>(
+        &'a self,
+        slices: &'a [TierSlice],
+    ) -> BoxFuture<'a, Result<Vec<Vec<RecordId>>, StoreError>> {
+        ask!(self, Recorded, Request::Recorded(slices.into()))
+    }
+
     fn load<'a>(
         &'a self,
         instance: &'a str,
         version: &'a str,
         keys: &'a [RecordKey],
-    ) -> BoxFuture<'a, Result<Step<Vec<Aggregate>>, StoreError>> {
+    ) -> BoxFuture<'a, Result<Step<Vec<Record>>, StoreError>> {
         ask!(
             self,
             Load,

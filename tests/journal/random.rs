@@ -97,3 +97,13 @@ fn the_checker_notices_records_that_are_not_read() {
 fn the_checker_notices_a_fence_that_is_gone() {
     is_noticed(Broken::FenceRemoved);
 }
+
+#[test]
+fn the_checker_notices_slices_that_are_rolled_up_again() {
+    is_noticed(Broken::RolledAgain);
+}
+
+#[test]
+fn the_checker_notices_slices_that_are_never_rolled_up() {
+    is_noticed(Broken::PendingForgotten);
+}

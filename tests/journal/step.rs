@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use tower_pulse::StoreError;
 use tower_pulse::model::access_time::Durations;
-use tower_pulse::model::batch::{Aggregate, Batch};
+use tower_pulse::model::batch::Batch;
+use tower_pulse::model::records::{Record, RecordKey};
 use tower_pulse::model::round::{Round, partition};
+use tower_pulse::model::tier::{RolledUp, TierSlice};
 use tower_pulse::store::Position;
-use tower_pulse::store::journal::{FoldStep, Journal, Partitions, RecordKey, Step};
+use tower_pulse::store::journal::{FoldStep, Journal, Partitions, Step};
 
 /// All that a [`FoldStep`] borrows, owned.
 #[derive(Clone)]
@@ -15,12 +17,14 @@ pub struct OwnedStep {
     pub version: String,
     pub next: String,
     pub instance: String,
-    pub upto: Position,
+    pub upto: Option<Position>,
     pub done: Option<Partitions>,
     pub trim: Option<Position>,
     pub round: Arc<Round>,
     pub partitions: Vec<usize>,
-    pub records: Vec<(RecordKey, Aggregate)>,
+    pub records: Vec<(RecordKey, Record)>,
+    pub rolled: RolledUp,
+    pub released: Vec<TierSlice>,
     pub hole_bytes: u64,
     pub took_millis: u64,
 }
@@ -37,8 +41,10 @@ impl OwnedStep {
             round: Arc::new(copied(step.round)),
             partitions: step.partitions.to_vec(),
             records: (step.records.iter())
-                .map(|(key, record)| (key.clone(), (*record).clone()))
+                .map(|(key, record)| (*key, (*record).clone()))
                 .collect(),
+            rolled: step.rolled.clone(),
+            released: step.released.to_vec(),
             hole_bytes: step.hole_bytes,
             took_millis: step.took_millis,
         }
@@ -47,7 +53,7 @@ impl OwnedStep {
     /// Sends it.
     pub async fn run(&self, journal: &dyn Journal) -> Result<Step<()>, StoreError> {
         let records: Vec<_> = (self.records.iter())
-            .map(|(key, record)| (key.clone(), record))
+            .map(|(key, record)| (*key, record))
             .collect();
         let step = FoldStep {
             version: &self.version,
@@ -59,6 +65,8 @@ impl OwnedStep {
             round: &self.round,
             partitions: &self.partitions,
             records: &records,
+            rolled: &self.rolled,
+            released: &self.released,
             hole_bytes: self.hole_bytes,
             took_millis: self.took_millis,
         };

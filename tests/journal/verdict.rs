@@ -26,6 +26,16 @@ impl World<'_> {
                     "over: {id} is {n} times in the records of {context}"
                 ));
             }
+            let widest = self.data.records(context, 21_600);
+            if widest != records[context] {
+                self.violated(format!(
+                    "torn: six hours of {context} hold {widest:?}, hours {:?}",
+                    records[context]
+                ));
+            }
+            if let Some(id) = minutes.keys().find(|id| !widest.contains_key(*id)) {
+                self.violated(format!("torn: {id} of {context} was not rolled up"));
+            }
             self.judge_context(context, records[context].values().sum());
         }
         self.judge_requests(&records);

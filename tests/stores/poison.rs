@@ -167,7 +167,7 @@ async fn garbage_is_told_when_read() {
     bed.hit("GET /b", NOW, MS).await;
     let mut connection = bed.server().connection().await;
     run(&mut connection, &format!("ZADD {STATS} inf sum")).await;
-    let hour = format!("pulse:pulse:r1:3600:{THIS_HOUR}");
+    let hour = format!("pulse:pulse:r1:1800:{NOW}");
     let mut set = cmd("HSET");
     set.arg(&hour).arg(&fnv1a(b"GET /b").to_be_bytes()).arg("x");
     set.exec_async(&mut connection).await.unwrap();

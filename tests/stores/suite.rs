@@ -7,6 +7,7 @@ use tower_pulse::model::context::{ALL, Kind, OVERFLOW};
 use tower_pulse::model::histogram::COARSE_SCALE;
 use tower_pulse::model::outcome::Outcome;
 use tower_pulse::model::slice::HOUR;
+use tower_pulse::model::tier::WIDTHS;
 use tower_pulse::store::{Appended, Beat};
 
 use crate::bed::{Applied, Bed, LAST_HOUR, MS, Merged, NOW, THIS_HOUR, call, collected};
@@ -263,8 +264,8 @@ pub async fn new_slices_push_old_ones_out(bed: &mut Bed) {
         .await
         .unwrap();
     // Nothing has come in the minute that is open.
-    assert_eq!(histograms.len(), 59);
-    assert_eq!(histograms[0].0, end - 59 * 60);
+    assert_eq!(histograms.len(), 129);
+    assert_eq!(histograms[0].0, end - 129 * 60);
     // Gaps do not let records pile up: they go by their age.
     for gap in 0..100 {
         let second = end + gap * 7 * 60;
@@ -275,33 +276,74 @@ pub async fn new_slices_push_old_ones_out(bed: &mut Bed) {
     let records = bed.store.records("GET /", 60, now).await.unwrap();
     let starts: Vec<_> = records.iter().map(|(start, _)| *start).collect();
     let expected: Vec<_> = (0..100).map(|gap| end + gap * 7 * 60).collect();
-    assert_eq!(starts, expected[92..], "what began within the last hour");
+    assert_eq!(
+        starts,
+        expected[82..],
+        "what began within the last 130 minutes"
+    );
 }
 
-pub async fn old_hours_lose_their_fineness(bed: &mut Bed) {
+/// The counts of a context's records in slices of a width.
+async fn counts(bed: &Bed, width: u32) -> Vec<(i64, u64)> {
+    let now = bed.clock.now_seconds();
+    let records = bed.store.records("GET /", width, now).await.unwrap();
+    let records = records.into_iter();
+    records
+        .map(|(start, sums)| (start, sums.times.count))
+        .collect()
+}
+
+pub async fn slices_that_have_ended_are_rolled_up(bed: &mut Bed) {
+    let (six_hours, day) = (6 * HOUR, 24 * HOUR);
     let times: Vec<u64> = (1..200).map(|n| n * MS).collect();
     let batch = bed.batch(&[("GET /", Kind::Http, NOW, &times)]);
     bed.merge_clean(batch).await;
-    let fine = bed
-        .store
-        .records("GET /", 3_600, bed.clock.now_seconds())
-        .await
-        .unwrap();
-    assert_eq!(fine[0].1.histogram.scale(), 4);
+    let slice = |width: i64, second: i64| second.div_euclid(width) * width;
+    for width in WIDTHS {
+        let expected = (slice(width.into(), NOW), 199);
+        assert_eq!(counts(bed, width).await, [expected], "{width}");
+    }
     bed.advance(HOUR);
     bed.hit("GET /", NOW + HOUR, MS).await;
+    // The minute of the first ones has been rolled up, the one of this is pending, and this one is late.
     bed.hit("GET /", NOW, 300 * MS).await;
-    let both = bed
-        .store
-        .records("GET /", 3_600, bed.clock.now_seconds())
-        .await
-        .unwrap();
-    assert_eq!(both[1].1.histogram.scale(), 4);
-    let old = &both[0].1;
-    assert_eq!(old.histogram.scale(), COARSE_SCALE);
-    assert_eq!(old.histogram.count(), 200);
-    assert_eq!(old.tally.count(Outcome::Success), 200);
-    assert!((old.histogram.quantile(0.5).unwrap() / 0.1 - 1.0).abs() < 0.09);
+    let hours = [(slice(HOUR, NOW), 200), (slice(HOUR, NOW + HOUR), 1)];
+    assert_eq!(
+        counts(bed, 60).await,
+        [(slice(60, NOW), 200), (slice(60, NOW + HOUR), 1)]
+    );
+    assert_eq!(counts(bed, 3_600).await, hours);
+    assert_eq!(
+        counts(bed, 86_400)
+            .await
+            .iter()
+            .map(|(_, n)| n)
+            .sum::<u64>(),
+        201
+    );
+    let now = bed.clock.now_seconds();
+    let hours = bed.store.records("GET /", 3_600, now).await.unwrap();
+    let widest = bed.store.records("GET /", 21_600, now).await.unwrap();
+    assert_eq!(hours[0].1.histogram.scale(), 4);
+    assert_eq!(widest[0].1.histogram.scale(), COARSE_SCALE);
+    assert_eq!(hours[0].1.tally.count(Outcome::Success), 200);
+    for (records, error) in [(&hours, 0.022), (&widest, 0.09)] {
+        let median = records[0].1.histogram.quantile(0.5).unwrap();
+        assert!((median / 0.1 - 1.0).abs() < error, "{median}");
+    }
+    // Minutes that are not retained any more are in the half hours, and these in the six hours.
+    bed.advance(HOUR + 1_800);
+    bed.hit("GET /", NOW, MS).await;
+    assert_eq!(counts(bed, 60).await, [(slice(60, NOW + HOUR), 1)]);
+    assert_eq!(counts(bed, 3_600).await[0], (slice(HOUR, NOW), 201));
+    bed.advance(3 * day);
+    bed.hit("GET /", NOW, MS).await;
+    assert_eq!(counts(bed, 3_600).await, []);
+    let widest: u64 = counts(bed, 21_600).await.iter().map(|(_, n)| n).sum();
+    assert_eq!(widest, 203);
+    bed.advance(12 * day + six_hours);
+    bed.hit("GET /", NOW + 15 * day, MS).await;
+    assert_eq!(counts(bed, 21_600).await.len(), 1);
 }
 
 pub async fn the_slowest_hundred_are_ranked(bed: &mut Bed) {

@@ -8,7 +8,8 @@ use super::super::Admin;
 use super::super::answer::Failure;
 use super::super::params::Params;
 use crate::model::context::{ALL, Metric};
-use crate::model::slice::Precision;
+use crate::model::slice::Precisions;
+use crate::model::tier::WIDTHS;
 
 /// The precision that is shown where none is asked for, if it is kept.
 const DEFAULT_PRECISION: u32 = 60;
@@ -25,7 +26,7 @@ pub(in crate::admin) async fn counters<'a>(
     params: &'a Params,
 ) -> Result<Counter<'a>, Failure> {
     let name = params.required("name")?;
-    let precision = precision(params, &admin.source.precisions.counters, "counters")?;
+    let precision = precision(params, &widths(&admin.source.precisions), "counters")?;
     let samples = admin.reader.counter(name, precision).await?;
     Ok(Counter {
         name,
@@ -73,8 +74,8 @@ pub(in crate::admin) async fn series<'a>(
     let of = params.choice("metric", &METRICS)?;
     let precisions = &admin.source.precisions;
     let precision = match of {
-        Of::Quantile(..) => precision(params, &precisions.histograms, "histograms")?,
-        Of::Counter(_) | Of::Mean => precision(params, &precisions.counters, "counters")?,
+        Of::Quantile(..) => precision(params, &WIDTHS, "histograms")?,
+        Of::Counter(_) | Of::Mean => precision(params, &widths(precisions), "counters")?,
     };
     let whose = context.unwrap_or(ALL);
     let (metric, points) = match of {
@@ -132,21 +133,26 @@ async fn means(admin: &Admin, context: &str, precision: u32) -> Result<Vec<(i64,
         .collect())
 }
 
+/// The precisions of all counters, in seconds.
+fn widths(precisions: &Precisions) -> Vec<u32> {
+    precisions.counters.iter().map(|p| p.seconds).collect()
+}
+
 /// The precision that is asked for, which must be one of those that are kept.
-fn precision(params: &Params, kept: &[Precision], of: &str) -> Result<u32, Failure> {
+fn precision(params: &Params, widths: &[u32], of: &str) -> Result<u32, Failure> {
     let asked = match params.digits("precision")? {
         None => {
-            let default = kept.iter().find(|p| p.seconds == DEFAULT_PRECISION);
-            default.or(kept.first()).map(|p| p.seconds)
+            let default = widths.iter().find(|width| **width == DEFAULT_PRECISION);
+            default.or(widths.first()).copied()
         }
-        Some(asked) => asked.filter(|asked| kept.iter().any(|p| p.seconds == *asked)),
+        Some(asked) => asked.filter(|asked| widths.contains(asked)),
     };
     asked.ok_or_else(|| {
-        let kept: Vec<_> = kept.iter().map(|p| p.seconds.to_string()).collect();
-        let kept = kept.join(", ");
+        let widths: Vec<_> = widths.iter().map(u32::to_string).collect();
+        let widths = widths.join(", ");
         Failure::parameter(
             "precision",
-            format!("precision must be one that {of} are kept at, in seconds: {kept}"),
+            format!("precision must be one that {of} are kept at, in seconds: {widths}"),
         )
     })
 }

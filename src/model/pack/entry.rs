@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use super::reader::{MAX_ITEMS, Reader};
 use super::{ENTRY_VERSION, hours_of};
-use crate::model::batch::ContextDelta;
+use crate::model::batch::{Aggregate, ContextDelta};
 use crate::model::context::Kind;
 use crate::model::slice::{HOUR, Precision, Precisions};
 use crate::model::slices::Slices;
+use crate::model::tier::TIERS;
 
 /// An entry that is being unpacked, context by context, so that a long one need not hold up a
 /// runtime's worker.
@@ -49,20 +50,14 @@ impl<'a> EntryReader<'a> {
         if reader.byte()? != ENTRY_VERSION {
             return None;
         }
-        let mut lists = [Vec::new(), Vec::new()];
-        for list in &mut lists {
-            for _ in 0..reader.uint().filter(|n| *n <= 64)? {
-                let seconds = u32::try_from(reader.uint()?).ok().filter(|p| *p > 0)?;
-                let samples = u32::try_from(reader.uint()?).ok().filter(|n| *n > 0)?;
-                list.push(Precision::new(seconds, samples));
-            }
+        let mut counters = Vec::new();
+        for _ in 0..reader.uint().filter(|n| *n <= 64)? {
+            let seconds = u32::try_from(reader.uint()?).ok().filter(|p| *p > 0)?;
+            let samples = u32::try_from(reader.uint()?).ok().filter(|n| *n > 0)?;
+            counters.push(Precision::new(seconds, samples));
         }
-        let [counters, histograms] = lists;
         Some(Self {
-            precisions: Precisions {
-                counters,
-                histograms,
-            },
+            precisions: Precisions { counters },
             base: reader.int()?,
             late: reader.uint()?,
             contexts: reader.uint().filter(|n| *n <= MAX_ITEMS)?,
@@ -111,12 +106,14 @@ impl<'a> EntryReader<'a> {
         };
         let last_seen = base.wrapping_add(reader.int()?);
         let counters = reader.series(&self.precisions.counters, base, Reader::request_counts)?;
-        let tiers = &self.precisions.histograms;
-        let records = reader.series(tiers, base, Reader::aggregate_in_place)?;
+        let mut records: [Slices<Aggregate>; TIERS.len()] = Default::default();
+        for (slices, tier) in records.iter_mut().zip(TIERS) {
+            *slices = reader.slices(tier, base, Reader::aggregate_in_place)??;
+        }
         let hour = Precision::new(HOUR as u32, 1);
         let hours = match reader.slices(hour, base, Reader::times)? {
             Some(hours) => hours,
-            None => hours_of(&records, tiers)?,
+            None => hours_of(&records[0]),
         };
         Some(Item::Context(
             name,

@@ -18,8 +18,10 @@ use self::writer::Writer;
 use super::access_time::Durations;
 use super::batch::{Aggregate, Batch, HOURS_KEPT, Merge};
 use super::context::Kind;
+use super::records::Record;
 use super::slice::{HOUR, Precision, Precisions};
 use super::slices::Slices;
+use super::tier::TIERS;
 
 /// The version of the form of an entry. Raise it with every change that an older fold cannot read.
 pub const ENTRY_VERSION: u8 = 1;
@@ -27,19 +29,36 @@ pub const ENTRY_VERSION: u8 = 1;
 const TIMES: u64 = 1;
 const OUTCOMES: u64 = 2;
 const HISTOGRAM: u64 = 3;
+const ROLLED_UNTIL: u64 = 4;
 
 /// Packs a record.
-pub fn record(aggregate: &Aggregate) -> Vec<u8> {
-    let mut out = Writer(Vec::with_capacity(
-        40 + 3 * aggregate.histogram.buckets().len(),
-    ));
-    out.aggregate(aggregate);
-    out.0
+pub fn record(record: &Record) -> Vec<u8> {
+    let mut packed = aggregate(&record.sums);
+    if record.rolled_until > i64::MIN {
+        let mut out = Writer(packed);
+        out.section(ROLLED_UNTIL, |out| out.int(record.rolled_until));
+        packed = out.0;
+    }
+    packed
 }
 
 /// Unpacks a record; `None` when it holds something else.
-pub fn read_record(bytes: &[u8]) -> Option<Aggregate> {
-    Reader(bytes).aggregate()
+pub fn read_record(bytes: &[u8]) -> Option<Record> {
+    let sums = Reader(bytes).aggregate()?;
+    let rolled_until = section(bytes, ROLLED_UNTIL).and_then(|body| Reader(body).int());
+    Some(Record {
+        sums,
+        rolled_until: rolled_until.unwrap_or(i64::MIN),
+    })
+}
+
+/// Packs the sections of an aggregate.
+fn aggregate(aggregate: &Aggregate) -> Vec<u8> {
+    let mut out = Writer(Vec::with_capacity(
+        48 + 3 * aggregate.histogram.buckets().len(),
+    ));
+    out.aggregate(aggregate);
+    out.0
 }
 
 /// Adds a section to a packed record. Readers that do not know its tag skip it.
@@ -65,12 +84,10 @@ pub fn section(record: &[u8], tag: u64) -> Option<&[u8]> {
 pub fn entry(batch: &Batch, precisions: &Precisions) -> Vec<u8> {
     let mut out = Writer(Vec::with_capacity(64 + 96 * batch.len()));
     out.0.push(ENTRY_VERSION);
-    for list in [&precisions.counters, &precisions.histograms] {
-        out.uint(list.len() as u64);
-        for precision in list {
-            out.uint(u64::from(precision.seconds));
-            out.uint(u64::from(precision.samples));
-        }
+    out.uint(precisions.counters.len() as u64);
+    for precision in &precisions.counters {
+        out.uint(u64::from(precision.seconds));
+        out.uint(u64::from(precision.samples));
     }
     // Slices are told relative to a second of the batch.
     let base = (batch.contexts.values())
@@ -90,13 +107,10 @@ pub fn entry(batch: &Batch, precisions: &Precisions) -> Vec<u8> {
             base,
             Writer::request_counts,
         );
-        out.series(
-            &delta.records,
-            &precisions.histograms,
-            base,
-            Writer::aggregate_in_place,
-        );
-        match hours_of(&delta.records, &precisions.histograms) == Some(&delta.hours).cloned() {
+        for (slices, tier) in delta.records.iter().zip(TIERS) {
+            out.slices(slices, tier, base, Writer::aggregate_in_place);
+        }
+        match hours_of(&delta.records[0]) == delta.hours {
             true => out.uint(0),
             false => out.slices(
                 &delta.hours,
@@ -115,17 +129,13 @@ pub fn entry(batch: &Batch, precisions: &Precisions) -> Vec<u8> {
 }
 
 /// What the hours are when they are just the sum of the finest records.
-fn hours_of(records: &[Slices<Aggregate>], precisions: &[Precision]) -> Option<Slices<Durations>> {
-    let (finest, precision) = (records.first()?, precisions.first()?);
-    if HOUR % i64::from(precision.seconds) != 0 {
-        return None;
-    }
+fn hours_of(finest: &Slices<Aggregate>) -> Slices<Durations> {
     let hour = Precision::new(HOUR as u32, HOURS_KEPT as u32);
     let mut hours = Slices::default();
     for (start, record) in finest.iter() {
         hours.add(hour.slice(start), record.times, HOURS_KEPT);
     }
-    Some(hours)
+    hours
 }
 
 /// What a coarser precision is when it is just the sum of the finest one.
@@ -183,6 +193,13 @@ mod tests {
         aggregate
     }
 
+    fn with(sums: Aggregate) -> Record {
+        Record {
+            sums,
+            ..Record::default()
+        }
+    }
+
     #[test]
     fn a_batch_of_one_second_leaves_the_coarser_precisions_out() {
         let precisions = Precisions::default();
@@ -200,17 +217,18 @@ mod tests {
     #[test]
     fn sections_and_outcomes_of_a_newer_version_are_skipped() {
         let one = aggregate(&[5], vec![(0, 1)], 1);
+        let one = with(one);
         let mut out = Writer(record(&one));
         out.section(99, |out| out.uint(7));
         assert_eq!(read_record(&out.0), Some(one.clone()));
         let mut out = Writer(Vec::new());
         out.section(OUTCOMES, |out| {
-            out.outcomes(&one.tally);
+            out.outcomes(&one.sums.tally);
             out.uint(OUTCOME_COUNT as u64 + 3);
             out.uint(9);
         });
         let read = read_record(&out.0).expect("it is a record");
-        assert_eq!(read.tally, one.tally);
+        assert_eq!(read.sums.tally, one.sums.tally);
         assert_eq!(read_record(b""), None);
         assert_eq!(read_record(b"garbage"), None);
     }
@@ -224,10 +242,7 @@ mod tests {
     }
 
     fn batches() -> impl Strategy<Value = (Precisions, Batch)> {
-        let precisions = (
-            vec((1u32..100_000, 1u32..200), 1..5),
-            vec((1u32..9_000, 1u32..60), 1..4),
-        );
+        let precisions = vec((1u32..100_000, 1u32..200), 1..5);
         let samples = vec(
             (
                 0..4u8,
@@ -238,17 +253,12 @@ mod tests {
             ),
             0..30,
         );
-        (precisions, samples, 0..9u64).prop_map(|((counters, histograms), samples, late)| {
-            let list = |list: Vec<(u32, u32)>| {
-                let mut list: Vec<_> = list.iter().map(|(p, n)| Precision::new(*p, *n)).collect();
-                list.sort_unstable();
-                list.dedup_by_key(|p| p.seconds);
-                list
-            };
-            let precisions = Precisions {
-                counters: list(counters),
-                histograms: list(histograms),
-            };
+        (precisions, samples, 0..9u64).prop_map(|(counters, samples, late)| {
+            let counters = counters.iter().map(|(p, n)| Precision::new(*p, *n));
+            let mut counters: Vec<_> = counters.collect();
+            counters.sort_unstable();
+            counters.dedup_by_key(|p| p.seconds);
+            let precisions = Precisions { counters };
             let mut batch = Batch::default();
             for (name, second, nanos, buckets, errors) in samples {
                 let kind = [Kind::Timer, Kind::Http, Kind::All][usize::from(name % 3)];
@@ -269,9 +279,10 @@ mod tests {
         }
 
         #[test]
-        fn a_record_comes_back(nanos in vec(any::<u64>(), 0..9), buckets in vec((0..508u16, 1..u64::MAX / 600), 0..600), outcomes in any::<[u64; OUTCOME_COUNT]>(), errors in any::<u64>()) {
-            let mut one = aggregate(&nanos, buckets, errors);
-            one.tally.outcomes = outcomes;
+        fn a_record_comes_back(nanos in vec(any::<u64>(), 0..9), buckets in vec((0..508u16, 1..u64::MAX / 600), 0..600), outcomes in any::<[u64; OUTCOME_COUNT]>(), errors in any::<u64>(), rolled_until in any::<i64>()) {
+            let mut one = with(aggregate(&nanos, buckets, errors));
+            one.sums.tally.outcomes = outcomes;
+            one.rolled_until = rolled_until;
             prop_assert_eq!(read_record(&record(&one)), Some(one));
         }
 

@@ -1,6 +1,6 @@
 //! Writing numbers, sections and slices.
 
-use super::{HISTOGRAM, OUTCOMES, TIMES, derived, record};
+use super::{HISTOGRAM, OUTCOMES, TIMES, derived};
 use crate::model::access_time::Durations;
 use crate::model::batch::{Aggregate, Merge, RequestCounts};
 use crate::model::histogram::Histogram;
@@ -84,8 +84,7 @@ impl Writer {
     }
 
     pub(super) fn aggregate_in_place(&mut self, aggregate: &Aggregate) {
-        let record = record(aggregate);
-        self.bytes(&record);
+        self.bytes(&super::aggregate(aggregate));
     }
 
     pub(super) fn request_counts(&mut self, counts: &RequestCounts) {

@@ -16,7 +16,7 @@ impl State {
         self.clean_counters(pass, precisions, &mut cleaned);
         self.forget_contexts(pass, &mut cleaned);
         self.clean_ranking(pass, &mut cleaned);
-        self.records.retain(&precisions.histograms, pass.now);
+        self.records.retain(pass.now, &self.rolled);
         let before = self.instances.len();
         self.instances
             .retain(|_, beat| beat.at >= pass.now - ALIVE_FOR);

@@ -7,10 +7,12 @@ use super::{ContextState, State};
 use crate::model::access_time::{AccessTime, Durations};
 use crate::model::batch::RequestCounts;
 use crate::model::context::{Kind, Metric};
-use crate::model::round::{Judged, Round, SKEW_ALLOWED};
+use crate::model::records::RecordId;
+use crate::model::round::{self, Judged, Round, SKEW_ALLOWED};
 use crate::model::slice::{Precision, Precisions};
 use crate::model::slowest;
 use crate::model::snapshot::Problem;
+use crate::model::tier::FINEST;
 use crate::store::{Appended, Call, Receipt};
 
 impl State {
@@ -29,13 +31,15 @@ impl State {
         self.fences.insert(call.instance.clone(), call.seq);
         let mut round = Round::default();
         round.add(call.batch.clone(), precisions, now);
-        self.fold(&round, precisions);
+        self.fold(&round);
         Appended::Done(Receipt::default())
     }
 
     /// Folds a round into everything that is kept.
-    fn fold(&mut self, round: &Round, precisions: &Precisions) {
+    fn fold(&mut self, round: &Round) {
         let now = round.stamp();
+        self.rolled.advance(now);
+        self.records.roll_up_due(&mut self.rolled);
         let mut late = round.late();
         for group in round.groups() {
             for (name, judged) in &group.contexts {
@@ -45,9 +49,7 @@ impl State {
                     Kind::All => 0,
                     _ => judged.skewed,
                 };
-                for (at, added) in group.records(&judged.delta, now) {
-                    self.records.add(at, name, added);
-                }
+                self.add_to_records(RecordId::new(name), judged, now);
             }
             for (name, series) in &group.counters {
                 for (precision, slices) in group.precisions.counters.iter().zip(series) {
@@ -58,9 +60,20 @@ impl State {
             }
         }
         self.exceptions.late += late;
-        let _ = self.records.coarsen_ended(now);
-        self.records.retain(&precisions.histograms, now);
+        self.records.retain(now, &self.rolled);
         self.cut_ranking();
+    }
+
+    fn add_to_records(&mut self, id: RecordId, judged: &Judged, now: i64) {
+        let (records, rolled) = (&mut self.records, &mut self.rolled);
+        let mut begun = Vec::new();
+        for (at, added) in round::records(&judged.delta, rolled, now) {
+            records.add((at, id), added, rolled);
+            if at.0 == FINEST.seconds {
+                begun.push(at.1);
+            }
+        }
+        begun.into_iter().for_each(|slice| rolled.add(slice));
     }
 
     fn add_to_counters(

@@ -2,9 +2,12 @@
 
 use super::{ContextState, State};
 use crate::model::access_time::AccessTime;
+use crate::model::batch::Aggregate;
 use crate::model::context::{ALL, Kind, Metric};
+use crate::model::records::{RecordId, combine};
 use crate::model::slice::{HOUR, Precisions, hour_of};
 use crate::model::snapshot::{ContextSnapshot, HourSnapshot, Snapshot};
+use crate::model::tier::{FINEST, tier_for};
 use crate::store::{ALIVE_FOR, RECENT_SLICES};
 
 impl State {
@@ -56,6 +59,35 @@ impl State {
         })
     }
 
+    /// The records of a context in slices of `width` seconds.
+    pub(super) fn records(&self, context: &str, width: u32, now: i64) -> Vec<(i64, Aggregate)> {
+        match tier_for(width) {
+            Some(tier) => self.records_within(context, width, tier.cut_off(now) + 1..i64::MAX),
+            None => Vec::new(),
+        }
+    }
+
+    /// The same, of slices of the tier that begin within `starts`.
+    fn records_within(
+        &self,
+        context: &str,
+        width: u32,
+        starts: std::ops::Range<i64>,
+    ) -> Vec<(i64, Aggregate)> {
+        let Some(tier) = tier_for(width) else {
+            return Vec::new();
+        };
+        let id = RecordId::new(context);
+        let records = self.records.of(tier.seconds, starts.clone(), id);
+        let pending = self.rolled.pending();
+        let pending = pending.filter(|minute| starts.contains(&tier.slice(*minute)));
+        let pending = pending.filter_map(|minute| {
+            let record = self.records.get(((FINEST.seconds, minute), id))?;
+            Some((minute, record))
+        });
+        combine(width, tier, records, pending)
+    }
+
     fn context_snapshot(&self, name: &str, context: &ContextState, now: i64) -> ContextSnapshot {
         let hour = hour_of(now);
         ContextSnapshot {
@@ -69,11 +101,13 @@ impl State {
     fn hour(&self, name: &str, context: &ContextState, hour: i64) -> Option<HourSnapshot> {
         let mut sets = [context.current, context.last].into_iter().flatten();
         let (_, times): (i64, AccessTime) = sets.find(|(start, _)| *start == hour)?;
-        let record = self.records.get((HOUR as u32, hour), name);
+        let mut records = self.records_within(name, HOUR as u32, hour..hour + HOUR);
         Some(HourSnapshot {
             start: hour,
             times,
-            spread: record.cloned().unwrap_or_default(),
+            spread: records
+                .pop()
+                .map_or_else(Aggregate::default, |(_, sums)| sums),
         })
     }
 }

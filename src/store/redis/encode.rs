@@ -13,6 +13,7 @@ use crate::model::records::TierSlice;
 use crate::model::round::{Group, Judged, partition};
 use crate::model::slice::{Precision, Precisions, hour_of, iso_hour};
 use crate::model::slowest;
+use crate::model::tier::{FINEST, TIERS, tier};
 use crate::store::Call;
 use crate::store::journal::{FoldStep, Partitions};
 
@@ -85,8 +86,11 @@ pub(super) fn fold(step: &FoldStep<'_>, layout: &Layout<'_>) -> Invocation {
         }
     }
     let mut records: BTreeMap<TierSlice, Vec<_>> = BTreeMap::new();
-    for ((at, name), record) in step.records {
-        records.entry(*at).or_default().push((name, *record));
+    for ((at, id), record) in step.records {
+        records.entry(*at).or_default().push((id, *record));
+    }
+    for at in step.released {
+        records.entry(*at).or_default();
     }
 
     let mut script = Invocation::default();
@@ -111,11 +115,12 @@ pub(super) fn fold(step: &FoldStep<'_>, layout: &Layout<'_>) -> Invocation {
     script.arg(step.next);
     script.arg(step.instance);
     script.arg(LEASE_MILLIS.to_string());
-    script.arg(step.upto.to_string());
-    script.arg(
-        step.done
-            .map_or_else(|| "ALL".to_owned(), Partitions::to_hex),
-    );
+    script.arg(step.upto.map_or_else(String::new, |upto| upto.to_string()));
+    script.arg(match (step.upto, step.done) {
+        (None, _) => String::new(),
+        (_, None) => "ALL".to_owned(),
+        (_, Some(done)) => done.to_hex(),
+    });
     // The first id that stays is the one after the last that goes.
     script.arg(step.trim.map_or_else(String::new, |last| {
         format!("{}-{}", last.offset, last.chain.saturating_add(1))
@@ -131,6 +136,7 @@ pub(super) fn fold(step: &FoldStep<'_>, layout: &Layout<'_>) -> Invocation {
         Some(_) => "0".to_owned(),
         None => step.hole_bytes.to_string(),
     });
+    script.arg(step.rolled.to_string());
     script.arg(counters.len().to_string());
     script.arg(contexts.len().to_string());
     script.arg(records.len().to_string());
@@ -156,14 +162,17 @@ pub(super) fn fold(step: &FoldStep<'_>, layout: &Layout<'_>) -> Invocation {
     }
     for (at, group) in records {
         script.key(keys.records(at));
-        let configured = step.round.groups().iter().map(|group| &group.precisions);
-        let configured = configured.chain(std::iter::once(layout.precisions));
-        let tiers = configured.filter_map(|precisions| precisions.histogram(at.0));
-        let ttl = tiers.map(Precision::key_ttl).max();
-        script.arg(ttl.unwrap_or(i64::from(at.0)).to_string());
+        // A slice that is not rolled up yet lives until it is, if the whole service stops meanwhile.
+        let is_pending = at.0 == FINEST.seconds && !step.rolled.contains(at.1);
+        let keeper = match is_pending {
+            true => TIERS.last().copied(),
+            false => tier(at.0),
+        };
+        let ttl = keeper.map_or(i64::from(at.0), Precision::key_ttl);
+        script.arg(ttl.to_string());
         script.arg(group.len().to_string());
-        for (name, record) in group {
-            script.arg(Keys::record_field(name));
+        for (id, record) in group {
+            script.arg(id.to_bytes());
             script.arg(pack::record(record));
         }
     }

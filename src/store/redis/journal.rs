@@ -3,21 +3,21 @@
 
 use std::collections::BTreeMap;
 
-use redis::{Value, cmd};
+use redis::{Value, cmd, pipe};
 
 use super::RedisStore;
 use super::connection::Side;
 use super::encode::{self, LEASE_MILLIS, Layout};
-use super::keys::Keys;
 use super::script::{ACQUIRE, AMEND, APPEND, FOLD, HELLO, Invocation, Lua, READ};
 use super::value::{bytes, int, items, pairs, text};
 use crate::clock::Clock;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::model::batch::Aggregate;
 use crate::model::pack::{self, ENTRY_VERSION};
+use crate::model::records::{Record, RecordId, RecordKey};
 use crate::model::round::PARTITIONS;
+use crate::model::tier::{RolledUp, TierSlice};
 use crate::store::journal::{
-    Acquired, Entries, Entry, FoldStep, Journal, Partitions, Progress, RecordKey, Step,
+    Acquired, Entries, Entry, FoldStep, Journal, Partitions, Progress, Step,
 };
 use crate::store::{Appended, Call, Generation, Position, Readable, Receipt};
 use crate::task::BoxFuture;
@@ -191,6 +191,7 @@ impl RedisStore {
                     upto: reply.get(2).and_then(parsed),
                     done: Partitions::from_hex(word(3).unwrap_or_default()),
                     aside: positions(word(4).unwrap_or_default()),
+                    rolled: RolledUp::from_text(word(5).unwrap_or_default()),
                 }))
             }
             _ => Err(self.not_understood("acquire.lua")),
@@ -248,19 +249,19 @@ impl RedisStore {
         instance: &str,
         version: &str,
         wanted: &[RecordKey],
-    ) -> Result<Step<Vec<Aggregate>>, StoreError> {
+    ) -> Result<Step<Vec<Record>>, StoreError> {
         let mut groups: BTreeMap<_, Vec<usize>> = BTreeMap::new();
         for (at, (slice, _)) in wanted.iter().enumerate() {
             groups.entry(*slice).or_default().push(at);
         }
-        let mut records = vec![Aggregate::default(); wanted.len()];
+        let mut records = vec![Record::default(); wanted.len()];
         for (slice, group) in &groups {
             for part in group.chunks(RECORDS_AT_ONCE) {
                 let mut script = self.read_step(instance, version, ["", ""]);
                 script.key(self.keys.records(*slice));
                 script.arg(part.len().to_string());
                 for at in part {
-                    script.arg(Keys::record_field(&wanted[*at].1));
+                    script.arg(wanted[*at].1.to_bytes());
                 }
                 let reply = match self.run_step(&READ, &script).await? {
                     Step::Done(reply) => reply,
@@ -277,6 +278,21 @@ impl RedisStore {
             }
         }
         Ok(Step::Done(records))
+    }
+
+    async fn record_ids(&self, slices: &[TierSlice]) -> Result<Vec<Vec<RecordId>>, StoreError> {
+        let mut pipeline = pipe();
+        for slice in slices {
+            pipeline.cmd("HKEYS").arg(self.keys.records(*slice));
+        }
+        let replies = self.connections.pipeline(Side::Fold, &mut pipeline).await?;
+        // A key of another type has none, and is told when it is written.
+        let ids = |reply: &Result<Value, String>| {
+            let fields = reply.iter().flat_map(items);
+            let ids = fields.filter_map(|field| RecordId::from_bytes(bytes(field)?));
+            ids.collect()
+        };
+        Ok(replies.iter().map(ids).collect())
     }
 
     async fn remove_old_fences(&self, version: &str) -> Result<u64, StoreError> {
@@ -437,12 +453,19 @@ impl Journal for RedisStore {
         Box::pin(self.read_entries(instance, version, from, bytes))
     }
 
+    fn recorded<'a>(
+        &'a self,
+        slices: &'a [TierSlice],
+    ) -> BoxFuture<'a, Result<Vec<Vec<RecordId>>, StoreError>> {
+        Box::pin(self.record_ids(slices))
+    }
+
     fn load<'a>(
         &'a self,
         instance: &'a str,
         version: &'a str,
         keys: &'a [RecordKey],
-    ) -> BoxFuture<'a, Result<Step<Vec<Aggregate>>, StoreError>> {
+    ) -> BoxFuture<'a, Result<Step<Vec<Record>>, StoreError>> {
         Box::pin(self.load_records(instance, version, keys))
     }
 

@@ -10,7 +10,7 @@
 //! | `{prefix}slowest:AccessTime` | ZSET context, mean | the slowest 100 (recipe 4) | for ever |
 //! | `{prefix}pulse:contexts` | ZSET context, last seen | contexts of HTTP requests | for ever |
 //! | `{prefix}pulse:timers` | ZSET context, last seen | contexts of other code | for ever |
-//! | `{prefix}pulse:r1:{tier}:{slice}` | HASH context -> packed record | what is kept of all contexts in a slice; the version of the form stands in the key | samples * tier + max(10 min, 2 tiers) after its last write |
+//! | `{prefix}pulse:r1:{tier}:{slice}` | HASH context -> packed record | what is recorded of all contexts in a slice; the version of the form stands in the key | samples * tier + max(10 min, 2 tiers) after its last write; until it is rolled up, as long as the coarsest tier |
 //! | `{prefix}pulse:state` | HASH | generation, progress and exceptions of the journal, and a fence per instance | for ever |
 //! | `{prefix}pulse:journal` | STREAM | calls that are not folded yet | until they are |
 //! | `{prefix}pulse:lease:fold` | STRING instance | who folds | 5 s |
@@ -26,7 +26,6 @@
 //! The first six are the book's, byte for byte. With an empty prefix they are shared with the
 //! book's functions in any language.
 
-use crate::model::context::fnv1a;
 use crate::model::records::TierSlice;
 use crate::model::slowest::ACCESS_TIME;
 
@@ -92,11 +91,6 @@ impl Keys {
     /// The records of all contexts in a slice of a tier.
     pub(super) fn records(&self, (tier, slice): TierSlice) -> String {
         format!("{}pulse:r1:{tier}:{slice}", self.prefix)
-    }
-
-    /// The field of a context there: eight bytes that every instance makes the same.
-    pub(super) fn record_field(context: &str) -> [u8; 8] {
-        fnv1a(context.as_bytes()).to_be_bytes()
     }
 
     pub(super) fn state(&self) -> String {

@@ -191,10 +191,10 @@ impl Store for RedisStore {
     fn records<'a>(
         &'a self,
         context: &'a str,
-        tier: u32,
+        width: u32,
         now: i64,
     ) -> BoxFuture<'a, Result<Vec<(i64, Aggregate)>, StoreError>> {
-        Box::pin(self.read_records(context, tier, now))
+        Box::pin(self.read_records(context, width, now))
     }
 
     fn slowest(&self) -> BoxFuture<'_, Result<Vec<(String, f64)>, StoreError>> {

@@ -6,7 +6,6 @@ use redis::{Value, cmd, pipe};
 
 use super::RedisStore;
 use super::connection::Side;
-use super::keys::Keys;
 use super::value::{access_time, bytes, float, int, items, pairs, shown, text};
 use crate::clock::Clock;
 use crate::error::StoreError;
@@ -14,16 +13,20 @@ use crate::model::access_time::AccessTime;
 use crate::model::batch::Aggregate;
 use crate::model::context::{ALL, Kind, Metric, method_and_path};
 use crate::model::pack;
+use crate::model::records::{Record, RecordId, combine};
 use crate::model::round::SKEW_ALLOWED;
-use crate::model::slice::{HOUR, hour_from_iso, hour_of};
+use crate::model::slice::{HOUR, Precision, hour_from_iso, hour_of};
 use crate::model::slowest;
 use crate::model::snapshot::{ContextSnapshot, HourSnapshot, Problem, Snapshot};
+use crate::model::tier::{FINEST, RolledUp, TierSlice, tier_for};
 use crate::store::{ALIVE_FOR, RECENT_SLICES};
 
 /// Contexts per pipeline: large enough to be few, small enough not to hold up the server.
 const CHUNK: usize = 100;
 /// Commands per context.
 const PER_CONTEXT: usize = 4;
+/// The state's field that says which slices are part of the coarser tiers.
+const ROLLED: &str = "rolled";
 
 type Reply = Result<Value, String>;
 
@@ -70,6 +73,8 @@ impl RedisStore {
         if let Some(hits) = &hits {
             pipeline.cmd("HGETALL").arg(hits);
         }
+        // Before any record is read: what is rolled up meanwhile says so itself.
+        pipeline.cmd("HGET").arg(keys.state()).arg(ROLLED);
         let replies = self.connections.pipeline(Side::Read, &mut pipeline).await?;
         let mut replies = Replies {
             replies: replies.into_iter(),
@@ -112,15 +117,19 @@ impl RedisStore {
             recent = replies.next(hits).map_or_else(Vec::new, |v| samples(&v));
             recent.retain(|(start, _)| *start > since);
         }
+        let rolled = rolled_up(replies.next(&keys.state()).as_ref(), now);
 
         names.remove(ALL);
         let names: Vec<(String, Kind)> = names.into_iter().collect();
         let mut contexts = Vec::with_capacity(names.len());
         for chunk in names.chunks(CHUNK) {
-            contexts.extend(self.read_contexts(chunk, now, &mut problems).await?);
+            let read = self.read_contexts(chunk, now, &rolled, &mut problems);
+            contexts.extend(read.await?);
         }
         let all = [(ALL.to_owned(), Kind::All)];
-        let all = self.read_contexts(&all, now, &mut problems).await?;
+        let all = self
+            .read_contexts(&all, now, &rolled, &mut problems)
+            .await?;
         Ok(Snapshot {
             taken_at: now,
             contexts,
@@ -176,6 +185,7 @@ impl RedisStore {
         &self,
         contexts: &[(String, Kind)],
         now: i64,
+        rolled: &RolledUp,
         problems: &mut Vec<Problem>,
     ) -> Result<Vec<ContextSnapshot>, StoreError> {
         let hour = hour_of(now);
@@ -189,11 +199,11 @@ impl RedisStore {
                 command.arg(0).arg(-1).arg("WITHSCORES");
             }
         }
-        let hours = [hour, hour - HOUR].map(|start| (HOUR as u32, start));
-        for slice in hours {
-            let command = pipeline.cmd("HMGET").arg(self.keys.records(slice));
+        let slices = HourSlices::new(hour, rolled);
+        for slice in slices.all() {
+            let command = pipeline.cmd("HMGET").arg(self.keys.records(*slice));
             for (context, _) in contexts {
-                command.arg(&Keys::record_field(context));
+                command.arg(&RecordId::new(context).to_bytes());
             }
         }
         let mut main = self.connections.pipeline(Side::Read, &mut pipeline).await?;
@@ -202,27 +212,30 @@ impl RedisStore {
             replies: records.into_iter(),
             problems,
         };
-        let records = hours.map(|slice| {
-            let key = self.keys.records(slice);
+        // By slice, then by context.
+        let mut records = Vec::with_capacity(slices.all().len());
+        for slice in slices.all() {
+            let key = self.keys.records(*slice);
             let fields = replies.next(&key);
             let fields = fields.as_ref().map_or(&[][..], items);
             let read = |(at, (context, _)): (usize, &(String, Kind))| {
                 let field = fields.get(at).and_then(bytes)?;
                 let record = pack::read_record(field);
                 if record.is_none() {
-                    let field = shown(&Keys::record_field(context));
+                    let field = shown(&RecordId::new(context).to_bytes());
                     replies.problem(&key, format!("field {field} ({context}) holds no record"));
                 }
                 record
             };
-            contexts.iter().enumerate().map(read).collect::<Vec<_>>()
-        });
+            let read: Vec<_> = contexts.iter().enumerate().map(read).collect();
+            records.push(read);
+        }
         replies.replies = main.into_iter();
         let snapshots = contexts.iter().enumerate();
         Ok(snapshots
             .map(|(at, (context, kind))| {
-                let records = records.each_ref().map(|records| records[at].as_ref());
-                self.read_context(&mut replies, context, *kind, hour, records)
+                let sums = slices.sums(|slice| records[slice][at].as_ref());
+                self.read_context(&mut replies, context, *kind, hour, sums)
             })
             .collect())
     }
@@ -234,7 +247,7 @@ impl RedisStore {
         context: &str,
         kind: Kind,
         hour: i64,
-        records: [Option<&Aggregate>; 2],
+        sums: [Option<Aggregate>; 2],
     ) -> ContextSnapshot {
         let stats = self.keys.stats(context);
         let start = replies.next(&stats.start);
@@ -250,11 +263,11 @@ impl RedisStore {
         if let (Some(pstart), Some(set)) = (pstart.and_then(iso), last) {
             sets.push((pstart, stats.last, set));
         }
-        let mut hour_at = |start: i64, record: Option<&Aggregate>| {
+        let mut hour_at = |start: i64, sums: Option<Aggregate>| {
             let set = sets.iter().find(|(of, ..)| *of == start);
             let times = match set.map(|(_, key, set)| (key, access_time(set))) {
                 // Nothing of the book's is written, so the record is all there is.
-                _ if !self.book_keys => AccessTime::from(&record?.times),
+                _ if !self.book_keys => AccessTime::from(&sums.as_ref()?.times),
                 Some((_, Ok(times))) => times?,
                 Some((key, Err(reason))) => {
                     replies.problem(key, reason);
@@ -265,10 +278,10 @@ impl RedisStore {
             Some(HourSnapshot {
                 start,
                 times,
-                spread: record.cloned().unwrap_or_default(),
+                spread: sums.unwrap_or_default(),
             })
         };
-        let [current, last] = records;
+        let [current, last] = sums;
         ContextSnapshot {
             context: context.to_owned(),
             kind,
@@ -289,6 +302,7 @@ impl RedisStore {
         }
         let stats = keys.stats(context);
         pipeline.cmd("EXISTS").arg(stats.current).arg(stats.last);
+        pipeline.cmd("HGET").arg(keys.state()).arg(ROLLED);
         let replies = self.connections.pipeline(Side::Read, &mut pipeline).await?;
         let known = |at: usize| matches!(replies.get(at), Some(Ok(v)) if bytes(v).is_some());
         let kind = if context == ALL {
@@ -305,7 +319,11 @@ impl RedisStore {
             return Ok(None);
         }
         let one = [(context.to_owned(), kind)];
-        let read = self.read_contexts(&one, now, &mut Vec::new()).await?;
+        let rolled = rolled_up(replies.get(4).and_then(|reply| reply.as_ref().ok()), now);
+        let mut problems = Vec::new();
+        let read = self
+            .read_contexts(&one, now, &rolled, &mut problems)
+            .await?;
         Ok(read.into_iter().next())
     }
 
@@ -339,30 +357,49 @@ impl RedisStore {
     pub(super) async fn read_records(
         &self,
         context: &str,
-        tier: u32,
+        width: u32,
         now: i64,
     ) -> Result<Vec<(i64, Aggregate)>, StoreError> {
-        let Some(tier) = self.precisions.histogram(tier) else {
+        let Some(tier) = tier_for(width) else {
             return Ok(Vec::new());
         };
-        let newest = tier.slice(now);
+        let id = RecordId::new(context);
         // One that begins within the next hour may be there: another instance's clock may be ahead.
         let ahead = tier.slice(now.saturating_add(SKEW_ALLOWED));
-        let width = i64::from(tier.seconds);
-        let first = newest - (i64::from(tier.samples) - 1) * width;
-        let slices: Vec<i64> = (first..=ahead).step_by(tier.seconds as usize).collect();
+        let first = tier
+            .slice(tier.cut_off(now))
+            .saturating_add(i64::from(tier.seconds));
+        let starts = (first..=ahead).step_by(tier.seconds as usize);
+        // Before any record is read: what is rolled up meanwhile says so itself.
+        let mut pipeline = pipe();
+        pipeline.cmd("HGET").arg(self.keys.state()).arg(ROLLED);
+        let replies = self.connections.pipeline(Side::Read, &mut pipeline).await?;
+        let rolled = rolled_up(replies.first().and_then(|reply| reply.as_ref().ok()), now);
+        let pending = rolled
+            .pending()
+            .filter(|minute| *minute >= first && tier != FINEST);
+        let slices = starts.map(|start| (tier.seconds, start));
+        let slices: Vec<TierSlice> = slices
+            .chain(pending.map(|minute| (FINEST.seconds, minute)))
+            .collect();
         let mut pipeline = redis::Pipeline::with_capacity(slices.len());
         for slice in &slices {
-            let command = pipeline.cmd("HGET");
-            command.arg(self.keys.records((tier.seconds, *slice)));
-            command.arg(&Keys::record_field(context));
+            let command = pipeline.cmd("HGET").arg(self.keys.records(*slice));
+            command.arg(&id.to_bytes());
         }
         let replies = self.connections.pipeline(Side::Read, &mut pipeline).await?;
         let record = |reply: &Reply| pack::read_record(bytes(reply.as_ref().ok()?)?);
-        Ok((slices.into_iter().zip(&replies))
-            .filter_map(|(slice, reply)| Some((slice, record(reply)?)))
-            .filter(|(slice, _)| *slice > tier.cut_off(now))
-            .collect())
+        let (mut records, mut pending) = (Vec::new(), Vec::new());
+        for ((seconds, start), reply) in slices.into_iter().zip(&replies) {
+            let Some(record) = record(reply) else {
+                continue;
+            };
+            match seconds == tier.seconds {
+                true => records.push((start, record)),
+                false => pending.push((start, record)),
+            }
+        }
+        Ok(combine(width, tier, records, pending))
     }
 
     pub(super) async fn read_slowest(&self) -> Result<Vec<(String, f64)>, StoreError> {
@@ -401,6 +438,63 @@ impl RedisStore {
         let replies = self.connections.pipeline(Side::Read, &mut pipeline).await?;
         Ok(replies.into_iter().flatten().next().unwrap_or(Value::Nil))
     }
+}
+
+/// The slices of records that an hour and the one before are put together from.
+struct HourSlices {
+    hour: i64,
+    tier: Precision,
+    slices: Vec<TierSlice>,
+}
+
+impl HourSlices {
+    fn new(hour: i64, rolled: &RolledUp) -> Self {
+        let hours = hour - HOUR..hour + HOUR;
+        let tier = tier_for(HOUR as u32).unwrap_or(FINEST);
+        let starts = hours.clone().step_by(tier.seconds as usize);
+        let pending = rolled
+            .pending()
+            .filter(|minute| hours.contains(minute) && tier != FINEST);
+        let slices = starts.map(|start| (tier.seconds, start));
+        Self {
+            hour,
+            tier,
+            slices: slices
+                .chain(pending.map(|minute| (FINEST.seconds, minute)))
+                .collect(),
+        }
+    }
+
+    fn all(&self) -> &[TierSlice] {
+        &self.slices
+    }
+
+    /// The sums of the hour and of the one before, of the records of these slices by number.
+    fn sums<'a>(&self, record: impl Fn(usize) -> Option<&'a Record>) -> [Option<Aggregate>; 2] {
+        [self.hour, self.hour - HOUR].map(|hour| {
+            let of = |seconds: u32| {
+                let slices = self.slices.iter().enumerate();
+                let slices = slices.filter(move |(_, slice)| {
+                    slice.0 == seconds && (hour..hour + HOUR).contains(&slice.1)
+                });
+                slices.filter_map(|(at, slice)| Some((slice.1, record(at)?)))
+            };
+            let pending = of(FINEST.seconds);
+            combine(HOUR as u32, self.tier, of(self.tier.seconds), pending)
+                .pop()
+                .map(|(_, sums)| sums)
+        })
+    }
+}
+
+/// What `rolled` of the state says. A new state says nothing until something is folded: records of an earlier
+/// one may be there.
+fn rolled_up(field: Option<&Value>, now: i64) -> RolledUp {
+    let mut rolled = RolledUp::from_text(field.and_then(text).unwrap_or_default());
+    if rolled.is_new() {
+        rolled.advance(now);
+    }
+    rolled
 }
 
 /// What a context is that only the book's writer knows.

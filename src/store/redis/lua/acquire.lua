@@ -2,8 +2,8 @@
 -- KEYS  1 state, 2 journal, 3 lease.
 -- ARGV  1 instance, 2 milliseconds of the lease, 3 name for the version, 4 version of entries that the instance
 --       understands, 5 seconds that a newer entry waits for one that does, 6 the server's time or '' for TIME.
--- Returns {'HELD'}, {'NEWER'}, {'NONE'} (there is no journal), or {'MINE', low, upto or '', partitions done, aside}.
-local low, upto, done, aside, need, head = unpack(redis.call('HMGET', KEYS[1], 'low', 'upto', 'done', 'aside', 'need', 'head'))
+-- Returns {'HELD'}, {'NEWER'}, {'NONE'} (no journal), or {'MINE', low, upto or '', partitions done, aside, rolled}.
+local low, upto, done, aside, rolled, need, head = unpack(redis.call('HMGET', KEYS[1], 'low', 'upto', 'done', 'aside', 'rolled', 'need', 'head'))
 if not low then return {'NONE'} end
 local holder = redis.call('GET', KEYS[3])
 if holder and holder ~= ARGV[1] then return {'HELD'} end
@@ -16,4 +16,4 @@ end
 redis.call('PERSIST', KEYS[1]) -- Never refused for memory, and after it nothing is: folding is what frees it.
 redis.call('SET', KEYS[3], ARGV[1], 'PX', ARGV[2])
 redis.call('HSET', KEYS[1], 'v', ARGV[3])
-return {'MINE', low, upto, done, aside}
+return {'MINE', low, upto, done, aside, rolled}

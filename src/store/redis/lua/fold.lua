@@ -2,11 +2,11 @@
 -- KEYS  1 state, 2 journal, 3 lease, 4 known:, 5 slowest:AccessTime, 6 pulse:contexts, 7 pulse:timers,
 --       8 pulse:quarantine, then for each counter group its count:{p}:{name} keys; for each context
 --       stats:{context}:AccessTime, …:start, …:last, …:pstart; for each slice of records its key.
--- ARGV  1 version, 2 name for the next one, 3 instance, 4 milliseconds of the lease, 5 the round's last entry,
---       6 partitions done after this or 'ALL', 7 first entry that stays or '', 8 the round's newest stamp, 9 its hour
---       in ISO form, 10 bytes of a counter key before '{p}:{name}', 11 contexts that the ranking keeps, 12 late,
---       13 skewed, 14 milliseconds that the round took, 15 bytes that it lacks, 16 counter groups, 17 contexts,
---       18 slices of records, then
+-- ARGV  1 version, 2 name for the next one, 3 instance, 4 milliseconds of the lease, 5 the round's last entry or ''
+--       to fold nothing, 6 partitions done after this or 'ALL', 7 first entry that stays or '', 8 the round's newest
+--       stamp, 9 its hour in ISO form, 10 bytes of a counter key before '{p}:{name}', 11 contexts that the ranking
+--       keeps, 12 late, 13 skewed, 14 milliseconds that the round took, 15 bytes that it lacks, 16 slices rolled up,
+--       17 counter groups, 18 contexts, 19 slices of records, then
 --       for each counter group: slice, samples * p, key TTL or '', '1' to renew that at every slice, n, and n increments;
 --       for each context: 'http', 'timer' or 'all', name, last seen, n, and n hours, ascending:
 --         start, ISO start, count, sum, sumsq, min, max;
@@ -16,7 +16,7 @@ local KEYS, ARGV, tonumber, type, unpack, call, try = KEYS, ARGV, tonumber, type
 local state, upto = KEYS[1], ARGV[5]
 local v, head, open = unpack(call('HMGET', state, 'v', 'head', 'upto'))
 if v ~= ARGV[1] then return {'STALE', v} end
-if open == '' and upto ~= head and #call('XRANGE', KEYS[2], upto, upto) == 0 then return {'ABSENT'} end
+if open == '' and upto ~= '' and upto ~= head and #call('XRANGE', KEYS[2], upto, upto) == 0 then return {'ABSENT'} end
 -- Where a permission is missing (7.0 and newer can be asked), what is tried below would be dropped.
 local may = redis.acl_check_cmd
 for command in string.gmatch(not may and '' or 'HINCRBY HSET HDEL EXPIRE ZADD ZRANGE EXISTS DEL RENAME SET GET ZREMRANGEBYRANK', '%u+') do
@@ -24,7 +24,7 @@ for command in string.gmatch(not may and '' or 'HINCRBY HSET HDEL EXPIRE ZADD ZR
 end
 -- The first write: a server that may not write ends here, with nothing done. It, and so the rest, needs no free memory.
 call('PERSIST', state)
-call('HSET', state, 'v', ARGV[2], 'upto', upto, 'done', ARGV[6], 'folder', ARGV[3])
+call('HSET', state, 'v', ARGV[2], 'upto', upto, 'done', ARGV[6], 'folder', ARGV[3], 'rolled', ARGV[16])
 try('SET', KEYS[3], ARGV[3], 'PX', ARGV[4])
 
 -- Every other write is tried; what fails is dropped and told.
@@ -51,8 +51,8 @@ end
 local add_known, add_slowest = zadd(KEYS[4], 'CH'), zadd(KEYS[5], 'CH')
 local seen = {http = zadd(KEYS[6], 'GT'), timer = zadd(KEYS[7], 'GT')}
 
-local k, a, prefix, late = 8, 18, tonumber(ARGV[10]) + 1, tonumber(ARGV[12])
-for _ = 1, tonumber(ARGV[16]) do
+local k, a, prefix, late = 8, 19, tonumber(ARGV[10]) + 1, tonumber(ARGV[12])
+for _ = 1, tonumber(ARGV[17]) do
   local slice, ttl, renews, n = ARGV[a + 1], ARGV[a + 3], ARGV[a + 4] == '1', tonumber(ARGV[a + 5])
   local pushed_out = string.format('%.0f', slice - ARGV[a + 2])
   for i = 1, n do
@@ -100,7 +100,7 @@ local function add(key, sums, min, max)
   return count > 0 and sum / count
 end
 
-for _ = 1, tonumber(ARGV[17]) do
+for _ = 1, tonumber(ARGV[18]) do
   local stats, start_key, last, pstart_key = KEYS[k + 1], KEYS[k + 2], KEYS[k + 3], KEYS[k + 4]
   local kind, name, hours = ARGV[a + 1], ARGV[a + 2], tonumber(ARGV[a + 4])
   local start, bad, why, mean = hours > 0 and try('GET', start_key), nil, nil, nil
@@ -155,7 +155,7 @@ add_slowest()
 seen.http(); seen.timer()
 try('ZREMRANGEBYRANK', KEYS[5], 0, -1 - ARGV[11])
 
-for i = 1, tonumber(ARGV[18]) do
+for i = 1, tonumber(ARGV[19]) do
   local key, n = KEYS[k + i], 2 * ARGV[a + 2]
   for first = 1, n, 1000 do
     local reply = try('HSET', key, unpack(ARGV, a + 2 + first, a + 2 + math.min(n, first + 999)))

@@ -1,0 +1,82 @@
+//! Rolling up: slices of the finest tier that have ended become part of the coarser ones.
+
+use std::collections::BTreeMap;
+
+use super::lease::{Lease, SLICES_REMEMBERED};
+use crate::error::StoreError;
+use crate::model::records::{RecordId, Records};
+use crate::model::tier::{FINEST, TierSlice};
+use crate::store::journal::Journal;
+
+/// Contexts whose records one step rolls up.
+const CONTEXTS_AT_ONCE: usize = 100;
+
+impl Lease {
+    /// Adds slices that have ended to the coarser tiers, before anything else is folded. An instance that
+    /// takes over half-way begins again: each record says what is part of it. `false` when the lease is lost.
+    pub(super) async fn roll_up(
+        &mut self,
+        journal: &dyn Journal,
+        instance: &str,
+    ) -> Result<bool, StoreError> {
+        let rolled = &mut self.progress.rolled;
+        let is_new = rolled.is_new();
+        rolled.advance(self.stamp);
+        let asked: Vec<i64> = match is_new {
+            true => rolled.pending().collect(),
+            false => rolled.due().collect(),
+        };
+        if asked.is_empty() {
+            return Ok(true);
+        }
+        let mut slices: Vec<TierSlice> = (asked.iter())
+            .map(|minute| (FINEST.seconds, *minute))
+            .collect();
+        let mut minutes_of: BTreeMap<RecordId, Vec<i64>> = BTreeMap::new();
+        for (minute, ids) in asked.iter().zip(journal.recorded(&slices).await?) {
+            if ids.is_empty() {
+                self.progress.rolled.remove(*minute);
+            } else if self.progress.rolled.contains(*minute) {
+                for id in ids {
+                    minutes_of.entry(id).or_default().push(*minute);
+                }
+            }
+            tokio::task::yield_now().await;
+        }
+        let rolled = &self.progress.rolled;
+        slices.retain(|slice| rolled.contains(slice.1) && rolled.is_pending(slice.1));
+        let contexts: Vec<_> = minutes_of.into_iter().collect();
+        for part in contexts.chunks(CONTEXTS_AT_ONCE) {
+            let (mut needed, mut written) = (Vec::new(), Vec::new());
+            for (id, minutes) in part {
+                let finest = minutes
+                    .iter()
+                    .map(|minute| ((FINEST.seconds, *minute), *id));
+                written.extend(Records::coarser(*id, minutes));
+                needed.extend(finest);
+            }
+            needed.extend(&written);
+            needed.retain(|key| self.records.get(*key).is_none());
+            if !self.load(journal, instance, &needed).await? {
+                return Ok(false);
+            }
+            for (id, minutes) in part {
+                self.records.roll_up(*id, minutes, &self.progress.rolled);
+            }
+            tokio::task::yield_now().await;
+            if !self
+                .maintain(journal, instance, &written, &[], None)
+                .await?
+            {
+                return Ok(false);
+            }
+            self.records.retain_newest(SLICES_REMEMBERED);
+        }
+        self.progress.rolled.finish();
+        // The next step says so anyway.
+        if contexts.is_empty() {
+            return Ok(true);
+        }
+        self.maintain(journal, instance, &[], &slices, None).await
+    }
+}

@@ -1,0 +1,212 @@
+//! The tiers of the records, and how the coarser ones are made from slices that have ended.
+//!
+//! What is added to a context goes into its record of a slice of the [`FINEST`] tier. Once that slice has
+//! ended, its records are added to those of the coarser tiers: it is *rolled up*. What comes for it later is
+//! added to all tiers at once. [`RolledUp`] says which slices are where.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use super::slice::{HOUR, Precision, SKEW_ALLOWED};
+
+/// The tiers, finest first: two hours by the minute, two days by the half hour, and two weeks by six hours, so
+/// that of each window that ends now there is also the one before.
+pub const TIERS: [Precision; 3] = [
+    FINEST,
+    Precision::new(1_800, 98),
+    Precision::new(21_600, 60),
+];
+
+/// The tier that everything is added to first.
+pub const FINEST: Precision = Precision::new(60, 130);
+
+/// The widths of slices, in seconds, that records are given out in: those of the tiers and some multiples.
+pub const WIDTHS: [u32; 6] = [60, 300, 1_800, 3_600, 21_600, 86_400];
+
+/// Seconds after its end at which a slice is rolled up. What instances flush meanwhile need not be added to all
+/// tiers.
+const GRACE: i64 = 15;
+
+/// The width of a tier's slices in seconds, and the start of one of them.
+pub type TierSlice = (u32, i64);
+
+/// The tier with this width.
+pub fn tier(seconds: u32) -> Option<Precision> {
+    TIERS.into_iter().find(|tier| tier.seconds == seconds)
+}
+
+/// The coarsest tier that slices of this width can be put together from.
+pub fn tier_for(width: u32) -> Option<Precision> {
+    let mut tiers = TIERS.into_iter().rev();
+    tiers.find(|tier| width >= tier.seconds && width.is_multiple_of(tier.seconds))
+}
+
+/// Whether the histograms of a tier have the coarse scale.
+pub fn is_coarse(seconds: u32) -> bool {
+    i64::from(seconds) >= HOUR
+}
+
+/// Which slices of the finest tier are part of the coarser ones.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RolledUp {
+    /// Slices that begin before it are part of the coarser tiers, but for those that are pending.
+    until: i64,
+    /// Slices that hold records and are not part of the coarser tiers, or not of all contexts' yet.
+    pending: BTreeSet<i64>,
+}
+
+impl Default for RolledUp {
+    /// Nothing has been recorded yet.
+    fn default() -> Self {
+        Self {
+            until: i64::MIN,
+            pending: BTreeSet::new(),
+        }
+    }
+}
+
+impl RolledUp {
+    /// Slices that begin before it are part of the coarser tiers once none is [`due`](Self::due).
+    pub fn until(&self) -> i64 {
+        self.until
+    }
+
+    /// Makes slices due that have ended at `now`. It never goes back.
+    ///
+    /// At first all that may hold records are pending: where it has been lost, the records say what is part of
+    /// them.
+    pub fn advance(&mut self, now: i64) {
+        let until = FINEST.slice(now.saturating_sub(GRACE));
+        if self.is_new() {
+            let width = i64::from(FINEST.seconds);
+            let first = FINEST.slice(FINEST.cut_off(until)).saturating_add(width);
+            let retained = first..=FINEST.slice(now.saturating_add(SKEW_ALLOWED));
+            self.pending
+                .extend(retained.step_by(FINEST.seconds as usize));
+        }
+        self.until = self.until.max(until);
+    }
+
+    /// Slices that are to be added to the coarser tiers before anything else is folded, oldest first.
+    pub fn due(&self) -> impl Iterator<Item = i64> {
+        self.pending.range(..self.until).copied()
+    }
+
+    /// Whether nothing was rolled up yet.
+    pub fn is_new(&self) -> bool {
+        self.until == i64::MIN
+    }
+
+    /// A slice holds no records.
+    pub fn remove(&mut self, slice: i64) {
+        self.pending.remove(&slice);
+    }
+
+    /// All that were due have been added.
+    pub fn finish(&mut self) {
+        self.pending = self.pending.split_off(&self.until);
+    }
+
+    /// Records are added to a slice.
+    pub fn add(&mut self, slice: i64) {
+        if slice >= self.until {
+            self.pending.insert(slice);
+        }
+    }
+
+    /// Slices that hold records which may not be part of the coarser tiers, oldest first.
+    pub fn pending(&self) -> impl Iterator<Item = i64> {
+        self.pending.iter().copied()
+    }
+
+    /// Whether a slice holds records that may not be part of the coarser tiers.
+    pub fn is_pending(&self, slice: i64) -> bool {
+        self.pending.contains(&slice)
+    }
+
+    /// Whether what is added to this slice is to be added to the coarser tiers too.
+    pub fn contains(&self, slice: i64) -> bool {
+        slice < self.until
+    }
+
+    /// From its text; the default for anything else.
+    pub fn from_text(text: &str) -> Self {
+        let numbers: Result<Vec<i64>, _> = text.split(' ').map(str::parse).collect();
+        match numbers.as_deref() {
+            Ok([until, pending @ ..]) => Self {
+                until: *until,
+                pending: pending.iter().copied().collect(),
+            },
+            _ => Self::default(),
+        }
+    }
+}
+
+/// The numbers, separated by spaces.
+impl fmt::Display for RolledUp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.until)?;
+        self.pending
+            .iter()
+            .try_for_each(|slice| write!(f, " {slice}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_tier_is_a_multiple_of_the_one_before() {
+        for pair in TIERS.windows(2) {
+            assert_eq!(pair[1].seconds % pair[0].seconds, 0);
+            assert!(pair[1].span() > pair[0].span());
+        }
+        assert_eq!(WIDTHS.map(|width| tier_for(width).is_some()), [true; 6]);
+        assert_eq!(tier_for(3_600).map(|tier| tier.seconds), Some(1_800));
+        assert_eq!(tier_for(300).map(|tier| tier.seconds), Some(60));
+        assert_eq!(tier_for(86_400).map(|tier| tier.seconds), Some(21_600));
+        assert_eq!(tier_for(5), None);
+    }
+
+    #[test]
+    fn slices_are_due_once_they_have_ended_and_it_never_goes_back() {
+        let mut rolled = RolledUp::default();
+        rolled.advance(1_000_000_040);
+        let minute = FINEST.slice(1_000_000_040);
+        let due: Vec<_> = rolled.due().collect();
+        assert_eq!(
+            (due.len(), due[0], due[128]),
+            (129, minute - 129 * 60, minute - 60)
+        );
+        for ahead in 1..=60 {
+            assert!(
+                rolled.is_pending(minute + 60 * ahead),
+                "clocks may be ahead"
+            );
+            rolled.remove(minute + 60 * ahead);
+        }
+        rolled.finish();
+        rolled.add(minute - 60);
+        assert!(
+            !rolled.is_pending(minute - 60),
+            "it goes to all tiers at once"
+        );
+        assert_eq!(rolled.pending().collect::<Vec<_>>(), [minute]);
+        rolled.add(minute);
+        rolled.add(minute + 60);
+        rolled.advance(minute + 60 + GRACE - 1);
+        assert_eq!(rolled.due().count(), 0);
+        rolled.advance(minute + 60 + GRACE);
+        assert_eq!(rolled.due().collect::<Vec<_>>(), [minute]);
+        rolled.advance(0);
+        assert!(rolled.contains(minute) && !rolled.contains(minute + 60));
+        assert_eq!(RolledUp::from_text(&rolled.to_string()), rolled);
+        rolled.finish();
+        assert_eq!(rolled.pending().collect::<Vec<_>>(), [minute + 60]);
+        assert_eq!(RolledUp::from_text(&rolled.to_string()), rolled);
+        for text in ["", "x", "1  2", "1 x"] {
+            assert_eq!(RolledUp::from_text(text), RolledUp::default());
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Slices that have ended are added to the coarser tiers once, whatever ends an instance half-way.
+
+use redis::cmd;
+use tower_pulse::model::tier::WIDTHS;
+
+use crate::drive::{Drive, contexts};
+use crate::net::Request;
+
+/// More than one step rolls up.
+const CONTEXTS: usize = 250;
+
+/// A step that writes records and folds nothing.
+fn is_roll_up(request: &Request) -> bool {
+    matches!(request, Request::Fold(step) if step.upto.is_none() && !step.records.is_empty())
+}
+
+/// A minute that has ended, a request of each context in it and another one in the journal.
+fn with_an_ended_minute() -> (Drive, Vec<String>) {
+    let drive = Drive::start();
+    let names = contexts(CONTEXTS);
+    let (flusher, mut flushing) = drive.flusher();
+    flusher.add(drive.batch(&names));
+    drive.turn(&mut flushing);
+    let mut folding = drive.folder("before");
+    drive.turn(&mut folding);
+    drive.pass(90);
+    flusher.add(drive.batch(&names));
+    drive.turn(&mut flushing);
+    let () = drive.data.query(cmd("DEL").arg("pulse:lease:fold"));
+    (drive, names)
+}
+
+fn assert_counted(drive: &Drive, names: &[String], expected: u64) {
+    for name in names {
+        for width in WIDTHS {
+            let counted: u64 = drive.data.records(name, width).values().sum();
+            assert_eq!(counted, expected, "{name} at {width}");
+        }
+    }
+}
+
+#[test]
+fn an_instance_that_ends_half_way_is_relieved() {
+    let (drive, names) = with_an_ended_minute();
+    let mut first = drive.folder("first");
+    for _ in 0..2 {
+        assert!(drive.until(&mut first, is_roll_up).is_some());
+        assert_counted(&drive, &names, 1);
+        drive.deliver(&first);
+    }
+    drop(first);
+    let () = drive.data.query(cmd("DEL").arg("pulse:lease:fold"));
+    let mut second = drive.folder("second");
+    // All is rolled up again, before anything is folded.
+    let mut steps = 0;
+    while drive.until(&mut second, is_roll_up).is_some() {
+        assert_counted(&drive, &names, 1);
+        drive.deliver(&second);
+        steps += 1;
+    }
+    assert_eq!(steps, 3);
+    assert_counted(&drive, &names, 2);
+    drive.pass(90);
+    // Late, and in the minute that is open.
+    let (flusher, mut flushing) = drive.flusher();
+    flusher.add(drive.batch_at(&names, -180));
+    flusher.add(drive.batch(&names));
+    drive.turn(&mut flushing);
+    drive.turn(&mut second);
+    assert_counted(&drive, &names, 4);
+}
+
+#[test]
+fn a_step_of_it_that_arrives_late_is_not_done() {
+    let (drive, names) = with_an_ended_minute();
+    let mut frozen = drive.folder("frozen");
+    let step = drive.until(&mut frozen, is_roll_up).unwrap();
+    let () = drive.data.query(cmd("DEL").arg("pulse:lease:fold"));
+    let mut other = drive.folder("other");
+    drive.turn(&mut other);
+    assert_counted(&drive, &names, 2);
+    drive.data.run(&step).unwrap();
+    drive.turn(&mut frozen);
+    assert_counted(&drive, &names, 2);
+}
+
+/// The records say themselves what is part of them.
+#[test]
+fn a_state_that_is_deleted_half_way_costs_nothing() {
+    let (drive, names) = with_an_ended_minute();
+    let mut first = drive.folder("first");
+    assert!(drive.until(&mut first, is_roll_up).is_some());
+    drive.deliver(&first);
+    drop(first);
+    let () = drive
+        .data
+        .query(cmd("DEL").arg("pulse:state").arg("pulse:journal"));
+    let (flusher, mut flushing) = drive.flusher();
+    drive.pass(1);
+    flusher.add(drive.batch(&names));
+    drive.turn(&mut flushing);
+    let () = drive.data.query(cmd("DEL").arg("pulse:lease:fold"));
+    let mut second = drive.folder("second");
+    drive.turn(&mut second);
+    // What was in the journal is gone.
+    assert_counted(&drive, &names, 2);
+}
