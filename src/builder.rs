@@ -52,6 +52,7 @@ pub struct Builder {
     max_contexts: usize,
     max_counters: usize,
     replay_bytes: usize,
+    pending_bytes: usize,
     journal_bytes: u64,
     key_ttl: bool,
     book_keys: bool,
@@ -100,6 +101,7 @@ impl Default for Builder {
             max_contexts: 2_000,
             max_counters: 1_000,
             replay_bytes: 8 * 1024 * 1024,
+            pending_bytes: 64 * 1024 * 1024,
             journal_bytes: 64 * 1024 * 1024,
             key_ttl: true,
             book_keys: true,
@@ -213,6 +215,15 @@ impl Builder {
         self
     }
 
+    /// About how many bytes the records may take that wait for the store, at least 1 MiB, 64 MiB by default.
+    ///
+    /// Above it, as after hours without Redis, slices are added to wider ones and histograms made coarser. No
+    /// request is lost by that; percentiles of that time can be read by the half hour or by six hours only.
+    pub fn pending_bytes(mut self, bytes: usize) -> Self {
+        self.pending_bytes = bytes;
+        self
+    }
+
     /// The most bytes of calls that wait in Redis to be folded: 1 MiB to 1 GiB, 64 MiB by default. At
     /// the bound every instance keeps what it has in its own memory, as in an outage.
     pub fn journal_bytes(mut self, bytes: u64) -> Self {
@@ -267,7 +278,7 @@ impl Builder {
     /// ```
     /// let builder = tower_pulse::Pulse::builder().max_contexts(100);
     /// let worst = builder.worst_case();
-    /// assert!(worst.process_bytes < 200_000_000 && worst.store_bytes < 200_000_000);
+    /// assert!(worst.process_bytes < 150_000_000 && worst.store_bytes < 200_000_000);
     /// ```
     pub fn worst_case(&self) -> WorstCase {
         let has_journal = match &self.backend {
@@ -281,6 +292,7 @@ impl Builder {
             max_counters: self.max_counters,
             shards: Recorder::shards_of_this_machine(),
             replay_bytes: self.replay_bytes,
+            pending_bytes: self.pending_bytes,
             folder_records: match has_journal {
                 true => FOLDER_RECORDS_PER_CONTEXT * self.max_contexts,
                 false => 0,
@@ -346,6 +358,7 @@ impl Builder {
         let limits = Limits {
             max_contexts: self.max_contexts,
             max_counters: self.max_counters,
+            pending_bytes: self.pending_bytes,
         };
         let recorder = Arc::new(Recorder::new(
             self.clock.clone(),

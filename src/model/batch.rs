@@ -17,6 +17,13 @@ use super::tier::TIERS;
 /// Hours of statistics that are kept while a store is away: readers know this hour and the last.
 pub(crate) const HOURS_KEPT: usize = 2;
 
+/// Slices of each tier that keep their width when a batch is compacted.
+const SLICES_NOT_COMPACTED: usize = 2;
+
+/// The scale of histograms of a batch that is still too large when its slices are as wide as they can be: one
+/// bucket per octave.
+const COARSEST_SCALE: u8 = 0;
+
 /// Histograms that are kept at the fine scale while a store is away. Older ones are reduced, so that
 /// a long outage costs a quarter.
 const FINE_KEPT: usize = 2;
@@ -173,6 +180,16 @@ impl ContextDelta {
         2 * records + 3 * self.hours.len() + 1
     }
 
+    /// About how many bytes its records take in memory.
+    fn record_bytes(&self) -> usize {
+        const PER_BUCKET: usize = 16;
+        let records = self.records.iter().flat_map(Slices::iter);
+        let bytes = records.map(|(_, record)| {
+            size_of::<(i64, Aggregate)>() + PER_BUCKET * record.histogram.buckets().len()
+        });
+        bytes.sum()
+    }
+
     fn is_empty(&self) -> bool {
         self.hours.is_empty()
             && self.counters.iter().all(Slices::is_empty)
@@ -304,22 +321,50 @@ impl Batch {
     pub fn approximate_bytes(&self) -> usize {
         const PER_NAME: usize = 400;
         const PER_SLICE: usize = 32;
-        const PER_BUCKET: usize = 16;
         let slices = |counters: &[usize]| counters.iter().sum::<usize>() * PER_SLICE;
         let contexts = self.contexts.iter().map(|(name, delta)| {
             let lens: Vec<_> = delta.counters.iter().map(Slices::len).collect();
-            let records = delta.records.iter().flat_map(Slices::iter);
-            let records = records.map(|(_, record)| {
-                size_of::<(i64, Aggregate)>() + PER_BUCKET * record.histogram.buckets().len()
-            });
             let hours = delta.hours.len() * size_of::<(i64, Durations)>();
-            PER_NAME + name.len() + slices(&lens) + records.sum::<usize>() + hours
+            PER_NAME + name.len() + slices(&lens) + delta.record_bytes() + hours
         });
         let counters = self.counters.iter().map(|(name, delta)| {
             let lens: Vec<_> = delta.iter().map(Slices::len).collect();
             PER_NAME + name.len() + slices(&lens)
         });
         contexts.sum::<usize>() + counters.sum::<usize>()
+    }
+
+    /// About how many bytes its records take in memory.
+    pub(crate) fn record_bytes(&self) -> usize {
+        let contexts = self.contexts.values();
+        contexts.map(ContextDelta::record_bytes).sum()
+    }
+
+    /// Makes its records smaller until they take about `bytes`: adds all but the newest slices of the finest tier
+    /// to those of the next one, then these to the widest, then makes the histograms coarser. No count is lost.
+    pub(crate) fn compact(&mut self, bytes: usize) {
+        for tier in 1..TIERS.len() {
+            if self.record_bytes() <= bytes {
+                return;
+            }
+            for delta in self.contexts.values_mut() {
+                let newest = delta.records[tier - 1].split_newest(SLICES_NOT_COMPACTED);
+                let older = std::mem::replace(&mut delta.records[tier - 1], newest);
+                for (slice, sums) in older.into_slices() {
+                    add_record(&mut delta.records, tier, slice, sums);
+                }
+            }
+        }
+        if self.record_bytes() <= bytes {
+            return;
+        }
+        for delta in self.contexts.values_mut() {
+            let newest = delta.records[0].len();
+            let records = delta.records.iter_mut().flat_map(Slices::iter_mut);
+            for (_, sums) in records.skip(newest) {
+                sums.histogram.coarsen(COARSEST_SCALE);
+            }
+        }
     }
 
     /// How many requests and runs of timers it holds, each once.
@@ -458,6 +503,55 @@ mod tests {
         // What covers the whole outage has it all.
         let day: u64 = delta.counters[6].iter().map(|(_, h)| h.hits).sum();
         assert_eq!(day, 5 * HOUR as u64);
+    }
+
+    #[test]
+    fn a_batch_is_made_smaller_without_losing_a_count() {
+        let (precisions, mut whole) = (Precisions::default(), Batch::default());
+        let start = hour_of(1_700_000_000);
+        for minute in 0..3_000 {
+            for micros in [1, 40, 1_000, 30_000, 900_000] {
+                let found = collected(1_000 * (micros + minute as u64), false);
+                whole.add(
+                    &precisions,
+                    &"GET /".into(),
+                    Kind::Http,
+                    start + 60 * minute,
+                    &found,
+                );
+            }
+        }
+        let count = |batch: &Batch| -> u64 {
+            let records = batch.contexts["GET /"].records.iter();
+            records
+                .flat_map(Slices::iter)
+                .map(|(_, sums)| sums.histogram.count())
+                .sum()
+        };
+        let lens = |batch: &Batch| batch.contexts["GET /"].records.each_ref().map(Slices::len);
+        let all = whole.record_bytes();
+        let compacted = |bytes: usize| {
+            let mut batch = whole.clone();
+            batch.compact(bytes);
+            assert_eq!(count(&batch), 15_000);
+            (lens(&batch), batch.record_bytes() < bytes)
+        };
+        assert_eq!(compacted(all + 1), ([130, 96, 0], true));
+        assert_eq!(
+            compacted(all),
+            ([130, 96, 0], false),
+            "it is as large as it may be"
+        );
+        assert_eq!(compacted(all - 1), ([2, 98, 1], true));
+        assert_eq!(compacted(all / 4), ([2, 2, 9], true));
+        // Nothing makes it smaller than that.
+        assert_eq!(compacted(1), ([2, 2, 9], false));
+        let mut least = whole.clone();
+        least.compact(1);
+        let scales = least.contexts["GET /"].records.each_ref();
+        let scales =
+            scales.map(|slices| slices.iter().map(|(_, sums)| sums.histogram.scale()).max());
+        assert_eq!(scales, [Some(4), Some(0), Some(0)]);
     }
 
     proptest! {

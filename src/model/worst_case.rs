@@ -15,6 +15,8 @@ pub struct Bounds {
     pub shards: usize,
     /// The most bytes that acknowledged calls are kept for a replay.
     pub replay_bytes: usize,
+    /// Bytes of pending records above which they are compacted.
+    pub pending_bytes: usize,
     /// The most records that this process remembers while it folds; 0 where there is no journal.
     pub folder_records: usize,
     /// The most bytes of the journal; 0 where there is none.
@@ -80,14 +82,19 @@ pub fn process_bytes(bounds: &Bounds, precisions: &Precisions) -> u64 {
         (fine_ones * fine + coarse_ones * coarse) * PENDING_BUCKET + samples * PENDING_RECORD
     };
     let records: u64 = TIERS.iter().enumerate().map(records).sum();
-    let context = cells + CONTEXT + 4 * name + slices * PENDING_SLICE + records;
+    // Compacted: two slices of each tier, but of the widest all, with a bucket per octave.
+    let coarsest = fine >> SCALE;
+    let compacted = 2 * (fine * PENDING_BUCKET + PENDING_RECORD)
+        + u64::from(2 + TIERS[2].samples) * (coarsest * PENDING_BUCKET + PENDING_RECORD);
+    let records = (contexts * records).min((bounds.pending_bytes as u64).max(contexts * compacted));
+    let context = cells + CONTEXT + 4 * name + slices * PENDING_SLICE;
     let counter = 1_024 + 2 * name + slices * PENDING_SLICE;
     let counters = (bounds.max_counters + 1) as u64;
     let folder = match bounds.folder_records as u64 {
         0 => 0,
         records => ROUND + records * (fine * PENDING_BUCKET + PENDING_RECORD),
     };
-    contexts * context + counters * counter + bounds.replay_bytes as u64 + folder
+    contexts * context + records + counters * counter + bounds.replay_bytes as u64 + folder
 }
 
 /// Bytes in the store, when every slice is there and every histogram is as wide as it can be.

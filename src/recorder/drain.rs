@@ -181,6 +181,7 @@ impl Recorder {
     pub(crate) fn put_back(&self, batch: Batch) {
         let mut state = lock(&self.drain.state);
         state.pending.merge(batch, &self.precisions);
+        state.pending.compact(self.limits.pending_bytes);
     }
 
     /// Drains at each turn of a second, whatever the flush interval, until it is told to stop.

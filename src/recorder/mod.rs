@@ -69,6 +69,8 @@ pub(crate) struct Core {
 pub(crate) struct Limits {
     pub(crate) max_contexts: usize,
     pub(crate) max_counters: usize,
+    /// Bytes of pending records above which they are compacted.
+    pub(crate) pending_bytes: usize,
 }
 
 /// All contexts and counters of this process.

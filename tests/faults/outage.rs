@@ -99,6 +99,49 @@ async fn away_for_more_than_two_hours() {
 }
 
 #[tokio::test]
+async fn what_waits_for_hours_takes_no_more_bytes_than_allowed_and_loses_no_request() {
+    const NAMES: usize = 100;
+    const MINUTES: u64 = 240;
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(server.port()).await;
+    let (clock, hand) = Clock::manual(now() + 7);
+    let pulse = Pulse::builder().redis(proxy.url()).clock(clock.clone());
+    let pulse = pulse.pending_bytes(1 << 20);
+    let service = Service::new(pulse.flush_interval(Duration::from_secs(60)));
+    proxy.refuse(true);
+    proxy.cut();
+    for _ in 0..MINUTES {
+        for name in 0..NAMES {
+            service.pulse.timer(&format!("job:{name}")).stop();
+        }
+        let _ = service.pulse.flush().await;
+        hand.advance(Duration::from_secs(60));
+    }
+    proxy.heal();
+    service.settle().await;
+    let store = service.pulse.store();
+    for name in [0, NAMES - 1] {
+        let recorded = async |width: u32| {
+            let (name, now) = (format!("job:{name}"), clock.now_seconds());
+            let records = store.records(&name, width, now).await.unwrap();
+            let counts = records.iter().map(|(_, sums)| sums.times.count);
+            assert!(
+                records
+                    .iter()
+                    .all(|(_, sums)| sums.histogram.count() == sums.times.count)
+            );
+            counts.sum::<u64>()
+        };
+        assert_eq!(recorded(21_600).await, MINUTES);
+        // A hundred names by the minute would have taken 3 MB.
+        assert!(recorded(60).await < 60, "it was not compacted");
+    }
+    let health = service.health();
+    assert_eq!((health.recorded, health.lost), (MINUTES * NAMES as u64, 0));
+    service.pulse.shutdown().await.unwrap();
+}
+
+#[tokio::test]
 async fn an_end_after_hours_counts_all_that_is_lost() {
     let (clock, hand) = Clock::manual(now());
     let store = Faulty::new(clock.clone(), Precisions::default(), seed());
