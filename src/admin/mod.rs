@@ -148,7 +148,7 @@ impl Admin {
 
     /// Who does not get in learns nothing, not even what is there.
     async fn answer(&self, parts: &Parts, body_size: u64) -> Result<Response, Failure> {
-        self.access.check(parts)?;
+        self.access.check(parts).await?;
         if body_size > MAX_BODY {
             let message = format!("the body may have at most {MAX_BODY} bytes");
             return Err(Failure::new(StatusCode::PAYLOAD_TOO_LARGE, message));

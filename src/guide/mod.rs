@@ -1,4 +1,8 @@
-//! How things are done, one page each.
+//! How to do things, one page each.
+
+#[cfg(feature = "admin")]
+#[doc = include_str!("access.md")]
+pub mod access {}
 
 #[doc = include_str!("new_aggregate.md")]
 pub mod new_aggregate {}
