@@ -23,8 +23,8 @@ use crate::store::memory::MemoryStore;
 use crate::store::redis::{RedisOptions, RedisStore};
 use crate::task::{Stop, Task};
 
-/// Configures a [`Pulse`]. Every field has a default; what is out of range is refused by
-/// [`build`](Self::build), by an error that names it.
+/// Configures a [`Pulse`]. Every field has a default. [`build`](Self::build) refuses a value that is
+/// out of range with an error that names it. A clone is a configuration of its own.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -37,6 +37,7 @@ use crate::task::{Stop, Task};
 /// # pulse.shutdown().await.unwrap();
 /// # Ok(()) }
 /// ```
+#[derive(Clone)]
 #[must_use = "a builder does nothing until it is built"]
 pub struct Builder {
     backend: Backend,
@@ -66,6 +67,7 @@ pub struct Builder {
 /// more of them than one instance.
 const FOLDER_RECORDS_PER_CONTEXT: usize = 6;
 
+#[derive(Clone)]
 enum Backend {
     Memory,
     #[cfg(feature = "redis")]
@@ -127,7 +129,9 @@ impl Builder {
         self
     }
 
-    /// Keeps everything in the Redis server of a client that is configured elsewhere.
+    /// Keeps everything in the Redis server of a client that is configured elsewhere: its address,
+    /// database, credentials, TLS and TCP settings are taken over. The connections are opened anew, with
+    /// timeouts and retries of this crate, since exact counts depend on both.
     #[cfg(feature = "redis")]
     pub fn redis_client(mut self, client: redis::Client) -> Self {
         self.backend = Backend::Redis(Ok(Box::new(client.get_connection_info().clone().into())));

@@ -65,9 +65,10 @@ impl std::fmt::Debug for Pulse {
     }
 }
 
-/// What was recorded could not be taken to the store before the end.
+/// A shutdown could not flush everything that was recorded. Its
+/// [`source`](std::error::Error::source) says why.
 #[derive(Debug, thiserror::Error)]
-#[error("{requests} requests could not be flushed before the shutdown: {source}")]
+#[error("{requests} requests could not be flushed before the shutdown")]
 pub struct ShutdownError {
     requests: u64,
     source: StoreError,
@@ -158,7 +159,8 @@ impl Pulse {
         Timer::start(self.0.parts.recorder.entry(Kind::Timer, context))
     }
 
-    /// Times a future, from its first poll until it is done, cancelled or panics.
+    /// Times a future, from its first poll until it is done, cancelled or panics. Whatever it returns
+    /// counts as completed; [`try_time`](Self::try_time) counts an `Err` as an error.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -168,12 +170,48 @@ impl Pulse {
     /// # Ok(()) }
     /// ```
     pub fn time<F: Future>(&self, context: &str, future: F) -> Timed<F> {
-        Timed::new(self.0.parts.recorder.entry(Kind::Timer, context), future)
+        let entry = self.0.parts.recorder.entry(Kind::Timer, context);
+        Timed::new(entry, future, |_| false)
     }
 
-    /// The counter of this name (recipe 1). One of the reserved names (`hits`, `errors`, `micros`,
-    /// alone or before a colon) is counted with a backslash before it, and logged once; see
-    /// [`try_counter`](Self::try_counter).
+    /// Times a future of a `Result`, as [`time`](Self::time) does. An `Err` counts as an error of the
+    /// context, with the outcome `error`.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let pulse = tower_pulse::Pulse::builder().build()?;
+    /// # async fn find_user(id: u32) -> Result<String, std::io::Error> { Ok(format!("user {id}")) }
+    /// let user = pulse.try_time("db:find_user", find_user(7)).await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn try_time<F, T, E>(&self, context: &str, future: F) -> Timed<F>
+    where
+        F: Future<Output = Result<T, E>>,
+    {
+        let entry = self.0.parts.recorder.entry(Kind::Timer, context);
+        Timed::new(entry, future, Result::is_err)
+    }
+
+    /// Records a duration that was measured elsewhere, as a [`timer`](Self::timer) of this context
+    /// would.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
+    /// # let pulse = tower_pulse::Pulse::builder().build()?;
+    /// use std::time::Duration;
+    ///
+    /// pulse.record_duration("queue:wait", Duration::from_millis(12));
+    /// # Ok(()) }
+    /// ```
+    pub fn record_duration(&self, context: &str, duration: Duration) {
+        let entry = self.0.parts.recorder.entry(Kind::Timer, context);
+        entry.record_duration(duration);
+    }
+
+    /// The counter of this name: the recipe
+    /// [time-series counters](crate::guide::recipes#1-time-series-counters). One of the reserved names
+    /// (`hits`, `errors`, `micros`, alone or before a colon) is counted with a backslash before it, and
+    /// logged once; see [`try_counter`](Self::try_counter).
     pub fn counter(&self, name: &str) -> Counter {
         self.0.parts.recorder.counter(name)
     }

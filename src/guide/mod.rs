@@ -4,5 +4,8 @@
 #[doc = include_str!("access.md")]
 pub mod access {}
 
+#[doc = include_str!("recipes.md")]
+pub mod recipes {}
+
 #[doc = include_str!("new_aggregate.md")]
 pub mod new_aggregate {}

@@ -15,6 +15,7 @@ pub mod totals;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
 
 pub(crate) use cell::thread_number;
 pub use counter::Counter;
@@ -281,6 +282,13 @@ impl Entry {
         let thread = thread_number();
         self.record(thread, start, outcome, error);
         self.core.in_flight.add(thread, -1);
+    }
+
+    /// Records a duration that was measured elsewhere.
+    pub(crate) fn record_duration(&self, duration: Duration) {
+        let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        self.cells
+            .record(thread_number(), nanos, Outcome::Completed, false);
     }
 
     #[inline]
