@@ -11,12 +11,12 @@ use crate::clock::Clock;
 use crate::error::BuildError;
 use crate::flush::{FlushOptions, Flusher};
 use crate::fold::Folder;
-use crate::layer::Skips;
+use crate::layer::{ResponseHead, Skips};
 use crate::model::context::MAX_NAME;
 use crate::model::slice::{DEFAULT_PRECISIONS, DEFAULT_SAMPLES, Precision, Precisions};
 use crate::model::worst_case::{Bounds, WorstCase};
 use crate::pulse::{Parts, Pulse};
-use crate::recorder::{Limits, Recorder};
+use crate::recorder::{Limits, MaybeErrorRule, Recorder};
 use crate::store::Store;
 use crate::store::memory::MemoryStore;
 #[cfg(feature = "redis")]
@@ -60,6 +60,7 @@ pub struct Builder {
     fold_step_contexts: Option<usize>,
     ignore: Vec<String>,
     counters: Vec<String>,
+    error_rule: MaybeErrorRule,
     clock: Clock,
 }
 
@@ -114,6 +115,7 @@ impl Default for Builder {
             fold_step_contexts: None,
             ignore: Vec::new(),
             counters: Vec::new(),
+            error_rule: MaybeErrorRule::default(),
             clock: Clock::system(),
         }
     }
@@ -213,8 +215,8 @@ impl Builder {
         self
     }
 
-    /// How many contexts, timers included, get figures of their own: 1 to 100,000, 2,000 by default.
-    /// What comes later is counted as `<overflow>`.
+    /// The most contexts, timers included, that are recorded one by one: 1 to 100,000, 2,000 by
+    /// default. All further ones are counted together as `<overflow>`, which health warns of.
     pub fn max_contexts(mut self, contexts: usize) -> Self {
         self.max_contexts = contexts;
         self
@@ -265,6 +267,33 @@ impl Builder {
     /// Paths or route templates that are not recorded; `/assets/*` stands for all below `/assets`.
     pub fn ignore<P: Into<String>>(mut self, paths: impl IntoIterator<Item = P>) -> Self {
         self.ignore.extend(paths.into_iter().map(Into::into));
+        self
+    }
+
+    /// Which responses count as errors: those for which the function returns `true`. It replaces the
+    /// default, [`ResponseHead::is_error`], and runs once for each response, so it must be fast and must
+    /// not panic. Service errors and panics always count as errors. The outcome (`4xx`, `5xx`, …)
+    /// stays that of the status.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
+    /// use http::StatusCode;
+    ///
+    /// // A rate limit that hits users is an error of ours; an upstream's maintenance page is not.
+    /// let pulse = tower_pulse::Pulse::builder()
+    ///     .count_as_error(|response| match response.status {
+    ///         StatusCode::TOO_MANY_REQUESTS => true,
+    ///         StatusCode::SERVICE_UNAVAILABLE => !response.headers.contains_key("x-maintenance"),
+    ///         _ => response.is_error(),
+    ///     })
+    ///     .build()?;
+    /// # Ok(()) }
+    /// ```
+    pub fn count_as_error<F>(mut self, is_error: F) -> Self
+    where
+        F: Fn(&ResponseHead<'_>) -> bool + Send + Sync + 'static,
+    {
+        self.error_rule = MaybeErrorRule(Some(Arc::new(is_error)));
         self
     }
 
@@ -366,6 +395,7 @@ impl Builder {
         let limits = Limits {
             max_contexts: self.max_contexts,
             max_counters: self.max_counters,
+            error_rule: self.error_rule,
         };
         let recorder = Arc::new(Recorder::new(
             self.clock.clone(),

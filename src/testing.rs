@@ -89,6 +89,7 @@ impl TestFlusher {
         let limits = Limits {
             max_contexts: 1,
             max_counters: 1,
+            error_rule: Default::default(),
         };
         let recorder = Arc::new(Recorder::new(clock, precisions, limits));
         let options = FlushOptions {

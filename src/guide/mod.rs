@@ -7,5 +7,8 @@ pub mod access {}
 #[doc = include_str!("recipes.md")]
 pub mod recipes {}
 
+#[doc = include_str!("sizing.md")]
+pub mod sizing {}
+
 #[doc = include_str!("new_aggregate.md")]
 pub mod new_aggregate {}

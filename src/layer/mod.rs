@@ -20,3 +20,5 @@ pub use service::{BodyEndService, PulseService};
 pub use source::Head;
 pub(crate) use source::Skips;
 pub(crate) use source::Source;
+
+pub use crate::recorder::ResponseHead;

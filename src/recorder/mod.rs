@@ -9,6 +9,7 @@ mod counter;
 mod drain;
 pub mod health;
 mod registry;
+mod response;
 mod sync;
 mod timer;
 pub mod totals;
@@ -20,6 +21,8 @@ use std::time::Duration;
 pub(crate) use cell::thread_number;
 pub use counter::Counter;
 pub(crate) use drain::Drain;
+pub use response::ResponseHead;
+pub(crate) use response::{ErrorRule, MaybeErrorRule};
 pub use timer::{Timed, Timer};
 
 use crate::clock::{Clock, Tick};
@@ -63,13 +66,15 @@ pub(crate) struct Core {
     has_layer: AtomicBool,
     warned_unmatched: AtomicBool,
     warned_reserved: AtomicBool,
+    error_rule: MaybeErrorRule,
 }
 
-/// Limits of a [`Recorder`].
+/// Limits and rules of a [`Recorder`].
 #[derive(Clone, Debug)]
 pub(crate) struct Limits {
     pub(crate) max_contexts: usize,
     pub(crate) max_counters: usize,
+    pub(crate) error_rule: MaybeErrorRule,
 }
 
 /// All contexts and counters of this process.
@@ -97,13 +102,15 @@ impl Recorder {
         let shards = Self::shards_of_this_machine();
         static NEXT: AtomicU32 = AtomicU32::new(1);
         let core = Arc::new(Core {
-            id: NEXT.fetch_add(1, Ordering::Relaxed).max(1),
+            // 31 bits: the layer's marks use the last one.
+            id: (NEXT.fetch_add(1, Ordering::Relaxed) & (u32::MAX >> 1)).max(1),
             clock: clock.clone(),
             in_flight: Gauge::new(),
             closed: AtomicBool::new(false),
             has_layer: AtomicBool::new(false),
             warned_unmatched: AtomicBool::new(false),
             warned_reserved: AtomicBool::new(false),
+            error_rule: limits.error_rule.clone(),
         });
         let entry = |name: &str, kind| {
             Arc::new(Entry {
@@ -235,9 +242,18 @@ impl Core {
             && !self.warned_unmatched.swap(true, Ordering::Relaxed)
         {
             tracing::warn!(
-                "a request without a matched route was answered with 2xx, and is recorded as <unmatched>. A layer around the whole Router, or around `nest_service`, sees no route: add it with `Router::layer`, or name what it wraps with `pulse.layer().named(\"…\")`"
+                "a request that matched no route was answered with 2xx, and is recorded as <unmatched>. \
+                 If routes are missing: add the layer with `Router::layer`, as a layer around the whole Router sees no route. \
+                 A service behind `fallback_service` or `nest_service` has no route either: name it there, \
+                 `.fallback_service(tower::ServiceBuilder::new().layer(pulse.layer().named(\"static\")).service(files))`"
             );
         }
+    }
+
+    /// The user's function that says which responses are errors.
+    #[inline]
+    pub(crate) fn error_rule(&self) -> Option<&ErrorRule> {
+        self.error_rule.0.as_deref()
     }
 
     #[inline]
