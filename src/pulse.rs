@@ -18,8 +18,8 @@ use crate::model::context::Kind;
 #[cfg(feature = "admin")]
 use crate::model::slice::Precisions;
 use crate::model::worst_case::WorstCase;
-use crate::recorder::health::{Health, JournalHealth, Status};
-use crate::recorder::{Counter, Recorder, Timed, Timer};
+use crate::recorder::health::{Figures, Health, JournalHealth, Status};
+use crate::recorder::{Counter, DrainFigures, Recorder, Timed, Timer};
 use crate::store::{JournalStatus, Store};
 use crate::task::Stop;
 
@@ -417,6 +417,7 @@ impl Parts {
             warnings.extend(journal_warnings(journal));
         }
         self.recorder.drain.figures(|figures| {
+            warnings.extend(self.recording_warnings(&drain, figures));
             let recorded = figures.recorded - figures.lost.min(figures.recorded);
             let all = recorded + drain.dropped + figures.lost;
             Health {
@@ -464,6 +465,55 @@ impl Parts {
                 warnings,
             }
         })
+    }
+}
+
+impl Parts {
+    /// Requests without a context of their own, and requests that are gone: what happened and what to do.
+    fn recording_warnings(&self, drain: &DrainFigures, counts: &Figures) -> Vec<String> {
+        let mut warnings = Vec::new();
+        let limits = &self.recorder.limits;
+        let (contexts, counters) = self.recorder.core.overflows();
+        if contexts && drain.overflowed > 0 {
+            warnings.push(format!(
+                "{} requests are counted as <overflow>, since there are more contexts than \
+                 `max_contexts` ({}): let context functions return route templates or few fixed names, \
+                 never raw paths, or raise `max_contexts`",
+                drain.overflowed, limits.max_contexts
+            ));
+        }
+        if counters {
+            warnings.push(format!(
+                "some counters are counted as <overflow>, since there are more names than \
+                 `max_counters` ({}): name counters by what they count, not by an id, or raise \
+                 `max_counters`",
+                limits.max_counters
+            ));
+        }
+        if counts.store_resets > 0 {
+            warnings.push(format!(
+                "the store was reset or came back empty {}, and its earlier data is gone except for calls \
+                 that were sent again (`replayed`): look for FLUSHALL, a restart without persistence, \
+                 evictions (use `maxmemory-policy noeviction`) and a failover to an empty replica",
+                times(counts.store_resets)
+            ));
+        }
+        if counts.lost > 0 {
+            warnings.push(format!(
+                "{} requests are lost, since the store lost them or was away at a shutdown: see the log \
+                 for the time, use persistence and a replica, and raise `replay_bytes` if a failover \
+                 loses more than it holds",
+                counts.lost
+            ));
+        }
+        warnings
+    }
+}
+
+fn times(n: u64) -> String {
+    match n {
+        1 => "once".to_owned(),
+        n => format!("{n} times"),
     }
 }
 

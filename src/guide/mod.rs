@@ -7,6 +7,9 @@ pub mod access {}
 #[doc = include_str!("recipes.md")]
 pub mod recipes {}
 
+#[doc = include_str!("reading_health.md")]
+pub mod reading_health {}
+
 #[doc = include_str!("sizing.md")]
 pub mod sizing {}
 

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 pub(crate) use cell::thread_number;
 pub use counter::Counter;
-pub(crate) use drain::Drain;
+pub(crate) use drain::{Drain, DrainFigures};
 pub use response::ResponseHead;
 pub(crate) use response::{ErrorRule, MaybeErrorRule};
 pub use timer::{Timed, Timer};
@@ -66,6 +66,8 @@ pub(crate) struct Core {
     has_layer: AtomicBool,
     warned_unmatched: AtomicBool,
     warned_reserved: AtomicBool,
+    contexts_overflow: AtomicBool,
+    counters_overflow: AtomicBool,
     error_rule: MaybeErrorRule,
 }
 
@@ -110,6 +112,8 @@ impl Recorder {
             has_layer: AtomicBool::new(false),
             warned_unmatched: AtomicBool::new(false),
             warned_reserved: AtomicBool::new(false),
+            contexts_overflow: AtomicBool::new(false),
+            counters_overflow: AtomicBool::new(false),
             error_rule: limits.error_rule.clone(),
         });
         let entry = |name: &str, kind| {
@@ -162,6 +166,8 @@ impl Recorder {
         }
         // Both kinds share one maximum.
         if registry.len() + other.len() >= self.limits.max_contexts {
+            self.core
+                .warn_contexts_overflow(&name, self.limits.max_contexts);
             return registry.overflow();
         }
         registry.get_or_insert(&name, |name| Entry {
@@ -178,10 +184,15 @@ impl Recorder {
     pub(crate) fn counter(&self, name: &str) -> Counter {
         let name = context::clean_name(name);
         let entry = |name: &str| {
-            self.counters.get_or_insert(name, |name| CounterEntry {
+            let entry = self.counters.get_or_insert(name, |name| CounterEntry {
                 name,
                 value: Striped::new(self.shards),
-            })
+            });
+            if &*entry.name == context::OVERFLOW && name != context::OVERFLOW {
+                self.core
+                    .warn_counters_overflow(name, self.limits.max_counters);
+            }
+            entry
         };
         if !context::is_reserved(&name) {
             return Counter(entry(&name));
@@ -248,6 +259,43 @@ impl Core {
                  `.fallback_service(tower::ServiceBuilder::new().layer(pulse.layer().named(\"static\")).service(files))`"
             );
         }
+    }
+
+    /// Says once that there are more contexts than are allowed.
+    #[cold]
+    fn warn_contexts_overflow(&self, context: &str, max_contexts: usize) {
+        if !self.contexts_overflow.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                %context,
+                max_contexts,
+                "there are more contexts than `max_contexts` allows: this one and all further ones are \
+                 counted together as <overflow>. Does a context function return raw paths, ids or \
+                 anything else that clients choose? Let it return route templates or few fixed names; \
+                 otherwise raise `Builder::max_contexts`"
+            );
+        }
+    }
+
+    /// Says once that there are more counters than are allowed.
+    #[cold]
+    fn warn_counters_overflow(&self, counter: &str, max_counters: usize) {
+        if !self.counters_overflow.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                %counter,
+                max_counters,
+                "there are more counters than `max_counters` allows: this one and all further ones are \
+                 counted together as <overflow>. Name counters by what they count, not by an id; \
+                 otherwise raise `Builder::max_counters`"
+            );
+        }
+    }
+
+    /// Whether there were more contexts, and more counters, than are allowed.
+    pub(crate) fn overflows(&self) -> (bool, bool) {
+        (
+            self.contexts_overflow.load(Ordering::Relaxed),
+            self.counters_overflow.load(Ordering::Relaxed),
+        )
     }
 
     /// The user's function that says which responses are errors.
