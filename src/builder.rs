@@ -1,10 +1,12 @@
 //! The configuration: every field validated, every task made.
 
+mod memory;
 mod validate;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use self::memory::{ProcessBytes, bytes};
 pub(crate) use self::validate::reserved;
 use crate::cleaner::{Cleaner, Retention, Told};
 use crate::clock::Clock;
@@ -61,6 +63,7 @@ pub struct Builder {
     ignore: Vec<String>,
     counters: Vec<String>,
     error_rule: MaybeErrorRule,
+    warn_above_bytes: Option<u64>,
     clock: Clock,
 }
 
@@ -116,6 +119,7 @@ impl Default for Builder {
             ignore: Vec::new(),
             counters: Vec::new(),
             error_rule: MaybeErrorRule::default(),
+            warn_above_bytes: None,
             clock: Clock::system(),
         }
     }
@@ -297,6 +301,14 @@ impl Builder {
         self
     }
 
+    /// Logs a warning at the start, and shows it in health, when
+    /// [`WorstCase::process_bytes`](crate::WorstCase::process_bytes) is above `bytes`: for example half
+    /// of a container's memory. Without it the start only logs the bound, and the parts of it.
+    pub fn warn_above_bytes(mut self, bytes: u64) -> Self {
+        self.warn_above_bytes = Some(bytes);
+        self
+    }
+
     /// Names of counters that are used later, checked now: `hits`, `errors` and `micros`, alone and
     /// before a colon, are reserved.
     pub fn counters<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
@@ -319,13 +331,22 @@ impl Builder {
     /// assert!(worst.process_bytes < 100_000_000 && worst.store_bytes < 100_000_000);
     /// ```
     pub fn worst_case(&self) -> WorstCase {
+        WorstCase::new(&self.bounds(), &self.all_precisions())
+    }
+
+    /// The parts of the bound of this process's memory.
+    fn process_bytes(&self) -> ProcessBytes {
+        ProcessBytes::new(&self.bounds(), &self.all_precisions())
+    }
+
+    fn bounds(&self) -> Bounds {
         let has_journal = match &self.backend {
             Backend::Memory => false,
             #[cfg(feature = "redis")]
             Backend::Redis(_) => true,
             Backend::Custom(store) => store.journal().is_some(),
         };
-        let bounds = Bounds {
+        Bounds {
             max_contexts: self.max_contexts,
             max_counters: self.max_counters,
             shards: Recorder::shards_of_this_machine(),
@@ -339,8 +360,19 @@ impl Builder {
                 false => 0,
             },
             name_bytes: MAX_NAME,
-        };
-        WorstCase::new(&bounds, &self.all_precisions())
+        }
+    }
+
+    /// Why the bound of this process's memory deserves attention, if it does.
+    fn memory_warning(&self) -> Option<String> {
+        let most = self.process_bytes().total();
+        let allowed = self.warn_above_bytes.filter(|allowed| most > *allowed)?;
+        Some(format!(
+            "recording may take {} of this process's memory, and {} are allowed (`warn_above_bytes`): \
+             lower `max_contexts`, `max_counters`, `samples` or `replay_bytes`, or allow more",
+            bytes(most),
+            bytes(allowed)
+        ))
     }
 
     /// Builds it, and spawns its tasks on the current tokio runtime.
@@ -367,6 +399,9 @@ impl Builder {
     pub fn build_with_tasks(self) -> Result<(Pulse, Vec<Task>), BuildError> {
         self.validate()?;
         let worst = self.worst_case();
+        let is_store_here = matches!(self.backend, Backend::Memory);
+        let memory = self.process_bytes().in_words(&self.bounds(), is_store_here);
+        let memory_warning = self.memory_warning();
         let precisions = self.all_precisions();
         let prefix = self.key_prefix()?;
         let store: Arc<dyn Store> = match self.backend {
@@ -441,6 +476,7 @@ impl Builder {
         }
         let parts = Parts {
             worst,
+            memory_warning,
             recorder,
             flusher,
             folder,
@@ -457,8 +493,11 @@ impl Builder {
             store = %parts.store.describe(),
             max_process_bytes = parts.worst.process_bytes,
             max_store_bytes = parts.worst.store_bytes,
-            "tower-pulse records"
+            "tower-pulse records; {memory}"
         );
+        if let Some(warning) = &parts.memory_warning {
+            tracing::warn!("{warning}");
+        }
         let (stop, stopped) = Stop::new();
         let drain = parts.recorder.clone().drain_each_second(stopped.clone());
         let flush = parts.flusher.clone().flush_at_intervals(stopped.clone());

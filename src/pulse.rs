@@ -55,6 +55,7 @@ pub(crate) struct Parts {
     pub(crate) cleaning: Arc<Mutex<Told>>,
     pub(crate) shutdown_timeout: Duration,
     pub(crate) worst: WorstCase,
+    pub(crate) memory_warning: Option<String>,
 }
 
 impl std::fmt::Debug for Pulse {
@@ -141,7 +142,7 @@ impl Pulse {
     }
 
     /// Times what happens until the timer is dropped, under a context of its own: a query, a
-    /// template, a job (recipe 4).
+    /// template, a job. The recipe [access times](crate::guide::recipes#4-access-times-and-the-slowest-100).
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -416,6 +417,7 @@ impl Parts {
         if let Some(journal) = &flush.fleet.journal {
             warnings.extend(journal_warnings(journal));
         }
+        warnings.extend(self.memory_warning.clone());
         self.recorder.drain.figures(|figures| {
             warnings.extend(self.recording_warnings(&drain, figures));
             let recorded = figures.recorded - figures.lost.min(figures.recorded);

@@ -91,3 +91,22 @@ async fn ids_in_the_names_of_counters() {
     assert_eq!(warnings_with(&pulse, "max_counters"), 1);
     assert_eq!(log.lines_with("there are more counters").len(), 1);
 }
+
+#[tokio::test]
+async fn a_bound_of_memory_above_what_is_allowed() {
+    let (log, _logging) = Log::start();
+    let pulse = built(Pulse::builder());
+    assert_eq!(pulse.health().warnings, Vec::<String>::new());
+    // The start explains the number that it logs.
+    let lines = log.lines_with("max_process_bytes=");
+    assert!(lines[0].contains("2000 contexts"), "{lines:?}");
+    assert_eq!(log.lines_with("warn_above_bytes").len(), 0);
+
+    let most = Pulse::builder().worst_case().process_bytes;
+    let pulse = built(Pulse::builder().warn_above_bytes(most));
+    assert_eq!(pulse.health().warnings, Vec::<String>::new());
+    let pulse = built(Pulse::builder().warn_above_bytes(most - 1));
+    assert_eq!(warnings_with(&pulse, "warn_above_bytes"), 1);
+    let lines = log.lines_with("warn_above_bytes");
+    assert!(lines.len() == 1 && lines[0].contains("WARN"), "{lines:?}");
+}
