@@ -22,7 +22,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Who may see the admin pages: there is no way to serve them without saying so. The page
+/// Who may see the admin pages; they cannot be served without it. The page
 /// [access](crate::guide::access) of the guide shows each way with a whole service around it.
 ///
 /// Secrets are kept as digests, compared in constant time, and never printed.
@@ -82,7 +82,7 @@ impl Access {
 
     /// Those for whose request `allows` returns `true`; others are answered 403. It gets the head of
     /// the request ([`http::request::Parts`]), runs for each request to the admin router, and must not
-    /// block: [`custom_async`](Self::custom_async) is for what has to wait.
+    /// block: [`custom_async`](Self::custom_async) is for a check that has to wait.
     ///
     /// ```
     /// # use tower_pulse::admin::Access;
@@ -96,7 +96,7 @@ impl Access {
     }
 
     /// The same for a check that has to wait, such as a session that is looked up in a database.
-    /// `allows` takes what it needs out of the head of the request and returns a future. Others are
+    /// `allows` copies out of the head of the request and returns a future. Others are
     /// answered 403; without an answer within 5 s the request is answered 503.
     ///
     /// ```

@@ -1,8 +1,12 @@
-//! The request path's side: takes figures in nanoseconds, hands them on once a second.
+//! How this instance records: [`health`] with what [`Pulse::health`](crate::Pulse::health) gives, and
+//! [`totals`] with the totals behind the Prometheus text.
 //!
-//! Read `cell` (where a request's figures land), `registry` (under which name), `timer` and
-//! `counter` (any other code), then `drain` (how they leave), and [`health`] and [`totals`] (what is
-//! told of it).
+//! To record, use [`Pulse`](crate::Pulse): its layer, [`timer`](crate::Pulse::timer),
+//! [`time`](crate::Pulse::time) and [`counter`](crate::Pulse::counter).
+
+// The request path's side: takes nanoseconds, hands them on once a second. Read `cell` (where a request's
+// values land), `registry` (under which name), `timer` and `counter` (any other code), `response` (what is
+// an error), then `drain` (how they leave), `health` and `totals`.
 
 mod cell;
 mod counter;
