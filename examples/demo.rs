@@ -45,6 +45,11 @@ async fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{error}");
+            let mut cause = error.source();
+            while let Some(error) = cause {
+                eprintln!("  because: {error}");
+                cause = error.source();
+            }
             ExitCode::FAILURE
         }
     }
@@ -54,6 +59,7 @@ async fn run() -> Result<(), Box<dyn Error>> {
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .init();
+    log_boom_once();
     let listen = "an IP address and a port, as 127.0.0.1:3000";
     let listen = parsed("LISTEN", listen)?.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 3000)));
     let token = variable("PULSE_TOKEN")?.filter(|token| !token.is_empty());
@@ -64,7 +70,7 @@ async fn run() -> Result<(), Box<dyn Error>> {
         .into());
     }
     let access = token.map_or_else(Access::open, Access::token);
-    // As `mount`, but an error is told instead of a panic.
+    // As `mount`, with an error instead of a panic.
     let pulse = pulse()?;
     let admin = pulse
         .try_mount("/admin/pulse", access)
@@ -261,8 +267,28 @@ async fn events() -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
     }))
 }
 
+/// What `/boom` panics with.
+struct Boom;
+
 async fn boom() -> &'static str {
-    panic!("/boom panics on purpose")
+    std::panic::panic_any(Boom)
+}
+
+/// The dashboard counts the panics of `/boom`. The log shows one line for all of them instead of a
+/// backtrace for each; other panics are logged as ever.
+fn log_boom_once() {
+    static LOGGED: std::sync::Once = std::sync::Once::new();
+    let log = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if !panic.payload().is::<Boom>() {
+            return log(panic);
+        }
+        LOGGED.call_once(|| {
+            tracing::info!(
+                "GET /boom panics on purpose: the dashboard counts each panic, this line comes once"
+            );
+        });
+    }));
 }
 
 /// Lively traffic from eight visitors, busier and quieter in waves.

@@ -1,4 +1,4 @@
-//! Timing and counting any code, without HTTP (recipes 1 and 4).
+//! Timing and counting any code, without HTTP: the recipes *time-series counters* and *access times*.
 #![allow(clippy::print_stdout)] // An example talks to whoever started it.
 
 use std::time::Duration;
@@ -18,13 +18,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let pulse = Pulse::builder().build()?;
     let sales = pulse.counter("sales");
     for id in 1..=20 {
-        // A future, from its first poll to its end.
-        let user = pulse.time("db:find_user", find_user(id)).await;
+        // A future, from its first poll to its end; an `Err` counts as an error.
+        let user = pulse.try_time("db:find_user", find_user(id)).await;
 
         // Any block, also one that returns early or panics.
         let mut timer = pulse.timer("template:user");
         match user {
-            Ok(_) => sales.add(1),
+            Ok(_) => sales.increment(),
             Err(_) => timer.failed(),
         }
     }

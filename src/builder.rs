@@ -1,30 +1,33 @@
 //! The configuration: every field validated, every task made.
 
+mod memory;
 mod validate;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use self::memory::bytes;
 pub(crate) use self::validate::reserved;
 use crate::cleaner::{Cleaner, Retention, Told};
 use crate::clock::Clock;
 use crate::error::BuildError;
 use crate::flush::{FlushOptions, Flusher};
 use crate::fold::Folder;
-use crate::layer::Skips;
+use crate::layer::{ResponseHead, Skips};
 use crate::model::context::MAX_NAME;
 use crate::model::slice::{DEFAULT_PRECISIONS, DEFAULT_SAMPLES, Precision, Precisions};
+use crate::model::worst_case::ProcessBytes;
 use crate::model::worst_case::{Bounds, WorstCase};
 use crate::pulse::{Parts, Pulse};
-use crate::recorder::{Limits, Recorder};
+use crate::recorder::{Limits, MaybeErrorRule, Recorder};
 use crate::store::Store;
-use crate::store::memory::MemoryStore;
+use crate::store::memory::{MemoryStore, RECORD_BYTES};
 #[cfg(feature = "redis")]
 use crate::store::redis::{RedisOptions, RedisStore};
 use crate::task::{Stop, Task};
 
-/// Configures a [`Pulse`]. Every field has a default; what is out of range is refused by
-/// [`build`](Self::build), by an error that names it.
+/// Configures a [`Pulse`]. Every field has a default. [`build`](Self::build) refuses a value that is
+/// out of range with an error that names it. A clone is a configuration of its own.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -37,6 +40,7 @@ use crate::task::{Stop, Task};
 /// # pulse.shutdown().await.unwrap();
 /// # Ok(()) }
 /// ```
+#[derive(Clone)]
 #[must_use = "a builder does nothing until it is built"]
 pub struct Builder {
     backend: Backend,
@@ -53,12 +57,15 @@ pub struct Builder {
     max_counters: usize,
     replay_bytes: usize,
     pending_bytes: usize,
+    memory_bytes: usize,
     journal_bytes: u64,
     key_ttl: bool,
     book_keys: bool,
     fold_step_contexts: Option<usize>,
     ignore: Vec<String>,
     counters: Vec<String>,
+    error_rule: MaybeErrorRule,
+    warn_above_bytes: Option<u64>,
     clock: Clock,
 }
 
@@ -66,6 +73,7 @@ pub struct Builder {
 /// more of them than one instance.
 const FOLDER_RECORDS_PER_CONTEXT: usize = 3;
 
+#[derive(Clone)]
 enum Backend {
     Memory,
     #[cfg(feature = "redis")]
@@ -102,12 +110,15 @@ impl Default for Builder {
             max_counters: 1_000,
             replay_bytes: 8 * 1024 * 1024,
             pending_bytes: 64 * 1024 * 1024,
+            memory_bytes: RECORD_BYTES,
             journal_bytes: 64 * 1024 * 1024,
             key_ttl: true,
             book_keys: true,
             fold_step_contexts: None,
             ignore: Vec::new(),
             counters: Vec::new(),
+            error_rule: MaybeErrorRule::default(),
+            warn_above_bytes: None,
             clock: Clock::system(),
         }
     }
@@ -123,7 +134,9 @@ impl Builder {
         self
     }
 
-    /// Keeps everything in the Redis server of a client that is configured elsewhere.
+    /// Keeps everything in the Redis server of a client that is configured elsewhere: its address,
+    /// database, credentials, TLS and TCP settings are taken over. The connections are opened anew, with
+    /// timeouts and retries of this crate, since exact counts depend on both.
     #[cfg(feature = "redis")]
     pub fn redis_client(mut self, client: redis::Client) -> Self {
         self.backend = Backend::Redis(Ok(Box::new(client.get_connection_info().clone().into())));
@@ -195,8 +208,8 @@ impl Builder {
         self
     }
 
-    /// How many contexts, timers included, get figures of their own: 1 to 100,000, 2,000 by default.
-    /// What comes later is counted as `<overflow>`.
+    /// The most contexts, timers included, that are recorded one by one: 1 to 100,000, 2,000 by
+    /// default. All further ones are counted together as `<overflow>`, which health warns of.
     pub fn max_contexts(mut self, contexts: usize) -> Self {
         self.max_contexts = contexts;
         self
@@ -221,6 +234,13 @@ impl Builder {
     /// request is lost by that; percentiles of that time can be read by the half hour or by six hours only.
     pub fn pending_bytes(mut self, bytes: usize) -> Self {
         self.pending_bytes = bytes;
+        self
+    }
+
+    /// About how many bytes the records of a store in memory may take, at least 1 MiB, 256 MiB by default. Above
+    /// it the oldest minutes go first, then the oldest half hours.
+    pub fn memory_bytes(mut self, bytes: usize) -> Self {
+        self.memory_bytes = bytes;
         self
     }
 
@@ -259,6 +279,41 @@ impl Builder {
         self
     }
 
+    /// Which responses count as errors: those for which the function returns `true`. It replaces the
+    /// default, [`ResponseHead::is_error`], and runs once for each response, so it must be fast and must
+    /// not panic. Service errors and panics always count as errors. The outcome (`4xx`, `5xx`, …)
+    /// stays that of the status.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
+    /// use http::StatusCode;
+    ///
+    /// // A rate limit that hits users is an error of ours; an upstream's maintenance page is not.
+    /// let pulse = tower_pulse::Pulse::builder()
+    ///     .count_as_error(|response| match response.status {
+    ///         StatusCode::TOO_MANY_REQUESTS => true,
+    ///         StatusCode::SERVICE_UNAVAILABLE => !response.headers.contains_key("x-maintenance"),
+    ///         _ => response.is_error(),
+    ///     })
+    ///     .build()?;
+    /// # Ok(()) }
+    /// ```
+    pub fn count_as_error<F>(mut self, is_error: F) -> Self
+    where
+        F: Fn(&ResponseHead<'_>) -> bool + Send + Sync + 'static,
+    {
+        self.error_rule = MaybeErrorRule(Some(Arc::new(is_error)));
+        self
+    }
+
+    /// Logs a warning at the start, and shows it in health, when
+    /// [`WorstCase::process_bytes`](crate::WorstCase::process_bytes) is above `bytes`: for example half
+    /// of a container's memory. Without it the start only logs the bound, and the parts of it.
+    pub fn warn_above_bytes(mut self, bytes: u64) -> Self {
+        self.warn_above_bytes = Some(bytes);
+        self
+    }
+
     /// Names of counters that are used later, checked now: `hits`, `errors` and `micros`, alone and
     /// before a colon, are reserved.
     pub fn counters<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
@@ -278,16 +333,26 @@ impl Builder {
     /// ```
     /// let builder = tower_pulse::Pulse::builder().max_contexts(100);
     /// let worst = builder.worst_case();
-    /// assert!(worst.process_bytes < 150_000_000 && worst.store_bytes < 200_000_000);
+    /// // The store is in this process.
+    /// assert!(worst.process_bytes < 300_000_000 && worst.store_bytes == 0);
     /// ```
     pub fn worst_case(&self) -> WorstCase {
+        WorstCase::new(&self.bounds(), &self.all_precisions())
+    }
+
+    /// The parts of the bound of this process's memory.
+    fn process_bytes(&self) -> ProcessBytes {
+        ProcessBytes::new(&self.bounds(), &self.all_precisions())
+    }
+
+    fn bounds(&self) -> Bounds {
         let has_journal = match &self.backend {
             Backend::Memory => false,
             #[cfg(feature = "redis")]
             Backend::Redis(_) => true,
             Backend::Custom(store) => store.journal().is_some(),
         };
-        let bounds = Bounds {
+        Bounds {
             max_contexts: self.max_contexts,
             max_counters: self.max_counters,
             shards: Recorder::shards_of_this_machine(),
@@ -301,9 +366,21 @@ impl Builder {
                 true => self.journal_bytes,
                 false => 0,
             },
+            memory_bytes: matches!(self.backend, Backend::Memory).then_some(self.memory_bytes),
             name_bytes: MAX_NAME,
-        };
-        WorstCase::new(&bounds, &self.all_precisions())
+        }
+    }
+
+    /// Why the bound of this process's memory deserves attention, if it does.
+    fn memory_warning(&self) -> Option<String> {
+        let most = self.process_bytes().total();
+        let allowed = self.warn_above_bytes.filter(|allowed| most > *allowed)?;
+        Some(format!(
+            "recording may take {} of this process's memory, and {} are allowed (`warn_above_bytes`): \
+             lower `max_contexts`, `max_counters`, `samples` or `replay_bytes`, or allow more",
+            bytes(most),
+            bytes(allowed)
+        ))
     }
 
     /// Builds it, and spawns its tasks on the current tokio runtime.
@@ -330,10 +407,15 @@ impl Builder {
     pub fn build_with_tasks(self) -> Result<(Pulse, Vec<Task>), BuildError> {
         self.validate()?;
         let worst = self.worst_case();
+        let memory = self.process_bytes().in_words(&self.bounds());
+        let memory_warning = self.memory_warning();
         let precisions = self.all_precisions();
         let prefix = self.key_prefix()?;
         let store: Arc<dyn Store> = match self.backend {
-            Backend::Memory => Arc::new(MemoryStore::new(precisions.clone(), self.clock.clone())),
+            Backend::Memory => {
+                let store = MemoryStore::new(precisions.clone(), self.clock.clone());
+                Arc::new(store.with_record_bytes(self.memory_bytes))
+            }
             #[cfg(feature = "redis")]
             Backend::Redis(options) => {
                 let options = options?
@@ -359,6 +441,7 @@ impl Builder {
             max_contexts: self.max_contexts,
             max_counters: self.max_counters,
             pending_bytes: self.pending_bytes,
+            error_rule: self.error_rule,
         };
         let recorder = Arc::new(Recorder::new(
             self.clock.clone(),
@@ -404,6 +487,7 @@ impl Builder {
         }
         let parts = Parts {
             worst,
+            memory_warning,
             recorder,
             flusher,
             folder,
@@ -420,8 +504,11 @@ impl Builder {
             store = %parts.store.describe(),
             max_process_bytes = parts.worst.process_bytes,
             max_store_bytes = parts.worst.store_bytes,
-            "tower-pulse records"
+            "tower-pulse records; {memory}"
         );
+        if let Some(warning) = &parts.memory_warning {
+            tracing::warn!("{warning}");
+        }
         let (stop, stopped) = Stop::new();
         let drain = parts.recorder.clone().drain_each_second(stopped.clone());
         let flush = parts.flusher.clone().flush_at_intervals(stopped.clone());

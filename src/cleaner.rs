@@ -1,5 +1,5 @@
-//! The daemon of recipe 2: about once a minute it asks the store to remove what is older than its
-//! retention, until it is told to stop. Any number of instances may run one.
+//! The daemon of the recipe *cleaning counters*: about once a minute it asks the store to remove data that is
+//! older than its retention, until it is told to stop. Any number of instances may run one.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

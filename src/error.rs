@@ -3,6 +3,7 @@
 
 use std::error::Error as StdError;
 use std::fmt;
+use std::sync::Arc;
 
 /// A configuration that cannot work, refused when [`Builder::build`](crate::Builder::build) is
 /// called.
@@ -21,13 +22,13 @@ use std::fmt;
 /// assert!(error.to_string().contains("10 ms"));
 /// # }
 /// ```
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[error("{field} is {value}: {allowed}")]
 pub struct BuildError {
     field: &'static str,
     value: String,
     allowed: String,
-    source: Option<Box<dyn StdError + Send + Sync>>,
+    source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
 impl BuildError {
@@ -49,7 +50,7 @@ impl BuildError {
         mut self,
         source: impl Into<Box<dyn StdError + Send + Sync>>,
     ) -> Self {
-        self.source = Some(source.into());
+        self.source = Some(Arc::from(source.into()));
         self
     }
 

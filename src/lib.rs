@@ -43,14 +43,24 @@
 //! matches no route is `<unmatched>`, and what comes after [`max_contexts`](Builder::max_contexts)
 //! others is `<overflow>`. Whatever its outcome, it adds 1 to the counters `hits` and
 //! `hits:{context}`, its microseconds to `micros:{context}`, and one value to the statistics of its
-//! context; if it is an error (5xx, a service error, a panic, a gRPC status that is not OK), 1 to
-//! `errors` and `errors:{context}`. [`Pulse::timer`] and [`Pulse::time`] do the same for any other
-//! code, [`Pulse::counter`] counts anything else.
+//! context; if it is an error (5xx, a service error, a panic, a gRPC status that is not OK, or what
+//! [`Builder::count_as_error`] says), 1 to `errors` and `errors:{context}`. [`Pulse::timer`],
+//! [`Pulse::time`] and [`Pulse::try_time`] do the same for any other code, [`Pulse::counter`] counts
+//! anything else.
 //!
 //! # Where to read on
 //!
-//! [`Pulse`] and its [`Builder`]; [`layer`] for what the middleware does in which case; `admin` for
-//! the router; [`store`] for the trait and the two stores; [`model`] for the data.
+//! [`Pulse`] and its [`Builder`]; [`layer`] for what the middleware does in which case; `admin` for the
+//! pages and the API; and the [`guide`], which has a page for each of these:
+//!
+//! - quick start, access (own sessions, reverse proxies), tests with a clock that stands still, and moving
+//!   over from axum-prometheus;
+//! - the six [recipes](guide::recipes) and their keys, [sizing](guide::sizing),
+//!   [reading health](guide::reading_health), [troubleshooting](guide::troubleshooting), and a
+//!   [glossary](guide::glossary) that defines each term.
+//!
+//! [`store`] and [`model`] are for those who read the stored data in code.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(feature = "admin")]
 pub mod admin;

@@ -18,8 +18,8 @@ use crate::model::context::Kind;
 #[cfg(feature = "admin")]
 use crate::model::slice::Precisions;
 use crate::model::worst_case::WorstCase;
-use crate::recorder::health::{Health, JournalHealth, Status};
-use crate::recorder::{Counter, Recorder, Timed, Timer};
+use crate::recorder::health::{Figures, Health, JournalHealth, Status};
+use crate::recorder::{Counter, DrainFigures, Recorder, Timed, Timer};
 use crate::store::{JournalStatus, Store};
 use crate::task::Stop;
 
@@ -55,6 +55,7 @@ pub(crate) struct Parts {
     pub(crate) cleaning: Arc<Mutex<Told>>,
     pub(crate) shutdown_timeout: Duration,
     pub(crate) worst: WorstCase,
+    pub(crate) memory_warning: Option<String>,
 }
 
 impl std::fmt::Debug for Pulse {
@@ -65,9 +66,10 @@ impl std::fmt::Debug for Pulse {
     }
 }
 
-/// What was recorded could not be taken to the store before the end.
+/// A shutdown could not flush everything that was recorded. Its
+/// [`source`](std::error::Error::source) says why.
 #[derive(Debug, thiserror::Error)]
-#[error("{requests} requests could not be flushed before the shutdown: {source}")]
+#[error("{requests} requests could not be flushed before the shutdown")]
 pub struct ShutdownError {
     requests: u64,
     source: StoreError,
@@ -140,7 +142,7 @@ impl Pulse {
     }
 
     /// Times what happens until the timer is dropped, under a context of its own: a query, a
-    /// template, a job (recipe 4).
+    /// template, a job. The recipe [access times](crate::guide::recipes#4-access-times-and-the-slowest-100).
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -158,7 +160,8 @@ impl Pulse {
         Timer::start(self.0.parts.recorder.entry(Kind::Timer, context))
     }
 
-    /// Times a future, from its first poll until it is done, cancelled or panics.
+    /// Times a future, from its first poll until it is done, cancelled or panics. Whatever it returns
+    /// counts as completed; [`try_time`](Self::try_time) counts an `Err` as an error.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -168,12 +171,48 @@ impl Pulse {
     /// # Ok(()) }
     /// ```
     pub fn time<F: Future>(&self, context: &str, future: F) -> Timed<F> {
-        Timed::new(self.0.parts.recorder.entry(Kind::Timer, context), future)
+        let entry = self.0.parts.recorder.entry(Kind::Timer, context);
+        Timed::new(entry, future, |_| false)
     }
 
-    /// The counter of this name (recipe 1). One of the reserved names (`hits`, `errors`, `micros`,
-    /// alone or before a colon) is counted with a backslash before it, and logged once; see
-    /// [`try_counter`](Self::try_counter).
+    /// Times a future of a `Result`, as [`time`](Self::time) does. An `Err` counts as an error of the
+    /// context, with the outcome `error`.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let pulse = tower_pulse::Pulse::builder().build()?;
+    /// # async fn find_user(id: u32) -> Result<String, std::io::Error> { Ok(format!("user {id}")) }
+    /// let user = pulse.try_time("db:find_user", find_user(7)).await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn try_time<F, T, E>(&self, context: &str, future: F) -> Timed<F>
+    where
+        F: Future<Output = Result<T, E>>,
+    {
+        let entry = self.0.parts.recorder.entry(Kind::Timer, context);
+        Timed::new(entry, future, Result::is_err)
+    }
+
+    /// Records a duration that was measured elsewhere, as a [`timer`](Self::timer) of this context
+    /// would.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
+    /// # let pulse = tower_pulse::Pulse::builder().build()?;
+    /// use std::time::Duration;
+    ///
+    /// pulse.record_duration("queue:wait", Duration::from_millis(12));
+    /// # Ok(()) }
+    /// ```
+    pub fn record_duration(&self, context: &str, duration: Duration) {
+        let entry = self.0.parts.recorder.entry(Kind::Timer, context);
+        entry.record_duration(duration);
+    }
+
+    /// The counter of this name: the recipe
+    /// [time-series counters](crate::guide::recipes#1-time-series-counters). One of the reserved names
+    /// (`hits`, `errors`, `micros`, alone or before a colon) is counted with a backslash before it, and
+    /// logged once; see [`try_counter`](Self::try_counter).
     pub fn counter(&self, name: &str) -> Counter {
         self.0.parts.recorder.counter(name)
     }
@@ -378,7 +417,9 @@ impl Parts {
         if let Some(journal) = &flush.fleet.journal {
             warnings.extend(journal_warnings(journal));
         }
+        warnings.extend(self.memory_warning.clone());
         self.recorder.drain.figures(|figures| {
+            warnings.extend(self.recording_warnings(&drain, figures));
             let recorded = figures.recorded - figures.lost.min(figures.recorded);
             let all = recorded + drain.dropped + figures.lost;
             Health {
@@ -426,6 +467,55 @@ impl Parts {
                 warnings,
             }
         })
+    }
+}
+
+impl Parts {
+    /// Requests without a context of their own, and requests that are gone: what happened and what to do.
+    fn recording_warnings(&self, drain: &DrainFigures, counts: &Figures) -> Vec<String> {
+        let mut warnings = Vec::new();
+        let limits = &self.recorder.limits;
+        let (contexts, counters) = self.recorder.core.overflows();
+        if contexts && drain.overflowed > 0 {
+            warnings.push(format!(
+                "{} requests are counted as <overflow>, since there are more contexts than \
+                 `max_contexts` ({}): let context functions return route templates or few fixed names, \
+                 never raw paths, or raise `max_contexts`",
+                drain.overflowed, limits.max_contexts
+            ));
+        }
+        if counters {
+            warnings.push(format!(
+                "some counters are counted as <overflow>, since there are more names than \
+                 `max_counters` ({}): name counters by what they count, not by an id, or raise \
+                 `max_counters`",
+                limits.max_counters
+            ));
+        }
+        if counts.store_resets > 0 {
+            warnings.push(format!(
+                "the store was reset or came back empty {}, and its earlier data is gone except for calls \
+                 that were sent again (`replayed`): look for FLUSHALL, a restart without persistence, \
+                 evictions (use `maxmemory-policy noeviction`) and a failover to an empty replica",
+                times(counts.store_resets)
+            ));
+        }
+        if counts.lost > 0 {
+            warnings.push(format!(
+                "{} requests are lost, since the store lost them or was away at a shutdown: see the log \
+                 for the time, use persistence and a replica, and raise `replay_bytes` if a failover \
+                 loses more than it holds",
+                counts.lost
+            ));
+        }
+        warnings
+    }
+}
+
+fn times(n: u64) -> String {
+    match n {
+        1 => "once".to_owned(),
+        n => format!("{n} times"),
     }
 }
 

@@ -90,6 +90,7 @@ impl TestFlusher {
             max_contexts: 1,
             max_counters: 1,
             pending_bytes: usize::MAX,
+            error_rule: Default::default(),
         };
         let recorder = Arc::new(Recorder::new(clock, precisions, limits));
         let options = FlushOptions {

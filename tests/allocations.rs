@@ -72,3 +72,15 @@ fn as_many_as_without_it() {
     // And they were recorded.
     assert_eq!(pulse.health().in_flight, 0);
 }
+
+#[test]
+fn a_name_further_in_allocates_nothing() {
+    let (clock, _hand) = Clock::manual(1_700_000_000);
+    let (pulse, _tasks) = Pulse::builder().clock(clock).build_with_tasks().unwrap();
+    let route = |layer| Router::new().route("/x", get(|| async { "x" }).layer(layer));
+    let twice = |app: Router| app.layer(Identity(()));
+    let identity = Router::new().route("/x", get(|| async { "x" }).layer(Identity(())));
+    let identity = allocations(twice(identity), "GET", "/x");
+    let named = route(pulse.layer().named("x")).layer(pulse.layer());
+    assert_eq!(allocations(named, "GET", "/x"), identity);
+}

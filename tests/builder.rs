@@ -35,6 +35,7 @@ fn each_field_out_of_range() {
     refused(b().max_counters(0), "max_counters", "0");
     refused(b().replay_bytes(2 << 30), "replay_bytes", "2147483648");
     let least = (1 << 20) - 1;
+    refused(b().memory_bytes(1_000), "memory_bytes", "1000");
     refused(b().pending_bytes(1_000), "pending_bytes", "1000");
     refused(b().journal_bytes(least), "journal_bytes", "1048575");
     refused(b().journal_bytes(2 << 30), "journal_bytes", "2147483648");

@@ -1,7 +1,9 @@
 //! Who may enter.
 
 use std::fmt;
+use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::DecodePaddingMode;
@@ -13,13 +15,15 @@ use subtle::{Choice, ConstantTimeEq};
 
 use super::answer::Failure;
 use crate::error::BuildError;
+use crate::task::BoxFuture;
 
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &base64::alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Who may see the admin pages: there is no way to serve them without saying so.
+/// Who may see the admin pages; they cannot be served without it. The page
+/// [access](crate::guide::access) of the guide shows each way with a whole service around it.
 ///
 /// Secrets are kept as digests, compared in constant time, and never printed.
 ///
@@ -32,11 +36,18 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 #[derive(Clone)]
 pub struct Access(Rule);
 
+/// A user's function that has to wait for its answer.
+type AsyncRule = dyn Fn(&Parts) -> BoxFuture<'static, bool> + Send + Sync;
+
+/// How long a user's function may take.
+const DEADLINE: Duration = Duration::from_secs(5);
+
 #[derive(Clone)]
 enum Rule {
     Token(Secret),
     Basic(Secret, Secret),
     Custom(Arc<dyn Fn(&Parts) -> bool + Send + Sync>),
+    CustomAsync(Arc<AsyncRule>),
     Open,
 }
 
@@ -69,26 +80,77 @@ impl Access {
         Self(Rule::Basic(user, Secret::new(password.as_ref())))
     }
 
-    /// Those whose request `allows` says yes to; others are answered 403. It runs for each request
-    /// and must not block.
+    /// Those for whose request `allows` returns `true`; others are answered 403. It gets the head of
+    /// the request ([`http::request::Parts`]), runs for each request to the admin router, and must not
+    /// block: [`custom_async`](Self::custom_async) is for a check that has to wait.
     ///
     /// ```
     /// # use tower_pulse::admin::Access;
     /// #[derive(Clone)]
     /// struct Operator; // put there by the service's own login middleware
     ///
-    /// let access = Access::custom(|request| request.extensions.get::<Operator>().is_some());
+    /// let access = Access::custom(|parts| parts.extensions.get::<Operator>().is_some());
     /// ```
     pub fn custom(allows: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
         Self(Rule::Custom(Arc::new(allows)))
     }
 
-    /// Everybody who can reach the service: for one that listens on loopback, or behind a layer
-    /// of one's own.
+    /// The same for a check that has to wait, such as a session that is looked up in a database.
+    /// `allows` copies out of the head of the request and returns a future. Others are
+    /// answered 403; without an answer within 5 s the request is answered 503.
     ///
     /// ```
     /// # use tower_pulse::admin::Access;
-    /// let access = Access::open();
+    /// # #[derive(Clone)] struct Sessions;
+    /// # impl Sessions { async fn is_operator(&self, cookie: &str) -> Result<bool, std::io::Error> { Ok(cookie == "sid=1") } }
+    /// # let sessions = Sessions;
+    /// use http::header::COOKIE;
+    ///
+    /// let access = Access::custom_async(move |parts| {
+    ///     let sessions = sessions.clone();
+    ///     let cookie = parts.headers.get(COOKIE).and_then(|value| value.to_str().ok());
+    ///     let cookie = cookie.unwrap_or_default().to_owned();
+    ///     async move { sessions.is_operator(&cookie).await.unwrap_or(false) }
+    /// });
+    /// ```
+    pub fn custom_async<F, Fut>(allows: F) -> Self
+    where
+        F: Fn(&Parts) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = bool> + Send + 'static,
+    {
+        let allows = move |parts: &Parts| -> BoxFuture<'static, bool> { Box::pin(allows(parts)) };
+        Self(Rule::CustomAsync(Arc::new(allows)))
+    }
+
+    /// Everybody who can reach the service: for one that listens on loopback, behind a proxy that
+    /// checks, or behind an authentication layer of its own.
+    ///
+    /// Add such a layer with `route_layer`, never with `layer`: axum's `Router::layer` also wraps the
+    /// fallback of the admin router, which becomes the fallback of the service when they are merged,
+    /// so every path that does not exist in the service would ask for a login.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
+    /// use axum::{Router, extract::Request, middleware::{self, Next}, response::Response, routing::get};
+    /// use http::StatusCode;
+    /// use tower_pulse::{Pulse, admin::Access};
+    ///
+    /// async fn operators_only(request: Request, next: Next) -> Result<Response, StatusCode> {
+    ///     match request.headers().contains_key("x-operator") {
+    ///         true => Ok(next.run(request).await),
+    ///         false => Err(StatusCode::UNAUTHORIZED),
+    ///     }
+    /// }
+    ///
+    /// let pulse = Pulse::builder().build()?;
+    /// let admin = pulse
+    ///     .mount("/admin/pulse", Access::open())
+    ///     .route_layer(middleware::from_fn(operators_only));
+    /// let app: Router = Router::new()
+    ///     .route("/", get(|| async { "hello" }))
+    ///     .layer(pulse.layer())
+    ///     .merge(admin);
+    /// # Ok(()) }
     /// ```
     pub fn open() -> Self {
         Self(Rule::Open)
@@ -111,10 +173,15 @@ impl Access {
     }
 
     /// Lets the request pass, or says why not.
-    pub(super) fn check(&self, parts: &Parts) -> Result<(), Failure> {
+    pub(super) async fn check(&self, parts: &Parts) -> Result<(), Failure> {
         let (allowed, otherwise) = match &self.0 {
             Rule::Open => (true, StatusCode::FORBIDDEN),
             Rule::Custom(allows) => (allows(parts), StatusCode::FORBIDDEN),
+            Rule::CustomAsync(allows) => {
+                let allowed = tokio::time::timeout(DEADLINE, allows(parts)).await;
+                let late = |_| Failure::unavailable("whether you may enter is not known in time");
+                (allowed.map_err(late)?, StatusCode::FORBIDDEN)
+            }
             Rule::Token(token) => {
                 let allowed = match Credentials::of(parts) {
                     Some(Credentials::Bearer(given)) => token.matches(&given),
@@ -148,6 +215,7 @@ impl fmt::Debug for Access {
             Rule::Token(_) => "Access::token(…)",
             Rule::Basic(..) => "Access::basic(…)",
             Rule::Custom(_) => "Access::custom(…)",
+            Rule::CustomAsync(_) => "Access::custom_async(…)",
             Rule::Open => "Access::open()",
         })
     }

@@ -1,8 +1,32 @@
-//! The admin router: the page, its JSON API and the Prometheus text, behind an [`Access`].
+//! The admin router: a page, a JSON API and Prometheus text, to be mounted in the same service.
 //!
-//! Read `mod.rs` (what is served where), [`access`](Access) (who may enter), `params.rs` and
-//! `answer.rs` (what comes in and goes out), `reader.rs` (how the store is asked, at most once a
-//! second), then `api/`, `page.rs` and `prometheus.rs` (what is answered).
+//! [`Pulse::mount`](crate::Pulse::mount) makes it for `Router::merge`,
+//! [`Pulse::router`](crate::Pulse::router) for `nest` and `nest_service`. Both need an [`Access`], which says
+//! who may enter; the guide has a page about [access](crate::guide::access).
+//!
+//! Below the mount point; all parameters are optional unless they stand without brackets. Durations are in
+//! seconds, moments in Unix seconds, and what cannot be known is `null`.
+//!
+//! | `GET` | Parameters | Answer |
+//! |---|---|---|
+//! | the mount point | | the page |
+//! | `api/overview` | | this hour and the last of all requests, in flight, requests per second, contexts, instances |
+//! | `api/paths` | `[window=hour\|last_hour]` `[kind=http\|timer\|all]` `[sort=count\|mean\|p95\|max\|total\|errors]` `[order=asc\|desc]` `[q=]` `[limit=]` `[offset=]` | the contexts of an hour |
+//! | `api/path` | `context=` | one context: both hours, histogram, outcomes |
+//! | `api/slowest` | `[limit=]` | the slowest 100 by mean |
+//! | `api/counters` | `name=` `[precision=]` | the samples of a counter, oldest first |
+//! | `api/series` | `metric=hits\|errors\|mean\|p50\|p95\|p99` `[context=]` `[precision=]` | one metric over time |
+//! | `api/health` | | the page [reading health](crate::guide::reading_health) of the guide |
+//! | `metrics` | | Prometheus text, with the feature `prometheus` |
+//!
+//! Every JSON answer has `as_of`: all that was recorded until then is in it. Errors are JSON too, with
+//! `error` and, for a bad parameter, its name in `parameter`: 400, 401 or 403, 404, 405, 413, and 503 while
+//! the store cannot be read. However many pages are open, the store is asked each question at most once a
+//! second. The admin router never records its own requests.
+
+// Read `mod.rs` (what is served where), `access.rs` (who may enter), `params.rs` and `answer.rs` (what comes
+// in and goes out), `reader.rs` (how the store is asked, at most once a second), then `api/`, `page.rs` and
+// `prometheus.rs` (what is answered).
 
 mod access;
 mod answer;
@@ -148,7 +172,7 @@ impl Admin {
 
     /// Who does not get in learns nothing, not even what is there.
     async fn answer(&self, parts: &Parts, body_size: u64) -> Result<Response, Failure> {
-        self.access.check(parts)?;
+        self.access.check(parts).await?;
         if body_size > MAX_BODY {
             let message = format!("the body may have at most {MAX_BODY} bytes");
             return Err(Failure::new(StatusCode::PAYLOAD_TOO_LARGE, message));

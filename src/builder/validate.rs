@@ -50,6 +50,7 @@ impl Builder {
         number("max_counters", self.max_counters, 1, 100_000)?;
         number("replay_bytes", self.replay_bytes, 0, 1 << 30)?;
         number("pending_bytes", self.pending_bytes, 1 << 20, 1 << 40)?;
+        number("memory_bytes", self.memory_bytes, 1 << 20, 1 << 40)?;
         number(
             "journal_bytes",
             self.journal_bytes as usize,

@@ -68,10 +68,15 @@ impl Flusher {
             StoreError::new(StoreErrorKind::TimedOut, "the store did not answer in time")
         });
         if requests == 0 {
-            Ok(())
-        } else {
-            Err((requests, error))
+            return Ok(());
         }
+        tracing::error!(
+            requests,
+            %error,
+            "these requests are lost, as they could not be flushed before the shutdown; raise \
+             `shutdown_timeout` if the store is slow rather than away"
+        );
+        Err((requests, error))
     }
 
     /// So many of the requests that were taken to be sent are lost, and so many more are given up

@@ -86,7 +86,11 @@ impl Flusher {
         if requests > 0 {
             let drain = &self.recorder.drain;
             drain.figures(|counters| counters.lost += requests);
-            tracing::error!(requests, "{why}");
+            tracing::error!(
+                requests,
+                "{why}: these requests are lost; use persistence and a replica, and raise `replay_bytes` \
+                 if a failover loses more than it holds"
+            );
         }
     }
 
@@ -108,7 +112,8 @@ impl Flusher {
             .figures(|counters| counters.store_resets += 1);
         if is_new && was_young {
             tracing::warn!(
-                "the store has lost its first moments, as a failover does: they are replayed"
+                "the store came back empty within a minute after it began, as after a failover: the calls that \
+                 it had acknowledged are sent again"
             );
             if let (Some(call), Some(id)) = (&mut sending.in_doubt, generation) {
                 call.generation = id;
@@ -116,8 +121,9 @@ impl Flusher {
             return Ok(());
         }
         tracing::warn!(
-            "the store was flushed, restored or evicted: what it held is gone, and this instance \
-             goes on under a new name"
+            "the store was reset or came back empty: the data that it held is gone, and this instance goes on \
+             under a new name. Look for FLUSHALL, a restart without persistence, evictions (use \
+             `maxmemory-policy noeviction`) and a failover to an empty replica"
         );
         self.restart_instance(sending, is_new);
         Ok(())

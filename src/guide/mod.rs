@@ -1,4 +1,54 @@
-//! How things are done, one page each.
+//! How to do things, one page each.
+//!
+//! | Page | For |
+//! |---|---|
+#![cfg_attr(
+    feature = "admin",
+    doc = "| [Quick start](quick_start) | the first service, step by step |",
+    doc = "| [Access](access) | tokens, own sessions, reverse proxies |",
+    doc = "| [Tests](testing) | a service's own tests, with a clock that stands still |"
+)]
+#![cfg_attr(
+    feature = "prometheus",
+    doc = "| [From axum-prometheus](axum_prometheus) | moving over, metric by metric |"
+)]
+//! | [Recipes](recipes) | the six systems of *Redis in Action* behind this crate, and their keys |
+//! | [Reading health](reading_health) | each field: what it means, its unit, what to do |
+//! | [Sizing](sizing) | memory, Redis and CPU of a configuration |
+//! | [Troubleshooting](troubleshooting) | what you see, why, and what to do |
+//! | [Glossary](glossary) | each term, defined once |
+//! | [A new aggregate](new_aggregate) | for those who work on this crate |
+
+#[cfg(feature = "admin")]
+#[doc = include_str!("quick_start.md")]
+pub mod quick_start {}
+
+#[cfg(feature = "admin")]
+#[doc = include_str!("access.md")]
+pub mod access {}
+
+#[doc = include_str!("recipes.md")]
+pub mod recipes {}
+
+#[doc = include_str!("reading_health.md")]
+pub mod reading_health {}
+
+#[doc = include_str!("sizing.md")]
+pub mod sizing {}
+
+#[cfg(feature = "admin")]
+#[doc = include_str!("testing.md")]
+pub mod testing {}
+
+#[cfg(feature = "prometheus")]
+#[doc = include_str!("axum_prometheus.md")]
+pub mod axum_prometheus {}
+
+#[doc = include_str!("troubleshooting.md")]
+pub mod troubleshooting {}
+
+#[doc = include_str!("glossary.md")]
+pub mod glossary {}
 
 #[doc = include_str!("new_aggregate.md")]
 pub mod new_aggregate {}

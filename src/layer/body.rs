@@ -64,9 +64,7 @@ impl<B: Body> Body for TimedBody<B> {
         let Some(guard) = this.guard.as_mut() else {
             return this.inner.poll_frame(cx);
         };
-        let entered = guard.enter();
-        let poll = this.inner.as_mut().poll_frame(cx);
-        guard.leave(entered);
+        let poll = guard.run(|| this.inner.as_mut().poll_frame(cx));
         let frame = ready!(poll);
         match &frame {
             // Whoever reads by `is_end_stream`, or by the length that the head promises, never asks

@@ -13,6 +13,7 @@ use pin_project_lite::pin_project;
 use super::body::TimedBody;
 use super::guard::{Guard, is_unrecorded};
 use crate::model::outcome::Outcome;
+use crate::recorder::ResponseHead;
 
 pin_project! {
     /// The future of [`PulseService`](super::PulseService).
@@ -40,9 +41,7 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.project();
         let guard = this.guard;
-        let entered = guard.enter();
-        let poll = this.inner.poll(cx);
-        guard.leave(entered);
+        let poll = guard.run(|| this.inner.poll(cx));
         // The result is looked at where it is: moving a response costs more than recording it.
         match &poll {
             Poll::Ready(Ok(response)) => {
@@ -81,9 +80,7 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let entered = this.guard.enter();
-        let poll = this.inner.poll(cx);
-        this.guard.leave(entered);
+        let poll = this.guard.run(|| this.inner.poll(cx));
         let response = match ready!(poll) {
             Ok(response) => response,
             Err(error) => {
@@ -99,7 +96,8 @@ where
             this.guard
                 .responded(status, &head.headers, &head.extensions);
         } else {
-            this.guard.head_sent(status, &head.headers);
+            let head = ResponseHead::new(status, &head.headers, &head.extensions);
+            this.guard.head_sent(&head);
         }
         let outcome = Outcome::of_status(status.as_u16());
         let body = TimedBody::new(body, this.guard.hand_over(), outcome, length);

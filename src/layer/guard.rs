@@ -1,30 +1,36 @@
 //! What ends a measurement, exactly once: a response, an error, a cancelled or a panicking request,
 //! the end of a body.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
-use http::{Extensions, HeaderMap, HeaderName, StatusCode};
+use http::{Extensions, HeaderMap, StatusCode};
 
-use super::route::{Route, Target};
+use super::route::{ContextOverride, Route, Target};
 use super::source::Head;
 use crate::clock::Tick;
 use crate::model::outcome::Outcome;
-use crate::recorder::{Core, Unrecorded};
+use crate::recorder::{Core, Entry, ResponseHead, Unrecorded};
 
 thread_local! {
-    /// The id of the recorder whose request this thread is working on, and of the one around that: a
-    /// second layer of the same `Pulse` around the same request sees it, and leaves the counting to
-    /// the first.
+    /// The id of the recorder whose request this thread is working on in the lower half, the id of the
+    /// one around that in the upper half, and [`OVERRIDDEN`]. A second layer of the same `Pulse` around
+    /// the same request reads it, and leaves the counting to the first.
     static WITHIN: Cell<u64> = const { Cell::new(0) };
+    /// Contexts that inner layers have given to requests of outer layers on this thread. An outer
+    /// layer takes its own when the inner service returns.
+    static OVERRIDES: RefCell<Vec<ContextOverride>> = const { RefCell::new(Vec::new()) };
 }
+
+/// A bit of [`WITHIN`]: an inner layer has added to [`OVERRIDES`]. Ids of recorders leave it free.
+const OVERRIDDEN: u64 = 1 << 63;
 
 /// The measurement of one request. Dropped without an end, it was cancelled, or it panicked.
 pub(super) struct Guard {
     /// `None`: the request is not recorded, or it has ended.
     target: Option<Target>,
     start: Tick,
-    /// That of the recorder, or 0 when it was never to be recorded.
+    /// The recorder's id, or 0 when a layer further out measures the request.
     id: u32,
     /// What it is if it is dropped now.
     dropped_as: Outcome,
@@ -32,39 +38,48 @@ pub(super) struct Guard {
     head_error: bool,
 }
 
-/// Marks the thread as working on a request of a recorder, until it is dropped.
-pub(super) struct Within(u64);
+/// Marks the thread as working on the request of a guard, until it is dropped.
+struct Within<'a> {
+    guard: &'a mut Guard,
+    before: u64,
+}
 
-impl Within {
-    /// 0 leaves the mark as it is.
+impl Drop for Within<'_> {
     #[inline(always)]
-    fn of(id: u32) -> Self {
-        let replace = |within: &Cell<u64>| {
-            let before = within.get();
-            within.set(if id == 0 {
-                before
-            } else {
-                before << 32 | u64::from(id)
-            });
-            before
-        };
-        Self(WITHIN.try_with(replace).unwrap_or(0))
-    }
-
-    /// Whether the thread is working on a request of this recorder.
-    #[inline(always)]
-    fn is(id: u32) -> bool {
-        let within = WITHIN.try_with(Cell::get).unwrap_or(0);
-        within as u32 == id || (within >> 32) as u32 == id
+    fn drop(&mut self) {
+        let before = self.before;
+        let replaced = WITHIN.try_with(|within| within.replace(before));
+        if replaced.is_ok_and(|within| within & OVERRIDDEN != 0) {
+            self.guard.take_override(before);
+        }
     }
 }
 
-impl Drop for Within {
-    #[inline(always)]
-    fn drop(&mut self) {
-        let before = self.0;
-        let _ = WITHIN.try_with(|within| within.set(before));
-    }
+/// Whether this thread is working on a request of a recorder.
+#[inline(always)]
+fn is_within(id: u32) -> bool {
+    let within = WITHIN.try_with(Cell::get).unwrap_or(0);
+    // The outermost layer asks most often.
+    within != 0 && (within as u32 == id || ((within & !OVERRIDDEN) >> 32) as u32 == id)
+}
+
+/// Passes the context that an inner layer gives to a request on to the layer that measures it. The
+/// innermost layer speaks last.
+#[cold]
+fn add_override(new: ContextOverride) {
+    let _ = OVERRIDES.try_with(|overrides| {
+        let mut overrides = overrides.borrow_mut();
+        match overrides
+            .iter_mut()
+            .find(|old| old.recorder == new.recorder)
+        {
+            // A name further out is more than a template.
+            Some(old) if new.only_unmatched && !old.only_unmatched => {}
+            Some(old) => *old = new,
+            None => overrides.push(new),
+        }
+    });
+    let _ = WITHIN.try_with(|within| within.set(within.get() | OVERRIDDEN));
 }
 
 impl Guard {
@@ -76,15 +91,17 @@ impl Guard {
     #[inline(never)]
     pub(super) fn start(route: &Arc<Route>, head: &Head<'_>) -> Self {
         let core = &*route.core;
-        let target = if Within::is(core.id()) {
-            None
+        let (target, id) = if is_within(core.id()) {
+            if let Some(inner) = route.context_override(head) {
+                add_override(inner);
+            }
+            (None, 0)
         } else {
-            route.target(head)
+            // Also where it is not recorded: then no inner layer records it either.
+            (route.target(head), core.id())
         };
-        let mut id = 0;
         if target.is_some() {
             core.request_started();
-            id = core.id();
         }
         Self {
             target,
@@ -95,25 +112,69 @@ impl Guard {
         }
     }
 
-    /// The service is about to be called. If it panics, so is the thread when the guard is dropped.
-    #[inline(always)]
-    pub(super) fn within(&self) -> Within {
-        Within::of(self.id)
-    }
-
-    /// A part of the request is about to run. If it panics, the guard knows, however late it is
+    /// Runs a part of the request. If that panics, the guard ends as panicked, however late it is
     /// dropped.
     #[inline(always)]
-    pub(super) fn enter(&mut self) -> (Within, Outcome) {
+    pub(super) fn run<T>(&mut self, part: impl FnOnce() -> T) -> T {
         let otherwise = std::mem::replace(&mut self.dropped_as, Outcome::Panicked);
-        (self.within(), otherwise)
-    }
-
-    /// It has run.
-    #[inline(always)]
-    pub(super) fn leave(&mut self, (within, otherwise): (Within, Outcome)) {
+        let within = self.within();
+        let value = part();
         drop(within);
         self.dropped_as = otherwise;
+        value
+    }
+
+    /// Calls the service. If that panics, so is the thread when the guard is dropped.
+    #[inline(always)]
+    pub(super) fn call<T>(&mut self, service: impl FnOnce() -> T) -> T {
+        let _within = self.within();
+        service()
+    }
+
+    #[inline(always)]
+    fn within(&mut self) -> Within<'_> {
+        let id = u64::from(self.id);
+        let mark = |within: &Cell<u64>| {
+            let before = within.get();
+            within.set(if id == 0 { before } else { before << 32 | id });
+            before
+        };
+        let before = WITHIN.try_with(mark).unwrap_or(0);
+        Within {
+            guard: self,
+            before,
+        }
+    }
+
+    /// Takes the context that an inner layer has given to this request. Contexts for requests of other
+    /// recorders are left to the guards further out, whose mark is `before`.
+    #[cold]
+    #[inline(never)]
+    fn take_override(&mut self, before: u64) {
+        let take = |overrides: &RefCell<Vec<ContextOverride>>| {
+            let mut overrides = overrides.borrow_mut();
+            let mine = overrides.iter().position(|one| one.recorder == self.id);
+            let mine = mine.map(|at| overrides.swap_remove(at));
+            (mine, overrides.is_empty())
+        };
+        let (mine, is_last) = OVERRIDES.try_with(take).unwrap_or((None, true));
+        if !is_last && before != 0 {
+            let _ = WITHIN.try_with(|within| within.set(before | OVERRIDDEN));
+        }
+        let Some(inner) = mine else { return };
+        match self.target.take() {
+            // It is not recorded, or it has ended.
+            None => return,
+            // The route remembers its context, so that its next request allocates nothing.
+            Some(Target::New(new)) => self.target = Some(Target::Known(new.entry())),
+            known => self.target = known,
+        }
+        let is_unmatched = self.target.as_ref().is_some_and(Target::is_unmatched);
+        match inner.target {
+            Some(_) if inner.only_unmatched && !is_unmatched => {}
+            Some(target) => self.target = Some(target),
+            None => self.discard(),
+        }
     }
 
     /// Ends with the head of a response. Not inlined, as [`start`](Self::start).
@@ -124,18 +185,30 @@ impl Guard {
         headers: &HeaderMap,
         extensions: &Extensions,
     ) {
-        let outcome = Outcome::of_status(status.as_u16());
-        let error = outcome.is_error() || grpc_failed(headers);
         if is_unrecorded(extensions) {
             return self.discard();
         }
-        self.end(outcome, error);
+        let Some(entry) = self.take_entry() else {
+            return;
+        };
+        let head = ResponseHead::new(status, headers, extensions);
+        let error = is_error(entry.core(), &head);
+        finish(
+            &entry,
+            self.start,
+            Outcome::of_status(status.as_u16()),
+            error,
+        );
     }
 
     /// The head of a response is there, its body is still to come.
-    pub(super) fn head_sent(&mut self, status: StatusCode, headers: &HeaderMap) {
+    pub(super) fn head_sent(&mut self, head: &ResponseHead<'_>) {
         self.dropped_as = Outcome::BodyAborted;
-        self.head_error = Outcome::of_status(status.as_u16()).is_error() || grpc_failed(headers);
+        self.head_error = match &self.target {
+            None => false,
+            Some(Target::Known(entry)) => is_error(entry.core(), head),
+            Some(Target::New(new)) => is_error(new.core(), head),
+        };
     }
 
     /// Ends with the body of a response.
@@ -167,15 +240,18 @@ impl Guard {
     /// Ends with an outcome. Only the first end counts.
     #[inline(always)]
     pub(super) fn end(&mut self, outcome: Outcome, error: bool) {
-        let entry = match self.target.take() {
-            None => return,
-            Some(Target::Known(entry)) => entry,
-            Some(Target::New(new)) => new.entry(),
-        };
-        if entry.is_unmatched() {
-            warn_unmatched(entry.core(), outcome);
+        if let Some(entry) = self.take_entry() {
+            finish(&entry, self.start, outcome, error);
         }
-        entry.finish_request(self.start, outcome, error);
+    }
+
+    /// The context to be credited, once.
+    #[inline(always)]
+    fn take_entry(&mut self) -> Option<Arc<Entry>> {
+        Some(match self.target.take()? {
+            Target::Known(entry) => entry,
+            Target::New(new) => new.entry(),
+        })
     }
 
     #[cold]
@@ -198,6 +274,23 @@ impl Drop for Guard {
     }
 }
 
+#[inline(always)]
+fn finish(entry: &Entry, start: Tick, outcome: Outcome, error: bool) {
+    if entry.is_unmatched() {
+        warn_unmatched(entry.core(), outcome);
+    }
+    entry.finish_request(start, outcome, error);
+}
+
+/// Whether a response counts as an error, by the user's function if there is one.
+#[inline(always)]
+fn is_error(core: &Core, head: &ResponseHead<'_>) -> bool {
+    match core.error_rule() {
+        None => head.is_error(),
+        Some(rule) => rule(head),
+    }
+}
+
 /// Whether a response says that it is not to be recorded.
 #[inline]
 pub(super) fn is_unrecorded(extensions: &Extensions) -> bool {
@@ -209,19 +302,4 @@ fn warn_unmatched(core: &Core, outcome: Outcome) {
     if outcome == Outcome::Success {
         core.warn_unmatched();
     }
-}
-
-/// Whether the head carries a gRPC status that is not OK. Most responses have few headers, and
-/// comparing names is cheaper than hashing one.
-#[inline]
-fn grpc_failed(headers: &HeaderMap) -> bool {
-    static GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
-    let status = if headers.len() <= 4 {
-        headers
-            .iter()
-            .find_map(|(name, value)| (*name == GRPC_STATUS).then_some(value))
-    } else {
-        headers.get(&GRPC_STATUS)
-    };
-    status.is_some_and(|status| status != "0")
 }

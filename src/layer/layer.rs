@@ -14,8 +14,9 @@ use crate::recorder::Recorder;
 /// and [`Pulse::layer_with`](crate::Pulse::layer_with).
 ///
 /// The response type stays as it is, and nothing is allocated. Add it with axum's `Router::layer`,
-/// so that it sees the route that matched. (`axum::serve` adds all layers of a `Router` anew for each
-/// connection, unless the router went through `with_state` before, `.with_state(())` included.)
+/// so that it sees the route that matched. (`axum::serve` makes all layers of a `Router` anew for each
+/// connection, unless the router went through `with_state` before, `.with_state(())` included; see
+/// [sizing](crate::guide::sizing).)
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -55,7 +56,27 @@ impl PulseLayer {
     }
 
     /// One fixed context for everything that this layer wraps, for what has no route template: a
-    /// `nest_service`, a static file server.
+    /// `nest_service`, a `fallback_service`, a static file server. Within a router that has a layer of
+    /// the same `Pulse` further out, the request is counted once, under the innermost name.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
+    /// # use axum::{Router, extract::Request, response::Response, routing::get};
+    /// # async fn serve(_: Request) -> Result<Response, std::convert::Infallible> { Ok(Response::default()) }
+    /// use tower::ServiceBuilder;
+    ///
+    /// let pulse = tower_pulse::Pulse::builder().build()?;
+    /// let files = tower::service_fn(serve); // or tower_http's `ServeDir`
+    /// let app: Router = Router::new()
+    ///     .route("/", get(|| async { "hello" }))
+    ///     .fallback_service(
+    ///         ServiceBuilder::new()
+    ///             .layer(pulse.layer().named("static"))
+    ///             .service(files),
+    ///     )
+    ///     .layer(pulse.layer());
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn named(mut self, context: impl Into<String>) -> Self {
         self.source = Source::Named(context.into().into());
@@ -71,7 +92,9 @@ impl PulseLayer {
     }
 
     /// Contexts from a function of the request's head; `None` is not recorded. A function must
-    /// return few different contexts: never a raw path.
+    /// return few different contexts, never a raw path: all beyond
+    /// [`max_contexts`](crate::Builder::max_contexts) are counted together as `<overflow>`, which health
+    /// warns of.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {

@@ -112,6 +112,23 @@ pub(super) enum Target {
     New(Box<New>),
 }
 
+impl Target {
+    /// Whether it is the context `<unmatched>`.
+    pub(super) fn is_unmatched(&self) -> bool {
+        matches!(self, Self::Known(entry) if entry.is_unmatched())
+    }
+}
+
+/// The context that an inner layer gives to a request which a layer further out measures.
+pub(super) struct ContextOverride {
+    /// The id of the recorder of both.
+    pub(super) recorder: u32,
+    /// `None`: the request is not recorded.
+    pub(super) target: Option<Target>,
+    /// It counts only where the layers further out see no route.
+    pub(super) only_unmatched: bool,
+}
+
 /// A context seen for the first time.
 pub(super) struct New {
     name: Cow<'static, str>,
@@ -268,6 +285,36 @@ impl Route {
         if self.stands_in && !self.core.has_layer() {
             return None;
         }
+        self.named(head)
+    }
+
+    /// The context that this layer gives to a request which a layer further out measures; `None`
+    /// leaves it to that layer.
+    #[cold]
+    pub(super) fn context_override(self: &Arc<Self>, head: &Head<'_>) -> Option<ContextOverride> {
+        let only_unmatched = match &self.source {
+            #[cfg(feature = "axum")]
+            Source::Matched { .. } => {
+                Template::of(head.extensions)?;
+                true
+            }
+            Source::Named(_) | Source::Function(_) => false,
+        };
+        let target = if only_unmatched {
+            // Whether it is ignored is for the layer that sees the whole path to say.
+            Some(self.target(head)?)
+        } else {
+            self.named(head)
+        };
+        Some(ContextOverride {
+            recorder: self.core.id(),
+            target,
+            only_unmatched,
+        })
+    }
+
+    /// The context by the layer's name or function, `None` when the function gives none.
+    fn named(self: &Arc<Self>, head: &Head<'_>) -> Option<Target> {
         let name = match &self.source {
             #[cfg(feature = "axum")]
             Source::Matched { .. } => Cow::Borrowed(UNMATCHED),

@@ -41,12 +41,9 @@ where
     // Inlined into what a framework wraps around it, its future is copied once more.
     #[inline(never)]
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let guard = Guard::start(self.routes.route(), &Head::of(&request));
-        let _within = guard.within();
-        ResponseFuture {
-            inner: self.inner.call(request),
-            guard,
-        }
+        let mut guard = Guard::start(self.routes.route(), &Head::of(&request));
+        let inner = guard.call(|| self.inner.call(request));
+        ResponseFuture { inner, guard }
     }
 }
 
@@ -79,10 +76,10 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let bodiless = matches!(*request.method(), Method::CONNECT | Method::HEAD);
-        let guard = Guard::start(self.routes.route(), &Head::of(&request));
-        let _within = guard.within();
+        let mut guard = Guard::start(self.routes.route(), &Head::of(&request));
+        let inner = guard.call(|| self.inner.call(request));
         BodyEndFuture {
-            inner: self.inner.call(request),
+            inner,
             guard,
             bodiless,
         }

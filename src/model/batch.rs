@@ -67,6 +67,14 @@ impl Merge for Aggregate {
     }
 }
 
+impl Aggregate {
+    /// About how many bytes it takes in memory, with the start of its slice.
+    pub(crate) fn bytes(&self) -> usize {
+        const PER_BUCKET: usize = 16;
+        size_of::<(i64, Self)>() + PER_BUCKET * self.histogram.buckets().len()
+    }
+}
+
 impl Slices<Aggregate> {
     /// Reduces all but the newest to the coarse scale.
     fn coarsen(&mut self) {
@@ -182,12 +190,8 @@ impl ContextDelta {
 
     /// About how many bytes its records take in memory.
     fn record_bytes(&self) -> usize {
-        const PER_BUCKET: usize = 16;
         let records = self.records.iter().flat_map(Slices::iter);
-        let bytes = records.map(|(_, record)| {
-            size_of::<(i64, Aggregate)>() + PER_BUCKET * record.histogram.buckets().len()
-        });
-        bytes.sum()
+        records.map(|(_, record)| record.bytes()).sum()
     }
 
     fn is_empty(&self) -> bool {

@@ -54,6 +54,9 @@ impl Default for Record {
     }
 }
 
+/// Bytes that a record takes in its map beside its sums.
+const PER_RECORD: usize = 32;
+
 /// Records by tier, slice and context.
 #[derive(Debug, Default)]
 pub struct Records {
@@ -140,6 +143,27 @@ impl Records {
         self.slices.retain(|at, _| {
             tier(at.0).is_some_and(|tier| at.1 > tier.cut_off(now)) || is_pending(at)
         });
+    }
+
+    /// Drops the oldest slices until the records take about `bytes`, first of the finest tier: the coarser ones
+    /// have what they held. What is to be rolled up stays.
+    pub fn retain_bytes(&mut self, bytes: usize, rolled: &RolledUp) {
+        let of_slice = |records: &HashMap<RecordId, Record>| -> usize {
+            let records = records.values();
+            records.map(|record| record.sums.bytes() + PER_RECORD).sum()
+        };
+        let mut total: usize = self.slices.values().map(of_slice).sum();
+        while total > bytes {
+            let mut droppable = self.slices.keys().filter(|at| {
+                at.0 != FINEST.seconds || rolled.contains(at.1) && !rolled.is_pending(at.1)
+            });
+            let Some(at) = droppable.next().copied() else {
+                return;
+            };
+            if let Some(records) = self.slices.remove(&at) {
+                total -= of_slice(&records);
+            }
+        }
     }
 
     /// Drops all but the newest `count` slices of the finest tier.
@@ -230,11 +254,8 @@ mod tests {
 
     #[test]
     fn slices_that_have_ended_are_rolled_up_once() {
-        let (mut records, mut rolled) = (Records::default(), RolledUp::default());
+        let (mut records, mut rolled) = (Records::default(), RolledUp::from_text("60"));
         let id = RecordId::new("GET /");
-        rolled.advance(0);
-        rolled.advance(120);
-        rolled.finish();
         for minute in [60, 120, 1_800] {
             records.add(((60, minute), id), &one(17), &rolled);
             rolled.add(minute);
@@ -295,6 +316,41 @@ mod tests {
         let counts: Vec<_> = part.iter().map(|(_, sums)| sums.times.count).collect();
         // 3,600 is part of it by now: two were added to it, and 3,660 and 5,400 are pending.
         assert_eq!((rolled.until(), counts), (3_660, vec![4]));
+    }
+
+    #[test]
+    fn slices_go_by_size_and_what_is_pending_stays() {
+        let (mut records, rolled) = (Records::default(), RolledUp::from_text("59940"));
+        let id = RecordId::new("GET /");
+        for minute in 990..1_001 {
+            records.add(((60, 60 * minute), id), &one(1), &rolled);
+        }
+        for at in [
+            (HALF_HOUR, 57_600),
+            (HALF_HOUR, 59_400),
+            (SIX_HOURS, 43_200),
+        ] {
+            records.add((at, id), &one(1), &rolled);
+        }
+        let record = one(1).bytes() + PER_RECORD;
+        let slices = |records: &Records| records.slices.keys().copied().collect::<Vec<_>>();
+        records.retain_bytes(14 * record, &rolled);
+        assert_eq!(records.len(), 14);
+        records.retain_bytes(13 * record, &rolled);
+        assert_eq!(
+            slices(&records)[0],
+            (60, 60 * 991),
+            "the oldest of the finest tier"
+        );
+        // Minutes 999 and 1,000 are not rolled up.
+        records.retain_bytes(5 * record - 1, &rolled);
+        let pending = [(60, 60 * 999), (60, 60 * 1_000)];
+        assert_eq!(
+            slices(&records),
+            [&pending[..], &[(HALF_HOUR, 59_400), (SIX_HOURS, 43_200)]].concat()
+        );
+        records.retain_bytes(0, &rolled);
+        assert_eq!(slices(&records), pending);
     }
 
     #[test]

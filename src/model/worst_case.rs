@@ -17,6 +17,8 @@ pub struct Bounds {
     pub replay_bytes: usize,
     /// Bytes of pending records above which they are compacted.
     pub pending_bytes: usize,
+    /// About how many bytes the records of a store in this process may take; `None` where it is elsewhere.
+    pub memory_bytes: Option<usize>,
     /// The most records that this process remembers while it folds; 0 where there is no journal.
     pub folder_records: usize,
     /// The most bytes of the journal; 0 where there is none.
@@ -31,7 +33,7 @@ pub struct WorstCase {
     /// Bytes in each process, at the end of an outage of the store that is long enough to fill every
     /// slice that is kept.
     pub process_bytes: u64,
-    /// Bytes in the store that the fleet shares, when every slice is there and every histogram is as
+    /// Bytes in the store that the fleet shares, 0 where it is in this process: when every slice is there and every histogram is as
     /// wide as it can be.
     pub store_bytes: u64,
 }
@@ -40,8 +42,11 @@ impl WorstCase {
     /// Calculates it.
     pub fn new(bounds: &Bounds, precisions: &Precisions) -> Self {
         Self {
-            process_bytes: process_bytes(bounds, precisions),
-            store_bytes: store_bytes(bounds, precisions),
+            process_bytes: ProcessBytes::new(bounds, precisions).total(),
+            store_bytes: match bounds.memory_bytes {
+                Some(_) => 0,
+                None => store_bytes(bounds, precisions),
+            },
         }
     }
 }
@@ -52,6 +57,8 @@ const CELL: u64 = 2_400;
 const CONTEXT: u64 = 2_048;
 /// A pending slice of a counter.
 const PENDING_SLICE: u64 = 32;
+/// A slice of a counter of a store in this process.
+const STORED_SLICE: u64 = 32;
 /// A bucket of a histogram in this process.
 const PENDING_BUCKET: u64 = 16;
 /// A pending or remembered record without its buckets.
@@ -62,17 +69,72 @@ const ROUND: u64 = 24 * 1024 * 1024;
 /// Synthetic contexts: `<unmatched>`, `<overflow>` and `<all>`.
 const SYNTHETIC: usize = 3;
 
-/// Bytes in this process, at the end of an outage of the store that is long enough to fill every
-/// slice that is kept.
-pub fn process_bytes(bounds: &Bounds, precisions: &Precisions) -> u64 {
-    let contexts = (bounds.max_contexts + SYNTHETIC) as u64;
-    let name = bounds.name_bytes as u64;
-    let slices: u64 = precisions
-        .counters
-        .iter()
-        .map(|p| u64::from(p.samples))
-        .sum();
-    let cells = bounds.shards as u64 * (CELL + 128);
+/// The parts of [`WorstCase::process_bytes`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProcessBytes {
+    /// All contexts and counters in use, while the store answers.
+    pub in_use: u64,
+    /// Acknowledged calls that may have to be sent again.
+    pub replay: u64,
+    /// Folding the journal of the fleet.
+    pub folding: u64,
+    /// Slices and histograms: those of a store in this process, or those that wait for one which is away.
+    pub slices: u64,
+}
+
+impl ProcessBytes {
+    /// Calculates them.
+    pub fn new(bounds: &Bounds, precisions: &Precisions) -> Self {
+        let contexts = (bounds.max_contexts + SYNTHETIC) as u64;
+        let counters = (bounds.max_counters + 1) as u64;
+        let name = bounds.name_bytes as u64;
+        let cells = bounds.shards as u64 * (CELL + 128);
+        let samples = precisions.counters.iter().map(|p| u64::from(p.samples));
+        let samples = samples.sum::<u64>();
+        let slices = match bounds.memory_bytes {
+            Some(bytes) => {
+                let records = (contexts * stored_records()).min(bytes as u64);
+                (3 * contexts + counters) * samples * STORED_SLICE + records
+            }
+            None => {
+                // Above `pending_bytes` they are compacted.
+                let compacted = (bounds.pending_bytes as u64).max(contexts * compacted_records());
+                let records = (contexts * pending_records()).min(compacted);
+                (contexts + counters) * samples * PENDING_SLICE + records
+            }
+        };
+        let fine = BUCKETS as u64;
+        Self {
+            in_use: contexts * (cells + CONTEXT + 4 * name) + counters * (1_024 + 2 * name),
+            replay: bounds.replay_bytes as u64,
+            folding: match bounds.folder_records as u64 {
+                0 => 0,
+                records => ROUND + records * (fine * PENDING_BUCKET + PENDING_RECORD),
+            },
+            slices,
+        }
+    }
+
+    /// All of them.
+    pub fn total(&self) -> u64 {
+        self.in_use + self.replay + self.folding + self.slices
+    }
+}
+
+/// Bytes of a context's records when a store in this process has every slice of every tier.
+fn stored_records() -> u64 {
+    let records = TIERS.iter().map(|tier| {
+        let buckets = match is_coarse(tier.seconds) {
+            true => BUCKETS as u64 >> (SCALE - COARSE_SCALE),
+            false => BUCKETS as u64,
+        };
+        u64::from(tier.samples) * (buckets * PENDING_BUCKET + PENDING_RECORD)
+    });
+    records.sum()
+}
+
+/// Bytes of a context's records when every slice of every tier is pending.
+fn pending_records() -> u64 {
     let fine = BUCKETS as u64;
     let coarse = fine >> (SCALE - COARSE_SCALE);
     let records = |(at, tier): (usize, &Precision)| {
@@ -81,20 +143,16 @@ pub fn process_bytes(bounds: &Bounds, precisions: &Precisions) -> u64 {
         let coarse_ones = samples - fine_ones;
         (fine_ones * fine + coarse_ones * coarse) * PENDING_BUCKET + samples * PENDING_RECORD
     };
-    let records: u64 = TIERS.iter().enumerate().map(records).sum();
-    // Compacted: two slices of each tier, but of the widest all, with a bucket per octave.
-    let coarsest = fine >> SCALE;
-    let compacted = 2 * (fine * PENDING_BUCKET + PENDING_RECORD)
-        + u64::from(2 + TIERS[2].samples) * (coarsest * PENDING_BUCKET + PENDING_RECORD);
-    let records = (contexts * records).min((bounds.pending_bytes as u64).max(contexts * compacted));
-    let context = cells + CONTEXT + 4 * name + slices * PENDING_SLICE;
-    let counter = 1_024 + 2 * name + slices * PENDING_SLICE;
-    let counters = (bounds.max_counters + 1) as u64;
-    let folder = match bounds.folder_records as u64 {
-        0 => 0,
-        records => ROUND + records * (fine * PENDING_BUCKET + PENDING_RECORD),
-    };
-    contexts * context + records + counters * counter + bounds.replay_bytes as u64 + folder
+    TIERS.iter().enumerate().map(records).sum()
+}
+
+/// The same when they are compacted: two slices of each tier, but of the widest all, most of them with a bucket
+/// per octave.
+fn compacted_records() -> u64 {
+    let (fine, coarsest) = (BUCKETS as u64, BUCKETS as u64 >> SCALE);
+    let wide = u64::from(2 + TIERS[TIERS.len() - 1].samples);
+    2 * (fine * PENDING_BUCKET + PENDING_RECORD)
+        + wide * (coarsest * PENDING_BUCKET + PENDING_RECORD)
 }
 
 /// Bytes in the store, when every slice is there and every histogram is as wide as it can be.

@@ -84,13 +84,15 @@ pub(crate) struct CounterEntry {
     pub(crate) value: Striped,
 }
 
-/// A counter of anything, kept at every precision (recipe 1). Cheap to clone; keep one where it is
-/// used often.
+/// A counter of anything, stored at every precision: the recipe
+/// [time-series counters](crate::guide::recipes#1-time-series-counters). Cheap to clone; hold on to one
+/// that is used often.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
 /// let pulse = tower_pulse::Pulse::builder().build()?;
 /// let sales = pulse.counter("sales");
+/// sales.increment();
 /// sales.add(3);
 /// # Ok(()) }
 /// ```
@@ -102,6 +104,12 @@ impl Counter {
     #[inline]
     pub fn add(&self, n: i64) {
         self.0.value.add(n);
+    }
+
+    /// Adds 1 to the slices of now.
+    #[inline]
+    pub fn increment(&self) {
+        self.add(1);
     }
 
     /// Its name, as it is stored.

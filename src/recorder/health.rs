@@ -1,4 +1,5 @@
-//! How the recording and the flushing are doing: the figures of `api/health`.
+//! The state of recording and flushing, as `api/health` shows it. The page
+//! [reading health](crate::guide::reading_health) of the guide says what to do about each field.
 
 use crate::model::snapshot::Problem;
 
@@ -48,9 +49,10 @@ pub struct Health {
     pub recorded: u64,
     /// Requests and runs of timers that could not be recorded: after the shutdown.
     pub dropped: u64,
-    /// Requests that the store had acknowledged and lost.
+    /// Requests that the store had acknowledged and lost, or that a shutdown could not flush.
     pub lost: u64,
-    /// Requests of the fleet whose hour was over for too long: in the counters, not in the statistics.
+    /// Requests of the fleet whose hour is neither this one nor the last one: in the counters, not in
+    /// the statistics.
     pub late: u64,
     /// Requests of the fleet from more than an hour in the store's future, refused.
     pub skewed: u64,
@@ -82,7 +84,7 @@ pub struct Health {
     pub worst_case_process_bytes: u64,
     /// The most bytes that this configuration can take in the store.
     pub worst_case_store_bytes: u64,
-    /// What the operator should know.
+    /// Sentences for the operator, each ending in what to do.
     pub warnings: Vec<String>,
 }
 

@@ -1,24 +1,32 @@
-//! The request path's side: takes figures in nanoseconds, hands them on once a second.
+//! How this instance records: [`health`] with what [`Pulse::health`](crate::Pulse::health) gives, and
+//! [`totals`] with the totals behind the Prometheus text.
 //!
-//! Read `cell` (where a request's figures land), `registry` (under which name), `timer` and
-//! `counter` (any other code), then `drain` (how they leave), and [`health`] and [`totals`] (what is
-//! told of it).
+//! To record, use [`Pulse`](crate::Pulse): its layer, [`timer`](crate::Pulse::timer),
+//! [`time`](crate::Pulse::time) and [`counter`](crate::Pulse::counter).
+
+// The request path's side: takes nanoseconds, hands them on once a second. Read `cell` (where a request's
+// values land), `registry` (under which name), `timer` and `counter` (any other code), `response` (what is
+// an error), then `drain` (how they leave), `health` and `totals`.
 
 mod cell;
 mod counter;
 mod drain;
 pub mod health;
 mod registry;
+mod response;
 mod sync;
 mod timer;
 pub mod totals;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
 
 pub(crate) use cell::thread_number;
 pub use counter::Counter;
-pub(crate) use drain::Drain;
+pub(crate) use drain::{Drain, DrainFigures};
+pub use response::ResponseHead;
+pub(crate) use response::{ErrorRule, MaybeErrorRule};
 pub use timer::{Timed, Timer};
 
 use crate::clock::{Clock, Tick};
@@ -62,15 +70,19 @@ pub(crate) struct Core {
     has_layer: AtomicBool,
     warned_unmatched: AtomicBool,
     warned_reserved: AtomicBool,
+    contexts_overflow: AtomicBool,
+    counters_overflow: AtomicBool,
+    error_rule: MaybeErrorRule,
 }
 
-/// Limits of a [`Recorder`].
+/// Limits and rules of a [`Recorder`].
 #[derive(Clone, Debug)]
 pub(crate) struct Limits {
     pub(crate) max_contexts: usize,
     pub(crate) max_counters: usize,
     /// Bytes of pending records above which they are compacted.
     pub(crate) pending_bytes: usize,
+    pub(crate) error_rule: MaybeErrorRule,
 }
 
 /// All contexts and counters of this process.
@@ -98,13 +110,17 @@ impl Recorder {
         let shards = Self::shards_of_this_machine();
         static NEXT: AtomicU32 = AtomicU32::new(1);
         let core = Arc::new(Core {
-            id: NEXT.fetch_add(1, Ordering::Relaxed).max(1),
+            // 31 bits: the layer's marks use the last one.
+            id: (NEXT.fetch_add(1, Ordering::Relaxed) & (u32::MAX >> 1)).max(1),
             clock: clock.clone(),
             in_flight: Gauge::new(),
             closed: AtomicBool::new(false),
             has_layer: AtomicBool::new(false),
             warned_unmatched: AtomicBool::new(false),
             warned_reserved: AtomicBool::new(false),
+            contexts_overflow: AtomicBool::new(false),
+            counters_overflow: AtomicBool::new(false),
+            error_rule: limits.error_rule.clone(),
         });
         let entry = |name: &str, kind| {
             Arc::new(Entry {
@@ -156,6 +172,8 @@ impl Recorder {
         }
         // Both kinds share one maximum.
         if registry.len() + other.len() >= self.limits.max_contexts {
+            self.core
+                .warn_contexts_overflow(&name, self.limits.max_contexts);
             return registry.overflow();
         }
         registry.get_or_insert(&name, |name| Entry {
@@ -172,10 +190,15 @@ impl Recorder {
     pub(crate) fn counter(&self, name: &str) -> Counter {
         let name = context::clean_name(name);
         let entry = |name: &str| {
-            self.counters.get_or_insert(name, |name| CounterEntry {
+            let entry = self.counters.get_or_insert(name, |name| CounterEntry {
                 name,
                 value: Striped::new(self.shards),
-            })
+            });
+            if &*entry.name == context::OVERFLOW && name != context::OVERFLOW {
+                self.core
+                    .warn_counters_overflow(name, self.limits.max_counters);
+            }
+            entry
         };
         if !context::is_reserved(&name) {
             return Counter(entry(&name));
@@ -236,9 +259,55 @@ impl Core {
             && !self.warned_unmatched.swap(true, Ordering::Relaxed)
         {
             tracing::warn!(
-                "a request without a matched route was answered with 2xx, and is recorded as <unmatched>. A layer around the whole Router, or around `nest_service`, sees no route: add it with `Router::layer`, or name what it wraps with `pulse.layer().named(\"…\")`"
+                "a request that matched no route was answered with 2xx, and is recorded as <unmatched>. \
+                 If routes are missing: add the layer with `Router::layer`, as a layer around the whole Router sees no route. \
+                 A service behind `fallback_service` or `nest_service` has no route either: name it there, \
+                 `.fallback_service(tower::ServiceBuilder::new().layer(pulse.layer().named(\"static\")).service(files))`"
             );
         }
+    }
+
+    /// Says once that there are more contexts than are allowed.
+    #[cold]
+    fn warn_contexts_overflow(&self, context: &str, max_contexts: usize) {
+        if !self.contexts_overflow.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                %context,
+                max_contexts,
+                "there are more contexts than `max_contexts` allows: this one and all further ones are \
+                 counted together as <overflow>. Does a context function return raw paths, ids or \
+                 anything else that clients choose? Let it return route templates or few fixed names; \
+                 otherwise raise `Builder::max_contexts`"
+            );
+        }
+    }
+
+    /// Says once that there are more counters than are allowed.
+    #[cold]
+    fn warn_counters_overflow(&self, counter: &str, max_counters: usize) {
+        if !self.counters_overflow.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                %counter,
+                max_counters,
+                "there are more counters than `max_counters` allows: this one and all further ones are \
+                 counted together as <overflow>. Name counters by what they count, not by an id; \
+                 otherwise raise `Builder::max_counters`"
+            );
+        }
+    }
+
+    /// Whether there were more contexts, and more counters, than are allowed.
+    pub(crate) fn overflows(&self) -> (bool, bool) {
+        (
+            self.contexts_overflow.load(Ordering::Relaxed),
+            self.counters_overflow.load(Ordering::Relaxed),
+        )
+    }
+
+    /// The user's function that says which responses are errors.
+    #[inline]
+    pub(crate) fn error_rule(&self) -> Option<&ErrorRule> {
+        self.error_rule.0.as_deref()
     }
 
     #[inline]
@@ -283,6 +352,13 @@ impl Entry {
         let thread = thread_number();
         self.record(thread, start, outcome, error);
         self.core.in_flight.add(thread, -1);
+    }
+
+    /// Records a duration that was measured elsewhere.
+    pub(crate) fn record_duration(&self, duration: Duration) {
+        let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        self.cells
+            .record(thread_number(), nanos, Outcome::Completed, false);
     }
 
     #[inline]

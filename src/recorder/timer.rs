@@ -1,4 +1,4 @@
-//! Timing any code: database queries, templates, jobs (recipe 4).
+//! Timing any code: database queries, templates, jobs.
 
 use std::fmt;
 use std::future::Future;
@@ -14,12 +14,15 @@ use crate::model::outcome::Outcome;
 
 /// Times what happens until it is dropped. Made by [`Pulse::timer`](crate::Pulse::timer).
 ///
-/// It is recorded exactly once, also when the code returns early with `?`, is cancelled or panics.
+/// It is recorded exactly once, also when the code returns early with `?`, is cancelled or panics. It
+/// does not see the result of the code: call [`failed`](Self::failed), or time a future with
+/// [`Pulse::try_time`](crate::Pulse::try_time).
 #[must_use = "a timer that is dropped at once times nothing"]
 pub struct Timer {
     entry: Arc<Entry>,
     start: Tick,
     outcome: Outcome,
+    is_discarded: bool,
 }
 
 impl fmt::Debug for Timer {
@@ -35,6 +38,7 @@ impl Timer {
             entry,
             start,
             outcome: Outcome::Completed,
+            is_discarded: false,
         }
     }
 
@@ -47,10 +51,29 @@ impl Timer {
     pub fn stop(self) {
         drop(self);
     }
+
+    /// Ends the measurement without recording it, as if it had never begun.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
+    /// # let pulse = tower_pulse::Pulse::builder().build()?;
+    /// # let is_cached = true;
+    /// let timer = pulse.timer("db:find_user");
+    /// if is_cached {
+    ///     timer.discard(); // no query, no value
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn discard(mut self) {
+        self.is_discarded = true;
+    }
 }
 
 impl Drop for Timer {
     fn drop(&mut self) {
+        if self.is_discarded {
+            return;
+        }
         let outcome = if std::thread::panicking() {
             Outcome::Panicked
         } else {
@@ -62,28 +85,34 @@ impl Drop for Timer {
 
 pin_project! {
     /// A future that is timed from its first poll until it is done or dropped. Made by
-    /// [`Pulse::time`](crate::Pulse::time).
+    /// [`Pulse::time`](crate::Pulse::time) and [`Pulse::try_time`](crate::Pulse::try_time).
     #[must_use = "futures do nothing unless polled"]
-    pub struct Timed<F> {
+    pub struct Timed<F>
+    where
+        F: Future,
+    {
         #[pin]
         future: F,
         entry: Arc<Entry>,
         timer: Option<Timer>,
+        has_failed: fn(&F::Output) -> bool,
     }
 }
 
-impl<F> fmt::Debug for Timed<F> {
+impl<F: Future> fmt::Debug for Timed<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Timed").field(&self.entry.name).finish()
     }
 }
 
-impl<F> Timed<F> {
-    pub(crate) fn new(entry: Arc<Entry>, future: F) -> Self {
+impl<F: Future> Timed<F> {
+    /// `has_failed` says whether an output counts as an error.
+    pub(crate) fn new(entry: Arc<Entry>, future: F, has_failed: fn(&F::Output) -> bool) -> Self {
         Self {
             future,
             entry,
             timer: None,
+            has_failed,
         }
     }
 }
@@ -101,7 +130,10 @@ impl<F: Future> Future for Timed<F> {
         let poll = this.future.poll(cx);
         timer.outcome = Outcome::Cancelled;
         let output = ready!(poll);
-        timer.outcome = Outcome::Completed;
+        timer.outcome = match (this.has_failed)(&output) {
+            true => Outcome::Failed,
+            false => Outcome::Completed,
+        };
         *this.timer = None;
         Poll::Ready(output)
     }

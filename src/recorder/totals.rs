@@ -1,4 +1,4 @@
-//! Cumulative totals of this instance since it started, for Prometheus.
+//! Cumulative totals of this instance since it started, as the Prometheus text shows them.
 
 use std::sync::LazyLock;
 

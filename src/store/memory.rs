@@ -39,8 +39,13 @@ pub struct MemoryStore {
     precisions: Precisions,
     clock: Clock,
     created: i64,
+    /// About how many bytes the records may take.
+    record_bytes: usize,
     state: Mutex<State>,
 }
+
+/// About how many bytes the records may take unless configured otherwise.
+pub(crate) const RECORD_BYTES: usize = 256 * 1024 * 1024;
 
 /// Samples by the start of their slice.
 type Samples = BTreeMap<i64, i64>;
@@ -85,8 +90,16 @@ impl MemoryStore {
                 ..State::default()
             }),
             created: clock.now_seconds(),
+            record_bytes: RECORD_BYTES,
             clock,
         }
+    }
+
+    /// Keeps records of about so many bytes, 256 MiB unless it is set: above it, the oldest minutes go first, then
+    /// the oldest half hours.
+    pub fn with_record_bytes(mut self, bytes: usize) -> Self {
+        self.record_bytes = bytes;
+        self
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -112,7 +125,9 @@ impl Store for MemoryStore {
     fn append<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Result<Appended, StoreError>> {
         Box::pin(async move {
             let now = self.clock.now_seconds();
-            Ok(self.state().append(call, &self.precisions, now))
+            Ok(self
+                .state()
+                .append(call, &self.precisions, self.record_bytes, now))
         })
     }
 

@@ -159,6 +159,8 @@ async fn an_end_after_hours_counts_all_that_is_lost() {
     assert_eq!(service.pulse.shutdown().await.unwrap_err().requests(), 50);
     let health = service.health();
     assert_eq!((health.lost, health.recorded), (50, PAGES as u64));
+    let warned = |text: &str| health.warnings.iter().any(|warning| warning.contains(text));
+    assert!(warned("50 requests are lost"), "{:?}", health.warnings);
 }
 
 #[tokio::test]

@@ -81,6 +81,13 @@ async fn restarted_without_its_data_it_gets_only_what_is_new() {
 
     let health = service.health();
     assert_eq!(health.store_resets, 1);
+    let warned = |text: &str| health.warnings.iter().any(|warning| warning.contains(text));
+    assert!(
+        warned("came back empty once") && warned("noeviction"),
+        "{:?}",
+        health.warnings
+    );
+    assert_eq!(warned("50 requests are lost"), health.lost == 50);
     assert_ne!(health.instance, instance);
     let found = Found::read(&mut server.connection().await).await;
     for (precision, hits) in &found.hits {

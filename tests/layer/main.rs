@@ -6,6 +6,7 @@ mod bodies;
 mod contexts;
 #[cfg(feature = "admin")]
 mod mounted;
+mod names;
 mod outcomes;
 mod timers;
 

@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use axum::extract::Path;
+use axum::response::IntoResponse;
 use axum::routing::get;
 use http::{Request, Response, StatusCode};
 use tower::{Service, ServiceBuilder, ServiceExt};
-use tower_pulse::Pulse;
 use tower_pulse::model::outcome::Outcome;
+use tower_pulse::{Clock, Pulse};
 
 use super::{context, counts, expected, outcome, pulse, request, send, snapshot};
 
@@ -217,4 +219,54 @@ async fn every_request_counts_once_from_many_threads() {
         );
     }
     assert_eq!(pulse.health().in_flight, 0);
+}
+
+#[tokio::test]
+async fn the_user_says_which_responses_are_errors() {
+    /// Put there by a handler.
+    #[derive(Clone)]
+    struct Expected;
+
+    for to_body_end in [false, true] {
+        let (clock, _hand) = Clock::manual(super::NOW);
+        let pulse = Pulse::builder().clock(clock).count_as_error(|response| {
+            let is_limited = response.status == StatusCode::TOO_MANY_REQUESTS;
+            let is_expected = response.extensions.get::<Expected>().is_some();
+            is_limited || (response.is_error() && !is_expected)
+        });
+        let pulse = pulse.build().unwrap();
+        let status = |Path(status): Path<u16>| async move {
+            (StatusCode::from_u16(status).unwrap(), "a body")
+        };
+        let expected = || async {
+            let mut response = StatusCode::SERVICE_UNAVAILABLE.into_response();
+            response.extensions_mut().insert(Expected);
+            response
+        };
+        let app = Router::new()
+            .route("/status/{status}", get(status))
+            .route("/expected", get(expected));
+        let app = match to_body_end {
+            true => app.layer(pulse.layer().to_body_end()),
+            false => app.layer(pulse.layer()),
+        };
+        for path in [
+            "/status/429",
+            "/status/500",
+            "/status/404",
+            "/status/200",
+            "/expected",
+        ] {
+            let response = send(&app, "GET", path).await;
+            axum::body::to_bytes(response.into_body(), 100)
+                .await
+                .unwrap();
+        }
+        let found = context(&pulse, "GET /status/{status}").await;
+        let tally = found.hour.unwrap().spread.tally;
+        assert_eq!(tally.errors, 2, "{tally:?}");
+        assert_eq!(tally.count(Outcome::ClientError), 2);
+        let found = outcome(&pulse, "GET /expected", Outcome::ServerError).await;
+        assert_eq!(found, (1, 0));
+    }
 }

@@ -59,6 +59,29 @@ async fn a_timed_future_done_cancelled_and_panicking() {
 }
 
 #[tokio::test]
+async fn a_timed_result_that_is_an_error() {
+    let (pulse, _hand) = pulse();
+    let answer = pulse.try_time("fine", async { Ok::<_, u8>(42) }).await;
+    assert_eq!(answer, Ok(42));
+    let answer = pulse.try_time("bad", async { Err::<u8, _>("no") }).await;
+    assert_eq!(answer, Err("no"));
+    assert_eq!(outcome(&pulse, "fine", Outcome::Completed).await, (1, 0));
+    assert_eq!(outcome(&pulse, "bad", Outcome::Failed).await, (1, 1));
+}
+
+#[tokio::test]
+async fn a_discarded_timer_and_a_duration_measured_elsewhere() {
+    let (pulse, _hand) = pulse();
+    pulse.timer("cached").discard();
+    assert_eq!(snapshot(&pulse).await.contexts, []);
+    pulse.record_duration("queue", Duration::from_millis(12));
+    let queue = context(&pulse, "queue").await;
+    assert_eq!(queue.kind, Kind::Timer);
+    assert_eq!(queue.hour.unwrap().times.max, 0.012);
+    assert_eq!(pulse.health().recorded, 1);
+}
+
+#[tokio::test]
 async fn a_timer_in_code_that_panics() {
     let (pulse, _hand) = pulse();
     let inner = pulse.clone();
@@ -76,7 +99,8 @@ async fn counters_add_up_and_reserved_names_stay_apart() {
     let sales = pulse.counter("sales");
     sales.add(3);
     pulse.counter("sales").add(4);
-    sales.add(-1);
+    sales.increment();
+    sales.add(-2);
     pulse.counter("hits:GET /").add(5);
     pulse.flush().await.unwrap();
     let store = pulse.store();

@@ -5,7 +5,6 @@ import { NONE, bytes, duration, grouped, time, visible } from './format.js';
 
 const LOSSES = {
 	dropped: 'measurements dropped',
-	lost: 'requests lost by the store',
 	quarantined: 'values quarantined: the store refused them',
 	skewed: 'measurements skewed: the clocks disagree',
 };
@@ -37,7 +36,7 @@ function problems(health) {
 	if (status === 'down') list.push('The store is down: measurements wait in this process until it is back.');
 	else if (status && status !== 'ok') list.push(`The status is ${visible(status)}.`);
 	for (const [key, value] of Object.entries(health)) {
-		const loss = LOSSES[/^(dropped|lost|quarantined|skewed)$/.exec(key)?.[1]];
+		const loss = LOSSES[/^(dropped|quarantined|skewed)$/.exec(key)?.[1]];
 		const n = Array.isArray(value) ? value.length : value;
 		if (loss && n > 0) list.push(`${grouped(n)} ${loss}.`);
 	}

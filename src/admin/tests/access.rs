@@ -99,6 +99,27 @@ async fn a_rule_of_ones_own() {
     assert!(answered.json()["error"].is_string());
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_rule_that_has_to_wait() {
+    let access = Access::custom_async(|parts| {
+        let given = parts.headers.get(AUTHORIZATION).cloned();
+        async move {
+            match given.as_ref().and_then(|given| given.to_str().ok()) {
+                Some("operator") => {
+                    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+                    true
+                }
+                Some("stuck") => std::future::pending().await,
+                _ => false,
+            }
+        }
+    });
+    assert_eq!(format!("{access:?}"), "Access::custom_async(…)");
+    for (given, expected) in [("operator", 200), ("visitor", 403), ("stuck", 503)] {
+        assert_eq!(status(&access, given).await, expected, "{given}");
+    }
+}
+
 #[tokio::test]
 async fn who_is_refused_learns_nothing() {
     let router = router(source(Canned::default()).0, Access::token("s3cret")).expect("a secret");

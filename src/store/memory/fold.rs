@@ -17,7 +17,13 @@ use crate::store::{Appended, Call, Receipt};
 
 impl State {
     /// Folds a call, once.
-    pub(super) fn append(&mut self, call: &Call, precisions: &Precisions, now: i64) -> Appended {
+    pub(super) fn append(
+        &mut self,
+        call: &Call,
+        precisions: &Precisions,
+        record_bytes: usize,
+        now: i64,
+    ) -> Appended {
         if call.generation != self.generation {
             return Appended::Reset;
         }
@@ -31,15 +37,18 @@ impl State {
         self.fences.insert(call.instance.clone(), call.seq);
         let mut round = Round::default();
         round.add(call.batch.clone(), precisions, now);
-        self.fold(&round);
+        self.fold(&round, record_bytes);
         Appended::Done(Receipt::default())
     }
 
     /// Folds a round into everything that is kept.
-    fn fold(&mut self, round: &Round) {
+    fn fold(&mut self, round: &Round, record_bytes: usize) {
         let now = round.stamp();
         self.rolled.advance(now);
-        self.records.roll_up_due(&mut self.rolled);
+        if self.rolled.due().next().is_some() {
+            self.records.roll_up_due(&mut self.rolled);
+            self.records.retain_bytes(record_bytes, &self.rolled);
+        }
         let mut late = round.late();
         for group in round.groups() {
             for (name, judged) in &group.contexts {

@@ -1,0 +1,71 @@
+//! Which responses count as errors.
+
+use std::fmt;
+use std::sync::Arc;
+
+use http::{Extensions, HeaderMap, HeaderName, StatusCode};
+
+/// The head of a response, as the function of [`Builder::count_as_error`](crate::Builder::count_as_error)
+/// gets it.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct ResponseHead<'a> {
+    /// The status code.
+    pub status: StatusCode,
+    /// The headers.
+    pub headers: &'a HeaderMap,
+    /// The extensions. A handler can mark its response there.
+    pub extensions: &'a Extensions,
+}
+
+impl<'a> ResponseHead<'a> {
+    #[inline]
+    pub(crate) fn new(
+        status: StatusCode,
+        headers: &'a HeaderMap,
+        extensions: &'a Extensions,
+    ) -> Self {
+        Self {
+            status,
+            headers,
+            extensions,
+        }
+    }
+
+    /// Whether it counts as an error by default: a status of 500 and above, or a `grpc-status` header
+    /// that is not 0.
+    #[inline]
+    pub fn is_error(&self) -> bool {
+        // A status that HTTP does not know counts as a server error.
+        !(100..500).contains(&self.status.as_u16()) || grpc_failed(self.headers)
+    }
+}
+
+/// A user's function that says which responses are errors.
+pub(crate) type ErrorRule = dyn Fn(&ResponseHead<'_>) -> bool + Send + Sync;
+
+/// The user's function, if there is one.
+#[derive(Clone, Default)]
+pub(crate) struct MaybeErrorRule(pub(crate) Option<Arc<ErrorRule>>);
+
+impl fmt::Debug for MaybeErrorRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_set = self.0.is_some();
+        f.debug_tuple("MaybeErrorRule").field(&is_set).finish()
+    }
+}
+
+/// Whether the head carries a gRPC status that is not OK. Most responses have few headers, and
+/// comparing names is cheaper than hashing one.
+#[inline]
+fn grpc_failed(headers: &HeaderMap) -> bool {
+    static GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
+    let status = if headers.len() <= 4 {
+        headers
+            .iter()
+            .find_map(|(name, value)| (*name == GRPC_STATUS).then_some(value))
+    } else {
+        headers.get(&GRPC_STATUS)
+    };
+    status.is_some_and(|status| status != "0")
+}

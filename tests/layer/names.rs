@@ -1,0 +1,209 @@
+//! Several layers of one `Pulse` around a request: the outermost measures it, the innermost names it,
+//! and it is counted once.
+
+use std::convert::Infallible;
+
+use axum::Router;
+use axum::body::Body;
+use axum::routing::get;
+use futures_util::FutureExt;
+use http::{Request, Response};
+use tower::{Service, ServiceBuilder};
+use tower_pulse::layer::PulseLayer;
+use tower_pulse::model::outcome::Outcome;
+use tower_pulse::{Clock, Pulse};
+
+use super::{counts, expected, outcome, pulse, request, send};
+
+async fn ok() -> &'static str {
+    "ok"
+}
+
+/// A service without routes, such as a file server, behind a layer.
+fn files(
+    layer: PulseLayer,
+) -> impl Service<
+    Request<Body>,
+    Response = Response<Body>,
+    Error = Infallible,
+    Future = impl Future<Output = Result<Response<Body>, Infallible>> + Send,
+> + Clone
++ Send
++ Sync {
+    let answer = async |_: Request<Body>| Ok::<_, Infallible>(Response::new(Body::empty()));
+    let service = tower::service_fn(answer);
+    ServiceBuilder::new().layer(layer).service(service)
+}
+
+#[tokio::test]
+async fn a_named_service_in_a_layered_router() {
+    let (pulse, _hand) = pulse();
+    let app = Router::new()
+        .route("/", get(ok))
+        .nest_service("/static", files(pulse.layer().named("static")))
+        .fallback_service(files(pulse.layer().named("pages")))
+        .layer(pulse.layer());
+    for path in ["/", "/static/app.js", "/static/app.css", "/about"] {
+        send(&app, "GET", path).await;
+    }
+    let expected = expected([("GET /", 1), ("pages", 1), ("static", 2)]);
+    assert_eq!(counts(&pulse).await, expected);
+    assert_eq!(pulse.health().in_flight, 0);
+}
+
+#[tokio::test]
+async fn a_named_route_in_a_layered_router() {
+    for to_body_end in [false, true] {
+        let (pulse, _hand) = pulse();
+        let app = Router::new()
+            .route("/", get(ok))
+            .route("/x/{y}", get(ok).layer(pulse.layer().named("x")));
+        let app = match to_body_end {
+            true => app.layer(pulse.layer().to_body_end()),
+            false => app.layer(pulse.layer()),
+        };
+        for path in ["/x/1", "/", "/x/2", "/"] {
+            send(&app, "GET", path).await;
+        }
+        let expected = expected([("GET /", 2), ("x", 2)]);
+        assert_eq!(counts(&pulse).await, expected, "{to_body_end}");
+    }
+}
+
+#[tokio::test]
+async fn the_innermost_name_of_three() {
+    let (pulse, _hand) = pulse();
+    let inner = Router::new()
+        .route("/named", get(ok).layer(pulse.layer().named("innermost")))
+        .route("/plain", get(ok))
+        .layer(pulse.layer().named("middle"));
+    let app = Router::new()
+        .nest("/in", inner)
+        .route("/out", get(ok))
+        .layer(pulse.layer().named("outermost"));
+    for path in ["/in/named", "/in/plain", "/out"] {
+        send(&app, "GET", path).await;
+    }
+    let expected = expected([("innermost", 1), ("middle", 1), ("outermost", 1)]);
+    assert_eq!(counts(&pulse).await, expected);
+}
+
+#[tokio::test]
+async fn a_function_further_in_decides_and_none_is_not_recorded() {
+    let (pulse, _hand) = pulse();
+    let by_header = pulse.layer().context(|head| {
+        let tenant = head.headers.get("tenant")?.to_str().ok()?;
+        Some(format!("tenant {tenant}").into())
+    });
+    let app = Router::new()
+        .route("/x", get(ok).layer(by_header))
+        .layer(pulse.layer());
+    send(&app, "GET", "/x").await;
+    let mut with_tenant = request("GET", "/x");
+    with_tenant
+        .headers_mut()
+        .insert("tenant", "a".parse().unwrap());
+    tower::ServiceExt::oneshot(app.clone(), with_tenant)
+        .await
+        .unwrap();
+    assert_eq!(counts(&pulse).await, expected([("tenant a", 1)]));
+    assert_eq!(pulse.health().in_flight, 0);
+}
+
+#[tokio::test]
+async fn templates_of_a_nested_service_count_where_the_outer_layer_sees_none() {
+    let (pulse, _hand) = pulse();
+    let api = Router::new()
+        .route("/users/{id}", get(ok))
+        .layer(pulse.layer());
+    let app = Router::new()
+        .nest_service("/api", api.clone())
+        .layer(pulse.layer());
+    send(&app, "GET", "/api/users/7").await;
+    assert_eq!(counts(&pulse).await, expected([("GET /api/users/{id}", 1)]));
+    // A name further out is more than a template.
+    let named = ServiceBuilder::new()
+        .layer(pulse.layer().named("api"))
+        .service(api);
+    let app = Router::new()
+        .nest_service("/api", named)
+        .layer(pulse.layer());
+    send(&app, "GET", "/api/users/7").await;
+    let expected = expected([("GET /api/users/{id}", 1), ("api", 1)]);
+    assert_eq!(counts(&pulse).await, expected);
+}
+
+#[tokio::test]
+async fn an_inner_layer_does_not_record_what_an_outer_one_ignores() {
+    let (clock, _hand) = Clock::manual(super::NOW);
+    let pulse = Pulse::builder().clock(clock);
+    let pulse = pulse.ignore(["/static/*"]).build().unwrap();
+    let app = Router::new()
+        .route("/", get(ok))
+        .nest_service("/static", files(pulse.layer().named("static")))
+        .layer(pulse.layer());
+    send(&app, "GET", "/static/app.js").await;
+    send(&app, "GET", "/").await;
+    assert_eq!(counts(&pulse).await, expected([("GET /", 1)]));
+    assert_eq!(pulse.health().in_flight, 0);
+}
+
+#[tokio::test]
+async fn each_of_two_pulses_has_its_own_name() {
+    let ((one, _one), (two, _two)) = (pulse(), pulse());
+    let inner = ServiceBuilder::new()
+        .layer(one.layer().named("one"))
+        .layer(two.layer().named("two"))
+        .service(get(ok));
+    let app = Router::new()
+        .route_service("/x", inner)
+        .route("/y", get(ok))
+        .layer(two.layer())
+        .layer(one.layer());
+    for path in ["/x", "/y", "/x"] {
+        send(&app, "GET", path).await;
+    }
+    assert_eq!(counts(&one).await, expected([("GET /y", 1), ("one", 2)]));
+    assert_eq!(counts(&two).await, expected([("GET /y", 1), ("two", 2)]));
+}
+
+#[tokio::test]
+async fn a_named_request_that_panics_or_is_cancelled_keeps_its_name_to_itself() {
+    let (pulse, _hand) = pulse();
+    async fn boom() -> &'static str {
+        panic!("on purpose")
+    }
+    let app = Router::new()
+        .route("/", get(ok))
+        .route("/boom", get(boom).layer(pulse.layer().named("boom")))
+        .route(
+            "/stuck",
+            get(std::future::pending::<()>).layer(pulse.layer().named("stuck")),
+        )
+        .layer(pulse.layer());
+    for _ in 0..2 {
+        let panicking = std::panic::AssertUnwindSafe(send(&app, "GET", "/boom"));
+        assert!(panicking.catch_unwind().await.is_err());
+        send(&app, "GET", "/").await;
+        assert!(send(&app, "GET", "/stuck").now_or_never().is_none());
+        send(&app, "GET", "/").await;
+    }
+    assert_eq!(outcome(&pulse, "boom", Outcome::Panicked).await, (2, 2));
+    assert_eq!(outcome(&pulse, "stuck", Outcome::Cancelled).await, (2, 0));
+    let expected = expected([("GET /", 4), ("boom", 2), ("stuck", 2)]);
+    assert_eq!(counts(&pulse).await, expected);
+    assert_eq!(pulse.health().in_flight, 0);
+}
+
+#[tokio::test]
+async fn a_service_that_calls_itself_keeps_the_name_of_the_request() {
+    let (pulse, _hand) = pulse();
+    let inner = Router::new().route("/b", get(ok)).layer(pulse.layer());
+    let call = || async move {
+        send(&inner, "GET", "/b").await;
+        "called"
+    };
+    let app = Router::new().route("/a", get(call)).layer(pulse.layer());
+    send(&app, "GET", "/a").await;
+    assert_eq!(counts(&pulse).await, expected([("GET /a", 1)]));
+}

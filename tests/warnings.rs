@@ -1,0 +1,112 @@
+//! States that an operator must do something about: a warning in health, and one line in the log.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+
+use http::{Request, Response};
+use tower::{Layer, Service};
+use tower_pulse::{Builder, Clock, Pulse};
+
+/// The log of this thread.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    /// Logs to it until the guard is dropped.
+    fn start() -> (Self, tracing::subscriber::DefaultGuard) {
+        let log = Self::default();
+        let writer = log.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_ansi(false)
+            .with_writer(move || writer.clone())
+            .finish();
+        (log, tracing::subscriber::set_default(subscriber))
+    }
+
+    fn lines_with(&self, text: &str) -> Vec<String> {
+        let log = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
+        let lines = log.lines().filter(|line| line.contains(text));
+        lines.map(str::to_owned).collect()
+    }
+}
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+fn built(builder: Builder) -> Pulse {
+    let (clock, _hand) = Clock::manual(1_700_001_000);
+    builder.clock(clock).build().unwrap()
+}
+
+fn warnings_with(pulse: &Pulse, text: &str) -> usize {
+    let warnings = pulse.health().warnings;
+    warnings.iter().filter(|one| one.contains(text)).count()
+}
+
+#[tokio::test]
+async fn raw_paths_as_contexts() {
+    let (log, _logging) = Log::start();
+    let pulse = built(Pulse::builder());
+    let layer = pulse.layer_with(|head| Some(head.uri.path().to_owned().into()));
+    let service = async |_: Request<()>| Ok::<_, std::io::Error>(Response::new(()));
+    let mut service = layer.layer(tower::service_fn(service));
+    for i in 0..3_000 {
+        if i == 2_000 {
+            pulse.flush().await.unwrap();
+            assert_eq!(pulse.health().warnings, Vec::<String>::new());
+        }
+        let request = Request::builder().uri(format!("/{i}"));
+        service.call(request.body(()).unwrap()).await.unwrap();
+    }
+    pulse.flush().await.unwrap();
+    assert_eq!(pulse.health().overflowed, 1_000);
+    assert_eq!(warnings_with(&pulse, "1000 requests"), 1);
+    assert_eq!(warnings_with(&pulse, "max_contexts"), 1);
+    let lines = log.lines_with("there are more contexts");
+    let [line] = &lines[..] else {
+        panic!("{lines:?}")
+    };
+    assert!(
+        line.contains("raw paths") && line.contains("/2000"),
+        "{line}"
+    );
+}
+
+#[tokio::test]
+async fn ids_in_the_names_of_counters() {
+    let (log, _logging) = Log::start();
+    let pulse = built(Pulse::builder().max_counters(2));
+    for id in 0..5 {
+        pulse.counter(&format!("sales:{id}")).increment();
+    }
+    assert_eq!(warnings_with(&pulse, "max_counters"), 1);
+    assert_eq!(log.lines_with("there are more counters").len(), 1);
+}
+
+#[tokio::test]
+async fn a_bound_of_memory_above_what_is_allowed() {
+    let (log, _logging) = Log::start();
+    let pulse = built(Pulse::builder());
+    assert_eq!(pulse.health().warnings, Vec::<String>::new());
+    // The start explains the number that it logs.
+    let lines = log.lines_with("max_process_bytes=");
+    assert!(lines[0].contains("2000 contexts"), "{lines:?}");
+    assert_eq!(log.lines_with("warn_above_bytes").len(), 0);
+
+    let most = Pulse::builder().worst_case().process_bytes;
+    let pulse = built(Pulse::builder().warn_above_bytes(most));
+    assert_eq!(pulse.health().warnings, Vec::<String>::new());
+    let pulse = built(Pulse::builder().warn_above_bytes(most - 1));
+    assert_eq!(warnings_with(&pulse, "warn_above_bytes"), 1);
+    let lines = log.lines_with("warn_above_bytes");
+    assert!(lines.len() == 1 && lines[0].contains("WARN"), "{lines:?}");
+}
