@@ -16,7 +16,7 @@ use rig::book;
 use rig::server::RedisServer;
 use tower_pulse::model::slice::{DEFAULT_PRECISIONS, DEFAULT_SAMPLES, Precision};
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
-use tower_pulse::store::{Cleaned, Pass, Store};
+use tower_pulse::store::{CleanReport, Pass, Store};
 
 const PREFIX: &str = "pulse:";
 /// Times seven precisions: 100,002 counters.
@@ -175,20 +175,20 @@ impl Bench {
         (cost, done)
     }
 
-    async fn ours(&mut self, number: i64) -> (Cost, Cleaned) {
+    async fn ours(&mut self, number: i64) -> (Cost, CleanReport) {
         let pass = Pass {
             instance: "bench".into(),
             now: number * 60,
             interval: 60,
-            slowest_after: 86_400,
-            forget_after: 7 * 86_400,
+            ranking_retention: 86_400,
+            context_retention: 7 * 86_400,
         };
         let clean = async |bench: &mut Self| bench.store.clean(&pass).await;
         let (cost, cleaned) = self.measure(clean).await;
         (cost, cleaned.unwrap().unwrap())
     }
 
-    async fn books(&mut self, number: i64) -> (Cost, book::Cleaned) {
+    async fn books(&mut self, number: i64) -> (Cost, book::CleanReport) {
         let samples = i64::from(DEFAULT_SAMPLES);
         let clean = async |bench: &mut Self| {
             book::clean_counters_pass(&mut bench.conn, PREFIX, number, samples, number * 60).await
@@ -247,8 +247,8 @@ async fn bench() {
         "slowest",
         ">1ms"
     );
-    let ours = |cleaned: &Cleaned| [cleaned.examined, cleaned.slices, cleaned.counters];
-    let books = |cleaned: &book::Cleaned| [cleaned.examined, cleaned.slices, cleaned.counters];
+    let ours = |cleaned: &CleanReport| [cleaned.examined, cleaned.slices, cleaned.counters];
+    let books = |cleaned: &book::CleanReport| [cleaned.examined, cleaned.slices, cleaned.counters];
     let mut ratios = Vec::new();
 
     let (cost, cleaned) = bench.ours(NUMBER).await;

@@ -18,7 +18,7 @@ use tower_pulse::model::outcome::Outcome;
 use tower_pulse::model::slice::Precisions;
 use tower_pulse::store::memory::MemoryStore;
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
-use tower_pulse::store::{Appended, Call, Store};
+use tower_pulse::store::{Appended, FencedBatch, Store};
 use tower_pulse::testing::TestFolder;
 
 const NOW: i64 = 1_700_001_000;
@@ -56,7 +56,7 @@ impl Target {
     async fn flush(&mut self, mut batch: Batch) {
         while !batch.is_empty() {
             self.seq += 1;
-            let call = Call {
+            let call = FencedBatch {
                 generation: self.store.hello().await.unwrap().id,
                 instance: "bench".into(),
                 seq: self.seq,

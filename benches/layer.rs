@@ -37,7 +37,7 @@ fn layer(c: &mut Criterion) {
         ("pulse", routes().layer(pulse.layer())),
         (
             "pulse to the body's end",
-            routes().layer(pulse.layer().to_body_end()),
+            routes().layer(pulse.layer().until_body_end()),
         ),
     ];
     let mut group = c.benchmark_group("layer");

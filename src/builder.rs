@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use self::memory::bytes;
 pub(crate) use self::validate::reserved;
-use crate::cleaner::{Cleaner, Retention, Told};
+use crate::cleaner::{Cleaner, CleanerStatus, Retention};
 use crate::clock::Clock;
 use crate::error::BuildError;
 use crate::flush::{FlushOptions, Flusher};
 use crate::fold::Folder;
-use crate::layer::{ResponseHead, Skips};
+use crate::layer::{IgnoreList, ResponseHead};
 use crate::model::context::MAX_NAME;
 use crate::model::slice::{DEFAULT_PRECISIONS, DEFAULT_SAMPLES, Precision, Precisions};
 use crate::model::worst_case::ProcessBytes;
@@ -50,8 +50,8 @@ pub struct Builder {
     samples: u32,
     flush_interval: Option<Duration>,
     clean_interval: Duration,
-    slowest_after: Duration,
-    forget_after: Duration,
+    ranking_retention: Duration,
+    context_retention: Duration,
     shutdown_timeout: Duration,
     max_contexts: usize,
     max_counters: usize,
@@ -59,7 +59,7 @@ pub struct Builder {
     pending_bytes: usize,
     memory_bytes: usize,
     journal_bytes: u64,
-    key_ttl: bool,
+    expire_idle_keys: bool,
     book_keys: bool,
     fold_step_contexts: Option<usize>,
     ignore: Vec<String>,
@@ -103,8 +103,8 @@ impl Default for Builder {
             samples: DEFAULT_SAMPLES,
             flush_interval: None,
             clean_interval: Duration::from_secs(60),
-            slowest_after: Duration::from_secs(24 * 3_600),
-            forget_after: Duration::from_secs(7 * 24 * 3_600),
+            ranking_retention: Duration::from_secs(24 * 3_600),
+            context_retention: Duration::from_secs(7 * 24 * 3_600),
             shutdown_timeout: Duration::from_millis(900),
             max_contexts: 2_000,
             max_counters: 1_000,
@@ -112,7 +112,7 @@ impl Default for Builder {
             pending_bytes: 64 * 1024 * 1024,
             memory_bytes: RECORD_BYTES,
             journal_bytes: 64 * 1024 * 1024,
-            key_ttl: true,
+            expire_idle_keys: true,
             book_keys: true,
             fold_step_contexts: None,
             ignore: Vec::new(),
@@ -190,15 +190,15 @@ impl Builder {
 
     /// After how long without a request a context leaves the ranking of the slowest: 1 min to 1
     /// year, 24 h by default.
-    pub fn slowest_after(mut self, idle: Duration) -> Self {
-        self.slowest_after = idle;
+    pub fn ranking_retention(mut self, idle: Duration) -> Self {
+        self.ranking_retention = idle;
         self
     }
 
     /// After how long without a request a context is forgotten altogether: 1 h to 10 years, 7 days
     /// by default.
-    pub fn forget_after(mut self, idle: Duration) -> Self {
-        self.forget_after = idle;
+    pub fn context_retention(mut self, idle: Duration) -> Self {
+        self.context_retention = idle;
         self
     }
 
@@ -268,8 +268,8 @@ impl Builder {
 
     /// Whether keys of counters in Redis expire by themselves when they are idle. On by default;
     /// switch it off only where other programs write the same keys and run no cleaner of ours.
-    pub fn key_ttl(mut self, on: bool) -> Self {
-        self.key_ttl = on;
+    pub fn expire_idle_keys(mut self, on: bool) -> Self {
+        self.expire_idle_keys = on;
         self
     }
 
@@ -421,7 +421,7 @@ impl Builder {
                 let options = options?
                     .prefix(prefix)?
                     .precisions(precisions.clone())
-                    .key_ttl(self.key_ttl)
+                    .expire_idle_keys(self.expire_idle_keys)
                     .book_keys(self.book_keys)
                     .journal_bytes(self.journal_bytes);
                 let store = RedisStore::open(options)?;
@@ -468,19 +468,19 @@ impl Builder {
             unattended,
         );
         let folder = Arc::new(folder.with_step(self.fold_step_contexts));
-        let cleaning = Arc::<Mutex<Told>>::default();
+        let cleaning = Arc::<Mutex<CleanerStatus>>::default();
         let cleaner = Cleaner {
             store: store.clone(),
             clock: self.clock.clone(),
             interval: self.clean_interval,
             retention: Retention {
-                slowest_after: self.slowest_after,
-                forget_after: self.forget_after,
+                ranking_retention: self.ranking_retention,
+                context_retention: self.context_retention,
             },
             instance,
             told: cleaning.clone(),
         };
-        let skips = Skips::default();
+        let skips = IgnoreList::default();
         self.ignore.iter().for_each(|path| skips.add(path));
         for name in &self.counters {
             recorder.counter(name);
@@ -513,12 +513,15 @@ impl Builder {
         let drain = parts.recorder.clone().drain_each_second(stopped.clone());
         let flush = parts.flusher.clone().flush_at_intervals(stopped.clone());
         let fold = parts.folder.clone().fold_at_intervals(stopped.clone());
-        let beat = parts.flusher.clone().beat_at_intervals(stopped.clone());
+        let heartbeat = parts
+            .flusher
+            .clone()
+            .heartbeat_at_intervals(stopped.clone());
         let tasks = vec![
             Task::new("drain", drain),
             Task::new("flush", flush),
             Task::new("fold", fold),
-            Task::new("beat", beat),
+            Task::new("heartbeat", heartbeat),
             Task::new("clean", cleaner.clean_at_intervals(stopped)),
         ];
         Ok((Pulse::new(parts, stop), tasks))

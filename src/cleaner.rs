@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::clock::Clock;
 use crate::error::StoreError;
 use crate::model::snapshot::Problem;
-use crate::store::{Cleaned, Pass, Store};
+use crate::store::{CleanReport, Pass, Store};
 use crate::task::Stopped;
 
 /// Waits after a failed pass, doubled each time.
@@ -17,8 +17,8 @@ const BACKOFF: std::ops::RangeInclusive<Duration> =
 /// How long things are kept that are not slices.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Retention {
-    pub(crate) slowest_after: Duration,
-    pub(crate) forget_after: Duration,
+    pub(crate) ranking_retention: Duration,
+    pub(crate) context_retention: Duration,
 }
 
 /// Cleans at intervals.
@@ -28,19 +28,19 @@ pub(crate) struct Cleaner {
     pub(crate) interval: Duration,
     pub(crate) retention: Retention,
     pub(crate) instance: String,
-    pub(crate) told: Arc<Mutex<Told>>,
+    pub(crate) told: Arc<Mutex<CleanerStatus>>,
 }
 
 /// What health tells of the cleaning.
 #[derive(Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct CleanerStatus {
     /// What the last passes could not understand, whoever did them.
     problems: Vec<Problem>,
     /// Why this instance's last pass failed.
     error: Option<String>,
 }
 
-impl Told {
+impl CleanerStatus {
     /// For people.
     pub(crate) fn warnings(&self) -> impl Iterator<Item = String> {
         let error = self.error.iter();
@@ -54,14 +54,14 @@ impl Told {
 
 impl Cleaner {
     /// One pass. `None` when another instance does, or did, it.
-    pub(crate) async fn pass(&self) -> Result<Option<Cleaned>, StoreError> {
+    pub(crate) async fn pass(&self) -> Result<Option<CleanReport>, StoreError> {
         let seconds = |duration: Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
         let pass = Pass {
             instance: self.instance.clone(),
             now: self.clock.now_seconds(),
             interval: seconds(self.interval).max(1),
-            slowest_after: seconds(self.retention.slowest_after),
-            forget_after: seconds(self.retention.forget_after),
+            ranking_retention: seconds(self.retention.ranking_retention),
+            context_retention: seconds(self.retention.context_retention),
         };
         let cleaned = self.store.clean(&pass).await?;
         let problems = match &cleaned {
@@ -72,7 +72,7 @@ impl Cleaner {
                 .await?
                 .map(|last| last.cleaned.problems),
         };
-        let mut told = self.told();
+        let mut told = self.status();
         for problem in problems.iter().flatten() {
             if !told.problems.contains(problem) {
                 tracing::warn!(key = %problem.key.escape_default(), reason = %problem.reason, "cleaning skipped what it does not understand");
@@ -84,7 +84,7 @@ impl Cleaner {
         Ok(cleaned)
     }
 
-    fn told(&self) -> MutexGuard<'_, Told> {
+    fn status(&self) -> MutexGuard<'_, CleanerStatus> {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -106,7 +106,7 @@ impl Cleaner {
                     (rest.max(least), *BACKOFF.start())
                 }
                 Err(error) => {
-                    if self.told().error.replace(error.to_string()).is_none() {
+                    if self.status().error.replace(error.to_string()).is_none() {
                         tracing::warn!(%error, "a cleaning pass failed; the next one goes on");
                     }
                     (backoff, (backoff * 2).min(*BACKOFF.end()))

@@ -39,7 +39,7 @@ pub(crate) struct Tick(u64);
 
 /// Moves a [`Clock::manual`].
 #[derive(Clone, Debug)]
-pub struct Hand {
+pub struct ManualClock {
     manual: Arc<watch::Sender<Manual>>,
     ticks: Arc<quanta::Mock>,
 }
@@ -60,8 +60,8 @@ impl Clock {
         }
     }
 
-    /// A clock that stands at `unix_seconds` until its [`Hand`] moves it.
-    pub fn manual(unix_seconds: i64) -> (Self, Hand) {
+    /// A clock that stands at `unix_seconds` until its [`ManualClock`] moves it.
+    pub fn manual(unix_seconds: i64) -> (Self, ManualClock) {
         let now = Manual {
             wall: unix_seconds.saturating_mul(1_000_000_000),
             elapsed: 0,
@@ -72,10 +72,10 @@ impl Clock {
             ticks: clock,
             manual: Some(manual.clone()),
         };
-        (clock, Hand { manual, ticks })
+        (clock, ManualClock { manual, ticks })
     }
 
-    /// Whether it is moved by a [`Hand`].
+    /// Whether it is moved by a [`ManualClock`].
     #[cfg(feature = "redis")]
     pub(crate) fn is_manual(&self) -> bool {
         self.manual.is_some()
@@ -131,7 +131,7 @@ impl Clock {
     }
 }
 
-impl Hand {
+impl ManualClock {
     /// Moves wall time and monotonic time on together, as time does.
     pub fn advance(&self, duration: Duration) {
         self.ticks.increment(duration);

@@ -81,7 +81,7 @@ mod task;
 pub mod testing;
 
 pub use builder::Builder;
-pub use clock::{Clock, Hand};
+pub use clock::{Clock, ManualClock};
 pub use error::{BuildError, StoreError, StoreErrorKind};
 pub use model::worst_case::WorstCase;
 pub use pulse::{Pulse, ShutdownError};

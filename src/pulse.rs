@@ -7,19 +7,19 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 
 use crate::builder::{Builder, reserved};
-use crate::cleaner::Told;
+use crate::cleaner::CleanerStatus;
 #[cfg(feature = "admin")]
 use crate::clock::Clock;
 use crate::error::{BuildError, StoreError, StoreErrorKind};
 use crate::flush::{Flushed, Flusher};
 use crate::fold::Folder;
-use crate::layer::{Head, PulseLayer, Skips, Source};
+use crate::layer::{Head, IgnoreList, PulseLayer, Source};
 use crate::model::context::Kind;
 #[cfg(feature = "admin")]
 use crate::model::slice::Precisions;
 use crate::model::worst_case::WorstCase;
-use crate::recorder::health::{Figures, Health, JournalHealth, Status};
-use crate::recorder::{Counter, DrainFigures, Recorder, Timed, Timer};
+use crate::recorder::health::{FlushCounters, Health, JournalHealth, Status};
+use crate::recorder::{Counter, DrainStats, Recorder, Timed, Timer};
 use crate::store::{JournalStatus, Store};
 use crate::task::Stop;
 
@@ -51,8 +51,8 @@ pub(crate) struct Parts {
     pub(crate) clock: Clock,
     #[cfg(feature = "admin")]
     pub(crate) precisions: Precisions,
-    pub(crate) skips: Skips,
-    pub(crate) cleaning: Arc<Mutex<Told>>,
+    pub(crate) skips: IgnoreList,
+    pub(crate) cleaning: Arc<Mutex<CleanerStatus>>,
     pub(crate) shutdown_timeout: Duration,
     pub(crate) worst: WorstCase,
     pub(crate) memory_warning: Option<String>,
@@ -418,7 +418,7 @@ impl Parts {
             warnings.extend(journal_warnings(journal));
         }
         warnings.extend(self.memory_warning.clone());
-        self.recorder.drain.figures(|figures| {
+        self.recorder.drain.counters(|figures| {
             warnings.extend(self.recording_warnings(&drain, figures));
             let recorded = figures.recorded - figures.lost.min(figures.recorded);
             let all = recorded + drain.dropped + figures.lost;
@@ -453,7 +453,7 @@ impl Parts {
                 store_resets: figures.store_resets,
                 replayed: figures.replayed,
                 in_doubt_age: flush.in_doubt_age.map(|age| age.as_secs_f64()),
-                drain_lateness: drain.lateness,
+                drain_lag: drain.lateness,
                 drain_lateness_max: drain.lateness_max,
                 completeness: if all == 0 {
                     1.0
@@ -472,7 +472,7 @@ impl Parts {
 
 impl Parts {
     /// Requests without a context of their own, and requests that are gone: what happened and what to do.
-    fn recording_warnings(&self, drain: &DrainFigures, counts: &Figures) -> Vec<String> {
+    fn recording_warnings(&self, drain: &DrainStats, counts: &FlushCounters) -> Vec<String> {
         let mut warnings = Vec::new();
         let limits = &self.recorder.limits;
         let (contexts, counters) = self.recorder.core.overflows();

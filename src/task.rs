@@ -38,7 +38,7 @@ impl Task {
         }
     }
 
-    /// What it does, in a word: `"drain"`, `"flush"`, `"fold"`, `"clean"` or `"beat"`.
+    /// What it does, in a word: `"drain"`, `"flush"`, `"fold"`, `"clean"` or `"heartbeat"`.
     pub fn name(&self) -> &'static str {
         self.name
     }

@@ -126,11 +126,11 @@ impl TestFlusher {
 
     /// How many requests it says to be lost.
     pub fn lost(&self) -> u64 {
-        self.recorder.drain.figures(|figures| figures.lost)
+        self.recorder.drain.counters(|figures| figures.lost)
     }
 
     /// How many calls it has replayed.
     pub fn replayed(&self) -> u64 {
-        self.recorder.drain.figures(|figures| figures.replayed)
+        self.recorder.drain.counters(|figures| figures.replayed)
     }
 }

@@ -62,7 +62,7 @@ fn as_many_as_without_it() {
         let identity = allocations(routes().layer(Identity(())), method, path);
         let ours = allocations(routes().layer(pulse.layer()), method, path);
         assert_eq!(ours, identity, "{method} {path}");
-        let body = allocations(routes().layer(pulse.layer().to_body_end()), method, path);
+        let body = allocations(routes().layer(pulse.layer().until_body_end()), method, path);
         let more = REQUESTS as u64;
         assert!(
             (identity..=identity + more).contains(&body),

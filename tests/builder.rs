@@ -25,8 +25,12 @@ fn each_field_out_of_range() {
     refused(b().flush_interval(ms(60_001)), "flush_interval", "60.001s");
     refused(b().clean_interval(ms(999)), "clean_interval", "999ms");
     refused(b().clean_interval(secs(3_601)), "clean_interval", "3601s");
-    refused(b().slowest_after(secs(59)), "slowest_after", "59s");
-    refused(b().forget_after(secs(3_599)), "forget_after", "3599s");
+    refused(b().ranking_retention(secs(59)), "ranking_retention", "59s");
+    refused(
+        b().context_retention(secs(3_599)),
+        "context_retention",
+        "3599s",
+    );
     refused(b().shutdown_timeout(secs(61)), "shutdown_timeout", "61s");
     refused(b().samples(0), "samples", "0");
     refused(b().samples(10_001), "samples", "10001");

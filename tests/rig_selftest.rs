@@ -466,7 +466,7 @@ mod book {
 
         // Pass 1 is not for five-minute counters. 160 lies on the cut-off and goes.
         let cleaned = clean_counters_pass(conn, "p:", 1, 60, 220).await.unwrap();
-        let expected = Cleaned {
+        let expected = CleanReport {
             examined: 2,
             slices: 3,
             counters: 1,

@@ -27,13 +27,13 @@ macro_rules! conformance {
         mod memory {
             $(#[tokio::test]
             async fn $test() {
-                crate::suite::$test(&mut crate::bed::Bed::memory()).await;
+                crate::suite::$test(&mut crate::bed::Fixture::memory()).await;
             })*
         }
         mod redis {
             $(#[tokio::test]
             async fn $test() {
-                crate::suite::$test(&mut crate::bed::Bed::redis().await).await;
+                crate::suite::$test(&mut crate::bed::Fixture::redis().await).await;
             })*
         }
     };

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Script, Value, cmd};
-use tower_pulse::model::access_time::AccessTime;
+use tower_pulse::model::access_time::AccessTimeStats;
 use tower_pulse::model::batch::{Aggregate, Batch};
 use tower_pulse::model::context::Metric;
 use tower_pulse::model::slice::{HOUR, Precision, Precisions, iso_hour};
@@ -100,7 +100,7 @@ impl Before {
         call.arg(FENCE_FOR);
         call.arg("");
         call.arg(format!("{PREFIX}count:").len());
-        call.arg(slowest::KEPT);
+        call.arg(slowest::RANKING_LEN);
         call.arg(counters.len());
         call.arg(batch.contexts.len());
         call.arg(histograms.len());
@@ -120,12 +120,12 @@ impl Before {
                 call.keys
                     .push(format!("{PREFIX}stats:{name}:AccessTime{end}"));
             }
-            call.arg(delta.kind.name());
+            call.arg(delta.kind.as_str());
             call.arg(name);
             call.arg(delta.last_seen);
             call.arg(delta.hours.len());
             for (hour, times) in delta.hours.iter() {
-                let times = AccessTime::from(times);
+                let times = AccessTimeStats::from(times);
                 call.arg(hour);
                 call.arg(iso_hour(hour));
                 for value in [times.count, times.sum, times.sumsq, times.min, times.max] {

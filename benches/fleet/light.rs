@@ -9,7 +9,7 @@ use std::time::Duration;
 use tower_pulse::Pulse;
 use tower_pulse::model::batch::Batch;
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
-use tower_pulse::store::{Appended, Beat, Call, Store};
+use tower_pulse::store::{Appended, FencedBatch, Heartbeat, Store};
 
 use crate::traffic::{self, CONTEXTS};
 
@@ -43,7 +43,7 @@ impl Light {
 
     pub(crate) async fn append(&mut self, batch: Batch) {
         self.seq += 1;
-        let call = Call {
+        let call = FencedBatch {
             generation: self.generation.clone(),
             instance: self.instance.clone(),
             seq: self.seq,
@@ -54,15 +54,15 @@ impl Light {
         assert!(matches!(appended, Appended::Done(_)), "{appended:?}");
     }
 
-    pub(crate) async fn beat(&self) {
+    pub(crate) async fn heartbeat(&self) {
         let at = crate::now();
-        let beat = Beat {
+        let heartbeat = Heartbeat {
             instance: self.instance.clone(),
             at,
             in_flight: 0,
             dropped: 0,
         };
-        self.store.beat(&beat).await.unwrap();
+        self.store.heartbeat(&heartbeat).await.unwrap();
         self.store.status(at).await.unwrap();
     }
 }
@@ -90,7 +90,7 @@ pub(crate) async fn fleet(url: String, instances: usize, guide: Pulse) {
                 flushed = now;
                 light.append(batch).await;
                 tokio::time::sleep(interval / 3).await;
-                light.beat().await;
+                light.heartbeat().await;
             }
         });
     }

@@ -40,12 +40,12 @@ pub(crate) fn process_cpu(process: u32) -> Duration {
 pub(crate) struct Usage {
     at: Instant,
     cpu: Duration,
-    /// Commands that clients sent: scripts, and what goes with each beat.
+    /// Commands that clients sent: scripts, and what goes with each heartbeat.
     commands: f64,
     bytes: f64,
 }
 
-/// Commands of a beat and of asking for the status, one of which only they use.
+/// Commands of a heartbeat and of asking for the status, one of which only they use.
 const COMMANDS_OF_A_BEAT: f64 = 8.0;
 
 /// What the server did in a second, on average.

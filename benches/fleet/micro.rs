@@ -4,9 +4,9 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tower_pulse::store::{Appended, Call, Store};
+use tower_pulse::store::{Appended, FencedBatch, Store};
 use tower_pulse::testing::TestFolder;
-use tower_pulse::{Clock, Hand};
+use tower_pulse::{Clock, ManualClock};
 
 use crate::before::{self, Before};
 use crate::light::{Light, PREFIX, store};
@@ -29,7 +29,7 @@ pub(crate) struct Micro {
     /// A call of all contexts of an instance that flushes every three seconds.
     pub(crate) append_of_3_seconds: f64,
     /// To tell that an instance is alive, and to ask how the fleet is doing.
-    pub(crate) beat: f64,
+    pub(crate) heartbeat: f64,
     /// For each context of a round of 40, and of 201, reading included.
     pub(crate) fold_40: f64,
     pub(crate) fold_201: f64,
@@ -46,7 +46,7 @@ struct Bench<'a> {
     server: &'a RedisServer,
     store: Arc<dyn Store>,
     clock: Clock,
-    hand: Hand,
+    hand: ManualClock,
     generation: String,
     seqs: Vec<u64>,
 }
@@ -67,9 +67,9 @@ impl<'a> Bench<'a> {
     }
 
     /// So many contexts, `<all>` not counted, of the seconds until now.
-    fn call(&mut self, instance: usize, contexts: usize, seconds: i64) -> Call {
+    fn call(&mut self, instance: usize, contexts: usize, seconds: i64) -> FencedBatch {
         self.seqs[instance] += 1;
-        Call {
+        FencedBatch {
             generation: self.generation.clone(),
             instance: format!("{instance:032}"),
             seq: self.seqs[instance],
@@ -78,7 +78,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    async fn append(&self, call: &Call) {
+    async fn append(&self, call: &FencedBatch) {
         let appended = self.store.append(call).await.unwrap();
         assert!(matches!(appended, Appended::Done(_)), "{appended:?}");
     }
@@ -100,12 +100,12 @@ impl<'a> Bench<'a> {
         used.as_secs_f64() * 1e6 / calls.len() as f64
     }
 
-    /// The server's time for a beat, and for telling how the fleet is doing.
+    /// The server's time for a heartbeat, and for telling how the fleet is doing.
     async fn beat_micros(&mut self, beats: u32) -> f64 {
         let light = Light::new(&self.server.url(), 1).await;
         let before = settled(self.server).await;
         for _ in 0..beats {
-            light.beat().await;
+            light.heartbeat().await;
         }
         let used = settled(self.server).await - before;
         used.as_secs_f64() * 1e6 / f64::from(beats)
@@ -208,14 +208,14 @@ pub(crate) async fn measure(server: &RedisServer, effort: f64) -> Micro {
         let all = |folder: TestFolder| async move { meter::turns_during(folder.fold()).await };
         turns.push(bench.fold_backlog(all).await);
     }
-    let [small, large, long, beat, fold_40, fold_201, before] = least;
+    let [small, large, long, heartbeat, fold_40, fold_201, before] = least;
     // Both have one context more than they were asked for, `<all>`.
     let append_context = (large - small) / (CONTEXTS - 1) as f64;
     Micro {
         append_call: small - 2.0 * append_context,
         append_context,
         append_of_3_seconds: long,
-        beat,
+        heartbeat,
         fold_40,
         fold_201,
         before,

@@ -72,7 +72,7 @@ pub(crate) async fn measure(server: &RedisServer, size: Size, seconds: f64) -> R
     tell_commands(server).await;
     assert_all_is_counted(&url, size).await;
     let mut probe = Probe::new(&url);
-    // It learns of the fleet by its first beat.
+    // It learns of the fleet by its first heartbeat.
     tokio::time::sleep(Duration::from_millis(2_500)).await;
     let freshness = probe.watch(seconds, |_| false).await;
     let servers = parts.iter().map(|(server, ..)| *server);

@@ -110,7 +110,7 @@ fn fleets(found: &Found, out: &mut String) -> std::fmt::Result {
 /// three seconds, and two rounds a second fold what has come of all contexts.
 fn extrapolated(micro: &Micro) -> f64 {
     let (calls, rounds) = (1_000.0 / 3.0, 2.0);
-    let appending = calls * (micro.append_of_3_seconds + micro.beat);
+    let appending = calls * (micro.append_of_3_seconds + micro.heartbeat);
     (appending + rounds * 201.0 * micro.fold_201) / 1e6
 }
 
@@ -136,8 +136,12 @@ fn parts(found: &Found, out: &mut String) -> std::fmt::Result {
             long,
             String::new(),
         )?;
-        let beat = micros(micro.beat);
-        row("server, a beat and the fleet's status", beat, String::new())?;
+        let heartbeat = micros(micro.heartbeat);
+        row(
+            "server, a heartbeat and the fleet's status",
+            heartbeat,
+            String::new(),
+        )?;
         let fold_40 = micros(micro.fold_40);
         row(
             "server, folding a context, in rounds of 40",

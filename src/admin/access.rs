@@ -13,7 +13,7 @@ use http::{StatusCode, header};
 use sha2::{Digest as _, Sha256};
 use subtle::{Choice, ConstantTimeEq};
 
-use super::answer::Failure;
+use super::response::ApiError;
 use crate::error::BuildError;
 use crate::task::BoxFuture;
 
@@ -173,13 +173,13 @@ impl Access {
     }
 
     /// Lets the request pass, or says why not.
-    pub(super) async fn check(&self, parts: &Parts) -> Result<(), Failure> {
+    pub(super) async fn check(&self, parts: &Parts) -> Result<(), ApiError> {
         let (allowed, otherwise) = match &self.0 {
             Rule::Open => (true, StatusCode::FORBIDDEN),
             Rule::Custom(allows) => (allows(parts), StatusCode::FORBIDDEN),
             Rule::CustomAsync(allows) => {
                 let allowed = tokio::time::timeout(DEADLINE, allows(parts)).await;
-                let late = |_| Failure::unavailable("whether you may enter is not known in time");
+                let late = |_| ApiError::unavailable("whether you may enter is not known in time");
                 (allowed.map_err(late)?, StatusCode::FORBIDDEN)
             }
             Rule::Token(token) => {
@@ -205,7 +205,7 @@ impl Access {
         if allowed {
             return Ok(());
         }
-        Err(Failure::new(otherwise, "you may not enter here"))
+        Err(ApiError::new(otherwise, "you may not enter here"))
     }
 }
 

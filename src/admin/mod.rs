@@ -29,13 +29,13 @@
 // `prometheus.rs` (what is answered).
 
 mod access;
-mod answer;
 mod api;
 mod page;
 mod params;
 #[cfg(feature = "prometheus")]
 mod prometheus;
 mod reader;
+mod response;
 #[cfg(test)]
 mod tests;
 
@@ -51,10 +51,10 @@ use http::{Method, StatusCode};
 use http_body::Body;
 
 pub use self::access::Access;
-use self::answer::Failure;
 use self::page::Page;
 use self::params::Params;
 use self::reader::Reader;
+use self::response::ApiError;
 use crate::clock::Clock;
 use crate::error::BuildError;
 use crate::model::slice::Precisions;
@@ -166,65 +166,71 @@ impl Admin {
             Ok(response) => response,
             Err(failure) => failure.into_response(),
         };
-        answer::finish(&parts.method, &mut response);
+        response::finish(&parts.method, &mut response);
         response
     }
 
     /// Who does not get in learns nothing, not even what is there.
-    async fn answer(&self, parts: &Parts, body_size: u64) -> Result<Response, Failure> {
+    async fn answer(&self, parts: &Parts, body_size: u64) -> Result<Response, ApiError> {
         self.access.check(parts).await?;
         if body_size > MAX_BODY {
             let message = format!("the body may have at most {MAX_BODY} bytes");
-            return Err(Failure::new(StatusCode::PAYLOAD_TOO_LARGE, message));
+            return Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, message));
         }
         let path = parts.uri.path();
-        let place = Place::at(path.strip_prefix(&*self.prefix).unwrap_or(path))
-            .ok_or_else(|| Failure::new(StatusCode::NOT_FOUND, "there is nothing here"))?;
+        let place = Endpoint::at(path.strip_prefix(&*self.prefix).unwrap_or(path))
+            .ok_or_else(|| ApiError::new(StatusCode::NOT_FOUND, "there is nothing here"))?;
         if parts.method != Method::GET && parts.method != Method::HEAD {
             let message = "only GET and HEAD are served here";
-            return Err(Failure::new(StatusCode::METHOD_NOT_ALLOWED, message));
+            return Err(ApiError::new(StatusCode::METHOD_NOT_ALLOWED, message));
         }
         let params = || Params::parse(parts.uri.query());
         let as_of = match &place {
-            Place::Index | Place::Asset(_) => None,
+            Endpoint::Index | Endpoint::Asset(_) => None,
             #[cfg(feature = "prometheus")]
-            Place::Metrics => None,
-            Place::Health => None,
+            Endpoint::Metrics => None,
+            Endpoint::Health => None,
             // Asked for before the figures, so that it promises no more than they hold.
             _ => Some(self.reader.as_of().await?),
         };
         match place {
-            Place::Index => Ok(self.page.index(original_path(parts))),
-            Place::Asset(file) => self.page.asset(parts, file),
-            Place::Overview => answer::json(parts, &api::overview::overview(self).await?, as_of),
-            Place::Paths => answer::json(parts, &api::paths::paths(self, &params()?).await?, as_of),
-            Place::Path => answer::json(parts, &api::path::path(self, &params()?).await?, as_of),
-            Place::Slowest => answer::json(
+            Endpoint::Index => Ok(self.page.index(original_path(parts))),
+            Endpoint::Asset(file) => self.page.asset(parts, file),
+            Endpoint::Overview => {
+                response::json(parts, &api::overview::overview(self).await?, as_of)
+            }
+            Endpoint::Paths => {
+                response::json(parts, &api::paths::paths(self, &params()?).await?, as_of)
+            }
+            Endpoint::Path => {
+                response::json(parts, &api::path::path(self, &params()?).await?, as_of)
+            }
+            Endpoint::Slowest => response::json(
                 parts,
                 &api::slowest::slowest(self, &params()?).await?,
                 as_of,
             ),
-            Place::Counters => answer::json(
+            Endpoint::Counters => response::json(
                 parts,
                 &api::series::counters(self, &params()?).await?,
                 as_of,
             ),
-            Place::Series => {
-                answer::json(parts, &api::series::series(self, &params()?).await?, as_of)
+            Endpoint::Series => {
+                response::json(parts, &api::series::series(self, &params()?).await?, as_of)
             }
-            Place::Health => {
+            Endpoint::Health => {
                 // It answers 200 whatever the store does.
                 let (health, as_of) = tokio::join!(api::health::health(self), self.reader.as_of());
-                answer::json(parts, &health, as_of.ok())
+                response::json(parts, &health, as_of.ok())
             }
             #[cfg(feature = "prometheus")]
-            Place::Metrics => Ok(prometheus::metrics(self).await),
+            Endpoint::Metrics => Ok(prometheus::metrics(self).await),
         }
     }
 }
 
 /// What is served below the mount point.
-enum Place<'a> {
+enum Endpoint<'a> {
     Index,
     Asset(&'a str),
     Overview,
@@ -238,7 +244,7 @@ enum Place<'a> {
     Metrics,
 }
 
-impl<'a> Place<'a> {
+impl<'a> Endpoint<'a> {
     fn at(path: &'a str) -> Option<Self> {
         Some(match path {
             "" | "/" => Self::Index,

@@ -5,7 +5,7 @@ use http::request::Parts;
 use http::{HeaderValue, StatusCode, header};
 
 use super::VERSION;
-use super::answer::{self, Failure};
+use super::response::{self, ApiError};
 
 const INDEX: &str = include_str!("assets/index.html");
 const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
@@ -43,7 +43,7 @@ pub(super) struct Page {
 impl Page {
     pub(super) fn new() -> Self {
         Self {
-            etags: assets().map(|asset| answer::etag(asset.bytes)).collect(),
+            etags: assets().map(|asset| response::etag(asset.bytes)).collect(),
         }
     }
 
@@ -58,20 +58,20 @@ impl Page {
         let page = INDEX
             .replace("{{version}}", &escaped(VERSION))
             .replace("{{base}}", &escaped(&base(path)));
-        answer::body(page, HTML)
+        response::body(page, HTML)
     }
 
     /// A file of the page. The browser keeps it and asks whether it is still the same.
-    pub(super) fn asset(&self, parts: &Parts, file: &str) -> Result<Response, Failure> {
+    pub(super) fn asset(&self, parts: &Parts, file: &str) -> Result<Response, ApiError> {
         let (asset, etag) = assets()
             .zip(&self.etags)
             .find(|(asset, _)| asset.file == file)
-            .ok_or_else(|| Failure::new(StatusCode::NOT_FOUND, "there is no such file"))?;
-        let mut response = if answer::is_known(parts, etag) {
-            answer::not_modified(etag.clone())
+            .ok_or_else(|| ApiError::new(StatusCode::NOT_FOUND, "there is no such file"))?;
+        let mut response = if response::is_known(parts, etag) {
+            response::not_modified(etag.clone())
         } else {
             let content_type = HeaderValue::from_static(asset.content_type);
-            answer::body(asset.bytes, content_type)
+            response::body(asset.bytes, content_type)
         };
         let headers = response.headers_mut();
         headers.insert(header::ETAG, etag.clone());

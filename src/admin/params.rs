@@ -1,6 +1,6 @@
 //! What comes in: the parameters of a query, decoded strictly.
 
-use super::answer::Failure;
+use super::response::ApiError;
 
 /// The longest text of a parameter, in bytes. Names that this crate writes have at most 256; other
 /// writers of the classic layout may use longer ones.
@@ -13,7 +13,7 @@ pub(super) struct Params(Vec<(String, String)>);
 impl Params {
     /// Decodes a query as HTML forms write it: `+` is a space, `%41` is `A`. Whatever is not
     /// UTF-8 then is refused.
-    pub(super) fn parse(query: Option<&str>) -> Result<Self, Failure> {
+    pub(super) fn parse(query: Option<&str>) -> Result<Self, ApiError> {
         let pairs = query.unwrap_or_default().split('&');
         pairs
             .filter(|pair| !pair.is_empty())
@@ -21,7 +21,7 @@ impl Params {
                 let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
                 let invalid = || {
                     let message = "the parameter is not valid percent-encoded UTF-8";
-                    Failure::parameter(shortened(name), message)
+                    ApiError::parameter(shortened(name), message)
                 };
                 let decoded = decode(name).zip(decode(value));
                 decoded.ok_or_else(invalid)
@@ -31,11 +31,11 @@ impl Params {
     }
 
     /// A parameter as it was given, at most once.
-    fn get(&self, name: &'static str) -> Result<Option<&str>, Failure> {
+    fn get(&self, name: &'static str) -> Result<Option<&str>, ApiError> {
         let mut given = self.0.iter().filter(|(n, _)| n == name);
         match (given.next(), given.next()) {
-            (_, Some(_)) => Err(Failure::parameter(name, format!("{name} is given twice"))),
-            (Some((_, value)), _) if value.len() > MAX_TEXT => Err(Failure::parameter(
+            (_, Some(_)) => Err(ApiError::parameter(name, format!("{name} is given twice"))),
+            (Some((_, value)), _) if value.len() > MAX_TEXT => Err(ApiError::parameter(
                 name,
                 format!("{name} is longer than {MAX_TEXT} bytes"),
             )),
@@ -44,21 +44,21 @@ impl Params {
     }
 
     /// Any text, which may be empty.
-    pub(super) fn text(&self, name: &'static str) -> Result<&str, Failure> {
+    pub(super) fn text(&self, name: &'static str) -> Result<&str, ApiError> {
         Ok(self.get(name)?.unwrap_or_default())
     }
 
     /// A name, which is not empty.
-    pub(super) fn name(&self, name: &'static str) -> Result<Option<&str>, Failure> {
+    pub(super) fn name(&self, name: &'static str) -> Result<Option<&str>, ApiError> {
         match self.get(name)? {
-            Some("") => Err(Failure::parameter(name, format!("{name} is empty"))),
+            Some("") => Err(ApiError::parameter(name, format!("{name} is empty"))),
             given => Ok(given),
         }
     }
 
     /// A name without which there is no answer.
-    pub(super) fn required(&self, name: &'static str) -> Result<&str, Failure> {
-        let missing = || Failure::parameter(name, format!("{name} is missing"));
+    pub(super) fn required(&self, name: &'static str) -> Result<&str, ApiError> {
+        let missing = || ApiError::parameter(name, format!("{name} is missing"));
         self.name(name)?.ok_or_else(missing)
     }
 
@@ -69,11 +69,11 @@ impl Params {
         name: &'static str,
         default: usize,
         most: usize,
-    ) -> Result<usize, Failure> {
+    ) -> Result<usize, ApiError> {
         match self.get(name)? {
             None => Ok(default),
             Some(text) if is_number(text) => Ok(text.parse().unwrap_or(most).min(most)),
-            Some(_) => Err(Failure::parameter(
+            Some(_) => Err(ApiError::parameter(
                 name,
                 format!("{name} must be a whole number from 0"),
             )),
@@ -85,19 +85,19 @@ impl Params {
         &self,
         name: &'static str,
         choices: &[(&str, T)],
-    ) -> Result<T, Failure> {
+    ) -> Result<T, ApiError> {
         let given = self.get(name)?;
         let chosen = choices
             .iter()
             .find(|(word, _)| given.is_none_or(|given| given == *word));
         chosen.map(|(_, value)| *value).ok_or_else(|| {
             let words: Vec<_> = choices.iter().map(|(word, _)| *word).collect();
-            Failure::parameter(name, format!("{name} must be one of {}", words.join(", ")))
+            ApiError::parameter(name, format!("{name} must be one of {}", words.join(", ")))
         })
     }
 
     /// Digits, if the parameter is given: `None` inside means a number that is none.
-    pub(super) fn digits(&self, name: &'static str) -> Result<Option<Option<u32>>, Failure> {
+    pub(super) fn digits(&self, name: &'static str) -> Result<Option<Option<u32>>, ApiError> {
         let given = self.get(name)?;
         Ok(given.map(|text| is_number(text).then(|| text.parse().ok()).flatten()))
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use axum::response::Response;
 use http::HeaderValue;
 
-use super::{Admin, VERSION, answer};
+use super::{Admin, VERSION, response};
 use crate::model::context::{Kind, method_and_path};
 use crate::model::outcome::Outcome;
 use crate::model::snapshot::{ContextSnapshot, Snapshot};
@@ -28,7 +28,7 @@ pub(super) async fn metrics(admin: &Admin) -> Response {
     text.requests(&totals);
     text.health(&(admin.source.health)());
     text.fleet(snapshot.as_deref());
-    answer::body(text.0, CONTENT_TYPE)
+    response::body(text.0, CONTENT_TYPE)
 }
 
 /// The text as far as it is written.
@@ -87,7 +87,7 @@ impl Text {
                     ("context", &**context),
                     ("method", method.unwrap_or_default()),
                     ("path", path.unwrap_or_default()),
-                    ("outcome", outcome.name()),
+                    ("outcome", outcome.as_str()),
                 ];
                 self.sample(name, &labels, n);
             }
@@ -98,7 +98,7 @@ impl Text {
         self.histogram("pulse_request_duration_seconds", help, of(Kind::Http));
         let help = "Timed runs of this instance that count as errors.";
         self.errors("pulse_timer_errors_total", help, of(Kind::Timer));
-        let help = "Durations of timed code of this instance.";
+        let help = "DurationSums of timed code of this instance.";
         self.histogram("pulse_timer_duration_seconds", help, of(Kind::Timer));
     }
 
@@ -145,7 +145,7 @@ impl Text {
             "pulse_drain_lateness_seconds",
             gauge,
             help,
-            health.drain_lateness,
+            health.drain_lag,
         );
         if let Some(age) = health.store_contact_age_seconds {
             let help = "Time since the store was last reached.";

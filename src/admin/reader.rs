@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use tokio::sync::Mutex as AsyncMutex;
 
-use super::answer::Failure;
+use super::response::ApiError;
 use crate::clock::{Clock, Tick};
 use crate::error::StoreError;
 use crate::model::batch::Aggregate;
 use crate::model::snapshot::{ContextSnapshot, Snapshot};
-use crate::store::{LastPass, Store};
+use crate::store::{PassRecord, Store};
 
 /// How long an answer of the store is served again.
 const FRESH: Duration = Duration::from_secs(1);
@@ -35,13 +35,13 @@ type Spreads = Arc<Vec<(i64, Aggregate)>>;
 pub(super) struct Reader {
     store: Arc<dyn Store>,
     clock: Clock,
-    snapshot: Shared<Arc<Snapshot>>,
-    slowest: Shared<Arc<Vec<(String, f64)>>>,
-    last_pass: Shared<Option<LastPass>>,
-    as_of: Shared<i64>,
-    contexts: Keyed<String, Option<Arc<ContextSnapshot>>>,
-    counters: Keyed<(String, u32), Samples>,
-    histograms: Keyed<(String, u32), Spreads>,
+    snapshot: SingleFlight<Arc<Snapshot>>,
+    slowest: SingleFlight<Arc<Vec<(String, f64)>>>,
+    last_pass: SingleFlight<Option<PassRecord>>,
+    as_of: SingleFlight<i64>,
+    contexts: SingleFlightMap<String, Option<Arc<ContextSnapshot>>>,
+    counters: SingleFlightMap<(String, u32), Samples>,
+    histograms: SingleFlightMap<(String, u32), Spreads>,
 }
 
 impl Reader {
@@ -49,27 +49,27 @@ impl Reader {
         Self {
             store,
             clock,
-            snapshot: Shared::default(),
-            slowest: Shared::default(),
-            last_pass: Shared::default(),
-            as_of: Shared::default(),
-            contexts: Keyed::default(),
-            counters: Keyed::default(),
-            histograms: Keyed::default(),
+            snapshot: SingleFlight::default(),
+            slowest: SingleFlight::default(),
+            last_pass: SingleFlight::default(),
+            as_of: SingleFlight::default(),
+            contexts: SingleFlightMap::default(),
+            counters: SingleFlightMap::default(),
+            histograms: SingleFlightMap::default(),
         }
     }
 
     /// Everything known of all contexts.
-    pub(super) async fn snapshot(&self) -> Result<Arc<Snapshot>, Failure> {
+    pub(super) async fn snapshot(&self) -> Result<Arc<Snapshot>, ApiError> {
         self.snapshot_of_the_last(FRESH).await
     }
 
     /// The same as it was within the last ten seconds.
-    pub(super) async fn recent_snapshot(&self) -> Result<Arc<Snapshot>, Failure> {
+    pub(super) async fn recent_snapshot(&self) -> Result<Arc<Snapshot>, ApiError> {
         self.snapshot_of_the_last(RECENT).await
     }
 
-    async fn snapshot_of_the_last(&self, age: Duration) -> Result<Arc<Snapshot>, Failure> {
+    async fn snapshot_of_the_last(&self, age: Duration) -> Result<Arc<Snapshot>, ApiError> {
         let read = async {
             let now = self.clock.now_seconds();
             self.store.snapshot(now).await.map(Arc::new)
@@ -81,7 +81,7 @@ impl Reader {
     pub(super) async fn context(
         &self,
         context: &str,
-    ) -> Result<Option<Arc<ContextSnapshot>>, Failure> {
+    ) -> Result<Option<Arc<ContextSnapshot>>, ApiError> {
         let read = async {
             let now = self.clock.now_seconds();
             let found = self.store.context(context, now).await;
@@ -92,7 +92,7 @@ impl Reader {
     }
 
     /// The samples of a counter, oldest first.
-    pub(super) async fn counter(&self, name: &str, precision: u32) -> Result<Samples, Failure> {
+    pub(super) async fn counter(&self, name: &str, precision: u32) -> Result<Samples, ApiError> {
         let read = async { self.store.counter(name, precision).await.map(Arc::new) };
         let kept = self.counters.of(&self.clock, (name.to_owned(), precision));
         kept.get(&self.clock, FRESH, read).await
@@ -103,7 +103,7 @@ impl Reader {
         &self,
         context: &str,
         precision: u32,
-    ) -> Result<Spreads, Failure> {
+    ) -> Result<Spreads, ApiError> {
         let read = async {
             let now = self.clock.now_seconds();
             let found = self.store.records(context, precision, now).await;
@@ -115,13 +115,13 @@ impl Reader {
     }
 
     /// The ranking of the slowest contexts.
-    pub(super) async fn slowest(&self) -> Result<Arc<Vec<(String, f64)>>, Failure> {
+    pub(super) async fn slowest(&self) -> Result<Arc<Vec<(String, f64)>>, ApiError> {
         let read = async { self.store.slowest().await.map(Arc::new) };
         self.slowest.get(&self.clock, FRESH, read).await
     }
 
     /// Until when everything that was recorded can be read, in Unix seconds.
-    pub(super) async fn as_of(&self) -> Result<i64, Failure> {
+    pub(super) async fn as_of(&self) -> Result<i64, ApiError> {
         let read = async {
             let status = self.store.status(self.clock.now_seconds()).await?;
             Ok(status.as_of)
@@ -130,7 +130,7 @@ impl Reader {
     }
 
     /// The last pass of any cleaner.
-    pub(super) async fn last_pass(&self) -> Result<Option<LastPass>, Failure> {
+    pub(super) async fn last_pass(&self) -> Result<Option<PassRecord>, ApiError> {
         let read = async { self.store.last_pass().await };
         self.last_pass.get(&self.clock, FRESH, read).await
     }
@@ -138,21 +138,21 @@ impl Reader {
 
 /// One question to the store and its last answer. Who holds the lock asks; the others wait for it
 /// and find the answer.
-struct Shared<T>(AsyncMutex<Option<Kept<T>>>);
+struct SingleFlight<T>(AsyncMutex<Option<Answered<T>>>);
 
-struct Kept<T> {
+struct Answered<T> {
     at: Tick,
     wall: i64,
-    answer: Result<T, Failure>,
+    answer: Result<T, ApiError>,
 }
 
-impl<T> Default for Shared<T> {
+impl<T> Default for SingleFlight<T> {
     fn default() -> Self {
         Self(AsyncMutex::new(None))
     }
 }
 
-impl<T> Kept<T> {
+impl<T> Answered<T> {
     /// Whether it may be served again. A wall clock that was set, perhaps to another hour, ends
     /// it; an error is never served for longer than a second.
     fn is_fresh(&self, clock: &Clock, age: Duration) -> bool {
@@ -163,7 +163,7 @@ impl<T> Kept<T> {
     }
 }
 
-impl<T: Clone> Shared<T> {
+impl<T: Clone> SingleFlight<T> {
     /// The last answer if it is not older than `age`, else a new one. Together, waiting for those
     /// who ask already and asking end at the deadline.
     ///
@@ -173,7 +173,7 @@ impl<T: Clone> Shared<T> {
         clock: &Clock,
         age: Duration,
         read: impl Future<Output = Result<T, StoreError>>,
-    ) -> Result<T, Failure> {
+    ) -> Result<T, ApiError> {
         let since = clock.tick();
         let mut kept = within(clock, DEADLINE, self.0.lock()).await?;
         if let Some(kept) = kept.as_ref().filter(|kept| kept.is_fresh(clock, age)) {
@@ -181,10 +181,10 @@ impl<T: Clone> Shared<T> {
         }
         let left = DEADLINE.saturating_sub(clock.since(since));
         let answer = match within(clock, left, read).await {
-            Ok(answer) => answer.map_err(|error| Failure::store(&error)),
+            Ok(answer) => answer.map_err(|error| ApiError::store(&error)),
             Err(failure) => Err(failure),
         };
-        *kept = Some(Kept {
+        *kept = Some(Answered {
             at: clock.tick(),
             wall: clock.now_seconds(),
             answer: answer.clone(),
@@ -203,16 +203,16 @@ impl<T: Clone> Shared<T> {
 }
 
 /// The same questions about many things; the answers that are not fresh any more go.
-struct Keyed<K, T>(Mutex<HashMap<K, Arc<Shared<T>>>>);
+struct SingleFlightMap<K, T>(Mutex<HashMap<K, Arc<SingleFlight<T>>>>);
 
-impl<K, T> Default for Keyed<K, T> {
+impl<K, T> Default for SingleFlightMap<K, T> {
     fn default() -> Self {
         Self(Mutex::default())
     }
 }
 
-impl<K: Eq + Hash, T: Clone> Keyed<K, T> {
-    fn of(&self, clock: &Clock, key: K) -> Arc<Shared<T>> {
+impl<K: Eq + Hash, T: Clone> SingleFlightMap<K, T> {
+    fn of(&self, clock: &Clock, key: K) -> Arc<SingleFlight<T>> {
         let mut shared = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(shared) = shared.get(&key) {
             return shared.clone();
@@ -230,11 +230,11 @@ async fn within<T>(
     clock: &Clock,
     limit: Duration,
     future: impl Future<Output = T>,
-) -> Result<T, Failure> {
+) -> Result<T, ApiError> {
     tokio::select! {
         biased;
         value = future => Ok(value),
-        () = clock.sleep(limit) => Err(Failure::unavailable(format!(
+        () = clock.sleep(limit) => Err(ApiError::unavailable(format!(
             "the store did not answer within {} s",
             DEADLINE.as_secs()
         ))),

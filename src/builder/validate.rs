@@ -25,15 +25,15 @@ impl Builder {
             "1 s to 1 h",
         )?;
         duration(
-            "slowest_after",
-            self.slowest_after,
+            "ranking_retention",
+            self.ranking_retention,
             60 * second,
             year,
             "1 min to 1 year",
         )?;
         duration(
-            "forget_after",
-            self.forget_after,
+            "context_retention",
+            self.context_retention,
             3_600 * second,
             10 * year,
             "1 h to 10 years",

@@ -7,7 +7,7 @@ use super::{Flusher, Sending};
 use crate::clock::Tick;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::model::batch::Batch;
-use crate::store::{Appended, Call, Receipt};
+use crate::store::{Appended, FencedBatch, Receipt};
 use crate::task::lock;
 
 /// Answers in a row that bring nothing forward before they count as a failure.
@@ -39,7 +39,7 @@ impl Flusher {
                 published.in_doubt = batch.len();
                 published.unsequenced = sending.unsequenced.len();
                 (sending.is_sent, sending.is_ever_sent) = (false, false);
-                sending.in_doubt = Some(Call {
+                sending.in_doubt = Some(FencedBatch {
                     generation,
                     instance: published.instance.clone(),
                     seq: sending.next,
@@ -89,7 +89,7 @@ impl Flusher {
                     "the store has a call of this instance that was never sent: going on under a new name"
                 );
                 let drain = &self.recorder.drain;
-                drain.figures(|counters| counters.store_resets += 1);
+                drain.counters(|counters| counters.store_resets += 1);
                 self.restart_instance(sending, true);
                 Ok(false)
             }
@@ -146,7 +146,7 @@ impl Flusher {
         {
             let generation = self.generation(sending).await?;
             // Expecting itself, it is never appended: the answer says where the store is.
-            let call = Call {
+            let call = FencedBatch {
                 generation,
                 instance: lock(&self.published).instance.clone(),
                 seq,

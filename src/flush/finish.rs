@@ -32,7 +32,7 @@ impl Flusher {
             }
             let instance = lock(&self.published).instance.clone();
             // Only a courtesy: it would be noticed within a minute.
-            let _ = self.store.leave(&instance).await;
+            let _ = self.store.deregister(&instance).await;
         };
         if tokio::time::timeout(within, trying).await.is_ok() {
             self.lost(0, 0);
@@ -83,7 +83,7 @@ impl Flusher {
     /// for now, instead of those that were before.
     fn lost(&self, requests: u64, given_up: u64) {
         let before = std::mem::replace(&mut lock(&self.published).given_up, given_up);
-        self.recorder.drain.figures(|figures| {
+        self.recorder.drain.counters(|figures| {
             figures.lost = (figures.lost + requests + given_up).saturating_sub(before);
         });
     }

@@ -28,7 +28,7 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::model::batch::Batch;
 use crate::recorder::Recorder;
 use crate::store::pace::BatchSizer;
-use crate::store::{Call, Receipt, Store, StoreStatus};
+use crate::store::{FencedBatch, Receipt, Store, StoreStatus};
 use crate::task::lock;
 
 /// Waits after a failed call, doubled each time, with full jitter.
@@ -76,7 +76,7 @@ struct Sending {
     /// The names of all generations that this process has known, oldest first.
     generations: VecDeque<String>,
     next: u64,
-    in_doubt: Option<Call>,
+    in_doubt: Option<FencedBatch>,
     /// The one in doubt was sent under its number, so the store may have it.
     is_sent: bool,
     /// It was sent under any number.
@@ -246,7 +246,7 @@ impl Flusher {
             Ok(_) => {
                 lock(&self.published).failing = false;
                 let drain = &self.recorder.drain;
-                drain.figures(|counters| counters.last_error = None);
+                drain.counters(|counters| counters.last_error = None);
                 Ok(())
             }
             Err(error) => {
@@ -259,7 +259,7 @@ impl Flusher {
                     (published.failing, published.unsequenced) = (true, 0);
                     published.unsent = in_doubt.map_or(0, |call| call.batch.requests_and_late());
                 }
-                self.recorder.drain.figures(|counters| {
+                self.recorder.drain.counters(|counters| {
                     counters.flush_errors += 1;
                     counters.last_error = Some(error.to_string());
                 });

@@ -74,7 +74,7 @@ impl Flusher {
                     *at = receipt;
                 }
                 let drain = &self.recorder.drain;
-                drain.figures(|counters| counters.replayed += 1);
+                drain.counters(|counters| counters.replayed += 1);
                 Ok(true)
             }
             Appended::Full => Err(self.full()),
@@ -85,7 +85,7 @@ impl Flusher {
     pub(super) fn count_lost(&self, requests: u64, why: &str) {
         if requests > 0 {
             let drain = &self.recorder.drain;
-            drain.figures(|counters| counters.lost += requests);
+            drain.counters(|counters| counters.lost += requests);
             tracing::error!(
                 requests,
                 "{why}: these requests are lost; use persistence and a replica, and raise `replay_bytes` \
@@ -109,7 +109,7 @@ impl Flusher {
         let generation = sending.generation.as_ref().map(|known| known.id.clone());
         self.recorder
             .drain
-            .figures(|counters| counters.store_resets += 1);
+            .counters(|counters| counters.store_resets += 1);
         if is_new && was_young {
             tracing::warn!(
                 "the store came back empty within a minute after it began, as after a failover: the calls that \

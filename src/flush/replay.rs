@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::clock::{Clock, Tick};
-use crate::store::Call;
+use crate::store::FencedBatch;
 
 /// A call can be replayed for at least this long after it was acknowledged.
 const MIN_RETENTION: Duration = Duration::from_secs(60);
@@ -70,7 +70,7 @@ impl Moment {
 struct Buffered {
     acknowledged: Acknowledged,
     bytes: usize,
-    call: Call,
+    call: FencedBatch,
 }
 
 /// What is to be done about a gap.
@@ -97,7 +97,7 @@ impl ReplayBuffer {
 
     /// Keeps a call that was acknowledged. That proves that the store had the earlier ones when it was
     /// `sent`, and says nothing of later: the answer may have lain unread in a suspended machine.
-    pub(crate) fn push(&mut self, clock: &Clock, call: Call, sent: Moment) {
+    pub(crate) fn push(&mut self, clock: &Clock, call: FencedBatch, sent: Moment) {
         let bytes = call.batch.approximate_bytes();
         self.is_settled = false;
         self.bytes += bytes;
@@ -197,7 +197,12 @@ impl ReplayBuffer {
     }
 
     /// The call of this number, as following `previous` in `generation`.
-    pub(crate) fn call(&mut self, seq: u64, previous: u64, generation: &str) -> Option<&Call> {
+    pub(crate) fn call(
+        &mut self,
+        seq: u64,
+        previous: u64,
+        generation: &str,
+    ) -> Option<&FencedBatch> {
         let at = (self.calls).partition_point(|buffered| buffered.acknowledged.seq < seq);
         let buffered = self.calls.get_mut(at);
         let buffered = buffered.filter(|buffered| buffered.acknowledged.seq == seq)?;
@@ -223,12 +228,12 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn call(seq: u64) -> Call {
+    fn call(seq: u64) -> FencedBatch {
         let mut one = Aggregate::default();
         one.times.record(1_000);
         let mut batch = Batch::default();
         batch.add(&Precisions::default(), &"GET /".into(), Kind::Http, 7, &one);
-        Call {
+        FencedBatch {
             generation: "g".into(),
             instance: "i".into(),
             seq,

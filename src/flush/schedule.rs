@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{BACKOFF, Flusher};
 use crate::error::StoreErrorKind;
 use crate::recorder::Recorder;
-use crate::store::Beat;
+use crate::store::Heartbeat;
 use crate::task::{Stopped, lock};
 
 /// Wait when the server does not let us in: that takes a person.
@@ -87,17 +87,17 @@ impl Flusher {
 
     /// Tells the store at intervals that this instance is alive, and by that also finds out whether
     /// the store is, when there is nothing to flush.
-    pub(crate) async fn beat_at_intervals(self: Arc<Self>, mut stopped: Stopped) {
+    pub(crate) async fn heartbeat_at_intervals(self: Arc<Self>, mut stopped: Stopped) {
         loop {
             let period = (self.interval()).clamp(Duration::from_secs(1), Duration::from_secs(20));
-            let beat = Beat {
+            let heartbeat = Heartbeat {
                 instance: lock(&self.published).instance.clone(),
                 at: self.clock().now_seconds(),
                 in_flight: self.recorder.core.in_flight(),
                 dropped: self.recorder.drain.drain_figures().dropped,
             };
             let beating = async {
-                self.store.beat(&beat).await?;
+                self.store.heartbeat(&heartbeat).await?;
                 self.refresh_fleet().await
             };
             let Some(result) = stopped.or(beating).await else {
@@ -113,7 +113,7 @@ impl Flusher {
                         drop(published);
                         self.recorder
                             .drain
-                            .figures(|counters| counters.last_error = None);
+                            .counters(|counters| counters.last_error = None);
                     }
                 }
                 Err(error) => {
@@ -123,7 +123,7 @@ impl Flusher {
                     let text = error.to_string();
                     self.recorder
                         .drain
-                        .figures(|figures| figures.last_error.get_or_insert(text).len());
+                        .counters(|figures| figures.last_error.get_or_insert(text).len());
                 }
             }
             if stopped.or(self.clock().sleep(wait)).await.is_none() {

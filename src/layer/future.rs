@@ -99,7 +99,7 @@ where
             let head = ResponseHead::new(status, &head.headers, &head.extensions);
             this.guard.head_sent(&head);
         }
-        let outcome = Outcome::of_status(status.as_u16());
+        let outcome = Outcome::from_status(status.as_u16());
         let body = TimedBody::new(body, this.guard.hand_over(), outcome, length);
         Poll::Ready(Ok(Response::from_parts(head, body)))
     }

@@ -39,12 +39,12 @@ pub(super) struct Guard {
 }
 
 /// Marks the thread as working on the request of a guard, until it is dropped.
-struct Within<'a> {
+struct ActiveRequest<'a> {
     guard: &'a mut Guard,
     before: u64,
 }
 
-impl Drop for Within<'_> {
+impl Drop for ActiveRequest<'_> {
     #[inline(always)]
     fn drop(&mut self) {
         let before = self.before;
@@ -132,7 +132,7 @@ impl Guard {
     }
 
     #[inline(always)]
-    fn within(&mut self) -> Within<'_> {
+    fn within(&mut self) -> ActiveRequest<'_> {
         let id = u64::from(self.id);
         let mark = |within: &Cell<u64>| {
             let before = within.get();
@@ -140,7 +140,7 @@ impl Guard {
             before
         };
         let before = WITHIN.try_with(mark).unwrap_or(0);
-        Within {
+        ActiveRequest {
             guard: self,
             before,
         }
@@ -166,7 +166,7 @@ impl Guard {
             // It is not recorded, or it has ended.
             None => return,
             // The route remembers its context, so that its next request allocates nothing.
-            Some(Target::New(new)) => self.target = Some(Target::Known(new.entry())),
+            Some(Target::Unregistered(new)) => self.target = Some(Target::Known(new.entry())),
             known => self.target = known,
         }
         let is_unmatched = self.target.as_ref().is_some_and(Target::is_unmatched);
@@ -196,7 +196,7 @@ impl Guard {
         finish(
             &entry,
             self.start,
-            Outcome::of_status(status.as_u16()),
+            Outcome::from_status(status.as_u16()),
             error,
         );
     }
@@ -207,7 +207,7 @@ impl Guard {
         self.head_error = match &self.target {
             None => false,
             Some(Target::Known(entry)) => is_error(entry.core(), head),
-            Some(Target::New(new)) => is_error(new.core(), head),
+            Some(Target::Unregistered(new)) => is_error(new.core(), head),
         };
     }
 
@@ -233,7 +233,7 @@ impl Guard {
         match self.target.take() {
             None => {}
             Some(Target::Known(entry)) => entry.core().request_ended(),
-            Some(Target::New(new)) => new.core().request_ended(),
+            Some(Target::Unregistered(new)) => new.core().request_ended(),
         }
     }
 
@@ -250,7 +250,7 @@ impl Guard {
     fn take_entry(&mut self) -> Option<Arc<Entry>> {
         Some(match self.target.take()? {
             Target::Known(entry) => entry,
-            Target::New(new) => new.entry(),
+            Target::Unregistered(new) => new.entry(),
         })
     }
 

@@ -7,7 +7,7 @@ use tower_layer::Layer;
 
 use super::route::{Route, Routes};
 use super::service::{BodyEndService, PulseService};
-use super::source::{Head, Skips, Source};
+use super::source::{Head, IgnoreList, Source};
 use crate::recorder::Recorder;
 
 /// Times every request to the head of its response. Made by [`Pulse::layer`](crate::Pulse::layer)
@@ -32,17 +32,17 @@ use crate::recorder::Recorder;
 pub struct PulseLayer {
     recorder: Arc<Recorder>,
     source: Source,
-    skips: Skips,
-    stands_in: bool,
+    skips: IgnoreList,
+    fallback_only: bool,
 }
 
 impl PulseLayer {
-    pub(crate) fn new(recorder: Arc<Recorder>, source: Source, skips: Skips) -> Self {
+    pub(crate) fn new(recorder: Arc<Recorder>, source: Source, skips: IgnoreList) -> Self {
         Self {
             recorder,
             source,
             skips,
-            stands_in: false,
+            fallback_only: false,
         }
     }
 
@@ -51,12 +51,12 @@ impl PulseLayer {
     /// no route would be counted no more. So the router to be merged brings this one.
     #[cfg(feature = "admin")]
     pub(crate) fn standing_in(mut self) -> Self {
-        self.stands_in = true;
+        self.fallback_only = true;
         self
     }
 
     /// One fixed context for everything that this layer wraps, for what has no route template: a
-    /// `nest_service`, a `fallback_service`, a static file server. Within a router that has a layer of
+    /// `nest_service`, a `fallback_service`, a static file server. ActiveRequest a router that has a layer of
     /// the same `Pulse` further out, the request is counted once, under the innermost name.
     ///
     /// ```
@@ -118,19 +118,19 @@ impl PulseLayer {
     /// Changes the type of the body to [`TimedBody`](super::TimedBody), which costs one allocation
     /// a request in axum. Upgrades, `CONNECT`, `text/event-stream` and `application/grpc*` are timed
     /// to the head all the same.
-    pub fn to_body_end(self) -> BodyEndLayer {
+    pub fn until_body_end(self) -> BodyEndLayer {
         BodyEndLayer(self)
     }
 
     fn routes(&self) -> Routes {
-        if !self.stands_in {
+        if !self.fallback_only {
             self.recorder.core.layer_added();
         }
         Routes::new(Route::new(
             self.recorder.clone(),
             self.source.clone(),
             self.skips.clone(),
-            self.stands_in,
+            self.fallback_only,
         ))
     }
 }
@@ -143,7 +143,7 @@ impl<S> Layer<S> for PulseLayer {
     }
 }
 
-/// Times every request to the end of its response's body. Made by [`PulseLayer::to_body_end`].
+/// Times every request to the end of its response's body. Made by [`PulseLayer::until_body_end`].
 #[derive(Clone, Debug)]
 pub struct BodyEndLayer(PulseLayer);
 

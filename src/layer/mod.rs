@@ -6,7 +6,7 @@
 //! | by template alone, as in the book | [`.path_only()`](PulseLayer::path_only) |
 //! | a service without routes: files, `nest_service`, `fallback_service` | [`.named("static")`](PulseLayer::named) around that service |
 //! | by anything in the request's head | [`.context(f)`](PulseLayer::context), or [`Pulse::layer_with`](crate::Pulse::layer_with) without axum |
-//! | until the body's end instead of the head | [`.to_body_end()`](PulseLayer::to_body_end) |
+//! | until the body's end instead of the head | [`.until_body_end()`](PulseLayer::until_body_end) |
 //!
 //! # Which context
 //!
@@ -53,7 +53,7 @@ pub use future::{BodyEndFuture, ResponseFuture};
 pub use layer::{BodyEndLayer, PulseLayer};
 pub use service::{BodyEndService, PulseService};
 pub use source::Head;
-pub(crate) use source::Skips;
+pub(crate) use source::IgnoreList;
 pub(crate) use source::Source;
 
 pub use crate::recorder::ResponseHead;

@@ -12,7 +12,7 @@ use http::Method;
 
 #[cfg(feature = "axum")]
 use super::matched::{MatchedPath, Template};
-use super::source::{Head, Skips, Source};
+use super::source::{Head, IgnoreList, Source};
 use crate::model::context::{Kind, clean_name};
 #[cfg(feature = "axum")]
 use crate::model::context::{UNMATCHED, fold_method};
@@ -84,8 +84,8 @@ pub(super) struct Route {
     pub(super) core: Arc<Core>,
     recorder: Arc<Recorder>,
     source: Source,
-    skips: Skips,
-    stands_in: bool,
+    skips: IgnoreList,
+    fallback_only: bool,
     sharing: Sharing,
     #[cfg(feature = "axum")]
     slot: OnceLock<Slot>,
@@ -109,7 +109,7 @@ pub(super) enum Target {
     Known(Arc<Entry>),
     /// To one that becomes known when the request has ended and turned out not to be the admin
     /// router's.
-    New(Box<New>),
+    Unregistered(Box<PendingContext>),
 }
 
 impl Target {
@@ -130,7 +130,7 @@ pub(super) struct ContextOverride {
 }
 
 /// A context seen for the first time.
-pub(super) struct New {
+pub(super) struct PendingContext {
     name: Cow<'static, str>,
     route: Arc<Route>,
     /// What to remember it by.
@@ -138,7 +138,7 @@ pub(super) struct New {
     key: Option<(Method, Template)>,
 }
 
-impl New {
+impl PendingContext {
     /// Makes the context known.
     #[cold]
     pub(super) fn entry(self) -> Arc<Entry> {
@@ -159,15 +159,15 @@ impl Route {
     pub(super) fn new(
         recorder: Arc<Recorder>,
         source: Source,
-        skips: Skips,
-        stands_in: bool,
+        skips: IgnoreList,
+        fallback_only: bool,
     ) -> Self {
         Self {
             core: recorder.core.clone(),
             recorder,
             source,
             skips,
-            stands_in,
+            fallback_only,
             sharing: Sharing::default(),
             #[cfg(feature = "axum")]
             slot: OnceLock::new(),
@@ -175,12 +175,12 @@ impl Route {
     }
 
     /// The same with nothing remembered.
-    fn afresh(&self) -> Self {
+    fn fresh(&self) -> Self {
         Self::new(
             self.recorder.clone(),
             self.source.clone(),
             self.skips.clone(),
-            self.stands_in,
+            self.fallback_only,
         )
     }
 
@@ -193,14 +193,14 @@ impl Route {
             let changes = sharing.changes.load(Ordering::Relaxed);
             sharing.changes.store(changes + 1, Ordering::Relaxed);
             if changes == SHARED_AFTER {
-                self.divide();
+                self.split_per_shard();
             }
         }
     }
 
     #[cold]
-    fn divide(&self) {
-        let others = (1..self.recorder.shards()).map(|_| Arc::new(self.afresh()));
+    fn split_per_shard(&self) {
+        let others = (1..self.recorder.shards()).map(|_| Arc::new(self.fresh()));
         let _ = self.sharing.others.set(others.collect());
     }
 
@@ -259,7 +259,7 @@ impl Route {
         }
         let mut name = String::new();
         write(&mut name);
-        Some(Target::New(Box::new(New {
+        Some(Target::Unregistered(Box::new(PendingContext {
             name: Cow::Owned(name),
             route: self.clone(),
             key: Some(key),
@@ -271,7 +271,7 @@ impl Route {
         // Another request may have been faster; then this one's is found by its name each time.
         self.slot.get_or_init(|| Slot {
             method,
-            entry: entry.apart(),
+            entry: entry.clone_unshared(),
             may_skip: self.skips.may_match(path.as_str()),
             path,
         });
@@ -282,7 +282,7 @@ impl Route {
         if self.skips.contain(head.uri.path()) {
             return None;
         }
-        if self.stands_in && !self.core.has_layer() {
+        if self.fallback_only && !self.core.has_layer() {
             return None;
         }
         self.named(head)
@@ -323,7 +323,7 @@ impl Route {
         };
         Some(match self.recorder.known_http(&clean_name(&name)) {
             Some(entry) => Target::Known(entry),
-            None => Target::New(Box::new(New {
+            None => Target::Unregistered(Box::new(PendingContext {
                 name: name.into_owned().into(),
                 route: self.clone(),
                 #[cfg(feature = "axum")]

@@ -48,7 +48,7 @@ where
 }
 
 /// Times each request to the end of its response's body. See
-/// [`PulseLayer::to_body_end`](super::PulseLayer::to_body_end).
+/// [`PulseLayer::until_body_end`](super::PulseLayer::until_body_end).
 #[derive(Clone, Debug)]
 pub struct BodyEndService<S> {
     inner: S,

@@ -65,7 +65,7 @@ impl fmt::Debug for Source {
 /// Paths that are not recorded: those the user ignores, and where the admin router is mounted.
 /// Cheap to clone; clones share what is added later.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Skips(Arc<RwLock<Vec<Skip>>>);
+pub(crate) struct IgnoreList(Arc<RwLock<Vec<Skip>>>);
 
 #[derive(Debug)]
 enum Skip {
@@ -73,8 +73,8 @@ enum Skip {
     Below(String),
 }
 
-impl Skips {
-    /// Skips a path or route template; one that ends in `/*` is skipped with all below it.
+impl IgnoreList {
+    /// IgnoreList a path or route template; one that ends in `/*` is skipped with all below it.
     pub(crate) fn add(&self, path: &str) {
         let skip = match path.strip_suffix("/*") {
             Some(parent) => Skip::Below(parent.to_owned()),
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_star_skips_what_is_below_and_nothing_beside() {
-        let skips = Skips::default();
+        let skips = IgnoreList::default();
         skips.add("/healthz");
         skips.add("/admin/pulse/*");
         for path in [
@@ -145,7 +145,7 @@ mod tests {
     #[cfg(feature = "axum")]
     #[test]
     fn templates_that_a_skipped_path_may_be_of() {
-        let skips = Skips::default();
+        let skips = IgnoreList::default();
         skips.add("/users/me");
         skips.add("/files/private/*");
         for template in [

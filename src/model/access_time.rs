@@ -1,13 +1,13 @@
 //! Access times (recipes 3 and 4): count, sum, sum of squares, smallest and largest, and what
 //! follows from them.
 //!
-//! [`Durations`] is the exact form that a process collects, in integers; [`AccessTime`] is the form
+//! [`DurationSums`] is the exact form that a process collects, in integers; [`AccessTimeStats`] is the form
 //! that stores keep and people read, in seconds. One is added to the other once per flush, so the
 //! rounding of floats happens once per flush and not once per request.
 
 /// Durations collected by a process, in nanoseconds, without rounding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Durations {
+pub struct DurationSums {
     /// How many.
     pub count: u64,
     /// Their sum in nanoseconds.
@@ -20,7 +20,7 @@ pub struct Durations {
     pub max: u64,
 }
 
-impl Default for Durations {
+impl Default for DurationSums {
     fn default() -> Self {
         Self {
             count: 0,
@@ -32,7 +32,7 @@ impl Default for Durations {
     }
 }
 
-impl Durations {
+impl DurationSums {
     /// Adds one duration.
     #[inline]
     pub fn record(&mut self, nanos: u64) {
@@ -57,7 +57,7 @@ impl Durations {
 
 /// Access times as a store keeps them: the members of recipe 3's sorted set, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct AccessTime {
+pub struct AccessTimeStats {
     /// How many.
     pub count: f64,
     /// Their sum in seconds.
@@ -70,7 +70,7 @@ pub struct AccessTime {
     pub max: f64,
 }
 
-impl Default for AccessTime {
+impl Default for AccessTimeStats {
     fn default() -> Self {
         Self {
             count: 0.0,
@@ -82,8 +82,8 @@ impl Default for AccessTime {
     }
 }
 
-impl From<&Durations> for AccessTime {
-    fn from(durations: &Durations) -> Self {
+impl From<&DurationSums> for AccessTimeStats {
+    fn from(durations: &DurationSums) -> Self {
         if durations.count == 0 {
             return Self::default();
         }
@@ -97,7 +97,7 @@ impl From<&Durations> for AccessTime {
     }
 }
 
-impl AccessTime {
+impl AccessTimeStats {
     /// Adds all of `other`.
     pub fn merge(&mut self, other: &Self) {
         self.count += other.count;
@@ -144,13 +144,13 @@ mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
 
-    fn of(values: &[u64]) -> Durations {
-        let mut durations = Durations::default();
+    fn of(values: &[u64]) -> DurationSums {
+        let mut durations = DurationSums::default();
         values.iter().for_each(|v| durations.record(*v));
         durations
     }
 
-    fn merged(a: &Durations, b: &Durations) -> Durations {
+    fn merged(a: &DurationSums, b: &DurationSums) -> DurationSums {
         let mut both = *a;
         both.merge(b);
         both
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn the_formulas_of_the_book() {
-        let times = AccessTime::from(&of(&[1_000_000_000, 2_000_000_000, 4_000_000_000]));
+        let times = AccessTimeStats::from(&of(&[1_000_000_000, 2_000_000_000, 4_000_000_000]));
         assert_eq!(times.mean(), Some(7.0 / 3.0));
         let radicand: f64 = (21.0 - 49.0 / 3.0) / 2.0;
         assert!((times.stddev().expect("counted") - radicand.sqrt()).abs() < 1e-12);
@@ -167,12 +167,12 @@ mod tests {
 
     #[test]
     fn nothing_has_no_mean() {
-        let none = AccessTime::default();
+        let none = AccessTimeStats::default();
         assert_eq!(
             (none.mean(), none.stddev(), none.smallest()),
             (None, None, None)
         );
-        assert_eq!(AccessTime::from(&Durations::default()), none);
+        assert_eq!(AccessTimeStats::from(&DurationSums::default()), none);
     }
 
     proptest! {
@@ -187,14 +187,14 @@ mod tests {
 
         #[test]
         fn deviation_is_never_negative_nor_nan(values in vec(0..4_000_000_000_000u64, 1..60), repeat in 1usize..40) {
-            let times = AccessTime::from(&of(&values.repeat(repeat)));
+            let times = AccessTimeStats::from(&of(&values.repeat(repeat)));
             let stddev = times.stddev().expect("counted");
             prop_assert!(stddev >= 0.0 && stddev.is_finite());
         }
 
         #[test]
         fn even_garbage_gives_no_nan(count in any::<f64>(), sum in any::<f64>(), sumsq in any::<f64>()) {
-            let times = AccessTime { count, sum, sumsq, ..AccessTime::default() };
+            let times = AccessTimeStats { count, sum, sumsq, ..AccessTimeStats::default() };
             prop_assert!(!times.mean().is_some_and(f64::is_nan));
             prop_assert!(!times.stddev().is_some_and(f64::is_nan));
         }

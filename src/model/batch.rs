@@ -6,10 +6,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::access_time::Durations;
+use super::access_time::DurationSums;
 use super::context::Kind;
 use super::histogram::{COARSE_SCALE, Histogram};
-use super::outcome::Tally;
+use super::outcome::OutcomeCounts;
 use super::slice::{Precision, Precisions, hour_of};
 pub use super::slices::{Merge, Slices};
 use super::tier::TIERS;
@@ -52,9 +52,9 @@ impl Merge for RequestCounts {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Aggregate {
     /// The access times.
-    pub times: Durations,
+    pub times: DurationSums,
     /// How the requests ended.
-    pub tally: Tally,
+    pub tally: OutcomeCounts,
     /// The access times' histogram.
     pub histogram: Histogram,
 }
@@ -110,7 +110,7 @@ pub struct ContextDelta {
     /// Counters, in the order of [`Precisions::counters`].
     pub counters: Vec<Slices<RequestCounts>>,
     /// Statistics by hour.
-    pub hours: Slices<Durations>,
+    pub hours: Slices<DurationSums>,
     /// Records, in the order of [`TIERS`]. Each request is in one of them: in the finest, unless the store has
     /// been away for so long that its slice is not retained there.
     pub records: [Slices<Aggregate>; TIERS.len()],
@@ -328,7 +328,7 @@ impl Batch {
         let slices = |counters: &[usize]| counters.iter().sum::<usize>() * PER_SLICE;
         let contexts = self.contexts.iter().map(|(name, delta)| {
             let lens: Vec<_> = delta.counters.iter().map(Slices::len).collect();
-            let hours = delta.hours.len() * size_of::<(i64, Durations)>();
+            let hours = delta.hours.len() * size_of::<(i64, DurationSums)>();
             PER_NAME + name.len() + slices(&lens) + delta.record_bytes() + hours
         });
         let counters = self.counters.iter().map(|(name, delta)| {

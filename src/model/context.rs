@@ -41,9 +41,15 @@ pub enum Kind {
     All,
 }
 
+impl std::fmt::Display for Kind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
 impl Kind {
     /// Its name in the API.
-    pub fn name(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Timer => "timer",
             Self::Http => "http",
@@ -63,12 +69,18 @@ pub enum Metric {
     Micros,
 }
 
+impl std::fmt::Display for Metric {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
 impl Metric {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Hits, Self::Errors, Self::Micros];
 
     /// Its name, which is also the name of the global counter.
-    pub fn name(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Hits => "hits",
             Self::Errors => "errors",
@@ -86,7 +98,7 @@ impl Metric {
     /// ```
     pub fn of_counter(name: &str) -> Option<(Self, &str)> {
         let (metric, context) = name.split_once(':')?;
-        let metric = Self::ALL.into_iter().find(|m| m.name() == metric)?;
+        let metric = Self::ALL.into_iter().find(|m| m.as_str() == metric)?;
         Some((metric, context))
     }
 
@@ -100,9 +112,9 @@ impl Metric {
     /// ```
     pub fn counter(self, context: &str) -> String {
         if context == ALL && self != Self::Micros {
-            self.name().to_owned()
+            self.as_str().to_owned()
         } else {
-            format!("{}:{context}", self.name())
+            format!("{}:{context}", self.as_str())
         }
     }
 }
@@ -111,7 +123,7 @@ impl Metric {
 pub fn is_reserved(counter: &str) -> bool {
     Metric::ALL.iter().any(|metric| {
         counter
-            .strip_prefix(metric.name())
+            .strip_prefix(metric.as_str())
             .is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
     })
 }

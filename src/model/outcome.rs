@@ -23,12 +23,18 @@ pub enum Outcome {
     /// The handler panicked.
     Panicked,
     /// The head was sent, the body was not sent to its end. Only known with
-    /// [`to_body_end`](crate::layer::PulseLayer::to_body_end).
+    /// [`until_body_end`](crate::layer::PulseLayer::until_body_end).
     BodyAborted,
 }
 
 /// How many outcomes there are.
 pub const OUTCOMES: usize = 10;
+
+impl std::fmt::Display for Outcome {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
 
 impl Outcome {
     /// All of them, in the order of their numbers.
@@ -48,7 +54,7 @@ impl Outcome {
     /// The outcome of a response with this status code. A code that HTTP does not know counts as a
     /// server error.
     #[inline]
-    pub fn of_status(status: u16) -> Self {
+    pub fn from_status(status: u16) -> Self {
         const BY_CLASS: [Outcome; 8] = [
             Outcome::ServerError,
             Outcome::Informational,
@@ -63,7 +69,7 @@ impl Outcome {
     }
 
     /// Its name in the API: `"2xx"`, `"panicked"`, …
-    pub fn name(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Completed => "completed",
             Self::Informational => "1xx",
@@ -87,14 +93,14 @@ impl Outcome {
 
 /// How often each outcome happened, and how many were errors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct OutcomeCounts {
     /// By the number of the outcome.
     pub outcomes: [u64; OUTCOMES],
     /// Those that count as errors: [`Outcome::is_error`], and a gRPC status that is not OK.
     pub errors: u64,
 }
 
-impl Tally {
+impl OutcomeCounts {
     /// Adds one.
     #[inline]
     pub fn record(&mut self, outcome: Outcome, error: bool) {
@@ -123,9 +129,9 @@ mod tests {
     #[test]
     fn numbers_names_and_order_agree() {
         for (number, outcome) in Outcome::ALL.into_iter().enumerate() {
-            assert_eq!(outcome as usize, number, "{}", outcome.name());
+            assert_eq!(outcome as usize, number, "{}", outcome.as_str());
         }
-        assert_eq!(Outcome::of_status(204).name(), "2xx");
-        assert_eq!(Outcome::of_status(999), Outcome::ServerError);
+        assert_eq!(Outcome::from_status(204).as_str(), "2xx");
+        assert_eq!(Outcome::from_status(999), Outcome::ServerError);
     }
 }

@@ -1,6 +1,6 @@
 //! Values by slice, of which only the newest are kept: what makes a batch bounded.
 
-use super::access_time::Durations;
+use super::access_time::DurationSums;
 
 /// Something that adds up.
 pub trait Merge {
@@ -14,9 +14,9 @@ impl Merge for i64 {
     }
 }
 
-impl Merge for Durations {
+impl Merge for DurationSums {
     fn merge(&mut self, other: &Self) {
-        Durations::merge(self, other);
+        DurationSums::merge(self, other);
     }
 }
 

@@ -1,7 +1,7 @@
 //! The slowest-100 ranking (recipe 4).
 
 /// How many contexts the ranking keeps.
-pub const KEPT: usize = 100;
+pub const RANKING_LEN: usize = 100;
 
 /// The type of the statistics that the ranking is about, as the book names it.
 pub const ACCESS_TIME: &str = "AccessTime";

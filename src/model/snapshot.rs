@@ -1,6 +1,6 @@
 //! What comes up from a store: what is known of each context, ready to be formatted.
 
-use super::access_time::AccessTime;
+use super::access_time::AccessTimeStats;
 use super::batch::Aggregate;
 use super::context::Kind;
 
@@ -10,7 +10,7 @@ pub struct HourSnapshot {
     /// Start of the hour in Unix seconds.
     pub start: i64,
     /// Its access times, in seconds.
-    pub times: AccessTime,
+    pub times: AccessTimeStats,
     /// How they spread, and how the requests ended.
     pub spread: Aggregate,
 }

@@ -10,10 +10,10 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock};
 
 use super::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering, yield_now};
-use crate::model::access_time::Durations;
+use crate::model::access_time::DurationSums;
 use crate::model::batch::Aggregate;
 use crate::model::histogram::{BUCKETS, Histogram, bucket_of};
-use crate::model::outcome::{OUTCOMES, Outcome, Tally};
+use crate::model::outcome::{OUTCOMES, Outcome, OutcomeCounts};
 
 /// More shards than this are not made, however many worker threads there are.
 pub(crate) const MAX_SHARDS: usize = 8;
@@ -25,7 +25,7 @@ pub(crate) const MIN_SHARDS: usize = 2;
 const TRIES: usize = if cfg!(all(test, pulse_loom)) { 2 } else { 64 };
 
 /// Loom follows each atomic; two buckets show as much as 508.
-const KEPT: usize = if cfg!(all(test, pulse_loom)) {
+const BUCKETS_PER_CELL: usize = if cfg!(all(test, pulse_loom)) {
     2
 } else {
     BUCKETS
@@ -42,15 +42,15 @@ struct Cell {
     max: AtomicU64,
     outcomes: [AtomicU64; OUTCOMES],
     errors: AtomicU64,
-    buckets: [AtomicU32; KEPT],
+    buckets: [AtomicU32; BUCKETS_PER_CELL],
 }
 
 /// What a drain copies a cell to, before it looks at it.
 #[derive(Debug)]
 pub(crate) struct Scratch {
-    times: Durations,
-    tally: Tally,
-    buckets: [u32; KEPT],
+    times: DurationSums,
+    tally: OutcomeCounts,
+    buckets: [u32; BUCKETS_PER_CELL],
 }
 
 impl Cell {
@@ -88,7 +88,7 @@ impl Cell {
         if error {
             add(&self.errors, 1);
         }
-        let bucket = &self.buckets[bucket_of(nanos).min(KEPT - 1)];
+        let bucket = &self.buckets[bucket_of(nanos).min(BUCKETS_PER_CELL - 1)];
         bucket.store(bucket.load(R).saturating_add(1), R);
     }
 
@@ -110,7 +110,7 @@ impl Cell {
             *to = take(from, 0);
         }
         scratch.tally.errors = take(&self.errors, 0);
-        scratch.times = Durations {
+        scratch.times = DurationSums {
             count: scratch.tally.outcomes.iter().sum(),
             sum: take(&self.sum, 0),
             sumsq: u128::from(high) << 64 | u128::from(low),
@@ -127,9 +127,9 @@ impl Cell {
 impl Scratch {
     pub(crate) fn new() -> Box<Self> {
         Box::new(Self {
-            times: Durations::default(),
-            tally: Tally::default(),
-            buckets: [0; KEPT],
+            times: DurationSums::default(),
+            tally: OutcomeCounts::default(),
+            buckets: [0; BUCKETS_PER_CELL],
         })
     }
 

@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 use super::cell::Scratch;
 use super::counter::CounterEntry;
-use super::health::Figures;
+use super::health::FlushCounters;
 use super::totals::Totals;
 use super::{Entry, Recorder};
 use crate::model::batch::{Aggregate, Batch, Merge};
@@ -29,7 +29,7 @@ pub(crate) struct Drain {
 
 struct State {
     pending: Batch,
-    figures: Figures,
+    figures: FlushCounters,
     totals: HashMap<Arc<str>, Totals>,
     entries: Entries,
     scratch: Box<Scratch>,
@@ -49,8 +49,8 @@ struct Entries {
     counters: Vec<Arc<CounterEntry>>,
 }
 
-/// Figures of the drain itself, for health.
-pub(crate) struct DrainFigures {
+/// FlushCounters of the drain itself, for health.
+pub(crate) struct DrainStats {
     pub(crate) pending: usize,
     pub(crate) dropped: u64,
     pub(crate) overflowed: u64,
@@ -70,7 +70,7 @@ impl Drain {
         Self {
             state: Mutex::new(State {
                 pending: Batch::default(),
-                figures: Figures::default(),
+                figures: FlushCounters::default(),
                 totals: HashMap::new(),
                 entries: Entries::default(),
                 scratch: Scratch::new(),
@@ -92,7 +92,7 @@ impl Drain {
     }
 
     /// Reads or changes the figures.
-    pub(crate) fn figures<T>(&self, with: impl FnOnce(&mut Figures) -> T) -> T {
+    pub(crate) fn counters<T>(&self, with: impl FnOnce(&mut FlushCounters) -> T) -> T {
         with(&mut lock(&self.state).figures)
     }
 
@@ -106,9 +106,9 @@ impl Drain {
             .collect()
     }
 
-    pub(crate) fn drain_figures(&self) -> DrainFigures {
+    pub(crate) fn drain_figures(&self) -> DrainStats {
         let state = lock(&self.state);
-        DrainFigures {
+        DrainStats {
             pending: state.pending.len(),
             dropped: state.dropped,
             overflowed: state.overflowed,
@@ -154,7 +154,7 @@ impl Recorder {
                 state.dropped += found.times.count;
                 continue;
             }
-            state.take_in(self, entry, second, &found);
+            state.fold_into_pending(self, entry, second, &found);
             if entry.kind == Kind::Http {
                 all.merge(&found);
             }
@@ -199,7 +199,13 @@ impl Recorder {
 }
 
 impl State {
-    fn take_in(&mut self, recorder: &Recorder, entry: &Entry, second: i64, found: &Aggregate) {
+    fn fold_into_pending(
+        &mut self,
+        recorder: &Recorder,
+        entry: &Entry,
+        second: i64,
+        found: &Aggregate,
+    ) {
         let count = found.times.count;
         self.figures.recorded += count;
         if &*entry.name == OVERFLOW {

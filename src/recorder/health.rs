@@ -14,9 +14,15 @@ pub enum Status {
     Down,
 }
 
+impl std::fmt::Display for Status {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
 impl Status {
     /// Its name in the API.
-    pub fn name(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
             Self::Degraded => "degraded",
@@ -71,7 +77,7 @@ pub struct Health {
     /// For how many seconds the call that has no answer yet has had none.
     pub in_doubt_age: Option<f64>,
     /// How late the last drain was, in seconds after the turn of the second.
-    pub drain_lateness: f64,
+    pub drain_lag: f64,
     /// The latest that a drain ever was.
     pub drain_lateness_max: f64,
     /// `recorded / (recorded + dropped + lost)`.
@@ -114,7 +120,7 @@ pub struct JournalHealth {
 
 /// The figures behind [`Health`] that flushing changes.
 #[derive(Debug, Default)]
-pub(crate) struct Figures {
+pub(crate) struct FlushCounters {
     pub(crate) recorded: u64,
     pub(crate) lost: u64,
     pub(crate) flush_errors: u64,

@@ -24,7 +24,7 @@ use std::time::Duration;
 
 pub(crate) use cell::thread_number;
 pub use counter::Counter;
-pub(crate) use drain::{Drain, DrainFigures};
+pub(crate) use drain::{Drain, DrainStats};
 pub use response::ResponseHead;
 pub(crate) use response::{ErrorRule, MaybeErrorRule};
 pub use timer::{Timed, Timer};
@@ -325,7 +325,7 @@ impl Entry {
     /// A handle of the same context with a reference count of its own, for threads that would
     /// otherwise fight for one.
     #[cfg(feature = "axum")]
-    pub(crate) fn apart(&self) -> Arc<Self> {
+    pub(crate) fn clone_unshared(&self) -> Arc<Self> {
         Arc::new(Self {
             name: self.name.clone(),
             kind: self.kind,

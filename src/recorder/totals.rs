@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use crate::model::batch::Aggregate;
 use crate::model::context::Kind;
 use crate::model::histogram::{BUCKETS, SCALE, lower_bound};
-use crate::model::outcome::Tally;
+use crate::model::outcome::OutcomeCounts;
 
 /// Upper bounds of the buckets in seconds. Prometheus' own defaults, and 1 ms and 30 s around them,
 /// as many services answer faster than 5 ms.
@@ -32,7 +32,7 @@ pub struct Totals {
     /// How long they took together, in nanoseconds.
     pub nanos: u128,
     /// How they ended.
-    pub tally: Tally,
+    pub tally: OutcomeCounts,
     /// How many lie in each bucket, the last being beyond all bounds. Not cumulative.
     pub buckets: [u64; BOUNDS.len() + 1],
 }
@@ -44,7 +44,7 @@ impl Totals {
             kind,
             count: 0,
             nanos: 0,
-            tally: Tally::default(),
+            tally: OutcomeCounts::default(),
             buckets: [0; BOUNDS.len() + 1],
         }
     }

@@ -10,12 +10,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard};
 
 use super::{
-    ALIVE_FOR, Appended, Beat, Call, Cleaned, Exceptions, Generation, LastPass, Pass, Position,
-    Readable, Store, StoreStatus,
+    Appended, CleanReport, Exceptions, FencedBatch, Generation, Heartbeat, INSTANCE_TTL, Pass,
+    PassRecord, Position, Readable, Store, StoreStatus,
 };
 use crate::clock::Clock;
 use crate::error::StoreError;
-use crate::model::access_time::AccessTime;
+use crate::model::access_time::AccessTimeStats;
 use crate::model::batch::Aggregate;
 use crate::model::context::Kind;
 use crate::model::records::Records;
@@ -65,8 +65,8 @@ struct State {
     records: Records,
     rolled: RolledUp,
     slowest: HashMap<String, f64>,
-    instances: HashMap<String, Beat>,
-    last_pass: Option<LastPass>,
+    instances: HashMap<String, Heartbeat>,
+    last_pass: Option<PassRecord>,
 }
 
 /// What is known of a context beside its records.
@@ -75,9 +75,9 @@ struct ContextState {
     kind: Kind,
     last_seen: i64,
     /// The statistics of the current hour and its start.
-    current: Option<(i64, AccessTime)>,
+    current: Option<(i64, AccessTimeStats)>,
     /// The statistics of the hour before that in which anything happened.
-    last: Option<(i64, AccessTime)>,
+    last: Option<(i64, AccessTimeStats)>,
 }
 
 impl MemoryStore {
@@ -122,7 +122,7 @@ impl Store for MemoryStore {
         })
     }
 
-    fn append<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Result<Appended, StoreError>> {
+    fn append<'a>(&'a self, call: &'a FencedBatch) -> BoxFuture<'a, Result<Appended, StoreError>> {
         Box::pin(async move {
             let now = self.clock.now_seconds();
             Ok(self
@@ -149,7 +149,7 @@ impl Store for MemoryStore {
     fn status(&self, now: i64) -> BoxFuture<'_, Result<StoreStatus, StoreError>> {
         let state = self.state();
         let alive = state.instances.values();
-        let alive = alive.filter(|beat| beat.at >= now.saturating_sub(ALIVE_FOR));
+        let alive = alive.filter(|heartbeat| heartbeat.at >= now.saturating_sub(INSTANCE_TTL));
         ready(StoreStatus {
             as_of: now,
             instances: alive.count() as u64,
@@ -158,15 +158,17 @@ impl Store for MemoryStore {
         })
     }
 
-    fn beat<'a>(&'a self, beat: &'a Beat) -> BoxFuture<'a, Result<(), StoreError>> {
+    fn heartbeat<'a>(&'a self, heartbeat: &'a Heartbeat) -> BoxFuture<'a, Result<(), StoreError>> {
         Box::pin(async move {
             let mut state = self.state();
-            state.instances.insert(beat.instance.clone(), beat.clone());
+            state
+                .instances
+                .insert(heartbeat.instance.clone(), heartbeat.clone());
             Ok(())
         })
     }
 
-    fn leave<'a>(&'a self, instance: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
+    fn deregister<'a>(&'a self, instance: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
         Box::pin(async move {
             self.state().instances.remove(instance);
             Ok(())
@@ -208,14 +210,17 @@ impl Store for MemoryStore {
         ready(ranking)
     }
 
-    fn clean<'a>(&'a self, pass: &'a Pass) -> BoxFuture<'a, Result<Option<Cleaned>, StoreError>> {
+    fn clean<'a>(
+        &'a self,
+        pass: &'a Pass,
+    ) -> BoxFuture<'a, Result<Option<CleanReport>, StoreError>> {
         Box::pin(async move {
             let start = self.clock.tick();
             let mut state = self.state();
             let Some(cleaned) = state.clean(pass, &self.precisions) else {
                 return Ok(None);
             };
-            state.last_pass = Some(LastPass {
+            state.last_pass = Some(PassRecord {
                 number: pass.number(),
                 at: pass.now,
                 instance: pass.instance.clone(),
@@ -226,7 +231,7 @@ impl Store for MemoryStore {
         })
     }
 
-    fn last_pass(&self) -> BoxFuture<'_, Result<Option<LastPass>, StoreError>> {
+    fn last_pass(&self) -> BoxFuture<'_, Result<Option<PassRecord>, StoreError>> {
         ready(self.state().last_pass.clone())
     }
 

@@ -16,8 +16,8 @@ use crate::model::batch::{Aggregate, Batch};
 use crate::model::snapshot::{ContextSnapshot, Problem, Snapshot};
 use crate::task::BoxFuture;
 
-/// Seconds after its last beat during which an instance counts as alive.
-pub const ALIVE_FOR: i64 = 60;
+/// Seconds after its last heartbeat during which an instance counts as alive.
+pub const INSTANCE_TTL: i64 = 60;
 /// How many slices of the finest precision [`Snapshot::recent`] reaches back.
 pub const RECENT_SLICES: i64 = 15;
 /// How many passes ahead of ours another instance's clock may be.
@@ -36,7 +36,7 @@ pub struct Generation {
 
 /// One numbered part of a batch: folded once, however often it is appended.
 #[derive(Clone, Debug)]
-pub struct Call {
+pub struct FencedBatch {
     /// The generation of the store that the instance is numbered in.
     pub generation: String,
     /// Who appends it: a random name that dies with the process.
@@ -88,7 +88,7 @@ pub struct Receipt {
     pub is_attended: bool,
 }
 
-/// What a store did with a [`Call`].
+/// What a store did with a [`FencedBatch`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Appended {
     /// It is in the journal, or folded where there is none.
@@ -181,7 +181,7 @@ pub struct StoreStatus {
 
 /// A sign of life of an instance.
 #[derive(Clone, Debug)]
-pub struct Beat {
+pub struct Heartbeat {
     /// The instance.
     pub instance: String,
     /// When, in Unix seconds.
@@ -202,9 +202,9 @@ pub struct Pass {
     /// Seconds between passes.
     pub interval: i64,
     /// Seconds after which a context without a request leaves the ranking of the slowest.
-    pub slowest_after: i64,
+    pub ranking_retention: i64,
     /// Seconds after which a context without a request is forgotten.
-    pub forget_after: i64,
+    pub context_retention: i64,
 }
 
 impl Pass {
@@ -229,7 +229,7 @@ impl Pass {
 
 /// What a pass did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Cleaned {
+pub struct CleanReport {
     /// Counters that were looked at.
     pub examined: u64,
     /// Slices that were removed.
@@ -248,7 +248,7 @@ pub struct Cleaned {
 
 /// What stands in a store's own record of the last pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LastPass {
+pub struct PassRecord {
     /// Its number.
     pub number: i64,
     /// When it ended, in Unix seconds.
@@ -258,7 +258,7 @@ pub struct LastPass {
     /// How long it took, in milliseconds.
     pub millis: u64,
     /// What it did, and what it and earlier ones could not understand.
-    pub cleaned: Cleaned,
+    pub cleaned: CleanReport,
 }
 
 /// Keeps aggregates. Every method may be called at any time, from any number of tasks.
@@ -271,7 +271,7 @@ pub trait Store: Send + Sync + 'static {
     fn hello(&self) -> BoxFuture<'_, Result<Generation, StoreError>>;
 
     /// Appends a call, once.
-    fn append<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Result<Appended, StoreError>>;
+    fn append<'a>(&'a self, call: &'a FencedBatch) -> BoxFuture<'a, Result<Appended, StoreError>>;
 
     /// Whether the call of that number, which was appended at `position`, can be read.
     fn readable<'a>(
@@ -291,10 +291,10 @@ pub trait Store: Send + Sync + 'static {
     }
 
     /// Notes that an instance is alive.
-    fn beat<'a>(&'a self, beat: &'a Beat) -> BoxFuture<'a, Result<(), StoreError>>;
+    fn heartbeat<'a>(&'a self, heartbeat: &'a Heartbeat) -> BoxFuture<'a, Result<(), StoreError>>;
 
     /// Notes that an instance has ended.
-    fn leave<'a>(&'a self, instance: &'a str) -> BoxFuture<'a, Result<(), StoreError>>;
+    fn deregister<'a>(&'a self, instance: &'a str) -> BoxFuture<'a, Result<(), StoreError>>;
 
     /// Everything known of all contexts in the hour of `now` and the one before.
     fn snapshot(&self, now: i64) -> BoxFuture<'_, Result<Snapshot, StoreError>>;
@@ -328,10 +328,13 @@ pub trait Store: Send + Sync + 'static {
 
     /// Removes what is older than its retention (recipe 2). `None` when another instance does, or
     /// did, this pass.
-    fn clean<'a>(&'a self, pass: &'a Pass) -> BoxFuture<'a, Result<Option<Cleaned>, StoreError>>;
+    fn clean<'a>(
+        &'a self,
+        pass: &'a Pass,
+    ) -> BoxFuture<'a, Result<Option<CleanReport>, StoreError>>;
 
     /// The last pass of any instance.
-    fn last_pass(&self) -> BoxFuture<'_, Result<Option<LastPass>, StoreError>>;
+    fn last_pass(&self) -> BoxFuture<'_, Result<Option<PassRecord>, StoreError>>;
 
     /// What and where it is, in a few words, without passwords.
     fn describe(&self) -> String;

@@ -38,21 +38,21 @@ pub async fn child() {
         let line = line.unwrap();
         let (hour, seed) = line.split_once(' ').unwrap();
         let (hour, seed): (i64, u64) = (hour.parse().unwrap(), seed.parse().unwrap());
-        let mut dice = fastrand::Rng::with_seed(seed);
+        let mut rng = fastrand::Rng::with_seed(seed);
         hand.set_wall(hour + 30);
         let before = pages(&service);
         for _ in 0..4 {
             service.requests(PAGES).await;
-            for _ in 0..dice.usize(..100) {
-                service.request(dice.usize(..PAGES)).await;
+            for _ in 0..rng.usize(..100) {
+                service.request(rng.usize(..PAGES)).await;
             }
             // What is drained late belongs to the second that has ended, of the same hour. Nobody waits
             // until another process has folded it.
-            if dice.bool() {
+            if rng.bool() {
                 let flush = service.pulse.flush();
                 let _ = tokio::time::timeout(Duration::from_millis(50), flush).await;
             }
-            hand.advance(Duration::from_millis(dice.u64(1..800_000)));
+            hand.advance(Duration::from_millis(rng.u64(1..800_000)));
         }
         service.settle().await;
         let after = pages(&service);
@@ -106,7 +106,7 @@ impl Member {
 
 pub async fn eight_processes(size: Size) -> Outcome {
     let hours = size.of(100) as i64;
-    let mut dice = fastrand::Rng::with_seed(size.seed);
+    let mut rng = fastrand::Rng::with_seed(size.seed);
     let server = RedisServer::start().await;
     let mut fleet: Vec<_> = (0..PROCESSES)
         .map(|_| Member::start(&server.url()))
@@ -117,7 +117,7 @@ pub async fn eight_processes(size: Size) -> Outcome {
         // Every other one is an hour behind.
         let hour = |member: usize| first_hour() + (step + 1 - member as i64 % 2) * HOUR;
         for (at, member) in fleet.iter_mut().enumerate() {
-            member.tell(hour(at), dice.u64(..));
+            member.tell(hour(at), rng.u64(..));
         }
         kills += server.kill_clients().await;
         for (at, member) in fleet.iter_mut().enumerate() {

@@ -63,7 +63,7 @@ async fn one(
 
 pub async fn sigterm(size: Size) -> Outcome {
     let rounds = size.of(50);
-    let mut dice = fastrand::Rng::with_seed(size.seed);
+    let mut rng = fastrand::Rng::with_seed(size.seed);
     let server = RedisServer::start().await;
     let mut outcome = Outcome {
         done: format!("{rounds} x SIGTERM under load of {CONNECTIONS} connections"),
@@ -71,7 +71,7 @@ pub async fn sigterm(size: Size) -> Outcome {
     };
     let mut slowest = Duration::ZERO;
     for round in 0..rounds {
-        let serve = Duration::from_millis(dice.u64(200..1_500));
+        let serve = Duration::from_millis(rng.u64(200..1_500));
         let mut took = None;
         let (answered, found) = one(&server, round, serve, async |demo| {
             let start = Instant::now();
@@ -107,7 +107,7 @@ const ALLOWED: Duration = Duration::from_millis(1_150);
 
 pub async fn sigkill(size: Size) -> Outcome {
     let rounds = size.of(100);
-    let mut dice = fastrand::Rng::with_seed(size.seed);
+    let mut rng = fastrand::Rng::with_seed(size.seed);
     let server = RedisServer::start().await;
     let mut outcome = Outcome {
         done: format!("{rounds} x SIGKILL under load of {CONNECTIONS} connections"),
@@ -115,7 +115,7 @@ pub async fn sigkill(size: Size) -> Outcome {
     };
     let (mut widest, mut missing) = (Duration::ZERO, 0);
     for round in 0..rounds {
-        let serve = Duration::from_millis(dice.u64(1_200..2_600));
+        let serve = Duration::from_millis(rng.u64(1_200..2_600));
         let mut killed = Instant::now();
         let (answered, found) = one(&server, round, serve, async |demo| {
             killed = Instant::now();

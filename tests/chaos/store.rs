@@ -21,11 +21,11 @@ fn load(service: &Service, burst: usize, seed: u64) -> Load {
     let stop = Arc::new(AtomicBool::new(false));
     let tasks = (0..4).map(|task| {
         let (service, stop) = (service.clone(), stop.clone());
-        let mut dice = fastrand::Rng::with_seed(seed ^ task);
+        let mut rng = fastrand::Rng::with_seed(seed ^ task);
         tokio::spawn(async move {
             while !stop.load(SeqCst) {
                 for _ in 0..burst {
-                    service.request(dice.usize(..PAGES)).await;
+                    service.request(rng.usize(..PAGES)).await;
                 }
                 pause(1).await;
             }
@@ -79,23 +79,23 @@ async fn end(service: &Service, server: &RedisServer, done: String) -> Outcome {
 
 pub async fn kills_and_freezes(size: Size) -> Outcome {
     let (kills, freezes, requests) = (size.of(1_000), size.of(200), size.of(1_000_000));
-    let mut dice = fastrand::Rng::with_seed(size.seed);
+    let mut rng = fastrand::Rng::with_seed(size.seed);
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.port()).await;
     let service = Service::new(builder(&proxy.url()));
     let load = load(&service, 10, size.seed);
     for kill in 0..kills {
-        match dice.bool() {
+        match rng.bool() {
             true => proxy.cut(),
             false => _ = server.kill_clients().await,
         }
-        pause(dice.u64(5..40)).await;
+        pause(rng.u64(5..40)).await;
         if kill * freezes / kills != (kill + 1) * freezes / kills {
             server.freeze();
-            let millis = if dice.u32(..20) == 0 {
+            let millis = if rng.u32(..20) == 0 {
                 700
             } else {
-                dice.u64(5..200)
+                rng.u64(5..200)
             };
             pause(millis).await;
             server.thaw();
@@ -141,7 +141,7 @@ pub async fn swallowed_replies(size: Size) -> Outcome {
 
 pub async fn killed_servers(size: Size) -> Outcome {
     let kills = size.of(100);
-    let mut dice = fastrand::Rng::with_seed(size.seed);
+    let mut rng = fastrand::Rng::with_seed(size.seed);
     let server = RedisServer::builder()
         .arg("--appendonly", "yes")
         .arg("--appendfsync", "always")
@@ -151,7 +151,7 @@ pub async fn killed_servers(size: Size) -> Outcome {
     let load = load(&service, 10, size.seed);
     for _ in 0..kills {
         let flushed = service.health().flush_errors;
-        pause(dice.u64(40..250)).await;
+        pause(rng.u64(40..250)).await;
         server.kill_9();
         until("it is missed", async || {
             service.health().flush_errors > flushed

@@ -41,17 +41,17 @@ struct Row {
 pub struct Run {
     scale: f64,
     chosen: Vec<String>,
-    dice: fastrand::Rng,
+    rng: fastrand::Rng,
     rows: Vec<Row>,
 }
 
 impl Run {
     pub fn new(scale: f64, chosen: Vec<String>) -> Self {
-        let dice = fastrand::Rng::with_seed(crate::rig::seed::seed());
+        let rng = fastrand::Rng::with_seed(crate::rig::seed::seed());
         Self {
             scale,
             chosen,
-            dice,
+            rng,
             rows: Vec::new(),
         }
     }
@@ -63,7 +63,7 @@ impl Run {
         scenario: impl AsyncFnOnce(Size) -> Outcome,
     ) {
         // Each has the same seed whichever others run.
-        let seed = self.dice.u64(..);
+        let seed = self.rng.u64(..);
         if !self.chosen.is_empty() && !self.chosen.iter().any(|word| name.contains(word.as_str())) {
             return;
         }

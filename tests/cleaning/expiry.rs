@@ -23,8 +23,8 @@ fn pass() -> Pass {
         instance: "a".into(),
         now: now(),
         interval: 1,
-        slowest_after: 86_400,
-        forget_after: 86_400,
+        ranking_retention: 86_400,
+        context_retention: 86_400,
     }
 }
 

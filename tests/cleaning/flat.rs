@@ -46,12 +46,12 @@ impl Fleet {
     }
 
     /// Requests of all contexts at these seconds, alike in every tenth one.
-    async fn traffic(&mut self, dice: &mut fastrand::Rng, seconds: &[i64]) {
+    async fn traffic(&mut self, rng: &mut fastrand::Rng, seconds: &[i64]) {
         for variant in 0..10 {
             let (mut batch, first) = (Batch::default(), self.names[variant].clone());
             for second in seconds {
                 let nanos: Vec<u64> = (0..REQUESTS)
-                    .map(|_| (1e6 * 10f64.powf(2.5 * dice.f64())) as u64)
+                    .map(|_| (1e6 * 10f64.powf(2.5 * rng.f64())) as u64)
                     .collect();
                 let found = collected(&nanos, Outcome::Success);
                 batch.add(&self.precisions, &first, Kind::Http, *second, &found);
@@ -69,8 +69,8 @@ impl Fleet {
             instance: "fleet".into(),
             now,
             interval: 60,
-            slowest_after: 86_400,
-            forget_after: 7 * 86_400,
+            ranking_retention: 86_400,
+            context_retention: 7 * 86_400,
         };
         let cleaned = self.store.clean(&pass).await.unwrap().unwrap();
         assert_eq!(cleaned.problems, []);
@@ -129,7 +129,7 @@ async fn three_days_of_traffic_leave_memory_flat() {
             .collect(),
         seq: 0,
     };
-    let mut dice = fastrand::Rng::with_seed(11);
+    let mut rng = fastrand::Rng::with_seed(11);
     let mut measured = Vec::new();
     for step in 1..=72 * HOUR / STEP {
         let now = THIS_HOUR + step * STEP;
@@ -146,7 +146,7 @@ async fn three_days_of_traffic_leave_memory_flat() {
             seconds.sort_unstable();
             seconds.dedup();
         }
-        fleet.traffic(&mut dice, &seconds).await;
+        fleet.traffic(&mut rng, &seconds).await;
         if step % 3 == 0 {
             fleet.clean(now).await;
         }

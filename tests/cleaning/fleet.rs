@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tower_pulse::Clock;
 use tower_pulse::model::batch::Batch;
 use tower_pulse::model::slice::Precision;
-use tower_pulse::store::{Cleaned, Pass, Store};
+use tower_pulse::store::{CleanReport, Pass, Store};
 
 use crate::bed::{Applied, Merged, THIS_HOUR, Writer, call, redis_store};
 use crate::hand::{self, PREFIX, ask, key, keys, known, slices, write};
@@ -80,14 +80,14 @@ async fn write_dead(server: &RedisServer) {
 /// back beyond the cut-off.
 async fn write_live(server: &RedisServer) -> BTreeMap<(u32, String), Slices> {
     let conn = &mut server.connection().await;
-    let mut dice = fastrand::Rng::with_seed(5);
+    let mut rng = fastrand::Rng::with_seed(5);
     let mut model = BTreeMap::new();
     for n in 0..LIVE {
         for precision in PRECISIONS {
             let p = i64::from(precision);
             let gaps = [0.0, 0.3, 0.9][n % 3];
             let mut slices: Slices = (0..200)
-                .filter(|back| *back == 0 || dice.f64() >= gaps)
+                .filter(|back| *back == 0 || rng.f64() >= gaps)
                 .map(|back| (Precision::new(precision, 120).slice(START) - back * p, 7))
                 .collect();
             if n % 5 == 4 {
@@ -107,13 +107,13 @@ fn pass(instance: usize, now: i64) -> Pass {
         instance: format!("cleaner-{instance}"),
         now,
         interval: 60,
-        slowest_after: 86_400,
-        forget_after: 7 * 86_400,
+        ranking_retention: 86_400,
+        context_retention: 7 * 86_400,
     }
 }
 
 /// All of them at once. Returns what the one did that did it.
-async fn clean(stores: &[Arc<dyn Store>], now: i64) -> Cleaned {
+async fn clean(stores: &[Arc<dyn Store>], now: i64) -> CleanReport {
     let mut done = Vec::new();
     let tasks: Vec<_> = (0..stores.len())
         .map(|n| {

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use tower_pulse::store::LastPass;
-use tower_pulse::{Clock, Hand, Pulse};
+use tower_pulse::store::PassRecord;
+use tower_pulse::{Clock, ManualClock, Pulse};
 
 use crate::bed::NOW;
 use crate::hand::{ask, keys, known, until};
@@ -13,14 +13,14 @@ use crate::rig::server::RedisServer;
 const HOUR: u64 = 3_600;
 const DAY: u64 = 24 * HOUR;
 
-struct Bed {
+struct Fixture {
     pulse: Pulse,
     clock: Clock,
-    hand: Hand,
+    hand: ManualClock,
     server: Option<RedisServer>,
 }
 
-impl Bed {
+impl Fixture {
     fn new(server: Option<RedisServer>) -> Self {
         let (clock, hand) = Clock::manual(NOW);
         let mut builder = Pulse::builder().clock(clock.clone());
@@ -49,7 +49,7 @@ impl Bed {
     }
 
     /// Lets so much time pass, and then the next pass come.
-    async fn pass_after(&self, seconds: u64) -> LastPass {
+    async fn pass_after(&self, seconds: u64) -> PassRecord {
         self.hand.advance(Duration::from_secs(seconds));
         let since = self.clock.now_seconds();
         let mut last = None;
@@ -80,7 +80,7 @@ impl Bed {
     }
 }
 
-async fn idle_counters_vanish(bed: &Bed) {
+async fn idle_counters_vanish(bed: &Fixture) {
     bed.visit(&["a", "b"]).await;
     bed.pass_after(60).await;
     assert_eq!(bed.samples("sold:a", 1).await, 1);
@@ -104,7 +104,7 @@ async fn idle_counters_vanish(bed: &Bed) {
     }
 }
 
-async fn contexts_are_unranked_and_forgotten(bed: &Bed) {
+async fn contexts_are_unranked_and_forgotten(bed: &Fixture) {
     bed.visit(&["old", "new"]).await;
     bed.hand.advance(Duration::from_secs(HOUR));
     // Another hour, so that there is a last one too.
@@ -174,14 +174,14 @@ macro_rules! with_either_store {
         mod memory {
             $(#[tokio::test]
             async fn $test() {
-                super::$test(&super::Bed::new(None)).await;
+                super::$test(&super::Fixture::new(None)).await;
             })*
         }
         mod redis {
             $(#[tokio::test]
             async fn $test() {
                 let server = crate::rig::server::RedisServer::start().await;
-                super::$test(&super::Bed::new(Some(server))).await;
+                super::$test(&super::Fixture::new(Some(server))).await;
             })*
         }
     };

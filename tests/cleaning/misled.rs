@@ -32,8 +32,8 @@ fn pass(now: i64) -> Pass {
         instance: "a".to_owned(),
         now,
         interval: 1,
-        slowest_after: DAY,
-        forget_after: 7 * DAY,
+        ranking_retention: DAY,
+        context_retention: 7 * DAY,
     }
 }
 

@@ -28,8 +28,8 @@ async fn rhythm(interval: i64, passes: impl Iterator<Item = i64>) {
                 // Their clocks differ, within the pass.
                 now: number * interval + n as i64 % interval,
                 interval,
-                slowest_after: 86_400,
-                forget_after: 86_400,
+                ranking_retention: 86_400,
+                context_retention: 86_400,
             };
             let store = store.clone();
             async move { store.clean(&pass).await.unwrap() }

@@ -82,8 +82,8 @@ async fn a_lease_that_is_lost_ends_the_pass() {
         instance: instance.into(),
         now: THIS_HOUR,
         interval: 60,
-        slowest_after: 86_400,
-        forget_after: 86_400,
+        ranking_retention: 86_400,
+        context_retention: 86_400,
     };
     let (store_a, pass_a) = (slow.clone(), pass("a"));
     let a = tokio::spawn(async move { store_a.clean(&pass_a).await });
@@ -119,8 +119,8 @@ async fn an_instance_that_dies_holds_the_others_up_for_seconds_only() {
         instance: "a".into(),
         now: THIS_HOUR,
         interval: 60,
-        slowest_after: 86_400,
-        forget_after: 86_400,
+        ranking_retention: 86_400,
+        context_retention: 86_400,
     };
     let dying = tokio::spawn({
         let pass = pass.clone();

@@ -15,8 +15,8 @@ use tower_pulse::model::slice::{HOUR, Precisions};
 use tower_pulse::model::tier::TIERS;
 use tower_pulse::store::memory::MemoryStore;
 use tower_pulse::store::{
-    Appended, Beat, Call, Cleaned, Generation, LastPass, Pass, Position, Readable, Store,
-    StoreStatus,
+    Appended, CleanReport, FencedBatch, Generation, Heartbeat, Pass, PassRecord, Position,
+    Readable, Store, StoreStatus,
 };
 use tower_pulse::{BoxFuture, Builder, Clock, Pulse, StoreError, StoreErrorKind};
 
@@ -227,7 +227,7 @@ impl Store for Away {
     fn hello(&self) -> BoxFuture<'_, Result<Generation, StoreError>> {
         away()
     }
-    fn append<'a>(&'a self, _: &'a Call) -> BoxFuture<'a, Result<Appended, StoreError>> {
+    fn append<'a>(&'a self, _: &'a FencedBatch) -> BoxFuture<'a, Result<Appended, StoreError>> {
         away()
     }
     fn readable<'a>(
@@ -242,10 +242,10 @@ impl Store for Away {
     fn status(&self, _: i64) -> BoxFuture<'_, Result<StoreStatus, StoreError>> {
         away()
     }
-    fn beat<'a>(&'a self, _: &'a Beat) -> BoxFuture<'a, Result<(), StoreError>> {
+    fn heartbeat<'a>(&'a self, _: &'a Heartbeat) -> BoxFuture<'a, Result<(), StoreError>> {
         away()
     }
-    fn leave<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
+    fn deregister<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
         away()
     }
     fn snapshot(
@@ -280,10 +280,10 @@ impl Store for Away {
     fn slowest(&self) -> BoxFuture<'_, Result<Vec<(String, f64)>, StoreError>> {
         self.0.slowest()
     }
-    fn clean<'a>(&'a self, _: &'a Pass) -> BoxFuture<'a, Result<Option<Cleaned>, StoreError>> {
+    fn clean<'a>(&'a self, _: &'a Pass) -> BoxFuture<'a, Result<Option<CleanReport>, StoreError>> {
         away()
     }
-    fn last_pass(&self) -> BoxFuture<'_, Result<Option<LastPass>, StoreError>> {
+    fn last_pass(&self) -> BoxFuture<'_, Result<Option<PassRecord>, StoreError>> {
         self.0.last_pass()
     }
     fn describe(&self) -> String {

@@ -7,14 +7,14 @@ use tower_pulse::model::slice::Precisions;
 use tower_pulse::model::snapshot::{ContextSnapshot, Snapshot};
 use tower_pulse::store::memory::MemoryStore;
 use tower_pulse::store::{
-    Appended, Beat, Call, Cleaned, Generation, LastPass, Pass, Position, Readable, Store,
-    StoreStatus,
+    Appended, CleanReport, FencedBatch, Generation, Heartbeat, Pass, PassRecord, Position,
+    Readable, Store, StoreStatus,
 };
-use tower_pulse::{BoxFuture, Clock, Hand, StoreError, StoreErrorKind};
+use tower_pulse::{BoxFuture, Clock, ManualClock, StoreError, StoreErrorKind};
 
 /// What may happen to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum FaultMode {
     Fine,
     /// It never arrives.
     Refused,
@@ -32,22 +32,22 @@ pub struct Faulty {
 struct State {
     inner: Arc<MemoryStore>,
     /// The clock that `inner` goes by.
-    hand: Hand,
+    hand: ManualClock,
     /// How often it has forgotten everything: each time begins a generation.
     generation: u64,
     /// When the generation began, in Unix seconds.
     created: i64,
     clock: Clock,
     precisions: Precisions,
-    dice: fastrand::Rng,
+    rng: fastrand::Rng,
     /// How likely each other fate is.
     trouble: f64,
     away: bool,
     /// What was folded, and when, in this order.
-    log: Vec<(Call, i64)>,
-    delayed: Vec<Call>,
+    log: Vec<(FencedBatch, i64)>,
+    delayed: Vec<FencedBatch>,
     /// What it has said to have, once each.
-    acknowledged: Vec<Call>,
+    acknowledged: Vec<FencedBatch>,
     /// The largest number of slices of one precision that a call ever had.
     widest: usize,
     calls: u64,
@@ -64,7 +64,7 @@ impl Faulty {
                 created: clock.now_seconds(),
                 clock,
                 precisions,
-                dice: fastrand::Rng::with_seed(seed),
+                rng: fastrand::Rng::with_seed(seed),
                 trouble: 0.0,
                 away: false,
                 log: Vec::new(),
@@ -117,7 +117,7 @@ impl Faulty {
     }
 
     /// What it has ever said to have, once each.
-    pub fn acknowledged(&self) -> Vec<Call> {
+    pub fn acknowledged(&self) -> Vec<FencedBatch> {
         self.state().acknowledged.clone()
     }
 
@@ -136,7 +136,7 @@ impl Faulty {
     }
 }
 
-fn empty(precisions: &Precisions) -> (Arc<MemoryStore>, Hand) {
+fn empty(precisions: &Precisions) -> (Arc<MemoryStore>, ManualClock) {
     let (clock, hand) = Clock::manual(0);
     (Arc::new(MemoryStore::new(precisions.clone(), clock)), hand)
 }
@@ -156,7 +156,7 @@ fn failed(kind: StoreErrorKind) -> StoreError {
 }
 
 impl State {
-    fn append(&mut self, call: &Call) -> Result<Appended, StoreError> {
+    fn append(&mut self, call: &FencedBatch) -> Result<Appended, StoreError> {
         self.calls += 1;
         for delta in call.batch.contexts.values() {
             let counters = delta.counters.iter().map(|slices| slices.len());
@@ -164,27 +164,28 @@ impl State {
             self.widest = self.widest.max(widest.max().unwrap_or(0));
         }
         let fate = self.fate();
-        if fate == Fate::Refused {
+        if fate == FaultMode::Refused {
             return Err(failed(StoreErrorKind::Unreachable));
         }
-        if !self.delayed.is_empty() && self.dice.bool() {
+        if !self.delayed.is_empty() && self.rng.bool() {
             let late = self
                 .delayed
-                .swap_remove(self.dice.usize(..self.delayed.len()));
+                .swap_remove(self.rng.usize(..self.delayed.len()));
             self.fold(&late);
         }
-        if fate == Fate::Delayed {
+        if fate == FaultMode::Delayed {
             self.delayed.push(call.clone());
-            if self.dice.bool() {
+            if self.rng.bool() {
                 self.fold(call);
             }
             return Err(failed(StoreErrorKind::TimedOut));
         }
         let appended = self.fold(call);
-        if fate == Fate::Unanswered {
+        if fate == FaultMode::Unanswered {
             return Err(failed(StoreErrorKind::TimedOut));
         }
-        let is_known = |known: &Call| known.instance == call.instance && known.seq == call.seq;
+        let is_known =
+            |known: &FencedBatch| known.instance == call.instance && known.seq == call.seq;
         if matches!(appended, Appended::Done(_) | Appended::Duplicate(_))
             && !self.acknowledged.iter().any(is_known)
         {
@@ -194,24 +195,28 @@ impl State {
     }
 
     /// The fate of what comes next.
-    fn fate(&mut self) -> Fate {
-        match self.dice.f64() < self.trouble {
-            _ if self.away => Fate::Refused,
-            false => Fate::Fine,
-            true => [Fate::Refused, Fate::Unanswered, Fate::Delayed][self.dice.usize(..3)],
+    fn fate(&mut self) -> FaultMode {
+        match self.rng.f64() < self.trouble {
+            _ if self.away => FaultMode::Refused,
+            false => FaultMode::Fine,
+            true => [
+                FaultMode::Refused,
+                FaultMode::Unanswered,
+                FaultMode::Delayed,
+            ][self.rng.usize(..3)],
         }
     }
 
     /// Names the generation. An answer that is lost or late is no answer.
     fn hello(&mut self) -> Result<Generation, StoreError> {
         match self.fate() {
-            Fate::Fine => Ok(Generation {
+            FaultMode::Fine => Ok(Generation {
                 id: self.generation_name(),
                 age: u64::try_from(self.clock.now_seconds() - self.created).unwrap_or(0),
                 is_fresh: true,
             }),
-            Fate::Refused => Err(failed(StoreErrorKind::Unreachable)),
-            Fate::Unanswered | Fate::Delayed => Err(failed(StoreErrorKind::TimedOut)),
+            FaultMode::Refused => Err(failed(StoreErrorKind::Unreachable)),
+            FaultMode::Unanswered | FaultMode::Delayed => Err(failed(StoreErrorKind::TimedOut)),
         }
     }
 
@@ -219,7 +224,7 @@ impl State {
         format!("generation {}", self.generation)
     }
 
-    fn fold(&mut self, call: &Call) -> Appended {
+    fn fold(&mut self, call: &FencedBatch) -> Appended {
         if call.generation != self.generation_name() {
             return Appended::Reset;
         }
@@ -233,9 +238,9 @@ impl State {
     }
 
     /// The memory store's one generation stands for the present one.
-    fn append_to_inner(&self, call: &Call) -> Appended {
+    fn append_to_inner(&self, call: &FencedBatch) -> Appended {
         let generation = ready(self.inner.hello()).unwrap().id;
-        let call = Call {
+        let call = FencedBatch {
             generation,
             ..call.clone()
         };
@@ -251,7 +256,7 @@ impl Store for Faulty {
         })
     }
 
-    fn append<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Result<Appended, StoreError>> {
+    fn append<'a>(&'a self, call: &'a FencedBatch) -> BoxFuture<'a, Result<Appended, StoreError>> {
         Box::pin(async move {
             tokio::task::yield_now().await;
             let appended = self.state().append(call);
@@ -286,17 +291,17 @@ impl Store for Faulty {
         })
     }
 
-    fn beat<'a>(&'a self, beat: &'a Beat) -> BoxFuture<'a, Result<(), StoreError>> {
+    fn heartbeat<'a>(&'a self, heartbeat: &'a Heartbeat) -> BoxFuture<'a, Result<(), StoreError>> {
         Box::pin(async move {
             if self.state().away {
                 return Err(failed(StoreErrorKind::Unreachable));
             }
-            self.inner().beat(beat).await
+            self.inner().heartbeat(heartbeat).await
         })
     }
 
-    fn leave<'a>(&'a self, instance: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
-        Box::pin(async move { self.inner().leave(instance).await })
+    fn deregister<'a>(&'a self, instance: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
+        Box::pin(async move { self.inner().deregister(instance).await })
     }
 
     fn snapshot(&self, now: i64) -> BoxFuture<'_, Result<Snapshot, StoreError>> {
@@ -332,11 +337,14 @@ impl Store for Faulty {
         Box::pin(async move { self.inner().slowest().await })
     }
 
-    fn clean<'a>(&'a self, pass: &'a Pass) -> BoxFuture<'a, Result<Option<Cleaned>, StoreError>> {
+    fn clean<'a>(
+        &'a self,
+        pass: &'a Pass,
+    ) -> BoxFuture<'a, Result<Option<CleanReport>, StoreError>> {
         Box::pin(async move { self.inner().clean(pass).await })
     }
 
-    fn last_pass(&self) -> BoxFuture<'_, Result<Option<LastPass>, StoreError>> {
+    fn last_pass(&self) -> BoxFuture<'_, Result<Option<PassRecord>, StoreError>> {
         Box::pin(async move { self.inner().last_pass().await })
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use redis::cmd;
 use tower_pulse::model::slice::{HOUR, hour_of, iso_hour};
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
-use tower_pulse::{Builder, Clock, Hand, Pulse};
+use tower_pulse::{Builder, Clock, ManualClock, Pulse};
 
 use crate::rig::server::RedisServer;
 use crate::service::{Found, PREFIX, Service, until};
@@ -27,7 +27,7 @@ pub fn with_clock(url: &str, clock: &Clock) -> Builder {
 }
 
 /// An instance whose clock is its own, and not the server's.
-fn instance(server: &RedisServer, at: i64, servers: &Clock) -> (Service, Hand) {
+fn instance(server: &RedisServer, at: i64, servers: &Clock) -> (Service, ManualClock) {
     let options = RedisOptions::new(&server.url()).unwrap();
     let store = RedisStore::open(options.prefix(PREFIX).unwrap()).unwrap();
     let store = store.with_clock(servers.clone());

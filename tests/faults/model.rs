@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use tower_pulse::model::slice::{HOUR, Precisions, hour_of};
-use tower_pulse::store::Call;
-use tower_pulse::{Clock, Hand, Pulse};
+use tower_pulse::store::FencedBatch;
+use tower_pulse::{Clock, ManualClock, Pulse};
 
 use crate::faulty::Faulty;
 use crate::hours::{now, with_clock};
@@ -16,17 +16,17 @@ use crate::service::{Found, PAGES, Service, context};
 
 /// Runs `case` with seeds that follow from one.
 fn seeds(cases: u64) -> impl Iterator<Item = u64> {
-    let mut dice = fastrand::Rng::with_seed(seed());
+    let mut rng = fastrand::Rng::with_seed(seed());
     (0..cases).map(move |_| {
-        let seed = dice.u64(..);
+        let seed = rng.u64(..);
         eprintln!("case {seed}");
         seed
     })
 }
 
-fn on_faulty(dice: &mut fastrand::Rng) -> (Service, std::sync::Arc<Faulty>, Clock, Hand) {
+fn on_faulty(rng: &mut fastrand::Rng) -> (Service, std::sync::Arc<Faulty>, Clock, ManualClock) {
     let (clock, hand) = Clock::manual(now());
-    let store = Faulty::new(clock.clone(), Precisions::default(), dice.u64(..));
+    let store = Faulty::new(clock.clone(), Precisions::default(), rng.u64(..));
     let pulse = Pulse::builder().store(store.clone()).clock(clock.clone());
     let pulse = pulse.flush_interval(Duration::from_secs(60));
     (Service::new(pulse), store, clock, hand)
@@ -39,12 +39,12 @@ async fn sum(service: &Service, counter: &str) -> u64 {
 
 /// Requests to some pages between two flushes, so that they are drained as of this second. (The
 /// first drain after the turn of a second credits the one that has ended.)
-async fn some_requests(service: &Service, dice: &mut fastrand::Rng, mut served: impl FnMut(usize)) {
+async fn some_requests(service: &Service, rng: &mut fastrand::Rng, mut served: impl FnMut(usize)) {
     let _ = service.pulse.flush().await;
-    for _ in 0..dice.usize(0..12) {
+    for _ in 0..rng.usize(0..12) {
         // Some pages are much busier than others.
-        let most = dice.usize(..PAGES);
-        let page = dice.usize(..=most);
+        let most = rng.usize(..PAGES);
+        let page = rng.usize(..=most);
         service.request(page).await;
         served(page);
     }
@@ -72,18 +72,18 @@ async fn assert_counters(service: &Service, lost: u64) {
 #[tokio::test]
 async fn forward_in_time_counters_and_both_hours_are_exact() {
     for seed in seeds(60) {
-        let dice = &mut fastrand::Rng::with_seed(seed);
-        let (service, store, clock, hand) = on_faulty(dice);
+        let rng = &mut fastrand::Rng::with_seed(seed);
+        let (service, store, clock, hand) = on_faulty(rng);
         let mut hours = vec![BTreeMap::<i64, u64>::new(); PAGES];
         for _ in 0..60 {
-            match dice.u32(..10) {
-                0 => store.trouble(dice.f64() * 0.7),
-                1 => store.away(dice.bool()),
-                2 => hand.advance(Duration::from_millis(dice.u64(..5_000))),
-                3 => hand.advance(Duration::from_secs(dice.u64(..2_400))),
+            match rng.u32(..10) {
+                0 => store.trouble(rng.f64() * 0.7),
+                1 => store.away(rng.bool()),
+                2 => hand.advance(Duration::from_millis(rng.u64(..5_000))),
+                3 => hand.advance(Duration::from_secs(rng.u64(..2_400))),
                 _ => {
                     let hour = hour_of(clock.now_seconds());
-                    some_requests(&service, dice, |page| {
+                    some_requests(&service, rng, |page| {
                         *hours[page].entry(hour).or_default() += 1;
                     })
                     .await;
@@ -129,8 +129,8 @@ async fn forward_in_time_counters_and_both_hours_are_exact() {
 #[tokio::test]
 async fn back_in_time_what_is_not_in_the_statistics_is_late() {
     for seed in seeds(60) {
-        let dice = &mut fastrand::Rng::with_seed(seed);
-        let (service, store, _, hand) = on_faulty(dice);
+        let rng = &mut fastrand::Rng::with_seed(seed);
+        let (service, store, _, hand) = on_faulty(rng);
         // Both hours are there from the start, so that neither is pushed out.
         for hour in [-1, 0] {
             hand.set_wall(now() + hour * HOUR);
@@ -138,11 +138,11 @@ async fn back_in_time_what_is_not_in_the_statistics_is_late() {
             service.settle().await;
         }
         for _ in 0..40 {
-            match dice.u32(..8) {
-                0 => store.trouble(dice.f64() * 0.7),
-                1 => hand.set_wall(now() - HOUR * dice.i64(0..4)),
-                2 => hand.advance(Duration::from_millis(dice.u64(..1_000))),
-                _ => some_requests(&service, dice, |_| {}).await,
+            match rng.u32(..8) {
+                0 => store.trouble(rng.f64() * 0.7),
+                1 => hand.set_wall(now() - HOUR * rng.i64(0..4)),
+                2 => hand.advance(Duration::from_millis(rng.u64(..1_000))),
+                _ => some_requests(&service, rng, |_| {}).await,
             }
         }
         store.trouble(0.0);
@@ -165,21 +165,21 @@ async fn back_in_time_what_is_not_in_the_statistics_is_late() {
 #[tokio::test]
 async fn after_failovers_it_is_exact_but_for_what_is_counted_as_lost() {
     for seed in seeds(60) {
-        let dice = &mut fastrand::Rng::with_seed(seed);
-        let (service, store, _, hand) = on_faulty(dice);
+        let rng = &mut fastrand::Rng::with_seed(seed);
+        let (service, store, _, hand) = on_faulty(rng);
         let mut was_old = false;
         for _ in 0..60 {
-            match dice.u32(..12) {
-                0 => store.trouble(dice.f64() * 0.5),
-                1 => store.away(dice.bool()),
-                2 => hand.advance(Duration::from_millis(dice.u64(..4_000))),
-                3 if dice.u32(..4) == 0 => {
+            match rng.u32(..12) {
+                0 => store.trouble(rng.f64() * 0.5),
+                1 => store.away(rng.bool()),
+                2 => hand.advance(Duration::from_millis(rng.u64(..4_000))),
+                3 if rng.u32(..4) == 0 => {
                     hand.advance(Duration::from_secs(61));
                     was_old = true;
                 }
                 // Perhaps the replica has nothing of it but the generation.
-                4 => _ = store.fall_back(dice.usize(..6)),
-                _ => some_requests(&service, dice, |_| {}).await,
+                4 => _ = store.fall_back(rng.usize(..6)),
+                _ => some_requests(&service, rng, |_| {}).await,
             }
         }
         store.away(false);
@@ -198,7 +198,7 @@ async fn after_failovers_it_is_exact_but_for_what_is_counted_as_lost() {
 const YOUNG: u64 = 60;
 
 /// Lets the store work again for long enough to take everything, `seconds` later.
-async fn recover(service: &Service, store: &Faulty, hand: &Hand, seconds: u64) {
+async fn recover(service: &Service, store: &Faulty, hand: &ManualClock, seconds: u64) {
     store.away(false);
     store.trouble(0.0);
     hand.advance(Duration::from_secs(seconds));
@@ -209,26 +209,26 @@ async fn recover(service: &Service, store: &Faulty, hand: &Hand, seconds: u64) {
 #[tokio::test]
 async fn a_store_that_forgets_gets_what_it_has_not_acknowledged() {
     for seed in seeds(60) {
-        let dice = &mut fastrand::Rng::with_seed(seed);
-        let (service, store, _, hand) = on_faulty(dice);
+        let rng = &mut fastrand::Rng::with_seed(seed);
+        let (service, store, _, hand) = on_faulty(rng);
         let mut forgotten = 0;
         let mut resets = 0;
         for _ in 0..60 {
-            match dice.u32(..12) {
-                0 => store.trouble(dice.f64() * 0.5),
-                1 => store.away(dice.bool()),
-                2 => hand.advance(Duration::from_millis(dice.u64(..4_000))),
+            match rng.u32(..12) {
+                0 => store.trouble(rng.f64() * 0.5),
+                1 => store.away(rng.bool()),
+                2 => hand.advance(Duration::from_millis(rng.u64(..4_000))),
                 3 => {
                     // A generation that is lost in its first moments would be sent everything again.
                     recover(&service, &store, &hand, YOUNG + 1).await;
-                    store.trouble(dice.f64() * 0.5);
-                    some_requests(&service, dice, |_| {}).await;
+                    store.trouble(rng.f64() * 0.5);
+                    some_requests(&service, rng, |_| {}).await;
                     // All but the call in doubt is gone, which may or may not be there.
                     forgotten = store.acknowledged().iter().map(requests).sum();
                     store.forget();
                     resets += 1;
                 }
-                _ => some_requests(&service, dice, |_| {}).await,
+                _ => some_requests(&service, rng, |_| {}).await,
             }
         }
         recover(&service, &store, &hand, 0).await;
@@ -242,23 +242,23 @@ async fn a_store_that_forgets_gets_what_it_has_not_acknowledged() {
 #[tokio::test]
 async fn a_store_that_forgets_its_first_moments_gets_everything_again() {
     for seed in seeds(60) {
-        let dice = &mut fastrand::Rng::with_seed(seed);
-        let (service, store, _, hand) = on_faulty(dice);
+        let rng = &mut fastrand::Rng::with_seed(seed);
+        let (service, store, _, hand) = on_faulty(rng);
         let mut resets = 0;
         // All of it happens within the first moments, so that nothing is too old to be sent again.
         let mut left = YOUNG * 1_000 - 1;
         for _ in 0..8 {
             recover(&service, &store, &hand, 0).await;
             for _ in 0..8 {
-                match dice.u32(..6) {
-                    0 => store.trouble(dice.f64() * 0.5),
-                    1 => store.away(dice.bool()),
+                match rng.u32(..6) {
+                    0 => store.trouble(rng.f64() * 0.5),
+                    1 => store.away(rng.bool()),
                     2 => {
-                        let millis = dice.u64(..=left / 4);
+                        let millis = rng.u64(..=left / 4);
                         hand.advance(Duration::from_millis(millis));
                         left -= millis;
                     }
-                    _ => some_requests(&service, dice, |_| {}).await,
+                    _ => some_requests(&service, rng, |_| {}).await,
                 }
             }
             store.forget();
@@ -275,16 +275,16 @@ async fn a_store_that_forgets_its_first_moments_gets_everything_again() {
 #[tokio::test]
 async fn a_store_that_forgets_at_any_moment_never_gets_too_much() {
     for seed in seeds(60) {
-        let dice = &mut fastrand::Rng::with_seed(seed);
-        let (service, store, _, hand) = on_faulty(dice);
+        let rng = &mut fastrand::Rng::with_seed(seed);
+        let (service, store, _, hand) = on_faulty(rng);
         for _ in 0..80 {
-            match dice.u32(..12) {
-                0 => store.trouble(dice.f64() * 0.5),
-                1 => store.away(dice.bool()),
-                2 => hand.advance(Duration::from_secs(dice.u64(..50))),
+            match rng.u32(..12) {
+                0 => store.trouble(rng.f64() * 0.5),
+                1 => store.away(rng.bool()),
+                2 => hand.advance(Duration::from_secs(rng.u64(..50))),
                 3 => store.forget(),
-                4 => _ = store.fall_back(dice.usize(..6)),
-                _ => some_requests(&service, dice, |_| {}).await,
+                4 => _ = store.fall_back(rng.usize(..6)),
+                _ => some_requests(&service, rng, |_| {}).await,
             }
             for page in 0..PAGES {
                 let found = sum(&service, &format!("hits:{}", context(page))).await;
@@ -310,7 +310,7 @@ async fn assert_counters_but(service: &Service, forgotten: u64) {
     assert_eq!(all + forgotten, service.oracle.served());
 }
 
-fn requests(call: &Call) -> u64 {
+fn requests(call: &FencedBatch) -> u64 {
     call.batch.requests()
 }
 
@@ -319,7 +319,7 @@ async fn in_redis_too() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.port()).await;
     for seed in seeds(6) {
-        let dice = &mut fastrand::Rng::with_seed(seed);
+        let rng = &mut fastrand::Rng::with_seed(seed);
         redis::cmd("FLUSHALL")
             .exec_async(&mut server.connection().await)
             .await
@@ -333,16 +333,16 @@ async fn in_redis_too() {
             service.settle().await;
         }
         for _ in 0..40 {
-            match dice.u32(..12) {
-                0 => proxy.swallow_replies(dice.f64() * 0.5, seed, Swallow::Cut),
-                1 => proxy.truncate(dice.f64() * 0.5, seed),
+            match rng.u32(..12) {
+                0 => proxy.swallow_replies(rng.f64() * 0.5, seed, Swallow::Cut),
+                1 => proxy.truncate(rng.f64() * 0.5, seed),
                 2 => proxy.cut(),
-                3 => proxy.slice(dice.bool()),
-                4 => proxy.refuse(dice.bool()),
+                3 => proxy.slice(rng.bool()),
+                4 => proxy.refuse(rng.bool()),
                 5 => proxy.heal(),
-                6 => hand.set_wall(now() - HOUR * dice.i64(0..4)),
-                7 => hand.advance(Duration::from_millis(dice.u64(..1_000))),
-                _ => some_requests(&service, dice, |page| _ = pages.insert(page)).await,
+                6 => hand.set_wall(now() - HOUR * rng.i64(0..4)),
+                7 => hand.advance(Duration::from_millis(rng.u64(..1_000))),
+                _ => some_requests(&service, rng, |page| _ = pages.insert(page)).await,
             }
         }
         proxy.heal();

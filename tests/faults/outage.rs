@@ -14,7 +14,7 @@ use crate::rig::server::RedisServer;
 use crate::service::{Found, PAGES, Service};
 
 /// One request a second to one page, for so many seconds; each is drained within its second.
-async fn serve_for(service: &Service, hand: &tower_pulse::Hand, seconds: i64) {
+async fn serve_for(service: &Service, hand: &tower_pulse::ManualClock, seconds: i64) {
     for _ in 0..seconds {
         service.request(0).await;
         let _ = service.pulse.flush().await;
@@ -35,7 +35,7 @@ async fn what_waits_is_bounded_by_what_can_be_read() {
     let health = service.health();
     // The page, `<all>` and the counter `sales`, in the call in doubt and beside it.
     assert!(health.pending <= 6, "{health:?}");
-    assert_eq!(health.status.name(), "down");
+    assert_eq!(health.status.as_str(), "down");
     assert!(health.in_doubt_age > Some(4.9 * 3_600.0));
 
     store.away(false);

@@ -176,13 +176,13 @@ async fn a_password_is_missing() {
     service.requests(50).await;
     service.pulse.flush().await.unwrap_err();
     let health = service.health();
-    assert_eq!(health.status.name(), "down");
+    assert_eq!(health.status.as_str(), "down");
     let error = health.last_error.unwrap();
     assert!(error.contains("put it into the URL"), "{error}");
     let mut conn = server.connection().await;
     config(&mut conn, "requirepass", "").await;
     service.settle().await;
-    assert_eq!(service.health().status.name(), "ok");
+    assert_eq!(service.health().status.as_str(), "ok");
 
     // A wrong one is not shown.
     config(&mut conn, "requirepass", "hunter2").await;
@@ -222,7 +222,7 @@ async fn permissions_are_missing() {
     .await;
     pause(50).await;
     let health = service.health();
-    assert_eq!(health.status.name(), "down");
+    assert_eq!(health.status.as_str(), "down");
     let error = health.last_error.unwrap();
     assert!(!error.contains("hunter2"));
 
@@ -242,7 +242,7 @@ async fn permissions_are_missing() {
     hand.advance(Duration::from_secs(6));
     until("it has recovered", async || {
         let health = service.health();
-        health.status.name() == "ok" && health.last_error.is_none()
+        health.status.as_str() == "ok" && health.last_error.is_none()
     })
     .await;
     service.end_exactly(&server).await;

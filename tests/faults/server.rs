@@ -21,9 +21,9 @@ async fn killed_with_every_write_on_disk() {
     let service = Service::new(builder(&server.url()));
     let seed = seed();
     let load = service.load(seed);
-    let mut dice = fastrand::Rng::with_seed(seed);
+    let mut rng = fastrand::Rng::with_seed(seed);
     for _ in 0..5 {
-        pause(dice.u64(60..200)).await;
+        pause(rng.u64(60..200)).await;
         server.kill_9();
         server.restart().await;
     }
@@ -152,7 +152,7 @@ async fn emptied_under_load_nothing_is_doubled() {
     let seed = seed();
     let load = service.load(seed);
     let mut conn = server.connection().await;
-    let mut dice = fastrand::Rng::with_seed(seed);
+    let mut rng = fastrand::Rng::with_seed(seed);
     // The generation is known from here on.
     until("something is flushed", async || {
         service.health().last_flush_age_seconds.is_some()
@@ -166,7 +166,7 @@ async fn emptied_under_load_nothing_is_doubled() {
         service.settle().await;
         cmd("FLUSHALL").exec_async(&mut conn).await.unwrap();
         let emptied = service.oracle.served();
-        pause(dice.u64(50..150)).await;
+        pause(rng.u64(50..150)).await;
         let served = service.oracle.served();
         service.settle().await;
         let total = Found::read(&mut conn).await.total() as u64;
@@ -201,13 +201,13 @@ async fn away_at_the_start() {
     let load = service.load(seed());
     pause(400).await;
     let health = service.health();
-    assert_eq!(health.status.name(), "down");
+    assert_eq!(health.status.as_str(), "down");
     assert!(health.last_error.unwrap().contains("cannot be reached"));
     assert_eq!(health.store_contact_age_seconds, None);
     assert!(health.pending > 0);
     server.restart().await;
     until("it has recovered", async || {
-        service.health().status.name() == "ok"
+        service.health().status.as_str() == "ok"
     })
     .await;
     load.stop().await;
@@ -230,7 +230,7 @@ async fn an_idle_service_says_why_its_store_is_down() {
     server.restart().await;
     until("it is over", async || {
         let health = service.health();
-        health.last_error.is_none() && health.status.name() == "ok"
+        health.last_error.is_none() && health.status.as_str() == "ok"
     })
     .await;
     service.end_exactly(&server).await;

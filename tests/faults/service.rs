@@ -156,13 +156,13 @@ impl Service {
         let stop = Arc::new(AtomicBool::new(false));
         let tasks = (0..4).map(|task| {
             let (service, stop) = (self.clone(), stop.clone());
-            let mut dice = fastrand::Rng::with_seed(seed ^ task);
+            let mut rng = fastrand::Rng::with_seed(seed ^ task);
             tokio::spawn(async move {
                 while !stop.load(SeqCst) {
-                    for _ in 0..dice.usize(1..20) {
-                        service.request(dice.usize(..PAGES)).await;
+                    for _ in 0..rng.usize(1..20) {
+                        service.request(rng.usize(..PAGES)).await;
                     }
-                    tokio::time::sleep(Duration::from_millis(dice.u64(1..6))).await;
+                    tokio::time::sleep(Duration::from_millis(rng.u64(1..6))).await;
                 }
             })
         });

@@ -10,7 +10,7 @@ use tokio::runtime::{Builder, Runtime};
 use tower_pulse::model::slice::{Precision, Precisions};
 use tower_pulse::store::Store;
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
-use tower_pulse::{Clock, Hand, StoreError};
+use tower_pulse::{Clock, ManualClock, StoreError};
 
 use crate::net::{Reply, Request};
 use crate::rig::server::RedisServer;
@@ -45,7 +45,7 @@ pub struct Data {
     io: Runtime,
     connection: MultiplexedConnection,
     pub store: RedisStore,
-    pub hand: Hand,
+    pub hand: ManualClock,
     clock: Clock,
     _server: RedisServer,
 }

@@ -8,7 +8,7 @@ use tower_pulse::model::batch::Batch;
 use tower_pulse::model::context::{ALL, Kind};
 use tower_pulse::model::outcome::Outcome;
 use tower_pulse::testing::{TestFlusher, TestFolder};
-use tower_pulse::{Clock, Hand};
+use tower_pulse::{Clock, ManualClock};
 
 use crate::bed::{MS, NOW, collected};
 use crate::data::{Data, precisions};
@@ -23,7 +23,7 @@ const MAX_CALLS: usize = 10_000;
 pub struct Drive {
     pub data: Data,
     clock: Clock,
-    hand: Hand,
+    hand: ManualClock,
     sleep: Sleep,
 }
 

@@ -8,7 +8,7 @@ use tower_pulse::model::context::{ALL, Kind};
 use tower_pulse::model::histogram::{SCALE, lower_bound};
 use tower_pulse::model::outcome::Outcome;
 use tower_pulse::model::slice::{HOUR, hour_of};
-use tower_pulse::store::Call;
+use tower_pulse::store::FencedBatch;
 
 use crate::bed::collected;
 use crate::data::precisions;
@@ -107,7 +107,7 @@ impl Ledger {
     }
 
     /// A call goes out.
-    pub fn sent(&mut self, call: &Call) {
+    pub fn sent(&mut self, call: &FencedBatch) {
         let key = (call.instance.clone(), call.seq);
         let mut parts = Vec::new();
         for (name, delta) in &call.batch.contexts {

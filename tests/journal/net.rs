@@ -10,8 +10,8 @@ use tower_pulse::model::tier::TierSlice;
 use tower_pulse::store::journal::{Acquired, Entries, Entry, FoldStep, Journal, Step};
 use tower_pulse::store::redis::RedisStore;
 use tower_pulse::store::{
-    Appended, Beat, Call, Cleaned, Generation, LastPass, Pass, Position, Readable, Store,
-    StoreStatus,
+    Appended, CleanReport, FencedBatch, Generation, Heartbeat, Pass, PassRecord, Position,
+    Readable, Store, StoreStatus,
 };
 use tower_pulse::{BoxFuture, StoreError};
 
@@ -21,7 +21,7 @@ use crate::step::OwnedStep;
 #[derive(Clone)]
 pub enum Request {
     Hello,
-    Append(Call),
+    Append(FencedBatch),
     Readable(String, String, u64, Position),
     Acquire(String, String),
     Release(String),
@@ -277,7 +277,7 @@ impl Store for Wire {
         ask!(self, Hello, Request::Hello)
     }
 
-    fn append<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Result<Appended, StoreError>> {
+    fn append<'a>(&'a self, call: &'a FencedBatch) -> BoxFuture<'a, Result<Appended, StoreError>> {
         ask!(self, Append, Request::Append(call.clone()))
     }
 
@@ -304,11 +304,11 @@ impl Store for Wire {
         unreachable!("only what appends and folds runs here")
     }
 
-    fn beat<'a>(&'a self, _: &'a Beat) -> BoxFuture<'a, Result<(), StoreError>> {
+    fn heartbeat<'a>(&'a self, _: &'a Heartbeat) -> BoxFuture<'a, Result<(), StoreError>> {
         unreachable!("only what appends and folds runs here")
     }
 
-    fn leave<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
+    fn deregister<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
         unreachable!("only what appends and folds runs here")
     }
 
@@ -345,11 +345,11 @@ impl Store for Wire {
         unreachable!("only what appends and folds runs here")
     }
 
-    fn clean<'a>(&'a self, _: &'a Pass) -> BoxFuture<'a, Result<Option<Cleaned>, StoreError>> {
+    fn clean<'a>(&'a self, _: &'a Pass) -> BoxFuture<'a, Result<Option<CleanReport>, StoreError>> {
         unreachable!("only what appends and folds runs here")
     }
 
-    fn last_pass(&self) -> BoxFuture<'_, Result<Option<LastPass>, StoreError>> {
+    fn last_pass(&self) -> BoxFuture<'_, Result<Option<PassRecord>, StoreError>> {
         unreachable!("only what appends and folds runs here")
     }
 

@@ -21,15 +21,15 @@ fn number(name: &str) -> Option<u64> {
 
 /// One schedule. Returns what is wrong in the end, and the story.
 fn schedule(data: &Data, seed: u64, broken: Option<Broken>) -> (Vec<String>, Vec<String>) {
-    let mut dice = Rng::with_seed(seed ^ 0x5eed);
+    let mut rng = Rng::with_seed(seed ^ 0x5eed);
     let faults = Faults {
-        is_harsh: dice.f64() < 0.25,
-        is_torn: broken.is_none() && dice.f64() < 0.1,
-        is_mixed: dice.f64() < 0.15,
-        intensity: [0.2, 0.5, 1.0][dice.usize(..3)],
+        is_harsh: rng.f64() < 0.25,
+        is_torn: broken.is_none() && rng.f64() < 0.1,
+        is_mixed: rng.f64() < 0.15,
+        intensity: [0.2, 0.5, 1.0][rng.usize(..3)],
         broken,
     };
-    let steps = [40, 100, 200, 400, 600][dice.usize(..5)];
+    let steps = [40, 100, 200, 400, 600][rng.usize(..5)];
     let mut world = World::new(data, seed, faults);
     world.run(steps);
     (world.violations, world.story)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tower_pulse::StoreError;
-use tower_pulse::model::access_time::Durations;
+use tower_pulse::model::access_time::DurationSums;
 use tower_pulse::model::batch::Batch;
 use tower_pulse::model::records::{Record, RecordKey};
 use tower_pulse::model::round::{Round, partition};
@@ -92,9 +92,9 @@ fn copied(round: &Round) -> Round {
             let mut delta = judged.delta.clone();
             if judged.skewed > 0 {
                 // Adding it drops what lies in the future, and counts it.
-                let skewed = Durations {
+                let skewed = DurationSums {
                     count: judged.skewed,
-                    ..Durations::default()
+                    ..DurationSums::default()
                 };
                 delta
                     .hours

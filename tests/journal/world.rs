@@ -6,7 +6,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use tower_pulse::store::journal::{Acquired, Step};
 use tower_pulse::store::{Appended, Readable};
-use tower_pulse::{Clock, Hand, StoreError, StoreErrorKind};
+use tower_pulse::{Clock, ManualClock, StoreError, StoreErrorKind};
 
 use crate::bed::THIS_HOUR;
 use crate::data::Data;
@@ -44,7 +44,7 @@ pub struct World<'a> {
     sleep: Sleep,
     /// The clock of all instances.
     pub clock: Clock,
-    hand: Hand,
+    hand: ManualClock,
     /// How far ahead of it the server's is.
     pub server_ahead: i64,
     pub instances: Vec<Instance>,

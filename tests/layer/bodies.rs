@@ -10,12 +10,12 @@ use futures_util::stream;
 use http::{Response, StatusCode};
 use http_body_util::BodyExt;
 use tower_pulse::model::outcome::Outcome;
-use tower_pulse::{Hand, Pulse};
+use tower_pulse::{ManualClock, Pulse};
 
 use super::{context, counts, expected, outcome, pulse, send};
 
 /// A body of three parts, the clock going on by 10 ms before each.
-fn slow_body(hand: Hand) -> Body {
+fn slow_body(hand: ManualClock) -> Body {
     Body::from_stream(stream::unfold(0, move |i| {
         let hand = hand.clone();
         async move {
@@ -25,7 +25,7 @@ fn slow_body(hand: Hand) -> Body {
     }))
 }
 
-fn app(pulse: &Pulse, hand: Hand, content_type: &'static str, status: StatusCode) -> Router {
+fn app(pulse: &Pulse, hand: ManualClock, content_type: &'static str, status: StatusCode) -> Router {
     let handler = move || {
         let body = slow_body(hand.clone());
         let response = Response::builder().status(status);
@@ -34,7 +34,7 @@ fn app(pulse: &Pulse, hand: Hand, content_type: &'static str, status: StatusCode
     };
     Router::new()
         .route("/", any(handler))
-        .layer(pulse.layer().to_body_end())
+        .layer(pulse.layer().until_body_end())
 }
 
 #[tokio::test]
@@ -73,7 +73,7 @@ async fn delivered_without_an_end() {
         let (pulse, hand) = pulse();
         let app = app(&pulse, hand, "text/plain", status);
         drop(send(&app, method, "/").await);
-        let expected = Outcome::of_status(status.as_u16());
+        let expected = Outcome::from_status(status.as_u16());
         let name = format!("{method} /");
         assert_eq!(outcome(&pulse, &name, expected).await, (1, 0), "{status}");
     }
@@ -85,7 +85,7 @@ async fn delivered_without_an_end() {
         };
         let app = Router::new()
             .route("/", get(handler))
-            .layer(pulse.layer().to_body_end());
+            .layer(pulse.layer().until_body_end());
         let mut body = send(&app, "GET", "/").await.into_body();
         for _ in 0..frames {
             body.frame().await.unwrap().unwrap();
@@ -107,7 +107,7 @@ async fn broken() {
     };
     let app = Router::new()
         .route("/", get(handler))
-        .layer(pulse.layer().to_body_end());
+        .layer(pulse.layer().until_body_end());
     let response = send(&app, "GET", "/").await;
     response.into_body().collect().await.unwrap_err();
     assert_eq!(outcome(&pulse, "GET /", Outcome::BodyAborted).await, (1, 0));
@@ -146,7 +146,7 @@ async fn an_empty_body_has_ended_and_a_known_length_stays_known() {
     let app = Router::new()
         .route("/empty", get(|| async {}))
         .route("/five", get(|| async { "fives" }))
-        .layer(pulse.layer().to_body_end());
+        .layer(pulse.layer().until_body_end());
     drop(send(&app, "GET", "/empty").await);
     assert_eq!(
         outcome(&pulse, "GET /empty", Outcome::Success).await,
@@ -173,7 +173,7 @@ async fn trailers_go_through() {
     };
     let app = Router::new()
         .route("/", get(handler))
-        .layer(pulse.layer().to_body_end());
+        .layer(pulse.layer().until_body_end());
     let collected = send(&app, "GET", "/").await.into_body().collect().await;
     assert_eq!(collected.unwrap().trailers().unwrap()["x-sum"], "1");
     assert_eq!(outcome(&pulse, "GET /", Outcome::Success).await, (1, 0));

@@ -148,7 +148,7 @@ async fn a_layer_applied_twice_counts_once() {
     let inner = Router::new()
         .route("/x", get(ok))
         .layer(pulse.layer())
-        .layer(pulse.layer().to_body_end());
+        .layer(pulse.layer().until_body_end());
     let app = Router::new()
         .nest("/in", inner)
         .route("/y", get(ok))

@@ -18,13 +18,13 @@ use http::{Request, Response};
 use tower::ServiceExt;
 use tower_pulse::model::outcome::Outcome;
 use tower_pulse::model::snapshot::{ContextSnapshot, Snapshot};
-use tower_pulse::{Clock, Hand, Pulse};
+use tower_pulse::{Clock, ManualClock, Pulse};
 
 /// 2023-11-14, half past an hour.
 const NOW: i64 = 1_700_001_000;
 
 /// A pulse in memory whose clock stands still.
-fn pulse() -> (Pulse, Hand) {
+fn pulse() -> (Pulse, ManualClock) {
     let (clock, hand) = Clock::manual(NOW);
     (Pulse::builder().clock(clock).build().unwrap(), hand)
 }

@@ -20,7 +20,7 @@ async fn what_matches_no_route_is_still_counted_once_in_any_order_of_merging() {
             1 => admin.merge(shop().layer(pulse.layer())),
             2 => shop().merge(admin).layer(pulse.layer()),
             _ => shop()
-                .layer(pulse.layer().to_body_end())
+                .layer(pulse.layer().until_body_end())
                 .merge(admin)
                 .layer(pulse.layer()),
         };

@@ -53,20 +53,20 @@ async fn a_named_service_in_a_layered_router() {
 
 #[tokio::test]
 async fn a_named_route_in_a_layered_router() {
-    for to_body_end in [false, true] {
+    for until_body_end in [false, true] {
         let (pulse, _hand) = pulse();
         let app = Router::new()
             .route("/", get(ok))
             .route("/x/{y}", get(ok).layer(pulse.layer().named("x")));
-        let app = match to_body_end {
-            true => app.layer(pulse.layer().to_body_end()),
+        let app = match until_body_end {
+            true => app.layer(pulse.layer().until_body_end()),
             false => app.layer(pulse.layer()),
         };
         for path in ["/x/1", "/", "/x/2", "/"] {
             send(&app, "GET", path).await;
         }
         let expected = expected([("GET /", 2), ("x", 2)]);
-        assert_eq!(counts(&pulse).await, expected, "{to_body_end}");
+        assert_eq!(counts(&pulse).await, expected, "{until_body_end}");
     }
 }
 

@@ -227,7 +227,7 @@ async fn the_user_says_which_responses_are_errors() {
     #[derive(Clone)]
     struct Expected;
 
-    for to_body_end in [false, true] {
+    for until_body_end in [false, true] {
         let (clock, _hand) = Clock::manual(super::NOW);
         let pulse = Pulse::builder().clock(clock).count_as_error(|response| {
             let is_limited = response.status == StatusCode::TOO_MANY_REQUESTS;
@@ -246,8 +246,8 @@ async fn the_user_says_which_responses_are_errors() {
         let app = Router::new()
             .route("/status/{status}", get(status))
             .route("/expected", get(expected));
-        let app = match to_body_end {
-            true => app.layer(pulse.layer().to_body_end()),
+        let app = match until_body_end {
+            true => app.layer(pulse.layer().until_body_end()),
             false => app.layer(pulse.layer()),
         };
         for path in [

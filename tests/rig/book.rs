@@ -63,7 +63,7 @@ pub async fn get_counter(
 
 /// What one pass of [`clean_counters_pass`] did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Cleaned {
+pub struct CleanReport {
     /// Counters whose slices were looked at.
     pub examined: u64,
     /// Slices removed.
@@ -79,9 +79,9 @@ pub async fn clean_counters_pass(
     passes: i64,
     sample_count: i64,
     now: i64,
-) -> RedisResult<Cleaned> {
+) -> RedisResult<CleanReport> {
     let known = format!("{prefix}known:");
-    let mut cleaned = Cleaned::default();
+    let mut cleaned = CleanReport::default();
     let mut index: i64 = 0;
     while index < cmd("ZCARD").arg(&known).query_async::<i64>(conn).await? {
         let member: Vec<String> = cmd("ZRANGE")

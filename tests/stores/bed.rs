@@ -12,9 +12,9 @@ use tower_pulse::model::snapshot::Problem;
 use tower_pulse::model::snapshot::{ContextSnapshot, Snapshot};
 use tower_pulse::store::memory::MemoryStore;
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
-use tower_pulse::store::{Appended, Call, Pass, Store};
+use tower_pulse::store::{Appended, FencedBatch, Pass, Store};
 use tower_pulse::testing::TestFolder;
-use tower_pulse::{Clock, Hand, StoreError};
+use tower_pulse::{Clock, ManualClock, StoreError};
 
 use crate::rig::server::RedisServer;
 
@@ -55,7 +55,7 @@ impl Writer {
     }
 
     /// Appends a call, and folds it.
-    pub async fn apply(&self, call: &Call) -> Result<Applied, StoreError> {
+    pub async fn apply(&self, call: &FencedBatch) -> Result<Applied, StoreError> {
         let mut call = call.clone();
         if call.generation.is_empty() {
             call.generation = self.store.hello().await?.id;
@@ -83,24 +83,24 @@ impl Writer {
 }
 
 /// The same in a store that is shared with nobody.
-pub async fn apply(store: &Arc<dyn Store>, call: &Call) -> Result<Applied, StoreError> {
+pub async fn apply(store: &Arc<dyn Store>, call: &FencedBatch) -> Result<Applied, StoreError> {
     let writer = Writer::new(store.clone(), Clock::system());
     let applied = writer.apply(call).await;
     let _ = writer.folder.release().await;
     applied
 }
 
-pub struct Bed {
+pub struct Fixture {
     pub store: Arc<dyn Store>,
     pub precisions: Precisions,
     pub clock: Clock,
-    pub hand: Hand,
+    pub hand: ManualClock,
     pub server: Option<RedisServer>,
     pub writer: Writer,
     seq: u64,
 }
 
-impl Bed {
+impl Fixture {
     pub fn memory() -> Self {
         let (clock, hand) = Clock::manual(NOW);
         let precisions = Precisions::default();
@@ -206,8 +206,8 @@ impl Bed {
             instance: "a".into(),
             now: self.clock.now_seconds(),
             interval: 60,
-            slowest_after: 24 * HOUR,
-            forget_after: 7 * 24 * HOUR,
+            ranking_retention: 24 * HOUR,
+            context_retention: 7 * 24 * HOUR,
         }
     }
 }
@@ -223,8 +223,8 @@ pub fn redis_store(url: &str, prefix: &str) -> RedisStore {
     RedisStore::open(options).unwrap()
 }
 
-pub fn call(instance: &str, seq: u64, batch: Batch) -> Call {
-    Call {
+pub fn call(instance: &str, seq: u64, batch: Batch) -> FencedBatch {
+    FencedBatch {
         generation: String::new(),
         instance: instance.into(),
         seq,

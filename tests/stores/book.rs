@@ -4,12 +4,12 @@ use tower_pulse::model::context::Kind;
 use tower_pulse::model::slice::{HOUR, iso_hour};
 use tower_pulse::store::Pass;
 
-use crate::bed::{Bed, LAST_HOUR, MS, NOW, THIS_HOUR};
+use crate::bed::{Fixture, LAST_HOUR, MS, NOW, THIS_HOUR};
 use crate::rig::book;
 use crate::rig::server::RedisServer;
 
-async fn bare() -> Bed {
-    Bed::redis_with(RedisServer::start().await, "")
+async fn bare() -> Fixture {
+    Fixture::redis_with(RedisServer::start().await, "")
 }
 
 #[tokio::test]
@@ -174,7 +174,7 @@ async fn without_the_books_keys_the_records_answer() {
     let store = tower_pulse::store::redis::RedisStore::open(options).unwrap();
     let store: std::sync::Arc<dyn tower_pulse::store::Store> =
         std::sync::Arc::new(store.with_clock(clock));
-    let bed = Bed::memory();
+    let bed = Fixture::memory();
     let mut batch = bed.batch(&[
         ("GET /a", Kind::Http, NOW, &[MS, 3 * MS]),
         ("GET /b", Kind::Http, LAST_HOUR, &[9 * MS]),

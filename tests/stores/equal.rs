@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use tower_pulse::model::access_time::AccessTime;
+use tower_pulse::model::access_time::AccessTimeStats;
 use tower_pulse::model::batch::Batch;
 use tower_pulse::model::context::{ALL, Kind};
 use tower_pulse::model::outcome::Outcome;
 use tower_pulse::model::slice::{HOUR, Precisions};
 use tower_pulse::model::snapshot::{ContextSnapshot, HourSnapshot};
 use tower_pulse::store::memory::MemoryStore;
-use tower_pulse::store::{Beat, Pass, Store};
-use tower_pulse::{Clock, Hand};
+use tower_pulse::store::{Heartbeat, Pass, Store};
+use tower_pulse::{Clock, ManualClock};
 
 use crate::bed::{NOW, Writer, call, collected, redis_store};
 use crate::rig::server::RedisServer;
@@ -26,7 +26,7 @@ enum Step {
     Again,
     Count(i64, i64),
     Wait(i64),
-    Beat(u8, i64),
+    Heartbeat(u8, i64),
     Clean,
 }
 
@@ -43,7 +43,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Again),
         1 => (second, -50..1_000i64).prop_map(|(second, n)| Step::Count(second, n)),
         3 => wait.prop_map(Step::Wait),
-        1 => (0..3u8, 0..9i64).prop_map(|(instance, n)| Step::Beat(instance, n)),
+        1 => (0..3u8, 0..9i64).prop_map(|(instance, n)| Step::Heartbeat(instance, n)),
         1 => Just(Step::Clean),
     ]
 }
@@ -53,8 +53,8 @@ struct Pair {
     writers: [Writer; 2],
     precisions: Precisions,
     clock: Clock,
-    hand: Hand,
-    last: Option<tower_pulse::store::Call>,
+    hand: ManualClock,
+    last: Option<tower_pulse::store::FencedBatch>,
 }
 
 impl Pair {
@@ -89,15 +89,15 @@ impl Pair {
             Step::Wait(seconds) => self
                 .hand
                 .advance(std::time::Duration::from_secs(*seconds as u64)),
-            Step::Beat(instance, in_flight) => {
+            Step::Heartbeat(instance, in_flight) => {
                 for store in &self.stores {
-                    let beat = Beat {
+                    let heartbeat = Heartbeat {
                         instance: instance.to_string(),
                         at: now,
                         in_flight: *in_flight,
                         dropped: 0,
                     };
-                    store.beat(&beat).await.unwrap();
+                    store.heartbeat(&heartbeat).await.unwrap();
                 }
             }
             Step::Clean => {
@@ -120,12 +120,12 @@ impl Pair {
             instance: "a".into(),
             now: self.clock.now_seconds(),
             interval: 60,
-            slowest_after: 24 * HOUR,
-            forget_after: 7 * 24 * HOUR,
+            ranking_retention: 24 * HOUR,
+            context_retention: 7 * 24 * HOUR,
         };
         let memory = self.stores[0].clean(&pass).await.unwrap();
         let redis = self.stores[1].clean(&pass).await.unwrap();
-        let figures = |cleaned: tower_pulse::store::Cleaned| {
+        let figures = |cleaned: tower_pulse::store::CleanReport| {
             assert_eq!(cleaned.problems, []);
             (cleaned.contexts, cleaned.ranks, cleaned.instances)
         };
@@ -207,7 +207,7 @@ fn same_context(a: &ContextSnapshot, b: &ContextSnapshot) {
 
 fn same_hour(a: &HourSnapshot, b: &HourSnapshot) {
     assert_eq!((a.start, &a.spread), (b.start, &b.spread));
-    let figures = |t: &AccessTime| [t.count, t.sum, t.sumsq, t.min, t.max];
+    let figures = |t: &AccessTimeStats| [t.count, t.sum, t.sumsq, t.min, t.max];
     for (a, b) in figures(&a.times).into_iter().zip(figures(&b.times)) {
         near(a, b);
     }

@@ -7,7 +7,7 @@ use tower_pulse::model::context::{Kind, fnv1a};
 use tower_pulse::model::slice::iso_hour;
 use tower_pulse::testing::TestFolder;
 
-use crate::bed::{Bed, LAST_HOUR, MS, NOW, THIS_HOUR};
+use crate::bed::{Fixture, LAST_HOUR, MS, NOW, THIS_HOUR};
 
 /// Runs a command that is written as one line, `_` standing for a space within a word.
 async fn run(connection: &mut MultiplexedConnection, line: &str) -> redis::Value {
@@ -22,9 +22,9 @@ async fn run(connection: &mut MultiplexedConnection, line: &str) -> redis::Value
 /// Poisons `key` by `poison`, sends a call, expects only `key` to be told; then deletes the key and
 /// expects the next call to go through. Returns what was told.
 async fn quarantined(poison: &str, key: &str) -> String {
-    let mut bed = Bed::redis().await;
+    let mut bed = Fixture::redis().await;
     let mut connection = bed.server().connection().await;
-    let other = |bed: &Bed| {
+    let other = |bed: &Fixture| {
         bed.batch(&[
             ("GET /a", Kind::Http, NOW, &[MS]),
             ("GET /b", Kind::Http, NOW, &[MS]),
@@ -117,7 +117,7 @@ async fn records_that_are_a_string() {
 
 #[tokio::test]
 async fn a_record_that_is_garbage_is_replaced() {
-    let mut bed = Bed::redis().await;
+    let mut bed = Fixture::redis().await;
     bed.hit("GET /a", NOW, MS).await;
     let mut connection = bed.server().connection().await;
     let field = fnv1a(b"GET /a").to_be_bytes();
@@ -144,7 +144,7 @@ async fn a_record_that_is_garbage_is_replaced() {
 async fn shared_keys_of_another_type() {
     let known = "pulse:known:";
     for key in ["pulse:slowest:AccessTime", "pulse:pulse:contexts"] {
-        let mut bed = Bed::redis().await;
+        let mut bed = Fixture::redis().await;
         let mut connection = bed.server().connection().await;
         run(&mut connection, &format!("SET {key} x")).await;
         run(&mut connection, &format!("SET {known} x")).await;
@@ -162,7 +162,7 @@ async fn shared_keys_of_another_type() {
 
 #[tokio::test]
 async fn garbage_is_told_when_read() {
-    let mut bed = Bed::redis().await;
+    let mut bed = Fixture::redis().await;
     bed.hit("GET /a", NOW, MS).await;
     bed.hit("GET /b", NOW, MS).await;
     let mut connection = bed.server().connection().await;
@@ -189,7 +189,7 @@ async fn garbage_is_told_when_read() {
 #[tokio::test]
 async fn an_hour_that_is_no_hour_counts_as_missing() {
     for garbage in ["yesterday", "2023-13-01T00:00:00", ""] {
-        let mut bed = Bed::redis().await;
+        let mut bed = Fixture::redis().await;
         bed.hit("GET /a", NOW, MS).await;
         let mut connection = bed.server().connection().await;
         let start = format!("{STATS}:start").replace('_', " ");
@@ -217,7 +217,7 @@ async fn an_hour_that_is_no_hour_counts_as_missing() {
 
 #[tokio::test]
 async fn cleaning_steps_over_garbage() {
-    let mut bed = Bed::redis().await;
+    let mut bed = Fixture::redis().await;
     bed.hit("GET /a", NOW - 10_000, MS).await;
     let mut connection = bed.server().connection().await;
     let members: [&[u8]; 6] = [
@@ -261,7 +261,7 @@ async fn cleaning_steps_over_garbage() {
 
 #[tokio::test]
 async fn instances_that_say_nothing_are_told() {
-    let bed = Bed::redis().await;
+    let bed = Fixture::redis().await;
     let mut connection = bed.server().connection().await;
     let instances = format!("ZADD pulse:pulse:instances {NOW} a {NOW} b {NOW} c");
     run(&mut connection, &instances).await;

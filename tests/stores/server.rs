@@ -7,16 +7,16 @@ use redis::cmd;
 use tower_pulse::model::batch::Batch;
 use tower_pulse::model::context::Kind;
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
-use tower_pulse::store::{Appended, Beat, Call, Store};
+use tower_pulse::store::{Appended, FencedBatch, Heartbeat, Store};
 use tower_pulse::testing::TestFolder;
 use tower_pulse::{Clock, StoreErrorKind};
 
-use crate::bed::{Applied, Bed, MS, Merged, NOW, apply, call};
+use crate::bed::{Applied, Fixture, MS, Merged, NOW, apply, call};
 use crate::rig::proxy::{Proxy, Swallow};
 use crate::rig::server::RedisServer;
 
 /// A call of one request.
-fn one(bed: &Bed, seq: u64) -> Call {
+fn one(bed: &Fixture, seq: u64) -> FencedBatch {
     call(
         "x",
         seq,
@@ -56,7 +56,7 @@ fn redis_store(url: &str, prefix: &str, clock: Option<&Clock>) -> Arc<dyn Store>
 /// Makes the server refuse writes, and expects a call to fail with `advice` and nothing written,
 /// and the same call to go through once the server is well.
 async fn refused(sick: &[&str], well: &[&str], advice: &str) {
-    let bed = Bed::redis().await;
+    let bed = Fixture::redis().await;
     let server = bed.server();
     let merged = Applied::Merged(Merged::default());
     assert_eq!(bed.writer.apply(&one(&bed, 1)).await.unwrap(), merged);
@@ -109,7 +109,7 @@ async fn a_replica_writes_nothing() {
 }
 
 /// All that a store is asked for.
-async fn use_all(bed: &Bed, store: &Arc<dyn Store>) {
+async fn use_all(bed: &Fixture, store: &Arc<dyn Store>) {
     let mut all = one(bed, 1);
     all.batch.count(&bed.precisions, &"sales".into(), NOW, 1);
     let merged = Applied::Merged(Merged::default());
@@ -120,13 +120,13 @@ async fn use_all(bed: &Bed, store: &Arc<dyn Store>) {
         again.batch.merge(bed.batch(&requests), &bed.precisions);
     }
     apply(store, &again).await.unwrap();
-    let beat = Beat {
+    let heartbeat = Heartbeat {
         instance: "x".into(),
         at: NOW,
         in_flight: 1,
         dropped: 0,
     };
-    store.beat(&beat).await.unwrap();
+    store.heartbeat(&heartbeat).await.unwrap();
     assert_eq!(store.snapshot(NOW).await.unwrap().problems, []);
     store.context("GET /", NOW).await.unwrap().unwrap();
     store.counter("sales", 1).await.unwrap();
@@ -139,13 +139,13 @@ async fn use_all(bed: &Bed, store: &Arc<dyn Store>) {
         assert_eq!(cleaned.problems, []);
     }
     store.last_pass().await.unwrap().unwrap();
-    store.leave("x").await.unwrap();
+    store.deregister("x").await.unwrap();
 }
 
 #[tokio::test]
 async fn the_acl_line_of_the_error_is_all_that_is_needed() {
     for prefix in ["pulse:", "", "we[i]rd*?\\:"] {
-        let bed = Bed::redis().await;
+        let bed = Fixture::redis().await;
         let server = bed.server();
         let _: () = ask(server, &["ACL", "SETUSER", "app", "on", ">secret", "+ping"]).await;
         let url = format!("redis://app:secret@127.0.0.1:{}/2", server.port());
@@ -180,7 +180,7 @@ async fn the_acl_line_of_the_error_is_all_that_is_needed() {
 #[tokio::test]
 async fn passwords() {
     let server = RedisServer::builder().password("right").start().await;
-    let bed = Bed::memory();
+    let bed = Fixture::memory();
     let port = server.port();
     for (url, advice) in [
         (
@@ -212,7 +212,7 @@ async fn passwords() {
 
 #[tokio::test]
 async fn a_flushed_script_is_sent_again() {
-    let mut bed = Bed::redis().await;
+    let mut bed = Fixture::redis().await;
     let generation = bed.store.hello().await.unwrap().id;
     bed.hit("GET /", NOW, MS).await;
     let _: () = ask(bed.server(), &["SCRIPT", "FLUSH"]).await;
@@ -225,7 +225,7 @@ async fn a_flushed_script_is_sent_again() {
 
 #[tokio::test]
 async fn a_server_that_comes_back_is_found_again() {
-    let bed = Bed::redis_with(
+    let bed = Fixture::redis_with(
         RedisServer::builder()
             .arg("--appendonly", "yes")
             .start()
@@ -258,7 +258,7 @@ async fn a_server_that_comes_back_is_found_again() {
 
 #[tokio::test]
 async fn a_lost_reply_is_no_second_append() {
-    let bed = Bed::redis().await;
+    let bed = Fixture::redis().await;
     let proxy = Proxy::start(bed.server().port()).await;
     let url = format!("redis://127.0.0.1:{}", proxy.port());
     let store = impatient(&url, Some(&bed.clock));
@@ -296,7 +296,7 @@ async fn a_lost_reply_is_no_second_append() {
 
 #[tokio::test]
 async fn a_frozen_server_holds_nobody_up() {
-    let bed = Bed::redis().await;
+    let bed = Fixture::redis().await;
     let store = impatient(&bed.server().url(), None);
     store.slowest().await.unwrap();
     bed.server().freeze();
@@ -323,7 +323,7 @@ async fn a_frozen_server_holds_nobody_up() {
 
 #[tokio::test]
 async fn keys_expire_when_nothing_comes_any_more() {
-    let mut bed = Bed::redis().await;
+    let mut bed = Fixture::redis().await;
     bed.hit("GET /", NOW, MS).await;
     bed.advance(90);
     bed.hit("GET /", NOW + 90, MS).await;
@@ -351,7 +351,9 @@ async fn keys_expire_when_nothing_comes_any_more() {
     let _ = bed.store.clean(&bed.pass()).await.unwrap().unwrap();
     assert!(near(ttl("pulse:count:60:hits:GET /").await, 7_800));
 
-    let options = RedisOptions::new(&server.url()).unwrap().key_ttl(false);
+    let options = RedisOptions::new(&server.url())
+        .unwrap()
+        .expire_idle_keys(false);
     let store = with_clock(RedisStore::open(options).unwrap(), Some(&bed.clock));
     apply(&store, &one(&bed, 1)).await.unwrap();
     store.clean(&bed.pass()).await.unwrap().unwrap();
@@ -362,7 +364,7 @@ async fn keys_expire_when_nothing_comes_any_more() {
 
 #[tokio::test]
 async fn counters_stay_small() {
-    let mut bed = Bed::redis().await;
+    let mut bed = Fixture::redis().await;
     for second in 0..300 {
         bed.hit("GET /", NOW + second, MS).await;
         bed.advance(1);
@@ -389,7 +391,7 @@ async fn what_the_server_is() {
         server.port()
     );
     assert_eq!(store.describe(), place);
-    let bed = Bed::memory();
+    let bed = Fixture::memory();
     apply(&store, &one(&bed, 1)).await.unwrap();
     assert!(store.describe().starts_with("redis ") || store.describe().starts_with("valkey "));
     let warnings = store.warnings();
@@ -404,14 +406,16 @@ async fn a_cluster_node_is_named() {
         .start()
         .await;
     let store = redis_store(&server.url(), "pulse:", None);
-    let error = apply(&store, &one(&Bed::memory(), 1)).await.unwrap_err();
+    let error = apply(&store, &one(&Fixture::memory(), 1))
+        .await
+        .unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Refused, "{error}");
     assert!(error.to_string().contains("`cluster` layout"), "{error}");
 }
 
 #[tokio::test]
 async fn a_server_without_a_free_connection() {
-    let bed = Bed::redis().await;
+    let bed = Fixture::redis().await;
     let _held = bed.server().connection().await;
     let _: () = ask(bed.server(), &["CONFIG", "SET", "maxclients", "1"]).await;
     let error = bed.writer.apply(&one(&bed, 1)).await.unwrap_err();
@@ -420,7 +424,7 @@ async fn a_server_without_a_free_connection() {
 
 #[tokio::test]
 async fn records_stay_small() {
-    let mut bed = Bed::redis().await;
+    let mut bed = Fixture::redis().await;
     for second in 0..150 {
         for millis in [1, 7, 20] {
             bed.hit("GET /", NOW + second, millis * MS).await;
@@ -446,7 +450,7 @@ async fn records_stay_small() {
 
 #[tokio::test]
 async fn one_of_many_cleans() {
-    let bed = Bed::redis().await;
+    let bed = Fixture::redis().await;
     let url = bed.server().url();
     let stores: Vec<_> = (0..6).map(|_| redis_store(&url, "pulse:", None)).collect();
     for (n, store) in stores.iter().enumerate() {
@@ -492,7 +496,7 @@ async fn one_of_many_cleans() {
 
 #[tokio::test]
 async fn a_lease_that_is_another_ones_is_left_alone() {
-    let mut bed = Bed::redis().await;
+    let mut bed = Fixture::redis().await;
     bed.hit("GET /", NOW - 10_000, MS).await;
     let server = bed.server();
     let lease = "pulse:pulse:lease:clean";
@@ -506,7 +510,7 @@ async fn a_lease_that_is_another_ones_is_left_alone() {
 
 #[tokio::test]
 async fn nothing_outside_the_prefix_is_touched() {
-    let mut bed = Bed::redis_with(RedisServer::start().await, "pulse:{shop}:");
+    let mut bed = Fixture::redis_with(RedisServer::start().await, "pulse:{shop}:");
     let mut connection = bed.server().connection().await;
     for key in ["known:", "count:1:hits", "pulse:known:", "pulse:contexts"] {
         let set = cmd("SET").arg(key).arg("mine").clone();

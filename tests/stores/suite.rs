@@ -8,11 +8,11 @@ use tower_pulse::model::histogram::COARSE_SCALE;
 use tower_pulse::model::outcome::Outcome;
 use tower_pulse::model::slice::HOUR;
 use tower_pulse::model::tier::WIDTHS;
-use tower_pulse::store::{Appended, Beat};
+use tower_pulse::store::{Appended, Heartbeat};
 
-use crate::bed::{Applied, Bed, LAST_HOUR, MS, Merged, NOW, THIS_HOUR, call, collected};
+use crate::bed::{Applied, Fixture, LAST_HOUR, MS, Merged, NOW, THIS_HOUR, call, collected};
 
-pub async fn figures_come_back(bed: &mut Bed) {
+pub async fn figures_come_back(bed: &mut Fixture) {
     let mut batch = bed.batch(&[("GET /", Kind::Http, NOW, &[MS, 2 * MS, 6 * MS])]);
     let failed = collected(&[100 * MS], Outcome::ServerError);
     batch.add(&bed.precisions, &"GET /".into(), Kind::Http, NOW, &failed);
@@ -58,7 +58,7 @@ pub async fn figures_come_back(bed: &mut Bed) {
     assert_eq!(minutes[0].1.times.max, 100 * MS);
 }
 
-pub async fn the_all_context_is_apart(bed: &mut Bed) {
+pub async fn the_all_context_is_apart(bed: &mut Fixture) {
     let batch = bed.batch(&[
         (ALL, Kind::All, NOW, &[MS, MS]),
         (OVERFLOW, Kind::Http, NOW, &[MS]),
@@ -82,7 +82,7 @@ pub async fn the_all_context_is_apart(bed: &mut Bed) {
     assert_eq!(bed.snapshot().await.recent, []);
 }
 
-pub async fn calls_are_merged_once(bed: &mut Bed) {
+pub async fn calls_are_merged_once(bed: &mut Fixture) {
     let batch = bed.batch(&[("GET /", Kind::Http, NOW, &[MS])]);
     let writer = bed.writer.clone();
     let send = |instance: &'static str, seq, previous| {
@@ -107,7 +107,7 @@ pub async fn calls_are_merged_once(bed: &mut Bed) {
     assert_eq!(bed.hours("GET /").await, (Some(4.0), None));
 }
 
-pub async fn a_later_hour_rotates(bed: &mut Bed) {
+pub async fn a_later_hour_rotates(bed: &mut Fixture) {
     bed.hit("GET /", NOW, MS).await;
     bed.advance(HOUR);
     assert_eq!(bed.hours("GET /").await, (None, Some(1.0)));
@@ -122,7 +122,7 @@ pub async fn a_later_hour_rotates(bed: &mut Bed) {
     assert_eq!(bed.hours("GET /").await, (None, None));
 }
 
-pub async fn the_last_hour_takes_more(bed: &mut Bed) {
+pub async fn the_last_hour_takes_more(bed: &mut Fixture) {
     let batch = bed.batch(&[
         ("GET /", Kind::Http, NOW, &[MS]),
         ("GET /", Kind::Http, LAST_HOUR + 9, &[MS, 3 * MS]),
@@ -136,7 +136,7 @@ pub async fn the_last_hour_takes_more(bed: &mut Bed) {
     assert_eq!(last.spread.tally.count(Outcome::Success), 3);
 }
 
-pub async fn an_hour_between_replaces_the_last(bed: &mut Bed) {
+pub async fn an_hour_between_replaces_the_last(bed: &mut Fixture) {
     bed.hit("GET /", THIS_HOUR - 5 * HOUR, MS).await;
     bed.hit("GET /", NOW, MS).await;
     let merged = bed.hit("GET /", LAST_HOUR, MS).await;
@@ -150,7 +150,7 @@ pub async fn an_hour_between_replaces_the_last(bed: &mut Bed) {
     assert_eq!(bed.hours("GET /b").await, (Some(1.0), Some(1.0)));
 }
 
-pub async fn older_hours_are_late(bed: &mut Bed) {
+pub async fn older_hours_are_late(bed: &mut Fixture) {
     bed.hit("GET /", LAST_HOUR, MS).await;
     bed.hit("GET /", NOW, MS).await;
     let old = THIS_HOUR - 2 * HOUR;
@@ -165,7 +165,7 @@ pub async fn older_hours_are_late(bed: &mut Bed) {
     assert_eq!(hours, [(old, 2), (LAST_HOUR, 1), (THIS_HOUR, 1)]);
 }
 
-pub async fn hours_of_the_future_are_refused(bed: &mut Bed) {
+pub async fn hours_of_the_future_are_refused(bed: &mut Fixture) {
     let far = THIS_HOUR + 2 * HOUR;
     let batch = bed.batch(&[
         ("GET /", Kind::Http, far, &[MS, MS]),
@@ -197,7 +197,7 @@ pub async fn hours_of_the_future_are_refused(bed: &mut Bed) {
 }
 
 /// A batch keeps two hours; where both are of the future, its histograms may still hold the present.
-pub async fn histograms_beside_hours_of_the_future(bed: &mut Bed) {
+pub async fn histograms_beside_hours_of_the_future(bed: &mut Fixture) {
     let (next, far) = (NOW + 2 * HOUR, NOW + 3 * HOUR);
     let requests = [NOW, next, far].map(|second| ("GET /", Kind::Http, second, &[MS][..]));
     let batch = bed.batch(&requests);
@@ -217,7 +217,7 @@ pub async fn histograms_beside_hours_of_the_future(bed: &mut Bed) {
     );
 }
 
-pub async fn counters_have_all_precisions(bed: &mut Bed) {
+pub async fn counters_have_all_precisions(bed: &mut Fixture) {
     for (second, n) in [(NOW, 3), (NOW + 7, -5), (NOW + 4_000, 10)] {
         let mut batch = Batch::default();
         batch.count(&bed.precisions, &"sales".into(), second, n);
@@ -243,7 +243,7 @@ pub async fn counters_have_all_precisions(bed: &mut Bed) {
     assert_eq!(bed.snapshot().await.contexts, []);
 }
 
-pub async fn new_slices_push_old_ones_out(bed: &mut Bed) {
+pub async fn new_slices_push_old_ones_out(bed: &mut Fixture) {
     for minute in 0..130 {
         let mut batch = Batch::default();
         for second in [0, 20, 40] {
@@ -284,7 +284,7 @@ pub async fn new_slices_push_old_ones_out(bed: &mut Bed) {
 }
 
 /// The counts of a context's records in slices of a width.
-async fn counts(bed: &Bed, width: u32) -> Vec<(i64, u64)> {
+async fn counts(bed: &Fixture, width: u32) -> Vec<(i64, u64)> {
     let now = bed.clock.now_seconds();
     let records = bed.store.records("GET /", width, now).await.unwrap();
     let records = records.into_iter();
@@ -293,7 +293,7 @@ async fn counts(bed: &Bed, width: u32) -> Vec<(i64, u64)> {
         .collect()
 }
 
-pub async fn slices_that_have_ended_are_rolled_up(bed: &mut Bed) {
+pub async fn slices_that_have_ended_are_rolled_up(bed: &mut Fixture) {
     let (six_hours, day) = (6 * HOUR, 24 * HOUR);
     let times: Vec<u64> = (1..200).map(|n| n * MS).collect();
     let batch = bed.batch(&[("GET /", Kind::Http, NOW, &times)]);
@@ -346,7 +346,7 @@ pub async fn slices_that_have_ended_are_rolled_up(bed: &mut Bed) {
     assert_eq!(counts(bed, 21_600).await.len(), 1);
 }
 
-pub async fn the_slowest_hundred_are_ranked(bed: &mut Bed) {
+pub async fn the_slowest_hundred_are_ranked(bed: &mut Fixture) {
     let mut batch = Batch::default();
     for n in 0..130u64 {
         let name: Arc<str> = format!("GET /{n:03}").into();
@@ -374,7 +374,7 @@ pub async fn the_slowest_hundred_are_ranked(bed: &mut Bed) {
     assert_eq!(bed.store.slowest().await.unwrap(), slowest);
 }
 
-pub async fn sums_do_not_wrap(bed: &mut Bed) {
+pub async fn sums_do_not_wrap(bed: &mut Fixture) {
     let mut batch = Batch::default();
     batch.count(&bed.precisions, &"big".into(), NOW, i64::MAX - 1);
     bed.merge_clean(batch).await;
@@ -400,18 +400,18 @@ pub async fn sums_do_not_wrap(bed: &mut Bed) {
     );
 }
 
-pub async fn instances_live_for_a_minute(bed: &mut Bed) {
+pub async fn instances_live_for_a_minute(bed: &mut Fixture) {
     for (instance, in_flight, at) in [("a", 3, NOW - 30), ("b", 4, NOW), ("c", 5, NOW)] {
-        let beat = Beat {
+        let heartbeat = Heartbeat {
             instance: instance.into(),
             at,
             in_flight,
             dropped: 0,
         };
-        bed.store.beat(&beat).await.unwrap();
+        bed.store.heartbeat(&heartbeat).await.unwrap();
     }
-    bed.store.leave("c").await.unwrap();
-    bed.store.leave("nobody").await.unwrap();
+    bed.store.deregister("c").await.unwrap();
+    bed.store.deregister("nobody").await.unwrap();
     let snapshot = bed.snapshot().await;
     assert_eq!((snapshot.instances, snapshot.in_flight), (2, 7));
     bed.advance(31);
@@ -421,7 +421,7 @@ pub async fn instances_live_for_a_minute(bed: &mut Bed) {
     assert_eq!(cleaned.instances, 1);
 }
 
-pub async fn instances_that_write_at_once_are_exact(bed: &mut Bed) {
+pub async fn instances_that_write_at_once_are_exact(bed: &mut Fixture) {
     let generation = bed.store.hello().await.unwrap().id;
     let mut writers = Vec::new();
     for writer in 0..4u64 {
@@ -463,7 +463,7 @@ pub async fn instances_that_write_at_once_are_exact(bed: &mut Bed) {
     }
 }
 
-pub async fn cleaning_keeps_the_newest_samples(bed: &mut Bed) {
+pub async fn cleaning_keeps_the_newest_samples(bed: &mut Fixture) {
     // With gaps, which no slice pushes out.
     for minute in [0, 1, 5, 40] {
         bed.hit("GET /", NOW + 60 * minute, MS).await;
@@ -485,7 +485,7 @@ pub async fn cleaning_keeps_the_newest_samples(bed: &mut Bed) {
     assert!(cleaned.counters >= 6, "{cleaned:?}");
 }
 
-pub async fn cleaning_keeps_the_rhythm(bed: &mut Bed) {
+pub async fn cleaning_keeps_the_rhythm(bed: &mut Fixture) {
     bed.hit("GET /", NOW, MS).await;
     let mut passes = [0u64; 60];
     for examined in &mut passes {
@@ -506,7 +506,7 @@ pub async fn cleaning_keeps_the_rhythm(bed: &mut Bed) {
     );
 }
 
-pub async fn cleaning_forgets_contexts(bed: &mut Bed) {
+pub async fn cleaning_forgets_contexts(bed: &mut Fixture) {
     let day = 24 * HOUR;
     let batch = bed.batch(&[
         ("GET /old", Kind::Http, NOW, &[MS]),
@@ -535,7 +535,7 @@ pub async fn cleaning_forgets_contexts(bed: &mut Bed) {
     assert!(bed.store.context(ALL, now).await.unwrap().is_some());
 }
 
-pub async fn a_pass_is_done_once(bed: &mut Bed) {
+pub async fn a_pass_is_done_once(bed: &mut Fixture) {
     bed.hit("GET /", NOW, MS).await;
     assert_eq!(bed.store.last_pass().await.unwrap(), None);
     bed.hand.set_wall(NOW + 7_200);
@@ -559,7 +559,7 @@ pub async fn a_pass_is_done_once(bed: &mut Bed) {
     assert!(bed.store.clean(&other).await.unwrap().is_some());
 }
 
-pub async fn nothing_is_known_of_nothing(bed: &mut Bed) {
+pub async fn nothing_is_known_of_nothing(bed: &mut Fixture) {
     let snapshot = bed.snapshot().await;
     assert_eq!(snapshot.contexts, []);
     assert_eq!((snapshot.all.hour, snapshot.all.last_hour), (None, None));

@@ -6,16 +6,16 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use tower_pulse::model::access_time::Durations;
+use tower_pulse::model::access_time::DurationSums;
 use tower_pulse::model::batch::{Aggregate, Batch, ContextDelta, Slices};
 use tower_pulse::model::context::Kind;
 use tower_pulse::model::histogram::{Histogram, SCALE, bucket_of};
-use tower_pulse::model::outcome::{Outcome, Tally};
+use tower_pulse::model::outcome::{Outcome, OutcomeCounts};
 use tower_pulse::model::slice::{Precisions, hour_of};
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
-use tower_pulse::store::{Appended, Call, Store};
+use tower_pulse::store::{Appended, FencedBatch, Store};
 use tower_pulse::testing::TestFolder;
-use tower_pulse::{Clock, Hand, Pulse};
+use tower_pulse::{Clock, ManualClock, Pulse};
 
 use crate::Failure;
 use crate::driver::{Ground, ROUTES, send, uris};
@@ -73,7 +73,7 @@ struct Merging {
     parts: Parts,
     store: Arc<dyn Store>,
     folder: TestFolder,
-    hand: Hand,
+    hand: ManualClock,
     instance: String,
     seq: u64,
     now: i64,
@@ -154,7 +154,7 @@ impl Merging {
             batch.contexts.values_mut().for_each(reduce);
         }
         self.seq += 1;
-        let call = Call {
+        let call = FencedBatch {
             generation: self.store.hello().await?.id,
             instance: self.instance.clone(),
             seq: self.seq,
@@ -170,7 +170,11 @@ impl Merging {
 
 /// A second of a context: 10 requests between 1 ms and 100 ms.
 fn collected() -> Aggregate {
-    let (mut times, mut tally, mut buckets) = (Durations::default(), Tally::default(), Vec::new());
+    let (mut times, mut tally, mut buckets) = (
+        DurationSums::default(),
+        OutcomeCounts::default(),
+        Vec::new(),
+    );
     for _ in 0..REQUESTS_A_SECOND {
         let nanos = (1e6 * 100f64.powf(fastrand::f64())) as u64;
         times.record(nanos);

@@ -65,7 +65,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row::new(
         BODY_END,
         "**tower-pulse**, to the body's end",
-        pulse::to_body_end,
+        pulse::until_body_end,
     ),
     #[cfg(feature = "peers")]
     Row::new(

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::super::{Admin, VERSION};
 use crate::model::snapshot::Problem;
 use crate::recorder::health::JournalHealth;
-use crate::store::LastPass;
+use crate::store::PassRecord;
 
 #[derive(Serialize)]
 pub(in crate::admin) struct HealthJson {
@@ -30,7 +30,7 @@ pub(in crate::admin) struct HealthJson {
     store_resets: u64,
     replayed: u64,
     in_doubt_age: Option<f64>,
-    drain_lateness: f64,
+    drain_lag: f64,
     drain_lateness_max: f64,
     completeness: f64,
     in_flight: i64,
@@ -104,8 +104,8 @@ struct PassJson {
     instances: u64,
 }
 
-impl From<LastPass> for PassJson {
-    fn from(pass: LastPass) -> Self {
+impl From<PassRecord> for PassJson {
+    fn from(pass: PassRecord) -> Self {
         Self {
             at: pass.at,
             number: pass.number,
@@ -131,7 +131,7 @@ pub(in crate::admin) async fn health(admin: &Admin) -> HealthJson {
     );
     let health = (admin.source.health)();
     HealthJson {
-        status: health.status.name(),
+        status: health.status.as_str(),
         store: health.store,
         last_error: health.last_error,
         store_contact_age_seconds: health.store_contact_age_seconds,
@@ -152,7 +152,7 @@ pub(in crate::admin) async fn health(admin: &Admin) -> HealthJson {
         store_resets: health.store_resets,
         replayed: health.replayed,
         in_doubt_age: health.in_doubt_age,
-        drain_lateness: health.drain_lateness,
+        drain_lag: health.drain_lag,
         drain_lateness_max: health.drain_lateness_max,
         completeness: health.completeness,
         in_flight: health.in_flight,

@@ -12,8 +12,8 @@ pub(super) mod slowest;
 
 use serde::Serialize;
 
-use super::answer::Failure;
 use super::params::Params;
+use super::response::ApiError;
 use crate::model::context::{Kind, method_and_path};
 use crate::model::snapshot::HourSnapshot;
 
@@ -66,7 +66,7 @@ impl<'a> Name<'a> {
         };
         Self {
             context,
-            kind: kind.name(),
+            kind: kind.as_str(),
             method,
             path,
         }
@@ -100,6 +100,6 @@ fn count(hour: &HourSnapshot) -> u64 {
     hour.times.count as u64
 }
 
-fn limit(params: &Params) -> Result<usize, Failure> {
+fn limit(params: &Params) -> Result<usize, ApiError> {
     params.number("limit", DEFAULT_ROWS, MAX_ROWS)
 }

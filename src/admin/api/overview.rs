@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::super::Admin;
-use super::super::answer::Failure;
+use super::super::response::ApiError;
 use super::{Times, count};
 use crate::model::slice::hour_of;
 use crate::model::snapshot::{HourSnapshot, Snapshot};
@@ -50,7 +50,7 @@ impl Total {
     }
 }
 
-pub(in crate::admin) async fn overview(admin: &Admin) -> Result<Overview, Failure> {
+pub(in crate::admin) async fn overview(admin: &Admin) -> Result<Overview, ApiError> {
     let snapshot = admin.reader.snapshot().await?;
     let (hour, last_hour) = (&snapshot.all.hour, &snapshot.all.last_hour);
     let finest = admin.source.precisions.counters.first();

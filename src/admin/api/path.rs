@@ -6,13 +6,13 @@ use http::StatusCode;
 use serde::Serialize;
 
 use super::super::Admin;
-use super::super::answer::Failure;
 use super::super::params::Params;
+use super::super::response::ApiError;
 use super::{Hour, Name};
 use crate::model::batch::Aggregate;
 use crate::model::context::Kind;
 use crate::model::histogram::{Histogram, lower_bound};
-use crate::model::outcome::{Outcome, Tally};
+use crate::model::outcome::{Outcome, OutcomeCounts};
 use crate::model::snapshot::HourSnapshot;
 
 #[derive(Serialize)]
@@ -36,11 +36,11 @@ struct Started {
 pub(in crate::admin) async fn path<'a>(
     admin: &Admin,
     params: &'a Params,
-) -> Result<Path<'a>, Failure> {
+) -> Result<Path<'a>, ApiError> {
     let context = params.required("context")?;
     let found = admin.reader.context(context).await?.ok_or_else(|| {
         let message = "no context of this name is known in this hour or the last";
-        Failure::new(StatusCode::NOT_FOUND, message)
+        ApiError::new(StatusCode::NOT_FOUND, message)
     })?;
     let started = |hour: &HourSnapshot| Started {
         start: hour.start,
@@ -52,7 +52,10 @@ pub(in crate::admin) async fn path<'a>(
         hour: found.hour.as_ref().map(started),
         last_hour: found.last_hour.as_ref().map(started),
         histogram: spread.map_or_else(Vec::new, |spread| buckets(&spread.histogram)),
-        outcomes: outcomes(found.kind, spread.map_or_else(Tally::default, |s| s.tally)),
+        outcomes: outcomes(
+            found.kind,
+            spread.map_or_else(OutcomeCounts::default, |s| s.tally),
+        ),
     })
 }
 
@@ -80,7 +83,7 @@ fn buckets(histogram: &Histogram) -> Vec<(f64, f64, u64)> {
 }
 
 /// The outcomes that such a context can have, also those that did not happen.
-fn outcomes(kind: Kind, tally: Tally) -> BTreeMap<&'static str, u64> {
+fn outcomes(kind: Kind, tally: OutcomeCounts) -> BTreeMap<&'static str, u64> {
     let possible = |outcome: &Outcome| match outcome {
         Outcome::Failed | Outcome::Cancelled | Outcome::Panicked => true,
         Outcome::Completed => kind == Kind::Timer,
@@ -89,6 +92,6 @@ fn outcomes(kind: Kind, tally: Tally) -> BTreeMap<&'static str, u64> {
     Outcome::ALL
         .into_iter()
         .filter(|outcome| possible(outcome) || tally.count(*outcome) > 0)
-        .map(|outcome| (outcome.name(), tally.count(outcome)))
+        .map(|outcome| (outcome.as_str(), tally.count(outcome)))
         .collect()
 }

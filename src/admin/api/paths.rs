@@ -6,8 +6,8 @@ use std::sync::Arc;
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 
 use super::super::Admin;
-use super::super::answer::Failure;
 use super::super::params::Params;
+use super::super::response::ApiError;
 use super::{Hour, Name, limit};
 use crate::model::context::Kind;
 use crate::model::snapshot::{ContextSnapshot, HourSnapshot, Snapshot};
@@ -61,7 +61,7 @@ pub(in crate::admin) struct Paths {
     page: Vec<usize>,
 }
 
-pub(in crate::admin) async fn paths(admin: &Admin, params: &Params) -> Result<Paths, Failure> {
+pub(in crate::admin) async fn paths(admin: &Admin, params: &Params) -> Result<Paths, ApiError> {
     let window = params.choice(
         "window",
         &[("hour", Window::Hour), ("last_hour", Window::LastHour)],

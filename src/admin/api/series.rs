@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::super::Admin;
-use super::super::answer::Failure;
 use super::super::params::Params;
+use super::super::response::ApiError;
 use crate::model::context::{ALL, Metric};
 use crate::model::slice::Precisions;
 use crate::model::tier::WIDTHS;
@@ -24,7 +24,7 @@ pub(in crate::admin) struct Counter<'a> {
 pub(in crate::admin) async fn counters<'a>(
     admin: &Admin,
     params: &'a Params,
-) -> Result<Counter<'a>, Failure> {
+) -> Result<Counter<'a>, ApiError> {
     let name = params.required("name")?;
     let precision = precision(params, &widths(&admin.source.precisions), "counters")?;
     let samples = admin.reader.counter(name, precision).await?;
@@ -69,7 +69,7 @@ const METRICS: [(&str, Of); 6] = [
 pub(in crate::admin) async fn series<'a>(
     admin: &Admin,
     params: &'a Params,
-) -> Result<Series<'a>, Failure> {
+) -> Result<Series<'a>, ApiError> {
     let context = params.name("context")?;
     let of = params.choice("metric", &METRICS)?;
     let precisions = &admin.source.precisions;
@@ -85,7 +85,7 @@ pub(in crate::admin) async fn series<'a>(
                 .counter(&metric.counter(whose), precision)
                 .await?;
             let points = samples.iter().map(|(slice, n)| (*slice, Point::Count(*n)));
-            (metric.name(), points.collect())
+            (metric.as_str(), points.collect())
         }
         Of::Mean => ("mean", means(admin, whose, precision).await?),
         Of::Quantile(name, q) => {
@@ -110,7 +110,11 @@ fn quantile(spread: &crate::model::batch::Aggregate, q: f64) -> Option<f64> {
 }
 
 /// Microseconds by hits; `null` where there were no hits.
-async fn means(admin: &Admin, context: &str, precision: u32) -> Result<Vec<(i64, Point)>, Failure> {
+async fn means(
+    admin: &Admin,
+    context: &str,
+    precision: u32,
+) -> Result<Vec<(i64, Point)>, ApiError> {
     let (hits, micros) = (
         Metric::Hits.counter(context),
         Metric::Micros.counter(context),
@@ -139,7 +143,7 @@ fn widths(precisions: &Precisions) -> Vec<u32> {
 }
 
 /// The precision that is asked for, which must be one of those that are kept.
-fn precision(params: &Params, widths: &[u32], of: &str) -> Result<u32, Failure> {
+fn precision(params: &Params, widths: &[u32], of: &str) -> Result<u32, ApiError> {
     let asked = match params.digits("precision")? {
         None => {
             let default = widths.iter().find(|width| **width == DEFAULT_PRECISION);
@@ -150,7 +154,7 @@ fn precision(params: &Params, widths: &[u32], of: &str) -> Result<u32, Failure> 
     asked.ok_or_else(|| {
         let widths: Vec<_> = widths.iter().map(u32::to_string).collect();
         let widths = widths.join(", ");
-        Failure::parameter(
+        ApiError::parameter(
             "precision",
             format!("precision must be one that {of} are kept at, in seconds: {widths}"),
         )

@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use super::super::Admin;
-use super::super::answer::Failure;
 use super::super::params::Params;
+use super::super::response::ApiError;
 use super::limit;
 
 #[derive(Serialize)]
@@ -18,7 +18,7 @@ struct Rank {
     mean: f64,
 }
 
-pub(in crate::admin) async fn slowest(admin: &Admin, params: &Params) -> Result<Ranking, Failure> {
+pub(in crate::admin) async fn slowest(admin: &Admin, params: &Params) -> Result<Ranking, ApiError> {
     let limit = limit(params)?;
     let ranking = admin.reader.slowest().await?;
     let rank = |(context, mean): &(String, f64)| Rank {

@@ -230,7 +230,7 @@ async fn health_is_flat_and_answers_whatever_the_store_does() {
     );
     assert_eq!(answer["worst_case_store_bytes"], 2_000);
 
-    bench.store.set(store::Mood::Failing);
+    bench.store.set(store::FaultMode::Failing);
     bench.hand.advance(std::time::Duration::from_secs(60));
     let answer = json(&bench.router, "/api/health").await;
     assert_eq!(

@@ -9,7 +9,7 @@ use crate::model::batch::{Aggregate, Batch};
 use crate::model::context::ALL;
 use crate::model::histogram::{Histogram, SCALE, bucket_of};
 use crate::store::memory::MemoryStore;
-use crate::store::{Appended, Beat, Call, Store};
+use crate::store::{Appended, FencedBatch, Heartbeat, Store};
 
 /// `n` requests of `millis` each.
 fn requests(n: usize, millis: u64, outcome: Outcome) -> Aggregate {
@@ -38,7 +38,7 @@ async fn requests_come_out_as_they_went_in() {
         batch.add(&precisions, &all, Kind::All, NOW, &found);
     }
     batch.count(&precisions, &"sales".into(), NOW, 3);
-    let call = Call {
+    let call = FencedBatch {
         generation: store.hello().await.expect("a generation").id,
         instance: "abc".into(),
         seq: 1,
@@ -47,13 +47,13 @@ async fn requests_come_out_as_they_went_in() {
     };
     let appended = store.append(&call).await.expect("an answer");
     assert!(matches!(appended, Appended::Done(_)), "{appended:?}");
-    let beat = Beat {
+    let heartbeat = Heartbeat {
         instance: "abc".into(),
         at: NOW,
         in_flight: 7,
         dropped: 0,
     };
-    store.beat(&beat).await.expect("noted");
+    store.heartbeat(&heartbeat).await.expect("noted");
 
     let source = Source {
         store,

@@ -21,7 +21,7 @@ use tower::ServiceExt;
 
 pub(super) use self::store::{Canned, NOW};
 use super::{Access, Source, router};
-use crate::clock::{Clock, Hand};
+use crate::clock::{Clock, ManualClock};
 use crate::model::context::Kind;
 use crate::model::outcome::Outcome;
 use crate::model::slice::Precisions;
@@ -31,27 +31,27 @@ use crate::recorder::health::{Health, Status};
 use crate::recorder::totals::Totals;
 
 /// A router over a canned store, and what moves and changes them.
-pub(super) struct Bench {
+pub(super) struct Fixture {
     pub(super) router: Router,
     pub(super) store: Arc<Canned>,
-    pub(super) hand: Hand,
+    pub(super) hand: ManualClock,
 }
 
-pub(super) fn bench() -> Bench {
+pub(super) fn bench() -> Fixture {
     bench_with(Canned::default())
 }
 
-pub(super) fn bench_with(store: Canned) -> Bench {
+pub(super) fn bench_with(store: Canned) -> Fixture {
     let (source, store, hand) = source(store);
     let router = router(source, Access::open()).expect("open");
-    Bench {
+    Fixture {
         router,
         store,
         hand,
     }
 }
 
-pub(super) fn source(store: Canned) -> (Source, Arc<Canned>, Hand) {
+pub(super) fn source(store: Canned) -> (Source, Arc<Canned>, ManualClock) {
     let store = Arc::new(store);
     let (clock, hand) = Clock::manual(NOW);
     let source = Source {
@@ -90,7 +90,7 @@ fn health() -> Health {
         store_resets: 8,
         replayed: 9,
         in_doubt_age: None,
-        drain_lateness: 0.001,
+        drain_lag: 0.001,
         drain_lateness_max: 0.25,
         completeness: 0.97,
         in_flight: 2,

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::store::Mood;
+use super::store::FaultMode;
 use super::*;
 
 struct Sample {
@@ -178,7 +178,7 @@ async fn totals_and_the_fleet() {
 #[tokio::test]
 async fn without_the_store_the_fleet_is_left_out() {
     let bench = bench();
-    bench.store.set(Mood::Failing);
+    bench.store.set(FaultMode::Failing);
     let answered = get(&bench.router, "/metrics").await;
     assert_eq!(answered.status, 200);
     let samples = parse(&answered.body);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
-use super::store::Mood;
+use super::store::FaultMode;
 use super::*;
 
 const STORE_READERS: [&str; 7] = [
@@ -66,7 +66,7 @@ async fn many_questions_do_not_fill_the_memory() {
 #[tokio::test]
 async fn a_failing_store_is_503_and_asked_again_after_a_second() {
     let bench = bench();
-    bench.store.set(Mood::Failing);
+    bench.store.set(FaultMode::Failing);
     for uri in STORE_READERS {
         let answered = get(&bench.router, uri).await;
         assert_eq!(answered.status, 503, "{uri}");
@@ -75,7 +75,7 @@ async fn a_failing_store_is_503_and_asked_again_after_a_second() {
         assert!(message.contains("connection refused"), "{message}");
     }
     assert_eq!(get(&bench.router, "/").await.status, 200);
-    bench.store.set(Mood::Fine);
+    bench.store.set(FaultMode::Fine);
     assert_eq!(get(&bench.router, "/api/paths").await.status, 503);
     bench.hand.advance(Duration::from_secs(1));
     assert_eq!(get(&bench.router, "/api/paths").await.status, 200);
@@ -85,7 +85,7 @@ async fn a_failing_store_is_503_and_asked_again_after_a_second() {
 async fn a_hanging_store_is_503_after_two_seconds() {
     for uri in STORE_READERS.into_iter().chain(["/api/health"]) {
         let bench = bench();
-        bench.store.set(Mood::Hanging);
+        bench.store.set(FaultMode::Hanging);
         let asking: Vec<_> = (0..5)
             .map(|_| {
                 let router = bench.router.clone();
@@ -119,7 +119,7 @@ async fn a_hanging_store_is_503_after_two_seconds() {
 #[tokio::test]
 async fn who_leaves_early_leaves_the_question_to_the_next() {
     let bench = bench();
-    bench.store.set(Mood::Hanging);
+    bench.store.set(FaultMode::Hanging);
     let spawn = || {
         let router = bench.router.clone();
         tokio::spawn(async move { get(&router, "/api/paths").await })
@@ -128,7 +128,7 @@ async fn who_leaves_early_leaves_the_question_to_the_next() {
     tokio::task::yield_now().await;
     let second = spawn();
     tokio::task::yield_now().await;
-    bench.store.set(Mood::Fine);
+    bench.store.set(FaultMode::Fine);
     first.abort();
     assert_eq!(second.await.expect("no panic").status, 200);
 }

@@ -5,16 +5,16 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::error::{StoreError, StoreErrorKind};
-use crate::model::access_time::{AccessTime, Durations};
+use crate::model::access_time::{AccessTimeStats, DurationSums};
 use crate::model::batch::Aggregate;
 use crate::model::context::{ALL, Kind};
 use crate::model::histogram::{Histogram, SCALE, bucket_of};
-use crate::model::outcome::{Outcome, Tally};
+use crate::model::outcome::{Outcome, OutcomeCounts};
 use crate::model::slice::{HOUR, hour_of};
 use crate::model::snapshot::{ContextSnapshot, HourSnapshot, Problem, Snapshot};
 use crate::store::{
-    Appended, Beat, Call, Cleaned, Generation, LastPass, Pass, Position, Readable, Store,
-    StoreStatus,
+    Appended, CleanReport, FencedBatch, Generation, Heartbeat, Pass, PassRecord, Position,
+    Readable, Store, StoreStatus,
 };
 use crate::task::BoxFuture;
 
@@ -22,7 +22,7 @@ use crate::task::BoxFuture;
 pub(in crate::admin) const NOW: i64 = 1_336_374_000 + 490;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::admin) enum Mood {
+pub(in crate::admin) enum FaultMode {
     #[default]
     Fine,
     Failing,
@@ -31,15 +31,15 @@ pub(in crate::admin) enum Mood {
 
 #[derive(Default)]
 pub(in crate::admin) struct Canned {
-    mood: Mutex<Mood>,
+    mood: Mutex<FaultMode>,
     asked: AtomicUsize,
     empty: bool,
 }
 
 /// An hour of these access times in milliseconds, of which so many were errors.
 fn hour(start: i64, millis: &[u64], errors: usize) -> HourSnapshot {
-    let mut times = Durations::default();
-    let mut tally = Tally::default();
+    let mut times = DurationSums::default();
+    let mut tally = OutcomeCounts::default();
     for (at, millis) in millis.iter().enumerate() {
         times.record(millis * 1_000_000);
         let outcome = if at < errors {
@@ -52,9 +52,9 @@ fn hour(start: i64, millis: &[u64], errors: usize) -> HourSnapshot {
     let buckets = millis.iter().map(|m| bucket_of(m * 1_000_000) as u16);
     HourSnapshot {
         start,
-        times: AccessTime::from(&times),
+        times: AccessTimeStats::from(&times),
         spread: Aggregate {
-            times: Durations::default(),
+            times: DurationSums::default(),
             histogram: Histogram::new(SCALE, buckets.map(|bucket| (bucket, 1))),
             tally,
         },
@@ -84,7 +84,7 @@ impl Canned {
         }
     }
 
-    pub(in crate::admin) fn set(&self, mood: Mood) {
+    pub(in crate::admin) fn set(&self, mood: FaultMode) {
         *self.mood.lock().expect("no panic") = mood;
     }
 
@@ -99,12 +99,12 @@ impl Canned {
             tokio::task::yield_now().await;
             let mood = *self.mood.lock().expect("no panic");
             match mood {
-                Mood::Fine => Ok(value),
-                Mood::Failing => Err(StoreError::new(
+                FaultMode::Fine => Ok(value),
+                FaultMode::Failing => Err(StoreError::new(
                     StoreErrorKind::Unreachable,
                     "redis://cache:6379: connection refused",
                 )),
-                Mood::Hanging => pending().await,
+                FaultMode::Hanging => pending().await,
             }
         })
     }
@@ -149,7 +149,7 @@ impl Store for Canned {
         unreachable!("the admin router only reads")
     }
 
-    fn append<'a>(&'a self, _: &'a Call) -> BoxFuture<'a, Result<Appended, StoreError>> {
+    fn append<'a>(&'a self, _: &'a FencedBatch) -> BoxFuture<'a, Result<Appended, StoreError>> {
         unreachable!("the admin router only reads")
     }
 
@@ -171,11 +171,11 @@ impl Store for Canned {
         })))
     }
 
-    fn beat<'a>(&'a self, _: &'a Beat) -> BoxFuture<'a, Result<(), StoreError>> {
+    fn heartbeat<'a>(&'a self, _: &'a Heartbeat) -> BoxFuture<'a, Result<(), StoreError>> {
         unreachable!("the admin router only reads")
     }
 
-    fn leave<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
+    fn deregister<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
         unreachable!("the admin router only reads")
     }
 
@@ -257,20 +257,20 @@ impl Store for Canned {
         ])
     }
 
-    fn clean<'a>(&'a self, _: &'a Pass) -> BoxFuture<'a, Result<Option<Cleaned>, StoreError>> {
+    fn clean<'a>(&'a self, _: &'a Pass) -> BoxFuture<'a, Result<Option<CleanReport>, StoreError>> {
         unreachable!("the admin router only reads")
     }
 
-    fn last_pass(&self) -> BoxFuture<'_, Result<Option<LastPass>, StoreError>> {
-        self.answer(Some(LastPass {
+    fn last_pass(&self) -> BoxFuture<'_, Result<Option<PassRecord>, StoreError>> {
+        self.answer(Some(PassRecord {
             number: 12,
             at: NOW - 30,
             instance: "abc".into(),
             millis: 5,
-            cleaned: Cleaned {
+            cleaned: CleanReport {
                 examined: 7,
                 slices: 9,
-                ..Cleaned::default()
+                ..CleanReport::default()
             },
         }))
     }

@@ -15,7 +15,7 @@ mod writer;
 pub use self::entry::{EntryReader, Item, Undecodable};
 use self::reader::Reader;
 use self::writer::Writer;
-use super::access_time::Durations;
+use super::access_time::DurationSums;
 use super::batch::{Aggregate, Batch, HOURS_KEPT, Merge};
 use super::context::Kind;
 use super::records::Record;
@@ -129,7 +129,7 @@ pub fn entry(batch: &Batch, precisions: &Precisions) -> Vec<u8> {
 }
 
 /// What the hours are when they are just the sum of the finest records.
-fn hours_of(finest: &Slices<Aggregate>) -> Slices<Durations> {
+fn hours_of(finest: &Slices<Aggregate>) -> Slices<DurationSums> {
     let hour = Precision::new(HOUR as u32, HOURS_KEPT as u32);
     let mut hours = Slices::default();
     for (start, record) in finest.iter() {

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::{HISTOGRAM, OUTCOMES, TIMES, derived};
-use crate::model::access_time::Durations;
+use crate::model::access_time::DurationSums;
 use crate::model::batch::{Aggregate, Merge, RequestCounts};
 use crate::model::histogram::Histogram;
-use crate::model::outcome::Tally;
+use crate::model::outcome::OutcomeCounts;
 use crate::model::slice::Precision;
 use crate::model::slices::Slices;
 
@@ -70,10 +70,10 @@ impl<'a> Reader<'a> {
         std::str::from_utf8(self.bytes()?).ok().map(Arc::from)
     }
 
-    pub(super) fn times(&mut self) -> Option<Durations> {
-        let mut times = Durations {
+    pub(super) fn times(&mut self) -> Option<DurationSums> {
+        let mut times = DurationSums {
             count: self.uint()?,
-            ..Durations::default()
+            ..DurationSums::default()
         };
         if times.count > 0 {
             times.sum = self.uint()?;
@@ -84,10 +84,10 @@ impl<'a> Reader<'a> {
         Some(times)
     }
 
-    pub(super) fn outcomes(&mut self) -> Option<Tally> {
-        let mut tally = Tally {
+    pub(super) fn outcomes(&mut self) -> Option<OutcomeCounts> {
+        let mut tally = OutcomeCounts {
             errors: self.uint()?,
-            ..Tally::default()
+            ..OutcomeCounts::default()
         };
         while !self.0.is_empty() {
             let (number, n) = (self.uint()?, self.uint()?);

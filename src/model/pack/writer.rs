@@ -1,10 +1,10 @@
 //! Writing numbers, sections and slices.
 
 use super::{HISTOGRAM, OUTCOMES, TIMES, derived};
-use crate::model::access_time::Durations;
+use crate::model::access_time::DurationSums;
 use crate::model::batch::{Aggregate, Merge, RequestCounts};
 use crate::model::histogram::Histogram;
-use crate::model::outcome::Tally;
+use crate::model::outcome::OutcomeCounts;
 use crate::model::slice::Precision;
 use crate::model::slices::Slices;
 
@@ -47,7 +47,7 @@ impl Writer {
         self.0.splice(at..at, prefix.0);
     }
 
-    pub(super) fn times(&mut self, times: &Durations) {
+    pub(super) fn times(&mut self, times: &DurationSums) {
         self.uint(times.count);
         if times.count > 0 {
             self.uint(times.sum);
@@ -57,7 +57,7 @@ impl Writer {
         }
     }
 
-    pub(super) fn outcomes(&mut self, tally: &Tally) {
+    pub(super) fn outcomes(&mut self, tally: &OutcomeCounts) {
         self.uint(tally.errors);
         for (number, n) in tally.outcomes.iter().enumerate() {
             if *n > 0 {

@@ -3,28 +3,28 @@
 use super::State;
 use crate::model::context::{ALL, Metric};
 use crate::model::slice::{DEFAULT_SAMPLES, Precision, Precisions};
-use crate::store::{ALIVE_FOR, Cleaned, Pass};
+use crate::store::{CleanReport, INSTANCE_TTL, Pass};
 
 impl State {
     /// `None` when the pass has been done.
-    pub(super) fn clean(&mut self, pass: &Pass, precisions: &Precisions) -> Option<Cleaned> {
+    pub(super) fn clean(&mut self, pass: &Pass, precisions: &Precisions) -> Option<CleanReport> {
         let last = self.last_pass.as_ref();
         if last.is_some_and(|last| pass.is_done_by(last.number)) {
             return None;
         }
-        let mut cleaned = Cleaned::default();
+        let mut cleaned = CleanReport::default();
         self.clean_counters(pass, precisions, &mut cleaned);
         self.forget_contexts(pass, &mut cleaned);
         self.clean_ranking(pass, &mut cleaned);
         self.records.retain(pass.now, &self.rolled);
         let before = self.instances.len();
         self.instances
-            .retain(|_, beat| beat.at >= pass.now - ALIVE_FOR);
+            .retain(|_, heartbeat| heartbeat.at >= pass.now - INSTANCE_TTL);
         cleaned.instances = (before - self.instances.len()) as u64;
         Some(cleaned)
     }
 
-    fn clean_counters(&mut self, pass: &Pass, precisions: &Precisions, cleaned: &mut Cleaned) {
+    fn clean_counters(&mut self, pass: &Pass, precisions: &Precisions, cleaned: &mut CleanReport) {
         for by_precision in self.counters.values_mut() {
             by_precision.retain(|seconds, samples| {
                 if !pass.examines(i64::from(*seconds)) {
@@ -51,11 +51,11 @@ impl State {
             .retain(|_, by_precision| !by_precision.is_empty());
     }
 
-    fn forget_contexts(&mut self, pass: &Pass, cleaned: &mut Cleaned) {
+    fn forget_contexts(&mut self, pass: &Pass, cleaned: &mut CleanReport) {
         let before = self.contexts.len();
         let (counters, slowest) = (&mut self.counters, &mut self.slowest);
         self.contexts.retain(|name, known| {
-            let keep = name == ALL || known.last_seen > pass.now - pass.forget_after;
+            let keep = name == ALL || known.last_seen > pass.now - pass.context_retention;
             if !keep {
                 slowest.remove(name);
                 for metric in Metric::ALL {
@@ -67,12 +67,12 @@ impl State {
         cleaned.contexts = (before - self.contexts.len()) as u64;
     }
 
-    fn clean_ranking(&mut self, pass: &Pass, cleaned: &mut Cleaned) {
+    fn clean_ranking(&mut self, pass: &Pass, cleaned: &mut CleanReport) {
         let before = self.slowest.len();
         let contexts = &self.contexts;
         self.slowest.retain(|name, _| {
             let known = contexts.get(name);
-            known.is_some_and(|known| known.last_seen > pass.now - pass.slowest_after)
+            known.is_some_and(|known| known.last_seen > pass.now - pass.ranking_retention)
         });
         cleaned.ranks = (before - self.slowest.len()) as u64;
     }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::{ContextState, State};
-use crate::model::access_time::{AccessTime, Durations};
+use crate::model::access_time::{AccessTimeStats, DurationSums};
 use crate::model::batch::RequestCounts;
 use crate::model::context::{Kind, Metric};
 use crate::model::records::RecordId;
@@ -13,13 +13,13 @@ use crate::model::slice::{Precision, Precisions};
 use crate::model::slowest;
 use crate::model::snapshot::Problem;
 use crate::model::tier::FINEST;
-use crate::store::{Appended, Call, Receipt};
+use crate::store::{Appended, FencedBatch, Receipt};
 
 impl State {
     /// Folds a call, once.
     pub(super) fn append(
         &mut self,
-        call: &Call,
+        call: &FencedBatch,
         precisions: &Precisions,
         record_bytes: usize,
         now: i64,
@@ -157,10 +157,10 @@ impl State {
     }
 
     fn cut_ranking(&mut self) {
-        if self.slowest.len() > slowest::KEPT {
+        if self.slowest.len() > slowest::RANKING_LEN {
             let mut ranking: Vec<_> = self.slowest.drain().collect();
             slowest::sort(&mut ranking);
-            ranking.truncate(slowest::KEPT);
+            ranking.truncate(slowest::RANKING_LEN);
             self.slowest.extend(ranking);
         }
     }
@@ -176,8 +176,8 @@ enum Hour {
 impl ContextState {
     /// The rules of the hours: a later hour begins a new set, the hour before is kept as the last,
     /// what is older than that comes too late.
-    fn add(&mut self, hour: i64, times: &Durations) -> Hour {
-        let times = AccessTime::from(times);
+    fn add(&mut self, hour: i64, times: &DurationSums) -> Hour {
+        let times = AccessTimeStats::from(times);
         match (&mut self.current, &mut self.last) {
             (Some((start, current)), _) if hour == *start => current.merge(&times),
             (Some((start, _)), last) if hour > *start => {

@@ -1,20 +1,22 @@
 //! Giving snapshots out.
 
 use super::{ContextState, State};
-use crate::model::access_time::AccessTime;
+use crate::model::access_time::AccessTimeStats;
 use crate::model::batch::Aggregate;
 use crate::model::context::{ALL, Kind, Metric};
 use crate::model::records::{RecordId, combine};
 use crate::model::slice::{HOUR, Precisions, hour_of};
 use crate::model::snapshot::{ContextSnapshot, HourSnapshot, Snapshot};
 use crate::model::tier::{FINEST, tier_for};
-use crate::store::{ALIVE_FOR, RECENT_SLICES};
+use crate::store::{INSTANCE_TTL, RECENT_SLICES};
 
 impl State {
     pub(super) fn snapshot(&self, precisions: &Precisions, now: i64) -> Snapshot {
         let contexts = self.contexts.iter().filter(|(name, _)| *name != ALL);
         let alive = self.instances.values();
-        let alive: Vec<_> = alive.filter(|beat| beat.at >= now - ALIVE_FOR).collect();
+        let alive: Vec<_> = alive
+            .filter(|heartbeat| heartbeat.at >= now - INSTANCE_TTL)
+            .collect();
         Snapshot {
             taken_at: now,
             contexts: contexts
@@ -28,7 +30,7 @@ impl State {
             }),
             recent: self.recent(precisions, now),
             instances: alive.len() as u64,
-            in_flight: alive.iter().map(|beat| beat.in_flight).sum(),
+            in_flight: alive.iter().map(|heartbeat| heartbeat.in_flight).sum(),
             problems: Vec::new(),
         }
     }
@@ -38,7 +40,7 @@ impl State {
             return Vec::new();
         };
         let since = finest.slice(now) - RECENT_SLICES * i64::from(finest.seconds);
-        let mut samples = self.counter(Metric::Hits.name(), finest.seconds);
+        let mut samples = self.counter(Metric::Hits.as_str(), finest.seconds);
         samples.retain(|(start, _)| *start > since);
         samples
     }
@@ -100,7 +102,7 @@ impl State {
 
     fn hour(&self, name: &str, context: &ContextState, hour: i64) -> Option<HourSnapshot> {
         let mut sets = [context.current, context.last].into_iter().flatten();
-        let (_, times): (i64, AccessTime) = sets.find(|(start, _)| *start == hour)?;
+        let (_, times): (i64, AccessTimeStats) = sets.find(|(start, _)| *start == hour)?;
         let mut records = self.records_within(name, HOUR as u32, hour..hour + HOUR);
         Some(HourSnapshot {
             start: hour,

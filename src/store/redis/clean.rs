@@ -8,17 +8,17 @@ use std::time::{Duration, Instant};
 use redis::{Cmd, Value, cmd, pipe};
 
 use super::RedisStore;
-use super::connection::Side;
+use super::connection::Role;
 use super::script::{CLEAN, FORGET, Invocation, Lua};
 use super::value::{float, int, items, text};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::model::context::{ALL, Metric};
 use crate::model::slice::{HOUR, hour_from_iso};
 use crate::model::snapshot::Problem;
-use crate::store::{ALIVE_FOR, Cleaned, Pass};
+use crate::store::{CleanReport, INSTANCE_TTL, Pass};
 
 /// Seconds after which a lease that is not prolonged is free.
-pub(super) const LEASE_FOR: i64 = 15;
+pub(super) const LEASE_TTL: i64 = 15;
 /// A lease is prolonged after so long when there is nothing else to do with it.
 const PROLONGED_AFTER: Duration = Duration::from_secs(4);
 /// Contexts per script call: below a millisecond of the server's time.
@@ -29,20 +29,20 @@ const RANKS_AT_ONCE: usize = 100;
 pub(super) const PROBLEMS_TOLD: usize = 100;
 
 /// How a pass ends early.
-pub(super) enum Stop {
+pub(super) enum Interrupted {
     /// Another instance has the lease by now.
     Lost,
     Failed(StoreError),
 }
 
-impl From<StoreError> for Stop {
+impl From<StoreError> for Interrupted {
     fn from(error: StoreError) -> Self {
         Self::Failed(error)
     }
 }
 
 /// A pass under way.
-pub(super) struct Sweep<'a> {
+pub(super) struct PassRun<'a> {
     pub(super) store: &'a RedisStore,
     pub(super) pass: &'a Pass,
     /// What our lease says.
@@ -51,12 +51,12 @@ pub(super) struct Sweep<'a> {
     pub(super) thorough: bool,
     /// When the lease was last prolonged.
     pub(super) prolonged: Instant,
-    pub(super) cleaned: Cleaned,
+    pub(super) cleaned: CleanReport,
 }
 
-impl Sweep<'_> {
+impl PassRun<'_> {
     /// Does the whole pass.
-    pub(super) async fn all(&mut self) -> Result<(), Stop> {
+    pub(super) async fn all(&mut self) -> Result<(), Interrupted> {
         self.counters().await?;
         self.contexts().await?;
         self.ranking().await?;
@@ -71,9 +71,9 @@ impl Sweep<'_> {
     }
 
     /// Forgets contexts that have not been seen for long, with all that is known of them.
-    async fn contexts(&mut self) -> Result<(), Stop> {
+    async fn contexts(&mut self) -> Result<(), Interrupted> {
         let keys = &self.store.keys;
-        let cut_off = self.pass.now.saturating_sub(self.pass.forget_after);
+        let cut_off = self.pass.now.saturating_sub(self.pass.context_retention);
         for index in [keys.contexts(), keys.timers()] {
             // Those that stay would come again: seen under the other kind, or meanwhile, or no name.
             let (mut stay, mut strange) = (0, 0);
@@ -103,7 +103,7 @@ impl Sweep<'_> {
         Ok(())
     }
 
-    async fn forget(&mut self, names: &[&str], cut_off: i64) -> Result<u64, Stop> {
+    async fn forget(&mut self, names: &[&str], cut_off: i64) -> Result<u64, Interrupted> {
         if names.is_empty() {
             return Ok(0);
         }
@@ -137,9 +137,9 @@ impl Sweep<'_> {
     }
 
     /// Takes those out of the ranking of the slowest that nobody visits any more.
-    async fn ranking(&mut self) -> Result<(), Stop> {
+    async fn ranking(&mut self) -> Result<(), Interrupted> {
         let keys = &self.store.keys;
-        let cut_off = self.pass.now.saturating_sub(self.pass.slowest_after);
+        let cut_off = self.pass.now.saturating_sub(self.pass.ranking_retention);
         let mut ranked = cmd("ZRANGE");
         ranked.arg(keys.slowest()).arg(0).arg(-1);
         let Some(ranked) = self.of_key(&keys.slowest(), &ranked).await? else {
@@ -154,7 +154,7 @@ impl Sweep<'_> {
                 pipeline.cmd("ZSCORE").arg(keys.timers()).arg(name);
                 pipeline.cmd("GET").arg(keys.stats(name).start);
             }
-            let seen = connections.pipeline(Side::Write, &mut pipeline).await?;
+            let seen = connections.pipeline(Role::Write, &mut pipeline).await?;
             // Contexts that only the book's writer knows: the ranking is all that names them.
             let mut unknown = Vec::new();
             let old = chunk
@@ -181,7 +181,7 @@ impl Sweep<'_> {
                 let mut note = pipe();
                 let command = note.cmd("ZADD").arg(keys.contexts()).arg("NX");
                 command.arg(&unknown[..]);
-                connections.pipeline(Side::Write, &mut note).await?;
+                connections.pipeline(Role::Write, &mut note).await?;
             }
             if !old.is_empty() {
                 let mut script = self.script();
@@ -205,8 +205,8 @@ impl Sweep<'_> {
     }
 
     /// Drops instances without a sign of life; their hashes expire by themselves.
-    async fn instances(&mut self) -> Result<(), Stop> {
-        let dead = self.pass.now.saturating_sub(ALIVE_FOR);
+    async fn instances(&mut self) -> Result<(), Interrupted> {
+        let dead = self.pass.now.saturating_sub(INSTANCE_TTL);
         let mut command = cmd("ZREMRANGEBYSCORE");
         let instances = self.store.keys.instances();
         command.arg(&instances);
@@ -218,11 +218,11 @@ impl Sweep<'_> {
 
     /// Sends a command about a key; nothing comes back when the key is of another type, which is
     /// told.
-    async fn of_key(&mut self, key: &str, command: &Cmd) -> Result<Option<Value>, Stop> {
+    async fn of_key(&mut self, key: &str, command: &Cmd) -> Result<Option<Value>, Interrupted> {
         let mut pipeline = pipe();
         pipeline.add_command(command.clone());
         let connections = &self.store.connections;
-        let replies = connections.pipeline(Side::Write, &mut pipeline).await?;
+        let replies = connections.pipeline(Role::Write, &mut pipeline).await?;
         match replies.into_iter().next() {
             Some(Ok(value)) => Ok(Some(value)),
             Some(Err(reason)) => {
@@ -238,12 +238,12 @@ impl Sweep<'_> {
         let mut script = Invocation::default();
         script.key(self.store.keys.lease());
         script.arg(self.token.as_str());
-        script.arg(LEASE_FOR.to_string());
+        script.arg(LEASE_TTL.to_string());
         script
     }
 
     /// Prolongs the lease when nothing has done so for a while.
-    pub(super) async fn stay(&mut self) -> Result<(), Stop> {
+    pub(super) async fn keep_lease(&mut self) -> Result<(), Interrupted> {
         if self.prolonged.elapsed() >= PROLONGED_AFTER {
             let mut script = self.script();
             script.key(self.store.keys.known());
@@ -252,17 +252,21 @@ impl Sweep<'_> {
         Ok(())
     }
 
-    pub(super) async fn run(&mut self, lua: &Lua, script: &Invocation) -> Result<Value, Stop> {
+    pub(super) async fn run(
+        &mut self,
+        lua: &Lua,
+        script: &Invocation,
+    ) -> Result<Value, Interrupted> {
         let connections = &self.store.connections;
         self.prolonged = Instant::now();
-        let reply = connections.run(Side::Write, lua, script).await?;
+        let reply = connections.run(Role::Write, lua, script).await?;
         match items(&reply).first().and_then(text) {
-            Some("LOST") => Err(Stop::Lost),
+            Some("LOST") => Err(Interrupted::Lost),
             Some(_) => Ok(reply),
             None => {
                 let what = "a script gave an answer that cannot be understood";
                 let error = connections.about().error(StoreErrorKind::Unexpected, what);
-                Err(Stop::Failed(error))
+                Err(Interrupted::Failed(error))
             }
         }
     }

@@ -11,7 +11,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, RedisError, RedisResult, Value, cmd};
 use tokio::sync::Mutex;
 
-use super::error::{About, COMMANDS, is_of_a_key, is_permission};
+use super::error::{COMMANDS, ServerInfo, is_of_a_key, is_permission};
 use super::keys::Keys;
 use super::options::RedisOptions;
 use super::script::{Invocation, Lua};
@@ -23,7 +23,7 @@ const TIMEOUTS_TOLERATED: u32 = 2;
 
 /// What a connection is used for.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Side {
+pub(super) enum Role {
     Write,
     Fold,
     Read,
@@ -34,12 +34,12 @@ pub(super) struct Connections {
     credentials: Credentials,
     config: AsyncConnectionConfig,
     /// How long connecting may take, greetings included.
-    patience: Duration,
-    about: About,
+    connect_deadline: Duration,
+    about: ServerInfo,
     probe: Pipeline,
-    write: Lane,
-    fold: Lane,
-    read: Lane,
+    write: ConnectionSlot,
+    fold: ConnectionSlot,
+    read: ConnectionSlot,
     server: RwLock<Option<Server>>,
 }
 
@@ -51,7 +51,7 @@ struct Credentials {
 }
 
 #[derive(Default)]
-struct Lane {
+struct ConnectionSlot {
     /// Held while connecting: whoever comes meanwhile waits for the same connection.
     state: Mutex<State>,
     timeouts: AtomicU32,
@@ -77,7 +77,7 @@ impl Connections {
         let bare = redis::RedisConnectionInfo::default()
             .set_protocol(settings.protocol())
             .set_skip_set_lib_name();
-        let about = About::new(options.place(), credentials.user.as_deref(), keys);
+        let about = ServerInfo::new(options.place(), credentials.user.as_deref(), keys);
         let mut probe = Pipeline::new();
         for example in COMMANDS {
             let mut words = example.split(' ');
@@ -99,17 +99,17 @@ impl Connections {
             config: AsyncConnectionConfig::new()
                 .set_connection_timeout(Some(options.connection_timeout))
                 .set_response_timeout(Some(options.response_timeout)),
-            patience: options.connection_timeout + options.response_timeout,
+            connect_deadline: options.connection_timeout + options.response_timeout,
             about,
             probe,
-            write: Lane::default(),
-            fold: Lane::default(),
-            read: Lane::default(),
+            write: ConnectionSlot::default(),
+            fold: ConnectionSlot::default(),
+            read: ConnectionSlot::default(),
             server: RwLock::new(None),
         })
     }
 
-    pub(super) fn about(&self) -> &About {
+    pub(super) fn about(&self) -> &ServerInfo {
         &self.about
     }
 
@@ -120,16 +120,16 @@ impl Connections {
     }
 
     /// Sends a command.
-    pub(super) async fn call(&self, side: Side, command: &Cmd) -> Result<Value, StoreError> {
+    pub(super) async fn call(&self, side: Role, command: &Cmd) -> Result<Value, StoreError> {
         let (generation, mut connection) = self.connection(side).await?;
         let result = command.query_async(&mut connection).await;
-        self.judge(side, generation, result).await
+        self.check_reply(side, generation, result).await
     }
 
     /// Calls a script, which the server may have forgotten.
     pub(super) async fn run(
         &self,
-        side: Side,
+        side: Role,
         lua: &Lua,
         invocation: &Invocation,
     ) -> Result<Value, StoreError> {
@@ -141,14 +141,14 @@ impl Connections {
             // Nothing has run: this is no second try.
             result = invocation.by_source(lua).query_async(&mut connection).await;
         }
-        self.judge(side, generation, result).await
+        self.check_reply(side, generation, result).await
     }
 
     /// Sends many commands at once. What is wrong with one key is told in its place; what is wrong
     /// with the server fails all.
     pub(super) async fn pipeline(
         &self,
-        side: Side,
+        side: Role,
         pipeline: &mut Pipeline,
     ) -> Result<Vec<Result<Value, String>>, StoreError> {
         if pipeline.is_empty() {
@@ -158,7 +158,7 @@ impl Connections {
         let replies: RedisResult<Vec<Value>> = connection
             .send_packed_commands(pipeline, 0, pipeline.len())
             .await;
-        let replies = self.judge(side, generation, replies).await?;
+        let replies = self.check_reply(side, generation, replies).await?;
         let mut results = Vec::with_capacity(replies.len());
         for reply in replies {
             results.push(match reply {
@@ -168,7 +168,7 @@ impl Connections {
                 }
                 Value::ServerError(error) => {
                     let error = Err(RedisError::from(error));
-                    return self.judge(side, generation, error).await;
+                    return self.check_reply(side, generation, error).await;
                 }
                 value => Ok(value),
             });
@@ -176,16 +176,16 @@ impl Connections {
         Ok(results)
     }
 
-    fn lane(&self, side: Side) -> &Lane {
+    fn lane(&self, side: Role) -> &ConnectionSlot {
         match side {
-            Side::Write => &self.write,
-            Side::Fold => &self.fold,
-            Side::Read => &self.read,
+            Role::Write => &self.write,
+            Role::Fold => &self.fold,
+            Role::Read => &self.read,
         }
     }
 
     /// The connection of a side, made if there is none.
-    async fn connection(&self, side: Side) -> Result<(u64, MultiplexedConnection), StoreError> {
+    async fn connection(&self, side: Role) -> Result<(u64, MultiplexedConnection), StoreError> {
         let asked = Instant::now();
         let mut state = self.lane(side).state.lock().await;
         if let Some(connection) = &state.connection {
@@ -196,9 +196,9 @@ impl Connections {
         {
             return Err(StoreError::new(*kind, message.clone()));
         }
-        let connected = tokio::time::timeout(self.patience, self.connect(side)).await;
+        let connected = tokio::time::timeout(self.connect_deadline, self.connect(side)).await;
         let connected = connected.unwrap_or_else(|_| {
-            let what = format!("no connection within {:?}", self.patience);
+            let what = format!("no connection within {:?}", self.connect_deadline);
             Err(self.about.error(StoreErrorKind::Unreachable, &what))
         });
         match connected {
@@ -216,7 +216,7 @@ impl Connections {
         }
     }
 
-    async fn connect(&self, side: Side) -> Result<MultiplexedConnection, StoreError> {
+    async fn connect(&self, side: Role) -> Result<MultiplexedConnection, StoreError> {
         let mut connection = self
             .client
             .get_multiplexed_async_connection_with_config(&self.config)
@@ -232,7 +232,7 @@ impl Connections {
         self.greet(&mut connection)
             .await
             .map_err(|error| self.about.explain(&error))?;
-        if matches!(side, Side::Write) {
+        if matches!(side, Role::Write) {
             self.probe(&mut connection).await?;
         }
         Ok(connection)
@@ -284,9 +284,9 @@ impl Connections {
     }
 
     /// Turns an error into ours, and drops a connection that is of no use any more.
-    async fn judge<T>(
+    async fn check_reply<T>(
         &self,
-        side: Side,
+        side: Role,
         generation: u64,
         result: RedisResult<T>,
     ) -> Result<T, StoreError> {

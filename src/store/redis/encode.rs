@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::keys::Keys;
 use super::script::Invocation;
-use crate::model::access_time::AccessTime;
+use crate::model::access_time::AccessTimeStats;
 use crate::model::batch::ContextDelta;
 use crate::model::context::{ALL, Kind, Metric};
 use crate::model::pack;
@@ -14,7 +14,7 @@ use crate::model::round::{Group, Judged, partition};
 use crate::model::slice::{Precision, Precisions, hour_of, iso_hour};
 use crate::model::slowest;
 use crate::model::tier::{FINEST, TIERS, tier};
-use crate::store::Call;
+use crate::store::FencedBatch;
 use crate::store::journal::{FoldStep, Partitions};
 
 /// Milliseconds of the lease to fold.
@@ -24,7 +24,7 @@ pub(super) const LEASE_MILLIS: u64 = 5_000;
 pub(super) struct Layout<'a> {
     pub(super) keys: &'a Keys,
     pub(super) precisions: &'a Precisions,
-    pub(super) key_ttl: bool,
+    pub(super) expire_idle_keys: bool,
     /// Whether the book's keys are written.
     pub(super) book_keys: bool,
     /// The server's time, where it is not to be asked for it.
@@ -34,7 +34,7 @@ pub(super) struct Layout<'a> {
 }
 
 /// A call, packed.
-pub(super) fn append(call: &Call, layout: &Layout<'_>) -> Invocation {
+pub(super) fn append(call: &FencedBatch, layout: &Layout<'_>) -> Invocation {
     let keys = layout.keys;
     let mut script = Invocation::default();
     script.key(keys.state());
@@ -128,7 +128,7 @@ pub(super) fn fold(step: &FoldStep<'_>, layout: &Layout<'_>) -> Invocation {
     script.arg(stamp.to_string());
     script.arg(iso_hour(hour_of(stamp)));
     script.arg(keys.count_prefix().len().to_string());
-    script.arg(slowest::KEPT.to_string());
+    script.arg(slowest::RANKING_LEN.to_string());
     script.arg(late.to_string());
     script.arg(skewed.to_string());
     script.arg(step.took_millis.to_string());
@@ -143,7 +143,7 @@ pub(super) fn fold(step: &FoldStep<'_>, layout: &Layout<'_>) -> Invocation {
     for ((precision, slice), group) in counters {
         script.arg(slice.to_string());
         script.arg(precision.span().to_string());
-        script.arg(match layout.key_ttl {
+        script.arg(match layout.expire_idle_keys {
             true => precision.key_ttl().to_string(),
             false => String::new(),
         });
@@ -222,7 +222,7 @@ fn add_statistics(script: &mut Invocation, layout: &Layout<'_>, name: &str, judg
     script.key(stats.start);
     script.key(stats.last);
     script.key(stats.pstart);
-    script.arg(judged.delta.kind.name());
+    script.arg(judged.delta.kind.as_str());
     script.arg(name);
     script.arg(judged.delta.last_seen.to_string());
     if !layout.book_keys {
@@ -231,7 +231,7 @@ fn add_statistics(script: &mut Invocation, layout: &Layout<'_>, name: &str, judg
     }
     script.arg(judged.delta.hours.len().to_string());
     for (hour, times) in judged.delta.hours.iter() {
-        let times = AccessTime::from(times);
+        let times = AccessTimeStats::from(times);
         script.arg(hour.to_string());
         script.arg(iso_hour(hour));
         for value in [times.count, times.sum, times.sumsq, times.min, times.max] {

@@ -57,14 +57,14 @@ pub(super) const COMMANDS: [&str; 43] = [
 
 /// Who we are to which server, for the texts of errors.
 #[derive(Clone, Debug)]
-pub(super) struct About {
+pub(super) struct ServerInfo {
     /// `127.0.0.1:6379/0`
     pub(super) place: String,
     /// The rule that gives our user what it needs.
     acl: String,
 }
 
-impl About {
+impl ServerInfo {
     pub(super) fn new(place: String, user: Option<&str>, keys: &Keys) -> Self {
         let user = user.filter(|user| !user.is_empty()).unwrap_or("default");
         let mut commands: Vec<_> = (COMMANDS.iter())
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn texts_say_what_to_do() {
-        let about = About::new("h:1/0".into(), Some("app"), &Keys::new("pulse:".into()));
+        let about = ServerInfo::new("h:1/0".into(), Some("app"), &Keys::new("pulse:".into()));
         let cases = [
             (
                 "NOPERM",

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use redis::{Value, cmd, pipe};
 
 use super::RedisStore;
-use super::connection::Side;
+use super::connection::Role;
 use super::encode::{self, LEASE_MILLIS, Layout};
 use super::script::{ACQUIRE, AMEND, APPEND, FOLD, HELLO, Invocation, Lua, READ};
 use super::value::{bytes, int, items, pairs, text};
@@ -19,7 +19,7 @@ use crate::model::tier::{RolledUp, TierSlice};
 use crate::store::journal::{
     Acquired, Entries, Entry, FoldStep, Journal, Partitions, Progress, Step,
 };
-use crate::store::{Appended, Call, Generation, Position, Readable, Receipt};
+use crate::store::{Appended, FencedBatch, Generation, Position, Readable, Receipt};
 use crate::task::BoxFuture;
 
 /// Seconds for which the journal of an earlier generation is kept.
@@ -40,7 +40,7 @@ impl RedisStore {
         Layout {
             keys: &self.keys,
             precisions: &self.precisions,
-            key_ttl: self.key_ttl,
+            expire_idle_keys: self.expire_idle_keys,
             book_keys: self.book_keys,
             now: self.clock.as_ref().map(Clock::now_seconds),
             journal_bytes: self.journal_bytes,
@@ -67,7 +67,7 @@ impl RedisStore {
         script.arg(PARTITIONS.to_string());
         script.arg(self.layout().now_arg());
         script.arg(ORPHANED_TTL.to_string());
-        let reply = self.connections.run(Side::Write, &HELLO, &script).await?;
+        let reply = self.connections.run(Role::Write, &HELLO, &script).await?;
         let [id, age, is_fresh] = items(&reply) else {
             return Err(self.not_understood("hello.lua"));
         };
@@ -84,9 +84,9 @@ impl RedisStore {
         }
     }
 
-    pub(super) async fn append_call(&self, call: &Call) -> Result<Appended, StoreError> {
+    pub(super) async fn append_call(&self, call: &FencedBatch) -> Result<Appended, StoreError> {
         let script = encode::append(call, &self.layout());
-        let reply = self.connections.run(Side::Write, &APPEND, &script).await?;
+        let reply = self.connections.run(Role::Write, &APPEND, &script).await?;
         appended(&reply).ok_or_else(|| self.not_understood("append.lua"))
     }
 
@@ -100,7 +100,7 @@ impl RedisStore {
         let mut command = cmd("HMGET");
         command.arg(self.keys.state()).arg("gen").arg("low");
         command.arg(format!("f:{instance}"));
-        let reply = self.connections.call(Side::Write, &command).await?;
+        let reply = self.connections.call(Role::Write, &command).await?;
         let [same, low, fence] = items(&reply) else {
             return Err(self.not_understood("HMGET"));
         };
@@ -136,7 +136,7 @@ impl RedisStore {
 
     /// Runs a step. `None` when it found another version.
     async fn run_step(&self, lua: &Lua, script: &Invocation) -> Result<Step<Value>, StoreError> {
-        let reply = self.connections.run(Side::Fold, lua, script).await?;
+        let reply = self.connections.run(Role::Fold, lua, script).await?;
         match items(&reply).first().and_then(text) {
             Some("DONE" | "READ" | "MINE") => Ok(Step::Done(reply)),
             Some("STALE") => Ok(Step::Stale(
@@ -176,7 +176,7 @@ impl RedisStore {
                 &self.layout().now_arg(),
             ],
         );
-        let reply = self.connections.run(Side::Fold, &ACQUIRE, &script).await?;
+        let reply = self.connections.run(Role::Fold, &ACQUIRE, &script).await?;
         let reply = items(&reply);
         let word = |at: usize| reply.get(at).and_then(text);
         match word(0) {
@@ -285,7 +285,7 @@ impl RedisStore {
         for slice in slices {
             pipeline.cmd("HKEYS").arg(self.keys.records(*slice));
         }
-        let replies = self.connections.pipeline(Side::Fold, &mut pipeline).await?;
+        let replies = self.connections.pipeline(Role::Fold, &mut pipeline).await?;
         // A key of another type has none, and is told when it is written.
         let ids = |reply: &Result<Value, String>| {
             let fields = reply.iter().flat_map(items);
@@ -299,7 +299,7 @@ impl RedisStore {
         let time = match &self.clock {
             Some(clock) => clock.now_seconds(),
             None => {
-                let time = self.connections.call(Side::Fold, &cmd("TIME")).await?;
+                let time = self.connections.call(Role::Fold, &cmd("TIME")).await?;
                 items(&time).first().and_then(int).unwrap_or(0)
             }
         };
@@ -311,7 +311,7 @@ impl RedisStore {
                 .arg("f:*")
                 .arg("COUNT")
                 .arg(FENCES_AT_ONCE);
-            let page = self.connections.call(Side::Fold, &scan).await?;
+            let page = self.connections.call(Role::Fold, &scan).await?;
             let [next, fields] = items(&page) else {
                 return Err(self.not_understood("HSCAN"));
             };
@@ -433,11 +433,11 @@ impl Journal for RedisStore {
             // again: it is for economy only.
             let mut get = cmd("GET");
             get.arg(self.keys.fold_lease());
-            let holder = self.connections.call(Side::Fold, &get).await?;
+            let holder = self.connections.call(Role::Fold, &get).await?;
             if text(&holder) == Some(instance) {
                 let mut del = cmd("DEL");
                 del.arg(self.keys.fold_lease());
-                self.connections.call(Side::Fold, &del).await?;
+                self.connections.call(Role::Fold, &del).await?;
             }
             Ok(())
         })

@@ -17,8 +17,8 @@
 //! | `{prefix}pulse:aside` | STREAM | entries that nobody could fold, the newest 100 | for ever |
 //! | `{prefix}pulse:orphaned` | STREAM | a journal that was found without its state | 7 days |
 //! | `{prefix}pulse:quarantine` | HASH key -> when and why | keys whose part was dropped | a day |
-//! | `{prefix}pulse:instances` | ZSET instance, last beat | who writes | for ever |
-//! | `{prefix}pulse:instance:{id}` | HASH | figures of an instance | 60 s after its last beat |
+//! | `{prefix}pulse:instances` | ZSET instance, last heartbeat | who writes | for ever |
+//! | `{prefix}pulse:instance:{id}` | HASH | figures of an instance | 60 s after its last heartbeat |
 //! | `{prefix}pulse:lease:clean` | STRING token | who cleans | 15 s |
 //! | `{prefix}pulse:lease:clean:last` | HASH | the last pass | for ever |
 //! | `{prefix}pulse:probe` | - | never exists; permissions are tried on it | - |

@@ -5,15 +5,15 @@ use std::time::Instant;
 use redis::{Value, cmd};
 
 use super::RedisStore;
-use super::clean::{LEASE_FOR, Stop, Sweep};
-use super::connection::Side;
-use super::noted::{self, Noted};
+use super::clean::{Interrupted, LEASE_TTL, PassRun};
+use super::connection::Role;
+use super::problem_log::{self, ProblemRecord};
 use super::value::{int, items, pairs, text};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::store::{Cleaned, LastPass, Pass};
+use crate::store::{CleanReport, Pass, PassRecord};
 
 impl RedisStore {
-    pub(super) async fn clean_once(&self, pass: &Pass) -> Result<Option<Cleaned>, StoreError> {
+    pub(super) async fn clean_once(&self, pass: &Pass) -> Result<Option<CleanReport>, StoreError> {
         let pass = &Pass {
             now: self.not_ahead(pass.now).await?,
             ..pass.clone()
@@ -36,7 +36,7 @@ impl RedisStore {
         if self.clock.is_some() {
             return Ok(now);
         }
-        let time = self.connections.call(Side::Write, &cmd("TIME")).await?;
+        let time = self.connections.call(Role::Write, &cmd("TIME")).await?;
         let seconds = items(&time).first().and_then(int);
         seconds.map(|seconds| now.min(seconds)).ok_or_else(|| {
             let what = "TIME gave an answer that cannot be understood";
@@ -51,59 +51,63 @@ impl RedisStore {
         let lease = self.keys.lease();
         let set = |condition: &[&str]| {
             let mut set = cmd("SET");
-            set.arg(&lease).arg(token).arg("EX").arg(LEASE_FOR);
+            set.arg(&lease).arg(token).arg("EX").arg(LEASE_TTL);
             set.arg(condition);
             set
         };
         let connections = &self.connections;
-        if connections.call(Side::Write, &set(&["NX"])).await? != Value::Nil {
+        if connections.call(Role::Write, &set(&["NX"])).await? != Value::Nil {
             return Ok(true);
         }
         let mut ends = cmd("TTL");
         ends.arg(&lease);
-        if int(&connections.call(Side::Write, &ends).await?) == Some(-1) {
-            connections.call(Side::Write, &set(&[])).await?;
+        if int(&connections.call(Role::Write, &ends).await?) == Some(-1) {
+            connections.call(Role::Write, &set(&[])).await?;
             return Ok(true);
         }
         let mut held = cmd("GET");
         held.arg(&lease);
-        let held = connections.call(Side::Write, &held).await?;
+        let held = connections.call(Role::Write, &held).await?;
         let holder = text(&held).and_then(|token| token.split_once(':'));
         if holder.is_none_or(|(_, holder)| holder != instance) {
             return Ok(false);
         }
-        connections.call(Side::Write, &set(&[])).await?;
+        connections.call(Role::Write, &set(&[])).await?;
         Ok(true)
     }
 
     /// The pass, with the lease in hand.
-    async fn clean_with(&self, pass: &Pass, token: &str) -> Result<Option<Cleaned>, StoreError> {
+    async fn clean_with(
+        &self,
+        pass: &Pass,
+        token: &str,
+    ) -> Result<Option<CleanReport>, StoreError> {
         let start = Instant::now();
         // Looked at under the lease: who had it before has noted its pass before giving it up.
-        let (last, noted) = self.read_note(Side::Write).await?;
+        let (last, noted) = self.read_note(Role::Write).await?;
         let last = last.map(|last| last.number);
         if last.is_some_and(|last| pass.is_done_by(last)) {
             return Ok(None);
         }
-        let mut sweep = Sweep {
+        let mut sweep = PassRun {
             store: self,
             pass,
             token: token.to_owned(),
             thorough: last != Some(pass.number() - 1),
             prolonged: start,
-            cleaned: Cleaned::default(),
+            cleaned: CleanReport::default(),
         };
         match sweep.all().await {
             Ok(()) => {
                 let millis = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX);
                 let mut cleaned = sweep.cleaned;
-                let noted = noted::together(&cleaned.problems, noted, pass, &self.keys);
+                let noted = problem_log::carry_over(&cleaned.problems, noted, pass, &self.keys);
                 self.note_pass(pass, &cleaned, &noted, millis).await?;
                 cleaned.problems = noted.into_iter().map(|noted| noted.problem).collect();
                 Ok(Some(cleaned))
             }
-            Err(Stop::Lost) => Ok(None),
-            Err(Stop::Failed(error)) => Err(error),
+            Err(Interrupted::Lost) => Ok(None),
+            Err(Interrupted::Failed(error)) => Err(error),
         }
     }
 
@@ -111,11 +115,11 @@ impl RedisStore {
     async fn release(&self, token: &str) -> Result<(), StoreError> {
         let mut held = cmd("GET");
         held.arg(self.keys.lease());
-        let held = self.connections.call(Side::Write, &held).await?;
+        let held = self.connections.call(Role::Write, &held).await?;
         if text(&held) == Some(token) {
             let mut free = cmd("DEL");
             free.arg(self.keys.lease());
-            self.connections.call(Side::Write, &free).await?;
+            self.connections.call(Role::Write, &free).await?;
         }
         Ok(())
     }
@@ -123,8 +127,8 @@ impl RedisStore {
     async fn note_pass(
         &self,
         pass: &Pass,
-        cleaned: &Cleaned,
-        noted: &[Noted],
+        cleaned: &CleanReport,
+        noted: &[ProblemRecord],
         millis: u64,
     ) -> Result<(), StoreError> {
         let mut note = cmd("HSET");
@@ -139,15 +143,21 @@ impl RedisStore {
         note.arg("contexts").arg(cleaned.contexts);
         note.arg("ranks").arg(cleaned.ranks);
         note.arg("instances").arg(cleaned.instances);
-        note.arg("problems").arg(noted::encode(noted));
-        self.connections.call(Side::Write, &note).await.map(drop)
+        note.arg("problems").arg(problem_log::encode(noted));
+        self.connections.call(Role::Write, &note).await.map(drop)
     }
 
-    pub(super) async fn read_last_pass(&self, side: Side) -> Result<Option<LastPass>, StoreError> {
+    pub(super) async fn read_last_pass(
+        &self,
+        side: Role,
+    ) -> Result<Option<PassRecord>, StoreError> {
         Ok(self.read_note(side).await?.0)
     }
 
-    async fn read_note(&self, side: Side) -> Result<(Option<LastPass>, Vec<Noted>), StoreError> {
+    async fn read_note(
+        &self,
+        side: Role,
+    ) -> Result<(Option<PassRecord>, Vec<ProblemRecord>), StoreError> {
         let mut command = cmd("HGETALL");
         command.arg(self.keys.last_pass());
         let hash = self.connections.call(side, &command).await?;
@@ -159,9 +169,9 @@ impl RedisStore {
                 .unwrap_or(0)
         };
         let noted = field("problems").and_then(|(_, problems)| text(problems));
-        let noted = noted.map(noted::decode).unwrap_or_default();
+        let noted = noted.map(problem_log::decode).unwrap_or_default();
         let problems = noted.iter().map(|noted| noted.problem.clone()).collect();
-        let pass = number("number").map(|pass| LastPass {
+        let pass = number("number").map(|pass| PassRecord {
             number: pass,
             at: number("at").unwrap_or(0),
             instance: field("instance")
@@ -169,7 +179,7 @@ impl RedisStore {
                 .unwrap_or_default()
                 .to_owned(),
             millis: count("millis"),
-            cleaned: Cleaned {
+            cleaned: CleanReport {
                 examined: count("examined"),
                 slices: count("slices"),
                 counters: count("counters"),

@@ -11,8 +11,8 @@ mod error;
 mod journal;
 mod keys;
 mod lease;
-mod noted;
 mod options;
+mod problem_log;
 mod read;
 mod script;
 mod server;
@@ -24,12 +24,12 @@ pub use options::RedisOptions;
 
 use redis::pipe;
 
-use self::connection::{Connections, Side};
+use self::connection::{Connections, Role};
 use self::keys::Keys;
 use super::journal::Journal;
 use super::{
-    ALIVE_FOR, Appended, Beat, Call, Cleaned, Generation, LastPass, Pass, Position, Readable,
-    Store, StoreStatus,
+    Appended, CleanReport, FencedBatch, Generation, Heartbeat, INSTANCE_TTL, Pass, PassRecord,
+    Position, Readable, Store, StoreStatus,
 };
 use crate::clock::Clock;
 use crate::error::{BuildError, StoreError, StoreErrorKind};
@@ -47,7 +47,7 @@ pub struct RedisStore {
     connections: Connections,
     keys: Keys,
     precisions: Precisions,
-    key_ttl: bool,
+    expire_idle_keys: bool,
     book_keys: bool,
     journal_bytes: u64,
     /// Stands in for the server's clock.
@@ -75,7 +75,7 @@ impl RedisStore {
             connections,
             keys,
             precisions: options.precisions,
-            key_ttl: options.key_ttl,
+            expire_idle_keys: options.expire_idle_keys,
             book_keys: options.book_keys,
             journal_bytes: options.journal_bytes,
             clock: None,
@@ -89,27 +89,27 @@ impl RedisStore {
         self
     }
 
-    async fn note_beat(&self, beat: &Beat) -> Result<(), StoreError> {
-        let instance = self.keys.instance(&beat.instance);
+    async fn write_heartbeat(&self, heartbeat: &Heartbeat) -> Result<(), StoreError> {
+        let instance = self.keys.instance(&heartbeat.instance);
         let mut pipeline = pipe();
         pipeline
             .cmd("HSET")
             .arg(&instance)
             .arg("at")
-            .arg(beat.at)
+            .arg(heartbeat.at)
             .arg("in_flight")
-            .arg(beat.in_flight)
+            .arg(heartbeat.in_flight)
             .arg("dropped")
-            .arg(beat.dropped)
+            .arg(heartbeat.dropped)
             .arg("version")
             .arg(env!("CARGO_PKG_VERSION"));
-        pipeline.cmd("EXPIRE").arg(&instance).arg(ALIVE_FOR);
+        pipeline.cmd("EXPIRE").arg(&instance).arg(INSTANCE_TTL);
         let instances = pipeline.cmd("ZADD").arg(self.keys.instances());
-        instances.arg(beat.at).arg(&beat.instance);
+        instances.arg(heartbeat.at).arg(&heartbeat.instance);
         self.note(&mut pipeline).await
     }
 
-    async fn note_leave(&self, instance: &str) -> Result<(), StoreError> {
+    async fn remove_heartbeat(&self, instance: &str) -> Result<(), StoreError> {
         let mut pipeline = pipe();
         pipeline
             .cmd("ZREM")
@@ -121,7 +121,7 @@ impl RedisStore {
 
     /// Sends commands about an instance, all of which must go through.
     async fn note(&self, pipeline: &mut redis::Pipeline) -> Result<(), StoreError> {
-        let replies = self.connections.pipeline(Side::Write, pipeline).await?;
+        let replies = self.connections.pipeline(Role::Write, pipeline).await?;
         for reply in replies {
             reply.map_err(|reason| {
                 let what = format!("a key of an instance cannot be written ({reason})");
@@ -138,7 +138,7 @@ impl Store for RedisStore {
         Box::pin(self.say_hello())
     }
 
-    fn append<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Result<Appended, StoreError>> {
+    fn append<'a>(&'a self, call: &'a FencedBatch) -> BoxFuture<'a, Result<Appended, StoreError>> {
         Box::pin(self.append_call(call))
     }
 
@@ -160,12 +160,12 @@ impl Store for RedisStore {
         Some(self)
     }
 
-    fn beat<'a>(&'a self, beat: &'a Beat) -> BoxFuture<'a, Result<(), StoreError>> {
-        Box::pin(self.note_beat(beat))
+    fn heartbeat<'a>(&'a self, heartbeat: &'a Heartbeat) -> BoxFuture<'a, Result<(), StoreError>> {
+        Box::pin(self.write_heartbeat(heartbeat))
     }
 
-    fn leave<'a>(&'a self, instance: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
-        Box::pin(self.note_leave(instance))
+    fn deregister<'a>(&'a self, instance: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
+        Box::pin(self.remove_heartbeat(instance))
     }
 
     fn snapshot(&self, now: i64) -> BoxFuture<'_, Result<Snapshot, StoreError>> {
@@ -201,12 +201,15 @@ impl Store for RedisStore {
         Box::pin(self.read_slowest())
     }
 
-    fn clean<'a>(&'a self, pass: &'a Pass) -> BoxFuture<'a, Result<Option<Cleaned>, StoreError>> {
+    fn clean<'a>(
+        &'a self,
+        pass: &'a Pass,
+    ) -> BoxFuture<'a, Result<Option<CleanReport>, StoreError>> {
         Box::pin(self.clean_once(pass))
     }
 
-    fn last_pass(&self) -> BoxFuture<'_, Result<Option<LastPass>, StoreError>> {
-        Box::pin(self.read_last_pass(Side::Read))
+    fn last_pass(&self) -> BoxFuture<'_, Result<Option<PassRecord>, StoreError>> {
+        Box::pin(self.read_last_pass(Role::Read))
     }
 
     fn describe(&self) -> String {

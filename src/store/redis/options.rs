@@ -19,7 +19,7 @@ pub struct RedisOptions {
     /// What stands before every key.
     pub(super) prefix: String,
     pub(super) precisions: Precisions,
-    pub(super) key_ttl: bool,
+    pub(super) expire_idle_keys: bool,
     pub(super) book_keys: bool,
     pub(super) journal_bytes: u64,
     pub(super) response_timeout: Duration,
@@ -89,8 +89,8 @@ impl RedisOptions {
 
     /// Whether the keys of counters and histograms expire when nothing is added to them any more
     /// (the default). `false` for those who share keys with writers that know of no expiry.
-    pub fn key_ttl(mut self, key_ttl: bool) -> Self {
-        self.key_ttl = key_ttl;
+    pub fn expire_idle_keys(mut self, key_ttl: bool) -> Self {
+        self.expire_idle_keys = key_ttl;
         self
     }
 
@@ -143,7 +143,7 @@ impl From<ConnectionInfo> for RedisOptions {
             info: info.set_redis_settings(protocol).set_tcp_settings(tcp),
             prefix: String::new(),
             precisions: Precisions::default(),
-            key_ttl: true,
+            expire_idle_keys: true,
             book_keys: true,
             journal_bytes: 64 * 1024 * 1024,
             response_timeout: Duration::from_millis(500),

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use redis::{Value, cmd, pipe};
 
 use super::RedisStore;
-use super::connection::Side;
+use super::connection::Role;
 use super::value::{access_time, bytes, float, int, items, pairs, shown, text};
 use crate::clock::Clock;
 use crate::error::StoreError;
-use crate::model::access_time::AccessTime;
+use crate::model::access_time::AccessTimeStats;
 use crate::model::batch::Aggregate;
 use crate::model::context::{ALL, Kind, Metric, method_and_path};
 use crate::model::pack;
@@ -19,7 +19,7 @@ use crate::model::slice::{HOUR, Precision, hour_from_iso, hour_of};
 use crate::model::slowest;
 use crate::model::snapshot::{ContextSnapshot, HourSnapshot, Problem, Snapshot};
 use crate::model::tier::{FINEST, RolledUp, TierSlice, tier_for};
-use crate::store::{ALIVE_FOR, RECENT_SLICES};
+use crate::store::{INSTANCE_TTL, RECENT_SLICES};
 
 /// Contexts per pipeline: large enough to be few, small enough not to hold up the server.
 const CHUNK: usize = 100;
@@ -65,17 +65,17 @@ impl RedisStore {
         pipeline.cmd("ZRANGE").arg(keys.contexts()).arg(0).arg(-1);
         pipeline.cmd("ZRANGE").arg(keys.timers()).arg(0).arg(-1);
         pipeline.cmd("ZRANGE").arg(keys.slowest()).arg(0).arg(-1);
-        let since = now.saturating_sub(ALIVE_FOR);
+        let since = now.saturating_sub(INSTANCE_TTL);
         let instances = pipeline.cmd("ZRANGEBYSCORE").arg(keys.instances());
         instances.arg(since).arg("+inf");
         let finest = self.precisions.counters.first();
-        let hits = finest.map(|finest| keys.count(finest.seconds, Metric::Hits.name()));
+        let hits = finest.map(|finest| keys.count(finest.seconds, Metric::Hits.as_str()));
         if let Some(hits) = &hits {
             pipeline.cmd("HGETALL").arg(hits);
         }
         // Before any record is read: what is rolled up meanwhile says so itself.
         pipeline.cmd("HGET").arg(keys.state()).arg(ROLLED);
-        let replies = self.connections.pipeline(Side::Read, &mut pipeline).await?;
+        let replies = self.connections.pipeline(Role::Read, &mut pipeline).await?;
         let mut replies = Replies {
             replies: replies.into_iter(),
             problems: &mut problems,
@@ -158,7 +158,7 @@ impl RedisStore {
                 let instance = self.keys.instance(id);
                 pipeline.cmd("HGET").arg(instance).arg("in_flight");
             }
-            let replies = self.connections.pipeline(Side::Read, &mut pipeline).await?;
+            let replies = self.connections.pipeline(Role::Read, &mut pipeline).await?;
             for (id, reply) in chunk.iter().zip(replies) {
                 let reason = match &reply {
                     // It has ended meanwhile.
@@ -206,7 +206,7 @@ impl RedisStore {
                 command.arg(&RecordId::new(context).to_bytes());
             }
         }
-        let mut main = self.connections.pipeline(Side::Read, &mut pipeline).await?;
+        let mut main = self.connections.pipeline(Role::Read, &mut pipeline).await?;
         let records = main.split_off(PER_CONTEXT * contexts.len());
         let mut replies = Replies {
             replies: records.into_iter(),
@@ -267,7 +267,7 @@ impl RedisStore {
             let set = sets.iter().find(|(of, ..)| *of == start);
             let times = match set.map(|(_, key, set)| (key, access_time(set))) {
                 // Nothing of the book's is written, so the record is all there is.
-                _ if !self.book_keys => AccessTime::from(&sums.as_ref()?.times),
+                _ if !self.book_keys => AccessTimeStats::from(&sums.as_ref()?.times),
                 Some((_, Ok(times))) => times?,
                 Some((key, Err(reason))) => {
                     replies.problem(key, reason);
@@ -303,7 +303,7 @@ impl RedisStore {
         let stats = keys.stats(context);
         pipeline.cmd("EXISTS").arg(stats.current).arg(stats.last);
         pipeline.cmd("HGET").arg(keys.state()).arg(ROLLED);
-        let replies = self.connections.pipeline(Side::Read, &mut pipeline).await?;
+        let replies = self.connections.pipeline(Role::Read, &mut pipeline).await?;
         let known = |at: usize| matches!(replies.get(at), Some(Ok(v)) if bytes(v).is_some());
         let kind = if context == ALL {
             Kind::All
@@ -373,7 +373,7 @@ impl RedisStore {
         // Before any record is read: what is rolled up meanwhile says so itself.
         let mut pipeline = pipe();
         pipeline.cmd("HGET").arg(self.keys.state()).arg(ROLLED);
-        let replies = self.connections.pipeline(Side::Read, &mut pipeline).await?;
+        let replies = self.connections.pipeline(Role::Read, &mut pipeline).await?;
         let rolled = rolled_up(replies.first().and_then(|reply| reply.as_ref().ok()), now);
         let pending = rolled
             .pending()
@@ -387,7 +387,7 @@ impl RedisStore {
             let command = pipeline.cmd("HGET").arg(self.keys.records(*slice));
             command.arg(&id.to_bytes());
         }
-        let replies = self.connections.pipeline(Side::Read, &mut pipeline).await?;
+        let replies = self.connections.pipeline(Role::Read, &mut pipeline).await?;
         let record = |reply: &Reply| pack::read_record(bytes(reply.as_ref().ok()?)?);
         let (mut records, mut pending) = (Vec::new(), Vec::new());
         for ((seconds, start), reply) in slices.into_iter().zip(&replies) {
@@ -412,12 +412,12 @@ impl RedisStore {
                 })
                 .collect();
             slowest::sort(&mut ranking);
-            ranking.truncate(slowest::KEPT);
+            ranking.truncate(slowest::RANKING_LEN);
             return Ok(ranking);
         }
         let mut command = cmd("ZREVRANGE");
         command.arg(self.keys.slowest()).arg(0);
-        command.arg(slowest::KEPT - 1).arg("WITHSCORES");
+        command.arg(slowest::RANKING_LEN - 1).arg("WITHSCORES");
         let ranking = self.read_key(&command).await?;
         Ok(pairs(&ranking)
             .filter_map(|(name, mean)| Some((text(name)?.to_owned(), float(mean)?)))
@@ -435,7 +435,7 @@ impl RedisStore {
     async fn read_key(&self, command: &redis::Cmd) -> Result<Value, StoreError> {
         let mut pipeline = pipe();
         pipeline.add_command(command.clone());
-        let replies = self.connections.pipeline(Side::Read, &mut pipeline).await?;
+        let replies = self.connections.pipeline(Role::Read, &mut pipeline).await?;
         Ok(replies.into_iter().flatten().next().unwrap_or(Value::Nil))
     }
 }

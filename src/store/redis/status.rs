@@ -4,11 +4,11 @@
 use redis::{Value, pipe};
 
 use super::RedisStore;
-use super::connection::Side;
+use super::connection::Role;
 use super::value::{bytes, int, items, pairs, shown, text};
 use crate::error::StoreError;
 use crate::model::snapshot::Problem;
-use crate::store::{ALIVE_FOR, Exceptions, JournalStatus, Position, StoreStatus};
+use crate::store::{Exceptions, INSTANCE_TTL, JournalStatus, Position, StoreStatus};
 
 const FIELDS: [&str; 11] = [
     "head",
@@ -32,11 +32,11 @@ impl RedisStore {
         pipeline.cmd("XLEN").arg(keys.journal());
         pipeline.cmd("GET").arg(keys.fold_lease());
         let instances = pipeline.cmd("ZCOUNT").arg(keys.instances());
-        instances.arg(now.saturating_sub(ALIVE_FOR)).arg("+inf");
+        instances.arg(now.saturating_sub(INSTANCE_TTL)).arg("+inf");
         pipeline.cmd("HGETALL").arg(keys.quarantine());
         let replies = self
             .connections
-            .pipeline(Side::Write, &mut pipeline)
+            .pipeline(Role::Write, &mut pipeline)
             .await?;
         let replies: Vec<Value> = (replies.into_iter())
             .map(|reply| reply.unwrap_or(Value::Nil))

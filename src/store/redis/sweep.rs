@@ -8,8 +8,8 @@
 
 use redis::{Value, cmd, pipe};
 
-use super::clean::{Stop, Sweep};
-use super::connection::Side;
+use super::clean::{Interrupted, PassRun};
+use super::connection::Role;
 use super::script::CLEAN;
 use super::value::{bytes, int, items, shown, text};
 use crate::model::context::fnv1a;
@@ -47,17 +47,17 @@ struct Task<'m> {
     drop: Vec<Vec<u8>>,
 }
 
-impl Sweep<'_> {
+impl PassRun<'_> {
     /// Goes through `known:`. The pages begin after the last member seen, so that members that come
     /// or go meanwhile shift nothing; that needs all scores to be 0, as they are unless somebody
     /// else writes them.
-    pub(super) async fn counters(&mut self) -> Result<(), Stop> {
+    pub(super) async fn counters(&mut self) -> Result<(), Interrupted> {
         let known = self.store.keys.known();
         let mut pipeline = pipe();
         pipeline.cmd("ZCOUNT").arg(&known).arg("-inf").arg("(0");
         pipeline.cmd("ZCOUNT").arg(&known).arg("(0").arg("+inf");
         let connections = &self.store.connections;
-        let counts = connections.pipeline(Side::Write, &mut pipeline).await?;
+        let counts = connections.pipeline(Role::Write, &mut pipeline).await?;
         let mut in_order = true;
         for count in counts {
             match count {
@@ -77,7 +77,7 @@ impl Sweep<'_> {
             } else {
                 page.arg(index).arg(index + PAGE as i64 - 1);
             }
-            let page = self.store.connections.call(Side::Write, &page).await?;
+            let page = self.store.connections.call(Role::Write, &page).await?;
             let members: Vec<&[u8]> = items(&page).iter().filter_map(bytes).collect();
             let Some(last) = members.last() else {
                 return Ok(());
@@ -104,7 +104,7 @@ impl Sweep<'_> {
             let before = self.cleaned.counters;
             self.clean(&due).await?;
             index += members.len() as i64 - (self.cleaned.counters - before) as i64;
-            self.stay().await?;
+            self.keep_lease().await?;
         }
     }
 
@@ -115,7 +115,7 @@ impl Sweep<'_> {
     }
 
     /// Cleans counters that are due.
-    async fn clean(&mut self, due: &[(&[u8], Precision)]) -> Result<(), Stop> {
+    async fn clean(&mut self, due: &[(&[u8], Precision)]) -> Result<(), Interrupted> {
         let mut tasks = Vec::new();
         let suspects = self.suspects(due, &mut tasks).await?;
         let mut rest = &suspects[..];
@@ -134,7 +134,7 @@ impl Sweep<'_> {
                 rest = others;
             }
         }
-        self.carry_out(tasks).await
+        self.execute(tasks).await
     }
 
     /// A glance at each counter. Returns those that are to be looked through.
@@ -142,19 +142,19 @@ impl Sweep<'_> {
         &mut self,
         due: &[(&'m [u8], Precision)],
         tasks: &mut Vec<Task<'m>>,
-    ) -> Result<Vec<Due<'m>>, Stop> {
+    ) -> Result<Vec<Due<'m>>, Interrupted> {
         let mut pipeline = pipe();
         for (member, _) in due {
             let key = self.store.keys.count_of(member);
             pipeline.cmd("HLEN").arg(&key);
-            if self.store.key_ttl {
+            if self.store.expire_idle_keys {
                 pipeline.cmd("TTL").arg(&key);
             }
         }
         let connections = &self.store.connections;
-        let replies = connections.pipeline(Side::Write, &mut pipeline).await?;
+        let replies = connections.pipeline(Role::Write, &mut pipeline).await?;
         let mut suspects = Vec::new();
-        let each = if self.store.key_ttl { 2 } else { 1 };
+        let each = if self.store.expire_idle_keys { 2 } else { 1 };
         for ((member, precision), replies) in due.iter().zip(replies.chunks_exact(each)) {
             self.cleaned.examined += 1;
             let len = match &replies[0] {
@@ -205,14 +205,14 @@ impl Sweep<'_> {
         &mut self,
         counters: &[Due<'m>],
         tasks: &mut Vec<Task<'m>>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Interrupted> {
         let mut pipeline = pipe();
         for counter in counters {
             let key = self.store.keys.count_of(counter.member);
             pipeline.cmd("HKEYS").arg(key);
         }
         let connections = &self.store.connections;
-        let replies = connections.pipeline(Side::Write, &mut pipeline).await?;
+        let replies = connections.pipeline(Role::Write, &mut pipeline).await?;
         for (counter, fields) in counters.iter().zip(replies) {
             let Ok(fields) = fields else {
                 // It has changed its type since.
@@ -229,7 +229,7 @@ impl Sweep<'_> {
     }
 
     /// The same for one whose hash is long, in parts.
-    async fn look_through_long(&mut self, counter: &Due<'_>) -> Result<(), Stop> {
+    async fn look_through_long(&mut self, counter: &Due<'_>) -> Result<(), Interrupted> {
         let key = self.store.keys.count_of(counter.member);
         let cut_off = counter.precision.cut_off(self.pass.now);
         let (mut seen, mut cursor) = (Seen::default(), b"0".to_vec());
@@ -238,7 +238,7 @@ impl Sweep<'_> {
             let command = scan.cmd("HSCAN").arg(&key).arg(&cursor);
             command.arg("COUNT").arg(DROPPED_AT_ONCE);
             let connections = &self.store.connections;
-            let reply = connections.pipeline(Side::Write, &mut scan).await?;
+            let reply = connections.pipeline(Role::Write, &mut scan).await?;
             let Some(Ok(reply)) = reply.first() else {
                 return Ok(());
             };
@@ -259,14 +259,14 @@ impl Sweep<'_> {
                 ttl: None,
                 drop,
             };
-            self.carry_out(vec![some]).await?;
+            self.execute(vec![some]).await?;
         }
         // A field may be listed twice.
         seen.live.sort_unstable();
         seen.live.dedup();
         let mut tasks = Vec::new();
         self.conclude(counter, seen, &mut tasks);
-        self.carry_out(tasks).await
+        self.execute(tasks).await
     }
 
     fn conclude<'m>(&mut self, counter: &Due<'m>, mut seen: Seen, tasks: &mut Vec<Task<'m>>) {
@@ -293,7 +293,7 @@ impl Sweep<'_> {
         }
     }
 
-    async fn carry_out(&mut self, tasks: Vec<Task<'_>>) -> Result<(), Stop> {
+    async fn execute(&mut self, tasks: Vec<Task<'_>>) -> Result<(), Interrupted> {
         let (mut script, mut cost) = (None, 0);
         for task in &tasks {
             let mut parts: Vec<_> = task.drop.chunks(DROPPED_AT_ONCE).collect();
@@ -321,7 +321,7 @@ impl Sweep<'_> {
         self.send(script).await
     }
 
-    async fn send(&mut self, script: Option<super::script::Invocation>) -> Result<(), Stop> {
+    async fn send(&mut self, script: Option<super::script::Invocation>) -> Result<(), Interrupted> {
         let Some(script) = script else {
             return Ok(());
         };

@@ -2,7 +2,7 @@
 
 use redis::Value;
 
-use crate::model::access_time::AccessTime;
+use crate::model::access_time::AccessTimeStats;
 
 pub(super) fn bytes(value: &Value) -> Option<&[u8]> {
     match value {
@@ -41,8 +41,8 @@ pub(super) fn pairs(value: &Value) -> impl Iterator<Item = (&Value, &Value)> {
 }
 
 /// A set of statistics; `None` when there is none, an error when its figures are no figures.
-pub(super) fn access_time(set: &Value) -> Result<Option<AccessTime>, String> {
-    let (mut times, mut found) = (AccessTime::default(), 0);
+pub(super) fn access_time(set: &Value) -> Result<Option<AccessTimeStats>, String> {
+    let (mut times, mut found) = (AccessTimeStats::default(), 0);
     for (member, score) in pairs(set) {
         let into = match bytes(member) {
             Some(b"count") => &mut times.count,

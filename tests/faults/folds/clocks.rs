@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tower_pulse::model::slice::{HOUR, hour_of};
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
-use tower_pulse::{Clock, Hand, Pulse};
+use tower_pulse::{Clock, ManualClock, Pulse};
 
 use super::{Report, keys};
 use crate::rig::book;
@@ -23,7 +23,7 @@ const STEPS: i64 = 4;
 struct Instance {
     service: Service,
     clock: Clock,
-    hand: Hand,
+    hand: ManualClock,
 }
 
 /// Serves for so many hours, and compares each hour of each page: counters and records.
@@ -52,7 +52,7 @@ pub async fn clocks_apart(hours: u64, seed: u64) -> Report {
             hand,
         });
     }
-    let mut dice = fastrand::Rng::with_seed(seed);
+    let mut rng = fastrand::Rng::with_seed(seed);
     let mut oracle: BTreeMap<i64, Vec<i64>> = BTreeMap::new();
     for _ in 0..hours as i64 * STEPS {
         for instance in &instances {
@@ -60,13 +60,13 @@ pub async fn clocks_apart(hours: u64, seed: u64) -> Report {
             instance.service.settle().await;
             let hour = hour_of(instance.clock.now_seconds());
             let served = oracle.entry(hour).or_insert_with(|| vec![0; PAGES]);
-            for _ in 0..dice.usize(1..60) {
-                let page = dice.usize(..PAGES);
+            for _ in 0..rng.usize(1..60) {
+                let page = rng.usize(..PAGES);
                 instance.service.request(page).await;
                 served[page] += 1;
             }
             // Whoever flushes next folds it, if it was not folded by this one.
-            if dice.bool() {
+            if rng.bool() {
                 keys().free_lease(conn).await;
             }
             instance.service.settle().await;

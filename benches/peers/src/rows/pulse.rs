@@ -18,10 +18,10 @@ pub(super) fn to_head(routes: Router, ground: &Ground) -> Result<App, String> {
 }
 
 /// Timed to the end of the response's body.
-pub(super) fn to_body_end(routes: Router, ground: &Ground) -> Result<App, String> {
+pub(super) fn until_body_end(routes: Router, ground: &Ground) -> Result<App, String> {
     let pulse = pulse(ground)?;
     Ok(App::keeping(
-        routes.layer(pulse.layer().to_body_end()),
+        routes.layer(pulse.layer().until_body_end()),
         pulse,
     ))
 }

@@ -23,7 +23,7 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// Why a request is not answered with what it asked for.
 #[derive(Clone, Debug)]
-pub(super) struct Failure {
+pub(super) struct ApiError {
     status: StatusCode,
     message: String,
     parameter: Option<String>,
@@ -36,7 +36,7 @@ struct FailureJson<'a> {
     parameter: Option<&'a str>,
 }
 
-impl Failure {
+impl ApiError {
     pub(super) fn new(status: StatusCode, message: impl Into<String>) -> Self {
         Self {
             status,
@@ -95,9 +95,9 @@ pub(super) fn json(
     parts: &Parts,
     value: &impl Serialize,
     as_of: Option<i64>,
-) -> Result<Response, Failure> {
+) -> Result<Response, ApiError> {
     let mut json = serde_json::to_vec(value).map_err(|error| {
-        Failure::new(
+        ApiError::new(
             StatusCode::INTERNAL_SERVER_ERROR,
             format!("the answer cannot be written as JSON: {error}"),
         )

@@ -12,27 +12,27 @@ const LINE: char = '\u{1e}';
 
 /// A problem, and when it was last seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Noted {
+pub(super) struct ProblemRecord {
     pub(super) seen: i64,
     pub(super) problem: Problem,
 }
 
 /// What a pass found, and what earlier ones found in keys that were not looked at since.
-pub(super) fn together(
+pub(super) fn carry_over(
     found: &[Problem],
-    before: Vec<Noted>,
+    before: Vec<ProblemRecord>,
     pass: &Pass,
     keys: &Keys,
-) -> Vec<Noted> {
+) -> Vec<ProblemRecord> {
     let found: Vec<_> = found
         .iter()
-        .map(|problem| Noted {
+        .map(|problem| ProblemRecord {
             seen: pass.now,
             problem: problem.clone(),
         })
         .collect();
     let count = keys.count_prefix();
-    let stays = |noted: &Noted| {
+    let stays = |noted: &ProblemRecord| {
         let of_counter = noted.problem.key.strip_prefix(&*count);
         let precision = of_counter.and_then(|rest| rest.split(':').next()?.parse::<i64>().ok());
         let Some(precision) = precision else {
@@ -56,17 +56,17 @@ pub(super) fn together(
     all
 }
 
-pub(super) fn encode(noted: &[Noted]) -> String {
+pub(super) fn encode(noted: &[ProblemRecord]) -> String {
     let mut text = String::new();
     let clean = |text: &str| text.replace([FIELD, LINE], " ");
-    for Noted { seen, problem } in noted {
+    for ProblemRecord { seen, problem } in noted {
         let (key, reason) = (clean(&problem.key), clean(&problem.reason));
         text += &format!("{seen}{FIELD}{key}{FIELD}{reason}{LINE}");
     }
     text
 }
 
-pub(super) fn decode(text: &str) -> Vec<Noted> {
+pub(super) fn decode(text: &str) -> Vec<ProblemRecord> {
     let lines = text.split_terminator(LINE);
     lines
         .filter_map(|line| {
@@ -74,7 +74,7 @@ pub(super) fn decode(text: &str) -> Vec<Noted> {
             let seen = fields.next()?.parse().ok()?;
             let (key, reason) = (fields.next()?.to_owned(), fields.next()?.to_owned());
             let problem = Problem { key, reason };
-            Some(Noted { seen, problem })
+            Some(ProblemRecord { seen, problem })
         })
         .take(PROBLEMS_TOLD)
         .collect()
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn it_comes_back_as_it_was() {
-        let noted = vec![Noted {
+        let noted = vec![ProblemRecord {
             seen: 7,
             problem: problem("count:5:a\nb"),
         }];
@@ -108,20 +108,20 @@ mod tests {
             instance: "i".to_owned(),
             now,
             interval: 60,
-            slowest_after: 0,
-            forget_after: 0,
+            ranking_retention: 0,
+            context_retention: 0,
         };
-        let before = together(
+        let before = carry_over(
             &[problem("p:count:86400:x"), problem("p:known:")],
             Vec::new(),
             &pass(0),
             &keys,
         );
-        let later = together(&[problem("p:count:5:y")], before, &pass(60), &keys);
+        let later = carry_over(&[problem("p:count:5:y")], before, &pass(60), &keys);
         let told: Vec<_> = later.iter().map(|noted| &*noted.problem.key).collect();
         assert_eq!(told, ["p:count:5:y", "p:count:86400:x"]);
-        let later = together(&[], later, &pass(3_000), &keys);
+        let later = carry_over(&[], later, &pass(3_000), &keys);
         assert_eq!(later.len(), 1);
-        assert_eq!(together(&[], later, &pass(90_000), &keys), []);
+        assert_eq!(carry_over(&[], later, &pass(90_000), &keys), []);
     }
 }
