@@ -15,10 +15,13 @@ use crate::flush::{Flushed, Flusher};
 use crate::fold::Folder;
 use crate::layer::{Head, IgnoreList, PulseLayer, Source};
 use crate::model::context::Kind;
+use crate::model::health::{
+    FlushHealth, FoldHealth, Health, JournalHealth, RecordingHealth, Status, StoreHealth,
+};
 #[cfg(feature = "admin")]
 use crate::model::slice::Precisions;
 use crate::model::worst_case::WorstCase;
-use crate::recorder::health::{FlushCounters, Health, JournalHealth, Status};
+use crate::recorder::FlushCounters;
 use crate::recorder::{Counter, DrainStats, Recorder, Timed, Timer};
 use crate::store::{JournalStatus, Store};
 use crate::task::Stop;
@@ -424,47 +427,53 @@ impl Parts {
             let all = recorded + drain.dropped + figures.lost;
             Health {
                 status,
-                store: self.store.describe(),
-                last_error: figures.last_error.clone(),
-                store_contact_age_seconds: age.map(|age| age.as_secs_f64()),
-                last_flush_age_seconds: flush.flushed_age.map(|age| age.as_secs_f64()),
-                flush_interval_seconds: flush.interval.as_secs_f64(),
-                journal: flush.fleet.journal.map(|journal| JournalHealth {
-                    entries: journal.entries,
-                    bytes: journal.bytes,
-                    oldest_age_seconds: journal.oldest_age,
-                    folder: journal.folder,
-                    is_folder: fold.is_folder,
-                    last_fold_seconds: journal.last_fold,
-                    set_aside: journal.set_aside,
-                    hole_bytes: journal.hole_bytes,
-                    orphaned: journal.orphaned,
-                }),
-                pending: drain.pending + flush.names,
-                recorded,
-                dropped: drain.dropped,
-                lost: figures.lost,
-                late: flush.fleet.exceptions.late,
-                skewed: flush.fleet.exceptions.skewed,
-                overflowed: drain.overflowed,
-                quarantined: flush.fleet.exceptions.quarantined,
-                quarantined_keys: flush.fleet.exceptions.quarantined_keys,
-                flush_errors: figures.flush_errors,
-                store_resets: figures.store_resets,
-                replayed: figures.replayed,
-                in_doubt_age: flush.in_doubt_age.map(|age| age.as_secs_f64()),
-                drain_lag: drain.lateness,
-                drain_lateness_max: drain.lateness_max,
-                completeness: if all == 0 {
-                    1.0
-                } else {
-                    recorded as f64 / all as f64
-                },
-                in_flight: self.recorder.core.in_flight(),
-                instance: flush.instance,
-                worst_case_process_bytes: self.worst.process_bytes,
-                worst_case_store_bytes: self.worst.store_bytes,
                 warnings,
+                instance: flush.instance,
+                completeness: match all {
+                    0 => 1.0,
+                    all => recorded as f64 / all as f64,
+                },
+                recording: RecordingHealth {
+                    recorded,
+                    in_flight: self.recorder.core.in_flight(),
+                    dropped: drain.dropped,
+                    overflowed: drain.overflowed,
+                    pending_series: drain.pending + flush.names,
+                    drain_lag_seconds: drain.lateness,
+                    max_drain_lag_seconds: drain.lateness_max,
+                },
+                flush: FlushHealth {
+                    interval_seconds: flush.interval.as_secs_f64(),
+                    last_flush_age_seconds: flush.flushed_age.map(|age| age.as_secs_f64()),
+                    in_doubt_age_seconds: flush.in_doubt_age.map(|age| age.as_secs_f64()),
+                    errors: figures.flush_errors,
+                    replayed: figures.replayed,
+                    lost: figures.lost,
+                    store_resets: figures.store_resets,
+                },
+                fold: FoldHealth {
+                    late: flush.fleet.exceptions.late,
+                    skewed: flush.fleet.exceptions.skewed,
+                    quarantined: flush.fleet.exceptions.quarantined,
+                    quarantined_keys: flush.fleet.exceptions.quarantined_keys,
+                    journal: flush.fleet.journal.map(|journal| JournalHealth {
+                        entries: journal.entries,
+                        bytes: journal.bytes,
+                        oldest_age_seconds: journal.oldest_age,
+                        folder: journal.folder,
+                        is_folder: fold.is_folder,
+                        last_fold_seconds: journal.last_fold,
+                        set_aside: journal.set_aside,
+                        hole_bytes: journal.hole_bytes,
+                        orphaned: journal.orphaned,
+                    }),
+                },
+                store: StoreHealth {
+                    description: self.store.describe(),
+                    contact_age_seconds: age.map(|age| age.as_secs_f64()),
+                    last_error: figures.last_error.clone(),
+                },
+                worst_case: self.worst,
             }
         })
     }

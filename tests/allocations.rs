@@ -70,7 +70,7 @@ fn as_many_as_without_it() {
         );
     }
     // And they were recorded.
-    assert_eq!(pulse.health().in_flight, 0);
+    assert_eq!(pulse.health().recording.in_flight, 0);
 }
 
 #[test]

@@ -34,14 +34,14 @@ async fn in_the_middle_of_a_flush() {
             }
         });
         until("a call is under way", async || {
-            service.health().in_doubt_age.is_some()
+            service.health().flush.in_doubt_age_seconds.is_some()
         })
         .await;
         service.pulse.shutdown().await.unwrap();
         flush.await.unwrap().unwrap();
         proxy.heal();
         service.assert_exact(&server).await;
-        assert_eq!(service.health().pending, 0);
+        assert_eq!(service.health().recording.pending_series, 0);
         redis::cmd("FLUSHALL")
             .exec_async(&mut server.connection().await)
             .await
@@ -59,7 +59,7 @@ async fn with_the_store_away() {
     server.terminate();
     service.requests(24).await;
     until("a call is in doubt", async || {
-        service.health().in_doubt_age.is_some()
+        service.health().flush.in_doubt_age_seconds.is_some()
     })
     .await;
     service.requests(24).await;
@@ -69,7 +69,14 @@ async fn with_the_store_away() {
     assert_eq!(error.requests(), 48);
     assert!(error.to_string().contains("48 requests"), "{error}");
     let health = service.health();
-    assert_eq!((health.lost, health.recorded, health.pending), (48, 48, 0));
+    assert_eq!(
+        (
+            health.flush.lost,
+            health.recording.recorded,
+            health.recording.pending_series
+        ),
+        (48, 48, 0)
+    );
     assert!((health.completeness - 0.5).abs() < 1e-9);
     // A second one has nothing to add.
     service.pulse.shutdown().await.unwrap();
@@ -92,7 +99,7 @@ async fn with_a_store_that_never_answers() {
     assert_eq!(first.unwrap_err().requests(), 10);
     assert!(start.elapsed() < Duration::from_secs(1));
     let _ = second;
-    assert_eq!(service.health().lost, 10);
+    assert_eq!(service.health().flush.lost, 10);
 }
 
 /// A shutdown does not wait longer.
@@ -121,11 +128,11 @@ async fn while_somebody_holds_a_flush() {
     let error = service.pulse.shutdown().await.unwrap_err();
     assert_eq!(error.requests(), 7);
     assert!(start.elapsed() < TIMEOUT + Duration::from_secs(1));
-    assert_eq!(service.health().lost, 7);
+    assert_eq!(service.health().flush.lost, 7);
     // It was only given up as long as nobody went on with it.
     drop(held);
     service.pulse.shutdown().await.unwrap_err();
-    assert_eq!(service.health().lost, 7);
+    assert_eq!(service.health().flush.lost, 7);
 }
 
 #[tokio::test]
@@ -153,7 +160,10 @@ async fn twice_and_what_comes_afterwards_is_dropped() {
     service.requests(20).await;
     service.pulse.timer("late").stop();
     let health = service.health();
-    assert_eq!((health.recorded, health.dropped), (100, 21));
+    assert_eq!(
+        (health.recording.recorded, health.recording.dropped),
+        (100, 21)
+    );
     assert!((health.completeness - 100.0 / 121.0).abs() < 1e-9);
     service.pulse.shutdown().await.unwrap();
     service.pulse.flush().await.unwrap();
@@ -208,7 +218,7 @@ fn with_a_runtime_that_is_dropped() {
         let text = log.text();
         assert!(text.contains("shutdown().await"), "{text}");
         // Nothing hangs afterwards either.
-        assert!(service.health().recorded >= 30);
+        assert!(service.health().recording.recorded >= 30);
         let start = Instant::now();
         let result = runtime().block_on(service.pulse.shutdown());
         assert_eq!(result.unwrap_err().requests(), 30);
@@ -300,20 +310,29 @@ async fn health_tells_it_over_http() {
     }
     until("it fails, and all is drained", async || {
         let health = service.health();
-        health.flush_errors > 0 && health.recorded == 25
+        health.flush.errors > 0 && health.recording.recorded == 25
     })
     .await;
     let health = client.json("/pulse/api/health").await;
-    assert_eq!(health["recorded"], 25);
-    assert!(health["last_error"].is_string(), "{health}");
-    assert!(health["in_doubt_age"].is_number(), "{health}");
-    assert!(health["pending"].as_u64() > Some(0), "{health}");
+    assert_eq!(health["recording"]["recorded"], 25);
+    assert!(health["store"]["last_error"].is_string(), "{health}");
+    assert!(
+        health["flush"]["in_doubt_age_seconds"].is_number(),
+        "{health}"
+    );
+    assert!(
+        health["recording"]["pending_series"].as_u64() > Some(0),
+        "{health}"
+    );
     assert_eq!(health["completeness"], 1.0);
     proxy.heal();
     service.settle().await;
     let health = client.json("/pulse/api/health").await;
     assert_eq!(health["status"], "ok");
-    assert!(health["last_error"].is_null() && health["in_doubt_age"].is_null());
+    assert!(
+        health["store"]["last_error"].is_null()
+            && health["flush"]["in_doubt_age_seconds"].is_null()
+    );
     service.end_exactly(&server).await;
     serving.abort();
 }

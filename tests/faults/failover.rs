@@ -46,10 +46,10 @@ async fn failover(configure: impl FnOnce(Builder) -> Builder) -> Failover {
     };
     // Nobody is at that port: replication is cut, and what it has stays.
     replicaof(&mut conn, "127.0.0.1", "1").await;
-    let before = service.health().recorded;
+    let before = service.health().recording.recorded;
     pause(300).await;
     service.settle().await;
-    assert!(service.health().recorded > before);
+    assert!(service.health().recording.recorded > before);
 
     primary.kill_9();
     pause(100).await;
@@ -69,8 +69,8 @@ async fn what_the_replica_lacks_is_sent_again() {
     let Failover { replica, service } = failover(|builder| builder).await;
     service.assert_exact(&replica).await;
     let health = service.health();
-    assert!(health.replayed > 1, "{health:?}");
-    assert_eq!(health.store_resets, 0);
+    assert!(health.flush.replayed > 1, "{health:?}");
+    assert_eq!(health.flush.store_resets, 0);
 }
 
 #[tokio::test]
@@ -78,17 +78,23 @@ async fn what_cannot_be_sent_again_is_counted_as_lost() {
     let Failover { replica, service } = failover(|builder| builder.replay_bytes(0)).await;
     let health = service.health();
     let found = Found::read(&mut replica.connection().await).await;
-    assert!(health.lost > 0 && health.replayed == 0, "{health:?}");
+    assert!(
+        health.flush.lost > 0 && health.flush.replayed == 0,
+        "{health:?}"
+    );
     assert_eq!(
-        found.by_page() as u64 + health.lost,
+        found.by_page() as u64 + health.flush.lost,
         service.oracle.served()
     );
     assert_eq!(
-        found.statistics as u64 + health.lost,
+        found.statistics as u64 + health.flush.lost,
         service.oracle.served()
     );
-    assert_eq!(health.recorded + health.lost, service.oracle.served());
-    let share = health.recorded as f64 / service.oracle.served() as f64;
+    assert_eq!(
+        health.recording.recorded + health.flush.lost,
+        service.oracle.served()
+    );
+    let share = health.recording.recorded as f64 / service.oracle.served() as f64;
     assert!((health.completeness - share).abs() < 1e-12);
 }
 
@@ -97,9 +103,9 @@ async fn a_small_ring_sends_what_it_has() {
     let Failover { replica, service } = failover(|builder| builder.replay_bytes(60_000)).await;
     let health = service.health();
     let found = Found::read(&mut replica.connection().await).await;
-    assert!(health.replayed > 0, "{health:?}");
+    assert!(health.flush.replayed > 0, "{health:?}");
     assert_eq!(
-        found.by_page() as u64 + health.lost,
+        found.by_page() as u64 + health.flush.lost,
         service.oracle.served()
     );
 }
@@ -132,7 +138,7 @@ async fn what_an_idle_service_had_sent_is_sent_again() {
     replicaof.exec_async(&mut conn).await.unwrap();
     proxy.set_upstream(replica.port());
     service.end_exactly(&replica).await;
-    assert!(service.health().replayed > 0);
+    assert!(service.health().flush.replayed > 0);
 }
 
 /// A replica that has nothing yet is no store that has forgotten.
@@ -154,7 +160,7 @@ async fn a_replica_that_may_not_be_written_changes_nothing() {
         service.pulse.flush().await.unwrap_err();
     }
     let health = service.health();
-    assert_eq!((health.store_resets, health.lost), (0, 0));
+    assert_eq!((health.flush.store_resets, health.flush.lost), (0, 0));
     assert_eq!(health.instance, instance);
     proxy.set_upstream(primary.port());
     service.end_exactly(&primary).await;
@@ -174,5 +180,5 @@ async fn a_fence_that_is_ahead_is_not_ours() {
     set.exec_async(&mut conn).await.unwrap();
     service.requests(160).await;
     service.end_exactly(&server).await;
-    assert_eq!(service.health().store_resets, 1);
+    assert_eq!(service.health().flush.store_resets, 1);
 }

@@ -53,7 +53,7 @@ async fn connections_killed_under_load() {
     load.stop().await;
     service.end_exactly(&server).await;
     assert!(proxy.connections() > 5, "{}", proxy.connections());
-    assert!(service.health().flush_errors > 0);
+    assert!(service.health().flush.errors > 0);
 }
 
 #[tokio::test]
@@ -74,7 +74,7 @@ async fn a_server_that_freezes_under_load() {
     }
     load.stop().await;
     service.end_exactly(&server).await;
-    assert!(service.health().flush_errors > 0);
+    assert!(service.health().flush.errors > 0);
     assert!(proxy.connections() > 1);
 }
 
@@ -92,7 +92,7 @@ async fn swallowed(then: Swallow) {
     load.stop().await;
     service.end_exactly(&server).await;
     assert!(proxy.swallowed() > 0);
-    assert!(service.health().flush_errors > 0);
+    assert!(service.health().flush.errors > 0);
 }
 
 #[tokio::test]
@@ -120,7 +120,7 @@ async fn truncated_replies() {
     load.stop().await;
     service.end_exactly(&server).await;
     assert!(proxy.truncated() > 0);
-    assert!(service.health().flush_errors > 0);
+    assert!(service.health().flush.errors > 0);
 }
 
 #[tokio::test]
@@ -149,14 +149,14 @@ async fn a_black_hole_that_heals() {
     let load = service.load(seed);
     proxy.black_hole(true);
     until("health has noticed", async || {
-        service.health().in_doubt_age > Some(0.5)
+        service.health().flush.in_doubt_age_seconds > Some(0.5)
     })
     .await;
-    assert!(service.health().pending > 0);
+    assert!(service.health().recording.pending_series > 0);
     proxy.black_hole(false);
     let healed = Instant::now();
     until("it has recovered", async || {
-        service.health().store_contact_age_seconds < Some(0.2)
+        service.health().store.contact_age_seconds < Some(0.2)
     })
     .await;
     assert!(healed.elapsed() < Duration::from_secs(4));
@@ -181,7 +181,7 @@ async fn a_connection_that_never_answers_again_is_made_anew() {
     let load = service.load(seed);
     let start = Instant::now();
     until("there is a new connection", async || {
-        proxy.connections() > before && service.health().store_contact_age_seconds < Some(0.2)
+        proxy.connections() > before && service.health().store.contact_age_seconds < Some(0.2)
     })
     .await;
     assert!(start.elapsed() < Duration::from_secs(4));
@@ -201,8 +201,8 @@ async fn a_call_whose_answer_is_lost_is_merged_once() {
         proxy.swallow_replies(1.0, 1, then);
         service.pulse.flush().await.unwrap_err();
         let health = service.health();
-        assert!(health.in_doubt_age.is_some() && health.last_error.is_some());
-        assert_eq!(health.recorded, service.oracle.served());
+        assert!(health.flush.in_doubt_age_seconds.is_some() && health.store.last_error.is_some());
+        assert_eq!(health.recording.recorded, service.oracle.served());
         proxy.heal();
         proxy.cut();
         // What comes now is not merged into the call in doubt.

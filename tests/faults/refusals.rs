@@ -39,7 +39,7 @@ async fn refuses(
     let mut conn = server.connection().await;
     refuse(&server, &mut conn).await;
     until(&format!("health tells of {said:?}"), async || {
-        let error = service.health().last_error.unwrap_or_default();
+        let error = service.health().store.last_error.unwrap_or_default();
         said.iter().all(|said| error.contains(said))
     })
     .await;
@@ -47,7 +47,10 @@ async fn refuses(
     pause(100).await;
     assert!(service.oracle.served() > served);
     let health = service.health();
-    assert!(health.flush_errors > 0 && health.pending > 0, "{health:?}");
+    assert!(
+        health.flush.errors > 0 && health.recording.pending_series > 0,
+        "{health:?}"
+    );
     mend(&server, &mut conn).await;
     load.stop().await;
     service.end_exactly(&server).await;
@@ -153,7 +156,7 @@ async fn loading() {
     let loading = std::cell::Cell::new(false);
     let watch = async {
         loop {
-            let error = service.health().last_error.unwrap_or_default();
+            let error = service.health().store.last_error.unwrap_or_default();
             loading.set(loading.get() || error.contains("LOADING"));
             pause(5).await;
         }
@@ -165,7 +168,7 @@ async fn loading() {
     load.stop().await;
     service.end_exactly(&server).await;
     assert!(loading.get(), "LOADING was never told");
-    assert_eq!(service.health().store_resets, 0);
+    assert_eq!(service.health().flush.store_resets, 0);
 }
 
 #[tokio::test]
@@ -177,7 +180,7 @@ async fn a_password_is_missing() {
     service.pulse.flush().await.unwrap_err();
     let health = service.health();
     assert_eq!(health.status.as_str(), "down");
-    let error = health.last_error.unwrap();
+    let error = health.store.last_error.unwrap();
     assert!(error.contains("put it into the URL"), "{error}");
     let mut conn = server.connection().await;
     config(&mut conn, "requirepass", "").await;
@@ -191,7 +194,7 @@ async fn a_password_is_missing() {
     wrong.requests(1).await;
     wrong.pulse.flush().await.unwrap_err();
     let health = wrong.health();
-    let error = health.last_error.clone().unwrap();
+    let error = health.store.last_error.clone().unwrap();
     assert!(error.contains("password is wrong"), "{error}");
     assert!(!format!("{health:?} {:?}", wrong.pulse).contains("hunter3"));
 }
@@ -217,23 +220,23 @@ async fn permissions_are_missing() {
     pause(50).await;
     hand.advance(Duration::from_secs(2));
     until("a flush has failed", async || {
-        service.health().flush_errors > 0
+        service.health().flush.errors > 0
     })
     .await;
     pause(50).await;
     let health = service.health();
     assert_eq!(health.status.as_str(), "down");
-    let error = health.last_error.unwrap();
+    let error = health.store.last_error.unwrap();
     assert!(!error.contains("hunter2"));
 
     // Nothing is asked before the 30 seconds are over.
-    let errors = health.flush_errors;
+    let errors = health.flush.errors;
     for _ in 0..5 {
         hand.advance(Duration::from_secs(5));
         service.requests(10).await;
         pause(10).await;
     }
-    assert_eq!(service.health().flush_errors, errors);
+    assert_eq!(service.health().flush.errors, errors);
 
     // The rule that it tells is all that it takes.
     let rule = &error[error.find("ACL SETUSER app").expect("a rule")..];
@@ -242,7 +245,7 @@ async fn permissions_are_missing() {
     hand.advance(Duration::from_secs(6));
     until("it has recovered", async || {
         let health = service.health();
-        health.status.as_str() == "ok" && health.last_error.is_none()
+        health.status.as_str() == "ok" && health.store.last_error.is_none()
     })
     .await;
     service.end_exactly(&server).await;
@@ -293,14 +296,24 @@ async fn poisoned_keys_are_named_and_the_rest_goes_through() {
     service.requests(240).await;
     service.settle().await;
     let health = service.health();
-    let named: Vec<_> = health.quarantined_keys.iter().map(|p| &p.key).collect();
+    let named: Vec<_> = health
+        .fold
+        .quarantined_keys
+        .iter()
+        .map(|p| &p.key)
+        .collect();
     for key in &poisoned {
         assert!(named.contains(&key), "{key} not in {named:?}");
     }
-    let reasons: Vec<_> = health.quarantined_keys.iter().map(|p| &p.reason).collect();
+    let reasons: Vec<_> = health
+        .fold
+        .quarantined_keys
+        .iter()
+        .map(|p| &p.reason)
+        .collect();
     assert!(reasons.iter().all(|reason| !reason.is_empty()));
-    assert!(health.quarantined >= 4);
-    assert_eq!(health.last_error, None);
+    assert!(health.fold.quarantined >= 4);
+    assert_eq!(health.store.last_error, None);
     assert_eq!(counter(&mut conn, "hits", 86_400).await, 240);
     for page in 1..4 {
         let name = format!("hits:{}", context(page));
@@ -317,9 +330,9 @@ async fn poisoned_keys_are_named_and_the_rest_goes_through() {
     assert_eq!(counter(&mut conn, &name, 86_400).await, 10);
     assert_eq!(counter(&mut conn, &name, 3_600).await, 20);
     assert_eq!(counter(&mut conn, "hits", 86_400).await, 480);
-    let quarantined = service.health().quarantined;
+    let quarantined = service.health().fold.quarantined;
     service.requests(24).await;
     service.settle().await;
-    assert_eq!(service.health().quarantined, quarantined);
+    assert_eq!(service.health().fold.quarantined, quarantined);
     service.pulse.shutdown().await.unwrap();
 }

@@ -199,7 +199,7 @@ impl Service {
                 differences.push(format!("{what}: {found} found, {expected} expected"));
             }
         };
-        let (served, late) = (self.oracle.served() as i64, self.health().late as i64);
+        let (served, late) = (self.oracle.served() as i64, self.health().fold.late as i64);
         let others = self.oracle.others.load(SeqCst) as i64;
         for (precision, hits) in &found.hits {
             compare(&format!("hits at {precision} s"), *hits, served + others);
@@ -226,8 +226,8 @@ impl Service {
         let differences = self.differences(&found);
         let health = self.health();
         assert!(differences.is_empty(), "{differences:#?}\n{health:#?}");
-        assert_eq!(health.recorded, self.oracle.served());
-        assert_eq!((health.dropped, health.lost), (0, 0));
+        assert_eq!(health.recording.recorded, self.oracle.served());
+        assert_eq!((health.recording.dropped, health.flush.lost), (0, 0));
         assert!((health.completeness - 1.0).abs() < f64::EPSILON);
     }
 
@@ -237,8 +237,14 @@ impl Service {
         self.pulse.shutdown().await.unwrap();
         self.assert_exact(server).await;
         let health = self.health();
-        assert_eq!((health.pending, health.in_doubt_age), (0, None));
-        assert_eq!(health.last_error, None);
+        assert_eq!(
+            (
+                health.recording.pending_series,
+                health.flush.in_doubt_age_seconds
+            ),
+            (0, None)
+        );
+        assert_eq!(health.store.last_error, None);
     }
 }
 
