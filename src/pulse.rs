@@ -28,6 +28,8 @@ use crate::task::Stop;
 
 /// How long [`Pulse::flush`] waits until what it has appended can be read.
 const FLUSH_DEADLINE: Duration = Duration::from_secs(5);
+/// Wait of [`Pulse::flush`] when the store has lost again what was to be read, doubled each time.
+const LOST_WAIT: Duration = Duration::from_millis(10);
 /// Seconds for which an entry may wait to be folded before that is a warning.
 const UNFOLDED_TOLERATED: f64 = 15.0;
 /// How long a shutdown may take to let another instance fold.
@@ -367,6 +369,7 @@ impl Parts {
     async fn flush(&self) -> Result<(), StoreError> {
         // Each turn but the last finds that the store has lost what it had acknowledged, or got it again
         // at another place meanwhile.
+        let mut wait = Duration::ZERO;
         while let Some(newest) = self.append_all().await? {
             let readable = self.folder.until_readable(
                 &newest.generation,
@@ -377,6 +380,9 @@ impl Parts {
             if readable.await? && self.flusher.replays() == newest.replays {
                 break;
             }
+            // A store that loses again and again what it has acknowledged is not asked without a pause.
+            tokio::time::sleep(wait).await;
+            wait = (2 * wait).clamp(LOST_WAIT, 20 * LOST_WAIT);
         }
         // So that health tells at once what folding could not use; it is asked again soon anyway.
         let _ = self.flusher.refresh_fleet().await;

@@ -12,6 +12,10 @@ mod bed;
 mod book;
 #[path = "stores/equal.rs"]
 mod equal;
+#[path = "stores/oversized.rs"]
+mod oversized;
+#[path = "stores/own_keys.rs"]
+mod own_keys;
 #[path = "stores/poison.rs"]
 mod poison;
 #[path = "stores/server.rs"]
@@ -20,6 +24,8 @@ mod server;
 mod suite;
 #[path = "stores/takeover.rs"]
 mod takeover;
+#[path = "stores/tls.rs"]
+mod tls;
 
 /// Each test of the suite, against each store.
 macro_rules! conformance {

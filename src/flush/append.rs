@@ -16,7 +16,7 @@ const MAX_VAIN_ANSWERS: usize = 3;
 impl Flusher {
     /// Returns how many calls that took.
     pub(super) async fn send_all(&self, sending: &mut Sending) -> Result<usize, StoreError> {
-        let (mut calls, mut is_taken, mut vain) = (0, false, 0);
+        let (mut calls, mut is_taken, mut rounds) = (0, false, 0);
         loop {
             if sending.in_doubt.is_none() {
                 // What comes while it sends is for the next time, or there would be no end to it.
@@ -48,11 +48,17 @@ impl Flusher {
                 });
                 sending.next += 1;
             }
-            vain = match self.send_in_doubt(sending).await? {
+            sending.vain_answers = match self.send_in_doubt(sending).await? {
                 true => 0,
-                false => vain + 1,
+                false => sending.vain_answers + 1,
             };
-            if vain > MAX_VAIN_ANSWERS {
+            // Each round of one call replays one other at most.
+            rounds = match sending.in_doubt {
+                None => 0,
+                Some(_) => rounds + 1,
+            };
+            let most = MAX_VAIN_ANSWERS + sending.replay.len();
+            if sending.vain_answers > MAX_VAIN_ANSWERS || rounds > most {
                 return Err(no_progress());
             }
             calls += 1;
@@ -99,7 +105,22 @@ impl Flusher {
                 Ok(false)
             }
             Appended::Full => Err(self.full()),
+            Appended::Garbled => {
+                self.leave_garbled(sending, !sent_before);
+                Ok(false)
+            }
         }
+    }
+
+    /// The store does not know any more which calls of this instance it has: what was acknowledged stays
+    /// where it is, and a call that may have been appended is not appended again.
+    pub(super) fn leave_garbled(&self, sending: &mut Sending, store_lacks_it: bool) {
+        tracing::warn!(
+            "the store's fence of this instance holds something else: going on under a new name"
+        );
+        let drain = &self.recorder.drain;
+        drain.counters(|counters| counters.store_resets += 1);
+        self.restart_instance(sending, store_lacks_it);
     }
 
     /// The journal has no room. Whoever folded may be gone, and nobody learns it from a receipt now.
@@ -179,6 +200,8 @@ impl Flusher {
                 }
                 Appended::Reset => self.follow_reset(sending).await?,
                 Appended::Full => return Err(self.full()),
+                // There is no call in doubt.
+                Appended::Garbled => self.leave_garbled(sending, true),
             }
         }
         Ok(calls)

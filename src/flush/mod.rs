@@ -81,6 +81,8 @@ struct Sending {
     is_sent: bool,
     /// It was sent under any number.
     is_ever_sent: bool,
+    /// Answers since the last one that brought a call forward.
+    vain_answers: usize,
     /// Taken from what is pending, and not numbered yet.
     unsequenced: Batch,
     replay: ReplayBuffer,
@@ -169,6 +171,7 @@ impl Flusher {
                 in_doubt: None,
                 is_sent: false,
                 is_ever_sent: false,
+                vain_answers: 0,
                 unsequenced: Batch::default(),
                 replay: ReplayBuffer::new(options.replay_bytes, interval),
                 sizer: BatchSizer::new(*costs.start(), costs, CALL_TIME),
@@ -295,7 +298,7 @@ impl Flusher {
         let mut fleet = lock(&self.fleet);
         for problem in &status.exceptions.quarantined_keys {
             if !fleet.exceptions.quarantined_keys.contains(problem) {
-                tracing::warn!(key = %problem.key.escape_default(), reason = %problem.reason.escape_default(), "a key holds something else: what belongs there is dropped until it is mended or deleted");
+                tracing::warn!(key = %problem.key, reason = %problem.reason, "a key holds something else: what belongs there is dropped until it is mended or deleted");
             }
         }
         *fleet = status;

@@ -58,7 +58,8 @@ impl Flusher {
             let Some(call) = &mut sending.in_doubt else {
                 return Ok(false);
             };
-            return Ok(std::mem::replace(&mut call.previous, fence) != fence);
+            call.previous = fence;
+            return Ok(false);
         };
         let generation = self.generation(sending).await?;
         let Some(call) = sending.replay.call(seq, fence, &generation) else {
