@@ -32,6 +32,7 @@ const METHODS: [&str; 10] = [
 
 /// What a context stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum Kind {
     /// Any code that was timed.
     Timer,
@@ -60,6 +61,7 @@ impl Kind {
 
 /// The counters that are kept of each context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Metric {
     /// How many.
     Hits,

@@ -30,6 +30,7 @@ pub struct Bounds {
 /// What a configuration comes to at the most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "admin", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct WorstCase {
     /// Bytes in each process, at the end of an outage of the store that is long enough to fill every
     /// slice that is kept.
@@ -41,6 +42,7 @@ pub struct WorstCase {
 
 impl WorstCase {
     /// Calculates it.
+    #[doc(hidden)]
     pub fn new(bounds: &Bounds, precisions: &Precisions) -> Self {
         Self {
             process_bytes: ProcessBytes::new(bounds, precisions).total(),

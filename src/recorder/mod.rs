@@ -1,12 +1,6 @@
-//! How this instance records: [`health`] with what [`Pulse::health`](crate::Pulse::health) gives, and
-//! [`totals`] with the totals behind the Prometheus text.
-//!
-//! To record, use [`Pulse`](crate::Pulse): its layer, [`timer`](crate::Pulse::timer),
-//! [`time`](crate::Pulse::time) and [`counter`](crate::Pulse::counter).
-
-// The request path's side: takes nanoseconds, hands them on once a second. Read `cell` (where a request's
-// values land), `registry` (under which name), `timer` and `counter` (any other code), `response` (what is
-// an error), then `drain` (how they leave), `health` and `totals`.
+//! The request path's side: takes nanoseconds, hands them on once a second. Read `cell` (where a request's
+//! values land), `registry` (under which name), `timer` and `counter` (any other code), `response` (what is
+//! an error), then `drain` (how they leave) and `totals` (what the Prometheus text shows).
 
 mod cell;
 mod counter;
@@ -16,7 +10,7 @@ mod registry;
 mod response;
 mod sync;
 mod timer;
-pub mod totals;
+pub(crate) mod totals;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};

@@ -9,7 +9,7 @@ use crate::model::outcome::OutcomeCounts;
 
 /// Upper bounds of the buckets in seconds. Prometheus' own defaults, and 1 ms and 30 s around them,
 /// as many services answer faster than 5 ms.
-pub const BOUNDS: [f64; 14] = [
+pub(crate) const BOUNDS: [f64; 14] = [
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
 ];
 
@@ -24,22 +24,22 @@ static PLACES: LazyLock<[usize; BUCKETS]> = LazyLock::new(|| {
 
 /// What a context has come to.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Totals {
+pub(crate) struct Totals {
     /// What it stands for.
-    pub kind: Kind,
+    pub(crate) kind: Kind,
     /// How many.
-    pub count: u64,
+    pub(crate) count: u64,
     /// How long they took together, in nanoseconds.
-    pub nanos: u128,
+    pub(crate) nanos: u128,
     /// How they ended.
-    pub tally: OutcomeCounts,
+    pub(crate) tally: OutcomeCounts,
     /// How many lie in each bucket, the last being beyond all bounds. Not cumulative.
-    pub buckets: [u64; BOUNDS.len() + 1],
+    pub(crate) buckets: [u64; BOUNDS.len() + 1],
 }
 
 impl Totals {
     /// Nothing yet.
-    pub fn new(kind: Kind) -> Self {
+    pub(crate) fn new(kind: Kind) -> Self {
         Self {
             kind,
             count: 0,

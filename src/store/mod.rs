@@ -1,9 +1,13 @@
-//! Where aggregates are kept: one trait, and two stores that behave alike. [`memory`] is the
-//! embedded default and the reference; [`self::redis`] is shared by a fleet, whose instances append
-//! to its [`journal`], which one of them folds.
+//! Where aggregates are kept: two stores that behave alike. [`memory`] is the default, in this process; the
+//! one in `redis` is shared by a fleet.
 //!
-//! Read this file, then [`memory`], [`journal`], then `redis/`.
+//! [`Builder`](crate::Builder) makes them by itself. Make one here to give it to several of them by
+//! [`Builder::store`](crate::Builder::store), or to read what is stored without recording anything.
 
+// `memory` is the reference. In Redis, instances append to the `journal`, which one of them folds. Read
+// this file, then `memory`, `journal`, then `redis/`.
+
+#[doc(hidden)]
 pub mod journal;
 pub mod memory;
 pub(crate) mod pace;
@@ -13,18 +17,22 @@ pub mod redis;
 use self::journal::Journal;
 use crate::error::StoreError;
 use crate::model::batch::{Aggregate, Batch};
+pub use crate::model::slice::{Precision, Precisions};
 use crate::model::snapshot::{ContextSnapshot, Problem, Snapshot};
-use crate::task::BoxFuture;
+pub use crate::task::BoxFuture;
 
 /// Seconds after its last heartbeat during which an instance counts as alive.
+#[doc(hidden)]
 pub const INSTANCE_TTL: i64 = 60;
 /// How many slices of the finest precision [`Snapshot::recent`] reaches back.
+#[doc(hidden)]
 pub const RECENT_SLICES: i64 = 15;
 /// How many passes ahead of ours another instance's clock may be.
 const PASSES_AHEAD: i64 = 5;
 
 /// A generation of a store: from its first call until it is flushed, or loses its state.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[doc(hidden)]
 pub struct Generation {
     /// Its name, which no other has had.
     pub id: String,
@@ -36,6 +44,7 @@ pub struct Generation {
 
 /// One numbered part of a batch: folded once, however often it is appended.
 #[derive(Clone, Debug)]
+#[doc(hidden)]
 pub struct FencedBatch {
     /// The generation of the store that the instance is numbered in.
     pub generation: String,
@@ -52,6 +61,7 @@ pub struct FencedBatch {
 
 /// A place in a journal: an entry's id, or the last one before which all is folded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[doc(hidden)]
 pub struct Position {
     /// Bytes appended until the end of the entry.
     pub offset: u64,
@@ -79,6 +89,7 @@ impl std::str::FromStr for Position {
 
 /// Where a call stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[doc(hidden)]
 pub struct Receipt {
     /// Its place in the journal, or one after it.
     pub position: Position,
@@ -90,6 +101,7 @@ pub struct Receipt {
 
 /// What a store did with a [`FencedBatch`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(hidden)]
 pub enum Appended {
     /// It is in the journal, or folded where there is none.
     Done(Receipt),
@@ -111,6 +123,7 @@ pub enum Appended {
 
 /// Whether a call can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(hidden)]
 pub enum Readable {
     /// It is folded.
     Yes,
@@ -122,6 +135,7 @@ pub enum Readable {
 
 /// Exceptions of folding, of all instances, since the store's generation began.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[doc(hidden)]
 pub struct Exceptions {
     /// Requests older than the statistics of the last hour: in the counters, not in the statistics.
     pub late: u64,
@@ -150,6 +164,7 @@ impl Exceptions {
 
 /// How a journal is doing.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[doc(hidden)]
 pub struct JournalStatus {
     /// Entries in it, folded ones that are not trimmed yet among them.
     pub entries: u64,
@@ -171,6 +186,7 @@ pub struct JournalStatus {
 
 /// What a store knows of the fleet.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[doc(hidden)]
 pub struct StoreStatus {
     /// Until when everything that was appended can be read, in Unix seconds.
     pub as_of: i64,
@@ -184,6 +200,7 @@ pub struct StoreStatus {
 
 /// A sign of life of an instance.
 #[derive(Clone, Debug)]
+#[doc(hidden)]
 pub struct Heartbeat {
     /// The instance.
     pub instance: String,
@@ -197,6 +214,7 @@ pub struct Heartbeat {
 
 /// What to clean, and how.
 #[derive(Clone, Debug)]
+#[doc(hidden)]
 pub struct Pass {
     /// The instance that cleans.
     pub instance: String,
@@ -232,6 +250,7 @@ impl Pass {
 
 /// What a pass did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[doc(hidden)]
 pub struct CleanReport {
     /// Counters that were looked at.
     pub examined: u64,
@@ -251,6 +270,7 @@ pub struct CleanReport {
 
 /// What stands in a store's own record of the last pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[doc(hidden)]
 pub struct PassRecord {
     /// Its number.
     pub number: i64,
@@ -266,17 +286,22 @@ pub struct PassRecord {
 
 /// Keeps aggregates. Every method may be called at any time, from any number of tasks.
 ///
+/// Implemented by [`MemoryStore`](memory::MemoryStore) and `RedisStore`, and not meant to be implemented
+/// elsewhere: the methods that are not shown here change without notice.
+///
 /// # Cancel safety
-/// Dropping a future of this trait leaves the store as it was or as if the future had ended;
-/// [`append`](Self::append) is repeated with the same number to find out which.
+/// Dropping a future of this trait leaves the store as it was or as if the future had ended.
 pub trait Store: Send + Sync + 'static {
     /// Names the store's generation, and begins one where there is none.
+    #[doc(hidden)]
     fn hello(&self) -> BoxFuture<'_, Result<Generation, StoreError>>;
 
-    /// Appends a call, once.
+    /// Appends a call, once. Repeated with the same number, it finds out whether it was appended.
+    #[doc(hidden)]
     fn append<'a>(&'a self, call: &'a FencedBatch) -> BoxFuture<'a, Result<Appended, StoreError>>;
 
     /// Whether the call of that number, which was appended at `position`, can be read.
+    #[doc(hidden)]
     fn readable<'a>(
         &'a self,
         generation: &'a str,
@@ -286,24 +311,30 @@ pub trait Store: Send + Sync + 'static {
     ) -> BoxFuture<'a, Result<Readable, StoreError>>;
 
     /// What the store knows of the fleet at `now`.
+    #[doc(hidden)]
     fn status(&self, now: i64) -> BoxFuture<'_, Result<StoreStatus, StoreError>>;
 
     /// The journal, where calls are folded later by one instance of the fleet.
+    #[doc(hidden)]
     fn journal(&self) -> Option<&dyn Journal> {
         None
     }
 
     /// Notes that an instance is alive.
+    #[doc(hidden)]
     fn heartbeat<'a>(&'a self, heartbeat: &'a Heartbeat) -> BoxFuture<'a, Result<(), StoreError>>;
 
     /// Notes that an instance has ended.
+    #[doc(hidden)]
     fn deregister<'a>(&'a self, instance: &'a str) -> BoxFuture<'a, Result<(), StoreError>>;
 
     /// Everything known of all contexts in the hour of `now` and the one before.
+    #[doc(hidden)]
     fn snapshot(&self, now: i64) -> BoxFuture<'_, Result<Snapshot, StoreError>>;
 
     /// Everything known of one context in the hour of `now` and the one before, `None` when it is
     /// unknown. Problems are left out.
+    #[doc(hidden)]
     fn context<'a>(
         &'a self,
         context: &'a str,
@@ -319,6 +350,7 @@ pub trait Store: Send + Sync + 'static {
 
     /// The records of a context that are retained at `now`, put together to slices of `width` seconds, which
     /// is one of [`WIDTHS`](crate::model::tier::WIDTHS), oldest first.
+    #[doc(hidden)]
     fn records<'a>(
         &'a self,
         context: &'a str,
@@ -331,12 +363,14 @@ pub trait Store: Send + Sync + 'static {
 
     /// Removes what is older than its retention (recipe 2). `None` when another instance does, or
     /// did, this pass.
+    #[doc(hidden)]
     fn clean<'a>(
         &'a self,
         pass: &'a Pass,
     ) -> BoxFuture<'a, Result<Option<CleanReport>, StoreError>>;
 
     /// The last pass of any instance.
+    #[doc(hidden)]
     fn last_pass(&self) -> BoxFuture<'_, Result<Option<PassRecord>, StoreError>>;
 
     /// What and where it is, in a few words, without passwords.

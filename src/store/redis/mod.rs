@@ -96,6 +96,7 @@ impl RedisStore {
 
     /// Takes the server's time from `clock` instead of asking the server, so that tests can pass
     /// an hour without waiting for it. The expiry of keys stays the server's.
+    #[doc(hidden)]
     pub fn with_clock(mut self, clock: Clock) -> Self {
         self.clock = Some(clock);
         self
