@@ -160,7 +160,7 @@ mod tests {
         let mut split = slices(&[10, 20, 30]);
         assert_eq!(starts(&split.split_newest(2)), [20, 30]);
         assert_eq!(starts(&split.split_newest(2)), [10]);
-        assert!(split.is_empty() && split.len() == 0);
+        assert_eq!((split.len(), split.is_empty()), (0, true));
     }
 
     #[test]
