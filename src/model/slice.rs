@@ -184,6 +184,15 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
+    fn precisions_are_sorted_and_found_by_their_seconds() {
+        let precisions = Precisions::new([60, 5], 7);
+        let expected = [Precision::new(5, 7), Precision::new(60, 7)];
+        assert_eq!(precisions.counters, expected);
+        assert_eq!(precisions.counter(60), Some(expected[1]));
+        assert_eq!(precisions.counter(7), None);
+    }
+
+    #[test]
     fn known_hours() {
         assert_eq!(iso_hour(0), "1970-01-01T00:00:00");
         assert_eq!(iso_hour(951_782_400 + 23 * 3_600), "2000-02-29T23:00:00");
