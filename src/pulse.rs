@@ -408,7 +408,7 @@ impl Parts {
             self.recorder.drain();
         }
         let drain = self.recorder.drain.drain_figures();
-        let age = flush.reached_age;
+        let age = flush.contact_age;
         let interval = flush.interval.max(Duration::from_secs(1));
         let status = match age {
             Some(age) if age <= 3 * interval => Status::Ok,
@@ -444,7 +444,7 @@ impl Parts {
                     in_flight: self.recorder.core.in_flight(),
                     dropped: drain.dropped,
                     overflowed: drain.overflowed,
-                    pending_series: drain.pending + flush.names,
+                    pending_series: drain.pending + flush.series,
                     drain_lag_seconds: drain.lateness,
                     max_drain_lag_seconds: drain.lateness_max,
                 },

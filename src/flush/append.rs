@@ -8,7 +8,6 @@ use crate::clock::Tick;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::model::batch::Batch;
 use crate::store::{Appended, FencedBatch, Receipt};
-use crate::task::lock;
 
 /// Answers in a row that bring nothing forward before they count as a failure.
 const MAX_VAIN_ANSWERS: usize = 3;
@@ -22,9 +21,6 @@ impl Flusher {
                 // What comes while it sends is for the next time, or there would be no end to it.
                 if sending.unsequenced.is_empty() && !std::mem::replace(&mut is_taken, true) {
                     sending.unsequenced = self.recorder.drain.take();
-                    let mut published = lock(&self.published);
-                    published.unsent = sending.unsequenced.requests_and_late();
-                    published.unsequenced = sending.unsequenced.len();
                 }
                 if sending.unsequenced.is_empty() {
                     if calls == 0 {
@@ -34,19 +30,17 @@ impl Flusher {
                 }
                 let generation = self.generation(sending).await?;
                 let batch = sending.unsequenced.split(sending.sizer.cost);
-                let mut published = lock(&self.published);
-                published.in_doubt_since = Some(self.clock().tick());
-                published.in_doubt = batch.len();
-                published.unsequenced = sending.unsequenced.len();
                 (sending.is_sent, sending.is_ever_sent) = (false, false);
                 sending.in_doubt = Some(FencedBatch {
                     generation,
-                    instance: published.instance.clone(),
+                    instance: sending.instance.clone(),
                     seq: sending.next,
                     previous: sending.next - 1,
                     batch,
                 });
+                sending.in_doubt_since = Some(self.clock().tick());
                 sending.next += 1;
+                self.publish(sending);
             }
             sending.vain_answers = match self.send_in_doubt(sending).await? {
                 true => 0,
@@ -142,19 +136,17 @@ impl Flusher {
     }
 
     pub(super) fn acknowledged(&self, sending: &mut Sending, receipt: Receipt, sent: Moment) {
-        let mut published = lock(&self.published);
         if let Some(call) = sending.in_doubt.take() {
-            let requests = call.batch.requests_and_late();
-            published.unsent = published.unsent.saturating_sub(requests);
             sending.newest = Some((call.seq, receipt));
             sending.replay.push(self.clock(), call, sent);
             if !receipt.is_attended {
                 self.unattended.notify_one();
             }
         }
-        let now = Some(self.clock().tick());
-        (published.reached, published.flushed) = (now, now);
-        (published.in_doubt_since, published.in_doubt) = (None, 0);
+        sending.in_doubt_since = None;
+        sending.flushed_at = Some(self.clock().tick());
+        self.contacted();
+        self.publish(sending);
     }
 
     /// When there is nothing to append: whether the store still has what it acknowledged a moment ago.
@@ -169,7 +161,7 @@ impl Flusher {
             // Expecting itself, it is never appended: the answer says where the store is.
             let call = FencedBatch {
                 generation,
-                instance: lock(&self.published).instance.clone(),
+                instance: sending.instance.clone(),
                 seq,
                 previous: seq,
                 batch: Batch::default(),
@@ -190,7 +182,7 @@ impl Flusher {
                     if unfolded && !receipt.is_attended {
                         self.unattended.notify_one();
                     }
-                    lock(&self.published).reached = Some(self.clock().tick());
+                    self.contacted();
                     break;
                 }
                 Appended::Gap { fence } => {

@@ -30,9 +30,8 @@ impl Flusher {
                 tokio::time::sleep(backoff.mul_f64(fastrand::f64())).await;
                 backoff = (backoff * 2).min(*BACKOFF.end());
             }
-            let instance = lock(&self.published).instance.clone();
-            // Only a courtesy: it would be noticed within a minute.
-            let _ = self.store.deregister(&instance).await;
+            // Only a courtesy: without it the fleet counts this instance for a minute more.
+            let _ = self.store.deregister(&sending.instance).await;
         };
         if tokio::time::timeout(within, trying).await.is_ok() {
             self.lost(0, 0);
@@ -48,17 +47,15 @@ impl Flusher {
                 if let Some(call) = sending.in_doubt.take() {
                     left.merge(call.batch, &self.recorder.precisions);
                 }
-                let mut published = lock(&self.published);
-                (published.in_doubt_since, published.in_doubt) = (None, 0);
-                published.unsequenced = 0;
-                drop(published);
+                sending.in_doubt_since = None;
+                self.publish(&sending);
                 let requests = left.requests_and_late();
                 self.lost(requests, 0);
                 requests
             }
-            // Somebody holds a flush that he does not poll, and with it what it has taken.
+            // A caller holds a flush without polling it, and with it the requests that the flush has taken.
             Err(_) => {
-                let held = lock(&self.published).unsent;
+                let held = lock(&self.state).requests;
                 let requests = left.requests_and_late();
                 self.lost(requests, held);
                 requests + held
@@ -79,12 +76,12 @@ impl Flusher {
         Err((requests, error))
     }
 
-    /// So many of the requests that were taken to be sent are lost, and so many more are given up
-    /// for now, instead of those that were before.
+    /// Counts `requests` as lost, and `given_up` more for now, in place of those that an earlier shutdown gave
+    /// up.
     fn lost(&self, requests: u64, given_up: u64) {
-        let before = std::mem::replace(&mut lock(&self.published).given_up, given_up);
-        self.recorder.drain.counters(|figures| {
-            figures.lost = (figures.lost + requests + given_up).saturating_sub(before);
+        let before = self.given_up.swap(given_up, Ordering::SeqCst);
+        self.recorder.drain.counters(|counters| {
+            counters.lost = (counters.lost + requests + given_up).saturating_sub(before);
         });
     }
 }

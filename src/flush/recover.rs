@@ -3,10 +3,9 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::{Flusher, Known, Sending, new_instance};
+use super::{Entered, Flusher, Sending, new_instance};
 use crate::error::StoreError;
 use crate::store::{Appended, Generation};
-use crate::task::lock;
 
 /// A generation that was lost this soon after it began takes with it what its first moments held: a
 /// failover's doing.
@@ -34,7 +33,7 @@ impl Flusher {
                 sending.generations.pop_front();
             }
         }
-        sending.generation = Some(Known {
+        sending.generation = Some(Entered {
             id: generation.id,
             age: Duration::from_secs(generation.age),
             since: self.clock().tick(),
@@ -149,11 +148,10 @@ impl Flusher {
             } else {
                 let requests = call.batch.requests_and_late();
                 self.count_lost(requests, "the store was reset while a call was in doubt");
-                let mut published = lock(&self.published);
-                published.unsent = published.unsent.saturating_sub(requests);
-                (published.in_doubt_since, published.in_doubt) = (None, 0);
+                sending.in_doubt_since = None;
             }
         }
-        lock(&self.published).instance = instance;
+        sending.instance = instance;
+        self.publish(sending);
     }
 }

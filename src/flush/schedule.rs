@@ -91,7 +91,7 @@ impl Flusher {
         loop {
             let period = (self.interval()).clamp(Duration::from_secs(1), Duration::from_secs(20));
             let heartbeat = Heartbeat {
-                instance: lock(&self.published).instance.clone(),
+                instance: self.instance(),
                 at: self.clock().now_seconds(),
                 in_flight: self.recorder.core.in_flight(),
                 dropped: self.recorder.drain.drain_figures().dropped,
@@ -107,10 +107,8 @@ impl Flusher {
             match result {
                 // A store that answers this and refuses the flush is not well.
                 Ok(()) => {
-                    let mut published = lock(&self.published);
-                    if !published.failing {
-                        published.reached = Some(self.clock().tick());
-                        drop(published);
+                    if !lock(&self.state).is_failing {
+                        self.contacted();
                         self.recorder
                             .drain
                             .counters(|counters| counters.last_error = None);
@@ -123,7 +121,7 @@ impl Flusher {
                     let text = error.to_string();
                     self.recorder
                         .drain
-                        .counters(|figures| figures.last_error.get_or_insert(text).len());
+                        .counters(|counters| counters.last_error.get_or_insert(text).len());
                 }
             }
             if stopped.or(self.clock().sleep(wait)).await.is_none() {

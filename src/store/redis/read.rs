@@ -509,7 +509,7 @@ impl HourSlices {
 /// one may be there. Where it cannot be read, slices that are not rolled up are left out.
 fn rolled_up(field: Option<&Value>, now: i64) -> RolledUp {
     let mut rolled = RolledUp::from_text(field.and_then(text).unwrap_or_default());
-    if field == Some(&Value::Nil) {
+    if field.is_some() && rolled.is_new() {
         rolled.advance(now);
     }
     rolled
