@@ -13,12 +13,12 @@ use crate::store::{Appended, FencedBatch, Receipt};
 const MAX_VAIN_ANSWERS: usize = 3;
 
 impl Flusher {
-    /// Returns how many calls that took.
+    /// Appends the whole pending batch. Returns how many calls that took.
     pub(super) async fn send_all(&self, sending: &mut Sending) -> Result<usize, StoreError> {
         let (mut calls, mut is_taken, mut rounds) = (0, false, 0);
         loop {
             if sending.in_doubt.is_none() {
-                // What comes while it sends is for the next time, or there would be no end to it.
+                // Requests that are recorded meanwhile wait for the next flush, or this one might never end.
                 if sending.unsequenced.is_empty() && !std::mem::replace(&mut is_taken, true) {
                     sending.unsequenced = self.recorder.drain.take();
                 }
@@ -61,8 +61,8 @@ impl Flusher {
         }
     }
 
-    /// Appends the call in doubt, and does what the answer asks for. Returns whether that brought
-    /// anything forward.
+    /// Appends the call in doubt, and follows the answer. Returns whether a call was appended or is known to
+    /// have been.
     pub(super) async fn send_in_doubt(&self, sending: &mut Sending) -> Result<bool, StoreError> {
         let Some(call) = &sending.in_doubt else {
             return Ok(true);
@@ -83,7 +83,7 @@ impl Flusher {
                 self.acknowledged(sending, receipt, sent);
                 Ok(true)
             }
-            // It cannot have what was never sent: its fence is somebody else's.
+            // The store cannot have a call that was never sent: another instance has set this fence.
             Appended::Duplicate(_) => {
                 tracing::warn!(
                     "the store has a call of this instance that was never sent: going on under a new name"
@@ -106,8 +106,8 @@ impl Flusher {
         }
     }
 
-    /// The store does not know any more which calls of this instance it has: what was acknowledged stays
-    /// where it is, and a call that may have been appended is not appended again.
+    /// The fence of this instance is garbled, so the store cannot tell which calls it has: acknowledged calls stay
+    /// where they are, and a call that may have been appended is not appended again.
     pub(super) fn leave_garbled(&self, sending: &mut Sending, store_lacks_it: bool) {
         tracing::warn!(
             "the store's fence of this instance holds something else: going on under a new name"
@@ -117,13 +117,13 @@ impl Flusher {
         self.restart_instance(sending, store_lacks_it);
     }
 
-    /// The journal has no room. Whoever folded may be gone, and nobody learns it from a receipt now.
+    /// The journal has no room. The instance that folded may be gone, and no receipt tells of it now.
     pub(super) fn full(&self) -> StoreError {
         self.unattended.notify_one();
         StoreError::new(
             StoreErrorKind::Refused,
-            "the journal is full (`journal_bytes`), because no instance folds it: what is recorded \
-             is kept in this process; see who folds in health, and its last_error",
+            "the journal is full (`journal_bytes`), because no instance folds it: samples wait in this \
+             process; health names the instance that folds, whose `store.last_error` says why",
         )
     }
 
@@ -149,16 +149,16 @@ impl Flusher {
         self.publish(sending);
     }
 
-    /// When there is nothing to append: whether the store still has what it acknowledged a moment ago.
-    /// What a failover lost is replayed. Returns how many calls that took.
+    /// Asks, when there is nothing to append, whether the store still has the newest call that it acknowledged,
+    /// and replays calls that a failover lost. Returns how many calls that took.
     pub(super) async fn verify_newest(&self, sending: &mut Sending) -> Result<usize, StoreError> {
-        // Each call that is missing is replayed once; whoever loses them meanwhile is asked next time.
+        // Each missing call is replayed once; if the store loses more meanwhile, the next flush finds out.
         let (mut calls, most) = (0, sending.replay.len() + 1 + MAX_VAIN_ANSWERS);
         while calls < most
             && let Some(seq) = sending.replay.newest()
         {
             let generation = self.generation(sending).await?;
-            // Expecting itself, it is never appended: the answer says where the store is.
+            // It names itself as the previous call, so it is never appended: the answer gives the fence.
             let call = FencedBatch {
                 generation,
                 instance: sending.instance.clone(),
@@ -203,7 +203,7 @@ impl Flusher {
 fn no_progress() -> StoreError {
     StoreError::new(
         StoreErrorKind::Unexpected,
-        "the store asks again and again for what it was given: is something else than this crate \
-         writing its keys, or a proxy answering for it?",
+        "the store asks for the same calls again and again: does another program write its keys, or a proxy \
+         answer for it?",
     )
 }

@@ -1,4 +1,4 @@
-//! The last flush: what a shutdown still takes to the store, and what it has to give up.
+//! The last flush: a shutdown appends the calls that are left, and counts those that it has to give up.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -8,14 +8,13 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::task::lock;
 
 impl Flusher {
-    /// Flushes what is left, trying again until `within` has passed in real time, whatever the
-    /// clock says. What is recorded later is dropped. Returns how many requests could not be
-    /// flushed.
+    /// Flushes everything that is pending, trying again until `within` has passed in real time, whatever the
+    /// clock says. Requests that are recorded later are dropped. Returns how many requests could not be flushed.
     pub(crate) async fn finish(&self, within: Duration) -> Result<(), (u64, StoreError)> {
         self.recorder.drain();
         self.recorder.core.close();
         self.finishing.store(true, Ordering::SeqCst);
-        // A second one waits for the first, unless that is not polled any more.
+        // A second shutdown waits for the first one, unless that is not polled any more.
         let _turn = tokio::time::timeout(2 * within, self.finish.lock()).await;
         let last_error = std::sync::Mutex::new(None);
         let trying = async {

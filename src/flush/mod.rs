@@ -50,11 +50,11 @@ const MAX_FLEET_INTERVAL: Duration = Duration::from_secs(10);
 pub(crate) struct Flusher {
     recorder: Arc<Recorder>,
     store: Arc<dyn Store>,
-    /// How often, in milliseconds.
+    /// The time between flushes, in milliseconds.
     interval: AtomicU64,
     /// The user has not set the interval: it grows with the fleet.
     is_interval_free: bool,
-    /// Where in the time that a fleet spreads its flushes over this instance has its turn, 0 to 1.
+    /// The turn of this instance within the time over which a fleet spreads its flushes, 0 to 1.
     phase: f64,
     sending: tokio::sync::Mutex<Sending>,
     /// A copy of what others ask of `sending`, which is locked while a call is under way.
@@ -63,7 +63,7 @@ pub(crate) struct Flusher {
     contacted_at: Mutex<Option<Tick>>,
     /// Requests that a shutdown has given up, for now.
     given_up: AtomicU64,
-    /// What the store said of the fleet when it was last asked.
+    /// The state of the fleet when the store was last asked for it.
     fleet: Mutex<StoreStatus>,
     /// From now on only [`finish`](Self::finish) sends.
     finishing: AtomicBool,
@@ -162,13 +162,13 @@ pub(crate) struct Flushed {
     pub(crate) instance: String,
     pub(crate) seq: u64,
     pub(crate) receipt: Receipt,
-    /// How many calls had been replayed then.
+    /// How many calls this instance had replayed when it was flushed.
     pub(crate) replays: u64,
 }
 
-/// How often, and how much may wait.
+/// The user's settings of flushing.
 pub(crate) struct FlushOptions {
-    /// `None`: a second, and longer in a large fleet.
+    /// The time between flushes; `None` for a second, and longer in a large fleet.
     pub(crate) interval: Option<Duration>,
     pub(crate) replay_bytes: usize,
 }
