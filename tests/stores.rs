@@ -58,6 +58,7 @@ conformance!(
     counters_have_all_precisions,
     new_slices_push_old_ones_out,
     slices_that_have_ended_are_rolled_up,
+    contexts_that_are_not_rolled_up_yet_are_read_too,
     the_slowest_hundred_are_ranked,
     sums_do_not_wrap,
     instances_live_for_a_minute,
