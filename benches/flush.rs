@@ -30,16 +30,16 @@ const COST: usize = 16 * 24;
 fn batch(contexts: usize) -> Batch {
     let (mut batch, precisions) = (Batch::default(), Precisions::default());
     for context in 0..contexts {
-        let mut found = Aggregate::default();
+        let mut aggregate = Aggregate::default();
         let nanos: Vec<u64> = (1..=REQUESTS).map(|n| n * n * 700_000).collect();
         for nanos in &nanos {
-            found.times.record(*nanos);
-            found.tally.record(Outcome::Success, false);
+            aggregate.times.record(*nanos);
+            aggregate.outcomes.record(Outcome::Success, false);
         }
         let buckets = nanos.iter().map(|nanos| (bucket_of(*nanos) as u16, 1));
-        found.histogram = Histogram::new(SCALE, buckets);
+        aggregate.histogram = Histogram::new(SCALE, buckets);
         let name = format!("GET /api/v1/things-{context}/{{id}}").into();
-        batch.add(&precisions, &name, Kind::Http, NOW, &found);
+        batch.add(&precisions, &name, Kind::Http, NOW, &aggregate);
     }
     batch
 }

@@ -214,13 +214,13 @@ fn packed(aggregate: &Aggregate, with_tally: bool) -> Vec<u8> {
         uint(&mut out, *n);
     }
     if with_tally {
-        out.push(0x90 | (aggregate.tally.outcomes.len() + 1) as u8);
+        out.push(0x90 | (aggregate.outcomes.counts.len() + 1) as u8);
         aggregate
-            .tally
             .outcomes
+            .counts
             .iter()
             .for_each(|n| uint(&mut out, *n));
-        uint(&mut out, aggregate.tally.errors);
+        uint(&mut out, aggregate.outcomes.errors);
     }
     out
 }

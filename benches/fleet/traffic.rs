@@ -116,9 +116,9 @@ pub(crate) fn batch(contexts: usize, now: i64, seconds: i64) -> Batch {
     for number in 0..contexts {
         let name: Arc<str> = context(number).into();
         for second in now - seconds + 1..=now {
-            let found = collected();
-            batch.add(&precisions, &name, Kind::Http, second, &found);
-            batch.add(&precisions, &all, Kind::All, second, &found);
+            let aggregate = collected();
+            batch.add(&precisions, &name, Kind::Http, second, &aggregate);
+            batch.add(&precisions, &all, Kind::All, second, &aggregate);
         }
     }
     batch
@@ -126,15 +126,15 @@ pub(crate) fn batch(contexts: usize, now: i64, seconds: i64) -> Batch {
 
 /// A second of a context: as many requests as there are, of up to 0.75 s.
 fn collected() -> Aggregate {
-    let mut found = Aggregate::default();
+    let mut aggregate = Aggregate::default();
     let mut buckets = Vec::with_capacity(REQUESTS);
     for _ in 0..REQUESTS {
         let nanos =
             2_000 + 25_000_000 * fastrand::u64(0..=LONGEST as u64) + fastrand::u64(..1_000_000);
-        found.times.record(nanos);
-        found.tally.record(Outcome::Success, false);
+        aggregate.times.record(nanos);
+        aggregate.outcomes.record(Outcome::Success, false);
         buckets.push((bucket_of(nanos) as u16, 1));
     }
-    found.histogram = Histogram::new(SCALE, buckets);
-    found
+    aggregate.histogram = Histogram::new(SCALE, buckets);
+    aggregate
 }

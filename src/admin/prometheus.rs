@@ -78,7 +78,7 @@ impl Text {
         );
         for (context, totals) in of(Kind::Http) {
             for outcome in Outcome::ALL {
-                let n = totals.tally.count(outcome);
+                let n = totals.outcomes.count(outcome);
                 if n == 0 {
                     continue;
                 }
@@ -105,7 +105,7 @@ impl Text {
     fn errors<'a>(&mut self, name: &str, help: &str, rows: impl Iterator<Item = &'a Row>) {
         self.begin(name, "counter", help);
         for (context, totals) in rows {
-            self.sample(name, &[("context", context)], totals.tally.errors);
+            self.sample(name, &[("context", context)], totals.outcomes.errors);
         }
     }
 
@@ -232,7 +232,7 @@ impl Text {
         let Some(snapshot) = snapshot else { return };
         let ContextSnapshot { hour, .. } = &snapshot.all;
         let requests = hour.as_ref().map_or(0, |hour| hour.times.count as u64);
-        let errors = hour.as_ref().map_or(0, |hour| hour.spread.tally.errors);
+        let errors = hour.as_ref().map_or(0, |hour| hour.aggregate.outcomes.errors);
         let gauge = "gauge";
         let help = "Requests of the whole fleet in this hour.";
         self.single("pulse_fleet_requests", gauge, help, requests);

@@ -65,11 +65,11 @@ async fn context(pulse: &Pulse, name: &str) -> ContextSnapshot {
 
 /// How often an outcome happened in a context, and how many errors it has.
 async fn outcome(pulse: &Pulse, name: &str, outcome: Outcome) -> (u64, u64) {
-    let tally = context(pulse, name).await.hour.unwrap().spread.tally;
+    let outcomes = context(pulse, name).await.hour.unwrap().aggregate.outcomes;
     assert_eq!(
-        tally.outcomes.iter().sum::<u64>(),
-        tally.count(outcome),
-        "{tally:?}"
+        outcomes.counts.iter().sum::<u64>(),
+        outcomes.count(outcome),
+        "{outcomes:?}"
     );
-    (tally.count(outcome), tally.errors)
+    (outcomes.count(outcome), outcomes.errors)
 }

@@ -48,7 +48,7 @@ async fn status_classes_and_times() {
     assert_eq!((slow.times.sum, slow.times.min), (0.02, 0.02));
     assert_eq!(slow.quantile(0.5), Some(0.02));
     let all = snapshot(&pulse).await.all.hour.unwrap();
-    assert_eq!((all.times.count, all.spread.tally.errors), (4.0, 1));
+    assert_eq!((all.times.count, all.aggregate.outcomes.errors), (4.0, 1));
     let store = pulse.store();
     let hits = |name: &'static str| async move { store.counter(name, 86_400).await.unwrap() };
     assert_eq!(hits("hits").await[0].1, 4);
@@ -266,9 +266,9 @@ async fn the_user_says_which_responses_are_errors() {
                 .unwrap();
         }
         let found = context(&pulse, "GET /status/{status}").await;
-        let tally = found.hour.unwrap().spread.tally;
-        assert_eq!(tally.errors, 2, "{tally:?}");
-        assert_eq!(tally.count(Outcome::ClientError), 2);
+        let outcomes = found.hour.unwrap().aggregate.outcomes;
+        assert_eq!(outcomes.errors, 2, "{outcomes:?}");
+        assert_eq!(outcomes.count(Outcome::ClientError), 2);
         let found = outcome(&pulse, "GET /expected", Outcome::ServerError).await;
         assert_eq!(found, (1, 0));
     }

@@ -23,8 +23,8 @@ async fn a_timer_writes_its_own_series_and_never_the_global_ones() {
     assert_eq!(found.kind, Kind::Timer);
     let hour = found.hour.unwrap();
     assert_eq!((hour.times.count, hour.times.max), (2.0, 0.005));
-    assert_eq!(hour.spread.tally.count(Outcome::Failed), 1);
-    assert_eq!(hour.spread.tally.errors, 1);
+    assert_eq!(hour.aggregate.outcomes.count(Outcome::Failed), 1);
+    assert_eq!(hour.aggregate.outcomes.errors, 1);
     let store = pulse.store();
     assert_eq!(store.counter("hits", 1).await.unwrap(), []);
     assert_eq!(store.counter("errors", 1).await.unwrap(), []);

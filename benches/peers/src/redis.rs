@@ -170,7 +170,7 @@ impl Merging {
 
 /// A second of a context: 10 requests between 1 ms and 100 ms.
 fn collected() -> Aggregate {
-    let (mut times, mut tally, mut buckets) = (
+    let (mut times, mut outcomes, mut buckets) = (
         DurationSums::default(),
         OutcomeCounts::default(),
         Vec::new(),
@@ -178,12 +178,12 @@ fn collected() -> Aggregate {
     for _ in 0..REQUESTS_A_SECOND {
         let nanos = (1e6 * 100f64.powf(fastrand::f64())) as u64;
         times.record(nanos);
-        tally.record(Outcome::Success, false);
+        outcomes.record(Outcome::Success, false);
         buckets.push((bucket_of(nanos) as u16, 1));
     }
     Aggregate {
         times,
-        tally,
+        outcomes,
         histogram: Histogram::new(SCALE, buckets),
     }
 }

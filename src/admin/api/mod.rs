@@ -90,7 +90,7 @@ impl Hour {
             count: count(hour),
             times: Times::of(hour),
             total: hour.times.sum,
-            errors: hour.spread.tally.errors,
+            errors: hour.aggregate.outcomes.errors,
         }
     }
 }

@@ -35,7 +35,7 @@ impl Total {
         Self {
             start: hour.start,
             requests: count(hour),
-            errors: hour.spread.tally.errors,
+            errors: hour.aggregate.outcomes.errors,
             times: Times::of(hour),
         }
     }

@@ -46,28 +46,28 @@ pub(in crate::admin) async fn path<'a>(
         start: hour.start,
         hour: Hour::of(hour),
     };
-    let spread = spread(found.hour.as_ref(), found.last_hour.as_ref());
+    let aggregate = aggregate(found.hour.as_ref(), found.last_hour.as_ref());
     Ok(Path {
         name: Name::of(context, found.kind),
         hour: found.hour.as_ref().map(started),
         last_hour: found.last_hour.as_ref().map(started),
-        histogram: spread.map_or_else(Vec::new, |spread| buckets(&spread.histogram)),
+        histogram: aggregate.map_or_else(Vec::new, |aggregate| buckets(&aggregate.histogram)),
         outcomes: outcomes(
             found.kind,
-            spread.map_or_else(OutcomeCounts::default, |s| s.tally),
+            aggregate.map_or_else(OutcomeCounts::default, |s| s.outcomes),
         ),
     })
 }
 
 /// This hour's, or the last hour's as long as nothing happened in this one.
-fn spread<'a>(
+fn aggregate<'a>(
     hour: Option<&'a HourSnapshot>,
     last_hour: Option<&'a HourSnapshot>,
 ) -> Option<&'a Aggregate> {
     let happened =
-        |hour: &&HourSnapshot| hour.times.count > 0.0 || !hour.spread.histogram.is_empty();
+        |hour: &&HourSnapshot| hour.times.count > 0.0 || !hour.aggregate.histogram.is_empty();
     let hour = hour.filter(happened).or(last_hour).or(hour);
-    hour.map(|hour| &hour.spread)
+    hour.map(|hour| &hour.aggregate)
 }
 
 fn buckets(histogram: &Histogram) -> Vec<(f64, f64, u64)> {
@@ -83,7 +83,7 @@ fn buckets(histogram: &Histogram) -> Vec<(f64, f64, u64)> {
 }
 
 /// The outcomes that such a context can have, also those that did not happen.
-fn outcomes(kind: Kind, tally: OutcomeCounts) -> BTreeMap<&'static str, u64> {
+fn outcomes(kind: Kind, outcomes: OutcomeCounts) -> BTreeMap<&'static str, u64> {
     let possible = |outcome: &Outcome| match outcome {
         Outcome::Failed | Outcome::Cancelled | Outcome::Panicked => true,
         Outcome::Completed => kind == Kind::Timer,
@@ -91,7 +91,7 @@ fn outcomes(kind: Kind, tally: OutcomeCounts) -> BTreeMap<&'static str, u64> {
     };
     Outcome::ALL
         .into_iter()
-        .filter(|outcome| possible(outcome) || tally.count(*outcome) > 0)
-        .map(|outcome| (outcome.as_str(), tally.count(outcome)))
+        .filter(|outcome| possible(outcome) || outcomes.count(*outcome) > 0)
+        .map(|outcome| (outcome.as_str(), outcomes.count(outcome)))
         .collect()
 }

@@ -46,7 +46,7 @@ impl Sort {
             Self::P95 => hour.quantile(0.95),
             Self::Max => hour.times.largest(),
             Self::Total => Some(hour.times.sum),
-            Self::Errors => Some(hour.spread.tally.errors as f64),
+            Self::Errors => Some(hour.aggregate.outcomes.errors as f64),
         }
     }
 }

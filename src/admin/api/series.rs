@@ -90,10 +90,10 @@ pub(in crate::admin) async fn series<'a>(
         Of::Mean => ("mean", means(admin, whose, precision).await?),
         Of::Quantile(name, q) => {
             let spreads = admin.reader.histograms(whose, precision).await?;
-            let point = |spread: &_| Point::Seconds(quantile(spread, q));
+            let point = |aggregate: &_| Point::Seconds(quantile(aggregate, q));
             let points = spreads
                 .iter()
-                .map(|(slice, spread)| (*slice, point(spread)));
+                .map(|(slice, aggregate)| (*slice, point(aggregate)));
             (name, points.collect())
         }
     };
@@ -105,8 +105,8 @@ pub(in crate::admin) async fn series<'a>(
     })
 }
 
-fn quantile(spread: &crate::model::batch::Aggregate, q: f64) -> Option<f64> {
-    spread.histogram.quantile(q)
+fn quantile(aggregate: &crate::model::batch::Aggregate, q: f64) -> Option<f64> {
+    aggregate.histogram.quantile(q)
 }
 
 /// Microseconds by hits; `null` where there were no hits.

@@ -16,7 +16,7 @@ fn requests(n: usize, millis: u64, outcome: Outcome) -> Aggregate {
     let mut found = Aggregate::default();
     for _ in 0..n {
         found.times.record(millis * 1_000_000);
-        found.tally.record(outcome, outcome.is_error());
+        found.outcomes.record(outcome, outcome.is_error());
     }
     let bucket = bucket_of(millis * 1_000_000) as u16;
     found.histogram = Histogram::new(SCALE, [(bucket, n as u64)]);

@@ -119,7 +119,7 @@ fn totals() -> Vec<(Arc<str>, Totals)> {
         totals.count = 3;
         totals.nanos = 1_500_000_000;
         for _ in 0..3 {
-            totals.tally.record(outcome, outcome.is_error());
+            totals.outcomes.record(outcome, outcome.is_error());
         }
         totals.buckets[0] = 1;
         totals.buckets[4] = 1;

@@ -39,7 +39,7 @@ pub(in crate::admin) struct Canned {
 /// An hour of these access times in milliseconds, of which so many were errors.
 fn hour(start: i64, millis: &[u64], errors: usize) -> HourSnapshot {
     let mut times = DurationSums::default();
-    let mut tally = OutcomeCounts::default();
+    let mut outcomes = OutcomeCounts::default();
     for (at, millis) in millis.iter().enumerate() {
         times.record(millis * 1_000_000);
         let outcome = if at < errors {
@@ -47,16 +47,16 @@ fn hour(start: i64, millis: &[u64], errors: usize) -> HourSnapshot {
         } else {
             Outcome::Success
         };
-        tally.record(outcome, outcome.is_error());
+        outcomes.record(outcome, outcome.is_error());
     }
     let buckets = millis.iter().map(|m| bucket_of(m * 1_000_000) as u16);
     HourSnapshot {
         start,
         times: AccessTimeStats::from(&times),
-        spread: Aggregate {
+        aggregate: Aggregate {
             times: DurationSums::default(),
             histogram: Histogram::new(SCALE, buckets.map(|bucket| (bucket, 1))),
-            tally,
+            outcomes,
         },
     }
 }
@@ -113,7 +113,7 @@ impl Canned {
         let (this, last) = (hour_of(now), hour_of(now) - HOUR);
         // Written by the book's own functions: no histogram, no outcomes.
         let mut bare = hour(this, &[700], 0);
-        bare.spread = Aggregate::default();
+        bare.aggregate = Aggregate::default();
         vec![
             context("/book", Kind::Http, Some(bare), None),
             context(
@@ -243,9 +243,9 @@ impl Store for Canned {
         _: i64,
     ) -> BoxFuture<'a, Result<Vec<(i64, Aggregate)>, StoreError>> {
         let slice = i64::from(precision) * 100;
-        let spread = hour(0, &[10, 10, 10, 1_000], 0).spread;
+        let aggregate = hour(0, &[10, 10, 10, 1_000], 0).aggregate;
         self.answer(match name {
-            ALL | "GET /ping" => vec![(slice, spread), (slice * 2, Aggregate::default())],
+            ALL | "GET /ping" => vec![(slice, aggregate), (slice * 2, Aggregate::default())],
             _ => Vec::new(),
         })
     }
