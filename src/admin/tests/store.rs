@@ -1,4 +1,4 @@
-//! A store with canned figures, which can also fail, hang and count how often it is asked.
+//! A store with canned data, which can also fail or hang, and which counts its calls.
 
 use std::future::pending;
 use std::sync::Mutex;
@@ -31,12 +31,12 @@ pub(in crate::admin) enum FaultMode {
 
 #[derive(Default)]
 pub(in crate::admin) struct Canned {
-    mood: Mutex<FaultMode>,
+    fault: Mutex<FaultMode>,
     asked: AtomicUsize,
     empty: bool,
 }
 
-/// An hour of these access times in milliseconds, of which so many were errors.
+/// An hour with these access times in milliseconds, `errors` of them errors.
 fn hour(start: i64, millis: &[u64], errors: usize) -> HourSnapshot {
     let mut times = DurationSums::default();
     let mut outcomes = OutcomeCounts::default();
@@ -76,7 +76,7 @@ fn context(
 }
 
 impl Canned {
-    /// A store in which nothing happened yet.
+    /// A store without data.
     pub(in crate::admin) fn empty() -> Self {
         Self {
             empty: true,
@@ -84,11 +84,11 @@ impl Canned {
         }
     }
 
-    pub(in crate::admin) fn set(&self, mood: FaultMode) {
-        *self.mood.lock().expect("no panic") = mood;
+    pub(in crate::admin) fn set(&self, fault: FaultMode) {
+        *self.fault.lock().expect("no panic") = fault;
     }
 
-    /// How often it was asked for anything.
+    /// Number of calls of any method.
     pub(in crate::admin) fn asked(&self) -> usize {
         self.asked.load(Ordering::SeqCst)
     }
@@ -97,8 +97,8 @@ impl Canned {
         Box::pin(async move {
             self.asked.fetch_add(1, Ordering::SeqCst);
             tokio::task::yield_now().await;
-            let mood = *self.mood.lock().expect("no panic");
-            match mood {
+            let fault = *self.fault.lock().expect("no panic");
+            match fault {
                 FaultMode::Fine => Ok(value),
                 FaultMode::Failing => Err(StoreError::new(
                     StoreErrorKind::Unreachable,
@@ -111,7 +111,7 @@ impl Canned {
 
     fn contexts(now: i64) -> Vec<ContextSnapshot> {
         let (this, last) = (hour_of(now), hour_of(now) - HOUR);
-        // Written by the book's own functions: no histogram, no outcomes.
+        // As written by the book's own functions: without a histogram and outcomes.
         let mut bare = hour(this, &[700], 0);
         bare.aggregate = Aggregate::default();
         vec![
@@ -164,7 +164,7 @@ impl Store for Canned {
     }
 
     fn status(&self, now: i64) -> BoxFuture<'_, Result<StoreStatus, StoreError>> {
-        // Neither counted nor failing: the tests are about what comes after it.
+        // Neither counted nor failing, because the tests are about the calls after this one.
         Box::pin(std::future::ready(Ok(StoreStatus {
             as_of: now - 1,
             ..StoreStatus::default()
@@ -184,7 +184,7 @@ impl Store for Canned {
             taken_at: now,
             contexts: Self::contexts(now),
             all: Self::all(now),
-            // Not complete, ten complete with two missing, too old.
+            // Not complete; ten complete slices with two missing; too old.
             recent: [
                 (0, 900),
                 (-1, 300),
