@@ -231,7 +231,9 @@ impl Text {
         let Some(snapshot) = snapshot else { return };
         let ContextSnapshot { hour, .. } = &snapshot.all;
         let requests = hour.as_ref().map_or(0, |hour| hour.times.count as u64);
-        let errors = hour.as_ref().map_or(0, |hour| hour.aggregate.outcomes.errors);
+        let errors = hour
+            .as_ref()
+            .map_or(0, |hour| hour.aggregate.outcomes.errors);
         let gauge = "gauge";
         let help = "Requests of the whole fleet in this hour.";
         self.single("pulse_fleet_requests", gauge, help, requests);

@@ -93,7 +93,11 @@ impl Reader {
     }
 
     /// The slices of a counter, oldest first.
-    pub(super) async fn counter(&self, name: &str, precision: u32) -> Result<CounterSlices, ApiError> {
+    pub(super) async fn counter(
+        &self,
+        name: &str,
+        precision: u32,
+    ) -> Result<CounterSlices, ApiError> {
         let read = async { self.store.counter(name, precision).await.map(Arc::new) };
         let flight = self.counters.of(&self.clock, (name.to_owned(), precision));
         flight.get(&self.clock, FRESH, read).await

@@ -212,7 +212,13 @@ impl State {
             self.overflowed += count;
         }
         let pending = &mut self.pending;
-        pending.add(&recorder.precisions, &entry.name, entry.kind, second, aggregate);
+        pending.add(
+            &recorder.precisions,
+            &entry.name,
+            entry.kind,
+            second,
+            aggregate,
+        );
         match self.totals.get_mut(&entry.name) {
             Some(totals) => totals.add(aggregate),
             None => {

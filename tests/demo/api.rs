@@ -1,4 +1,4 @@
-//! The admin API of a running service, asked sense and nonsense.
+//! The admin API of a running service, with valid and invalid requests.
 
 use super::rig::demo::built;
 use super::rig::http::Client;
@@ -146,8 +146,8 @@ async fn garbage_in_redis_is_reported_and_the_rest_is_shown() {
         "SET known: garbage",
     ] {
         let mut words = command.splitn(2, ' ');
-        let (name, rest) = (words.next().unwrap(), words.next().unwrap());
-        let (key, value) = rest.rsplit_once(' ').unwrap();
+        let (name, arguments) = (words.next().unwrap(), words.next().unwrap());
+        let (key, value) = arguments.rsplit_once(' ').unwrap();
         let _: () = redis::cmd(name)
             .arg(key)
             .arg(value)

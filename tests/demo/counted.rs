@@ -1,4 +1,4 @@
-//! Every request is counted, once, everywhere.
+//! Every request is counted exactly once, in every place.
 
 use super::rig::book;
 use super::rig::http::Client;
@@ -57,7 +57,7 @@ async fn a_thousand_requests_in_redis_as_the_book_reads_them() {
         .iter()
         .find(|(name, _)| name == "GET /ping")
         .unwrap();
-    // Unless the hour has just turned, it has all.
+    // This hour has all requests, unless the hour has just turned.
     if stats.count == 1_000.0 {
         assert!(stats.min <= stats.average && stats.average <= stats.max);
     }
@@ -85,7 +85,7 @@ async fn what_the_book_wrote_is_read_and_added_to() {
     }
     let demo = quiet(&[("REDIS_URL", &redis.url()), ("PULSE_PREFIX", "")]).await;
     let mut client = Client::connect(demo.address()).await;
-    // Known to the book's writer alone.
+    // Only the book's writer has written this context.
     counted(&mut client, "/of/the/book", 2).await;
     for _ in 0..10 {
         client.get("/ping").await;
@@ -117,6 +117,6 @@ async fn forty_thousand_paths_that_do_not_exist_are_one() {
     counted(&mut client, "<unmatched>", 40_000).await;
     let overview = client.json("/admin/pulse/api/overview").await;
     assert_eq!(overview["contexts"], 1);
-    // 35,000 paths of 30 bytes would be a megabyte and more without anything else.
+    // 35,000 paths of 30 bytes alone would take more than a megabyte.
     assert!(grown < 2 << 20, "{grown} bytes more");
 }

@@ -1,4 +1,4 @@
-//! How the demo ends.
+//! The end of the demo.
 
 use std::time::{Duration, Instant};
 
@@ -30,7 +30,7 @@ async fn sigterm_flushes_and_ends_within_two_seconds_although_a_stream_is_open()
     for _ in 0..321 {
         client.get("/ping").await;
     }
-    // Both are under way.
+    // Both requests are open.
     let in_flight = "/admin/pulse/api/health";
     super::until(&mut client, in_flight, |health| {
         health["recording"]["in_flight"].as_i64() >= Some(1)
@@ -86,7 +86,7 @@ async fn it_ends_within_two_seconds_even_while_redis_hangs_and_a_stream_is_open(
     let took = start.elapsed();
     let status = status.expect("it ends");
     assert!(took < Duration::from_secs(2), "{took:?}");
-    // What could not be flushed is said.
+    // The error names the samples that could not be flushed.
     assert!(!status.success());
     let said = demo.stderr();
     assert!(said.contains("could not be flushed"), "{said}");

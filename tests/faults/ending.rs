@@ -1,4 +1,4 @@
-//! How it ends: in the middle of a flush, without a store, twice, not at all, by a signal.
+//! The end of a service: in the middle of a flush, without a store, twice, without a shutdown, by a signal.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
@@ -9,7 +9,7 @@ use crate::rig::fold::fold_rest;
 use crate::rig::http::Client;
 use crate::rig::proxy::Proxy;
 use crate::rig::server::RedisServer;
-use crate::service::{PREFIX, Service, builder, by_day, by_hand, pause, until};
+use crate::service::{PREFIX, Service, builder, by_day, pause, until, without_flushes};
 
 #[tokio::test]
 async fn in_the_middle_of_a_flush() {
@@ -17,7 +17,7 @@ async fn in_the_middle_of_a_flush() {
     let proxy = Proxy::start(server.port()).await;
     for asked in [true, false] {
         let service = Service::new(match asked {
-            true => by_hand(&proxy.url()),
+            true => without_flushes(&proxy.url()),
             false => builder(&proxy.url()),
         });
         service.requests(100).await;
@@ -78,7 +78,7 @@ async fn with_the_store_away() {
         (48, 48, 0)
     );
     assert!((health.completeness - 0.5).abs() < 1e-9);
-    // A second one has nothing to add.
+    // A second shutdown has nothing to add.
     service.pulse.shutdown().await.unwrap();
 }
 
@@ -102,14 +102,14 @@ async fn with_a_store_that_never_answers() {
     assert_eq!(service.health().flush.lost, 10);
 }
 
-/// A shutdown does not wait longer.
+/// The deadline of a shutdown.
 const TIMEOUT: Duration = Duration::from_millis(300);
 
-/// A service with seven requests to flush to a server that never answers.
+/// A service with seven requests to flush, whose server never answers.
 async fn unanswered() -> (RedisServer, Proxy, Service) {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.port()).await;
-    let service = Service::new(by_hand(&proxy.url()).shutdown_timeout(TIMEOUT));
+    let service = Service::new(without_flushes(&proxy.url()).shutdown_timeout(TIMEOUT));
     service.requests(10).await;
     service.settle().await;
     proxy.black_hole(true);
@@ -117,7 +117,7 @@ async fn unanswered() -> (RedisServer, Proxy, Service) {
     (server, proxy, service)
 }
 
-/// Whoever flushes himself may never go on with it.
+/// A caller of `flush` may never poll its future again.
 #[tokio::test]
 async fn while_somebody_holds_a_flush() {
     let (_server, _proxy, service) = unanswered().await;
@@ -129,7 +129,7 @@ async fn while_somebody_holds_a_flush() {
     assert_eq!(error.requests(), 7);
     assert!(start.elapsed() < TIMEOUT + Duration::from_secs(1));
     assert_eq!(service.health().flush.lost, 7);
-    // It was only given up as long as nobody went on with it.
+    // The samples stay lost, and are counted once, when the caller drops the flush.
     drop(held);
     service.pulse.shutdown().await.unwrap_err();
     assert_eq!(service.health().flush.lost, 7);
@@ -156,7 +156,7 @@ async fn twice_and_what_comes_afterwards_is_dropped() {
     first.unwrap();
     second.unwrap();
     service.assert_exact(&server).await;
-    // The service still serves.
+    // The service still answers.
     service.requests(20).await;
     service.pulse.timer("late").stop();
     let health = service.health();
@@ -205,10 +205,10 @@ fn with_a_runtime_that_is_dropped() {
                 .build()
                 .unwrap()
         };
-        // Nobody is there at this port.
+        // No server listens on this port.
         let one = runtime();
         let service = one.block_on(async {
-            let service = Service::new(by_hand("redis://127.0.0.1:1/"));
+            let service = Service::new(without_flushes("redis://127.0.0.1:1/"));
             service.requests(30).await;
             service
         });
@@ -217,7 +217,7 @@ fn with_a_runtime_that_is_dropped() {
         assert!(start.elapsed() < Duration::from_secs(1));
         let text = log.text();
         assert!(text.contains("shutdown().await"), "{text}");
-        // Nothing hangs afterwards either.
+        // A later shutdown does not hang either.
         assert!(service.health().recording.recorded >= 30);
         let start = Instant::now();
         let result = runtime().block_on(service.pulse.shutdown());
@@ -226,8 +226,7 @@ fn with_a_runtime_that_is_dropped() {
     });
 }
 
-/// Requests on one connection until the server ends. Returns how many were answered, and when the
-/// last `within` began how many had been.
+/// Sends `n` requests on one connection, or as many as the server answers. Returns the number of answers.
 async fn ping(demo: &Demo, n: usize) -> u64 {
     let mut client = Client::connect(demo.address()).await;
     let mut answered = 0;
@@ -256,11 +255,11 @@ async fn by_sigterm_under_load() {
     });
     assert!(end < Duration::from_secs(2), "{end:?}");
     fold_rest(&url, PREFIX).await;
-    let found = by_day(&mut server.connection().await, "hits:GET /ping").await as u64;
-    // The last one of each connection may have been served and its answer cut off.
+    let stored = by_day(&mut server.connection().await, "hits:GET /ping").await as u64;
+    // The last request of each connection may have been served and its answer cut off.
     assert!(
-        found >= a + b && found <= a + b + 2,
-        "{found} for {a} + {b}"
+        stored >= a + b && stored <= a + b + 2,
+        "{stored} for {a} + {b}"
     );
 }
 
@@ -283,8 +282,8 @@ async fn by_sigkill_at_most_one_interval_is_missing() {
     let late = ping(&demo, 50).await;
     demo.kill_9();
     fold_rest(&url, PREFIX).await;
-    let found = by_day(&mut conn, "hits:GET /ping").await as u64;
-    assert!(found >= early && found <= early + late, "{found}");
+    let stored = by_day(&mut conn, "hits:GET /ping").await as u64;
+    assert!(stored >= early && stored <= early + late, "{stored}");
 }
 
 #[tokio::test]

@@ -1,4 +1,5 @@
-//! The short forms of what `make chaos` does to folding, and who folds when an instance ends.
+//! The short forms of the folding scenarios of `make chaos`, and which instance folds after another has
+//! ended.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +7,7 @@ use crate::folds;
 use crate::rig::fold::JournalKeys;
 use crate::rig::seed::seed;
 use crate::rig::server::RedisServer;
-use crate::service::{Found, PAGES, PREFIX, Service, builder, until};
+use crate::service::{PAGES, PREFIX, Service, Stored, builder, until};
 
 #[tokio::test]
 async fn the_folder_is_killed_in_the_middle_of_a_round() {
@@ -72,17 +73,17 @@ async fn another_instance_folds_soon_after_a_shutdown() {
         keys.folder(&mut conn.clone()).await.as_ref() == Some(&instance)
     })
     .await;
-    // Much sooner than a lease ends.
+    // Much sooner than a lease expires.
     let took = start.elapsed();
     assert!(took < Duration::from_secs(2), "{took:?}");
     load.stop().await;
     second.settle().await;
     second.pulse.shutdown().await.unwrap();
-    let differences = second.differences(&Found::read(conn).await);
+    let differences = second.differences(&Stored::read(conn).await);
     assert!(differences.is_empty(), "{differences:#?}");
 }
 
-/// A shutdown has done its work when everything is in the journal.
+/// A shutdown is complete when all calls are in the journal, folded or not.
 #[tokio::test]
 async fn what_nobody_has_folded_waits_for_the_next_instance() {
     let server = RedisServer::start().await;
@@ -95,7 +96,7 @@ async fn what_nobody_has_folded_waits_for_the_next_instance() {
     first.requests(10 * PAGES).await;
     first.pulse.shutdown().await.unwrap();
     assert!(keys.unfolded(conn).await > 0);
-    assert_eq!(Found::read(conn).await.by_page(), PAGES as i64);
+    assert_eq!(Stored::read(conn).await.by_page(), PAGES as i64);
     keys.free_lease(conn).await;
     let next = first.join(builder(&server.url()));
     until("the next one has folded it", async || {
@@ -103,6 +104,6 @@ async fn what_nobody_has_folded_waits_for_the_next_instance() {
     })
     .await;
     next.pulse.shutdown().await.unwrap();
-    let differences = next.differences(&Found::read(conn).await);
+    let differences = next.differences(&Stored::read(conn).await);
     assert!(differences.is_empty(), "{differences:#?}");
 }

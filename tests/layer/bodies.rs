@@ -14,7 +14,7 @@ use tower_pulse::{ManualClock, Pulse};
 
 use super::{context, counts, expected, outcome, pulse, send};
 
-/// A body of three parts, the clock going on by 10 ms before each.
+/// A body of three parts. The clock advances by 10 ms before each.
 fn slow_body(hand: ManualClock) -> Body {
     Body::from_stream(stream::unfold(0, move |i| {
         let hand = hand.clone();
@@ -62,7 +62,7 @@ async fn aborted() {
     assert_eq!(pulse.health().recording.in_flight, 0);
 }
 
-/// Whoever serves it drops a body that is not to be sent, and one that is as long as was promised.
+/// A server drops a body that must not be sent, and one that has reached its promised length.
 #[tokio::test]
 async fn delivered_without_an_end() {
     for (method, status) in [

@@ -1,4 +1,4 @@
-//! Which context a request is credited to.
+//! The context of a request.
 
 use axum::Router;
 use axum::extract::Path;

@@ -64,14 +64,14 @@ async fn admin_requests_leave_no_trace_however_the_router_is_added() {
                 }
             }
         }
-        let found = counts(&pulse).await;
-        // axum's `nest` does not hand `/admin/pulse/` to the router: it is the shop's own 404.
+        let counts = counts(&pulse).await;
+        // axum's `nest` does not pass `/admin/pulse/` to the router, so the shop answers 404.
         let expected = if how == 1 {
             expected([("<unmatched>", 2)])
         } else {
             expected([])
         };
-        assert_eq!(found, expected, "way {how}");
+        assert_eq!(counts, expected, "way {how}");
         assert_eq!(pulse.health().recording.in_flight, 0);
     }
 }

@@ -121,7 +121,7 @@ async fn templates_of_a_nested_service_count_where_the_outer_layer_sees_none() {
         .layer(pulse.layer());
     send(&app, "GET", "/api/users/7").await;
     assert_eq!(counts(&pulse).await, expected([("GET /api/users/{id}", 1)]));
-    // A name further out is more than a template.
+    // A name from an outer layer wins over a template.
     let named = ServiceBuilder::new()
         .layer(pulse.layer().named("api"))
         .service(api);

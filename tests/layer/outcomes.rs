@@ -144,7 +144,7 @@ async fn a_panic_that_somebody_catches_outside_of_the_layer() {
     let mut future =
         Box::pin(std::panic::AssertUnwindSafe(app.oneshot(request("GET", "/boom"))).catch_unwind());
     assert!(future.as_mut().await.is_err());
-    // Dropped when nothing panics any more.
+    // Dropped when the thread is not panicking any more.
     drop(future);
     assert_eq!(
         outcome(&pulse, "GET /boom", Outcome::Panicked).await,
@@ -226,7 +226,7 @@ async fn every_request_counts_once_from_many_threads() {
 
 #[tokio::test]
 async fn the_user_says_which_responses_are_errors() {
-    /// Put there by a handler.
+    /// A mark in a response's extensions.
     #[derive(Clone)]
     struct Expected;
 
@@ -265,11 +265,11 @@ async fn the_user_says_which_responses_are_errors() {
                 .await
                 .unwrap();
         }
-        let found = context(&pulse, "GET /status/{status}").await;
-        let outcomes = found.hour.unwrap().aggregate.outcomes;
+        let context = context(&pulse, "GET /status/{status}").await;
+        let outcomes = context.hour.unwrap().aggregate.outcomes;
         assert_eq!(outcomes.errors, 2, "{outcomes:?}");
         assert_eq!(outcomes.count(Outcome::ClientError), 2);
-        let found = outcome(&pulse, "GET /expected", Outcome::ServerError).await;
-        assert_eq!(found, (1, 0));
+        let counted = outcome(&pulse, "GET /expected", Outcome::ServerError).await;
+        assert_eq!(counted, (1, 0));
     }
 }

@@ -19,9 +19,9 @@ async fn a_timer_writes_its_own_series_and_never_the_global_ones() {
     failing.failed();
     hand.advance(Duration::from_millis(5));
     drop(failing);
-    let found = context(&pulse, "db:find_user").await;
-    assert_eq!(found.kind, Kind::Timer);
-    let hour = found.hour.unwrap();
+    let find_user = context(&pulse, "db:find_user").await;
+    assert_eq!(find_user.kind, Kind::Timer);
+    let hour = find_user.hour.unwrap();
     assert_eq!((hour.times.count, hour.times.max), (2.0, 0.005));
     assert_eq!(hour.aggregate.outcomes.count(Outcome::Failed), 1);
     assert_eq!(hour.aggregate.outcomes.errors, 1);

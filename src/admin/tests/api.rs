@@ -237,7 +237,9 @@ async fn health_answers_by_stage_whatever_the_store_does() {
     assert_eq!(answer["worst_case"]["store_bytes"], 2_000);
 
     bench.store.set(store::FaultMode::Failing);
-    bench.manual_clock.advance(std::time::Duration::from_secs(60));
+    bench
+        .manual_clock
+        .advance(std::time::Duration::from_secs(60));
     let answer = json(&bench.router, "/api/health").await;
     assert_eq!(
         (&answer["status"], &answer["cleaning"]["last_pass"]),

@@ -53,7 +53,10 @@ async fn requests_come_out_as_they_went_in() {
         in_flight: 7,
         dropped: 0,
     };
-    store.heartbeat(&heartbeat).await.expect("the heartbeat is stored");
+    store
+        .heartbeat(&heartbeat)
+        .await
+        .expect("the heartbeat is stored");
 
     let source = Source {
         store,
