@@ -126,7 +126,10 @@ pub async fn sigkill(size: Size) -> Outcome {
         outcome.expected += answered.len() as i64;
         outcome.stored += stored;
         if stored > (answered.len() + CONNECTIONS) as i64 {
-            let line = format!("round {round}: {stored} stored, {} answered", answered.len());
+            let line = format!(
+                "round {round}: {stored} stored, {} answered",
+                answered.len()
+            );
             outcome.faults.push(line);
         }
         // Flushes are in order, so the first missing request is the oldest.

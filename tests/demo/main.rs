@@ -18,7 +18,7 @@ use serde_json::Value;
 const PRECISIONS: [i64; 7] = [1, 5, 60, 300, 3_600, 18_000, 86_400];
 
 /// Starts a demo without traffic of its own.
-async fn quiet(env: &[(&str, &str)]) -> Demo {
+async fn start_without_traffic(env: &[(&str, &str)]) -> Demo {
     let env = [&[("DEMO_TRAFFIC", "off"), ("PULSE_FLUSH_MS", "100")], env].concat();
     Demo::start(demo::built(), &env).await
 }
@@ -46,7 +46,7 @@ fn row<'a>(paths: &'a Value, context: &str) -> Option<&'a Value> {
 }
 
 /// Waits until a context has `expected` requests in this hour and the last.
-async fn counted(client: &mut Client, context: &str, expected: u64) {
+async fn wait_until_counted(client: &mut Client, context: &str, expected: u64) {
     let start = Instant::now();
     loop {
         let mut count = 0;

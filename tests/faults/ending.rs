@@ -12,7 +12,7 @@ use crate::rig::server::RedisServer;
 use crate::service::{PREFIX, Service, builder, by_day, pause, until, without_flushes};
 
 #[tokio::test]
-async fn in_the_middle_of_a_flush() {
+async fn a_shutdown_in_the_middle_of_a_flush_loses_nothing() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.port()).await;
     for asked in [true, false] {
@@ -50,7 +50,7 @@ async fn in_the_middle_of_a_flush() {
 }
 
 #[tokio::test]
-async fn with_the_store_away() {
+async fn a_shutdown_without_a_store_reports_the_lost_requests() {
     let server = RedisServer::start().await;
     let timeout = Duration::from_millis(300);
     let service = Service::new(builder(&server.url()).shutdown_timeout(timeout));
@@ -83,7 +83,7 @@ async fn with_the_store_away() {
 }
 
 #[tokio::test]
-async fn with_a_store_that_never_answers() {
+async fn a_shutdown_with_a_store_that_never_answers_ends_in_time() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.port()).await;
     let service = Service::new(builder(&proxy.url()).shutdown_timeout(Duration::from_millis(200)));
@@ -119,7 +119,7 @@ async fn unanswered() -> (RedisServer, Proxy, Service) {
 
 /// A caller of `flush` may never poll its future again.
 #[tokio::test]
-async fn while_somebody_holds_a_flush() {
+async fn a_shutdown_ends_in_time_while_a_flush_is_not_polled() {
     let (_server, _proxy, service) = unanswered().await;
     let mut held = Box::pin(service.pulse.flush());
     let polled = tokio::time::timeout(Duration::from_millis(20), &mut held).await;
@@ -129,14 +129,14 @@ async fn while_somebody_holds_a_flush() {
     assert_eq!(error.requests(), 7);
     assert!(start.elapsed() < TIMEOUT + Duration::from_secs(1));
     assert_eq!(service.health().flush.lost, 7);
-    // The samples stay lost, and are counted once, when the caller drops the flush.
+    // The flush is dropped, and a further shutdown gives up the same samples: they are counted once.
     drop(held);
     service.pulse.shutdown().await.unwrap_err();
     assert_eq!(service.health().flush.lost, 7);
 }
 
 #[tokio::test]
-async fn after_somebody_held_a_flush() {
+async fn samples_of_a_dropped_flush_are_not_lost() {
     let (server, proxy, service) = unanswered().await;
     let mut held = Box::pin(service.pulse.flush());
     let polled = tokio::time::timeout(Duration::from_millis(20), &mut held).await;
@@ -148,7 +148,7 @@ async fn after_somebody_held_a_flush() {
 }
 
 #[tokio::test]
-async fn twice_and_what_comes_afterwards_is_dropped() {
+async fn a_second_shutdown_succeeds_and_later_requests_are_dropped() {
     let server = RedisServer::start().await;
     let service = Service::new(builder(&server.url()));
     service.requests(100).await;
@@ -192,7 +192,7 @@ impl Log {
 }
 
 #[test]
-fn with_a_runtime_that_is_dropped() {
+fn a_dropped_runtime_is_reported_and_hangs_nothing() {
     let log = Log::default();
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt()
@@ -240,7 +240,7 @@ async fn ping(demo: &Demo, n: usize) -> u64 {
 }
 
 #[tokio::test]
-async fn by_sigterm_under_load() {
+async fn sigterm_under_load_loses_nothing() {
     let server = RedisServer::start().await;
     let url = server.url();
     let env = [("REDIS_URL", &*url), ("DEMO_TRAFFIC", "off")];
@@ -264,7 +264,7 @@ async fn by_sigterm_under_load() {
 }
 
 #[tokio::test]
-async fn by_sigkill_at_most_one_interval_is_missing() {
+async fn after_sigkill_at_most_one_interval_is_missing() {
     let server = RedisServer::start().await;
     let url = server.url();
     let env = [
@@ -287,7 +287,7 @@ async fn by_sigkill_at_most_one_interval_is_missing() {
 }
 
 #[tokio::test]
-async fn health_tells_it_over_http() {
+async fn health_reports_an_outage_over_http() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.port()).await;
     let service = Service::new(builder(&proxy.url()));

@@ -65,7 +65,7 @@ async fn failover(configure: impl FnOnce(Builder) -> Builder) -> Failover {
 }
 
 #[tokio::test]
-async fn what_the_replica_lacks_is_sent_again() {
+async fn calls_that_the_replica_lacks_are_replayed() {
     let Failover { replica, service } = failover(|builder| builder).await;
     service.assert_exact(&replica).await;
     let health = service.health();
@@ -74,7 +74,7 @@ async fn what_the_replica_lacks_is_sent_again() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_sent_again_is_counted_as_lost() {
+async fn calls_that_cannot_be_replayed_are_lost() {
     let Failover { replica, service } = failover(|builder| builder.replay_bytes(0)).await;
     let health = service.health();
     let stored = Stored::read(&mut replica.connection().await).await;
@@ -99,7 +99,7 @@ async fn what_cannot_be_sent_again_is_counted_as_lost() {
 }
 
 #[tokio::test]
-async fn a_small_ring_sends_what_it_has() {
+async fn a_small_replay_buffer_replays_its_calls() {
     let Failover { replica, service } = failover(|builder| builder.replay_bytes(60_000)).await;
     let health = service.health();
     let stored = Stored::read(&mut replica.connection().await).await;
@@ -112,7 +112,7 @@ async fn a_small_ring_sends_what_it_has() {
 
 /// The failover happens while no request is served: the next flush notices it.
 #[tokio::test]
-async fn what_an_idle_service_had_sent_is_sent_again() {
+async fn the_calls_of_an_idle_service_are_replayed() {
     let primary = RedisServer::start().await;
     let replica = RedisServer::builder()
         .replica_of(primary.port())
@@ -167,7 +167,7 @@ async fn a_replica_that_may_not_be_written_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_fence_that_is_ahead_is_not_ours() {
+async fn a_fence_that_is_ahead_belongs_to_another_instance() {
     let server = RedisServer::start().await;
     let service = Service::new(without_flushes(&server.url()));
     service.requests(20).await;

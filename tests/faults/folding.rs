@@ -10,43 +10,43 @@ use crate::rig::server::RedisServer;
 use crate::service::{PAGES, PREFIX, Service, Stored, builder, until};
 
 #[tokio::test]
-async fn the_folder_is_killed_in_the_middle_of_a_round() {
+async fn a_folder_killed_in_a_round_loses_nothing() {
     folds::folders_killed(2, 1, seed()).await.assert_exact();
 }
 
 #[tokio::test]
-async fn the_folder_is_frozen_beyond_its_lease_and_revived() {
+async fn a_folder_frozen_beyond_its_lease_doubles_nothing() {
     folds::folders_frozen(2, 1, seed()).await.assert_exact();
 }
 
 #[tokio::test]
-async fn five_clocks_up_to_an_hour_apart() {
+async fn five_instances_with_clocks_up_to_an_hour_apart_are_exact() {
     folds::clocks_apart(5, seed()).await.assert_exact();
 }
 
 #[tokio::test]
-async fn the_journal_at_its_bound() {
+async fn a_full_journal_loses_nothing() {
     let time = Duration::from_secs(2);
     folds::journal_full(time, seed()).await.assert_exact();
 }
 
 #[tokio::test]
-async fn the_server_is_killed_in_the_middle_of_a_round() {
+async fn a_server_killed_in_a_round_loses_nothing() {
     folds::servers_killed(4, seed()).await.assert_exact();
 }
 
 #[tokio::test]
-async fn failovers_in_the_middle_of_a_round() {
+async fn failovers_in_a_round_are_exact() {
     folds::failovers(3, seed()).await.assert_exact();
 }
 
 #[tokio::test]
-async fn the_journal_is_deleted_under_load() {
+async fn a_deleted_journal_is_reported_as_a_hole() {
     folds::journal_deleted(2, seed()).await.assert_exact();
 }
 
 #[tokio::test]
-async fn the_state_is_deleted_under_load() {
+async fn a_deleted_state_is_a_reset() {
     folds::state_deleted(2, seed()).await.assert_exact();
 }
 
@@ -85,7 +85,7 @@ async fn another_instance_folds_soon_after_a_shutdown() {
 
 /// A shutdown is complete when all calls are in the journal, folded or not.
 #[tokio::test]
-async fn what_nobody_has_folded_waits_for_the_next_instance() {
+async fn unfolded_entries_wait_for_the_next_instance() {
     let server = RedisServer::start().await;
     let conn = &mut server.connection().await;
     let keys = JournalKeys::below(PREFIX);

@@ -70,7 +70,7 @@ async fn assert_counters(service: &Service, lost: u64) {
 }
 
 #[tokio::test]
-async fn forward_in_time_counters_and_both_hours_are_exact() {
+async fn with_a_clock_that_goes_forward_counters_and_both_hours_are_exact() {
     for seed in seeds(60) {
         let rng = &mut fastrand::Rng::with_seed(seed);
         let (service, store, clock, hand) = on_faulty(rng);
@@ -131,7 +131,7 @@ async fn forward_in_time_counters_and_both_hours_are_exact() {
 }
 
 #[tokio::test]
-async fn back_in_time_what_is_not_in_the_statistics_is_late() {
+async fn with_a_clock_that_goes_back_missing_statistics_are_counted_as_late() {
     for seed in seeds(60) {
         let rng = &mut fastrand::Rng::with_seed(seed);
         let (service, store, _, hand) = on_faulty(rng);
@@ -167,7 +167,7 @@ async fn back_in_time_what_is_not_in_the_statistics_is_late() {
 }
 
 #[tokio::test]
-async fn after_failovers_it_is_exact_but_for_what_is_counted_as_lost() {
+async fn after_failovers_only_lost_requests_are_missing() {
     for seed in seeds(60) {
         let rng = &mut fastrand::Rng::with_seed(seed);
         let (service, store, _, hand) = on_faulty(rng);
@@ -214,7 +214,7 @@ async fn recover(service: &Service, store: &Faulty, hand: &ManualClock, seconds:
 }
 
 #[tokio::test]
-async fn a_store_that_forgets_gets_what_it_has_not_acknowledged() {
+async fn after_a_reset_only_acknowledged_requests_are_missing() {
     for seed in seeds(60) {
         let rng = &mut fastrand::Rng::with_seed(seed);
         let (service, store, _, hand) = on_faulty(rng);
@@ -247,7 +247,7 @@ async fn a_store_that_forgets_gets_what_it_has_not_acknowledged() {
 }
 
 #[tokio::test]
-async fn a_store_that_forgets_its_first_moments_gets_everything_again() {
+async fn after_a_reset_of_a_young_generation_no_request_is_missing() {
     for seed in seeds(60) {
         let rng = &mut fastrand::Rng::with_seed(seed);
         let (service, store, _, hand) = on_faulty(rng);
@@ -280,7 +280,7 @@ async fn a_store_that_forgets_its_first_moments_gets_everything_again() {
 }
 
 #[tokio::test]
-async fn a_store_that_forgets_at_any_moment_never_gets_too_much() {
+async fn resets_and_failovers_never_count_a_request_twice() {
     for seed in seeds(60) {
         let rng = &mut fastrand::Rng::with_seed(seed);
         let (service, store, _, hand) = on_faulty(rng);
@@ -322,7 +322,7 @@ fn requests(call: &FencedBatch) -> u64 {
 }
 
 #[tokio::test]
-async fn in_redis_too() {
+async fn random_network_faults_before_a_real_redis_are_exact() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.port()).await;
     for seed in seeds(6) {

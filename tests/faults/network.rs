@@ -35,7 +35,7 @@ async fn setting_with_timeout(timeout: Duration) -> Setting {
 }
 
 #[tokio::test]
-async fn connections_killed_under_load() {
+async fn connections_killed_under_load_lose_nothing() {
     let Setting {
         server,
         proxy,
@@ -57,7 +57,7 @@ async fn connections_killed_under_load() {
 }
 
 #[tokio::test]
-async fn a_server_that_freezes_under_load() {
+async fn a_server_that_freezes_under_load_loses_nothing() {
     let Setting {
         server,
         proxy,
@@ -96,17 +96,17 @@ async fn swallowed(then: Swallow) {
 }
 
 #[tokio::test]
-async fn a_fifth_of_the_replies_swallowed_and_the_connection_cut() {
+async fn swallowed_replies_on_a_cut_connection_lose_nothing() {
     swallowed(Swallow::Cut).await;
 }
 
 #[tokio::test]
-async fn a_fifth_of_the_replies_swallowed_and_the_connection_mute() {
+async fn swallowed_replies_on_a_mute_connection_lose_nothing() {
     swallowed(Swallow::Hang).await;
 }
 
 #[tokio::test]
-async fn truncated_replies() {
+async fn truncated_replies_lose_nothing() {
     let Setting {
         server,
         proxy,
@@ -124,7 +124,7 @@ async fn truncated_replies() {
 }
 
 #[tokio::test]
-async fn single_bytes() {
+async fn replies_in_single_bytes_lose_nothing() {
     let Setting {
         server,
         proxy,
@@ -139,7 +139,7 @@ async fn single_bytes() {
 }
 
 #[tokio::test]
-async fn a_black_hole_that_heals() {
+async fn a_network_that_swallows_all_traffic_for_a_while_loses_nothing() {
     let Setting {
         server,
         proxy,

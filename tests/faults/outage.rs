@@ -23,7 +23,7 @@ async fn serve_for(service: &Service, hand: &tower_pulse::ManualClock, seconds: 
 }
 
 #[tokio::test]
-async fn what_waits_is_bounded_by_what_can_be_read() {
+async fn pending_slices_are_bounded_by_the_retention() {
     let (clock, hand) = Clock::manual(now());
     let store = Faulty::new(clock.clone(), Precisions::default(), seed());
     let pulse = Pulse::builder().store(store.clone()).clock(clock);
@@ -66,7 +66,7 @@ async fn what_waits_is_bounded_by_what_can_be_read() {
 }
 
 #[tokio::test]
-async fn away_for_more_than_two_hours() {
+async fn after_two_hours_of_outage_the_last_two_hours_are_exact() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.port()).await;
     let (clock, hand) = Clock::manual(now() + 7);
@@ -103,7 +103,7 @@ async fn away_for_more_than_two_hours() {
 }
 
 #[tokio::test]
-async fn what_waits_for_hours_takes_no_more_bytes_than_allowed_and_loses_no_request() {
+async fn records_pending_for_hours_stay_within_pending_bytes_and_lose_no_request() {
     const NAMES: usize = 100;
     const MINUTES: u64 = 240;
     let server = RedisServer::start().await;
@@ -149,7 +149,7 @@ async fn what_waits_for_hours_takes_no_more_bytes_than_allowed_and_loses_no_requ
 }
 
 #[tokio::test]
-async fn an_end_after_hours_counts_all_that_is_lost() {
+async fn a_shutdown_after_hours_of_outage_counts_all_lost_requests() {
     let (clock, hand) = Clock::manual(now());
     let store = Faulty::new(clock.clone(), Precisions::default(), seed());
     let pulse = Pulse::builder().store(store.clone()).clock(clock);
@@ -188,7 +188,7 @@ async fn many_names_are_flushed_before_their_time() {
 }
 
 #[tokio::test]
-async fn a_suspend_of_ten_minutes() {
+async fn a_suspend_of_ten_minutes_loses_nothing() {
     let server = RedisServer::start().await;
     let (clock, hand) = Clock::manual(now());
     let service = Service::new(Pulse::builder().redis(server.url()).clock(clock));

@@ -23,7 +23,7 @@ fn store(peer: &Peer, timeout: Duration) -> RedisStore {
 /// A peer sends answers that never end, to every request or only to scripts. The kernel's buffers hold
 /// somewhat more than the process reads.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_without_an_end_is_given_up() {
+async fn an_endless_answer_is_given_up() {
     for flood in [
         Answer::Flood(b"$9999999999\r\n", b"A"),
         Answer::Flood(b"+", b"A"),
@@ -60,7 +60,7 @@ async fn a_connection_with_bytes_under_way_is_given_up_at_the_first_timeout() {
 
 /// The answers of a large store are within the limits.
 #[tokio::test]
-async fn a_large_answer_is_taken() {
+async fn a_large_answer_is_read() {
     let generation = "g".repeat(1_000_000);
     let hello = format!("*3\r\n$1000000\r\n{generation}\r\n:0\r\n:0\r\n");
     let peer = Peer::start_with_scripts(move |_| hello.as_str().into()).await;
@@ -128,7 +128,7 @@ async fn answers_without_progress_are_failures() {
 
 /// Texts of the peer are shown on one line, and cut.
 #[tokio::test]
-async fn texts_of_the_peer_are_one_short_line() {
+async fn texts_of_the_peer_are_shown_on_one_short_line() {
     let long = "x".repeat(100_000);
     for answer in [
         format!("-ERR bad\n2026-11-22T00:00:00Z  WARN forged: \u{1b}[31m{long}\r\n"),
@@ -174,7 +174,7 @@ async fn texts_of_the_peer_are_one_short_line() {
 
 /// The same holds for the version in INFO.
 #[tokio::test]
-async fn the_version_is_one_short_line() {
+async fn the_version_is_shown_on_one_short_line() {
     let version = format!("1\u{1b}[31m\u{202e}{}", "9".repeat(1_000));
     let info = format!("redis_version:{version}\r\nmaxmemory_policy:\u{1b}{version}\r\n");
     let info = format!("${}\r\n{info}\r\n", info.len());
@@ -223,7 +223,7 @@ async fn a_service_goes_on_after_a_flood() {
 
 /// A key whose answer takes too long is left out, like one that is too large.
 #[tokio::test]
-async fn a_key_that_does_not_come_in_time_is_left_out() {
+async fn a_key_that_takes_too_long_is_left_out() {
     let slow = "pulse:r1:60:1699999980";
     let peer = Peer::start(move |words| match &*words[0] {
         b"INFO" => "$-1\r\n".into(),
@@ -248,7 +248,7 @@ async fn a_key_that_does_not_come_in_time_is_left_out() {
 
 /// If every key seems to be too large, the keys are not read one by one each time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn answers_that_are_all_too_large_are_looked_at_once_a_minute() {
+async fn keys_that_are_all_too_large_are_read_once_a_minute() {
     let peer = Peer::start(|words| match &*words[0] {
         b"INFO" => "$-1\r\n".into(),
         b"ZREVRANGE" => "*1\r\n$1\r\na\r\n".into(),

@@ -57,7 +57,7 @@ async fn refuses(
 }
 
 #[tokio::test]
-async fn out_of_memory() {
+async fn a_server_out_of_memory_loses_nothing() {
     refuses(
         RedisServer::start().await,
         async |_, conn| config(conn, "maxmemory", "1").await,
@@ -68,7 +68,7 @@ async fn out_of_memory() {
 }
 
 #[tokio::test]
-async fn read_only() {
+async fn a_read_only_server_loses_nothing() {
     refuses(
         RedisServer::start().await,
         async |_, conn| command(conn, &["REPLICAOF", "127.0.0.1", "1"]).await,
@@ -79,7 +79,7 @@ async fn read_only() {
 }
 
 #[tokio::test]
-async fn too_few_replicas() {
+async fn a_server_with_too_few_replicas_loses_nothing() {
     refuses(
         RedisServer::start().await,
         async |_, conn| config(conn, "min-replicas-to-write", "1").await,
@@ -90,7 +90,7 @@ async fn too_few_replicas() {
 }
 
 #[tokio::test]
-async fn cannot_save() {
+async fn a_server_that_cannot_save_loses_nothing() {
     let server = RedisServer::builder().arg("--enable-protected-configs", "yes");
     refuses(
         server.start().await,
@@ -117,7 +117,7 @@ async fn cannot_save() {
 }
 
 #[tokio::test]
-async fn no_connection_left() {
+async fn a_server_without_free_connections_loses_nothing() {
     refuses(
         RedisServer::start().await,
         async |server, conn| {
@@ -139,7 +139,7 @@ impl RedisServer {
 }
 
 #[tokio::test]
-async fn loading() {
+async fn a_server_that_is_loading_loses_nothing() {
     let server = RedisServer::builder()
         .arg("--key-load-delay", "1000")
         .arg("--loading-process-events-interval-bytes", "1024")
@@ -172,7 +172,7 @@ async fn loading() {
 }
 
 #[tokio::test]
-async fn a_password_is_missing() {
+async fn a_missing_password_is_reported() {
     let server = RedisServer::builder().password("hunter2").start().await;
     let url = format!("redis://127.0.0.1:{}/", server.port());
     let service = Service::new(without_flushes(&url));
@@ -200,7 +200,7 @@ async fn a_password_is_missing() {
 }
 
 #[tokio::test]
-async fn permissions_are_missing() {
+async fn missing_permissions_are_reported_with_the_acl_rule() {
     let server = RedisServer::start().await;
     let mut conn = server.connection().await;
     let allow_no_scripts = "+@all -eval -evalsha";
@@ -252,7 +252,7 @@ async fn permissions_are_missing() {
 }
 
 #[tokio::test]
-async fn permissions_are_taken_away() {
+async fn revoked_permissions_are_reported() {
     let server = RedisServer::start().await;
     let mut conn = server.connection().await;
     command(
@@ -278,7 +278,7 @@ async fn permissions_are_taken_away() {
 }
 
 #[tokio::test]
-async fn poisoned_keys_are_named_and_the_rest_goes_through() {
+async fn quarantined_keys_are_named_and_all_other_data_is_stored() {
     let server = RedisServer::start().await;
     // The clock stands still, so that the slices are known.
     let (clock, _hand) = Clock::manual(now());

@@ -12,7 +12,7 @@ use crate::rig::server::RedisServer;
 use crate::service::{Service, Stored, builder, pause, until, without_flushes};
 
 #[tokio::test]
-async fn killed_with_every_write_on_disk() {
+async fn a_killed_server_with_every_write_on_disk_loses_nothing() {
     let server = RedisServer::builder()
         .arg("--appendonly", "yes")
         .arg("--appendfsync", "always")
@@ -35,7 +35,7 @@ async fn killed_with_every_write_on_disk() {
 }
 
 #[tokio::test]
-async fn scripts_forgotten_under_load() {
+async fn flushed_scripts_are_loaded_again_under_load() {
     let server = RedisServer::start().await;
     let service = Service::new(builder(&server.url()));
     let load = service.load(seed());
@@ -58,7 +58,7 @@ async fn scripts_forgotten_under_load() {
 const YOUNG: Duration = Duration::from_secs(60);
 
 #[tokio::test]
-async fn restarted_without_its_data_it_gets_only_what_is_new() {
+async fn a_server_restarted_without_data_gets_only_new_samples() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.port()).await;
     let (clock, hand) = Clock::manual(now());
@@ -110,7 +110,7 @@ async fn restarted_without_its_data_it_gets_only_what_is_new() {
 
 /// As after a failover to a replica without data, from which it cannot be distinguished.
 #[tokio::test]
-async fn restarted_without_its_first_moments_it_gets_everything_again() {
+async fn a_server_restarted_while_its_generation_is_young_gets_all_samples_again() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.port()).await;
     let service = Service::new(without_flushes(&proxy.url()));
@@ -134,7 +134,7 @@ async fn restarted_without_its_first_moments_it_gets_everything_again() {
 }
 
 #[tokio::test]
-async fn emptied_under_load_nothing_is_doubled() {
+async fn emptying_the_server_under_load_doubles_nothing() {
     let server = RedisServer::start().await;
     let (clock, hand) = Clock::manual(now());
     let builder = with_clock(&server.url(), &clock).flush_interval(Duration::from_millis(20));
@@ -194,7 +194,7 @@ async fn emptied_under_load_nothing_is_doubled() {
 }
 
 #[tokio::test]
-async fn away_at_the_start() {
+async fn a_server_that_is_away_at_the_start_gets_all_samples_later() {
     let server = RedisServer::start().await;
     server.terminate();
     let service = Service::new(builder(&server.url()));
@@ -221,7 +221,7 @@ async fn away_at_the_start() {
 }
 
 #[tokio::test]
-async fn an_idle_service_says_why_its_store_is_down() {
+async fn an_idle_service_reports_why_its_store_is_down() {
     let server = RedisServer::start().await;
     server.terminate();
     let service = Service::new(builder(&server.url()));

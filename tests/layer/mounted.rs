@@ -11,7 +11,7 @@ fn shop() -> Router {
 }
 
 #[tokio::test]
-async fn what_matches_no_route_is_still_counted_once_in_any_order_of_merging() {
+async fn requests_without_a_route_are_counted_once_in_any_order_of_merging() {
     for order in 0..4 {
         let (pulse, _hand) = pulse();
         let admin = pulse.mount("/admin/pulse", Access::open());
