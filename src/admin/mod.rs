@@ -14,7 +14,7 @@
 //! | `api/paths` | `[window=hour\|last_hour]` `[kind=http\|timer\|all]` `[sort=count\|mean\|p95\|max\|total\|errors]` `[order=asc\|desc]` `[q=]` `[limit=]` `[offset=]` | the contexts of an hour |
 //! | `api/path` | `context=` | one context: both hours, histogram, outcomes |
 //! | `api/slowest` | `[limit=]` | the slowest 100 by mean |
-//! | `api/counters` | `name=` `[precision=]` | the samples of a counter, oldest first |
+//! | `api/counters` | `name=` `[precision=]` | the slices of a counter, oldest first |
 //! | `api/series` | `metric=hits\|errors\|mean\|p50\|p95\|p99` `[context=]` `[precision=]` | one metric over time |
 //! | `api/health` | | the page [reading health](crate::guide::reading_health) of the guide |
 //! | `metrics` | | Prometheus text, with the feature `prometheus` |

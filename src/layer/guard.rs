@@ -89,7 +89,6 @@ impl Guard {
     ///
     /// Never inlined: its parts are then inlined here, once, whatever the compiler chooses to inline in a
     /// user's crate (measured: 1.04 instead of 1.25 times the floor).
-    /// user's crate takes for worth inlining (measured: 1.04 instead of 1.25 of the floor).
     #[inline(never)]
     pub(super) fn start(route: &Arc<Route>, head: &Head<'_>) -> Self {
         let core = &*route.core;
@@ -167,7 +166,7 @@ impl Guard {
             // The request is not recorded, or has ended.
             None => return,
             // Registers the context: the route then remembers it, and its next request allocates nothing.
-            Some(Target::Unregistered(new)) => self.target = Some(Target::Known(new.entry())),
+            Some(Target::Unregistered(new)) => self.target = Some(Target::Registered(new.entry())),
             registered => self.target = registered,
         }
         let is_unmatched = self.target.as_ref().is_some_and(Target::is_unmatched);
@@ -207,7 +206,7 @@ impl Guard {
         self.dropped_as = Outcome::BodyAborted;
         self.head_error = match &self.target {
             None => false,
-            Some(Target::Known(entry)) => is_error(entry.core(), head),
+            Some(Target::Registered(entry)) => is_error(entry.core(), head),
             Some(Target::Unregistered(new)) => is_error(new.core(), head),
         };
     }
@@ -233,7 +232,7 @@ impl Guard {
     fn discard(&mut self) {
         match self.target.take() {
             None => {}
-            Some(Target::Known(entry)) => entry.core().request_ended(),
+            Some(Target::Registered(entry)) => entry.core().request_ended(),
             Some(Target::Unregistered(new)) => new.core().request_ended(),
         }
     }
@@ -250,7 +249,7 @@ impl Guard {
     #[inline(always)]
     fn take_entry(&mut self) -> Option<Arc<Entry>> {
         Some(match self.target.take()? {
-            Target::Known(entry) => entry,
+            Target::Registered(entry) => entry,
             Target::Unregistered(new) => new.entry(),
         })
     }

@@ -106,7 +106,7 @@ struct Slot {
 /// The context to which a request is recorded.
 pub(super) enum Target {
     /// A registered context.
-    Known(Arc<Entry>),
+    Registered(Arc<Entry>),
     /// A context that is registered when the request has ended and its response turned out not to be that
     /// of the admin router.
     Unregistered(Box<PendingContext>),
@@ -115,7 +115,7 @@ pub(super) enum Target {
 impl Target {
     /// Whether this is the context `<unmatched>`.
     pub(super) fn is_unmatched(&self) -> bool {
-        matches!(self, Self::Known(entry) if entry.is_unmatched())
+        matches!(self, Self::Registered(entry) if entry.is_unmatched())
     }
 }
 
@@ -218,7 +218,7 @@ impl Route {
                 if slot.may_skip && self.skips.contain(head.uri.path()) {
                     return None;
                 }
-                return Some(Target::Known(slot.entry.clone()));
+                return Some(Target::Registered(slot.entry.clone()));
             }
             return self.matched(path, with_method, head);
         }
@@ -250,12 +250,12 @@ impl Route {
         let registered = NAME.try_with(|name| {
             let mut name = name.try_borrow_mut().ok()?;
             write(&mut name);
-            self.recorder.known_http(&clean_name(&name))
+            self.recorder.existing_http(&clean_name(&name))
         });
         let key = (head.method.clone(), Template::new(path));
         if let Ok(Some(entry)) = registered {
             self.remember(key, &entry);
-            return Some(Target::Known(entry));
+            return Some(Target::Registered(entry));
         }
         let mut name = String::new();
         write(&mut name);
@@ -321,8 +321,8 @@ impl Route {
             Source::Named(name) => Cow::Borrowed(&**name),
             Source::Function(function) => function(head)?,
         };
-        Some(match self.recorder.known_http(&clean_name(&name)) {
-            Some(entry) => Target::Known(entry),
+        Some(match self.recorder.existing_http(&clean_name(&name)) {
+            Some(entry) => Target::Registered(entry),
             None => Target::Unregistered(Box::new(PendingContext {
                 name: name.into_owned().into(),
                 route: self.clone(),

@@ -1,12 +1,12 @@
-//! Recording in this instance: [`health`] with the result of [`Pulse::health`](crate::Pulse::health), and
-//! [`totals`] with the totals behind the Prometheus text.
+//! Recording in this instance. [`totals`] has the totals behind the Prometheus text;
+//! [`Pulse::health`](crate::Pulse::health) reports the state.
 //!
 //! To record, use [`Pulse`](crate::Pulse): its layer, [`timer`](crate::Pulse::timer),
 //! [`time`](crate::Pulse::time) and [`counter`](crate::Pulse::counter).
 
 // The request path ends here. It hands on nanoseconds, which leave once a second. Read `cell` (where a
 // sample is added), `registry` (under which name), `timer` and `counter` (other code), `response` (which
-// responses are errors), then `drain` (from the cells to the batch), `health` and `totals`.
+// responses are errors), then `drain` (from the cells to the batch) and `totals`.
 
 mod cell;
 mod counter;
@@ -153,7 +153,7 @@ impl Recorder {
 
     /// The HTTP context of this name, if it exists. Allocates nothing.
     #[inline]
-    pub(crate) fn known_http(&self, name: &str) -> Option<Arc<Entry>> {
+    pub(crate) fn existing_http(&self, name: &str) -> Option<Arc<Entry>> {
         if name == context::UNMATCHED {
             return Some(self.unmatched.clone());
         }

@@ -171,7 +171,7 @@ async fn a_second_shutdown_succeeds_and_later_requests_are_dropped() {
     assert_eq!(by_day(&mut conn, "hits").await, 100);
 }
 
-/// What is logged.
+/// The log.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 

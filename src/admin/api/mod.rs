@@ -1,7 +1,6 @@
 //! The JSON API: a file for each endpoint, or for two similar ones, and the types that they share.
 //!
 //! Times are in seconds, moments in Unix seconds. A value that is not available is `null`.
-//! Times are in seconds, moments in Unix seconds. What cannot be known is `null`.
 
 pub(super) mod health;
 pub(super) mod overview;
