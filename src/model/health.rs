@@ -9,7 +9,7 @@ use super::worst_case::WorstCase;
 #[cfg_attr(feature = "admin", derive(serde::Serialize))]
 #[cfg_attr(feature = "admin", serde(rename_all = "lowercase"))]
 pub enum Status {
-    /// The store answered within the last three flush intervals.
+    /// The store last answered within three flush intervals.
     Ok,
     /// The store last answered more than three flush intervals, but less than 10 s ago.
     Degraded,
@@ -109,11 +109,11 @@ pub struct FlushHealth {
 #[cfg_attr(feature = "admin", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct FoldHealth {
-    /// Late samples: in the counters, not in the statistics.
+    /// Late samples, of an hour before the last one: in the counters, not in the statistics.
     pub late: u64,
-    /// Skewed samples, which were refused.
+    /// Skewed samples, from more than an hour ahead of the store's time: refused.
     pub skewed: u64,
-    /// How often data for a quarantined key was dropped.
+    /// How often data of the fleet was dropped because its key was quarantined: it holds something else.
     pub quarantined: u64,
     /// Quarantined keys of the last day, the newest last.
     pub quarantined_keys: Vec<Problem>,
