@@ -94,17 +94,17 @@ async fn an_unchanged_answer_is_not_sent_again() {
         let etag = etag.trim_start_matches("W/");
         assert!(etag.starts_with('"') && etag.len() == 34, "{etag}");
         assert_eq!(first.header("cache-control"), cache);
-        for etag in [
+        for condition in [
             etag.to_owned(),
             format!("W/{etag}"),
             format!("\"a\" , {etag}"),
             "*".into(),
         ] {
-            let again = ask(uri, &etag).await;
+            let again = ask(uri, &condition).await;
             assert_eq!(
                 (again.status.as_u16(), again.body.as_str()),
                 (304, ""),
-                "{etag}"
+                "{condition}"
             );
             assert_eq!(again.header("etag").trim_start_matches("W/"), etag);
             assert_eq!(again.header("cache-control"), cache);
