@@ -407,7 +407,7 @@ impl Parts {
             // What came after the end is counted as dropped.
             self.recorder.drain();
         }
-        let drain = self.recorder.drain.drain_figures();
+        let drain = self.recorder.drain.drain_stats();
         let age = flush.contact_age;
         let interval = flush.interval.max(Duration::from_secs(1));
         let status = match age {
@@ -445,8 +445,8 @@ impl Parts {
                     dropped: drain.dropped,
                     overflowed: drain.overflowed,
                     pending_series: drain.pending + flush.series,
-                    drain_lag_seconds: drain.lateness,
-                    max_drain_lag_seconds: drain.lateness_max,
+                    drain_lag_seconds: drain.lag,
+                    max_drain_lag_seconds: drain.max_lag,
                 },
                 flush: FlushHealth {
                     interval_seconds: flush.interval.as_secs_f64(),

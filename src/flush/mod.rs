@@ -252,7 +252,7 @@ impl Flusher {
         let mut sending = self.sending.lock().await;
         if self.finishing.load(Ordering::SeqCst) {
             self.recorder.drain();
-            if self.recorder.drain.drain_figures().pending == 0 {
+            if self.recorder.drain.drain_stats().pending == 0 {
                 return Ok(self.newest(&sending));
             }
             return Err(StoreError::new(

@@ -94,7 +94,7 @@ impl Flusher {
                 instance: self.instance(),
                 at: self.clock().now_seconds(),
                 in_flight: self.recorder.core.in_flight(),
-                dropped: self.recorder.drain.drain_figures().dropped,
+                dropped: self.recorder.drain.drain_stats().dropped,
             };
             let beating = async {
                 self.store.heartbeat(&heartbeat).await?;
@@ -143,7 +143,7 @@ impl Drop for Unfinished {
             return;
         }
         self.recorder.drain();
-        let pending = self.recorder.drain.drain_figures().pending;
+        let pending = self.recorder.drain.drain_stats().pending;
         if pending > 0 {
             tracing::warn!(
                 pending,

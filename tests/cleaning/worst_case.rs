@@ -70,12 +70,12 @@ fn durations() -> Vec<u64> {
 }
 
 /// As many requests of each bucket as one would have to wait for in vain.
-fn multiply(spread: &mut Aggregate, by: u64) {
-    let (scale, buckets) = (spread.histogram.scale(), spread.histogram.buckets());
+fn multiply(aggregate: &mut Aggregate, by: u64) {
+    let (scale, buckets) = (aggregate.histogram.scale(), aggregate.histogram.buckets());
     let more: Vec<_> = buckets.iter().map(|(index, n)| (*index, n * by)).collect();
-    spread.histogram = tower_pulse::model::histogram::Histogram::new(scale, more);
-    spread.tally.outcomes = [by; tower_pulse::model::outcome::OUTCOMES];
-    spread.tally.errors = by;
+    aggregate.histogram = tower_pulse::model::histogram::Histogram::new(scale, more);
+    aggregate.outcomes.counts = [by; tower_pulse::model::outcome::OUTCOMES];
+    aggregate.outcomes.errors = by;
 }
 
 /// Sends all slices of a context or counter; what is there is full afterwards.
@@ -120,7 +120,7 @@ async fn fill(
         let mut found = collected(nanos, Outcome::ServerError);
         found.times.count = 1_000_000;
         found.times.sum = 1_000_000_000_000_000;
-        found.tally.errors = 1_000_000;
+        found.outcomes.errors = 1_000_000;
         found
     };
     let (with, without): (Vec<i64>, Vec<i64>) =

@@ -237,7 +237,7 @@ pub fn collected(nanos: &[u64], outcome: Outcome) -> Aggregate {
     let mut found = Aggregate::default();
     for nanos in nanos {
         found.times.record(*nanos);
-        found.tally.record(outcome, outcome.is_error());
+        found.outcomes.record(outcome, outcome.is_error());
     }
     let buckets = nanos.iter().map(|nanos| (bucket_of(*nanos) as u16, 1));
     found.histogram = Histogram::new(SCALE, buckets);

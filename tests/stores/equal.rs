@@ -206,7 +206,7 @@ fn same_context(a: &ContextSnapshot, b: &ContextSnapshot) {
 }
 
 fn same_hour(a: &HourSnapshot, b: &HourSnapshot) {
-    assert_eq!((a.start, &a.spread), (b.start, &b.spread));
+    assert_eq!((a.start, &a.aggregate), (b.start, &b.aggregate));
     let figures = |t: &AccessTimeStats| [t.count, t.sum, t.sumsq, t.min, t.max];
     for (a, b) in figures(&a.times).into_iter().zip(figures(&b.times)) {
         near(a, b);

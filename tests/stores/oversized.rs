@@ -52,7 +52,7 @@ fn assert_others(snapshot: &Snapshot) {
         let context = contexts.find(|context| context.context == name).unwrap();
         let hour = context.hour.as_ref().unwrap();
         assert_eq!(hour.times.count, 2.0, "{name}");
-        assert_eq!(hour.spread.times.count, 2, "{name}");
+        assert_eq!(hour.aggregate.times.count, 2, "{name}");
     }
 }
 

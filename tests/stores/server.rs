@@ -444,8 +444,8 @@ async fn records_stay_small() {
     let counts: Vec<_> = minutes.iter().map(|(_, s)| s.histogram.count()).collect();
     assert_eq!(counts, [180, 180, 90]);
     let hour = bed.context("GET /").await.hour.unwrap();
-    assert_eq!(hour.spread.histogram.count(), 450);
-    assert_eq!(hour.spread.tally.outcomes.iter().sum::<u64>(), 450);
+    assert_eq!(hour.aggregate.histogram.count(), 450);
+    assert_eq!(hour.aggregate.outcomes.counts.iter().sum::<u64>(), 450);
 }
 
 #[tokio::test]

@@ -36,9 +36,9 @@ pub async fn figures_come_back(bed: &mut Fixture) {
     assert!((hour.times.sumsq - 0.010_050).abs() < 1e-15);
     assert_eq!(hour.times.smallest(), Some(0.001));
     assert_eq!(hour.times.largest(), Some(0.1));
-    assert_eq!(hour.spread.tally.count(Outcome::Success), 4);
-    assert_eq!(hour.spread.tally.count(Outcome::ServerError), 1);
-    assert_eq!(hour.spread.tally.errors, 1);
+    assert_eq!(hour.aggregate.outcomes.count(Outcome::Success), 4);
+    assert_eq!(hour.aggregate.outcomes.count(Outcome::ServerError), 1);
+    assert_eq!(hour.aggregate.outcomes.errors, 1);
     assert!((hour.quantile(0.5).unwrap() / 0.003 - 1.0).abs() < 0.022);
     assert!((hour.quantile(1.0).unwrap() / 0.1 - 1.0).abs() < 0.022);
 
@@ -54,7 +54,7 @@ pub async fn figures_come_back(bed: &mut Fixture) {
         .unwrap();
     assert_eq!(minutes.len(), 1);
     assert_eq!((minutes[0].0, minutes[0].1.histogram.count()), (NOW, 5));
-    assert_eq!(minutes[0].1.tally.errors, 1);
+    assert_eq!(minutes[0].1.outcomes.errors, 1);
     assert_eq!(minutes[0].1.times.max, 100 * MS);
 }
 
@@ -133,7 +133,7 @@ pub async fn the_last_hour_takes_more(bed: &mut Fixture) {
     let last = bed.context("GET /").await.last_hour.unwrap();
     assert_eq!(last.start, LAST_HOUR);
     assert!((last.quantile(1.0).unwrap() / 0.008 - 1.0).abs() < 0.09);
-    assert_eq!(last.spread.tally.count(Outcome::Success), 3);
+    assert_eq!(last.aggregate.outcomes.count(Outcome::Success), 3);
 }
 
 pub async fn an_hour_between_replaces_the_last(bed: &mut Fixture) {
@@ -207,10 +207,10 @@ pub async fn histograms_beside_hours_of_the_future(bed: &mut Fixture) {
         .records("GET /", 60, bed.clock.now_seconds())
         .await
         .unwrap();
-    let [(slice, spread)] = &histograms[..] else {
+    let [(slice, aggregate)] = &histograms[..] else {
         panic!("{histograms:?}");
     };
-    assert_eq!((*slice, spread.histogram.count()), (NOW, 1));
+    assert_eq!((*slice, aggregate.histogram.count()), (NOW, 1));
     assert_eq!(
         bed.store.counter("hits:GET /", 60).await.unwrap(),
         [(NOW, 1)]
@@ -326,7 +326,7 @@ pub async fn slices_that_have_ended_are_rolled_up(bed: &mut Fixture) {
     let widest = bed.store.records("GET /", 21_600, now).await.unwrap();
     assert_eq!(hours[0].1.histogram.scale(), 4);
     assert_eq!(widest[0].1.histogram.scale(), COARSE_SCALE);
-    assert_eq!(hours[0].1.tally.count(Outcome::Success), 200);
+    assert_eq!(hours[0].1.outcomes.count(Outcome::Success), 200);
     for (records, error) in [(&hours, 0.022), (&widest, 0.09)] {
         let median = records[0].1.histogram.quantile(0.5).unwrap();
         assert!((median / 0.1 - 1.0).abs() < error, "{median}");
@@ -480,8 +480,8 @@ pub async fn instances_that_write_at_once_are_exact(bed: &mut Fixture) {
     assert_eq!(hour.times.count, 400.0);
     // 50 * (1 + 2 + 3 + 4) + 4 * (1 + … + 50) milliseconds
     assert!((hour.times.sum - 5.6).abs() < 1e-12);
-    assert_eq!(hour.spread.histogram.count(), 400);
-    assert_eq!(hour.spread.tally.count(Outcome::Success), 400);
+    assert_eq!(hour.aggregate.histogram.count(), 400);
+    assert_eq!(hour.aggregate.outcomes.count(Outcome::Success), 400);
     for (name, sum) in [("hits:GET /", 400), ("sales", 200)] {
         let samples = bed.store.counter(name, 1).await.unwrap();
         assert_eq!(samples.iter().map(|(_, n)| n).sum::<i64>(), sum);

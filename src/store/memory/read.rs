@@ -107,7 +107,7 @@ impl State {
         Some(HourSnapshot {
             start: hour,
             times,
-            spread: records
+            aggregate: records
                 .pop()
                 .map_or_else(Aggregate::default, |(_, sums)| sums),
         })

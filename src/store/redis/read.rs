@@ -296,7 +296,7 @@ impl RedisStore {
             Some(HourSnapshot {
                 start,
                 times,
-                spread: sums.unwrap_or_default(),
+                aggregate: sums.unwrap_or_default(),
             })
         };
         let [current, last] = sums;
@@ -356,7 +356,7 @@ impl RedisStore {
             let samples = records.iter().map(|(start, record)| {
                 let n = match metric {
                     Metric::Hits => record.times.count,
-                    Metric::Errors => record.tally.errors,
+                    Metric::Errors => record.outcomes.errors,
                     Metric::Micros => record.times.sum / 1_000,
                 };
                 (*start, i64::try_from(n).unwrap_or(i64::MAX))
