@@ -92,7 +92,7 @@ impl RedisStore {
         let appended = appended(&reply).ok_or_else(|| self.not_understood("append.lua"))?;
         if appended == Appended::Garbled {
             let reason = format!("its field f:{} is no fence", call.instance);
-            self.healed
+            self.replaced_keys
                 .add(self.keys.state().as_bytes(), reason.as_bytes());
         }
         Ok(appended)
@@ -130,7 +130,7 @@ impl RedisStore {
             self.keys.state()
         );
         self.connections
-            .about()
+            .server_info()
             .error(StoreErrorKind::Unexpected, &what)
     }
 
@@ -169,7 +169,7 @@ impl RedisStore {
         let script = self.step(&keys, &[&[version, next], more].concat());
         Ok(self.run_step(&AMEND, &script).await?.map(|reply| {
             if let Some(reason) = items(&reply).get(2).and_then(bytes) {
-                self.healed.add(self.keys.aside().as_bytes(), reason);
+                self.replaced_keys.add(self.keys.aside().as_bytes(), reason);
             }
         }))
     }
@@ -197,7 +197,8 @@ impl RedisStore {
             Some("NONE") => Ok(Acquired::Nothing),
             Some("MINE") => {
                 if let Some(reason) = reply.get(6).and_then(bytes) {
-                    self.healed.add(self.keys.fold_lease().as_bytes(), reason);
+                    self.replaced_keys
+                        .add(self.keys.fold_lease().as_bytes(), reason);
                 }
                 let low = reply.get(1).and_then(parsed);
                 Ok(Acquired::Mine(Progress {
@@ -253,8 +254,8 @@ impl RedisStore {
                     "{} holds entries without a position: delete it",
                     self.keys.journal()
                 );
-                let about = self.connections.about();
-                Err(about.error(StoreErrorKind::Unexpected, &what))
+                let server_info = self.connections.server_info();
+                Err(server_info.error(StoreErrorKind::Unexpected, &what))
             }
         }
     }

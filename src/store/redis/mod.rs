@@ -4,12 +4,10 @@
 //! is appended and folded, once) and `encode` (how it gets there), then `connection`, `stream` (what a peer
 //! may send), `value` (how its texts are shown), `read`, `oversized`, `lease`, `clean`, `sweep` and `healed`.
 
-mod asked;
 mod clean;
 mod connection;
 mod encode;
 mod error;
-mod healed;
 mod journal;
 mod keys;
 mod lease;
@@ -17,10 +15,12 @@ mod options;
 mod oversized;
 mod problem_log;
 mod read;
+mod replaced_keys;
 mod script;
 mod server;
 mod status;
 mod stream;
+mod subject;
 mod sweep;
 #[cfg(feature = "redis-tls")]
 mod tls;
@@ -31,9 +31,9 @@ pub use options::RedisOptions;
 use redis::pipe;
 
 use self::connection::{Connections, Role};
-use self::healed::Healed;
 use self::keys::Keys;
 use self::oversized::OversizedKeys;
+use self::replaced_keys::ReplacedKeys;
 use super::journal::Journal;
 use super::{
     Appended, CleanReport, FencedBatch, Generation, Heartbeat, INSTANCE_TTL, Pass, PassRecord,
@@ -58,7 +58,7 @@ pub struct RedisStore {
     expire_idle_keys: bool,
     book_keys: bool,
     journal_bytes: u64,
-    healed: Healed,
+    replaced_keys: ReplacedKeys,
     oversized: OversizedKeys,
     /// Stands in for the server's clock.
     clock: Option<Clock>,
@@ -88,7 +88,7 @@ impl RedisStore {
             expire_idle_keys: options.expire_idle_keys,
             book_keys: options.book_keys,
             journal_bytes: options.journal_bytes,
-            healed: Healed::default(),
+            replaced_keys: ReplacedKeys::default(),
             oversized: OversizedKeys::default(),
             clock: None,
         })
@@ -158,8 +158,8 @@ impl RedisStore {
         for (reply, key) in replies.into_iter().zip(keys) {
             reply.map_err(|reason| {
                 let what = format!("{key} cannot be written ({reason})");
-                let about = self.connections.about();
-                about.error(StoreErrorKind::Unexpected, &what)
+                let server_info = self.connections.server_info();
+                server_info.error(StoreErrorKind::Unexpected, &what)
             })?;
         }
         Ok(())
@@ -248,14 +248,14 @@ impl Store for RedisStore {
     fn describe(&self) -> String {
         let server = self.connections.server();
         let server = server.map_or_else(|| "redis".to_owned(), |server| server.name());
-        let place = &self.connections.about().place;
+        let place = &self.connections.server_info().place;
         format!("{server} at {place} (prefix {:?})", self.keys.prefix())
     }
 
     fn warnings(&self) -> Vec<String> {
         let server = self.connections.server();
         let mut warnings = server.map_or_else(Vec::new, |server| server.warnings());
-        warnings.extend(self.healed.warnings());
+        warnings.extend(self.replaced_keys.warnings());
         warnings.extend(self.oversized.warnings());
         warnings
     }

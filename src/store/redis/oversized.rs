@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use redis::{Arg, Cmd, Pipeline, Value, cmd};
 
 use super::RedisStore;
-use super::asked::key_of;
 use super::connection::{Oversized, Role};
+use super::subject::key_of;
 use super::value::shown;
 use crate::error::StoreError;
 use crate::task::lock;

@@ -1,9 +1,9 @@
 //! What passes could not understand, as the last pass notes it for all instances: it stays noted
 //! until its key was due again.
 
-use super::clean::PROBLEMS_TOLD;
+use super::clean::MAX_PROBLEMS;
 use super::keys::Keys;
-use super::sweep::LOOKED_THROUGH_EVERY;
+use super::sweep::FULL_CHECK_EVERY;
 use super::value;
 use crate::model::snapshot::Problem;
 use crate::store::Pass;
@@ -45,7 +45,7 @@ pub(super) fn carry_over(
             return false;
         }
         // Whether it seems to be in order or not.
-        let looked_through = pass.interval.saturating_mul(LOOKED_THROUGH_EVERY as i64);
+        let looked_through = pass.interval.saturating_mul(FULL_CHECK_EVERY as i64);
         let again = precision.max(looked_through);
         let again = noted
             .seen
@@ -57,7 +57,7 @@ pub(super) fn carry_over(
     before.retain(stays);
     let mut all = found;
     all.extend(before);
-    all.truncate(PROBLEMS_TOLD);
+    all.truncate(MAX_PROBLEMS);
     all
 }
 
@@ -80,7 +80,7 @@ pub(super) fn decode(text: &str) -> Vec<ProblemRecord> {
             let problem = value::problem(fields.next()?.as_bytes(), fields.next()?);
             Some(ProblemRecord { seen, problem })
         })
-        .take(PROBLEMS_TOLD)
+        .take(MAX_PROBLEMS)
         .collect()
 }
 
