@@ -6,12 +6,12 @@
 
 mod rig;
 
-#[path = "stores/bed.rs"]
-mod bed;
 #[path = "stores/book.rs"]
 mod book;
 #[path = "stores/equal.rs"]
 mod equal;
+#[path = "stores/fixture.rs"]
+mod fixture;
 #[path = "stores/oversized.rs"]
 mod oversized;
 #[path = "stores/own_keys.rs"]
@@ -33,13 +33,13 @@ macro_rules! conformance {
         mod memory {
             $(#[tokio::test]
             async fn $test() {
-                crate::suite::$test(&mut crate::bed::Fixture::memory()).await;
+                crate::suite::$test(&mut crate::fixture::Fixture::memory()).await;
             })*
         }
         mod redis {
             $(#[tokio::test]
             async fn $test() {
-                crate::suite::$test(&mut crate::bed::Fixture::redis().await).await;
+                crate::suite::$test(&mut crate::fixture::Fixture::redis().await).await;
             })*
         }
     };

@@ -9,8 +9,8 @@ use tower_pulse::model::slice::{Precision, Precisions};
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse::store::{Pass, Store};
 
-use crate::bed::{Applied, Writer, call};
-use crate::hand::{PREFIX, ask, key, known, until};
+use crate::fixture::{ApplyOutcome, Writer, call};
+use crate::raw_redis::{PREFIX, ask, key, known, until};
 use crate::rig::server::RedisServer;
 
 fn now() -> i64 {
@@ -45,7 +45,7 @@ async fn count(store: &Arc<dyn Store>, precisions: &Precisions, seq: u64) {
     batch.count(precisions, &"sales".into(), now(), 1);
     let writer = Writer::new(store.clone(), Clock::system());
     let applied = writer.apply(&call("a", seq, batch)).await.unwrap();
-    assert!(matches!(applied, Applied::Merged(_)));
+    assert!(matches!(applied, ApplyOutcome::Merged(_)));
 }
 
 /// Cleans as soon as a pass is due that nobody has done.

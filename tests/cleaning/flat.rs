@@ -10,8 +10,8 @@ use tower_pulse::model::outcome::Outcome;
 use tower_pulse::model::slice::{HOUR, Precisions};
 use tower_pulse::store::{Pass, Store};
 
-use crate::bed::{Applied, THIS_HOUR, Writer, call, collected, redis_store};
-use crate::hand::{PREFIX, ask, keys};
+use crate::fixture::{ApplyOutcome, THIS_HOUR, Writer, aggregate_of, call, redis_store};
+use crate::raw_redis::{PREFIX, ask, keys};
 use crate::rig::server::RedisServer;
 
 /// Stands in the keys of the widest slices.
@@ -41,7 +41,7 @@ impl Fleet {
             self.seq += 1;
             let call = call("fleet", self.seq, batch.split(COST));
             let applied = self.writer.apply(&call).await.unwrap();
-            assert!(matches!(applied, Applied::Merged(_)));
+            assert!(matches!(applied, ApplyOutcome::Merged(_)));
         }
     }
 
@@ -53,8 +53,8 @@ impl Fleet {
                 let nanos: Vec<u64> = (0..REQUESTS)
                     .map(|_| (1e6 * 10f64.powf(2.5 * rng.f64())) as u64)
                     .collect();
-                let found = collected(&nanos, Outcome::Success);
-                batch.add(&self.precisions, &first, Kind::Http, *second, &found);
+                let aggregate = aggregate_of(&nanos, Outcome::Success);
+                batch.add(&self.precisions, &first, Kind::Http, *second, &aggregate);
             }
             let delta = batch.contexts[&first].clone();
             for name in self.names.iter().skip(variant).step_by(10) {
@@ -115,7 +115,7 @@ impl Fleet {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn three_days_of_traffic_leave_memory_flat() {
     let server = RedisServer::start().await;
-    let (clock, hand) = Clock::manual(THIS_HOUR);
+    let (clock, manual_clock) = Clock::manual(THIS_HOUR);
     let store = redis_store(&server.url(), PREFIX).with_clock(clock.clone());
     let store: Arc<dyn Store> = Arc::new(store);
     let empty = server.used_memory().await;
@@ -133,7 +133,7 @@ async fn three_days_of_traffic_leave_memory_flat() {
     let mut measured = Vec::new();
     for step in 1..=72 * HOUR / STEP {
         let now = THIS_HOUR + step * STEP;
-        hand.set_wall(now);
+        manual_clock.set_wall(now);
         fleet.pass_time(STEP).await;
         let mut seconds = vec![now];
         let measures = [48, 72].contains(&(step * STEP / HOUR)) && step * STEP % HOUR == 0;

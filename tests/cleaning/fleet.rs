@@ -8,8 +8,8 @@ use tower_pulse::model::batch::Batch;
 use tower_pulse::model::slice::Precision;
 use tower_pulse::store::{CleanReport, Pass, Store};
 
-use crate::bed::{Applied, Merged, THIS_HOUR, Writer, call, redis_store};
-use crate::hand::{self, PREFIX, ask, key, keys, known, slices, write};
+use crate::fixture::{ApplyOutcome, MergeReport, THIS_HOUR, Writer, call, redis_store};
+use crate::raw_redis::{self, PREFIX, ask, key, keys, known, slices, write};
 use crate::rig::server::RedisServer;
 
 const PRECISIONS: [u32; 3] = [1, 60, 3_600];
@@ -43,14 +43,14 @@ const GARBAGE: [&[u8]; 9] = [
 async fn write_garbage(server: &RedisServer) {
     let conn = &mut server.connection().await;
     for member in GARBAGE {
-        let _: i64 = ask(conn, "ZADD", (hand::KNOWN, 0, member)).await;
+        let _: i64 = ask(conn, "ZADD", (raw_redis::KNOWN, 0, member)).await;
     }
     for (member, command, key, value) in [
         ("60:list", "RPUSH", key(60, "list"), ("x", "y")),
         ("1:words", "HSET", key(1, "words"), ("field", "1")),
         ("1:float", "HSET", key(1, "float"), ("1700000000.5", "1")),
     ] {
-        let _: i64 = ask(conn, "ZADD", (hand::KNOWN, 0, member)).await;
+        let _: i64 = ask(conn, "ZADD", (raw_redis::KNOWN, 0, member)).await;
         let _: i64 = ask(conn, command, (key, value)).await;
     }
 }
@@ -162,7 +162,7 @@ async fn three_instances_clean_what_another_program_left() {
     write_garbage(&server).await;
     let mut model = write_live(&server).await;
 
-    let (clock, hand) = Clock::manual(START);
+    let (clock, manual_clock) = Clock::manual(START);
     let stores: Vec<Arc<dyn Store>> = (0..3)
         .map(|_| {
             let store = redis_store(&server.url(), PREFIX).with_clock(clock.clone());
@@ -181,7 +181,7 @@ async fn three_instances_clean_what_another_program_left() {
             batch.count(&precisions, &format!("new-{seq}").into(), now, 1);
             let call = call("writer", seq, batch);
             let applied = writer.apply(&call).await.unwrap();
-            assert_eq!(applied, Applied::Merged(Merged::default()));
+            assert_eq!(applied, ApplyOutcome::Merged(MergeReport::default()));
         }
     };
     let mut add = |now: i64| {
@@ -197,12 +197,12 @@ async fn three_instances_clean_what_another_program_left() {
 
     let (first, ()) = tokio::join!(clean(&stores, START), write_some(1, START));
     add(START);
-    hand.advance(std::time::Duration::from_secs(60));
+    manual_clock.advance(std::time::Duration::from_secs(60));
     let (second, ()) = tokio::join!(clean(&stores, START + 60), write_some(21, START + 60));
     add(START + 60);
 
     let told: Vec<_> = first.problems.iter().map(|problem| &*problem.key).collect();
-    let of_known = told.iter().filter(|key| **key == hand::KNOWN).count();
+    let of_known = told.iter().filter(|key| **key == raw_redis::KNOWN).count();
     assert_eq!(of_known, GARBAGE.len(), "{:#?}", first.problems);
     for (precision, name) in [(60, "list"), (1, "words"), (1, "float")] {
         assert!(told.contains(&&*key(precision, name)), "{told:?}");

@@ -6,8 +6,8 @@ use std::time::Duration;
 use tower_pulse::store::PassRecord;
 use tower_pulse::{Clock, ManualClock, Pulse};
 
-use crate::bed::NOW;
-use crate::hand::{ask, keys, known, until};
+use crate::fixture::NOW;
+use crate::raw_redis::{ask, keys, known, until};
 use crate::rig::server::RedisServer;
 
 const HOUR: u64 = 3_600;
@@ -16,13 +16,13 @@ const DAY: u64 = 24 * HOUR;
 struct Fixture {
     pulse: Pulse,
     clock: Clock,
-    hand: ManualClock,
+    manual_clock: ManualClock,
     server: Option<RedisServer>,
 }
 
 impl Fixture {
     fn new(server: Option<RedisServer>) -> Self {
-        let (clock, hand) = Clock::manual(NOW);
+        let (clock, manual_clock) = Clock::manual(NOW);
         let mut builder = Pulse::builder().clock(clock.clone());
         if let Some(server) = &server {
             builder = builder.redis(server.url());
@@ -32,7 +32,7 @@ impl Fixture {
         Self {
             pulse: builder.build().unwrap(),
             clock,
-            hand,
+            manual_clock,
             server,
         }
     }
@@ -41,7 +41,7 @@ impl Fixture {
     async fn visit(&self, contexts: &[&str]) {
         for context in contexts {
             let timer = self.pulse.timer(context);
-            self.hand.advance(Duration::from_millis(20));
+            self.manual_clock.advance(Duration::from_millis(20));
             timer.stop();
             self.pulse.counter(&format!("sold:{context}")).add(1);
         }
@@ -50,11 +50,11 @@ impl Fixture {
 
     /// Lets so much time pass, and then the next pass come.
     async fn pass_after(&self, seconds: u64) -> PassRecord {
-        self.hand.advance(Duration::from_secs(seconds));
+        self.manual_clock.advance(Duration::from_secs(seconds));
         let since = self.clock.now_seconds();
         let mut last = None;
         until("a pass is done", async || {
-            self.hand.advance(Duration::from_secs(1));
+            self.manual_clock.advance(Duration::from_secs(1));
             tokio::time::sleep(Duration::from_millis(5)).await;
             last = self.pulse.store().last_pass().await.unwrap();
             last.as_ref().is_some_and(|last| last.at >= since)
@@ -80,74 +80,83 @@ impl Fixture {
     }
 }
 
-async fn idle_counters_vanish(bed: &Fixture) {
-    bed.visit(&["a", "b"]).await;
-    bed.pass_after(60).await;
-    assert_eq!(bed.samples("sold:a", 1).await, 1);
-    bed.pass_after(300).await;
+async fn idle_counters_vanish(fixture: &Fixture) {
+    fixture.visit(&["a", "b"]).await;
+    fixture.pass_after(60).await;
+    assert_eq!(fixture.samples("sold:a", 1).await, 1);
+    fixture.pass_after(300).await;
     for counter in ["sold:a", "hits:a", "micros:b"] {
-        assert_eq!(bed.samples(counter, 1).await, 0, "{counter}");
-        assert_eq!(bed.samples(counter, 60).await, 1, "{counter}");
+        assert_eq!(fixture.samples(counter, 1).await, 0, "{counter}");
+        assert_eq!(fixture.samples(counter, 60).await, 1, "{counter}");
     }
-    bed.pass_after(3 * HOUR).await;
-    assert_eq!(bed.samples("sold:a", 60).await, 0);
+    fixture.pass_after(3 * HOUR).await;
+    assert_eq!(fixture.samples("sold:a", 60).await, 0);
     // Even those of days go at last, in a pass in which they are due. Nobody forgets the user's
     // counters sooner, as they are no contexts.
     for (days, left) in [(100, 1), (40, 0)] {
-        bed.pass_after(days * DAY).await;
-        let midnight = (bed.clock.now_seconds() / 86_400 + 1) * 86_400;
-        bed.hand.set_wall(midnight - 50);
-        let last = bed.pass_after(0).await;
+        fixture.pass_after(days * DAY).await;
+        let midnight = (fixture.clock.now_seconds() / 86_400 + 1) * 86_400;
+        fixture.manual_clock.set_wall(midnight - 50);
+        let last = fixture.pass_after(0).await;
         assert_eq!(last.number, midnight / 60);
-        assert_eq!(bed.samples("sold:a", 3_600).await, 0);
-        assert_eq!(bed.samples("sold:a", 86_400).await, left);
+        assert_eq!(fixture.samples("sold:a", 3_600).await, 0);
+        assert_eq!(fixture.samples("sold:a", 86_400).await, left);
     }
 }
 
-async fn contexts_are_unranked_and_forgotten(bed: &Fixture) {
-    bed.visit(&["old", "new"]).await;
-    bed.hand.advance(Duration::from_secs(HOUR));
+async fn contexts_are_unranked_and_forgotten(fixture: &Fixture) {
+    fixture.visit(&["old", "new"]).await;
+    fixture.manual_clock.advance(Duration::from_secs(HOUR));
     // Another hour, so that there is a last one too.
-    bed.visit(&["old", "new"]).await;
-    if let Some(server) = &bed.server {
+    fixture.visit(&["old", "new"]).await;
+    if let Some(server) = &fixture.server {
         let conn = &mut server.connection().await;
         // Two sets and their hours, two counters of seven precisions; the records are below no name.
         assert_eq!(keys(conn, "*:old*").await.len(), 4 + 14 + 7);
         let _: i64 = ask(conn, "ZADD", ("pulse:pulse:instances", NOW, "dead")).await;
     }
-    let now = bed.clock.now_seconds();
+    let now = fixture.clock.now_seconds();
     for tier in [60, 3_600] {
-        let records = bed.pulse.store().records("old", tier, now).await.unwrap();
+        let records = fixture
+            .pulse
+            .store()
+            .records("old", tier, now)
+            .await
+            .unwrap();
         assert!(!records.is_empty(), "{tier}");
     }
-    let last = bed.pass_after(60).await;
+    let last = fixture.pass_after(60).await;
     assert_eq!((last.cleaned.ranks, last.cleaned.contexts), (0, 0));
-    bed.pass_after(DAY / 2).await;
-    bed.visit(&["new"]).await;
-    assert_eq!(bed.ranked().await.len(), 2);
-    bed.pass_after(DAY / 2).await;
-    assert_eq!(bed.ranked().await, ["new"]);
-    assert_eq!(bed.contexts().await, ["new", "old"], "known, not ranked");
+    fixture.pass_after(DAY / 2).await;
+    fixture.visit(&["new"]).await;
+    assert_eq!(fixture.ranked().await.len(), 2);
+    fixture.pass_after(DAY / 2).await;
+    assert_eq!(fixture.ranked().await, ["new"]);
+    assert_eq!(
+        fixture.contexts().await,
+        ["new", "old"],
+        "known, not ranked"
+    );
     // Visited again, it is ranked again.
-    bed.visit(&["old"]).await;
-    assert_eq!(bed.ranked().await.len(), 2);
+    fixture.visit(&["old"]).await;
+    assert_eq!(fixture.ranked().await.len(), 2);
 
     for _ in 0..6 {
-        bed.pass_after(DAY).await;
-        bed.visit(&["new"]).await;
+        fixture.pass_after(DAY).await;
+        fixture.visit(&["new"]).await;
     }
-    assert_eq!(bed.contexts().await, ["new", "old"]);
-    bed.pass_after(DAY).await;
-    assert_eq!(bed.contexts().await, ["new"]);
-    let now = bed.clock.now_seconds();
-    let store = bed.pulse.store();
+    assert_eq!(fixture.contexts().await, ["new", "old"]);
+    fixture.pass_after(DAY).await;
+    assert_eq!(fixture.contexts().await, ["new"]);
+    let now = fixture.clock.now_seconds();
+    let store = fixture.pulse.store();
     assert_eq!(store.context("old", now).await.unwrap(), None);
     for precision in [1, 60, 86_400] {
-        assert_eq!(bed.samples("hits:old", precision).await, 0);
+        assert_eq!(fixture.samples("hits:old", precision).await, 0);
     }
     assert_eq!(store.records("old", 3_600, now).await.unwrap(), []);
-    assert_eq!(bed.samples("hits:new", 86_400).await, 8);
-    if let Some(server) = &bed.server {
+    assert_eq!(fixture.samples("hits:new", 86_400).await, 8);
+    if let Some(server) = &fixture.server {
         let conn = &mut server.connection().await;
         // What is left is the user's own counter, whose days are kept for four months.
         let left = keys(conn, "*:old*").await;

@@ -8,9 +8,9 @@
     reason = "test code: a panic is a failed test"
 )]
 
-#[path = "../stores/bed.rs"]
+#[path = "../stores/fixture.rs"]
 #[allow(dead_code, reason = "shared with the tests of the stores")]
-mod bed;
+mod fixture;
 #[path = "../rig/mod.rs"]
 mod rig;
 
@@ -18,8 +18,8 @@ mod expiry;
 mod flat;
 mod fleet;
 mod forgotten;
-mod hand;
 mod misled;
+mod raw_redis;
 mod rhythm;
 mod trouble;
 mod worst_case;

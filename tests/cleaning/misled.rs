@@ -11,7 +11,7 @@ use tower_pulse::Pulse;
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse::store::{Pass, PassRecord, Store};
 
-use crate::hand::{LEASE, PREFIX, known, slices, until, write};
+use crate::raw_redis::{LEASE, PREFIX, known, slices, until, write};
 use crate::rig::log::Log;
 use crate::rig::server::RedisServer;
 

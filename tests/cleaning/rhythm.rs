@@ -6,8 +6,8 @@ use std::sync::Arc;
 use tower_pulse::model::slice::DEFAULT_PRECISIONS;
 use tower_pulse::store::{Pass, Store};
 
-use crate::bed::{THIS_HOUR, redis_store};
-use crate::hand::{PREFIX, write};
+use crate::fixture::{THIS_HOUR, redis_store};
+use crate::raw_redis::{PREFIX, write};
 use crate::rig::server::RedisServer;
 
 async fn rhythm(interval: i64, passes: impl Iterator<Item = i64>) {

@@ -9,8 +9,8 @@ use tower_pulse::Pulse;
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse::store::{Pass, Store};
 
-use crate::bed::THIS_HOUR;
-use crate::hand::{LEASE, PREFIX, ask, known, slices, until, write};
+use crate::fixture::THIS_HOUR;
+use crate::raw_redis::{LEASE, PREFIX, ask, known, slices, until, write};
 use crate::rig::proxy::Proxy;
 use crate::rig::server::RedisServer;
 

@@ -20,8 +20,8 @@ use tower_pulse::store::{
 };
 use tower_pulse::{BoxFuture, Builder, Clock, Pulse, StoreError, StoreErrorKind};
 
-use crate::bed::{Applied, THIS_HOUR, Writer, call, collected, redis_store};
-use crate::hand::{PREFIX, keys};
+use crate::fixture::{ApplyOutcome, THIS_HOUR, Writer, aggregate_of, call, redis_store};
+use crate::raw_redis::{PREFIX, keys};
 use crate::rig::server::RedisServer;
 
 const CONTEXTS: usize = 20;
@@ -104,7 +104,7 @@ async fn fill(
             *seq += 1;
             let call = call("filler", *seq, batch.split(1_000));
             let applied = writer.apply(&call).await.unwrap();
-            assert!(matches!(applied, Applied::Merged(_)), "{applied:?}");
+            assert!(matches!(applied, ApplyOutcome::Merged(_)), "{applied:?}");
         }
     };
     let seconds = seconds(precisions);
@@ -116,16 +116,16 @@ async fn fill(
         return send(batch).await;
     };
     // The numbers of a context of a million requests a second, for as long as the slice lasts.
-    let found = |nanos: &[u64]| {
-        let mut found = collected(nanos, Outcome::ServerError);
-        found.times.count = 1_000_000;
-        found.times.sum = 1_000_000_000_000_000;
-        found.tally.errors = 1_000_000;
-        found
+    let aggregate = |nanos: &[u64]| {
+        let mut aggregate = aggregate_of(nanos, Outcome::ServerError);
+        aggregate.times.count = 1_000_000;
+        aggregate.times.sum = 1_000_000_000_000_000;
+        aggregate.tally.errors = 1_000_000;
+        aggregate
     };
     let (with, without): (Vec<i64>, Vec<i64>) =
         seconds.into_iter().partition(|second| has_record(*second));
-    let full = found(&durations());
+    let full = aggregate(&durations());
     // Twice more for the current slices, which have a tail.
     for second in with.into_iter().chain([NOW, NOW]) {
         let mut batch = Batch::default();
@@ -139,7 +139,7 @@ async fn fill(
         }
         send(batch).await;
     }
-    let (mut batch, one) = (Batch::default(), found(&durations()[..1]));
+    let (mut batch, one) = (Batch::default(), aggregate(&durations()[..1]));
     for second in without {
         batch.add(precisions, name, kind, second, &one);
     }
@@ -152,7 +152,7 @@ async fn fill(
 async fn of_redis() {
     let server = RedisServer::start().await;
     let before = server.used_memory().await;
-    let (clock, _hand) = Clock::manual(NOW);
+    let (clock, _manual_clock) = Clock::manual(NOW);
     let store = redis_store(&server.url(), PREFIX).with_clock(clock.clone());
     let store: Arc<dyn Store> = Arc::new(store);
     let writer = Writer::new(store.clone(), clock);
@@ -314,7 +314,7 @@ impl Service<http::Request<()>> for Slow {
 
 /// Fills a `Pulse` during an outage without an end; returns what was calculated for it.
 fn outage() -> u64 {
-    let (clock, hand) = Clock::manual(NOW - 200 * 86_400);
+    let (clock, manual_clock) = Clock::manual(NOW - 200 * 86_400);
     let precisions = Precisions::default();
     let store = Arc::new(Away(MemoryStore::new(precisions.clone(), clock.clone())));
     let builder = builder().clock(clock).store(store);
@@ -352,7 +352,7 @@ fn outage() -> u64 {
             }
         });
     };
-    hand.set_wall(NOW);
+    manual_clock.set_wall(NOW);
     record_everywhere();
     let flush = || {
         let failed = futures_util::FutureExt::now_or_never(pulse.flush()).unwrap();
@@ -361,7 +361,7 @@ fn outage() -> u64 {
     let all = durations();
     let mut service = layer.layer(Slow);
     for second in seconds(&precisions) {
-        hand.set_wall(second);
+        manual_clock.set_wall(second);
         // Of what is older than the two newest slices, every fourth bucket is enough.
         let is_fine = NOW - second < 120 || NOW - second == HOUR;
         let step = if is_fine { 1 } else { 4 };
@@ -373,7 +373,7 @@ fn outage() -> u64 {
         for n in 0..names.len() {
             for nanos in &durations {
                 let response = service.call(request(n));
-                hand.advance(Duration::from_nanos(*nanos));
+                manual_clock.advance(Duration::from_nanos(*nanos));
                 futures_util::FutureExt::now_or_never(response)
                     .unwrap()
                     .unwrap();
@@ -382,7 +382,7 @@ fn outage() -> u64 {
         for n in 0..=COUNTERS {
             pulse.counter(&name("sold", n)).add(1);
         }
-        hand.set_wall(second);
+        manual_clock.set_wall(second);
         flush();
     }
     assert_eq!(pulse.health().recording.dropped, 0);

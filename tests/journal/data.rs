@@ -45,7 +45,7 @@ pub struct Data {
     io: Runtime,
     connection: MultiplexedConnection,
     pub store: RedisStore,
-    pub hand: ManualClock,
+    pub manual_clock: ManualClock,
     clock: Clock,
     _server: RedisServer,
 }
@@ -69,7 +69,7 @@ impl Data {
         let server = RedisServer::builder().arg("--databases", &databases);
         let server = io.block_on(server.start());
         let connection = io.block_on(server.connection());
-        let (clock, hand) = Clock::manual(0);
+        let (clock, manual_clock) = Clock::manual(0);
         let patience = Duration::from_secs(10);
         let options = RedisOptions::new(&server.url()).unwrap();
         let options = options.precisions(precisions()).journal_bytes(bytes);
@@ -81,7 +81,7 @@ impl Data {
             io,
             connection,
             store,
-            hand,
+            manual_clock,
             clock,
             _server: server,
         }

@@ -10,8 +10,8 @@ use tower_pulse::model::outcome::Outcome;
 use tower_pulse::testing::{TestFlusher, TestFolder};
 use tower_pulse::{Clock, ManualClock};
 
-use crate::bed::{MS, NOW, collected};
 use crate::data::{Data, precisions};
+use crate::fixture::{MS, NOW, aggregate_of};
 use crate::net::{Reply, Request, Wire};
 use crate::process::{Process, Sleep};
 
@@ -23,27 +23,27 @@ const MAX_CALLS: usize = 10_000;
 pub struct Drive {
     pub data: Data,
     clock: Clock,
-    hand: ManualClock,
+    manual_clock: ManualClock,
     sleep: Sleep,
 }
 
 impl Drive {
     pub fn start() -> Self {
         let data = Data::with_journal_bytes(JOURNAL_BYTES);
-        let (clock, hand) = Clock::manual(NOW);
-        data.hand.set_wall(NOW);
+        let (clock, manual_clock) = Clock::manual(NOW);
+        data.manual_clock.set_wall(NOW);
         Self {
             data,
             clock,
-            hand,
+            manual_clock,
             sleep: Sleep::new(),
         }
     }
 
     /// Time passes, for the instances and the server.
     pub fn pass(&self, seconds: u64) {
-        self.hand.advance(Duration::from_secs(seconds));
-        self.data.hand.set_wall(self.clock.now_seconds());
+        self.manual_clock.advance(Duration::from_secs(seconds));
+        self.data.manual_clock.set_wall(self.clock.now_seconds());
     }
 
     pub fn flusher(&self) -> (TestFlusher, Process) {
@@ -73,11 +73,11 @@ impl Drive {
     pub fn batch_at(&self, contexts: &[String], seconds: i64) -> Batch {
         let mut batch = Batch::default();
         let second = self.clock.now_seconds() + seconds;
-        let found = collected(&[MS], Outcome::Success);
+        let aggregate = aggregate_of(&[MS], Outcome::Success);
         for context in contexts {
             let (precisions, name) = (precisions(), Arc::from(&**context));
-            batch.add(&precisions, &name, Kind::Http, second, &found);
-            batch.add(&precisions, &Arc::from(ALL), Kind::All, second, &found);
+            batch.add(&precisions, &name, Kind::Http, second, &aggregate);
+            batch.add(&precisions, &Arc::from(ALL), Kind::All, second, &aggregate);
         }
         batch
     }

@@ -10,8 +10,8 @@ use tower_pulse::model::outcome::Outcome;
 use tower_pulse::model::slice::{HOUR, hour_of};
 use tower_pulse::store::FencedBatch;
 
-use crate::bed::collected;
 use crate::data::precisions;
+use crate::fixture::aggregate_of;
 
 pub const CONTEXTS: [&str; 3] = ["GET /a", "GET /b", "GET /c"];
 /// Each has a bucket of the coarse histogram of its own.
@@ -92,7 +92,7 @@ impl Ledger {
         });
         let bucket = 4 * id as u16 + 1;
         let nanos = (lower_bound(bucket, SCALE) * 1e9 * 1.02) as u64;
-        let found = collected(&[nanos], Outcome::Success);
+        let found = aggregate_of(&[nanos], Outcome::Success);
         let (precisions, mut batch) = (precisions(), Batch::default());
         batch.add(&precisions, &Arc::from(context), Kind::Http, second, &found);
         batch.add(&precisions, &Arc::from(ALL), Kind::All, second, &found);

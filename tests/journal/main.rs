@@ -16,9 +16,9 @@
     reason = "test code: a panic is a failed test"
 )]
 
-#[path = "../stores/bed.rs"]
+#[path = "../stores/fixture.rs"]
 #[allow(dead_code, reason = "shared with the tests of the stores")]
-mod bed;
+mod fixture;
 #[path = "../rig/mod.rs"]
 mod rig;
 

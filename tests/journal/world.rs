@@ -8,9 +8,9 @@ use tower_pulse::store::journal::{Acquired, Step};
 use tower_pulse::store::{Appended, Readable};
 use tower_pulse::{Clock, ManualClock, StoreError, StoreErrorKind};
 
-use crate::bed::THIS_HOUR;
 use crate::data::Data;
 use crate::faults::{Faults, Snapshot};
+use crate::fixture::THIS_HOUR;
 use crate::fleet::{Instance, MAX_ALIVE};
 use crate::hours::Expected;
 use crate::ledger::{CONTEXTS, Ledger, MAX_REQUESTS};
@@ -44,7 +44,7 @@ pub struct World<'a> {
     sleep: Sleep,
     /// The clock of all instances.
     pub clock: Clock,
-    hand: ManualClock,
+    manual_clock: ManualClock,
     /// How far ahead of it the server's is.
     pub server_ahead: i64,
     pub instances: Vec<Instance>,
@@ -64,8 +64,8 @@ impl<'a> World<'a> {
     pub fn new(data: &'a Data, seed: u64, faults: Faults) -> Self {
         fastrand::seed(seed);
         let start = THIS_HOUR - BEFORE_THE_HOUR;
-        let (clock, hand) = Clock::manual(start);
-        data.hand.set_wall(start);
+        let (clock, manual_clock) = Clock::manual(start);
+        data.manual_clock.set_wall(start);
         data.clear();
         let mut world = Self {
             data,
@@ -73,7 +73,7 @@ impl<'a> World<'a> {
             faults,
             sleep: Sleep::new(),
             clock,
-            hand,
+            manual_clock,
             server_ahead: 0,
             instances: Vec::new(),
             late: Vec::new(),
@@ -175,7 +175,8 @@ impl<'a> World<'a> {
         if seconds > MAX_LATENESS {
             self.break_connections();
         }
-        self.hand.advance(Duration::from_secs(seconds as u64));
+        self.manual_clock
+            .advance(Duration::from_secs(seconds as u64));
         self.set_server_clock();
         if self.now() > self.lease_until {
             let () = self.data.query(redis::cmd("DEL").arg("pulse:lease:fold"));
@@ -183,7 +184,9 @@ impl<'a> World<'a> {
     }
 
     pub fn set_server_clock(&self) {
-        self.data.hand.set_wall(self.now() + self.server_ahead);
+        self.data
+            .manual_clock
+            .set_wall(self.now() + self.server_ahead);
     }
 
     pub fn now(&self) -> i64 {

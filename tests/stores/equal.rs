@@ -14,7 +14,7 @@ use tower_pulse::store::memory::MemoryStore;
 use tower_pulse::store::{Heartbeat, Pass, Store};
 use tower_pulse::{Clock, ManualClock};
 
-use crate::bed::{NOW, Writer, call, collected, redis_store};
+use crate::fixture::{NOW, Writer, aggregate_of, call, redis_store};
 use crate::rig::server::RedisServer;
 
 /// What happens to the stores.
@@ -53,7 +53,7 @@ struct Pair {
     writers: [Writer; 2],
     precisions: Precisions,
     clock: Clock,
-    hand: ManualClock,
+    manual_clock: ManualClock,
     last: Option<tower_pulse::store::FencedBatch>,
 }
 
@@ -70,8 +70,8 @@ impl Pair {
                         _ => (format!("GET /{context}").into(), Kind::Http),
                     };
                     let outcome = Outcome::ALL[(nanos % 10) as usize];
-                    let found = collected(&[*nanos, nanos / 3], outcome);
-                    batch.add(&self.precisions, &name, kind, now + second, &found);
+                    let aggregate = aggregate_of(&[*nanos, nanos / 3], outcome);
+                    batch.add(&self.precisions, &name, kind, now + second, &aggregate);
                 }
                 self.send(batch).await;
             }
@@ -87,7 +87,7 @@ impl Pair {
                 }
             }
             Step::Wait(seconds) => self
-                .hand
+                .manual_clock
                 .advance(std::time::Duration::from_secs(*seconds as u64)),
             Step::Heartbeat(instance, in_flight) => {
                 for store in &self.stores {
@@ -228,7 +228,7 @@ fn memory_and_redis_agree() {
     let result = runner.run(&steps, |steps| {
         case.set(case.get() + 1);
         runtime.block_on(async {
-            let (clock, hand) = Clock::manual(NOW);
+            let (clock, manual_clock) = Clock::manual(NOW);
             let precisions = Precisions::default();
             let prefix = format!("case-{}:", case.get());
             let redis = redis_store(&server.url(), &prefix).with_clock(clock.clone());
@@ -239,7 +239,7 @@ fn memory_and_redis_agree() {
                 stores,
                 precisions,
                 clock,
-                hand,
+                manual_clock,
                 last: None,
             };
             for step in &steps {

@@ -6,26 +6,26 @@ use redis::{cmd, pipe};
 use tower_pulse::model::context::{Kind, fnv1a};
 use tower_pulse::model::snapshot::Snapshot;
 
-use crate::bed::{Fixture, MS, NOW};
+use crate::fixture::{Fixture, MS, NOW};
 
 const STATS: &str = "pulse:stats:GET /a:AccessTime";
 const SLOWEST: &str = "pulse:slowest:AccessTime";
 const MIB: usize = 1 << 20;
 
 /// A store in which three contexts have two requests each, of which a test may poison the first.
-async fn bed() -> (Fixture, MultiplexedConnection) {
-    let mut bed = Fixture::redis().await;
+async fn fixture() -> (Fixture, MultiplexedConnection) {
+    let mut fixture = Fixture::redis().await;
     for context in ["GET /a", "GET /b", "timer"] {
         let kind = if context == "timer" {
             Kind::Timer
         } else {
             Kind::Http
         };
-        let batch = bed.batch(&[(context, kind, NOW, &[MS, MS])]);
-        bed.merge_clean(batch).await;
+        let batch = fixture.batch(&[(context, kind, NOW, &[MS, MS])]);
+        fixture.merge_clean(batch).await;
     }
-    let connection = bed.server().connection().await;
-    (bed, connection)
+    let connection = fixture.server().connection().await;
+    (fixture, connection)
 }
 
 /// Adds so many members to a sorted set.
@@ -58,35 +58,35 @@ fn assert_others(snapshot: &Snapshot) {
 
 #[tokio::test]
 async fn a_set_of_statistics_with_300_000_members() {
-    let (mut bed, mut connection) = bed().await;
+    let (mut fixture, mut connection) = fixture().await;
     add_members(&mut connection, STATS, 300_000).await;
-    let snapshot = bed.snapshot().await;
+    let snapshot = fixture.snapshot().await;
     assert_eq!(named(&snapshot), [STATS]);
     assert_others(&snapshot);
-    let context = bed.context("GET /b").await;
+    let context = fixture.context("GET /b").await;
     assert!(context.hour.is_some());
 
-    let before = bed.server().cpu_micros().await;
-    let merged = bed.hit("GET /a", NOW, MS).await;
-    let took = bed.server().cpu_micros().await - before;
+    let before = fixture.server().cpu_micros().await;
+    let merged = fixture.hit("GET /a", NOW, MS).await;
+    let took = fixture.server().cpu_micros().await - before;
     assert!(took < 100_000, "the server took {took} µs");
     let keys: Vec<_> = merged.quarantined.iter().map(|p| &*p.key).collect();
     assert_eq!(keys, [STATS]);
-    let hits = bed.store.counter("hits:GET /a", 60).await.unwrap();
+    let hits = fixture.store.counter("hits:GET /a", 60).await.unwrap();
     assert_eq!(hits, [(NOW, 3)]);
 }
 
 #[tokio::test]
 async fn a_ranking_with_300_000_members() {
-    let (mut bed, mut connection) = bed().await;
+    let (mut fixture, mut connection) = fixture().await;
     add_members(&mut connection, SLOWEST, 300_000).await;
-    let snapshot = bed.snapshot().await;
+    let snapshot = fixture.snapshot().await;
     assert_eq!(named(&snapshot), [SLOWEST]);
     assert_others(&snapshot);
-    assert_eq!(bed.store.slowest().await.unwrap().len(), 100);
-    let before = bed.server().cpu_micros().await;
-    bed.hit("GET /a", NOW, MS).await;
-    let took = bed.server().cpu_micros().await - before;
+    assert_eq!(fixture.store.slowest().await.unwrap().len(), 100);
+    let before = fixture.server().cpu_micros().await;
+    fixture.hit("GET /a", NOW, MS).await;
+    let took = fixture.server().cpu_micros().await - before;
     assert!(took < 100_000, "the server took {took} µs");
     // It goes by itself, a part at a time.
     let left: usize = cmd("ZCARD")
@@ -99,34 +99,39 @@ async fn a_ranking_with_300_000_members() {
 
 #[tokio::test]
 async fn a_record_of_20_mib() {
-    let (mut bed, mut connection) = bed().await;
+    let (mut fixture, mut connection) = fixture().await;
     let key = format!("pulse:pulse:r1:60:{NOW}");
     let field = fnv1a(b"GET /a").to_be_bytes();
     let mut set = cmd("HSET");
     set.arg(&key).arg(&field).arg(vec![b'x'; 20 * MIB]);
     set.exec_async(&mut connection).await.unwrap();
     for _ in 0..3 {
-        let snapshot = bed.snapshot().await;
+        let snapshot = fixture.snapshot().await;
         assert_eq!(named(&snapshot), [&key]);
         assert!(snapshot.problems[0].reason.contains("GET /a"));
         assert_others(&snapshot);
     }
-    let records = bed.store.records("GET /a", 3_600, NOW).await.unwrap();
+    let records = fixture.store.records("GET /a", 3_600, NOW).await.unwrap();
     assert_eq!(records, []);
     assert_eq!(
-        bed.store.records("GET /b", 3_600, NOW).await.unwrap().len(),
+        fixture
+            .store
+            .records("GET /b", 3_600, NOW)
+            .await
+            .unwrap()
+            .len(),
         1
     );
-    let warnings = bed.store.warnings();
+    let warnings = fixture.store.warnings();
     assert!(
         warnings.iter().any(|text| text.contains(&key)),
         "{warnings:?}"
     );
 
     // A folder that remembers nothing writes it anew.
-    bed.writer.folder.release().await.unwrap();
-    bed.writer = crate::bed::Writer::new(bed.store.clone(), bed.clock.clone());
-    bed.hit("GET /a", NOW, MS).await;
+    fixture.writer.folder.release().await.unwrap();
+    fixture.writer = crate::fixture::Writer::new(fixture.store.clone(), fixture.clock.clone());
+    fixture.hit("GET /a", NOW, MS).await;
     let length: usize = cmd("HSTRLEN")
         .arg(&key)
         .arg(&field)
@@ -138,18 +143,18 @@ async fn a_record_of_20_mib() {
 
 #[tokio::test]
 async fn forty_records_of_2_mib() {
-    let (mut bed, mut connection) = bed().await;
+    let (mut fixture, mut connection) = fixture().await;
     let key = format!("pulse:pulse:r1:60:{NOW}");
     for n in 0..40 {
         let context = format!("GET /many/{n}");
-        bed.hit(&context, NOW, MS).await;
+        fixture.hit(&context, NOW, MS).await;
         let field = fnv1a(context.as_bytes()).to_be_bytes();
         let mut set = cmd("HSET");
         set.arg(&key).arg(&field).arg(vec![b'x'; 2 * MIB]);
         set.exec_async(&mut connection).await.unwrap();
     }
     for _ in 0..2 {
-        let snapshot = bed.snapshot().await;
+        let snapshot = fixture.snapshot().await;
         assert_eq!(named(&snapshot), [&*key; 40]);
         assert_eq!(snapshot.contexts.len(), 43);
         assert_others(&snapshot);
@@ -164,30 +169,30 @@ async fn a_name_of_30_mib() {
         "pulse:pulse:instances",
         STATS,
     ] {
-        let (mut bed, mut connection) = bed().await;
+        let (mut fixture, mut connection) = fixture().await;
         let mut add = cmd("ZADD");
         add.arg(key).arg(NOW + 9).arg(vec![b'x'; 30 * MIB]);
         add.exec_async(&mut connection).await.unwrap();
         for _ in 0..3 {
-            let snapshot = bed.snapshot().await;
+            let snapshot = fixture.snapshot().await;
             assert_eq!(named(&snapshot), [key]);
             assert_others(&snapshot);
         }
-        let _ = bed.store.slowest().await.unwrap();
-        assert!(bed.store.status(NOW).await.is_ok());
-        let warnings = bed.store.warnings();
+        let _ = fixture.store.slowest().await.unwrap();
+        assert!(fixture.store.status(NOW).await.is_ok());
+        let warnings = fixture.store.warnings();
         assert!(
             warnings.iter().any(|text| text.contains(key)),
             "{warnings:?}"
         );
-        bed.hit("GET /b", NOW, MS).await;
-        assert_eq!(bed.hours("GET /b").await.0, Some(3.0), "{key}");
+        fixture.hit("GET /b", NOW, MS).await;
+        assert_eq!(fixture.hours("GET /b").await.0, Some(3.0), "{key}");
     }
 }
 
 #[tokio::test]
 async fn hours_counters_and_instances_of_20_mib() {
-    let (bed, mut connection) = bed().await;
+    let (fixture, mut connection) = fixture().await;
     let huge = "x".repeat(20 * MIB);
     let start = format!("{STATS}:start");
     let hits = "pulse:count:1:hits";
@@ -205,27 +210,27 @@ async fn hours_counters_and_instances_of_20_mib() {
         .arg("in_flight")
         .arg(&huge);
     poison.exec_async(&mut connection).await.unwrap();
-    let snapshot = bed.snapshot().await;
+    let snapshot = fixture.snapshot().await;
     assert_eq!(named(&snapshot), [hits, "pulse:pulse:instance:i"]);
     assert_others(&snapshot);
     // The hour that cannot be read counts as missing, as any that is none.
-    assert_eq!(bed.hours("GET /a").await.0, Some(2.0));
-    assert_eq!(bed.store.counter("hits", 1).await.unwrap(), []);
-    let others = bed.store.counter("hits:GET /b", 1).await.unwrap();
+    assert_eq!(fixture.hours("GET /a").await.0, Some(2.0));
+    assert_eq!(fixture.store.counter("hits", 1).await.unwrap(), []);
+    let others = fixture.store.counter("hits:GET /b", 1).await.unwrap();
     assert_eq!(others, [(NOW, 2)]);
 }
 
 /// What other programs write without ever cleaning it is not too large: a second's counter of a day.
 #[tokio::test]
 async fn a_counter_of_a_day_is_read() {
-    let (bed, mut connection) = bed().await;
+    let (fixture, mut connection) = fixture().await;
     let slices: Vec<(i64, i64)> = (0..86_400).map(|n| (NOW - n, 1)).collect();
     for some in slices.chunks(10_000) {
         let mut set = cmd("HSET");
         set.arg("pulse:count:1:day").arg(some);
         set.exec_async(&mut connection).await.unwrap();
     }
-    let day = bed.store.counter("day", 1).await.unwrap();
+    let day = fixture.store.counter("day", 1).await.unwrap();
     assert_eq!(day.len(), 86_400);
-    assert_eq!(bed.store.warnings(), [""; 0]);
+    assert_eq!(fixture.store.warnings(), [""; 0]);
 }

@@ -8,7 +8,7 @@ use tower_pulse::model::slice::Precisions;
 use tower_pulse::store::{FencedBatch, Heartbeat};
 use tower_pulse::testing::TestFlusher;
 
-use crate::bed::{Fixture, MS, NOW, call};
+use crate::fixture::{Fixture, MS, NOW, call};
 
 async fn run(connection: &mut MultiplexedConnection, words: &[&str]) {
     let mut command = cmd(words[0]);
@@ -25,18 +25,18 @@ fn key(name: &str) -> String {
 
 /// Makes one of the crate's own keys a set, after a first call.
 async fn poisoned(name: &str) -> (Fixture, MultiplexedConnection) {
-    let mut bed = Fixture::redis().await;
-    bed.hit("GET /a", NOW, MS).await;
-    bed.writer.folder.release().await.unwrap();
-    let mut connection = bed.server().connection().await;
+    let mut fixture = Fixture::redis().await;
+    fixture.hit("GET /a", NOW, MS).await;
+    fixture.writer.folder.release().await.unwrap();
+    let mut connection = fixture.server().connection().await;
     run(&mut connection, &["DEL", &key(name)]).await;
     run(&mut connection, &["SADD", &key(name), "x"]).await;
-    (bed, connection)
+    (fixture, connection)
 }
 
-async fn next(bed: &Fixture) -> FencedBatch {
-    let mut call = call("a", 2, bed.batch(&[("GET /a", Kind::Http, NOW, &[MS])]));
-    let generation = bed.store.hello().await;
+async fn next(fixture: &Fixture) -> FencedBatch {
+    let mut call = call("a", 2, fixture.batch(&[("GET /a", Kind::Http, NOW, &[MS])]));
+    let generation = fixture.store.hello().await;
     call.generation = generation.map_or_else(|_| "g".to_owned(), |generation| generation.id);
     call
 }
@@ -51,8 +51,8 @@ fn heartbeat() -> Heartbeat {
 }
 
 /// Health names the key as one whose value was replaced.
-fn assert_healed(bed: &Fixture, name: &str) {
-    let warnings = bed.store.warnings();
+fn assert_healed(fixture: &Fixture, name: &str) {
+    let warnings = fixture.store.warnings();
     let is_named = |text: &String| text.starts_with(&format!("{} held", key(name)));
     assert!(warnings.iter().any(is_named), "{warnings:?}");
 }
@@ -60,12 +60,12 @@ fn assert_healed(bed: &Fixture, name: &str) {
 #[tokio::test]
 async fn a_state_or_journal_of_another_type_is_named() {
     for name in ["state", "journal"] {
-        let (bed, _connection) = poisoned(name).await;
-        let call = next(&bed).await;
-        let mut errors = vec![bed.store.append(&call).await.unwrap_err().to_string()];
+        let (fixture, _connection) = poisoned(name).await;
+        let call = next(&fixture).await;
+        let mut errors = vec![fixture.store.append(&call).await.unwrap_err().to_string()];
         if name == "state" {
-            errors.push(bed.store.hello().await.unwrap_err().to_string());
-            errors.push(bed.writer.folder.fold().await.unwrap_err().to_string());
+            errors.push(fixture.store.hello().await.unwrap_err().to_string());
+            errors.push(fixture.writer.folder.fold().await.unwrap_err().to_string());
         }
         for error in errors {
             let expected = format!("{} holds something of another type: delete it", key(name));
@@ -81,22 +81,22 @@ async fn a_lease_to_fold_that_is_none_is_taken() {
         &["SET", "pulse:pulse:lease:fold", "somebody"],
         &["SET", "pulse:pulse:lease:fold", "somebody", "EX", "100000"],
     ] {
-        let (mut bed, mut connection) = poisoned("lease:fold").await;
+        let (mut fixture, mut connection) = poisoned("lease:fold").await;
         run(&mut connection, &["DEL", "pulse:pulse:lease:fold"]).await;
         run(&mut connection, poison).await;
-        let again = bed.batch(&[("GET /a", Kind::Http, NOW, &[MS])]);
-        bed.merge_clean(again).await;
-        assert_eq!(bed.hours("GET /a").await.0, Some(2.0), "{poison:?}");
-        assert_healed(&bed, "lease:fold");
+        let again = fixture.batch(&[("GET /a", Kind::Http, NOW, &[MS])]);
+        fixture.merge_clean(again).await;
+        assert_eq!(fixture.hours("GET /a").await.0, Some(2.0), "{poison:?}");
+        assert_healed(&fixture, "lease:fold");
     }
 }
 
 /// Whoever appends sees that nobody folds.
 #[tokio::test]
 async fn a_lease_to_fold_that_is_none_is_nobodys() {
-    let (bed, _connection) = poisoned("lease:fold").await;
-    let call = next(&bed).await;
-    let appended = bed.store.append(&call).await.unwrap();
+    let (fixture, _connection) = poisoned("lease:fold").await;
+    let call = next(&fixture).await;
+    let appended = fixture.store.append(&call).await.unwrap();
     let tower_pulse::store::Appended::Done(receipt) = appended else {
         panic!("{appended:?}");
     };
@@ -106,21 +106,26 @@ async fn a_lease_to_fold_that_is_none_is_nobodys() {
 #[tokio::test]
 async fn leases_and_notes_of_cleaning_of_another_type_heal() {
     for name in ["lease:clean", "lease:clean:last"] {
-        let (bed, mut connection) = poisoned(name).await;
+        let (fixture, mut connection) = poisoned(name).await;
         run(&mut connection, &["EXPIRE", &key(name), "100000"]).await;
-        assert!(bed.store.last_pass().await.unwrap().is_none());
+        assert!(fixture.store.last_pass().await.unwrap().is_none());
         assert!(
-            bed.store.clean(&bed.pass()).await.unwrap().is_some(),
+            fixture
+                .store
+                .clean(&fixture.pass())
+                .await
+                .unwrap()
+                .is_some(),
             "{name}"
         );
-        assert!(bed.store.last_pass().await.unwrap().is_some());
-        assert_healed(&bed, name);
+        assert!(fixture.store.last_pass().await.unwrap().is_some());
+        assert_healed(&fixture, name);
     }
 }
 
 #[tokio::test]
 async fn a_note_of_20_mib_heals() {
-    let (bed, mut connection) = poisoned("lease:clean:last").await;
+    let (fixture, mut connection) = poisoned("lease:clean:last").await;
     let huge = "x".repeat(20 << 20);
     run(&mut connection, &["DEL", &key("lease:clean:last")]).await;
     run(
@@ -128,31 +133,38 @@ async fn a_note_of_20_mib_heals() {
         &["HSET", &key("lease:clean:last"), "problems", &huge],
     )
     .await;
-    assert!(bed.store.last_pass().await.unwrap().is_none());
-    assert!(bed.store.clean(&bed.pass()).await.unwrap().is_some());
-    assert!(bed.store.last_pass().await.unwrap().is_some());
-    assert_healed(&bed, "lease:clean:last");
+    assert!(fixture.store.last_pass().await.unwrap().is_none());
+    assert!(
+        fixture
+            .store
+            .clean(&fixture.pass())
+            .await
+            .unwrap()
+            .is_some()
+    );
+    assert!(fixture.store.last_pass().await.unwrap().is_some());
+    assert_healed(&fixture, "lease:clean:last");
 }
 
 #[tokio::test]
 async fn instances_of_another_type_heal() {
     for name in ["instances", "instance:a"] {
-        let (bed, _connection) = poisoned(name).await;
-        bed.store.heartbeat(&heartbeat()).await.unwrap();
-        let snapshot = bed.snapshot().await;
+        let (fixture, _connection) = poisoned(name).await;
+        fixture.store.heartbeat(&heartbeat()).await.unwrap();
+        let snapshot = fixture.snapshot().await;
         assert_eq!((snapshot.instances, snapshot.in_flight), (1, 1), "{name}");
-        assert_healed(&bed, name);
+        assert_healed(&fixture, name);
     }
-    let (bed, _connection) = poisoned("instances").await;
-    bed.store.deregister("a").await.unwrap();
-    assert_healed(&bed, "instances");
+    let (fixture, _connection) = poisoned("instances").await;
+    fixture.store.deregister("a").await.unwrap();
+    assert_healed(&fixture, "instances");
 }
 
 #[tokio::test]
 async fn a_quarantine_that_is_none_heals() {
-    let (mut bed, mut connection) = poisoned("quarantine").await;
-    bed.store.status(NOW).await.unwrap();
-    assert_healed(&bed, "quarantine");
+    let (mut fixture, mut connection) = poisoned("quarantine").await;
+    fixture.store.status(NOW).await.unwrap();
+    assert_healed(&fixture, "quarantine");
     // One with too many fields goes when the next key is quarantined.
     for n in 0..1_000 {
         let field = format!("key {n}");
@@ -162,7 +174,7 @@ async fn a_quarantine_that_is_none_heals() {
         )
         .await;
     }
-    let keys = bed
+    let keys = fixture
         .store
         .status(NOW)
         .await
@@ -171,8 +183,8 @@ async fn a_quarantine_that_is_none_heals() {
         .quarantined_keys;
     assert_eq!(keys.len(), 100);
     run(&mut connection, &["SET", "pulse:known:", "x"]).await;
-    bed.hit("GET /b", NOW, MS).await;
-    let keys = bed
+    fixture.hit("GET /b", NOW, MS).await;
+    let keys = fixture
         .store
         .status(NOW)
         .await
@@ -185,9 +197,9 @@ async fn a_quarantine_that_is_none_heals() {
 
 #[tokio::test]
 async fn what_is_set_aside_heals() {
-    let (bed, mut connection) = poisoned("aside").await;
-    let call = next(&bed).await;
-    bed.store.append(&call).await.unwrap();
+    let (fixture, mut connection) = poisoned("aside").await;
+    let call = next(&fixture).await;
+    fixture.store.append(&call).await.unwrap();
     let head: String = cmd("HGET")
         .arg(key("state"))
         .arg("head")
@@ -210,32 +222,32 @@ async fn what_is_set_aside_heals() {
         add.arg(n).arg("x");
     }
     add.exec_async(&mut connection).await.unwrap();
-    assert!(bed.writer.folder.fold().await.unwrap());
+    assert!(fixture.writer.folder.fold().await.unwrap());
     let aside: usize = cmd("XLEN")
         .arg(key("aside"))
         .query_async(&mut connection)
         .await
         .unwrap();
     assert_eq!(aside, 1);
-    assert_healed(&bed, "aside");
+    assert_healed(&fixture, "aside");
     let call = FencedBatch {
         seq: 3,
         previous: 2,
         ..call
     };
-    bed.store.append(&call).await.unwrap();
-    assert!(bed.writer.folder.fold().await.unwrap());
-    assert_eq!(bed.hours("GET /a").await.0, Some(2.0));
+    fixture.store.append(&call).await.unwrap();
+    assert!(fixture.writer.folder.fold().await.unwrap());
+    assert_eq!(fixture.hours("GET /a").await.0, Some(2.0));
 }
 
 #[tokio::test]
 async fn numbers_of_the_state_that_are_none_do_not_stop_it() {
     for field in ["need", "trimmed", "oldest", "aside", "done", "took"] {
-        let (mut bed, mut connection) = poisoned("lease:fold").await;
+        let (mut fixture, mut connection) = poisoned("lease:fold").await;
         run(&mut connection, &["HSET", &key("state"), field, "garbage"]).await;
-        let again = bed.batch(&[("GET /a", Kind::Http, NOW, &[MS])]);
-        bed.merge_clean(again).await;
-        assert_eq!(bed.hours("GET /a").await.0, Some(2.0), "{field}");
+        let again = fixture.batch(&[("GET /a", Kind::Http, NOW, &[MS])]);
+        fixture.merge_clean(again).await;
+        assert_eq!(fixture.hours("GET /a").await.0, Some(2.0), "{field}");
     }
 }
 
@@ -249,11 +261,16 @@ async fn a_garbled_fence_heals() {
         "",
         "-1 7",
     ] {
-        let bed = Fixture::redis().await;
-        let mut connection = bed.server().connection().await;
+        let fixture = Fixture::redis().await;
+        let mut connection = fixture.server().connection().await;
         let precisions = Precisions::default();
-        let flusher = TestFlusher::new(bed.store.clone(), bed.clock.clone(), precisions, 1 << 20);
-        let one = || bed.batch(&[("GET /a", Kind::Http, NOW, &[MS])]);
+        let flusher = TestFlusher::new(
+            fixture.store.clone(),
+            fixture.clock.clone(),
+            precisions,
+            1 << 20,
+        );
+        let one = || fixture.batch(&[("GET /a", Kind::Http, NOW, &[MS])]);
         flusher.add(one());
         let first = flusher.flush().await.unwrap().unwrap();
         let field = format!("f:{}", first.instance);
@@ -265,9 +282,9 @@ async fn a_garbled_fence_heals() {
         flusher.add(one());
         let second = flusher.flush().await.unwrap().unwrap();
         assert_ne!(first.instance, second.instance, "{garbage}");
-        assert!(bed.writer.folder.fold().await.unwrap());
-        assert_eq!(bed.hours("GET /a").await.0, Some(2.0), "{garbage}");
+        assert!(fixture.writer.folder.fold().await.unwrap());
+        assert_eq!(fixture.hours("GET /a").await.0, Some(2.0), "{garbage}");
         assert_eq!((flusher.lost(), flusher.replayed()), (0, 0), "{garbage}");
-        assert_healed(&bed, "state");
+        assert_healed(&fixture, "state");
     }
 }

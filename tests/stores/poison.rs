@@ -7,7 +7,7 @@ use tower_pulse::model::context::{Kind, fnv1a};
 use tower_pulse::model::slice::iso_hour;
 use tower_pulse::testing::TestFolder;
 
-use crate::bed::{Fixture, LAST_HOUR, MS, NOW, THIS_HOUR};
+use crate::fixture::{Fixture, LAST_HOUR, MS, NOW, THIS_HOUR};
 
 /// Runs a command that is written as one line, `_` standing for a space within a word.
 async fn run(connection: &mut MultiplexedConnection, line: &str) -> redis::Value {
@@ -22,42 +22,42 @@ async fn run(connection: &mut MultiplexedConnection, line: &str) -> redis::Value
 /// Poisons `key` by `poison`, sends a call, expects only `key` to be told; then deletes the key and
 /// expects the next call to go through. Returns what was told.
 async fn quarantined(poison: &str, key: &str) -> String {
-    let mut bed = Fixture::redis().await;
-    let mut connection = bed.server().connection().await;
-    let other = |bed: &Fixture| {
-        bed.batch(&[
+    let mut fixture = Fixture::redis().await;
+    let mut connection = fixture.server().connection().await;
+    let other = |fixture: &Fixture| {
+        fixture.batch(&[
             ("GET /a", Kind::Http, NOW, &[MS]),
             ("GET /b", Kind::Http, NOW, &[MS]),
         ])
     };
-    let batch = other(&bed);
-    bed.merge_clean(batch).await;
+    let batch = other(&fixture);
+    fixture.merge_clean(batch).await;
     run(&mut connection, &format!("DEL {key}")).await;
     run(&mut connection, poison).await;
     let before = run(&mut connection, &format!("DUMP {key}")).await;
 
-    let batch = other(&bed);
-    let merged = bed.merge(batch).await;
+    let batch = other(&fixture);
+    let merged = fixture.merge(batch).await;
     let told: Vec<_> = merged.quarantined.iter().map(|p| &*p.key).collect();
     assert_eq!(told, [key.replace('_', " ")], "after {poison}: {merged:?}");
     // What cannot be added to is left as it is, whole.
     let after = run(&mut connection, &format!("DUMP {key}")).await;
     assert_eq!(before, after, "after {poison}");
-    assert_eq!(bed.hours("GET /b").await.0, Some(2.0));
-    let hits = bed.store.counter("hits:GET /b", 1).await.unwrap();
+    assert_eq!(fixture.hours("GET /b").await.0, Some(2.0));
+    let hits = fixture.store.counter("hits:GET /b", 1).await.unwrap();
     assert_eq!(hits, [(NOW, 2)]);
-    let hits = bed.store.counter("hits:GET /a", 3_600).await.unwrap();
+    let hits = fixture.store.counter("hits:GET /a", 3_600).await.unwrap();
     assert_eq!(hits, [(THIS_HOUR, 2)]);
     // Reading does not fail for it.
-    let _ = bed.snapshot().await;
-    let _ = bed.store.slowest().await.unwrap();
-    let _ = bed.store.records("GET /a", 60, NOW).await.unwrap();
-    let _ = bed.store.counter("hits:GET /a", 60).await.unwrap();
-    let _ = bed.store.clean(&bed.pass()).await.unwrap();
+    let _ = fixture.snapshot().await;
+    let _ = fixture.store.slowest().await.unwrap();
+    let _ = fixture.store.records("GET /a", 60, NOW).await.unwrap();
+    let _ = fixture.store.counter("hits:GET /a", 60).await.unwrap();
+    let _ = fixture.store.clean(&fixture.pass()).await.unwrap();
 
     run(&mut connection, &format!("DEL {key}")).await;
-    let batch = other(&bed);
-    bed.merge_clean(batch).await;
+    let batch = other(&fixture);
+    fixture.merge_clean(batch).await;
     merged.quarantined[0].reason.clone()
 }
 
@@ -117,24 +117,24 @@ async fn records_that_are_a_string() {
 
 #[tokio::test]
 async fn a_record_that_is_garbage_is_replaced() {
-    let mut bed = Fixture::redis().await;
-    bed.hit("GET /a", NOW, MS).await;
-    let mut connection = bed.server().connection().await;
+    let mut fixture = Fixture::redis().await;
+    fixture.hit("GET /a", NOW, MS).await;
+    let mut connection = fixture.server().connection().await;
     let field = fnv1a(b"GET /a").to_be_bytes();
     let mut set = cmd("HSET");
     set.arg(RECORDS).arg(&field).arg("garbage");
     set.exec_async(&mut connection).await.unwrap();
-    let records = bed.store.records("GET /a", 60, NOW).await.unwrap();
+    let records = fixture.store.records("GET /a", 60, NOW).await.unwrap();
     assert_eq!(records, [], "garbage is no record");
     // Another folder remembers nothing, and reads it.
-    let folder = TestFolder::new(bed.store.clone(), bed.clock.clone(), "other", 1_000);
-    bed.writer.folder.release().await.unwrap();
-    bed.writer.folder = folder;
-    bed.hit("GET /a", NOW, MS).await;
-    let records = bed.store.records("GET /a", 60, NOW).await.unwrap();
+    let folder = TestFolder::new(fixture.store.clone(), fixture.clock.clone(), "other", 1_000);
+    fixture.writer.folder.release().await.unwrap();
+    fixture.writer.folder = folder;
+    fixture.hit("GET /a", NOW, MS).await;
+    let records = fixture.store.records("GET /a", 60, NOW).await.unwrap();
     assert_eq!(records[0].1.times.count, 1, "what came since");
     assert_eq!(
-        bed.hours("GET /a").await.0,
+        fixture.hours("GET /a").await.0,
         Some(2.0),
         "the book's keys have all"
     );
@@ -144,17 +144,17 @@ async fn a_record_that_is_garbage_is_replaced() {
 async fn shared_keys_of_another_type() {
     let known = "pulse:known:";
     for key in ["pulse:slowest:AccessTime", "pulse:pulse:contexts"] {
-        let mut bed = Fixture::redis().await;
-        let mut connection = bed.server().connection().await;
+        let mut fixture = Fixture::redis().await;
+        let mut connection = fixture.server().connection().await;
         run(&mut connection, &format!("SET {key} x")).await;
         run(&mut connection, &format!("SET {known} x")).await;
-        let merged = bed.hit("GET /a", NOW, MS).await;
+        let merged = fixture.hit("GET /a", NOW, MS).await;
         let told: Vec<_> = merged.quarantined.iter().map(|p| &*p.key).collect();
         assert!(told.contains(&key) && told.contains(&known), "{told:?}");
-        let hits = bed.store.counter("hits:GET /a", 60).await.unwrap();
+        let hits = fixture.store.counter("hits:GET /a", 60).await.unwrap();
         assert_eq!(hits, [(NOW, 1)]);
-        assert!(!bed.snapshot().await.problems.is_empty());
-        let cleaned = bed.store.clean(&bed.pass()).await.unwrap().unwrap();
+        assert!(!fixture.snapshot().await.problems.is_empty());
+        let cleaned = fixture.store.clean(&fixture.pass()).await.unwrap().unwrap();
         let told: Vec<_> = cleaned.problems.iter().map(|p| &*p.key).collect();
         assert_eq!(told, [known, key]);
     }
@@ -162,10 +162,10 @@ async fn shared_keys_of_another_type() {
 
 #[tokio::test]
 async fn garbage_is_told_when_read() {
-    let mut bed = Fixture::redis().await;
-    bed.hit("GET /a", NOW, MS).await;
-    bed.hit("GET /b", NOW, MS).await;
-    let mut connection = bed.server().connection().await;
+    let mut fixture = Fixture::redis().await;
+    fixture.hit("GET /a", NOW, MS).await;
+    fixture.hit("GET /b", NOW, MS).await;
+    let mut connection = fixture.server().connection().await;
     run(&mut connection, &format!("ZADD {STATS} inf sum")).await;
     let hour = format!("pulse:pulse:r1:1800:{NOW}");
     let mut set = cmd("HSET");
@@ -178,7 +178,7 @@ async fn garbage_is_told_when_read() {
         .exec_async(&mut connection)
         .await
         .unwrap();
-    let snapshot = bed.snapshot().await;
+    let snapshot = fixture.snapshot().await;
     let keys: Vec<_> = snapshot.problems.iter().map(|p| &*p.key).collect();
     let expected = ["pulse:slowest:AccessTime", &hour, &STATS.replace('_', " ")];
     assert_eq!(keys, expected);
@@ -189,23 +189,23 @@ async fn garbage_is_told_when_read() {
 #[tokio::test]
 async fn an_hour_that_is_no_hour_counts_as_missing() {
     for garbage in ["yesterday", "2023-13-01T00:00:00", ""] {
-        let mut bed = Fixture::redis().await;
-        bed.hit("GET /a", NOW, MS).await;
-        let mut connection = bed.server().connection().await;
+        let mut fixture = Fixture::redis().await;
+        fixture.hit("GET /a", NOW, MS).await;
+        let mut connection = fixture.server().connection().await;
         let start = format!("{STATS}:start").replace('_', " ");
         let set = |value: String| cmd("SET").arg(&start).arg(value).clone();
         let command = set(garbage.to_owned());
         command.exec_async(&mut connection).await.unwrap();
-        assert_eq!(bed.hours("GET /a").await, (Some(1.0), None));
-        bed.hit("GET /a", NOW, MS).await;
-        assert_eq!(bed.hours("GET /a").await, (Some(2.0), None));
+        assert_eq!(fixture.hours("GET /a").await, (Some(1.0), None));
+        fixture.hit("GET /a", NOW, MS).await;
+        assert_eq!(fixture.hours("GET /a").await, (Some(2.0), None));
         // A call that begins with the last hour does not take the set for that.
         set(garbage.to_owned())
             .exec_async(&mut connection)
             .await
             .unwrap();
-        bed.hit("GET /a", LAST_HOUR, MS).await;
-        assert_eq!(bed.hours("GET /a").await, (Some(2.0), Some(1.0)));
+        fixture.hit("GET /a", LAST_HOUR, MS).await;
+        assert_eq!(fixture.hours("GET /a").await, (Some(2.0), Some(1.0)));
         let start: String = cmd("GET")
             .arg(&start)
             .query_async(&mut connection)
@@ -217,9 +217,9 @@ async fn an_hour_that_is_no_hour_counts_as_missing() {
 
 #[tokio::test]
 async fn cleaning_steps_over_garbage() {
-    let mut bed = Fixture::redis().await;
-    bed.hit("GET /a", NOW - 10_000, MS).await;
-    let mut connection = bed.server().connection().await;
+    let mut fixture = Fixture::redis().await;
+    fixture.hit("GET /a", NOW - 10_000, MS).await;
+    let mut connection = fixture.server().connection().await;
     let members: [&[u8]; 6] = [
         b"garbage",
         b"0:zero",
@@ -244,14 +244,14 @@ async fn cleaning_steps_over_garbage() {
         .await;
         run(&mut connection, "HSET pulse:count:1:x 17 1").await;
         run(&mut connection, "ZADD pulse:known: 0 1:x").await;
-        bed.advance(60);
-        let cleaned = bed.store.clean(&bed.pass()).await.unwrap().unwrap();
+        fixture.advance(60);
+        let cleaned = fixture.store.clean(&fixture.pass()).await.unwrap().unwrap();
         assert_eq!(cleaned.problems.len(), 6, "{:?}", cleaned.problems);
-        assert_eq!(bed.store.counter("x", 1).await.unwrap(), []);
+        assert_eq!(fixture.store.counter("x", 1).await.unwrap(), []);
         let card = run(&mut connection, "ZSCORE pulse:known: 1:x").await;
         assert_eq!(card, redis::Value::Nil);
     }
-    assert_eq!(bed.store.counter("hits:GET /a", 1).await.unwrap(), []);
+    assert_eq!(fixture.store.counter("hits:GET /a", 1).await.unwrap(), []);
     let left = run(&mut connection, "HGETALL pulse:count:1:strange").await;
     assert_eq!(
         redis::from_redis_value::<Vec<String>>(left).unwrap(),
@@ -261,8 +261,8 @@ async fn cleaning_steps_over_garbage() {
 
 #[tokio::test]
 async fn instances_that_say_nothing_are_told() {
-    let bed = Fixture::redis().await;
-    let mut connection = bed.server().connection().await;
+    let fixture = Fixture::redis().await;
+    let mut connection = fixture.server().connection().await;
     let instances = format!("ZADD pulse:pulse:instances {NOW} a {NOW} b {NOW} c");
     run(&mut connection, &instances).await;
     for (id, in_flight) in [("a", "3"), ("b", "many")] {
@@ -272,7 +272,7 @@ async fn instances_that_say_nothing_are_told() {
         set.exec_async(&mut connection).await.unwrap();
     }
     run(&mut connection, "LPUSH pulse:pulse:instance:c x").await;
-    let snapshot = bed.snapshot().await;
+    let snapshot = fixture.snapshot().await;
     assert_eq!((snapshot.instances, snapshot.in_flight), (3, 3));
     let told: Vec<_> = snapshot.problems.iter().map(|p| &*p.key).collect();
     assert_eq!(told, ["pulse:pulse:instance:b", "pulse:pulse:instance:c"]);

@@ -7,7 +7,7 @@ use tower_pulse::model::context::Kind;
 use tower_pulse::store::Store;
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
 
-use crate::bed::{Applied, Fixture, MS, Merged, NOW, apply, call};
+use crate::fixture::{ApplyOutcome, Fixture, MS, MergeReport, NOW, apply, call};
 use crate::rig::server::RedisServer;
 
 fn store(options: RedisOptions) -> Arc<dyn Store> {
@@ -19,7 +19,7 @@ fn store(options: RedisOptions) -> Arc<dyn Store> {
 async fn assert_works(store: &Arc<dyn Store>) {
     let batch = Fixture::memory().batch(&[("GET /", Kind::Http, NOW, &[MS])]);
     let applied = apply(store, &call("x", 1, batch)).await.unwrap();
-    assert_eq!(applied, Applied::Merged(Merged::default()));
+    assert_eq!(applied, ApplyOutcome::Merged(MergeReport::default()));
     let hits = store.counter("hits:GET /", 1).await.unwrap();
     assert_eq!(hits, [(NOW, 1)]);
 }
