@@ -1,4 +1,4 @@
-//! The book's own functions beside ours, in the bare layout.
+//! The book's own functions beside this crate, with an empty prefix.
 
 use tower_pulse::model::context::Kind;
 use tower_pulse::model::slice::{HOUR, iso_hour};
@@ -8,13 +8,13 @@ use crate::fixture::{Fixture, LAST_HOUR, MS, NOW, THIS_HOUR};
 use crate::rig::book;
 use crate::rig::server::RedisServer;
 
-async fn bare() -> Fixture {
+async fn fixture_without_prefix() -> Fixture {
     Fixture::redis_with(RedisServer::start().await, "")
 }
 
 #[tokio::test]
-async fn the_book_reads_what_we_wrote() {
-    let mut fixture = bare().await;
+async fn the_book_reads_data_of_this_crate() {
+    let mut fixture = fixture_without_prefix().await;
     let batch = fixture.batch(&[
         ("/profile", Kind::Http, LAST_HOUR, &[5 * MS]),
         ("/profile", Kind::Http, NOW, &[MS, 3 * MS]),
@@ -38,7 +38,7 @@ async fn the_book_reads_what_we_wrote() {
         slowest,
         [("/slow".into(), 0.07), ("/profile".into(), 0.002)]
     );
-    // The book's cleaner understands our counters.
+    // The book's cleaner cleans the counters of this crate.
     let cleaned = book::clean_counters_pass(connection, "", 0, 120, NOW + 10_000)
         .await
         .unwrap();
@@ -46,8 +46,8 @@ async fn the_book_reads_what_we_wrote() {
 }
 
 #[tokio::test]
-async fn we_read_and_add_to_what_the_book_wrote() {
-    let mut fixture = bare().await;
+async fn this_crate_reads_and_extends_data_of_the_book() {
+    let mut fixture = fixture_without_prefix().await;
     let connection = &mut fixture.server().connection().await;
     for (value, hour) in [(5.0, LAST_HOUR), (2.0, THIS_HOUR), (4.0, THIS_HOUR)] {
         let hour = iso_hour(hour);
@@ -97,7 +97,7 @@ async fn we_read_and_add_to_what_the_book_wrote() {
         book::slowest(connection, "").await.unwrap()[0],
         ("/profile".into(), 5.0)
     );
-    // And the book turns the hour that we wrote.
+    // The book's functions also move on from an hour that this crate wrote.
     let next = iso_hour(THIS_HOUR + HOUR);
     book::access_time_at(connection, "", "/profile", 1.0, &next)
         .await
@@ -107,8 +107,8 @@ async fn we_read_and_add_to_what_the_book_wrote() {
 }
 
 #[tokio::test]
-async fn a_set_without_its_hour_is_this_hours() {
-    let mut fixture = bare().await;
+async fn a_set_without_an_hour_counts_as_this_hours() {
+    let mut fixture = fixture_without_prefix().await;
     let connection = &mut fixture.server().connection().await;
     let hour = iso_hour(THIS_HOUR);
     book::update_stats_as_printed(connection, "", "/p", "AccessTime", 2.0, &hour)
@@ -119,15 +119,15 @@ async fn a_set_without_its_hour_is_this_hours() {
     assert_eq!(fixture.hours("/p").await, (Some(1.0), Some(1.0)));
     fixture.hit("/p", NOW, MS).await;
     assert_eq!(fixture.hours("/p").await, (Some(2.0), Some(1.0)));
-    // Now it has an hour, and turns.
+    // The set has an hour now, and becomes the last one in the next hour.
     fixture.advance(HOUR);
     fixture.hit("/p", NOW + HOUR, MS).await;
     assert_eq!(fixture.hours("/p").await, (Some(1.0), Some(2.0)));
 }
 
 #[tokio::test]
-async fn the_books_contexts_leave_the_ranking_too() {
-    let fixture = bare().await;
+async fn contexts_of_the_book_leave_the_ranking_too() {
+    let fixture = fixture_without_prefix().await;
     let connection = &mut fixture.server().connection().await;
     for (context, hour) in [("/old", THIS_HOUR - 30 * HOUR), ("/new", LAST_HOUR)] {
         let hour = iso_hour(hour);
@@ -142,15 +142,15 @@ async fn the_books_contexts_leave_the_ranking_too() {
         fixture.store.slowest().await.unwrap(),
         [("/new".into(), 1.0)]
     );
-    // Their statistics are not ours to delete.
+    // Statistics that another program has written are not deleted.
     book::get_stats(connection, "", "/old", "AccessTime")
         .await
         .unwrap();
 }
 
 #[tokio::test]
-async fn own_keys_stay_out_of_the_books_way() {
-    let mut fixture = bare().await;
+async fn keys_of_this_crate_do_not_collide_with_the_books() {
+    let mut fixture = fixture_without_prefix().await;
     fixture.hit("/p", NOW, MS).await;
     let keys: Vec<String> = redis::cmd("KEYS")
         .arg("*")
@@ -168,7 +168,7 @@ async fn own_keys_stay_out_of_the_books_way() {
 }
 
 #[tokio::test]
-async fn without_the_books_keys_the_records_answer() {
+async fn without_the_books_keys_the_records_answer_queries() {
     let server = RedisServer::start().await;
     let (clock, _manual_clock) = tower_pulse::Clock::manual(NOW);
     let options = tower_pulse::store::redis::RedisOptions::new(&server.url())
@@ -226,6 +226,6 @@ async fn without_the_books_keys_the_records_answer() {
         [(THIS_HOUR, 4_000)]
     );
     assert_eq!(store.counter("sales", 5).await.unwrap(), [(NOW, 4)]);
-    // A context that is known is found by its name.
+    // A context is also found by its name.
     assert!(store.context("GET /a", NOW).await.unwrap().is_some());
 }

@@ -1,4 +1,4 @@
-//! What a test of a store needs: the store, its clock, and batches to send.
+//! The fixture of a test of a store: the store, its clock, and batches to send.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,13 +18,13 @@ use tower_pulse::{Clock, ManualClock, StoreError};
 
 use crate::rig::server::RedisServer;
 
-/// An hour, and the half hour of it at which every test begins.
+/// The current hour of every test. Tests begin in the middle of it, at `NOW`.
 pub const THIS_HOUR: i64 = 1_699_999_200;
 pub const NOW: i64 = THIS_HOUR + 1_800;
 pub const LAST_HOUR: i64 = THIS_HOUR - HOUR;
 pub const MS: u64 = 1_000_000;
 
-/// What became of a call, once it is folded.
+/// The outcome of a call, once it is folded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ApplyOutcome {
     Merged(MergeReport),
@@ -33,7 +33,7 @@ pub enum ApplyOutcome {
     Reset,
 }
 
-/// What folding a call could not use.
+/// The samples of a call that folding could not use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MergeReport {
     pub late: u64,
@@ -41,7 +41,7 @@ pub struct MergeReport {
     pub quarantined: Vec<Problem>,
 }
 
-/// Appends calls to a store, and folds them at once.
+/// Appends calls to a store and folds them at once.
 #[derive(Clone)]
 pub struct Writer {
     pub store: Arc<dyn Store>,
@@ -82,7 +82,7 @@ impl Writer {
     }
 }
 
-/// The same in a store that is shared with nobody.
+/// Appends a call and folds it, in a store that no other instance uses.
 pub async fn apply(store: &Arc<dyn Store>, call: &FencedBatch) -> Result<ApplyOutcome, StoreError> {
     let writer = Writer::new(store.clone(), Clock::system());
     let applied = writer.apply(call).await;
@@ -121,7 +121,7 @@ impl Fixture {
         Self::redis_with(RedisServer::start().await, "pulse:")
     }
 
-    /// A store in a server of the test's.
+    /// A store in a server that the test has started.
     pub fn redis_with(server: RedisServer, prefix: &str) -> Self {
         let (clock, manual_clock) = Clock::manual(NOW);
         let store = redis_store(&server.url(), prefix).with_clock(clock.clone());
@@ -151,18 +151,18 @@ impl Fixture {
         }
     }
 
-    /// The same, of which nothing may be refused.
+    /// Sends a batch as the next call, and checks that folding could use all its samples.
     pub async fn merge_clean(&mut self, batch: Batch) {
         assert_eq!(self.merge(batch).await, MergeReport::default());
     }
 
-    /// Sends one request of a context.
+    /// Sends one sample of a context.
     pub async fn hit(&mut self, context: &str, second: i64, nanos: u64) -> MergeReport {
         let batch = self.batch(&[(context, Kind::Http, second, &[nanos])]);
         self.merge(batch).await
     }
 
-    /// A batch of requests: context, kind, second, nanoseconds of each.
+    /// A batch of samples: context, kind, second, nanoseconds of each.
     pub fn batch(&self, requests: &[(&str, Kind, i64, &[u64])]) -> Batch {
         let mut batch = Batch::default();
         for (context, kind, second, nanos) in requests {
@@ -187,7 +187,7 @@ impl Fixture {
         self.store.context(context, now).await.unwrap().unwrap()
     }
 
-    /// How many requests the statistics of this hour and the last hold.
+    /// The counts of the statistics of this hour and of the last hour.
     pub async fn hours(&self, context: &str) -> (Option<f64>, Option<f64>) {
         let context = self.context(context).await;
         (
@@ -214,7 +214,7 @@ impl Fixture {
 }
 
 pub fn redis_store(url: &str, prefix: &str) -> RedisStore {
-    // Patient, as tests share the machine with each other.
+    // Long timeouts, as the tests run at the same time.
     let options = RedisOptions::new(url)
         .unwrap()
         .prefix(prefix)

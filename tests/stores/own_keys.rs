@@ -1,5 +1,5 @@
-//! This crate's own keys, when they hold something else: each is named, and those that are written again
-//! by themselves heal.
+//! Keys of this crate that hold data of another program. Errors and warnings name each key; keys that this crate
+//! writes again by itself are replaced.
 
 use redis::aio::MultiplexedConnection;
 use redis::cmd;
@@ -23,7 +23,7 @@ fn key(name: &str) -> String {
     format!("pulse:pulse:{name}")
 }
 
-/// Makes one of the crate's own keys a set, after a first call.
+/// Appends and folds a call, then makes a key of this crate a set.
 async fn poisoned(name: &str) -> (Fixture, MultiplexedConnection) {
     let mut fixture = Fixture::redis().await;
     fixture.hit("GET /a", NOW, MS).await;
@@ -34,7 +34,7 @@ async fn poisoned(name: &str) -> (Fixture, MultiplexedConnection) {
     (fixture, connection)
 }
 
-async fn next(fixture: &Fixture) -> FencedBatch {
+async fn next_call(fixture: &Fixture) -> FencedBatch {
     let mut call = call("a", 2, fixture.batch(&[("GET /a", Kind::Http, NOW, &[MS])]));
     let generation = fixture.store.hello().await;
     call.generation = generation.map_or_else(|_| "g".to_owned(), |generation| generation.id);
@@ -50,8 +50,8 @@ fn heartbeat() -> Heartbeat {
     }
 }
 
-/// Health names the key as one whose value was replaced.
-fn assert_healed(fixture: &Fixture, name: &str) {
+/// Checks that a warning names the key as one whose value was replaced.
+fn assert_replaced(fixture: &Fixture, name: &str) {
     let warnings = fixture.store.warnings();
     let is_named = |text: &String| text.starts_with(&format!("{} held", key(name)));
     assert!(warnings.iter().any(is_named), "{warnings:?}");
@@ -61,7 +61,7 @@ fn assert_healed(fixture: &Fixture, name: &str) {
 async fn a_state_or_journal_of_another_type_is_named() {
     for name in ["state", "journal"] {
         let (fixture, _connection) = poisoned(name).await;
-        let call = next(&fixture).await;
+        let call = next_call(&fixture).await;
         let mut errors = vec![fixture.store.append(&call).await.unwrap_err().to_string()];
         if name == "state" {
             errors.push(fixture.store.hello().await.unwrap_err().to_string());
@@ -75,7 +75,7 @@ async fn a_state_or_journal_of_another_type_is_named() {
 }
 
 #[tokio::test]
-async fn a_lease_to_fold_that_is_none_is_taken() {
+async fn a_foreign_lease_to_fold_is_taken() {
     for poison in [
         &["SADD", "pulse:pulse:lease:fold", "x"][..],
         &["SET", "pulse:pulse:lease:fold", "somebody"],
@@ -84,18 +84,18 @@ async fn a_lease_to_fold_that_is_none_is_taken() {
         let (mut fixture, mut connection) = poisoned("lease:fold").await;
         run(&mut connection, &["DEL", "pulse:pulse:lease:fold"]).await;
         run(&mut connection, poison).await;
-        let again = fixture.batch(&[("GET /a", Kind::Http, NOW, &[MS])]);
-        fixture.merge_clean(again).await;
+        let batch = fixture.batch(&[("GET /a", Kind::Http, NOW, &[MS])]);
+        fixture.merge_clean(batch).await;
         assert_eq!(fixture.hours("GET /a").await.0, Some(2.0), "{poison:?}");
-        assert_healed(&fixture, "lease:fold");
+        assert_replaced(&fixture, "lease:fold");
     }
 }
 
-/// Whoever appends sees that nobody folds.
+/// The answer to an append says that no instance folds.
 #[tokio::test]
-async fn a_lease_to_fold_that_is_none_is_nobodys() {
+async fn a_foreign_lease_to_fold_does_not_count_as_held() {
     let (fixture, _connection) = poisoned("lease:fold").await;
-    let call = next(&fixture).await;
+    let call = next_call(&fixture).await;
     let appended = fixture.store.append(&call).await.unwrap();
     let tower_pulse::store::Appended::Done(receipt) = appended else {
         panic!("{appended:?}");
@@ -104,7 +104,7 @@ async fn a_lease_to_fold_that_is_none_is_nobodys() {
 }
 
 #[tokio::test]
-async fn leases_and_notes_of_cleaning_of_another_type_heal() {
+async fn a_lease_or_record_of_cleaning_of_another_type_is_replaced() {
     for name in ["lease:clean", "lease:clean:last"] {
         let (fixture, mut connection) = poisoned(name).await;
         run(&mut connection, &["EXPIRE", &key(name), "100000"]).await;
@@ -119,12 +119,12 @@ async fn leases_and_notes_of_cleaning_of_another_type_heal() {
             "{name}"
         );
         assert!(fixture.store.last_pass().await.unwrap().is_some());
-        assert_healed(&fixture, name);
+        assert_replaced(&fixture, name);
     }
 }
 
 #[tokio::test]
-async fn a_note_of_20_mib_heals() {
+async fn a_record_of_cleaning_of_20_mib_is_replaced() {
     let (fixture, mut connection) = poisoned("lease:clean:last").await;
     let huge = "x".repeat(20 << 20);
     run(&mut connection, &["DEL", &key("lease:clean:last")]).await;
@@ -143,29 +143,29 @@ async fn a_note_of_20_mib_heals() {
             .is_some()
     );
     assert!(fixture.store.last_pass().await.unwrap().is_some());
-    assert_healed(&fixture, "lease:clean:last");
+    assert_replaced(&fixture, "lease:clean:last");
 }
 
 #[tokio::test]
-async fn instances_of_another_type_heal() {
+async fn heartbeats_replace_keys_of_another_type() {
     for name in ["instances", "instance:a"] {
         let (fixture, _connection) = poisoned(name).await;
         fixture.store.heartbeat(&heartbeat()).await.unwrap();
         let snapshot = fixture.snapshot().await;
         assert_eq!((snapshot.instances, snapshot.in_flight), (1, 1), "{name}");
-        assert_healed(&fixture, name);
+        assert_replaced(&fixture, name);
     }
     let (fixture, _connection) = poisoned("instances").await;
     fixture.store.deregister("a").await.unwrap();
-    assert_healed(&fixture, "instances");
+    assert_replaced(&fixture, "instances");
 }
 
 #[tokio::test]
-async fn a_quarantine_that_is_none_heals() {
+async fn a_quarantine_of_another_type_is_replaced() {
     let (mut fixture, mut connection) = poisoned("quarantine").await;
     fixture.store.status(NOW).await.unwrap();
-    assert_healed(&fixture, "quarantine");
-    // One with too many fields goes when the next key is quarantined.
+    assert_replaced(&fixture, "quarantine");
+    // A quarantine with too many fields is deleted when the next key is quarantined.
     for n in 0..1_000 {
         let field = format!("key {n}");
         run(
@@ -196,9 +196,9 @@ async fn a_quarantine_that_is_none_heals() {
 }
 
 #[tokio::test]
-async fn what_is_set_aside_heals() {
+async fn a_key_of_entries_set_aside_of_another_type_is_replaced() {
     let (fixture, mut connection) = poisoned("aside").await;
-    let call = next(&fixture).await;
+    let call = next_call(&fixture).await;
     fixture.store.append(&call).await.unwrap();
     let head: String = cmd("HGET")
         .arg(key("state"))
@@ -206,7 +206,7 @@ async fn what_is_set_aside_heals() {
         .query_async(&mut connection)
         .await
         .unwrap();
-    // An entry with more fields than a script can pass on, and more requests than can be added.
+    // An entry with more fields than a script can pass on, and with a number of requests that overflows.
     run(&mut connection, &["DEL", &key("journal")]).await;
     let mut add = cmd("XADD");
     add.arg(key("journal")).arg(head);
@@ -229,7 +229,7 @@ async fn what_is_set_aside_heals() {
         .await
         .unwrap();
     assert_eq!(aside, 1);
-    assert_healed(&fixture, "aside");
+    assert_replaced(&fixture, "aside");
     let call = FencedBatch {
         seq: 3,
         previous: 2,
@@ -241,19 +241,19 @@ async fn what_is_set_aside_heals() {
 }
 
 #[tokio::test]
-async fn numbers_of_the_state_that_are_none_do_not_stop_it() {
+async fn garbage_in_numbers_of_the_state_does_not_stop_folding() {
     for field in ["need", "trimmed", "oldest", "aside", "done", "took"] {
         let (mut fixture, mut connection) = poisoned("lease:fold").await;
         run(&mut connection, &["HSET", &key("state"), field, "garbage"]).await;
-        let again = fixture.batch(&[("GET /a", Kind::Http, NOW, &[MS])]);
-        fixture.merge_clean(again).await;
+        let batch = fixture.batch(&[("GET /a", Kind::Http, NOW, &[MS])]);
+        fixture.merge_clean(batch).await;
         assert_eq!(fixture.hours("GET /a").await.0, Some(2.0), "{field}");
     }
 }
 
-/// An instance whose fence is garbled goes on under a new name, and nothing is lost or doubled.
+/// An instance whose fence is garbled goes on under a new name, and no sample is lost or counted twice.
 #[tokio::test]
-async fn a_garbled_fence_heals() {
+async fn an_instance_with_a_garbled_fence_goes_on_under_a_new_name() {
     for garbage in [
         "garbage",
         "99999999999999999999 7",
@@ -270,21 +270,21 @@ async fn a_garbled_fence_heals() {
             precisions,
             1 << 20,
         );
-        let one = || fixture.batch(&[("GET /a", Kind::Http, NOW, &[MS])]);
-        flusher.add(one());
+        let one_sample = || fixture.batch(&[("GET /a", Kind::Http, NOW, &[MS])]);
+        flusher.add(one_sample());
         let first = flusher.flush().await.unwrap().unwrap();
         let field = format!("f:{}", first.instance);
         run(&mut connection, &["HSET", &key("state"), &field, garbage]).await;
-        // Once with nothing to append, once with something.
+        // In one case the instance notices with nothing to append, in the others by appending.
         if garbage.is_empty() {
             flusher.flush().await.unwrap();
         }
-        flusher.add(one());
+        flusher.add(one_sample());
         let second = flusher.flush().await.unwrap().unwrap();
         assert_ne!(first.instance, second.instance, "{garbage}");
         assert!(fixture.writer.folder.fold().await.unwrap());
         assert_eq!(fixture.hours("GET /a").await.0, Some(2.0), "{garbage}");
         assert_eq!((flusher.lost(), flusher.replayed()), (0, 0), "{garbage}");
-        assert_healed(&fixture, "state");
+        assert_replaced(&fixture, "state");
     }
 }

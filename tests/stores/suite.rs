@@ -1,4 +1,4 @@
-//! What every store does.
+//! The suite of tests that every store passes.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::fixture::{
     ApplyOutcome, Fixture, LAST_HOUR, MS, MergeReport, NOW, THIS_HOUR, aggregate_of, call,
 };
 
-pub async fn figures_come_back(fixture: &mut Fixture) {
+pub async fn a_batch_is_read_back_as_it_was_written(fixture: &mut Fixture) {
     let mut batch = fixture.batch(&[("GET /", Kind::Http, NOW, &[MS, 2 * MS, 6 * MS])]);
     let failed = aggregate_of(&[100 * MS], Outcome::ServerError);
     batch.add(
@@ -72,7 +72,7 @@ pub async fn figures_come_back(fixture: &mut Fixture) {
     assert_eq!(minutes[0].1.times.max, 100 * MS);
 }
 
-pub async fn the_all_context_is_apart(fixture: &mut Fixture) {
+pub async fn the_all_context_is_in_no_list_and_no_ranking(fixture: &mut Fixture) {
     let batch = fixture.batch(&[
         (ALL, Kind::All, NOW, &[MS, MS]),
         (OVERFLOW, Kind::Http, NOW, &[MS]),
@@ -91,12 +91,12 @@ pub async fn the_all_context_is_apart(fixture: &mut Fixture) {
     assert_eq!(names, ["GET /", OVERFLOW]);
     let micros = fixture.store.counter("micros:<all>", 1).await.unwrap();
     assert_eq!(micros, [(NOW, 2_000)]);
-    // Recent figures end.
+    // Only the last 15 slices are recent.
     fixture.advance(16);
     assert_eq!(fixture.snapshot().await.recent, []);
 }
 
-pub async fn calls_are_merged_once(fixture: &mut Fixture) {
+pub async fn each_call_is_folded_once(fixture: &mut Fixture) {
     let batch = fixture.batch(&[("GET /", Kind::Http, NOW, &[MS])]);
     let writer = fixture.writer.clone();
     let send = |instance: &'static str, seq, previous| {
@@ -111,9 +111,9 @@ pub async fn calls_are_merged_once(fixture: &mut Fixture) {
     assert_eq!(send("x", 2, 1).await, merged);
     assert_eq!(send("x", 1, 0).await, ApplyOutcome::Duplicate);
     assert_eq!(send("x", 5, 4).await, ApplyOutcome::Gap { fence: 2 });
-    // After a gap, what was lost is known to be: the fence is the previous call.
+    // After a gap, an instance gives the fence as the previous call, as the calls between are lost.
     assert_eq!(send("x", 5, 2).await, merged);
-    // Of an instance that it does not know, a store has nothing.
+    // The fence of an instance that has never appended is 0.
     assert_eq!(send("y", 5, 4).await, ApplyOutcome::Gap { fence: 0 });
     assert_eq!(send("y", 1, 0).await, merged);
     let hits = fixture.store.counter("hits:GET /", 1).await.unwrap();
@@ -121,14 +121,14 @@ pub async fn calls_are_merged_once(fixture: &mut Fixture) {
     assert_eq!(fixture.hours("GET /").await, (Some(4.0), None));
 }
 
-pub async fn a_later_hour_rotates(fixture: &mut Fixture) {
+pub async fn a_later_hour_makes_the_current_hour_the_last(fixture: &mut Fixture) {
     fixture.hit("GET /", NOW, MS).await;
     fixture.advance(HOUR);
     assert_eq!(fixture.hours("GET /").await, (None, Some(1.0)));
     fixture.hit("GET /", NOW + HOUR, MS).await;
     fixture.hit("GET /", NOW + HOUR, MS).await;
     assert_eq!(fixture.hours("GET /").await, (Some(2.0), Some(1.0)));
-    // Two hours later the hour before is not the last active one.
+    // Two hours later, the last set is of an older hour than the one before, and is not shown.
     fixture.advance(2 * HOUR);
     fixture.hit("GET /", NOW + 3 * HOUR, MS).await;
     assert_eq!(fixture.hours("GET /").await, (Some(1.0), None));
@@ -136,7 +136,7 @@ pub async fn a_later_hour_rotates(fixture: &mut Fixture) {
     assert_eq!(fixture.hours("GET /").await, (None, None));
 }
 
-pub async fn the_last_hour_takes_more(fixture: &mut Fixture) {
+pub async fn samples_of_the_last_hour_are_added_to_it(fixture: &mut Fixture) {
     let batch = fixture.batch(&[
         ("GET /", Kind::Http, NOW, &[MS]),
         ("GET /", Kind::Http, LAST_HOUR + 9, &[MS, 3 * MS]),
@@ -156,15 +156,15 @@ pub async fn an_hour_between_replaces_the_last(fixture: &mut Fixture) {
     let merged = fixture.hit("GET /", LAST_HOUR, MS).await;
     assert_eq!(merged, MergeReport::default());
     assert_eq!(fixture.hours("GET /").await, (Some(1.0), Some(1.0)));
-    // What had been the last is too old now.
+    // The hour that had been the last is too old now.
     assert_eq!(fixture.hit("GET /", THIS_HOUR - 5 * HOUR, MS).await.late, 1);
-    // So it goes for one that began in this hour.
+    // The same holds for a context that began in this hour.
     fixture.hit("GET /b", NOW, MS).await;
     fixture.hit("GET /b", LAST_HOUR, MS).await;
     assert_eq!(fixture.hours("GET /b").await, (Some(1.0), Some(1.0)));
 }
 
-pub async fn older_hours_are_late(fixture: &mut Fixture) {
+pub async fn samples_of_older_hours_are_late(fixture: &mut Fixture) {
     fixture.hit("GET /", LAST_HOUR, MS).await;
     fixture.hit("GET /", NOW, MS).await;
     let old = THIS_HOUR - 2 * HOUR;
@@ -174,12 +174,12 @@ pub async fn older_hours_are_late(fixture: &mut Fixture) {
     ]);
     assert_eq!(fixture.merge(batch).await.late, 2);
     assert_eq!(fixture.hours("GET /").await, (Some(1.0), Some(1.0)));
-    // In the counters it is.
+    // Late samples are in the counters.
     let hours = fixture.store.counter("hits:GET /", 3_600).await.unwrap();
     assert_eq!(hours, [(old, 2), (LAST_HOUR, 1), (THIS_HOUR, 1)]);
 }
 
-pub async fn hours_of_the_future_are_refused(fixture: &mut Fixture) {
+pub async fn samples_more_than_an_hour_ahead_are_skewed(fixture: &mut Fixture) {
     let far = THIS_HOUR + 2 * HOUR;
     let batch = fixture.batch(&[
         ("GET /", Kind::Http, far, &[MS, MS]),
@@ -187,7 +187,7 @@ pub async fn hours_of_the_future_are_refused(fixture: &mut Fixture) {
     ]);
     let merged = fixture.merge(batch).await;
     assert_eq!((merged.skewed, merged.late), (2, 0));
-    // Its day is not of the future, so the context is known, with nothing of this hour.
+    // The day's slice has begun, so the context exists, without samples of this hour.
     assert_eq!(fixture.hours("GET /").await, (None, None));
     assert_eq!(fixture.snapshot().await.contexts.len(), 1);
     assert_eq!(fixture.store.counter("hits:GET /", 1).await.unwrap(), []);
@@ -199,7 +199,7 @@ pub async fn hours_of_the_future_are_refused(fixture: &mut Fixture) {
             .unwrap(),
         []
     );
-    // The next hour is near enough.
+    // Samples of the next hour are within the hour that clocks may differ by.
     let batch = fixture.batch(&[
         ("GET /", Kind::Http, THIS_HOUR + HOUR, &[MS]),
         ("GET /", Kind::Http, far, &[MS]),
@@ -211,8 +211,8 @@ pub async fn hours_of_the_future_are_refused(fixture: &mut Fixture) {
     assert_eq!(fixture.hours("GET /").await, (Some(1.0), Some(1.0)));
 }
 
-/// A batch keeps two hours; where both are of the future, its histograms may still hold the present.
-pub async fn histograms_beside_hours_of_the_future(fixture: &mut Fixture) {
+/// A batch keeps two hours. If both are in the future, its records may still hold samples of the present.
+pub async fn skewed_samples_do_not_enter_the_histograms_of_the_present(fixture: &mut Fixture) {
     let (next, far) = (NOW + 2 * HOUR, NOW + 3 * HOUR);
     let requests = [NOW, next, far].map(|second| ("GET /", Kind::Http, second, &[MS][..]));
     let batch = fixture.batch(&requests);
@@ -232,7 +232,7 @@ pub async fn histograms_beside_hours_of_the_future(fixture: &mut Fixture) {
     );
 }
 
-pub async fn counters_have_all_precisions(fixture: &mut Fixture) {
+pub async fn counters_are_stored_at_all_precisions(fixture: &mut Fixture) {
     for (second, n) in [(NOW, 3), (NOW + 7, -5), (NOW + 4_000, 10)] {
         let mut batch = Batch::default();
         batch.count(&fixture.precisions, &"sales".into(), second, n);
@@ -240,7 +240,7 @@ pub async fn counters_have_all_precisions(fixture: &mut Fixture) {
         fixture.merge_clean(batch).await;
     }
     for precision in fixture.precisions.counters.clone() {
-        let samples = fixture
+        let slices = fixture
             .store
             .counter("sales", precision.seconds)
             .await
@@ -248,7 +248,7 @@ pub async fn counters_have_all_precisions(fixture: &mut Fixture) {
         let mut expected: Vec<(i64, i64)> = Vec::new();
         for (second, n) in [(NOW, 3), (NOW + 7, -5), (NOW + 4_000, 10)] {
             let slice = precision.slice(second);
-            // The one that is over an hour ahead is refused.
+            // Samples that are more than an hour ahead are refused.
             if slice > NOW + HOUR + 3 {
                 continue;
             }
@@ -257,7 +257,7 @@ pub async fn counters_have_all_precisions(fixture: &mut Fixture) {
                 _ => expected.push((slice, n)),
             }
         }
-        assert_eq!(samples, expected, "{} s", precision.seconds);
+        assert_eq!(slices, expected, "{} s", precision.seconds);
     }
     assert_eq!(fixture.snapshot().await.contexts, []);
 }
@@ -288,10 +288,10 @@ pub async fn new_slices_push_old_ones_out(fixture: &mut Fixture) {
         .records("GET /", 60, fixture.clock.now_seconds())
         .await
         .unwrap();
-    // Nothing has come in the minute that is open.
+    // The open minute has no samples.
     assert_eq!(histograms.len(), 129);
     assert_eq!(histograms[0].0, end - 129 * 60);
-    // Gaps do not let records pile up: they go by their age.
+    // Gaps do not make records pile up, as records are removed by their age.
     for gap in 0..100 {
         let second = end + gap * 7 * 60;
         fixture.hit("GET /", second, MS).await;
@@ -304,7 +304,7 @@ pub async fn new_slices_push_old_ones_out(fixture: &mut Fixture) {
     assert_eq!(
         starts,
         expected[82..],
-        "what began within the last 130 minutes"
+        "only minutes of the last 130 minutes are retained"
     );
 }
 
@@ -330,7 +330,7 @@ pub async fn slices_that_have_ended_are_rolled_up(fixture: &mut Fixture) {
     }
     fixture.advance(HOUR);
     fixture.hit("GET /", NOW + HOUR, MS).await;
-    // The minute of the first ones has been rolled up, the one of this is pending, and this one is late.
+    // The first minute has been rolled up, the minute of the second call is pending, and this sample is late.
     fixture.hit("GET /", NOW, 300 * MS).await;
     let hours = [(slice(HOUR, NOW), 200), (slice(HOUR, NOW + HOUR), 1)];
     assert_eq!(
@@ -356,7 +356,7 @@ pub async fn slices_that_have_ended_are_rolled_up(fixture: &mut Fixture) {
         let median = records[0].1.histogram.quantile(0.5).unwrap();
         assert!((median / 0.1 - 1.0).abs() < error, "{median}");
     }
-    // Minutes that are not retained any more are in the half hours, and these in the six hours.
+    // Minutes beyond their retention are still in the half hours, and those in the six hours.
     fixture.advance(HOUR + 1_800);
     fixture.hit("GET /", NOW, MS).await;
     assert_eq!(counts(fixture, 60).await, [(slice(60, NOW + HOUR), 1)]);
@@ -394,18 +394,18 @@ pub async fn the_slowest_hundred_are_ranked(fixture: &mut Fixture) {
     assert_eq!(slowest[0], ("render".to_owned(), 9.0));
     assert_eq!(slowest[1], ("GET /129".to_owned(), (0.13 + 0.39) / 2.0));
     assert_eq!(slowest[99].0, "GET /031");
-    // A mean that falls falls in the ranking; the mean is sum / count, to the last bit.
+    // A context whose mean falls also falls in the ranking. The mean is sum / count, to the last bit.
     fixture.hit("GET /129", NOW, 77_777).await;
     let times = fixture.context("GET /129").await.hour.unwrap().times;
     let slowest = fixture.store.slowest().await.unwrap();
     let ranked = slowest.iter().find(|(name, _)| name == "GET /129");
     assert_eq!(ranked.unwrap().1, times.sum / times.count);
-    // The last hour's requests do not move it.
+    // Samples of the last hour do not change the ranking.
     fixture.hit("GET /129", LAST_HOUR, 9_000 * MS).await;
     assert_eq!(fixture.store.slowest().await.unwrap(), slowest);
 }
 
-pub async fn sums_do_not_wrap(fixture: &mut Fixture) {
+pub async fn a_sum_that_would_overflow_is_quarantined(fixture: &mut Fixture) {
     let mut batch = Batch::default();
     batch.count(&fixture.precisions, &"big".into(), NOW, i64::MAX - 1);
     fixture.merge_clean(batch).await;
@@ -434,7 +434,7 @@ pub async fn sums_do_not_wrap(fixture: &mut Fixture) {
     );
 }
 
-pub async fn instances_live_for_a_minute(fixture: &mut Fixture) {
+pub async fn instances_are_alive_for_a_minute_after_a_heartbeat(fixture: &mut Fixture) {
     for (instance, in_flight, at) in [("a", 3, NOW - 30), ("b", 4, NOW), ("c", 5, NOW)] {
         let heartbeat = Heartbeat {
             instance: instance.into(),
@@ -455,7 +455,7 @@ pub async fn instances_live_for_a_minute(fixture: &mut Fixture) {
     assert_eq!(cleaned.instances, 1);
 }
 
-pub async fn instances_that_write_at_once_are_exact(fixture: &mut Fixture) {
+pub async fn instances_that_write_at_once_lose_no_sample(fixture: &mut Fixture) {
     let generation = fixture.store.hello().await.unwrap().id;
     let mut writers = Vec::new();
     for writer in 0..4u64 {
@@ -492,13 +492,13 @@ pub async fn instances_that_write_at_once_are_exact(fixture: &mut Fixture) {
     assert_eq!(hour.spread.histogram.count(), 400);
     assert_eq!(hour.spread.tally.count(Outcome::Success), 400);
     for (name, sum) in [("hits:GET /", 400), ("sales", 200)] {
-        let samples = fixture.store.counter(name, 1).await.unwrap();
-        assert_eq!(samples.iter().map(|(_, n)| n).sum::<i64>(), sum);
+        let slices = fixture.store.counter(name, 1).await.unwrap();
+        assert_eq!(slices.iter().map(|(_, n)| n).sum::<i64>(), sum);
     }
 }
 
-pub async fn cleaning_keeps_the_newest_samples(fixture: &mut Fixture) {
-    // With gaps, which no slice pushes out.
+pub async fn cleaning_keeps_the_slices_within_their_retention(fixture: &mut Fixture) {
+    // With gaps, which leave slices that no new slice pushes out.
     for minute in [0, 1, 5, 40] {
         fixture.hit("GET /", NOW + 60 * minute, MS).await;
     }
@@ -507,22 +507,26 @@ pub async fn cleaning_keeps_the_newest_samples(fixture: &mut Fixture) {
     let cleaned = fixture.store.clean(&fixture.pass()).await.unwrap().unwrap();
     assert_eq!(cleaned.problems, []);
     let hits = fixture.store.counter("hits:GET /", 1).await.unwrap();
-    assert_eq!(hits, [(ahead, 1)], "120 s are kept, and the future");
+    assert_eq!(
+        hits,
+        [(ahead, 1)],
+        "slices of the last 120 s and of the future stay"
+    );
     assert_eq!(
         fixture.store.counter("hits:GET /", 60).await.unwrap().len(),
         4
     );
-    // Hits and micros at 1 s and 5 s lose three slices, but NOW + 300 s is within 600 s of … none.
+    // Hits and micros lose three slices each at 1 s, which retains 120 s, and at 5 s, which retains 600 s.
     assert_eq!(cleaned.slices, 12);
     assert_eq!(cleaned.counters, 0);
-    // Nothing stays of a counter that is idle.
+    // An idle counter is removed completely.
     fixture.manual_clock.set_wall(ahead + 10_000);
     let cleaned = fixture.store.clean(&fixture.pass()).await.unwrap().unwrap();
     assert_eq!(fixture.store.counter("hits:GET /", 60).await.unwrap(), []);
     assert!(cleaned.counters >= 6, "{cleaned:?}");
 }
 
-pub async fn cleaning_keeps_the_rhythm(fixture: &mut Fixture) {
+pub async fn cleaning_examines_a_precision_only_when_it_is_due(fixture: &mut Fixture) {
     fixture.hit("GET /", NOW, MS).await;
     let mut passes = [0u64; 60];
     for examined in &mut passes {
@@ -536,7 +540,7 @@ pub async fn cleaning_keeps_the_rhythm(fixture: &mut Fixture) {
         fixture.advance(60);
     }
     assert!(passes.contains(&6) && passes.iter().any(|n| *n >= 8));
-    // The hits of an hour of 5 h slices are there still.
+    // The hits at 5 h are retained.
     assert_eq!(
         fixture
             .store
@@ -548,7 +552,7 @@ pub async fn cleaning_keeps_the_rhythm(fixture: &mut Fixture) {
     );
 }
 
-pub async fn cleaning_forgets_contexts(fixture: &mut Fixture) {
+pub async fn cleaning_forgets_contexts_without_recent_samples(fixture: &mut Fixture) {
     let day = 24 * HOUR;
     let batch = fixture.batch(&[
         ("GET /old", Kind::Http, NOW, &[MS]),
@@ -583,7 +587,7 @@ pub async fn cleaning_forgets_contexts(fixture: &mut Fixture) {
     assert!(fixture.store.context(ALL, now).await.unwrap().is_some());
 }
 
-pub async fn a_pass_is_done_once(fixture: &mut Fixture) {
+pub async fn each_pass_is_run_once(fixture: &mut Fixture) {
     fixture.hit("GET /", NOW, MS).await;
     assert_eq!(fixture.store.last_pass().await.unwrap(), None);
     fixture.manual_clock.set_wall(NOW + 7_200);
@@ -600,14 +604,14 @@ pub async fn a_pass_is_done_once(fixture: &mut Fixture) {
     assert_eq!(fixture.store.clean(&other).await.unwrap(), None);
     other.now += 120;
     assert!(fixture.store.clean(&other).await.unwrap().is_some());
-    // A clock that was days ahead does not keep the others from cleaning.
+    // A pass of a clock that was days ahead does not stop the other instances from cleaning.
     other.now += 10 * 86_400;
     assert!(fixture.store.clean(&other).await.unwrap().is_some());
     other.now -= 9 * 86_400;
     assert!(fixture.store.clean(&other).await.unwrap().is_some());
 }
 
-pub async fn nothing_is_known_of_nothing(fixture: &mut Fixture) {
+pub async fn an_empty_store_answers_every_query(fixture: &mut Fixture) {
     let snapshot = fixture.snapshot().await;
     assert_eq!(snapshot.contexts, []);
     assert_eq!((snapshot.all.hour, snapshot.all.last_hour), (None, None));

@@ -1,4 +1,4 @@
-//! Servers behind TLS, and behind a socket of the file system.
+//! Servers behind TLS, and behind a Unix socket.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ fn store(options: RedisOptions) -> Arc<dyn Store> {
     Arc::new(RedisStore::open(options.connection_timeout(Duration::from_secs(5))).unwrap())
 }
 
-/// A call is appended, folded and read.
+/// Checks that a call is appended, folded and read.
 async fn assert_works(store: &Arc<dyn Store>) {
     let batch = Fixture::memory().batch(&[("GET /", Kind::Http, NOW, &[MS])]);
     let applied = apply(store, &call("x", 1, batch)).await.unwrap();
@@ -25,7 +25,7 @@ async fn assert_works(store: &Arc<dyn Store>) {
 }
 
 #[tokio::test]
-async fn a_socket_of_the_file_system() {
+async fn a_store_works_over_a_unix_socket() {
     let directory = crate::rig::process::TempDir::new("socket");
     let path = directory.path().join("redis.sock");
     let path = path.to_str().unwrap();
@@ -37,10 +37,10 @@ async fn a_socket_of_the_file_system() {
     assert_works(&store).await;
 }
 
-/// A certificate that no public authority has signed is refused; handed over, it is trusted.
+/// A certificate that no public authority has signed is refused, unless the user passes its authority.
 #[cfg(feature = "redis-tls")]
 #[tokio::test]
-async fn tls() {
+async fn a_certificate_is_refused_unless_its_authority_is_trusted() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stores/tls");
     let file = |name: &str| folder.join(name).to_str().unwrap().to_owned();
     let port = crate::rig::process::free_port();
