@@ -1,5 +1,4 @@
-//! What nobody visits any more is forgotten, through a whole `Pulse` whose clock is moved by hand,
-//! with either store.
+//! A whole `Pulse` with a manual clock forgets idle counters and contexts, with either store.
 
 use std::time::Duration;
 
@@ -7,7 +6,7 @@ use tower_pulse::store::PassRecord;
 use tower_pulse::{Clock, ManualClock, Pulse};
 
 use crate::fixture::NOW;
-use crate::raw_redis::{ask, keys, known, until};
+use crate::raw_redis::{ask, keys, known_members, until};
 use crate::rig::server::RedisServer;
 
 const HOUR: u64 = 3_600;
@@ -27,7 +26,7 @@ impl Fixture {
         if let Some(server) = &server {
             builder = builder.redis(server.url());
         }
-        // Flushed by hand.
+        // The tests flush themselves.
         let builder = builder.flush_interval(Duration::from_secs(60));
         Self {
             pulse: builder.build().unwrap(),
@@ -37,7 +36,7 @@ impl Fixture {
         }
     }
 
-    /// Runs a timer of so many milliseconds in each of the contexts, counts, and flushes.
+    /// Runs a timer in each of the contexts, adds to a counter for each, and flushes.
     async fn visit(&self, contexts: &[&str]) {
         for context in contexts {
             let timer = self.pulse.timer(context);
@@ -48,7 +47,7 @@ impl Fixture {
         self.pulse.flush().await.unwrap();
     }
 
-    /// Lets so much time pass, and then the next pass come.
+    /// Advances the clock by `seconds`, and waits until the next pass is complete.
     async fn pass_after(&self, seconds: u64) -> PassRecord {
         self.manual_clock.advance(Duration::from_secs(seconds));
         let since = self.clock.now_seconds();
@@ -74,44 +73,45 @@ impl Fixture {
         snapshot.contexts.into_iter().map(|c| c.context).collect()
     }
 
-    async fn samples(&self, counter: &str, precision: u32) -> usize {
+    async fn slice_count(&self, counter: &str, precision: u32) -> usize {
         let counter = self.pulse.store().counter(counter, precision).await;
         counter.unwrap().len()
     }
 }
 
-async fn idle_counters_vanish(fixture: &Fixture) {
+async fn idle_counters_are_removed(fixture: &Fixture) {
     fixture.visit(&["a", "b"]).await;
     fixture.pass_after(60).await;
-    assert_eq!(fixture.samples("sold:a", 1).await, 1);
+    assert_eq!(fixture.slice_count("sold:a", 1).await, 1);
     fixture.pass_after(300).await;
     for counter in ["sold:a", "hits:a", "micros:b"] {
-        assert_eq!(fixture.samples(counter, 1).await, 0, "{counter}");
-        assert_eq!(fixture.samples(counter, 60).await, 1, "{counter}");
+        assert_eq!(fixture.slice_count(counter, 1).await, 0, "{counter}");
+        assert_eq!(fixture.slice_count(counter, 60).await, 1, "{counter}");
     }
     fixture.pass_after(3 * HOUR).await;
-    assert_eq!(fixture.samples("sold:a", 60).await, 0);
-    // Even those of days go at last, in a pass in which they are due. Nobody forgets the user's
-    // counters sooner, as they are no contexts.
+    assert_eq!(fixture.slice_count("sold:a", 60).await, 0);
+    // Slices of days are removed at last, in a pass in which they are due. Counters of the user are not removed
+    // with a context.
     for (days, left) in [(100, 1), (40, 0)] {
         fixture.pass_after(days * DAY).await;
         let midnight = (fixture.clock.now_seconds() / 86_400 + 1) * 86_400;
         fixture.manual_clock.set_wall(midnight - 50);
         let last = fixture.pass_after(0).await;
         assert_eq!(last.number, midnight / 60);
-        assert_eq!(fixture.samples("sold:a", 3_600).await, 0);
-        assert_eq!(fixture.samples("sold:a", 86_400).await, left);
+        assert_eq!(fixture.slice_count("sold:a", 3_600).await, 0);
+        assert_eq!(fixture.slice_count("sold:a", 86_400).await, left);
     }
 }
 
 async fn contexts_are_unranked_and_forgotten(fixture: &Fixture) {
     fixture.visit(&["old", "new"]).await;
     fixture.manual_clock.advance(Duration::from_secs(HOUR));
-    // Another hour, so that there is a last one too.
+    // Samples in another hour, so that there are statistics of a last hour too.
     fixture.visit(&["old", "new"]).await;
     if let Some(server) = &fixture.server {
         let conn = &mut server.connection().await;
-        // Two sets and their hours, two counters of seven precisions; the records are below no name.
+        // Two sets and their hours, two counters of seven precisions, and the user's counter. Keys of records do
+        // not contain the name.
         assert_eq!(keys(conn, "*:old*").await.len(), 4 + 14 + 7);
         let _: i64 = ask(conn, "ZADD", ("pulse:pulse:instances", NOW, "dead")).await;
     }
@@ -135,9 +135,9 @@ async fn contexts_are_unranked_and_forgotten(fixture: &Fixture) {
     assert_eq!(
         fixture.contexts().await,
         ["new", "old"],
-        "known, not ranked"
+        "not forgotten, but not ranked"
     );
-    // Visited again, it is ranked again.
+    // A context with new samples is ranked again.
     fixture.visit(&["old"]).await;
     assert_eq!(fixture.ranked().await.len(), 2);
 
@@ -152,19 +152,19 @@ async fn contexts_are_unranked_and_forgotten(fixture: &Fixture) {
     let store = fixture.pulse.store();
     assert_eq!(store.context("old", now).await.unwrap(), None);
     for precision in [1, 60, 86_400] {
-        assert_eq!(fixture.samples("hits:old", precision).await, 0);
+        assert_eq!(fixture.slice_count("hits:old", precision).await, 0);
     }
     assert_eq!(store.records("old", 3_600, now).await.unwrap(), []);
-    assert_eq!(fixture.samples("hits:new", 86_400).await, 8);
+    assert_eq!(fixture.slice_count("hits:new", 86_400).await, 8);
     if let Some(server) = &fixture.server {
         let conn = &mut server.connection().await;
-        // What is left is the user's own counter, whose days are kept for four months.
+        // The user's own counter stays, as its slices of days are retained for four months.
         let left = keys(conn, "*:old*").await;
         let own = left
             .iter()
             .all(|key| String::from_utf8_lossy(key).contains("sold:old"));
         assert!(own, "{left:?}");
-        let members = known(conn).await;
+        let members = known_members(conn).await;
         let members = members.iter().map(|m| String::from_utf8_lossy(m));
         let old: Vec<_> = members.filter(|m| m.ends_with(":old")).collect();
         assert!(old.iter().all(|m| m.contains("sold:old")), "{old:?}");
@@ -196,4 +196,7 @@ macro_rules! with_either_store {
     };
 }
 
-with_either_store!(idle_counters_vanish, contexts_are_unranked_and_forgotten);
+with_either_store!(
+    idle_counters_are_removed,
+    contexts_are_unranked_and_forgotten
+);

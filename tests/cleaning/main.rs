@@ -1,5 +1,5 @@
-//! Cleaning and retention: what is old goes, what is live stays, whatever is in the way. Each test
-//! has a real server of its own.
+//! Cleaning and retention: data beyond its retention is removed and all other data stays, whatever else happens.
+//! Each test has a real server of its own.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
