@@ -1,4 +1,4 @@
-//! Processes that are driven call by call, where a test knows what it wants to see.
+//! Processes that a test drives call by call.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,7 +40,7 @@ impl Drive {
         }
     }
 
-    /// Time passes, for the instances and the server.
+    /// Advances the clocks of the instances and of the server.
     pub fn pass(&self, seconds: u64) {
         self.manual_clock.advance(Duration::from_secs(seconds));
         self.data.manual_clock.set_wall(self.clock.now_seconds());
@@ -82,7 +82,7 @@ impl Drive {
         batch
     }
 
-    /// Lets a process go on until it makes a call for which `stop` holds, which then waits, or pauses.
+    /// Lets a process go on until it makes a call for which `stop` holds, or pauses. The call is not delivered.
     pub fn until(&self, process: &mut Process, stop: impl Fn(&Request) -> bool) -> Option<Request> {
         for _ in 0..MAX_CALLS {
             if !process.is_waiting() {
@@ -102,7 +102,7 @@ impl Drive {
         assert!(self.until(process, |_| false).is_none());
     }
 
-    /// Delivers the call that a process waits for.
+    /// Runs the call that a process waits for, and gives it the answer.
     pub fn deliver(&self, process: &Process) -> Reply {
         let request = process.wire.slot().request.clone().unwrap();
         let reply = self.data.run(&request);
@@ -113,7 +113,7 @@ impl Drive {
         }
     }
 
-    /// How many requests of a context the book's keys have, and how many the records.
+    /// The number of requests of a context in the book's keys, and in the records.
     pub fn counted(&self, context: &str) -> (u64, u64) {
         let hits = self.data.counter(3_600, &format!("hits:{context}"));
         let recorded = self.data.records(context, 3_600);
@@ -132,7 +132,7 @@ impl Drive {
     }
 }
 
-/// So many contexts.
+/// The names of `count` contexts.
 pub fn contexts(count: usize) -> Vec<String> {
     (0..count).map(|number| format!("GET /{number}")).collect()
 }
