@@ -75,7 +75,10 @@ impl Cleaner {
         let mut status = self.lock_status();
         for problem in problems.iter().flatten() {
             if !status.problems.contains(problem) {
-                tracing::warn!(key = %problem.key, reason = %problem.reason, "cleaning skipped a key that it does not understand; mend or delete the key");
+                tracing::warn!(
+                    key = %problem.key, reason = %problem.reason,
+                    "cleaning skipped a key that it does not understand; mend or delete the key"
+                );
             }
         }
         status.problems = problems.unwrap_or_default();

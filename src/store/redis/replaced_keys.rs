@@ -29,7 +29,10 @@ impl ReplacedKeys {
             return;
         }
         let problem = problem(key, &String::from_utf8_lossy(reason));
-        tracing::warn!(key = %problem.key, reason = %problem.reason, "a key of this crate held something else, which was replaced; look for a program that writes below the prefix");
+        tracing::warn!(
+            key = %problem.key, reason = %problem.reason,
+            "a key of this crate held something else, which was replaced; look for a program that writes below the prefix"
+        );
         let mut listed = lock(&self.0);
         listed.retain(|(_, other)| other.key != problem.key);
         listed.push_back((Instant::now(), problem));
@@ -43,7 +46,8 @@ impl ReplacedKeys {
         listed.retain(|(at, _)| at.elapsed() < LISTED_FOR);
         let warning = |(_, Problem { key, reason }): &(Instant, Problem)| {
             format!(
-                "{key} held something else, which was replaced; look for a program that writes below the prefix ({reason})"
+                "{key} held something else, which was replaced; look for a program that \
+                 writes below the prefix ({reason})"
             )
         };
         listed.iter().map(warning).collect()

@@ -3,16 +3,16 @@
 -- ARGV  1 version, 2 next version, then 'HOLE'; or 'FENCES' and for each its field and its value when it was read; or
 --       the id of an entry to set aside, the requests in it, and the most entries that pulse:aside holds.
 -- Returns {'STALE', version} or {'DONE', fences removed, reason why foreign data in pulse:aside was deleted, or ''}.
-local state, action, removed, foreign = KEYS[1], ARGV[3], 0, nil
+local state, target, removed, foreign = KEYS[1], ARGV[3], 0, nil
 local v, head, low, upto, aside = unpack(redis.call('HMGET', state, 'v', 'head', 'low', 'upto', 'aside'))
 if v ~= ARGV[1] then return {'STALE', v} end
 redis.call('PERSIST', state)
 redis.call('HSET', state, 'v', ARGV[2])
-if action == 'FENCES' then
+if target == 'FENCES' then
   for i = 4, #ARGV, 2 do
     if redis.call('HGET', state, ARGV[i]) == ARGV[i + 1] then removed = removed + redis.call('HDEL', state, ARGV[i]) end
   end
-elseif action == 'HOLE' then
+elseif target == 'HOLE' then
   -- Acknowledged entries are gone: later entries must not wait for them.
   local function has_entries(last) return #redis.call('XRANGE', KEYS[2], '(' .. low, last, 'COUNT', 1) > 0 end
   local to = (upto ~= '' and has_entries('+')) and upto or head
@@ -22,14 +22,14 @@ elseif action == 'HOLE' then
     redis.call('HSET', state, 'low', to, 'upto', '', 'done', '', 'aside', '', 'oldest', '', 'trimmed', till)
   end
 else
-  local entry = redis.call('XRANGE', KEYS[2], action, action)[1]
+  local entry = redis.call('XRANGE', KEYS[2], target, target)[1]
   if entry then
-    local copy = {'XADD', KEYS[3], 'MAXLEN', ARGV[5], '*', 'id', action, unpack(entry[2], 1, math.min(#entry[2], 100))}
+    local copy = {'XADD', KEYS[3], 'MAXLEN', ARGV[5], '*', 'id', target, unpack(entry[2], 1, math.min(#entry[2], 100))}
     foreign = redis.pcall(unpack(copy)).err
     if foreign then redis.call('DEL', KEYS[3]); redis.pcall(unpack(copy)) end
     redis.pcall('HINCRBY', state, 'set_aside', ARGV[4])
     -- The next append of a newer entry raises `need` again.
-    redis.call('HSET', state, 'aside', (aside or '') .. action .. ' ', 'need', 0)
+    redis.call('HSET', state, 'aside', (aside or '') .. target .. ' ', 'need', 0)
   end
 end
 return {'DONE', removed, foreign or ''}
