@@ -1,5 +1,5 @@
-//! The admin API through the mounted router, at 100 and 2,000 contexts in memory: with the snapshot
-//! that all readers of a moment share, and with a new one each time.
+//! The admin API through the mounted router, at 100 and 2,000 contexts in memory: with a cached snapshot
+//! that all readers share, and with a new one for each request.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::time::Duration;
@@ -14,7 +14,7 @@ use tower_pulse::{Clock, Pulse};
 
 const NOW: i64 = 1_700_001_000;
 
-/// Answers a request; returns how many bytes.
+/// Sends a request; returns the size of the answer in bytes.
 async fn get(app: &Router, path: &str) -> usize {
     let request = Request::get(path).body(Body::empty()).unwrap();
     let response = app.clone().oneshot(request).await.unwrap();
@@ -59,7 +59,7 @@ fn admin(c: &mut Criterion) {
             });
             group.bench_function(BenchmarkId::new(format!("{name}, anew"), contexts), |b| {
                 b.iter(|| {
-                    // The shared snapshot is too old by then.
+                    // By then the cached snapshot is too old.
                     hand.advance(Duration::from_secs(2));
                     hand.set_wall(NOW);
                     runtime.block_on(get(&app, &path))

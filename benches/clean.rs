@@ -1,8 +1,8 @@
-//! What a cleaning pass costs the server at 100,000 known counters, beside the book's algorithm on
-//! the same data in the same server: `cargo bench --bench clean`.
+//! The cost of a cleaning pass to the server, at 100,000 counters, beside the book's algorithm with the
+//! same data in the same server: `cargo bench --bench clean`.
 //!
-//! The server's time is its processor time (`used_cpu_user` + `used_cpu_sys`), which has the reading,
-//! parsing and answering of commands in it, and, apart, what it spent within commands.
+//! The server's time is its processor time (`used_cpu_user` + `used_cpu_sys`), which includes reading,
+//! parsing and answering commands. The time within commands is measured separately.
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
 #[path = "../tests/rig/mod.rs"]
@@ -19,10 +19,10 @@ use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse::store::{CleanReport, Pass, Store};
 
 const PREFIX: &str = "pulse:";
-/// Times seven precisions: 100,002 counters.
+/// Number of names. Seven precisions of each make 100,002 counters.
 const NAMES: usize = 14_286;
 const AT_ONCE: usize = 100;
-/// The number of the first pass: 1 s, 5 s and 1 min are due in it and the next four.
+/// The number of the first pass. 1 s, 5 s and 1 min are due in it and in the next four.
 const NUMBER: i64 = 28_333_321;
 
 /// Fills the counters `ARGV[3]` to `ARGV[4]` at all precisions with 120 slices up to now.
@@ -42,8 +42,8 @@ for name = tonumber(ARGV[3]), tonumber(ARGV[4]) do
   end
 end";
 
-/// Does `ARGV[1]` (EXPIRE or DEL) to the keys of the counters `ARGV[2]` to `ARGV[3]`: a writer has
-/// just been there, or nobody has for long.
+/// Calls `ARGV[1]` (EXPIRE or DEL) for the keys of the counters `ARGV[2]` to `ARGV[3]`: a writer has just
+/// written to them, or none has for a long time.
 const TOUCH: &str = r"
 for name = tonumber(ARGV[2]), tonumber(ARGV[3]) do
   for at = 4, #ARGV, 2 do
@@ -58,7 +58,7 @@ struct Bench {
     store: RedisStore,
 }
 
-/// What a pass cost.
+/// The cost of a pass.
 struct Cost {
     cpu: Duration,
     commands: Duration,
@@ -133,13 +133,13 @@ impl Bench {
         let cpu = Duration::from_micros(self.server.cpu_micros().await - before);
         let stats = self.server.info("commandstats").await;
         let (mut commands, mut calls) = (0, 0);
-        // What a script calls is in the script's own figure too.
+        // The time of a script includes the time of the commands that it calls.
         let scripts = ["cmdstat_evalsha", "cmdstat_eval"];
         let is_script = stats.keys().any(|name| scripts.contains(&&**name));
         let within = ["exists", "expire", "hdel", "zrem", "get"].map(|c| format!("cmdstat_{c}"));
-        for (name, figures) in &stats {
+        for (name, fields) in &stats {
             let of = |field: &str| -> u64 {
-                let all = figures.split(',').filter_map(|f| f.split_once('='));
+                let all = fields.split(',').filter_map(|f| f.split_once('='));
                 all.filter(|(name, _)| *name == field)
                     .map(|(_, n)| n.parse::<u64>().unwrap())
                     .sum()
@@ -216,7 +216,7 @@ fn show(what: &str, cost: &Cost, done: [u64; 3]) {
 }
 
 fn main() {
-    // `cargo test --benches` and the like only want to know that it runs.
+    // `cargo test --benches` and the like only check that it runs.
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }
@@ -233,7 +233,7 @@ async fn bench() {
         "filling {} counters with {DEFAULT_SAMPLES} slices each …",
         NAMES * 7
     );
-    // Alive over all passes below.
+    // The keys do not expire during all passes below.
     let now = NUMBER * 60;
     bench.fill(now + 300).await;
     bench.touch("EXPIRE").await;
@@ -259,8 +259,8 @@ async fn bench() {
     let (theirs, cleaned) = bench.books(NUMBER + 1).await;
     show("busy: the book's", &theirs, books(&cleaned));
     ratios.push(("busy", theirs.cpu.as_secs_f64() / mine.cpu.as_secs_f64()));
-    // All seven precisions are due once a day: of a pass at which six are, the most that is ever
-    // looked through in an hour's passes.
+    // All seven precisions are due once a day. Six are due on the hour, the most that any other pass looks
+    // through.
     let hour = (NUMBER / 60 + 1) * 60;
     let (cost, cleaned) = bench.ours(hour).await;
     show("busy: on the hour, after a pause", &cost, ours(&cleaned));

@@ -1,5 +1,5 @@
-//! Flushing a batch of 1, 100 and 2,000 contexts: into memory, where it is folded at once, into the
-//! journal of a real Redis, and from there into what is read.
+//! Flushing a batch of 1, 100 and 2,000 contexts: to memory, where it is folded at once, to the journal of
+//! a real Redis, and folding from there.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 #[path = "../tests/rig/mod.rs"]
@@ -22,29 +22,29 @@ use tower_pulse::store::{Appended, FencedBatch, Store};
 use tower_pulse::testing::TestFolder;
 
 const NOW: i64 = 1_700_001_000;
-/// Requests of a context in a second.
+/// Requests per second of a context.
 const REQUESTS: u64 = 20;
-/// Commands of a call, about 16 contexts: what the flusher begins with.
+/// Commands of a call, about 16 contexts: the flusher's initial size.
 const COST: usize = 16 * 24;
 
 fn batch(contexts: usize) -> Batch {
     let (mut batch, precisions) = (Batch::default(), Precisions::default());
     for context in 0..contexts {
-        let mut found = Aggregate::default();
+        let mut aggregate = Aggregate::default();
         let nanos: Vec<u64> = (1..=REQUESTS).map(|n| n * n * 700_000).collect();
         for nanos in &nanos {
-            found.times.record(*nanos);
-            found.tally.record(Outcome::Success, false);
+            aggregate.times.record(*nanos);
+            aggregate.outcomes.record(Outcome::Success, false);
         }
         let buckets = nanos.iter().map(|nanos| (bucket_of(*nanos) as u16, 1));
-        found.histogram = Histogram::new(SCALE, buckets);
+        aggregate.histogram = Histogram::new(SCALE, buckets);
         let name = format!("GET /api/v1/things-{context}/{{id}}").into();
-        batch.add(&precisions, &name, Kind::Http, NOW, &found);
+        batch.add(&precisions, &name, Kind::Http, NOW, &aggregate);
     }
     batch
 }
 
-/// A store, the number of its last call, and who folds.
+/// A store with a folder, and the number of its last call.
 struct Target {
     store: Arc<dyn Store>,
     seq: u64,
@@ -52,7 +52,7 @@ struct Target {
 }
 
 impl Target {
-    /// Sends it in calls, as the flusher does.
+    /// Sends a batch in calls, as the flusher does.
     async fn flush(&mut self, mut batch: Batch) {
         while !batch.is_empty() {
             self.seq += 1;

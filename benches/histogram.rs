@@ -1,4 +1,4 @@
-//! The histogram: finding a bucket, merging, reading a quantile.
+//! The histogram: finding a bucket, merging, and computing a quantile.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::hint::black_box;

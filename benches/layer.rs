@@ -1,4 +1,5 @@
-//! A request through a Router in process: bare, with a layer that does nothing, and with ours.
+//! A request through a Router in process: without a layer, with one that does nothing, and with the
+//! crate's.
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 
 #[path = "../tests/rig/identity.rs"]
@@ -42,7 +43,7 @@ fn layer(c: &mut Criterion) {
     ];
     let mut group = c.benchmark_group("layer");
     for (name, app) in rows {
-        // As `axum::serve` does; else the layer is applied anew for each request.
+        // `axum::serve` does this too; otherwise the layer is applied again for each request.
         let mut app = app.with_state::<()>(());
         let mut i = 0;
         group.bench_function(BenchmarkId::from_parameter(name), |b| {

@@ -1,4 +1,4 @@
-//! Recording alone: one thread and several, on the same context and on different ones.
+//! Recording alone: on one thread and on several, with the same context and with different ones.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::time::{Duration, Instant};
@@ -33,7 +33,7 @@ fn recorder(c: &mut Criterion) {
     runtime.block_on(pulse.shutdown()).unwrap();
 }
 
-/// How long the slowest of the threads takes for so many timers.
+/// The time of the slowest thread for this number of timers.
 fn timed(pulse: &Pulse, threads: usize, same: bool, iterations: u64) -> Duration {
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..threads)

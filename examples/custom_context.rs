@@ -1,4 +1,4 @@
-//! Contexts of your own: by tenant, by GraphQL operation, by anything that has few values.
+//! Your own contexts: by tenant, by GraphQL operation, by any value with few alternatives.
 #![allow(clippy::print_stdout)] // An example talks to whoever started it.
 
 use std::borrow::Cow;
@@ -7,13 +7,13 @@ use axum::{Router, extract::MatchedPath, routing::get};
 use tower_pulse::layer::Head;
 use tower_pulse::{Pulse, admin::Access};
 
-/// The plan of the caller and the route template. Few plans times few templates stay few contexts.
+/// The plan of the caller and the route template. Few plans and few templates make few contexts.
 fn by_plan(head: &Head<'_>) -> Option<Cow<'static, str>> {
     let route = head.extensions.get::<MatchedPath>()?;
     let plan = match head.headers.get("x-plan").map(|value| value.as_bytes()) {
         Some(b"enterprise") => "enterprise",
         Some(b"team") => "team",
-        // Never what the client sent: it could send anything.
+        // Never use a value that the client sent: it could send any.
         _ => "free",
     };
     Some(format!("{plan} {}", route.as_str()).into())

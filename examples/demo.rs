@@ -1,6 +1,6 @@
-//! A small shop that anybody can start: `cargo run --release --example demo`.
+//! A small shop to try the crate with: `cargo run --release --example demo`.
 //!
-//! It makes its own traffic, so that the dashboard is never empty. Its environment:
+//! It generates its own traffic, so that the dashboard is never empty. Its environment:
 //!
 //! | Variable | Meaning | Default |
 //! |---|---|---|
@@ -36,7 +36,7 @@ use tokio::sync::watch;
 use tower_pulse::Pulse;
 use tower_pulse::admin::Access;
 
-/// How long requests may go on after the signal to end.
+/// Time for open requests to end after a signal.
 const GRACE: Duration = Duration::from_secs(1);
 
 #[tokio::main]
@@ -70,7 +70,7 @@ async fn run() -> Result<(), Box<dyn Error>> {
         .into());
     }
     let access = token.map_or_else(Access::open, Access::token);
-    // As `mount`, with an error instead of a panic.
+    // Like `mount`, but returns an error instead of panicking.
     let pulse = pulse()?;
     let admin = pulse
         .try_mount("/admin/pulse", access)
@@ -107,21 +107,21 @@ async fn run() -> Result<(), Box<dyn Error>> {
         result = &mut serving => result??,
         () = signal() => {}
     }
-    // No new connections; the requests under way have a second to end, then they are cut.
+    // Stops accepting connections. Open requests have a second to end, then they are cut.
     stop.send_replace(true);
     if tokio::time::timeout(GRACE, &mut serving).await.is_err() {
         end.send_replace(true);
         serving.abort();
-        // What is cut is recorded when it is dropped.
+        // Requests that are cut are recorded when they are dropped.
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     pulse.shutdown().await?;
     Ok(())
 }
 
-/// The recording, as the environment says.
+/// Builds the pulse from the environment.
 fn pulse() -> Result<Pulse, Box<dyn Error>> {
-    // With the second of grace before it, the end comes within two.
+    // With the second of grace before it, the process ends within two seconds.
     let mut builder = Pulse::builder().shutdown_timeout(Duration::from_millis(700));
     if let Some(url) = variable("REDIS_URL")?.filter(|url| !url.is_empty()) {
         builder = builder.redis(url);
@@ -149,7 +149,7 @@ fn variable(name: &str) -> Result<Option<String>, String> {
     }
 }
 
-/// What a variable says, if it is set. What is out of range is refused by the builder.
+/// The value of a variable, if it is set. The builder refuses values out of range.
 fn parsed<T: FromStr>(name: &str, allowed: &str) -> Result<Option<T>, String> {
     let value = variable(name)?.filter(|value| !value.is_empty());
     let parsed = value.map(|value| {
@@ -159,10 +159,10 @@ fn parsed<T: FromStr>(name: &str, allowed: &str) -> Result<Option<T>, String> {
     parsed.transpose()
 }
 
-/// Ctrl-C, or what an operator's tools send.
+/// Waits for Ctrl-C, or SIGTERM, which operators' tools send.
 async fn signal() {
     let interrupt = async {
-        // Without handlers the process ends by the signal itself.
+        // Without a handler the process ends by the signal itself.
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending().await
         }
@@ -182,7 +182,7 @@ async fn signal() {
     }
 }
 
-/// Drops what still runs when the grace is over.
+/// Drops open requests when the grace period is over.
 async fn cut_at_the_end(
     State(mut ended): State<watch::Receiver<bool>>,
     request: Request,
@@ -211,7 +211,7 @@ fn shop(pulse: Pulse) -> Router {
         .with_state(pulse)
 }
 
-/// Pretends to work for about `millis`, now and then much longer.
+/// Simulates work for about `millis`, and now and then for much longer.
 async fn work(millis: f64) {
     let millis = millis * (0.6 + 0.8 * fastrand::f64());
     let tail = if fastrand::f64() < 0.02 { 6.0 } else { 1.0 };
@@ -267,15 +267,15 @@ async fn events() -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
     }))
 }
 
-/// What `/boom` panics with.
+/// The message of the panic of `/boom`.
 struct Boom;
 
 async fn boom() -> &'static str {
     std::panic::panic_any(Boom)
 }
 
-/// The dashboard counts the panics of `/boom`. The log shows one line for all of them instead of a
-/// backtrace for each; other panics are logged as ever.
+/// The dashboard counts the panics of `/boom`, so the log shows one line for all of them instead of a
+/// backtrace for each. Other panics are logged as usual.
 fn log_boom_once() {
     static LOGGED: std::sync::Once = std::sync::Once::new();
     let log = std::panic::take_hook();
@@ -291,7 +291,7 @@ fn log_boom_once() {
     }));
 }
 
-/// Lively traffic from eight visitors, busier and quieter in waves.
+/// Traffic from eight visitors, in waves.
 async fn traffic(address: SocketAddr) {
     for visitor in 0..8u32 {
         tokio::spawn(async move {
@@ -305,7 +305,7 @@ async fn traffic(address: SocketAddr) {
     }
 }
 
-/// One request on a connection of its own.
+/// Sends a request on a connection of its own.
 async fn visit(address: SocketAddr) -> std::io::Result<()> {
     let id = fastrand::u32(1..500);
     let (method, path) = match fastrand::u32(0..1_000) {
@@ -327,7 +327,7 @@ async fn visit(address: SocketAddr) -> std::io::Result<()> {
     connection.write_all(request.as_bytes()).await?;
     let mut answer = Vec::new();
     let reading = connection.read_to_end(&mut answer);
-    // Streams have no end.
+    // Streams do not end.
     let _ = tokio::time::timeout(Duration::from_secs(5), reading).await;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The least there is: everything in memory, the dashboard at /admin/pulse.
+//! The minimal setup: all data in memory, the dashboard at /admin/pulse.
 #![allow(clippy::print_stdout)] // An example talks to whoever started it.
 
 use axum::{Router, routing::get};

@@ -1,4 +1,4 @@
-//! A fleet: every instance writes to one Redis, every dashboard shows them all.
+//! A fleet: all instances write to one Redis, and every dashboard shows their sum.
 //!
 //! `REDIS_URL=redis://127.0.0.1/ cargo run --example redis`
 #![allow(clippy::print_stdout)] // An example talks to whoever started it.
@@ -34,7 +34,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             let _ = tokio::signal::ctrl_c().await;
         })
         .await?;
-    // What was not flushed yet is flushed now.
+    // Flushes the samples that are still pending.
     pulse.shutdown().await?;
     Ok(())
 }

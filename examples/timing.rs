@@ -18,10 +18,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let pulse = Pulse::builder().build()?;
     let sales = pulse.counter("sales");
     for id in 1..=20 {
-        // A future, from its first poll to its end; an `Err` counts as an error.
+        // Times a future, from its first poll to its end; an `Err` counts as an error.
         let user = pulse.try_time("db:find_user", find_user(id)).await;
 
-        // Any block, also one that returns early or panics.
+        // Times any block, including one that returns early or panics.
         let mut timer = pulse.timer("template:user");
         match user {
             Ok(_) => sales.increment(),

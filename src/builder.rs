@@ -516,7 +516,7 @@ impl Builder {
                 context_retention: self.context_retention,
             },
             instance,
-            told: cleaning.clone(),
+            status: cleaning.clone(),
         };
         let skips = IgnoreList::default();
         self.ignore.iter().for_each(|path| skips.add(path));

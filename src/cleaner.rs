@@ -1,5 +1,6 @@
-//! The daemon of the recipe *cleaning counters*: about once a minute it asks the store to remove data that is
-//! older than its retention, until it is told to stop. Any number of instances may run one.
+//! The daemon of the recipe *cleaning counters* (see [`guide::recipes`](crate::guide::recipes)): about once a
+//! minute it asks the store to remove data that is older than its retention, until the `Pulse` shuts down. Any
+//! number of instances may run it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,44 +15,45 @@ use crate::task::Stopped;
 const BACKOFF: std::ops::RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_secs(60);
 
-/// How long things are kept that are not slices.
+/// Retention of the data that is not stored in slices.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Retention {
     pub(crate) ranking_retention: Duration,
     pub(crate) context_retention: Duration,
 }
 
-/// Cleans at intervals.
+/// Asks the store for a cleaning pass at intervals.
 pub(crate) struct Cleaner {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Clock,
     pub(crate) interval: Duration,
     pub(crate) retention: Retention,
     pub(crate) instance: String,
-    pub(crate) told: Arc<Mutex<CleanerStatus>>,
+    pub(crate) status: Arc<Mutex<CleanerStatus>>,
 }
 
-/// What health tells of the cleaning.
+/// The part of health that is about cleaning.
 #[derive(Debug, Default)]
 pub(crate) struct CleanerStatus {
-    /// What the last passes could not understand, whoever did them.
+    /// The keys that the last passes skipped, those of other instances' passes included.
     problems: Vec<Problem>,
     /// Why this instance's last pass failed.
     error: Option<String>,
 }
 
 impl CleanerStatus {
-    /// For people.
+    /// Texts for the operator.
     pub(crate) fn warnings(&self) -> impl Iterator<Item = String> {
         let error = self.error.iter();
-        let error = error.map(|error| format!("cleaning fails, and is tried again: {error}"));
+        let error =
+            error.map(|error| format!("cleaning fails, and is tried again by itself: {error}"));
         let problems = self.problems.iter();
         error.chain(problems.map(|p| format!("cleaning skips {}: {}", p.key, p.reason)))
     }
 }
 
 impl Cleaner {
-    /// One pass. `None` when another instance does, or did, it.
+    /// Runs one pass. `None` when another instance runs it, or has completed it.
     pub(crate) async fn pass(&self) -> Result<Option<CleanReport>, StoreError> {
         let seconds = |duration: Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
         let pass = Pass {
@@ -70,28 +72,31 @@ impl Cleaner {
                 .await?
                 .map(|last| last.cleaned.problems),
         };
-        let mut told = self.status();
+        let mut status = self.lock_status();
         for problem in problems.iter().flatten() {
-            if !told.problems.contains(problem) {
-                tracing::warn!(key = %problem.key, reason = %problem.reason, "cleaning skipped what it does not understand");
+            if !status.problems.contains(problem) {
+                tracing::warn!(
+                    key = %problem.key, reason = %problem.reason,
+                    "cleaning skipped a key that it does not understand; mend or delete the key"
+                );
             }
         }
-        told.problems = problems.unwrap_or_default();
-        told.error = None;
-        drop(told);
+        status.problems = problems.unwrap_or_default();
+        status.error = None;
+        drop(status);
         Ok(cleaned)
     }
 
-    fn status(&self) -> MutexGuard<'_, CleanerStatus> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_status(&self) -> MutexGuard<'_, CleanerStatus> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A pass, then a sleep of what is left of the interval but at least a second, until it is told
-    /// to stop. An error is followed by a longer sleep, never by the end.
+    /// Runs a pass, then sleeps for the remainder of the interval but at least a second, until the `Pulse`
+    /// shuts down. After an error the sleep is longer; an error never ends the loop.
     pub(crate) async fn clean_at_intervals(self, mut stopped: Stopped) {
-        let least = Duration::from_secs(1);
-        // The first passes of instances that start together fall apart.
-        let mut wait = self.interval.mul_f64(fastrand::f64() / 2.0).max(least);
+        let min_wait = Duration::from_secs(1);
+        // A random first wait spreads the passes of instances that start together.
+        let mut wait = self.interval.mul_f64(fastrand::f64() / 2.0).max(min_wait);
         let mut backoff = *BACKOFF.start();
         while stopped.or(self.clock.sleep(wait)).await.is_some() {
             let start = self.clock.tick();
@@ -100,12 +105,17 @@ impl Cleaner {
             };
             (wait, backoff) = match result {
                 Ok(_) => {
-                    let rest = self.interval.saturating_sub(self.clock.since(start));
-                    (rest.max(least), *BACKOFF.start())
+                    let remainder = self.interval.saturating_sub(self.clock.since(start));
+                    (remainder.max(min_wait), *BACKOFF.start())
                 }
                 Err(error) => {
-                    if self.status().error.replace(error.to_string()).is_none() {
-                        tracing::warn!(%error, "a cleaning pass failed; the next one goes on");
+                    if self
+                        .lock_status()
+                        .error
+                        .replace(error.to_string())
+                        .is_none()
+                    {
+                        tracing::warn!(%error, "a cleaning pass failed; the next pass tries again");
                     }
                     (backoff, (backoff * 2).min(*BACKOFF.end()))
                 }

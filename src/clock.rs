@@ -1,39 +1,39 @@
-//! All time in this crate: a wall clock for slices and hours, a monotonic one for durations and
-//! sleeping. [`Clock::manual`] is moved by hand, so that tests pass an hour without waiting for it.
+//! The time source of this crate: a wall clock for slices and hours, a monotonic clock for durations and
+//! sleeping. Tests move a [`Clock::manual`] themselves, so that an hour passes without waiting for it.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::watch;
 
-/// Where a `Pulse` takes its time from. Cheap to clone.
+/// The time source of a `Pulse`. Cheap to clone.
 ///
 /// ```
 /// use std::time::Duration;
 /// use tower_pulse::Clock;
 ///
-/// let (clock, hand) = Clock::manual(1_336_376_410);
+/// let (clock, manual) = Clock::manual(1_336_376_410);
 /// assert_eq!(clock.now_seconds(), 1_336_376_410);
-/// hand.advance(Duration::from_secs(3_600));
+/// manual.advance(Duration::from_secs(3_600));
 /// assert_eq!(clock.now_seconds(), 1_336_380_010);
 /// ```
 #[derive(Clone, Debug)]
 pub struct Clock {
     /// The monotonic clock, read twice by every request.
     ticks: quanta::Clock,
-    /// What stands in for the wall clock when it is moved by hand.
+    /// The time of a manual clock, which replaces the wall clock.
     manual: Option<Arc<watch::Sender<Manual>>>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Manual {
-    /// Nanoseconds since the Unix epoch: what the wall shows.
+    /// Wall time in nanoseconds since the Unix epoch.
     wall: i64,
-    /// Nanoseconds since the clock was made: never goes back.
+    /// Monotonic time: nanoseconds since the clock was made. Never decreases.
     elapsed: u64,
 }
 
-/// A moment of the monotonic clock. Only the difference of two means something.
+/// A moment of the monotonic clock. Only the difference of two ticks has a meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Tick(u64);
 
@@ -75,7 +75,7 @@ impl Clock {
         (clock, ManualClock { manual, ticks })
     }
 
-    /// Whether it is moved by a [`ManualClock`].
+    /// Whether this clock is moved by a [`ManualClock`].
     #[cfg(feature = "redis")]
     pub(crate) fn is_manual(&self) -> bool {
         self.manual.is_some()
@@ -103,7 +103,7 @@ impl Clock {
         Tick(self.ticks.raw())
     }
 
-    /// Nanoseconds from `start` to `end`; 0 when they are the wrong way round.
+    /// Nanoseconds from `start` to `end`; 0 when `end` is before `start`.
     #[inline]
     pub(crate) fn nanos_between(&self, start: Tick, end: Tick) -> u64 {
         self.ticks.delta_as_nanos(start.0, end.0)
@@ -116,7 +116,7 @@ impl Clock {
 
     /// Returns when `duration` has passed on this clock.
     ///
-    /// Cancel safe: dropping it has no effect.
+    /// Cancel safe: dropping the future has no effect.
     pub(crate) async fn sleep(&self, duration: Duration) {
         match &self.manual {
             None => tokio::time::sleep(duration).await,
@@ -124,7 +124,7 @@ impl Clock {
                 let mut receiver = now.subscribe();
                 let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
                 let until = receiver.borrow().elapsed.saturating_add(nanos);
-                // The sender lives as long as this clock, so this ends by the time alone.
+                // The sender lives as long as this clock, so the wait cannot fail.
                 let _ = receiver.wait_for(|now| now.elapsed >= until).await;
             }
         }
@@ -132,7 +132,7 @@ impl Clock {
 }
 
 impl ManualClock {
-    /// Moves wall time and monotonic time on together, as time does.
+    /// Moves wall time and monotonic time forward together, as time does.
     pub fn advance(&self, duration: Duration) {
         self.ticks.increment(duration);
         self.manual.send_modify(|now| {
@@ -144,8 +144,8 @@ impl ManualClock {
         });
     }
 
-    /// Sets the wall clock, forward or back, as an administrator or NTP does. Durations are not
-    /// touched.
+    /// Sets the wall clock, forward or back, as an administrator or NTP does. Monotonic time, and so
+    /// durations, stay as they are.
     pub fn set_wall(&self, unix_seconds: i64) {
         self.manual
             .send_modify(|now| now.wall = unix_seconds.saturating_mul(1_000_000_000));
@@ -172,18 +172,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_manual_sleep_ends_when_the_hand_has_moved_far_enough() {
-        let (clock, hand) = Clock::manual(0);
+    async fn a_manual_sleep_ends_when_the_clock_has_moved_far_enough() {
+        let (clock, manual) = Clock::manual(0);
         let sleeper = tokio::spawn({
             let clock = clock.clone();
             async move { clock.sleep(Duration::from_secs(60)).await }
         });
         tokio::task::yield_now().await;
-        hand.set_wall(1_000_000);
-        hand.advance(Duration::from_secs(59));
+        manual.set_wall(1_000_000);
+        manual.advance(Duration::from_secs(59));
         tokio::task::yield_now().await;
         assert!(!sleeper.is_finished());
-        hand.advance(Duration::from_secs(1));
+        manual.advance(Duration::from_secs(1));
         sleeper.await.expect("the sleeper ends");
         assert_eq!(clock.now_seconds(), 1_000_060);
     }

@@ -1,5 +1,5 @@
-//! The errors of this crate: one for a wrong configuration, one for a store that could not do
-//! what it was asked.
+//! The errors of this crate: [`BuildError`] for a wrong configuration, [`StoreError`] for a store that could
+//! not answer a call.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -8,8 +8,7 @@ use std::sync::Arc;
 /// A configuration that cannot work, refused when [`Builder::build`](crate::Builder::build) is
 /// called.
 ///
-/// Its text names the field, the value that was given and what is allowed, so that it can be
-/// printed as it is.
+/// Its text names the field, the given value and the allowed values, so that it can be printed as it is.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() {
@@ -60,27 +59,27 @@ impl BuildError {
     }
 }
 
-/// What kind of trouble a store is in, which decides how soon it is asked again.
+/// The kind of a store's error, which decides how soon the call is tried again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StoreErrorKind {
-    /// Nobody answers: no connection, or the connection broke.
+    /// The server does not answer: there is no connection, or the connection broke.
     Unreachable,
-    /// No answer within the response timeout. What was asked may or may not have been done.
+    /// No answer came within the response timeout. The server may or may not have executed the call.
     TimedOut,
-    /// The server may not be used like this: a password or an ACL rule is missing. Asked again
-    /// every 30 seconds.
+    /// The server denies access: a password or an ACL rule is missing. The call is tried again every
+    /// 30 seconds.
     Forbidden,
-    /// The server is there and refuses for now: loading, out of memory, read-only, disk full.
+    /// The server answers, but refuses for now: it is loading, out of memory, read-only, or its disk is full.
     Refused,
-    /// The server answered something that this crate does not understand.
+    /// The server gave an answer that this crate does not understand.
     Unexpected,
 }
 
-/// A store could not do what it was asked.
+/// A store could not answer a call.
 ///
-/// The text says what happened and, where this crate knows it, what to do. Passwords never appear
-/// in it.
+/// The text says what happened and, where this crate knows a remedy, what to do. It never contains
+/// passwords.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct StoreError {
@@ -90,7 +89,7 @@ pub struct StoreError {
 }
 
 impl StoreError {
-    /// An error of `kind`, with a text for people.
+    /// An error of `kind` with a text for the operator.
     pub fn new(kind: StoreErrorKind, message: impl Into<String>) -> Self {
         Self {
             kind,
@@ -99,13 +98,13 @@ impl StoreError {
         }
     }
 
-    /// The same error with the one that caused it.
+    /// This error, with the error that caused it.
     pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.source = Some(source.into());
         self
     }
 
-    /// What kind of trouble it is.
+    /// The kind of the error.
     pub fn kind(&self) -> StoreErrorKind {
         self.kind
     }

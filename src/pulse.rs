@@ -407,8 +407,8 @@ impl Parts {
             // What came after the end is counted as dropped.
             self.recorder.drain();
         }
-        let drain = self.recorder.drain.drain_figures();
-        let age = flush.reached_age;
+        let drain = self.recorder.drain.drain_stats();
+        let age = flush.contact_age;
         let interval = flush.interval.max(Duration::from_secs(1));
         let status = match age {
             Some(age) if age <= 3 * interval => Status::Ok,
@@ -444,9 +444,9 @@ impl Parts {
                     in_flight: self.recorder.core.in_flight(),
                     dropped: drain.dropped,
                     overflowed: drain.overflowed,
-                    pending_series: drain.pending + flush.names,
-                    drain_lag_seconds: drain.lateness,
-                    max_drain_lag_seconds: drain.lateness_max,
+                    pending_series: drain.pending + flush.series,
+                    drain_lag_seconds: drain.lag,
+                    max_drain_lag_seconds: drain.max_lag,
                 },
                 flush: FlushHealth {
                     interval_seconds: flush.interval.as_secs_f64(),

@@ -1,5 +1,5 @@
-//! How the crate's background tasks are told to stop, and how they are handed to a user who wants
-//! to run them on their own.
+//! The crate's background tasks: the signal that stops them, and the future that
+//! [`Builder::build_with_tasks`](crate::Builder::build_with_tasks) returns instead of spawning it.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,16 +11,17 @@ use tokio::sync::watch;
 /// A boxed future, as the [`Store`](crate::store::Store) trait returns it.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Locks a mutex whose data is whole between any two statements that could panic.
+/// Locks a mutex even if a thread has panicked while it held the lock. The data must be consistent between
+/// any two statements that could panic.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A background task that [`Builder::build_with_tasks`](crate::Builder::build_with_tasks) returns
-/// instead of spawning it. It must be polled for anything to be flushed, and ends by itself after
+/// instead of spawning it. Nothing is flushed unless the tasks are polled. A task ends by itself after
 /// [`Pulse::shutdown`](crate::Pulse::shutdown).
 ///
-/// Cancel safe: what it was about to flush stays with the `Pulse`.
+/// Cancel safe: samples that the task was about to flush stay in the `Pulse`.
 #[must_use = "a task does nothing unless it is spawned or awaited"]
 pub struct Task {
     name: &'static str,
@@ -38,7 +39,7 @@ impl Task {
         }
     }
 
-    /// What it does, in a word: `"drain"`, `"flush"`, `"fold"`, `"clean"` or `"heartbeat"`.
+    /// The task's purpose in a word: `"drain"`, `"flush"`, `"fold"`, `"clean"` or `"heartbeat"`.
     pub fn name(&self) -> &'static str {
         self.name
     }
@@ -58,11 +59,11 @@ impl Future for Task {
     }
 }
 
-/// Tells tasks to stop, once.
+/// The signal that stops tasks, sent once.
 #[derive(Debug)]
 pub(crate) struct Stop(watch::Sender<bool>);
 
-/// The tasks' end of [`Stop`].
+/// The tasks' receiver of [`Stop`].
 #[derive(Clone, Debug)]
 pub(crate) struct Stopped(watch::Receiver<bool>);
 
@@ -72,23 +73,23 @@ impl Stop {
         (Self(sender), Stopped(receiver))
     }
 
-    /// Returns whether this was the first time.
+    /// Sends the signal. Returns whether this was the first time.
     pub(crate) fn stop(&self) -> bool {
         !self.0.send_replace(true)
     }
 }
 
 impl Stopped {
-    /// Whether the stop has come, and not only the end of everybody who could say so.
+    /// Whether the signal was sent. A [`Stop`] that was dropped without sending it does not count.
     pub(crate) fn is_told(&self) -> bool {
         *self.0.borrow()
     }
 
-    /// Runs `future` until it is done (`Some`) or the stop comes (`None`).
+    /// Runs `future` until it is done (`Some`) or the signal is sent (`None`).
     pub(crate) async fn or<T>(&mut self, future: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             biased;
-            // An error means that the sender is gone: nobody is left to work for.
+            // An error means that the sender, and with it the `Pulse`, was dropped: the task ends too.
             _ = self.0.wait_for(|stopped| *stopped) => None,
             value = future => Some(value),
         }

@@ -1,17 +1,17 @@
-//! Conformance of the stores: one suite, run against memory and against a real server, and what
-//! only Redis can get wrong.
+//! Conformance of the stores: one suite, run against the memory store and against a real server, and tests of
+//! behaviour that only the Redis store has.
 
 #![cfg(feature = "redis")]
 #![allow(clippy::unwrap_used, unreachable_pub, missing_docs)]
 
 mod rig;
 
-#[path = "stores/bed.rs"]
-mod bed;
 #[path = "stores/book.rs"]
 mod book;
 #[path = "stores/equal.rs"]
 mod equal;
+#[path = "stores/fixture.rs"]
+mod fixture;
 #[path = "stores/oversized.rs"]
 mod oversized;
 #[path = "stores/own_keys.rs"]
@@ -27,44 +27,45 @@ mod takeover;
 #[path = "stores/tls.rs"]
 mod tls;
 
-/// Each test of the suite, against each store.
+/// Runs each test of the suite against each store.
 macro_rules! conformance {
     ($($test:ident),* $(,)?) => {
         mod memory {
             $(#[tokio::test]
             async fn $test() {
-                crate::suite::$test(&mut crate::bed::Fixture::memory()).await;
+                crate::suite::$test(&mut crate::fixture::Fixture::memory()).await;
             })*
         }
         mod redis {
             $(#[tokio::test]
             async fn $test() {
-                crate::suite::$test(&mut crate::bed::Fixture::redis().await).await;
+                crate::suite::$test(&mut crate::fixture::Fixture::redis().await).await;
             })*
         }
     };
 }
 
 conformance!(
-    figures_come_back,
-    the_all_context_is_apart,
-    calls_are_merged_once,
-    a_later_hour_rotates,
-    the_last_hour_takes_more,
+    a_batch_is_read_back_as_it_was_written,
+    the_all_context_is_in_no_list_and_no_ranking,
+    each_call_is_folded_once,
+    a_later_hour_makes_the_current_hour_the_last,
+    samples_of_the_last_hour_are_added_to_it,
     an_hour_between_replaces_the_last,
-    older_hours_are_late,
-    hours_of_the_future_are_refused,
-    histograms_beside_hours_of_the_future,
-    counters_have_all_precisions,
+    samples_of_older_hours_are_late,
+    samples_more_than_an_hour_ahead_are_skewed,
+    skewed_samples_do_not_enter_the_histograms_of_the_present,
+    counters_are_stored_at_all_precisions,
     new_slices_push_old_ones_out,
     slices_that_have_ended_are_rolled_up,
+    contexts_that_are_not_rolled_up_yet_are_read_too,
     the_slowest_hundred_are_ranked,
-    sums_do_not_wrap,
-    instances_live_for_a_minute,
-    instances_that_write_at_once_are_exact,
-    cleaning_keeps_the_newest_samples,
-    cleaning_keeps_the_rhythm,
-    cleaning_forgets_contexts,
-    a_pass_is_done_once,
-    nothing_is_known_of_nothing,
+    a_sum_that_would_overflow_is_quarantined,
+    instances_are_alive_for_a_minute_after_a_heartbeat,
+    instances_that_write_at_once_lose_no_sample,
+    cleaning_keeps_the_slices_within_their_retention,
+    cleaning_examines_a_precision_only_when_it_is_due,
+    cleaning_forgets_contexts_without_recent_samples,
+    each_pass_is_run_once,
+    an_empty_store_answers_every_query,
 );

@@ -1,5 +1,5 @@
-//! What commit 2e55505 had the server do, only there for comparison: each instance merges each
-//! context into every key by this script. The arguments are made as that commit made them.
+//! The work of the server at commit 2e55505, for comparison: each instance merges each context into every
+//! key by this script. The arguments are made as that commit made them.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ use crate::rows::PARTS;
 
 const MERGE: &str = include_str!("merge_2e55505.lua");
 pub(crate) const PREFIX: &str = "before:";
-/// Seconds for which a fence was kept.
+/// Seconds until a fence expired.
 const FENCE_FOR: i64 = 86_400;
 
 /// An instance of that commit.
@@ -30,7 +30,7 @@ pub(crate) struct Before {
     precisions: Precisions,
 }
 
-/// Keys and what is added to them, by the position of a precision and the slice.
+/// Additions by key, which is the position of a precision and the slice.
 type Groups<V> = BTreeMap<(usize, i64), Vec<(String, V)>>;
 
 #[derive(Default)]
@@ -59,8 +59,8 @@ impl Before {
         }
     }
 
-    /// Merges a batch, in calls of about as many contexts as that commit's flusher found the server
-    /// to merge in a millisecond.
+    /// Merges a batch, in calls of about as many contexts as the server merges in a millisecond, as that
+    /// commit's flusher did.
     pub(crate) async fn flush(&mut self, mut batch: Batch) {
         const CONTEXTS_OF_A_CALL: usize = 16;
         while !batch.is_empty() {
@@ -190,14 +190,14 @@ impl Before {
     }
 }
 
-/// The precisions of its histograms.
+/// The precisions of the histograms of that commit.
 const HISTOGRAMS: [Precision; 2] = [Precision::new(60, 60), Precision::new(3_600, 48)];
 
 fn is_hour(precision: Precision) -> bool {
     i64::from(precision.seconds) == HOUR
 }
 
-/// The scale, a map of the buckets and, in hours, an array of outcomes and errors, in MessagePack.
+/// The scale, a map of the buckets and, for hours, an array of outcomes and errors, in MessagePack.
 fn packed(aggregate: &Aggregate, with_tally: bool) -> Vec<u8> {
     let buckets = aggregate.histogram.buckets();
     let mut out = Vec::with_capacity(8 + 6 * buckets.len());
@@ -214,13 +214,13 @@ fn packed(aggregate: &Aggregate, with_tally: bool) -> Vec<u8> {
         uint(&mut out, *n);
     }
     if with_tally {
-        out.push(0x90 | (aggregate.tally.outcomes.len() + 1) as u8);
+        out.push(0x90 | (aggregate.outcomes.counts.len() + 1) as u8);
         aggregate
-            .tally
             .outcomes
+            .counts
             .iter()
             .for_each(|n| uint(&mut out, *n));
-        uint(&mut out, aggregate.tally.errors);
+        uint(&mut out, aggregate.outcomes.errors);
     }
     out
 }
@@ -240,9 +240,9 @@ fn uint(out: &mut Vec<u8>, n: u64) {
     }
 }
 
-/// The share of a core that the server spends on so many instances of that commit, of `contexts`
-/// contexts and `<all>` each, that flush once a second: the least of as many parts of the time as are
-/// looked at of a fleet of today's.
+/// The share of a core that the server needs for `instances` instances of that commit, each with `contexts`
+/// contexts and `<all>`, which flush once a second. It is the smallest share of [`PARTS`] parts of the
+/// time, as for a fleet of the current commit.
 pub(crate) async fn share(
     server: &RedisServer,
     instances: usize,
@@ -257,7 +257,7 @@ pub(crate) async fn share(
     let part = (seconds / f64::from(PARTS)).ceil() as u64;
     let mut turns = tokio::time::interval(Duration::from_secs(1));
     let (mut least, mut start) = (f64::MAX, None);
-    // The first ones find no keys.
+    // The first flushes find no keys, and are not measured.
     for turn in 0..=2 + u64::from(PARTS) * part {
         turns.tick().await;
         if turn >= 2 && (turn - 2).is_multiple_of(part) {

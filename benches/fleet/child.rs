@@ -1,5 +1,5 @@
-//! Processes of the fleet: this binary, started again with what it is to be in its environment. They
-//! end with their input, and so with whoever started them.
+//! Processes of the fleet: this binary, started again with its part in the environment. They end with their
+//! input, and so with the process that started them.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -11,9 +11,9 @@ use crate::light;
 use crate::meter::{self, Polls};
 use crate::traffic::{self, Traffic};
 
-/// What a child is to be, and the server's URL.
+/// The environment variable with the part of a child and the server's URL.
 const CHILD: &str = "PULSE_FLEET_CHILD";
-/// Bytes that each of very many instances in one process keeps to replay.
+/// Bytes that each instance retains for a replay where one process has very many.
 const REPLAY_BYTES: usize = 256 * 1024;
 
 /// A process with some instances of the fleet.
@@ -21,15 +21,15 @@ pub(crate) struct Member {
     process: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
-    /// The thread that folds, if one of its instances does.
+    /// The id of the thread that folds, if one of the instances is the folder.
     fold_thread: u32,
-    /// The names of its instances, as they were at the start.
+    /// The names of the instances at the start.
     pub(crate) instances: Vec<String>,
 }
 
 impl Member {
-    /// Starts `real` instances with all that belongs to them, or one and many `light` ones, which
-    /// only append and tell that they are alive.
+    /// Starts `real` complete instances, or one complete and many `light` ones, which only append and send
+    /// heartbeats.
     pub(crate) fn start(url: &str, real: usize, light: usize) -> Self {
         let mut process = Command::new(std::env::current_exe().unwrap())
             .env(CHILD, format!("{real} {light} {url}"))
@@ -51,12 +51,12 @@ impl Member {
         }
     }
 
-    /// The processor time of folding, the reading of answers included.
+    /// The processor time of folding, including reading answers.
     pub(crate) fn fold_cpu(&self) -> Duration {
         meter::thread_cpu(self.process.id(), self.fold_thread)
     }
 
-    /// How long folding held its worker each time since this was last asked, shortest first.
+    /// How long folding held its worker at each poll since the last call, shortest first.
     pub(crate) fn polls(&mut self) -> Vec<Duration> {
         writeln!(self.input, "polls").unwrap();
         let mut line = String::new();
@@ -65,7 +65,7 @@ impl Member {
         nanos.map(Duration::from_nanos).collect()
     }
 
-    /// SIGKILL.
+    /// Kills the process with SIGKILL.
     pub(crate) fn kill(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
@@ -79,7 +79,7 @@ impl Drop for Member {
     }
 }
 
-/// Whether this process is a child, after it was one.
+/// Runs the child's part, if this process is a child. Returns whether it was.
 pub(crate) fn was_child() -> bool {
     let Ok(what) = std::env::var(CHILD) else {
         return false;
@@ -123,7 +123,7 @@ fn say(line: &str) {
     out.flush().unwrap();
 }
 
-/// Runs instances for ever.
+/// Runs instances forever.
 async fn instances(
     url: &str,
     real: usize,

@@ -1,6 +1,6 @@
-//! Light instances: what a server sees of an instance, without its requests. Each has a connection of
-//! its own, over which it appends and tells that it is alive, as a real one does, but all append the
-//! same batch, which is made once a second.
+//! Light instances, which the server sees as instances, but which serve no requests. Each has its own
+//! connection, over which it appends calls and sends heartbeats as a real one does. All append the same
+//! batch, which is made once a second.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -16,13 +16,13 @@ use crate::traffic::{self, CONTEXTS};
 /// The prefix that `Builder::redis` uses.
 pub(crate) const PREFIX: &str = "pulse:";
 
-/// A store of its own for whoever appends without a `Pulse`.
-pub(crate) fn store(url: &str, patience: Duration) -> RedisStore {
+/// A store for an instance without a `Pulse`.
+pub(crate) fn store(url: &str, timeout: Duration) -> RedisStore {
     let options = RedisOptions::new(url).unwrap().prefix(PREFIX).unwrap();
-    RedisStore::open(options.response_timeout(patience)).unwrap()
+    RedisStore::open(options.response_timeout(timeout)).unwrap()
 }
 
-/// What a light instance appends with.
+/// An instance that only appends and sends heartbeats.
 pub(crate) struct Light {
     store: RedisStore,
     generation: String,
@@ -67,7 +67,7 @@ impl Light {
     }
 }
 
-/// Runs light instances for ever, at the interval that a real one among them has chosen.
+/// Runs light instances forever, at the interval that the real instance among them has chosen.
 pub(crate) async fn fleet(url: String, instances: usize, guide: Pulse) {
     let guide = Arc::new(guide);
     let made = Arc::<Mutex<Made>>::default();
@@ -97,7 +97,7 @@ pub(crate) async fn fleet(url: String, instances: usize, guide: Pulse) {
     std::future::pending::<()>().await;
 }
 
-/// The batches of this second, by how many seconds they hold.
+/// The batches that end at this second, by the number of seconds that they cover.
 #[derive(Default)]
 struct Made {
     at: i64,

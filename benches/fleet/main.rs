@@ -1,9 +1,9 @@
-//! What a fleet costs: 1, 20, 200 and 1,000 instances of 200 busy contexts each on a real server, beside
+//! The cost of a fleet: 1, 20, 200 and 1,000 instances of 200 busy contexts each on a real server, beside
 //! the script of 2e55505: `cargo bench --bench fleet`. It takes about seven minutes; `FLEET_SECONDS=5`
-//! tries it out. `FLEET_TABLE` names a file for the table.
+//! makes a short run. `FLEET_TABLE` names a file for the table.
 //!
-//! All figures are processor time of the kernel's, never what the clock on the wall says of a machine
-//! that others use too; the least of several tries.
+//! All times are processor time from the kernel, never wall time, as other processes use the machine too.
+//! Each is the smallest of several attempts.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -30,7 +30,8 @@ use rows::Size;
 use tower_pulse::model::context::{ALL, Metric};
 use tower_pulse::model::slice::{DEFAULT_PRECISIONS, DEFAULT_SAMPLES};
 
-/// The fleets. Those of the last two are too many for one machine to have all requests of.
+/// The fleets. One machine cannot serve the requests of all instances of the last one, so most of these are
+/// light.
 const FLEETS: [Size; 4] = [
     Size { real: 1, light: 0 },
     Size { real: 20, light: 0 },
@@ -44,10 +45,10 @@ const FLEETS: [Size; 4] = [
     },
 ];
 
-/// Larger fleets of 2e55505 leave no time for anything else.
+/// Larger fleets of 2e55505 would take all of the server's time.
 const MOST_BEFORE: usize = 20;
 
-/// Fills the counters `ARGV[2…]` at all precisions with as many slices as are kept.
+/// Fills the counters `ARGV[2…]` at all precisions with all slices that are retained.
 const FILL: &str = r"
 local now, samples, seconds = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 for at = 4, #ARGV do
@@ -64,7 +65,7 @@ fn main() {
     if child::was_child() {
         return;
     }
-    // `cargo test --benches` and the like only want to know that it runs.
+    // `cargo test --benches` and the like only check that it runs.
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }
@@ -79,10 +80,10 @@ async fn bench() {
         .arg("--maxclients", "5000")
         .start()
         .await;
-    let mut found = table::Found::default();
+    let mut measured = table::Measurements::default();
     if chosen("micro") {
         note("what the parts cost");
-        found.micro = Some(micro::measure(&server, (seconds / 20.0).min(1.0)).await);
+        measured.micro = Some(micro::measure(&server, (seconds / 20.0).min(1.0)).await);
     }
     for size in FLEETS {
         let instances = size.real + size.light;
@@ -90,26 +91,28 @@ async fn bench() {
             continue;
         }
         note(&format!("{instances} instances"));
-        found.rows.push(rows::measure(&server, size, seconds).await);
+        measured
+            .rows
+            .push(rows::measure(&server, size, seconds).await);
         if instances <= MOST_BEFORE {
             note(&format!("{instances} instances of 2e55505"));
             let share = before::share(&server, instances, traffic::CONTEXTS, seconds).await;
-            found.before.push((instances, share));
+            measured.before.push((instances, share));
         }
     }
     if chosen("kill") {
         note("folders killed");
-        found.takeovers = rows::takeovers(&server, if seconds < 20.0 { 2 } else { 5 }).await;
+        measured.takeovers = rows::takeovers(&server, if seconds < 20.0 { 2 } else { 5 }).await;
     }
-    let table = table::of(&found);
+    let table = table::of(&measured);
     println!("{table}");
     if let Ok(path) = std::env::var("FLEET_TABLE") {
         std::fs::write(path, table).unwrap();
     }
 }
 
-/// Empties the server, and fills the counters of all contexts with as many slices as they have after a
-/// while: a longer hash takes longer.
+/// Empties the server, and fills the counters of all contexts with all slices that are retained, because a
+/// longer hash takes longer.
 async fn fill(server: &RedisServer, prefix: &str) {
     let mut connection = server.connection().await;
     redis::cmd("FLUSHALL")
@@ -138,7 +141,7 @@ async fn fill(server: &RedisServer, prefix: &str) {
     }
 }
 
-/// Begins to count commands anew.
+/// Resets the counts of commands.
 async fn forget_commands(server: &RedisServer) {
     let mut connection = server.connection().await;
     redis::cmd("CONFIG")
@@ -163,14 +166,14 @@ fn since_epoch() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap()
 }
 
-/// Until `after` the next multiple of the interval.
+/// The time until `after` the next multiple of the interval.
 fn until_turn(interval: Duration, after: Duration) -> Duration {
     let interval = interval.as_nanos() as i128;
     let since = since_epoch().as_nanos() as i128 - after.as_nanos() as i128;
     Duration::from_nanos((interval - since.rem_euclid(interval)) as u64)
 }
 
-/// What is done meanwhile.
+/// Prints progress.
 fn note(what: &str) {
     eprintln!("fleet: {what}");
 }

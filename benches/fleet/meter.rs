@@ -1,4 +1,4 @@
-//! What processes and the server have used: processor time from the kernel, the rest from INFO.
+//! Usage of processes and of the server: processor time from the kernel, all other values from INFO.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use crate::rig::server::RedisServer;
 
-/// The processor time of a thread: exact while the thread sleeps, and a tick of the kernel's old at
-/// most while it runs.
+/// The processor time of a thread: exact while the thread sleeps, and at most a tick of the kernel old
+/// while it runs.
 pub(crate) fn thread_cpu(process: u32, thread: u32) -> Duration {
     let path = format!("/proc/{process}/task/{thread}/schedstat");
     let text = std::fs::read_to_string(path).unwrap_or_default();
@@ -20,7 +20,7 @@ pub(crate) fn thread_cpu(process: u32, thread: u32) -> Duration {
     Duration::from_nanos(nanos.unwrap_or(0))
 }
 
-/// The id of the thread that asks.
+/// The id of the calling thread.
 pub(crate) fn this_thread() -> u32 {
     let link = std::fs::read_link("/proc/thread-self").unwrap();
     link.file_name().unwrap().to_str().unwrap().parse().unwrap()
@@ -35,23 +35,24 @@ pub(crate) fn process_cpu(process: u32) -> Duration {
         .sum()
 }
 
-/// What the server has done until now.
+/// The server's totals at a moment.
 #[derive(Clone, Debug)]
 pub(crate) struct Usage {
     at: Instant,
     cpu: Duration,
-    /// Commands that clients sent: scripts, and what goes with each heartbeat.
+    /// Commands that clients sent: scripts, and the commands of heartbeats.
     commands: f64,
     bytes: f64,
 }
 
-/// Commands of a heartbeat and of asking for the status, one of which only they use.
+/// Number of commands of a heartbeat and a request for the status together, which contain one command that
+/// only they use.
 const COMMANDS_OF_A_BEAT: f64 = 8.0;
 
-/// What the server did in a second, on average.
+/// The server's usage per second, on average.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rates {
-    /// Of one core.
+    /// Part of one core.
     pub(crate) cpu: f64,
     pub(crate) commands: f64,
     pub(crate) bytes: f64,
@@ -87,13 +88,12 @@ impl Usage {
     }
 }
 
-/// The microseconds that the server spent within commands of each name, and how often, since the
-/// statistics were reset.
+/// The microseconds within commands and their number, by name, since the statistics were reset.
 pub(crate) async fn command_times(server: &RedisServer) -> HashMap<String, (f64, f64)> {
     let stats = server.info("commandstats").await;
-    let times = stats.iter().filter_map(|(name, figures)| {
+    let times = stats.iter().filter_map(|(name, fields)| {
         let of = |field: &str| -> Option<f64> {
-            figures
+            fields
                 .split(',')
                 .find_map(|f| f.strip_prefix(field))?
                 .parse()
@@ -107,7 +107,7 @@ pub(crate) async fn command_times(server: &RedisServer) -> HashMap<String, (f64,
     times.collect()
 }
 
-/// How long a future held its worker at each poll, without what it waited for a processor.
+/// How long a future held its worker at each poll, without the time it waited for a processor.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Polls(Arc<Mutex<Vec<Duration>>>);
 
@@ -120,7 +120,7 @@ impl Polls {
         }
     }
 
-    /// Those since it was last asked, shortest first.
+    /// The times since the last call, shortest first.
     pub(crate) fn take(&self) -> Vec<Duration> {
         let mut polls = std::mem::take(&mut *self.0.lock().unwrap());
         polls.sort();
@@ -128,8 +128,8 @@ impl Polls {
     }
 }
 
-/// How long this thread's runtime took each time to come back to a task that is always ready, while
-/// `future` runs: what other tasks held it for, those that read its answers among them.
+/// How long this thread's runtime took, each time, to return to a task that is always ready, while `future`
+/// runs. These are the times that other tasks held it, including those that read its answers.
 pub(crate) async fn turns_during(future: impl Future) -> Vec<Duration> {
     let schedule = File::open(format!("/proc/self/task/{}/schedstat", this_thread())).unwrap();
     let (mut turns, mut future) = (Vec::new(), std::pin::pin!(future));
@@ -182,15 +182,14 @@ impl<F: Future> Future for Watched<F> {
     }
 }
 
-/// Of several runs, the one that never held its worker for as long as the others did: what the machine
-/// does meanwhile comes on top.
+/// Of several runs, the one with the smallest longest poll: other processes on the machine only add time.
 pub(crate) fn least_held(runs: impl Iterator<Item = Vec<Duration>>) -> Vec<Duration> {
     let runs = runs.filter(|polls| !polls.is_empty());
     runs.min_by_key(|polls| polls.last().copied())
         .unwrap_or_default()
 }
 
-/// The value that a share of all lies at or below, of a sorted list.
+/// The quantile of a sorted list, by nearest rank.
 pub(crate) fn quantile(sorted: &[Duration], q: f64) -> Duration {
     let rank = (sorted.len() as f64 * q).ceil() as usize;
     sorted.get(rank.max(1) - 1).copied().unwrap_or_default()

@@ -1,4 +1,4 @@
-//! What the parts cost: a call, a step of folding, the folder by itself, and the script of 2e55505.
+//! The cost of the parts: a call, a step of folding, the folder alone, and the script of 2e55505.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -14,34 +14,34 @@ use crate::meter::{self, Polls, process_cpu};
 use crate::rig::server::RedisServer;
 use crate::traffic::{self, CONTEXTS};
 
-/// Each figure is the least of so many times.
+/// Number of attempts, of which the smallest value counts.
 const TIMES: usize = 3;
-/// Instances that have left a backlog.
+/// Number of instances that have left a backlog.
 const INSTANCES: usize = 20;
-/// How long the server may take to answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Response timeout.
+const DEADLINE: Duration = Duration::from_secs(10);
 
-/// Microseconds of the server, or as the name says.
+/// Microseconds of the server, unless the name says otherwise.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Micro {
     pub(crate) append_call: f64,
     pub(crate) append_context: f64,
     /// A call of all contexts of an instance that flushes every three seconds.
     pub(crate) append_of_3_seconds: f64,
-    /// To tell that an instance is alive, and to ask how the fleet is doing.
+    /// A heartbeat and a request for the status.
     pub(crate) heartbeat: f64,
-    /// For each context of a round of 40, and of 201, reading included.
+    /// Per context of a round of 40, and of 201 contexts, including reading.
     pub(crate) fold_40: f64,
     pub(crate) fold_201: f64,
     pub(crate) before: f64,
     pub(crate) records_per_second: f64,
-    /// How long folding a backlog held its worker at once, shortest first.
+    /// How long folding a backlog held its worker at each poll, shortest first.
     pub(crate) polls: Vec<Duration>,
-    /// How long all its tasks did, one after the other.
+    /// How long all of its tasks together held the worker, shortest first.
     pub(crate) turns: Vec<Duration>,
 }
 
-/// Appends and folds at a time that is moved by hand.
+/// Appends and folds by a manual clock.
 struct Bench<'a> {
     server: &'a RedisServer,
     store: Arc<dyn Store>,
@@ -55,7 +55,7 @@ impl<'a> Bench<'a> {
     async fn new(server: &'a RedisServer) -> Self {
         crate::fill(server, PREFIX).await;
         let (clock, hand) = Clock::manual(crate::now());
-        let store = store(&server.url(), PATIENCE).with_clock(clock.clone());
+        let store = store(&server.url(), DEADLINE).with_clock(clock.clone());
         Self {
             server,
             generation: store.hello().await.unwrap().id,
@@ -66,7 +66,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// So many contexts, `<all>` not counted, of the seconds until now.
+    /// A call with `contexts` contexts, and `<all>`, of the last `seconds`.
     fn call(&mut self, instance: usize, contexts: usize, seconds: i64) -> FencedBatch {
         self.seqs[instance] += 1;
         FencedBatch {
@@ -87,7 +87,7 @@ impl<'a> Bench<'a> {
         TestFolder::new(self.store.clone(), self.clock.clone(), "bench", 100_000)
     }
 
-    /// The server's time for a call of so many contexts and seconds.
+    /// The server's time for a call with this number of contexts and seconds.
     async fn append_micros(&mut self, contexts: usize, seconds: i64, calls: u32) -> f64 {
         let calls: Vec<_> = (0..calls)
             .map(|_| self.call(0, contexts, seconds))
@@ -100,7 +100,7 @@ impl<'a> Bench<'a> {
         used.as_secs_f64() * 1e6 / calls.len() as f64
     }
 
-    /// The server's time for a heartbeat, and for telling how the fleet is doing.
+    /// The server's time for a heartbeat and a request for the status.
     async fn beat_micros(&mut self, beats: u32) -> f64 {
         let light = Light::new(&self.server.url(), 1).await;
         let before = settled(self.server).await;
@@ -123,7 +123,7 @@ impl<'a> Bench<'a> {
             let before = settled(self.server).await;
             assert!(folder.fold().await.unwrap());
             let after = settled(self.server).await;
-            // The first ones find out how large a step may be.
+            // The first rounds find out how large a step may be, and are not measured.
             if round >= 8 {
                 used += after - before;
             }
@@ -132,7 +132,7 @@ impl<'a> Bench<'a> {
         used.as_secs_f64() * 1e6 / f64::from(rounds) / (contexts + 1) as f64
     }
 
-    /// Leaves what 20 instances append in so many seconds.
+    /// Appends the calls of 20 instances for this number of seconds.
     async fn leave_backlog(&mut self, seconds: usize) {
         let folder = self.folder();
         assert!(folder.fold().await.unwrap());
@@ -146,13 +146,13 @@ impl<'a> Bench<'a> {
         folder.release().await.unwrap();
     }
 
-    /// Folds it by somebody who has just come, with a thread and a connection of its own.
+    /// Folds the backlog in a new folder, with its own thread and connection.
     async fn fold_backlog<T, F>(&self, fold: impl FnOnce(TestFolder) -> F + Send + 'static) -> T
     where
         T: Send + 'static,
         F: Future<Output = T>,
     {
-        let store = store(&self.server.url(), PATIENCE).with_clock(self.clock.clone());
+        let store = store(&self.server.url(), DEADLINE).with_clock(self.clock.clone());
         let folder = TestFolder::new(Arc::new(store), self.clock.clone(), "alone", 100_000);
         let folding = std::thread::spawn(|| crate::runtime().block_on(fold(folder)));
         let folded = tokio::task::spawn_blocking(|| folding.join().unwrap());
@@ -160,10 +160,10 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// The processor time of folding all there is, and how long it held its worker each time.
+/// The processor time of folding the whole backlog, and how long each poll held the worker.
 async fn timed(folder: TestFolder) -> (Duration, Vec<Duration>) {
     let (process, thread, polls) = (std::process::id(), meter::this_thread(), Polls::default());
-    // The kernel has counted what a thread used when it sleeps.
+    // The kernel accounts for a thread's time when the thread sleeps.
     let pause = || tokio::time::sleep(Duration::from_millis(10));
     pause().await;
     let before = meter::thread_cpu(process, thread);
@@ -174,7 +174,7 @@ async fn timed(folder: TestFolder) -> (Duration, Vec<Duration>) {
     (used, polls.take())
 }
 
-/// The server's time when it has nothing left to do.
+/// The server's processor time when it has no work left.
 async fn settled(server: &RedisServer) -> Duration {
     tokio::time::sleep(Duration::from_millis(3)).await;
     process_cpu(server.pid())
@@ -209,7 +209,7 @@ pub(crate) async fn measure(server: &RedisServer, effort: f64) -> Micro {
         turns.push(bench.fold_backlog(all).await);
     }
     let [small, large, long, heartbeat, fold_40, fold_201, before] = least;
-    // Both have one context more than they were asked for, `<all>`.
+    // Both have `<all>` beside the contexts asked for.
     let append_context = (large - small) / (CONTEXTS - 1) as f64;
     Micro {
         append_call: small - 2.0 * append_context,
@@ -225,7 +225,7 @@ pub(crate) async fn measure(server: &RedisServer, effort: f64) -> Micro {
     }
 }
 
-/// The server's time for a context and flush at 2e55505.
+/// The server's time per context and flush at 2e55505.
 async fn before(server: &RedisServer, flushes: u32) -> f64 {
     crate::fill(server, before::PREFIX).await;
     let mut instance = Before::new(server, 0).await;

@@ -1,4 +1,4 @@
-//! Freshness: how long it takes from the end of a request until it can be read.
+//! Freshness: the time from the end of a request until it can be read.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -11,23 +11,23 @@ use tower_pulse::Pulse;
 use tower_pulse::admin::Access;
 use tower_pulse::model::round::{PARTITIONS, partition};
 
-/// A request on average.
+/// Mean time between requests.
 const EVERY: Duration = Duration::from_millis(40);
-/// Between two looks.
+/// Time between two reads.
 const LOOK: Duration = Duration::from_millis(10);
-/// When what is not readable by then is given up.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Time after which the probe stops waiting for a request to become readable.
+const DEADLINE: Duration = Duration::from_secs(30);
 
-/// An instance that is asked, and never folds.
+/// An instance that is read from, and never folds.
 pub(crate) struct Probe {
     pulse: Pulse,
     router: Router,
-    /// Its context is folded last of all.
+    /// Its context, which is in the partition that is folded last.
     context: String,
     recorded: u64,
 }
 
-/// From the end of requests to when they could be read, shortest first.
+/// The times from the end of requests until they could be read, shortest first.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Freshness {
     pub(crate) store: Vec<Duration>,
@@ -53,7 +53,7 @@ impl Waiting {
     }
 
     fn sorted(mut self) -> Vec<Duration> {
-        // What never became readable counts as if it had just now.
+        // A request that never became readable counts as if it had just become so.
         self.took.extend(self.ends.iter().map(Instant::elapsed));
         self.took.sort();
         self.took
@@ -82,7 +82,8 @@ impl Probe {
         self.pulse.health().flush.interval_seconds
     }
 
-    /// Records requests for so long, or until `enough` says so, and waits until the last is readable.
+    /// Records requests for this long, or until `enough` returns true, and waits until the last is
+    /// readable.
     pub(crate) async fn watch(
         &mut self,
         seconds: f64,
@@ -108,7 +109,7 @@ impl Probe {
             }
             store.saw(self.in_store().await);
             api.saw(self.in_api().await);
-            let is_late = ended.is_some_and(|at| at.elapsed() > PATIENCE);
+            let is_late = ended.is_some_and(|at| at.elapsed() > DEADLINE);
             if is_late || (ended.is_some() && store.ends.is_empty() && api.ends.is_empty()) {
                 break;
             }
@@ -120,7 +121,7 @@ impl Probe {
         }
     }
 
-    /// How many of its requests the store tells of: of all minutes, as a run is shorter than two hours.
+    /// The number of its requests in the store: in all minutes, as a run is shorter than two hours.
     async fn in_store(&self) -> u64 {
         let samples = self
             .pulse
@@ -135,7 +136,7 @@ impl Probe {
         hits as u64
     }
 
-    /// How many the API does.
+    /// The number of its requests in the API.
     async fn in_api(&self) -> u64 {
         let uri = format!("/api/path?context={}", self.context);
         let request = Request::get(uri).body(axum::body::Body::empty()).unwrap();

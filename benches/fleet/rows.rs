@@ -1,4 +1,4 @@
-//! The rows of the fleet: so many instances, and what they cost.
+//! The rows of the table: fleets by number of instances, and their cost.
 
 use std::time::Duration;
 
@@ -10,39 +10,39 @@ use crate::rig::server::RedisServer;
 use crate::traffic::{CONTEXTS, REQUESTS};
 use tower_pulse::store::Store;
 
-/// How a fleet of so many instances is made up.
+/// The composition of a fleet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Size {
-    /// The folder among them.
+    /// Complete instances, including the folder.
     pub(crate) real: usize,
-    /// Those that only append and tell that they are alive.
+    /// Instances that only append and send heartbeats.
     pub(crate) light: usize,
 }
 
-/// What was measured of a fleet.
+/// The measurements of a fleet.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
     pub(crate) size: Size,
     pub(crate) server: Rates,
     pub(crate) folder_cpu: f64,
     pub(crate) freshness: Freshness,
-    /// Seconds between flushes, as the fleet has chosen.
+    /// Seconds between flushes, as chosen by the fleet.
     pub(crate) interval: f64,
-    /// How long folding held its worker, shortest first.
+    /// How long folding held its worker at each poll, shortest first.
     pub(crate) polls: Vec<Duration>,
 }
 
-/// Real instances of one process.
+/// Number of complete instances in one process.
 const TOGETHER: usize = 100;
-/// Shares are the least of so many parts of the time: what else runs on the machine makes the same work
-/// take longer.
+/// Number of parts that the time is divided into. The smallest share of all parts counts, because other
+/// processes on the machine make the same work take longer.
 pub(crate) const PARTS: u32 = 3;
 
-/// Measures a fleet: for `seconds` what it costs, then as long how fresh its figures are.
+/// Measures a fleet: its cost for `seconds`, and then the freshness of its data for as long.
 pub(crate) async fn measure(server: &RedisServer, size: Size, seconds: f64) -> Row {
     crate::fill(server, PREFIX).await;
     let url = server.url();
-    // Alone, it has the lease when the others come.
+    // It is alone at first, and has the lease when the others start.
     let mut folder = Member::start(&url, 1, 0);
     tokio::time::sleep(Duration::from_millis(2_500)).await;
     let mut others = Vec::new();
@@ -53,7 +53,7 @@ pub(crate) async fn measure(server: &RedisServer, size: Size, seconds: f64) -> R
         left -= some;
     }
     if size.light > 0 {
-        // One of them is real, for the interval.
+        // One of them is complete, to choose the interval.
         others.push(Member::start(&url, 1, size.light - 1));
     }
     let warm_up = 9.0 + (size.real + size.light) as f64 / 70.0;
@@ -72,7 +72,7 @@ pub(crate) async fn measure(server: &RedisServer, size: Size, seconds: f64) -> R
     tell_commands(server).await;
     assert_all_is_counted(&url, size).await;
     let mut probe = Probe::new(&url);
-    // It learns of the fleet by its first heartbeat.
+    // It learns the size of the fleet from its first heartbeat.
     tokio::time::sleep(Duration::from_millis(2_500)).await;
     let freshness = probe.watch(seconds, |_| false).await;
     let servers = parts.iter().map(|(server, ..)| *server);
@@ -87,7 +87,7 @@ pub(crate) async fn measure(server: &RedisServer, size: Size, seconds: f64) -> R
     }
 }
 
-/// What costs so little might be little that is counted.
+/// Guards against a low cost because few requests are counted.
 async fn assert_all_is_counted(url: &str, size: Size) {
     let store = crate::light::store(url, Duration::from_secs(10));
     let hits = store.counter("hits", 1).await.unwrap();
@@ -103,24 +103,24 @@ async fn assert_all_is_counted(url: &str, size: Size) {
     assert!((0.9..1.1).contains(&ratio), "{hits} of {served}");
 }
 
-/// Kills the folder so many times; returns how long it took at most each time until a request was
-/// readable that had ended since.
+/// Kills the folder `kills` times. Returns, for each, the times from the end of a request after the kill
+/// until it was readable.
 pub(crate) async fn takeovers(server: &RedisServer, kills: usize) -> Vec<Freshness> {
     crate::fill(server, PREFIX).await;
     let url = server.url();
     let mut members: Vec<Member> = (0..kills + 2).map(|_| Member::start(&url, 1, 0)).collect();
     let mut probe = Probe::new(&url);
     tokio::time::sleep(Duration::from_secs(5)).await;
-    let mut found = Vec::new();
+    let mut measured = Vec::new();
     for _ in 0..kills {
         let holder = holder(server).await;
         let at = members
             .iter()
             .position(|member| member.instances.contains(&holder));
         members.remove(at.expect("one of them folds")).kill();
-        found.push(probe.watch(9.0, |_| false).await);
+        measured.push(probe.watch(9.0, |_| false).await);
     }
-    found
+    measured
 }
 
 async fn holder(server: &RedisServer) -> String {
@@ -140,7 +140,7 @@ async fn holder(server: &RedisServer) -> String {
     panic!("nobody folds");
 }
 
-/// Says what the server spent its time with.
+/// Prints the commands that took the server's time.
 async fn tell_commands(server: &RedisServer) {
     let mut times: Vec<_> = meter::command_times(server).await.into_iter().collect();
     times.sort_by(|(_, (a, _)), (_, (b, _))| b.total_cmp(a));

@@ -9,14 +9,14 @@ use crate::probe::Freshness;
 use crate::rows::Row;
 
 #[derive(Debug, Default)]
-pub(crate) struct Found {
+pub(crate) struct Measurements {
     pub(crate) micro: Option<Micro>,
     pub(crate) rows: Vec<Row>,
     pub(crate) before: Vec<(usize, f64)>,
     pub(crate) takeovers: Vec<Freshness>,
 }
 
-/// A goal, and whether it is reached.
+/// A goal, and whether it is met.
 fn goal(text: &str, is_reached: bool) -> String {
     let verdict = if is_reached { "ok" } else { "**MISSED**" };
     format!("{text}: {verdict}")
@@ -34,21 +34,21 @@ fn millis(duration: Duration) -> String {
     format!("{:.2} ms", duration.as_secs_f64() * 1e3)
 }
 
-pub(crate) fn of(found: &Found) -> String {
+pub(crate) fn of(measured: &Measurements) -> String {
     let mut out = String::new();
-    fleets(found, &mut out).unwrap();
-    parts(found, &mut out).unwrap();
+    fleets(measured, &mut out).unwrap();
+    parts(measured, &mut out).unwrap();
     out
 }
 
-fn fleets(found: &Found, out: &mut String) -> std::fmt::Result {
+fn fleets(measured: &Measurements, out: &mut String) -> std::fmt::Result {
     writeln!(
         out,
         "| Instances x 200 contexts | server, of a core | commands/s | kB/s | folder, of a core | flushed every | fresh in the store p50, p99 | in the API p50, p99 | goals |"
     )?;
     writeln!(out, "|---|---:|---:|---:|---:|---:|---:|---:|---|")?;
-    let before = |instances| found.before.iter().find(|(n, _)| *n == instances);
-    for row in &found.rows {
+    let before = |instances| measured.before.iter().find(|(n, _)| *n == instances);
+    for row in &measured.rows {
         let instances = row.size.real + row.size.light;
         let light = match row.size.light {
             0 => String::new(),
@@ -89,14 +89,14 @@ fn fleets(found: &Found, out: &mut String) -> std::fmt::Result {
             goals.join("; "),
         )?;
     }
-    if let Some(micro) = &found.micro {
+    if let Some(micro) = &measured.micro {
         let share = percent(extrapolated(micro));
         writeln!(
             out,
             "| 1000, extrapolated from the parts below | {share} | | | | 3 s | | | |"
         )?;
     }
-    for (instances, share) in &found.before {
+    for (instances, share) in &measured.before {
         let share = percent(*share);
         writeln!(
             out,
@@ -106,19 +106,19 @@ fn fleets(found: &Found, out: &mut String) -> std::fmt::Result {
     Ok(())
 }
 
-/// The share of the server that 1,000 instances take by what the parts cost: each calls and beats every
-/// three seconds, and two rounds a second fold what has come of all contexts.
+/// The share of the server for 1,000 instances, computed from the parts: each appends a call and sends a
+/// heartbeat every three seconds, and two rounds a second fold all contexts.
 fn extrapolated(micro: &Micro) -> f64 {
     let (calls, rounds) = (1_000.0 / 3.0, 2.0);
     let appending = calls * (micro.append_of_3_seconds + micro.heartbeat);
     (appending + rounds * 201.0 * micro.fold_201) / 1e6
 }
 
-fn parts(found: &Found, out: &mut String) -> std::fmt::Result {
+fn parts(measured: &Measurements, out: &mut String) -> std::fmt::Result {
     writeln!(out, "\n| Part | figure | goal |\n|---|---:|---|")?;
     let mut row =
         |what: &str, figure: String, goal: String| writeln!(out, "| {what} | {figure} | {goal} |");
-    if let Some(micro) = &found.micro {
+    if let Some(micro) = &measured.micro {
         let micros = |n: f64| format!("{n:.2} µs");
         row(
             "server, a call that appends",
@@ -172,13 +172,17 @@ fn parts(found: &Found, out: &mut String) -> std::fmt::Result {
             &mut row,
         )?;
     }
-    for found in &found.rows {
-        let instances = found.size.real + found.size.light;
-        row_of_polls(&format!("folding for {instances}"), &found.polls, &mut row)?;
+    for measured in &measured.rows {
+        let instances = measured.size.real + measured.size.light;
+        row_of_polls(
+            &format!("folding for {instances}"),
+            &measured.polls,
+            &mut row,
+        )?;
     }
-    if !found.takeovers.is_empty() {
+    if !measured.takeovers.is_empty() {
         let longest = |of: fn(&Freshness) -> &Vec<Duration>| {
-            let all = found
+            let all = measured
                 .takeovers
                 .iter()
                 .filter_map(|freshness| of(freshness).last());
@@ -188,7 +192,7 @@ fn parts(found: &Found, out: &mut String) -> std::fmt::Result {
         row(
             &format!(
                 "the folder killed {} times: at most until readable, store and API",
-                found.takeovers.len()
+                measured.takeovers.len()
             ),
             format!("{}, {}", seconds(store), seconds(api)),
             goal("<= 8 s", api.as_secs_f64() <= 8.0),

@@ -1,5 +1,5 @@
-//! Requests through the real layer: each context of each instance has three a second, which take
-//! from no time at all to three quarters of a second.
+//! Requests through the real layer: each context of each instance gets three a second, which take from no
+//! time to three quarters of a second.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -18,11 +18,11 @@ use tower_pulse::model::histogram::{Histogram, SCALE, bucket_of};
 use tower_pulse::model::outcome::Outcome;
 use tower_pulse::model::slice::Precisions;
 
-/// Contexts of every instance.
+/// Number of contexts of every instance.
 pub(crate) const CONTEXTS: usize = 200;
-/// Requests of each in a second.
+/// Requests per second of each context.
 pub(crate) const REQUESTS: usize = 3;
-/// Parts of a second, in each of which some contexts begin their requests.
+/// Parts of a second. In each, some contexts begin their requests.
 const TURNS: usize = 40;
 /// The most turns that a request takes.
 const LONGEST: usize = 30;
@@ -33,7 +33,7 @@ pub(crate) fn context(number: usize) -> String {
 
 type Answer = Result<Response<()>, Infallible>;
 
-/// A request that ends when it is polled for the second time.
+/// A request that completes at its second poll.
 struct Handled(bool);
 
 impl Future for Handled {
@@ -80,7 +80,7 @@ impl Traffic {
     }
 }
 
-/// Serves requests of all instances for ever.
+/// Serves requests of all instances forever.
 pub(crate) async fn serve(mut all: Vec<Traffic>) {
     let mut running: Vec<Vec<Running>> = (0..=LONGEST).map(|_| Vec::new()).collect();
     let mut turns = tokio::time::interval(Duration::from_secs(1) / TURNS as u32);
@@ -109,32 +109,32 @@ pub(crate) async fn serve(mut all: Vec<Traffic>) {
     }
 }
 
-/// What an instance would have recorded of its first contexts in the seconds up to `now`.
+/// The batch of an instance's first `contexts` contexts for the seconds up to `now`.
 pub(crate) fn batch(contexts: usize, now: i64, seconds: i64) -> Batch {
     let (mut batch, precisions) = (Batch::default(), Precisions::default());
     let all: Arc<str> = ALL.into();
     for number in 0..contexts {
         let name: Arc<str> = context(number).into();
         for second in now - seconds + 1..=now {
-            let found = collected();
-            batch.add(&precisions, &name, Kind::Http, second, &found);
-            batch.add(&precisions, &all, Kind::All, second, &found);
+            let aggregate = collected();
+            batch.add(&precisions, &name, Kind::Http, second, &aggregate);
+            batch.add(&precisions, &all, Kind::All, second, &aggregate);
         }
     }
     batch
 }
 
-/// A second of a context: as many requests as there are, of up to 0.75 s.
+/// A second of a context: [`REQUESTS`] requests of up to 0.75 s.
 fn collected() -> Aggregate {
-    let mut found = Aggregate::default();
+    let mut aggregate = Aggregate::default();
     let mut buckets = Vec::with_capacity(REQUESTS);
     for _ in 0..REQUESTS {
         let nanos =
             2_000 + 25_000_000 * fastrand::u64(0..=LONGEST as u64) + fastrand::u64(..1_000_000);
-        found.times.record(nanos);
-        found.tally.record(Outcome::Success, false);
+        aggregate.times.record(nanos);
+        aggregate.outcomes.record(Outcome::Success, false);
         buckets.push((bucket_of(nanos) as u16, 1));
     }
-    found.histogram = Histogram::new(SCALE, buckets);
-    found
+    aggregate.histogram = Histogram::new(SCALE, buckets);
+    aggregate
 }

@@ -1,4 +1,4 @@
-//! Who may enter.
+//! Access control of the admin router.
 
 use std::fmt;
 use std::future::Future;
@@ -22,10 +22,10 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Who may see the admin pages; they cannot be served without it. The page
-/// [access](crate::guide::access) of the guide shows each way with a whole service around it.
+/// Which requests the admin router answers. It cannot be served without an `Access`. The guide's page about
+/// [access](crate::guide::access) shows each way with a whole service around it.
 ///
-/// Secrets are kept as digests, compared in constant time, and never printed.
+/// Secrets are stored as digests, compared in constant time, and never printed.
 ///
 /// ```
 /// use tower_pulse::admin::Access;
@@ -36,10 +36,10 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 #[derive(Clone)]
 pub struct Access(Rule);
 
-/// A user's function that has to wait for its answer.
+/// A user's asynchronous function.
 type AsyncRule = dyn Fn(&Parts) -> BoxFuture<'static, bool> + Send + Sync;
 
-/// How long a user's function may take.
+/// The deadline of a user's asynchronous function.
 const DEADLINE: Duration = Duration::from_secs(5);
 
 #[derive(Clone)]
@@ -52,9 +52,9 @@ enum Rule {
 }
 
 impl Access {
-    /// Those who know `token`: as a `Bearer` header, or as the password of any user, so that a
-    /// browser can ask for it. Blanks around it, as the end of a file's line, are not part of it. An
-    /// empty one is refused when the router is made.
+    /// Allows requests that carry `token`: as a `Bearer` header, or as the password of any user, so that a
+    /// browser can ask for it. Whitespace around `token`, such as the end of a file's line, is removed.
+    /// Creating the router with an empty token fails.
     ///
     /// ```
     /// # use tower_pulse::admin::Access;
@@ -64,8 +64,8 @@ impl Access {
         Self(Rule::Token(Secret::new(token.as_ref().trim_ascii())))
     }
 
-    /// Those who know `user` and `password`, as a browser asks for them. An empty password, and a
-    /// user with a colon in it, are refused when the router is made.
+    /// Allows requests that carry `user` and `password`, as a browser asks for them. Creating the router
+    /// with an empty password, or with a user that contains a colon, fails.
     ///
     /// ```
     /// # use tower_pulse::admin::Access;
@@ -73,16 +73,16 @@ impl Access {
     /// ```
     pub fn basic(user: impl AsRef<str>, password: impl AsRef<str>) -> Self {
         let user = Secret {
-            // HTTP ends the user at the first colon: such a one could never enter.
+            // In HTTP the user ends at the first colon, so no request could carry this one.
             usable: !user.as_ref().contains(':'),
             ..Secret::new(user.as_ref())
         };
         Self(Rule::Basic(user, Secret::new(password.as_ref())))
     }
 
-    /// Those for whose request `allows` returns `true`; others are answered 403. It gets the head of
-    /// the request ([`http::request::Parts`]), runs for each request to the admin router, and must not
-    /// block: [`custom_async`](Self::custom_async) is for a check that has to wait.
+    /// Allows requests for which `allows` returns `true`; others are answered 403. The function gets the
+    /// head of the request ([`http::request::Parts`]), runs for each request to the admin router, and must
+    /// not block. Use [`custom_async`](Self::custom_async) for a check that has to wait.
     ///
     /// ```
     /// # use tower_pulse::admin::Access;
@@ -95,9 +95,10 @@ impl Access {
         Self(Rule::Custom(Arc::new(allows)))
     }
 
-    /// The same for a check that has to wait, such as a session that is looked up in a database.
-    /// `allows` copies out of the head of the request and returns a future. Others are
-    /// answered 403; without an answer within 5 s the request is answered 503.
+    /// Allows requests for which the future of `allows` returns `true`; others are answered 403. Use it for
+    /// a check that has to wait, such as a session that is looked up in a database. `allows` must copy
+    /// values out of the head of the request. If the future takes longer than 5 s, the request is answered
+    /// 503.
     ///
     /// ```
     /// # use tower_pulse::admin::Access;
@@ -122,8 +123,8 @@ impl Access {
         Self(Rule::CustomAsync(Arc::new(allows)))
     }
 
-    /// Everybody who can reach the service: for one that listens on loopback, behind a proxy that
-    /// checks, or behind an authentication layer of its own.
+    /// Allows all requests. Use it for a service that listens on loopback, behind a proxy that checks
+    /// requests, or behind an authentication layer of its own.
     ///
     /// Add such a layer with `route_layer`, never with `layer`: axum's `Router::layer` also wraps the
     /// fallback of the admin router, which becomes the fallback of the service when they are merged,
@@ -172,14 +173,14 @@ impl Access {
         }
     }
 
-    /// Lets the request pass, or says why not.
+    /// Returns an error unless the request is allowed.
     pub(super) async fn check(&self, parts: &Parts) -> Result<(), ApiError> {
         let (allowed, otherwise) = match &self.0 {
             Rule::Open => (true, StatusCode::FORBIDDEN),
             Rule::Custom(allows) => (allows(parts), StatusCode::FORBIDDEN),
             Rule::CustomAsync(allows) => {
                 let allowed = tokio::time::timeout(DEADLINE, allows(parts)).await;
-                let late = |_| ApiError::unavailable("whether you may enter is not known in time");
+                let late = |_| ApiError::unavailable("the check of access did not answer in time");
                 (allowed.map_err(late)?, StatusCode::FORBIDDEN)
             }
             Rule::Token(token) => {
@@ -192,7 +193,8 @@ impl Access {
             }
             Rule::Basic(user, password) => {
                 let allowed = match Credentials::of(parts) {
-                    // Both are compared, whatever the first comparison says.
+                    // Both are compared, whatever the first comparison returns, so that the time tells
+                    // nothing.
                     Some(Credentials::Basic {
                         user: u,
                         password: p,
@@ -205,7 +207,7 @@ impl Access {
         if allowed {
             return Ok(());
         }
-        Err(ApiError::new(otherwise, "you may not enter here"))
+        Err(ApiError::new(otherwise, "access denied"))
     }
 }
 
@@ -221,7 +223,7 @@ impl fmt::Debug for Access {
     }
 }
 
-/// A digest of fixed length, so that a comparison tells nothing about the secret's length either.
+/// A digest of fixed length, so that a comparison does not reveal the length of the secret either.
 #[derive(Clone)]
 struct Secret {
     digest: [u8; 32],
@@ -242,29 +244,29 @@ impl Secret {
     }
 }
 
-/// What the request's `Authorization` says.
+/// The credentials in the request's `Authorization` header.
 enum Credentials {
     Bearer(Vec<u8>),
     Basic { user: Vec<u8>, password: Vec<u8> },
 }
 
 impl Credentials {
-    /// `None` where there is no such header, more than one, or one that makes no sense.
+    /// `None` if there is no such header, more than one, or an invalid one.
     fn of(parts: &Parts) -> Option<Self> {
         let mut given = parts.headers.get_all(header::AUTHORIZATION).iter();
         let (Some(value), None) = (given.next(), given.next()) else {
             return None;
         };
         let value = value.as_bytes();
-        let (scheme, rest) = value.split_at(value.iter().position(|byte| *byte == b' ')?);
-        let rest = rest.trim_ascii();
+        let (scheme, credentials) = value.split_at(value.iter().position(|byte| *byte == b' ')?);
+        let credentials = credentials.trim_ascii();
         if scheme.eq_ignore_ascii_case(b"bearer") {
-            return Some(Self::Bearer(rest.to_vec()));
+            return Some(Self::Bearer(credentials.to_vec()));
         }
         if !scheme.eq_ignore_ascii_case(b"basic") {
             return None;
         }
-        let decoded = BASE64.decode(rest).ok()?;
+        let decoded = BASE64.decode(credentials).ok()?;
         let colon = decoded.iter().position(|byte| *byte == b':')?;
         Some(Self::Basic {
             user: decoded[..colon].to_vec(),

@@ -1,11 +1,11 @@
 //! The admin router: a page, a JSON API and Prometheus text, to be mounted in the same service.
 //!
-//! [`Pulse::mount`](crate::Pulse::mount) makes it for `Router::merge`,
-//! [`Pulse::router`](crate::Pulse::router) for `nest` and `nest_service`. Both need an [`Access`], which says
-//! who may enter; the guide has a page about [access](crate::guide::access).
+//! [`Pulse::mount`](crate::Pulse::mount) creates it for `Router::merge`,
+//! [`Pulse::router`](crate::Pulse::router) for `nest` and `nest_service`. Both need an [`Access`], which
+//! decides which requests are answered; see the guide's page about [access](crate::guide::access).
 //!
-//! Below the mount point; all parameters are optional unless they stand without brackets. Durations are in
-//! seconds, moments in Unix seconds, and what cannot be known is `null`.
+//! The table lists the paths below the mount point. Parameters in brackets are optional. Durations are in
+//! seconds, moments in Unix seconds, and a value that is not available is `null`.
 //!
 //! | `GET` | Parameters | Answer |
 //! |---|---|---|
@@ -14,19 +14,19 @@
 //! | `api/paths` | `[window=hour\|last_hour]` `[kind=http\|timer\|all]` `[sort=count\|mean\|p95\|max\|total\|errors]` `[order=asc\|desc]` `[q=]` `[limit=]` `[offset=]` | the contexts of an hour |
 //! | `api/path` | `context=` | one context: both hours, histogram, outcomes |
 //! | `api/slowest` | `[limit=]` | the slowest 100 by mean |
-//! | `api/counters` | `name=` `[precision=]` | the samples of a counter, oldest first |
+//! | `api/counters` | `name=` `[precision=]` | the slices of a counter, oldest first |
 //! | `api/series` | `metric=hits\|errors\|mean\|p50\|p95\|p99` `[context=]` `[precision=]` | one metric over time |
 //! | `api/health` | | the page [reading health](crate::guide::reading_health) of the guide |
 //! | `metrics` | | Prometheus text, with the feature `prometheus` |
 //!
-//! Every JSON answer has `as_of`: all that was recorded until then is in it. Errors are JSON too, with
-//! `error` and, for a bad parameter, its name in `parameter`: 400, 401 or 403, 404, 405, 413, and 503 while
-//! the store cannot be read. However many pages are open, the store is asked each question at most once a
-//! second. The admin router never records its own requests.
+//! Every JSON answer has `as_of`: it includes all samples that were recorded until then. Errors are JSON
+//! too, with `error` and, for an invalid parameter, its name in `parameter`: 400, 401 or 403, 404, 405,
+//! 413, and 503 while the store cannot be read. However many pages are open, each question reaches the
+//! store at most once a second. The admin router never records its own requests.
 
-// Read `mod.rs` (what is served where), `access.rs` (who may enter), `params.rs` and `answer.rs` (what comes
-// in and goes out), `reader.rs` (how the store is asked, at most once a second), then `api/`, `page.rs` and
-// `prometheus.rs` (what is answered).
+// Read `mod.rs` (the endpoints), `access.rs` (which requests are answered), `params.rs` and `response.rs`
+// (input and output), `reader.rs` (the store is asked at most once a second), then `api/`, `page.rs` and
+// `prometheus.rs` (the answers).
 
 mod access;
 mod api;
@@ -62,22 +62,22 @@ use crate::model::slice::Precisions;
 use crate::recorder::totals::Totals;
 use crate::store::Store;
 
-/// The version of this crate, as the page and `api/health` show it.
+/// The version of this crate, for the page and `api/health`.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The largest body of a request, in bytes. Nothing here reads one.
+/// The largest body of a request, in bytes. No endpoint reads one.
 const MAX_BODY: u64 = 16 * 1024;
 
-/// What the admin router reads.
+/// The sources of the admin router's answers.
 pub(crate) struct Source {
-    /// The figures of the fleet.
+    /// The data of the fleet.
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Clock,
-    /// The precisions that the store keeps.
+    /// The precisions of the counters.
     pub(crate) precisions: Precisions,
-    /// How this instance is doing.
+    /// Returns the health of this instance.
     pub(crate) health: Arc<dyn Fn() -> Health + Send + Sync>,
-    /// The totals of this instance by context; `<all>` may be among them.
+    /// Returns the totals of this instance by context, which may include `<all>`.
     #[cfg_attr(not(feature = "prometheus"), allow(dead_code))]
     pub(crate) totals: Arc<dyn Fn() -> Vec<(Arc<str>, Totals)> + Send + Sync>,
 }
@@ -90,15 +90,15 @@ impl fmt::Debug for Source {
     }
 }
 
-/// A router to be nested, by `nest` or `nest_service`.
+/// Creates a router for `nest` or `nest_service`.
 ///
-/// It has no fallback of its own: a router that is merged with one that has would panic.
+/// It has no fallback of its own: axum panics when two routers with fallbacks are merged.
 pub(crate) fn router(source: Source, access: Access) -> Result<Router, BuildError> {
     access.validate()?;
     Ok(routes(source, access, ""))
 }
 
-/// A router to be merged, which serves `path`, `path/` and everything below.
+/// Creates a router for `merge`, which serves `path`, `path/` and everything below.
 pub(crate) fn mounted(source: Source, access: Access, path: &str) -> Result<Router, BuildError> {
     access.validate()?;
     validate_path(path)?;
@@ -127,7 +127,7 @@ fn routes(source: Source, access: Access, prefix: &str) -> Router {
         .route_service(&format!("{prefix}/{{*below}}"), service)
 }
 
-/// Refuses what axum would panic about, and what no request could match.
+/// Refuses a path that axum would panic about, or that no request could match.
 fn validate_path(path: &str) -> Result<(), BuildError> {
     let allowed = "a path such as \"/admin/pulse\": it starts with a slash, does not end with one, \
                    and has no empty segment, no \"{\", \"}\", \"?\" or \"#\", nothing that a URL \
@@ -142,7 +142,7 @@ fn validate_path(path: &str) -> Result<(), BuildError> {
                 .all(|byte| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@%".contains(&byte))
     };
     match path.strip_prefix('/') {
-        Some(rest) if rest.split('/').all(segment_is_fine) => Ok(()),
+        Some(segments) if segments.split('/').all(segment_is_fine) => Ok(()),
         _ => Err(BuildError::new("mount", format!("{path:?}"), allowed)),
     }
 }
@@ -152,7 +152,7 @@ struct Admin {
     reader: Reader,
     page: Page,
     access: Access,
-    /// What stands before the slash of a path.
+    /// The mount path, without a slash at its end.
     prefix: String,
 }
 
@@ -160,7 +160,7 @@ impl Admin {
     async fn serve(&self, request: Request) -> Response {
         let (parts, body) = request.into_parts();
         let size = body.size_hint().lower();
-        // Nothing here reads a body.
+        // No endpoint reads a body.
         drop(body);
         let mut response = match self.answer(&parts, size).await {
             Ok(response) => response,
@@ -170,7 +170,7 @@ impl Admin {
         response
     }
 
-    /// Who does not get in learns nothing, not even what is there.
+    /// Checks access first, so that a refused request does not reveal which paths exist.
     async fn answer(&self, parts: &Parts, body_size: u64) -> Result<Response, ApiError> {
         self.access.check(parts).await?;
         if body_size > MAX_BODY {
@@ -178,22 +178,22 @@ impl Admin {
             return Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, message));
         }
         let path = parts.uri.path();
-        let place = Endpoint::at(path.strip_prefix(&*self.prefix).unwrap_or(path))
-            .ok_or_else(|| ApiError::new(StatusCode::NOT_FOUND, "there is nothing here"))?;
+        let endpoint = Endpoint::at(path.strip_prefix(&*self.prefix).unwrap_or(path))
+            .ok_or_else(|| ApiError::new(StatusCode::NOT_FOUND, "no endpoint has this path"))?;
         if parts.method != Method::GET && parts.method != Method::HEAD {
             let message = "only GET and HEAD are served here";
             return Err(ApiError::new(StatusCode::METHOD_NOT_ALLOWED, message));
         }
         let params = || Params::parse(parts.uri.query());
-        let as_of = match &place {
+        let as_of = match &endpoint {
             Endpoint::Index | Endpoint::Asset(_) => None,
             #[cfg(feature = "prometheus")]
             Endpoint::Metrics => None,
             Endpoint::Health => None,
-            // Asked for before the figures, so that it promises no more than they hold.
+            // Read before the data, so that the data is at least as new.
             _ => Some(self.reader.as_of().await?),
         };
-        match place {
+        match endpoint {
             Endpoint::Index => Ok(self.page.index(original_path(parts))),
             Endpoint::Asset(file) => self.page.asset(parts, file),
             Endpoint::Overview => {
@@ -219,7 +219,7 @@ impl Admin {
                 response::json(parts, &api::series::series(self, &params()?).await?, as_of)
             }
             Endpoint::Health => {
-                // It answers 200 whatever the store does.
+                // Answers 200 whatever the state of the store.
                 let (health, as_of) = tokio::join!(api::health::health(self), self.reader.as_of());
                 response::json(parts, &health, as_of.ok())
             }
@@ -229,7 +229,7 @@ impl Admin {
     }
 }
 
-/// What is served below the mount point.
+/// An endpoint below the mount point.
 enum Endpoint<'a> {
     Index,
     Asset(&'a str),
@@ -262,7 +262,7 @@ impl<'a> Endpoint<'a> {
     }
 }
 
-/// The path that came in, before any router took a prefix off.
+/// The path as the client sent it, before any router removed a prefix.
 fn original_path(parts: &Parts) -> &str {
     match parts.extensions.get::<OriginalUri>() {
         Some(OriginalUri(uri)) => uri.path(),

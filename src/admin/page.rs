@@ -47,21 +47,21 @@ impl Page {
         }
     }
 
-    /// Whether there is such a file.
+    /// Whether this file exists.
     pub(super) fn has(file: &str) -> bool {
         assets().any(|asset| asset.file == file)
     }
 
-    /// The page as it stands at `path`, the path that the browser may have asked for.
+    /// The page as served at `path`, the path that the browser may have requested.
     pub(super) fn index(&self, path: &str) -> Response {
-        // The base goes in last: what stands in it is not looked at again.
+        // The base is inserted last, so that placeholders in it are not replaced.
         let page = INDEX
             .replace("{{version}}", &escaped(VERSION))
             .replace("{{base}}", &escaped(&base(path)));
         response::body(page, HTML)
     }
 
-    /// A file of the page. The browser keeps it and asks whether it is still the same.
+    /// A file of the page. The browser caches it and revalidates it with its ETag.
     pub(super) fn asset(&self, parts: &Parts, file: &str) -> Result<Response, ApiError> {
         let (asset, etag) = assets()
             .zip(&self.etags)
@@ -81,8 +81,8 @@ impl Page {
     }
 }
 
-/// What relative URLs of the page at `path` must begin with. Only the end of the path is used, as
-/// a proxy may have taken off its beginning.
+/// The prefix of all relative URLs of the page at `path`. Only the end of the path is used, because a proxy
+/// may have removed its beginning.
 fn base(path: &str) -> String {
     match path.rsplit('/').next() {
         None | Some("") => String::new(),
@@ -92,7 +92,7 @@ fn base(path: &str) -> String {
     }
 }
 
-/// As it may stand in an HTML attribute.
+/// Escapes text for an HTML attribute.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -137,8 +137,8 @@ mod tests {
                 assert!(Page::has(file), "{} imports {file}", asset.file);
             }
         }
-        let known = INDEX.replace("{{version}}", "").replace("{{base}}", "");
-        assert!(!known.contains("{{"));
+        let inserted = INDEX.replace("{{version}}", "").replace("{{base}}", "");
+        assert!(!inserted.contains("{{"));
         for url in INDEX.split("=\"{{base}}assets/").skip(1) {
             let file = url.split(['"', '?']).next().unwrap_or_default();
             assert!(Page::has(file), "{file}");

@@ -1,18 +1,17 @@
-//! What comes in: the parameters of a query, decoded strictly.
+//! The parameters of a query, decoded strictly.
 
 use super::response::ApiError;
 
-/// The longest text of a parameter, in bytes. Names that this crate writes have at most 256; other
-/// writers of the classic layout may use longer ones.
+/// The longest text of a parameter, in bytes. Names that this crate writes have at most 256; other writers
+/// of the book's keys may use longer ones.
 const MAX_TEXT: usize = 1_024;
 
-/// The parameters of a query. Those that nobody asks for are ignored.
+/// The parameters of a query. Unknown ones are ignored.
 #[derive(Debug, Default)]
 pub(super) struct Params(Vec<(String, String)>);
 
 impl Params {
-    /// Decodes a query as HTML forms write it: `+` is a space, `%41` is `A`. Whatever is not
-    /// UTF-8 then is refused.
+    /// Decodes a query as HTML forms write it: `+` is a space, `%41` is `A`. The result must be UTF-8.
     pub(super) fn parse(query: Option<&str>) -> Result<Self, ApiError> {
         let pairs = query.unwrap_or_default().split('&');
         pairs
@@ -30,7 +29,7 @@ impl Params {
             .map(Self)
     }
 
-    /// A parameter as it was given, at most once.
+    /// The value of a parameter, which may be given only once.
     fn get(&self, name: &'static str) -> Result<Option<&str>, ApiError> {
         let mut given = self.0.iter().filter(|(n, _)| n == name);
         match (given.next(), given.next()) {
@@ -48,7 +47,7 @@ impl Params {
         Ok(self.get(name)?.unwrap_or_default())
     }
 
-    /// A name, which is not empty.
+    /// An optional name, which must not be empty.
     pub(super) fn name(&self, name: &'static str) -> Result<Option<&str>, ApiError> {
         match self.get(name)? {
             Some("") => Err(ApiError::parameter(name, format!("{name} is empty"))),
@@ -56,14 +55,14 @@ impl Params {
         }
     }
 
-    /// A name without which there is no answer.
+    /// A required name, which must not be empty.
     pub(super) fn required(&self, name: &'static str) -> Result<&str, ApiError> {
         let missing = || ApiError::parameter(name, format!("{name} is missing"));
         self.name(name)?.ok_or_else(missing)
     }
 
-    /// A whole number from 0. A larger one than `most` counts as `most`, so that nobody has to
-    /// know it; anything else is refused.
+    /// A whole number from 0. A number above `most` counts as `most`, so that clients need not know the
+    /// limit.
     pub(super) fn number(
         &self,
         name: &'static str,
@@ -80,7 +79,7 @@ impl Params {
         }
     }
 
-    /// One of several words, the first where nothing is said.
+    /// One of several words. The first is the default.
     pub(super) fn choice<T: Copy>(
         &self,
         name: &'static str,
@@ -96,19 +95,19 @@ impl Params {
         })
     }
 
-    /// Digits, if the parameter is given: `None` inside means a number that is none.
+    /// Digits, if the parameter is given. An inner `None` means that it is not a number.
     pub(super) fn digits(&self, name: &'static str) -> Result<Option<Option<u32>>, ApiError> {
         let given = self.get(name)?;
         Ok(given.map(|text| is_number(text).then(|| text.parse().ok()).flatten()))
     }
 }
 
-/// Digits alone: `parse` would take a sign as well.
+/// Parses digits alone: `parse` would accept a sign as well.
 fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// `None` for what is not percent-encoded UTF-8.
+/// Returns `None` if the text is not percent-encoded UTF-8.
 fn decode(text: &str) -> Option<String> {
     let mut decoded = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();
@@ -127,7 +126,7 @@ fn hex(digit: u8) -> Option<u8> {
     char::from(digit).to_digit(16).map(|value| value as u8)
 }
 
-/// The beginning of a name that could not be decoded, for the error about it.
+/// The beginning of a name that could not be decoded, for the error message.
 fn shortened(name: &str) -> String {
     name.chars().take(64).collect()
 }

@@ -1,6 +1,5 @@
-//! `metrics`, in the Prometheus text format 0.0.4: what this instance has counted since it
-//! started, so that Prometheus may sum instances, and what the store knows of the fleet as gauges,
-//! which it may not sum.
+//! `metrics`, in the Prometheus text format 0.0.4. Counters of this instance since it started, which
+//! Prometheus may sum over instances, and gauges of the fleet from the store, which it must not sum.
 
 use std::fmt::{Display, Write};
 use std::sync::Arc;
@@ -31,12 +30,12 @@ pub(super) async fn metrics(admin: &Admin) -> Response {
     response::body(text.0, CONTENT_TYPE)
 }
 
-/// The text as far as it is written.
+/// The text that has been written so far.
 #[derive(Default)]
 struct Text(String);
 
 impl Text {
-    /// Begins a metric. Each is begun once, and all its samples follow.
+    /// Begins a metric. Each metric is begun once, before all of its samples.
     fn begin(&mut self, name: &str, kind: &str, help: &str) {
         self.line(format_args!("# HELP {name} {help}"));
         self.line(format_args!("# TYPE {name} {kind}"));
@@ -63,7 +62,7 @@ impl Text {
     }
 
     fn line(&mut self, line: std::fmt::Arguments<'_>) {
-        // Writing to a string does not fail.
+        // Writing to a string never fails.
         let _ = self.0.write_fmt(line);
         self.0.push('\n');
     }
@@ -78,7 +77,7 @@ impl Text {
         );
         for (context, totals) in of(Kind::Http) {
             for outcome in Outcome::ALL {
-                let n = totals.tally.count(outcome);
+                let n = totals.outcomes.count(outcome);
                 if n == 0 {
                     continue;
                 }
@@ -105,7 +104,7 @@ impl Text {
     fn errors<'a>(&mut self, name: &str, help: &str, rows: impl Iterator<Item = &'a Row>) {
         self.begin(name, "counter", help);
         for (context, totals) in rows {
-            self.sample(name, &[("context", context)], totals.tally.errors);
+            self.sample(name, &[("context", context)], totals.outcomes.errors);
         }
     }
 
@@ -122,7 +121,7 @@ impl Text {
                 self.sample(&bucket, &[("context", context), ("le", bound)], below);
             }
             self.sample(&sum, &[("context", context)], totals.nanos as f64 / 1e9);
-            // As the format demands, the same as the last bucket.
+            // The format demands this line, which equals the last bucket.
             self.sample(&count, &[("context", context)], below);
         }
     }
@@ -220,7 +219,7 @@ impl Text {
         }
     }
 
-    /// Left out where the store does not tell, but for the fact.
+    /// Gauges from the store. If the store does not answer, only that fact is written.
     fn fleet(&mut self, snapshot: Option<&Snapshot>) {
         let help = "Whether the store could be read.";
         self.single(
@@ -232,7 +231,9 @@ impl Text {
         let Some(snapshot) = snapshot else { return };
         let ContextSnapshot { hour, .. } = &snapshot.all;
         let requests = hour.as_ref().map_or(0, |hour| hour.times.count as u64);
-        let errors = hour.as_ref().map_or(0, |hour| hour.spread.tally.errors);
+        let errors = hour
+            .as_ref()
+            .map_or(0, |hour| hour.aggregate.outcomes.errors);
         let gauge = "gauge";
         let help = "Requests of the whole fleet in this hour.";
         self.single("pulse_fleet_requests", gauge, help, requests);
@@ -242,7 +243,7 @@ impl Text {
         self.single("pulse_fleet_instances", gauge, help, snapshot.instances);
         let help = "Requests in flight in the whole fleet.";
         self.single("pulse_fleet_in_flight", gauge, help, snapshot.in_flight);
-        let help = "Contexts that are known.";
+        let help = "Number of contexts.";
         self.single("pulse_fleet_contexts", gauge, help, snapshot.contexts.len());
     }
 }

@@ -1,5 +1,5 @@
-//! How the store is asked: each question at most once a second and once at a time, however many
-//! dashboards are open, and never for longer than the deadline.
+//! Reads the store: each question at most once a second and once at a time, however many dashboards are
+//! open, and never for longer than the deadline.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -16,22 +16,23 @@ use crate::model::batch::Aggregate;
 use crate::model::snapshot::{ContextSnapshot, Snapshot};
 use crate::store::{PassRecord, Store};
 
-/// How long an answer of the store is served again.
+/// Age up to which an answer of the store is served again.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// How long a snapshot is good enough to name what is unreadable in the store.
+/// Age up to which a snapshot is used to list keys whose value has the wrong form.
 const RECENT: Duration = Duration::from_secs(10);
 
-/// How long a request waits for the store.
+/// Deadline for an answer of the store.
 const DEADLINE: Duration = Duration::from_secs(2);
 
-/// How many contexts, counters or histograms are remembered at once. More are asked for each time.
-const MOST_KEYS: usize = 64;
+/// Maximum number of contexts, of counters and of histograms whose answers are cached. Others are read each
+/// time.
+const MAX_KEYS: usize = 64;
 
-type Samples = Arc<Vec<(i64, i64)>>;
-type Spreads = Arc<Vec<(i64, Aggregate)>>;
+type CounterSlices = Arc<Vec<(i64, i64)>>;
+type Records = Arc<Vec<(i64, Aggregate)>>;
 
-/// Reads the store for all who look at it.
+/// Reads the store on behalf of all requests.
 pub(super) struct Reader {
     store: Arc<dyn Store>,
     clock: Clock,
@@ -40,8 +41,8 @@ pub(super) struct Reader {
     last_pass: SingleFlight<Option<PassRecord>>,
     as_of: SingleFlight<i64>,
     contexts: SingleFlightMap<String, Option<Arc<ContextSnapshot>>>,
-    counters: SingleFlightMap<(String, u32), Samples>,
-    histograms: SingleFlightMap<(String, u32), Spreads>,
+    counters: SingleFlightMap<(String, u32), CounterSlices>,
+    histograms: SingleFlightMap<(String, u32), Records>,
 }
 
 impl Reader {
@@ -59,12 +60,12 @@ impl Reader {
         }
     }
 
-    /// Everything known of all contexts.
+    /// The data of all contexts.
     pub(super) async fn snapshot(&self) -> Result<Arc<Snapshot>, ApiError> {
         self.snapshot_of_the_last(FRESH).await
     }
 
-    /// The same as it was within the last ten seconds.
+    /// The data of all contexts, at most ten seconds old.
     pub(super) async fn recent_snapshot(&self) -> Result<Arc<Snapshot>, ApiError> {
         self.snapshot_of_the_last(RECENT).await
     }
@@ -77,25 +78,29 @@ impl Reader {
         self.snapshot.get(&self.clock, age, read).await
     }
 
-    /// Everything known of one context.
+    /// The data of one context.
     pub(super) async fn context(
         &self,
         context: &str,
     ) -> Result<Option<Arc<ContextSnapshot>>, ApiError> {
         let read = async {
             let now = self.clock.now_seconds();
-            let found = self.store.context(context, now).await;
-            found.map(|found| found.map(Arc::new))
+            let snapshot = self.store.context(context, now).await;
+            snapshot.map(|snapshot| snapshot.map(Arc::new))
         };
-        let kept = self.contexts.of(&self.clock, context.to_owned());
-        kept.get(&self.clock, FRESH, read).await
+        let flight = self.contexts.of(&self.clock, context.to_owned());
+        flight.get(&self.clock, FRESH, read).await
     }
 
-    /// The samples of a counter, oldest first.
-    pub(super) async fn counter(&self, name: &str, precision: u32) -> Result<Samples, ApiError> {
+    /// The slices of a counter, oldest first.
+    pub(super) async fn counter(
+        &self,
+        name: &str,
+        precision: u32,
+    ) -> Result<CounterSlices, ApiError> {
         let read = async { self.store.counter(name, precision).await.map(Arc::new) };
-        let kept = self.counters.of(&self.clock, (name.to_owned(), precision));
-        kept.get(&self.clock, FRESH, read).await
+        let flight = self.counters.of(&self.clock, (name.to_owned(), precision));
+        flight.get(&self.clock, FRESH, read).await
     }
 
     /// The histograms of a context, oldest first.
@@ -103,15 +108,15 @@ impl Reader {
         &self,
         context: &str,
         precision: u32,
-    ) -> Result<Spreads, ApiError> {
+    ) -> Result<Records, ApiError> {
         let read = async {
             let now = self.clock.now_seconds();
-            let found = self.store.records(context, precision, now).await;
-            found.map(Arc::new)
+            let records = self.store.records(context, precision, now).await;
+            records.map(Arc::new)
         };
         let key = (context.to_owned(), precision);
-        let kept = self.histograms.of(&self.clock, key);
-        kept.get(&self.clock, FRESH, read).await
+        let flight = self.histograms.of(&self.clock, key);
+        flight.get(&self.clock, FRESH, read).await
     }
 
     /// The ranking of the slowest contexts.
@@ -120,7 +125,7 @@ impl Reader {
         self.slowest.get(&self.clock, FRESH, read).await
     }
 
-    /// Until when everything that was recorded can be read, in Unix seconds.
+    /// The moment, in Unix seconds, up to which all samples can be read.
     pub(super) async fn as_of(&self) -> Result<i64, ApiError> {
         let read = async {
             let status = self.store.status(self.clock.now_seconds()).await?;
@@ -129,15 +134,15 @@ impl Reader {
         self.as_of.get(&self.clock, FRESH, read).await
     }
 
-    /// The last pass of any cleaner.
+    /// The last cleaning pass of any instance.
     pub(super) async fn last_pass(&self) -> Result<Option<PassRecord>, ApiError> {
         let read = async { self.store.last_pass().await };
         self.last_pass.get(&self.clock, FRESH, read).await
     }
 }
 
-/// One question to the store and its last answer. Who holds the lock asks; the others wait for it
-/// and find the answer.
+/// One question to the store, with its last answer. The task that holds the lock asks; the others wait for
+/// the lock and use its answer.
 struct SingleFlight<T>(AsyncMutex<Option<Answered<T>>>);
 
 struct Answered<T> {
@@ -153,21 +158,21 @@ impl<T> Default for SingleFlight<T> {
 }
 
 impl<T> Answered<T> {
-    /// Whether it may be served again. A wall clock that was set, perhaps to another hour, ends
-    /// it; an error is never served for longer than a second.
+    /// Whether the answer may be served again. An error is never served for longer than a second. An answer
+    /// is not served after a jump of the wall clock, which may be in another hour now.
     fn is_fresh(&self, clock: &Clock, age: Duration) -> bool {
         let age = if self.answer.is_ok() { age } else { FRESH };
         let wall = clock.now_seconds().saturating_sub(self.wall);
-        // A second of the wall begins up to a second before its moment.
+        // The clock gives whole seconds, so the difference may be a second too large.
         clock.since(self.at) < age && (0..=1 + age.as_secs() as i64).contains(&wall)
     }
 }
 
 impl<T: Clone> SingleFlight<T> {
-    /// The last answer if it is not older than `age`, else a new one. Together, waiting for those
-    /// who ask already and asking end at the deadline.
+    /// Returns the last answer if it is not older than `age`, or else a new one. Waiting for the lock and
+    /// for the store takes no longer than the deadline together.
     ///
-    /// Cancel safe: another one who waits asks instead.
+    /// Cancel safe: another waiting task asks instead.
     async fn get(
         &self,
         clock: &Clock,
@@ -175,16 +180,16 @@ impl<T: Clone> SingleFlight<T> {
         read: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, ApiError> {
         let since = clock.tick();
-        let mut kept = within(clock, DEADLINE, self.0.lock()).await?;
-        if let Some(kept) = kept.as_ref().filter(|kept| kept.is_fresh(clock, age)) {
-            return kept.answer.clone();
+        let mut last = within(clock, DEADLINE, self.0.lock()).await?;
+        if let Some(last) = last.as_ref().filter(|last| last.is_fresh(clock, age)) {
+            return last.answer.clone();
         }
-        let left = DEADLINE.saturating_sub(clock.since(since));
-        let answer = match within(clock, left, read).await {
+        let remaining = DEADLINE.saturating_sub(clock.since(since));
+        let answer = match within(clock, remaining, read).await {
             Ok(answer) => answer.map_err(|error| ApiError::store(&error)),
             Err(failure) => Err(failure),
         };
-        *kept = Some(Answered {
+        *last = Some(Answered {
             at: clock.tick(),
             wall: clock.now_seconds(),
             answer: answer.clone(),
@@ -193,16 +198,16 @@ impl<T: Clone> SingleFlight<T> {
     }
 
     fn is_stale(&self, clock: &Clock) -> bool {
-        let kept = self.0.try_lock();
-        kept.is_ok_and(|kept| {
-            !kept
+        let last = self.0.try_lock();
+        last.is_ok_and(|last| {
+            !last
                 .as_ref()
-                .is_some_and(|kept| kept.is_fresh(clock, FRESH))
+                .is_some_and(|last| last.is_fresh(clock, FRESH))
         })
     }
 }
 
-/// The same questions about many things; the answers that are not fresh any more go.
+/// The same question for many keys. Answers that are not fresh any more are removed.
 struct SingleFlightMap<K, T>(Mutex<HashMap<K, Arc<SingleFlight<T>>>>);
 
 impl<K, T> Default for SingleFlightMap<K, T> {
@@ -213,14 +218,14 @@ impl<K, T> Default for SingleFlightMap<K, T> {
 
 impl<K: Eq + Hash, T: Clone> SingleFlightMap<K, T> {
     fn of(&self, clock: &Clock, key: K) -> Arc<SingleFlight<T>> {
-        let mut shared = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(shared) = shared.get(&key) {
-            return shared.clone();
+        let mut flights = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(flight) = flights.get(&key) {
+            return flight.clone();
         }
-        shared.retain(|_, shared| Arc::strong_count(shared) > 1 || !shared.is_stale(clock));
+        flights.retain(|_, flight| Arc::strong_count(flight) > 1 || !flight.is_stale(clock));
         let new = Arc::default();
-        if shared.len() < MOST_KEYS {
-            shared.insert(key, Arc::clone(&new));
+        if flights.len() < MAX_KEYS {
+            flights.insert(key, Arc::clone(&new));
         }
         new
     }

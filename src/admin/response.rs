@@ -1,4 +1,4 @@
-//! What goes out: JSON with an ETag, JSON errors, and the headers that every response has.
+//! Responses: JSON with an ETag, JSON errors, and the headers of every response.
 
 use axum::body::Body;
 use axum::response::Response;
@@ -21,7 +21,7 @@ const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD");
 const ONE_SECOND: HeaderValue = HeaderValue::from_static("1");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// Why a request is not answered with what it asked for.
+/// An error response.
 #[derive(Clone, Debug)]
 pub(super) struct ApiError {
     status: StatusCode,
@@ -45,7 +45,7 @@ impl ApiError {
         }
     }
 
-    /// The parameter `name` cannot be understood. The message must not repeat what was given.
+    /// 400: the parameter `name` is invalid. The message must not repeat its value.
     pub(super) fn parameter(name: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
             parameter: Some(name.into()),
@@ -53,12 +53,12 @@ impl ApiError {
         }
     }
 
-    /// The store cannot answer now. Its errors have no secrets in them.
+    /// 503: the store cannot answer. Errors of the store contain no secrets.
     pub(super) fn store(error: &StoreError) -> Self {
         Self::unavailable(format!("the store cannot be read: {error}"))
     }
 
-    /// The same for another reason.
+    /// 503 for another reason.
     pub(super) fn unavailable(message: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, message)
     }
@@ -68,7 +68,7 @@ impl ApiError {
             error: &self.message,
             parameter: self.parameter.as_deref(),
         };
-        // Two strings can always be written as JSON.
+        // Serializing two strings never fails.
         let mut response = body(serde_json::to_vec(&json).unwrap_or_default(), JSON);
         *response.status_mut() = self.status;
         let header = match self.status {
@@ -84,13 +84,12 @@ impl ApiError {
     }
 }
 
-/// 200 with `value`, which is an object, and `as_of`: the Unix second until when everything that was
-/// recorded is in it. 304 when the caller has the same already, but for `as_of`; so the ETag is a weak
-/// one.
+/// 200 with `value`, which is an object, and `as_of`: the Unix second up to which it includes all samples.
+/// 304 if the caller has the same value already, whatever its `as_of`; the ETag is weak for that reason.
 ///
-/// The answer has an ETag although [`finish`] forbids to store it: `no-store` keeps figures out of
-/// the caches of browsers and proxies, and the page keeps the last answer in its own memory and
-/// sends `If-None-Match` by hand.
+/// The answer has an ETag although [`finish`] forbids to store it: `no-store` keeps the data out of the
+/// caches of browsers and proxies, while the page holds the last answer in memory and sends `If-None-Match`
+/// itself.
 pub(super) fn json(
     parts: &Parts,
     value: &impl Serialize,
@@ -123,7 +122,7 @@ pub(super) fn body(bytes: impl Into<Body>, content_type: HeaderValue) -> Respons
     response
 }
 
-/// 304: the caller has the version of `etag`.
+/// 304: the caller has the version with this ETag.
 pub(super) fn not_modified(etag: HeaderValue) -> Response {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::NOT_MODIFIED;
@@ -142,13 +141,13 @@ pub(super) fn etag(content: &[u8]) -> HeaderValue {
     HeaderValue::from_bytes(&etag).unwrap_or(HeaderValue::from_static("\"\"")) // hex in quotes is valid
 }
 
-/// The same as a weak one.
+/// The same ETag, as a weak one.
 fn weak(etag: &HeaderValue) -> HeaderValue {
     let weak = [b"W/", etag.as_bytes()].concat();
     HeaderValue::from_bytes(&weak).unwrap_or_else(|_| etag.clone())
 }
 
-/// Whether `If-None-Match` names `etag`, or anything.
+/// Whether `If-None-Match` lists `etag` or is `*`.
 pub(super) fn is_known(parts: &Parts, etag: &HeaderValue) -> bool {
     let opaque = |etag: &'_ [u8]| -> Vec<u8> { etag.strip_prefix(b"W/").unwrap_or(etag).to_vec() };
     let etag = opaque(etag.as_bytes());
@@ -161,8 +160,8 @@ pub(super) fn is_known(parts: &Parts, etag: &HeaderValue) -> bool {
     })
 }
 
-/// What every response has, errors and refusals among them: headers, and the mark that keeps it
-/// out of the figures. The body of an answer to HEAD goes, its length is told.
+/// Completes every response, including errors: sets the headers, and marks it as [`Unrecorded`]. The body
+/// of an answer to HEAD is removed, its length stays in the header.
 pub(super) fn finish(method: &Method, response: &mut Response) {
     if *method == Method::HEAD {
         let body = std::mem::take(response.body_mut());

@@ -1,4 +1,5 @@
-//! What a folder holds between rounds: the version of the state, and what it remembers under it.
+//! The state of a folder between rounds: the version of the journal's state, and the records that the folder
+//! remembers under that version.
 
 use std::collections::VecDeque;
 
@@ -8,24 +9,24 @@ use crate::store::Position;
 use crate::store::journal::{Acquired, Journal, Progress};
 use crate::store::pace::BatchSizer;
 
-/// Slices of the finest tier whose records are remembered: the open one, and the one before for those that
-/// come late.
+/// Slices of the finest tier whose records are remembered: the open slice, and the slice before it for samples
+/// that arrive after its end.
 pub(super) const SLICES_REMEMBERED: usize = 2;
-/// A step covers about 16 contexts at first, and as many as the server folds in two milliseconds later.
+/// The first step covers about 16 contexts; later steps cover as many as the server folds in two milliseconds.
 const FIRST_COST: usize = 16 * 24;
 const COSTS: std::ops::RangeInclusive<usize> = 8 * 24..=128 * 24;
 const STEP_TIME: std::time::Duration = std::time::Duration::from_millis(2);
 
-/// The right to fold, until another version of the state is found.
+/// The right to fold, which ends when the journal's state has another version.
 pub(super) struct Lease {
     pub(super) progress: Progress,
-    /// Records as the store has them.
+    /// Records as the store holds them.
     pub(super) records: Records,
-    /// Entries that are folded and may be trimmed, oldest first.
+    /// Positions of entries that are folded and may be trimmed, oldest first.
     pub(super) folded: VecDeque<Position>,
-    /// Entries that an earlier folder has left may have to be trimmed too.
+    /// Whether the entries that an earlier folder has left are trimmed.
     pub(super) is_trimmed: bool,
-    /// The newest stamp that was folded.
+    /// The newest stamp of a folded entry.
     pub(super) stamp: i64,
     /// How long the last round took, in milliseconds.
     pub(super) took_millis: u64,
@@ -33,7 +34,7 @@ pub(super) struct Lease {
 }
 
 impl Lease {
-    /// Acquires it. `None` when another instance has it, or nobody can fold.
+    /// Acquires the lease. `None` when another instance holds it, or no instance can fold.
     pub(super) async fn acquire(
         journal: &dyn Journal,
         instance: &str,
@@ -62,8 +63,8 @@ impl Lease {
         &self.progress.version
     }
 
-    /// Forgets records that hardly anything will be added to any more, and all of them when there are
-    /// too many.
+    /// Forgets the records of slices that have ended, as they rarely change, and all records when there are
+    /// more than `max_records`.
     pub(super) fn forget_ended(&mut self, max_records: usize) {
         self.records.retain_newest(SLICES_REMEMBERED);
         if self.records.len() > max_records {
@@ -72,7 +73,7 @@ impl Lease {
     }
 }
 
-/// A name for a version that no other has had.
+/// A random name, which no version before has had.
 pub(super) fn new_version() -> String {
     format!("{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..))
 }

@@ -1,16 +1,17 @@
-//! How the journal becomes what is read: one instance of the fleet at a time reads entries that all have
-//! appended, merges them, and writes the book's keys and the records.
+//! Folding: one instance of the fleet at a time, the folder, reads the entries that all instances have appended
+//! to the journal, merges them, and writes the book's keys and the records.
 //!
-//! Entries are folded in *rounds*: all that is not folded yet, up to a bound. A round is written in
-//! steps, each of which covers some partitions of the names. [`journal`](crate::store::journal) tells why
-//! each of them takes effect once, whatever happens between any two; the lease only saves two folders from
-//! working in vain. Records that the folder remembers belong to a version of the journal's state: when that
-//! is not its own any more, it forgets them.
+//! Entries are folded in *rounds*. A round covers all entries that are not folded yet, up to a bound. It is
+//! written in steps, each of which covers some partitions of the names. [`journal`](crate::store::journal)
+//! explains why each step takes effect once, whatever happens between two steps; the lease only saves two
+//! folders from doing the same work. The records that a folder remembers belong to a version of the journal's
+//! state: when the state has another version, the folder forgets them.
 //!
-//! Requests are added to the records of their minute only. Before a round, minutes that have ended are *rolled
-//! up* into the coarser tiers; what comes for them later is added to all tiers in the step that folds it.
+//! Samples are added to the records of their minute only. Before a round, minutes that have ended are *rolled
+//! up* into the coarser tiers. Samples that arrive for a minute after that are added to all tiers in the step
+//! that folds them.
 //!
-//! A new aggregate is added in three places, none of which is here: see
+//! A new aggregate is added in three places, none of which is in this folder: see
 //! [the guide](crate::guide::new_aggregate).
 
 mod lease;
@@ -30,35 +31,35 @@ use crate::store::journal::Journal;
 use crate::store::{Position, Readable, Store};
 use crate::task::{Stopped, lock};
 
-/// How often the journal is looked at. In real time, as what it moves has its own time in it.
+/// How often the journal is read. This is real time even under a manual clock, as entries carry their own stamps.
 const INTERVAL: Duration = Duration::from_millis(500);
-/// The looks come this long after the turn of the second, when most instances have just flushed.
+/// The journal is read this long after the turn of the second, when most instances have just flushed.
 const AFTER_TURN: Duration = Duration::from_millis(150);
 /// Waits after an error, doubled each time.
 const BACKOFF: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(200)..=Duration::from_secs(2);
-/// Wait when the server does not let us in: that takes a person.
+/// Wait when the server denies access, as only the operator can change that.
 const FORBIDDEN_WAIT: Duration = Duration::from_secs(30);
-/// Fences are looked through this often.
+/// Interval at which the fences of ended instances are removed.
 const FENCE_INTERVAL: Duration = Duration::from_secs(3_600);
-/// Waits between looks whether a call can be read, doubled each time.
-const LOOK_AGAIN: std::ops::RangeInclusive<Duration> =
+/// Waits until a call is checked for readability again, doubled each time.
+const RECHECK: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(5)..=Duration::from_millis(100);
 
 /// Folds the journal of a store, while no other instance does.
 pub(crate) struct Folder {
     store: Arc<dyn Store>,
     clock: Clock,
-    /// Its name in the lease.
+    /// The name of this instance in the lease.
     instance: String,
-    /// The most records that it remembers.
+    /// The most records that the folder remembers.
     max_records: usize,
-    /// How many contexts a step covers, in tests; else as many as the server's time allows.
+    /// How many contexts a step covers. Set in tests only; otherwise a step adapts to the server's speed.
     step_contexts: Option<usize>,
-    /// What it holds. Taken out while a step is under way: a future that is dropped then leaves
-    /// nothing behind, and the next one begins by acquiring the lease.
+    /// The lease, taken out of the slot while a step is under way: if the future is dropped then, the slot
+    /// stays empty and the next call begins by acquiring the lease.
     lease: tokio::sync::Mutex<Option<Lease>>,
-    /// Told when entries wait and nobody seems to fold.
+    /// Notified when entries wait and no instance seems to fold.
     unattended: Arc<Notify>,
     status: Mutex<FoldStatus>,
 }
@@ -66,18 +67,18 @@ pub(crate) struct Folder {
 /// How folding is doing in this instance.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FoldStatus {
-    /// Whether it folded when it last tried.
+    /// Whether this instance was the folder at its last attempt.
     pub(crate) is_folder: bool,
-    /// Why it could not.
+    /// Why the last attempt failed.
     pub(crate) last_error: Option<String>,
 }
 
-/// Who folds.
+/// Which instance folds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Attendance {
     /// This instance, and nothing is left to fold.
     Mine,
-    /// Another one, or nobody can.
+    /// Another instance, or no instance can.
     Others,
 }
 
@@ -101,7 +102,7 @@ impl Folder {
         }
     }
 
-    /// Covers about this many contexts with each step.
+    /// Makes each step cover about this many contexts.
     pub(crate) fn with_step(mut self, contexts: Option<usize>) -> Self {
         self.step_contexts = contexts;
         self
@@ -111,14 +112,14 @@ impl Folder {
         lock(&self.status).clone()
     }
 
-    /// Folds all that is in the journal, unless another instance does.
+    /// Folds all entries of the journal, unless another instance does.
     ///
-    /// Cancel safe: a step that was under way is found out about by the next call.
+    /// Cancel safe: the next call finds out whether a step that was under way took effect.
     pub(crate) async fn fold(&self) -> Result<Attendance, StoreError> {
         self.fold_until(None).await
     }
 
-    /// The same, but only as far as `position`.
+    /// Folds entries up to `position`, or all of them.
     async fn fold_until(&self, position: Option<Position>) -> Result<Attendance, StoreError> {
         let Some(journal) = self.store.journal() else {
             return Ok(Attendance::Mine);
@@ -132,7 +133,7 @@ impl Folder {
             }
             Err(error) => {
                 if status.last_error.is_none() {
-                    tracing::warn!(%error, "folding failed, and is tried again");
+                    tracing::warn!(%error, "folding failed, and is tried again by itself");
                 }
                 status.last_error = Some(error.to_string());
             }
@@ -149,12 +150,13 @@ impl Folder {
             None => self.lease.lock().await,
             Some(_) => match self.lease.try_lock() {
                 Ok(slot) => slot,
-                // It is being folded.
+                // Another task of this instance is folding.
                 Err(_) => return Ok(Attendance::Mine),
             },
         };
-        // Each turn that loses the lease may have lost it to itself: a step that was done unheard.
-        let mut lost = 0;
+        // The first losses may be this instance's own doing: a step that took effect although its answer was
+        // lost changed the version.
+        let mut losses = 0;
         loop {
             let mut lease = match slot.take() {
                 Some(lease) => lease,
@@ -163,7 +165,7 @@ impl Folder {
                     None => return Ok(Attendance::Others),
                 },
             };
-            // What comes while it folds is for the next time, or there might be no end to it.
+            // Entries after `position` are left for the next call, or this one might never end.
             if position.is_some_and(|position| lease.progress.low.offset >= position.offset) {
                 *slot = Some(lease);
                 return Ok(Attendance::Mine);
@@ -173,8 +175,8 @@ impl Folder {
                     lease.forget_ended(self.max_records);
                     *slot = Some(lease);
                 }
-                // What has come meanwhile is for the next look: in a large fleet there always is some, and
-                // the larger a round, the less it costs.
+                // Entries that arrived meanwhile are left for the next read: in a large fleet there always are
+                // some, and a larger round costs less per entry.
                 round::Outcome::CaughtUp => {
                     lease.forget_ended(self.max_records);
                     *slot = Some(lease);
@@ -185,8 +187,8 @@ impl Folder {
                     return Ok(Attendance::Mine);
                 }
                 round::Outcome::Lost => {
-                    lost += 1;
-                    if lost > 2 {
+                    losses += 1;
+                    if losses > 2 {
                         return Ok(Attendance::Others);
                     }
                 }
@@ -198,8 +200,8 @@ impl Folder {
         }
     }
 
-    /// Waits until a call can be read, folding it if no other instance does. `false` when the store has
-    /// lost it.
+    /// Waits until a call can be read, and folds it if no other instance does. `false` when the store has
+    /// lost the call.
     pub(crate) async fn until_readable(
         &self,
         generation: &str,
@@ -210,7 +212,7 @@ impl Folder {
         if self.store.journal().is_none() {
             return Ok(true);
         }
-        let mut wait = *LOOK_AGAIN.start();
+        let mut wait = *RECHECK.start();
         loop {
             self.fold_until(Some(position)).await?;
             let readable = self.store.readable(generation, instance, seq, position);
@@ -220,11 +222,11 @@ impl Folder {
                 Readable::NotYet => {}
             }
             tokio::time::sleep(wait).await;
-            wait = (2 * wait).min(*LOOK_AGAIN.end());
+            wait = (2 * wait).min(*RECHECK.end());
         }
     }
 
-    /// Lets another instance fold, at once.
+    /// Gives up the lease, so that another instance can fold at once.
     pub(crate) async fn release(&self) -> Result<(), StoreError> {
         let Some(journal) = self.store.journal() else {
             return Ok(());
@@ -236,14 +238,14 @@ impl Folder {
         Ok(())
     }
 
-    /// Folds at intervals while it has the lease, and tries to get it at the start and when entries wait,
-    /// until it is told to stop.
+    /// Folds at intervals while this instance holds the lease, until the `Pulse` shuts down. Tries to acquire
+    /// the lease at the start and when entries wait.
     pub(crate) async fn fold_at_intervals(self: Arc<Self>, mut stopped: Stopped) {
         let Some(journal) = self.store.journal() else {
             return;
         };
         let mut backoff = *BACKOFF.start();
-        // At first it looks whether there is a journal that nobody folds.
+        // No wait at first: there may be a journal that no instance folds.
         let mut wait = Some(Duration::ZERO);
         let mut fences_at = Instant::now();
         loop {
@@ -295,11 +297,11 @@ impl Folder {
         if let Some(version) = version
             && let Err(error) = journal.remove_fences(&version).await
         {
-            tracing::debug!(%error, "fences of instances that are gone stay for another hour");
+            tracing::debug!(%error, "fences of ended instances could not be removed, and stay for another hour");
         }
     }
 
-    /// Until the next look.
+    /// The wait until the journal is read next.
     fn until_next(&self) -> Duration {
         let interval = INTERVAL.as_nanos() as i64;
         let since_turn = self.clock.now_nanos() - AFTER_TURN.as_nanos() as i64;

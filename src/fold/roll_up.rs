@@ -1,4 +1,4 @@
-//! Rolling up: slices of the finest tier that have ended become part of the coarser ones.
+//! Rolling up: the records of ended slices of the finest tier are added to the coarser tiers.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,12 @@ use crate::model::tier::{FINEST, TierSlice};
 use crate::store::journal::Journal;
 
 /// Contexts whose records one step rolls up.
-const CONTEXTS_AT_ONCE: usize = 100;
+const CONTEXTS_AT_ONCE: usize = 64;
 
 impl Lease {
-    /// Adds slices that have ended to the coarser tiers, before anything else is folded. An instance that
-    /// takes over half-way begins again: each record says what is part of it. `false` when the lease is lost.
+    /// Adds the records of ended slices to the coarser tiers, before the next round is folded. `false` when the
+    /// lease is lost. An instance that takes over half-way begins again: each record lists the minutes that are
+    /// part of it.
     pub(super) async fn roll_up(
         &mut self,
         journal: &dyn Journal,
@@ -22,18 +23,18 @@ impl Lease {
         let rolled = &mut self.progress.rolled;
         let is_new = rolled.is_new();
         rolled.advance(self.stamp);
-        let asked: Vec<i64> = match is_new {
+        let candidates: Vec<i64> = match is_new {
             true => rolled.pending().collect(),
             false => rolled.due().collect(),
         };
-        if asked.is_empty() {
+        if candidates.is_empty() {
             return Ok(true);
         }
-        let mut slices: Vec<TierSlice> = (asked.iter())
+        let mut slices: Vec<TierSlice> = (candidates.iter())
             .map(|minute| (FINEST.seconds, *minute))
             .collect();
         let mut minutes_of: BTreeMap<RecordId, Vec<i64>> = BTreeMap::new();
-        for (minute, ids) in asked.iter().zip(journal.recorded(&slices).await?) {
+        for (minute, ids) in candidates.iter().zip(journal.recorded(&slices).await?) {
             if ids.is_empty() {
                 self.progress.rolled.remove(*minute);
             } else if self.progress.rolled.contains(*minute) {
@@ -73,7 +74,7 @@ impl Lease {
             self.records.retain_newest(SLICES_REMEMBERED);
         }
         self.progress.rolled.finish();
-        // The next step says so anyway.
+        // The next step writes the progress of rolling up anyway.
         if contexts.is_empty() {
             return Ok(true);
         }

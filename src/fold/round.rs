@@ -1,4 +1,4 @@
-//! One round: entries are read, merged and written.
+//! One round: its entries are read and merged, and the result is written in steps.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -13,39 +13,39 @@ use crate::model::tier::{FINEST, TierSlice};
 use crate::store::Position;
 use crate::store::journal::{Entry, FoldStep, Journal, Partitions, Step};
 
-/// About how many bytes of entries are read at once: what holds up the server and the runtime.
+/// About how many bytes of entries one script reads; a larger read would block the server and the runtime.
 const READ_BYTES: u64 = 512 * 1024;
-/// About how many bytes of entries one round folds, and how long they are read for. What they are merged to
-/// is bounded by the number of names.
+/// About how many bytes of entries one round folds, and how long it reads entries. The size of the merged
+/// round is bounded by the number of names.
 const ROUND_BYTES: u64 = 32 * 1024 * 1024;
 const READ_TIME: Duration = Duration::from_secs(1);
-/// Names that are merged, and records that are prepared, before other tasks may run.
+/// Names that are merged, and records that are prepared, before the task yields to others.
 const NAMES_AT_ONCE: usize = 64;
-/// Records that are read by one step.
+/// Records that one script reads.
 const RECORDS_AT_ONCE: usize = 500;
 /// Entries that one step trims.
 const TRIMMED_AT_ONCE: usize = 64;
-/// A step without an answer is tried this often.
-const TRIES: usize = 3;
-const TRY_AGAIN_AFTER: Duration = Duration::from_millis(50);
-/// Seconds that an entry of a newer version waits for an instance that understands it.
+/// How often a step is sent until an answer comes.
+const MAX_TRIES: usize = 3;
+const RETRY_DELAY: Duration = Duration::from_millis(50);
+/// Seconds for which an entry of a newer version waits for an instance that can read it.
 const NEWER_GRACE: i64 = 600;
 
 /// How a round ended.
 pub(super) enum Outcome {
-    /// It is folded, and there may be more.
+    /// The round is folded, and there may be more entries.
     Folded,
-    /// It is folded, and there was no more when it was read.
+    /// The round is folded, and there were no more entries when it was read.
     CaughtUp,
-    /// There was nothing to fold.
+    /// There was no entry to fold.
     Idle,
-    /// Another instance folds, or the journal has gone back in time.
+    /// Another instance folds, or a failover has taken the journal back in time.
     Lost,
-    /// What comes next is for an instance of a newer version.
+    /// The next entry is of a newer version, and waits for an instance that can read it.
     Newer,
 }
 
-/// What a round writes in one step.
+/// The part of a round that one step writes.
 #[derive(Default)]
 struct Plan {
     partitions: Vec<usize>,
@@ -53,14 +53,14 @@ struct Plan {
     cost: usize,
 }
 
-/// Where a round ends, what it lacks, and when it began.
+/// The end of a round, its missing bytes, and when this instance began to fold it.
 struct RoundEnd {
     upto: Position,
     hole_bytes: u64,
     start: Instant,
 }
 
-/// Ends the round when a step was not done.
+/// Ends the round when a step had no effect.
 macro_rules! done_or_lost {
     ($step:expr) => {
         match $step {
@@ -71,8 +71,8 @@ macro_rules! done_or_lost {
 }
 
 impl Lease {
-    /// Folds the round that was begun, or the next one. After an error, or when it is lost, the lease
-    /// is of no use any more.
+    /// Folds the round that was begun, or the next round. After an error or [`Outcome::Lost`], the lease must
+    /// not be used again.
     pub(super) async fn next_round(
         &mut self,
         journal: &dyn Journal,
@@ -84,7 +84,7 @@ impl Lease {
             match self.gather(journal, instance, stop_before).await? {
                 Read::Gathered(gathered) => break gathered,
                 Read::Ended(outcome) => return Ok(outcome),
-                // Those before it come first, unless they belong to one round with it.
+                // The entries before it are folded first, unless a begun round contains them and it.
                 Read::Garbled(entry, false) if self.progress.upto.is_none() => {
                     stop_before = Some(entry.position);
                 }
@@ -100,7 +100,7 @@ impl Lease {
         if hole_bytes > 0 {
             tracing::error!(
                 bytes = hole_bytes,
-                "entries of the journal are gone before they were folded"
+                "entries of the journal were gone before they were folded; their samples are lost"
             );
         }
         let is_caught_up = gathered.end == gathered.head;
@@ -111,7 +111,7 @@ impl Lease {
                 return Ok(Outcome::Lost);
             }
         }
-        let plans = match self.prepared(journal, instance, &round).await? {
+        let plans = match self.plan_steps(journal, instance, &round).await? {
             Some(plans) => plans,
             None => return Ok(Outcome::Lost),
         };
@@ -174,7 +174,7 @@ impl Lease {
                 return Ok(Read::Garbled(entries.swap_remove(at), is_first));
             }
             let (end, upto) = (gathered.end, self.progress.upto);
-            // A round that was begun has the size that whoever began it gave it.
+            // The end of a round that was begun is fixed.
             let is_large = upto.is_none()
                 && (end.offset - low.offset >= ROUND_BYTES || start.elapsed() >= READ_TIME);
             if is_last_part || is_large || end == gathered.head || Some(end) == upto {
@@ -190,7 +190,7 @@ impl Lease {
     ) -> Result<Outcome, StoreError> {
         tracing::error!(
             position = %entry.position, requests = entry.requests, version = entry.version,
-            "an entry of the journal cannot be folded, and is set aside"
+            "an entry of the journal cannot be read by any instance, and is set aside"
         );
         let next = new_version();
         let step = journal.set_aside(&self.progress.version, &next, entry);
@@ -200,8 +200,8 @@ impl Lease {
         Ok(Outcome::Folded)
     }
 
-    /// Nothing was read. Where something should have been, it is gone, and what comes after must not
-    /// wait for it.
+    /// Called when no entry was read. Trims the journal if it is folded completely. Otherwise entries are gone,
+    /// and the journal goes on behind them.
     async fn skip_hole(
         &mut self,
         journal: &dyn Journal,
@@ -212,7 +212,7 @@ impl Lease {
             if self.is_trimmed && self.folded.is_empty() {
                 return Ok(Outcome::Idle);
             }
-            // At the bound of the journal, nothing comes any more that would make room by being folded.
+            // At the bound of the journal no entry is appended, so that no later round would trim these.
             self.folded.push_back(self.progress.low);
             self.is_trimmed = self.trim(journal, instance).await?;
             return Ok(match self.is_trimmed {
@@ -220,17 +220,19 @@ impl Lease {
                 false => Outcome::Lost,
             });
         }
-        tracing::error!("entries of the journal are gone before they were folded");
+        tracing::error!(
+            "entries of the journal were gone before they were folded; their samples are lost"
+        );
         let next = new_version();
         let step = journal.close_hole(&self.progress.version, &next);
         done_or_lost!(step.await?);
-        // How far it went on is told to whoever acquires the lease.
+        // The next acquisition of the lease reads where the journal goes on.
         Ok(Outcome::Lost)
     }
 
-    /// Adds the round to the records, reading those that are not remembered, and divides it into steps.
-    /// `None` when the lease is lost.
-    async fn prepared(
+    /// Adds the round to the records, of which it reads those that are not remembered, and divides the round
+    /// into steps. `None` when the lease is lost.
+    async fn plan_steps(
         &mut self,
         journal: &dyn Journal,
         instance: &str,
@@ -300,7 +302,7 @@ impl Lease {
         Ok(Some(plans))
     }
 
-    /// Reads records that are not remembered. `false` when the lease is lost.
+    /// Reads records from the store. `false` when the lease is lost.
     pub(super) async fn load(
         &mut self,
         journal: &dyn Journal,
@@ -319,7 +321,7 @@ impl Lease {
         Ok(true)
     }
 
-    /// Writes a round, step by step.
+    /// Writes a round in steps.
     async fn write(
         &mut self,
         journal: &dyn Journal,
@@ -337,7 +339,7 @@ impl Lease {
             let is_last = number + 1 == steps;
             let mut done = self.progress.done;
             plan.partitions.iter().for_each(|at| done.insert(*at));
-            // What this round folds may go when it is done; what earlier ones did, with any step.
+            // Entries of this round may be trimmed by its last step, entries of earlier rounds by any step.
             let trimmable = self.folded.iter().take(TRIMMED_AT_ONCE);
             let trimmable = trimmable
                 .take_while(|entry| is_last || entry.offset <= self.progress.low.offset)
@@ -361,7 +363,7 @@ impl Lease {
                 took_millis: millis_since(end.start),
             };
             let (sent, cost) = (Instant::now(), self.sizer.cost);
-            match tried(journal, &step).await? {
+            match write_with_retries(journal, &step).await? {
                 Step::Done(()) => {}
                 Step::Stale(version) if version == next => {}
                 Step::Stale(_) | Step::Absent => return Ok(Outcome::Lost),
@@ -389,8 +391,7 @@ impl Lease {
         Ok(Outcome::Folded)
     }
 
-    /// Trims the oldest entries that are folded, by a step that folds nothing. `false` when the lease is
-    /// lost.
+    /// Trims the oldest folded entries by a step that folds no entry. `false` when the lease is lost.
     async fn trim(&mut self, journal: &dyn Journal, instance: &str) -> Result<bool, StoreError> {
         let count = self.folded.len().min(TRIMMED_AT_ONCE);
         let last = self.folded.get(count.saturating_sub(1)).copied();
@@ -401,7 +402,7 @@ impl Lease {
         Ok(is_ours)
     }
 
-    /// A step that folds nothing. `false` when the lease is lost.
+    /// Writes records and trims entries by a step that folds no entry. `false` when the lease is lost.
     pub(super) async fn maintain(
         &mut self,
         journal: &dyn Journal,
@@ -427,7 +428,7 @@ impl Lease {
             hole_bytes: 0,
             took_millis: self.took_millis,
         };
-        match tried(journal, &step).await? {
+        match write_with_retries(journal, &step).await? {
             Step::Done(()) => {}
             Step::Stale(version) if version == next => {}
             Step::Stale(_) | Step::Absent => return Ok(false),
@@ -438,21 +439,24 @@ impl Lease {
     }
 }
 
-/// Records with their values.
+/// Looks up the values of records.
 fn with_values<'a>(records: &'a Records, keys: &[RecordKey]) -> Vec<(RecordKey, &'a Record)> {
     let keys = keys.iter();
     keys.filter_map(|key| Some((*key, records.get(*key)?)))
         .collect()
 }
 
-/// Writes a step. One without an answer is tried again: it says whether it had been done.
-async fn tried(journal: &dyn Journal, step: &FoldStep<'_>) -> Result<Step<()>, StoreError> {
+/// Writes a step, and sends it again if no answer came. The answer then says whether it had taken effect.
+async fn write_with_retries(
+    journal: &dyn Journal,
+    step: &FoldStep<'_>,
+) -> Result<Step<()>, StoreError> {
     let mut tries = 1;
     loop {
         match journal.fold(step).await {
-            Err(error) if tries < TRIES && is_in_doubt(&error) => {
+            Err(error) if tries < MAX_TRIES && is_in_doubt(&error) => {
                 tries += 1;
-                tokio::time::sleep(TRY_AGAIN_AFTER).await;
+                tokio::time::sleep(RETRY_DELAY).await;
             }
             result => return result,
         }
@@ -470,34 +474,34 @@ fn is_in_doubt(error: &StoreError) -> bool {
     )
 }
 
-/// What reading a round gave.
+/// The result of reading a round.
 enum Read {
     Gathered(Gathered),
     /// There is no round to fold.
     Ended(Outcome),
-    /// An entry that cannot be folded, and whether it is the first that is not.
+    /// An entry that cannot be folded, and whether it is the first entry that is not folded.
     Garbled(Entry, bool),
 }
 
 /// Entries that were read for a round.
 struct Gathered {
-    /// What they add.
+    /// The sum of the entries.
     round: Round,
     entries: Vec<Position>,
-    /// The last of them.
+    /// The position of the last entry that was read.
     end: Position,
     /// The newest entry of the journal.
     head: Position,
-    /// Bytes that are missing between them.
+    /// Bytes that are missing between the entries.
     hole_bytes: u64,
 }
 
 impl Gathered {
-    /// Merges more entries, but those that were set aside, letting other tasks run meanwhile. An error is
-    /// the number of the entry that cannot be understood.
+    /// Merges more entries except those that were set aside, and yields to other tasks meanwhile. The error is
+    /// the index of an entry that cannot be read.
     async fn add(&mut self, entries: &[Entry], aside: &[Position]) -> Result<(), usize> {
         for (at, entry) in entries.iter().enumerate() {
-            // The offset of an entry is where it ends; it counts as long as its payload and one more.
+            // The offset of an entry is its end. Its length is that of its payload and one byte more.
             let length = entry.payload.len() as u64 + 1;
             let begins = entry.position.offset.saturating_sub(length);
             self.hole_bytes += begins.saturating_sub(self.end.offset);

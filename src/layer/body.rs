@@ -1,4 +1,4 @@
-//! A body that is timed to its end.
+//! A response body that is timed until its end.
 
 use std::fmt;
 use std::pin::Pin;
@@ -12,14 +12,14 @@ use super::guard::Guard;
 use crate::model::outcome::Outcome;
 
 pin_project! {
-    /// The body of a response of [`BodyEndService`](super::BodyEndService): forwards everything as
-    /// it is, and ends the measurement with the last frame, an error, or its drop.
+    /// The body of a response of [`BodyEndService`](super::BodyEndService). It forwards every frame
+    /// unchanged, and ends the measurement with the last frame, an error, or its drop.
     pub struct TimedBody<B> {
         #[pin]
         inner: B,
         guard: Option<Guard>,
         outcome: Outcome,
-        // Bytes that are still to come, where the head says how many.
+        // Bytes that remain, if the head gives the length.
         left: Option<u64>,
     }
 }
@@ -67,8 +67,8 @@ impl<B: Body> Body for TimedBody<B> {
         let poll = guard.run(|| this.inner.as_mut().poll_frame(cx));
         let frame = ready!(poll);
         match &frame {
-            // Whoever reads by `is_end_stream`, or by the length that the head promises, never asks
-            // for the `None` at the end.
+            // A reader that relies on `is_end_stream`, or on the length in the head, never polls for the
+            // `None` at the end.
             Some(Ok(frame)) => {
                 if let (Some(left), Some(data)) = (this.left.as_mut(), frame.data_ref()) {
                     *left = left.saturating_sub(data.remaining() as u64);

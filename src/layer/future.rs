@@ -1,4 +1,4 @@
-//! The futures that the services return.
+//! The futures of the services.
 
 use std::fmt;
 use std::future::Future;
@@ -42,7 +42,7 @@ where
         let this = self.project();
         let guard = this.guard;
         let poll = guard.run(|| this.inner.poll(cx));
-        // The result is looked at where it is: moving a response costs more than recording it.
+        // The result is inspected in place: moving a response costs more than recording it.
         match &poll {
             Poll::Ready(Ok(response)) => {
                 guard.responded(response.status(), response.headers(), response.extensions());
@@ -105,13 +105,13 @@ where
     }
 }
 
-/// How many bytes the head promises.
+/// The length of the body, if the head gives it.
 fn content_length(headers: &HeaderMap) -> Option<u64> {
     headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-/// Bodies that are never sent, whatever is in them, and those that last as long as their client
-/// likes: they say nothing about how fast a page is.
+/// Whether a response is timed until its head only: a body that is never sent, or one that lasts as long as
+/// its client likes, says nothing about the speed of a page.
 fn ends_at_head(status: StatusCode, headers: &HeaderMap) -> bool {
     let never_sent = [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED];
     if status.is_informational() || never_sent.contains(&status) {

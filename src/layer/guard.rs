@@ -1,5 +1,5 @@
-//! What ends a measurement, exactly once: a response, an error, a cancelled or a panicking request,
-//! the end of a body.
+//! The guard of a measurement, which ends exactly once: with a response, an error, a cancelled or panicking
+//! request, or the end of a body.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -13,32 +13,33 @@ use crate::model::outcome::Outcome;
 use crate::recorder::{Core, Entry, ResponseHead, Unrecorded};
 
 thread_local! {
-    /// The id of the recorder whose request this thread is working on in the lower half, the id of the
-    /// one around that in the upper half, and [`OVERRIDDEN`]. A second layer of the same `Pulse` around
-    /// the same request reads it, and leaves the counting to the first.
+    /// The recorder whose request this thread is working on: its id in the lower half; in the upper half
+    /// the id of the recorder around that one, and [`OVERRIDDEN`]. A second layer of the same `Pulse`
+    /// around the same request reads it, and leaves the measurement to the first.
     static WITHIN: Cell<u64> = const { Cell::new(0) };
-    /// Contexts that inner layers have given to requests of outer layers on this thread. An outer
-    /// layer takes its own when the inner service returns.
+    /// Contexts that inner layers have given to requests of outer layers on this thread. An outer layer
+    /// takes its context when the inner service returns.
     static OVERRIDES: RefCell<Vec<ContextOverride>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A bit of [`WITHIN`]: an inner layer has added to [`OVERRIDES`]. Ids of recorders leave it free.
+/// The bit of [`WITHIN`] that says that an inner layer has added to [`OVERRIDES`]. Ids of recorders do not
+/// use it.
 const OVERRIDDEN: u64 = 1 << 63;
 
-/// The measurement of one request. Dropped without an end, it was cancelled, or it panicked.
+/// The measurement of one request. Dropping it without an end records the request as cancelled or panicked.
 pub(super) struct Guard {
-    /// `None`: the request is not recorded, or it has ended.
+    /// `None` if the request is not recorded, or has ended.
     target: Option<Target>,
     start: Tick,
-    /// The recorder's id, or 0 when a layer further out measures the request.
+    /// The recorder's id, or 0 if an outer layer measures the request.
     id: u32,
-    /// What it is if it is dropped now.
+    /// The outcome that is recorded if the guard is dropped now.
     dropped_as: Outcome,
-    /// A response whose body is still to come counts as an error for its head.
+    /// Whether the head of a response counts as an error, for the end of its body.
     head_error: bool,
 }
 
-/// Marks the thread as working on the request of a guard, until it is dropped.
+/// Marks the thread as working on a guard's request, until this value is dropped.
 struct ActiveRequest<'a> {
     guard: &'a mut Guard,
     before: u64,
@@ -55,16 +56,16 @@ impl Drop for ActiveRequest<'_> {
     }
 }
 
-/// Whether this thread is working on a request of a recorder.
+/// Whether this thread is working on a request of this recorder.
 #[inline(always)]
 fn is_within(id: u32) -> bool {
     let within = WITHIN.try_with(Cell::get).unwrap_or(0);
-    // The outermost layer asks most often.
+    // Checked first, because the outermost layer calls this most often.
     within != 0 && (within as u32 == id || ((within & !OVERRIDDEN) >> 32) as u32 == id)
 }
 
-/// Passes the context that an inner layer gives to a request on to the layer that measures it. The
-/// innermost layer speaks last.
+/// Passes the context of an inner layer to the layer that measures the request. The context of the
+/// innermost layer wins.
 #[cold]
 fn add_override(new: ContextOverride) {
     let _ = OVERRIDES.try_with(|overrides| {
@@ -73,7 +74,7 @@ fn add_override(new: ContextOverride) {
             .iter_mut()
             .find(|old| old.recorder == new.recorder)
         {
-            // A name further out is more than a template.
+            // A name from an outer layer wins over a route template.
             Some(old) if new.only_unmatched && !old.only_unmatched => {}
             Some(old) => *old = new,
             None => overrides.push(new),
@@ -83,11 +84,11 @@ fn add_override(new: ContextOverride) {
 }
 
 impl Guard {
-    /// Begins the measurement of a request, unless it is not to be recorded, or a layer of the same
-    /// `Pulse` further out is measuring it already.
+    /// Begins the measurement of a request, unless it is not recorded, or an outer layer of the same
+    /// `Pulse` is measuring it already.
     ///
-    /// Not inlined: what it consists of is then put together here, once, and not left to how much a
-    /// user's crate takes for worth inlining (measured: 1.04 instead of 1.25 of the floor).
+    /// Never inlined: its parts are then inlined here, once, whatever the compiler chooses to inline in a
+    /// user's crate (measured: 1.04 instead of 1.25 times the floor).
     #[inline(never)]
     pub(super) fn start(route: &Arc<Route>, head: &Head<'_>) -> Self {
         let core = &*route.core;
@@ -97,7 +98,7 @@ impl Guard {
             }
             (None, 0)
         } else {
-            // Also where it is not recorded: then no inner layer records it either.
+            // Set even if this layer does not record the request, so that no inner layer does.
             (route.target(head), core.id())
         };
         if target.is_some() {
@@ -112,8 +113,7 @@ impl Guard {
         }
     }
 
-    /// Runs a part of the request. If that panics, the guard ends as panicked, however late it is
-    /// dropped.
+    /// Runs a part of the request. If it panics, the guard records a panic, however late it is dropped.
     #[inline(always)]
     pub(super) fn run<T>(&mut self, part: impl FnOnce() -> T) -> T {
         let otherwise = std::mem::replace(&mut self.dropped_as, Outcome::Panicked);
@@ -124,7 +124,7 @@ impl Guard {
         value
     }
 
-    /// Calls the service. If that panics, so is the thread when the guard is dropped.
+    /// Calls the service. If it panics, the thread is still panicking when the guard is dropped.
     #[inline(always)]
     pub(super) fn call<T>(&mut self, service: impl FnOnce() -> T) -> T {
         let _within = self.within();
@@ -147,7 +147,7 @@ impl Guard {
     }
 
     /// Takes the context that an inner layer has given to this request. Contexts for requests of other
-    /// recorders are left to the guards further out, whose mark is `before`.
+    /// recorders are left to the outer guards, whose mark is `before`.
     #[cold]
     #[inline(never)]
     fn take_override(&mut self, before: u64) {
@@ -163,11 +163,11 @@ impl Guard {
         }
         let Some(inner) = mine else { return };
         match self.target.take() {
-            // It is not recorded, or it has ended.
+            // The request is not recorded, or has ended.
             None => return,
-            // The route remembers its context, so that its next request allocates nothing.
-            Some(Target::Unregistered(new)) => self.target = Some(Target::Known(new.entry())),
-            known => self.target = known,
+            // Registers the context: the route then remembers it, and its next request allocates nothing.
+            Some(Target::Unregistered(new)) => self.target = Some(Target::Registered(new.entry())),
+            registered => self.target = registered,
         }
         let is_unmatched = self.target.as_ref().is_some_and(Target::is_unmatched);
         match inner.target {
@@ -177,7 +177,7 @@ impl Guard {
         }
     }
 
-    /// Ends with the head of a response. Not inlined, as [`start`](Self::start).
+    /// Ends with the head of a response. Never inlined, like [`start`](Self::start).
     #[inline(never)]
     pub(super) fn responded(
         &mut self,
@@ -201,12 +201,12 @@ impl Guard {
         );
     }
 
-    /// The head of a response is there, its body is still to come.
+    /// The head of a response has been sent, and the body follows.
     pub(super) fn head_sent(&mut self, head: &ResponseHead<'_>) {
         self.dropped_as = Outcome::BodyAborted;
         self.head_error = match &self.target {
             None => false,
-            Some(Target::Known(entry)) => is_error(entry.core(), head),
+            Some(Target::Registered(entry)) => is_error(entry.core(), head),
             Some(Target::Unregistered(new)) => is_error(new.core(), head),
         };
     }
@@ -216,7 +216,7 @@ impl Guard {
         self.end(outcome, self.head_error);
     }
 
-    /// What is left of the measurement, for the body to end it.
+    /// Moves the measurement out, for the body to end it.
     pub(super) fn hand_over(&mut self) -> Self {
         Self {
             target: self.target.take(),
@@ -227,17 +227,17 @@ impl Guard {
         }
     }
 
-    /// Ends without a trace.
+    /// Ends without recording.
     #[cold]
     fn discard(&mut self) {
         match self.target.take() {
             None => {}
-            Some(Target::Known(entry)) => entry.core().request_ended(),
+            Some(Target::Registered(entry)) => entry.core().request_ended(),
             Some(Target::Unregistered(new)) => new.core().request_ended(),
         }
     }
 
-    /// Ends with an outcome. Only the first end counts.
+    /// Ends with an outcome. Further calls do nothing.
     #[inline(always)]
     pub(super) fn end(&mut self, outcome: Outcome, error: bool) {
         if let Some(entry) = self.take_entry() {
@@ -245,11 +245,11 @@ impl Guard {
         }
     }
 
-    /// The context to be credited, once.
+    /// Takes the context, so that it is recorded once.
     #[inline(always)]
     fn take_entry(&mut self) -> Option<Arc<Entry>> {
         Some(match self.target.take()? {
-            Target::Known(entry) => entry,
+            Target::Registered(entry) => entry,
             Target::Unregistered(new) => new.entry(),
         })
     }
@@ -282,7 +282,7 @@ fn finish(entry: &Entry, start: Tick, outcome: Outcome, error: bool) {
     entry.finish_request(start, outcome, error);
 }
 
-/// Whether a response counts as an error, by the user's function if there is one.
+/// Whether a response counts as an error, by the user's rule if there is one.
 #[inline(always)]
 fn is_error(core: &Core, head: &ResponseHead<'_>) -> bool {
     match core.error_rule() {
@@ -291,7 +291,7 @@ fn is_error(core: &Core, head: &ResponseHead<'_>) -> bool {
     }
 }
 
-/// Whether a response says that it is not to be recorded.
+/// Whether a response is marked as not to be recorded.
 #[inline]
 pub(super) fn is_unrecorded(extensions: &Extensions) -> bool {
     extensions.get::<Unrecorded>().is_some()

@@ -1,4 +1,4 @@
-//! What a user adds to a router or a stack of services.
+//! The layers, which a user adds to a router or a stack of services.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use super::service::{BodyEndService, PulseService};
 use super::source::{Head, IgnoreList, Source};
 use crate::recorder::Recorder;
 
-/// Times every request to the head of its response. Made by [`Pulse::layer`](crate::Pulse::layer)
-/// and [`Pulse::layer_with`](crate::Pulse::layer_with).
+/// Times every request to the head of its response. Created by [`Pulse::layer`](crate::Pulse::layer) and
+/// [`Pulse::layer_with`](crate::Pulse::layer_with).
 ///
-/// The response type stays as it is, and nothing is allocated. Add it with axum's `Router::layer`,
-/// so that it sees the route that matched. (`axum::serve` makes all layers of a `Router` anew for each
-/// connection, unless the router went through `with_state` before, `.with_state(())` included; see
+/// The type of the response does not change, and the layer allocates nothing. Add it with axum's
+/// `Router::layer`, so that it sees the matched route. (`axum::serve` creates all layers of a `Router` anew
+/// for each connection, unless `with_state` was called on the router, `.with_state(())` included; see
 /// [sizing](crate::guide::sizing).)
 ///
 /// ```
@@ -46,18 +46,18 @@ impl PulseLayer {
         }
     }
 
-    /// Counts only if the user has added a layer too. When axum merges two routers, the fallback of
-    /// the one that is merged in replaces the other's, and with it the layer around it: what matches
-    /// no route would be counted no more. So the router to be merged brings this one.
+    /// Limits this layer to recording only if the user has added a layer too. When axum merges two routers,
+    /// the fallback of the merged router replaces the other's, with the layer around it, and requests that
+    /// match no route would not be counted any more. So the router to be merged brings this layer.
     #[cfg(feature = "admin")]
     pub(crate) fn standing_in(mut self) -> Self {
         self.fallback_only = true;
         self
     }
 
-    /// One fixed context for everything that this layer wraps, for what has no route template: a
-    /// `nest_service`, a `fallback_service`, a static file server. ActiveRequest a router that has a layer of
-    /// the same `Pulse` further out, the request is counted once, under the innermost name.
+    /// Uses one fixed context for all requests. Use it where there is no route template: for a
+    /// `nest_service`, a `fallback_service`, a static file server. Within a router that has an outer layer
+    /// of the same `Pulse`, the request is counted once, under the innermost name.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -83,7 +83,7 @@ impl PulseLayer {
         self
     }
 
-    /// Contexts from the route template alone, without the method, as in the book.
+    /// Uses the route template without the method as context, as in the book.
     #[cfg(feature = "axum")]
     #[must_use]
     pub fn path_only(mut self) -> Self {
@@ -91,10 +91,10 @@ impl PulseLayer {
         self
     }
 
-    /// Contexts from a function of the request's head; `None` is not recorded. A function must
-    /// return few different contexts, never a raw path: all beyond
-    /// [`max_contexts`](crate::Builder::max_contexts) are counted together as `<overflow>`, which health
-    /// warns of.
+    /// Uses the result of a function of the request's head as context. Requests for which it returns `None`
+    /// are not recorded. The function must return few different contexts, never a raw path: all contexts
+    /// beyond [`max_contexts`](crate::Builder::max_contexts) are counted together as `<overflow>`, and
+    /// health warns of it.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -114,10 +114,10 @@ impl PulseLayer {
         self
     }
 
-    /// Times to the end of the response's body instead of its head, and tells aborted bodies apart.
-    /// Changes the type of the body to [`TimedBody`](super::TimedBody), which costs one allocation
-    /// a request in axum. Upgrades, `CONNECT`, `text/event-stream` and `application/grpc*` are timed
-    /// to the head all the same.
+    /// Times to the end of the response's body instead of its head, and tells aborted bodies apart. The
+    /// type of the body becomes [`TimedBody`](super::TimedBody), which costs axum one allocation per
+    /// request. Upgrades, `CONNECT`, `text/event-stream` and `application/grpc*` are still timed to the
+    /// head.
     pub fn until_body_end(self) -> BodyEndLayer {
         BodyEndLayer(self)
     }
@@ -143,7 +143,7 @@ impl<S> Layer<S> for PulseLayer {
     }
 }
 
-/// Times every request to the end of its response's body. Made by [`PulseLayer::until_body_end`].
+/// Times every request to the end of its response's body. Created by [`PulseLayer::until_body_end`].
 #[derive(Clone, Debug)]
 pub struct BodyEndLayer(PulseLayer);
 

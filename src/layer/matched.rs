@@ -1,4 +1,4 @@
-//! The one file that knows axum's MatchedPath.
+//! axum's `MatchedPath`, which only this file uses.
 
 pub(super) use axum::extract::MatchedPath;
 use http::Extensions;
@@ -8,7 +8,7 @@ use http::Extensions;
 pub(super) struct Template(MatchedPath);
 
 impl Template {
-    /// That of a request, `None` when no route matched or the layer sees none.
+    /// The template of a request; `None` if no route matched or the layer sees none.
     #[inline]
     pub(super) fn of(extensions: &Extensions) -> Option<&MatchedPath> {
         extensions.get::<MatchedPath>()
@@ -22,7 +22,8 @@ impl Template {
         self.0.as_str()
     }
 
-    /// Whether it is this one. Mostly it is even the same allocation, which it keeps alive.
+    /// Whether the templates are equal. They usually share the same allocation, which this one keeps alive,
+    /// so that comparing addresses is safe.
     #[inline]
     pub(super) fn is(&self, path: &MatchedPath) -> bool {
         let (mine, theirs) = (self.0.as_str(), path.as_str());

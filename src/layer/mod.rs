@@ -15,27 +15,28 @@
 //! - Nested routers give the whole template. A layer around a whole `Router`, instead of by
 //!   `Router::layer`, sees none.
 //! - A layer applied twice counts once. The outermost layer measures; the innermost
-//!   [`named`](PulseLayer::named) or [`context`](PulseLayer::context) says under which context. A route
-//!   template further in counts where the layers further out see no route, as within `nest_service`.
+//!   [`named`](PulseLayer::named) or [`context`](PulseLayer::context) sets the context. The route template of
+//!   an inner layer is used where the outer layers see no route, as within `nest_service`.
 //! - Requests that are [ignored](crate::Builder::ignore), or for which a function returns `None`, are
-//!   not recorded by any layer. A response that carries [`Unrecorded`](crate::Unrecorded) is not recorded either.
+//!   not recorded by any layer, nor are responses that carry [`Unrecorded`](crate::Unrecorded).
 //!
 //! # When a request ends
 //!
-//! A request ends exactly once: with the head of its response (or the end of its body), a service error, a panic, or when
-//! it is dropped before, which is `cancelled`. A response counts as an error by its status and
-//! `grpc-status`, or by the function of [`Builder::count_as_error`](crate::Builder::count_as_error).
+//! A request ends exactly once: with the head of its response (or the end of its body), a service error, a
+//! panic, or its drop before one of these, which is `cancelled`. A response counts as an error by its
+//! status and `grpc-status`, or by the function of
+//! [`Builder::count_as_error`](crate::Builder::count_as_error).
 //!
 //! # Cost
 //!
-//! A request costs about as much as two readings of a clock: no I/O, no lock across an await, no allocation once a
-//! route has been seen. axum makes the layers of a router anew for each connection unless the router went
-//! through `with_state` before: end with `.with_state(())`; the page [sizing](crate::guide::sizing) has the
-//! cost.
+//! A request costs about as much as two readings of a clock: no I/O, no lock across an await, and no
+//! allocation once its route has been seen. axum creates the layers of a router anew for each connection,
+//! unless `with_state` was called: end with `.with_state(())`. The page [sizing](crate::guide::sizing) has
+//! the cost.
 
-// Read `layer` (what a user adds), `service` and `future` (what a request runs through), `guard` (what
-// ends its measurement, once), `route` (which context it belongs to), `source` (what the user may say
-// about that), and `body` (timing to the body's end).
+// Read `layer` (added by the user), `service` and `future` (run for each request), `guard` (ends the
+// measurement, once), `route` (chooses the context), `source` (the user's choices of a context), and `body`
+// (timing to the body's end).
 
 mod body;
 mod future;

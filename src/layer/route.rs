@@ -1,5 +1,5 @@
-//! Which context a request belongs to, found without hashing or allocating on a route that was seen
-//! before, and without two worker threads counting references in one place.
+//! The context of a request. On a route that was seen before, it is known without hashing or allocating,
+//! and without two worker threads contending for one reference count.
 
 use std::borrow::Cow;
 #[cfg(feature = "axum")]
@@ -18,23 +18,23 @@ use crate::model::context::{Kind, clean_name};
 use crate::model::context::{UNMATCHED, fold_method};
 use crate::recorder::{Core, Entry, Recorder, thread_number};
 
-/// How often the threads that clone a service must have changed before it is worth a [`Route`] for
-/// each recording shard.
+/// Number of alternations between cloning threads after which a service gets a [`Route`] for each recording
+/// shard.
 const SHARED_AFTER: u32 = 256;
 
-/// The route of one layered service, or where several threads clone it all the time, one of its
-/// routes, of which there is one for each recording shard: axum clones the service for each request,
-/// and the threads would fight for one reference count.
+/// The route of one layered service. axum clones the service for each request; if several threads clone it
+/// all the time, they would contend for one reference count, so there is a copy of the route for each
+/// recording shard, and this is one of them.
 #[derive(Debug)]
 pub(super) struct Routes(Arc<Route>);
 
-/// The routes of a service that several threads clone. It begins with one, as `axum::serve` may add
-/// all layers anew for each connection, which one thread at a time works on.
+/// Copies of a route for several threads. There are none at first, because `axum::serve` may create all
+/// layers anew for each connection, which one thread at a time works on.
 #[derive(Debug, Default)]
 struct Sharing {
-    /// Those of all shards but the first, which is the one that this is in.
+    /// The routes of all shards but the first. The first is the one that contains this value.
     others: OnceLock<Box<[Arc<Route>]>>,
-    /// The thread that cloned it last, and how often that was another one.
+    /// The thread that cloned the service last, and the number of changes of that thread.
     last_thread: AtomicUsize,
     changes: AtomicU32,
 }
@@ -44,7 +44,7 @@ impl Routes {
         Self(Arc::new(route))
     }
 
-    /// The one to be used by this thread.
+    /// The route of this thread.
     #[inline(always)]
     pub(super) fn route(&self) -> &Arc<Route> {
         match self.0.sharing.others.get() {
@@ -55,7 +55,7 @@ impl Routes {
 
     #[inline(always)]
     fn of_thread<'a>(&'a self, others: &'a [Arc<Route>]) -> &'a Arc<Route> {
-        // The number of shards is a power of two, and that of the others one less.
+        // `others` has one element less than there are shards, a power of two, so its length is the mask.
         let shard = thread_number() & others.len();
         others.get(shard.wrapping_sub(1)).unwrap_or(&self.0)
     }
@@ -74,13 +74,13 @@ impl Clone for Routes {
     }
 }
 
-/// What the clones of one layered service share. Under axum's `Router::layer` that is one route and
-/// method; but a router that was cloned into two places shares it too, so what is remembered is
-/// checked against each request.
+/// State that the clones of one layered service share. Under axum's `Router::layer` it is for one route and
+/// method. But clones in several places of a router share it too, so the slot is compared with each
+/// request.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct Route {
-    /// The recorder's, one step nearer for each request.
+    /// The recorder's core, which each request reaches with one indirection less.
     pub(super) core: Arc<Core>,
     recorder: Arc<Recorder>,
     source: Source,
@@ -91,55 +91,55 @@ pub(super) struct Route {
     slot: OnceLock<Slot>,
 }
 
-/// What the first request of a route found out.
+/// The context of the first request of a route.
 #[cfg(feature = "axum")]
 #[derive(Debug)]
 struct Slot {
     method: Method,
     path: Template,
-    /// A handle of this route's own.
+    /// A handle that only this route uses.
     entry: Arc<Entry>,
-    /// Some of the template's paths may be skipped.
+    /// Whether some of the template's paths may be ignored.
     may_skip: bool,
 }
 
-/// Where a request's figures go.
+/// The context to which a request is recorded.
 pub(super) enum Target {
-    /// To a context that is known.
-    Known(Arc<Entry>),
-    /// To one that becomes known when the request has ended and turned out not to be the admin
-    /// router's.
+    /// A registered context.
+    Registered(Arc<Entry>),
+    /// A context that is registered when the request has ended and its response turned out not to be that
+    /// of the admin router.
     Unregistered(Box<PendingContext>),
 }
 
 impl Target {
-    /// Whether it is the context `<unmatched>`.
+    /// Whether this is the context `<unmatched>`.
     pub(super) fn is_unmatched(&self) -> bool {
-        matches!(self, Self::Known(entry) if entry.is_unmatched())
+        matches!(self, Self::Registered(entry) if entry.is_unmatched())
     }
 }
 
-/// The context that an inner layer gives to a request which a layer further out measures.
+/// The context that an inner layer gives to a request which an outer layer measures.
 pub(super) struct ContextOverride {
-    /// The id of the recorder of both.
+    /// The id of the recorder of both layers.
     pub(super) recorder: u32,
-    /// `None`: the request is not recorded.
+    /// `None` if the request is not recorded.
     pub(super) target: Option<Target>,
-    /// It counts only where the layers further out see no route.
+    /// Whether it is used only if the outer layers see no route.
     pub(super) only_unmatched: bool,
 }
 
-/// A context seen for the first time.
+/// A context that is not registered yet.
 pub(super) struct PendingContext {
     name: Cow<'static, str>,
     route: Arc<Route>,
-    /// What to remember it by.
+    /// The key of the slot that it is remembered in.
     #[cfg(feature = "axum")]
     key: Option<(Method, Template)>,
 }
 
 impl PendingContext {
-    /// Makes the context known.
+    /// Registers the context.
     #[cold]
     pub(super) fn entry(self) -> Arc<Entry> {
         let entry = self.route.recorder.entry(Kind::Http, &self.name);
@@ -174,7 +174,7 @@ impl Route {
         }
     }
 
-    /// The same with nothing remembered.
+    /// A copy with an empty slot.
     fn fresh(&self) -> Self {
         Self::new(
             self.recorder.clone(),
@@ -184,7 +184,7 @@ impl Route {
         )
     }
 
-    /// Notes which thread clones it. Counting is not exact, and need not be.
+    /// Notes which thread clones the service. Races make the count inexact, which does no harm.
     #[inline(always)]
     fn cloned(&self) {
         let (thread, sharing) = (thread_number(), &self.sharing);
@@ -204,7 +204,7 @@ impl Route {
         let _ = self.sharing.others.set(others.collect());
     }
 
-    /// Where the request's figures go, `None` when it is not recorded.
+    /// The context of a request; `None` if it is not recorded.
     #[inline(always)]
     pub(super) fn target(self: &Arc<Self>, head: &Head<'_>) -> Option<Target> {
         #[cfg(feature = "axum")]
@@ -218,14 +218,14 @@ impl Route {
                 if slot.may_skip && self.skips.contain(head.uri.path()) {
                     return None;
                 }
-                return Some(Target::Known(slot.entry.clone()));
+                return Some(Target::Registered(slot.entry.clone()));
             }
             return self.matched(path, with_method, head);
         }
         self.other(head)
     }
 
-    /// A context from a route template that is not the one remembered.
+    /// The context of a route template that is not in the slot.
     #[cfg(feature = "axum")]
     fn matched(
         self: &Arc<Self>,
@@ -247,15 +247,15 @@ impl Route {
             }
             name.push_str(path.as_str());
         };
-        let known = NAME.try_with(|name| {
+        let registered = NAME.try_with(|name| {
             let mut name = name.try_borrow_mut().ok()?;
             write(&mut name);
-            self.recorder.known_http(&clean_name(&name))
+            self.recorder.existing_http(&clean_name(&name))
         });
         let key = (head.method.clone(), Template::new(path));
-        if let Ok(Some(entry)) = known {
+        if let Ok(Some(entry)) = registered {
             self.remember(key, &entry);
-            return Some(Target::Known(entry));
+            return Some(Target::Registered(entry));
         }
         let mut name = String::new();
         write(&mut name);
@@ -268,7 +268,7 @@ impl Route {
 
     #[cfg(feature = "axum")]
     fn remember(&self, (method, path): (Method, Template), entry: &Entry) {
-        // Another request may have been faster; then this one's is found by its name each time.
+        // If another request has filled the slot before, this one's context is looked up by name each time.
         self.slot.get_or_init(|| Slot {
             method,
             entry: entry.clone_unshared(),
@@ -277,7 +277,7 @@ impl Route {
         });
     }
 
-    /// A context that does not come from a route template.
+    /// The context of a request without a route template.
     fn other(self: &Arc<Self>, head: &Head<'_>) -> Option<Target> {
         if self.skips.contain(head.uri.path()) {
             return None;
@@ -288,8 +288,8 @@ impl Route {
         self.named(head)
     }
 
-    /// The context that this layer gives to a request which a layer further out measures; `None`
-    /// leaves it to that layer.
+    /// The context that this layer gives to a request which an outer layer measures; `None` leaves the
+    /// choice to that layer.
     #[cold]
     pub(super) fn context_override(self: &Arc<Self>, head: &Head<'_>) -> Option<ContextOverride> {
         let only_unmatched = match &self.source {
@@ -301,7 +301,7 @@ impl Route {
             Source::Named(_) | Source::Function(_) => false,
         };
         let target = if only_unmatched {
-            // Whether it is ignored is for the layer that sees the whole path to say.
+            // The outer layer sees the whole path, and decides whether the request is ignored.
             Some(self.target(head)?)
         } else {
             self.named(head)
@@ -313,7 +313,7 @@ impl Route {
         })
     }
 
-    /// The context by the layer's name or function, `None` when the function gives none.
+    /// The context from the layer's name or function; `None` if the function returns none.
     fn named(self: &Arc<Self>, head: &Head<'_>) -> Option<Target> {
         let name = match &self.source {
             #[cfg(feature = "axum")]
@@ -321,8 +321,8 @@ impl Route {
             Source::Named(name) => Cow::Borrowed(&**name),
             Source::Function(function) => function(head)?,
         };
-        Some(match self.recorder.known_http(&clean_name(&name)) {
-            Some(entry) => Target::Known(entry),
+        Some(match self.recorder.existing_http(&clean_name(&name)) {
+            Some(entry) => Target::Registered(entry),
             None => Target::Unregistered(Box::new(PendingContext {
                 name: name.into_owned().into(),
                 route: self.clone(),

@@ -1,4 +1,4 @@
-//! The services that the layers make.
+//! The services of the layers.
 
 use std::task::{Context, Poll};
 
@@ -38,7 +38,7 @@ where
         self.inner.poll_ready(cx)
     }
 
-    // Inlined into what a framework wraps around it, its future is copied once more.
+    // Inlining it into a framework's wrapper would copy the future once more.
     #[inline(never)]
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let mut guard = Guard::start(self.routes.route(), &Head::of(&request));

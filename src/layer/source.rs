@@ -1,4 +1,4 @@
-//! Where a request's context comes from, and which requests have none.
+//! Sources of contexts, and the list of ignored requests.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,13 +6,13 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use http::{Extensions, HeaderMap, Method, Request, Uri, Version};
 
-/// The head of a request, as a context function sees it.
+/// The head of a request, as it is passed to a context function.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Head<'a> {
     /// The method.
     pub method: &'a Method,
-    /// The URI. Its path is whatever the client sent: never use it as a context as it is.
+    /// The URI. A client may send any path: never use it unchanged as a context.
     pub uri: &'a Uri,
     /// The HTTP version.
     pub version: Version,
@@ -37,15 +37,15 @@ impl<'a> Head<'a> {
 /// A user's context function.
 pub(crate) type ContextFn = dyn Fn(&Head<'_>) -> Option<Cow<'static, str>> + Send + Sync;
 
-/// Where contexts come from.
+/// The source of a layer's contexts.
 #[derive(Clone)]
 pub(crate) enum Source {
-    /// axum's route template, with the method before it or without.
+    /// axum's route template, with or without the method.
     #[cfg(feature = "axum")]
     Matched { with_method: bool },
-    /// One for all.
+    /// One name for all requests.
     Named(Arc<str>),
-    /// What the user's function says.
+    /// The user's function.
     Function(Arc<ContextFn>),
 }
 
@@ -63,8 +63,8 @@ impl fmt::Debug for Source {
     }
 }
 
-/// Paths that are not recorded: those the user ignores, and where the admin router is mounted.
-/// Cheap to clone; clones share what is added later.
+/// Paths that are not recorded: those the user ignores, and the mount points of the admin router. Cheap to
+/// clone; clones share later additions.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct IgnoreList(Arc<RwLock<Vec<Skip>>>);
 
@@ -75,7 +75,7 @@ enum Skip {
 }
 
 impl IgnoreList {
-    /// IgnoreList a path or route template; one that ends in `/*` is skipped with all below it.
+    /// Adds a path or route template. One that ends in `/*` includes all paths below it.
     pub(crate) fn add(&self, path: &str) {
         let skip = match path.strip_suffix("/*") {
             Some(parent) => Skip::Below(parent.to_owned()),
@@ -85,7 +85,7 @@ impl IgnoreList {
         skips.push(skip);
     }
 
-    /// Whether some paths of a route template may be skipped, but not all of them.
+    /// Whether some paths of a route template may be ignored, but not all of them.
     #[cfg(feature = "axum")]
     pub(crate) fn may_match(&self, template: &str) -> bool {
         let skips = self.0.read().unwrap_or_else(PoisonError::into_inner);
@@ -95,19 +95,19 @@ impl IgnoreList {
         })
     }
 
-    /// Whether requests for this path, or of this route template, are skipped.
+    /// Whether requests for this path, or of this route template, are ignored.
     pub(crate) fn contain(&self, path: &str) -> bool {
         let skips = self.0.read().unwrap_or_else(PoisonError::into_inner);
         skips.iter().any(|skip| match skip {
             Skip::Exactly(skipped) => skipped == path,
             Skip::Below(parent) => path
                 .strip_prefix(parent.as_str())
-                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/')),
+                .is_some_and(|below| below.is_empty() || below.starts_with('/')),
         })
     }
 }
 
-/// Whether a path that matches the template may be this one, or below it.
+/// Whether a path that matches the template may equal this path, or lie below it.
 #[cfg(feature = "axum")]
 fn may_be(template: &str, path: &str, below: bool) -> bool {
     let mut segments = template.split('/');
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_star_skips_what_is_below_and_nothing_beside() {
+    fn a_star_ignores_all_paths_below_and_no_others() {
         let skips = IgnoreList::default();
         skips.add("/healthz");
         skips.add("/admin/pulse/*");
@@ -145,7 +145,7 @@ mod tests {
 
     #[cfg(feature = "axum")]
     #[test]
-    fn templates_that_a_skipped_path_may_be_of() {
+    fn templates_that_match_an_ignored_path_are_recognized() {
         let skips = IgnoreList::default();
         skips.add("/users/me");
         skips.add("/files/private/*");

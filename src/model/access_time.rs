@@ -1,14 +1,15 @@
-//! Access times (recipes 3 and 4): count, sum, sum of squares, smallest and largest, and what
-//! follows from them.
+//! Access times: count, sum, sum of squares, smallest and largest, and mean and deviation that follow from
+//! them. See the recipes [statistics](crate::guide::recipes#3-statistics) and [access
+//! times](crate::guide::recipes#4-access-times-and-the-slowest-100).
 //!
-//! [`DurationSums`] is the exact form that a process collects, in integers; [`AccessTimeStats`] is the form
-//! that stores keep and people read, in seconds. One is added to the other once per flush, so the
-//! rounding of floats happens once per flush and not once per request.
+//! [`DurationSums`] is the exact form, in integers, that a process collects. [`AccessTimeStats`] is the
+//! form in seconds that stores hold. The first is added to the second once per flush, so that floats are
+//! rounded once per flush and not once per request.
 
-/// Durations collected by a process, in nanoseconds, without rounding.
+/// Sums of the durations that a process has collected, in nanoseconds, without rounding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DurationSums {
-    /// How many.
+    /// Number of durations.
     pub count: u64,
     /// Their sum in nanoseconds.
     pub sum: u64,
@@ -55,10 +56,11 @@ impl DurationSums {
     }
 }
 
-/// Access times as a store keeps them: the members of recipe 3's sorted set, in seconds.
+/// Access times as a store holds them, in seconds: the members of the sorted set in the recipe
+/// [statistics](crate::guide::recipes#3-statistics).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AccessTimeStats {
-    /// How many.
+    /// Number of durations.
     pub count: f64,
     /// Their sum in seconds.
     pub sum: f64,
@@ -107,28 +109,28 @@ impl AccessTimeStats {
         self.max = self.max.max(other.max);
     }
 
-    /// `sum / count`; `None` when nothing was counted.
+    /// The mean, `sum / count`; `None` if it is empty.
     pub fn mean(&self) -> Option<f64> {
         self.counted().then(|| self.sum / self.count)
     }
 
-    /// The sample standard deviation, `sqrt((sumsq - sum² / count) / max(count - 1, 1))`; `None`
-    /// when nothing was counted. Rounding can make the radicand negative, which is then 0.
+    /// The sample standard deviation, `sqrt((sumsq - sum² / count) / max(count - 1, 1))`; `None` if it is
+    /// empty. A radicand that is negative because of rounding counts as 0.
     pub fn stddev(&self) -> Option<f64> {
         self.counted().then(|| {
             let radicand =
                 (self.sumsq - self.sum * self.sum / self.count) / (self.count - 1.0).max(1.0);
-            // `max` also turns a NaN (of infinite sums) into 0.
+            // `max` also turns NaN, the result of infinite sums, into 0.
             radicand.max(0.0).sqrt()
         })
     }
 
-    /// The smallest in seconds; `None` when nothing was counted.
+    /// The smallest in seconds; `None` if it is empty.
     pub fn smallest(&self) -> Option<f64> {
         self.min.is_finite().then_some(self.min)
     }
 
-    /// The largest in seconds; `None` when nothing was counted.
+    /// The largest in seconds; `None` if it is empty.
     pub fn largest(&self) -> Option<f64> {
         self.max.is_finite().then_some(self.max)
     }
@@ -177,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_has_no_mean() {
+    fn empty_access_times_have_no_mean() {
         let none = AccessTimeStats::default();
         assert_eq!(
             (none.mean(), none.stddev(), none.smallest()),

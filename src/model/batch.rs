@@ -1,7 +1,7 @@
-//! What goes down to a store: for each name, what has been added since the last time.
+//! A batch: everything that was added to each name since the last flush. A store takes it.
 //!
-//! A batch is bounded by the number of names and by the retention, not by how long it collects:
-//! slices that nobody could ever read again are folded away ([`Slices`]).
+//! The number of names and the retention bound the size of a batch, however long it collects: slices that
+//! no reader could see are dropped ([`Slices`]).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,28 +14,29 @@ use super::slice::{Precision, Precisions, hour_of};
 pub use super::slices::{Merge, Slices};
 use super::tier::TIERS;
 
-/// Hours of statistics that are kept while a store is away: readers know this hour and the last.
-pub(crate) const HOURS_KEPT: usize = 2;
+/// Hours of statistics that are retained while a store is away. Readers see the current hour and the one
+/// before.
+pub(crate) const MAX_HOURS: usize = 2;
 
 /// Slices of each tier that keep their width when a batch is compacted.
 const SLICES_NOT_COMPACTED: usize = 2;
 
-/// The scale of histograms of a batch that is still too large when its slices are as wide as they can be: one
-/// bucket per octave.
+/// The scale, one bucket per octave, of histograms of a batch that is still too large when its slices have
+/// the widest tier.
 const COARSEST_SCALE: u8 = 0;
 
-/// Histograms that are kept at the fine scale while a store is away. Older ones are reduced, so that
-/// a long outage costs a quarter.
+/// Histograms that keep the fine scale while a store is away. Older ones are reduced to a quarter of their
+/// size.
 const FINE_KEPT: usize = 2;
 
-/// What the counters of a context grew by within a slice.
+/// Additions to the counters of a context within a slice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestCounts {
-    /// How many requests, or runs of a timer.
+    /// Number of samples.
     pub hits: u64,
-    /// How many of them were errors.
+    /// Number of samples that were errors.
     pub errors: u64,
-    /// How long they took together, in microseconds.
+    /// Sum of their durations, in microseconds.
     pub micros: u64,
 }
 
@@ -47,28 +48,28 @@ impl Merge for RequestCounts {
     }
 }
 
-/// What is known of the requests of a context within a slice, or within one second that was drained:
-/// everything that this crate knows of them, in one value that merges.
+/// Merged samples of a context within a slice, or within one drained second: everything that the crate
+/// records about them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Aggregate {
     /// The access times.
     pub times: DurationSums,
-    /// How the requests ended.
-    pub tally: OutcomeCounts,
-    /// The access times' histogram.
+    /// Counts by outcome.
+    pub outcomes: OutcomeCounts,
+    /// Histogram of the access times.
     pub histogram: Histogram,
 }
 
 impl Merge for Aggregate {
     fn merge(&mut self, other: &Self) {
         self.times.merge(&other.times);
-        self.tally.merge(&other.tally);
+        self.outcomes.merge(&other.outcomes);
         self.histogram.merge(&other.histogram);
     }
 }
 
 impl Aggregate {
-    /// About how many bytes it takes in memory, with the start of its slice.
+    /// Approximate bytes in memory, with the start of its slice.
     pub(crate) fn bytes(&self) -> usize {
         const PER_BUCKET: usize = 16;
         size_of::<(i64, Self)>() + PER_BUCKET * self.histogram.buckets().len()
@@ -76,7 +77,7 @@ impl Aggregate {
 }
 
 impl Slices<Aggregate> {
-    /// Reduces all but the newest to the coarse scale.
+    /// Reduces the histograms of all but the newest slices to the coarse scale.
     fn coarsen(&mut self) {
         for (_, aggregate) in self.iter_mut().rev().skip(FINE_KEPT) {
             aggregate.histogram.coarsen(COARSE_SCALE);
@@ -84,8 +85,8 @@ impl Slices<Aggregate> {
     }
 }
 
-/// Adds to the records of a tier. A slice that has to go for it is added to those of the next coarser one: while
-/// a store is away for long, the pending records get coarser and not more.
+/// Adds to the records of a tier. A slice that no longer fits is added to a slice of the next coarser tier:
+/// during a long outage of the store, pending records grow coarser and their number stays bounded.
 fn add_record(records: &mut [Slices<Aggregate>], tier: usize, slice: i64, sums: Aggregate) {
     let mut overflow = Some((slice, sums));
     for (at, (slices, tier)) in records.iter_mut().zip(TIERS).enumerate().skip(tier) {
@@ -100,19 +101,19 @@ fn add_record(records: &mut [Slices<Aggregate>], tier: usize, slice: i64, sums: 
     }
 }
 
-/// What has been added to a context.
+/// Additions to one context.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContextDelta {
-    /// What it stands for.
+    /// Whether the context stands for HTTP requests, other code or the sum of all.
     pub kind: Kind,
-    /// When something was last added, in Unix seconds.
+    /// Time of the last addition, in Unix seconds.
     pub last_seen: i64,
     /// Counters, in the order of [`Precisions::counters`].
     pub counters: Vec<Slices<RequestCounts>>,
     /// Statistics by hour.
     pub hours: Slices<DurationSums>,
-    /// Records, in the order of [`TIERS`]. Each request is in one of them: in the finest, unless the store has
-    /// been away for so long that its slice is not retained there.
+    /// Records, in the order of [`TIERS`]. Each sample is in exactly one: a record of the finest tier, or
+    /// of a coarser one if the store was away for longer than the finest tier retains slices.
     pub records: [Slices<Aggregate>; TIERS.len()],
 }
 
@@ -127,26 +128,26 @@ impl ContextDelta {
         }
     }
 
-    /// Adds what was collected within `second`. Returns how many requests were too old for the
-    /// statistics to keep.
-    fn add(&mut self, precisions: &Precisions, second: i64, found: &Aggregate) -> u64 {
+    /// Adds an aggregate of one second. Returns the number of samples whose hour was dropped from the
+    /// statistics to make room.
+    fn add(&mut self, precisions: &Precisions, second: i64, aggregate: &Aggregate) -> u64 {
         self.last_seen = self.last_seen.max(second);
         let hits = RequestCounts {
-            hits: found.times.count,
-            errors: found.tally.errors,
-            micros: found.times.sum.saturating_add(500) / 1_000,
+            hits: aggregate.times.count,
+            errors: aggregate.outcomes.errors,
+            micros: aggregate.times.sum.saturating_add(500) / 1_000,
         };
         for (slices, precision) in self.counters.iter_mut().zip(&precisions.counters) {
             slices.add(precision.slice(second), hits, precision.samples as usize);
         }
-        add_record(&mut self.records, 0, second, found.clone());
-        let gone = self.hours.add(hour_of(second), found.times, HOURS_KEPT);
+        add_record(&mut self.records, 0, second, aggregate.clone());
+        let gone = self.hours.add(hour_of(second), aggregate.times, MAX_HOURS);
         gone.map_or(0, |(_, times)| times.count)
     }
 
-    /// Adds all of `other`, keeping the statistics of at most `hours_kept` hours. Returns how many
-    /// requests were too old for them.
-    pub(crate) fn merge(&mut self, other: Self, precisions: &Precisions, hours_kept: usize) -> u64 {
+    /// Adds all of `other`, retaining statistics of at most `max_hours` hours. Returns the number of
+    /// samples whose hour was dropped.
+    pub(crate) fn merge(&mut self, other: Self, precisions: &Precisions, max_hours: usize) -> u64 {
         self.kind = self.kind.max(other.kind);
         self.last_seen = self.last_seen.max(other.last_seen);
         merge_all(&mut self.counters, other.counters, &precisions.counters);
@@ -157,12 +158,12 @@ impl ContextDelta {
         }
         let mut late = 0;
         self.hours
-            .merge(other.hours, hours_kept, |times| late += times.count);
+            .merge(other.hours, max_hours, |times| late += times.count);
         late
     }
 
-    /// Drops what begins after `latest`: nobody can be there yet. Returns how many requests of its
-    /// statistics that were.
+    /// Drops slices that start after `latest`, which only a wrong clock can have made. Returns the number
+    /// of samples that were dropped from the statistics.
     pub(crate) fn drop_future(&mut self, latest: i64) -> u64 {
         let counters = self.counters.iter_mut();
         counters.for_each(|slices| drop(slices.drop_after(latest)));
@@ -172,12 +173,12 @@ impl ContextDelta {
         hours.iter().map(|times| times.count).sum()
     }
 
-    /// How many requests its statistics hold.
+    /// Number of samples in its statistics.
     pub fn requests(&self) -> u64 {
         self.hours.iter().map(|(_, times)| times.count).sum()
     }
 
-    /// Roughly how many commands it takes a store to merge it.
+    /// Approximate number of commands that a store needs to merge it.
     pub(crate) fn cost(&self) -> usize {
         let slices: usize = self.counters.iter().map(Slices::len).sum();
         2 * slices + self.fixed_cost()
@@ -188,7 +189,7 @@ impl ContextDelta {
         2 * records + 3 * self.hours.len() + 1
     }
 
-    /// About how many bytes its records take in memory.
+    /// Approximate bytes of its records in memory.
     fn record_bytes(&self) -> usize {
         let records = self.records.iter().flat_map(Slices::iter);
         records.map(|(_, record)| record.bytes()).sum()
@@ -200,7 +201,7 @@ impl ContextDelta {
             && self.records.iter().all(Slices::is_empty)
     }
 
-    /// Moves out a part of about `cost`, at least one slice.
+    /// Moves out a part that costs about `cost` commands, at least one slice.
     fn split(&mut self, cost: usize) -> Self {
         let mut slices = (cost.saturating_sub(self.fixed_cost()) / 2).max(1);
 
@@ -232,30 +233,29 @@ pub(crate) fn merge_all<V: Merge>(
     }
 }
 
-/// What has been added to a counter of the user's, in the order of [`Precisions::counters`].
+/// Additions to one of the user's counters, in the order of [`Precisions::counters`].
 pub type CounterDelta = Vec<Slices<i64>>;
 
-/// A map from names to what was added to them.
+/// Additions by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Batch {
-    /// By context, `<all>` among them.
+    /// Contexts, with `<all>` among them.
     pub contexts: BTreeMap<Arc<str>, ContextDelta>,
-    /// By counter.
+    /// The user's counters.
     pub counters: BTreeMap<Arc<str>, CounterDelta>,
-    /// Requests whose hour had to be folded away: they are in the counters, not in the statistics.
+    /// Samples whose hour was dropped from the statistics. The counters have them.
     pub late: u64,
 }
 
 impl Batch {
-    /// Adds what was collected of a context within `second`, and, of an HTTP context, the same to
-    /// `all`.
+    /// Adds an aggregate of one second to a context. The caller adds that of all HTTP contexts to `<all>`.
     pub fn add(
         &mut self,
         precisions: &Precisions,
         context: &Arc<str>,
         kind: Kind,
         second: i64,
-        found: &Aggregate,
+        aggregate: &Aggregate,
     ) {
         let delta = match self.contexts.get_mut(context) {
             Some(delta) => delta,
@@ -265,13 +265,13 @@ impl Batch {
                 .or_insert_with(|| ContextDelta::new(kind, precisions)),
         };
         delta.kind = delta.kind.max(kind);
-        let late = delta.add(precisions, second, found);
+        let late = delta.add(precisions, second, aggregate);
         if kind != Kind::All {
             self.late += late;
         }
     }
 
-    /// Adds `n` to a counter of the user's.
+    /// Adds `n` to one of the user's counters.
     pub fn count(&mut self, precisions: &Precisions, counter: &Arc<str>, second: i64, n: i64) {
         let delta = match self.counters.get_mut(counter) {
             Some(delta) => delta,
@@ -285,13 +285,13 @@ impl Batch {
         }
     }
 
-    /// Adds all of `other`, folding what nobody could read any more.
+    /// Adds all of `other`. Slices that no reader could see are dropped.
     pub fn merge(&mut self, other: Self, precisions: &Precisions) {
         self.late += other.late;
         for (context, theirs) in other.contexts {
             match self.contexts.get_mut(&context) {
                 Some(mine) => {
-                    let late = mine.merge(theirs, precisions, HOURS_KEPT);
+                    let late = mine.merge(theirs, precisions, MAX_HOURS);
                     if mine.kind != Kind::All {
                         self.late += late;
                     }
@@ -311,17 +311,17 @@ impl Batch {
         }
     }
 
-    /// Whether there is nothing to merge.
+    /// Whether the batch is empty.
     pub fn is_empty(&self) -> bool {
         self.contexts.is_empty() && self.counters.is_empty()
     }
 
-    /// How many names have something to merge.
+    /// Number of contexts and counters in it.
     pub fn len(&self) -> usize {
         self.contexts.len() + self.counters.len()
     }
 
-    /// About how many bytes it takes in memory.
+    /// Approximate bytes in memory.
     pub fn approximate_bytes(&self) -> usize {
         const PER_NAME: usize = 400;
         const PER_SLICE: usize = 32;
@@ -338,14 +338,15 @@ impl Batch {
         contexts.sum::<usize>() + counters.sum::<usize>()
     }
 
-    /// About how many bytes its records take in memory.
+    /// Approximate bytes of its records in memory.
     pub(crate) fn record_bytes(&self) -> usize {
         let contexts = self.contexts.values();
         contexts.map(ContextDelta::record_bytes).sum()
     }
 
-    /// Makes its records smaller until they take about `bytes`: adds all but the newest slices of the finest tier
-    /// to those of the next one, then these to the widest, then makes the histograms coarser. No count is lost.
+    /// Compacts the records until they take about `bytes`: adds all but the newest slices of the finest
+    /// tier to those of the next one, then these to the widest, then makes the histograms coarser. No count
+    /// is lost.
     pub(crate) fn compact(&mut self, bytes: usize) {
         for tier in 1..TIERS.len() {
             if self.record_bytes() <= bytes {
@@ -371,7 +372,7 @@ impl Batch {
         }
     }
 
-    /// How many requests and runs of timers it holds, each once.
+    /// Number of samples, each counted once.
     pub fn requests(&self) -> u64 {
         let contexts = self.contexts.values();
         contexts
@@ -380,9 +381,9 @@ impl Batch {
             .sum()
     }
 
-    /// The same, with those whose hour had to be folded away: by the counters, which keep longer
-    /// than any outage, unless only fine precisions are configured. Where the contexts or their sum
-    /// in `<all>` have been sent already, the other.
+    /// Number of samples, with those whose hour was dropped. The counters still have these: they outlast
+    /// any outage, unless only fine precisions are configured. If either the contexts or `<all>` have been
+    /// split off already, the other gives the number.
     pub fn requests_and_late(&self) -> u64 {
         let counted = |all: bool| -> u64 {
             let contexts = self.contexts.values();
@@ -396,7 +397,7 @@ impl Batch {
         counted(false).max(counted(true)).max(self.requests())
     }
 
-    /// Moves out as much as a store merges in about `cost` commands: at least one slice, as long as
+    /// Moves out as much as a store merges in about `cost` commands. Always moves at least one slice, if
     /// there is one.
     pub fn split(&mut self, cost: usize) -> Self {
         let mut part = Self {
@@ -412,7 +413,7 @@ impl Batch {
                 left -= cost;
                 continue;
             }
-            // Only what is larger than a whole call is cut; the next one waits for the next call.
+            // Only a context that is larger than a whole call is cut; any other waits for the next call.
             if part.is_empty() {
                 let (context, delta) = (entry.key().clone(), entry.get_mut().split(left));
                 part.contexts.insert(context, delta);
@@ -444,13 +445,13 @@ mod tests {
     use proptest::prelude::*;
 
     fn collected(nanos: u64, error: bool) -> Aggregate {
-        let mut found = Aggregate::default();
-        found.times.record(nanos);
-        found
-            .tally
+        let mut aggregate = Aggregate::default();
+        aggregate.times.record(nanos);
+        aggregate
+            .outcomes
             .record(crate::model::outcome::Outcome::Success, error);
-        found.histogram = Histogram::new(4, [(bucket_of(nanos) as u16, 1)]);
-        found
+        aggregate.histogram = Histogram::new(4, [(bucket_of(nanos) as u16, 1)]);
+        aggregate
     }
 
     type Sample = (u8, i64, u64, bool);
@@ -459,8 +460,8 @@ mod tests {
         let mut batch = Batch::default();
         for (name, second, nanos, error) in samples {
             let context: Arc<str> = format!("GET /{name}").into();
-            let found = collected(*nanos, *error);
-            batch.add(precisions, &context, Kind::Http, *second, &found);
+            let aggregate = collected(*nanos, *error);
+            batch.add(precisions, &context, Kind::Http, *second, &aggregate);
             batch.count(precisions, &"sales".into(), *second, 2);
         }
         batch
@@ -472,25 +473,25 @@ mod tests {
         both
     }
 
-    /// Microseconds are rounded once per drain, and so differ by what is drained together.
+    /// Microseconds are rounded once per drain, so the sum depends on which samples are drained together.
     fn samples(seconds: std::ops::Range<i64>) -> impl Strategy<Value = Vec<Sample>> {
         let nanos = (0..4_000_000u64).prop_map(|micros| micros * 1_000);
         vec((0..3u8, seconds, nanos, any::<bool>()), 0..60)
     }
 
     #[test]
-    fn an_outage_folds_to_what_can_be_read() {
+    fn an_outage_retains_only_what_can_be_read() {
         let precisions = Precisions::default();
         let mut batch = Batch::default();
         let start = hour_of(1_700_000_000);
         for second in 0..5 * HOUR {
-            let found = collected(1_000_000, false);
+            let aggregate = collected(1_000_000, false);
             batch.add(
                 &precisions,
                 &"GET /".into(),
                 Kind::Http,
                 start + second,
-                &found,
+                &aggregate,
             );
         }
         let delta = &batch.contexts["GET /"];
@@ -504,7 +505,7 @@ mod tests {
         assert_eq!(recorded, 5 * HOUR as u64);
         assert_eq!(batch.requests() + batch.late, 5 * HOUR as u64);
         assert_eq!(batch.late, 3 * HOUR as u64);
-        // What covers the whole outage has it all.
+        // A slice that covers the whole outage has all samples.
         let day: u64 = delta.counters[6].iter().map(|(_, h)| h.hits).sum();
         assert_eq!(day, 5 * HOUR as u64);
     }
@@ -550,13 +551,13 @@ mod tests {
         let start = hour_of(1_700_000_000);
         for minute in 0..3_000 {
             for micros in [1, 40, 1_000, 30_000, 900_000] {
-                let found = collected(1_000 * (micros + minute as u64), false);
+                let aggregate = collected(1_000 * (micros + minute as u64), false);
                 whole.add(
                     &precisions,
                     &"GET /".into(),
                     Kind::Http,
                     start + 60 * minute,
-                    &found,
+                    &aggregate,
                 );
             }
         }
@@ -583,7 +584,7 @@ mod tests {
         );
         assert_eq!(compacted(all - 1), ([2, 98, 1], true));
         assert_eq!(compacted(all / 4), ([2, 2, 9], true));
-        // Nothing makes it smaller than that.
+        // The batch has reached its smallest size.
         assert_eq!(compacted(1), ([2, 2, 9], false));
         let mut least = whole.clone();
         least.compact(1);
@@ -609,10 +610,10 @@ mod tests {
         fn splitting_and_merging_again_changes_nothing(samples in samples(0..20_000), cost in 1..400usize) {
             let precisions = Precisions::default();
             let whole = of(&samples, &precisions);
-            let (mut rest, mut again, mut parts) = (whole.clone(), Batch::default(), 0);
-            again.late = std::mem::take(&mut rest.late);
-            while !rest.is_empty() {
-                let part = rest.split(cost);
+            let (mut left, mut again, mut parts) = (whole.clone(), Batch::default(), 0);
+            again.late = std::mem::take(&mut left.late);
+            while !left.is_empty() {
+                let part = left.split(cost);
                 prop_assert!(!part.is_empty());
                 again.merge(part, &precisions);
                 parts += 1;

@@ -1,20 +1,20 @@
-//! Whose figures they are: the names of contexts and counters, and what may stand in them.
+//! Names of contexts and counters, and which characters they may have.
 
 use std::borrow::Cow;
 
-/// What matches no route.
+/// The context of requests that match no route.
 pub const UNMATCHED: &str = "<unmatched>";
-/// What came after `max_contexts` (or `max_counters`) other names.
+/// The context, or counter, of all names beyond `max_contexts` (or `max_counters`).
 pub const OVERFLOW: &str = "<overflow>";
-/// All HTTP contexts together; in no ranking and no list.
+/// The sum of all HTTP contexts; in no ranking and no list.
 pub const ALL: &str = "<all>";
-/// What a caller gave no name.
+/// The name of a context whose caller gave an empty name.
 pub const EMPTY: &str = "<empty>";
-/// The longest name, in bytes. A longer one keeps [`CUT_AT`] bytes and a hash of the whole.
+/// The longest name, in bytes. A longer name is cut to [`CUT_AT`] bytes and a hash of the whole name.
 pub const MAX_NAME: usize = 256;
-/// How much of a name that is too long is kept, in bytes.
+/// Bytes that remain of a name that is too long.
 pub const CUT_AT: usize = 240;
-/// What methods that HTTP does not define are folded into.
+/// The method in the context of a request whose method is not one of HTTP's nine.
 pub const OTHER_METHOD: &str = "OTHER";
 
 const METHODS: [&str; 10] = [
@@ -30,11 +30,11 @@ const METHODS: [&str; 10] = [
     OTHER_METHOD,
 ];
 
-/// What a context stands for.
+/// Whether a context stands for HTTP requests, other code or the sum of all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Kind {
-    /// Any code that was timed.
+    /// Other code that was timed.
     Timer,
     /// HTTP requests.
     Http,
@@ -49,7 +49,7 @@ impl std::fmt::Display for Kind {
 }
 
 impl Kind {
-    /// Its name in the API.
+    /// The name in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Timer => "timer",
@@ -59,15 +59,15 @@ impl Kind {
     }
 }
 
-/// The counters that are kept of each context.
+/// The counters of each context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Metric {
-    /// How many.
+    /// Number of samples.
     Hits,
-    /// How many of them were errors.
+    /// Number of samples that were errors.
     Errors,
-    /// How long they took together, in microseconds.
+    /// Sum of their durations, in microseconds.
     Micros,
 }
 
@@ -78,10 +78,10 @@ impl std::fmt::Display for Metric {
 }
 
 impl Metric {
-    /// All of them.
+    /// All metrics.
     pub const ALL: [Self; 3] = [Self::Hits, Self::Errors, Self::Micros];
 
-    /// Its name, which is also the name of the global counter.
+    /// The name, which is also the name of the global counter.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Hits => "hits",
@@ -90,8 +90,7 @@ impl Metric {
         }
     }
 
-    /// The metric and the context that a counter of this name is of; `None` for the global ones and for
-    /// the user's.
+    /// The metric and the context of a counter with this name; `None` for global counters and the user's.
     ///
     /// ```
     /// # use tower_pulse::model::context::Metric;
@@ -104,8 +103,8 @@ impl Metric {
         Some((metric, context))
     }
 
-    /// The name of the counter of `context`: `hits:GET /`, and `hits` for [`ALL`], except that the
-    /// microseconds of all are `micros:<all>`.
+    /// The name of the counter of `context`: `hits:GET /`, and `hits` for [`ALL`]. The microseconds of
+    /// [`ALL`] are `micros:<all>`.
     ///
     /// ```
     /// # use tower_pulse::model::context::{Metric, ALL};
@@ -121,17 +120,16 @@ impl Metric {
     }
 }
 
-/// Whether a user's counter may not have this name, because the crate itself counts under it.
+/// Whether the crate itself counts under this name, so that the user's counters may not have it.
 pub fn is_reserved(counter: &str) -> bool {
     Metric::ALL.iter().any(|metric| {
         counter
             .strip_prefix(metric.as_str())
-            .is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
+            .is_some_and(|suffix| suffix.is_empty() || suffix.starts_with(':'))
     })
 }
 
-/// The method as it stands in a context: one of the nine that HTTP defines, else
-/// [`OTHER_METHOD`].
+/// The method for the name of a context: one of HTTP's nine, or [`OTHER_METHOD`].
 #[inline]
 pub fn fold_method(method: &http::Method) -> &'static str {
     match *method {
@@ -148,7 +146,7 @@ pub fn fold_method(method: &http::Method) -> &'static str {
     }
 }
 
-/// The method and the path of a context that has both, or the path alone (the book's contexts).
+/// Splits a context into its method and its path, or returns the path alone (the book's contexts).
 ///
 /// ```
 /// # use tower_pulse::model::context::method_and_path;
@@ -164,8 +162,8 @@ pub fn method_and_path(context: &str) -> (Option<&str>, Option<&str>) {
     }
 }
 
-/// A name as it may be stored: control characters escaped, at most [`MAX_NAME`] bytes, not empty,
-/// not the one that this crate keeps for all. Borrows a name that is fine as it is.
+/// A name as it is stored: not empty, at most [`MAX_NAME`] bytes, control characters escaped, and never
+/// [`ALL`], which is reserved. Borrows a name that needs no change.
 pub fn clean_name(name: &str) -> Cow<'_, str> {
     if name.is_empty() {
         return Cow::Borrowed(EMPTY);
@@ -211,7 +209,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn reserved_counters() {
+    fn names_of_metrics_are_reserved() {
         for name in ["hits", "errors", "micros", "hits:GET /", "micros:"] {
             assert!(is_reserved(name), "{name}");
         }

@@ -4,17 +4,17 @@
 use super::snapshot::Problem;
 use super::worst_case::WorstCase;
 
-/// Whether the store is reached, in one word.
+/// Whether the store answers, in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "admin", derive(serde::Serialize))]
 #[cfg_attr(feature = "admin", serde(rename_all = "lowercase"))]
 #[non_exhaustive]
 pub enum Status {
-    /// The store was reached within the last three flush intervals.
+    /// The store last answered within three flush intervals.
     Ok,
-    /// It was not, but it was within the last 10 s.
+    /// The store last answered more than three flush intervals, but less than 10 s ago.
     Degraded,
-    /// It has never been reached, or not for 10 s.
+    /// The store has not answered for 10 s, or never.
     Down,
 }
 
@@ -25,7 +25,7 @@ impl std::fmt::Display for Status {
 }
 
 impl Status {
-    /// Its name in the API.
+    /// The name in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -35,29 +35,30 @@ impl Status {
     }
 }
 
-/// The state of an instance, as [`Pulse::health`](crate::Pulse::health) gives it. Counts are since the instance
-/// started, those of [`fold`](Self::fold) since the store began; ages are in seconds.
+/// The state of an instance, as [`Pulse::health`](crate::Pulse::health) returns it. Counts begin at the
+/// start of the instance, those of [`fold`](Self::fold) at the start of the store's generation. Ages are in
+/// seconds.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "admin", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Health {
-    /// Whether the store is reached, in one word.
+    /// Whether the store answers, in one word.
     pub status: Status,
-    /// Sentences for the operator, each ending in what to do.
+    /// Sentences for the operator. Each ends in what to do.
     pub warnings: Vec<String>,
-    /// The name of this instance. A reset of the store changes it.
+    /// Name of this instance. It changes when the store is reset.
     pub instance: String,
     /// `recorded / (recorded + dropped + lost)`.
     pub completeness: f64,
-    /// What requests and other code hand over.
+    /// Recording: from requests and other code to the pending batch.
     pub recording: RecordingHealth,
-    /// How that reaches the store.
+    /// Flushing: from the pending batch to the store.
     pub flush: FlushHealth,
-    /// How the fleet's calls become what is read.
+    /// Folding: from the journal to the data that is read.
     pub fold: FoldHealth,
-    /// The store itself.
+    /// The store.
     pub store: StoreHealth,
-    /// The most bytes that this configuration can take.
+    /// Upper bounds of the memory that this configuration can take.
     pub worst_case: WorstCase,
 }
 
@@ -66,19 +67,19 @@ pub struct Health {
 #[cfg_attr(feature = "admin", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct RecordingHealth {
-    /// Requests and runs of timers that were recorded, in the store or on their way to it.
+    /// Samples that were recorded. They are in the store or on the way to it.
     pub recorded: u64,
     /// Requests in flight.
     pub in_flight: i64,
-    /// Requests and runs of timers that could not be recorded: after the shutdown.
+    /// Samples that were dropped because they came after the shutdown.
     pub dropped: u64,
-    /// Requests whose context came after `max_contexts` others.
+    /// Samples that overflowed: their context came after `max_contexts` others.
     pub overflowed: u64,
-    /// Contexts and counters that wait to be flushed.
+    /// Contexts and counters with pending data.
     pub pending_series: usize,
-    /// How late the last drain was, in seconds after the turn of the second.
+    /// Delay of the last drain after the turn of the second, in seconds.
     pub drain_lag_seconds: f64,
-    /// The latest that a drain ever was.
+    /// Longest delay of any drain.
     pub max_drain_lag_seconds: f64,
 }
 
@@ -87,19 +88,20 @@ pub struct RecordingHealth {
 #[cfg_attr(feature = "admin", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct FlushHealth {
-    /// Seconds between flushes. Where the builder does not set them, they grow with the fleet.
+    /// Seconds between flushes. Unless the builder sets the interval, it grows with the fleet.
     pub interval_seconds: f64,
-    /// Seconds since the store last took a call; `None` when it never did.
+    /// Seconds since the store last acknowledged a call; `None` before the first time.
     pub last_flush_age_seconds: Option<f64>,
-    /// For how many seconds the call that has no answer yet has had none.
+    /// Seconds since the call in doubt was sent, if there is one.
     pub in_doubt_age_seconds: Option<f64>,
-    /// Calls that had no answer or an error.
+    /// Calls that failed: with an error, or without an answer.
     pub errors: u64,
-    /// Calls that were sent again because the store had lost them.
+    /// Calls that were replayed after a gap.
     pub replayed: u64,
-    /// Requests that the store had acknowledged and lost, or that a shutdown could not flush.
+    /// Samples that were lost: by the store after it had acknowledged them, or by a shutdown that could not
+    /// flush them.
     pub lost: u64,
-    /// How often the store had forgotten this instance.
+    /// Resets of the store that this instance has seen.
     pub store_resets: u64,
 }
 
@@ -108,15 +110,15 @@ pub struct FlushHealth {
 #[cfg_attr(feature = "admin", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct FoldHealth {
-    /// Requests whose hour is neither this one nor the last one: in the counters, not in the statistics.
+    /// Late samples, of an hour before the last one: in the counters, not in the statistics.
     pub late: u64,
-    /// Requests from more than an hour in the store's future, refused.
+    /// Skewed samples, from more than an hour ahead of the store's time: refused.
     pub skewed: u64,
-    /// How often what the fleet had for a key was dropped because the key holds something else.
+    /// How often data of the fleet was dropped because its key was quarantined: it holds something else.
     pub quarantined: u64,
-    /// Those keys, of the last day, the newest last.
+    /// Quarantined keys of the last day, the newest last.
     pub quarantined_keys: Vec<Problem>,
-    /// Calls that the fleet has appended and no instance has folded yet; `None` in memory.
+    /// Calls in the journal that no instance has folded yet; `None` for a store in memory.
     pub journal: Option<JournalHealth>,
 }
 
@@ -125,23 +127,23 @@ pub struct FoldHealth {
 #[cfg_attr(feature = "admin", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct JournalHealth {
-    /// Entries in it.
+    /// Number of entries.
     pub entries: u64,
     /// Bytes of entries that are not folded.
     pub bytes: u64,
     /// Seconds since the oldest entry that is not folded was appended.
     pub oldest_age_seconds: Option<f64>,
-    /// The instance that folds.
+    /// Name of the instance that folds.
     pub folder: Option<String>,
-    /// Whether that is this one.
+    /// Whether this instance folds.
     pub is_folder: bool,
-    /// How long the last round of folding took, in seconds.
+    /// Duration of the last round, in seconds.
     pub last_fold_seconds: Option<f64>,
-    /// Requests in entries that no instance could read, which were set aside.
+    /// Samples that were set aside.
     pub set_aside: u64,
-    /// Bytes of entries that were acknowledged, and gone before they were folded.
+    /// Bytes of entries that were acknowledged and then lost before they were folded.
     pub hole_bytes: u64,
-    /// Entries of an earlier generation whose state was missing.
+    /// Orphaned entries: of an earlier generation whose state was missing.
     pub orphaned: u64,
 }
 
@@ -150,10 +152,10 @@ pub struct JournalHealth {
 #[cfg_attr(feature = "admin", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct StoreHealth {
-    /// Which store, and where, without a password.
+    /// Kind and address of the store, without the password.
     pub description: String,
-    /// Seconds since it last answered, to a flush or a heartbeat; `None` when it never did.
+    /// Seconds since the store last answered a flush or a heartbeat; `None` before the first answer.
     pub contact_age_seconds: Option<f64>,
-    /// Its last error, while it has not recovered from it.
+    /// The last error of the store; `None` once it has recovered.
     pub last_error: Option<String>,
 }

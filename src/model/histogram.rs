@@ -1,35 +1,35 @@
-//! The base-2 exponential histogram: buckets whose bounds grow by `2^(1/16)` from 1 µs to 1 h
-//! (OpenTelemetry's exponential histogram at scale 4), kept sparse.
+//! The base-2 exponential histogram: the bounds of its buckets grow by `2^(1/16)` from 1 µs to 1 h
+//! (OpenTelemetry's exponential histogram at scale 4). Empty buckets take no memory.
 //!
-//! A quantile read from it is at most 2.2 % off the exact one at [`SCALE`], and at most 9 % at
-//! [`COARSE_SCALE`], to which a histogram older than the current hour is reduced.
+//! The error of a quantile is at most 2.2 % at [`SCALE`], and at most 9 % at [`COARSE_SCALE`], to which a
+//! histogram older than the current hour is reduced.
 
-/// Buckets per octave are `2^SCALE`.
+/// The finest scale: an octave has `2^SCALE` buckets.
 pub const SCALE: u8 = 4;
 
 /// The scale of histograms older than the current hour: 4 buckets per octave.
 pub const COARSE_SCALE: u8 = 2;
 
-/// How many buckets [`SCALE`] has between 1 µs and 1 h.
+/// Number of buckets at [`SCALE`] between 1 µs and 1 h.
 pub const BUCKETS: usize = 508;
 
-/// Sub-buckets of an octave at [`SCALE`].
+/// Number of buckets of an octave at [`SCALE`].
 const PER_OCTAVE: usize = 1 << SCALE;
 
-/// Where the sub-buckets of an octave of *nanoseconds* begin, as the upper 64 bits of the number: as
-/// buckets begin at 1 µs, these are `1000 / 1024 * 2^(k/16)` for k = 1 to 16. The last one is beyond
-/// every number.
+/// Lower bounds of the buckets of an octave of *nanoseconds*, as the upper 64 bits of the number. Buckets
+/// begin at 1 µs, so the bounds are `1000 / 1024 * 2^(k/16)` for k = 1 to 16. The last bound is above every
+/// number.
 const BOUNDS: [u64; 17] = bounds();
 
-/// How many bounds lie at or below the first 64th of an octave, the second, …
+/// Number of bounds at or below each 64th of an octave.
 const FIRST_GUESS: [u8; 64] = first_guess();
 
 /// The octave of nanoseconds that 1 µs would begin if it were 1,024 ns.
 const FIRST_OCTAVE: usize = 10;
 
 const fn bounds() -> [u64; 17] {
-    // 2^(k/16) by repeated square roots cannot be written in const; these are the correctly rounded
-    // constants. Numbers up to 1 h have 42 bits, so a bound that is right to 53 parts them well.
+    // A const cannot compute 2^(k/16), so these are the correctly rounded constants. Numbers up to 1 h have
+    // 42 bits: 53 exact bits of a bound are enough to separate them.
     const ROOTS: [f64; 16] = [
         1.044_273_782_427_413_8,
         1.090_507_732_665_257_7,
@@ -80,22 +80,22 @@ pub fn bucket_of(nanos: u64) -> usize {
     }
     let octave = nanos.ilog2();
     let bits = nanos << (63 - octave);
-    // An octave's 64ths are narrower than its 16 buckets: at most one bound lies inside of one.
+    // A 64th of an octave is narrower than a bucket, so at most one bound lies inside of it.
     let guess = FIRST_GUESS[(bits >> 57) as usize % 64] as usize;
     let within = guess + usize::from(bits >= BOUNDS[guess]);
-    // What is left of 1 µs's own octave lies in the one before the first, with all bounds below it.
+    // The octave before the first holds the upper part of 1 µs's own octave, above all bounds.
     (octave as usize * PER_OCTAVE + within - FIRST_OCTAVE * PER_OCTAVE).min(BUCKETS - 1)
 }
 
-/// Where bucket `index` of `scale` begins, in seconds.
+/// Lower bound of bucket `index` of `scale`, in seconds.
 pub fn lower_bound(index: u16, scale: u8) -> f64 {
     (f64::from(index) / f64::from(1u32 << scale.min(20))).exp2() * 1e-6
 }
 
-/// Buckets that a histogram may have room for beyond its own.
+/// Unused capacity, in buckets, that a histogram may hold.
 const SLACK: usize = 32;
 
-/// A histogram that keeps only the buckets that were hit.
+/// A histogram without its empty buckets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Histogram {
     scale: u8,
@@ -136,7 +136,7 @@ impl Histogram {
         Self { scale, buckets }
     }
 
-    /// Reduced or merged, it would else take the room of its parts for as long as it is kept.
+    /// After a merge or a reduction the capacity is that of all parts. Without shrinking it would stay.
     fn give_room_back(&mut self) {
         if self.buckets.capacity() > SLACK + self.buckets.len() {
             self.buckets.shrink_to_fit();
@@ -166,14 +166,14 @@ impl Histogram {
         &self.buckets
     }
 
-    /// How many durations it holds.
+    /// Number of durations.
     pub fn count(&self) -> u64 {
         self.buckets
             .iter()
             .fold(0, |sum, (_, n)| sum.saturating_add(*n))
     }
 
-    /// Whether it holds none.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.buckets.is_empty()
     }
@@ -199,7 +199,7 @@ impl Histogram {
             let same = mine.next_if(|(i, _)| *i == index).map_or(0, |(_, n)| n);
             let n = n.saturating_add(same);
             match merged.last_mut() {
-                // Two of theirs that are one at this scale.
+                // Two buckets of the finer histogram that are one bucket at this scale.
                 Some((last, sum)) if *last == index => *sum = n.saturating_add(*sum),
                 _ => merged.push((index, n)),
             }
@@ -209,7 +209,7 @@ impl Histogram {
         self.give_room_back();
     }
 
-    /// Reduces it to `scale`, if it is finer.
+    /// Reduces the histogram to `scale`, if it is finer.
     pub fn coarsen(&mut self, scale: u8) {
         if scale < self.scale {
             let shift = self.scale - scale;
@@ -248,7 +248,7 @@ impl Histogram {
         None
     }
 
-    /// The same, held within a smallest and largest value that are known exactly.
+    /// The `q`-quantile, limited to the exact smallest and largest value.
     pub fn quantile_within(&self, q: f64, min: Option<f64>, max: Option<f64>) -> Option<f64> {
         let value = self.quantile(q)?;
         let value = min.map_or(value, |min| value.max(min));
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn it_takes_the_room_of_its_own_buckets() {
+    fn a_histogram_takes_the_memory_of_its_own_buckets() {
         let full = || Histogram::new(SCALE, (0..BUCKETS as u16).map(|index| (index, 1)));
         let mut histogram = full();
         histogram.merge(&full());
@@ -312,11 +312,11 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_one_has_no_quantile() {
+    fn an_empty_histogram_has_no_quantile() {
         assert_eq!(Histogram::default().quantile(0.5), None);
     }
 
-    /// Durations over all magnitudes, not only the large ones.
+    /// Durations of all magnitudes, so that small ones are tested as often as large ones.
     fn durations() -> impl Strategy<Value = u64> {
         (1_000f64.log2()..3.6e12f64.log2()).prop_map(|exponent| exponent.exp2() as u64)
     }
@@ -326,7 +326,7 @@ mod tests {
         fn a_bucket_holds_what_lies_between_its_bounds(nanos in durations()) {
             let index = bucket_of(nanos) as u16;
             let seconds = nanos as f64 / 1e9;
-            // Half a nanosecond in a microsecond of slack for the rounding of the bounds.
+            // Half a nanosecond in a microsecond of tolerance, as the bounds are rounded.
             prop_assert!(lower_bound(index, SCALE) <= seconds * (1.0 + 1e-12));
             prop_assert!(seconds < lower_bound(index + 1, SCALE) * (1.0 + 1e-12));
         }

@@ -1,9 +1,9 @@
-//! The data of this crate, pure: no I/O, no clock, no async. Everything here is an aggregate that
-//! merges, so that it does not matter where or in which order it was collected.
+//! The data types of the crate. They are pure: no I/O, no clock, no async. Everything recorded is an
+//! aggregate that merges, so that order and place of collection do not matter.
 //!
-//! Read [`mod@slice`] and [`tier`] (how time is cut), then [`access_time`], [`histogram`] and [`outcome`] (what is
-//! known of requests), [`context`] (whose it is), then [`batch`] (what goes down to a store) and
-//! [`snapshot`] (what comes up from it).
+//! Read [`mod@slice`] and [`tier`] (slices of time), then [`access_time`], [`histogram`] and [`outcome`]
+//! (the measurements), [`context`] (the names), then [`batch`] (sent to a store) and [`snapshot`] (read
+//! from a store).
 
 pub mod access_time;
 pub mod batch;

@@ -5,7 +5,7 @@
 #[repr(u8)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// A timer ran to its end.
+    /// Timed code ran to its end.
     Completed,
     /// A response of class 1xx.
     Informational,
@@ -17,18 +17,18 @@ pub enum Outcome {
     ClientError,
     /// A response of class 5xx.
     ServerError,
-    /// The service, or the timed future, gave an error instead of a response.
+    /// The service, or the timed future, returned an error.
     Failed,
-    /// Dropped before the head of the response was there: the client went away, or a timeout.
+    /// The request was dropped before its response had a head: the client went away, or a timeout elapsed.
     Cancelled,
     /// The handler panicked.
     Panicked,
-    /// The head was sent, the body was not sent to its end. Only known with
+    /// The head was sent, but not the whole body. Recorded only with
     /// [`until_body_end`](crate::layer::PulseLayer::until_body_end).
     BodyAborted,
 }
 
-/// How many outcomes there are.
+/// Number of outcomes.
 pub const OUTCOMES: usize = 10;
 
 impl std::fmt::Display for Outcome {
@@ -38,7 +38,7 @@ impl std::fmt::Display for Outcome {
 }
 
 impl Outcome {
-    /// All of them, in the order of their numbers.
+    /// All outcomes, in the order of their numbers.
     pub const ALL: [Self; OUTCOMES] = [
         Self::Completed,
         Self::Informational,
@@ -52,8 +52,8 @@ impl Outcome {
         Self::BodyAborted,
     ];
 
-    /// The outcome of a response with this status code. A code that HTTP does not know counts as a
-    /// server error.
+    /// The outcome of a response with this status code. A code outside of 100 to 599 counts as a server
+    /// error.
     #[inline]
     pub fn from_status(status: u16) -> Self {
         const BY_CLASS: [Outcome; 8] = [
@@ -69,7 +69,7 @@ impl Outcome {
         BY_CLASS[usize::from(status / 100).min(7)]
     }
 
-    /// Its name in the API: `"2xx"`, `"panicked"`, …
+    /// The name in the API: `"2xx"`, `"panicked"`, …
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Completed => "completed",
@@ -85,41 +85,41 @@ impl Outcome {
         }
     }
 
-    /// Whether it counts as an error by itself: 5xx, a service error, a panic.
+    /// Whether the outcome is an error by itself: 5xx, a service error, a panic.
     #[inline]
     pub fn is_error(self) -> bool {
         matches!(self, Self::ServerError | Self::Failed | Self::Panicked)
     }
 }
 
-/// How often each outcome happened, and how many were errors.
+/// Number of samples by outcome, and number of errors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OutcomeCounts {
-    /// By the number of the outcome.
-    pub outcomes: [u64; OUTCOMES],
-    /// Those that count as errors: [`Outcome::is_error`], and a gRPC status that is not OK.
+    /// Number of samples, by the number of their outcome.
+    pub counts: [u64; OUTCOMES],
+    /// Number of errors: samples with [`Outcome::is_error`], or with a gRPC status that is not OK.
     pub errors: u64,
 }
 
 impl OutcomeCounts {
-    /// Adds one.
+    /// Adds a sample.
     #[inline]
     pub fn record(&mut self, outcome: Outcome, error: bool) {
-        self.outcomes[outcome as usize] += 1;
+        self.counts[outcome as usize] += 1;
         self.errors += u64::from(error);
     }
 
     /// Adds all of `other`.
     pub fn merge(&mut self, other: &Self) {
-        for (mine, theirs) in self.outcomes.iter_mut().zip(other.outcomes) {
+        for (mine, theirs) in self.counts.iter_mut().zip(other.counts) {
             *mine = mine.saturating_add(theirs);
         }
         self.errors = self.errors.saturating_add(other.errors);
     }
 
-    /// How often `outcome` happened.
+    /// Number of samples that ended with `outcome`.
     pub fn count(&self, outcome: Outcome) -> u64 {
-        self.outcomes[outcome as usize]
+        self.counts[outcome as usize]
     }
 }
 

@@ -1,7 +1,8 @@
-//! Records: what is recorded of each context in each slice of a tier, merged. The memory store holds all of
-//! them here; an instance that folds a journal holds those that it adds to.
+//! Records: merged samples of each context in each slice of a tier. The memory store holds all of its
+//! records in this form; an instance that folds a journal holds those that it adds to.
 
 use std::borrow::Borrow;
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 
 use super::batch::{Aggregate, Merge};
@@ -11,7 +12,7 @@ use super::slice::Precision;
 pub use super::tier::TierSlice;
 use super::tier::{FINEST, RolledUp, TIERS, is_coarse, tier};
 
-/// The name of a context's records: the same for every instance and version.
+/// Identifies the records of a context. It is the same for every instance and version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RecordId(u64);
 
@@ -21,12 +22,12 @@ impl RecordId {
         Self(fnv1a(context.as_bytes()))
     }
 
-    /// As it stands in a store.
+    /// The text form in a store.
     pub fn to_bytes(self) -> [u8; 8] {
         self.0.to_be_bytes()
     }
 
-    /// From what stands in a store; `None` for anything else.
+    /// Reads the text form; `None` for any other text.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         Some(Self(u64::from_be_bytes(bytes.try_into().ok()?)))
     }
@@ -35,13 +36,13 @@ impl RecordId {
 /// A slice of a tier and a context in it.
 pub type RecordKey = (TierSlice, RecordId);
 
-/// What is recorded of a context in a slice.
+/// Merged samples of a context in a slice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Its requests.
+    /// The samples.
     pub sums: Aggregate,
-    /// In the coarser tiers: slices of the finest one that begin before it, in Unix seconds, are part of the
-    /// sums. So it does no harm to roll one up twice, and a reader knows which ones to add.
+    /// In the coarser tiers: slices of the finest tier that begin before this time, in Unix seconds, are
+    /// part of the sums. So rolling a slice up twice changes nothing, and readers know which slices to add.
     pub rolled_until: i64,
 }
 
@@ -54,25 +55,41 @@ impl Default for Record {
     }
 }
 
-/// Bytes that a record takes in its map beside its sums.
+/// Bytes of a record in its map, without its sums.
 const PER_RECORD: usize = 32;
 
 /// Records by tier, slice and context.
 #[derive(Debug, Default)]
 pub struct Records {
     slices: BTreeMap<TierSlice, HashMap<RecordId, Record>>,
+    /// About how many bytes they take in memory.
+    bytes: usize,
+}
+
+fn bytes_of(records: &HashMap<RecordId, Record>) -> usize {
+    let records = records.values();
+    records.map(|record| record.sums.bytes() + PER_RECORD).sum()
 }
 
 impl Records {
-    /// A record; `None` where none was added or loaded.
+    /// A record; `None` if it was neither added to nor inserted.
     pub fn get(&self, (at, id): RecordKey) -> Option<&Record> {
         self.slices.get(&at)?.get(&id)
     }
 
-    /// Adds to a record, which is empty when it is not there yet. In a coarser tier it has all slices that
-    /// are rolled up from then on.
+    /// Adds to a record, which is created if needed. A new record of a coarser tier has all slices that are
+    /// rolled up from now on.
     pub fn add(&mut self, (at, id): RecordKey, added: &Aggregate, rolled: &RolledUp) {
-        let record = self.slices.entry(at).or_default().entry(id).or_default();
+        let record = match self.slices.entry(at).or_default().entry(id) {
+            Entry::Occupied(entry) => {
+                self.bytes -= entry.get().sums.bytes();
+                entry.into_mut()
+            }
+            Entry::Vacant(entry) => {
+                self.bytes += PER_RECORD;
+                entry.insert(Record::default())
+            }
+        };
         record.sums.merge(added);
         if at.0 != FINEST.seconds {
             record.rolled_until = record.rolled_until.max(rolled.until());
@@ -80,15 +97,19 @@ impl Records {
         if is_coarse(at.0) {
             record.sums.histogram.coarsen(COARSE_SCALE);
         }
+        self.bytes += record.sums.bytes();
     }
 
-    /// Puts a record that was read from where it is kept.
+    /// Inserts a record that was read from the store.
     pub fn load(&mut self, (at, id): RecordKey, record: Record) {
-        self.slices.entry(at).or_default().insert(id, record);
+        self.bytes += record.sums.bytes() + PER_RECORD;
+        if let Some(before) = self.slices.entry(at).or_default().insert(id, record) {
+            self.bytes -= before.sums.bytes() + PER_RECORD;
+        }
     }
 
-    /// The records of the coarser tiers that a context's records of some slices of the finest one, oldest
-    /// first, are added to.
+    /// The records of the coarser tiers that a context's records of some slices of the finest tier are
+    /// added to. The slices are given oldest first.
     pub fn coarser(id: RecordId, minutes: &[i64]) -> Vec<RecordKey> {
         let mut keys = Vec::new();
         for tier in &TIERS[1..] {
@@ -102,8 +123,8 @@ impl Records {
         keys
     }
 
-    /// Adds a context's records of some slices of the finest tier to those of the coarser ones, unless they
-    /// are part of them.
+    /// Adds a context's records of some slices of the finest tier to those of the coarser tiers, unless
+    /// they are part of them already.
     pub fn roll_up(&mut self, id: RecordId, minutes: &[i64], rolled: &RolledUp) {
         for ((width, start), id) in Self::coarser(id, minutes) {
             let end = start.saturating_add(i64::from(width));
@@ -122,38 +143,30 @@ impl Records {
         }
     }
 
-    /// Adds all that is due to the coarser tiers.
-    pub fn roll_up_due(&mut self, rolled: &mut RolledUp) {
-        let mut by_id: BTreeMap<RecordId, Vec<i64>> = BTreeMap::new();
+    /// The contexts that have records in slices which are due, with these slices, oldest first.
+    pub fn due(&self, rolled: &RolledUp) -> BTreeMap<RecordId, Vec<i64>> {
+        let mut minutes_of: BTreeMap<RecordId, Vec<i64>> = BTreeMap::new();
         for minute in rolled.due() {
             let slice = self.slices.get(&(FINEST.seconds, minute));
             for id in slice.into_iter().flat_map(HashMap::keys) {
-                by_id.entry(*id).or_default().push(minute);
+                minutes_of.entry(*id).or_default().push(minute);
             }
         }
-        for (id, minutes) in by_id {
-            self.roll_up(id, &minutes, rolled);
-        }
-        rolled.finish();
+        minutes_of
     }
 
-    /// Drops the slices of each tier that are not retained at `now`, but for those that are to be rolled up.
+    /// Drops slices that their tier does not retain at `now`, except slices that are still to be rolled up.
     pub fn retain(&mut self, now: i64, rolled: &RolledUp) {
         let is_pending = |at: &TierSlice| at.0 == FINEST.seconds && rolled.is_pending(at.1);
-        self.slices.retain(|at, _| {
+        self.retain_slices(|at| {
             tier(at.0).is_some_and(|tier| at.1 > tier.cut_off(now)) || is_pending(at)
         });
     }
 
-    /// Drops the oldest slices until the records take about `bytes`, first of the finest tier: the coarser ones
-    /// have what they held. What is to be rolled up stays.
+    /// Drops the oldest slices until the records take about `bytes`. Slices of the finest tier go first, as
+    /// the coarser tiers include them. Slices that are still to be rolled up stay.
     pub fn retain_bytes(&mut self, bytes: usize, rolled: &RolledUp) {
-        let of_slice = |records: &HashMap<RecordId, Record>| -> usize {
-            let records = records.values();
-            records.map(|record| record.sums.bytes() + PER_RECORD).sum()
-        };
-        let mut total: usize = self.slices.values().map(of_slice).sum();
-        while total > bytes {
+        while self.bytes > bytes {
             let mut droppable = self.slices.keys().filter(|at| {
                 at.0 != FINEST.seconds || rolled.contains(at.1) && !rolled.is_pending(at.1)
             });
@@ -161,18 +174,29 @@ impl Records {
                 return;
             };
             if let Some(records) = self.slices.remove(&at) {
-                total -= of_slice(&records);
+                self.bytes -= bytes_of(&records);
             }
         }
     }
 
     /// Drops all but the newest `count` slices of the finest tier.
     pub fn retain_newest(&mut self, count: usize) {
-        self.slices
-            .retain(|(seconds, _), _| *seconds == FINEST.seconds);
-        while self.slices.len() > count {
-            self.slices.pop_first();
+        self.retain_slices(|(seconds, _)| *seconds == FINEST.seconds);
+        while self.slices.len() > count
+            && let Some((_, records)) = self.slices.pop_first()
+        {
+            self.bytes -= bytes_of(&records);
         }
+    }
+
+    fn retain_slices(&mut self, is_retained: impl Fn(&TierSlice) -> bool) {
+        self.slices.retain(|at, records| {
+            let is_retained = is_retained(at);
+            if !is_retained {
+                self.bytes -= bytes_of(records);
+            }
+            is_retained
+        });
     }
 
     /// How many records there are.
@@ -180,14 +204,15 @@ impl Records {
         self.slices.values().map(HashMap::len).sum()
     }
 
-    /// Whether there is none.
+    /// Whether there are no records.
     pub fn is_empty(&self) -> bool {
         self.slices.is_empty()
     }
 
-    /// Drops everything.
+    /// Drops all records.
     pub fn clear(&mut self) {
         self.slices.clear();
+        self.bytes = 0;
     }
 
     /// The records of a context in some slices of a tier, oldest first.
@@ -204,8 +229,8 @@ impl Records {
     }
 }
 
-/// Puts records of a tier together to slices of `width` seconds, oldest first, with those slices of the finest
-/// tier that are pending. Both are given oldest first.
+/// Combines records of a tier, and pending slices of the finest tier, to slices of `width` seconds, oldest
+/// first. Both are given oldest first.
 pub fn combine<R: Borrow<Record>>(
     width: u32,
     tier: Precision,
@@ -275,9 +300,12 @@ mod tests {
         rolled.advance(10_000);
         let due: Vec<_> = rolled.due().collect();
         assert_eq!(due, [60, 120, 1_800]);
-        // An instance that ended half-way has left it due.
+        // An instance that was interrupted has left this slice due.
         records.roll_up(id, &due, &rolled);
-        records.roll_up_due(&mut rolled);
+        for (id, minutes) in records.due(&rolled) {
+            records.roll_up(id, &minutes, &rolled);
+        }
+        rolled.finish();
         assert_eq!(rolled.due().count(), 0);
         assert_eq!(count(&records, ((HALF_HOUR, 0), id)), 2);
         assert_eq!(count(&records, ((HALF_HOUR, 1_800), id)), 1);
@@ -309,7 +337,7 @@ mod tests {
                 .map(|(start, sums)| (start, sums.times.count))
                 .collect::<Vec<_>>()
         };
-        // The record has what begins before 3,600 of its slice: nothing.
+        // The record at 3,600 includes slices before 3,600 only: none.
         assert_eq!(rolled.until(), 3_540);
         assert_eq!(combined(HALF_HOUR), [(1_800, 1), (3_600, 3), (5_400, 1)]);
         assert_eq!(combined(3_600), [(0, 1), (3_600, 4)]);
@@ -326,12 +354,12 @@ mod tests {
             records.of(60, 3_600..7_200, id),
         );
         let counts: Vec<_> = part.iter().map(|(_, sums)| sums.times.count).collect();
-        // 3,600 is part of it by now: two were added to it, and 3,660 and 5,400 are pending.
+        // The record at 3,600 includes the slice at 3,600 by now, two in all; 3,660 and 5,400 are pending.
         assert_eq!((rolled.until(), counts), (3_660, vec![4]));
     }
 
     #[test]
-    fn slices_go_by_size_and_what_is_pending_stays() {
+    fn the_oldest_slices_are_dropped_by_size_and_pending_ones_stay() {
         let (mut records, rolled) = (Records::default(), RolledUp::from_text("59940"));
         let id = RecordId::new("GET /");
         for minute in 990..1_001 {
@@ -366,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn slices_go_by_age_or_by_number() {
+    fn slices_are_dropped_by_age_or_by_number() {
         let (mut records, rolled) = (Records::default(), RolledUp::default());
         let id = RecordId::new("GET /");
         for minute in 0..5 {
@@ -381,5 +409,8 @@ mod tests {
         records.retain_newest(1);
         assert_eq!(records.len(), 1);
         assert_eq!(count(&records, ((60, 240), id)), 1);
+        assert_eq!(records.bytes, one(1).bytes() + PER_RECORD);
+        records.load(((60, 240), id), Record::default());
+        assert_eq!(records.bytes, Aggregate::default().bytes() + PER_RECORD);
     }
 }

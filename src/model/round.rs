@@ -1,5 +1,5 @@
-//! What one round of folding adds: the entries of a journal, or one batch where there is no journal,
-//! judged and merged.
+//! The additions of one round: of several entries of the journal, or of one batch where there is no
+//! journal. They are merged, and skewed samples are removed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,48 +13,48 @@ pub use super::slice::SKEW_ALLOWED;
 use super::slices::Slices;
 use super::tier::{FINEST, RolledUp, TIERS};
 
-/// Into how many partitions the names of a round are divided. Each is folded once.
+/// Number of partitions of the names of a round. Each is folded once.
 pub const PARTITIONS: usize = 256;
 
-/// The partition of a context or counter: the same for every instance and version.
+/// The partition of a context or counter. It is the same for every instance and version.
 pub fn partition(name: &str) -> usize {
     (fnv1a(name.as_bytes()) % PARTITIONS as u64) as usize
 }
 
-/// What the entries of a round add, by name.
+/// Additions of several entries, by name.
 #[derive(Debug, Default)]
 pub struct Round {
-    /// One for each configuration of precisions among the entries: nearly always one.
+    /// One group for each set of precisions among the entries. There is nearly always one.
     groups: Vec<Group>,
-    /// Requests that were late already when they were flushed. They belong to the partition of
+    /// Samples that were late when they were flushed. They belong to the partition of
     /// [`ALL`](super::context::ALL).
     late: u64,
-    /// The newest stamp of an entry.
+    /// The newest stamp of all entries.
     stamp: i64,
 }
 
-/// What entries of the same precisions add.
+/// Additions of the entries that have the same precisions.
 #[derive(Debug)]
 pub struct Group {
-    /// The precisions of its series.
+    /// The precisions of the counters.
     pub precisions: Precisions,
-    /// By context.
+    /// The contexts.
     pub contexts: BTreeMap<Arc<str>, Judged>,
-    /// By counter.
+    /// The user's counters.
     pub counters: BTreeMap<Arc<str>, Vec<Slices<i64>>>,
 }
 
-/// What is added to a context, without what lies in the future.
+/// Additions to a context, without skewed samples.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Judged {
-    /// What is added.
+    /// The additions.
     pub delta: ContextDelta,
-    /// How many requests were refused because they lie in the future.
+    /// Number of skewed samples that were refused.
     pub skewed: u64,
 }
 
 impl Round {
-    /// One that adds nothing.
+    /// A round without additions.
     pub fn empty(stamp: i64) -> Self {
         Self {
             stamp,
@@ -62,7 +62,7 @@ impl Round {
         }
     }
 
-    /// Adds a batch that was made with `precisions` and stamped `stamp` by the clock of the store.
+    /// Adds a batch that was made with `precisions`. `stamp` is its time by the clock of the store.
     pub fn add(&mut self, batch: Batch, precisions: &Precisions, stamp: i64) {
         self.begin_entry(batch.late, stamp);
         let group = self.group(precisions);
@@ -74,10 +74,10 @@ impl Round {
         }
     }
 
-    /// Adds up to `names` names of an entry. Returns whether there are more.
+    /// Adds up to `names` names of an entry. Returns whether the entry has more.
     ///
     /// # Errors
-    /// The entry cannot be understood: it is to be set aside, and the round made anew without it.
+    /// The entry cannot be decoded. Set it aside, and make the round again without it.
     pub fn add_part(
         &mut self,
         entry: &mut EntryReader<'_>,
@@ -119,17 +119,17 @@ impl Round {
         &mut self.groups[at]
     }
 
-    /// What is added, by the precisions that it was made with.
+    /// The additions, grouped by precisions.
     pub fn groups(&self) -> &[Group] {
         &self.groups
     }
 
-    /// Requests that were late already when they were flushed.
+    /// Number of samples that were late when they were flushed.
     pub fn late(&self) -> u64 {
         self.late
     }
 
-    /// The newest stamp of an entry, in Unix seconds.
+    /// The newest stamp of all entries, in Unix seconds.
     pub fn stamp(&self) -> i64 {
         self.stamp
     }
@@ -142,7 +142,7 @@ impl Group {
         match self.contexts.get_mut(&name) {
             Some(mine) => {
                 mine.skewed = mine.skewed.saturating_add(skewed);
-                // The rules of the hours are the store's: none is folded away here.
+                // The store decides which hours are late, so none is dropped here.
                 mine.delta.merge(delta, &self.precisions, usize::MAX);
             }
             None => drop(self.contexts.insert(name, Judged { delta, skewed })),
@@ -160,8 +160,8 @@ impl Group {
     }
 }
 
-/// The records that a context's delta is added to, without what is not retained at `now`: those of the finest
-/// tier, and of the coarser ones where they have been rolled up already.
+/// The records that a context's delta is added to, if they are retained at `now`: records of the finest
+/// tier, and of the coarser ones if the slice is already rolled up.
 pub fn records<'a>(
     delta: &'a ContextDelta,
     rolled: &'a RolledUp,

@@ -1,33 +1,34 @@
-//! How time is cut: precisions, the slices they make, and hours.
+//! Slices of time, precisions and hours.
 
 /// Seconds in an hour, the period of the statistics.
 pub const HOUR: i64 = 3_600;
 
-/// How far after the time at which it is appended a slice or an hour may begin, in seconds.
+/// How far a slice or an hour may begin after the time at which it is appended, in seconds.
 pub const SKEW_ALLOWED: i64 = 3_600;
 
 /// The book's precisions, in seconds: 1 s, 5 s, 1 min, 5 min, 1 h, 5 h and 1 day.
 pub const DEFAULT_PRECISIONS: [u32; 7] = [1, 5, 60, 300, 3_600, 18_000, 86_400];
 
-/// How many slices of each precision are kept unless configured otherwise.
+/// Retained slices of each precision, unless configured otherwise.
 pub const DEFAULT_SAMPLES: u32 = 120;
 
-/// The width of a slice in seconds, and how many of the newest are kept.
+/// The length of a slice in seconds, and the number of slices that are retained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Precision {
-    /// Width of a slice in seconds, at least 1.
+    /// Length of a slice in seconds, at least 1.
     pub seconds: u32,
-    /// How many slices are kept, at least 1.
+    /// Number of retained slices, at least 1.
     pub samples: u32,
 }
 
 impl Precision {
-    /// A precision of `seconds`, keeping `samples` slices.
+    /// A precision of `seconds` that retains `samples` slices.
     pub const fn new(seconds: u32, samples: u32) -> Self {
         Self { seconds, samples }
     }
 
-    /// The start of the slice that `unix_seconds` lies in: `floor(t / p) * p` (recipe 1).
+    /// The start of the slice that contains `unix_seconds`: `floor(t / p) * p`, as in the recipe
+    /// [time-series counters](crate::guide::recipes#1-time-series-counters).
     ///
     /// ```
     /// # use tower_pulse::model::slice::Precision;
@@ -39,26 +40,26 @@ impl Precision {
         unix_seconds.div_euclid(width).saturating_mul(width)
     }
 
-    /// How many seconds all kept slices cover.
+    /// The span of all retained slices, in seconds.
     #[doc(hidden)]
     pub const fn span(self) -> i64 {
         self.seconds as i64 * self.samples as i64
     }
 
-    /// The slice that a new one at `slice` pushes out.
+    /// The start of the slice that expires when a slice at `slice` begins.
     #[doc(hidden)]
     pub const fn pushed_out_by(self, slice: i64) -> i64 {
         slice.saturating_sub(self.span())
     }
 
-    /// The newest slice start that is too old to keep at `unix_seconds` (recipe 2).
+    /// The newest slice start that is no longer retained at `unix_seconds`, as in the recipe [cleaning
+    /// counters](crate::guide::recipes#2-cleaning-counters).
     #[doc(hidden)]
     pub const fn cut_off(self, unix_seconds: i64) -> i64 {
         unix_seconds.saturating_sub(self.span())
     }
 
-    /// Seconds after its last write at which an idle key goes by itself:
-    /// `samples * p + max(10 min, 2p)`.
+    /// Seconds after its last write at which an idle key expires: `samples * p + max(10 min, 2p)`.
     #[doc(hidden)]
     pub const fn key_ttl(self) -> i64 {
         let margin = 2 * self.seconds as i64;
@@ -99,12 +100,13 @@ impl Precisions {
     }
 }
 
-/// The start of the hour that `unix_seconds` lies in.
+/// The start of the hour that contains `unix_seconds`.
 pub const fn hour_of(unix_seconds: i64) -> i64 {
     unix_seconds.div_euclid(HOUR).saturating_mul(HOUR)
 }
 
-/// The ISO form of an hour as recipe 3 stores it: UTC, no zone.
+/// An hour in ISO form, UTC without a zone, as the recipe [statistics](crate::guide::recipes#3-statistics)
+/// stores it.
 ///
 /// ```
 /// # use tower_pulse::model::slice::{hour_from_iso, iso_hour};
@@ -151,8 +153,8 @@ pub fn hour_from_iso(text: &str) -> Option<i64> {
     (date_of(days) == (year, month, day)).then_some(days * 86_400 + hour * HOUR)
 }
 
-/// Days from the Unix epoch to a date of the Gregorian calendar, years counted from March so that
-/// the leap day is the last of its year.
+/// Days from the Unix epoch to a date of the Gregorian calendar. Years are counted from March, so that the
+/// leap day is the last day of a year.
 fn days_to(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);
@@ -161,7 +163,7 @@ fn days_to(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
 }
 
-/// The reverse of [`days_to`].
+/// The inverse of [`days_to`].
 fn date_of(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
     let (era, of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
@@ -193,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn known_hours() {
+    fn hours_convert_to_iso_and_back() {
         assert_eq!(iso_hour(0), "1970-01-01T00:00:00");
         assert_eq!(iso_hour(951_782_400 + 23 * 3_600), "2000-02-29T23:00:00");
         assert_eq!(iso_hour(4_107_542_399), "2100-02-28T23:00:00");

@@ -1,8 +1,8 @@
-//! Values by slice, of which only the newest are kept: what makes a batch bounded.
+//! Values by slice. Only the newest slices are retained, which bounds the size of a batch.
 
 use super::access_time::DurationSums;
 
-/// Something that adds up.
+/// A value that can be merged.
 pub trait Merge {
     /// Adds all of `other`; associative and commutative.
     fn merge(&mut self, other: &Self);
@@ -20,7 +20,7 @@ impl Merge for DurationSums {
     }
 }
 
-/// Values by the start of their slice, oldest first, of which only the newest are kept.
+/// Values by the start of their slice, oldest first. Only the newest slices are retained.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slices<V>(Vec<(i64, V)>);
 
@@ -31,44 +31,45 @@ impl<V> Default for Slices<V> {
 }
 
 impl<V: Merge> Slices<V> {
-    /// Adds `value` to `slice`, keeping at most `keep` slices. Returns the slice that had to go for it.
-    pub fn add(&mut self, slice: i64, value: V, keep: usize) -> Option<(i64, V)> {
+    /// Adds `value` to `slice`, retaining at most `max` slices. Returns the slice that was dropped to make
+    /// room.
+    pub fn add(&mut self, slice: i64, value: V, max: usize) -> Option<(i64, V)> {
         match self.0.binary_search_by_key(&slice, |(start, _)| *start) {
             Ok(at) => {
                 self.0[at].1.merge(&value);
                 None
             }
-            Err(0) if self.0.len() >= keep => Some((slice, value)),
+            Err(0) if self.0.len() >= max => Some((slice, value)),
             Err(at) => {
                 self.0.insert(at, (slice, value));
-                (self.0.len() > keep).then(|| self.0.remove(0))
+                (self.0.len() > max).then(|| self.0.remove(0))
             }
         }
     }
 
-    /// The slices, oldest first.
+    /// Iterates over the slices, oldest first.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (i64, &V)> + ExactSizeIterator {
         self.0.iter().map(|(slice, value)| (*slice, value))
     }
 
-    /// The slices to be changed, oldest first.
+    /// Iterates over the slices, oldest first, to change them.
     pub fn iter_mut(
         &mut self,
     ) -> impl DoubleEndedIterator<Item = (i64, &mut V)> + ExactSizeIterator {
         self.0.iter_mut().map(|(slice, value)| (*slice, value))
     }
 
-    /// The slices with their values, oldest first.
+    /// Returns the slices with their values, oldest first.
     pub(super) fn into_slices(self) -> impl Iterator<Item = (i64, V)> {
         self.0.into_iter()
     }
 
-    /// How many slices there are.
+    /// Number of slices.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no slices.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -98,18 +99,18 @@ impl<V: Merge> Slices<V> {
         at.ok().map(|at| &mut self.0[at].1)
     }
 
-    /// Moves up to `most` of the newest slices out.
+    /// Moves out up to `most` of the newest slices.
     pub(super) fn split_newest(&mut self, most: usize) -> Self {
         Self(self.0.split_off(self.0.len().saturating_sub(most)))
     }
 
-    pub(super) fn merge(&mut self, other: Self, keep: usize, mut gone: impl FnMut(V)) {
+    pub(super) fn merge(&mut self, other: Self, max: usize, mut gone: impl FnMut(V)) {
         if self.0.is_empty() {
             *self = other;
             return;
         }
         for (slice, value) in other.0 {
-            if let Some((_, old)) = self.add(slice, value, keep) {
+            if let Some((_, old)) = self.add(slice, value, max) {
                 gone(old);
             }
         }

@@ -1,12 +1,13 @@
-//! The slowest-100 ranking (recipe 4).
+//! The ranking of the slowest 100 contexts
+//! ([recipe](crate::guide::recipes#4-access-times-and-the-slowest-100)).
 
-/// How many contexts the ranking keeps.
+/// Number of contexts in the ranking.
 pub const RANKING_LEN: usize = 100;
 
-/// The type of the statistics that the ranking is about, as the book names it.
+/// The type of the statistics that are ranked, as the book names it.
 pub const ACCESS_TIME: &str = "AccessTime";
 
-/// Sorts contexts slowest first, as `ZREVRANGE` would: by mean, and by name where means are equal.
+/// Sorts contexts by mean, slowest first, and by name where means are equal, as `ZREVRANGE` would.
 pub fn sort(ranking: &mut [(String, f64)]) {
     ranking.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| b.0.cmp(&a.0)));
 }

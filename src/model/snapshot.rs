@@ -1,4 +1,4 @@
-//! What comes up from a store: what is known of each context, ready to be formatted.
+//! Snapshots: the data of each context as a store returns it.
 
 use super::access_time::AccessTimeStats;
 use super::batch::Aggregate;
@@ -11,57 +11,57 @@ pub struct HourSnapshot {
     pub start: i64,
     /// Its access times, in seconds.
     pub times: AccessTimeStats,
-    /// How they spread, and how the requests ended.
-    pub spread: Aggregate,
+    /// Histogram of the access times, and counts by outcome.
+    pub aggregate: Aggregate,
 }
 
 impl HourSnapshot {
-    /// The `q`-quantile in seconds, held within the smallest and the largest.
+    /// The `q`-quantile in seconds, limited to the exact smallest and largest value.
     pub fn quantile(&self, q: f64) -> Option<f64> {
         let (min, max) = (self.times.smallest(), self.times.largest());
-        self.spread.histogram.quantile_within(q, min, max)
+        self.aggregate.histogram.quantile_within(q, min, max)
     }
 }
 
-/// What is known of a context.
+/// The data of a context.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ContextSnapshot {
     /// Its name.
     pub context: String,
-    /// What it stands for.
+    /// Whether the context stands for HTTP requests, other code or the sum of all.
     pub kind: Kind,
-    /// This hour, if anything happened in it.
+    /// The current hour, if the context has samples in it.
     pub hour: Option<HourSnapshot>,
-    /// The hour before this one, if anything happened in it.
+    /// The hour before, if the context has samples in it.
     pub last_hour: Option<HourSnapshot>,
 }
 
-/// A key that could not be read or written as what it should be. Its figures are left out.
+/// A key whose value has the wrong form. Its data is left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "admin", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Problem {
     /// The key.
     pub key: String,
-    /// What is wrong with it.
+    /// Why the value could not be used.
     pub reason: String,
 }
 
-/// All that is needed for an overview.
+/// The data of an overview.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
-    /// When it was taken, in Unix seconds.
+    /// Time of the snapshot, in Unix seconds.
     pub taken_at: i64,
     /// Every context but `<all>`, by name.
     pub contexts: Vec<ContextSnapshot>,
     /// All HTTP contexts together.
     pub all: ContextSnapshot,
-    /// Requests of the last seconds by slice of the finest precision, oldest first.
+    /// Requests per slice of the finest precision, oldest first.
     pub recent: Vec<(i64, i64)>,
-    /// How many instances are alive.
+    /// Number of instances that are alive.
     pub instances: u64,
     /// Requests in flight in all instances.
     pub in_flight: i64,
-    /// What could not be read.
+    /// Keys whose value has the wrong form.
     pub problems: Vec<Problem>,
 }

@@ -1,41 +1,41 @@
-//! The tiers of the records, and how the coarser ones are made from slices that have ended.
+//! The tiers of the records, and how slices of the coarser tiers are made from those that have ended.
 //!
-//! What is added to a context goes into its record of a slice of the [`FINEST`] tier. Once that slice has
-//! ended, its records are added to those of the coarser tiers: it is *rolled up*. What comes for it later is
-//! added to all tiers at once. [`RolledUp`] says which slices are where.
+//! Samples are added to the record of their slice in the [`FINEST`] tier. Once that slice has ended, its
+//! records are added to those of the coarser tiers: it is *rolled up*. Samples that come later are added to
+//! all tiers at once. [`RolledUp`] says which slices are rolled up.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
 use super::slice::{HOUR, Precision, SKEW_ALLOWED};
 
-/// The tiers, finest first: two hours by the minute, two days by the half hour, and two weeks by six hours, so
-/// that of each window that ends now there is also the one before.
+/// The tiers, finest first: two hours by the minute, two days by the half hour, and two weeks by six hours.
+/// Each covers a window and the one before it, so that the two can be compared.
 pub const TIERS: [Precision; 3] = [
     FINEST,
     Precision::new(1_800, 98),
     Precision::new(21_600, 60),
 ];
 
-/// The tier that everything is added to first.
+/// The tier that all samples are added to first.
 pub const FINEST: Precision = Precision::new(60, 130);
 
-/// The widths of slices, in seconds, that records are given out in: those of the tiers and some multiples.
+/// The lengths, in seconds, of the slices that readers can ask for: those of the tiers and some multiples.
 pub const WIDTHS: [u32; 6] = [60, 300, 1_800, 3_600, 21_600, 86_400];
 
-/// Seconds after its end at which a slice is rolled up. What instances flush meanwhile need not be added to all
-/// tiers.
+/// Seconds after its end at which a slice is rolled up. Samples that arrive within this time need not be
+/// added to all tiers.
 const GRACE: i64 = 15;
 
-/// The width of a tier's slices in seconds, and the start of one of them.
+/// The length of a tier's slices in seconds, and the start of one of them.
 pub type TierSlice = (u32, i64);
 
-/// The tier with this width.
+/// The tier whose slices have this length.
 pub fn tier(seconds: u32) -> Option<Precision> {
     TIERS.into_iter().find(|tier| tier.seconds == seconds)
 }
 
-/// The coarsest tier that slices of this width can be put together from.
+/// The coarsest tier whose slices can be combined to slices of this length.
 pub fn tier_for(width: u32) -> Option<Precision> {
     let mut tiers = TIERS.into_iter().rev();
     tiers.find(|tier| width >= tier.seconds && width.is_multiple_of(tier.seconds))
@@ -46,17 +46,17 @@ pub fn is_coarse(seconds: u32) -> bool {
     i64::from(seconds) >= HOUR
 }
 
-/// Which slices of the finest tier are part of the coarser ones.
+/// Which slices of the finest tier are rolled up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RolledUp {
-    /// Slices that begin before it are part of the coarser tiers, but for those that are pending.
+    /// Slices that begin before this time are part of the coarser tiers, except the pending ones.
     until: i64,
-    /// Slices that hold records and are not part of the coarser tiers, or not of all contexts' yet.
+    /// Slices that hold records and are not part of the coarser tiers, or only those of some contexts.
     pending: BTreeSet<i64>,
 }
 
 impl Default for RolledUp {
-    /// Nothing has been recorded yet.
+    /// The state before the first sample.
     fn default() -> Self {
         Self {
             until: i64::MIN,
@@ -66,15 +66,16 @@ impl Default for RolledUp {
 }
 
 impl RolledUp {
-    /// Slices that begin before it are part of the coarser tiers once none is [`due`](Self::due).
+    /// Slices that begin before this time are part of the coarser tiers, once no slice is
+    /// [`due`](Self::due).
     pub fn until(&self) -> i64 {
         self.until
     }
 
-    /// Makes slices due that have ended at `now`. It never goes back.
+    /// Makes the slices due that have ended at `now`. An earlier `now` changes nothing.
     ///
-    /// At first all that may hold records are pending: where it has been lost, the records say what is part of
-    /// them.
+    /// The first call makes all slices pending that may hold records, because this state may have been
+    /// lost; the records themselves say which slices they include.
     pub fn advance(&mut self, now: i64) {
         let until = FINEST.slice(now.saturating_sub(GRACE));
         if self.is_new() {
@@ -87,49 +88,49 @@ impl RolledUp {
         self.until = self.until.max(until);
     }
 
-    /// Slices that are to be added to the coarser tiers before anything else is folded, oldest first.
+    /// Slices that must be rolled up before any entry is folded, oldest first.
     pub fn due(&self) -> impl Iterator<Item = i64> {
         self.pending.range(..self.until).copied()
     }
 
-    /// Whether nothing was rolled up yet.
+    /// Whether no slice was ever rolled up.
     pub fn is_new(&self) -> bool {
         self.until == i64::MIN
     }
 
-    /// A slice holds no records.
+    /// Notes that a slice holds no records.
     pub fn remove(&mut self, slice: i64) {
         self.pending.remove(&slice);
     }
 
-    /// All that were due have been added.
+    /// Notes that all due slices have been rolled up.
     pub fn finish(&mut self) {
         self.pending = self.pending.split_off(&self.until);
     }
 
-    /// Records are added to a slice.
+    /// Notes that records are added to a slice.
     pub fn add(&mut self, slice: i64) {
         if slice >= self.until {
             self.pending.insert(slice);
         }
     }
 
-    /// Slices that hold records which may not be part of the coarser tiers, oldest first.
+    /// Slices that hold records which may not be rolled up, oldest first.
     pub fn pending(&self) -> impl Iterator<Item = i64> {
         self.pending.iter().copied()
     }
 
-    /// Whether a slice holds records that may not be part of the coarser tiers.
+    /// Whether a slice holds records that may not be rolled up.
     pub fn is_pending(&self, slice: i64) -> bool {
         self.pending.contains(&slice)
     }
 
-    /// Whether what is added to this slice is to be added to the coarser tiers too.
+    /// Whether additions to this slice must be added to the coarser tiers too.
     pub fn contains(&self, slice: i64) -> bool {
         slice < self.until
     }
 
-    /// From its text; the default for anything else.
+    /// Reads the text form; the default for any other text.
     pub fn from_text(text: &str) -> Self {
         let numbers: Result<Vec<i64>, _> = text.split(' ').map(str::parse).collect();
         match numbers.as_deref() {
@@ -142,7 +143,7 @@ impl RolledUp {
     }
 }
 
-/// The numbers, separated by spaces.
+/// Writes the numbers, separated by spaces.
 impl fmt::Display for RolledUp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.until)?;

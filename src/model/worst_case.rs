@@ -4,39 +4,39 @@ use super::histogram::{BUCKETS, COARSE_SCALE, SCALE};
 use super::slice::{Precision, Precisions};
 use super::tier::{TIERS, is_coarse};
 
-/// What the calculation depends on.
+/// The configuration that the calculation depends on.
 #[derive(Clone, Debug)]
 pub struct Bounds {
     /// The most contexts, timers included.
     pub max_contexts: usize,
-    /// The most counters of the user's.
+    /// The most counters that the user may add.
     pub max_counters: usize,
-    /// Recording shards per context.
+    /// Number of recording shards per context.
     pub shards: usize,
-    /// The most bytes that acknowledged calls are kept for a replay.
+    /// The most bytes of acknowledged calls that are retained for a replay.
     pub replay_bytes: usize,
     /// Bytes of pending records above which they are compacted.
     pub pending_bytes: usize,
-    /// About how many bytes the records of a store in this process may take; `None` where it is elsewhere.
+    /// Approximate limit in bytes of the records of a store in this process; `None` for a store elsewhere.
     pub memory_bytes: Option<usize>,
-    /// The most records that this process remembers while it folds; 0 where there is no journal.
+    /// The most records that this process caches while it folds; 0 without a journal.
     pub folder_records: usize,
-    /// The most bytes of the journal; 0 where there is none.
+    /// The most bytes of the journal; 0 without one.
     pub journal_bytes: u64,
-    /// How long a name is: [`MAX_NAME`](super::context::MAX_NAME) at the most.
+    /// The longest name: at most [`MAX_NAME`](super::context::MAX_NAME).
     pub name_bytes: usize,
 }
 
-/// What a configuration comes to at the most.
+/// The most memory that a configuration can take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "admin", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct WorstCase {
-    /// Bytes in each process, at the end of an outage of the store that is long enough to fill every
-    /// slice that is kept.
+    /// Bytes in each process, after an outage of the store that is long enough to fill every retained
+    /// slice.
     pub process_bytes: u64,
-    /// Bytes in the store that the fleet shares, 0 where it is in this process: when every slice is there and every histogram is as
-    /// wide as it can be.
+    /// Bytes in the store that the fleet shares, when it has every slice and every histogram has all
+    /// buckets; 0 for a store in this process.
     pub store_bytes: u64,
 }
 
@@ -56,7 +56,7 @@ impl WorstCase {
 
 /// A live cell of a context and recording shard, with its allocation.
 const CELL: u64 = 2_400;
-/// A context's other structures in the process: registries, totals, the pending delta's frame.
+/// A context's other structures in the process: registries, totals, the frame of its pending delta.
 const CONTEXT: u64 = 2_048;
 /// A pending slice of a counter.
 const PENDING_SLICE: u64 = 32;
@@ -64,9 +64,9 @@ const PENDING_SLICE: u64 = 32;
 const STORED_SLICE: u64 = 32;
 /// A bucket of a histogram in this process.
 const PENDING_BUCKET: u64 = 16;
-/// A pending or remembered record without its buckets.
+/// A pending or cached record without its buckets.
 const PENDING_RECORD: u64 = 208;
-/// A round that is being folded: what was read, unpacked, and packed again.
+/// A round that is being folded: its entries as read, unpacked, and packed again.
 const ROUND: u64 = 24 * 1024 * 1024;
 
 /// Synthetic contexts: `<unmatched>`, `<overflow>` and `<all>`.
@@ -75,13 +75,14 @@ const SYNTHETIC: usize = 3;
 /// The parts of [`WorstCase::process_bytes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcessBytes {
-    /// All contexts and counters in use, while the store answers.
+    /// Contexts and counters, while the store answers.
     pub in_use: u64,
-    /// Acknowledged calls that may have to be sent again.
+    /// Acknowledged calls that are retained for a replay.
     pub replay: u64,
-    /// Folding the journal of the fleet.
+    /// Folding of the fleet's journal.
     pub folding: u64,
-    /// Slices and histograms: those of a store in this process, or those that wait for one which is away.
+    /// Slices and histograms: those of a store in this process, or those that are pending while a store is
+    /// away.
     pub slices: u64,
 }
 
@@ -100,7 +101,7 @@ impl ProcessBytes {
                 (3 * contexts + counters) * samples * STORED_SLICE + records
             }
             None => {
-                // Above `pending_bytes` they are compacted.
+                // Above `pending_bytes` the pending records are compacted.
                 let compacted = (bounds.pending_bytes as u64).max(contexts * compacted_records());
                 let records = (contexts * pending_records()).min(compacted);
                 (contexts + counters) * samples * PENDING_SLICE + records
@@ -118,7 +119,7 @@ impl ProcessBytes {
         }
     }
 
-    /// All of them.
+    /// The sum of all parts.
     pub fn total(&self) -> u64 {
         self.in_use + self.replay + self.folding + self.slices
     }
@@ -149,8 +150,8 @@ fn pending_records() -> u64 {
     TIERS.iter().enumerate().map(records).sum()
 }
 
-/// The same when they are compacted: two slices of each tier, but of the widest all, most of them with a bucket
-/// per octave.
+/// Bytes of a context's records when they are compacted: two slices of each tier but the widest, which has
+/// all of its slices, most of them with a bucket per octave.
 fn compacted_records() -> u64 {
     let (fine, coarsest) = (BUCKETS as u64, BUCKETS as u64 >> SCALE);
     let wide = u64::from(2 + TIERS[TIERS.len() - 1].samples);
@@ -158,7 +159,7 @@ fn compacted_records() -> u64 {
         + wide * (coarsest * PENDING_BUCKET + PENDING_RECORD)
 }
 
-/// Bytes in the store, when every slice is there and every histogram is as wide as it can be.
+/// Bytes in the store, when it has every slice and every histogram has all buckets.
 pub fn store_bytes(bounds: &Bounds, precisions: &Precisions) -> u64 {
     let contexts = (bounds.max_contexts + SYNTHETIC) as u64;
     let name = bounds.name_bytes as u64;
@@ -170,7 +171,7 @@ pub fn store_bytes(bounds: &Bounds, precisions: &Precisions) -> u64 {
     let records: u64 = TIERS
         .iter()
         .map(|tier| {
-            // A slice goes by its time to live, some time after it is not shown any more.
+            // A slice expires by its time to live, some time after readers stop showing it.
             let slices = (tier.key_ttl() / i64::from(tier.seconds)) as u64;
             let buckets = match is_coarse(tier.seconds) {
                 true => BUCKETS as u64 >> (SCALE - COARSE_SCALE),

@@ -1,9 +1,9 @@
-//! Where a request's figures land: one cell per context and recording shard, which one thread at a
-//! time takes for a dozen additions, and nobody waits for while another shard is free.
+//! Cells, where requests add their samples: one per context and recording shard. A thread takes a shard for
+//! a dozen additions. No thread waits while any shard is free.
 //!
-//! A shard is taken by one atomic exchange and given back by one store. What is in it is atomic as
-//! well, because the crate has no unsafe code; but as only its taker touches it, plain loads and
-//! stores do.
+//! A shard is taken by one atomic exchange and released by one store. The values in a cell are atomics as
+//! well, because the crate has no unsafe code; as only the thread that took the shard accesses them, plain
+//! loads and stores are enough.
 
 use std::cell::Cell as ThreadCell;
 use std::sync::atomic::AtomicUsize;
@@ -15,28 +15,28 @@ use crate::model::batch::Aggregate;
 use crate::model::histogram::{BUCKETS, Histogram, bucket_of};
 use crate::model::outcome::{OUTCOMES, Outcome, OutcomeCounts};
 
-/// More shards than this are not made, however many worker threads there are.
+/// Maximum number of shards, however many worker threads there are.
 pub(crate) const MAX_SHARDS: usize = 8;
 
-/// Fewer than this neither: there is one to take while the other is drained.
+/// Minimum number of shards: one stays free while the other is drained.
 pub(crate) const MIN_SHARDS: usize = 2;
 
-/// So many shards are tried, one after the other, before the thread lets others run.
+/// Number of shards to try before the thread yields to others.
 const TRIES: usize = if cfg!(all(test, pulse_loom)) { 2 } else { 64 };
 
-/// Loom follows each atomic; two buckets show as much as 508.
+/// Loom follows each atomic, and two buckets are enough for it to show every interleaving of 508.
 const BUCKETS_PER_CELL: usize = if cfg!(all(test, pulse_loom)) {
     2
 } else {
     BUCKETS
 };
 
-/// The figures of one context, of one shard, since the last drain. How many there are is the sum of
-/// the outcomes, as each has exactly one.
+/// Sums of one context and shard since the last drain. The number of samples is the sum of the outcomes, as
+/// each sample has exactly one.
 #[derive(Debug)]
 struct Cell {
     sum: AtomicU64,
-    /// The sum of the squares, its lower and its upper half.
+    /// The sum of the squares: its lower and its upper half.
     sumsq: [AtomicU64; 2],
     min: AtomicU64,
     max: AtomicU64,
@@ -45,11 +45,11 @@ struct Cell {
     buckets: [AtomicU32; BUCKETS_PER_CELL],
 }
 
-/// What a drain copies a cell to, before it looks at it.
+/// The copy of a cell that a drain makes, to evaluate it after the shard is released.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     times: DurationSums,
-    tally: OutcomeCounts,
+    outcomes: OutcomeCounts,
     buckets: [u32; BUCKETS_PER_CELL],
 }
 
@@ -67,12 +67,12 @@ impl Cell {
         })
     }
 
-    /// Adds one. Only for the taker of the shard.
+    /// Adds a sample. Only the thread that took the shard may call this.
     #[inline(always)]
     fn record(&self, nanos: u64, outcome: Outcome, error: bool) {
         const R: Ordering = Ordering::Relaxed;
         let add = |to: &AtomicU64, n: u64| to.store(to.load(R).wrapping_add(n), R);
-        // 584 years of requests between two drains would overflow it.
+        // Overflows only after 584 years of requests between two drains.
         add(&self.sum, nanos);
         let square = u128::from(nanos) * u128::from(nanos);
         let (low, carry) = self.sumsq[0].load(R).overflowing_add(square as u64);
@@ -97,7 +97,7 @@ impl Cell {
         outcomes.all(|n| n.load(Ordering::Relaxed) == 0)
     }
 
-    /// Moves everything to `scratch`. Only for the taker of the shard.
+    /// Moves everything to `scratch`. Only the thread that took the shard may call this.
     fn empty_into(&self, scratch: &mut Scratch) {
         const R: Ordering = Ordering::Relaxed;
         let take = |from: &AtomicU64, empty: u64| {
@@ -106,12 +106,12 @@ impl Cell {
             value
         };
         let (low, high) = (take(&self.sumsq[0], 0), take(&self.sumsq[1], 0));
-        for (to, from) in scratch.tally.outcomes.iter_mut().zip(&self.outcomes) {
+        for (to, from) in scratch.outcomes.counts.iter_mut().zip(&self.outcomes) {
             *to = take(from, 0);
         }
-        scratch.tally.errors = take(&self.errors, 0);
+        scratch.outcomes.errors = take(&self.errors, 0);
         scratch.times = DurationSums {
-            count: scratch.tally.outcomes.iter().sum(),
+            count: scratch.outcomes.counts.iter().sum(),
             sum: take(&self.sum, 0),
             sumsq: u128::from(high) << 64 | u128::from(low),
             min: take(&self.min, u64::MAX),
@@ -128,22 +128,22 @@ impl Scratch {
     pub(crate) fn new() -> Box<Self> {
         Box::new(Self {
             times: DurationSums::default(),
-            tally: OutcomeCounts::default(),
+            outcomes: OutcomeCounts::default(),
             buckets: [0; BUCKETS_PER_CELL],
         })
     }
 
-    fn add_to(&self, found: &mut Aggregate) {
-        found.times.merge(&self.times);
-        found.tally.merge(&self.tally);
-        found
+    fn add_to(&self, aggregate: &mut Aggregate) {
+        aggregate.times.merge(&self.times);
+        aggregate.outcomes.merge(&self.outcomes);
+        aggregate
             .histogram
             .merge(&Histogram::from_counts(&self.buckets));
     }
 }
 
-/// A shard of a context. Its cell is made when the shard is first used. Aligned so that two shards
-/// never share a cache line.
+/// A shard of a context. Its cell is created when the shard is first used. Aligned so that two shards never
+/// share a cache line.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Shard {
@@ -151,7 +151,7 @@ struct Shard {
     cell: OnceLock<Box<Cell>>,
 }
 
-/// A shard that is taken until this is dropped.
+/// A shard that is taken, until this guard is dropped.
 struct Taken<'a>(&'a Shard);
 
 impl Drop for Taken<'_> {
@@ -172,7 +172,8 @@ impl Shard {
     #[inline(always)]
     fn take(&self) -> Option<Taken<'_>> {
         let taken = &self.taken;
-        // Not `then_some`: a `Taken` that is made in vain would give back what another has.
+        // `then_some` would create the guard even if another thread has the shard, and dropping it would
+        // release that thread's shard.
         taken
             .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
             .is_ok()
@@ -190,7 +191,7 @@ impl Cells {
         Self((0..shards).map(|_| Shard::new()).collect())
     }
 
-    /// Adds one, to the shard of this thread or one that is free.
+    /// Adds a sample to the shard of this thread, or to a free one.
     #[inline(always)]
     pub(crate) fn record(&self, thread: usize, nanos: u64, outcome: Outcome, error: bool) {
         let shard = &self.0[thread & (self.0.len() - 1)];
@@ -201,7 +202,7 @@ impl Cells {
         }
     }
 
-    /// Adds one where the first shard that was tried is taken, or has no cell yet.
+    /// Adds a sample where the shard of this thread is taken or has no cell yet.
     #[cold]
     fn record_elsewhere(&self, thread: usize, nanos: u64, outcome: Outcome, error: bool) {
         let taken = self.free_shard(thread);
@@ -218,15 +219,15 @@ impl Cells {
                 }
                 std::hint::spin_loop();
             }
-            // Their takers must have been interrupted: let them go on.
+            // The threads that took the shards must have been interrupted: let them run.
             yield_now();
         }
     }
 
-    /// Takes everything away. A shard is taken for as long as its cell is copied to `scratch`; what
-    /// it means is found out when the shard is free again.
+    /// Drains all shards. A shard is taken only while its cell is copied to `scratch`, and evaluated after
+    /// it is released.
     pub(crate) fn drain(&self, scratch: &mut Scratch) -> Option<Aggregate> {
-        let mut found: Option<Aggregate> = None;
+        let mut aggregate: Option<Aggregate> = None;
         for shard in &*self.0 {
             let Some(cell) = shard.cell.get() else {
                 continue;
@@ -242,20 +243,20 @@ impl Cells {
             }
             cell.empty_into(scratch);
             drop(taken);
-            scratch.add_to(found.get_or_insert_default());
+            scratch.add_to(aggregate.get_or_insert_default());
         }
-        found
+        aggregate
     }
 }
 
-/// A small number that stays the same on a thread and differs between threads.
+/// A small number that identifies the current thread.
 #[inline]
 pub(crate) fn thread_number() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(1);
     thread_local! {
         static NUMBER: ThreadCell<usize> = const { ThreadCell::new(0) };
     }
-    // A thread that is being torn down has no locals; any shard will do.
+    // A thread that is being torn down has no locals, and may use any shard.
     NUMBER
         .try_with(|number| match number.get() {
             0 => {
@@ -263,7 +264,7 @@ pub(crate) fn thread_number() -> usize {
                 number.set(new);
                 new
             }
-            known => known,
+            number => number,
         })
         .unwrap_or(0)
 }
@@ -279,14 +280,14 @@ mod tests {
     }
 
     #[test]
-    fn a_taken_shard_is_passed_by() {
+    fn a_taken_shard_is_skipped() {
         let cells = Cells::new(4);
         let taken = cells.free_shard(1);
         cells.record(1, 5, Outcome::Success, false);
         drop(taken);
         let mut scratch = Scratch::new();
-        let found = cells.drain(&mut scratch).expect("one was recorded");
-        assert_eq!(found.times.count, 1);
+        let aggregate = cells.drain(&mut scratch).expect("one was recorded");
+        assert_eq!(aggregate.times.count, 1);
         assert_eq!(cells.drain(&mut scratch), None);
     }
 
@@ -298,7 +299,7 @@ mod tests {
                 let outcome = Outcome::ALL[i % OUTCOMES];
                 cells.record(i, nanos, outcome, i % 3 == 0);
                 expected.times.record(nanos);
-                expected.tally.record(outcome, i % 3 == 0);
+                expected.outcomes.record(outcome, i % 3 == 0);
                 let bucket = Histogram::new(4, [(bucket_of(nanos) as u16, 1)]);
                 expected.histogram.merge(&bucket);
             }
@@ -324,9 +325,9 @@ mod tests {
             scope.spawn(|| {
                 let mut scratch = Scratch::new();
                 while !stop.load(Ordering::Relaxed) {
-                    let found = cells.drain(&mut scratch).unwrap_or_default();
-                    assert_eq!(found.histogram.count(), found.times.count);
-                    drained.fetch_add(found.times.count, Ordering::Relaxed);
+                    let aggregate = cells.drain(&mut scratch).unwrap_or_default();
+                    assert_eq!(aggregate.histogram.count(), aggregate.times.count);
+                    drained.fetch_add(aggregate.times.count, Ordering::Relaxed);
                 }
             });
             for writer in writers {
@@ -334,8 +335,8 @@ mod tests {
             }
             stop.store(true, Ordering::Relaxed);
         });
-        let rest = cells.drain(&mut scratch).unwrap_or_default().times.count;
-        assert_eq!(drained.into_inner() + rest, 200_000);
+        let last = cells.drain(&mut scratch).unwrap_or_default().times.count;
+        assert_eq!(drained.into_inner() + last, 200_000);
     }
 }
 

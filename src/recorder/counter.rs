@@ -1,11 +1,11 @@
-//! Counters of anything: sales, cache misses, jobs.
+//! Counters of the user: sales, cache misses, jobs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use super::cell::thread_number;
 
-/// A number that several threads add to, each at its own place.
+/// A number that several threads add to, each to its own stripe.
 #[derive(Debug)]
 pub(crate) struct Striped(Box<[Stripe]>);
 
@@ -25,7 +25,7 @@ impl Striped {
         self.0[stripe].0.fetch_add(n, Ordering::Relaxed);
     }
 
-    /// Takes the sum away.
+    /// Returns the sum and sets it to 0.
     pub(crate) fn take(&self) -> i64 {
         let values = self
             .0
@@ -35,11 +35,11 @@ impl Striped {
     }
 }
 
-/// How many threads have a place of their own in a [`Gauge`].
+/// Number of threads that have a slot of their own in a [`Gauge`].
 const OWNED: usize = 64;
 
-/// A number that every request raises and lowers. The first threads each have a place of their own,
-/// which nobody else writes: there, adding takes no atomic read-modify-write. All others share one.
+/// A number that every request raises and lowers. The first threads each have a slot of their own, which no
+/// other thread writes: adding to it takes no atomic read-modify-write. All other threads share one slot.
 #[derive(Debug)]
 pub(crate) struct Gauge {
     owned: [Stripe; OWNED],
@@ -54,10 +54,10 @@ impl Gauge {
         }
     }
 
-    /// `thread` is the number of the current one.
+    /// `thread` is the number of the current thread.
     #[inline]
     pub(crate) fn add(&self, thread: usize, n: i64) {
-        // 0 is any thread that is being torn down.
+        // 0 is the number of every thread that is being torn down.
         match self.owned.get(thread.wrapping_sub(1)) {
             Some(mine) => {
                 let value = mine.0.load(Ordering::Relaxed);
@@ -100,19 +100,19 @@ pub(crate) struct CounterEntry {
 pub struct Counter(pub(crate) Arc<CounterEntry>);
 
 impl Counter {
-    /// Adds `n`, which may be negative, to the slices of now. A few nanoseconds; no I/O.
+    /// Adds `n`, which may be negative, to the current slices. Takes a few nanoseconds and does no I/O.
     #[inline]
     pub fn add(&self, n: i64) {
         self.0.value.add(n);
     }
 
-    /// Adds 1 to the slices of now.
+    /// Adds 1 to the current slices.
     #[inline]
     pub fn increment(&self) {
         self.add(1);
     }
 
-    /// Its name, as it is stored.
+    /// The name, as it is stored.
     pub fn name(&self) -> &str {
         &self.0.name
     }

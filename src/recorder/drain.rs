@@ -1,4 +1,4 @@
-//! How figures leave the cells: once a second, at the turn of the second, into the pending batch.
+//! Draining: at the turn of each second, samples move from the cells to the pending batch.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,31 +17,31 @@ use crate::task::{Stopped, lock};
 
 const SECOND: i64 = 1_000_000_000;
 
-/// So many names waiting are flushed before their time.
+/// Number of pending names that starts a flush before its time.
 const PRESSURE: usize = 1_000;
 
-/// What has been drained, and what is known of it. None of it is touched by a request.
+/// The pending batch and the counts of the drain. No request takes its lock.
 pub(crate) struct Drain {
     state: Mutex<State>,
-    /// Told when much is pending.
+    /// Notified when the batch has [`PRESSURE`] names.
     pub(crate) pressure: Notify,
 }
 
 struct State {
     pending: Batch,
-    figures: FlushCounters,
+    flush: FlushCounters,
     totals: HashMap<Arc<str>, Totals>,
     entries: Entries,
     scratch: Box<Scratch>,
     all: Arc<str>,
     drained_at: i64,
-    lateness: i64,
-    lateness_max: i64,
+    lag: i64,
+    max_lag: i64,
     dropped: u64,
     overflowed: u64,
 }
 
-/// The registries' entries, so that a drain holds no registry's lock.
+/// Copies of the registries' entries, so that a drain holds no lock of a registry.
 #[derive(Default)]
 struct Entries {
     http: Vec<Arc<Entry>>,
@@ -49,13 +49,13 @@ struct Entries {
     counters: Vec<Arc<CounterEntry>>,
 }
 
-/// FlushCounters of the drain itself, for health.
+/// Counts of the drain itself, for health.
 pub(crate) struct DrainStats {
     pub(crate) pending: usize,
     pub(crate) dropped: u64,
     pub(crate) overflowed: u64,
-    pub(crate) lateness: f64,
-    pub(crate) lateness_max: f64,
+    pub(crate) lag: f64,
+    pub(crate) max_lag: f64,
 }
 
 impl std::fmt::Debug for Drain {
@@ -70,14 +70,14 @@ impl Drain {
         Self {
             state: Mutex::new(State {
                 pending: Batch::default(),
-                figures: FlushCounters::default(),
+                flush: FlushCounters::default(),
                 totals: HashMap::new(),
                 entries: Entries::default(),
                 scratch: Scratch::new(),
                 all: ALL.into(),
                 drained_at: now,
-                lateness: 0,
-                lateness_max: 0,
+                lag: 0,
+                max_lag: 0,
                 dropped: 0,
                 overflowed: 0,
             }),
@@ -85,15 +85,15 @@ impl Drain {
         }
     }
 
-    /// Takes all that is pending.
+    /// Takes the pending batch.
     pub(crate) fn take(&self) -> Batch {
         let mut state = lock(&self.state);
         std::mem::take(&mut state.pending)
     }
 
-    /// Reads or changes the figures.
+    /// Reads or changes the counts of flushing.
     pub(crate) fn counters<T>(&self, with: impl FnOnce(&mut FlushCounters) -> T) -> T {
-        with(&mut lock(&self.state).figures)
+        with(&mut lock(&self.state).flush)
     }
 
     /// A copy of every context's totals.
@@ -106,28 +106,28 @@ impl Drain {
             .collect()
     }
 
-    pub(crate) fn drain_figures(&self) -> DrainStats {
+    pub(crate) fn drain_stats(&self) -> DrainStats {
         let state = lock(&self.state);
         DrainStats {
             pending: state.pending.len(),
             dropped: state.dropped,
             overflowed: state.overflowed,
-            lateness: state.lateness as f64 / 1e9,
-            lateness_max: state.lateness_max as f64 / 1e9,
+            lag: state.lag as f64 / 1e9,
+            max_lag: state.max_lag as f64 / 1e9,
         }
     }
 }
 
-/// The second that figures belong to which were collected between two drains: the one that has just
-/// ended when a drain comes at its turn, however late; else the current one.
+/// The second that samples belong to which were recorded between two drains. For the first drain after the
+/// turn of a second, however late, it is the second that has just ended; for any other, the current one.
 fn second_of(before: i64, now: i64) -> i64 {
     let (before, now) = (before.div_euclid(SECOND), now.div_euclid(SECOND));
     if now > before { now - 1 } else { now }
 }
 
 impl Recorder {
-    /// Moves everything that was recorded into the pending batch. After
-    /// [`Core::close`](super::Core::close) it is counted as dropped instead.
+    /// Moves all samples into the pending batch. After [`Core::close`](super::Core::close) they are counted
+    /// as dropped instead.
     pub(crate) fn drain(&self) {
         let mut guard = lock(&self.drain.state);
         let state = &mut *guard;
@@ -138,8 +138,8 @@ impl Recorder {
         let now = self.core.clock.now_nanos();
         let second = second_of(state.drained_at, now);
         if now.div_euclid(SECOND) > state.drained_at.div_euclid(SECOND) {
-            state.lateness = now.rem_euclid(SECOND);
-            state.lateness_max = state.lateness_max.max(state.lateness);
+            state.lag = now.rem_euclid(SECOND);
+            state.max_lag = state.max_lag.max(state.lag);
         }
         state.drained_at = now;
 
@@ -147,16 +147,16 @@ impl Recorder {
         let entries = std::mem::take(&mut state.entries);
         let contexts = entries.http.iter().chain(&entries.timers);
         for entry in contexts.chain(std::iter::once(&self.unmatched)) {
-            let Some(found) = entry.cells.drain(&mut state.scratch) else {
+            let Some(aggregate) = entry.cells.drain(&mut state.scratch) else {
                 continue;
             };
             if self.core.is_closed() {
-                state.dropped += found.times.count;
+                state.dropped += aggregate.times.count;
                 continue;
             }
-            state.fold_into_pending(self, entry, second, &found);
+            state.add_to_pending(self, entry, second, &aggregate);
             if entry.kind == Kind::Http {
-                all.merge(&found);
+                all.merge(&aggregate);
             }
         }
         for counter in &entries.counters {
@@ -177,14 +177,14 @@ impl Recorder {
         }
     }
 
-    /// Puts back what could not be flushed.
+    /// Puts a batch back that could not be flushed.
     pub(crate) fn put_back(&self, batch: Batch) {
         let mut state = lock(&self.drain.state);
         state.pending.merge(batch, &self.precisions);
         state.pending.compact(self.limits.pending_bytes);
     }
 
-    /// Drains at each turn of a second, whatever the flush interval, until it is told to stop.
+    /// Drains at each turn of a second, whatever the flush interval, until `stopped`.
     pub(crate) async fn drain_each_second(self: Arc<Self>, mut stopped: Stopped) {
         loop {
             let clock = &self.core.clock;
@@ -199,25 +199,31 @@ impl Recorder {
 }
 
 impl State {
-    fn fold_into_pending(
+    fn add_to_pending(
         &mut self,
         recorder: &Recorder,
         entry: &Entry,
         second: i64,
-        found: &Aggregate,
+        aggregate: &Aggregate,
     ) {
-        let count = found.times.count;
-        self.figures.recorded += count;
+        let count = aggregate.times.count;
+        self.flush.recorded += count;
         if &*entry.name == OVERFLOW {
             self.overflowed += count;
         }
         let pending = &mut self.pending;
-        pending.add(&recorder.precisions, &entry.name, entry.kind, second, found);
+        pending.add(
+            &recorder.precisions,
+            &entry.name,
+            entry.kind,
+            second,
+            aggregate,
+        );
         match self.totals.get_mut(&entry.name) {
-            Some(totals) => totals.add(found),
+            Some(totals) => totals.add(aggregate),
             None => {
                 let mut totals = Totals::new(entry.kind);
-                totals.add(found);
+                totals.add(aggregate);
                 self.totals.insert(entry.name.clone(), totals);
             }
         }

@@ -1,6 +1,6 @@
-//! Counts of flushing, which share the lock of the drain.
+//! Counts of flushing. They share the lock of the drain.
 
-/// What flushing has done since this instance started.
+/// Counts since this instance started.
 #[derive(Debug, Default)]
 pub(crate) struct FlushCounters {
     pub(crate) recorded: u64,

@@ -1,6 +1,8 @@
-//! The request path's side: takes nanoseconds, hands them on once a second. Read `cell` (where a request's
-//! values land), `registry` (under which name), `timer` and `counter` (any other code), `response` (what is
-//! an error), then `drain` (how they leave) and `totals` (what the Prometheus text shows).
+//! Recording in this instance.
+//!
+//! The request path ends here. It hands on nanoseconds, which leave once a second. Read `cell` (where a
+//! sample is added), `registry` (under which name), `timer` and `counter` (other code), `response` (which
+//! responses are errors), then `drain` (from the cells to the batch) and `totals` (for the Prometheus text).
 
 mod cell;
 mod counter;
@@ -32,7 +34,7 @@ use cell::{Cells, MAX_SHARDS, MIN_SHARDS};
 use counter::{CounterEntry, Gauge, Striped};
 use registry::Registry;
 
-/// A response that carries this in its extensions is not recorded. The admin router's do.
+/// Marks a response that is not recorded, as an extension. Responses of the admin router have it.
 ///
 /// ```
 /// use tower_pulse::Unrecorded;
@@ -42,8 +44,8 @@ use registry::Registry;
 #[derive(Clone, Copy, Debug)]
 pub struct Unrecorded;
 
-/// One context of this process, or one of several handles of it, which share its cells. Aligned so
-/// that threads which count references to different handles never share a cache line.
+/// A context of this process, or one of several handles that share its cells. Aligned so that threads which
+/// count references to different handles never share a cache line.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Entry {
@@ -54,10 +56,10 @@ pub(crate) struct Entry {
     core: Arc<Core>,
 }
 
-/// What every entry needs.
+/// The parts of a recorder that every entry needs.
 #[derive(Debug)]
 pub(crate) struct Core {
-    /// Differs between the recorders of a process, and is not 0.
+    /// Never 0, and different for each recorder of a process.
     id: u32,
     clock: Clock,
     in_flight: Gauge,
@@ -95,7 +97,7 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    /// How many shards a context gets.
+    /// Number of shards of each context.
     pub(crate) fn shards_of_this_machine() -> usize {
         let workers = std::thread::available_parallelism().map_or(1, usize::from);
         workers.next_power_of_two().clamp(MIN_SHARDS, MAX_SHARDS)
@@ -105,7 +107,7 @@ impl Recorder {
         let shards = Self::shards_of_this_machine();
         static NEXT: AtomicU32 = AtomicU32::new(1);
         let core = Arc::new(Core {
-            // 31 bits: the layer's marks use the last one.
+            // 31 bits, as the layer's marks use the last bit.
             id: (NEXT.fetch_add(1, Ordering::Relaxed) & (u32::MAX >> 1)).max(1),
             clock: clock.clone(),
             in_flight: Gauge::new(),
@@ -145,16 +147,16 @@ impl Recorder {
         }
     }
 
-    /// The HTTP context of this name if it is known. Allocates nothing.
+    /// The HTTP context of this name, if it exists. Allocates nothing.
     #[inline]
-    pub(crate) fn known_http(&self, name: &str) -> Option<Arc<Entry>> {
+    pub(crate) fn existing_http(&self, name: &str) -> Option<Arc<Entry>> {
         if name == context::UNMATCHED {
             return Some(self.unmatched.clone());
         }
         self.http.get(name)
     }
 
-    /// The context of this name, or `<overflow>` when there are too many.
+    /// The context of this name, or `<overflow>` if there are too many.
     pub(crate) fn entry(&self, kind: Kind, name: &str) -> Arc<Entry> {
         let name = context::clean_name(name);
         let (registry, other) = match kind {
@@ -162,10 +164,10 @@ impl Recorder {
             _ if name == context::UNMATCHED => return self.unmatched.clone(),
             _ => (&self.http, &self.timers),
         };
-        if let Some(known) = registry.get(&name) {
-            return known;
+        if let Some(entry) = registry.get(&name) {
+            return entry;
         }
-        // Both kinds share one maximum.
+        // The kinds share one maximum.
         if registry.len() + other.len() >= self.limits.max_contexts {
             self.core
                 .warn_contexts_overflow(&name, self.limits.max_contexts);
@@ -180,8 +182,8 @@ impl Recorder {
         })
     }
 
-    /// The counter of this name. A reserved one is counted under the name with a backslash before
-    /// it, as it must neither be mixed with requests nor lost.
+    /// The counter of this name. A reserved name gets a backslash before it, so that it is neither mixed
+    /// with requests nor lost.
     pub(crate) fn counter(&self, name: &str) -> Counter {
         let name = context::clean_name(name);
         let entry = |name: &str| {
@@ -207,7 +209,7 @@ impl Recorder {
         Counter(entry(&format!("\\{name}")))
     }
 
-    /// Into how many shards each context is divided.
+    /// Number of shards of each context.
     pub(crate) fn shards(&self) -> usize {
         self.shards
     }
@@ -228,12 +230,12 @@ impl Core {
         self.in_flight.sum().max(0)
     }
 
-    /// From now on, what is recorded counts as dropped.
+    /// Closes the recorder: samples that come from now on are dropped.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
     }
 
-    /// Notes that the user has added a layer.
+    /// Notes that the user has added a layer, which [`has_layer`](Self::has_layer) returns.
     pub(crate) fn layer_added(&self) {
         self.has_layer.store(true, Ordering::Relaxed);
     }
@@ -247,7 +249,7 @@ impl Core {
         self.closed.load(Ordering::SeqCst)
     }
 
-    /// Says once why requests land in `<unmatched>` although one of them was answered well.
+    /// Warns once that a request landed in `<unmatched>` although its response was 2xx.
     #[inline]
     pub(crate) fn warn_unmatched(&self) {
         if !self.warned_unmatched.load(Ordering::Relaxed)
@@ -262,7 +264,7 @@ impl Core {
         }
     }
 
-    /// Says once that there are more contexts than are allowed.
+    /// Warns once that `max_contexts` is exceeded.
     #[cold]
     fn warn_contexts_overflow(&self, context: &str, max_contexts: usize) {
         if !self.contexts_overflow.swap(true, Ordering::Relaxed) {
@@ -277,7 +279,7 @@ impl Core {
         }
     }
 
-    /// Says once that there are more counters than are allowed.
+    /// Warns once that `max_counters` is exceeded.
     #[cold]
     fn warn_counters_overflow(&self, counter: &str, max_counters: usize) {
         if !self.counters_overflow.swap(true, Ordering::Relaxed) {
@@ -291,7 +293,7 @@ impl Core {
         }
     }
 
-    /// Whether there were more contexts, and more counters, than are allowed.
+    /// Whether `max_contexts` and `max_counters` are exceeded.
     pub(crate) fn overflows(&self) -> (bool, bool) {
         (
             self.contexts_overflow.load(Ordering::Relaxed),
@@ -299,7 +301,7 @@ impl Core {
         )
     }
 
-    /// The user's function that says which responses are errors.
+    /// The user's rule for errors, if there is one.
     #[inline]
     pub(crate) fn error_rule(&self) -> Option<&ErrorRule> {
         self.error_rule.0.as_deref()
@@ -317,8 +319,8 @@ impl Core {
 }
 
 impl Entry {
-    /// A handle of the same context with a reference count of its own, for threads that would
-    /// otherwise fight for one.
+    /// A handle of the same context with a reference count of its own, so that threads do not contend for
+    /// one count.
     #[cfg(feature = "axum")]
     pub(crate) fn clone_unshared(&self) -> Arc<Self> {
         Arc::new(Self {
@@ -335,13 +337,13 @@ impl Entry {
         &self.core
     }
 
-    /// Records what began at `start` and ends now.
+    /// Records a sample that began at `start` and ends now.
     #[inline]
     pub(crate) fn finish(&self, start: Tick, outcome: Outcome, error: bool) {
         self.record(thread_number(), start, outcome, error);
     }
 
-    /// The same of a request, which is not in flight any more.
+    /// Records a request that began at `start` and ends now, and is no longer in flight.
     #[inline]
     pub(crate) fn finish_request(&self, start: Tick, outcome: Outcome, error: bool) {
         let thread = thread_number();
@@ -363,7 +365,7 @@ impl Entry {
         self.cells.record(thread, nanos, outcome, error);
     }
 
-    /// Whether it is the context of what matched no route.
+    /// Whether this is the context of requests that match no route.
     #[inline]
     pub(crate) fn is_unmatched(&self) -> bool {
         self.unmatched

@@ -1,9 +1,9 @@
-//! Which names there are. Bounded: beyond the maximum, new names share the entry `<overflow>`.
+//! Registries of names. They are bounded: beyond the maximum, all new names share the entry `<overflow>`.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// Entries by name, at most `max` of them, and one for all others.
+/// At most `max` entries by name, and one entry for all other names.
 #[derive(Debug)]
 pub(crate) struct Registry<E> {
     entries: RwLock<HashMap<Arc<str>, Arc<E>>>,
@@ -20,21 +20,21 @@ impl<E> Registry<E> {
         }
     }
 
-    /// The entry of `name`, if there is one. Allocates nothing.
+    /// The entry of `name`, if it exists. Allocates nothing.
     #[inline]
     pub(crate) fn get(&self, name: &str) -> Option<Arc<E>> {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
         entries.get(name).cloned()
     }
 
-    /// The entry of `name`, made if there is room.
+    /// The entry of `name`, created if there is room, or else that of the overflow.
     pub(crate) fn get_or_insert(&self, name: &str, make: impl FnOnce(Arc<str>) -> E) -> Arc<E> {
-        if let Some(known) = self.get(name) {
-            return known;
+        if let Some(entry) = self.get(name) {
+            return entry;
         }
         let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = entries.get(name) {
-            return known.clone();
+        if let Some(entry) = entries.get(name) {
+            return entry.clone();
         }
         if entries.len() >= self.max {
             return self.overflow.clone();
@@ -45,24 +45,25 @@ impl<E> Registry<E> {
         entry
     }
 
-    /// How many names there are.
+    /// Number of names.
     pub(crate) fn len(&self) -> usize {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
         entries.len()
     }
 
-    /// The entry of the names that had no room.
+    /// The entry that all names beyond the maximum share.
     pub(crate) fn overflow(&self) -> Arc<E> {
         self.overflow.clone()
     }
 
-    /// Adds the entries that `known` lacks. Cheap when there are none: entries are never removed.
-    pub(crate) fn refresh(&self, known: &mut Vec<Arc<E>>) {
+    /// Copies the entries to `copy`, if it lacks any. Entries are never removed, so comparing lengths is
+    /// enough.
+    pub(crate) fn refresh(&self, copy: &mut Vec<Arc<E>>) {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
-        if known.len() != entries.len() + 1 {
-            known.clear();
-            known.push(self.overflow.clone());
-            known.extend(entries.values().cloned());
+        if copy.len() != entries.len() + 1 {
+            copy.clear();
+            copy.push(self.overflow.clone());
+            copy.extend(entries.values().cloned());
         }
     }
 }
@@ -72,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_has_no_room_shares_one_entry() {
+    fn names_beyond_the_maximum_share_one_entry() {
         let registry = Registry::new(2, Arc::new("overflow".to_owned()));
         let make = |name: &str| registry.get_or_insert(name, |name| name.to_string());
         assert_eq!(*make("a"), "a");
@@ -80,8 +81,8 @@ mod tests {
         assert_eq!(*make("c"), "overflow");
         assert_eq!(*make("a"), "a");
         assert!(registry.get("c").is_none());
-        let mut known = Vec::new();
-        registry.refresh(&mut known);
-        assert_eq!(known.len(), 3);
+        let mut copy = Vec::new();
+        registry.refresh(&mut copy);
+        assert_eq!(copy.len(), 3);
     }
 }

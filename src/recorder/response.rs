@@ -1,12 +1,12 @@
-//! Which responses count as errors.
+//! Rules for which responses count as errors.
 
 use std::fmt;
 use std::sync::Arc;
 
 use http::{Extensions, HeaderMap, HeaderName, StatusCode};
 
-/// The head of a response, as the function of [`Builder::count_as_error`](crate::Builder::count_as_error)
-/// gets it.
+/// The head of a response, as [`Builder::count_as_error`](crate::Builder::count_as_error) passes it to its
+/// function.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct ResponseHead<'a> {
@@ -14,7 +14,7 @@ pub struct ResponseHead<'a> {
     pub status: StatusCode,
     /// The headers.
     pub headers: &'a HeaderMap,
-    /// The extensions. A handler can mark its response there.
+    /// The extensions. A handler can mark its response with one.
     pub extensions: &'a Extensions,
 }
 
@@ -32,16 +32,16 @@ impl<'a> ResponseHead<'a> {
         }
     }
 
-    /// Whether it counts as an error by default: a status of 500 and above, or a `grpc-status` header
-    /// that is not 0.
+    /// Whether the response counts as an error by default: a status of 500 and above, or a `grpc-status`
+    /// header other than 0.
     #[inline]
     pub fn is_error(&self) -> bool {
-        // A status that HTTP does not know counts as a server error.
+        // A status outside of 100 to 599 counts as a server error.
         !(100..500).contains(&self.status.as_u16()) || grpc_failed(self.headers)
     }
 }
 
-/// A user's function that says which responses are errors.
+/// A user's rule for errors.
 pub(crate) type ErrorRule = dyn Fn(&ResponseHead<'_>) -> bool + Send + Sync;
 
 /// The user's function, if there is one.
@@ -55,8 +55,8 @@ impl fmt::Debug for MaybeErrorRule {
     }
 }
 
-/// Whether the head carries a gRPC status that is not OK. Most responses have few headers, and
-/// comparing names is cheaper than hashing one.
+/// Whether the head has a gRPC status that is not OK. Most responses have few headers, so comparing names
+/// is cheaper than hashing one.
 #[inline]
 fn grpc_failed(headers: &HeaderMap) -> bool {
     static GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");

@@ -1,4 +1,4 @@
-//! The atomics of the recording shards, which loom replaces with its own to try every interleaving.
+//! The atomics of the recording shards. Loom replaces them with its own, to try every interleaving.
 
 #[cfg(all(test, pulse_loom))]
 pub(crate) use loom::{

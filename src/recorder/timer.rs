@@ -12,9 +12,10 @@ use super::Entry;
 use crate::clock::Tick;
 use crate::model::outcome::Outcome;
 
-/// Times what happens until it is dropped. Made by [`Pulse::timer`](crate::Pulse::timer).
+/// Records the time from its creation until it is dropped. Created by
+/// [`Pulse::timer`](crate::Pulse::timer).
 ///
-/// It is recorded exactly once, also when the code returns early with `?`, is cancelled or panics. It
+/// A timer records exactly one sample, even if the code returns early with `?`, is cancelled or panics. It
 /// does not see the result of the code: call [`failed`](Self::failed), or time a future with
 /// [`Pulse::try_time`](crate::Pulse::try_time).
 #[must_use = "a timer that is dropped at once times nothing"]
@@ -42,7 +43,7 @@ impl Timer {
         }
     }
 
-    /// Marks what is timed as failed: it counts as an error of its context.
+    /// Marks the sample as an error of its context.
     pub fn failed(&mut self) {
         self.outcome = Outcome::Failed;
     }
@@ -52,7 +53,7 @@ impl Timer {
         drop(self);
     }
 
-    /// Ends the measurement without recording it, as if it had never begun.
+    /// Ends the measurement without recording it.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -84,7 +85,7 @@ impl Drop for Timer {
 }
 
 pin_project! {
-    /// A future that is timed from its first poll until it is done or dropped. Made by
+    /// A future that is timed from its first poll until it completes or is dropped. Created by
     /// [`Pulse::time`](crate::Pulse::time) and [`Pulse::try_time`](crate::Pulse::try_time).
     #[must_use = "futures do nothing unless polled"]
     pub struct Timed<F>
@@ -106,7 +107,7 @@ impl<F: Future> fmt::Debug for Timed<F> {
 }
 
 impl<F: Future> Timed<F> {
-    /// `has_failed` says whether an output counts as an error.
+    /// `has_failed` returns whether an output counts as an error.
     pub(crate) fn new(entry: Arc<Entry>, future: F, has_failed: fn(&F::Output) -> bool) -> Self {
         Self {
             future,
@@ -125,7 +126,7 @@ impl<F: Future> Future for Timed<F> {
         let timer = this
             .timer
             .get_or_insert_with(|| Timer::start(this.entry.clone()));
-        // Whoever catches a panic may drop this future later, when no thread is panicking.
+        // A caller that catches the panic may drop this future later, when the thread is not panicking.
         timer.outcome = Outcome::Panicked;
         let poll = this.future.poll(cx);
         timer.outcome = Outcome::Cancelled;

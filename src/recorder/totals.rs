@@ -1,4 +1,4 @@
-//! Cumulative totals of this instance since it started, as the Prometheus text shows them.
+//! Totals of this instance since it started, for the Prometheus text.
 
 use std::sync::LazyLock;
 
@@ -7,13 +7,13 @@ use crate::model::context::Kind;
 use crate::model::histogram::{BUCKETS, SCALE, lower_bound};
 use crate::model::outcome::OutcomeCounts;
 
-/// Upper bounds of the buckets in seconds. Prometheus' own defaults, and 1 ms and 30 s around them,
-/// as many services answer faster than 5 ms.
+/// Upper bounds of the buckets in seconds: the defaults of Prometheus, with 1 ms and 30 s added because
+/// many services answer within 5 ms.
 pub(crate) const BOUNDS: [f64; 14] = [
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
 ];
 
-/// Which of [`BOUNDS`] the middle of each bucket of the exponential histogram lies below.
+/// For each bucket of the exponential histogram, the first of [`BOUNDS`] above its middle.
 static PLACES: LazyLock<[usize; BUCKETS]> = LazyLock::new(|| {
     std::array::from_fn(|index| {
         let low = lower_bound(index as u16, SCALE);
@@ -22,40 +22,40 @@ static PLACES: LazyLock<[usize; BUCKETS]> = LazyLock::new(|| {
     })
 });
 
-/// What a context has come to.
+/// Totals of a context.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Totals {
-    /// What it stands for.
+    /// Whether the context stands for HTTP requests, other code or the sum of all.
     pub(crate) kind: Kind,
-    /// How many.
+    /// Number of samples.
     pub(crate) count: u64,
-    /// How long they took together, in nanoseconds.
+    /// Sum of their durations, in nanoseconds.
     pub(crate) nanos: u128,
-    /// How they ended.
-    pub(crate) tally: OutcomeCounts,
-    /// How many lie in each bucket, the last being beyond all bounds. Not cumulative.
+    /// Counts by outcome.
+    pub(crate) outcomes: OutcomeCounts,
+    /// Number of durations in each bucket, not cumulative. The last bucket is beyond all bounds.
     pub(crate) buckets: [u64; BOUNDS.len() + 1],
 }
 
 impl Totals {
-    /// Nothing yet.
+    /// Totals of a context without samples.
     pub(crate) fn new(kind: Kind) -> Self {
         Self {
             kind,
             count: 0,
             nanos: 0,
-            tally: OutcomeCounts::default(),
+            outcomes: OutcomeCounts::default(),
             buckets: [0; BOUNDS.len() + 1],
         }
     }
 
-    /// Adds what was collected. A duration within a bucket of the exponential histogram that a
-    /// bound cuts counts as that bucket's middle: the bounds are exact to 2.2 %.
-    pub(crate) fn add(&mut self, found: &Aggregate) {
-        self.count += found.times.count;
-        self.nanos += u128::from(found.times.sum);
-        self.tally.merge(&found.tally);
-        for (index, n) in found.histogram.buckets() {
+    /// Adds an aggregate. A bucket of the exponential histogram that a bound cuts is counted on the side of
+    /// its middle, so the bounds are exact to 2.2 %.
+    pub(crate) fn add(&mut self, aggregate: &Aggregate) {
+        self.count += aggregate.times.count;
+        self.nanos += u128::from(aggregate.times.sum);
+        self.outcomes.merge(&aggregate.outcomes);
+        for (index, n) in aggregate.histogram.buckets() {
             self.buckets[PLACES[usize::from(*index).min(BUCKETS - 1)]] += n;
         }
     }

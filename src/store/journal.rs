@@ -1,18 +1,17 @@
-//! The journal's other end: what whoever folds it asks of a store.
+//! The journal as its folder uses it.
 //!
 //! The journal's *state* holds the name of its generation, the position up to which it is folded (`low`),
 //! the end of the round that was begun and the partitions of it that are done, a fence per instance, and a
-//! *version*: a name that each step of folding must give and replaces.
+//! *version*: a name that each step of folding must give and then replaces.
 //!
-//! - A call is appended once: its instance's fence says which one comes next.
-//! - A step that gives another version than the state's does nothing. So two instances that both take
-//!   themselves for the one that folds cannot both write, whatever leases say, and a step that was frozen on
-//!   its way is harmless. A step without an answer is repeated: if the state has the version that it was to
-//!   give, it was done.
-//! - Whoever takes over finishes the round that was begun, without the partitions that are done, before
-//!   beginning another.
-//! - An entry's id commits to all entries before it. A journal that a failover has taken back to another
-//!   history does not have the round's last entry, and the round is dropped.
+//! - A call is appended once: the fence of its instance says which call comes next.
+//! - A step that gives another version than the state's has no effect. Two instances that both consider
+//!   themselves the folder therefore cannot both write, whatever the leases say, and a step that was delayed on
+//!   its way is harmless. A step without an answer is sent again: if the state has the version that the step
+//!   sets, the step has taken effect.
+//! - A folder that takes over first finishes the round that was begun, without the partitions that are done.
+//! - The id of an entry commits to all entries before it. A journal that a failover has taken back to another
+//!   history does not contain the round's last entry, and the round is dropped.
 
 use super::Position;
 use crate::error::StoreError;
@@ -26,22 +25,22 @@ use crate::task::BoxFuture;
 pub struct Partitions([u64; PARTITIONS / 64]);
 
 impl Partitions {
-    /// Adds one.
+    /// Adds a partition.
     pub fn insert(&mut self, partition: usize) {
         self.0[partition / 64] |= 1 << (partition % 64);
     }
 
-    /// Whether it is one of them.
+    /// Whether the set contains a partition.
     pub fn contains(&self, partition: usize) -> bool {
         self.0[partition / 64] & 1 << (partition % 64) != 0
     }
 
-    /// As the journal's state holds them: hexadecimal.
+    /// The set in hexadecimal, as the journal's state holds it.
     pub fn to_hex(self) -> String {
         self.0.iter().map(|word| format!("{word:016x}")).collect()
     }
 
-    /// From what the journal's state holds; nothing for anything else.
+    /// Reads a set in the form of [`to_hex`](Self::to_hex); any other text reads as the empty set.
     pub fn from_hex(text: &str) -> Self {
         let mut set = Self::default();
         for (word, digits) in set.0.iter_mut().zip(text.as_bytes().chunks(16)) {
@@ -52,14 +51,14 @@ impl Partitions {
     }
 }
 
-/// Who folds, and until when.
+/// The answer to an attempt to acquire the lease to fold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Acquired {
-    /// We do.
+    /// This instance holds the lease.
     Mine(Progress),
-    /// Another instance does.
+    /// Another instance holds the lease.
     Held,
-    /// There are entries that only a newer version of this crate understands.
+    /// There are entries that only a newer version of this crate can read.
     Newer,
     /// There is no journal yet.
     Nothing,
@@ -68,107 +67,107 @@ pub enum Acquired {
 /// How far a journal is folded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// The version of the state, which every step must name and changes.
+    /// The version of the state, which every step must give and replaces.
     pub version: String,
-    /// Everything up to here is folded.
+    /// The position up to which all entries are folded.
     pub low: Position,
     /// The end of the round that was begun, if one was.
     pub upto: Option<Position>,
-    /// Its partitions that are folded.
+    /// The partitions of that round that are folded.
     pub done: Partitions,
-    /// Entries that were set aside.
+    /// Positions of entries that were set aside.
     pub aside: Vec<Position>,
-    /// Which slices are part of the coarser tiers.
+    /// The slices that are part of the coarser tiers.
     pub rolled: RolledUp,
 }
 
 /// An entry of the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Where it stands.
+    /// Its position in the journal.
     pub position: Position,
-    /// When it was appended, in Unix seconds of the store's clock.
+    /// When the entry was appended, in Unix seconds of the store's clock.
     pub stamp: i64,
     /// The version of its form.
     pub version: u64,
-    /// How many requests it says to hold.
+    /// The number of requests in the entry, as its instance declared it.
     pub requests: u64,
     /// The packed batch.
     pub payload: Vec<u8>,
 }
 
-/// What a step under a version gave.
+/// The result of a step that gave a version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step<T> {
-    /// It was done.
+    /// The step took effect.
     Done(T),
-    /// The state has this version: another instance folds, or the step was done when it was tried
-    /// before.
+    /// The step had no effect, as the state has this version instead: another instance folds, or the step took
+    /// effect when it was sent before.
     Stale(String),
-    /// The round's last entry is not in the journal, which has gone back in time.
+    /// The round's last entry is not in the journal, which a failover has taken back in time.
     Absent,
 }
 
 /// Entries that were read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entries {
-    /// The newest entry that was ever appended.
+    /// The position of the newest entry that was ever appended.
     pub head: Position,
     /// The store's time, in Unix seconds.
     pub now: i64,
-    /// Some that are not folded, oldest first.
+    /// Some entries that are not folded, oldest first.
     pub entries: Vec<Entry>,
 }
 
-/// Some partitions of a round, to be written.
+/// A step of folding: writes some partitions of a round.
 #[derive(Debug)]
 pub struct FoldStep<'a> {
     /// The version of the state.
     pub version: &'a str,
-    /// The version that it is to have.
+    /// The version that the step sets.
     pub next: &'a str,
     /// The instance that folds.
     pub instance: &'a str,
-    /// The end of the round; `None` to fold nothing, while no round is begun.
+    /// The end of the round. `None` for a step that folds no entry, which is allowed while no round is begun.
     pub upto: Option<Position>,
-    /// The partitions that are folded after this; `None` for all, which ends the round.
+    /// The partitions that are folded after this step; `None` for all, which ends the round.
     pub done: Option<Partitions>,
-    /// Entries up to here are not needed any more.
+    /// Entries up to this position may be trimmed.
     pub trim: Option<Position>,
-    /// What the round adds.
+    /// The merged entries of the round.
     pub round: &'a Round,
-    /// The partitions of it to write.
+    /// The partitions that this step writes.
     pub partitions: &'a [usize],
-    /// Records as they are afterwards.
+    /// Records as they are after the step.
     pub records: &'a [(RecordKey, &'a Record)],
-    /// Which slices are part of the coarser tiers afterwards.
+    /// The slices that are part of the coarser tiers after the step.
     pub rolled: &'a RolledUp,
-    /// Slices that need not be kept any longer than their tier retains them.
+    /// Slices whose records may expire after the retention of their tier, as they are rolled up.
     pub released: &'a [TierSlice],
-    /// Bytes of entries that are gone from within the round, told when it ends.
+    /// Bytes of entries that are missing in the round, added to the state when the round ends.
     pub hole_bytes: u64,
-    /// How long the round has taken until now, in milliseconds.
+    /// How long the round has taken so far, in milliseconds.
     pub took_millis: u64,
 }
 
-/// A journal as whoever folds it sees it.
+/// A journal as its folder uses it.
 ///
 /// # Cancel safety
-/// A step whose future is dropped may have been done; [`fold`](Self::fold) repeated with the same
-/// versions finds out whether it was.
+/// A step whose future is dropped may have taken effect; [`fold`](Self::fold) repeated with the same
+/// versions finds out whether it has.
 pub trait Journal: Send + Sync {
-    /// Takes or prolongs the lease to fold under a new version.
+    /// Acquires or prolongs the lease to fold, and sets a new version.
     fn acquire<'a>(
         &'a self,
         instance: &'a str,
         version: &'a str,
     ) -> BoxFuture<'a, Result<Acquired, StoreError>>;
 
-    /// Gives the lease back.
+    /// Gives up the lease.
     fn release<'a>(&'a self, instance: &'a str) -> BoxFuture<'a, Result<(), StoreError>>;
 
-    /// Reads about `bytes` of the entries after `from`, at least one if there is one, and none after the end
-    /// of a round that was begun.
+    /// Reads about `bytes` of the entries after `from`: at least one entry if there is any, and none after the
+    /// end of a round that was begun.
     fn read<'a>(
         &'a self,
         instance: &'a str,
@@ -177,13 +176,13 @@ pub trait Journal: Send + Sync {
         bytes: u64,
     ) -> BoxFuture<'a, Result<Step<Entries>, StoreError>>;
 
-    /// Names the contexts that have a record in each of these slices.
+    /// Lists the contexts that have a record in each of these slices.
     fn recorded<'a>(
         &'a self,
         slices: &'a [TierSlice],
     ) -> BoxFuture<'a, Result<Vec<Vec<RecordId>>, StoreError>>;
 
-    /// Reads records; an empty one where there is none.
+    /// Reads records; a missing record reads as an empty one.
     fn load<'a>(
         &'a self,
         instance: &'a str,
@@ -194,7 +193,7 @@ pub trait Journal: Send + Sync {
     /// Writes some partitions of a round.
     fn fold<'a>(&'a self, step: &'a FoldStep<'a>) -> BoxFuture<'a, Result<Step<()>, StoreError>>;
 
-    /// Sets an entry aside that cannot be folded.
+    /// Sets aside an entry that cannot be folded.
     fn set_aside<'a>(
         &'a self,
         version: &'a str,
@@ -202,14 +201,14 @@ pub trait Journal: Send + Sync {
         entry: &'a Entry,
     ) -> BoxFuture<'a, Result<Step<()>, StoreError>>;
 
-    /// Goes on behind entries that are gone.
+    /// Continues the journal behind entries that are gone.
     fn close_hole<'a>(
         &'a self,
         version: &'a str,
         next: &'a str,
     ) -> BoxFuture<'a, Result<Step<()>, StoreError>>;
 
-    /// Removes fences of instances that have not appended for a day. Returns how many.
+    /// Removes the fences of instances that have not appended for a day. Returns their number.
     fn remove_fences<'a>(&'a self, version: &'a str) -> BoxFuture<'a, Result<u64, StoreError>>;
 }
 
@@ -218,7 +217,7 @@ mod tests {
     use super::Partitions;
 
     #[test]
-    fn partitions_come_back() {
+    fn a_set_of_partitions_reads_back_from_hexadecimal() {
         let mut set = Partitions::default();
         for partition in [0, 63, 64, 255] {
             set.insert(partition);

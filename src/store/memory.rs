@@ -1,6 +1,6 @@
-//! The embedded store: everything in this process, and the reference for what every store does.
+//! The embedded store: all data is in this process. It is the reference for the behaviour of every store.
 //!
-//! `fold` takes calls in, `read` gives snapshots out, `clean` forgets.
+//! `fold` adds calls, `read` answers queries, `clean` removes old data.
 
 mod clean;
 mod fold;
@@ -18,14 +18,14 @@ use crate::error::StoreError;
 use crate::model::access_time::AccessTimeStats;
 use crate::model::batch::Aggregate;
 use crate::model::context::Kind;
-use crate::model::records::Records;
+use crate::model::records::{RecordId, Records};
 use crate::model::slice::Precisions;
 use crate::model::slowest;
 use crate::model::snapshot::{ContextSnapshot, Snapshot};
 use crate::model::tier::RolledUp;
 use crate::task::{BoxFuture, lock};
 
-/// Keeps aggregates in this process; they end with it.
+/// A store in the memory of this process. Its data ends with the process.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() {
@@ -49,49 +49,51 @@ pub struct MemoryStore {
     precisions: Precisions,
     clock: Clock,
     created: i64,
-    /// About how many bytes the records may take.
+    /// The approximate limit of the records, in bytes.
     record_bytes: usize,
     state: Mutex<State>,
 }
 
-/// About how many bytes the records may take unless configured otherwise.
+/// The approximate limit of the records unless configured otherwise, in bytes.
 pub(crate) const RECORD_BYTES: usize = 256 * 1024 * 1024;
 
-/// Samples by the start of their slice.
-type Samples = BTreeMap<i64, i64>;
+/// The counts of a counter at a precision, by the start of their slice.
+type SliceCounts = BTreeMap<i64, i64>;
 
-/// All that is kept.
+/// The data of the store.
 #[derive(Debug, Default)]
 struct State {
     /// The name of the store's one generation.
     generation: String,
-    /// The last call of each instance. They are never forgotten: as the store ends with its process,
-    /// there is hardly more than one.
+    /// The fence of each instance. Fences are never removed: the store ends with its process, so there is
+    /// hardly more than one.
     fences: HashMap<String, u64>,
     exceptions: Exceptions,
     /// By counter and precision.
-    counters: HashMap<String, BTreeMap<u32, Samples>>,
+    counters: HashMap<String, BTreeMap<u32, SliceCounts>>,
     contexts: BTreeMap<String, ContextState>,
     records: Records,
     rolled: RolledUp,
+    /// Contexts that are to be rolled up, with the slices that are due.
+    due: BTreeMap<RecordId, Vec<i64>>,
     slowest: HashMap<String, f64>,
     instances: HashMap<String, Heartbeat>,
     last_pass: Option<PassRecord>,
 }
 
-/// What is known of a context beside its records.
+/// The data of a context beside its records.
 #[derive(Debug)]
 struct ContextState {
     kind: Kind,
     last_seen: i64,
-    /// The statistics of the current hour and its start.
+    /// The start of the current hour, and its statistics.
     current: Option<(i64, AccessTimeStats)>,
-    /// The statistics of the hour before that in which anything happened.
+    /// The start and statistics of the last hour before that which has samples.
     last: Option<(i64, AccessTimeStats)>,
 }
 
 impl MemoryStore {
-    /// An empty store. Its own time, which decides what comes from the future, is `clock`'s.
+    /// An empty store. `clock` is the store's time, against which samples are judged as skewed.
     pub fn new(precisions: Precisions, clock: Clock) -> Self {
         Self {
             precisions,
@@ -105,8 +107,8 @@ impl MemoryStore {
         }
     }
 
-    /// Keeps records of about so many bytes, 256 MiB unless it is set: above it, the oldest minutes go first, then
-    /// the oldest half hours.
+    /// Limits the records to about `bytes`, 256 MiB by default. Above the limit, the oldest minutes are removed
+    /// first, then the oldest half hours.
     pub fn with_record_bytes(mut self, bytes: usize) -> Self {
         self.record_bytes = bytes;
         self
@@ -118,7 +120,7 @@ impl MemoryStore {
     }
 }
 
-/// A store that is ready at once.
+/// A future that is ready at once.
 fn ready<'a, T: Send + 'a>(value: T) -> BoxFuture<'a, Result<T, StoreError>> {
     Box::pin(std::future::ready(Ok(value)))
 }

@@ -1,10 +1,10 @@
-//! Where aggregates are kept: two stores that behave alike. [`memory`] is the default, in this process; the
-//! one in `redis` is shared by a fleet.
+//! Storage of aggregates: the trait [`Store`], and two stores that behave alike. [`memory`] is the embedded
+//! default; the store in `redis` is shared by a fleet.
 //!
-//! [`Builder`](crate::Builder) makes them by itself. Make one here to give it to several of them by
-//! [`Builder::store`](crate::Builder::store), or to read what is stored without recording anything.
+//! [`Builder`](crate::Builder) opens the store that it is configured for. Open one here to share it among
+//! several of them by [`Builder::store`](crate::Builder::store), or to read it without recording anything.
 
-// `memory` is the reference. In Redis, instances append to the `journal`, which one of them folds. Read
+// `memory` is the reference. In Redis, all instances append to the `journal`, and one of them folds it. Read
 // this file, then `memory`, `journal`, then `redis/`.
 
 #[doc(hidden)]
@@ -24,48 +24,48 @@ pub use crate::task::BoxFuture;
 /// Seconds after its last heartbeat during which an instance counts as alive.
 #[doc(hidden)]
 pub const INSTANCE_TTL: i64 = 60;
-/// How many slices of the finest precision [`Snapshot::recent`] reaches back.
+/// The number of slices of the finest precision in [`Snapshot::recent`].
 #[doc(hidden)]
 pub const RECENT_SLICES: i64 = 15;
-/// How many passes ahead of ours another instance's clock may be.
+/// How many passes the clock of another instance may be ahead of this one's.
 const PASSES_AHEAD: i64 = 5;
 
-/// A generation of a store: from its first call until it is flushed, or loses its state.
+/// A generation of a store: a store from its first call until it loses its state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[doc(hidden)]
 pub struct Generation {
-    /// Its name, which no other has had.
+    /// Its name, which no other generation has.
     pub id: String,
-    /// How many seconds ago it began when it was asked for.
+    /// Its age in seconds when the store was asked.
     pub age: u64,
-    /// There was nothing when it began: whatever was appended to another generation is not in it.
+    /// Whether the store was empty when the generation began: then it has no call of an earlier generation.
     pub is_fresh: bool,
 }
 
-/// One numbered part of a batch: folded once, however often it is appended.
+/// A call: a numbered part of a batch, which is folded once however often it is appended.
 #[derive(Clone, Debug)]
 #[doc(hidden)]
 pub struct FencedBatch {
-    /// The generation of the store that the instance is numbered in.
+    /// The generation of the store in which the calls of the instance are numbered.
     pub generation: String,
-    /// Who appends it: a random name that dies with the process.
+    /// The instance that appends the call: a random name that ends with its process.
     pub instance: String,
-    /// Its number, counted up by one for each call of the instance, from 1.
+    /// The number of the call. The instance numbers its calls from 1 without gaps.
     pub seq: u64,
-    /// The number of the last call that the store is expected to have: `seq - 1`, but for the first
-    /// call after some were lost.
+    /// The number of the last call that the store is expected to have: `seq - 1`, except for the first
+    /// call after lost ones.
     pub previous: u64,
-    /// What is to be folded.
+    /// The samples to fold.
     pub batch: Batch,
 }
 
-/// A place in a journal: an entry's id, or the last one before which all is folded.
+/// A place in a journal: the id of an entry, or the end of the folded entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[doc(hidden)]
 pub struct Position {
     /// Bytes appended until the end of the entry.
     pub offset: u64,
-    /// A digest of all entries up to it, which tells two histories apart.
+    /// A digest of all entries up to this place, which distinguishes two histories.
     pub chain: u64,
 }
 
@@ -87,37 +87,37 @@ impl std::str::FromStr for Position {
     }
 }
 
-/// Where a call stands.
+/// The position of a call, and the progress of folding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[doc(hidden)]
 pub struct Receipt {
-    /// Its place in the journal, or one after it.
+    /// The position of the call in the journal, or one after it.
     pub position: Position,
-    /// Until where the journal is folded.
+    /// The position up to which the journal is folded.
     pub folded: Position,
     /// Whether an instance folds.
     pub is_attended: bool,
 }
 
-/// What a store did with a [`FencedBatch`].
+/// The result of appending a [`FencedBatch`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[doc(hidden)]
 pub enum Appended {
-    /// It is in the journal, or folded where there is none.
+    /// The call is in the journal, or folded if the store has no journal.
     Done(Receipt),
-    /// It had been appended before; nothing was done.
+    /// The call had been appended before; the store did not change.
     Duplicate(Receipt),
-    /// The store lacks calls before this one (a failover lost them); nothing was done.
+    /// The store lacks calls before this one, as after a failover; it did not change.
     Gap {
-        /// The last call that it has, 0 for none.
+        /// The number of the last call that the store has, 0 for none.
         fence: u64,
     },
-    /// The store is of another generation (flushed, restored, evicted); nothing was done.
+    /// The store is of another generation: it was flushed, restored or evicted. It did not change.
     Reset,
-    /// The journal has no room until somebody folds it; nothing was done.
+    /// The journal is at its bound, and has no room until it is folded; the store did not change.
     Full,
-    /// The store does not know which calls of the instance it has, as something else has written there;
-    /// nothing was done.
+    /// The fence of the instance is unreadable, as another program has overwritten it; the store did not
+    /// change.
     Garbled,
 }
 
@@ -125,15 +125,15 @@ pub enum Appended {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[doc(hidden)]
 pub enum Readable {
-    /// It is folded.
+    /// The call is folded.
     Yes,
-    /// It is in the journal.
+    /// The call is in the journal.
     NotYet,
-    /// The store does not have it any more.
+    /// The store has lost the call.
     Lost,
 }
 
-/// Exceptions of folding, of all instances, since the store's generation began.
+/// Samples that folding could not use, of all instances, since the store's generation began.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[doc(hidden)]
 pub struct Exceptions {
@@ -141,13 +141,13 @@ pub struct Exceptions {
     pub late: u64,
     /// Requests from more than an hour in the store's future: refused.
     pub skewed: u64,
-    /// How often a key's part was dropped because the key holds something else.
+    /// How often data for a key was dropped because the key holds something else.
     pub quarantined: u64,
-    /// Those keys, of the last day.
+    /// The quarantined keys of the last day.
     pub quarantined_keys: Vec<Problem>,
 }
 
-/// Quarantined keys that are told.
+/// The most quarantined keys that are listed.
 pub(crate) const MAX_QUARANTINED_KEYS: usize = 100;
 
 impl Exceptions {
@@ -162,11 +162,11 @@ impl Exceptions {
     }
 }
 
-/// How a journal is doing.
+/// The status of a journal.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[doc(hidden)]
 pub struct JournalStatus {
-    /// Entries in it, folded ones that are not trimmed yet among them.
+    /// Entries in the journal, including folded entries that are not trimmed yet.
     pub entries: u64,
     /// Bytes of entries that are not folded.
     pub bytes: u64,
@@ -176,49 +176,49 @@ pub struct JournalStatus {
     pub folder: Option<String>,
     /// How long the last round took, in seconds.
     pub last_fold: Option<f64>,
-    /// Requests in entries that nobody could read, which were set aside.
+    /// Requests in entries that were set aside because no instance could read them.
     pub set_aside: u64,
-    /// Bytes of entries that were acknowledged and gone before they were folded.
+    /// Bytes of entries that were acknowledged, and gone before they were folded.
     pub hole_bytes: u64,
-    /// Entries of an earlier generation that were found without their state.
+    /// Entries of an earlier generation whose state was missing.
     pub orphaned: u64,
 }
 
-/// What a store knows of the fleet.
+/// The status of a store and its fleet.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[doc(hidden)]
 pub struct StoreStatus {
-    /// Until when everything that was appended can be read, in Unix seconds.
+    /// The moment up to which all appended calls can be read, in Unix seconds.
     pub as_of: i64,
-    /// How many instances are alive.
+    /// The number of instances that are alive.
     pub instances: u64,
-    /// What folding could not use.
+    /// Samples that folding could not use.
     pub exceptions: Exceptions,
-    /// The journal, where there is one.
+    /// The status of the journal, if the store has one.
     pub journal: Option<JournalStatus>,
 }
 
-/// A sign of life of an instance.
+/// A heartbeat of an instance.
 #[derive(Clone, Debug)]
 #[doc(hidden)]
 pub struct Heartbeat {
-    /// The instance.
+    /// The name of the instance.
     pub instance: String,
-    /// When, in Unix seconds.
+    /// The time of the heartbeat, in Unix seconds.
     pub at: i64,
     /// Requests in flight.
     pub in_flight: i64,
-    /// Requests that could not be recorded since it started.
+    /// Samples that were dropped since the instance started.
     pub dropped: u64,
 }
 
-/// What to clean, and how.
+/// A pass of cleaning: its time, and the retentions that it applies.
 #[derive(Clone, Debug)]
 #[doc(hidden)]
 pub struct Pass {
     /// The instance that cleans.
     pub instance: String,
-    /// Now, in Unix seconds.
+    /// The time of the pass, in Unix seconds.
     pub now: i64,
     /// Seconds between passes.
     pub interval: i64,
@@ -234,73 +234,73 @@ impl Pass {
         self.now.div_euclid(self.interval.max(1))
     }
 
-    /// Whether a precision is examined in this pass (recipe 2).
+    /// Whether a precision is examined in this pass: coarse precisions are due less often.
     pub fn examines(&self, precision: i64) -> bool {
         self.number() % (precision / self.interval.max(1)).max(1) == 0
     }
 }
 
 impl Pass {
-    /// Whether this pass need not be done when `last` was the last one that was. A last pass far
-    /// ahead comes from a clock that is wrong, and must not keep all others from cleaning.
+    /// Whether this pass is unnecessary when `last` is the number of the last completed pass. A number that is
+    /// far ahead comes from a wrong clock, and must not stop all other instances from cleaning.
     pub fn is_done_by(&self, last: i64) -> bool {
         (0..=PASSES_AHEAD).contains(&last.saturating_sub(self.number()))
     }
 }
 
-/// What a pass did.
+/// The result of a pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[doc(hidden)]
 pub struct CleanReport {
-    /// Counters that were looked at.
+    /// Counters that were examined.
     pub examined: u64,
     /// Slices that were removed.
     pub slices: u64,
-    /// Counters that were empty and went.
+    /// Counters that were removed because they were empty.
     pub counters: u64,
     /// Contexts that were forgotten.
     pub contexts: u64,
     /// Contexts that left the ranking of the slowest.
     pub ranks: u64,
-    /// Instances that were dead.
+    /// Instances that were removed because they sent no heartbeat.
     pub instances: u64,
-    /// What could not be understood, and was left alone.
+    /// Keys that the pass could not read, and left as they are.
     pub problems: Vec<Problem>,
 }
 
-/// What stands in a store's own record of the last pass.
+/// The last pass, as the store remembers it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[doc(hidden)]
 pub struct PassRecord {
-    /// Its number.
+    /// The number of the pass.
     pub number: i64,
-    /// When it ended, in Unix seconds.
+    /// The time of the pass, in Unix seconds.
     pub at: i64,
-    /// Who did it.
+    /// The instance that ran the pass.
     pub instance: String,
-    /// How long it took, in milliseconds.
+    /// The duration of the pass, in milliseconds.
     pub millis: u64,
-    /// What it did, and what it and earlier ones could not understand.
+    /// Its result, and the keys that this pass and earlier ones could not read.
     pub cleaned: CleanReport,
 }
 
-/// Keeps aggregates. Every method may be called at any time, from any number of tasks.
+/// A store of aggregates. Every method may be called at any time, from any number of tasks.
 ///
 /// Implemented by [`MemoryStore`](memory::MemoryStore) and `RedisStore`, and not meant to be implemented
 /// elsewhere: the methods that are not shown here change without notice.
 ///
 /// # Cancel safety
-/// Dropping a future of this trait leaves the store as it was or as if the future had ended.
+/// Dropping a future of this trait leaves the store either unchanged or as if the future had completed.
 pub trait Store: Send + Sync + 'static {
-    /// Names the store's generation, and begins one where there is none.
+    /// Returns the store's generation, and begins one if there is none.
     #[doc(hidden)]
     fn hello(&self) -> BoxFuture<'_, Result<Generation, StoreError>>;
 
-    /// Appends a call, once. Repeated with the same number, it finds out whether it was appended.
+    /// Appends a call once, however often it is repeated; a repetition finds out whether it was appended.
     #[doc(hidden)]
     fn append<'a>(&'a self, call: &'a FencedBatch) -> BoxFuture<'a, Result<Appended, StoreError>>;
 
-    /// Whether the call of that number, which was appended at `position`, can be read.
+    /// Whether the call with the number `seq`, which was appended at `position`, can be read.
     #[doc(hidden)]
     fn readable<'a>(
         &'a self,
@@ -310,30 +310,30 @@ pub trait Store: Send + Sync + 'static {
         position: Position,
     ) -> BoxFuture<'a, Result<Readable, StoreError>>;
 
-    /// What the store knows of the fleet at `now`.
+    /// The status of the store and its fleet at `now`.
     #[doc(hidden)]
     fn status(&self, now: i64) -> BoxFuture<'_, Result<StoreStatus, StoreError>>;
 
-    /// The journal, where calls are folded later by one instance of the fleet.
+    /// The journal, if one instance of the fleet folds calls later. `None` if the store folds each call at once.
     #[doc(hidden)]
     fn journal(&self) -> Option<&dyn Journal> {
         None
     }
 
-    /// Notes that an instance is alive.
+    /// Records that an instance is alive.
     #[doc(hidden)]
     fn heartbeat<'a>(&'a self, heartbeat: &'a Heartbeat) -> BoxFuture<'a, Result<(), StoreError>>;
 
-    /// Notes that an instance has ended.
+    /// Removes an instance that has ended.
     #[doc(hidden)]
     fn deregister<'a>(&'a self, instance: &'a str) -> BoxFuture<'a, Result<(), StoreError>>;
 
-    /// Everything known of all contexts in the hour of `now` and the one before.
+    /// All contexts, with their statistics of the hour of `now` and of the hour before.
     #[doc(hidden)]
     fn snapshot(&self, now: i64) -> BoxFuture<'_, Result<Snapshot, StoreError>>;
 
-    /// Everything known of one context in the hour of `now` and the one before, `None` when it is
-    /// unknown. Problems are left out.
+    /// One context, with its statistics of the hour of `now` and of the hour before. `None` when the store does
+    /// not have the context. Problems are left out.
     #[doc(hidden)]
     fn context<'a>(
         &'a self,
@@ -341,15 +341,16 @@ pub trait Store: Send + Sync + 'static {
         now: i64,
     ) -> BoxFuture<'a, Result<Option<ContextSnapshot>, StoreError>>;
 
-    /// The samples of a counter at a precision, oldest first; none when it is unknown (recipe 1).
+    /// The slices of a counter at a precision with their counts, oldest first; empty when the store does not
+    /// have the counter. See *time-series counters* in [`guide::recipes`](crate::guide::recipes).
     fn counter<'a>(
         &'a self,
         name: &'a str,
         precision: u32,
     ) -> BoxFuture<'a, Result<Vec<(i64, i64)>, StoreError>>;
 
-    /// The records of a context that are retained at `now`, put together to slices of `width` seconds, which
-    /// is one of [`WIDTHS`](crate::model::tier::WIDTHS), oldest first.
+    /// The records of a context that are retained at `now`, combined into slices of `width` seconds, oldest
+    /// first. `width` is one of [`WIDTHS`](crate::model::tier::WIDTHS).
     #[doc(hidden)]
     fn records<'a>(
         &'a self,
@@ -358,11 +359,12 @@ pub trait Store: Send + Sync + 'static {
         now: i64,
     ) -> BoxFuture<'a, Result<Vec<(i64, Aggregate)>, StoreError>>;
 
-    /// The ranking of the slowest contexts with their means in seconds, slowest first (recipe 4).
+    /// The slowest contexts with their means in seconds, slowest first. See *access times* in
+    /// [`guide::recipes`](crate::guide::recipes).
     fn slowest(&self) -> BoxFuture<'_, Result<Vec<(String, f64)>, StoreError>>;
 
-    /// Removes what is older than its retention (recipe 2). `None` when another instance does, or
-    /// did, this pass.
+    /// Removes data that is older than its retention. `None` when another instance runs this pass, or has
+    /// completed it. See *cleaning counters* in [`guide::recipes`](crate::guide::recipes).
     #[doc(hidden)]
     fn clean<'a>(
         &'a self,
@@ -373,10 +375,10 @@ pub trait Store: Send + Sync + 'static {
     #[doc(hidden)]
     fn last_pass(&self) -> BoxFuture<'_, Result<Option<PassRecord>, StoreError>>;
 
-    /// What and where it is, in a few words, without passwords.
+    /// The kind and the address of the store in a few words, without passwords.
     fn describe(&self) -> String;
 
-    /// What the operator should know about the store: an old version, an eviction policy, …
+    /// Warnings for the operator about the store: an old version, an eviction policy, …
     fn warnings(&self) -> Vec<String> {
         Vec::new()
     }

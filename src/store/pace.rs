@@ -1,4 +1,4 @@
-//! How large a call of a script may be, so that it holds up nobody else in the store.
+//! The size of calls of a script: small enough that a call does not delay other clients of the server.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -8,11 +8,11 @@ use std::time::Duration;
 pub(crate) struct BatchSizer {
     /// The size of the next call, in commands.
     pub(crate) cost: usize,
-    first: usize,
+    initial: usize,
     costs: RangeInclusive<usize>,
-    /// How long the server should take at most.
+    /// The longest time that a call should take in the server.
     target: Duration,
-    /// The fastest answer: how long the way there and back takes.
+    /// The time of the fastest answer, taken as the round trip time of the network.
     fastest: Duration,
 }
 
@@ -20,31 +20,31 @@ impl BatchSizer {
     pub(crate) fn new(first: usize, costs: RangeInclusive<usize>, target: Duration) -> Self {
         Self {
             cost: first,
-            first,
+            initial: first,
             costs,
             target,
             fastest: Duration::MAX,
         }
     }
 
-    /// From now on calls are as large as they may be.
+    /// Makes the next calls as large as they may be.
     pub(crate) fn use_max_size(&mut self) {
         self.cost = *self.costs.end();
     }
 
-    /// Makes calls as large as the server takes the target time for, judged by the answer's time less
-    /// that of the fastest one.
+    /// Adapts the size of calls until one takes the target time in the server. That time is the time of the
+    /// answer less the round trip time.
     pub(crate) fn adapt(&mut self, took: Duration, cost: usize) {
         self.fastest = self.fastest.min(took);
         let work = took.saturating_sub(self.fastest);
-        // On a long way, how much the way's own time varies hides the server's: there, calls stay as
-        // large as the server is known to take about the target time for.
-        let least = match self.fastest > self.target {
-            true => self.first,
+        // On a slow network the round trip time varies by more than the server's time. Calls then never become
+        // smaller than the initial size, for which a server takes about the target time.
+        let smallest = match self.fastest > self.target {
+            true => self.initial,
             false => *self.costs.start(),
         };
         if work > self.target {
-            self.cost = (self.cost / 2).max(least);
+            self.cost = (self.cost / 2).max(smallest);
         } else if work < self.target / 4 && cost * 2 > self.cost {
             self.cost = (self.cost + self.cost / 4).min(*self.costs.end());
         }

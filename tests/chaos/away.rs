@@ -15,7 +15,7 @@ use crate::table::{Outcome, Size};
 
 const CONNECTIONS: usize = 8;
 
-/// Requests as fast as they are answered, from several connections.
+/// Sends requests as fast as they are answered, over several connections.
 struct Load {
     stop: Arc<AtomicBool>,
     tasks: Vec<tokio::task::JoinHandle<(Vec<u32>, u64)>>,
@@ -45,7 +45,7 @@ impl Load {
         Self { stop, tasks }
     }
 
-    /// The p99 in microseconds, how many failed, and how many were answered.
+    /// Returns the p99 in microseconds, and the numbers of failed and of answered requests.
     async fn stop(self) -> (u32, u64, u64) {
         self.stop.store(true, SeqCst);
         let (mut all, mut failed) = (Vec::new(), 0);
@@ -70,7 +70,7 @@ async fn start_demo(url: &str, layer: bool) -> Demo {
     Demo::start(demo::built(), &env).await
 }
 
-/// The p99 of the same requests without the layer.
+/// Measures the p99 of the same requests without the layer.
 async fn control(url: &str, length: Duration) -> u32 {
     let demo = start_demo(url, false).await;
     let load = Load::start(demo.address()).await;
@@ -108,7 +108,7 @@ pub async fn away(size: Size) -> Outcome {
     let (p99, failed, answered) = load.stop().await;
     sent += answered;
 
-    // It comes back while requests go on, which are counted too.
+    // The store comes back while requests go on; these are counted too.
     let load = Load::start(demo.address()).await;
     proxy.heal();
     let healed = Instant::now();
@@ -129,7 +129,7 @@ pub async fn away(size: Size) -> Outcome {
     demo.signal("TERM");
     demo.wait_exit(Duration::from_secs(5)).await;
     fold_rest(&server.url(), PREFIX).await;
-    let found = hits(&mut conn).await;
+    let stored = hits(&mut conn).await;
     let after = control(&proxy.url(), control_length).await;
 
     let mut outcome = Outcome {
@@ -138,7 +138,7 @@ pub async fn away(size: Size) -> Outcome {
             outage.as_secs_f64()
         ),
         expected: expected as i64,
-        found: found as i64,
+        stored: stored as i64,
         ..Outcome::default()
     };
     let faults = &mut outcome.faults;
@@ -146,8 +146,8 @@ pub async fn away(size: Size) -> Outcome {
     if failed > 0 {
         faults.push(format!("{failed} requests failed"));
     }
-    if found != expected {
-        faults.push(format!("{found} found, {expected} answered"));
+    if stored != expected {
+        faults.push(format!("{stored} stored, {expected} answered"));
     }
     let growth = most.saturating_sub(rss);
     if growth > bound {
@@ -156,7 +156,7 @@ pub async fn away(size: Size) -> Outcome {
     if drained > Duration::from_secs(5) {
         faults.push(format!("drained in {drained:?}"));
     }
-    // Within noise: no more than a tenth above the slower of the two runs without the layer.
+    // Allowed noise: a tenth above the slower of the two runs without the layer.
     let allowed = before.max(after) * 11 / 10;
     if p99 > allowed {
         faults.push(format!("p99 {p99} µs, {allowed} µs are within the noise"));

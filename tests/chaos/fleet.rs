@@ -1,4 +1,4 @@
-//! Eight processes write into one Redis while the hours turn, by clocks that the parent moves.
+//! Eight processes write into one Redis while the hours turn, by clocks that the parent process sets.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -16,7 +16,7 @@ use crate::rig::server::RedisServer;
 use crate::service::{PAGES, PREFIX, Service, context};
 use crate::table::{Outcome, Size};
 
-/// Set to the server's URL in a child.
+/// The environment variable with the server's URL, set in a child process.
 pub const CHILD: &str = "PULSE_CHAOS_CHILD";
 const PROCESSES: usize = 8;
 
@@ -25,8 +25,8 @@ fn first_hour() -> i64 {
     hour_of(1_700_001_000)
 }
 
-/// A child: reads an hour and a seed from each line, serves for that hour, and answers with what it
-/// has served of each page, and what was late and skewed so far.
+/// The child process: reads an hour and a seed from each line, serves for that hour, and writes how many
+/// requests it has served of each page, and how many were late and skewed so far.
 pub async fn child() {
     let url = std::env::var(CHILD).unwrap();
     let (clock, hand) = Clock::manual(first_hour());
@@ -46,8 +46,8 @@ pub async fn child() {
             for _ in 0..rng.usize(..100) {
                 service.request(rng.usize(..PAGES)).await;
             }
-            // What is drained late belongs to the second that has ended, of the same hour. Nobody waits
-            // until another process has folded it.
+            // Samples that are drained late belong to the second that has ended, which is of the same hour.
+            // The child does not wait until another process has folded them.
             if rng.bool() {
                 let flush = service.pulse.flush();
                 let _ = tokio::time::timeout(Duration::from_millis(50), flush).await;
@@ -93,7 +93,7 @@ impl Member {
         writeln!(self.input.as_mut().unwrap(), "{hour} {seed}").unwrap();
     }
 
-    /// What it has served of each page, and what was late or skewed.
+    /// The number of requests served of each page, and the numbers of late and skewed ones.
     fn answer(&mut self) -> (Vec<u64>, u64) {
         let mut line = String::new();
         self.output.read_line(&mut line).unwrap();
@@ -114,7 +114,7 @@ pub async fn eight_processes(size: Size) -> Outcome {
     let mut oracle: BTreeMap<i64, Vec<u64>> = BTreeMap::new();
     let (mut faults, mut kills) = (Vec::new(), 0);
     for step in 0..hours {
-        // Every other one is an hour behind.
+        // Every other instance is an hour behind.
         let hour = |member: usize| first_hour() + (step + 1 - member as i64 % 2) * HOUR;
         for (at, member) in fleet.iter_mut().enumerate() {
             member.tell(hour(at), rng.u64(..));
@@ -160,21 +160,21 @@ pub async fn eight_processes(size: Size) -> Outcome {
         }
     }
     let mut conn = server.connection().await;
-    // Each hour, of each page and of all.
-    let mut found_in_hours = 0;
+    // Compares each hour of each page and of all pages.
+    let mut stored_in_hours = 0;
     for page in 0..PAGES {
         let name = format!("hits:{}", context(page));
-        let found: BTreeMap<i64, i64> = book::get_counter(&mut conn, PREFIX, &name, HOUR)
+        let stored: BTreeMap<i64, i64> = book::get_counter(&mut conn, PREFIX, &name, HOUR)
             .await
             .unwrap()
             .into_iter()
             .collect();
         for (hour, served) in &oracle {
-            let found = found.get(hour).copied().unwrap_or(0);
-            found_in_hours += found;
-            if found as u64 != served[page] {
+            let stored = stored.get(hour).copied().unwrap_or(0);
+            stored_in_hours += stored;
+            if stored as u64 != served[page] {
                 faults.push(format!(
-                    "page {page}, {}: {found} of {}",
+                    "page {page}, {}: {stored} of {}",
                     iso_hour(*hour),
                     served[page]
                 ));
@@ -182,15 +182,15 @@ pub async fn eight_processes(size: Size) -> Outcome {
         }
     }
     let days = book::get_counter(&mut conn, PREFIX, "hits", 86_400).await;
-    let found: i64 = days.unwrap().iter().map(|(_, n)| n).sum();
+    let stored: i64 = days.unwrap().iter().map(|(_, n)| n).sum();
     let expected = oracle.values().flatten().sum::<u64>() as i64;
-    if found != expected {
-        faults.push(format!("{found} by day, {expected} served"));
+    if stored != expected {
+        faults.push(format!("{stored} by day, {expected} served"));
     }
     Outcome {
         done: format!("{PROCESSES} processes, half of them an hour behind, {hours} hours"),
         expected,
-        found: found_in_hours,
+        stored: stored_in_hours,
         faults,
         notes: vec![format!("{kills} connections killed meanwhile")],
     }

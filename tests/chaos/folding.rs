@@ -1,22 +1,22 @@
-//! What happens to whoever folds, and to what is folded: `tests/faults/folds` at full length.
+//! Faults of the folder and of the journal: `tests/faults/folds` at full length.
 
 use std::time::Duration;
 
 use crate::folds::{self, Report};
 use crate::table::{Outcome, Size};
 
-/// Fleets that run at once: each waits for leases to end most of the time.
+/// Number of fleets that run at once. Each waits for leases to expire most of the time.
 const FLEETS: u64 = 4;
 
 fn outcome(done: String, report: Report) -> Outcome {
     let mut outcome = Outcome {
         done,
         expected: report.expected,
-        found: report.found,
+        stored: report.stored,
         faults: report.faults,
         notes: report.notes,
     };
-    if outcome.found != outcome.expected && outcome.faults.is_empty() {
+    if outcome.stored != outcome.expected && outcome.faults.is_empty() {
         outcome.faults.push("it differs".to_owned());
     }
     outcome
@@ -69,13 +69,13 @@ pub async fn failovers(size: Size) -> Outcome {
 pub async fn journal_deleted(size: Size) -> Outcome {
     let times = size.of(10);
     let report = folds::journal_deleted(times, size.seed).await;
-    let done = format!("the journal deleted {times} times; what was told is added");
+    let done = format!("the journal deleted {times} times; requests reported as missing are added");
     outcome(done, report)
 }
 
 pub async fn state_deleted(size: Size) -> Outcome {
     let times = size.of(10);
     let report = folds::state_deleted(times, size.seed).await;
-    let done = format!("`state` deleted {times} times; what was told is added");
+    let done = format!("`state` deleted {times} times; requests reported as missing are added");
     outcome(done, report)
 }

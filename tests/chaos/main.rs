@@ -1,9 +1,9 @@
-//! The long form of `tests/faults`: `make chaos` runs it in release and prints one table. It ends
-//! with an error if any figure differs.
+//! The long form of `tests/faults`: `make chaos` runs it in release and prints one table. It ends with an
+//! error if any number differs.
 //!
-//! `PULSE_CHAOS_SCALE=0.05` (or `--quick`) makes everything that much shorter, `PULSE_SEED` repeats a
-//! run, and words behind `run` choose scenarios by their names. Without `run` it does nothing, so
-//! that a plain `cargo test` only compiles it.
+//! `PULSE_CHAOS_SCALE=0.05` (or `--quick`) shortens every scenario to that part, `PULSE_SEED` repeats a
+//! run, and words after `run` select scenarios by name. Without `run` it does nothing, so that a plain
+//! `cargo test` only compiles it.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,

@@ -9,7 +9,8 @@ use crate::rig::server::RedisServer;
 use crate::service::pause;
 use crate::table::{Outcome, Size};
 
-/// Requests on one connection until the server does not answer any more; when each was answered.
+/// Sends requests on one connection until the server does not answer any more. Returns the times of the
+/// answers.
 async fn ping(address: std::net::SocketAddr) -> Vec<Instant> {
     let mut client = Client::connect(address).await;
     let mut answered = Vec::new();
@@ -18,7 +19,7 @@ async fn ping(address: std::net::SocketAddr) -> Vec<Instant> {
             break;
         }
         answered.push(Instant::now());
-        // A busy service, and not a busy loop.
+        // A busy service, but not a busy loop.
         if answered.len() % 10 == 0 {
             pause(1).await;
         }
@@ -28,8 +29,8 @@ async fn ping(address: std::net::SocketAddr) -> Vec<Instant> {
 
 const CONNECTIONS: usize = 4;
 
-/// Starts the demo under a prefix of its own, lets it serve, ends it by `end`. Returns when its
-/// requests were answered, in order, and how many are in Redis.
+/// Starts the demo under a prefix of its own, lets it serve, and ends it with `end`. Returns the times of
+/// the answers, in order, and the number of requests in Redis.
 async fn one(
     server: &RedisServer,
     round: u64,
@@ -54,11 +55,11 @@ async fn one(
         answered.extend(client.await.unwrap());
     }
     answered.sort_unstable();
-    // Appended is safe, and folded by whoever comes.
+    // Appended calls are safe, and the next folder folds them.
     fold_rest(&url, &prefix).await;
     let mut conn = server.connection().await;
-    let found = crate::rig::book::get_counter(&mut conn, &prefix, "hits:GET /ping", 86_400).await;
-    (answered, found.unwrap().iter().map(|(_, n)| n).sum())
+    let stored = crate::rig::book::get_counter(&mut conn, &prefix, "hits:GET /ping", 86_400).await;
+    (answered, stored.unwrap().iter().map(|(_, n)| n).sum())
 }
 
 pub async fn sigterm(size: Size) -> Outcome {
@@ -73,7 +74,7 @@ pub async fn sigterm(size: Size) -> Outcome {
     for round in 0..rounds {
         let serve = Duration::from_millis(rng.u64(200..1_500));
         let mut took = None;
-        let (answered, found) = one(&server, round, serve, async |demo| {
+        let (answered, stored) = one(&server, round, serve, async |demo| {
             let start = Instant::now();
             demo.signal("TERM");
             let exit = demo.wait_exit(Duration::from_secs(10)).await;
@@ -85,14 +86,14 @@ pub async fn sigterm(size: Size) -> Outcome {
             Some(took) => slowest = slowest.max(took),
             None => outcome.faults.push(format!("round {round}: no clean exit")),
         }
-        // What was served while the connection was closed has no answer that arrived.
-        let unheard = (found - answered).clamp(0, CONNECTIONS as i64);
-        if found != answered + unheard {
-            let line = format!("round {round}: {found} found, {answered} answered");
+        // A request that was served while its connection was closed has no answer.
+        let unheard = (stored - answered).clamp(0, CONNECTIONS as i64);
+        if stored != answered + unheard {
+            let line = format!("round {round}: {stored} stored, {answered} answered");
             outcome.faults.push(line);
         }
         outcome.expected += answered + unheard;
-        outcome.found += found;
+        outcome.stored += stored;
     }
     outcome.notes = vec![format!("slowest {:.2} s", slowest.as_secs_f64())];
     if slowest >= Duration::from_secs(2) {
@@ -101,8 +102,8 @@ pub async fn sigterm(size: Size) -> Outcome {
     outcome
 }
 
-/// A flush begins up to 50 ms after its second, so that a fleet does not flush all at once; what is
-/// beyond that is for the flush itself, on a busy machine.
+/// A flush begins up to 50 ms after its second, so that a fleet does not flush all at once. The remainder
+/// is for the flush itself, on a busy machine.
 const ALLOWED: Duration = Duration::from_millis(1_150);
 
 pub async fn sigkill(size: Size) -> Outcome {
@@ -117,22 +118,25 @@ pub async fn sigkill(size: Size) -> Outcome {
     for round in 0..rounds {
         let serve = Duration::from_millis(rng.u64(1_200..2_600));
         let mut killed = Instant::now();
-        let (answered, found) = one(&server, round, serve, async |demo| {
+        let (answered, stored) = one(&server, round, serve, async |demo| {
             killed = Instant::now();
             demo.kill_9();
         })
         .await;
         outcome.expected += answered.len() as i64;
-        outcome.found += found;
-        if found > (answered.len() + CONNECTIONS) as i64 {
-            let line = format!("round {round}: {found} found, {} answered", answered.len());
+        outcome.stored += stored;
+        if stored > (answered.len() + CONNECTIONS) as i64 {
+            let line = format!(
+                "round {round}: {stored} stored, {} answered",
+                answered.len()
+            );
             outcome.faults.push(line);
         }
-        // Flushes are in order: the first one that is missing is the oldest.
-        if let Some(first) = answered.get(found as usize) {
+        // Flushes are in order, so the first missing request is the oldest.
+        if let Some(first) = answered.get(stored as usize) {
             let window = killed.saturating_duration_since(*first);
             widest = widest.max(window);
-            missing += answered.len() as i64 - found;
+            missing += answered.len() as i64 - stored;
             if window > ALLOWED {
                 outcome
                     .faults

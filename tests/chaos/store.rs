@@ -1,4 +1,4 @@
-//! What happens to the store and on the way to it.
+//! Faults of the store, and of the network between it and the service.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -8,10 +8,10 @@ use redis::cmd;
 
 use crate::rig::proxy::{Proxy, Swallow};
 use crate::rig::server::RedisServer;
-use crate::service::{Found, PAGES, Service, builder, by_hand, pause, until};
+use crate::service::{PAGES, Service, Stored, builder, pause, until, without_flushes};
 use crate::table::{Outcome, Size};
 
-/// Requests from four tasks, about so many a second each, until told to stop.
+/// Requests from four tasks, which pause for a millisecond after each burst, until they are stopped.
 struct Load {
     stop: Arc<AtomicBool>,
     tasks: Vec<tokio::task::JoinHandle<()>>,
@@ -38,7 +38,7 @@ fn load(service: &Service, burst: usize, seed: u64) -> Load {
 }
 
 impl Load {
-    /// Panics when a request has failed.
+    /// Stops the load. Panics if a request has failed.
     async fn stop(self) {
         self.stop.store(true, SeqCst);
         for task in self.tasks {
@@ -47,16 +47,17 @@ impl Load {
     }
 }
 
-/// Ends the service, and compares.
+/// Ends the service, and compares the counts.
 async fn end(service: &Service, server: &RedisServer, done: String) -> Outcome {
     let drained = service.settle().await;
     let mut faults = Vec::new();
     if let Err(error) = service.pulse.shutdown().await {
         faults.push(error.to_string());
     }
-    let found = Found::read(&mut server.connection().await).await;
-    // The finest precisions keep two minutes and ten: only what covers the run can be compared.
-    let differences = service.differences(&found).into_iter();
+    let stored = Stored::read(&mut server.connection().await).await;
+    // The finest precisions retain two and ten minutes. Only precisions that cover the whole run can be
+    // compared.
+    let differences = service.differences(&stored).into_iter();
     faults.extend(
         differences
             .filter(|line| !line.starts_with("hits at 1 s") && !line.starts_with("hits at 5 s")),
@@ -71,7 +72,7 @@ async fn end(service: &Service, server: &RedisServer, done: String) -> Outcome {
     Outcome {
         done,
         expected: service.oracle.served() as i64,
-        found: found.total(),
+        stored: stored.total(),
         faults,
         notes: vec![
             format!("{} calls failed", health.flush.errors),
@@ -117,7 +118,7 @@ pub async fn swallowed_replies(size: Size) -> Outcome {
     let flushes = size.of(500);
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.port()).await;
-    let service = Service::new(by_hand(&proxy.url()));
+    let service = Service::new(without_flushes(&proxy.url()));
     service.requests(PAGES).await;
     service.settle().await;
     for flush in 0..flushes {
@@ -190,14 +191,14 @@ pub async fn failovers(size: Size) -> Outcome {
         let service = Service::new(builder(&proxy.url()));
         let load = load(&service, 10, size.seed ^ round);
         until("something is replicated", async || {
-            Found::read(&mut conn.clone()).await.total() > 0
+            Stored::read(&mut conn.clone()).await.total() > 0
         })
         .await;
         pause(200).await;
         let mut command = cmd("REPLICAOF");
         command.arg("127.0.0.1").arg(1);
         command.exec_async(&mut conn).await.unwrap();
-        // Acknowledged, and on the primary alone.
+        // Acknowledged by the primary, which alone has it.
         let cut = Instant::now();
         while cut.elapsed() < Duration::from_secs(1) {
             pause(50).await;
@@ -212,7 +213,7 @@ pub async fn failovers(size: Size) -> Outcome {
         load.stop().await;
         let outcome = end(&service, &replica, String::new()).await;
         all.expected += outcome.expected;
-        all.found += outcome.found;
+        all.stored += outcome.stored;
         all.faults.extend(outcome.faults);
         let health = service.health();
         replayed += health.flush.replayed;

@@ -1,10 +1,10 @@
-//! The rows of the table, and what a scenario is told.
+//! The rows of the table, and the parameters of a scenario.
 
 use std::time::Instant;
 
 use futures_util::FutureExt;
 
-/// How large a scenario is to be, and with which seed.
+/// The size of a scenario, and its seed.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     pub scale: f64,
@@ -18,15 +18,15 @@ impl Size {
     }
 }
 
-/// What a scenario found.
+/// The result of a scenario.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     pub done: String,
     pub expected: i64,
-    pub found: i64,
-    /// What is not as it should be, one line each.
+    pub stored: i64,
+    /// Deviations from the expected result, one line each.
     pub faults: Vec<String>,
-    /// Figures that say more.
+    /// Further measurements.
     pub notes: Vec<String>,
 }
 
@@ -56,13 +56,13 @@ impl Run {
         }
     }
 
-    /// Runs a scenario, unless others were chosen.
+    /// Runs a scenario, unless other scenarios were selected.
     pub async fn scenario(
         &mut self,
         name: &'static str,
         scenario: impl AsyncFnOnce(Size) -> Outcome,
     ) {
-        // Each has the same seed whichever others run.
+        // The seed of a scenario does not depend on which others run.
         let seed = self.rng.u64(..);
         if !self.chosen.is_empty() && !self.chosen.iter().any(|word| name.contains(word.as_str())) {
             return;
@@ -88,7 +88,7 @@ impl Run {
         });
     }
 
-    /// Prints the table. Says whether everything is as it should be.
+    /// Prints the table. Returns whether all scenarios passed.
     pub fn print(&self) -> bool {
         println!(
             "| Scenario | What was done | Expected | Found | Difference | Verdict | Seed | Seconds |"
@@ -109,8 +109,8 @@ impl Run {
                 "| {} | {done} | {} | {} | {} | {verdict} | {} | {:.0} |",
                 row.scenario,
                 outcome.expected,
-                outcome.found,
-                outcome.found - outcome.expected,
+                outcome.stored,
+                outcome.stored - outcome.expected,
                 row.seed,
                 row.seconds,
             );

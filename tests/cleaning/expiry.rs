@@ -1,4 +1,4 @@
-//! Keys that go by themselves.
+//! Keys that expire by themselves.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -9,8 +9,8 @@ use tower_pulse::model::slice::{Precision, Precisions};
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse::store::{Pass, Store};
 
-use crate::bed::{Applied, Writer, call};
-use crate::hand::{PREFIX, ask, key, known, until};
+use crate::fixture::{ApplyOutcome, Writer, call};
+use crate::raw_redis::{PREFIX, ask, key, known_members, until};
 use crate::rig::server::RedisServer;
 
 fn now() -> i64 {
@@ -28,7 +28,7 @@ fn pass() -> Pass {
     }
 }
 
-/// A store of two seconds, in real time.
+/// A store in real time whose finest precision is retained for two seconds.
 fn store(server: &RedisServer) -> (Arc<dyn Store>, Precisions) {
     let precisions = Precisions {
         counters: vec![Precision::new(1, 2), Precision::new(86_400, 2)],
@@ -40,15 +40,15 @@ fn store(server: &RedisServer) -> (Arc<dyn Store>, Precisions) {
     (Arc::new(store), precisions)
 }
 
-async fn count(store: &Arc<dyn Store>, precisions: &Precisions, seq: u64) {
+async fn add_one(store: &Arc<dyn Store>, precisions: &Precisions, seq: u64) {
     let mut batch = Batch::default();
     batch.count(precisions, &"sales".into(), now(), 1);
     let writer = Writer::new(store.clone(), Clock::system());
     let applied = writer.apply(&call("a", seq, batch)).await.unwrap();
-    assert!(matches!(applied, Applied::Merged(_)));
+    assert!(matches!(applied, ApplyOutcome::Merged(_)));
 }
 
-/// Cleans as soon as a pass is due that nobody has done.
+/// Runs the next pass that has not been run.
 async fn clean(store: &Arc<dyn Store>) {
     until("a pass is due", async || {
         store.clean(&pass()).await.unwrap().is_some()
@@ -57,52 +57,52 @@ async fn clean(store: &Arc<dyn Store>) {
 }
 
 #[tokio::test]
-async fn idle_keys_go_by_themselves_and_the_cleaner_forgets_them() {
+async fn idle_keys_expire_and_the_cleaner_removes_them_from_the_list() {
     let server = RedisServer::start().await;
     let conn = &mut server.connection().await;
     let (store, precisions) = store(&server);
-    count(&store, &precisions, 1).await;
+    add_one(&store, &precisions, 1).await;
     for (seconds, full) in [(1, 2 + 600), (86_400, 4 * 86_400)] {
         let left: i64 = ask(conn, "PTTL", key(seconds, "sales")).await;
         let full = full * 1_000;
         assert!((full - 3_000..=full).contains(&left), "{left} ms");
     }
-    // What would happen ten minutes from now.
+    // Expires the key now instead of in ten minutes.
     let _: i64 = ask(conn, "PEXPIRE", (key(1, "sales"), 300)).await;
     until("it has expired", async || {
         ask::<i64>(conn, "EXISTS", key(1, "sales")).await == 0
     })
     .await;
-    assert_eq!(known(conn).await.len(), 2);
+    assert_eq!(known_members(conn).await.len(), 2);
     clean(&store).await;
-    assert_eq!(known(conn).await, [b"86400:sales"]);
-    // It comes back as if nothing had been.
-    count(&store, &precisions, 2).await;
-    assert_eq!(known(conn).await.len(), 2);
+    assert_eq!(known_members(conn).await, [b"86400:sales"]);
+    // The next addition creates the counter anew.
+    add_one(&store, &precisions, 2).await;
+    assert_eq!(known_members(conn).await.len(), 2);
     assert_eq!(store.counter("sales", 1).await.unwrap().len(), 1);
 }
 
 #[tokio::test]
-async fn slices_go_in_real_time() {
+async fn cleaning_removes_slices_in_real_time() {
     let server = RedisServer::start().await;
     let conn = &mut server.connection().await;
     let (store, precisions) = store(&server);
-    count(&store, &precisions, 1).await;
+    add_one(&store, &precisions, 1).await;
     until("two seconds have passed", async || {
         let _ = store.clean(&pass()).await.unwrap();
         store.counter("sales", 1).await.unwrap().is_empty()
     })
     .await;
-    assert_eq!(known(conn).await, [b"86400:sales"]);
+    assert_eq!(known_members(conn).await, [b"86400:sales"]);
     assert_eq!(store.counter("sales", 86_400).await.unwrap().len(), 1);
 }
 
 #[tokio::test]
-async fn the_cleaner_prolongs_what_is_alive() {
+async fn cleaning_renews_the_time_to_live_of_counters_with_slices() {
     let server = RedisServer::start().await;
     let conn = &mut server.connection().await;
     let (store, precisions) = store(&server);
-    count(&store, &precisions, 1).await;
+    add_one(&store, &precisions, 1).await;
     let day = key(86_400, "sales");
     let full = 4 * 86_400;
     for spoil in ["EXPIRE", "PERSIST"] {
@@ -110,7 +110,7 @@ async fn the_cleaner_prolongs_what_is_alive() {
             "EXPIRE" => drop(ask::<i64>(conn, spoil, (&day, 99)).await),
             _ => drop(ask::<i64>(conn, spoil, &day).await),
         }
-        // Cleaned at its day's pass, which is on the day.
+        // The precision of a day is due in the pass at the turn of the day.
         let mut pass = pass();
         pass.now -= pass.now % 86_400;
         let done = store.clean(&pass).await.unwrap();

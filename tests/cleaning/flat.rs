@@ -10,20 +10,20 @@ use tower_pulse::model::outcome::Outcome;
 use tower_pulse::model::slice::{HOUR, Precisions};
 use tower_pulse::store::{Pass, Store};
 
-use crate::bed::{Applied, THIS_HOUR, Writer, call, collected, redis_store};
-use crate::hand::{PREFIX, ask, keys};
+use crate::fixture::{ApplyOutcome, THIS_HOUR, Writer, aggregate_of, call, redis_store};
+use crate::raw_redis::{PREFIX, ask, keys};
 use crate::rig::server::RedisServer;
 
-/// Stands in the keys of the widest slices.
+/// A part of the keys of records of the coarsest tier.
 const WIDEST: &[u8] = b":r1:21600:";
 const CONTEXTS: u64 = 200;
-/// Requests of a context in a second.
+/// Samples of a context per second.
 const REQUESTS: usize = 12;
-/// An hour, so that every hour, five hours and day has its slice. Between two of these nothing comes,
-/// which leaves slices of seconds and minutes to the cleaner. Only before memory is measured does
-/// every slice of up to five minutes come.
+/// Seconds between two calls: an hour, so that every slice of an hour, five hours and a day exists. No sample comes
+/// between two calls, so that only the cleaner removes slices of seconds and minutes. Before memory is measured, a
+/// call fills every slice of up to five minutes.
 const STEP: i64 = HOUR;
-/// Commands of a call.
+/// Commands per call.
 const COST: usize = 1_000;
 
 struct Fleet {
@@ -41,11 +41,11 @@ impl Fleet {
             self.seq += 1;
             let call = call("fleet", self.seq, batch.split(COST));
             let applied = self.writer.apply(&call).await.unwrap();
-            assert!(matches!(applied, Applied::Merged(_)));
+            assert!(matches!(applied, ApplyOutcome::Merged(_)));
         }
     }
 
-    /// Requests of all contexts at these seconds, alike in every tenth one.
+    /// Sends samples of all contexts at these seconds. Every tenth context has the same samples.
     async fn traffic(&mut self, rng: &mut fastrand::Rng, seconds: &[i64]) {
         for variant in 0..10 {
             let (mut batch, first) = (Batch::default(), self.names[variant].clone());
@@ -53,8 +53,8 @@ impl Fleet {
                 let nanos: Vec<u64> = (0..REQUESTS)
                     .map(|_| (1e6 * 10f64.powf(2.5 * rng.f64())) as u64)
                     .collect();
-                let found = collected(&nanos, Outcome::Success);
-                batch.add(&self.precisions, &first, Kind::Http, *second, &found);
+                let aggregate = aggregate_of(&nanos, Outcome::Success);
+                batch.add(&self.precisions, &first, Kind::Http, *second, &aggregate);
             }
             let delta = batch.contexts[&first].clone();
             for name in self.names.iter().skip(variant).step_by(10) {
@@ -76,18 +76,18 @@ impl Fleet {
         assert_eq!(cleaned.problems, []);
     }
 
-    /// Keys of records go by the server's own time: lets that pass for them too.
+    /// Shortens the time to live of the records' keys, which expire by the server's own time.
     async fn pass_time(&self, seconds: i64) {
         let conn = &mut self.server.connection().await;
         for key in keys(conn, "pulse:pulse:r1:*").await {
             let left: i64 = ask(conn, "TTL", &key).await;
-            assert!(left > 0, "records that never go");
+            assert!(left > 0, "records that never expire");
             let _: i64 = ask(conn, "EXPIRE", (key, left - seconds)).await;
         }
     }
 
-    /// What all keys take, and what the server takes, without the slices of six hours: these are
-    /// flat after fifteen days only.
+    /// The memory of all keys, and of the server, without the records of the coarsest tier: these need fifteen days
+    /// to become flat.
     async fn memory(&self) -> (u64, u64) {
         let conn = &mut self.server.connection().await;
         let keys = keys(conn, "*").await;
@@ -115,7 +115,7 @@ impl Fleet {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn three_days_of_traffic_leave_memory_flat() {
     let server = RedisServer::start().await;
-    let (clock, hand) = Clock::manual(THIS_HOUR);
+    let (clock, manual_clock) = Clock::manual(THIS_HOUR);
     let store = redis_store(&server.url(), PREFIX).with_clock(clock.clone());
     let store: Arc<dyn Store> = Arc::new(store);
     let empty = server.used_memory().await;
@@ -133,12 +133,12 @@ async fn three_days_of_traffic_leave_memory_flat() {
     let mut measured = Vec::new();
     for step in 1..=72 * HOUR / STEP {
         let now = THIS_HOUR + step * STEP;
-        hand.set_wall(now);
+        manual_clock.set_wall(now);
         fleet.pass_time(STEP).await;
         let mut seconds = vec![now];
         let measures = [48, 72].contains(&(step * STEP / HOUR)) && step * STEP % HOUR == 0;
         if measures {
-            // All that are kept of up to five minutes.
+            // All retained slices of up to five minutes.
             let fine = [1, 5, 60]
                 .into_iter()
                 .flat_map(|p| (0..120).map(move |n| now - p * n));
@@ -157,17 +157,17 @@ async fn three_days_of_traffic_leave_memory_flat() {
     println!("bytes of all keys, used_memory after 48 and 72 h: {measured:?}, empty {empty}");
     let per_context = measured[1].0 / CONTEXTS;
     assert!(per_context < 64 * 1024, "{per_context} bytes per context");
-    for (what, at) in [("keys", 0usize), ("used_memory", 1)] {
-        let of = |n: usize| -> f64 {
+    for (measure, at) in [("keys", 0usize), ("used_memory", 1)] {
+        let value = |n: usize| -> f64 {
             let (keys, used) = measured[n];
             if at == 0 { keys as f64 } else { used as f64 }
         };
-        // What still grows are the slices of an hour and longer, of which 120 are kept: 24 a day,
-        // twice some ten bytes each.
-        let growth = of(1) / of(0) - 1.0;
+        // Slices of an hour and longer still grow, as 120 of them are retained: 24 a day, twice some ten bytes
+        // each.
+        let growth = value(1) / value(0) - 1.0;
         assert!(
             (-0.05..0.05).contains(&growth),
-            "{what} grew by {growth:.3}"
+            "{measure} grew by {growth:.3}"
         );
     }
 }

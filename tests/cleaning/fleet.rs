@@ -1,4 +1,4 @@
-//! Three instances clean at once what another program has left, while a fourth one writes.
+//! Three instances clean the counters of another program at the same time, while a fourth instance writes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use tower_pulse::model::batch::Batch;
 use tower_pulse::model::slice::Precision;
 use tower_pulse::store::{CleanReport, Pass, Store};
 
-use crate::bed::{Applied, Merged, THIS_HOUR, Writer, call, redis_store};
-use crate::hand::{self, PREFIX, ask, key, keys, known, slices, write};
+use crate::fixture::{ApplyOutcome, MergeReport, THIS_HOUR, Writer, call, redis_store};
+use crate::raw_redis::{self, PREFIX, ask, key, keys, known_members, slices, write};
 use crate::rig::server::RedisServer;
 
 const PRECISIONS: [u32; 3] = [1, 60, 3_600];
@@ -20,14 +20,14 @@ const START: i64 = THIS_HOUR;
 
 type Slices = BTreeMap<i64, i64>;
 
-/// What stays of a counter that was cleaned at `now`.
+/// The slices of a counter after it was cleaned at `now`.
 fn cleaned(precision: u32, slices: &Slices, now: i64) -> Slices {
     let cut_off = now - 120 * i64::from(precision);
     let live = slices.range(cut_off + 1..).rev().take(120);
     live.map(|(start, n)| (*start, *n)).collect()
 }
 
-/// Members of `known:` that are none, and what is wrong with the hash of one that is.
+/// Members of `known:` that do not name a counter.
 const GARBAGE: [&[u8]; 9] = [
     b"garbage",
     b"",
@@ -43,20 +43,20 @@ const GARBAGE: [&[u8]; 9] = [
 async fn write_garbage(server: &RedisServer) {
     let conn = &mut server.connection().await;
     for member in GARBAGE {
-        let _: i64 = ask(conn, "ZADD", (hand::KNOWN, 0, member)).await;
+        let _: i64 = ask(conn, "ZADD", (raw_redis::KNOWN, 0, member)).await;
     }
     for (member, command, key, value) in [
         ("60:list", "RPUSH", key(60, "list"), ("x", "y")),
         ("1:words", "HSET", key(1, "words"), ("field", "1")),
         ("1:float", "HSET", key(1, "float"), ("1700000000.5", "1")),
     ] {
-        let _: i64 = ask(conn, "ZADD", (hand::KNOWN, 0, member)).await;
+        let _: i64 = ask(conn, "ZADD", (raw_redis::KNOWN, 0, member)).await;
         let _: i64 = ask(conn, command, (key, value)).await;
     }
 }
 
-/// Dead counters: of some the hash is gone already, some are longer than one command can list, some
-/// have one slice.
+/// Writes counters without live slices. Some have no hash any more, one is longer than one command can list, and
+/// some have one slice.
 async fn write_dead(server: &RedisServer) {
     let conn = &mut server.connection().await;
     for n in 0..DEAD {
@@ -76,8 +76,7 @@ async fn write_dead(server: &RedisServer) {
     }
 }
 
-/// Live counters of 200 slices up to now and 30 that are not old yet, some with gaps, which reach
-/// back beyond the cut-off.
+/// Writes counters with slices up to now, some with gaps, which reach back beyond the cut-off.
 async fn write_live(server: &RedisServer) -> BTreeMap<(u32, String), Slices> {
     let conn = &mut server.connection().await;
     let mut rng = fastrand::Rng::with_seed(5);
@@ -91,7 +90,7 @@ async fn write_live(server: &RedisServer) -> BTreeMap<(u32, String), Slices> {
                 .map(|back| (Precision::new(precision, 120).slice(START) - back * p, 7))
                 .collect();
             if n % 5 == 4 {
-                // A writer whose clock is ahead.
+                // A slice of a writer whose clock is ahead.
                 slices.insert(START + p, 9);
             }
             let name = format!("live-{n}");
@@ -112,7 +111,7 @@ fn pass(instance: usize, now: i64) -> Pass {
     }
 }
 
-/// All of them at once. Returns what the one did that did it.
+/// Runs the same pass on all stores at the same time. Returns the report of the store that ran it.
 async fn clean(stores: &[Arc<dyn Store>], now: i64) -> CleanReport {
     let mut done = Vec::new();
     let tasks: Vec<_> = (0..stores.len())
@@ -162,7 +161,7 @@ async fn three_instances_clean_what_another_program_left() {
     write_garbage(&server).await;
     let mut model = write_live(&server).await;
 
-    let (clock, hand) = Clock::manual(START);
+    let (clock, manual_clock) = Clock::manual(START);
     let stores: Vec<Arc<dyn Store>> = (0..3)
         .map(|_| {
             let store = redis_store(&server.url(), PREFIX).with_clock(clock.clone());
@@ -181,7 +180,7 @@ async fn three_instances_clean_what_another_program_left() {
             batch.count(&precisions, &format!("new-{seq}").into(), now, 1);
             let call = call("writer", seq, batch);
             let applied = writer.apply(&call).await.unwrap();
-            assert_eq!(applied, Applied::Merged(Merged::default()));
+            assert_eq!(applied, ApplyOutcome::Merged(MergeReport::default()));
         }
     };
     let mut add = |now: i64| {
@@ -197,21 +196,24 @@ async fn three_instances_clean_what_another_program_left() {
 
     let (first, ()) = tokio::join!(clean(&stores, START), write_some(1, START));
     add(START);
-    hand.advance(std::time::Duration::from_secs(60));
+    manual_clock.advance(std::time::Duration::from_secs(60));
     let (second, ()) = tokio::join!(clean(&stores, START + 60), write_some(21, START + 60));
     add(START + 60);
 
-    let told: Vec<_> = first.problems.iter().map(|problem| &*problem.key).collect();
-    let of_known = told.iter().filter(|key| **key == hand::KNOWN).count();
+    let reported: Vec<_> = first.problems.iter().map(|problem| &*problem.key).collect();
+    let of_known = reported
+        .iter()
+        .filter(|key| **key == raw_redis::KNOWN)
+        .count();
     assert_eq!(of_known, GARBAGE.len(), "{:#?}", first.problems);
     for (precision, name) in [(60, "list"), (1, "words"), (1, "float")] {
-        assert!(told.contains(&&*key(precision, name)), "{told:?}");
+        assert!(reported.contains(&&*key(precision, name)), "{reported:?}");
     }
     assert_eq!(first.problems.len(), GARBAGE.len() + 3);
     assert!(second.problems.len() >= GARBAGE.len());
     assert_eq!(first.counters, (DEAD * 3) as u64);
 
-    let members = known(conn).await;
+    let members = known_members(conn).await;
     let dead = members
         .iter()
         .filter(|m| String::from_utf8_lossy(m).contains("dead"));
@@ -222,22 +224,18 @@ async fn three_instances_clean_what_another_program_left() {
     }
     for ((precision, name), slices_then) in &model {
         let now = slices(conn, *precision, name).await;
-        // Both passes, or, for those that are due on the hour, the first.
-        let expected = cleaned(*precision, slices_then, START);
+        // Both passes clean, but a precision of an hour is due in the first pass only.
+        let most = cleaned(*precision, slices_then, START);
         let least = cleaned(*precision, slices_then, START + 60);
         assert!(now.len() <= 121, "{precision}:{name} has {}", now.len());
         for (start, n) in &least {
             assert_eq!(now.get(start), Some(n), "{precision}:{name} at {start}");
         }
         for (start, n) in &now {
-            assert_eq!(
-                expected.get(start),
-                Some(n),
-                "{precision}:{name} at {start}"
-            );
+            assert_eq!(most.get(start), Some(n), "{precision}:{name} at {start}");
         }
         let member = format!("{precision}:{name}").into_bytes();
-        assert!(members.contains(&member), "what has samples is known");
+        assert!(members.contains(&member), "a counter with slices is listed");
     }
     for seq in 1..41 {
         let new = slices(conn, 3_600, &format!("new-{seq}")).await;
@@ -269,10 +267,10 @@ async fn exactly_the_newest_slices_stay() {
     assert_eq!(removed, expected as u64);
 }
 
-/// Gaps in a counter that is being written leave slices that nothing pushes out: they go too, within
+/// Gaps in a counter that is being written leave slices that no new slice pushes out. Cleaning removes them within
 /// sixteen passes.
 #[tokio::test]
-async fn gaps_are_found_under_the_eyes_of_a_writer() {
+async fn old_slices_of_a_written_counter_are_removed_within_sixteen_passes() {
     let server = RedisServer::start().await;
     let conn = &mut server.connection().await;
     let store: Arc<dyn Store> = Arc::new(redis_store(&server.url(), PREFIX));
@@ -288,7 +286,7 @@ async fn gaps_are_found_under_the_eyes_of_a_writer() {
         passes += 1;
         assert!(passes <= 16);
     }
-    // One that nobody writes is looked through at once.
+    // The slices of an idle counter are listed in the next pass.
     let old = (0..100).map(|i| (START - 10_000 - 60 * i, 1));
     write(conn, 60, "idle", &old.collect()).await;
     let _: i64 = ask(conn, "EXPIRE", (key(60, "idle"), 7_600)).await;

@@ -1,5 +1,5 @@
-//! Cleaning and retention: what is old goes, what is live stays, whatever is in the way. Each test
-//! has a real server of its own.
+//! Cleaning and retention: data beyond its retention is removed and all other data stays, whatever else happens.
+//! Each test has a real server of its own.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -8,9 +8,9 @@
     reason = "test code: a panic is a failed test"
 )]
 
-#[path = "../stores/bed.rs"]
+#[path = "../stores/fixture.rs"]
 #[allow(dead_code, reason = "shared with the tests of the stores")]
-mod bed;
+mod fixture;
 #[path = "../rig/mod.rs"]
 mod rig;
 
@@ -18,8 +18,8 @@ mod expiry;
 mod flat;
 mod fleet;
 mod forgotten;
-mod hand;
 mod misled;
+mod raw_redis;
 mod rhythm;
 mod trouble;
 mod worst_case;

@@ -1,5 +1,5 @@
-//! What must not mislead a cleaner: a clock that is ahead, names that are none, a lease that never
-//! ends.
+//! Conditions that must not mislead a cleaner: a clock that is ahead, members that are not names, a lease that never
+//! expires.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use tower_pulse::Pulse;
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse::store::{Pass, PassRecord, Store};
 
-use crate::hand::{LEASE, PREFIX, known, slices, until, write};
+use crate::raw_redis::{LEASE, PREFIX, known_members, slices, until, write};
 use crate::rig::log::Log;
 use crate::rig::server::RedisServer;
 
@@ -51,7 +51,7 @@ async fn members(conn: &mut MultiplexedConnection, key: &str) -> Vec<Vec<u8>> {
 }
 
 #[tokio::test]
-async fn a_clock_that_is_days_ahead() {
+async fn a_clock_that_is_days_ahead_removes_no_live_data() {
     let server = RedisServer::start().await;
     let conn = &mut server.connection().await;
     let now = now();
@@ -67,13 +67,13 @@ async fn a_clock_that_is_days_ahead() {
     );
     assert_eq!(slices(conn, 1, "hits").await, live);
     assert_eq!(members(conn, "pulse:contexts").await, [b"GET /"]);
-    // Nor does it keep others from their passes.
+    // The pass does not stop other instances from cleaning.
     let last = store.last_pass().await.unwrap().unwrap();
     assert!(last.number <= now + 60, "{last:?}");
 }
 
 #[tokio::test]
-async fn contexts_that_cannot_be_forgotten_hold_up_no_others() {
+async fn contexts_that_cannot_be_forgotten_do_not_delay_others() {
     let server = RedisServer::start().await;
     let conn = &mut server.connection().await;
     let now = now();
@@ -87,14 +87,14 @@ async fn contexts_that_cannot_be_forgotten_hold_up_no_others() {
     }
     let cleaned = store(&server).clean(&pass(now)).await.unwrap().unwrap();
     assert_eq!(cleaned.contexts, 20);
-    let told = cleaned.problems.iter().map(|problem| &*problem.key);
-    assert!(told.clone().all(|key| key.ends_with("pulse:contexts")));
-    assert!(told.count() > 0);
+    let reported = cleaned.problems.iter().map(|problem| &*problem.key);
+    assert!(reported.clone().all(|key| key.ends_with("pulse:contexts")));
+    assert!(reported.count() > 0);
     assert_eq!(members(conn, "pulse:contexts").await.len(), 40);
 }
 
 #[tokio::test]
-async fn the_sum_of_all_is_no_context() {
+async fn the_counters_of_all_are_never_forgotten() {
     let server = RedisServer::start().await;
     let conn = &mut server.connection().await;
     let now = now();
@@ -104,12 +104,12 @@ async fn the_sum_of_all_is_no_context() {
     let cleaned = store(&server).clean(&pass(now)).await.unwrap().unwrap();
     assert_eq!(cleaned.contexts, 0);
     assert_eq!(slices(conn, 86_400, "hits").await, live);
-    assert_eq!(known(conn).await.len(), 1);
+    assert_eq!(known_members(conn).await.len(), 1);
 }
 
-/// The book's writer knows the ranking alone; the statistics go in the end all the same.
+/// The book's functions list a context in the ranking only. Cleaning forgets its statistics all the same.
 #[tokio::test]
-async fn contexts_that_only_the_ranking_names() {
+async fn contexts_that_only_the_ranking_names_are_forgotten() {
     let server = RedisServer::start().await;
     let conn = &mut server.connection().await;
     let (now, old) = (now(), "2020-01-02T03:00:00");
@@ -129,7 +129,7 @@ async fn contexts_that_only_the_ranking_names() {
 }
 
 #[tokio::test]
-async fn a_lease_that_never_ends_is_taken() {
+async fn a_lease_that_never_expires_is_taken() {
     let server = RedisServer::start().await;
     let conn = &mut server.connection().await;
     let store = store(&server);
@@ -142,7 +142,7 @@ async fn a_lease_that_never_ends_is_taken() {
 }
 
 #[tokio::test]
-async fn a_pass_that_fails_is_told() {
+async fn health_reports_a_pass_that_fails() {
     let server = RedisServer::start().await;
     let conn = &mut server.connection().await;
     let set = async |conn: &mut MultiplexedConnection, replicas: usize| {
@@ -155,17 +155,21 @@ async fn a_pass_that_fails_is_told() {
         .store(Arc::new(store(&server)))
         .clean_interval(Duration::from_secs(1));
     let pulse = pulse.build().unwrap();
-    until("health tells it", async || {
+    until("health reports it", async || {
         let warnings = pulse.health().warnings;
         warnings.iter().any(|text| text.contains("cleaning fails"))
     })
     .await;
     set(conn, 0).await;
-    until("it goes on", async || pulse.health().warnings.is_empty()).await;
+    until("cleaning goes on", async || {
+        pulse.health().warnings.is_empty()
+    })
+    .await;
     pulse.shutdown().await.unwrap();
 }
 
-/// Writes problems as a pass would have, and returns what health and log say before and after one more.
+/// Writes problems as a pass would, and returns the texts of health and of the last pass before and after the next
+/// pass.
 async fn with_problems(problems: &str) -> [Vec<String>; 2] {
     let server = RedisServer::start().await;
     let conn = &mut server.connection().await;
@@ -190,7 +194,7 @@ async fn with_problems(problems: &str) -> [Vec<String>; 2] {
     let last = pulse.store().last_pass().await.unwrap().unwrap();
     let before = shown(&last);
     until("a pass of its own is done", async || {
-        // For a moment there may be none.
+        // The key may be missing for a moment.
         let last = pulse.store().last_pass().await.unwrap();
         last.is_some_and(|last| !last.instance.contains("FORGED"))
     })
@@ -207,7 +211,7 @@ async fn with_problems(problems: &str) -> [Vec<String>; 2] {
 }
 
 #[tokio::test]
-async fn problems_that_are_forged_are_one_line_and_go() {
+async fn forged_problems_are_shown_on_one_line_and_removed() {
     let seen = now() + 387_420_489;
     let forged = format!("{seen}\u{1f}count:60:zz\u{1f}y\nFORGED line\u{1e}");
     let [before, after] = with_problems(&forged).await;
@@ -222,9 +226,9 @@ async fn problems_that_are_forged_are_one_line_and_go() {
 }
 
 #[tokio::test]
-async fn problems_that_are_long_are_cut() {
+async fn long_problems_are_cut() {
     let seen = now();
-    // Those of five megabytes are deleted, as they are more than any pass writes.
+    // Problems of five megabytes are deleted, as no pass writes that much.
     for (length, stay) in [(10_000, true), (100_000, false)] {
         let long = "x".repeat(length / 2);
         let one = format!("{seen}\u{1f}pulse:count:86400:{long}\u{1f}{long}\u{1e}");
@@ -237,7 +241,7 @@ async fn problems_that_are_long_are_cut() {
     }
 }
 
-/// A name of 30 MiB, in any of the keys that a pass goes through, keeps it from nothing else.
+/// A name of 30 MiB, in any of the keys that a pass reads, does not stop the rest of the pass.
 #[tokio::test]
 async fn a_name_that_is_too_large_stops_no_pass() {
     for key in [

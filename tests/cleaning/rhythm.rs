@@ -1,4 +1,4 @@
-//! Which precisions a pass examines, and that a pass is done once.
+//! A pass examines the precisions that are due, and is run once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,15 +6,15 @@ use std::sync::Arc;
 use tower_pulse::model::slice::DEFAULT_PRECISIONS;
 use tower_pulse::store::{Pass, Store};
 
-use crate::bed::{THIS_HOUR, redis_store};
-use crate::hand::{PREFIX, write};
+use crate::fixture::{THIS_HOUR, redis_store};
+use crate::raw_redis::{PREFIX, write};
 use crate::rig::server::RedisServer;
 
-async fn rhythm(interval: i64, passes: impl Iterator<Item = i64>) {
+async fn assert_rhythm(interval: i64, passes: impl Iterator<Item = i64>) {
     let server = RedisServer::start().await;
     let conn = &mut server.connection().await;
     for precision in DEFAULT_PRECISIONS {
-        // Alive as long as this test looks.
+        // A slice that stays alive during the whole test.
         let future = BTreeMap::from([(THIS_HOUR + 1_000 * 86_400, 1)]);
         write(conn, precision, "sales", &future).await;
     }
@@ -25,7 +25,7 @@ async fn rhythm(interval: i64, passes: impl Iterator<Item = i64>) {
         let each = stores.iter().enumerate().map(|(n, store)| {
             let pass = Pass {
                 instance: n.to_string(),
-                // Their clocks differ, within the pass.
+                // The clocks differ by less than a pass.
                 now: number * interval + n as i64 % interval,
                 interval,
                 ranking_retention: 86_400,
@@ -48,12 +48,12 @@ async fn rhythm(interval: i64, passes: impl Iterator<Item = i64>) {
 #[tokio::test]
 async fn a_precision_is_examined_in_its_passes_only() {
     let first = THIS_HOUR / 60;
-    rhythm(60, first..first + 130).await;
+    assert_rhythm(60, first..first + 130).await;
 }
 
 #[tokio::test]
-async fn whatever_the_interval_is() {
-    rhythm(1, THIS_HOUR - 5..THIS_HOUR + 20).await;
+async fn the_rhythm_holds_for_short_and_long_intervals() {
+    assert_rhythm(1, THIS_HOUR - 5..THIS_HOUR + 20).await;
     let first = THIS_HOUR / 7_200;
-    rhythm(7_200, first..first + 30).await;
+    assert_rhythm(7_200, first..first + 30).await;
 }

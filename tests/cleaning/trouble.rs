@@ -1,5 +1,4 @@
-//! What happens in the middle of a pass: the lease is lost, the server dies or freezes, the instance
-//! is told to stop.
+//! Trouble in the middle of a pass: the lease is lost, the server dies or freezes, or the instance shuts down.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,14 +8,14 @@ use tower_pulse::Pulse;
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse::store::{Pass, Store};
 
-use crate::bed::THIS_HOUR;
-use crate::hand::{LEASE, PREFIX, ask, known, slices, until, write};
+use crate::fixture::THIS_HOUR;
+use crate::raw_redis::{LEASE, PREFIX, ask, known_members, slices, until, write};
 use crate::rig::proxy::Proxy;
 use crate::rig::server::RedisServer;
 
 const DEAD: usize = 600;
 
-/// Writes counters that are dead, and one that never dies.
+/// Writes counters without live slices, and one whose slices never end.
 async fn write_all(server: &RedisServer) -> BTreeMap<i64, i64> {
     let conn = &mut server.connection().await;
     for n in 0..DEAD {
@@ -29,16 +28,16 @@ async fn write_all(server: &RedisServer) -> BTreeMap<i64, i64> {
     live
 }
 
-fn store(url: &str, patience: u64) -> RedisStore {
+fn store(url: &str, timeout_millis: u64) -> RedisStore {
     let options = RedisOptions::new(url).unwrap().prefix(PREFIX).unwrap();
-    let options = options.response_timeout(Duration::from_millis(patience));
+    let options = options.response_timeout(Duration::from_millis(timeout_millis));
     RedisStore::open(options).unwrap()
 }
 
 /// An instance that cleans every second.
-fn instance(url: &str, patience: u64) -> Pulse {
+fn instance(url: &str, timeout_millis: u64) -> Pulse {
     Pulse::builder()
-        .store(Arc::new(store(url, patience)))
+        .store(Arc::new(store(url, timeout_millis)))
         .clean_interval(Duration::from_secs(1))
         .build()
         .unwrap()
@@ -48,22 +47,22 @@ async fn lease(server: &RedisServer) -> Option<String> {
     ask(&mut server.connection().await, "GET", LEASE).await
 }
 
-/// Waits until a pass has removed some, and not all yet.
-async fn in_the_middle(server: &RedisServer) {
+/// Waits until a pass has removed some counters, but not all.
+async fn until_mid_pass(server: &RedisServer) {
     let conn = &mut server.connection().await;
     until("a pass is under way", async || {
-        let left = known(conn).await.len();
+        let left = known_members(conn).await.len();
         assert!(left > 1, "the pass is over already");
         left <= DEAD
     })
     .await;
 }
 
-/// All dead are gone, and what is alive is as it was.
+/// Waits until all dead counters are gone, and checks that the live one is as it was.
 async fn assert_clean(server: &RedisServer, live: &BTreeMap<i64, i64>) {
     let conn = &mut server.connection().await;
     until("all dead are gone", async || {
-        let left = known(conn).await.len();
+        let left = known_members(conn).await.len();
         assert!(left > 0, "the live one is gone");
         left == 1
     })
@@ -87,17 +86,17 @@ async fn a_lease_that_is_lost_ends_the_pass() {
     };
     let (store_a, pass_a) = (slow.clone(), pass("a"));
     let a = tokio::spawn(async move { store_a.clean(&pass_a).await });
-    in_the_middle(&server).await;
+    until_mid_pass(&server).await;
     assert_eq!(
         lease(&server).await.unwrap(),
         format!("{}:a", THIS_HOUR / 60)
     );
-    // While it sleeps, its time is up, and another one does the same pass.
+    // The lease expires during the pass, and another instance takes it.
     let conn = &mut server.connection().await;
     let _: () = ask(conn, "SET", (LEASE, "5:other", "EX", 15)).await;
-    let left = known(conn).await.len();
+    let left = known_members(conn).await.len();
     assert_eq!(a.await.unwrap().unwrap(), None);
-    let still = known(conn).await.len();
+    let still = known_members(conn).await.len();
     assert!(left - still <= 100 && still > 1, "{left}, {still}");
     assert_eq!(lease(&server).await.unwrap(), "5:other");
     assert_eq!(slow.last_pass().await.unwrap(), None);
@@ -109,7 +108,7 @@ async fn a_lease_that_is_lost_ends_the_pass() {
 }
 
 #[tokio::test]
-async fn an_instance_that_dies_holds_the_others_up_for_seconds_only() {
+async fn the_lease_of_an_instance_that_dies_expires_within_seconds() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.port()).await;
     let live = write_all(&server).await;
@@ -126,7 +125,7 @@ async fn an_instance_that_dies_holds_the_others_up_for_seconds_only() {
         let pass = pass.clone();
         async move { slow.clean(&pass).await }
     });
-    in_the_middle(&server).await;
+    until_mid_pass(&server).await;
     dying.abort();
     let conn = &mut server.connection().await;
     let left: i64 = ask(conn, "PTTL", LEASE).await;
@@ -137,7 +136,7 @@ async fn an_instance_that_dies_holds_the_others_up_for_seconds_only() {
     assert!(lease(&server).await.unwrap().ends_with(&dead));
     let _: i64 = ask(conn, "PEXPIRE", (LEASE, 1)).await;
     until("the lease is free", async || lease(&server).await.is_none()).await;
-    // The same pass: nobody has noted that it was done.
+    // The other instance runs the same pass, as no instance has recorded it as complete.
     assert!(other.clean(&pass).await.unwrap().is_some());
     assert_clean(&server, &live).await;
 }
@@ -153,14 +152,14 @@ async fn a_server_that_dies_is_cleaned_when_it_is_back() {
     let live = write_all(&server).await;
     proxy.delay(Duration::from_millis(10));
     let pulse = instance(&proxy.url(), 300);
-    in_the_middle(&server).await;
+    until_mid_pass(&server).await;
     server.kill_9();
     tokio::time::sleep(Duration::from_millis(300)).await;
     proxy.heal();
     server.restart().await;
     assert_clean(&server, &live).await;
     let store = pulse.store();
-    until("a pass is noted", async || {
+    until("a pass is recorded", async || {
         store.last_pass().await.unwrap().is_some()
     })
     .await;
@@ -174,7 +173,7 @@ async fn a_server_that_freezes_is_cleaned_when_it_goes_on() {
     let live = write_all(&server).await;
     proxy.delay(Duration::from_millis(10));
     let pulse = instance(&proxy.url(), 200);
-    in_the_middle(&server).await;
+    until_mid_pass(&server).await;
     server.freeze();
     tokio::time::sleep(Duration::from_millis(500)).await;
     proxy.heal();
@@ -184,7 +183,7 @@ async fn a_server_that_freezes_is_cleaned_when_it_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_stops_within_a_second() {
+async fn a_shutdown_ends_a_pass_within_a_second() {
     for frozen in [false, true] {
         let server = RedisServer::start().await;
         let proxy = Proxy::start(server.port()).await;

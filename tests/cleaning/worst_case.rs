@@ -1,5 +1,5 @@
-//! The worst case that the builder calculates is what it really comes to: everything filled to its
-//! maximum, in Redis and in this process.
+//! The worst case that the builder calculates is close to the real memory when everything is filled to its maximum, in
+//! Redis and in this process.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -20,17 +20,17 @@ use tower_pulse::store::{
 };
 use tower_pulse::{BoxFuture, Builder, Clock, Pulse, StoreError, StoreErrorKind};
 
-use crate::bed::{Applied, THIS_HOUR, Writer, call, collected, redis_store};
-use crate::hand::{PREFIX, keys};
+use crate::fixture::{ApplyOutcome, THIS_HOUR, Writer, aggregate_of, call, redis_store};
+use crate::raw_redis::{PREFIX, keys};
 use crate::rig::server::RedisServer;
 
 const CONTEXTS: usize = 20;
 const COUNTERS: usize = 5;
 const NOW: i64 = THIS_HOUR + 3_599;
 
-/// A name of the greatest length.
-fn name(what: &str, n: usize) -> Arc<str> {
-    let mut name = format!("{what}-{n}-");
+/// A name of the maximum length.
+fn name(start: &str, n: usize) -> Arc<str> {
+    let mut name = format!("{start}-{n}-");
     name.extend(std::iter::repeat_n('x', MAX_NAME - name.len()));
     name.into()
 }
@@ -42,7 +42,7 @@ fn builder() -> Builder {
         .replay_bytes(0)
 }
 
-/// The seconds whose slices are kept, of all precisions, oldest first.
+/// A second in each retained slice of all precisions, oldest first.
 fn seconds(precisions: &Precisions) -> Vec<i64> {
     let all = precisions.counters.iter().chain(&TIERS);
     let mut seconds: Vec<i64> = all
@@ -53,7 +53,7 @@ fn seconds(precisions: &Precisions) -> Vec<i64> {
     seconds
 }
 
-/// Whether records are kept of that second's slices.
+/// Whether a retained record contains this second.
 fn has_record(second: i64) -> bool {
     TIERS.iter().any(|p| {
         let p_seconds = i64::from(p.seconds);
@@ -69,17 +69,17 @@ fn durations() -> Vec<u64> {
         .collect()
 }
 
-/// As many requests of each bucket as one would have to wait for in vain.
-fn multiply(spread: &mut Aggregate, by: u64) {
-    let (scale, buckets) = (spread.histogram.scale(), spread.histogram.buckets());
+/// Multiplies the counts of an aggregate, as no test could record so many samples.
+fn multiply(aggregate: &mut Aggregate, by: u64) {
+    let (scale, buckets) = (aggregate.histogram.scale(), aggregate.histogram.buckets());
     let more: Vec<_> = buckets.iter().map(|(index, n)| (*index, n * by)).collect();
-    spread.histogram = tower_pulse::model::histogram::Histogram::new(scale, more);
-    spread.tally.outcomes = [by; tower_pulse::model::outcome::OUTCOMES];
-    spread.tally.errors = by;
+    aggregate.histogram = tower_pulse::model::histogram::Histogram::new(scale, more);
+    aggregate.outcomes.counts = [by; tower_pulse::model::outcome::OUTCOMES];
+    aggregate.outcomes.errors = by;
 }
 
-/// Sends all slices of a context or counter; what is there is full afterwards.
-async fn fill(
+/// Sends all slices of a context or counter, so that all its keys are full afterwards.
+async fn send_all_slices(
     writer: &Writer,
     seq: &mut u64,
     precisions: &Precisions,
@@ -87,7 +87,7 @@ async fn fill(
     kind: Option<Kind>,
 ) {
     let mut send = async |mut batch: Batch| {
-        // Nothing but what is kept: gaps are the cleaner's.
+        // Retained slices only, as no cleaner runs.
         let contexts = batch.contexts.values_mut();
         for slices in contexts.flat_map(|delta| delta.counters.iter_mut().zip(&precisions.counters))
         {
@@ -104,7 +104,7 @@ async fn fill(
             *seq += 1;
             let call = call("filler", *seq, batch.split(1_000));
             let applied = writer.apply(&call).await.unwrap();
-            assert!(matches!(applied, Applied::Merged(_)), "{applied:?}");
+            assert!(matches!(applied, ApplyOutcome::Merged(_)), "{applied:?}");
         }
     };
     let seconds = seconds(precisions);
@@ -115,18 +115,18 @@ async fn fill(
         }
         return send(batch).await;
     };
-    // The numbers of a context of a million requests a second, for as long as the slice lasts.
-    let found = |nanos: &[u64]| {
-        let mut found = collected(nanos, Outcome::ServerError);
-        found.times.count = 1_000_000;
-        found.times.sum = 1_000_000_000_000_000;
-        found.tally.errors = 1_000_000;
-        found
+    // The sums of a context with a million requests per second.
+    let aggregate = |nanos: &[u64]| {
+        let mut aggregate = aggregate_of(nanos, Outcome::ServerError);
+        aggregate.times.count = 1_000_000;
+        aggregate.times.sum = 1_000_000_000_000_000;
+        aggregate.outcomes.errors = 1_000_000;
+        aggregate
     };
     let (with, without): (Vec<i64>, Vec<i64>) =
         seconds.into_iter().partition(|second| has_record(*second));
-    let full = found(&durations());
-    // Twice more for the current slices, which have a tail.
+    let full = aggregate(&durations());
+    // Two more calls for the current slices, whose records are written more than once.
     for second in with.into_iter().chain([NOW, NOW]) {
         let mut batch = Batch::default();
         batch.add(precisions, name, kind, second, &full);
@@ -139,7 +139,7 @@ async fn fill(
         }
         send(batch).await;
     }
-    let (mut batch, one) = (Batch::default(), found(&durations()[..1]));
+    let (mut batch, one) = (Batch::default(), aggregate(&durations()[..1]));
     for second in without {
         batch.add(precisions, name, kind, second, &one);
     }
@@ -149,10 +149,10 @@ async fn fill(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_redis() {
+async fn the_calculated_worst_case_is_close_to_that_of_redis() {
     let server = RedisServer::start().await;
     let before = server.used_memory().await;
-    let (clock, _hand) = Clock::manual(NOW);
+    let (clock, _manual_clock) = Clock::manual(NOW);
     let store = redis_store(&server.url(), PREFIX).with_clock(clock.clone());
     let store: Arc<dyn Store> = Arc::new(store);
     let writer = Writer::new(store.clone(), clock);
@@ -167,7 +167,7 @@ async fn of_redis() {
     let overflow = [(Arc::from(OVERFLOW), None)];
     let names = contexts.chain(synthetic).chain(counters).chain(overflow);
     for (name, kind) in names {
-        fill(&writer, &mut seq, &precisions, &name, kind).await;
+        send_all_slices(&writer, &mut seq, &precisions, &name, kind).await;
     }
     let conn = &mut server.connection().await;
     let keys = keys(conn, "*").await;
@@ -184,13 +184,13 @@ async fn of_redis() {
         let (size,): (u64,) = pipeline.query_async(conn).await.unwrap();
         sum += size;
         let kind: String = String::from_utf8_lossy(key).chars().take(22).collect();
-        let of_kind = kinds.entry(kind).or_default();
-        *of_kind = (of_kind.0 + 1, of_kind.1 + size);
+        let totals = kinds.entry(kind).or_default();
+        *totals = (totals.0 + 1, totals.1 + size);
     }
     let used = server.used_memory().await - before;
     let journal = 1 << 20;
     let builder = builder().redis(server.url()).journal_bytes(journal);
-    // Everything is folded.
+    // The journal is empty, as everything is folded.
     let worst = builder.worst_case().store_bytes - journal;
     println!(
         "keys {sum} ({} keys), used memory {used}, calculated {worst}",
@@ -199,7 +199,7 @@ async fn of_redis() {
     for (kind, (n, bytes)) in kinds {
         println!("{kind:?}: {n} keys of {} bytes", bytes / n);
     }
-    // Full: every counter has every slice.
+    // The keys are full: every counter has every slice.
     for (counter, precision) in [(name("sold", 0), 1), (name("sold", 4), 86_400)] {
         assert_eq!(store.counter(&counter, precision).await.unwrap().len(), 120);
     }
@@ -216,7 +216,7 @@ async fn of_redis() {
     );
 }
 
-/// A store that is never there.
+/// A store that is never reachable.
 struct Away(MemoryStore);
 
 fn away<T>() -> BoxFuture<'static, Result<T, StoreError>> {
@@ -291,7 +291,7 @@ impl Store for Away {
     }
 }
 
-/// Answers when the clock's hand has been moved.
+/// Answers when the test has moved the manual clock.
 #[derive(Clone)]
 struct Slow;
 
@@ -312,9 +312,9 @@ impl Service<http::Request<()>> for Slow {
     }
 }
 
-/// Fills a `Pulse` during an outage without an end; returns what was calculated for it.
-fn outage() -> u64 {
-    let (clock, hand) = Clock::manual(NOW - 200 * 86_400);
+/// Fills a `Pulse` during an endless outage. Returns the calculated worst case.
+fn fill_during_outage() -> u64 {
+    let (clock, manual_clock) = Clock::manual(NOW - 200 * 86_400);
     let precisions = Precisions::default();
     let store = Arc::new(Away(MemoryStore::new(precisions.clone(), clock.clone())));
     let builder = builder().clock(clock).store(store);
@@ -337,7 +337,7 @@ fn outage() -> u64 {
             Some(names[n].clone().into())
         }
     });
-    // A cell of each context in each shard: threads are numbered as they come.
+    // Creates a cell of each context in each shard, as each new thread gets the next shard.
     let record_everywhere = || {
         std::thread::scope(|scope| {
             for _ in 0..shards {
@@ -352,7 +352,7 @@ fn outage() -> u64 {
             }
         });
     };
-    hand.set_wall(NOW);
+    manual_clock.set_wall(NOW);
     record_everywhere();
     let flush = || {
         let failed = futures_util::FutureExt::now_or_never(pulse.flush()).unwrap();
@@ -361,8 +361,8 @@ fn outage() -> u64 {
     let all = durations();
     let mut service = layer.layer(Slow);
     for second in seconds(&precisions) {
-        hand.set_wall(second);
-        // Of what is older than the two newest slices, every fourth bucket is enough.
+        manual_clock.set_wall(second);
+        // For slices older than the two newest, every fourth bucket is enough.
         let is_fine = NOW - second < 120 || NOW - second == HOUR;
         let step = if is_fine { 1 } else { 4 };
         let durations = match has_record(second) {
@@ -373,7 +373,7 @@ fn outage() -> u64 {
         for n in 0..names.len() {
             for nanos in &durations {
                 let response = service.call(request(n));
-                hand.advance(Duration::from_nanos(*nanos));
+                manual_clock.advance(Duration::from_nanos(*nanos));
                 futures_util::FutureExt::now_or_never(response)
                     .unwrap()
                     .unwrap();
@@ -382,7 +382,7 @@ fn outage() -> u64 {
         for n in 0..=COUNTERS {
             pulse.counter(&name("sold", n)).add(1);
         }
-        hand.set_wall(second);
+        manual_clock.set_wall(second);
         flush();
     }
     assert_eq!(pulse.health().recording.dropped, 0);
@@ -390,15 +390,15 @@ fn outage() -> u64 {
 }
 
 #[test]
-fn of_this_process() {
-    // What is made once in a process is not counted.
+fn the_calculated_worst_case_is_close_to_that_of_this_process() {
+    // Allocations that a process makes only once are not counted.
     drop(Pulse::builder().build_with_tasks());
     // A flush has a deadline.
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_time().build().unwrap();
     let _entered = runtime.enter();
     let mut worst = 0;
-    let measured = allocation_counter::measure(|| worst = outage());
+    let measured = allocation_counter::measure(|| worst = fill_during_outage());
     let real = measured.bytes_max;
     println!("allocated at most {real}, calculated {worst}");
     let ratio = worst as f64 / real as f64;

@@ -1,13 +1,13 @@
-//! The admin API of a running service, asked sense and nonsense.
+//! The admin API of a running service, with valid and invalid requests.
 
 use super::rig::demo::built;
 use super::rig::http::Client;
 use super::rig::server::RedisServer;
-use super::{quiet, until};
+use super::{start_without_traffic, until};
 
 #[tokio::test]
-async fn nonsense_is_400_and_names_the_parameter() {
-    let demo = quiet(&[]).await;
+async fn an_invalid_parameter_is_400_and_named() {
+    let demo = start_without_traffic(&[]).await;
     let mut client = Client::connect(demo.address()).await;
     for (path, parameter) in [
         ("paths?limit=-1", "limit"),
@@ -49,8 +49,8 @@ async fn nonsense_is_400_and_names_the_parameter() {
 }
 
 #[tokio::test]
-async fn a_token_is_asked_for() {
-    let demo = quiet(&[("PULSE_TOKEN", "s3cret")]).await;
+async fn the_admin_router_requires_the_token() {
+    let demo = start_without_traffic(&[("PULSE_TOKEN", "s3cret")]).await;
     let mut client = Client::connect(demo.address()).await;
     for path in ["", "/", "/api/health", "/assets/app.js", "/metrics"] {
         let path = format!("/admin/pulse{path}");
@@ -69,7 +69,7 @@ async fn a_token_is_asked_for() {
 }
 
 #[tokio::test]
-async fn it_refuses_to_be_open_to_others() {
+async fn the_demo_refuses_to_be_open_beyond_loopback() {
     let output = std::process::Command::new(built())
         .env("LISTEN", "0.0.0.0:0")
         .env_remove("PULSE_TOKEN")
@@ -81,7 +81,7 @@ async fn it_refuses_to_be_open_to_others() {
 }
 
 #[tokio::test]
-async fn bad_environment_is_named() {
+async fn an_invalid_environment_variable_is_named() {
     for (name, value) in [
         ("PULSE_FLUSH_MS", "9"),
         ("PULSE_FLUSH_MS", "60001"),
@@ -112,10 +112,10 @@ async fn bad_environment_is_named() {
 }
 
 #[tokio::test]
-async fn a_store_that_is_down_at_the_start_is_only_bad_health() {
+async fn a_store_that_is_down_at_the_start_only_shows_in_health() {
     let redis = RedisServer::start().await;
     redis.kill_9();
-    let demo = quiet(&[("REDIS_URL", &redis.url())]).await;
+    let demo = start_without_traffic(&[("REDIS_URL", &redis.url())]).await;
     let mut client = Client::connect(demo.address()).await;
     for _ in 0..20 {
         assert_eq!(client.get("/ping").await.status, 200);
@@ -133,11 +133,11 @@ async fn a_store_that_is_down_at_the_start_is_only_bad_health() {
         health["status"] == "ok" && health["recording"]["pending_series"] == 0
     })
     .await;
-    super::counted(&mut client, "GET /ping", 20).await;
+    super::wait_until_counted(&mut client, "GET /ping", 20).await;
 }
 
 #[tokio::test]
-async fn garbage_in_redis_is_reported_and_the_rest_is_shown() {
+async fn garbage_in_redis_is_reported_and_all_other_data_is_shown() {
     let redis = RedisServer::start().await;
     let mut conn = redis.connection().await;
     for command in [
@@ -146,8 +146,8 @@ async fn garbage_in_redis_is_reported_and_the_rest_is_shown() {
         "SET known: garbage",
     ] {
         let mut words = command.splitn(2, ' ');
-        let (name, rest) = (words.next().unwrap(), words.next().unwrap());
-        let (key, value) = rest.rsplit_once(' ').unwrap();
+        let (name, arguments) = (words.next().unwrap(), words.next().unwrap());
+        let (key, value) = arguments.rsplit_once(' ').unwrap();
         let _: () = redis::cmd(name)
             .arg(key)
             .arg(value)
@@ -155,13 +155,13 @@ async fn garbage_in_redis_is_reported_and_the_rest_is_shown() {
             .await
             .unwrap();
     }
-    let demo = quiet(&[("REDIS_URL", &redis.url()), ("PULSE_PREFIX", "")]).await;
+    let demo = start_without_traffic(&[("REDIS_URL", &redis.url()), ("PULSE_PREFIX", "")]).await;
     let mut client = Client::connect(demo.address()).await;
     for _ in 0..5 {
         client.get("/ping").await;
         client.get("/api/v1/users/3").await;
     }
-    super::counted(&mut client, "GET /api/v1/users/{id}", 5).await;
+    super::wait_until_counted(&mut client, "GET /api/v1/users/{id}", 5).await;
     let path = "/admin/pulse/api/health";
     let health = until(&mut client, path, |health| {
         health["fold"]["quarantined"].as_u64() > Some(0)
@@ -199,7 +199,7 @@ async fn the_last_pass_of_the_cleaner_is_shown() {
         command.exec_async(&mut conn).await.unwrap();
     }
     let env = [("REDIS_URL", &*redis.url()), ("PULSE_CLEAN_SECS", "1")];
-    let demo = quiet(&env).await;
+    let demo = start_without_traffic(&env).await;
     let mut client = Client::connect(demo.address()).await;
     for _ in 0..5 {
         client.get("/ping").await;

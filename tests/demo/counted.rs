@@ -1,18 +1,18 @@
-//! Every request is counted, once, everywhere.
+//! Every request is counted exactly once, in every place.
 
 use super::rig::book;
 use super::rig::http::Client;
 use super::rig::server::RedisServer;
-use super::{PRECISIONS, counted, quiet, until};
+use super::{PRECISIONS, start_without_traffic, until, wait_until_counted};
 
 #[tokio::test]
-async fn a_thousand_requests_in_memory() {
-    let demo = quiet(&[]).await;
+async fn a_thousand_requests_are_counted_in_memory() {
+    let demo = start_without_traffic(&[]).await;
     let mut client = Client::connect(demo.address()).await;
     for _ in 0..1_000 {
         assert_eq!(client.get("/ping").await.text(), "pong");
     }
-    counted(&mut client, "GET /ping", 1_000).await;
+    wait_until_counted(&mut client, "GET /ping", 1_000).await;
     for precision in PRECISIONS {
         for name in ["hits", "hits:GET%20/ping"] {
             let path = format!("/admin/pulse/api/counters?name={name}&precision={precision}");
@@ -30,14 +30,14 @@ fn total(counter: &serde_json::Value) -> i64 {
 }
 
 #[tokio::test]
-async fn a_thousand_requests_in_redis_as_the_book_reads_them() {
+async fn the_book_reads_a_thousand_requests_from_redis() {
     let redis = RedisServer::start().await;
-    let demo = quiet(&[("REDIS_URL", &redis.url()), ("PULSE_PREFIX", "")]).await;
+    let demo = start_without_traffic(&[("REDIS_URL", &redis.url()), ("PULSE_PREFIX", "")]).await;
     let mut client = Client::connect(demo.address()).await;
     for _ in 0..1_000 {
         client.get("/ping").await;
     }
-    counted(&mut client, "GET /ping", 1_000).await;
+    wait_until_counted(&mut client, "GET /ping", 1_000).await;
     let mut conn = redis.connection().await;
     for precision in PRECISIONS {
         for name in ["hits", "hits:GET /ping"] {
@@ -57,7 +57,7 @@ async fn a_thousand_requests_in_redis_as_the_book_reads_them() {
         .iter()
         .find(|(name, _)| name == "GET /ping")
         .unwrap();
-    // Unless the hour has just turned, it has all.
+    // This hour has all requests, unless the hour has just turned.
     if stats.count == 1_000.0 {
         assert!(stats.min <= stats.average && stats.average <= stats.max);
     }
@@ -65,7 +65,7 @@ async fn a_thousand_requests_in_redis_as_the_book_reads_them() {
 }
 
 #[tokio::test]
-async fn what_the_book_wrote_is_read_and_added_to() {
+async fn the_books_data_is_read_and_added_to() {
     let redis = RedisServer::start().await;
     let mut conn = redis.connection().await;
     let now = std::time::SystemTime::now()
@@ -83,14 +83,14 @@ async fn what_the_book_wrote_is_read_and_added_to() {
             .await
             .unwrap();
     }
-    let demo = quiet(&[("REDIS_URL", &redis.url()), ("PULSE_PREFIX", "")]).await;
+    let demo = start_without_traffic(&[("REDIS_URL", &redis.url()), ("PULSE_PREFIX", "")]).await;
     let mut client = Client::connect(demo.address()).await;
-    // Known to the book's writer alone.
-    counted(&mut client, "/of/the/book", 2).await;
+    // Only the book's writer has written this context.
+    wait_until_counted(&mut client, "/of/the/book", 2).await;
     for _ in 0..10 {
         client.get("/ping").await;
     }
-    counted(&mut client, "GET /ping", 12).await;
+    wait_until_counted(&mut client, "GET /ping", 12).await;
     let day = book::get_counter(&mut conn, "", "hits:GET /ping", 86_400)
         .await
         .unwrap();
@@ -100,8 +100,8 @@ async fn what_the_book_wrote_is_read_and_added_to() {
 }
 
 #[tokio::test]
-async fn forty_thousand_paths_that_do_not_exist_are_one() {
-    let demo = quiet(&[]).await;
+async fn forty_thousand_unknown_paths_share_one_context() {
+    let demo = start_without_traffic(&[]).await;
     let mut client = Client::connect(demo.address()).await;
     let methods = ["GET", "POST", "PURGE", "M-SEARCH", "PROPFIND", "DELETE"];
     let mut before = 0;
@@ -114,9 +114,9 @@ async fn forty_thousand_paths_that_do_not_exist_are_one() {
         }
     }
     let grown = demo.rss_bytes().saturating_sub(before);
-    counted(&mut client, "<unmatched>", 40_000).await;
+    wait_until_counted(&mut client, "<unmatched>", 40_000).await;
     let overview = client.json("/admin/pulse/api/overview").await;
     assert_eq!(overview["contexts"], 1);
-    // 35,000 paths of 30 bytes would be a megabyte and more without anything else.
+    // 35,000 paths of 30 bytes alone would take more than a megabyte.
     assert!(grown < 2 << 20, "{grown} bytes more");
 }

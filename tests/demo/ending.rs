@@ -1,12 +1,12 @@
-//! How the demo ends.
+//! The end of the demo.
 
 use std::time::{Duration, Instant};
 
-use super::quiet;
 use super::rig::book;
 use super::rig::fold::fold_rest;
 use super::rig::http::Client;
 use super::rig::server::RedisServer;
+use super::start_without_traffic;
 
 #[tokio::test]
 async fn sigterm_flushes_and_ends_within_two_seconds_although_a_stream_is_open() {
@@ -16,7 +16,7 @@ async fn sigterm_flushes_and_ends_within_two_seconds_although_a_stream_is_open()
         ("PULSE_PREFIX", ""),
         ("PULSE_FLUSH_MS", "60000"),
     ];
-    let demo = quiet(&env).await;
+    let demo = start_without_traffic(&env).await;
     let address = demo.address();
     let streaming = tokio::spawn(async move {
         let mut client = Client::connect(address).await;
@@ -30,7 +30,7 @@ async fn sigterm_flushes_and_ends_within_two_seconds_although_a_stream_is_open()
     for _ in 0..321 {
         client.get("/ping").await;
     }
-    // Both are under way.
+    // Both requests are open.
     let in_flight = "/admin/pulse/api/health";
     super::until(&mut client, in_flight, |health| {
         health["recording"]["in_flight"].as_i64() >= Some(1)
@@ -65,9 +65,9 @@ async fn sigterm_flushes_and_ends_within_two_seconds_although_a_stream_is_open()
 }
 
 #[tokio::test]
-async fn it_ends_within_two_seconds_even_while_redis_hangs_and_a_stream_is_open() {
+async fn the_demo_ends_within_two_seconds_even_while_redis_hangs_and_a_stream_is_open() {
     let redis = RedisServer::start().await;
-    let demo = quiet(&[("REDIS_URL", &*redis.url())]).await;
+    let demo = start_without_traffic(&[("REDIS_URL", &*redis.url())]).await;
     let address = demo.address();
     let streaming = tokio::spawn(async move {
         let mut client = Client::connect(address).await;
@@ -75,7 +75,7 @@ async fn it_ends_within_two_seconds_even_while_redis_hangs_and_a_stream_is_open(
     });
     let mut client = Client::connect(address).await;
     client.get("/ping").await;
-    super::counted(&mut client, "GET /ping", 1).await;
+    super::wait_until_counted(&mut client, "GET /ping", 1).await;
     redis.freeze();
     for _ in 0..10 {
         client.get("/ping").await;
@@ -86,7 +86,7 @@ async fn it_ends_within_two_seconds_even_while_redis_hangs_and_a_stream_is_open(
     let took = start.elapsed();
     let status = status.expect("it ends");
     assert!(took < Duration::from_secs(2), "{took:?}");
-    // What could not be flushed is said.
+    // The error names the samples that could not be flushed.
     assert!(!status.success());
     let said = demo.stderr();
     assert!(said.contains("could not be flushed"), "{said}");

@@ -17,13 +17,13 @@ use serde_json::Value;
 
 const PRECISIONS: [i64; 7] = [1, 5, 60, 300, 3_600, 18_000, 86_400];
 
-/// A demo without traffic of its own.
-async fn quiet(env: &[(&str, &str)]) -> Demo {
+/// Starts a demo without traffic of its own.
+async fn start_without_traffic(env: &[(&str, &str)]) -> Demo {
     let env = [&[("DEMO_TRAFFIC", "off"), ("PULSE_FLUSH_MS", "100")], env].concat();
     Demo::start(demo::built(), &env).await
 }
 
-/// Asks until the answer is as it should be, for at most ten seconds.
+/// Repeats a request until the answer satisfies `is_so`, for at most ten seconds.
 async fn until(client: &mut Client, path: &str, is_so: impl Fn(&Value) -> bool) -> Value {
     let start = Instant::now();
     loop {
@@ -45,28 +45,28 @@ fn row<'a>(paths: &'a Value, context: &str) -> Option<&'a Value> {
     rows.iter().find(|row| row["context"] == context)
 }
 
-/// Waits until a context has so many requests in this hour and the last.
-async fn counted(client: &mut Client, context: &str, expected: u64) {
+/// Waits until a context has `expected` requests in this hour and the last.
+async fn wait_until_counted(client: &mut Client, context: &str, expected: u64) {
     let start = Instant::now();
     loop {
-        let mut found = 0;
+        let mut count = 0;
         for window in ["hour", "last_hour"] {
             let path = format!("/admin/pulse/api/paths?kind=all&limit=1000&window={window}");
             let response = client.get(&path).await;
-            // A store that is just back may have been found away a moment ago.
+            // A snapshot may have failed a moment before the store came back.
             if response.status == 503 {
                 continue;
             }
             let paths = response.json();
-            found += row(&paths, context).map_or(0, |row| row["count"].as_u64().unwrap());
+            count += row(&paths, context).map_or(0, |row| row["count"].as_u64().unwrap());
         }
-        assert!(found <= expected, "{context}: {found} of {expected}");
-        if found == expected {
+        assert!(count <= expected, "{context}: {count} of {expected}");
+        if count == expected {
             return;
         }
         assert!(
             start.elapsed() < Duration::from_secs(10),
-            "{context}: {found} of {expected}"
+            "{context}: {count} of {expected}"
         );
         tokio::time::sleep(Duration::from_millis(100)).await;
     }

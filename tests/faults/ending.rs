@@ -1,4 +1,4 @@
-//! How it ends: in the middle of a flush, without a store, twice, not at all, by a signal.
+//! The end of a service: in the middle of a flush, without a store, twice, without a shutdown, by a signal.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
@@ -9,15 +9,15 @@ use crate::rig::fold::fold_rest;
 use crate::rig::http::Client;
 use crate::rig::proxy::Proxy;
 use crate::rig::server::RedisServer;
-use crate::service::{PREFIX, Service, builder, by_day, by_hand, pause, until};
+use crate::service::{PREFIX, Service, builder, by_day, pause, until, without_flushes};
 
 #[tokio::test]
-async fn in_the_middle_of_a_flush() {
+async fn a_shutdown_in_the_middle_of_a_flush_loses_nothing() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.port()).await;
     for asked in [true, false] {
         let service = Service::new(match asked {
-            true => by_hand(&proxy.url()),
+            true => without_flushes(&proxy.url()),
             false => builder(&proxy.url()),
         });
         service.requests(100).await;
@@ -50,7 +50,7 @@ async fn in_the_middle_of_a_flush() {
 }
 
 #[tokio::test]
-async fn with_the_store_away() {
+async fn a_shutdown_without_a_store_reports_the_lost_requests() {
     let server = RedisServer::start().await;
     let timeout = Duration::from_millis(300);
     let service = Service::new(builder(&server.url()).shutdown_timeout(timeout));
@@ -78,12 +78,12 @@ async fn with_the_store_away() {
         (48, 48, 0)
     );
     assert!((health.completeness - 0.5).abs() < 1e-9);
-    // A second one has nothing to add.
+    // A second shutdown has nothing to add.
     service.pulse.shutdown().await.unwrap();
 }
 
 #[tokio::test]
-async fn with_a_store_that_never_answers() {
+async fn a_shutdown_with_a_store_that_never_answers_ends_in_time() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.port()).await;
     let service = Service::new(builder(&proxy.url()).shutdown_timeout(Duration::from_millis(200)));
@@ -102,14 +102,14 @@ async fn with_a_store_that_never_answers() {
     assert_eq!(service.health().flush.lost, 10);
 }
 
-/// A shutdown does not wait longer.
+/// The deadline of a shutdown.
 const TIMEOUT: Duration = Duration::from_millis(300);
 
-/// A service with seven requests to flush to a server that never answers.
+/// A service with seven requests to flush, whose server never answers.
 async fn unanswered() -> (RedisServer, Proxy, Service) {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.port()).await;
-    let service = Service::new(by_hand(&proxy.url()).shutdown_timeout(TIMEOUT));
+    let service = Service::new(without_flushes(&proxy.url()).shutdown_timeout(TIMEOUT));
     service.requests(10).await;
     service.settle().await;
     proxy.black_hole(true);
@@ -117,9 +117,9 @@ async fn unanswered() -> (RedisServer, Proxy, Service) {
     (server, proxy, service)
 }
 
-/// Whoever flushes himself may never go on with it.
+/// A caller of `flush` may never poll its future again.
 #[tokio::test]
-async fn while_somebody_holds_a_flush() {
+async fn a_shutdown_ends_in_time_while_a_flush_is_not_polled() {
     let (_server, _proxy, service) = unanswered().await;
     let mut held = Box::pin(service.pulse.flush());
     let polled = tokio::time::timeout(Duration::from_millis(20), &mut held).await;
@@ -129,14 +129,14 @@ async fn while_somebody_holds_a_flush() {
     assert_eq!(error.requests(), 7);
     assert!(start.elapsed() < TIMEOUT + Duration::from_secs(1));
     assert_eq!(service.health().flush.lost, 7);
-    // It was only given up as long as nobody went on with it.
+    // The flush is dropped, and a further shutdown gives up the same samples: they are counted once.
     drop(held);
     service.pulse.shutdown().await.unwrap_err();
     assert_eq!(service.health().flush.lost, 7);
 }
 
 #[tokio::test]
-async fn after_somebody_held_a_flush() {
+async fn samples_of_a_dropped_flush_are_not_lost() {
     let (server, proxy, service) = unanswered().await;
     let mut held = Box::pin(service.pulse.flush());
     let polled = tokio::time::timeout(Duration::from_millis(20), &mut held).await;
@@ -148,7 +148,7 @@ async fn after_somebody_held_a_flush() {
 }
 
 #[tokio::test]
-async fn twice_and_what_comes_afterwards_is_dropped() {
+async fn a_second_shutdown_succeeds_and_later_requests_are_dropped() {
     let server = RedisServer::start().await;
     let service = Service::new(builder(&server.url()));
     service.requests(100).await;
@@ -156,7 +156,7 @@ async fn twice_and_what_comes_afterwards_is_dropped() {
     first.unwrap();
     second.unwrap();
     service.assert_exact(&server).await;
-    // The service still serves.
+    // The service still answers.
     service.requests(20).await;
     service.pulse.timer("late").stop();
     let health = service.health();
@@ -171,7 +171,7 @@ async fn twice_and_what_comes_afterwards_is_dropped() {
     assert_eq!(by_day(&mut conn, "hits").await, 100);
 }
 
-/// What is logged.
+/// The log.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -192,7 +192,7 @@ impl Log {
 }
 
 #[test]
-fn with_a_runtime_that_is_dropped() {
+fn a_dropped_runtime_is_reported_and_hangs_nothing() {
     let log = Log::default();
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt()
@@ -205,10 +205,10 @@ fn with_a_runtime_that_is_dropped() {
                 .build()
                 .unwrap()
         };
-        // Nobody is there at this port.
+        // No server listens on this port.
         let one = runtime();
         let service = one.block_on(async {
-            let service = Service::new(by_hand("redis://127.0.0.1:1/"));
+            let service = Service::new(without_flushes("redis://127.0.0.1:1/"));
             service.requests(30).await;
             service
         });
@@ -217,7 +217,7 @@ fn with_a_runtime_that_is_dropped() {
         assert!(start.elapsed() < Duration::from_secs(1));
         let text = log.text();
         assert!(text.contains("shutdown().await"), "{text}");
-        // Nothing hangs afterwards either.
+        // A later shutdown does not hang either.
         assert!(service.health().recording.recorded >= 30);
         let start = Instant::now();
         let result = runtime().block_on(service.pulse.shutdown());
@@ -226,8 +226,7 @@ fn with_a_runtime_that_is_dropped() {
     });
 }
 
-/// Requests on one connection until the server ends. Returns how many were answered, and when the
-/// last `within` began how many had been.
+/// Sends `n` requests on one connection, or as many as the server answers. Returns the number of answers.
 async fn ping(demo: &Demo, n: usize) -> u64 {
     let mut client = Client::connect(demo.address()).await;
     let mut answered = 0;
@@ -241,7 +240,7 @@ async fn ping(demo: &Demo, n: usize) -> u64 {
 }
 
 #[tokio::test]
-async fn by_sigterm_under_load() {
+async fn sigterm_under_load_loses_nothing() {
     let server = RedisServer::start().await;
     let url = server.url();
     let env = [("REDIS_URL", &*url), ("DEMO_TRAFFIC", "off")];
@@ -256,16 +255,16 @@ async fn by_sigterm_under_load() {
     });
     assert!(end < Duration::from_secs(2), "{end:?}");
     fold_rest(&url, PREFIX).await;
-    let found = by_day(&mut server.connection().await, "hits:GET /ping").await as u64;
-    // The last one of each connection may have been served and its answer cut off.
+    let stored = by_day(&mut server.connection().await, "hits:GET /ping").await as u64;
+    // The last request of each connection may have been served and its answer cut off.
     assert!(
-        found >= a + b && found <= a + b + 2,
-        "{found} for {a} + {b}"
+        stored >= a + b && stored <= a + b + 2,
+        "{stored} for {a} + {b}"
     );
 }
 
 #[tokio::test]
-async fn by_sigkill_at_most_one_interval_is_missing() {
+async fn after_sigkill_at_most_one_interval_is_missing() {
     let server = RedisServer::start().await;
     let url = server.url();
     let env = [
@@ -283,12 +282,12 @@ async fn by_sigkill_at_most_one_interval_is_missing() {
     let late = ping(&demo, 50).await;
     demo.kill_9();
     fold_rest(&url, PREFIX).await;
-    let found = by_day(&mut conn, "hits:GET /ping").await as u64;
-    assert!(found >= early && found <= early + late, "{found}");
+    let stored = by_day(&mut conn, "hits:GET /ping").await as u64;
+    assert!(stored >= early && stored <= early + late, "{stored}");
 }
 
 #[tokio::test]
-async fn health_tells_it_over_http() {
+async fn health_reports_an_outage_over_http() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.port()).await;
     let service = Service::new(builder(&proxy.url()));

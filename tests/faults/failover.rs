@@ -1,11 +1,11 @@
-//! A primary dies before its replica has everything.
+//! A primary dies before its replica has all of its data.
 
 use redis::cmd;
 
 use crate::rig::proxy::{Proxy, Swallow};
 use crate::rig::seed::seed;
 use crate::rig::server::RedisServer;
-use crate::service::{Found, Service, builder, by_hand, pause, until};
+use crate::service::{Service, Stored, builder, pause, until, without_flushes};
 use tower_pulse::Builder;
 
 struct Failover {
@@ -13,8 +13,8 @@ struct Failover {
     service: Service,
 }
 
-/// Serves for a while; what is acknowledged after some time never reaches the replica, which takes
-/// the primary's place.
+/// Serves for a while, and cuts replication; calls that are acknowledged after that never reach the
+/// replica, which takes the primary's place.
 async fn failover(configure: impl FnOnce(Builder) -> Builder) -> Failover {
     let primary = RedisServer::start().await;
     let replica = RedisServer::builder()
@@ -29,9 +29,9 @@ async fn failover(configure: impl FnOnce(Builder) -> Builder) -> Failover {
     let service = Service::new(configure(builder(&proxy.url())));
     let load = service.load(seed());
     pause(300).await;
-    // It has the fence, and some calls.
+    // The replica has the fence, and some calls.
     until("something is replicated", async || {
-        Found::read(&mut replica.connection().await).await.total() > 0
+        Stored::read(&mut replica.connection().await).await.total() > 0
     })
     .await;
 
@@ -44,7 +44,7 @@ async fn failover(configure: impl FnOnce(Builder) -> Builder) -> Failover {
             .await
             .unwrap();
     };
-    // Nobody is at that port: replication is cut, and what it has stays.
+    // No server listens on that port: replication is cut, and the replica keeps its data.
     replicaof(&mut conn, "127.0.0.1", "1").await;
     let before = service.health().recording.recorded;
     pause(300).await;
@@ -53,7 +53,7 @@ async fn failover(configure: impl FnOnce(Builder) -> Builder) -> Failover {
 
     primary.kill_9();
     pause(100).await;
-    // For a moment the name stands for a replica that may not be written.
+    // For a moment the name points to a replica that refuses writes.
     proxy.set_upstream(replica.port());
     pause(100).await;
     replicaof(&mut conn, "NO", "ONE").await;
@@ -65,7 +65,7 @@ async fn failover(configure: impl FnOnce(Builder) -> Builder) -> Failover {
 }
 
 #[tokio::test]
-async fn what_the_replica_lacks_is_sent_again() {
+async fn calls_that_the_replica_lacks_are_replayed() {
     let Failover { replica, service } = failover(|builder| builder).await;
     service.assert_exact(&replica).await;
     let health = service.health();
@@ -74,20 +74,20 @@ async fn what_the_replica_lacks_is_sent_again() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_sent_again_is_counted_as_lost() {
+async fn calls_that_cannot_be_replayed_are_lost() {
     let Failover { replica, service } = failover(|builder| builder.replay_bytes(0)).await;
     let health = service.health();
-    let found = Found::read(&mut replica.connection().await).await;
+    let stored = Stored::read(&mut replica.connection().await).await;
     assert!(
         health.flush.lost > 0 && health.flush.replayed == 0,
         "{health:?}"
     );
     assert_eq!(
-        found.by_page() as u64 + health.flush.lost,
+        stored.by_page() as u64 + health.flush.lost,
         service.oracle.served()
     );
     assert_eq!(
-        found.statistics as u64 + health.flush.lost,
+        stored.statistics as u64 + health.flush.lost,
         service.oracle.served()
     );
     assert_eq!(
@@ -99,31 +99,31 @@ async fn what_cannot_be_sent_again_is_counted_as_lost() {
 }
 
 #[tokio::test]
-async fn a_small_ring_sends_what_it_has() {
+async fn a_small_replay_buffer_replays_its_calls() {
     let Failover { replica, service } = failover(|builder| builder.replay_bytes(60_000)).await;
     let health = service.health();
-    let found = Found::read(&mut replica.connection().await).await;
+    let stored = Stored::read(&mut replica.connection().await).await;
     assert!(health.flush.replayed > 0, "{health:?}");
     assert_eq!(
-        found.by_page() as u64 + health.flush.lost,
+        stored.by_page() as u64 + health.flush.lost,
         service.oracle.served()
     );
 }
 
-/// Nothing is served any more when it happens: whoever flushes last finds out.
+/// The failover happens while no request is served: the next flush notices it.
 #[tokio::test]
-async fn what_an_idle_service_had_sent_is_sent_again() {
+async fn the_calls_of_an_idle_service_are_replayed() {
     let primary = RedisServer::start().await;
     let replica = RedisServer::builder()
         .replica_of(primary.port())
         .start()
         .await;
     let proxy = Proxy::start(primary.port()).await;
-    let service = Service::new(by_hand(&proxy.url()));
+    let service = Service::new(without_flushes(&proxy.url()));
     service.requests(100).await;
     service.settle().await;
     until("it is replicated", async || {
-        Found::read(&mut replica.connection().await).await.total() == 100
+        Stored::read(&mut replica.connection().await).await.total() == 100
     })
     .await;
     let mut conn = replica.connection().await;
@@ -141,13 +141,13 @@ async fn what_an_idle_service_had_sent_is_sent_again() {
     assert!(service.health().flush.replayed > 0);
 }
 
-/// A replica that has nothing yet is no store that has forgotten.
+/// A replica without data yet is not a store that was reset.
 #[tokio::test]
 async fn a_replica_that_may_not_be_written_changes_nothing() {
     let primary = RedisServer::start().await;
     let empty = RedisServer::builder().replica_of(1).start().await;
     let proxy = Proxy::start(primary.port()).await;
-    let service = Service::new(by_hand(&proxy.url()));
+    let service = Service::new(without_flushes(&proxy.url()));
     service.requests(100).await;
     service.settle().await;
     let instance = service.health().instance;
@@ -167,9 +167,9 @@ async fn a_replica_that_may_not_be_written_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_fence_that_is_ahead_is_not_ours() {
+async fn a_fence_that_is_ahead_belongs_to_another_instance() {
     let server = RedisServer::start().await;
-    let service = Service::new(by_hand(&server.url()));
+    let service = Service::new(without_flushes(&server.url()));
     service.requests(20).await;
     service.settle().await;
     let mut conn = server.connection().await;

@@ -1,4 +1,4 @@
-//! A store around another, in this process, that fails as it is told to.
+//! A store around another one, in this process, that fails on demand.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -12,54 +12,54 @@ use tower_pulse::store::{
 };
 use tower_pulse::{BoxFuture, Clock, ManualClock, StoreError, StoreErrorKind};
 
-/// What may happen to a call.
+/// The fault of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultMode {
     Fine,
-    /// It never arrives.
+    /// The call never arrives.
     Refused,
-    /// It is folded, and the answer is lost.
+    /// The call is folded, and the answer is lost.
     Unanswered,
-    /// It arrives much later, and perhaps now too. The answer is lost.
+    /// The call arrives much later, and perhaps now too. The answer is lost.
     Delayed,
 }
 
-/// A memory store that can fail, forget, and go back in time.
+/// A memory store that can fail, be reset, and lose its last calls.
 pub struct Faulty {
     state: Mutex<State>,
 }
 
 struct State {
     inner: Arc<MemoryStore>,
-    /// The clock that `inner` goes by.
-    hand: ManualClock,
-    /// How often it has forgotten everything: each time begins a generation.
+    /// The clock of `inner`.
+    manual_clock: ManualClock,
+    /// The number of the generation. Each reset begins one.
     generation: u64,
     /// When the generation began, in Unix seconds.
     created: i64,
     clock: Clock,
     precisions: Precisions,
     rng: fastrand::Rng,
-    /// How likely each other fate is.
+    /// The probability of a fault.
     trouble: f64,
     away: bool,
-    /// What was folded, and when, in this order.
+    /// The calls that were folded and their times, in order.
     log: Vec<(FencedBatch, i64)>,
     delayed: Vec<FencedBatch>,
-    /// What it has said to have, once each.
+    /// The calls that were acknowledged, once each.
     acknowledged: Vec<FencedBatch>,
-    /// The largest number of slices of one precision that a call ever had.
+    /// The largest number of slices of one precision in any call.
     widest: usize,
     calls: u64,
 }
 
 impl Faulty {
     pub fn new(clock: Clock, precisions: Precisions, seed: u64) -> Arc<Self> {
-        let (inner, hand) = empty(&precisions);
+        let (inner, manual_clock) = empty(&precisions);
         Arc::new(Self {
             state: Mutex::new(State {
                 inner,
-                hand,
+                manual_clock,
                 generation: 1,
                 created: clock.now_seconds(),
                 clock,
@@ -80,43 +80,43 @@ impl Faulty {
         self.state.lock().unwrap()
     }
 
-    /// How likely it is that a call does not go as it should.
+    /// Sets the probability of a fault.
     pub fn trouble(&self, trouble: f64) {
         self.state().trouble = trouble;
     }
 
-    /// Whether nothing arrives at all.
+    /// Sets whether all calls fail.
     pub fn away(&self, away: bool) {
         self.state().away = away;
     }
 
-    /// Forgets everything: a new generation begins. Delayed calls of the old one still arrive.
+    /// Resets the store: a new generation begins. Delayed calls of the old one still arrive.
     pub fn forget(&self) {
         let mut state = self.state();
-        (state.inner, state.hand) = empty(&state.precisions);
+        (state.inner, state.manual_clock) = empty(&state.precisions);
         state.generation += 1;
         state.created = state.clock.now_seconds();
         state.log.clear();
     }
 
-    /// Forgets the last calls, as a failover does. The generation stays.
+    /// Loses the last calls, as a failover does. The generation stays.
     pub fn fall_back(&self, calls: usize) -> usize {
         let mut state = self.state();
         let calls = calls.min(state.log.len());
-        (state.inner, state.hand) = empty(&state.precisions);
+        (state.inner, state.manual_clock) = empty(&state.precisions);
         let left = state.log.len() - calls;
         state.log.truncate(left);
         state.delayed.clear();
         let now = state.clock.now_seconds();
         for (call, at) in state.log.clone() {
-            state.hand.set_wall(at);
+            state.manual_clock.set_wall(at);
             state.append_to_inner(&call);
         }
-        state.hand.set_wall(now);
+        state.manual_clock.set_wall(now);
         calls
     }
 
-    /// What it has ever said to have, once each.
+    /// The calls that were ever acknowledged, once each.
     pub fn acknowledged(&self) -> Vec<FencedBatch> {
         self.state().acknowledged.clone()
     }
@@ -131,17 +131,20 @@ impl Faulty {
 
     fn inner(&self) -> Arc<MemoryStore> {
         let state = self.state();
-        state.hand.set_wall(state.clock.now_seconds());
+        state.manual_clock.set_wall(state.clock.now_seconds());
         state.inner.clone()
     }
 }
 
 fn empty(precisions: &Precisions) -> (Arc<MemoryStore>, ManualClock) {
-    let (clock, hand) = Clock::manual(0);
-    (Arc::new(MemoryStore::new(precisions.clone(), clock)), hand)
+    let (clock, manual_clock) = Clock::manual(0);
+    (
+        Arc::new(MemoryStore::new(precisions.clone(), clock)),
+        manual_clock,
+    )
 }
 
-/// The value of a future that has it at once.
+/// A future that is ready with this value.
 fn ready<T>(future: impl Future<Output = T>) -> T {
     let mut future = std::pin::pin!(future);
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
@@ -152,7 +155,7 @@ fn ready<T>(future: impl Future<Output = T>) -> T {
 }
 
 fn failed(kind: StoreErrorKind) -> StoreError {
-    StoreError::new(kind, "as it was told to")
+    StoreError::new(kind, "a fault on demand")
 }
 
 impl State {
@@ -163,8 +166,8 @@ impl State {
             let widest = counters.chain(delta.records.iter().map(|slices| slices.len()));
             self.widest = self.widest.max(widest.max().unwrap_or(0));
         }
-        let fate = self.fate();
-        if fate == FaultMode::Refused {
+        let fault = self.fault();
+        if fault == FaultMode::Refused {
             return Err(failed(StoreErrorKind::Unreachable));
         }
         if !self.delayed.is_empty() && self.rng.bool() {
@@ -173,7 +176,7 @@ impl State {
                 .swap_remove(self.rng.usize(..self.delayed.len()));
             self.fold(&late);
         }
-        if fate == FaultMode::Delayed {
+        if fault == FaultMode::Delayed {
             self.delayed.push(call.clone());
             if self.rng.bool() {
                 self.fold(call);
@@ -181,11 +184,11 @@ impl State {
             return Err(failed(StoreErrorKind::TimedOut));
         }
         let appended = self.fold(call);
-        if fate == FaultMode::Unanswered {
+        if fault == FaultMode::Unanswered {
             return Err(failed(StoreErrorKind::TimedOut));
         }
         let is_known =
-            |known: &FencedBatch| known.instance == call.instance && known.seq == call.seq;
+            |other: &FencedBatch| other.instance == call.instance && other.seq == call.seq;
         if matches!(appended, Appended::Done(_) | Appended::Duplicate(_))
             && !self.acknowledged.iter().any(is_known)
         {
@@ -194,8 +197,8 @@ impl State {
         Ok(appended)
     }
 
-    /// The fate of what comes next.
-    fn fate(&mut self) -> FaultMode {
+    /// Draws the fault of the next call.
+    fn fault(&mut self) -> FaultMode {
         match self.rng.f64() < self.trouble {
             _ if self.away => FaultMode::Refused,
             false => FaultMode::Fine,
@@ -207,9 +210,9 @@ impl State {
         }
     }
 
-    /// Names the generation. An answer that is lost or late is no answer.
+    /// Returns the generation, or an error where the answer would be lost or late.
     fn hello(&mut self) -> Result<Generation, StoreError> {
-        match self.fate() {
+        match self.fault() {
             FaultMode::Fine => Ok(Generation {
                 id: self.generation_name(),
                 age: u64::try_from(self.clock.now_seconds() - self.created).unwrap_or(0),
@@ -229,7 +232,7 @@ impl State {
             return Appended::Reset;
         }
         let now = self.clock.now_seconds();
-        self.hand.set_wall(now);
+        self.manual_clock.set_wall(now);
         let appended = self.append_to_inner(call);
         if matches!(appended, Appended::Done(_)) {
             self.log.push((call.clone(), now));
@@ -237,7 +240,7 @@ impl State {
         appended
     }
 
-    /// The memory store's one generation stands for the present one.
+    /// The memory store has one generation, which stands for the present one.
     fn append_to_inner(&self, call: &FencedBatch) -> Appended {
         let generation = ready(self.inner.hello()).unwrap().id;
         let call = FencedBatch {

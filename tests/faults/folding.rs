@@ -1,4 +1,5 @@
-//! The short forms of what `make chaos` does to folding, and who folds when an instance ends.
+//! The short forms of the folding scenarios of `make chaos`, and which instance folds after another has
+//! ended.
 
 use std::time::{Duration, Instant};
 
@@ -6,46 +7,46 @@ use crate::folds;
 use crate::rig::fold::JournalKeys;
 use crate::rig::seed::seed;
 use crate::rig::server::RedisServer;
-use crate::service::{Found, PAGES, PREFIX, Service, builder, until};
+use crate::service::{PAGES, PREFIX, Service, Stored, builder, until};
 
 #[tokio::test]
-async fn the_folder_is_killed_in_the_middle_of_a_round() {
+async fn a_folder_killed_in_a_round_loses_nothing() {
     folds::folders_killed(2, 1, seed()).await.assert_exact();
 }
 
 #[tokio::test]
-async fn the_folder_is_frozen_beyond_its_lease_and_revived() {
+async fn a_folder_frozen_beyond_its_lease_doubles_nothing() {
     folds::folders_frozen(2, 1, seed()).await.assert_exact();
 }
 
 #[tokio::test]
-async fn five_clocks_up_to_an_hour_apart() {
+async fn five_instances_with_clocks_up_to_an_hour_apart_are_exact() {
     folds::clocks_apart(5, seed()).await.assert_exact();
 }
 
 #[tokio::test]
-async fn the_journal_at_its_bound() {
+async fn a_full_journal_loses_nothing() {
     let time = Duration::from_secs(2);
     folds::journal_full(time, seed()).await.assert_exact();
 }
 
 #[tokio::test]
-async fn the_server_is_killed_in_the_middle_of_a_round() {
+async fn a_server_killed_in_a_round_loses_nothing() {
     folds::servers_killed(4, seed()).await.assert_exact();
 }
 
 #[tokio::test]
-async fn failovers_in_the_middle_of_a_round() {
+async fn failovers_in_a_round_are_exact() {
     folds::failovers(3, seed()).await.assert_exact();
 }
 
 #[tokio::test]
-async fn the_journal_is_deleted_under_load() {
+async fn a_deleted_journal_is_reported_as_a_hole() {
     folds::journal_deleted(2, seed()).await.assert_exact();
 }
 
 #[tokio::test]
-async fn the_state_is_deleted_under_load() {
+async fn a_deleted_state_is_a_reset() {
     folds::state_deleted(2, seed()).await.assert_exact();
 }
 
@@ -72,19 +73,19 @@ async fn another_instance_folds_soon_after_a_shutdown() {
         keys.folder(&mut conn.clone()).await.as_ref() == Some(&instance)
     })
     .await;
-    // Much sooner than a lease ends.
+    // Much sooner than a lease expires.
     let took = start.elapsed();
     assert!(took < Duration::from_secs(2), "{took:?}");
     load.stop().await;
     second.settle().await;
     second.pulse.shutdown().await.unwrap();
-    let differences = second.differences(&Found::read(conn).await);
+    let differences = second.differences(&Stored::read(conn).await);
     assert!(differences.is_empty(), "{differences:#?}");
 }
 
-/// A shutdown has done its work when everything is in the journal.
+/// A shutdown is complete when all calls are in the journal, folded or not.
 #[tokio::test]
-async fn what_nobody_has_folded_waits_for_the_next_instance() {
+async fn unfolded_entries_wait_for_the_next_instance() {
     let server = RedisServer::start().await;
     let conn = &mut server.connection().await;
     let keys = JournalKeys::below(PREFIX);
@@ -95,7 +96,7 @@ async fn what_nobody_has_folded_waits_for_the_next_instance() {
     first.requests(10 * PAGES).await;
     first.pulse.shutdown().await.unwrap();
     assert!(keys.unfolded(conn).await > 0);
-    assert_eq!(Found::read(conn).await.by_page(), PAGES as i64);
+    assert_eq!(Stored::read(conn).await.by_page(), PAGES as i64);
     keys.free_lease(conn).await;
     let next = first.join(builder(&server.url()));
     until("the next one has folded it", async || {
@@ -103,6 +104,6 @@ async fn what_nobody_has_folded_waits_for_the_next_instance() {
     })
     .await;
     next.pulse.shutdown().await.unwrap();
-    let differences = next.differences(&Found::read(conn).await);
+    let differences = next.differences(&Stored::read(conn).await);
     assert!(differences.is_empty(), "{differences:#?}");
 }

@@ -1,5 +1,5 @@
-//! The turn of the hour, and clocks that are wrong. Exact means: counters = served; statistics of
-//! this hour + of the last + late = served.
+//! The turn of the hour, and wrong clocks. Exact means: counters = served; statistics of this hour + of the
+//! last + late = served.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,14 +10,14 @@ use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse::{Builder, Clock, ManualClock, Pulse};
 
 use crate::rig::server::RedisServer;
-use crate::service::{Found, PREFIX, Service, until};
+use crate::service::{PREFIX, Service, Stored, until};
 
 /// 2023-11-14 22:30 UTC: half past an hour.
 pub fn now() -> i64 {
     1_700_001_000
 }
 
-/// A builder that flushes when it is told to, and whose clock is also the server's.
+/// A builder without flushes of its own, whose clock is also the server's.
 pub fn with_clock(url: &str, clock: &Clock) -> Builder {
     let options = RedisOptions::new(url).unwrap().prefix(PREFIX).unwrap();
     let options = options.response_timeout(Duration::from_millis(100));
@@ -26,7 +26,7 @@ pub fn with_clock(url: &str, clock: &Clock) -> Builder {
     pulse.flush_interval(Duration::from_secs(60))
 }
 
-/// An instance whose clock is its own, and not the server's.
+/// An instance with its own clock, beside the server's.
 fn instance(server: &RedisServer, at: i64, servers: &Clock) -> (Service, ManualClock) {
     let options = RedisOptions::new(&server.url()).unwrap();
     let store = RedisStore::open(options.prefix(PREFIX).unwrap()).unwrap();
@@ -37,7 +37,7 @@ fn instance(server: &RedisServer, at: i64, servers: &Clock) -> (Service, ManualC
     (Service::new(pulse), hand)
 }
 
-/// The statistics of page 0: count and hour, of the current set and the last.
+/// The statistics of page 0, count and hour: those of the current hour and of the last.
 async fn sets(server: &RedisServer) -> [(i64, String); 2] {
     let mut conn = server.connection().await;
     let mut sets = [const { (0, String::new()) }; 2];
@@ -63,7 +63,7 @@ async fn an_hour_turns_within_a_batch() {
     let turn = hour_of(now()) + HOUR;
     let (servers, hand) = Clock::manual(turn - 1);
     let (service, own) = instance(&server, turn - 1, &servers);
-    // Let the tasks begin to wait for the turn.
+    // Lets the tasks begin to wait for the turn.
     crate::service::pause(20).await;
     let advance = |seconds: u64| {
         own.advance(Duration::from_secs(seconds));
@@ -87,7 +87,7 @@ async fn an_hour_turns_within_a_batch() {
     );
     service.assert_exact(&server).await;
 
-    // A drain that comes too late still credits the hour that has ended.
+    // A drain that comes too late still counts for the hour that has ended.
     advance(HOUR as u64 - 1);
     service.settle().await;
     for _ in 0..5 {
@@ -122,11 +122,11 @@ async fn two_instances_an_hour_apart() {
         }
         slow.settle().await;
         fast.settle().await;
-        let found = Found::read(&mut server.connection().await).await;
+        let stored = Stored::read(&mut server.connection().await).await;
         let served = slow.oracle.served() + fast.oracle.served();
-        assert_eq!(found.total() as u64, served);
+        assert_eq!(stored.total() as u64, served);
         assert_eq!((slow.health().fold.late, fast.health().fold.late), (0, 0));
-        // Both are in both hours from the second one on.
+        // From the second hour on, the statistics have requests of both instances for both hours.
         let [(current, at), (last, before)] = sets(&server).await;
         assert_eq!((current, last), (10, if hour == 0 { 10 } else { 20 }));
         assert!(before < at);
@@ -178,15 +178,15 @@ async fn the_clock_goes_a_year_forward() {
     hand.set_wall(now());
     service.requests(24).await;
     service.settle().await;
-    let found = Found::read(&mut server.connection().await).await;
-    for (precision, hits) in &found.hits {
+    let stored = Stored::read(&mut server.connection().await).await;
+    for (precision, hits) in &stored.hits {
         assert_eq!(*hits, 72, "{precision}");
     }
-    assert_eq!((found.statistics, found.all), (72, 72));
+    assert_eq!((stored.statistics, stored.all), (72, 72));
     assert_eq!(service.health().fold.skewed, 24);
 
-    // Also when it was away meanwhile, and both are in one batch. (More than a minute later: what a
-    // server loses sooner is sent again.)
+    // The same holds if the server was away meanwhile, and both are in one batch. More than a minute has
+    // passed: calls that a server loses sooner are replayed.
     for hand in [&servers_hand, &hand] {
         hand.advance(Duration::from_secs(61));
     }
@@ -199,10 +199,10 @@ async fn the_clock_goes_a_year_forward() {
     service.requests(24).await;
     service.pulse.flush().await.unwrap_err();
     server.restart().await;
-    // That one was empty after its restart: what was acknowledged is gone with it, and what it told.
+    // The restarted server was empty: its acknowledged calls are gone, with its counts of late samples.
     service.settle().await;
-    let found = Found::read(&mut server.connection().await).await;
-    assert_eq!((found.total(), found.statistics), (24, 24));
+    let stored = Stored::read(&mut server.connection().await).await;
+    assert_eq!((stored.total(), stored.statistics), (24, 24));
     let health = service.health();
     assert_eq!((health.fold.skewed, health.flush.store_resets), (24, 1));
     service.pulse.shutdown().await.unwrap();

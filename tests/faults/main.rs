@@ -1,5 +1,5 @@
-//! The totals in Redis equal the requests served, exactly, whatever happens to Redis, the network or
-//! this process. Each test has a real server of its own; the oracle is the handler's own counter.
+//! The totals in Redis equal the requests that were served, exactly, whatever faults Redis, the network or
+//! this process have. Each test has a real server of its own; the oracle is the handler's own counter.
 //!
 //! The long form is `make chaos`.
 #![allow(

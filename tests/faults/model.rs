@@ -12,9 +12,9 @@ use crate::hours::{now, with_clock};
 use crate::rig::proxy::{Proxy, Swallow};
 use crate::rig::seed::seed;
 use crate::rig::server::RedisServer;
-use crate::service::{Found, PAGES, Service, context};
+use crate::service::{PAGES, Service, Stored, context};
 
-/// Runs `case` with seeds that follow from one.
+/// Seeds of `cases` cases. All follow from one seed, and each is printed for a repetition.
 fn seeds(cases: u64) -> impl Iterator<Item = u64> {
     let mut rng = fastrand::Rng::with_seed(seed());
     (0..cases).map(move |_| {
@@ -37,8 +37,8 @@ async fn sum(service: &Service, counter: &str) -> u64 {
     slices.unwrap().iter().map(|(_, n)| *n as u64).sum()
 }
 
-/// Requests to some pages between two flushes, so that they are drained as of this second. (The
-/// first drain after the turn of a second credits the one that has ended.)
+/// Sends requests to some pages between two flushes, so that they count for this second. (The first drain
+/// after the turn of a second counts for the one that has ended.)
 async fn some_requests(service: &Service, rng: &mut fastrand::Rng, mut served: impl FnMut(usize)) {
     let _ = service.pulse.flush().await;
     for _ in 0..rng.usize(0..12) {
@@ -55,12 +55,12 @@ async fn assert_counters(service: &Service, lost: u64) {
     let served = service.oracle.served();
     let mut all = 0;
     for page in 0..PAGES {
-        let found = sum(service, &format!("hits:{}", context(page))).await;
+        let stored = sum(service, &format!("hits:{}", context(page))).await;
         assert!(
-            lost > 0 || found == service.oracle.page(page),
+            lost > 0 || stored == service.oracle.page(page),
             "page {page}"
         );
-        all += found;
+        all += stored;
     }
     assert_eq!(all + lost, served);
     if lost == 0 {
@@ -70,7 +70,7 @@ async fn assert_counters(service: &Service, lost: u64) {
 }
 
 #[tokio::test]
-async fn forward_in_time_counters_and_both_hours_are_exact() {
+async fn with_a_clock_that_goes_forward_counters_and_both_hours_are_exact() {
     for seed in seeds(60) {
         let rng = &mut fastrand::Rng::with_seed(seed);
         let (service, store, clock, hand) = on_faulty(rng);
@@ -104,21 +104,21 @@ async fn forward_in_time_counters_and_both_hours_are_exact() {
             (0, 0, 0)
         );
 
-        // The newest two hours of each page are whole.
+        // The newest two hours of each page are complete.
         for (page, hours) in hours.iter().enumerate() {
             let Some((newest, served)) = hours.last_key_value() else {
                 continue;
             };
             let store = service.pulse.store();
-            let found = store.context(&context(page), *newest).await.unwrap();
-            let found = found.unwrap();
+            let stored = store.context(&context(page), *newest).await.unwrap();
+            let stored = stored.unwrap();
             let count = |hour: Option<tower_pulse::model::snapshot::HourSnapshot>| {
                 hour.map_or(0, |hour| hour.times.count as u64)
             };
-            assert_eq!(count(found.hour), *served, "page {page}");
+            assert_eq!(count(stored.hour), *served, "page {page}");
             let before = hours.get(&(newest - HOUR)).copied().unwrap_or(0);
-            assert_eq!(count(found.last_hour), before, "page {page}");
-            // The records of the hours have them all.
+            assert_eq!(count(stored.last_hour), before, "page {page}");
+            // The hourly records have all requests.
             let now = clock.now_seconds();
             let records = store
                 .records(&context(page), HOUR as u32, now)
@@ -131,11 +131,11 @@ async fn forward_in_time_counters_and_both_hours_are_exact() {
 }
 
 #[tokio::test]
-async fn back_in_time_what_is_not_in_the_statistics_is_late() {
+async fn with_a_clock_that_goes_back_missing_statistics_are_counted_as_late() {
     for seed in seeds(60) {
         let rng = &mut fastrand::Rng::with_seed(seed);
         let (service, store, _, hand) = on_faulty(rng);
-        // Both hours are there from the start, so that neither is pushed out.
+        // Both hours exist from the start, so that neither is dropped.
         for hour in [-1, 0] {
             hand.set_wall(now() + hour * HOUR);
             service.requests(PAGES).await;
@@ -154,12 +154,12 @@ async fn back_in_time_what_is_not_in_the_statistics_is_late() {
         assert_counters(&service, 0).await;
         let mut statistics = 0;
         for page in 0..PAGES {
-            let found = service.pulse.store().context(&context(page), now()).await;
-            let found = found.unwrap().unwrap();
-            let hours = [found.hour, found.last_hour].into_iter().flatten();
+            let stored = service.pulse.store().context(&context(page), now()).await;
+            let stored = stored.unwrap().unwrap();
+            let hours = [stored.hour, stored.last_hour].into_iter().flatten();
             statistics += hours.map(|hour| hour.times.count as u64).sum::<u64>();
         }
-        // The store's clock goes back too: an hour that had been may be two ahead of it.
+        // The store's clock goes back too: an hour that it once had may be two hours ahead now.
         let health = service.health();
         let excepted = health.fold.late + health.fold.skewed;
         assert_eq!(statistics + excepted, service.oracle.served());
@@ -167,7 +167,7 @@ async fn back_in_time_what_is_not_in_the_statistics_is_late() {
 }
 
 #[tokio::test]
-async fn after_failovers_it_is_exact_but_for_what_is_counted_as_lost() {
+async fn after_failovers_only_lost_requests_are_missing() {
     for seed in seeds(60) {
         let rng = &mut fastrand::Rng::with_seed(seed);
         let (service, store, _, hand) = on_faulty(rng);
@@ -181,7 +181,7 @@ async fn after_failovers_it_is_exact_but_for_what_is_counted_as_lost() {
                     hand.advance(Duration::from_secs(61));
                     was_old = true;
                 }
-                // Perhaps the replica has nothing of it but the generation.
+                // The replica may have nothing but the generation.
                 4 => _ = store.fall_back(rng.usize(..6)),
                 _ => some_requests(&service, rng, |_| {}).await,
             }
@@ -201,10 +201,10 @@ async fn after_failovers_it_is_exact_but_for_what_is_counted_as_lost() {
     }
 }
 
-/// How long the first moments of a generation last, in seconds.
+/// Age up to which a generation is young, in seconds.
 const YOUNG: u64 = 60;
 
-/// Lets the store work again for long enough to take everything, `seconds` later.
+/// Ends all faults, waits for `seconds`, and flushes all samples.
 async fn recover(service: &Service, store: &Faulty, hand: &ManualClock, seconds: u64) {
     store.away(false);
     store.trouble(0.0);
@@ -214,7 +214,7 @@ async fn recover(service: &Service, store: &Faulty, hand: &ManualClock, seconds:
 }
 
 #[tokio::test]
-async fn a_store_that_forgets_gets_what_it_has_not_acknowledged() {
+async fn after_a_reset_only_acknowledged_requests_are_missing() {
     for seed in seeds(60) {
         let rng = &mut fastrand::Rng::with_seed(seed);
         let (service, store, _, hand) = on_faulty(rng);
@@ -226,11 +226,11 @@ async fn a_store_that_forgets_gets_what_it_has_not_acknowledged() {
                 1 => store.away(rng.bool()),
                 2 => hand.advance(Duration::from_millis(rng.u64(..4_000))),
                 3 => {
-                    // A generation that is lost in its first moments would be sent everything again.
+                    // A reset of a young generation would replay all calls.
                     recover(&service, &store, &hand, YOUNG + 1).await;
                     store.trouble(rng.f64() * 0.5);
                     some_requests(&service, rng, |_| {}).await;
-                    // All but the call in doubt is gone, which may or may not be there.
+                    // All samples are gone, except the call in doubt, which may or may not be there.
                     forgotten = store.acknowledged().iter().map(requests).sum();
                     store.forget();
                     resets += 1;
@@ -247,12 +247,12 @@ async fn a_store_that_forgets_gets_what_it_has_not_acknowledged() {
 }
 
 #[tokio::test]
-async fn a_store_that_forgets_its_first_moments_gets_everything_again() {
+async fn after_a_reset_of_a_young_generation_no_request_is_missing() {
     for seed in seeds(60) {
         let rng = &mut fastrand::Rng::with_seed(seed);
         let (service, store, _, hand) = on_faulty(rng);
         let mut resets = 0;
-        // All of it happens within the first moments, so that nothing is too old to be sent again.
+        // The generation stays young, so that no call is too old to be replayed.
         let mut left = YOUNG * 1_000 - 1;
         for _ in 0..8 {
             recover(&service, &store, &hand, 0).await;
@@ -280,7 +280,7 @@ async fn a_store_that_forgets_its_first_moments_gets_everything_again() {
 }
 
 #[tokio::test]
-async fn a_store_that_forgets_at_any_moment_never_gets_too_much() {
+async fn resets_and_failovers_never_count_a_request_twice() {
     for seed in seeds(60) {
         let rng = &mut fastrand::Rng::with_seed(seed);
         let (service, store, _, hand) = on_faulty(rng);
@@ -294,8 +294,8 @@ async fn a_store_that_forgets_at_any_moment_never_gets_too_much() {
                 _ => some_requests(&service, rng, |_| {}).await,
             }
             for page in 0..PAGES {
-                let found = sum(&service, &format!("hits:{}", context(page))).await;
-                assert!(found <= service.oracle.page(page), "page {page}");
+                let stored = sum(&service, &format!("hits:{}", context(page))).await;
+                assert!(stored <= service.oracle.page(page), "page {page}");
             }
         }
         recover(&service, &store, &hand, 0).await;
@@ -308,7 +308,7 @@ async fn a_store_that_forgets_at_any_moment_never_gets_too_much() {
     }
 }
 
-/// What was acknowledged is gone, and nothing else.
+/// Checks that only `forgotten` acknowledged samples are missing.
 async fn assert_counters_but(service: &Service, forgotten: u64) {
     let mut all = 0;
     for page in 0..PAGES {
@@ -322,7 +322,7 @@ fn requests(call: &FencedBatch) -> u64 {
 }
 
 #[tokio::test]
-async fn in_redis_too() {
+async fn random_network_faults_before_a_real_redis_are_exact() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.port()).await;
     for seed in seeds(6) {
@@ -354,15 +354,15 @@ async fn in_redis_too() {
         }
         proxy.heal();
         service.settle().await;
-        let found = Found::read(&mut server.connection().await).await;
+        let stored = Stored::read(&mut server.connection().await).await;
         let served = service.oracle.served();
-        assert_eq!(found.total() as u64, served);
+        assert_eq!(stored.total() as u64, served);
         for page in pages {
-            assert_eq!(found.pages[page] as u64, service.oracle.page(page));
+            assert_eq!(stored.pages[page] as u64, service.oracle.page(page));
         }
         let health = service.health();
         let excepted = health.fold.late + health.fold.skewed;
-        assert_eq!(found.statistics as u64 + excepted, served);
+        assert_eq!(stored.statistics as u64 + excepted, served);
         service.pulse.shutdown().await.unwrap();
     }
 }

@@ -1,11 +1,11 @@
-//! What a network does.
+//! Faults of the network.
 
 use std::time::{Duration, Instant};
 
 use crate::rig::proxy::{Proxy, Swallow};
 use crate::rig::seed::seed;
 use crate::rig::server::RedisServer;
-use crate::service::{Service, by_hand, patient, pause, until};
+use crate::service::{Service, pause, until, with_response_timeout, without_flushes};
 
 struct Setting {
     server: RedisServer,
@@ -16,14 +16,14 @@ struct Setting {
 
 /// A service that reaches its server through a proxy, and has flushed once.
 async fn setting() -> Setting {
-    patient_setting(Duration::from_millis(150)).await
+    setting_with_timeout(Duration::from_millis(150)).await
 }
 
-/// The same, waiting for so long for an answer.
-async fn patient_setting(patience: Duration) -> Setting {
+/// Like [`setting`], with this response timeout.
+async fn setting_with_timeout(timeout: Duration) -> Setting {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.port()).await;
-    let service = Service::new(patient(&proxy.url(), patience));
+    let service = Service::new(with_response_timeout(&proxy.url(), timeout));
     service.requests(30).await;
     service.settle().await;
     Setting {
@@ -35,7 +35,7 @@ async fn patient_setting(patience: Duration) -> Setting {
 }
 
 #[tokio::test]
-async fn connections_killed_under_load() {
+async fn connections_killed_under_load_lose_nothing() {
     let Setting {
         server,
         proxy,
@@ -57,7 +57,7 @@ async fn connections_killed_under_load() {
 }
 
 #[tokio::test]
-async fn a_server_that_freezes_under_load() {
+async fn a_server_that_freezes_under_load_loses_nothing() {
     let Setting {
         server,
         proxy,
@@ -65,7 +65,7 @@ async fn a_server_that_freezes_under_load() {
         seed,
     } = setting().await;
     let load = service.load(seed);
-    // The last one is long enough to give the connection up.
+    // The last freeze is so long that the connection is given up.
     for millis in [50, 180, 350, 800] {
         server.freeze();
         pause(millis).await;
@@ -96,17 +96,17 @@ async fn swallowed(then: Swallow) {
 }
 
 #[tokio::test]
-async fn a_fifth_of_the_replies_swallowed_and_the_connection_cut() {
+async fn swallowed_replies_on_a_cut_connection_lose_nothing() {
     swallowed(Swallow::Cut).await;
 }
 
 #[tokio::test]
-async fn a_fifth_of_the_replies_swallowed_and_the_connection_mute() {
+async fn swallowed_replies_on_a_mute_connection_lose_nothing() {
     swallowed(Swallow::Hang).await;
 }
 
 #[tokio::test]
-async fn truncated_replies() {
+async fn truncated_replies_lose_nothing() {
     let Setting {
         server,
         proxy,
@@ -124,13 +124,13 @@ async fn truncated_replies() {
 }
 
 #[tokio::test]
-async fn single_bytes() {
+async fn replies_in_single_bytes_lose_nothing() {
     let Setting {
         server,
         proxy,
         service,
         seed,
-    } = patient_setting(Duration::from_secs(5)).await;
+    } = setting_with_timeout(Duration::from_secs(5)).await;
     proxy.slice(true);
     let load = service.load(seed);
     pause(500).await;
@@ -139,7 +139,7 @@ async fn single_bytes() {
 }
 
 #[tokio::test]
-async fn a_black_hole_that_heals() {
+async fn a_network_that_swallows_all_traffic_for_a_while_loses_nothing() {
     let Setting {
         server,
         proxy,
@@ -173,7 +173,7 @@ async fn a_connection_that_never_answers_again_is_made_anew() {
         seed,
     } = setting().await;
     let before = proxy.connections();
-    // The present connection is mute from now on; new ones are fine.
+    // The present connection is mute from now on; new connections work.
     proxy.swallow_replies(1.0, seed, Swallow::Hang);
     service.requests(5).await;
     until("its request is swallowed", async || proxy.swallowed() > 0).await;
@@ -193,7 +193,7 @@ async fn a_connection_that_never_answers_again_is_made_anew() {
 async fn a_call_whose_answer_is_lost_is_merged_once() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.port()).await;
-    let service = Service::new(by_hand(&proxy.url()));
+    let service = Service::new(without_flushes(&proxy.url()));
     service.requests(100).await;
     service.settle().await;
     for then in [Swallow::Cut, Swallow::Hang] {
@@ -205,7 +205,7 @@ async fn a_call_whose_answer_is_lost_is_merged_once() {
         assert_eq!(health.recording.recorded, service.oracle.served());
         proxy.heal();
         proxy.cut();
-        // What comes now is not merged into the call in doubt.
+        // Later samples are not merged into the call in doubt.
         service.requests(7).await;
         service.settle().await;
         service.assert_exact(&server).await;
@@ -213,7 +213,7 @@ async fn a_call_whose_answer_is_lost_is_merged_once() {
     service.end_exactly(&server).await;
 }
 
-/// What comes while it flushes is for the next time; and a shutdown takes all of it.
+/// Samples that come during a flush wait for the next one; a shutdown flushes all of them.
 #[tokio::test]
 async fn a_flush_over_a_long_way_ends_under_load() {
     let Setting {

@@ -1,4 +1,4 @@
-//! A store that is away for long, by a clock moved by hand.
+//! A store that is away for a long time, by a manual clock.
 
 use std::time::Duration;
 
@@ -11,9 +11,9 @@ use crate::hours::now;
 use crate::rig::proxy::Proxy;
 use crate::rig::seed::seed;
 use crate::rig::server::RedisServer;
-use crate::service::{Found, PAGES, Service};
+use crate::service::{PAGES, Service, Stored};
 
-/// One request a second to one page, for so many seconds; each is drained within its second.
+/// Sends a request per second to one page, for `seconds`; each is drained within its second.
 async fn serve_for(service: &Service, hand: &tower_pulse::ManualClock, seconds: i64) {
     for _ in 0..seconds {
         service.request(0).await;
@@ -23,7 +23,7 @@ async fn serve_for(service: &Service, hand: &tower_pulse::ManualClock, seconds: 
 }
 
 #[tokio::test]
-async fn what_waits_is_bounded_by_what_can_be_read() {
+async fn pending_slices_are_bounded_by_the_retention() {
     let (clock, hand) = Clock::manual(now());
     let store = Faulty::new(clock.clone(), Precisions::default(), seed());
     let pulse = Pulse::builder().store(store.clone()).clock(clock);
@@ -33,7 +33,8 @@ async fn what_waits_is_bounded_by_what_can_be_read() {
     store.away(true);
     serve_for(&service, &hand, 5 * HOUR).await;
     let health = service.health();
-    // The page, `<all>` and the counter `sales`, in the call in doubt and beside it.
+    // Three names: the page, `<all>` and the counter `sales`, in the call in doubt and in the pending
+    // batch.
     assert!(health.recording.pending_series <= 6, "{health:?}");
     assert_eq!(health.status.as_str(), "down");
     assert!(health.flush.in_doubt_age_seconds > Some(4.9 * 3_600.0));
@@ -41,28 +42,31 @@ async fn what_waits_is_bounded_by_what_can_be_read() {
     store.away(false);
     let calls = store.calls();
     service.settle().await;
-    // It comes back in a few calls of bounded size.
+    // The pending batch is sent in a few calls of bounded size.
     assert!(store.calls() - calls < 20, "{}", store.calls() - calls);
     assert_eq!(store.widest(), FINEST.samples as usize);
     let served = service.oracle.served();
-    for (precision, kept) in [(1, 120), (60, 7_140), (3_600, served), (86_400, served)] {
+    for (precision, retained) in [(1, 120), (60, 7_140), (3_600, served), (86_400, served)] {
         let slices = service.pulse.store().counter("hits", precision).await;
         let slices = slices.unwrap();
         let sum: i64 = slices.iter().map(|(_, n)| n).sum();
         assert!(slices.len() <= 120, "{} at {precision}", slices.len());
-        assert!(sum as u64 >= kept.min(served - 60), "{sum} at {precision}");
+        assert!(
+            sum as u64 >= retained.min(served - 60),
+            "{sum} at {precision}"
+        );
     }
     let days = service.pulse.store().counter("hits", 86_400).await.unwrap();
     assert_eq!(days.iter().map(|(_, n)| *n as u64).sum::<u64>(), served);
     let health = service.health();
     assert_eq!((health.recording.recorded, health.flush.lost), (served, 0));
-    // Five hours and a half: the first ones are over.
+    // The outage lasts five hours and a half, so the statistics of the first hours are gone.
     assert!(health.fold.late >= 3 * HOUR as u64, "{}", health.fold.late);
     service.pulse.shutdown().await.unwrap();
 }
 
 #[tokio::test]
-async fn away_for_more_than_two_hours() {
+async fn after_two_hours_of_outage_the_last_two_hours_are_exact() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.port()).await;
     let (clock, hand) = Clock::manual(now() + 7);
@@ -72,7 +76,7 @@ async fn away_for_more_than_two_hours() {
     service.settle().await;
     proxy.refuse(true);
     proxy.cut();
-    // From half past to half past, four hours later: a request a minute, at the second minute.
+    // From half past to half past, four hours later: a request per minute, at the second minute.
     for _ in 0..240 {
         service.request(0).await;
         let _ = service.pulse.flush().await;
@@ -80,18 +84,18 @@ async fn away_for_more_than_two_hours() {
     }
     proxy.heal();
     service.settle().await;
-    let found = Found::read(&mut server.connection().await).await;
+    let stored = Stored::read(&mut server.connection().await).await;
     let (served, health) = (service.oracle.served(), service.health());
-    for (precision, hits) in &found.hits {
+    for (precision, hits) in &stored.hits {
         match precision {
             1 | 5 => assert!(*hits > 0),
             60 => assert!(*hits >= 119 && *hits < served as i64, "{hits}"),
             _ => assert_eq!(*hits, served as i64, "{precision}"),
         }
     }
-    assert_eq!(found.pages[0] as u64, service.oracle.page(0));
+    assert_eq!(stored.pages[0] as u64, service.oracle.page(0));
     assert_eq!((health.recording.recorded, health.flush.lost), (served, 0));
-    // The last two hours are whole, and nothing is there twice.
+    // The last two hours are complete, and no request is counted twice.
     let mut conn = server.connection().await;
     let page = crate::service::statistics(&mut conn, "GET /page/0").await;
     assert_eq!(page, 90);
@@ -99,7 +103,7 @@ async fn away_for_more_than_two_hours() {
 }
 
 #[tokio::test]
-async fn what_waits_for_hours_takes_no_more_bytes_than_allowed_and_loses_no_request() {
+async fn records_pending_for_hours_stay_within_pending_bytes_and_lose_no_request() {
     const NAMES: usize = 100;
     const MINUTES: u64 = 240;
     let server = RedisServer::start().await;
@@ -133,7 +137,7 @@ async fn what_waits_for_hours_takes_no_more_bytes_than_allowed_and_loses_no_requ
             counts.sum::<u64>()
         };
         assert_eq!(recorded(21_600).await, MINUTES);
-        // A hundred names by the minute would have taken 3 MB.
+        // A hundred contexts by the minute would have taken 3 MB.
         assert!(recorded(60).await < 60, "it was not compacted");
     }
     let health = service.health();
@@ -145,7 +149,7 @@ async fn what_waits_for_hours_takes_no_more_bytes_than_allowed_and_loses_no_requ
 }
 
 #[tokio::test]
-async fn an_end_after_hours_counts_all_that_is_lost() {
+async fn a_shutdown_after_hours_of_outage_counts_all_lost_requests() {
     let (clock, hand) = Clock::manual(now());
     let store = Faulty::new(clock.clone(), Precisions::default(), seed());
     let pulse = Pulse::builder().store(store.clone()).clock(clock);
@@ -184,13 +188,13 @@ async fn many_names_are_flushed_before_their_time() {
 }
 
 #[tokio::test]
-async fn a_suspend_of_ten_minutes() {
+async fn a_suspend_of_ten_minutes_loses_nothing() {
     let server = RedisServer::start().await;
     let (clock, hand) = Clock::manual(now());
     let service = Service::new(Pulse::builder().redis(server.url()).clock(clock));
     for _ in 0..3 {
         service.requests(100).await;
-        // A flush under way, and requests that nobody has drained.
+        // A flush is in progress, and some requests are not drained yet.
         let flush = tokio::spawn({
             let pulse = service.pulse.clone();
             async move { pulse.flush().await }
@@ -203,11 +207,11 @@ async fn a_suspend_of_ten_minutes() {
         hand.advance(Duration::from_secs(1));
     }
     service.settle().await;
-    let found = Found::read(&mut server.connection().await).await;
+    let stored = Stored::read(&mut server.connection().await).await;
     let served = service.oracle.served() as i64;
-    assert_eq!((found.total(), found.statistics), (served, served));
-    // Beyond its 120 slices, only the finest precision has lost something, and only what is old.
-    for (precision, hits) in &found.hits {
+    assert_eq!((stored.total(), stored.statistics), (served, served));
+    // Only the finest precision has lost slices, and only those beyond its 120.
+    for (precision, hits) in &stored.hits {
         assert!(*precision < 60 || *hits == served, "{precision}: {hits}");
     }
     service.pulse.shutdown().await.unwrap();

@@ -1,4 +1,4 @@
-//! What a peer may answer that is no Redis, or one that somebody has tampered with.
+//! Answers of a peer that is not a Redis, or of a Redis that was tampered with.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -10,20 +10,20 @@ use tower_pulse::store::redis::{RedisOptions, RedisStore};
 
 use crate::rig::log::Log;
 use crate::rig::peer::{Answer, Peer, Script};
-use crate::service::{Service, builder, by_hand, patient, until};
+use crate::service::{Service, builder, until, with_response_timeout, without_flushes};
 
 const HELLO: &str = "*3\r\n$1\r\ng\r\n:0\r\n:0\r\n";
 const MIB: u64 = 1 << 20;
 
-fn store(peer: &Peer, patience: Duration) -> RedisStore {
+fn store(peer: &Peer, timeout: Duration) -> RedisStore {
     let options = RedisOptions::new(&peer.url()).unwrap();
-    RedisStore::open(options.response_timeout(patience)).unwrap()
+    RedisStore::open(options.response_timeout(timeout)).unwrap()
 }
 
-/// Answers of any length that never end, to every request or only to scripts. The kernel's buffers hold
-/// some more than the process takes.
+/// A peer sends answers that never end, to every request or only to scripts. The kernel's buffers hold
+/// somewhat more than the process reads.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_without_an_end_is_given_up() {
+async fn an_endless_answer_is_given_up() {
     for flood in [
         Answer::Flood(b"$9999999999\r\n", b"A"),
         Answer::Flood(b"+", b"A"),
@@ -46,7 +46,7 @@ async fn an_answer_without_an_end_is_given_up() {
     }
 }
 
-/// A part of an answer is memory, and more of it may come.
+/// A part of an answer takes memory, and more may come.
 #[tokio::test]
 async fn a_connection_with_bytes_under_way_is_given_up_at_the_first_timeout() {
     let peer = Peer::start_with_scripts(|_| "$100\r\nsome".into()).await;
@@ -58,9 +58,9 @@ async fn a_connection_with_bytes_under_way_is_given_up_at_the_first_timeout() {
     }
 }
 
-/// What a large store answers is within the bounds.
+/// The answers of a large store are within the limits.
 #[tokio::test]
-async fn a_large_answer_is_taken() {
+async fn a_large_answer_is_read() {
     let generation = "g".repeat(1_000_000);
     let hello = format!("*3\r\n$1000000\r\n{generation}\r\n:0\r\n:0\r\n");
     let peer = Peer::start_with_scripts(move |_| hello.as_str().into()).await;
@@ -71,8 +71,7 @@ async fn a_large_answer_is_taken() {
     assert_eq!(peer.connections(), 1);
 }
 
-/// Answers that bring nothing forward are failures after three rounds, which health shows, and they are
-/// waited after.
+/// Three rounds of answers without progress count as failures. Health shows them, and the next round waits.
 #[tokio::test]
 async fn answers_without_progress_are_failures() {
     let turn = Arc::new(AtomicU64::new(0));
@@ -127,23 +126,23 @@ async fn answers_without_progress_are_failures() {
     }
 }
 
-/// What the peer says is shown on one line, and cut.
+/// Texts of the peer are shown on one line, and cut.
 #[tokio::test]
-async fn texts_of_the_peer_are_one_short_line() {
+async fn texts_of_the_peer_are_shown_on_one_short_line() {
     let long = "x".repeat(100_000);
     for answer in [
         format!("-ERR bad\n2026-11-22T00:00:00Z  WARN forged: \u{1b}[31m{long}\r\n"),
         format!("-NOPERM bad\nFORGED {long}\r\n"),
         format!("-OOM bad\nFORGED {long}\r\n"),
         format!("-FORGED\n{long}\r\n"),
-        // The client says where it has stopped to understand, on several lines.
+        // The client reports on several lines where it stopped to understand the answer.
         format!("?FORGED\n{long}\r\n"),
         format!(":bad\nFORGED {long}\r\n"),
     ] {
         let (log, _guard) = Log::start();
         let text = answer.clone();
         let peer = Peer::start_with_scripts(move |_| text.as_str().into()).await;
-        let service = Service::new(by_hand(&peer.url()));
+        let service = Service::new(without_flushes(&peer.url()));
         service.requests(3).await;
         let error = service.pulse.flush().await.unwrap_err();
         until("folding has failed", async || {
@@ -160,7 +159,7 @@ async fn texts_of_the_peer_are_one_short_line() {
         }
         for text in texts {
             assert!(!text.contains(char::is_control), "{text:?}");
-            // The advice is this crate's own; the rule for an ACL is the longest.
+            // The advice is the crate's own text; the rule for an ACL is the longest.
             let said = text.split("ACL SETUSER").next().unwrap();
             assert!(
                 said.chars().count() <= 1_000,
@@ -173,9 +172,9 @@ async fn texts_of_the_peer_are_one_short_line() {
     }
 }
 
-/// The same of the version, which the server says in INFO.
+/// The same holds for the version in INFO.
 #[tokio::test]
-async fn the_version_is_one_short_line() {
+async fn the_version_is_shown_on_one_short_line() {
     let version = format!("1\u{1b}[31m\u{202e}{}", "9".repeat(1_000));
     let info = format!("redis_version:{version}\r\nmaxmemory_policy:\u{1b}{version}\r\n");
     let info = format!("${}\r\n{info}\r\n", info.len());
@@ -208,7 +207,7 @@ async fn a_service_goes_on_after_a_flood() {
         _ => "*1\r\n$4\r\nHELD\r\n".into(),
     })
     .await;
-    let options = patient(&peer.url(), Duration::from_secs(2));
+    let options = with_response_timeout(&peer.url(), Duration::from_secs(2));
     let service = Service::new(options.flush_interval(Duration::from_millis(20)));
     service.requests(3).await;
     until("it has failed", async || service.health().flush.errors > 1).await;
@@ -222,9 +221,9 @@ async fn a_service_goes_on_after_a_flood() {
     .await;
 }
 
-/// A key whose answer takes too long on its way is left out as one that is too large.
+/// A key whose answer takes too long is left out, like one that is too large.
 #[tokio::test]
-async fn a_key_that_does_not_come_in_time_is_left_out() {
+async fn a_key_that_takes_too_long_is_left_out() {
     let slow = "pulse:r1:60:1699999980";
     let peer = Peer::start(move |words| match &*words[0] {
         b"INFO" => "$-1\r\n".into(),
@@ -247,9 +246,9 @@ async fn a_key_that_does_not_come_in_time_is_left_out() {
     assert!(peer.connections() <= 6, "{}", peer.connections());
 }
 
-/// Where every key seems to be too large, the keys are not looked at one by one each time.
+/// If every key seems to be too large, the keys are not read one by one each time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn answers_that_are_all_too_large_are_looked_at_once_a_minute() {
+async fn keys_that_are_all_too_large_are_read_once_a_minute() {
     let peer = Peer::start(|words| match &*words[0] {
         b"INFO" => "$-1\r\n".into(),
         b"ZREVRANGE" => "*1\r\n$1\r\na\r\n".into(),
@@ -258,10 +257,10 @@ async fn answers_that_are_all_too_large_are_looked_at_once_a_minute() {
     })
     .await;
     let store = store(&peer, Duration::from_secs(5));
-    // Those of one context are left out, one by one, and then nothing is asked for them.
+    // The keys of one context are left out, one by one, and then no request is sent for them.
     let snapshot = store.snapshot(7).await.unwrap();
     assert!(!snapshot.problems.is_empty());
-    // The second look is at the fields of the keys that were too large in the first one.
+    // The second pass reads the fields of the keys that were too large in the first one.
     assert!(!store.snapshot(7).await.unwrap().problems.is_empty());
     let connections = peer.connections();
     assert!(connections <= 40, "{connections}");
@@ -273,7 +272,7 @@ async fn answers_that_are_all_too_large_are_looked_at_once_a_minute() {
         "{connections} {}",
         peer.connections()
     );
-    // There is an end to that.
+    // The number of requests is bounded.
     let peer = Peer::start(|words| match &*words[0] {
         b"HGET" => Answer::Flood(b"$9999999999\r\n", b"A"),
         _ => ":1\r\n".into(),

@@ -1,5 +1,5 @@
-//! A server that is there and will not do what it is asked: health says why and what to do, the
-//! service goes on, and nothing is lost meanwhile.
+//! A server that answers and refuses. Health says why and what to do, the service goes on, and no sample is
+//! lost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use crate::hours::{now, with_clock};
 use crate::rig::seed::seed;
 use crate::rig::server::RedisServer;
-use crate::service::{PREFIX, Service, builder, by_hand, context, counter, pause, until};
+use crate::service::{PREFIX, Service, builder, context, counter, pause, until, without_flushes};
 
 async fn config(conn: &mut MultiplexedConnection, name: &str, value: &str) {
     let mut command = cmd("CONFIG");
@@ -25,8 +25,8 @@ async fn command(conn: &mut MultiplexedConnection, words: &[&str]) {
     command.arg(&words[1..]).exec_async(conn).await.unwrap();
 }
 
-/// Under load: what `refuse` does makes the server refuse with all of `said`, and what `mend` does
-/// makes it take everything again.
+/// Under load, `refuse` makes the server refuse with all of the texts `said`, and `mend` makes it accept
+/// calls again.
 async fn refuses(
     server: RedisServer,
     refuse: impl AsyncFnOnce(&RedisServer, &mut MultiplexedConnection),
@@ -57,7 +57,7 @@ async fn refuses(
 }
 
 #[tokio::test]
-async fn out_of_memory() {
+async fn a_server_out_of_memory_loses_nothing() {
     refuses(
         RedisServer::start().await,
         async |_, conn| config(conn, "maxmemory", "1").await,
@@ -68,7 +68,7 @@ async fn out_of_memory() {
 }
 
 #[tokio::test]
-async fn read_only() {
+async fn a_read_only_server_loses_nothing() {
     refuses(
         RedisServer::start().await,
         async |_, conn| command(conn, &["REPLICAOF", "127.0.0.1", "1"]).await,
@@ -79,7 +79,7 @@ async fn read_only() {
 }
 
 #[tokio::test]
-async fn too_few_replicas() {
+async fn a_server_with_too_few_replicas_loses_nothing() {
     refuses(
         RedisServer::start().await,
         async |_, conn| config(conn, "min-replicas-to-write", "1").await,
@@ -90,7 +90,7 @@ async fn too_few_replicas() {
 }
 
 #[tokio::test]
-async fn cannot_save() {
+async fn a_server_that_cannot_save_loses_nothing() {
     let server = RedisServer::builder().arg("--enable-protected-configs", "yes");
     refuses(
         server.start().await,
@@ -117,14 +117,14 @@ async fn cannot_save() {
 }
 
 #[tokio::test]
-async fn no_connection_left() {
+async fn a_server_without_free_connections_loses_nothing() {
     refuses(
         RedisServer::start().await,
         async |server, conn| {
             config(conn, "maxclients", "1").await;
             server.kill_clients_but(conn).await;
         },
-        // The answer may be overtaken by the end of the connection.
+        // The end of the connection may overtake the answer.
         &["Redis at 127.0.0.1:"],
         async |_, conn| config(conn, "maxclients", "1000").await,
     )
@@ -132,14 +132,14 @@ async fn no_connection_left() {
 }
 
 impl RedisServer {
-    /// Like `kill_clients`, where there is no connection left for it.
+    /// Like `kill_clients`, but uses `conn` instead of a new connection.
     async fn kill_clients_but(&self, conn: &mut MultiplexedConnection) {
         command(conn, &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).await;
     }
 }
 
 #[tokio::test]
-async fn loading() {
+async fn a_server_that_is_loading_loses_nothing() {
     let server = RedisServer::builder()
         .arg("--key-load-delay", "1000")
         .arg("--loading-process-events-interval-bytes", "1024")
@@ -167,15 +167,15 @@ async fn loading() {
     }
     load.stop().await;
     service.end_exactly(&server).await;
-    assert!(loading.get(), "LOADING was never told");
+    assert!(loading.get(), "LOADING was never reported");
     assert_eq!(service.health().flush.store_resets, 0);
 }
 
 #[tokio::test]
-async fn a_password_is_missing() {
+async fn a_missing_password_is_reported() {
     let server = RedisServer::builder().password("hunter2").start().await;
     let url = format!("redis://127.0.0.1:{}/", server.port());
-    let service = Service::new(by_hand(&url));
+    let service = Service::new(without_flushes(&url));
     service.requests(50).await;
     service.pulse.flush().await.unwrap_err();
     let health = service.health();
@@ -187,10 +187,10 @@ async fn a_password_is_missing() {
     service.settle().await;
     assert_eq!(service.health().status.as_str(), "ok");
 
-    // A wrong one is not shown.
+    // A wrong password is not shown.
     config(&mut conn, "requirepass", "hunter2").await;
     let url = format!("redis://:hunter3@127.0.0.1:{}/", server.port());
-    let wrong = Service::new(by_hand(&url));
+    let wrong = Service::new(without_flushes(&url));
     wrong.requests(1).await;
     wrong.pulse.flush().await.unwrap_err();
     let health = wrong.health();
@@ -200,7 +200,7 @@ async fn a_password_is_missing() {
 }
 
 #[tokio::test]
-async fn permissions_are_missing() {
+async fn missing_permissions_are_reported_with_the_acl_rule() {
     let server = RedisServer::start().await;
     let mut conn = server.connection().await;
     let allow_no_scripts = "+@all -eval -evalsha";
@@ -209,14 +209,14 @@ async fn permissions_are_missing() {
     command(&mut conn, &rule).await;
 
     let url = format!("redis://app:hunter2@127.0.0.1:{}/", server.port());
-    // The retry after 30 seconds is by the clock of the pulse, the server's time is its own.
+    // The retry after 30 seconds goes by the clock of the pulse; the server has its own time.
     let (clock, hand) = Clock::manual(now());
     let options = RedisOptions::new(&url).unwrap().prefix(PREFIX).unwrap();
     let store = RedisStore::open(options).unwrap();
     let builder = tower_pulse::Pulse::builder().store(Arc::new(store));
     let service = Service::new(builder.clock(clock));
     service.requests(60).await;
-    // Let the tasks begin to wait for the next second.
+    // Lets the tasks begin to wait for the next second.
     pause(50).await;
     hand.advance(Duration::from_secs(2));
     until("a flush has failed", async || {
@@ -229,7 +229,7 @@ async fn permissions_are_missing() {
     let error = health.store.last_error.unwrap();
     assert!(!error.contains("hunter2"));
 
-    // Nothing is asked before the 30 seconds are over.
+    // No request is sent before the 30 seconds are over.
     let errors = health.flush.errors;
     for _ in 0..5 {
         hand.advance(Duration::from_secs(5));
@@ -238,7 +238,7 @@ async fn permissions_are_missing() {
     }
     assert_eq!(service.health().flush.errors, errors);
 
-    // The rule that it tells is all that it takes.
+    // The ACL rule in the message is sufficient.
     let rule = &error[error.find("ACL SETUSER app").expect("a rule")..];
     command(&mut conn, &["ACL", "SETUSER", "app", "resetkeys", "-@all"]).await;
     command(&mut conn, &rule.split_whitespace().collect::<Vec<_>>()).await;
@@ -252,7 +252,7 @@ async fn permissions_are_missing() {
 }
 
 #[tokio::test]
-async fn permissions_are_taken_away() {
+async fn revoked_permissions_are_reported() {
     let server = RedisServer::start().await;
     let mut conn = server.connection().await;
     command(
@@ -261,7 +261,7 @@ async fn permissions_are_taken_away() {
     )
     .await;
     let url = format!("redis://app:any@127.0.0.1:{}/", server.port());
-    let service = Service::new(by_hand(&url));
+    let service = Service::new(without_flushes(&url));
     service.requests(30).await;
     service.settle().await;
     for taken in [
@@ -278,9 +278,9 @@ async fn permissions_are_taken_away() {
 }
 
 #[tokio::test]
-async fn poisoned_keys_are_named_and_the_rest_goes_through() {
+async fn quarantined_keys_are_named_and_all_other_data_is_stored() {
     let server = RedisServer::start().await;
-    // It stands still, so that the slices are known.
+    // The clock stands still, so that the slices are known.
     let (clock, _hand) = Clock::manual(now());
     let service = Service::new(with_clock(&server.url(), &clock));
     let mut conn = server.connection().await;
@@ -320,7 +320,7 @@ async fn poisoned_keys_are_named_and_the_rest_goes_through() {
         assert_eq!(counter(&mut conn, &name, 86_400).await, 10);
     }
 
-    // Mended, they take what comes.
+    // After the keys are deleted, new samples are accepted.
     for key in &poisoned {
         command(&mut conn, &["DEL", key]).await;
     }

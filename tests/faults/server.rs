@@ -1,4 +1,4 @@
-//! What becomes of a server: killed, restarted, emptied.
+//! Faults of the server: killed, restarted, emptied.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use crate::hours::{now, with_clock};
 use crate::rig::proxy::{Proxy, Swallow};
 use crate::rig::seed::seed;
 use crate::rig::server::RedisServer;
-use crate::service::{Found, Service, builder, by_hand, pause, until};
+use crate::service::{Service, Stored, builder, pause, until, without_flushes};
 
 #[tokio::test]
-async fn killed_with_every_write_on_disk() {
+async fn a_killed_server_with_every_write_on_disk_loses_nothing() {
     let server = RedisServer::builder()
         .arg("--appendonly", "yes")
         .arg("--appendfsync", "always")
@@ -35,7 +35,7 @@ async fn killed_with_every_write_on_disk() {
 }
 
 #[tokio::test]
-async fn scripts_forgotten_under_load() {
+async fn flushed_scripts_are_loaded_again_under_load() {
     let server = RedisServer::start().await;
     let service = Service::new(builder(&server.url()));
     let load = service.load(seed());
@@ -50,15 +50,15 @@ async fn scripts_forgotten_under_load() {
     }
     load.stop().await;
     service.end_exactly(&server).await;
-    // That is no trouble at all.
+    // Missing scripts cause no error.
     assert_eq!(service.health().flush.errors, 0);
 }
 
-/// What a server loses within this time after it was empty, a failover may have lost.
+/// The age up to which a generation is young: a failover may have caused its loss.
 const YOUNG: Duration = Duration::from_secs(60);
 
 #[tokio::test]
-async fn restarted_without_its_data_it_gets_only_what_is_new() {
+async fn a_server_restarted_without_data_gets_only_new_samples() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.port()).await;
     let (clock, hand) = Clock::manual(now());
@@ -69,7 +69,7 @@ async fn restarted_without_its_data_it_gets_only_what_is_new() {
     service.settle().await;
     let (before, instance) = (service.oracle.served(), service.health().instance);
 
-    // A call that is in doubt, and was in fact appended.
+    // A call in doubt that was in fact appended.
     service.requests(50).await;
     proxy.swallow_replies(1.0, 1, Swallow::Cut);
     service.pulse.flush().await.unwrap_err();
@@ -89,31 +89,31 @@ async fn restarted_without_its_data_it_gets_only_what_is_new() {
     );
     assert_eq!(warned("50 requests are lost"), health.flush.lost == 50);
     assert_ne!(health.instance, instance);
-    let found = Found::read(&mut server.connection().await).await;
-    for (precision, hits) in &found.hits {
+    let stored = Stored::read(&mut server.connection().await).await;
+    for (precision, hits) in &stored.hits {
         assert_eq!(
             *hits as u64,
             service.oracle.served() - before,
             "{precision}"
         );
     }
-    assert_eq!(found.statistics as u64, service.oracle.served() - before);
+    assert_eq!(stored.statistics as u64, service.oracle.served() - before);
 
-    // And from there on as before.
+    // All later requests are counted.
     service.requests(40).await;
     service.settle().await;
-    let found = Found::read(&mut server.connection().await).await;
-    assert_eq!(found.total() as u64, service.oracle.served() - before);
+    let stored = Stored::read(&mut server.connection().await).await;
+    assert_eq!(stored.total() as u64, service.oracle.served() - before);
     assert_eq!(service.health().flush.store_resets, 1);
     service.pulse.shutdown().await.unwrap();
 }
 
-/// As after a failover to a replica that had nothing yet, which nobody could tell apart.
+/// As after a failover to a replica without data, from which it cannot be distinguished.
 #[tokio::test]
-async fn restarted_without_its_first_moments_it_gets_everything_again() {
+async fn a_server_restarted_while_its_generation_is_young_gets_all_samples_again() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.port()).await;
-    let service = Service::new(by_hand(&proxy.url()));
+    let service = Service::new(without_flushes(&proxy.url()));
     for n in 1..=2 {
         service.requests(200).await;
         service.settle().await;
@@ -134,12 +134,12 @@ async fn restarted_without_its_first_moments_it_gets_everything_again() {
 }
 
 #[tokio::test]
-async fn emptied_under_load_nothing_is_doubled() {
+async fn emptying_the_server_under_load_doubles_nothing() {
     let server = RedisServer::start().await;
     let (clock, hand) = Clock::manual(now());
     let builder = with_clock(&server.url(), &clock).flush_interval(Duration::from_millis(20));
     let service = Service::new(builder);
-    // Time passes, and now and then a minute at once.
+    // Time passes, and now and then jumps by a minute.
     let ticking = tokio::spawn({
         let hand = hand.clone();
         async move {
@@ -153,14 +153,14 @@ async fn emptied_under_load_nothing_is_doubled() {
     let load = service.load(seed);
     let mut conn = server.connection().await;
     let mut rng = fastrand::Rng::with_seed(seed);
-    // The generation is known from here on.
+    // The instance knows the generation from here on.
     until("something is flushed", async || {
         service.health().flush.last_flush_age_seconds.is_some()
     })
     .await;
     for n in 1..=5 {
-        // What was served before a flush is in the store after it, and what is in the store when it
-        // is emptied is gone; only what is served between the two readings may be either.
+        // Requests that were served before a flush are in the store after it, and are gone when it is
+        // emptied. Only requests between the two readings may or may not be there.
         hand.advance(YOUNG + Duration::from_secs(1));
         let flushed = service.oracle.served();
         service.settle().await;
@@ -169,7 +169,7 @@ async fn emptied_under_load_nothing_is_doubled() {
         pause(rng.u64(50..150)).await;
         let served = service.oracle.served();
         service.settle().await;
-        let total = Found::read(&mut conn).await.total() as u64;
+        let total = Stored::read(&mut conn).await.total() as u64;
         assert!(
             total >= served - emptied,
             "{total} of {served} - {emptied}: some are missing"
@@ -178,7 +178,7 @@ async fn emptied_under_load_nothing_is_doubled() {
         assert!(total <= most, "{total} of {most}: some are doubled");
         assert_eq!(service.health().flush.store_resets, n);
     }
-    // Without load there is no doubt.
+    // Without load no call is in doubt.
     load.stop().await;
     hand.advance(YOUNG + Duration::from_secs(1));
     service.settle().await;
@@ -186,15 +186,15 @@ async fn emptied_under_load_nothing_is_doubled() {
     cmd("FLUSHALL").exec_async(&mut conn).await.unwrap();
     service.requests(77).await;
     service.settle().await;
-    let found = Found::read(&mut conn).await;
-    assert_eq!(found.total() as u64, service.oracle.served() - before);
-    assert_eq!((found.statistics, found.all), (77, 77));
+    let stored = Stored::read(&mut conn).await;
+    assert_eq!(stored.total() as u64, service.oracle.served() - before);
+    assert_eq!((stored.statistics, stored.all), (77, 77));
     service.pulse.shutdown().await.unwrap();
     ticking.abort();
 }
 
 #[tokio::test]
-async fn away_at_the_start() {
+async fn a_server_that_is_away_at_the_start_gets_all_samples_later() {
     let server = RedisServer::start().await;
     server.terminate();
     let service = Service::new(builder(&server.url()));
@@ -221,11 +221,11 @@ async fn away_at_the_start() {
 }
 
 #[tokio::test]
-async fn an_idle_service_says_why_its_store_is_down() {
+async fn an_idle_service_reports_why_its_store_is_down() {
     let server = RedisServer::start().await;
     server.terminate();
     let service = Service::new(builder(&server.url()));
-    until("the error is told", async || {
+    until("the error is reported", async || {
         service.health().store.last_error.is_some()
     })
     .await;

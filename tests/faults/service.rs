@@ -1,6 +1,6 @@
-//! A service under test, its load, and the comparison of what it has served with what is in Redis.
+//! A service under test, its load, and the comparison of the requests it has served with those in Redis.
 //!
-//! The oracle is the handlers' own: each adds 1 to a number of its own before it answers.
+//! The oracle is independent: each handler adds 1 to its own number before it answers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::SeqCst};
@@ -20,52 +20,51 @@ use tower_pulse::{Builder, Health, Pulse};
 use crate::rig::book;
 use crate::rig::server::RedisServer;
 
-/// What every key begins with.
+/// The prefix of every key.
 pub const PREFIX: &str = "pulse:";
 
-/// Routes, so that a flush takes several calls.
+/// Number of routes, so that a flush takes several calls.
 pub const PAGES: usize = 24;
 
-/// How long a store that is well again may take until everything is in it.
-pub const PATIENCE: Duration = Duration::from_secs(15);
+/// Deadline until a recovered store has all samples.
+pub const RECOVERY_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// A builder that flushes at short intervals into the server at `url`, and does not wait long for
-/// an answer.
+/// A builder with short flush intervals and a short response timeout, for the server at `url`.
 pub fn builder(url: &str) -> Builder {
-    patient(url, Duration::from_millis(150))
+    with_response_timeout(url, Duration::from_millis(150))
 }
 
-/// The same, waiting for so long for an answer.
-pub fn patient(url: &str, patience: Duration) -> Builder {
+/// Like [`builder`], with this response timeout.
+pub fn with_response_timeout(url: &str, timeout: Duration) -> Builder {
     let options = RedisOptions::new(url).unwrap().prefix(PREFIX).unwrap();
-    let options = options.response_timeout(patience);
+    let options = options.response_timeout(timeout);
     let store = RedisStore::open(options).unwrap();
     Pulse::builder()
         .store(Arc::new(store))
         .flush_interval(Duration::from_millis(20))
 }
 
-/// The same, but it flushes only when it is told to.
-pub fn by_hand(url: &str) -> Builder {
+/// Like [`builder`], but without flushes of its own.
+pub fn without_flushes(url: &str) -> Builder {
     builder(url).flush_interval(Duration::from_secs(60))
 }
 
-/// What the handlers know.
+/// The counts of the handlers.
 #[derive(Debug, Default)]
 pub struct Oracle {
     pages: [AtomicU64; PAGES],
     sold: AtomicI64,
-    /// Requests to [`OTHER`], which is no page of this service's.
+    /// Requests to [`OTHER`], a page that other programs count too.
     pub others: AtomicU64,
 }
 
 impl Oracle {
-    /// How many requests were served.
+    /// Number of requests that were served.
     pub fn served(&self) -> u64 {
         self.pages.iter().map(|page| page.load(SeqCst)).sum()
     }
 
-    /// How many of a page.
+    /// Number of requests that were served of a page.
     pub fn page(&self, page: usize) -> u64 {
         self.pages[page].load(SeqCst)
     }
@@ -76,7 +75,7 @@ fn fails(page: usize) -> bool {
     page % 8 == 7
 }
 
-/// A context of other programs that write into the same server.
+/// A context that other programs write into the same server.
 pub const OTHER: &str = "GET /ping";
 
 /// The context of a page.
@@ -93,7 +92,7 @@ pub struct Service {
 }
 
 impl Service {
-    /// Builds the pulse, and the service around it.
+    /// Builds the pulse and the service around it.
     pub fn new(builder: Builder) -> Self {
         Self::around(builder.build().unwrap(), Arc::default())
     }
@@ -103,7 +102,7 @@ impl Service {
         Self::around(builder.build().unwrap(), self.oracle.clone())
     }
 
-    /// A service that leaves folding to other instances, until it is told to flush.
+    /// A service that leaves folding to other instances, until `flush` is called.
     pub fn without_folding(builder: Builder) -> Self {
         let (pulse, tasks) = builder.build_with_tasks().unwrap();
         for task in tasks {
@@ -135,7 +134,7 @@ impl Service {
         Self { pulse, app, oracle }
     }
 
-    /// One request, which must be answered whatever the store does.
+    /// Sends a request, which must be answered whatever the store does.
     pub async fn request(&self, page: usize) {
         let page = page % PAGES;
         let request = Request::get(format!("/page/{page}"));
@@ -144,14 +143,14 @@ impl Service {
         assert_eq!(response.status().is_server_error(), fails(page));
     }
 
-    /// So many requests, over all pages.
+    /// Sends `n` requests, spread over all pages.
     pub async fn requests(&self, n: usize) {
         for page in 0..n {
             self.request(page).await;
         }
     }
 
-    /// Requests without an end, from several tasks.
+    /// Sends requests from several tasks until the load is stopped.
     pub fn load(&self, seed: u64) -> Load {
         let stop = Arc::new(AtomicBool::new(false));
         let tasks = (0..4).map(|task| {
@@ -176,13 +175,13 @@ impl Service {
         self.pulse.health()
     }
 
-    /// Flushes until the store has everything. Returns how long that took.
+    /// Flushes until the store has all samples. Returns how long that took.
     pub async fn settle(&self) -> Duration {
         let start = Instant::now();
         while let Err(error) = self.pulse.flush().await {
             let health = self.health();
             assert!(
-                start.elapsed() < PATIENCE,
+                start.elapsed() < RECOVERY_TIMEOUT,
                 "cannot be flushed: {error}; {health:?}"
             );
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -190,40 +189,40 @@ impl Service {
         start.elapsed()
     }
 
-    /// What is not in Redis though it should be, or the other way round: nothing but the
-    /// statistics of what came too late may be missing. Empty when it is exact.
-    pub fn differences(&self, found: &Found) -> Vec<String> {
+    /// The differences between the requests that were served and those in Redis. Only late samples may be
+    /// missing, and only in the statistics. Empty if all numbers are exact.
+    pub fn differences(&self, stored: &Stored) -> Vec<String> {
         let mut differences = Vec::new();
-        let mut compare = |what: &str, found: i64, expected: i64| {
-            if found != expected {
-                differences.push(format!("{what}: {found} found, {expected} expected"));
+        let mut compare = |what: &str, stored: i64, expected: i64| {
+            if stored != expected {
+                differences.push(format!("{what}: {stored} stored, {expected} expected"));
             }
         };
         let (served, late) = (self.oracle.served() as i64, self.health().fold.late as i64);
         let others = self.oracle.others.load(SeqCst) as i64;
-        for (precision, hits) in &found.hits {
+        for (precision, hits) in &stored.hits {
             compare(&format!("hits at {precision} s"), *hits, served + others);
         }
-        compare(OTHER, found.others, others);
+        compare(OTHER, stored.others, others);
         let errors = (0..PAGES).filter(|page| fails(*page));
         let errors: u64 = errors.map(|page| self.oracle.page(page)).sum();
-        compare("errors", found.errors, errors as i64);
-        compare("sales", found.sold, self.oracle.sold.load(SeqCst));
+        compare("errors", stored.errors, errors as i64);
+        compare("sales", stored.sold, self.oracle.sold.load(SeqCst));
         for page in 0..PAGES {
             let expected = self.oracle.page(page) as i64;
-            compare(&context(page), found.pages[page], expected);
+            compare(&context(page), stored.pages[page], expected);
         }
-        compare("statistics and late", found.statistics + late, served);
+        compare("statistics and late", stored.statistics + late, served);
         if late == 0 {
-            compare("statistics of <all>", found.all, served + others);
+            compare("statistics of <all>", stored.all, served + others);
         }
         differences
     }
 
-    /// Panics unless everything that was served is in this server, once.
+    /// Panics unless the server has every served request exactly once.
     pub async fn assert_exact(&self, server: &RedisServer) {
-        let found = Found::read(&mut server.connection().await).await;
-        let differences = self.differences(&found);
+        let stored = Stored::read(&mut server.connection().await).await;
+        let differences = self.differences(&stored);
         let health = self.health();
         assert!(differences.is_empty(), "{differences:#?}\n{health:#?}");
         assert_eq!(health.recording.recorded, self.oracle.served());
@@ -231,7 +230,7 @@ impl Service {
         assert!((health.completeness - 1.0).abs() < f64::EPSILON);
     }
 
-    /// The end of most tests: everything arrives, the shutdown succeeds, and the figures are exact.
+    /// The end of most tests: all samples are flushed, the shutdown succeeds, and the numbers are exact.
     pub async fn end_exactly(&self, server: &RedisServer) {
         self.settle().await;
         self.pulse.shutdown().await.unwrap();
@@ -248,14 +247,14 @@ impl Service {
     }
 }
 
-/// Requests under way until it is stopped.
+/// Requests from several tasks, until the load is stopped.
 pub struct Load {
     tasks: Vec<tokio::task::JoinHandle<()>>,
     stop: Arc<AtomicBool>,
 }
 
 impl Load {
-    /// Stops it. Panics when a request has failed.
+    /// Stops the load. Panics if a request has failed.
     pub async fn stop(self) {
         self.stop.store(true, SeqCst);
         for task in self.tasks {
@@ -264,25 +263,25 @@ impl Load {
     }
 }
 
-/// What is in Redis, read by the book's functions and by hand.
+/// The data in Redis, read by the book's functions and directly.
 #[derive(Debug)]
-pub struct Found {
-    /// The counter `hits` by precision: the sum of its slices.
+pub struct Stored {
+    /// The sum of the slices of the counter `hits`, by precision.
     pub hits: Vec<(i64, i64)>,
     /// The counters of the pages, by day.
     pub pages: Vec<i64>,
     pub others: i64,
     pub errors: i64,
     pub sold: i64,
-    /// The statistics of all pages, of this hour and the last.
+    /// Count in the statistics of all pages, of this hour and the last.
     pub statistics: i64,
-    /// Those of `<all>`.
+    /// Count in the statistics of `<all>`.
     pub all: i64,
 }
 
-impl Found {
+impl Stored {
     pub async fn read(conn: &mut MultiplexedConnection) -> Self {
-        let mut found = Self {
+        let mut stored = Self {
             hits: Vec::new(),
             pages: Vec::new(),
             others: by_day(conn, &format!("hits:{OTHER}")).await,
@@ -292,21 +291,21 @@ impl Found {
             all: statistics(conn, "<all>").await,
         };
         for precision in DEFAULT_PRECISIONS.map(i64::from) {
-            found
+            stored
                 .hits
                 .push((precision, counter(conn, "hits", precision).await));
         }
         for page in 0..PAGES {
             let context = context(page);
-            found
+            stored
                 .pages
                 .push(by_day(conn, &format!("hits:{context}")).await);
-            found.statistics += statistics(conn, &context).await;
+            stored.statistics += statistics(conn, &context).await;
         }
-        found
+        stored
     }
 
-    /// Requests counted by day, of all pages. They are in other calls than the counter `hits`.
+    /// Requests of all pages, counted by day. They are in other calls than the counter `hits`.
     pub fn by_page(&self) -> i64 {
         self.pages.iter().sum()
     }
@@ -343,9 +342,9 @@ pub async fn statistics(conn: &mut MultiplexedConnection, context: &str) -> i64 
     sum
 }
 
-/// Waits until `condition` holds, panics with `what` when it never does.
+/// Waits until `condition` holds. Panics with `what` if it does not hold in time.
 pub async fn until(what: &str, condition: impl AsyncFn() -> bool) {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + RECOVERY_TIMEOUT;
     while !condition().await {
         assert!(Instant::now() < end, "waited in vain until {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;

@@ -1,14 +1,14 @@
-//! What nobody can fold: entries that cannot be understood, entries of a later version, and a journal or
-//! a state that was deleted alone.
+//! Entries that cannot be folded: unreadable entries, entries of a later version, and a journal or a state that was
+//! deleted alone.
 
 use redis::cmd;
 
 use crate::drive::{Drive, contexts};
 
-/// Seconds that an entry of a later version waits for an instance that understands it.
+/// Seconds for which an entry of a later version waits for an instance that can read it.
 const GRACE: u64 = 600;
 
-/// Spoils the newest entry: the same, with another payload of that length.
+/// Replaces the payload of the newest entry by garbage of the same length.
 const SPOIL: &str = "
 local entry = redis.call('XREVRANGE', 'pulse:journal', '+', '-', 'COUNT', 1)[1]
 local id, fields = entry[1], entry[2]
@@ -22,7 +22,7 @@ redis.call('XADD', 'pulse:journal', id, unpack(fields))
 return id";
 
 #[test]
-fn an_entry_that_cannot_be_understood_is_set_aside() {
+fn an_unreadable_entry_is_set_aside() {
     let drive = Drive::start();
     let (flusher, mut flushing) = drive.flusher();
     let append = |flushing: &mut _, name: &str| {
@@ -46,7 +46,7 @@ fn an_entry_that_cannot_be_understood_is_set_aside() {
         .query(cmd("XRANGE").arg("pulse:aside").arg("-").arg("+"));
     assert_eq!(aside.len(), 1);
     assert_eq!(aside[0].1[..2], ["id".to_owned(), id]);
-    // Its instance goes on.
+    // The instance of the entry goes on.
     append(&mut flushing, "GET /spoiled");
     drive.turn(&mut drive.folder("folder"));
     assert_eq!(drive.counted("GET /spoiled"), (2, 2));
@@ -64,7 +64,7 @@ fn an_entry_of_a_later_version_waits_for_ten_minutes() {
     };
     append(&mut flushing, "GET /a");
     drive.turn(&mut folding);
-    // What comes before it is folded by whoever has the lease already.
+    // The folder that holds the lease folds the entries before the later one.
     append(&mut flushing, "GET /a");
     assert!(drive.data.append_newer());
     append(&mut flushing, "GET /b");
@@ -74,7 +74,10 @@ fn an_entry_of_a_later_version_waits_for_ten_minutes() {
         ((2, 2), (0, 0))
     );
     let lease: Option<String> = drive.data.query(cmd("GET").arg("pulse:lease:fold"));
-    assert_eq!(lease, None, "it keeps those away who could fold it");
+    assert_eq!(
+        lease, None,
+        "a lease would stop an instance that can read the entry"
+    );
 
     drive.pass(GRACE - 1);
     drive.turn(&mut folding);
@@ -90,7 +93,7 @@ fn an_entry_of_a_later_version_waits_for_ten_minutes() {
         ((1, 1), 1)
     );
     assert_eq!((drive.data.is_folded(), drive.entries()), (true, 0));
-    // Those who understand the others fold again.
+    // Instances of this version fold again.
     append(&mut flushing, "GET /b");
     drive.turn(&mut drive.folder("another"));
     drive.turn(&mut folding);
@@ -98,7 +101,7 @@ fn an_entry_of_a_later_version_waits_for_ten_minutes() {
 }
 
 #[test]
-fn a_journal_that_is_gone_alone_is_reported() {
+fn a_journal_that_was_deleted_alone_is_reported_as_a_hole() {
     let drive = Drive::start();
     let (flusher, mut flushing) = drive.flusher();
     let mut folding = drive.folder("folder");
@@ -113,7 +116,7 @@ fn a_journal_that_is_gone_alone_is_reported() {
     drive.turn(&mut folding);
     let hole = drive.number("hole");
     assert!(hole > 0 && drive.data.is_folded());
-    // Gone before other entries.
+    // A hole before other entries.
     append(&mut flushing);
     let () = drive.data.query(cmd("DEL").arg("pulse:journal"));
     append(&mut flushing);
@@ -124,7 +127,7 @@ fn a_journal_that_is_gone_alone_is_reported() {
 }
 
 #[test]
-fn a_state_that_is_gone_alone_is_reported() {
+fn a_state_that_was_deleted_alone_orphans_the_journal() {
     let drive = Drive::start();
     let (flusher, mut flushing) = drive.flusher();
     let mut folding = drive.folder("folder");
@@ -146,7 +149,7 @@ fn a_state_that_is_gone_alone_is_reported() {
     assert_eq!(drive.number("orphaned"), 1);
     let orphaned: usize = drive.data.query(cmd("XLEN").arg("pulse:orphaned"));
     assert_eq!(orphaned, 1);
-    // The folded one, and the one after it; the one in doubt only where nothing could have it.
+    // The folded call and the call after the loss count. The call between is sent again or counted as lost.
     let (hits, recorded) = drive.counted("GET /1");
     assert_eq!((hits, hits + flusher.lost() / 2), (recorded, 2));
     assert!(drive.data.is_folded());

@@ -1,4 +1,4 @@
-//! What is bounded: the server's memory, the journal's length, the number of fences.
+//! Bounds: the memory of the server, the length of the journal, the number of fences.
 
 use redis::cmd;
 use tower_pulse::StoreErrorKind;
@@ -10,11 +10,11 @@ use crate::net::{Reply, Request};
 const MORE_THAN_A_DAY: u64 = 86_400 + 60;
 /// Entries that one script removes.
 const TRIMMED_AT_ONCE: usize = 64;
-/// Turns of a folder after which nothing is left to trim.
+/// Turns of a folder within which the whole journal is trimmed.
 const MAX_TURNS: usize = 5;
 
 #[test]
-fn without_memory_nothing_is_appended_and_all_is_folded() {
+fn a_server_out_of_memory_refuses_calls_but_folds_entries() {
     let drive = Drive::start();
     let names = contexts(3);
     let (flusher, mut flushing) = drive.flusher();
@@ -83,7 +83,7 @@ fn the_journal_is_trimmed_a_few_entries_at_a_time_until_it_is_empty() {
     }
     assert_eq!(left, 0);
     assert_eq!(drive.counted(&names[1]), (appended, appended));
-    // Where nothing was left to trim, nothing is.
+    // A turn without entries to trim changes nothing.
     drive.turn(&mut folding);
     assert_eq!((drive.entries(), drive.data.is_folded()), (0, true));
 }
@@ -113,7 +113,7 @@ fn entries_that_a_folder_left_are_trimmed_by_the_next_one() {
 }
 
 #[test]
-fn a_fence_that_is_idle_for_a_day_goes_and_its_instance_goes_on() {
+fn a_fence_that_is_idle_for_a_day_is_removed_and_its_instance_goes_on() {
     let drive = Drive::start();
     let names = contexts(1);
     let ((idle, mut idle_flushing), (busy, mut busy_flushing)) = (drive.flusher(), drive.flusher());

@@ -1,5 +1,5 @@
-//! The server whose data the processes share: scripts run, time stands still, and everything can go
-//! back to what it was a few scripts ago.
+//! The server whose data the processes share. Its clock stands still between steps, and its data can be reset to a
+//! snapshot taken a few scripts ago.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -17,20 +17,19 @@ use crate::rig::server::RedisServer;
 
 /// The server's databases; the first one is used, the others hold snapshots.
 pub const DATABASES: usize = 16;
-/// Bytes at which the journal is full: some calls.
+/// Bytes at which the journal is full: the size of a few calls.
 const JOURNAL_BYTES: u64 = 6_000;
-/// Into how many parts the histograms of a long time ago divide what the fine ones do: by how much the
-/// number of a bucket is shifted.
+/// The scale of the coarsest histograms. The index of a bucket of a finer histogram is shifted to this scale.
 const FINE_SCALE: u8 = 2;
 
-/// Puts a copy of all keys of one database into another.
+/// Replaces the keys of a database by copies of the keys of another.
 const COPY: &str = "
 redis.call('SELECT', ARGV[2])
 redis.call('FLUSHDB')
 redis.call('SELECT', ARGV[1])
 for _, key in ipairs(redis.call('KEYS', '*')) do redis.call('COPY', key, key, 'DB', ARGV[2]) end";
 
-/// Appends an entry of a version that this crate does not know, as an instance of a later one does.
+/// Appends an entry of a later version, as an instance of a later version of this crate would.
 const APPEND_NEWER: &str = "
 local head, low = unpack(redis.call('HMGET', 'pulse:state', 'head', 'low'))
 if not head then return 0 end
@@ -45,12 +44,12 @@ pub struct Data {
     io: Runtime,
     connection: MultiplexedConnection,
     pub store: RedisStore,
-    pub hand: ManualClock,
+    pub manual_clock: ManualClock,
     clock: Clock,
     _server: RedisServer,
 }
 
-/// The precisions of all tests here: an hour is enough, and a minute makes much to write of one name.
+/// The precisions of these tests: an hour, and a minute whose many slices make steps large.
 pub fn precisions() -> Precisions {
     Precisions {
         counters: vec![Precision::new(60, 10_000), Precision::new(3_600, 120)],
@@ -62,26 +61,26 @@ impl Data {
         Self::with_journal_bytes(JOURNAL_BYTES)
     }
 
-    /// With a journal that is full at `bytes`.
+    /// Starts a server with a journal that is full at `bytes`.
     pub fn with_journal_bytes(bytes: u64) -> Self {
         let io = Builder::new_current_thread().enable_all().build().unwrap();
         let databases = DATABASES.to_string();
         let server = RedisServer::builder().arg("--databases", &databases);
         let server = io.block_on(server.start());
         let connection = io.block_on(server.connection());
-        let (clock, hand) = Clock::manual(0);
-        let patience = Duration::from_secs(10);
+        let (clock, manual_clock) = Clock::manual(0);
+        let timeout = Duration::from_secs(10);
         let options = RedisOptions::new(&server.url()).unwrap();
         let options = options.precisions(precisions()).journal_bytes(bytes);
         let options = options
-            .response_timeout(patience)
-            .connection_timeout(patience);
+            .response_timeout(timeout)
+            .connection_timeout(timeout);
         let store = RedisStore::open(options).unwrap().with_clock(clock.clone());
         Self {
             io,
             connection,
             store,
-            hand,
+            manual_clock,
             clock,
             _server: server,
         }
@@ -113,19 +112,19 @@ impl Data {
         self.clock.now_seconds()
     }
 
-    /// The state, field by field; nothing when there is none.
+    /// The fields of the state; empty when there is none.
     pub fn state(&self) -> HashMap<String, String> {
         self.query(cmd("HGETALL").arg("pulse:state"))
     }
 
-    /// Whether all that is in the journal is folded.
+    /// Whether all entries of the journal are folded.
     pub fn is_folded(&self) -> bool {
         let (low, head): (Option<String>, Option<String>) =
             self.query(cmd("HMGET").arg("pulse:state").arg(&["low", "head"]));
         low == head
     }
 
-    /// An instance of a later version appends. `false` where there is no journal yet.
+    /// Appends as an instance of a later version. `false` if there is no journal yet.
     pub fn append_newer(&self) -> bool {
         self.query(cmd("EVAL").arg(APPEND_NEWER).arg(0).arg(self.now()))
     }
@@ -135,7 +134,7 @@ impl Data {
         self.query(cmd("HGETALL").arg(format!("count:{precision}:{name}")))
     }
 
-    /// What the statistics of a context count: of this hour and of the one before.
+    /// The counts of the statistics of a context: of this hour and of the last.
     pub fn statistics(&self, context: &str) -> (u64, u64) {
         let key = format!("stats:{context}:AccessTime");
         let count = |key: String| -> u64 {
@@ -145,20 +144,20 @@ impl Data {
         (count(key.clone()), count(key + ":last"))
     }
 
-    /// How often each request is in the records of a context. Each has a bucket of the histogram to
-    /// itself, also where that is coarse.
+    /// How often each request is in the records of a context. Each request has a bucket of its own, also in a coarse
+    /// histogram.
     pub fn records(&self, context: &str, tier: u32) -> BTreeMap<usize, u64> {
         let records = self.store.records(context, tier, self.now());
-        let mut found = BTreeMap::new();
+        let mut counts = BTreeMap::new();
         for (_, record) in self.io.block_on(records).unwrap() {
             let shift = record.histogram.scale() - FINE_SCALE;
             for (bucket, n) in record.histogram.buckets() {
-                *found.entry(usize::from(*bucket >> shift)).or_default() += n;
+                *counts.entry(usize::from(*bucket >> shift)).or_default() += n;
             }
             let buckets = record.histogram.buckets().iter();
             let counted: u64 = buckets.map(|(_, n)| n).sum();
             assert_eq!(counted, record.times.count, "a record contradicts itself");
         }
-        found
+        counts
     }
 }

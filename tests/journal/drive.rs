@@ -1,4 +1,4 @@
-//! Processes that are driven call by call, where a test knows what it wants to see.
+//! Processes that a test drives call by call.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,8 +10,8 @@ use tower_pulse::model::outcome::Outcome;
 use tower_pulse::testing::{TestFlusher, TestFolder};
 use tower_pulse::{Clock, ManualClock};
 
-use crate::bed::{MS, NOW, collected};
 use crate::data::{Data, precisions};
+use crate::fixture::{MS, NOW, aggregate_of};
 use crate::net::{Reply, Request, Wire};
 use crate::process::{Process, Sleep};
 
@@ -23,27 +23,27 @@ const MAX_CALLS: usize = 10_000;
 pub struct Drive {
     pub data: Data,
     clock: Clock,
-    hand: ManualClock,
+    manual_clock: ManualClock,
     sleep: Sleep,
 }
 
 impl Drive {
     pub fn start() -> Self {
         let data = Data::with_journal_bytes(JOURNAL_BYTES);
-        let (clock, hand) = Clock::manual(NOW);
-        data.hand.set_wall(NOW);
+        let (clock, manual_clock) = Clock::manual(NOW);
+        data.manual_clock.set_wall(NOW);
         Self {
             data,
             clock,
-            hand,
+            manual_clock,
             sleep: Sleep::new(),
         }
     }
 
-    /// Time passes, for the instances and the server.
+    /// Advances the clocks of the instances and of the server.
     pub fn pass(&self, seconds: u64) {
-        self.hand.advance(Duration::from_secs(seconds));
-        self.data.hand.set_wall(self.clock.now_seconds());
+        self.manual_clock.advance(Duration::from_secs(seconds));
+        self.data.manual_clock.set_wall(self.clock.now_seconds());
     }
 
     pub fn flusher(&self) -> (TestFlusher, Process) {
@@ -73,16 +73,16 @@ impl Drive {
     pub fn batch_at(&self, contexts: &[String], seconds: i64) -> Batch {
         let mut batch = Batch::default();
         let second = self.clock.now_seconds() + seconds;
-        let found = collected(&[MS], Outcome::Success);
+        let aggregate = aggregate_of(&[MS], Outcome::Success);
         for context in contexts {
             let (precisions, name) = (precisions(), Arc::from(&**context));
-            batch.add(&precisions, &name, Kind::Http, second, &found);
-            batch.add(&precisions, &Arc::from(ALL), Kind::All, second, &found);
+            batch.add(&precisions, &name, Kind::Http, second, &aggregate);
+            batch.add(&precisions, &Arc::from(ALL), Kind::All, second, &aggregate);
         }
         batch
     }
 
-    /// Lets a process go on until it makes a call for which `stop` holds, which then waits, or pauses.
+    /// Lets a process go on until it makes a call for which `stop` holds, or pauses. The call is not delivered.
     pub fn until(&self, process: &mut Process, stop: impl Fn(&Request) -> bool) -> Option<Request> {
         for _ in 0..MAX_CALLS {
             if !process.is_waiting() {
@@ -102,7 +102,7 @@ impl Drive {
         assert!(self.until(process, |_| false).is_none());
     }
 
-    /// Delivers the call that a process waits for.
+    /// Runs the call that a process waits for, and gives it the answer.
     pub fn deliver(&self, process: &Process) -> Reply {
         let request = process.wire.slot().request.clone().unwrap();
         let reply = self.data.run(&request);
@@ -113,7 +113,7 @@ impl Drive {
         }
     }
 
-    /// How many requests of a context the book's keys have, and how many the records.
+    /// The number of requests of a context in the book's keys, and in the records.
     pub fn counted(&self, context: &str) -> (u64, u64) {
         let hits = self.data.counter(3_600, &format!("hits:{context}"));
         let recorded = self.data.records(context, 3_600);
@@ -132,7 +132,7 @@ impl Drive {
     }
 }
 
-/// So many contexts.
+/// The names of `count` contexts.
 pub fn contexts(count: usize) -> Vec<String> {
     (0..count).map(|number| format!("GET /{number}")).collect()
 }

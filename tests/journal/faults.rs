@@ -1,5 +1,4 @@
-//! What happens to instances and to the server, and the ways in which the protocol is broken on
-//! purpose, to see whether that is noticed.
+//! Faults of instances and of the server, and deliberate violations of the protocol, which the checker must notice.
 
 use redis::cmd;
 use tower_pulse::model::slice::hour_of;
@@ -14,61 +13,61 @@ use crate::net::{Reply, Request, Slot};
 use crate::process::Process;
 use crate::world::World;
 
-/// How many scripts a failover may lose.
+/// The most scripts that a failover may lose.
 const MAX_SNAPSHOTS: usize = 12;
-/// How many seconds a failover may lose: what replays are made for.
+/// The most seconds that a failover may lose. Replays are made for losses of this size.
 const MAX_LAG: i64 = 50;
-/// Seconds after the beginning of a generation within which a failover that loses it is made good.
+/// Age of a generation in seconds up to which instances replay all its calls after a failover that loses it.
 const YOUNG: i64 = 50;
 
-/// What the server held after a script.
+/// The data of the server after a script.
 pub struct Snapshot {
-    /// Where the keys are.
+    /// The database with the copies of the keys.
     database: usize,
-    /// When it was taken.
+    /// The time at which the snapshot was taken.
     at: i64,
     expected: Expected,
 }
 
-/// What may go wrong in a run.
+/// The faults that may occur in a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
-    /// Calls survive a failover, and arrive at the new server.
+    /// Whether calls survive a failover, and arrive at the new server.
     pub is_harsh: bool,
-    /// The state or the journal is deleted alone.
+    /// Whether the state or the journal may be deleted alone.
     pub is_torn: bool,
-    /// Instances of a later version append, which stops the folding for ten minutes.
+    /// Whether instances of a later version append, which stops folding for ten minutes.
     pub is_mixed: bool,
-    /// How likely each of them is, of what it could be.
+    /// Scales the probability of all faults, from 0 to 1.
     pub intensity: f64,
-    /// A rule of the protocol that is broken.
+    /// The rule of the protocol that is violated, if any.
     pub broken: Option<Broken>,
 }
 
-/// A rule that is broken on the way to the server or back.
+/// A rule of the protocol that is violated on the way to the server or back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Broken {
-    /// A step is done under whatever version the state has.
+    /// A step takes effect whatever version the state has.
     VersionIgnored,
-    /// A step that was done without an answer is done again when it is repeated.
+    /// A step that took effect without an answer takes effect again when it is sent again.
     StepRepeated,
-    /// Whoever takes a round over does not know which partitions are done.
+    /// A folder that takes over a round does not learn which partitions are done.
     DoneForgotten,
-    /// Records are read as empty ones.
+    /// Records are read as empty.
     RecordsForgotten,
-    /// Records of the coarser tiers do not say what is part of them.
+    /// Records of the coarser tiers do not list the slices that are part of them.
     RolledAgain,
-    /// Whoever takes over does not know which slices are to be rolled up.
+    /// A folder that takes over does not learn which slices are to be rolled up.
     PendingForgotten,
     /// A fence is removed while its instance appends.
     FenceRemoved,
 }
 
 impl Faults {
-    /// How likely it is that an answer is lost.
+    /// The probability that an answer is lost.
     pub fn reply_loss(&self) -> f64 {
         match self.broken {
-            // Only those that repeat a step can break it.
+            // Only a step that is sent again can violate this rule.
             Some(Broken::StepRepeated) => 0.3,
             _ => 0.08,
         }
@@ -76,8 +75,8 @@ impl Faults {
 }
 
 impl World<'_> {
-    /// Something happens that is no call; `x` says what.
-    pub fn something_happens(&mut self, x: f64) {
+    /// Applies a fault that is chosen by `x`.
+    pub fn apply_fault(&mut self, x: f64) {
         if self.rng.f64() > self.faults.intensity {
             return;
         }
@@ -98,7 +97,7 @@ impl World<'_> {
         }
     }
 
-    /// Whether book and records may differ: only where something was deleted by hand.
+    /// Whether the book's keys and the records may differ, as the state or the journal was deleted alone.
     pub fn may_tear(&self) -> bool {
         self.faults.is_torn
     }
@@ -123,15 +122,15 @@ impl World<'_> {
         let at = alive[self.rng.usize(..alive.len())];
         let instance = &mut self.instances[at];
         instance.is_frozen = !instance.is_frozen;
-        let what = if instance.is_frozen {
+        let event = if instance.is_frozen {
             "freezes"
         } else {
             "thaws"
         };
-        self.say(format!("instance {at} {what}"));
+        self.say(format!("instance {at} {event}"));
     }
 
-    /// Drops what an instance has under way: its flush, or its fold, or all that its folder remembers.
+    /// Drops the flush or the fold that an instance has under way, or its folder with all it remembers.
     fn interrupt(&mut self) {
         let Some(at) = self.any_awake() else {
             return;
@@ -142,7 +141,7 @@ impl World<'_> {
         let wire = instance.processes[number].wire.clone();
         *wire.slot() = Slot::default();
         let (name, process) = (format!("instance {at}"), &mut instance.processes[number]);
-        let what = if number == 0 {
+        let event = if number == 0 {
             *process = Process::flusher(&process.name.clone(), &wire, instance.flusher.clone());
             "flush is dropped"
         } else if self.rng.bool() {
@@ -154,10 +153,10 @@ impl World<'_> {
             self.instances[at].processes[number] = folding;
             "folder crashes"
         };
-        self.say(format!("{name}: its {what}"));
+        self.say(format!("{name}: its {event}"));
     }
 
-    /// What a process waits for stays on its way.
+    /// Leaves the call of a process on its way, without a caller.
     fn leave_behind(&mut self, at: usize, number: usize) {
         let process = &self.instances[at].processes[number];
         if let Some(request) = process.take_request() {
@@ -201,7 +200,7 @@ impl World<'_> {
         self.say(format!("FAILOVER: the last {lost} scripts are lost"));
         let alive = self.alive();
         if is_other && (!new.is_empty() || age >= YOUNG) {
-            // It undoes a FLUSHALL, or is too far behind: a reset.
+            // The failover undoes a FLUSHDB, or loses too much to be replayed: a reset.
             self.ledger.excuse_sent(|at| alive.contains(&at));
         }
         self.ledger.excuse_dead(|at| alive.contains(&at));
@@ -210,7 +209,7 @@ impl World<'_> {
         }
     }
 
-    /// What is on its way is lost.
+    /// Loses all calls on their way.
     pub fn break_connections(&mut self) {
         self.late.clear();
         for at in 0..self.instances.len() {
@@ -292,7 +291,7 @@ impl World<'_> {
         }
     }
 
-    /// Breaks a rule on the way to the server.
+    /// Violates a rule on the way to the server.
     pub fn break_request(&mut self, request: &mut Request) {
         if let (Some(Broken::VersionIgnored), Request::Fold(step)) = (self.faults.broken, request)
             && let Some(version) = self.data.state().remove("v")
@@ -301,7 +300,7 @@ impl World<'_> {
         }
     }
 
-    /// Breaks a rule on the way back.
+    /// Violates a rule on the way back.
     pub fn break_reply(&mut self, request: &Request, reply: &mut Reply) {
         match (self.faults.broken, request, reply) {
             (Some(Broken::StepRepeated), Request::Fold(step), reply) => {

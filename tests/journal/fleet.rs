@@ -1,4 +1,4 @@
-//! The instances of a run: who is there, and who can go on.
+//! The instances of a run.
 
 use std::sync::Arc;
 
@@ -9,9 +9,9 @@ use crate::net::Wire;
 use crate::process::Process;
 use crate::world::World;
 
-/// The most instances at a time.
+/// The most instances that are alive at a time.
 pub const MAX_ALIVE: usize = 3;
-/// Bytes that an instance keeps for replays: of all calls of a run, or of a few.
+/// Bytes that an instance keeps for replays: enough for all calls of a run, or for a few.
 const MANY_BYTES: usize = 1 << 20;
 const FEW_BYTES: usize = 12_000;
 
@@ -19,10 +19,10 @@ const FEW_BYTES: usize = 12_000;
 pub struct Instance {
     pub flusher: TestFlusher,
     pub folder: TestFolder,
-    /// One that flushes and one that folds; none once it is dead.
+    /// The flusher and the folder; empty once the instance is dead.
     pub processes: Vec<Process>,
     pub is_frozen: bool,
-    /// It can replay a few calls only.
+    /// Whether the instance can replay a few calls only.
     pub is_forgetful: bool,
 }
 
@@ -36,7 +36,7 @@ impl World<'_> {
         !self.instances[at].processes.is_empty()
     }
 
-    /// One that is alive and not frozen.
+    /// A random instance that is alive and not frozen.
     pub fn any_awake(&mut self) -> Option<usize> {
         let mut awake = self.alive();
         awake.retain(|at| !self.instances[*at].is_frozen);
@@ -61,7 +61,7 @@ impl World<'_> {
         self.say(format!("instance {at} starts"));
     }
 
-    /// The folder of an instance, which remembers nothing.
+    /// A new folder for an instance, which remembers no records.
     pub fn new_folder(&mut self, at: usize) -> (TestFolder, Process) {
         let max_records = [1_000, 3][self.rng.usize(..2)];
         let wire = Wire::default();
@@ -85,7 +85,7 @@ impl World<'_> {
         ready
     }
 
-    /// How many requests are told as lost.
+    /// The number of requests that the instances report as lost.
     pub fn lost(&self) -> u64 {
         let instances = self.instances.iter();
         instances.map(|instance| instance.flusher.lost()).sum()

@@ -1,5 +1,5 @@
-//! What each step that was done should have written beside counters and records: the hours of the
-//! statistics and the exceptions. It goes back in time with the data.
+//! The expected hours of the statistics and exceptions, updated with each step that takes effect. A failover resets
+//! them together with the data.
 
 use std::collections::BTreeMap;
 
@@ -8,14 +8,14 @@ use tower_pulse::model::slice::HOUR;
 
 use crate::step::OwnedStep;
 
-/// The hours of one context, by the rules of the book: how many requests are where.
+/// The number of requests in each hour of one context, by the rules of the book.
 #[derive(Clone, Debug, Default)]
 pub struct Hours {
     start: Option<i64>,
     previous: Option<i64>,
     pub current: u64,
     pub last: u64,
-    /// In an hour that was replaced by a later one.
+    /// Requests in hours that a later hour has replaced.
     pub over: u64,
     pub late: u64,
 }
@@ -39,40 +39,40 @@ impl Hours {
         }
     }
 
-    /// How many requests there are of.
+    /// The number of all requests.
     pub fn sum(&self) -> u64 {
         self.current + self.last + self.over + self.late
     }
 }
 
-/// A slice of a counter of the book that holds something else for now.
+/// A slice of a counter that holds garbage for now.
 #[derive(Clone, Debug)]
 pub struct Garbage {
     pub context: String,
     pub slice: i64,
-    /// What it held.
+    /// The value before.
     pub before: Option<String>,
 }
 
-/// What the server should hold.
+/// The expected data of the server.
 #[derive(Clone, Debug, Default)]
 pub struct Expected {
     pub hours: BTreeMap<String, Hours>,
     pub late: u64,
-    /// So many of them had been late already when they were appended, by whatever context.
+    /// The requests among them that had been late already when they were appended, of all contexts.
     pub late_before: u64,
     pub skewed: u64,
     pub garbage: Option<Garbage>,
-    /// How often something was dropped because of it.
+    /// How often data was dropped because of the garbage.
     pub quarantined: u64,
-    /// How many requests that were, by context.
+    /// The number of requests that were dropped, by context.
     pub dropped: BTreeMap<String, u64>,
     /// Entries of a later version.
     pub newer: u64,
 }
 
 impl Expected {
-    /// A step was done.
+    /// Updates the expectation with a step that took effect.
     pub fn done(&mut self, step: &OwnedStep) {
         if step.covers(ALL) {
             self.late += step.round.late();

@@ -1,4 +1,4 @@
-//! Every request that was served: by whom, in which calls it went out, and whether it may be missing.
+//! The ledger of all served requests: their instances, the calls that contain them, and whether they may be missing.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -10,19 +10,19 @@ use tower_pulse::model::outcome::Outcome;
 use tower_pulse::model::slice::{HOUR, hour_of};
 use tower_pulse::store::FencedBatch;
 
-use crate::bed::collected;
 use crate::data::precisions;
+use crate::fixture::aggregate_of;
 
 pub const CONTEXTS: [&str; 3] = ["GET /a", "GET /b", "GET /c"];
-/// Each has a bucket of the coarse histogram of its own.
+/// Limited, as each request has a bucket of the coarse histogram of its own.
 pub const MAX_REQUESTS: usize = 120;
-/// A wide request adds to so many slices of a counter, which makes a step of its own.
+/// Slices of a counter to which a wide request adds, enough for a step of their own.
 pub const WIDTH: i64 = 200;
 
-/// Hours that an instance keeps apart while it cannot send them.
+/// Hours that an instance keeps separate while it cannot send them.
 const HOURS_UNSENT: usize = 2;
 
-/// What a request leaves in a batch.
+/// A part of a request in a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
     Context,
@@ -37,31 +37,32 @@ pub struct Served {
     pub context: &'static str,
     pub by: usize,
     pub is_wide: bool,
-    /// It lies so many hours after the one in which it was served.
+    /// The number of hours by which its time is after the hour in which it was served.
     pub hours_ahead: i64,
     hour: i64,
-    /// The calls that each part went out in.
+    /// The calls that contain each part.
     calls: BTreeMap<Part, BTreeSet<(String, u64)>>,
 }
 
 impl Served {
-    /// Whether its parts, but for the wide one, went out together or not at all.
+    /// Whether its parts, except for the wide one, were sent in the same calls.
     pub fn is_whole(&self) -> bool {
-        let of = |part| self.calls.get(&part).cloned().unwrap_or_default();
-        of(Part::Context) == of(Part::All) && of(Part::All) == of(Part::Counter)
+        let calls_of = |part| self.calls.get(&part).cloned().unwrap_or_default();
+        calls_of(Part::Context) == calls_of(Part::All)
+            && calls_of(Part::All) == calls_of(Part::Counter)
     }
 }
 
 #[derive(Default)]
 pub struct Ledger {
     pub served: Vec<Served>,
-    /// Those that may be missing without being counted as lost.
+    /// Requests that may be missing without being counted as lost.
     pub excused: BTreeSet<usize>,
     by_call: HashMap<(String, u64), BTreeSet<usize>>,
 }
 
 impl Ledger {
-    /// Serves one more, and returns what it adds.
+    /// Serves a request, and returns the batch that it adds.
     pub fn serve(
         &mut self,
         by: usize,
@@ -71,7 +72,7 @@ impl Ledger {
         is_wide: bool,
     ) -> Batch {
         let id = self.served.len();
-        // At the beginning of an hour, so that all precisions agree about what lies in the future.
+        // At the beginning of an hour, so that all precisions agree whether the request is skewed.
         let mut second = hour_of(now) + HOUR * hours_ahead;
         let unsent = self
             .served
@@ -92,10 +93,16 @@ impl Ledger {
         });
         let bucket = 4 * id as u16 + 1;
         let nanos = (lower_bound(bucket, SCALE) * 1e9 * 1.02) as u64;
-        let found = collected(&[nanos], Outcome::Success);
+        let aggregate = aggregate_of(&[nanos], Outcome::Success);
         let (precisions, mut batch) = (precisions(), Batch::default());
-        batch.add(&precisions, &Arc::from(context), Kind::Http, second, &found);
-        batch.add(&precisions, &Arc::from(ALL), Kind::All, second, &found);
+        batch.add(
+            &precisions,
+            &Arc::from(context),
+            Kind::Http,
+            second,
+            &aggregate,
+        );
+        batch.add(&precisions, &Arc::from(ALL), Kind::All, second, &aggregate);
         batch.count(&precisions, &Arc::from(format!("u{id}")), second, 1);
         if is_wide {
             let wide = Arc::from(format!("w{id}"));
@@ -106,7 +113,7 @@ impl Ledger {
         batch
     }
 
-    /// A call goes out.
+    /// Records that a call is sent.
     pub fn sent(&mut self, call: &FencedBatch) {
         let key = (call.instance.clone(), call.seq);
         let mut parts = Vec::new();
@@ -143,28 +150,28 @@ impl Ledger {
         self.by_call.get(&key).cloned().unwrap_or_default()
     }
 
-    /// Excuses those for which `test` holds.
+    /// Excuses the requests for which `test` holds.
     fn excuse_if(&mut self, test: impl Fn(&Served) -> bool) {
-        let found = self
+        let matching = self
             .served
             .iter()
             .enumerate()
             .filter(|(_, served)| test(served));
-        self.excused.extend(found.map(|(id, _)| id));
+        self.excused.extend(matching.map(|(id, _)| id));
     }
 
-    /// The data are gone, with all but what the living have not sent yet.
+    /// Excuses all requests except those that living instances have not sent yet, as all data is gone.
     pub fn excuse_sent(&mut self, is_alive: impl Fn(usize) -> bool) {
         self.excuse_if(|served| !is_alive(served.by) || !served.calls.is_empty());
     }
 
-    /// A failover: nobody is left to replay what the dead had appended.
+    /// Excuses the requests of dead instances, which no instance can replay after a failover.
     pub fn excuse_dead(&mut self, is_alive: impl Fn(usize) -> bool) {
         self.excuse_if(|served| !is_alive(served.by));
     }
 
-    /// An instance is killed: what the store does not have yet is gone. `fence` tells the last call
-    /// that it has of an instance's name.
+    /// Excuses the requests of a killed instance that the store does not have. `fence` returns the fence of an
+    /// instance's name.
     pub fn excuse_killed(&mut self, by: usize, fence: impl Fn(&str) -> u64) {
         self.excuse_if(|served| {
             let mut calls = served.calls.values().flatten();

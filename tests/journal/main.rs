@@ -1,14 +1,14 @@
-//! The protocol of journal and fold over the real scripts, flusher and folder, on a real server.
+//! The protocol of journal and fold, with the real scripts, flusher and folder on a real server.
 //!
-//! [`random`] is the random checker: a seeded scheduler decides in which order calls reach the server
-//! and which of them are lost, late or repeated; each request served is found again, once, in the book's
-//! keys and in the records. Read `net` (calls that wait), `process` (who makes them), `data` (the
-//! server, and how it goes back in time), `world` (the scheduler), `fleet`, `faults`, `ledger` and `verdict`
-//! (what is right). The other files test what chance is too rare for.
+//! [`random`] is the random checker. A seeded scheduler decides in which order calls reach the server, and which
+//! calls are lost, late or repeated. In the end each served request must be once in the book's keys and once in the
+//! records. Read `net` (calls that wait), `process` (their callers), `data` (the server and its snapshots), `world`
+//! (the scheduler), `fleet`, `faults`, `ledger` and `verdict` (the checks). The other files test cases that random
+//! schedules hardly ever reach.
 //!
-//! `PULSE_SEED=17` tells the story of one schedule; `PULSE_RUNS=1000 PULSE_FIRST=500` runs so many, from
-//! that one on. How large the steps of a fold are depends on the real time, and so may differ a little
-//! when a schedule is repeated.
+//! `PULSE_SEED=17` runs one schedule and prints its story; `PULSE_RUNS=1000 PULSE_FIRST=500` runs 1,000 schedules
+//! from number 500 on. The size of the steps of a fold depends on real time, so a repeated schedule may differ a
+//! little.
 #![allow(
     clippy::unwrap_used,
     missing_docs,
@@ -16,9 +16,9 @@
     reason = "test code: a panic is a failed test"
 )]
 
-#[path = "../stores/bed.rs"]
+#[path = "../stores/fixture.rs"]
 #[allow(dead_code, reason = "shared with the tests of the stores")]
-mod bed;
+mod fixture;
 #[path = "../rig/mod.rs"]
 mod rig;
 

@@ -17,7 +17,7 @@ use tower_pulse::{BoxFuture, StoreError};
 
 use crate::step::OwnedStep;
 
-/// A call of the store, which outlives whoever makes it.
+/// A call of the store, which may outlive its caller.
 #[derive(Clone)]
 pub enum Request {
     Hello,
@@ -34,7 +34,7 @@ pub enum Request {
     RemoveFences(String),
 }
 
-/// What the store answers.
+/// An answer of the store.
 #[derive(Clone, Debug)]
 pub enum Reply {
     Hello(Generation),
@@ -52,7 +52,7 @@ pub enum Reply {
 }
 
 impl Request {
-    /// Makes the call.
+    /// Makes the call on a store.
     pub async fn run(&self, store: &RedisStore) -> Result<Reply, StoreError> {
         Ok(match self {
             Self::Hello => Reply::Hello(store.hello().await?),
@@ -83,7 +83,7 @@ impl Request {
         })
     }
 
-    /// Whether it leaves the data as they are, but for the lease.
+    /// Whether the call changes no data except the lease.
     pub fn is_reading(&self) -> bool {
         matches!(
             self,
@@ -129,20 +129,20 @@ impl std::fmt::Display for Request {
     }
 }
 
-/// Where a process stands.
+/// The state of a process.
 #[derive(Default)]
 pub struct Slot {
-    /// It pauses between two turns, until it is told to go on.
+    /// Whether the process pauses between two turns. The scheduler clears it.
     pub is_paused: bool,
-    /// The call that it waits for.
+    /// The call whose answer the process waits for.
     pub request: Option<Request>,
-    /// The answer, once it has come.
+    /// The answer, once it has arrived.
     pub reply: Option<Result<Reply, StoreError>>,
-    /// Turns in a row that found nothing to do.
+    /// Turns in a row without a change.
     pub idle_turns: u32,
 }
 
-/// The store as one process sees it.
+/// The store that a process uses: it passes calls to the scheduler.
 #[derive(Clone, Default)]
 pub struct Wire(Arc<Mutex<Slot>>);
 
@@ -174,7 +174,7 @@ impl Wire {
     }
 }
 
-/// Asks, and takes the answer that belongs to it.
+/// Makes a call, and unwraps the answer of the same kind.
 macro_rules! ask {
     ($self:ident, $kind:ident, $request:expr) => {
         Box::pin(async move {
@@ -301,19 +301,19 @@ impl Store for Wire {
     }
 
     fn status(&self, _: i64) -> BoxFuture<'_, Result<StoreStatus, StoreError>> {
-        unreachable!("only what appends and folds runs here")
+        unreachable!("these tests only append and fold")
     }
 
     fn heartbeat<'a>(&'a self, _: &'a Heartbeat) -> BoxFuture<'a, Result<(), StoreError>> {
-        unreachable!("only what appends and folds runs here")
+        unreachable!("these tests only append and fold")
     }
 
     fn deregister<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
-        unreachable!("only what appends and folds runs here")
+        unreachable!("these tests only append and fold")
     }
 
     fn snapshot(&self, _: i64) -> BoxFuture<'_, Result<Snapshot, StoreError>> {
-        unreachable!("only what appends and folds runs here")
+        unreachable!("these tests only append and fold")
     }
 
     fn context<'a>(
@@ -321,7 +321,7 @@ impl Store for Wire {
         _: &'a str,
         _: i64,
     ) -> BoxFuture<'a, Result<Option<ContextSnapshot>, StoreError>> {
-        unreachable!("only what appends and folds runs here")
+        unreachable!("these tests only append and fold")
     }
 
     fn counter<'a>(
@@ -329,7 +329,7 @@ impl Store for Wire {
         _: &'a str,
         _: u32,
     ) -> BoxFuture<'a, Result<Vec<(i64, i64)>, StoreError>> {
-        unreachable!("only what appends and folds runs here")
+        unreachable!("these tests only append and fold")
     }
 
     fn records<'a>(
@@ -338,19 +338,19 @@ impl Store for Wire {
         _: u32,
         _: i64,
     ) -> BoxFuture<'a, Result<Vec<(i64, Aggregate)>, StoreError>> {
-        unreachable!("only what appends and folds runs here")
+        unreachable!("these tests only append and fold")
     }
 
     fn slowest(&self) -> BoxFuture<'_, Result<Vec<(String, f64)>, StoreError>> {
-        unreachable!("only what appends and folds runs here")
+        unreachable!("these tests only append and fold")
     }
 
     fn clean<'a>(&'a self, _: &'a Pass) -> BoxFuture<'a, Result<Option<CleanReport>, StoreError>> {
-        unreachable!("only what appends and folds runs here")
+        unreachable!("these tests only append and fold")
     }
 
     fn last_pass(&self) -> BoxFuture<'_, Result<Option<PassRecord>, StoreError>> {
-        unreachable!("only what appends and folds runs here")
+        unreachable!("these tests only append and fold")
     }
 
     fn describe(&self) -> String {

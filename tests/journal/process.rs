@@ -1,5 +1,5 @@
-//! Something that calls the store, polled by hand: it goes on from one call to the next, and stands
-//! still between them for as long as the scheduler likes.
+//! A caller of the store that the scheduler polls. It runs from one call to the next, and stands still between them
+//! until the scheduler lets it go on.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,7 @@ use crate::net::{Reply, Request, Wire};
 /// The most polls from one call to the next.
 const MAX_POLLS: usize = 100_000;
 
-/// The time that processes sleep in: it moves only where one of them has nothing else to wait for.
+/// The time in which processes sleep. It advances only when a process waits for nothing else.
 pub struct Sleep(Runtime);
 
 impl Sleep {
@@ -42,7 +42,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Flushes turn by turn, and asks after each whether it can be read.
+    /// A process that flushes once per turn, and then asks whether its newest call can be read.
     pub fn flusher(name: &str, wire: &Wire, flusher: TestFlusher) -> Self {
         let own = wire.clone();
         Self::new(name, wire, async move {
@@ -64,7 +64,7 @@ impl Process {
         })
     }
 
-    /// Folds turn by turn.
+    /// A process that folds once per turn.
     pub fn folder(name: &str, wire: &Wire, folder: TestFolder) -> Self {
         let own = wire.clone();
         Self::new(name, wire, async move {
@@ -83,23 +83,23 @@ impl Process {
         }
     }
 
-    /// Whether it waits for an answer.
+    /// Whether the process waits for an answer.
     pub fn is_waiting(&self) -> bool {
         self.wire.slot().request.is_some()
     }
 
-    /// The call that it waits for, which is not its own any more: it may arrive late, or never.
+    /// Takes the call that the process waits for. The call may then arrive late, or never.
     pub fn take_request(&self) -> Option<Request> {
         self.wire.slot().request.take()
     }
 
-    /// Gives it its answer.
+    /// Answers the call that the process waits for.
     pub fn answer(&self, reply: Result<Reply, StoreError>) {
         let mut slot = self.wire.slot();
         (slot.request, slot.reply) = (None, Some(reply));
     }
 
-    /// Goes on until it waits for an answer or pauses. `false` when it is at its end.
+    /// Runs until the process waits for an answer or pauses. `false` when the process has ended.
     pub fn go(&mut self, sleep: &Sleep) -> bool {
         self.wire.slot().is_paused = false;
         let flag = Arc::new(Flag(AtomicBool::new(false)));

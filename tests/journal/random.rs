@@ -1,4 +1,5 @@
-//! Random schedules, all of which must end well, and deliberate breaks of the protocol, which must not.
+//! Random schedules, which must end without violations, and schedules in which a rule of the protocol is violated
+//! deliberately, which must not.
 
 use fastrand::Rng;
 
@@ -6,9 +7,9 @@ use crate::data::Data;
 use crate::faults::{Broken, Faults};
 use crate::world::World;
 
-/// Schedules of a run, unless `PULSE_RUNS` says otherwise.
+/// Schedules per run, unless `PULSE_RUNS` is set.
 const RUNS: u64 = 120;
-/// A break must be noticed within so many.
+/// Schedules within which the checker must notice a violated rule.
 const MAX_RUNS_UNTIL_NOTICED: u64 = 100;
 
 fn number(name: &str) -> Option<u64> {
@@ -19,7 +20,7 @@ fn number(name: &str) -> Option<u64> {
     )
 }
 
-/// One schedule. Returns what is wrong in the end, and the story.
+/// Runs one schedule. Returns its violations and its story.
 fn schedule(data: &Data, seed: u64, broken: Option<Broken>) -> (Vec<String>, Vec<String>) {
     let mut rng = Rng::with_seed(seed ^ 0x5eed);
     let faults = Faults {
@@ -54,14 +55,14 @@ fn every_request_counts_once_whatever_happens() {
         bad.extend(
             violations
                 .iter()
-                .map(|what| format!("PULSE_SEED={seed}: {what}")),
+                .map(|violation| format!("PULSE_SEED={seed}: {violation}")),
         );
     }
     assert!(bad.is_empty(), "{bad:#?}");
 }
 
-/// Runs schedules until one ends badly.
-fn is_noticed(broken: Broken) {
+/// Checks that one of the first schedules ends with a violation.
+fn assert_noticed(broken: Broken) {
     let data = Data::start();
     for seed in 1..=MAX_RUNS_UNTIL_NOTICED {
         let (violations, _) = schedule(&data, seed, Some(broken));
@@ -75,35 +76,35 @@ fn is_noticed(broken: Broken) {
 
 #[test]
 fn the_checker_notices_a_step_under_another_version() {
-    is_noticed(Broken::VersionIgnored);
+    assert_noticed(Broken::VersionIgnored);
 }
 
 #[test]
 fn the_checker_notices_a_step_that_is_done_twice() {
-    is_noticed(Broken::StepRepeated);
+    assert_noticed(Broken::StepRepeated);
 }
 
 #[test]
 fn the_checker_notices_partitions_that_are_folded_again() {
-    is_noticed(Broken::DoneForgotten);
+    assert_noticed(Broken::DoneForgotten);
 }
 
 #[test]
 fn the_checker_notices_records_that_are_not_read() {
-    is_noticed(Broken::RecordsForgotten);
+    assert_noticed(Broken::RecordsForgotten);
 }
 
 #[test]
 fn the_checker_notices_a_fence_that_is_gone() {
-    is_noticed(Broken::FenceRemoved);
+    assert_noticed(Broken::FenceRemoved);
 }
 
 #[test]
 fn the_checker_notices_slices_that_are_rolled_up_again() {
-    is_noticed(Broken::RolledAgain);
+    assert_noticed(Broken::RolledAgain);
 }
 
 #[test]
 fn the_checker_notices_slices_that_are_never_rolled_up() {
-    is_noticed(Broken::PendingForgotten);
+    assert_noticed(Broken::PendingForgotten);
 }

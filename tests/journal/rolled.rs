@@ -1,4 +1,4 @@
-//! Slices that have ended are added to the coarser tiers once, whatever ends an instance half-way.
+//! Ended slices are added to the coarser tiers once, also if a folder is interrupted half-way.
 
 use redis::cmd;
 use tower_pulse::model::tier::WIDTHS;
@@ -6,15 +6,15 @@ use tower_pulse::model::tier::WIDTHS;
 use crate::drive::{Drive, contexts};
 use crate::net::Request;
 
-/// More than one step rolls up.
+/// Enough contexts for several steps of rolling up.
 const CONTEXTS: usize = 250;
 
-/// A step that writes records and folds nothing.
+/// Whether a call is a step that writes records and folds no entry.
 fn is_roll_up(request: &Request) -> bool {
     matches!(request, Request::Fold(step) if step.upto.is_none() && !step.records.is_empty())
 }
 
-/// A minute that has ended, a request of each context in it and another one in the journal.
+/// A minute that has ended, with a request of each context in it and another one in the journal.
 fn with_an_ended_minute() -> (Drive, Vec<String>) {
     let drive = Drive::start();
     let names = contexts(CONTEXTS);
@@ -40,7 +40,7 @@ fn assert_counted(drive: &Drive, names: &[String], expected: u64) {
 }
 
 #[test]
-fn an_instance_that_ends_half_way_is_relieved() {
+fn another_folder_completes_a_roll_up_that_was_interrupted() {
     let (drive, names) = with_an_ended_minute();
     let mut first = drive.folder("first");
     for _ in 0..2 {
@@ -51,17 +51,17 @@ fn an_instance_that_ends_half_way_is_relieved() {
     drop(first);
     let () = drive.data.query(cmd("DEL").arg("pulse:lease:fold"));
     let mut second = drive.folder("second");
-    // All is rolled up again, before anything is folded.
+    // The second folder rolls up all contexts again before it folds.
     let mut steps = 0;
     while drive.until(&mut second, is_roll_up).is_some() {
         assert_counted(&drive, &names, 1);
         drive.deliver(&second);
         steps += 1;
     }
-    assert_eq!(steps, 3);
+    assert_eq!(steps, 4);
     assert_counted(&drive, &names, 2);
     drive.pass(90);
-    // Late, and in the minute that is open.
+    // Requests in a minute that is rolled up, and in the open minute.
     let (flusher, mut flushing) = drive.flusher();
     flusher.add(drive.batch_at(&names, -180));
     flusher.add(drive.batch(&names));
@@ -71,7 +71,7 @@ fn an_instance_that_ends_half_way_is_relieved() {
 }
 
 #[test]
-fn a_step_of_it_that_arrives_late_is_not_done() {
+fn a_late_step_of_a_roll_up_has_no_effect() {
     let (drive, names) = with_an_ended_minute();
     let mut frozen = drive.folder("frozen");
     let step = drive.until(&mut frozen, is_roll_up).unwrap();
@@ -84,9 +84,9 @@ fn a_step_of_it_that_arrives_late_is_not_done() {
     assert_counted(&drive, &names, 2);
 }
 
-/// The records say themselves what is part of them.
+/// Records list the slices that are part of them, so that rolling up does not depend on the state.
 #[test]
-fn a_state_that_is_deleted_half_way_costs_nothing() {
+fn a_state_deleted_during_a_roll_up_costs_no_folded_request() {
     let (drive, names) = with_an_ended_minute();
     let mut first = drive.folder("first");
     assert!(drive.until(&mut first, is_roll_up).is_some());
@@ -102,6 +102,6 @@ fn a_state_that_is_deleted_half_way_costs_nothing() {
     let () = drive.data.query(cmd("DEL").arg("pulse:lease:fold"));
     let mut second = drive.folder("second");
     drive.turn(&mut second);
-    // What was in the journal is gone.
+    // Only the requests in the journal are gone.
     assert_counted(&drive, &names, 2);
 }

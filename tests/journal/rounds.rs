@@ -1,4 +1,4 @@
-//! Rounds of several steps: taken over in the middle, and steps that arrive twice.
+//! Rounds of several steps: rounds that another folder takes over, and steps that arrive twice.
 
 use redis::cmd;
 use tower_pulse::StoreError;
@@ -24,7 +24,7 @@ fn step_of(request: Option<Request>) -> OwnedStep {
 }
 
 #[test]
-fn a_round_is_finished_by_whoever_takes_over() {
+fn a_folder_that_takes_over_finishes_the_round() {
     let drive = Drive::start();
     let names = contexts(120);
     let (flusher, mut flushing) = drive.flusher();
@@ -33,11 +33,11 @@ fn a_round_is_finished_by_whoever_takes_over() {
 
     let (mut frozen, mut other) = (drive.folder("frozen"), drive.folder("other"));
     let first = step_of(drive.until(&mut frozen, is_fold));
-    assert!(first.done.is_some(), "one step is enough");
+    assert!(first.done.is_some(), "the round has one step only");
     drive.deliver(&frozen);
     let second = step_of(drive.until(&mut frozen, is_fold));
 
-    // More is appended, and another one takes over.
+    // Another call is appended, and another folder takes over.
     flusher.add(drive.batch(&names));
     drive.turn(&mut flushing);
     let () = drive.data.query(cmd("DEL").arg("pulse:lease:fold"));
@@ -72,7 +72,7 @@ fn a_round_is_finished_by_whoever_takes_over() {
     assert_eq!(written, expected, "each partition once");
     assert_eq!(drive.counted(&names[7]), (1, 1));
 
-    // The one who was frozen does no harm.
+    // The frozen folder does no harm when it goes on.
     assert_eq!(second.upto, first.upto);
     let Reply::Fold(Step::Stale(_)) = drive.deliver(&frozen) else {
         panic!("a step under an old version");
@@ -87,7 +87,7 @@ fn a_round_is_finished_by_whoever_takes_over() {
 }
 
 #[test]
-fn a_step_that_arrives_again_is_done_once() {
+fn a_step_that_arrives_again_takes_effect_once() {
     let drive = Drive::start();
     let names = contexts(60);
     let (flusher, mut flushing) = drive.flusher();
@@ -96,7 +96,7 @@ fn a_step_that_arrives_again_is_done_once() {
     let mut folding = drive.folder("folder");
     let mut steps = Vec::new();
     while let Some(request) = drive.until(&mut folding, is_fold) {
-        // Done, unheard; then again by the folder; then late, over and over.
+        // The step takes effect, but its answer is lost; the folder sends it again; then copies arrive late.
         let Ok(Reply::Fold(Step::Done(()))) = drive.data.run(&request) else {
             panic!("the first time");
         };
@@ -106,7 +106,7 @@ fn a_step_that_arrives_again_is_done_once() {
         let step = step_of(Some(request));
         assert_eq!((&again.version, &again.next), (&step.version, &step.next));
         let Reply::Fold(Step::Stale(version)) = drive.deliver(&folding) else {
-            panic!("it had been done");
+            panic!("the step had taken effect");
         };
         assert_eq!(version, step.next);
         steps.push(step);
@@ -122,16 +122,16 @@ fn a_step_that_arrives_again_is_done_once() {
     assert!(drive.data.is_folded());
 }
 
-/// A database for a snapshot.
+/// The database for a snapshot.
 const SNAPSHOT: usize = 1;
 
 #[test]
-fn an_entry_of_another_history_is_not_folded_although_it_stands_at_the_same_place() {
+fn an_entry_of_another_history_is_not_folded_although_it_has_the_same_offset() {
     let drive = Drive::start();
     let names = contexts(1);
-    let ((lost, mut losing), (found, mut finding)) = (drive.flusher(), drive.flusher());
+    let ((lost, mut losing), (other, mut other_flushing)) = (drive.flusher(), drive.flusher());
     // Both have said hello before the failover takes back what the first one appends.
-    for flushing in [&mut losing, &mut finding] {
+    for flushing in [&mut losing, &mut other_flushing] {
         drive.turn(flushing);
     }
     let mut folding = drive.folder("folder");
@@ -143,8 +143,8 @@ fn an_entry_of_another_history_is_not_folded_although_it_stands_at_the_same_plac
     let step = step_of(drive.until(&mut folding, is_fold));
 
     drive.data.copy(SNAPSHOT, 0);
-    found.add(drive.batch(&names));
-    drive.turn(&mut finding);
+    other.add(drive.batch(&names));
+    drive.turn(&mut other_flushing);
     let head = drive.data.state()["head"].clone();
     let head: Position = head.parse().unwrap();
     let upto = step.upto.unwrap();
@@ -163,9 +163,9 @@ fn an_entry_of_another_history_is_not_folded_although_it_stands_at_the_same_plac
 fn a_failover_between_two_reads_of_a_round_ends_it() {
     let drive = Drive::start();
     let names = contexts(1);
-    let ((lost, mut losing), (found, mut finding)) = (drive.flusher(), drive.flusher());
+    let ((lost, mut losing), (other, mut other_flushing)) = (drive.flusher(), drive.flusher());
     let mut folding = drive.folder("folder");
-    // Reads as little as possible.
+    // Limits a read to one entry.
     let read = |folding: &mut Process| {
         drive.until(folding, |request| matches!(request, Request::Read(..)));
         if let Some(Request::Read(_, _, _, bytes)) = &mut folding.wire.slot().request {
@@ -182,11 +182,11 @@ fn a_failover_between_two_reads_of_a_round_ends_it() {
     drive.deliver(&folding);
     read(&mut folding);
 
-    // The second part would be of another history.
+    // The next entries are of another history.
     drive.data.copy(SNAPSHOT, 0);
     for _ in 0..3 {
-        found.add(drive.batch(&contexts(9)));
-        drive.turn(&mut finding);
+        other.add(drive.batch(&contexts(9)));
+        drive.turn(&mut other_flushing);
     }
     for _ in 0..2 {
         drive.turn(&mut folding);

@@ -1,4 +1,4 @@
-//! A step of a fold that outlives the folder that sends it, so that it can arrive late.
+//! A step of a fold that owns its data, so that it can arrive after its folder is gone.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use tower_pulse::model::tier::{RolledUp, TierSlice};
 use tower_pulse::store::Position;
 use tower_pulse::store::journal::{FoldStep, Journal, Partitions, Step};
 
-/// All that a [`FoldStep`] borrows, owned.
+/// A [`FoldStep`] with owned fields.
 #[derive(Clone)]
 pub struct OwnedStep {
     pub version: String,
@@ -38,7 +38,7 @@ impl OwnedStep {
             upto: step.upto,
             done: step.done,
             trim: step.trim,
-            round: Arc::new(copied(step.round)),
+            round: Arc::new(copy_of(step.round)),
             partitions: step.partitions.to_vec(),
             records: (step.records.iter())
                 .map(|(key, record)| (*key, (*record).clone()))
@@ -50,7 +50,7 @@ impl OwnedStep {
         }
     }
 
-    /// Sends it.
+    /// Sends the step.
     pub async fn run(&self, journal: &dyn Journal) -> Result<Step<()>, StoreError> {
         let records: Vec<_> = (self.records.iter())
             .map(|(key, record)| (*key, record))
@@ -73,14 +73,14 @@ impl OwnedStep {
         journal.fold(&step).await
     }
 
-    /// Whether it writes what belongs to this name.
+    /// Whether the step writes data of this name.
     pub fn covers(&self, name: &str) -> bool {
         self.partitions.contains(&partition(name))
     }
 }
 
-/// A round of the same contents.
-fn copied(round: &Round) -> Round {
+/// A copy of a round.
+fn copy_of(round: &Round) -> Round {
     let mut copy = Round::empty(round.stamp());
     let mut late = round.late();
     for group in round.groups() {
@@ -91,7 +91,7 @@ fn copied(round: &Round) -> Round {
         for (name, judged) in &group.contexts {
             let mut delta = judged.delta.clone();
             if judged.skewed > 0 {
-                // Adding it drops what lies in the future, and counts it.
+                // `Round::add` drops sums that are in the future, and counts them as skewed.
                 let skewed = DurationSums {
                     count: judged.skewed,
                     ..DurationSums::default()

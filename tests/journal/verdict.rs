@@ -1,5 +1,5 @@
-//! Whether everything is right in the end: each request once in the book's keys and once in the records,
-//! or missing for a reason that is known or was told.
+//! The checks at the end of a run: each request is once in the book's keys and once in the records, or is missing and
+//! excused or counted as lost.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::ledger::{CONTEXTS, WIDTH};
 use crate::world::World;
 
 impl World<'_> {
-    /// Looks at everything, and adds what is wrong to [`World::violations`].
+    /// Runs all checks, and adds failures to [`World::violations`].
     pub fn judge(&mut self) {
         let contexts = || CONTEXTS.into_iter().chain([ALL]);
         let records: BTreeMap<_, _> = contexts()
@@ -57,8 +57,8 @@ impl World<'_> {
             if hours.iter().sum::<i64>() > 1 || minutes.iter().sum::<i64>() > 1 {
                 self.violated(format!("over: u{id} is {hours:?} and {minutes:?}"));
             }
-            // Whoever is dead may have sent the request and not the wide part. A call that holds only
-            // counters, and that nobody can replay, is not told in requests.
+            // A dead instance may have sent the request without its wide part. A lost call that holds only counters
+            // adds nothing to the number of lost requests.
             let is_forgetful = self.instances[served.by].is_forgetful;
             let is_owed = own > 0 && self.is_alive(served.by) && !is_forgetful;
             self.judge_wide(id, served.is_wide, is_owed);
@@ -89,26 +89,26 @@ impl World<'_> {
         }
         if unexplained > lost {
             self.violated(format!(
-                "lost: {unexplained} are missing, {lost} are told as lost"
+                "lost: {unexplained} are missing, {lost} are counted as lost"
             ));
         }
         let skewed = self.number("skewed");
-        // One from the future may have been folded away as late before it was refused.
+        // A request in the future may have become late in a batch, instead of being refused as skewed.
         if unexplained + ahead > lost + skewed + self.expected.late_before {
-            let found = unexplained + ahead;
+            let absent = unexplained + ahead;
             self.violated(format!(
-                "lost: {found} are missing, {lost} lost, {skewed} skewed"
+                "lost: {absent} are missing, {lost} lost, {skewed} skewed"
             ));
         }
-        // A late call may bring what was given up.
+        // A late call may still bring requests that were counted as lost.
         if !self.faults.is_harsh && lost > missing + excused {
             self.violated(format!(
-                "told too much: {lost} lost, {missing} missing, {excused} excused"
+                "counted too much: {lost} lost, {missing} missing, {excused} excused"
             ));
         }
     }
 
-    /// The wide part of a request is there whole or not at all, and may go out after the request.
+    /// Checks that the wide part of a request is complete or missing. It may be sent after the request.
     fn judge_wide(&mut self, id: usize, is_wide: bool, is_owed: bool) {
         if !is_wide {
             return;
@@ -128,7 +128,7 @@ impl World<'_> {
         }
     }
 
-    /// The book's keys of a context against its records.
+    /// Compares the book's keys of a context with its records.
     fn judge_context(&mut self, context: &str, recorded: u64) {
         let name = match context {
             ALL => "hits".to_owned(),
@@ -154,13 +154,13 @@ impl World<'_> {
             .get(context)
             .cloned()
             .unwrap_or_default();
-        let found = self.data.statistics(context);
-        if found != (expected.current, expected.last) {
+        let actual = self.data.statistics(context);
+        if actual != (expected.current, expected.last) {
             self.violated(format!(
-                "statistics of {context} are {found:?}, not {expected:?}"
+                "statistics of {context} are {actual:?}, not {expected:?}"
             ));
         }
-        // Hours that an instance had to fold away are in the records only.
+        // Hours that a batch could not keep separate are in the records only.
         let is_wrong = match self.expected.late_before {
             0 => expected.sum() != recorded,
             _ => expected.sum() > recorded,
@@ -183,9 +183,9 @@ impl World<'_> {
             ("orphaned", 0),
         ];
         for (field, expected) in pairs {
-            let found = self.number(field);
-            if found != expected {
-                self.violated(format!("{field} is {found}, not {expected}"));
+            let actual = self.number(field);
+            if actual != expected {
+                self.violated(format!("{field} is {actual}, not {expected}"));
             }
         }
     }

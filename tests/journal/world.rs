@@ -1,4 +1,4 @@
-//! The scheduler: decides by its seed who goes on, what arrives, and what goes wrong.
+//! The scheduler: decides by its seed which process goes on, which call arrives, and which fault occurs.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -8,24 +8,25 @@ use tower_pulse::store::journal::{Acquired, Step};
 use tower_pulse::store::{Appended, Readable};
 use tower_pulse::{Clock, ManualClock, StoreError, StoreErrorKind};
 
-use crate::bed::THIS_HOUR;
 use crate::data::Data;
 use crate::faults::{Faults, Snapshot};
+use crate::fixture::THIS_HOUR;
 use crate::fleet::{Instance, MAX_ALIVE};
 use crate::hours::Expected;
 use crate::ledger::{CONTEXTS, Ledger, MAX_REQUESTS};
 use crate::net::{Reply, Request};
 use crate::process::{Process, Sleep};
 
-/// Every run begins so many seconds before the end of an hour.
+/// Seconds before the end of an hour at which every run begins.
 const BEFORE_THE_HOUR: i64 = 20;
-/// Seconds of the lease to fold: its key expires by the test's time.
+/// Time to live of the lease to fold in seconds. The scheduler expires its key by the tests' clock.
 const LEASE: i64 = 5;
-/// Seconds after which a call that is on its way does not arrive any more.
+/// Seconds after which a call that is on its way is lost.
 const MAX_LATENESS: i64 = 300;
-/// After so many steps without any fault, everything must be quiet.
+/// Steps without faults within which all work must be complete.
 const MAX_CALM_STEPS: usize = 6_000;
-/// So many steps without a fault later an entry of a later version has waited for long enough.
+/// Steps without faults after which the scheduler advances the clock by ten minutes, so that entries of a later
+/// version have waited for long enough.
 const CALM_STEPS_PER_WAIT: usize = 500;
 
 /// A call on its way.
@@ -33,7 +34,7 @@ const CALM_STEPS_PER_WAIT: usize = 500;
 enum Message {
     /// A process waits for its answer.
     Awaited(usize, usize),
-    /// Nobody does any more.
+    /// No process waits for its answer any more.
     Late(usize),
 }
 
@@ -44,13 +45,13 @@ pub struct World<'a> {
     sleep: Sleep,
     /// The clock of all instances.
     pub clock: Clock,
-    hand: ManualClock,
-    /// How far ahead of it the server's is.
+    manual_clock: ManualClock,
+    /// The seconds by which the server's clock is ahead of it.
     pub server_ahead: i64,
     pub instances: Vec<Instance>,
-    /// Calls that nobody waits for.
+    /// Calls for whose answer no process waits.
     pub late: Vec<(String, Request)>,
-    /// What was after each of the last scripts, the newest last.
+    /// The data after each of the last scripts, the newest last.
     pub snapshots: VecDeque<Snapshot>,
     pub expected: Expected,
     pub ledger: Ledger,
@@ -64,8 +65,8 @@ impl<'a> World<'a> {
     pub fn new(data: &'a Data, seed: u64, faults: Faults) -> Self {
         fastrand::seed(seed);
         let start = THIS_HOUR - BEFORE_THE_HOUR;
-        let (clock, hand) = Clock::manual(start);
-        data.hand.set_wall(start);
+        let (clock, manual_clock) = Clock::manual(start);
+        data.manual_clock.set_wall(start);
         data.clear();
         let mut world = Self {
             data,
@@ -73,7 +74,7 @@ impl<'a> World<'a> {
             faults,
             sleep: Sleep::new(),
             clock,
-            hand,
+            manual_clock,
             server_ahead: 0,
             instances: Vec::new(),
             late: Vec::new(),
@@ -92,7 +93,7 @@ impl<'a> World<'a> {
         world
     }
 
-    /// A whole run: so many steps of chaos, then calm until nothing is left to do, then the verdict.
+    /// Runs `steps` steps with faults, then steps without faults until all work is complete, then the checks.
     pub fn run(&mut self, steps: usize) {
         for _ in 0..steps {
             self.step();
@@ -159,7 +160,7 @@ impl<'a> World<'a> {
                 self.time_out(at, process, is_dropped);
             }
         } else {
-            self.something_happens(x);
+            self.apply_fault(x);
         }
     }
 
@@ -175,7 +176,8 @@ impl<'a> World<'a> {
         if seconds > MAX_LATENESS {
             self.break_connections();
         }
-        self.hand.advance(Duration::from_secs(seconds as u64));
+        self.manual_clock
+            .advance(Duration::from_secs(seconds as u64));
         self.set_server_clock();
         if self.now() > self.lease_until {
             let () = self.data.query(redis::cmd("DEL").arg("pulse:lease:fold"));
@@ -183,7 +185,9 @@ impl<'a> World<'a> {
     }
 
     pub fn set_server_clock(&self) {
-        self.data.hand.set_wall(self.now() + self.server_ahead);
+        self.data
+            .manual_clock
+            .set_wall(self.now() + self.server_ahead);
     }
 
     pub fn now(&self) -> i64 {
@@ -207,7 +211,7 @@ impl<'a> World<'a> {
         assert!(process.go(&self.sleep), "{} has ended", process.name);
         match &mut process.wire.slot().request {
             Some(Request::Append(call)) => self.ledger.sent(call),
-            // A round of a few entries, or of all.
+            // Limits the round to one or a few entries, or reads all.
             Some(Request::Read(_, _, _, bytes)) => *bytes = [1, 400, *bytes][self.rng.usize(..3)],
             _ => {}
         }
@@ -239,18 +243,18 @@ impl<'a> World<'a> {
         }
     }
 
-    /// An awaited call gets no answer, and arrives late or not at all.
+    /// Times out a call. The call then arrives late or not at all.
     pub fn time_out(&mut self, at: usize, number: usize, is_dropped: bool) {
         let process = &self.instances[at].processes[number];
         let Some(request) = process.take_request() else {
             return;
         };
         process.answer(Err(timed_out()));
-        let (name, what) = (
+        let (name, fate) = (
             process.name.clone(),
             if is_dropped { "dropped" } else { "left behind" },
         );
-        self.say(format!("{name}: {request} is {what}"));
+        self.say(format!("{name}: {request} is {fate}"));
         if !is_dropped {
             self.late.push((name, request));
         }
@@ -287,7 +291,7 @@ impl<'a> World<'a> {
         reply
     }
 
-    /// A flush was told that its newest call can be read.
+    /// Checks that the requests of a call can be read, after the store has said so.
     fn judge_readable(&mut self, instance: &str, seq: u64) {
         if self.may_tear() || self.lost() > 0 {
             return;
@@ -321,14 +325,14 @@ impl<'a> World<'a> {
         ));
     }
 
-    pub fn say(&mut self, what: String) {
+    pub fn say(&mut self, event: String) {
         let at = self.now() - THIS_HOUR;
-        self.story.push(format!("{at:5} {what}"));
+        self.story.push(format!("{at:5} {event}"));
     }
 
-    pub fn violated(&mut self, what: String) {
-        self.say(format!("VIOLATED {what}"));
-        self.violations.push(what);
+    pub fn violated(&mut self, violation: String) {
+        self.say(format!("VIOLATED {violation}"));
+        self.violations.push(violation);
     }
 }
 
@@ -336,7 +340,7 @@ fn timed_out() -> StoreError {
     StoreError::new(StoreErrorKind::TimedOut, "no answer")
 }
 
-/// An answer in a line.
+/// An answer, cut to a line.
 fn short(reply: &Reply) -> String {
     format!("{reply:?}").chars().take(160).collect()
 }

@@ -14,7 +14,7 @@ use tower_pulse::{ManualClock, Pulse};
 
 use super::{context, counts, expected, outcome, pulse, send};
 
-/// A body of three parts, the clock going on by 10 ms before each.
+/// A body of three parts. The clock advances by 10 ms before each.
 fn slow_body(hand: ManualClock) -> Body {
     Body::from_stream(stream::unfold(0, move |i| {
         let hand = hand.clone();
@@ -38,7 +38,7 @@ fn app(pulse: &Pulse, hand: ManualClock, content_type: &'static str, status: Sta
 }
 
 #[tokio::test]
-async fn to_the_last_frame() {
+async fn a_body_is_timed_to_its_last_frame() {
     let (pulse, hand) = pulse();
     let app = app(&pulse, hand, "text/plain", StatusCode::OK);
     let response = send(&app, "GET", "/").await;
@@ -51,7 +51,7 @@ async fn to_the_last_frame() {
 }
 
 #[tokio::test]
-async fn aborted() {
+async fn a_dropped_body_is_aborted() {
     let (pulse, hand) = pulse();
     let app = app(&pulse, hand, "text/plain", StatusCode::BAD_GATEWAY);
     let mut body = send(&app, "GET", "/").await.into_body();
@@ -62,9 +62,9 @@ async fn aborted() {
     assert_eq!(pulse.health().recording.in_flight, 0);
 }
 
-/// Whoever serves it drops a body that is not to be sent, and one that is as long as was promised.
+/// A server drops a body that must not be sent, and one that has reached its promised length.
 #[tokio::test]
-async fn delivered_without_an_end() {
+async fn a_body_that_is_delivered_without_an_end_is_complete() {
     for (method, status) in [
         ("HEAD", StatusCode::OK),
         ("GET", StatusCode::NOT_MODIFIED),
@@ -96,7 +96,7 @@ async fn delivered_without_an_end() {
 }
 
 #[tokio::test]
-async fn broken() {
+async fn a_body_error_is_an_aborted_body() {
     let (pulse, _hand) = pulse();
     let handler = || async {
         let parts = [
@@ -114,7 +114,7 @@ async fn broken() {
 }
 
 #[tokio::test]
-async fn what_has_no_end_is_timed_to_the_head() {
+async fn responses_without_an_end_are_timed_to_the_head() {
     for (method, content_type, status) in [
         ("GET", "text/event-stream; charset=utf-8", StatusCode::OK),
         ("POST", "application/grpc+proto", StatusCode::OK),
@@ -140,7 +140,7 @@ async fn what_has_no_end_is_timed_to_the_head() {
 }
 
 #[tokio::test]
-async fn an_empty_body_has_ended_and_a_known_length_stays_known() {
+async fn an_empty_body_ends_at_once_and_the_length_is_forwarded() {
     use http_body::Body as _;
     let (pulse, _hand) = pulse();
     let app = Router::new()
@@ -160,7 +160,7 @@ async fn an_empty_body_has_ended_and_a_known_length_stays_known() {
 }
 
 #[tokio::test]
-async fn trailers_go_through() {
+async fn trailers_are_forwarded() {
     let (pulse, _hand) = pulse();
     let handler = || async {
         let mut trailers = http::HeaderMap::new();

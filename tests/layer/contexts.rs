@@ -1,4 +1,4 @@
-//! Which context a request is credited to.
+//! The context of a request.
 
 use axum::Router;
 use axum::extract::Path;
@@ -12,7 +12,7 @@ async fn ok() -> &'static str {
 }
 
 #[tokio::test]
-async fn method_and_template_nested_too() {
+async fn a_context_is_the_method_and_the_whole_template_of_nested_routers() {
     let (pulse, _hand) = pulse();
     let users = Router::new().route("/users/{id}", get(ok).post(ok));
     let app = Router::new()
@@ -33,7 +33,7 @@ async fn method_and_template_nested_too() {
 }
 
 #[tokio::test]
-async fn the_same_layered_router_at_two_places() {
+async fn one_layered_router_at_two_places_has_two_contexts() {
     let (pulse, _hand) = pulse();
     let inner = Router::new().route("/x", get(ok)).layer(pulse.layer());
     let app = Router::new().nest("/a", inner.clone()).nest("/b", inner);
@@ -56,7 +56,7 @@ async fn a_method_that_is_not_allowed_keeps_its_template() {
 }
 
 #[tokio::test]
-async fn unknown_methods_are_one() {
+async fn unknown_methods_share_one_context() {
     let (pulse, _hand) = pulse();
     let app = Router::new().route("/x", any(ok)).layer(pulse.layer());
     for method in ["BREW", "PROPFIND", "x-1"] {
@@ -66,7 +66,7 @@ async fn unknown_methods_are_one() {
 }
 
 #[tokio::test]
-async fn what_matches_no_route_is_one_whatever_it_is() {
+async fn requests_without_a_route_share_one_context() {
     let (pulse, _hand) = pulse();
     let app = Router::new().route("/", get(ok)).layer(pulse.layer());
     for i in 0..2_500 {
@@ -77,7 +77,7 @@ async fn what_matches_no_route_is_one_whatever_it_is() {
 }
 
 #[tokio::test]
-async fn beyond_the_maximum_is_overflow_counted_and_shown() {
+async fn contexts_beyond_the_maximum_are_counted_and_shown_as_overflow() {
     let pulse = Pulse::builder().max_contexts(3).build().unwrap();
     let mut app = Router::new();
     for i in 0..10 {
@@ -98,7 +98,7 @@ async fn beyond_the_maximum_is_overflow_counted_and_shown() {
 }
 
 #[tokio::test]
-async fn path_only_as_in_the_book() {
+async fn path_only_contexts_have_no_method() {
     let (pulse, _hand) = pulse();
     let app = Router::new()
         .route("/x/{y}", get(ok).post(ok))
@@ -188,7 +188,7 @@ async fn a_pulse_around_another_around_itself_counts_once() {
 }
 
 #[tokio::test]
-async fn one_marked_response_says_nothing_of_the_next() {
+async fn a_marked_response_does_not_affect_the_next() {
     let (pulse, _hand) = pulse();
     let handler = |Path(name): Path<String>| async move {
         let mut response = http::Response::new(axum::body::Body::empty());
@@ -207,7 +207,7 @@ async fn one_marked_response_says_nothing_of_the_next() {
 }
 
 #[tokio::test]
-async fn an_ignored_path_of_a_route_that_is_not() {
+async fn one_path_of_a_recorded_route_can_be_ignored() {
     let (clock, _hand) = tower_pulse::Clock::manual(super::NOW);
     let pulse = Pulse::builder().clock(clock);
     let pulse = pulse.ignore(["/users/me"]).build().unwrap();

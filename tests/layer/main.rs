@@ -1,5 +1,5 @@
-//! The layer and the timers, against the memory store: which context a request is credited to, how
-//! it ended, and that it is counted once.
+//! The layer and the timers, with the memory store: context and outcome of a request, which is counted
+//! once.
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 
 mod bodies;
@@ -23,7 +23,7 @@ use tower_pulse::{Clock, ManualClock, Pulse};
 /// 2023-11-14, half past an hour.
 const NOW: i64 = 1_700_001_000;
 
-/// A pulse in memory whose clock stands still.
+/// A pulse in memory with a manual clock.
 fn pulse() -> (Pulse, ManualClock) {
     let (clock, hand) = Clock::manual(NOW);
     (Pulse::builder().clock(clock).build().unwrap(), hand)
@@ -44,7 +44,7 @@ async fn snapshot(pulse: &Pulse) -> Snapshot {
     pulse.store().snapshot(NOW).await.unwrap()
 }
 
-/// How many requests each context has.
+/// The number of requests of each context.
 async fn counts(pulse: &Pulse) -> BTreeMap<String, u64> {
     let contexts = snapshot(pulse).await.contexts.into_iter();
     contexts
@@ -59,17 +59,17 @@ fn expected<const N: usize>(counts: [(&str, u64); N]) -> BTreeMap<String, u64> {
 
 async fn context(pulse: &Pulse, name: &str) -> ContextSnapshot {
     pulse.flush().await.unwrap();
-    let found = pulse.store().context(name, NOW).await.unwrap();
-    found.unwrap_or_else(|| panic!("no context {name}"))
+    let snapshot = pulse.store().context(name, NOW).await.unwrap();
+    snapshot.unwrap_or_else(|| panic!("no context {name}"))
 }
 
-/// How often an outcome happened in a context, and how many errors it has.
+/// The number of samples with an outcome in a context, and its number of errors.
 async fn outcome(pulse: &Pulse, name: &str, outcome: Outcome) -> (u64, u64) {
-    let tally = context(pulse, name).await.hour.unwrap().spread.tally;
+    let outcomes = context(pulse, name).await.hour.unwrap().aggregate.outcomes;
     assert_eq!(
-        tally.outcomes.iter().sum::<u64>(),
-        tally.count(outcome),
-        "{tally:?}"
+        outcomes.counts.iter().sum::<u64>(),
+        outcomes.count(outcome),
+        "{outcomes:?}"
     );
-    (tally.count(outcome), tally.errors)
+    (outcomes.count(outcome), outcomes.errors)
 }

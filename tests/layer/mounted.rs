@@ -11,7 +11,7 @@ fn shop() -> Router {
 }
 
 #[tokio::test]
-async fn what_matches_no_route_is_still_counted_once_in_any_order_of_merging() {
+async fn requests_without_a_route_are_counted_once_in_any_order_of_merging() {
     for order in 0..4 {
         let (pulse, _hand) = pulse();
         let admin = pulse.mount("/admin/pulse", Access::open());
@@ -64,14 +64,14 @@ async fn admin_requests_leave_no_trace_however_the_router_is_added() {
                 }
             }
         }
-        let found = counts(&pulse).await;
-        // axum's `nest` does not hand `/admin/pulse/` to the router: it is the shop's own 404.
+        let counts = counts(&pulse).await;
+        // axum's `nest` does not pass `/admin/pulse/` to the router, so the shop answers 404.
         let expected = if how == 1 {
             expected([("<unmatched>", 2)])
         } else {
             expected([])
         };
-        assert_eq!(found, expected, "way {how}");
+        assert_eq!(counts, expected, "way {how}");
         assert_eq!(pulse.health().recording.in_flight, 0);
     }
 }

@@ -36,7 +36,7 @@ fn files(
 }
 
 #[tokio::test]
-async fn a_named_service_in_a_layered_router() {
+async fn a_named_service_in_a_layered_router_is_counted_under_its_name() {
     let (pulse, _hand) = pulse();
     let app = Router::new()
         .route("/", get(ok))
@@ -52,7 +52,7 @@ async fn a_named_service_in_a_layered_router() {
 }
 
 #[tokio::test]
-async fn a_named_route_in_a_layered_router() {
+async fn a_named_route_in_a_layered_router_is_counted_under_its_name() {
     for until_body_end in [false, true] {
         let (pulse, _hand) = pulse();
         let app = Router::new()
@@ -71,7 +71,7 @@ async fn a_named_route_in_a_layered_router() {
 }
 
 #[tokio::test]
-async fn the_innermost_name_of_three() {
+async fn the_innermost_of_three_names_wins() {
     let (pulse, _hand) = pulse();
     let inner = Router::new()
         .route("/named", get(ok).layer(pulse.layer().named("innermost")))
@@ -89,7 +89,7 @@ async fn the_innermost_name_of_three() {
 }
 
 #[tokio::test]
-async fn a_function_further_in_decides_and_none_is_not_recorded() {
+async fn the_function_of_an_inner_layer_decides_and_none_is_not_recorded() {
     let (pulse, _hand) = pulse();
     let by_header = pulse.layer().context(|head| {
         let tenant = head.headers.get("tenant")?.to_str().ok()?;
@@ -121,7 +121,7 @@ async fn templates_of_a_nested_service_count_where_the_outer_layer_sees_none() {
         .layer(pulse.layer());
     send(&app, "GET", "/api/users/7").await;
     assert_eq!(counts(&pulse).await, expected([("GET /api/users/{id}", 1)]));
-    // A name further out is more than a template.
+    // A name from an outer layer wins over a template.
     let named = ServiceBuilder::new()
         .layer(pulse.layer().named("api"))
         .service(api);
@@ -168,7 +168,7 @@ async fn each_of_two_pulses_has_its_own_name() {
 }
 
 #[tokio::test]
-async fn a_named_request_that_panics_or_is_cancelled_keeps_its_name_to_itself() {
+async fn a_named_request_that_panics_or_is_cancelled_leaves_no_name_behind() {
     let (pulse, _hand) = pulse();
     async fn boom() -> &'static str {
         panic!("on purpose")

@@ -16,7 +16,7 @@ use tower_pulse::{Clock, Pulse};
 use super::{context, counts, expected, outcome, pulse, request, send, snapshot};
 
 #[tokio::test]
-async fn status_classes_and_times() {
+async fn responses_are_counted_by_status_class_with_their_times() {
     let (pulse, hand) = pulse();
     let slow = hand.clone();
     let app = Router::new()
@@ -48,7 +48,7 @@ async fn status_classes_and_times() {
     assert_eq!((slow.times.sum, slow.times.min), (0.02, 0.02));
     assert_eq!(slow.quantile(0.5), Some(0.02));
     let all = snapshot(&pulse).await.all.hour.unwrap();
-    assert_eq!((all.times.count, all.spread.tally.errors), (4.0, 1));
+    assert_eq!((all.times.count, all.aggregate.outcomes.errors), (4.0, 1));
     let store = pulse.store();
     let hits = |name: &'static str| async move { store.counter(name, 86_400).await.unwrap() };
     assert_eq!(hits("hits").await[0].1, 4);
@@ -59,7 +59,7 @@ async fn status_classes_and_times() {
 }
 
 #[tokio::test]
-async fn a_service_error() {
+async fn a_service_error_has_its_own_outcome() {
     let (pulse, _hand) = pulse();
     let mut service = ServiceBuilder::new()
         .layer(pulse.layer_with(|_| Some("all".into())))
@@ -97,7 +97,7 @@ async fn a_grpc_status_in_the_head_is_an_error_unless_ok() {
 }
 
 #[tokio::test]
-async fn cancelled_before_the_head_and_in_flight_until_then() {
+async fn a_request_dropped_before_the_head_is_cancelled_and_in_flight_until_then() {
     let (pulse, _hand) = pulse();
     let app = Router::new()
         .route("/wait", get(std::future::pending::<()>))
@@ -124,7 +124,7 @@ fn panicking() -> Router {
 }
 
 #[tokio::test]
-async fn a_panic_that_ends_the_task() {
+async fn a_panic_that_ends_the_task_is_recorded() {
     let (pulse, _hand) = pulse();
     let app = panicking().layer(pulse.layer());
     let task = tokio::spawn(app.oneshot(request("GET", "/boom")));
@@ -137,14 +137,14 @@ async fn a_panic_that_ends_the_task() {
 }
 
 #[tokio::test]
-async fn a_panic_that_somebody_catches_outside_of_the_layer() {
+async fn a_panic_that_is_caught_outside_of_the_layer_is_recorded() {
     use futures_util::FutureExt;
     let (pulse, _hand) = pulse();
     let app = panicking().layer(pulse.layer());
     let mut future =
         Box::pin(std::panic::AssertUnwindSafe(app.oneshot(request("GET", "/boom"))).catch_unwind());
     assert!(future.as_mut().await.is_err());
-    // Dropped when nothing panics any more.
+    // Dropped when the thread is not panicking any more.
     drop(future);
     assert_eq!(
         outcome(&pulse, "GET /boom", Outcome::Panicked).await,
@@ -153,7 +153,7 @@ async fn a_panic_that_somebody_catches_outside_of_the_layer() {
 }
 
 #[tokio::test]
-async fn a_panic_in_call_itself() {
+async fn a_panic_in_call_is_recorded() {
     let (pulse, _hand) = pulse();
     let mut service = ServiceBuilder::new()
         .layer(pulse.layer_with(|_| Some("all".into())))
@@ -169,7 +169,7 @@ async fn a_panic_in_call_itself() {
 }
 
 #[tokio::test]
-async fn what_comes_after_the_shutdown_is_counted_as_dropped() {
+async fn requests_after_the_shutdown_are_dropped() {
     let pulse = Pulse::builder().build().unwrap();
     let app = Router::new()
         .route("/", get(|| async {}))
@@ -225,8 +225,8 @@ async fn every_request_counts_once_from_many_threads() {
 }
 
 #[tokio::test]
-async fn the_user_says_which_responses_are_errors() {
-    /// Put there by a handler.
+async fn the_users_rule_decides_which_responses_are_errors() {
+    /// A mark in a response's extensions.
     #[derive(Clone)]
     struct Expected;
 
@@ -265,11 +265,11 @@ async fn the_user_says_which_responses_are_errors() {
                 .await
                 .unwrap();
         }
-        let found = context(&pulse, "GET /status/{status}").await;
-        let tally = found.hour.unwrap().spread.tally;
-        assert_eq!(tally.errors, 2, "{tally:?}");
-        assert_eq!(tally.count(Outcome::ClientError), 2);
-        let found = outcome(&pulse, "GET /expected", Outcome::ServerError).await;
-        assert_eq!(found, (1, 0));
+        let context = context(&pulse, "GET /status/{status}").await;
+        let outcomes = context.hour.unwrap().aggregate.outcomes;
+        assert_eq!(outcomes.errors, 2, "{outcomes:?}");
+        assert_eq!(outcomes.count(Outcome::ClientError), 2);
+        let counted = outcome(&pulse, "GET /expected", Outcome::ServerError).await;
+        assert_eq!(counted, (1, 0));
     }
 }

@@ -19,12 +19,12 @@ async fn a_timer_writes_its_own_series_and_never_the_global_ones() {
     failing.failed();
     hand.advance(Duration::from_millis(5));
     drop(failing);
-    let found = context(&pulse, "db:find_user").await;
-    assert_eq!(found.kind, Kind::Timer);
-    let hour = found.hour.unwrap();
+    let find_user = context(&pulse, "db:find_user").await;
+    assert_eq!(find_user.kind, Kind::Timer);
+    let hour = find_user.hour.unwrap();
     assert_eq!((hour.times.count, hour.times.max), (2.0, 0.005));
-    assert_eq!(hour.spread.tally.count(Outcome::Failed), 1);
-    assert_eq!(hour.spread.tally.errors, 1);
+    assert_eq!(hour.aggregate.outcomes.count(Outcome::Failed), 1);
+    assert_eq!(hour.aggregate.outcomes.errors, 1);
     let store = pulse.store();
     assert_eq!(store.counter("hits", 1).await.unwrap(), []);
     assert_eq!(store.counter("errors", 1).await.unwrap(), []);
@@ -38,7 +38,7 @@ async fn a_timer_writes_its_own_series_and_never_the_global_ones() {
 }
 
 #[tokio::test]
-async fn a_timed_future_done_cancelled_and_panicking() {
+async fn a_timed_future_can_complete_be_cancelled_or_panic() {
     let (pulse, _hand) = pulse();
     assert_eq!(pulse.time("done", async { 42 }).await, 42);
     {
@@ -59,7 +59,7 @@ async fn a_timed_future_done_cancelled_and_panicking() {
 }
 
 #[tokio::test]
-async fn a_timed_result_that_is_an_error() {
+async fn a_timed_err_counts_as_failed() {
     let (pulse, _hand) = pulse();
     let answer = pulse.try_time("fine", async { Ok::<_, u8>(42) }).await;
     assert_eq!(answer, Ok(42));
@@ -70,7 +70,7 @@ async fn a_timed_result_that_is_an_error() {
 }
 
 #[tokio::test]
-async fn a_discarded_timer_and_a_duration_measured_elsewhere() {
+async fn a_discarded_timer_records_nothing_and_a_given_duration_is_recorded() {
     let (pulse, _hand) = pulse();
     pulse.timer("cached").discard();
     assert_eq!(snapshot(&pulse).await.contexts, []);
@@ -82,7 +82,7 @@ async fn a_discarded_timer_and_a_duration_measured_elsewhere() {
 }
 
 #[tokio::test]
-async fn a_timer_in_code_that_panics() {
+async fn a_timer_records_a_panic() {
     let (pulse, _hand) = pulse();
     let inner = pulse.clone();
     let task = tokio::spawn(async move {

@@ -1,11 +1,12 @@
 //! The functions of *Redis in Action*, chapters 5.2.1 to 5.2.3, as any other client would run them.
 //!
-//! They are the yardstick for the classic layout: what they write we must read, and what we write they
-//! must read. Each is the printed code, command by command; where the print is wrong, the function says
-//! what it does instead. `prefix` comes before every key and is `""` in the book.
+//! They are the reference for the book's keys: the crate must read what they write, and they must read what
+//! the crate writes. Each follows the printed code, command by command; where the print is wrong, the
+//! documentation of the function says what it does instead. `prefix` comes before every key and is `""` in
+//! the book.
 //!
-//! Some of them use WATCH, which belongs to a connection: give each caller a connection of its own, not
-//! a clone of one that is shared.
+//! Some of them use WATCH, which belongs to a connection: give each caller a connection of its own, not a
+//! clone of a shared one.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -15,7 +16,7 @@ use redis::{RedisResult, cmd, pipe};
 /// The book's precisions, in seconds.
 pub const PRECISIONS: [i64; 7] = [1, 5, 60, 300, 3600, 18_000, 86_400];
 
-/// The book's number of samples to keep, as its text has it.
+/// The number of samples to retain, from the book's text.
 pub const SAMPLE_COUNT: i64 = 120;
 
 /// `update_counter`: adds `n` to a counter at Unix second `now`, in each of the precisions.
@@ -61,10 +62,10 @@ pub async fn get_counter(
     Ok(slices)
 }
 
-/// What one pass of [`clean_counters_pass`] did.
+/// The result of one pass of [`clean_counters_pass`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CleanReport {
-    /// Counters whose slices were looked at.
+    /// Counters whose slices were read.
     pub examined: u64,
     /// Slices removed.
     pub slices: u64,
@@ -80,12 +81,17 @@ pub async fn clean_counters_pass(
     sample_count: i64,
     now: i64,
 ) -> RedisResult<CleanReport> {
-    let known = format!("{prefix}known:");
+    let known_key = format!("{prefix}known:");
     let mut cleaned = CleanReport::default();
     let mut index: i64 = 0;
-    while index < cmd("ZCARD").arg(&known).query_async::<i64>(conn).await? {
+    while index
+        < cmd("ZCARD")
+            .arg(&known_key)
+            .query_async::<i64>(conn)
+            .await?
+    {
         let member: Vec<String> = cmd("ZRANGE")
-            .arg(&known)
+            .arg(&known_key)
             .arg(index)
             .arg(index)
             .query_async(conn)
@@ -115,7 +121,7 @@ pub async fn clean_counters_pass(
             .arg(&samples[..remove])
             .query_async::<u64>(conn)
             .await?;
-        if remove == samples.len() && forget_if_empty(conn, &known, hash, &key).await? {
+        if remove == samples.len() && forget_if_empty(conn, &known_key, hash, &key).await? {
             cleaned.counters += 1;
             index -= 1;
         }
@@ -123,10 +129,11 @@ pub async fn clean_counters_pass(
     Ok(cleaned)
 }
 
-/// Takes an empty counter out of `known:`, unless somebody adds to it meanwhile. Says whether it did.
+/// Removes an empty counter from `known:`, unless another client adds to it meanwhile. Returns whether it
+/// did.
 async fn forget_if_empty(
     conn: &mut MultiplexedConnection,
-    known: &str,
+    known_key: &str,
     hash: &str,
     key: &str,
 ) -> RedisResult<bool> {
@@ -138,7 +145,7 @@ async fn forget_if_empty(
     let done: Option<(i64,)> = pipe()
         .atomic()
         .cmd("ZREM")
-        .arg(known)
+        .arg(known_key)
         .arg(hash)
         .query_async(conn)
         .await?;
@@ -226,14 +233,14 @@ async fn add_to_stats(
         .into())
 }
 
-/// Statistics as [`get_stats`] reports them.
+/// Statistics as [`get_stats`] returns them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Stats {
-    /// The least value.
+    /// The smallest value.
     pub min: f64,
-    /// The greatest value.
+    /// The largest value.
     pub max: f64,
-    /// How many values.
+    /// Number of values.
     pub count: f64,
     /// Their sum.
     pub sum: f64,
@@ -245,7 +252,7 @@ pub struct Stats {
     pub stddev: f64,
 }
 
-/// `get_stats`: what a statistics key holds, with average and standard deviation.
+/// `get_stats`: the values of a statistics key, with average and standard deviation.
 ///
 /// Read another hour by naming it in `kind`, such as `AccessTime:last`. Where the print fails, on a
 /// missing set or member, this panics; a radicand that rounding made negative counts as 0.

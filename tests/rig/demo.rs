@@ -21,7 +21,7 @@ pub fn built() -> PathBuf {
     demo
 }
 
-/// A running binary that listens where `LISTEN` tells it to. Dropping it kills the process.
+/// A running binary that listens on the address in `LISTEN`. Dropping it kills the process.
 #[derive(Debug)]
 pub struct Demo {
     address: SocketAddr,
@@ -31,8 +31,8 @@ pub struct Demo {
 }
 
 impl Demo {
-    /// Starts `binary` with these environment variables and `LISTEN=127.0.0.1:PORT`, and waits until
-    /// that port accepts connections. Panics with the output of a binary that ends, or is silent for
+    /// Starts `binary` with these environment variables and `LISTEN=127.0.0.1:PORT`, and waits until that
+    /// port accepts connections. Panics with the output of the binary if it ends, or does not listen within
     /// ten seconds.
     pub async fn start(binary: impl AsRef<Path>, env: &[(&str, &str)]) -> Self {
         let binary = binary.as_ref();
@@ -67,7 +67,7 @@ impl Demo {
         demo
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -77,12 +77,12 @@ impl Demo {
         self.process().pid()
     }
 
-    /// What it has written to stdout so far.
+    /// Its stdout so far.
     pub fn stdout(&self) -> String {
         self.read("stdout")
     }
 
-    /// What it has written to stderr so far.
+    /// Its stderr so far.
     pub fn stderr(&self) -> String {
         self.read("stderr")
     }
@@ -92,17 +92,17 @@ impl Demo {
         self.process().signal(name);
     }
 
-    /// Stops the process (SIGSTOP) and returns once the kernel says that it is stopped.
+    /// Stops the process (SIGSTOP) and returns once the kernel reports it as stopped.
     pub fn freeze(&self) {
         self.process().freeze();
     }
 
-    /// Lets a frozen process go on.
+    /// Continues a frozen process.
     pub fn thaw(&self) {
         self.process().signal("CONT");
     }
 
-    /// Kills the process on the spot (SIGKILL) and waits until it is gone.
+    /// Kills the process (SIGKILL) and waits until it is gone.
     pub fn kill_9(&self) {
         self.process().kill_9();
     }
@@ -119,7 +119,7 @@ impl Demo {
         }
     }
 
-    /// The memory that the process holds (`VmRSS`), in bytes; panics when it has ended.
+    /// The memory of the process (`VmRSS`), in bytes; panics if it has ended.
     pub fn rss_bytes(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
         let line = status.lines().find(|line| line.starts_with("VmRSS:"));

@@ -1,4 +1,4 @@
-//! Folding, looked at from outside: who does it, how far it is, and what nobody has done yet.
+//! Folding, observed from outside: the folder, its progress, and the entries that are not folded.
 #![cfg(feature = "redis")]
 
 use std::sync::Arc;
@@ -33,7 +33,7 @@ impl JournalKeys {
         get.arg(&self.lease).query_async(conn).await.unwrap()
     }
 
-    /// A field of the state; empty when it is not there.
+    /// A field of the state; empty if it does not exist.
     pub async fn field(&self, conn: &mut MultiplexedConnection, name: &str) -> String {
         let mut get = cmd("HGET");
         let value: Option<String> = get
@@ -45,12 +45,12 @@ impl JournalKeys {
         value.unwrap_or_default()
     }
 
-    /// Whether a round of folding has begun and not ended.
+    /// Whether a round has begun and not ended.
     pub async fn is_in_a_round(&self, conn: &mut MultiplexedConnection) -> bool {
         !self.field(conn, "upto").await.is_empty()
     }
 
-    /// Until where everything is folded, in bytes appended.
+    /// The position, in appended bytes, up to which the journal is folded.
     pub async fn folded(&self, conn: &mut MultiplexedConnection) -> u64 {
         offset(&self.field(conn, "low").await)
     }
@@ -63,9 +63,9 @@ impl JournalKeys {
         offset(&fields.0) - offset(&fields.1)
     }
 
-    /// Takes the lease for an instance that does nothing, between two rounds, for two minutes at the most.
+    /// Acquires the lease between two rounds for an instance that does nothing, for two minutes at most.
     pub async fn stop_folding(&self, conn: &mut MultiplexedConnection) {
-        // With a version of its own, as every instance that acquires the lease.
+        // Sets a new version, as every instance does that acquires the lease.
         let script = redis::Script::new(
             "if redis.call('HGET', KEYS[1], 'upto') ~= '' then return 0 end
             redis.call('SET', KEYS[2], 'nobody', 'EX', 120)
@@ -82,19 +82,19 @@ impl JournalKeys {
         }
     }
 
-    /// Gives the lease back for it, or for one that was killed.
+    /// Frees this lease, or that of a killed instance.
     pub async fn free_lease(&self, conn: &mut MultiplexedConnection) {
         let mut del = cmd("DEL");
         del.arg(&self.lease).exec_async(conn).await.unwrap();
     }
 }
 
-/// The bytes that an entry's id begins with.
+/// The first part of an entry's id, in bytes.
 fn offset(id: &str) -> u64 {
     id.split('-').next().unwrap().parse().unwrap_or(0)
 }
 
-/// Folds what instances that are gone have left in the journal, as the next one that starts would.
+/// Folds the entries that ended instances have left in the journal, as the next instance would.
 pub async fn fold_rest(url: &str, prefix: &str) {
     let options = RedisOptions::new(url).unwrap().prefix(prefix).unwrap();
     let options = options.response_timeout(Duration::from_secs(5));

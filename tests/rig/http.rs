@@ -1,4 +1,4 @@
-//! A plain HTTP/1.1 client that sends exactly what it is told, byte by byte.
+//! A plain HTTP/1.1 client that sends exact bytes.
 
 use std::io;
 use std::net::SocketAddr;
@@ -6,28 +6,28 @@ use std::net::SocketAddr;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
-/// One keep-alive connection. It reconnects by itself after the server has closed in order.
+/// One keep-alive connection. It reconnects after the server has closed it in order.
 ///
-/// It has no timeout of its own: an answer that never comes hangs the test.
+/// It has no timeout: an answer that never comes hangs the test.
 #[derive(Debug)]
 pub struct Client {
     address: SocketAddr,
     stream: Option<BufReader<TcpStream>>,
 }
 
-/// An answer, read to its end.
+/// An answer that was read to its end.
 #[derive(Debug, Clone)]
 pub struct Response {
     /// The status code.
     pub status: u16,
-    /// The headers in their order, names in lower case.
+    /// The headers in their order, with names in lower case.
     pub headers: Vec<(String, String)>,
     /// The body, without its transfer encoding.
     pub body: Vec<u8>,
 }
 
 impl Response {
-    /// The first header of this name; write the name in lower case.
+    /// The first header of this name, which must be in lower case.
     pub fn header(&self, name: &str) -> Option<&str> {
         let mut headers = self.headers.iter();
         headers
@@ -35,12 +35,12 @@ impl Response {
             .map(|(_, value)| value.as_str())
     }
 
-    /// The body as text; panics when it is not UTF-8.
+    /// The body as text; panics if it is not UTF-8.
     pub fn text(&self) -> String {
         String::from_utf8(self.body.clone()).expect("a body of UTF-8")
     }
 
-    /// The body as JSON; panics with the answer when it is not.
+    /// The body as JSON; panics with the answer if it is not.
     pub fn json(&self) -> serde_json::Value {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| {
             let body = String::from_utf8_lossy(&self.body);
@@ -50,7 +50,7 @@ impl Response {
 }
 
 impl Client {
-    /// Connects, and panics when nobody listens.
+    /// Connects; panics if no server listens.
     pub async fn connect(address: SocketAddr) -> Self {
         let mut client = Self {
             address,
@@ -63,19 +63,19 @@ impl Client {
         client
     }
 
-    /// GET; panics when there is no answer.
+    /// Sends a GET; panics if there is no answer.
     pub async fn get(&mut self, path: &str) -> Response {
         self.request("GET", path, &[], "").await
     }
 
-    /// GET, and the body as JSON; panics when the status is not 200.
+    /// Sends a GET and returns the body as JSON; panics if the status is not 200.
     pub async fn json(&mut self, path: &str) -> serde_json::Value {
         let response = self.get(path).await;
         assert_eq!(response.status, 200, "GET {path}: {response:?}");
         response.json()
     }
 
-    /// Any method, any bytes as the path; panics when there is no answer.
+    /// Sends any method, with any bytes as the path; panics if there is no answer.
     ///
     /// `host` and, with a body, `content-length` are added unless `headers` has them.
     pub async fn request(
@@ -93,7 +93,7 @@ impl Client {
             })
     }
 
-    /// [`Self::request`] for a server that may be gone.
+    /// Like [`Self::request`], for a server that may be gone.
     pub async fn try_request(
         &mut self,
         method: &str,
@@ -125,7 +125,7 @@ impl Client {
         self.exchange(&head, method == "HEAD").await
     }
 
-    /// Sends these bytes as they are and reads one answer.
+    /// Sends these bytes unchanged and reads one answer.
     pub async fn raw(&mut self, bytes: &[u8]) -> io::Result<Response> {
         self.exchange(bytes, bytes.starts_with(b"HEAD ")).await
     }
@@ -137,7 +137,7 @@ impl Client {
     }
 
     async fn exchange(&mut self, bytes: &[u8], head_only: bool) -> io::Result<Response> {
-        // Taken out, so that a failed or abandoned exchange is never continued.
+        // The stream is taken out, so that a failed or abandoned exchange is never continued.
         let mut stream = match self.stream.take() {
             Some(stream) => stream,
             None => {

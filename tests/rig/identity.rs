@@ -1,10 +1,10 @@
-//! A layer that does nothing: the cost of being a layer at all.
+//! A layer that does nothing, to measure the cost of any layer.
 
 use std::task::{Context, Poll};
 
 use tower::{Layer, Service};
 
-/// Forwards everything.
+/// Forwards every call.
 #[derive(Clone)]
 pub struct Identity<S = ()>(pub S);
 

@@ -1,16 +1,16 @@
-//! What a test logs.
+//! The log of a test.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 
 use tracing::subscriber::DefaultGuard;
 
-/// The lines that were logged on this thread.
+/// The log lines of this thread.
 #[derive(Clone, Debug, Default)]
 pub struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl Log {
-    /// Takes what is logged on this thread, for as long as the guard lives.
+    /// Records the log of this thread until the guard is dropped.
     pub fn start() -> (Self, DefaultGuard) {
         let log = Self::default();
         let writer = log.clone();

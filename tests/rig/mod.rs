@@ -1,5 +1,5 @@
-//! The test rig: what the integration tests need around the crate. Real Redis servers, a network that
-//! fails on demand, the book's own functions, a plain HTTP client, and the demo as a child process.
+//! The test rig around the crate: real Redis servers, a network that fails on demand, the book's own
+//! functions, a plain HTTP client, and the demo as a child process.
 //!
 //! Include it with `mod rig;`. Read in this order: [`server`], [`proxy`], [`book`], [`http`], [`demo`],
 //! [`fold`], [`peer`], [`log`]; [`process`], [`resp`] and [`seed`] are what they stand on.

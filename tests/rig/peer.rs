@@ -1,4 +1,4 @@
-//! A peer that speaks the server's protocol, and answers what the test wants.
+//! A peer that speaks the server's protocol, and sends the answers of a test.
 
 use std::io;
 use std::sync::Arc;
@@ -8,14 +8,14 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-/// The most that is sent by a flood.
+/// Maximum number of bytes of a flood.
 const MAX_FLOOD: usize = 256 << 20;
 
-/// What the peer answers to a request.
+/// An answer of the peer.
 #[derive(Debug, Clone)]
 pub enum Answer {
     Bytes(Vec<u8>),
-    /// The first bytes, and then the others again and again, for as long as somebody reads them.
+    /// Sends the first bytes once, and then the second ones repeatedly, while the client reads them.
     Flood(&'static [u8], &'static [u8]),
 }
 
@@ -25,7 +25,7 @@ impl From<&str> for Answer {
     }
 }
 
-/// The peer. Dropping it closes everything.
+/// The peer. Dropping it closes all connections.
 #[derive(Debug)]
 pub struct Peer {
     port: u16,
@@ -37,12 +37,12 @@ pub struct Peer {
 struct Shared {
     connections: AtomicU64,
     requests: AtomicU64,
-    /// The most bytes that were sent over one connection.
+    /// The largest number of bytes that were sent over one connection.
     most_sent: AtomicU64,
 }
 
 impl Peer {
-    /// Starts a peer that answers each request, given as its words, by `answer`.
+    /// Starts a peer that answers each request, given as its words, with `answer`.
     pub async fn start(answer: impl Fn(&[Vec<u8>]) -> Answer + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0))
             .await
@@ -56,7 +56,7 @@ impl Peer {
                 accepted.connections.fetch_add(1, SeqCst);
                 let (shared, answer) = (accepted.clone(), answer.clone());
                 connections.spawn(async move {
-                    // It ends when the client leaves.
+                    // The task ends when the client disconnects.
                     let _ = serve(stream, &shared, &*answer).await;
                 });
             }
@@ -68,7 +68,7 @@ impl Peer {
         }
     }
 
-    /// Starts a peer that is like a Redis in everything but scripts.
+    /// Starts a peer that behaves like Redis in everything but scripts.
     pub async fn start_with_scripts(
         answer: impl Fn(Script) -> Answer + Send + Sync + 'static,
     ) -> Self {
@@ -85,17 +85,17 @@ impl Peer {
         format!("redis://127.0.0.1:{}/", self.port)
     }
 
-    /// How many connections there have been.
+    /// Number of connections so far.
     pub fn connections(&self) -> u64 {
         self.shared.connections.load(SeqCst)
     }
 
-    /// How many requests there have been.
+    /// Number of requests so far.
     pub fn requests(&self) -> u64 {
         self.shared.requests.load(SeqCst)
     }
 
-    /// The most bytes that a connection has taken, buffers of the kernel included.
+    /// The most bytes that were sent over a connection, including the buffers of the kernel.
     pub fn most_sent(&self) -> u64 {
         self.shared.most_sent.load(SeqCst)
     }
@@ -107,7 +107,7 @@ impl Drop for Peer {
     }
 }
 
-/// A script of the crate, by the numbers of its keys and arguments.
+/// A script of the crate, recognized by its numbers of keys and arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Script {
     Hello,
@@ -118,7 +118,7 @@ pub enum Script {
 
 impl Script {
     fn of(words: &[Vec<u8>]) -> Option<Self> {
-        // Without keys it is only tried out.
+        // A call without keys only checks that the script compiles.
         if words[0] != b"EVALSHA" || words[2] == b"0" {
             return None;
         }

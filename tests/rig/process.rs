@@ -1,10 +1,10 @@
-//! Child processes that never outlive the test, however the test ends.
+//! Child processes that never outlive the test, however it ends.
 
 use std::io::{self, Write};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// A child process on a leash.
+/// A child process that is killed with the test.
 ///
 /// Dropping it kills the child. A small shell, the watcher, holds the other end of a pipe: when the
 /// test process itself dies without dropping anything (SIGKILL, abort, `process::exit`), the pipe
@@ -17,7 +17,7 @@ pub struct Leashed {
 }
 
 impl Leashed {
-    /// Starts `command`. `dir` is the child's own directory, which the watcher removes with it.
+    /// Starts `command`. `dir` is the child's own directory, which the watcher removes as well.
     pub fn spawn(command: &mut Command, dir: &std::path::Path) -> io::Result<Self> {
         let mut child = command.stdin(Stdio::null()).spawn()?;
         let watcher = Command::new("sh")
@@ -49,7 +49,7 @@ impl Leashed {
         self.child.id()
     }
 
-    /// How the child ended, or `None` while it runs.
+    /// The exit status of the child, or `None` while it runs.
     pub fn try_wait(&mut self) -> Option<ExitStatus> {
         if self.exit.is_none()
             && let Ok(Some(status)) = self.child.try_wait()
@@ -71,8 +71,8 @@ impl Leashed {
         }
     }
 
-    /// Sends a signal, named as for `kill`: `"TERM"`, `"STOP"`. Nothing is sent to a child that has
-    /// ended, whose id may belong to somebody else by now.
+    /// Sends a signal, named as for `kill`: `"TERM"`, `"STOP"`. Sends none to a child that has ended, whose
+    /// id may belong to another process by now.
     pub fn signal(&mut self, name: &str) {
         if self.try_wait().is_some() {
             return;
@@ -89,7 +89,7 @@ impl Leashed {
         );
     }
 
-    /// Stops the child with SIGSTOP and returns once the kernel says that it is stopped.
+    /// Stops the child with SIGSTOP and returns once the kernel reports it as stopped.
     pub fn freeze(&mut self) {
         self.signal("STOP");
         let end = Instant::now() + Duration::from_secs(2);
@@ -99,7 +99,7 @@ impl Leashed {
         }
     }
 
-    /// Kills the child (SIGKILL, which a stopped process obeys too) and waits until it is gone.
+    /// Kills the child (SIGKILL, which ends a stopped process too) and waits until it is gone.
     pub fn kill_9(&mut self) {
         if self.exit.is_none() {
             let _ = self.child.kill();
@@ -109,7 +109,7 @@ impl Leashed {
         }
     }
 
-    /// Does what the death of the test process does: the watcher's pipe closes without a word.
+    /// Simulates the death of the test process: the watcher's pipe closes without a message.
     pub fn lose_the_leash(&mut self) {
         drop(self.watcher.stdin.take());
     }
@@ -120,7 +120,7 @@ impl Leashed {
         stat.rsplit_once(") ")?.1.chars().next()
     }
 
-    /// The child is gone: tell the watcher to leave, so that it never kills a reused process id.
+    /// The child is gone: ends the watcher, so that it never kills a reused process id.
     fn release(&mut self, status: ExitStatus) {
         self.exit = Some(status);
         if let Some(mut leash) = self.watcher.stdin.take() {
@@ -136,12 +136,12 @@ impl Drop for Leashed {
     }
 }
 
-/// A directory of its own under the system's temporary directory, removed on drop.
+/// A directory of its own in the system's temporary directory. It is removed on drop.
 #[derive(Debug)]
 pub struct TempDir(std::path::PathBuf);
 
 impl TempDir {
-    /// Makes the directory. `what` becomes part of its name.
+    /// Creates the directory. `what` becomes part of its name.
     pub fn new(what: &str) -> Self {
         let name = format!(
             "pulse-{what}-{}-{:016x}",
@@ -153,7 +153,7 @@ impl TempDir {
         Self(path)
     }
 
-    /// Where it is.
+    /// The path of the directory.
     pub fn path(&self) -> &std::path::Path {
         &self.0
     }
@@ -165,11 +165,11 @@ impl Drop for TempDir {
     }
 }
 
-/// A TCP port on 127.0.0.1 that nobody listens on.
+/// A TCP port on 127.0.0.1 without a listener.
 ///
-/// Ports come from below the kernel's range for outgoing connections (32768 and up). A port from that
-/// range could be taken by any outgoing connection while a server is down; worse, a client that keeps
-/// reconnecting to a dead local port of that range will sooner or later connect to itself.
+/// Ports come from below the kernel's range for outgoing connections (32768 and up). An outgoing connection
+/// could take a port from that range while a server is down; worse, a client that keeps reconnecting to
+/// such a port on this machine will sooner or later connect to itself.
 pub fn free_port() -> u16 {
     for _ in 0..1000 {
         let port = fastrand::u16(15_000..32_000);

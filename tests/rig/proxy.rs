@@ -13,9 +13,9 @@ use tokio::task::JoinSet;
 
 use super::resp::Frames;
 
-/// The proxy. All methods may be called from any thread at any time; dropping it closes everything.
+/// The proxy. All methods may be called from any thread at any time. Dropping it closes all connections.
 ///
-/// A new connection whose upstream does not answer is reset, as there is nobody to serve it.
+/// A new connection is reset if its upstream does not answer.
 #[derive(Debug)]
 pub struct Proxy {
     port: u16,
@@ -23,17 +23,17 @@ pub struct Proxy {
     accepting: tokio::task::JoinHandle<()>,
 }
 
-/// What becomes of a connection after one of its replies was swallowed.
+/// The state of a connection after one of its replies was swallowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Swallow {
-    /// It stays open and mute: requests go on to the server, and no reply of it ever comes again,
-    /// until the connection is cut (a later reply would be taken for the swallowed one).
+    /// It stays open and mute: requests go on to the server, and no reply is forwarded until the connection
+    /// is cut. (The client would take a later reply for the swallowed one.)
     Hang,
     /// It is reset as soon as the server has answered all of the doomed requests.
     Cut,
 }
 
-/// The faults that are switched on.
+/// The current faults.
 #[derive(Debug, Clone, Copy, Default)]
 struct Faults {
     refuse: bool,
@@ -48,7 +48,7 @@ struct Faults {
 struct Shared {
     upstream: AtomicU16,
     faults: watch::Sender<Faults>,
-    /// Counts the cuts; a connection ends when the number moves.
+    /// The number of cuts. A connection ends when it changes.
     cuts: watch::Sender<u64>,
     swallow_dice: Mutex<fastrand::Rng>,
     truncate_dice: Mutex<fastrand::Rng>,
@@ -60,7 +60,7 @@ struct Shared {
 }
 
 impl Proxy {
-    /// Starts a proxy, without faults, to a port of 127.0.0.1.
+    /// Starts a proxy without faults to a port of 127.0.0.1.
     pub async fn start(upstream_port: u16) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0))
             .await
@@ -96,7 +96,7 @@ impl Proxy {
         self.port
     }
 
-    /// Sends new connections to another port. Present ones stay where they are.
+    /// Sends new connections to another port. Present ones stay.
     pub fn set_upstream(&self, port: u16) {
         self.shared.upstream.store(port, SeqCst);
     }
@@ -106,72 +106,73 @@ impl Proxy {
         self.shared.cuts.send_modify(|cuts| *cuts += 1);
     }
 
-    /// Whether new connections are reset at once. Present ones go on.
+    /// Sets whether new connections are reset at once. Present ones go on.
     pub fn refuse(&self, refuse: bool) {
         self.set(|faults| faults.refuse = refuse);
     }
 
-    /// Whether the network swallows everything: connections stay open, new ones are accepted, nothing
-    /// is read or forwarded either way. What was sent meanwhile is delivered once this is switched off.
+    /// Sets whether the network swallows all traffic: connections stay open, new ones are accepted, nothing
+    /// is read or forwarded either way. Bytes that were sent meanwhile are delivered once this is switched
+    /// off.
     pub fn black_hole(&self, black_hole: bool) {
         self.set(|faults| faults.black_hole = black_hole);
     }
 
-    /// Waits this long before each chunk of reply is forwarded.
+    /// Sets the delay before each chunk of reply is forwarded.
     pub fn delay(&self, delay: Duration) {
         self.set(|faults| faults.delay = delay);
     }
 
-    /// Whether both ways are forwarded in single bytes.
+    /// Sets whether both ways are forwarded in single bytes.
     pub fn slice(&self, slice: bool) {
         self.set(|faults| faults.slice = slice);
     }
 
-    /// Lets requests reach the server and keeps their replies, with this probability.
+    /// Forwards requests to the server and swallows their replies, with this probability.
     ///
-    /// The dice are thrown once for each chunk of requests that a client sends. The replies to the
-    /// requests before a doomed chunk are still delivered, and the doomed ones are dropped whole, so a
-    /// request without an answer has been executed. The seed makes the throws repeatable; which request
-    /// gets which throw depends on the order of the traffic. A handshake is traffic too: connect first,
+    /// The decision is made once for each chunk of requests that a client sends. Replies to requests before
+    /// a doomed chunk are still delivered. The replies to the doomed requests are dropped whole, so a
+    /// request without an answer has been executed. The seed makes the decisions repeatable; which request
+    /// gets which decision depends on the order of the traffic. A handshake is traffic too: connect first,
     /// or let the client cope.
     pub fn swallow_replies(&self, probability: f64, seed: u64, then: Swallow) {
         *self.shared.swallow_dice.lock().unwrap() = fastrand::Rng::with_seed(seed);
         self.set(|faults| faults.swallow = Some((probability, then)));
     }
 
-    /// Forwards only the first half of a reply and closes the connection, with this probability for
-    /// each chunk of reply. The last reply of a truncated chunk is never complete.
+    /// Forwards only the first half of a reply and closes the connection, with this probability for each
+    /// chunk of reply. The last reply of a truncated chunk is never complete.
     pub fn truncate(&self, probability: f64, seed: u64) {
         *self.shared.truncate_dice.lock().unwrap() = fastrand::Rng::with_seed(seed);
         self.set(|faults| faults.truncate = Some(probability));
     }
 
-    /// Switches all faults off. Connections that hang for a swallowed reply go on hanging until a cut.
+    /// Ends all faults. Connections that hang after a swallowed reply go on hanging until a cut.
     pub fn heal(&self) {
         self.set(|faults| *faults = Faults::default());
     }
 
-    /// How many connections were accepted so far, the refused ones included.
+    /// Number of connections accepted so far, including refused ones.
     pub fn connections(&self) -> u64 {
         self.shared.connections.load(SeqCst)
     }
 
-    /// How many connections are open now.
+    /// Number of open connections.
     pub fn open(&self) -> u64 {
         self.shared.open.load(SeqCst)
     }
 
-    /// How many chunks of requests were doomed: sent on to the server, their replies not delivered.
+    /// Number of doomed chunks of requests: forwarded to the server, their replies swallowed.
     pub fn swallowed(&self) -> u64 {
         self.shared.swallowed.load(SeqCst)
     }
 
-    /// How many replies were truncated.
+    /// Number of truncated replies.
     pub fn truncated(&self) -> u64 {
         self.shared.truncated.load(SeqCst)
     }
 
-    /// How many bytes were forwarded, both ways together.
+    /// Number of forwarded bytes, both ways together.
     pub fn bytes(&self) -> u64 {
         self.shared.bytes.load(SeqCst)
     }
@@ -192,7 +193,7 @@ impl Drop for Proxy {
 enum Broken {
     /// At once, with RST to the client.
     Reset,
-    /// In order, so that the client still reads what it was sent.
+    /// In order, so that the client still reads the bytes that were sent.
     Closed,
 }
 
@@ -203,7 +204,7 @@ impl From<io::Error> for Broken {
 }
 
 async fn accept(listener: TcpListener, shared: Arc<Shared>) {
-    // Dropped with this task, and then every connection ends.
+    // Dropping the sender with this task ends every connection.
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
@@ -252,7 +253,7 @@ async fn relay(client: &mut TcpStream, shared: &Shared) -> Result<(), Broken> {
     Ok(())
 }
 
-/// What one connection owes: how many requests went out, and from which on nothing may come back.
+/// The replies of one connection: how many are due, and which are swallowed.
 #[derive(Debug, Default)]
 struct Doom {
     asked: usize,
@@ -260,7 +261,7 @@ struct Doom {
     sentence: Option<(usize, usize, Swallow)>,
 }
 
-/// Client to server.
+/// Forwards from the client to the server.
 async fn requests(
     mut from: ReadHalf<'_>,
     mut to: WriteHalf<'_>,
@@ -292,7 +293,7 @@ async fn requests(
     }
 }
 
-/// Server to client.
+/// Forwards from the server to the client.
 async fn replies(
     mut from: ReadHalf<'_>,
     mut to: WriteHalf<'_>,
@@ -314,10 +315,10 @@ async fn replies(
         let sentence = doom.lock().unwrap().sentence;
         if let Some((first, ..)) = sentence {
             // Deliver up to the end of reply `first - 1`, which may lie in an earlier chunk.
-            let kept = (first - 1).saturating_sub(answered);
-            let end = match kept {
+            let wanted = (first - 1).saturating_sub(answered);
+            let end = match wanted {
                 0 => 0,
-                kept => ends.get(kept - 1).copied().unwrap_or(n),
+                wanted => ends.get(wanted - 1).copied().unwrap_or(n),
             };
             chunk = &chunk[..end];
         }
@@ -331,7 +332,7 @@ async fn replies(
             && !chunk.is_empty()
             && shared.truncate_dice.lock().unwrap().f64() < probability
         {
-            // Half of the last reply: the middle of a chunk could be the border between two replies.
+            // Cut in the middle of the last reply: the middle of the chunk could be the border between two.
             let begin = ends.iter().rev().find(|end| **end < chunk.len());
             let begin = begin.copied().unwrap_or(0);
             let half = begin + (chunk.len() - begin) / 2;
@@ -348,7 +349,7 @@ async fn replies(
     }
 }
 
-/// Reads a chunk, but nothing while the black hole is open.
+/// Reads a chunk, but waits while the black hole is on.
 async fn read(
     from: &mut ReadHalf<'_>,
     buffer: &mut [u8],
@@ -385,7 +386,7 @@ async fn forward(
     Ok(())
 }
 
-/// Waits until there is no black hole. (The sender lives as long as the connection.)
+/// Waits until the black hole is off. (The sender lives as long as the connection.)
 async fn passable(faults: &mut watch::Receiver<Faults>) {
     let _ = faults.wait_for(|faults| !faults.black_hole).await;
 }

@@ -1,15 +1,15 @@
-//! Where one Redis message ends and the next begins.
+//! The boundaries of Redis messages.
 
 /// Finds the ends of RESP messages (requests or replies, RESP2 or RESP3) in a stream of chunks.
 #[derive(Debug, Default)]
 pub struct Frames {
-    /// For each aggregate that is open: how many of its values are still to come.
+    /// For each open aggregate, the number of values that are still to come.
     open: Vec<usize>,
     /// The header line that is still incomplete.
     line: Vec<u8>,
     /// Bytes of a bulk string, with its final CRLF, that are still to come.
     body: usize,
-    /// The current message is a RESP3 push, which answers no request.
+    /// Whether the current message is a RESP3 push, which answers no request.
     push: bool,
 }
 
@@ -40,16 +40,16 @@ impl Frames {
         ends
     }
 
-    /// A header line is complete. Says whether it was a whole value by itself.
+    /// Handles a complete header line. Returns whether it was a whole value by itself.
     fn header(&mut self) -> bool {
         let line = std::mem::take(&mut self.line);
         let text = line.trim_ascii_end();
-        let Some((&kind, rest)) = text.split_first() else {
+        let Some((&kind, digits)) = text.split_first() else {
             return false;
         };
-        let length = std::str::from_utf8(rest)
+        let length = std::str::from_utf8(digits)
             .ok()
-            .and_then(|digits| digits.parse::<i64>().ok());
+            .and_then(|text| text.parse::<i64>().ok());
         let values = |each: usize| usize::try_from(length.unwrap_or(0)).unwrap_or(0) * each;
         match kind {
             b'$' | b'=' | b'!' => match length {
@@ -73,7 +73,7 @@ impl Frames {
         false
     }
 
-    /// One value is complete. Says whether the whole message is.
+    /// Handles a complete value. Returns whether the whole message is complete.
     fn value_ends(&mut self) -> bool {
         while let Some(left) = self.open.last_mut() {
             *left -= 1;

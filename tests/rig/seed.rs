@@ -1,8 +1,8 @@
-//! One seed per run, printed so that a failing run can be repeated.
+//! A seed per run, printed so that a failing run can be repeated.
 
 use std::hash::{BuildHasher, RandomState};
 
-/// The seed to hand to every random generator of a test.
+/// The seed for every random generator of a test.
 ///
 /// It is `PULSE_SEED` when that is set, and a fresh number otherwise. The seed goes to stderr, which
 /// the test runner shows when the test fails.

@@ -13,13 +13,13 @@ use redis::aio::MultiplexedConnection;
 
 use super::process::{Leashed, TempDir, free_port};
 
-/// How long a server may take to answer its first PING, or to end after SIGTERM.
+/// Deadline for a server's first PING, and for its end after SIGTERM.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A redis-server with its own port and directory. Dropping it kills the server and removes the
 /// directory, also when the test panics.
 ///
-/// Without further arguments nothing is ever written to disk: no snapshots, no append-only file.
+/// Without further arguments the server never writes to disk: no snapshots, no append-only file.
 #[derive(Debug)]
 pub struct RedisServer {
     setup: Builder,
@@ -29,7 +29,7 @@ pub struct RedisServer {
     dir: TempDir,
 }
 
-/// What a server is to be started with. See [`RedisServer::builder`].
+/// The configuration of a server. See [`RedisServer::builder`].
 #[derive(Debug, Clone)]
 pub struct Builder {
     binary: PathBuf,
@@ -38,7 +38,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Adds a configuration option, such as `.arg("--appendonly", "yes")`. Later ones win.
+    /// Adds a configuration option, such as `.arg("--appendonly", "yes")`. Later options win.
     #[must_use]
     pub fn arg(mut self, name: &str, value: &str) -> Self {
         self.args.extend([name.to_owned(), value.to_owned()]);
@@ -58,7 +58,7 @@ impl Builder {
         self.arg("--replicaof", &format!("127.0.0.1 {port}"))
     }
 
-    /// Demands this password of every client. The server's own `url()` carries it.
+    /// Requires this password of every client. The server's own `url()` contains it.
     #[must_use]
     pub fn password(mut self, password: &str) -> Self {
         self.password = Some(password.to_owned());
@@ -81,7 +81,7 @@ impl Builder {
                             dir,
                         };
                     }
-                    // Somebody took the port between our look and the server's bind.
+                    // Another process took the port between the check and the server's bind.
                     Err(Trouble::PortTaken) if Instant::now() < end => {}
                     Err(trouble) => trouble.panic(&log(dir.path())),
                 }
@@ -90,7 +90,7 @@ impl Builder {
         .await
     }
 
-    /// Starts one process and blocks until it answers PING as itself.
+    /// Starts one process and blocks until this very process answers PING.
     fn launch(&self, port: u16, dir: &Path, end: Instant) -> Result<Leashed, Trouble> {
         let before = log(dir).len();
         let out = std::fs::OpenOptions::new()
@@ -103,7 +103,7 @@ impl Builder {
             .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
             .args(["--save", "", "--appendonly", "no", "--daemonize", "no"])
             .args(["--protected-mode", "no", "--loglevel", "warning"])
-            // A new replica is served at once; otherwise the primary waits five seconds for more.
+            // Serves a new replica at once; by default the primary waits five seconds for more.
             .args(["--repl-diskless-sync-delay", "0", "--dir"])
             .arg(dir)
             .args(&self.args)
@@ -139,12 +139,12 @@ impl Builder {
 }
 
 impl RedisServer {
-    /// Starts a server with the defaults.
+    /// Starts a server with the default configuration.
     pub async fn start() -> Self {
         Self::builder().start().await
     }
 
-    /// Starts to describe a server.
+    /// Begins the configuration of a server.
     pub fn builder() -> Builder {
         let binary = std::env::var_os("PULSE_REDIS_SERVER")
             .filter(|path| !path.is_empty())
@@ -164,7 +164,7 @@ impl RedisServer {
         }
     }
 
-    /// The port, which stays the same over restarts.
+    /// The port, which survives restarts.
     pub fn port(&self) -> u16 {
         self.port
     }
@@ -179,7 +179,7 @@ impl RedisServer {
         self.dir.path()
     }
 
-    /// All that the server has written to its log so far, over restarts too.
+    /// The server's log so far, which survives restarts.
     pub fn log(&self) -> String {
         log(self.dir.path())
     }
@@ -189,17 +189,17 @@ impl RedisServer {
         redis::Client::open(self.url()).expect("the rig's own URL")
     }
 
-    /// A new connection straight to the server, with patient timeouts (10 s) for a busy machine.
+    /// A new connection to the server itself, with long timeouts (10 s) for a busy machine.
     pub async fn connection(&self) -> MultiplexedConnection {
         connect(&self.client()).await
     }
 
-    /// Kills the server on the spot (SIGKILL) and waits until it is gone.
+    /// Kills the server (SIGKILL) and waits until it is gone.
     pub fn kill_9(&self) {
         self.process().kill_9();
     }
 
-    /// Asks the server to end (SIGTERM) and waits until it is gone.
+    /// Terminates the server (SIGTERM) and waits until it is gone.
     pub fn terminate(&self) {
         let mut process = self.process();
         process.signal("CONT");
@@ -209,19 +209,19 @@ impl RedisServer {
         assert!(gone.is_some(), "SIGTERM ignored; log:\n{}", self.log());
     }
 
-    /// Stops the process (SIGSTOP): connections stay open, the kernel still accepts new ones, and
-    /// nothing is answered. Returns once the process is stopped.
+    /// Stops the process (SIGSTOP): connections stay open, the kernel still accepts new ones, and no
+    /// request is answered. Returns once the process is stopped.
     pub fn freeze(&self) {
         self.process().freeze();
     }
 
-    /// Lets a frozen server go on (SIGCONT).
+    /// Continues a frozen server (SIGCONT).
     pub fn thaw(&self) {
         self.process().signal("CONT");
     }
 
-    /// Starts the server again on the same port, in the same directory, with the same arguments. A
-    /// server that still runs is terminated first.
+    /// Starts the server again on the same port, in the same directory, with the same arguments. A server
+    /// that still runs is terminated first.
     pub async fn restart(&self) {
         self.terminate();
         let (setup, port, dir) = (self.setup.clone(), self.port, self.dir().to_owned());
@@ -241,7 +241,7 @@ impl RedisServer {
         *self.process() = process;
     }
 
-    /// Closes the connections of all ordinary clients on the server's side; returns how many.
+    /// Closes the connections of all ordinary clients on the server's side; returns their number.
     pub async fn kill_clients(&self) -> u64 {
         redis::cmd("CLIENT")
             .arg(&["KILL", "TYPE", "normal", "SKIPME", "yes"])
@@ -255,14 +255,14 @@ impl RedisServer {
         self.info("memory").await["used_memory"].parse().unwrap()
     }
 
-    /// The processor time that the server has used, user and system together, in microseconds.
+    /// The processor time of the server, user and system together, in microseconds.
     pub async fn cpu_micros(&self) -> u64 {
         let info = self.info("cpu").await;
         let seconds = |field: &str| info[field].parse::<f64>().unwrap();
         ((seconds("used_cpu_user") + seconds("used_cpu_sys")) * 1e6).round() as u64
     }
 
-    /// One section of INFO, as fields and values.
+    /// A section of INFO, as fields and values.
     pub async fn info(&self, section: &str) -> HashMap<String, String> {
         let text: String = redis::cmd("INFO")
             .arg(section)
@@ -293,7 +293,7 @@ pub async fn connect(client: &redis::Client) -> MultiplexedConnection {
         .unwrap_or_else(|error| panic!("cannot connect: {error}"))
 }
 
-/// Why a server did not come up.
+/// Why a server did not start.
 enum Trouble {
     PortTaken,
     Ended(std::process::ExitStatus),
@@ -312,7 +312,7 @@ impl Trouble {
     }
 }
 
-/// Whether the process `pid` itself answers PING on this port, done with loading.
+/// Whether the process `pid` itself answers PING on this port, with its data loaded.
 fn answers(port: u16, pid: u32) -> bool {
     let ask = || -> std::io::Result<String> {
         let mut stream = TcpStream::connect(("127.0.0.1", port))?;
@@ -334,7 +334,7 @@ fn log(dir: &Path) -> String {
         .unwrap_or_default()
 }
 
-/// Runs blocking work off the test's own runtime threads; a panic in it is the test's panic.
+/// Runs blocking work outside the test's own runtime threads. A panic in it fails the test.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match tokio::task::spawn_blocking(work).await {
         Ok(value) => value,

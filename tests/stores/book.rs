@@ -1,27 +1,27 @@
-//! The book's own functions beside ours, in the bare layout.
+//! The book's own functions beside this crate, with an empty prefix.
 
 use tower_pulse::model::context::Kind;
 use tower_pulse::model::slice::{HOUR, iso_hour};
 use tower_pulse::store::Pass;
 
-use crate::bed::{Fixture, LAST_HOUR, MS, NOW, THIS_HOUR};
+use crate::fixture::{Fixture, LAST_HOUR, MS, NOW, THIS_HOUR};
 use crate::rig::book;
 use crate::rig::server::RedisServer;
 
-async fn bare() -> Fixture {
+async fn fixture_without_prefix() -> Fixture {
     Fixture::redis_with(RedisServer::start().await, "")
 }
 
 #[tokio::test]
-async fn the_book_reads_what_we_wrote() {
-    let mut bed = bare().await;
-    let batch = bed.batch(&[
+async fn the_book_reads_data_of_this_crate() {
+    let mut fixture = fixture_without_prefix().await;
+    let batch = fixture.batch(&[
         ("/profile", Kind::Http, LAST_HOUR, &[5 * MS]),
         ("/profile", Kind::Http, NOW, &[MS, 3 * MS]),
         ("/slow", Kind::Http, NOW, &[70 * MS]),
     ]);
-    bed.merge_clean(batch).await;
-    let connection = &mut bed.server().connection().await;
+    fixture.merge_clean(batch).await;
+    let connection = &mut fixture.server().connection().await;
     let hits = book::get_counter(connection, "", "hits:/profile", 5).await;
     assert_eq!(hits.unwrap(), [(LAST_HOUR, 1), (NOW, 2)]);
     let stats = book::get_stats(connection, "", "/profile", "AccessTime")
@@ -38,7 +38,7 @@ async fn the_book_reads_what_we_wrote() {
         slowest,
         [("/slow".into(), 0.07), ("/profile".into(), 0.002)]
     );
-    // The book's cleaner understands our counters.
+    // The book's cleaner cleans the counters of this crate.
     let cleaned = book::clean_counters_pass(connection, "", 0, 120, NOW + 10_000)
         .await
         .unwrap();
@@ -46,9 +46,9 @@ async fn the_book_reads_what_we_wrote() {
 }
 
 #[tokio::test]
-async fn we_read_and_add_to_what_the_book_wrote() {
-    let mut bed = bare().await;
-    let connection = &mut bed.server().connection().await;
+async fn this_crate_reads_and_extends_data_of_the_book() {
+    let mut fixture = fixture_without_prefix().await;
+    let connection = &mut fixture.server().connection().await;
     for (value, hour) in [(5.0, LAST_HOUR), (2.0, THIS_HOUR), (4.0, THIS_HOUR)] {
         let hour = iso_hour(hour);
         book::access_time_at(connection, "", "/profile", value, &hour)
@@ -62,7 +62,7 @@ async fn we_read_and_add_to_what_the_book_wrote() {
         .await
         .unwrap();
 
-    let snapshot = bed.snapshot().await;
+    let snapshot = fixture.snapshot().await;
     assert_eq!(snapshot.problems, []);
     let names: Vec<_> = snapshot
         .contexts
@@ -71,17 +71,17 @@ async fn we_read_and_add_to_what_the_book_wrote() {
         .collect();
     assert_eq!(names, [("/profile", Kind::Http), ("query", Kind::Timer)]);
     assert_eq!(snapshot.recent, [(NOW, 7)]);
-    assert_eq!(bed.hours("/profile").await, (Some(2.0), Some(1.0)));
+    assert_eq!(fixture.hours("/profile").await, (Some(2.0), Some(1.0)));
     assert_eq!(
-        bed.store.slowest().await.unwrap()[0],
+        fixture.store.slowest().await.unwrap()[0],
         ("/profile".into(), 3.0)
     );
 
-    let batch = bed.batch(&[
+    let batch = fixture.batch(&[
         ("/profile", Kind::Http, NOW, &[9_000 * MS]),
         ("/profile", Kind::Http, LAST_HOUR, &[1_000 * MS]),
     ]);
-    bed.merge_clean(batch).await;
+    fixture.merge_clean(batch).await;
     let stats = book::get_stats(connection, "", "/profile", "AccessTime")
         .await
         .unwrap();
@@ -97,61 +97,64 @@ async fn we_read_and_add_to_what_the_book_wrote() {
         book::slowest(connection, "").await.unwrap()[0],
         ("/profile".into(), 5.0)
     );
-    // And the book turns the hour that we wrote.
+    // The book's functions also move on from an hour that this crate wrote.
     let next = iso_hour(THIS_HOUR + HOUR);
     book::access_time_at(connection, "", "/profile", 1.0, &next)
         .await
         .unwrap();
-    bed.advance(HOUR);
-    assert_eq!(bed.hours("/profile").await, (Some(1.0), Some(3.0)));
+    fixture.advance(HOUR);
+    assert_eq!(fixture.hours("/profile").await, (Some(1.0), Some(3.0)));
 }
 
 #[tokio::test]
-async fn a_set_without_its_hour_is_this_hours() {
-    let mut bed = bare().await;
-    let connection = &mut bed.server().connection().await;
+async fn a_set_without_an_hour_counts_as_this_hours() {
+    let mut fixture = fixture_without_prefix().await;
+    let connection = &mut fixture.server().connection().await;
     let hour = iso_hour(THIS_HOUR);
     book::update_stats_as_printed(connection, "", "/p", "AccessTime", 2.0, &hour)
         .await
         .unwrap();
-    assert_eq!(bed.hours("/p").await, (Some(1.0), None));
-    bed.hit("/p", LAST_HOUR, MS).await;
-    assert_eq!(bed.hours("/p").await, (Some(1.0), Some(1.0)));
-    bed.hit("/p", NOW, MS).await;
-    assert_eq!(bed.hours("/p").await, (Some(2.0), Some(1.0)));
-    // Now it has an hour, and turns.
-    bed.advance(HOUR);
-    bed.hit("/p", NOW + HOUR, MS).await;
-    assert_eq!(bed.hours("/p").await, (Some(1.0), Some(2.0)));
+    assert_eq!(fixture.hours("/p").await, (Some(1.0), None));
+    fixture.hit("/p", LAST_HOUR, MS).await;
+    assert_eq!(fixture.hours("/p").await, (Some(1.0), Some(1.0)));
+    fixture.hit("/p", NOW, MS).await;
+    assert_eq!(fixture.hours("/p").await, (Some(2.0), Some(1.0)));
+    // The set has an hour now, and becomes the last one in the next hour.
+    fixture.advance(HOUR);
+    fixture.hit("/p", NOW + HOUR, MS).await;
+    assert_eq!(fixture.hours("/p").await, (Some(1.0), Some(2.0)));
 }
 
 #[tokio::test]
-async fn the_books_contexts_leave_the_ranking_too() {
-    let bed = bare().await;
-    let connection = &mut bed.server().connection().await;
+async fn contexts_of_the_book_leave_the_ranking_too() {
+    let fixture = fixture_without_prefix().await;
+    let connection = &mut fixture.server().connection().await;
     for (context, hour) in [("/old", THIS_HOUR - 30 * HOUR), ("/new", LAST_HOUR)] {
         let hour = iso_hour(hour);
         book::access_time_at(connection, "", context, 1.0, &hour)
             .await
             .unwrap();
     }
-    let pass: Pass = bed.pass();
-    let cleaned = bed.store.clean(&pass).await.unwrap().unwrap();
+    let pass: Pass = fixture.pass();
+    let cleaned = fixture.store.clean(&pass).await.unwrap().unwrap();
     assert_eq!((cleaned.ranks, cleaned.contexts), (1, 0));
-    assert_eq!(bed.store.slowest().await.unwrap(), [("/new".into(), 1.0)]);
-    // Their statistics are not ours to delete.
+    assert_eq!(
+        fixture.store.slowest().await.unwrap(),
+        [("/new".into(), 1.0)]
+    );
+    // Statistics that another program has written are not deleted.
     book::get_stats(connection, "", "/old", "AccessTime")
         .await
         .unwrap();
 }
 
 #[tokio::test]
-async fn own_keys_stay_out_of_the_books_way() {
-    let mut bed = bare().await;
-    bed.hit("/p", NOW, MS).await;
+async fn keys_of_this_crate_do_not_collide_with_the_books() {
+    let mut fixture = fixture_without_prefix().await;
+    fixture.hit("/p", NOW, MS).await;
     let keys: Vec<String> = redis::cmd("KEYS")
         .arg("*")
-        .query_async(&mut bed.server().connection().await)
+        .query_async(&mut fixture.server().connection().await)
         .await
         .unwrap();
     for key in keys {
@@ -165,17 +168,17 @@ async fn own_keys_stay_out_of_the_books_way() {
 }
 
 #[tokio::test]
-async fn without_the_books_keys_the_records_answer() {
+async fn without_the_books_keys_the_records_answer_queries() {
     let server = RedisServer::start().await;
-    let (clock, _hand) = tower_pulse::Clock::manual(NOW);
+    let (clock, _manual_clock) = tower_pulse::Clock::manual(NOW);
     let options = tower_pulse::store::redis::RedisOptions::new(&server.url())
         .unwrap()
         .book_keys(false);
     let store = tower_pulse::store::redis::RedisStore::open(options).unwrap();
     let store: std::sync::Arc<dyn tower_pulse::store::Store> =
         std::sync::Arc::new(store.with_clock(clock));
-    let bed = Fixture::memory();
-    let mut batch = bed.batch(&[
+    let fixture = Fixture::memory();
+    let mut batch = fixture.batch(&[
         ("GET /a", Kind::Http, NOW, &[MS, 3 * MS]),
         ("GET /b", Kind::Http, LAST_HOUR, &[9 * MS]),
         (
@@ -185,8 +188,8 @@ async fn without_the_books_keys_the_records_answer() {
             &[MS, 3 * MS],
         ),
     ]);
-    batch.count(&bed.precisions, &"sales".into(), NOW, 4);
-    crate::bed::apply(&store, &crate::bed::call("a", 1, batch))
+    batch.count(&fixture.precisions, &"sales".into(), NOW, 4);
+    crate::fixture::apply(&store, &crate::fixture::call("a", 1, batch))
         .await
         .unwrap();
 
@@ -223,6 +226,6 @@ async fn without_the_books_keys_the_records_answer() {
         [(THIS_HOUR, 4_000)]
     );
     assert_eq!(store.counter("sales", 5).await.unwrap(), [(NOW, 4)]);
-    // A context that is known is found by its name.
+    // A context is also found by its name.
     assert!(store.context("GET /a", NOW).await.unwrap().is_some());
 }

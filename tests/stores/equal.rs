@@ -1,4 +1,4 @@
-//! Whatever is sent, memory and Redis say the same.
+//! For any sequence of calls, the memory store and the Redis store answer alike.
 
 use std::sync::Arc;
 
@@ -14,16 +14,16 @@ use tower_pulse::store::memory::MemoryStore;
 use tower_pulse::store::{Heartbeat, Pass, Store};
 use tower_pulse::{Clock, ManualClock};
 
-use crate::bed::{NOW, Writer, call, collected, redis_store};
+use crate::fixture::{NOW, Writer, aggregate_of, call, redis_store};
 use crate::rig::server::RedisServer;
 
-/// What happens to the stores.
+/// A step that both stores take.
 #[derive(Clone, Debug)]
 enum Step {
-    /// Requests: context, seconds before now (some after), nanoseconds.
+    /// Sends samples: context, seconds relative to now, nanoseconds.
     Send(Vec<(u8, i64, u64)>),
-    /// The number of the last call again.
-    Again,
+    /// Sends the last call again.
+    Repeat,
     Count(i64, i64),
     Wait(i64),
     Heartbeat(u8, i64),
@@ -40,7 +40,7 @@ fn step() -> impl Strategy<Value = Step> {
     let wait = prop_oneof![0..5i64, 0..200i64, 0..9_000i64, Just(90_000), Just(700_000)];
     prop_oneof![
         6 => proptest::collection::vec(request, 1..12).prop_map(Step::Send),
-        1 => Just(Step::Again),
+        1 => Just(Step::Repeat),
         1 => (second, -50..1_000i64).prop_map(|(second, n)| Step::Count(second, n)),
         3 => wait.prop_map(Step::Wait),
         1 => (0..3u8, 0..9i64).prop_map(|(instance, n)| Step::Heartbeat(instance, n)),
@@ -53,7 +53,7 @@ struct Pair {
     writers: [Writer; 2],
     precisions: Precisions,
     clock: Clock,
-    hand: ManualClock,
+    manual_clock: ManualClock,
     last: Option<tower_pulse::store::FencedBatch>,
 }
 
@@ -70,8 +70,8 @@ impl Pair {
                         _ => (format!("GET /{context}").into(), Kind::Http),
                     };
                     let outcome = Outcome::ALL[(nanos % 10) as usize];
-                    let found = collected(&[*nanos, nanos / 3], outcome);
-                    batch.add(&self.precisions, &name, kind, now + second, &found);
+                    let aggregate = aggregate_of(&[*nanos, nanos / 3], outcome);
+                    batch.add(&self.precisions, &name, kind, now + second, &aggregate);
                 }
                 self.send(batch).await;
             }
@@ -80,14 +80,14 @@ impl Pair {
                 batch.count(&self.precisions, &"sales".into(), now + second, *n);
                 self.send(batch).await;
             }
-            Step::Again => {
+            Step::Repeat => {
                 if let Some(call) = &self.last {
                     let [a, b] = &self.writers;
                     assert_eq!(a.apply(call).await.unwrap(), b.apply(call).await.unwrap());
                 }
             }
             Step::Wait(seconds) => self
-                .hand
+                .manual_clock
                 .advance(std::time::Duration::from_secs(*seconds as u64)),
             Step::Heartbeat(instance, in_flight) => {
                 for store in &self.stores {
@@ -125,11 +125,11 @@ impl Pair {
         };
         let memory = self.stores[0].clean(&pass).await.unwrap();
         let redis = self.stores[1].clean(&pass).await.unwrap();
-        let figures = |cleaned: tower_pulse::store::CleanReport| {
+        let counts = |cleaned: tower_pulse::store::CleanReport| {
             assert_eq!(cleaned.problems, []);
             (cleaned.contexts, cleaned.ranks, cleaned.instances)
         };
-        assert_eq!(memory.map(figures), redis.clone().map(figures));
+        assert_eq!(memory.map(counts), redis.clone().map(counts));
         redis.is_some()
     }
 
@@ -141,7 +141,6 @@ impl Pair {
             assert_eq!((a.taken_at, &a.problems), (b.taken_at, &b.problems));
             assert_eq!(a.in_flight, b.in_flight);
             assert_eq!(a.instances, b.instances);
-            // What a late request adds to an old slice stays in Redis until it is cleaned.
             assert_eq!(a.recent, b.recent);
             assert_eq!(a.contexts.len(), b.contexts.len());
             for (a, b) in a.contexts.iter().zip(&b.contexts) {
@@ -171,17 +170,18 @@ impl Pair {
         }
     }
 
-    /// Counters agree once both are clean: until then Redis keeps what no new slice has pushed out.
+    /// Compares the slices of counters that are within their retention. Until it is cleaned, Redis has more: slices
+    /// that no new slice has pushed out.
     async fn compare_counters(&self) {
         let now = self.clock.now_seconds();
         let [a, b] = [&self.stores[0], &self.stores[1]];
         for name in ["hits", "errors", "sales", "hits:GET /3", "micros:timer 1"] {
             for precision in &self.precisions.counters {
                 let seconds = precision.seconds;
-                let live = |mut samples: Vec<(i64, i64)>| {
-                    samples.retain(|(slice, _)| *slice > precision.cut_off(now));
-                    let surplus = samples.len().saturating_sub(precision.samples as usize);
-                    samples.split_off(surplus)
+                let live = |mut slices: Vec<(i64, i64)>| {
+                    slices.retain(|(slice, _)| *slice > precision.cut_off(now));
+                    let surplus = slices.len().saturating_sub(precision.samples as usize);
+                    slices.split_off(surplus)
                 };
                 let (a, b) = (a.counter(name, seconds), b.counter(name, seconds));
                 let (a, b) = (live(a.await.unwrap()), live(b.await.unwrap()));
@@ -206,15 +206,15 @@ fn same_context(a: &ContextSnapshot, b: &ContextSnapshot) {
 }
 
 fn same_hour(a: &HourSnapshot, b: &HourSnapshot) {
-    assert_eq!((a.start, &a.spread), (b.start, &b.spread));
-    let figures = |t: &AccessTimeStats| [t.count, t.sum, t.sumsq, t.min, t.max];
-    for (a, b) in figures(&a.times).into_iter().zip(figures(&b.times)) {
+    assert_eq!((a.start, &a.aggregate), (b.start, &b.aggregate));
+    let values = |t: &AccessTimeStats| [t.count, t.sum, t.sumsq, t.min, t.max];
+    for (a, b) in values(&a.times).into_iter().zip(values(&b.times)) {
         near(a, b);
     }
 }
 
 #[test]
-fn memory_and_redis_agree() {
+fn memory_and_redis_answer_alike() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let server = runtime.block_on(RedisServer::start());
     let case = std::cell::Cell::new(0);
@@ -228,7 +228,7 @@ fn memory_and_redis_agree() {
     let result = runner.run(&steps, |steps| {
         case.set(case.get() + 1);
         runtime.block_on(async {
-            let (clock, hand) = Clock::manual(NOW);
+            let (clock, manual_clock) = Clock::manual(NOW);
             let precisions = Precisions::default();
             let prefix = format!("case-{}:", case.get());
             let redis = redis_store(&server.url(), &prefix).with_clock(clock.clone());
@@ -239,7 +239,7 @@ fn memory_and_redis_agree() {
                 stores,
                 precisions,
                 clock,
-                hand,
+                manual_clock,
                 last: None,
             };
             for step in &steps {

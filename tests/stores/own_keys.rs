@@ -1,5 +1,5 @@
-//! This crate's own keys, when they hold something else: each is named, and those that are written again
-//! by themselves heal.
+//! Keys of this crate that hold data of another program. Errors and warnings name each key; keys that this crate
+//! writes again by itself are replaced.
 
 use redis::aio::MultiplexedConnection;
 use redis::cmd;
@@ -8,7 +8,7 @@ use tower_pulse::model::slice::Precisions;
 use tower_pulse::store::{FencedBatch, Heartbeat};
 use tower_pulse::testing::TestFlusher;
 
-use crate::bed::{Fixture, MS, NOW, call};
+use crate::fixture::{Fixture, MS, NOW, call};
 
 async fn run(connection: &mut MultiplexedConnection, words: &[&str]) {
     let mut command = cmd(words[0]);
@@ -23,20 +23,20 @@ fn key(name: &str) -> String {
     format!("pulse:pulse:{name}")
 }
 
-/// Makes one of the crate's own keys a set, after a first call.
+/// Appends and folds a call, then makes a key of this crate a set.
 async fn poisoned(name: &str) -> (Fixture, MultiplexedConnection) {
-    let mut bed = Fixture::redis().await;
-    bed.hit("GET /a", NOW, MS).await;
-    bed.writer.folder.release().await.unwrap();
-    let mut connection = bed.server().connection().await;
+    let mut fixture = Fixture::redis().await;
+    fixture.hit("GET /a", NOW, MS).await;
+    fixture.writer.folder.release().await.unwrap();
+    let mut connection = fixture.server().connection().await;
     run(&mut connection, &["DEL", &key(name)]).await;
     run(&mut connection, &["SADD", &key(name), "x"]).await;
-    (bed, connection)
+    (fixture, connection)
 }
 
-async fn next(bed: &Fixture) -> FencedBatch {
-    let mut call = call("a", 2, bed.batch(&[("GET /a", Kind::Http, NOW, &[MS])]));
-    let generation = bed.store.hello().await;
+async fn next_call(fixture: &Fixture) -> FencedBatch {
+    let mut call = call("a", 2, fixture.batch(&[("GET /a", Kind::Http, NOW, &[MS])]));
+    let generation = fixture.store.hello().await;
     call.generation = generation.map_or_else(|_| "g".to_owned(), |generation| generation.id);
     call
 }
@@ -50,9 +50,9 @@ fn heartbeat() -> Heartbeat {
     }
 }
 
-/// Health names the key as one whose value was replaced.
-fn assert_healed(bed: &Fixture, name: &str) {
-    let warnings = bed.store.warnings();
+/// Checks that a warning names the key as one whose value was replaced.
+fn assert_replaced(fixture: &Fixture, name: &str) {
+    let warnings = fixture.store.warnings();
     let is_named = |text: &String| text.starts_with(&format!("{} held", key(name)));
     assert!(warnings.iter().any(is_named), "{warnings:?}");
 }
@@ -60,12 +60,12 @@ fn assert_healed(bed: &Fixture, name: &str) {
 #[tokio::test]
 async fn a_state_or_journal_of_another_type_is_named() {
     for name in ["state", "journal"] {
-        let (bed, _connection) = poisoned(name).await;
-        let call = next(&bed).await;
-        let mut errors = vec![bed.store.append(&call).await.unwrap_err().to_string()];
+        let (fixture, _connection) = poisoned(name).await;
+        let call = next_call(&fixture).await;
+        let mut errors = vec![fixture.store.append(&call).await.unwrap_err().to_string()];
         if name == "state" {
-            errors.push(bed.store.hello().await.unwrap_err().to_string());
-            errors.push(bed.writer.folder.fold().await.unwrap_err().to_string());
+            errors.push(fixture.store.hello().await.unwrap_err().to_string());
+            errors.push(fixture.writer.folder.fold().await.unwrap_err().to_string());
         }
         for error in errors {
             let expected = format!("{} holds something of another type: delete it", key(name));
@@ -75,28 +75,28 @@ async fn a_state_or_journal_of_another_type_is_named() {
 }
 
 #[tokio::test]
-async fn a_lease_to_fold_that_is_none_is_taken() {
+async fn a_foreign_lease_to_fold_is_taken() {
     for poison in [
         &["SADD", "pulse:pulse:lease:fold", "x"][..],
         &["SET", "pulse:pulse:lease:fold", "somebody"],
         &["SET", "pulse:pulse:lease:fold", "somebody", "EX", "100000"],
     ] {
-        let (mut bed, mut connection) = poisoned("lease:fold").await;
+        let (mut fixture, mut connection) = poisoned("lease:fold").await;
         run(&mut connection, &["DEL", "pulse:pulse:lease:fold"]).await;
         run(&mut connection, poison).await;
-        let again = bed.batch(&[("GET /a", Kind::Http, NOW, &[MS])]);
-        bed.merge_clean(again).await;
-        assert_eq!(bed.hours("GET /a").await.0, Some(2.0), "{poison:?}");
-        assert_healed(&bed, "lease:fold");
+        let batch = fixture.batch(&[("GET /a", Kind::Http, NOW, &[MS])]);
+        fixture.merge_clean(batch).await;
+        assert_eq!(fixture.hours("GET /a").await.0, Some(2.0), "{poison:?}");
+        assert_replaced(&fixture, "lease:fold");
     }
 }
 
-/// Whoever appends sees that nobody folds.
+/// The answer to an append says that no instance folds.
 #[tokio::test]
-async fn a_lease_to_fold_that_is_none_is_nobodys() {
-    let (bed, _connection) = poisoned("lease:fold").await;
-    let call = next(&bed).await;
-    let appended = bed.store.append(&call).await.unwrap();
+async fn a_foreign_lease_to_fold_does_not_count_as_held() {
+    let (fixture, _connection) = poisoned("lease:fold").await;
+    let call = next_call(&fixture).await;
+    let appended = fixture.store.append(&call).await.unwrap();
     let tower_pulse::store::Appended::Done(receipt) = appended else {
         panic!("{appended:?}");
     };
@@ -104,23 +104,28 @@ async fn a_lease_to_fold_that_is_none_is_nobodys() {
 }
 
 #[tokio::test]
-async fn leases_and_notes_of_cleaning_of_another_type_heal() {
+async fn a_lease_or_record_of_cleaning_of_another_type_is_replaced() {
     for name in ["lease:clean", "lease:clean:last"] {
-        let (bed, mut connection) = poisoned(name).await;
+        let (fixture, mut connection) = poisoned(name).await;
         run(&mut connection, &["EXPIRE", &key(name), "100000"]).await;
-        assert!(bed.store.last_pass().await.unwrap().is_none());
+        assert!(fixture.store.last_pass().await.unwrap().is_none());
         assert!(
-            bed.store.clean(&bed.pass()).await.unwrap().is_some(),
+            fixture
+                .store
+                .clean(&fixture.pass())
+                .await
+                .unwrap()
+                .is_some(),
             "{name}"
         );
-        assert!(bed.store.last_pass().await.unwrap().is_some());
-        assert_healed(&bed, name);
+        assert!(fixture.store.last_pass().await.unwrap().is_some());
+        assert_replaced(&fixture, name);
     }
 }
 
 #[tokio::test]
-async fn a_note_of_20_mib_heals() {
-    let (bed, mut connection) = poisoned("lease:clean:last").await;
+async fn a_record_of_cleaning_of_20_mib_is_replaced() {
+    let (fixture, mut connection) = poisoned("lease:clean:last").await;
     let huge = "x".repeat(20 << 20);
     run(&mut connection, &["DEL", &key("lease:clean:last")]).await;
     run(
@@ -128,32 +133,39 @@ async fn a_note_of_20_mib_heals() {
         &["HSET", &key("lease:clean:last"), "problems", &huge],
     )
     .await;
-    assert!(bed.store.last_pass().await.unwrap().is_none());
-    assert!(bed.store.clean(&bed.pass()).await.unwrap().is_some());
-    assert!(bed.store.last_pass().await.unwrap().is_some());
-    assert_healed(&bed, "lease:clean:last");
+    assert!(fixture.store.last_pass().await.unwrap().is_none());
+    assert!(
+        fixture
+            .store
+            .clean(&fixture.pass())
+            .await
+            .unwrap()
+            .is_some()
+    );
+    assert!(fixture.store.last_pass().await.unwrap().is_some());
+    assert_replaced(&fixture, "lease:clean:last");
 }
 
 #[tokio::test]
-async fn instances_of_another_type_heal() {
+async fn heartbeats_replace_keys_of_another_type() {
     for name in ["instances", "instance:a"] {
-        let (bed, _connection) = poisoned(name).await;
-        bed.store.heartbeat(&heartbeat()).await.unwrap();
-        let snapshot = bed.snapshot().await;
+        let (fixture, _connection) = poisoned(name).await;
+        fixture.store.heartbeat(&heartbeat()).await.unwrap();
+        let snapshot = fixture.snapshot().await;
         assert_eq!((snapshot.instances, snapshot.in_flight), (1, 1), "{name}");
-        assert_healed(&bed, name);
+        assert_replaced(&fixture, name);
     }
-    let (bed, _connection) = poisoned("instances").await;
-    bed.store.deregister("a").await.unwrap();
-    assert_healed(&bed, "instances");
+    let (fixture, _connection) = poisoned("instances").await;
+    fixture.store.deregister("a").await.unwrap();
+    assert_replaced(&fixture, "instances");
 }
 
 #[tokio::test]
-async fn a_quarantine_that_is_none_heals() {
-    let (mut bed, mut connection) = poisoned("quarantine").await;
-    bed.store.status(NOW).await.unwrap();
-    assert_healed(&bed, "quarantine");
-    // One with too many fields goes when the next key is quarantined.
+async fn a_quarantine_of_another_type_is_replaced() {
+    let (mut fixture, mut connection) = poisoned("quarantine").await;
+    fixture.store.status(NOW).await.unwrap();
+    assert_replaced(&fixture, "quarantine");
+    // A quarantine with too many fields is deleted when the next key is quarantined.
     for n in 0..1_000 {
         let field = format!("key {n}");
         run(
@@ -162,7 +174,7 @@ async fn a_quarantine_that_is_none_heals() {
         )
         .await;
     }
-    let keys = bed
+    let keys = fixture
         .store
         .status(NOW)
         .await
@@ -171,8 +183,8 @@ async fn a_quarantine_that_is_none_heals() {
         .quarantined_keys;
     assert_eq!(keys.len(), 100);
     run(&mut connection, &["SET", "pulse:known:", "x"]).await;
-    bed.hit("GET /b", NOW, MS).await;
-    let keys = bed
+    fixture.hit("GET /b", NOW, MS).await;
+    let keys = fixture
         .store
         .status(NOW)
         .await
@@ -184,17 +196,17 @@ async fn a_quarantine_that_is_none_heals() {
 }
 
 #[tokio::test]
-async fn what_is_set_aside_heals() {
-    let (bed, mut connection) = poisoned("aside").await;
-    let call = next(&bed).await;
-    bed.store.append(&call).await.unwrap();
+async fn a_key_of_entries_set_aside_of_another_type_is_replaced() {
+    let (fixture, mut connection) = poisoned("aside").await;
+    let call = next_call(&fixture).await;
+    fixture.store.append(&call).await.unwrap();
     let head: String = cmd("HGET")
         .arg(key("state"))
         .arg("head")
         .query_async(&mut connection)
         .await
         .unwrap();
-    // An entry with more fields than a script can pass on, and more requests than can be added.
+    // An entry with more fields than a script can pass on, and with a number of requests that overflows.
     run(&mut connection, &["DEL", &key("journal")]).await;
     let mut add = cmd("XADD");
     add.arg(key("journal")).arg(head);
@@ -210,38 +222,38 @@ async fn what_is_set_aside_heals() {
         add.arg(n).arg("x");
     }
     add.exec_async(&mut connection).await.unwrap();
-    assert!(bed.writer.folder.fold().await.unwrap());
+    assert!(fixture.writer.folder.fold().await.unwrap());
     let aside: usize = cmd("XLEN")
         .arg(key("aside"))
         .query_async(&mut connection)
         .await
         .unwrap();
     assert_eq!(aside, 1);
-    assert_healed(&bed, "aside");
+    assert_replaced(&fixture, "aside");
     let call = FencedBatch {
         seq: 3,
         previous: 2,
         ..call
     };
-    bed.store.append(&call).await.unwrap();
-    assert!(bed.writer.folder.fold().await.unwrap());
-    assert_eq!(bed.hours("GET /a").await.0, Some(2.0));
+    fixture.store.append(&call).await.unwrap();
+    assert!(fixture.writer.folder.fold().await.unwrap());
+    assert_eq!(fixture.hours("GET /a").await.0, Some(2.0));
 }
 
 #[tokio::test]
-async fn numbers_of_the_state_that_are_none_do_not_stop_it() {
+async fn garbage_in_numbers_of_the_state_does_not_stop_folding() {
     for field in ["need", "trimmed", "oldest", "aside", "done", "took"] {
-        let (mut bed, mut connection) = poisoned("lease:fold").await;
+        let (mut fixture, mut connection) = poisoned("lease:fold").await;
         run(&mut connection, &["HSET", &key("state"), field, "garbage"]).await;
-        let again = bed.batch(&[("GET /a", Kind::Http, NOW, &[MS])]);
-        bed.merge_clean(again).await;
-        assert_eq!(bed.hours("GET /a").await.0, Some(2.0), "{field}");
+        let batch = fixture.batch(&[("GET /a", Kind::Http, NOW, &[MS])]);
+        fixture.merge_clean(batch).await;
+        assert_eq!(fixture.hours("GET /a").await.0, Some(2.0), "{field}");
     }
 }
 
-/// An instance whose fence is garbled goes on under a new name, and nothing is lost or doubled.
+/// An instance whose fence is garbled goes on under a new name, and no sample is lost or counted twice.
 #[tokio::test]
-async fn a_garbled_fence_heals() {
+async fn an_instance_with_a_garbled_fence_goes_on_under_a_new_name() {
     for garbage in [
         "garbage",
         "99999999999999999999 7",
@@ -249,25 +261,30 @@ async fn a_garbled_fence_heals() {
         "",
         "-1 7",
     ] {
-        let bed = Fixture::redis().await;
-        let mut connection = bed.server().connection().await;
+        let fixture = Fixture::redis().await;
+        let mut connection = fixture.server().connection().await;
         let precisions = Precisions::default();
-        let flusher = TestFlusher::new(bed.store.clone(), bed.clock.clone(), precisions, 1 << 20);
-        let one = || bed.batch(&[("GET /a", Kind::Http, NOW, &[MS])]);
-        flusher.add(one());
+        let flusher = TestFlusher::new(
+            fixture.store.clone(),
+            fixture.clock.clone(),
+            precisions,
+            1 << 20,
+        );
+        let one_sample = || fixture.batch(&[("GET /a", Kind::Http, NOW, &[MS])]);
+        flusher.add(one_sample());
         let first = flusher.flush().await.unwrap().unwrap();
         let field = format!("f:{}", first.instance);
         run(&mut connection, &["HSET", &key("state"), &field, garbage]).await;
-        // Once with nothing to append, once with something.
+        // In one case the instance notices with nothing to append, in the others by appending.
         if garbage.is_empty() {
             flusher.flush().await.unwrap();
         }
-        flusher.add(one());
+        flusher.add(one_sample());
         let second = flusher.flush().await.unwrap().unwrap();
         assert_ne!(first.instance, second.instance, "{garbage}");
-        assert!(bed.writer.folder.fold().await.unwrap());
-        assert_eq!(bed.hours("GET /a").await.0, Some(2.0), "{garbage}");
+        assert!(fixture.writer.folder.fold().await.unwrap());
+        assert_eq!(fixture.hours("GET /a").await.0, Some(2.0), "{garbage}");
         assert_eq!((flusher.lost(), flusher.replayed()), (0, 0), "{garbage}");
-        assert_healed(&bed, "state");
+        assert_replaced(&fixture, "state");
     }
 }

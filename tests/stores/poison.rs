@@ -1,5 +1,5 @@
-//! Keys that hold something else: their part of a call is dropped and told, the rest goes through,
-//! and all is well again once the key is mended.
+//! Poisoned keys: data for a key that holds something else is dropped and the key is quarantined, all other data of
+//! the call is stored, and calls are stored completely again once the key is mended.
 
 use redis::aio::MultiplexedConnection;
 use redis::cmd;
@@ -7,9 +7,9 @@ use tower_pulse::model::context::{Kind, fnv1a};
 use tower_pulse::model::slice::iso_hour;
 use tower_pulse::testing::TestFolder;
 
-use crate::bed::{Fixture, LAST_HOUR, MS, NOW, THIS_HOUR};
+use crate::fixture::{Fixture, LAST_HOUR, MS, NOW, THIS_HOUR};
 
-/// Runs a command that is written as one line, `_` standing for a space within a word.
+/// Runs a command that is written as one line, in which `_` stands for a space within a word.
 async fn run(connection: &mut MultiplexedConnection, line: &str) -> redis::Value {
     let mut words = line.split(' ').map(|word| word.replace('_', " "));
     let mut command = cmd(&words.next().unwrap());
@@ -19,45 +19,45 @@ async fn run(connection: &mut MultiplexedConnection, line: &str) -> redis::Value
     command.query_async(connection).await.unwrap()
 }
 
-/// Poisons `key` by `poison`, sends a call, expects only `key` to be told; then deletes the key and
-/// expects the next call to go through. Returns what was told.
+/// Poisons `key` by the command `poison`, sends a call, and checks that only `key` is quarantined; then deletes the
+/// key and checks that the next call is stored completely. Returns the reason of the quarantine.
 async fn quarantined(poison: &str, key: &str) -> String {
-    let mut bed = Fixture::redis().await;
-    let mut connection = bed.server().connection().await;
-    let other = |bed: &Fixture| {
-        bed.batch(&[
+    let mut fixture = Fixture::redis().await;
+    let mut connection = fixture.server().connection().await;
+    let two_samples = |fixture: &Fixture| {
+        fixture.batch(&[
             ("GET /a", Kind::Http, NOW, &[MS]),
             ("GET /b", Kind::Http, NOW, &[MS]),
         ])
     };
-    let batch = other(&bed);
-    bed.merge_clean(batch).await;
+    let batch = two_samples(&fixture);
+    fixture.merge_clean(batch).await;
     run(&mut connection, &format!("DEL {key}")).await;
     run(&mut connection, poison).await;
     let before = run(&mut connection, &format!("DUMP {key}")).await;
 
-    let batch = other(&bed);
-    let merged = bed.merge(batch).await;
-    let told: Vec<_> = merged.quarantined.iter().map(|p| &*p.key).collect();
-    assert_eq!(told, [key.replace('_', " ")], "after {poison}: {merged:?}");
-    // What cannot be added to is left as it is, whole.
+    let batch = two_samples(&fixture);
+    let merged = fixture.merge(batch).await;
+    let keys: Vec<_> = merged.quarantined.iter().map(|p| &*p.key).collect();
+    assert_eq!(keys, [key.replace('_', " ")], "after {poison}: {merged:?}");
+    // The poisoned key is left exactly as it is.
     let after = run(&mut connection, &format!("DUMP {key}")).await;
     assert_eq!(before, after, "after {poison}");
-    assert_eq!(bed.hours("GET /b").await.0, Some(2.0));
-    let hits = bed.store.counter("hits:GET /b", 1).await.unwrap();
+    assert_eq!(fixture.hours("GET /b").await.0, Some(2.0));
+    let hits = fixture.store.counter("hits:GET /b", 1).await.unwrap();
     assert_eq!(hits, [(NOW, 2)]);
-    let hits = bed.store.counter("hits:GET /a", 3_600).await.unwrap();
+    let hits = fixture.store.counter("hits:GET /a", 3_600).await.unwrap();
     assert_eq!(hits, [(THIS_HOUR, 2)]);
-    // Reading does not fail for it.
-    let _ = bed.snapshot().await;
-    let _ = bed.store.slowest().await.unwrap();
-    let _ = bed.store.records("GET /a", 60, NOW).await.unwrap();
-    let _ = bed.store.counter("hits:GET /a", 60).await.unwrap();
-    let _ = bed.store.clean(&bed.pass()).await.unwrap();
+    // Queries and cleaning do not fail.
+    let _ = fixture.snapshot().await;
+    let _ = fixture.store.slowest().await.unwrap();
+    let _ = fixture.store.records("GET /a", 60, NOW).await.unwrap();
+    let _ = fixture.store.counter("hits:GET /a", 60).await.unwrap();
+    let _ = fixture.store.clean(&fixture.pass()).await.unwrap();
 
     run(&mut connection, &format!("DEL {key}")).await;
-    let batch = other(&bed);
-    bed.merge_clean(batch).await;
+    let batch = two_samples(&fixture);
+    fixture.merge_clean(batch).await;
     merged.quarantined[0].reason.clone()
 }
 
@@ -66,19 +66,19 @@ const STATS: &str = "pulse:stats:GET_/a:AccessTime";
 const RECORDS: &str = "pulse:pulse:r1:60:1700001000";
 
 #[tokio::test]
-async fn a_field_that_is_no_number() {
+async fn a_counter_field_that_is_not_a_number_is_quarantined() {
     let reason = quarantined(&format!("HSET {HITS} {NOW} garbage"), HITS).await;
     assert!(reason.contains("not an integer"), "{reason}");
 }
 
 #[tokio::test]
-async fn a_field_that_is_full() {
+async fn a_counter_field_that_would_overflow_is_quarantined() {
     let poison = format!("HSET {HITS} {NOW} {}", i64::MAX);
     assert!(quarantined(&poison, HITS).await.contains("overflow"));
 }
 
 #[tokio::test]
-async fn a_counter_that_is_a_list() {
+async fn a_counter_that_is_a_list_is_quarantined() {
     let poison = format!("LPUSH {HITS} x");
     assert!(quarantined(&poison, HITS).await.contains("WRONGTYPE"));
 }
@@ -91,81 +91,81 @@ async fn an_infinite_sum_changes_no_other_member() {
 }
 
 #[tokio::test]
-async fn a_sum_that_would_become_infinite() {
+async fn a_sum_that_is_infinite_is_quarantined() {
     let poison = format!("ZADD {STATS} -inf sumsq 1 count 5 sum");
     assert!(quarantined(&poison, STATS).await.contains("finite"));
 }
 
 #[tokio::test]
-async fn statistics_that_are_a_string() {
+async fn statistics_that_are_a_string_are_quarantined() {
     let reason = quarantined(&format!("SET {STATS} x"), STATS).await;
     assert!(reason.contains("WRONGTYPE"), "{reason}");
 }
 
 #[tokio::test]
-async fn an_hour_that_is_a_set() {
+async fn an_hour_that_is_a_set_is_quarantined() {
     let key = format!("{STATS}:start");
     let reason = quarantined(&format!("SADD {key} x"), &key).await;
     assert!(reason.contains("WRONGTYPE"), "{reason}");
 }
 
 #[tokio::test]
-async fn records_that_are_a_string() {
+async fn records_that_are_a_string_are_quarantined() {
     let reason = quarantined(&format!("SET {RECORDS} x"), RECORDS).await;
     assert!(reason.contains("WRONGTYPE"), "{reason}");
 }
 
 #[tokio::test]
 async fn a_record_that_is_garbage_is_replaced() {
-    let mut bed = Fixture::redis().await;
-    bed.hit("GET /a", NOW, MS).await;
-    let mut connection = bed.server().connection().await;
+    let mut fixture = Fixture::redis().await;
+    fixture.hit("GET /a", NOW, MS).await;
+    let mut connection = fixture.server().connection().await;
     let field = fnv1a(b"GET /a").to_be_bytes();
     let mut set = cmd("HSET");
     set.arg(RECORDS).arg(&field).arg("garbage");
     set.exec_async(&mut connection).await.unwrap();
-    let records = bed.store.records("GET /a", 60, NOW).await.unwrap();
-    assert_eq!(records, [], "garbage is no record");
-    // Another folder remembers nothing, and reads it.
-    let folder = TestFolder::new(bed.store.clone(), bed.clock.clone(), "other", 1_000);
-    bed.writer.folder.release().await.unwrap();
-    bed.writer.folder = folder;
-    bed.hit("GET /a", NOW, MS).await;
-    let records = bed.store.records("GET /a", 60, NOW).await.unwrap();
-    assert_eq!(records[0].1.times.count, 1, "what came since");
+    let records = fixture.store.records("GET /a", 60, NOW).await.unwrap();
+    assert_eq!(records, [], "garbage is not a record");
+    // Another folder does not remember the record, and reads it.
+    let folder = TestFolder::new(fixture.store.clone(), fixture.clock.clone(), "other", 1_000);
+    fixture.writer.folder.release().await.unwrap();
+    fixture.writer.folder = folder;
+    fixture.hit("GET /a", NOW, MS).await;
+    let records = fixture.store.records("GET /a", 60, NOW).await.unwrap();
+    assert_eq!(records[0].1.times.count, 1, "samples that arrived since");
     assert_eq!(
-        bed.hours("GET /a").await.0,
+        fixture.hours("GET /a").await.0,
         Some(2.0),
-        "the book's keys have all"
+        "the book's keys have all samples"
     );
 }
 
 #[tokio::test]
-async fn shared_keys_of_another_type() {
-    let known = "pulse:known:";
+async fn shared_keys_of_another_type_are_quarantined_and_reported() {
+    let known_key = "pulse:known:";
     for key in ["pulse:slowest:AccessTime", "pulse:pulse:contexts"] {
-        let mut bed = Fixture::redis().await;
-        let mut connection = bed.server().connection().await;
+        let mut fixture = Fixture::redis().await;
+        let mut connection = fixture.server().connection().await;
         run(&mut connection, &format!("SET {key} x")).await;
-        run(&mut connection, &format!("SET {known} x")).await;
-        let merged = bed.hit("GET /a", NOW, MS).await;
-        let told: Vec<_> = merged.quarantined.iter().map(|p| &*p.key).collect();
-        assert!(told.contains(&key) && told.contains(&known), "{told:?}");
-        let hits = bed.store.counter("hits:GET /a", 60).await.unwrap();
+        run(&mut connection, &format!("SET {known_key} x")).await;
+        let merged = fixture.hit("GET /a", NOW, MS).await;
+        let keys: Vec<_> = merged.quarantined.iter().map(|p| &*p.key).collect();
+        assert!(keys.contains(&key) && keys.contains(&known_key), "{keys:?}");
+        let hits = fixture.store.counter("hits:GET /a", 60).await.unwrap();
         assert_eq!(hits, [(NOW, 1)]);
-        assert!(!bed.snapshot().await.problems.is_empty());
-        let cleaned = bed.store.clean(&bed.pass()).await.unwrap().unwrap();
-        let told: Vec<_> = cleaned.problems.iter().map(|p| &*p.key).collect();
-        assert_eq!(told, [known, key]);
+        assert!(!fixture.snapshot().await.problems.is_empty());
+        let cleaned = fixture.store.clean(&fixture.pass()).await.unwrap().unwrap();
+        let keys: Vec<_> = cleaned.problems.iter().map(|p| &*p.key).collect();
+        assert_eq!(keys, [known_key, key]);
     }
 }
 
 #[tokio::test]
-async fn garbage_is_told_when_read() {
-    let mut bed = Fixture::redis().await;
-    bed.hit("GET /a", NOW, MS).await;
-    bed.hit("GET /b", NOW, MS).await;
-    let mut connection = bed.server().connection().await;
+async fn snapshots_report_garbage_as_problems() {
+    let mut fixture = Fixture::redis().await;
+    fixture.hit("GET /a", NOW, MS).await;
+    fixture.hit("GET /b", NOW, MS).await;
+    let mut connection = fixture.server().connection().await;
     run(&mut connection, &format!("ZADD {STATS} inf sum")).await;
     let hour = format!("pulse:pulse:r1:1800:{NOW}");
     let mut set = cmd("HSET");
@@ -178,7 +178,7 @@ async fn garbage_is_told_when_read() {
         .exec_async(&mut connection)
         .await
         .unwrap();
-    let snapshot = bed.snapshot().await;
+    let snapshot = fixture.snapshot().await;
     let keys: Vec<_> = snapshot.problems.iter().map(|p| &*p.key).collect();
     let expected = ["pulse:slowest:AccessTime", &hour, &STATS.replace('_', " ")];
     assert_eq!(keys, expected);
@@ -187,25 +187,25 @@ async fn garbage_is_told_when_read() {
 }
 
 #[tokio::test]
-async fn an_hour_that_is_no_hour_counts_as_missing() {
+async fn a_text_that_is_not_an_hour_counts_as_a_missing_hour() {
     for garbage in ["yesterday", "2023-13-01T00:00:00", ""] {
-        let mut bed = Fixture::redis().await;
-        bed.hit("GET /a", NOW, MS).await;
-        let mut connection = bed.server().connection().await;
+        let mut fixture = Fixture::redis().await;
+        fixture.hit("GET /a", NOW, MS).await;
+        let mut connection = fixture.server().connection().await;
         let start = format!("{STATS}:start").replace('_', " ");
         let set = |value: String| cmd("SET").arg(&start).arg(value).clone();
         let command = set(garbage.to_owned());
         command.exec_async(&mut connection).await.unwrap();
-        assert_eq!(bed.hours("GET /a").await, (Some(1.0), None));
-        bed.hit("GET /a", NOW, MS).await;
-        assert_eq!(bed.hours("GET /a").await, (Some(2.0), None));
-        // A call that begins with the last hour does not take the set for that.
+        assert_eq!(fixture.hours("GET /a").await, (Some(1.0), None));
+        fixture.hit("GET /a", NOW, MS).await;
+        assert_eq!(fixture.hours("GET /a").await, (Some(2.0), None));
+        // A call with samples of the last hour does not take the set for that hour's.
         set(garbage.to_owned())
             .exec_async(&mut connection)
             .await
             .unwrap();
-        bed.hit("GET /a", LAST_HOUR, MS).await;
-        assert_eq!(bed.hours("GET /a").await, (Some(2.0), Some(1.0)));
+        fixture.hit("GET /a", LAST_HOUR, MS).await;
+        assert_eq!(fixture.hours("GET /a").await, (Some(2.0), Some(1.0)));
         let start: String = cmd("GET")
             .arg(&start)
             .query_async(&mut connection)
@@ -216,10 +216,10 @@ async fn an_hour_that_is_no_hour_counts_as_missing() {
 }
 
 #[tokio::test]
-async fn cleaning_steps_over_garbage() {
-    let mut bed = Fixture::redis().await;
-    bed.hit("GET /a", NOW - 10_000, MS).await;
-    let mut connection = bed.server().connection().await;
+async fn cleaning_skips_and_reports_garbage() {
+    let mut fixture = Fixture::redis().await;
+    fixture.hit("GET /a", NOW - 10_000, MS).await;
+    let mut connection = fixture.server().connection().await;
     let members: [&[u8]; 6] = [
         b"garbage",
         b"0:zero",
@@ -236,7 +236,7 @@ async fn cleaning_steps_over_garbage() {
     run(&mut connection, "SET pulse:count:1:typed x").await;
     run(&mut connection, "HSET pulse:count:1:strange field 1 17 1").await;
     for scores in [0, 1] {
-        // Should somebody give the members scores, cleaning takes another way.
+        // Scores other than 0, as another program may write them, make cleaning page by index.
         run(
             &mut connection,
             &format!("ZADD pulse:known: {scores} 1:hits"),
@@ -244,14 +244,14 @@ async fn cleaning_steps_over_garbage() {
         .await;
         run(&mut connection, "HSET pulse:count:1:x 17 1").await;
         run(&mut connection, "ZADD pulse:known: 0 1:x").await;
-        bed.advance(60);
-        let cleaned = bed.store.clean(&bed.pass()).await.unwrap().unwrap();
+        fixture.advance(60);
+        let cleaned = fixture.store.clean(&fixture.pass()).await.unwrap().unwrap();
         assert_eq!(cleaned.problems.len(), 6, "{:?}", cleaned.problems);
-        assert_eq!(bed.store.counter("x", 1).await.unwrap(), []);
+        assert_eq!(fixture.store.counter("x", 1).await.unwrap(), []);
         let card = run(&mut connection, "ZSCORE pulse:known: 1:x").await;
         assert_eq!(card, redis::Value::Nil);
     }
-    assert_eq!(bed.store.counter("hits:GET /a", 1).await.unwrap(), []);
+    assert_eq!(fixture.store.counter("hits:GET /a", 1).await.unwrap(), []);
     let left = run(&mut connection, "HGETALL pulse:count:1:strange").await;
     assert_eq!(
         redis::from_redis_value::<Vec<String>>(left).unwrap(),
@@ -260,9 +260,9 @@ async fn cleaning_steps_over_garbage() {
 }
 
 #[tokio::test]
-async fn instances_that_say_nothing_are_told() {
-    let bed = Fixture::redis().await;
-    let mut connection = bed.server().connection().await;
+async fn snapshots_report_instances_without_a_number_in_flight() {
+    let fixture = Fixture::redis().await;
+    let mut connection = fixture.server().connection().await;
     let instances = format!("ZADD pulse:pulse:instances {NOW} a {NOW} b {NOW} c");
     run(&mut connection, &instances).await;
     for (id, in_flight) in [("a", "3"), ("b", "many")] {
@@ -272,8 +272,8 @@ async fn instances_that_say_nothing_are_told() {
         set.exec_async(&mut connection).await.unwrap();
     }
     run(&mut connection, "LPUSH pulse:pulse:instance:c x").await;
-    let snapshot = bed.snapshot().await;
+    let snapshot = fixture.snapshot().await;
     assert_eq!((snapshot.instances, snapshot.in_flight), (3, 3));
-    let told: Vec<_> = snapshot.problems.iter().map(|p| &*p.key).collect();
-    assert_eq!(told, ["pulse:pulse:instance:b", "pulse:pulse:instance:c"]);
+    let keys: Vec<_> = snapshot.problems.iter().map(|p| &*p.key).collect();
+    assert_eq!(keys, ["pulse:pulse:instance:b", "pulse:pulse:instance:c"]);
 }

@@ -1,4 +1,4 @@
-//! What every store does.
+//! The suite of tests that every store passes.
 
 use std::sync::Arc;
 
@@ -10,24 +10,38 @@ use tower_pulse::model::slice::HOUR;
 use tower_pulse::model::tier::WIDTHS;
 use tower_pulse::store::{Appended, Heartbeat};
 
-use crate::bed::{Applied, Fixture, LAST_HOUR, MS, Merged, NOW, THIS_HOUR, call, collected};
+use crate::fixture::{
+    ApplyOutcome, Fixture, LAST_HOUR, MS, MergeReport, NOW, THIS_HOUR, aggregate_of, call,
+};
 
-pub async fn figures_come_back(bed: &mut Fixture) {
-    let mut batch = bed.batch(&[("GET /", Kind::Http, NOW, &[MS, 2 * MS, 6 * MS])]);
-    let failed = collected(&[100 * MS], Outcome::ServerError);
-    batch.add(&bed.precisions, &"GET /".into(), Kind::Http, NOW, &failed);
-    let timer = collected(&[7 * MS], Outcome::Completed);
-    batch.add(&bed.precisions, &"db:find".into(), Kind::Timer, NOW, &timer);
-    bed.merge_clean(batch).await;
-    bed.hit("GET /", NOW + 1, 3 * MS).await;
+pub async fn a_batch_is_read_back_as_it_was_written(fixture: &mut Fixture) {
+    let mut batch = fixture.batch(&[("GET /", Kind::Http, NOW, &[MS, 2 * MS, 6 * MS])]);
+    let failed = aggregate_of(&[100 * MS], Outcome::ServerError);
+    batch.add(
+        &fixture.precisions,
+        &"GET /".into(),
+        Kind::Http,
+        NOW,
+        &failed,
+    );
+    let timer = aggregate_of(&[7 * MS], Outcome::Completed);
+    batch.add(
+        &fixture.precisions,
+        &"db:find".into(),
+        Kind::Timer,
+        NOW,
+        &timer,
+    );
+    fixture.merge_clean(batch).await;
+    fixture.hit("GET /", NOW + 1, 3 * MS).await;
 
-    let snapshot = bed.snapshot().await;
+    let snapshot = fixture.snapshot().await;
     assert_eq!(snapshot.problems, []);
     assert_eq!(snapshot.taken_at, NOW);
     let names: Vec<_> = snapshot.contexts.iter().map(|c| &*c.context).collect();
     assert_eq!(names, ["GET /", "db:find"]);
     let root = &snapshot.contexts[0];
-    assert_eq!(root, &bed.context("GET /").await);
+    assert_eq!(root, &fixture.context("GET /").await);
     assert_eq!((root.kind, &root.last_hour), (Kind::Http, &None));
     assert_eq!(snapshot.contexts[1].kind, Kind::Timer);
     let hour = root.hour.as_ref().unwrap();
@@ -36,200 +50,205 @@ pub async fn figures_come_back(bed: &mut Fixture) {
     assert!((hour.times.sumsq - 0.010_050).abs() < 1e-15);
     assert_eq!(hour.times.smallest(), Some(0.001));
     assert_eq!(hour.times.largest(), Some(0.1));
-    assert_eq!(hour.spread.tally.count(Outcome::Success), 4);
-    assert_eq!(hour.spread.tally.count(Outcome::ServerError), 1);
-    assert_eq!(hour.spread.tally.errors, 1);
+    assert_eq!(hour.aggregate.outcomes.count(Outcome::Success), 4);
+    assert_eq!(hour.aggregate.outcomes.count(Outcome::ServerError), 1);
+    assert_eq!(hour.aggregate.outcomes.errors, 1);
     assert!((hour.quantile(0.5).unwrap() / 0.003 - 1.0).abs() < 0.022);
     assert!((hour.quantile(1.0).unwrap() / 0.1 - 1.0).abs() < 0.022);
 
-    let store = &bed.store;
+    let store = &fixture.store;
     let counter = |name| async move { store.counter(name, 5).await.unwrap() };
     assert_eq!(counter("hits:GET /").await, [(NOW, 5)]);
     assert_eq!(counter("errors:GET /").await, [(NOW, 1)]);
     assert_eq!(counter("micros:GET /").await, [(NOW, 112_000)]);
     assert_eq!(counter("errors:db:find").await, []);
     let minutes = store
-        .records("GET /", 60, bed.clock.now_seconds())
+        .records("GET /", 60, fixture.clock.now_seconds())
         .await
         .unwrap();
     assert_eq!(minutes.len(), 1);
     assert_eq!((minutes[0].0, minutes[0].1.histogram.count()), (NOW, 5));
-    assert_eq!(minutes[0].1.tally.errors, 1);
+    assert_eq!(minutes[0].1.outcomes.errors, 1);
     assert_eq!(minutes[0].1.times.max, 100 * MS);
 }
 
-pub async fn the_all_context_is_apart(bed: &mut Fixture) {
-    let batch = bed.batch(&[
+pub async fn the_all_context_is_in_no_list_and_no_ranking(fixture: &mut Fixture) {
+    let batch = fixture.batch(&[
         (ALL, Kind::All, NOW, &[MS, MS]),
         (OVERFLOW, Kind::Http, NOW, &[MS]),
         ("GET /", Kind::Http, NOW - 1, &[MS]),
     ]);
-    bed.merge_clean(batch).await;
-    let snapshot = bed.snapshot().await;
+    fixture.merge_clean(batch).await;
+    let snapshot = fixture.snapshot().await;
     let names: Vec<_> = snapshot.contexts.iter().map(|c| &*c.context).collect();
     assert_eq!(names, [OVERFLOW, "GET /"]);
     assert_eq!(snapshot.all.hour.unwrap().times.count, 2.0);
     assert_eq!(snapshot.all.kind, Kind::All);
     assert_eq!(snapshot.recent, [(NOW, 2)]);
-    assert_eq!(bed.context(ALL).await.kind, Kind::All);
-    let slowest = bed.store.slowest().await.unwrap();
+    assert_eq!(fixture.context(ALL).await.kind, Kind::All);
+    let slowest = fixture.store.slowest().await.unwrap();
     let names: Vec<_> = slowest.iter().map(|(name, _)| &**name).collect();
     assert_eq!(names, ["GET /", OVERFLOW]);
-    let micros = bed.store.counter("micros:<all>", 1).await.unwrap();
+    let micros = fixture.store.counter("micros:<all>", 1).await.unwrap();
     assert_eq!(micros, [(NOW, 2_000)]);
-    // Recent figures end.
-    bed.advance(16);
-    assert_eq!(bed.snapshot().await.recent, []);
+    // Only the last 15 slices are recent.
+    fixture.advance(16);
+    assert_eq!(fixture.snapshot().await.recent, []);
 }
 
-pub async fn calls_are_merged_once(bed: &mut Fixture) {
-    let batch = bed.batch(&[("GET /", Kind::Http, NOW, &[MS])]);
-    let writer = bed.writer.clone();
+pub async fn each_call_is_folded_once(fixture: &mut Fixture) {
+    let batch = fixture.batch(&[("GET /", Kind::Http, NOW, &[MS])]);
+    let writer = fixture.writer.clone();
     let send = |instance: &'static str, seq, previous| {
         let mut call = call(instance, 1, batch.clone());
         (call.seq, call.previous) = (seq, previous);
         let writer = writer.clone();
         async move { writer.apply(&call).await.unwrap() }
     };
-    let merged = Applied::Merged(Merged::default());
+    let merged = ApplyOutcome::Merged(MergeReport::default());
     assert_eq!(send("x", 1, 0).await, merged);
-    assert_eq!(send("x", 1, 0).await, Applied::Duplicate);
+    assert_eq!(send("x", 1, 0).await, ApplyOutcome::Duplicate);
     assert_eq!(send("x", 2, 1).await, merged);
-    assert_eq!(send("x", 1, 0).await, Applied::Duplicate);
-    assert_eq!(send("x", 5, 4).await, Applied::Gap { fence: 2 });
-    // After a gap, what was lost is known to be: the fence is the previous call.
+    assert_eq!(send("x", 1, 0).await, ApplyOutcome::Duplicate);
+    assert_eq!(send("x", 5, 4).await, ApplyOutcome::Gap { fence: 2 });
+    // After a gap, an instance gives the fence as the previous call, as the calls between are lost.
     assert_eq!(send("x", 5, 2).await, merged);
-    // Of an instance that it does not know, a store has nothing.
-    assert_eq!(send("y", 5, 4).await, Applied::Gap { fence: 0 });
+    // The fence of an instance that has never appended is 0.
+    assert_eq!(send("y", 5, 4).await, ApplyOutcome::Gap { fence: 0 });
     assert_eq!(send("y", 1, 0).await, merged);
-    let hits = bed.store.counter("hits:GET /", 1).await.unwrap();
+    let hits = fixture.store.counter("hits:GET /", 1).await.unwrap();
     assert_eq!(hits, [(NOW, 4)]);
-    assert_eq!(bed.hours("GET /").await, (Some(4.0), None));
+    assert_eq!(fixture.hours("GET /").await, (Some(4.0), None));
 }
 
-pub async fn a_later_hour_rotates(bed: &mut Fixture) {
-    bed.hit("GET /", NOW, MS).await;
-    bed.advance(HOUR);
-    assert_eq!(bed.hours("GET /").await, (None, Some(1.0)));
-    bed.hit("GET /", NOW + HOUR, MS).await;
-    bed.hit("GET /", NOW + HOUR, MS).await;
-    assert_eq!(bed.hours("GET /").await, (Some(2.0), Some(1.0)));
-    // Two hours later the hour before is not the last active one.
-    bed.advance(2 * HOUR);
-    bed.hit("GET /", NOW + 3 * HOUR, MS).await;
-    assert_eq!(bed.hours("GET /").await, (Some(1.0), None));
-    bed.advance(9 * HOUR);
-    assert_eq!(bed.hours("GET /").await, (None, None));
+pub async fn a_later_hour_makes_the_current_hour_the_last(fixture: &mut Fixture) {
+    fixture.hit("GET /", NOW, MS).await;
+    fixture.advance(HOUR);
+    assert_eq!(fixture.hours("GET /").await, (None, Some(1.0)));
+    fixture.hit("GET /", NOW + HOUR, MS).await;
+    fixture.hit("GET /", NOW + HOUR, MS).await;
+    assert_eq!(fixture.hours("GET /").await, (Some(2.0), Some(1.0)));
+    // Two hours later, the last set is of an older hour than the one before, and is not shown.
+    fixture.advance(2 * HOUR);
+    fixture.hit("GET /", NOW + 3 * HOUR, MS).await;
+    assert_eq!(fixture.hours("GET /").await, (Some(1.0), None));
+    fixture.advance(9 * HOUR);
+    assert_eq!(fixture.hours("GET /").await, (None, None));
 }
 
-pub async fn the_last_hour_takes_more(bed: &mut Fixture) {
-    let batch = bed.batch(&[
+pub async fn samples_of_the_last_hour_are_added_to_it(fixture: &mut Fixture) {
+    let batch = fixture.batch(&[
         ("GET /", Kind::Http, NOW, &[MS]),
         ("GET /", Kind::Http, LAST_HOUR + 9, &[MS, 3 * MS]),
     ]);
-    bed.merge_clean(batch).await;
-    assert_eq!(bed.hit("GET /", LAST_HOUR + 99, 8 * MS).await.late, 0);
-    assert_eq!(bed.hours("GET /").await, (Some(1.0), Some(3.0)));
-    let last = bed.context("GET /").await.last_hour.unwrap();
+    fixture.merge_clean(batch).await;
+    assert_eq!(fixture.hit("GET /", LAST_HOUR + 99, 8 * MS).await.late, 0);
+    assert_eq!(fixture.hours("GET /").await, (Some(1.0), Some(3.0)));
+    let last = fixture.context("GET /").await.last_hour.unwrap();
     assert_eq!(last.start, LAST_HOUR);
     assert!((last.quantile(1.0).unwrap() / 0.008 - 1.0).abs() < 0.09);
-    assert_eq!(last.spread.tally.count(Outcome::Success), 3);
+    assert_eq!(last.aggregate.outcomes.count(Outcome::Success), 3);
 }
 
-pub async fn an_hour_between_replaces_the_last(bed: &mut Fixture) {
-    bed.hit("GET /", THIS_HOUR - 5 * HOUR, MS).await;
-    bed.hit("GET /", NOW, MS).await;
-    let merged = bed.hit("GET /", LAST_HOUR, MS).await;
-    assert_eq!(merged, Merged::default());
-    assert_eq!(bed.hours("GET /").await, (Some(1.0), Some(1.0)));
-    // What had been the last is too old now.
-    assert_eq!(bed.hit("GET /", THIS_HOUR - 5 * HOUR, MS).await.late, 1);
-    // So it goes for one that began in this hour.
-    bed.hit("GET /b", NOW, MS).await;
-    bed.hit("GET /b", LAST_HOUR, MS).await;
-    assert_eq!(bed.hours("GET /b").await, (Some(1.0), Some(1.0)));
+pub async fn an_hour_between_replaces_the_last(fixture: &mut Fixture) {
+    fixture.hit("GET /", THIS_HOUR - 5 * HOUR, MS).await;
+    fixture.hit("GET /", NOW, MS).await;
+    let merged = fixture.hit("GET /", LAST_HOUR, MS).await;
+    assert_eq!(merged, MergeReport::default());
+    assert_eq!(fixture.hours("GET /").await, (Some(1.0), Some(1.0)));
+    // The hour that had been the last is too old now.
+    assert_eq!(fixture.hit("GET /", THIS_HOUR - 5 * HOUR, MS).await.late, 1);
+    // The same holds for a context that began in this hour.
+    fixture.hit("GET /b", NOW, MS).await;
+    fixture.hit("GET /b", LAST_HOUR, MS).await;
+    assert_eq!(fixture.hours("GET /b").await, (Some(1.0), Some(1.0)));
 }
 
-pub async fn older_hours_are_late(bed: &mut Fixture) {
-    bed.hit("GET /", LAST_HOUR, MS).await;
-    bed.hit("GET /", NOW, MS).await;
+pub async fn samples_of_older_hours_are_late(fixture: &mut Fixture) {
+    fixture.hit("GET /", LAST_HOUR, MS).await;
+    fixture.hit("GET /", NOW, MS).await;
     let old = THIS_HOUR - 2 * HOUR;
-    let batch = bed.batch(&[
+    let batch = fixture.batch(&[
         ("GET /", Kind::Http, old, &[MS, MS]),
         (ALL, Kind::All, old, &[MS]),
     ]);
-    assert_eq!(bed.merge(batch).await.late, 2);
-    assert_eq!(bed.hours("GET /").await, (Some(1.0), Some(1.0)));
-    // In the counters it is.
-    let hours = bed.store.counter("hits:GET /", 3_600).await.unwrap();
+    assert_eq!(fixture.merge(batch).await.late, 2);
+    assert_eq!(fixture.hours("GET /").await, (Some(1.0), Some(1.0)));
+    // Late samples are in the counters.
+    let hours = fixture.store.counter("hits:GET /", 3_600).await.unwrap();
     assert_eq!(hours, [(old, 2), (LAST_HOUR, 1), (THIS_HOUR, 1)]);
 }
 
-pub async fn hours_of_the_future_are_refused(bed: &mut Fixture) {
+pub async fn samples_more_than_an_hour_ahead_are_skewed(fixture: &mut Fixture) {
     let far = THIS_HOUR + 2 * HOUR;
-    let batch = bed.batch(&[
+    let batch = fixture.batch(&[
         ("GET /", Kind::Http, far, &[MS, MS]),
         (ALL, Kind::All, far, &[MS, MS]),
     ]);
-    let merged = bed.merge(batch).await;
+    let merged = fixture.merge(batch).await;
     assert_eq!((merged.skewed, merged.late), (2, 0));
-    // Its day is not of the future, so the context is known, with nothing of this hour.
-    assert_eq!(bed.hours("GET /").await, (None, None));
-    assert_eq!(bed.snapshot().await.contexts.len(), 1);
-    assert_eq!(bed.store.counter("hits:GET /", 1).await.unwrap(), []);
+    // The day's slice has begun, so the context exists, without samples of this hour.
+    assert_eq!(fixture.hours("GET /").await, (None, None));
+    assert_eq!(fixture.snapshot().await.contexts.len(), 1);
+    assert_eq!(fixture.store.counter("hits:GET /", 1).await.unwrap(), []);
     assert_eq!(
-        bed.store
-            .records("GET /", 60, bed.clock.now_seconds())
+        fixture
+            .store
+            .records("GET /", 60, fixture.clock.now_seconds())
             .await
             .unwrap(),
         []
     );
-    // The next hour is near enough.
-    let batch = bed.batch(&[
+    // Samples of the next hour are within the hour that clocks may differ by.
+    let batch = fixture.batch(&[
         ("GET /", Kind::Http, THIS_HOUR + HOUR, &[MS]),
         ("GET /", Kind::Http, far, &[MS]),
     ]);
-    assert_eq!(bed.merge(batch).await.skewed, 1);
-    assert_eq!(bed.hit("GET /", NOW, MS).await, Merged::default());
-    assert_eq!(bed.hours("GET /").await, (Some(1.0), None));
-    bed.advance(HOUR);
-    assert_eq!(bed.hours("GET /").await, (Some(1.0), Some(1.0)));
+    assert_eq!(fixture.merge(batch).await.skewed, 1);
+    assert_eq!(fixture.hit("GET /", NOW, MS).await, MergeReport::default());
+    assert_eq!(fixture.hours("GET /").await, (Some(1.0), None));
+    fixture.advance(HOUR);
+    assert_eq!(fixture.hours("GET /").await, (Some(1.0), Some(1.0)));
 }
 
-/// A batch keeps two hours; where both are of the future, its histograms may still hold the present.
-pub async fn histograms_beside_hours_of_the_future(bed: &mut Fixture) {
+/// A batch keeps two hours. If both are in the future, its records may still hold samples of the present.
+pub async fn skewed_samples_do_not_enter_the_histograms_of_the_present(fixture: &mut Fixture) {
     let (next, far) = (NOW + 2 * HOUR, NOW + 3 * HOUR);
     let requests = [NOW, next, far].map(|second| ("GET /", Kind::Http, second, &[MS][..]));
-    let batch = bed.batch(&requests);
-    assert_eq!(bed.merge(batch).await.skewed, 2);
-    let histograms = bed
+    let batch = fixture.batch(&requests);
+    assert_eq!(fixture.merge(batch).await.skewed, 2);
+    let histograms = fixture
         .store
-        .records("GET /", 60, bed.clock.now_seconds())
+        .records("GET /", 60, fixture.clock.now_seconds())
         .await
         .unwrap();
-    let [(slice, spread)] = &histograms[..] else {
+    let [(slice, aggregate)] = &histograms[..] else {
         panic!("{histograms:?}");
     };
-    assert_eq!((*slice, spread.histogram.count()), (NOW, 1));
+    assert_eq!((*slice, aggregate.histogram.count()), (NOW, 1));
     assert_eq!(
-        bed.store.counter("hits:GET /", 60).await.unwrap(),
+        fixture.store.counter("hits:GET /", 60).await.unwrap(),
         [(NOW, 1)]
     );
 }
 
-pub async fn counters_have_all_precisions(bed: &mut Fixture) {
+pub async fn counters_are_stored_at_all_precisions(fixture: &mut Fixture) {
     for (second, n) in [(NOW, 3), (NOW + 7, -5), (NOW + 4_000, 10)] {
         let mut batch = Batch::default();
-        batch.count(&bed.precisions, &"sales".into(), second, n);
-        bed.advance(1);
-        bed.merge_clean(batch).await;
+        batch.count(&fixture.precisions, &"sales".into(), second, n);
+        fixture.advance(1);
+        fixture.merge_clean(batch).await;
     }
-    for precision in bed.precisions.counters.clone() {
-        let samples = bed.store.counter("sales", precision.seconds).await.unwrap();
+    for precision in fixture.precisions.counters.clone() {
+        let slices = fixture
+            .store
+            .counter("sales", precision.seconds)
+            .await
+            .unwrap();
         let mut expected: Vec<(i64, i64)> = Vec::new();
         for (second, n) in [(NOW, 3), (NOW + 7, -5), (NOW + 4_000, 10)] {
             let slice = precision.slice(second);
-            // The one that is over an hour ahead is refused.
+            // Samples that are more than an hour ahead are refused.
             if slice > NOW + HOUR + 3 {
                 continue;
             }
@@ -238,169 +257,209 @@ pub async fn counters_have_all_precisions(bed: &mut Fixture) {
                 _ => expected.push((slice, n)),
             }
         }
-        assert_eq!(samples, expected, "{} s", precision.seconds);
+        assert_eq!(slices, expected, "{} s", precision.seconds);
     }
-    assert_eq!(bed.snapshot().await.contexts, []);
+    assert_eq!(fixture.snapshot().await.contexts, []);
 }
 
-pub async fn new_slices_push_old_ones_out(bed: &mut Fixture) {
+pub async fn new_slices_push_old_ones_out(fixture: &mut Fixture) {
     for minute in 0..130 {
         let mut batch = Batch::default();
         for second in [0, 20, 40] {
-            let found = collected(&[MS], Outcome::Success);
+            let aggregate = aggregate_of(&[MS], Outcome::Success);
             let at = NOW + 60 * minute + second;
-            batch.add(&bed.precisions, &"GET /".into(), Kind::Http, at, &found);
+            batch.add(
+                &fixture.precisions,
+                &"GET /".into(),
+                Kind::Http,
+                at,
+                &aggregate,
+            );
         }
-        bed.merge_clean(batch).await;
-        bed.advance(60);
+        fixture.merge_clean(batch).await;
+        fixture.advance(60);
     }
     let end = NOW + 130 * 60;
-    let minutes = bed.store.counter("hits:GET /", 60).await.unwrap();
+    let minutes = fixture.store.counter("hits:GET /", 60).await.unwrap();
     assert_eq!(minutes.len(), 120);
     assert_eq!(minutes.first(), Some(&(end - 120 * 60, 3)));
-    let histograms = bed
+    let histograms = fixture
         .store
-        .records("GET /", 60, bed.clock.now_seconds())
+        .records("GET /", 60, fixture.clock.now_seconds())
         .await
         .unwrap();
-    // Nothing has come in the minute that is open.
+    // The open minute has no samples.
     assert_eq!(histograms.len(), 129);
     assert_eq!(histograms[0].0, end - 129 * 60);
-    // Gaps do not let records pile up: they go by their age.
+    // Gaps do not make records pile up, as records are removed by their age.
     for gap in 0..100 {
         let second = end + gap * 7 * 60;
-        bed.hit("GET /", second, MS).await;
-        bed.advance(7 * 60);
+        fixture.hit("GET /", second, MS).await;
+        fixture.advance(7 * 60);
     }
-    let now = bed.clock.now_seconds();
-    let records = bed.store.records("GET /", 60, now).await.unwrap();
+    let now = fixture.clock.now_seconds();
+    let records = fixture.store.records("GET /", 60, now).await.unwrap();
     let starts: Vec<_> = records.iter().map(|(start, _)| *start).collect();
     let expected: Vec<_> = (0..100).map(|gap| end + gap * 7 * 60).collect();
     assert_eq!(
         starts,
         expected[82..],
-        "what began within the last 130 minutes"
+        "only minutes of the last 130 minutes are retained"
     );
 }
 
 /// The counts of a context's records in slices of a width.
-async fn counts(bed: &Fixture, width: u32) -> Vec<(i64, u64)> {
-    let now = bed.clock.now_seconds();
-    let records = bed.store.records("GET /", width, now).await.unwrap();
+async fn counts(fixture: &Fixture, width: u32) -> Vec<(i64, u64)> {
+    let now = fixture.clock.now_seconds();
+    let records = fixture.store.records("GET /", width, now).await.unwrap();
     let records = records.into_iter();
     records
         .map(|(start, sums)| (start, sums.times.count))
         .collect()
 }
 
-pub async fn slices_that_have_ended_are_rolled_up(bed: &mut Fixture) {
+pub async fn slices_that_have_ended_are_rolled_up(fixture: &mut Fixture) {
     let (six_hours, day) = (6 * HOUR, 24 * HOUR);
     let times: Vec<u64> = (1..200).map(|n| n * MS).collect();
-    let batch = bed.batch(&[("GET /", Kind::Http, NOW, &times)]);
-    bed.merge_clean(batch).await;
+    let batch = fixture.batch(&[("GET /", Kind::Http, NOW, &times)]);
+    fixture.merge_clean(batch).await;
     let slice = |width: i64, second: i64| second.div_euclid(width) * width;
     for width in WIDTHS {
         let expected = (slice(width.into(), NOW), 199);
-        assert_eq!(counts(bed, width).await, [expected], "{width}");
+        assert_eq!(counts(fixture, width).await, [expected], "{width}");
     }
-    bed.advance(HOUR);
-    bed.hit("GET /", NOW + HOUR, MS).await;
-    // The minute of the first ones has been rolled up, the one of this is pending, and this one is late.
-    bed.hit("GET /", NOW, 300 * MS).await;
+    fixture.advance(HOUR);
+    fixture.hit("GET /", NOW + HOUR, MS).await;
+    // The first minute has been rolled up, the minute of the second call is pending, and this sample is late.
+    fixture.hit("GET /", NOW, 300 * MS).await;
     let hours = [(slice(HOUR, NOW), 200), (slice(HOUR, NOW + HOUR), 1)];
     assert_eq!(
-        counts(bed, 60).await,
+        counts(fixture, 60).await,
         [(slice(60, NOW), 200), (slice(60, NOW + HOUR), 1)]
     );
-    assert_eq!(counts(bed, 3_600).await, hours);
+    assert_eq!(counts(fixture, 3_600).await, hours);
     assert_eq!(
-        counts(bed, 86_400)
+        counts(fixture, 86_400)
             .await
             .iter()
             .map(|(_, n)| n)
             .sum::<u64>(),
         201
     );
-    let now = bed.clock.now_seconds();
-    let hours = bed.store.records("GET /", 3_600, now).await.unwrap();
-    let widest = bed.store.records("GET /", 21_600, now).await.unwrap();
+    let now = fixture.clock.now_seconds();
+    let hours = fixture.store.records("GET /", 3_600, now).await.unwrap();
+    let widest = fixture.store.records("GET /", 21_600, now).await.unwrap();
     assert_eq!(hours[0].1.histogram.scale(), 4);
     assert_eq!(widest[0].1.histogram.scale(), COARSE_SCALE);
-    assert_eq!(hours[0].1.tally.count(Outcome::Success), 200);
+    assert_eq!(hours[0].1.outcomes.count(Outcome::Success), 200);
     for (records, error) in [(&hours, 0.022), (&widest, 0.09)] {
         let median = records[0].1.histogram.quantile(0.5).unwrap();
         assert!((median / 0.1 - 1.0).abs() < error, "{median}");
     }
-    // Minutes that are not retained any more are in the half hours, and these in the six hours.
-    bed.advance(HOUR + 1_800);
-    bed.hit("GET /", NOW, MS).await;
-    assert_eq!(counts(bed, 60).await, [(slice(60, NOW + HOUR), 1)]);
-    assert_eq!(counts(bed, 3_600).await[0], (slice(HOUR, NOW), 201));
-    bed.advance(3 * day);
-    bed.hit("GET /", NOW, MS).await;
-    assert_eq!(counts(bed, 3_600).await, []);
-    let widest: u64 = counts(bed, 21_600).await.iter().map(|(_, n)| n).sum();
+    // Minutes beyond their retention are still in the half hours, and those in the six hours.
+    fixture.advance(HOUR + 1_800);
+    fixture.hit("GET /", NOW, MS).await;
+    assert_eq!(counts(fixture, 60).await, [(slice(60, NOW + HOUR), 1)]);
+    assert_eq!(counts(fixture, 3_600).await[0], (slice(HOUR, NOW), 201));
+    fixture.advance(3 * day);
+    fixture.hit("GET /", NOW, MS).await;
+    assert_eq!(counts(fixture, 3_600).await, []);
+    let widest: u64 = counts(fixture, 21_600).await.iter().map(|(_, n)| n).sum();
     assert_eq!(widest, 203);
-    bed.advance(12 * day + six_hours);
-    bed.hit("GET /", NOW + 15 * day, MS).await;
-    assert_eq!(counts(bed, 21_600).await.len(), 1);
+    fixture.advance(12 * day + six_hours);
+    fixture.hit("GET /", NOW + 15 * day, MS).await;
+    assert_eq!(counts(fixture, 21_600).await.len(), 1);
 }
 
-pub async fn the_slowest_hundred_are_ranked(bed: &mut Fixture) {
+pub async fn contexts_that_are_not_rolled_up_yet_are_read_too(fixture: &mut Fixture) {
+    const CONTEXTS: usize = 100;
+    let names: Vec<String> = (0..CONTEXTS).map(|n| format!("GET /{n}")).collect();
+    let mut batch = Batch::default();
+    for name in &names {
+        let part = fixture.batch(&[(name, Kind::Http, NOW, &[MS])]);
+        batch.merge(part, &fixture.precisions);
+    }
+    fixture.merge_clean(batch).await;
+    for (minutes, hits) in [(2, 1), (3, 2), (40, 3), (41, 4)] {
+        // One context at a time: the others are rolled up a part at a time, or read where they are.
+        fixture.advance(minutes * 60 - (fixture.clock.now_seconds() - NOW));
+        fixture.hit("GET /7", NOW + minutes * 60, MS).await;
+        let now = fixture.clock.now_seconds();
+        for name in &names {
+            let expected = if name == "GET /7" { 1 + hits } else { 1 };
+            for width in WIDTHS {
+                let records = fixture.store.records(name, width, now).await.unwrap();
+                let count: u64 = records.iter().map(|(_, sums)| sums.times.count).sum();
+                assert_eq!(count, expected, "{name} at {width} after {minutes} minutes");
+            }
+        }
+    }
+}
+
+pub async fn the_slowest_hundred_are_ranked(fixture: &mut Fixture) {
     let mut batch = Batch::default();
     for n in 0..130u64 {
         let name: Arc<str> = format!("GET /{n:03}").into();
-        let found = collected(&[(n + 1) * MS, (n + 1) * 3 * MS], Outcome::Success);
-        batch.add(&bed.precisions, &name, Kind::Http, NOW, &found);
+        let aggregate = aggregate_of(&[(n + 1) * MS, (n + 1) * 3 * MS], Outcome::Success);
+        batch.add(&fixture.precisions, &name, Kind::Http, NOW, &aggregate);
     }
-    let timer = collected(&[9_000 * MS], Outcome::Completed);
-    batch.add(&bed.precisions, &"render".into(), Kind::Timer, NOW, &timer);
-    let all = collected(&[90_000 * MS], Outcome::Completed);
-    batch.add(&bed.precisions, &ALL.into(), Kind::All, NOW, &all);
-    bed.merge_clean(batch).await;
-    let slowest = bed.store.slowest().await.unwrap();
+    let timer = aggregate_of(&[9_000 * MS], Outcome::Completed);
+    batch.add(
+        &fixture.precisions,
+        &"render".into(),
+        Kind::Timer,
+        NOW,
+        &timer,
+    );
+    let all = aggregate_of(&[90_000 * MS], Outcome::Completed);
+    batch.add(&fixture.precisions, &ALL.into(), Kind::All, NOW, &all);
+    fixture.merge_clean(batch).await;
+    let slowest = fixture.store.slowest().await.unwrap();
     assert_eq!(slowest.len(), 100);
     assert_eq!(slowest[0], ("render".to_owned(), 9.0));
     assert_eq!(slowest[1], ("GET /129".to_owned(), (0.13 + 0.39) / 2.0));
     assert_eq!(slowest[99].0, "GET /031");
-    // A mean that falls falls in the ranking; the mean is sum / count, to the last bit.
-    bed.hit("GET /129", NOW, 77_777).await;
-    let times = bed.context("GET /129").await.hour.unwrap().times;
-    let slowest = bed.store.slowest().await.unwrap();
+    // A context whose mean falls also falls in the ranking. The mean is sum / count, to the last bit.
+    fixture.hit("GET /129", NOW, 77_777).await;
+    let times = fixture.context("GET /129").await.hour.unwrap().times;
+    let slowest = fixture.store.slowest().await.unwrap();
     let ranked = slowest.iter().find(|(name, _)| name == "GET /129");
     assert_eq!(ranked.unwrap().1, times.sum / times.count);
-    // The last hour's requests do not move it.
-    bed.hit("GET /129", LAST_HOUR, 9_000 * MS).await;
-    assert_eq!(bed.store.slowest().await.unwrap(), slowest);
+    // Samples of the last hour do not change the ranking.
+    fixture.hit("GET /129", LAST_HOUR, 9_000 * MS).await;
+    assert_eq!(fixture.store.slowest().await.unwrap(), slowest);
 }
 
-pub async fn sums_do_not_wrap(bed: &mut Fixture) {
+pub async fn a_sum_that_would_overflow_is_quarantined(fixture: &mut Fixture) {
     let mut batch = Batch::default();
-    batch.count(&bed.precisions, &"big".into(), NOW, i64::MAX - 1);
-    bed.merge_clean(batch).await;
-    let mut batch = bed.batch(&[("GET /", Kind::Http, NOW, &[MS])]);
-    batch.count(&bed.precisions, &"big".into(), NOW, 2);
-    batch.count(&bed.precisions, &"small".into(), NOW, 2);
-    let merged = bed.merge(batch).await;
+    batch.count(&fixture.precisions, &"big".into(), NOW, i64::MAX - 1);
+    fixture.merge_clean(batch).await;
+    let mut batch = fixture.batch(&[("GET /", Kind::Http, NOW, &[MS])]);
+    batch.count(&fixture.precisions, &"big".into(), NOW, 2);
+    batch.count(&fixture.precisions, &"small".into(), NOW, 2);
+    let merged = fixture.merge(batch).await;
     assert_eq!(merged.quarantined.len(), 7, "{merged:?}");
     let keys = merged.quarantined.iter().map(|p| &*p.key);
     assert!(keys.clone().all(|key| key.ends_with(":big")), "{merged:?}");
     assert!(keys.clone().any(|key| key.ends_with("count:1:big")));
     assert!(merged.quarantined[0].reason.contains("overflow"));
-    let big = bed.store.counter("big", 60).await.unwrap();
+    let big = fixture.store.counter("big", 60).await.unwrap();
     assert_eq!(big, [(NOW, i64::MAX - 1)]);
-    assert_eq!(bed.store.counter("small", 60).await.unwrap(), [(NOW, 2)]);
-    assert_eq!(bed.hours("GET /").await, (Some(1.0), None));
-    let mut batch = Batch::default();
-    batch.count(&bed.precisions, &"big".into(), NOW, 1);
-    bed.merge_clean(batch).await;
     assert_eq!(
-        bed.store.counter("big", 1).await.unwrap(),
+        fixture.store.counter("small", 60).await.unwrap(),
+        [(NOW, 2)]
+    );
+    assert_eq!(fixture.hours("GET /").await, (Some(1.0), None));
+    let mut batch = Batch::default();
+    batch.count(&fixture.precisions, &"big".into(), NOW, 1);
+    fixture.merge_clean(batch).await;
+    assert_eq!(
+        fixture.store.counter("big", 1).await.unwrap(),
         [(NOW, i64::MAX)]
     );
 }
 
-pub async fn instances_live_for_a_minute(bed: &mut Fixture) {
+pub async fn instances_are_alive_for_a_minute_after_a_heartbeat(fixture: &mut Fixture) {
     for (instance, in_flight, at) in [("a", 3, NOW - 30), ("b", 4, NOW), ("c", 5, NOW)] {
         let heartbeat = Heartbeat {
             instance: instance.into(),
@@ -408,31 +467,31 @@ pub async fn instances_live_for_a_minute(bed: &mut Fixture) {
             in_flight,
             dropped: 0,
         };
-        bed.store.heartbeat(&heartbeat).await.unwrap();
+        fixture.store.heartbeat(&heartbeat).await.unwrap();
     }
-    bed.store.deregister("c").await.unwrap();
-    bed.store.deregister("nobody").await.unwrap();
-    let snapshot = bed.snapshot().await;
+    fixture.store.deregister("c").await.unwrap();
+    fixture.store.deregister("nobody").await.unwrap();
+    let snapshot = fixture.snapshot().await;
     assert_eq!((snapshot.instances, snapshot.in_flight), (2, 7));
-    bed.advance(31);
-    let snapshot = bed.snapshot().await;
+    fixture.advance(31);
+    let snapshot = fixture.snapshot().await;
     assert_eq!((snapshot.instances, snapshot.in_flight), (1, 4));
-    let cleaned = bed.store.clean(&bed.pass()).await.unwrap().unwrap();
+    let cleaned = fixture.store.clean(&fixture.pass()).await.unwrap().unwrap();
     assert_eq!(cleaned.instances, 1);
 }
 
-pub async fn instances_that_write_at_once_are_exact(bed: &mut Fixture) {
-    let generation = bed.store.hello().await.unwrap().id;
+pub async fn instances_that_write_at_once_lose_no_sample(fixture: &mut Fixture) {
+    let generation = fixture.store.hello().await.unwrap().id;
     let mut writers = Vec::new();
     for writer in 0..4u64 {
-        let (store, precisions) = (bed.store.clone(), bed.precisions.clone());
-        let (folder, generation) = (bed.writer.folder.clone(), generation.clone());
+        let (store, precisions) = (fixture.store.clone(), fixture.precisions.clone());
+        let (folder, generation) = (fixture.writer.folder.clone(), generation.clone());
         writers.push(tokio::spawn(async move {
             let instance = format!("writer-{writer}");
             for seq in 1..=50 {
                 let mut batch = Batch::default();
                 let second = NOW + seq as i64 % 7;
-                let one = collected(&[(writer + 1) * MS, seq * MS], Outcome::Success);
+                let one = aggregate_of(&[(writer + 1) * MS, seq * MS], Outcome::Success);
                 batch.add(&precisions, &"GET /".into(), Kind::Http, second, &one);
                 batch.count(&precisions, &"sales".into(), second, 1);
                 let mut call = call(&instance, seq, batch);
@@ -451,132 +510,151 @@ pub async fn instances_that_write_at_once_are_exact(bed: &mut Fixture) {
     for writer in writers {
         writer.await.unwrap();
     }
-    let hour = bed.context("GET /").await.hour.unwrap();
+    let hour = fixture.context("GET /").await.hour.unwrap();
     assert_eq!(hour.times.count, 400.0);
     // 50 * (1 + 2 + 3 + 4) + 4 * (1 + … + 50) milliseconds
     assert!((hour.times.sum - 5.6).abs() < 1e-12);
-    assert_eq!(hour.spread.histogram.count(), 400);
-    assert_eq!(hour.spread.tally.count(Outcome::Success), 400);
+    assert_eq!(hour.aggregate.histogram.count(), 400);
+    assert_eq!(hour.aggregate.outcomes.count(Outcome::Success), 400);
     for (name, sum) in [("hits:GET /", 400), ("sales", 200)] {
-        let samples = bed.store.counter(name, 1).await.unwrap();
-        assert_eq!(samples.iter().map(|(_, n)| n).sum::<i64>(), sum);
+        let slices = fixture.store.counter(name, 1).await.unwrap();
+        assert_eq!(slices.iter().map(|(_, n)| n).sum::<i64>(), sum);
     }
 }
 
-pub async fn cleaning_keeps_the_newest_samples(bed: &mut Fixture) {
-    // With gaps, which no slice pushes out.
+pub async fn cleaning_keeps_the_slices_within_their_retention(fixture: &mut Fixture) {
+    // With gaps, which leave slices that no new slice pushes out.
     for minute in [0, 1, 5, 40] {
-        bed.hit("GET /", NOW + 60 * minute, MS).await;
+        fixture.hit("GET /", NOW + 60 * minute, MS).await;
     }
     let ahead = NOW + 40 * 60;
-    bed.hand.set_wall(ahead + 30);
-    let cleaned = bed.store.clean(&bed.pass()).await.unwrap().unwrap();
+    fixture.manual_clock.set_wall(ahead + 30);
+    let cleaned = fixture.store.clean(&fixture.pass()).await.unwrap().unwrap();
     assert_eq!(cleaned.problems, []);
-    let hits = bed.store.counter("hits:GET /", 1).await.unwrap();
-    assert_eq!(hits, [(ahead, 1)], "120 s are kept, and the future");
-    assert_eq!(bed.store.counter("hits:GET /", 60).await.unwrap().len(), 4);
-    // Hits and micros at 1 s and 5 s lose three slices, but NOW + 300 s is within 600 s of … none.
+    let hits = fixture.store.counter("hits:GET /", 1).await.unwrap();
+    assert_eq!(
+        hits,
+        [(ahead, 1)],
+        "slices of the last 120 s and of the future stay"
+    );
+    assert_eq!(
+        fixture.store.counter("hits:GET /", 60).await.unwrap().len(),
+        4
+    );
+    // Hits and micros lose three slices each at 1 s, which retains 120 s, and at 5 s, which retains 600 s.
     assert_eq!(cleaned.slices, 12);
     assert_eq!(cleaned.counters, 0);
-    // Nothing stays of a counter that is idle.
-    bed.hand.set_wall(ahead + 10_000);
-    let cleaned = bed.store.clean(&bed.pass()).await.unwrap().unwrap();
-    assert_eq!(bed.store.counter("hits:GET /", 60).await.unwrap(), []);
+    // An idle counter is removed completely.
+    fixture.manual_clock.set_wall(ahead + 10_000);
+    let cleaned = fixture.store.clean(&fixture.pass()).await.unwrap().unwrap();
+    assert_eq!(fixture.store.counter("hits:GET /", 60).await.unwrap(), []);
     assert!(cleaned.counters >= 6, "{cleaned:?}");
 }
 
-pub async fn cleaning_keeps_the_rhythm(bed: &mut Fixture) {
-    bed.hit("GET /", NOW, MS).await;
+pub async fn cleaning_examines_a_precision_only_when_it_is_due(fixture: &mut Fixture) {
+    fixture.hit("GET /", NOW, MS).await;
     let mut passes = [0u64; 60];
     for examined in &mut passes {
-        let pass = bed.pass();
-        let cleaned = bed.store.clean(&pass).await.unwrap().unwrap();
+        let pass = fixture.pass();
+        let cleaned = fixture.store.clean(&pass).await.unwrap().unwrap();
         *examined = cleaned.examined;
-        let due = bed.precisions.counters.iter();
+        let due = fixture.precisions.counters.iter();
         let due = due.filter(|p| pass.examines(p.seconds.into())).count();
         // A counter that has become empty is not examined again.
         assert!(*examined <= 2 * due as u64);
-        bed.advance(60);
+        fixture.advance(60);
     }
     assert!(passes.contains(&6) && passes.iter().any(|n| *n >= 8));
-    // The hits of an hour of 5 h slices are there still.
+    // The hits at 5 h are retained.
     assert_eq!(
-        bed.store.counter("hits:GET /", 18_000).await.unwrap().len(),
+        fixture
+            .store
+            .counter("hits:GET /", 18_000)
+            .await
+            .unwrap()
+            .len(),
         1
     );
 }
 
-pub async fn cleaning_forgets_contexts(bed: &mut Fixture) {
+pub async fn cleaning_forgets_contexts_without_recent_samples(fixture: &mut Fixture) {
     let day = 24 * HOUR;
-    let batch = bed.batch(&[
+    let batch = fixture.batch(&[
         ("GET /old", Kind::Http, NOW, &[MS]),
         ("timer", Kind::Timer, NOW, &[MS]),
         (ALL, Kind::All, NOW, &[MS]),
     ]);
-    bed.merge_clean(batch).await;
-    bed.advance(day + 60);
-    bed.hit("GET /new", NOW + day, MS).await;
-    let cleaned = bed.store.clean(&bed.pass()).await.unwrap().unwrap();
+    fixture.merge_clean(batch).await;
+    fixture.advance(day + 60);
+    fixture.hit("GET /new", NOW + day, MS).await;
+    let cleaned = fixture.store.clean(&fixture.pass()).await.unwrap().unwrap();
     assert_eq!((cleaned.ranks, cleaned.contexts), (2, 0));
-    let slowest = bed.store.slowest().await.unwrap();
+    let slowest = fixture.store.slowest().await.unwrap();
     assert_eq!(slowest.len(), 1);
-    assert_eq!(bed.snapshot().await.contexts.len(), 3);
+    assert_eq!(fixture.snapshot().await.contexts.len(), 3);
 
-    bed.advance(6 * day);
-    let cleaned = bed.store.clean(&bed.pass()).await.unwrap().unwrap();
+    fixture.advance(6 * day);
+    let cleaned = fixture.store.clean(&fixture.pass()).await.unwrap().unwrap();
     assert_eq!((cleaned.ranks, cleaned.contexts), (1, 2));
-    let contexts = bed.snapshot().await.contexts;
+    let contexts = fixture.snapshot().await.contexts;
     let names: Vec<_> = contexts.iter().map(|c| &*c.context).collect();
     assert_eq!(names, ["GET /new"]);
-    let now = bed.clock.now_seconds();
-    assert_eq!(bed.store.context("timer", now).await.unwrap(), None);
-    assert_eq!(bed.store.records("timer", 3_600, now).await.unwrap(), []);
-    assert_eq!(bed.store.counter("hits:timer", 86_400).await.unwrap(), []);
-    assert!(bed.store.context(ALL, now).await.unwrap().is_some());
+    let now = fixture.clock.now_seconds();
+    assert_eq!(fixture.store.context("timer", now).await.unwrap(), None);
+    assert_eq!(
+        fixture.store.records("timer", 3_600, now).await.unwrap(),
+        []
+    );
+    assert_eq!(
+        fixture.store.counter("hits:timer", 86_400).await.unwrap(),
+        []
+    );
+    assert!(fixture.store.context(ALL, now).await.unwrap().is_some());
 }
 
-pub async fn a_pass_is_done_once(bed: &mut Fixture) {
-    bed.hit("GET /", NOW, MS).await;
-    assert_eq!(bed.store.last_pass().await.unwrap(), None);
-    bed.hand.set_wall(NOW + 7_200);
-    let pass = bed.pass();
-    let cleaned = bed.store.clean(&pass).await.unwrap().unwrap();
+pub async fn each_pass_is_run_once(fixture: &mut Fixture) {
+    fixture.hit("GET /", NOW, MS).await;
+    assert_eq!(fixture.store.last_pass().await.unwrap(), None);
+    fixture.manual_clock.set_wall(NOW + 7_200);
+    let pass = fixture.pass();
+    let cleaned = fixture.store.clean(&pass).await.unwrap().unwrap();
     assert!(cleaned.slices > 0);
-    let last = bed.store.last_pass().await.unwrap().unwrap();
+    let last = fixture.store.last_pass().await.unwrap().unwrap();
     assert_eq!((last.number, last.at), (pass.number(), pass.now));
     assert_eq!((&*last.instance, last.cleaned), ("a", cleaned));
     let mut other = pass.clone();
     other.instance = "b".into();
-    assert_eq!(bed.store.clean(&other).await.unwrap(), None);
+    assert_eq!(fixture.store.clean(&other).await.unwrap(), None);
     other.now -= 60;
-    assert_eq!(bed.store.clean(&other).await.unwrap(), None);
+    assert_eq!(fixture.store.clean(&other).await.unwrap(), None);
     other.now += 120;
-    assert!(bed.store.clean(&other).await.unwrap().is_some());
-    // A clock that was days ahead does not keep the others from cleaning.
+    assert!(fixture.store.clean(&other).await.unwrap().is_some());
+    // A pass of a clock that was days ahead does not stop the other instances from cleaning.
     other.now += 10 * 86_400;
-    assert!(bed.store.clean(&other).await.unwrap().is_some());
+    assert!(fixture.store.clean(&other).await.unwrap().is_some());
     other.now -= 9 * 86_400;
-    assert!(bed.store.clean(&other).await.unwrap().is_some());
+    assert!(fixture.store.clean(&other).await.unwrap().is_some());
 }
 
-pub async fn nothing_is_known_of_nothing(bed: &mut Fixture) {
-    let snapshot = bed.snapshot().await;
+pub async fn an_empty_store_answers_every_query(fixture: &mut Fixture) {
+    let snapshot = fixture.snapshot().await;
     assert_eq!(snapshot.contexts, []);
     assert_eq!((snapshot.all.hour, snapshot.all.last_hour), (None, None));
     assert_eq!((snapshot.instances, snapshot.recent), (0, vec![]));
-    assert_eq!(bed.store.context("GET /", NOW).await.unwrap(), None);
-    assert_eq!(bed.store.counter("hits", 1).await.unwrap(), []);
+    assert_eq!(fixture.store.context("GET /", NOW).await.unwrap(), None);
+    assert_eq!(fixture.store.counter("hits", 1).await.unwrap(), []);
     assert_eq!(
-        bed.store
-            .records("GET /", 60, bed.clock.now_seconds())
+        fixture
+            .store
+            .records("GET /", 60, fixture.clock.now_seconds())
             .await
             .unwrap(),
         []
     );
-    assert_eq!(bed.store.slowest().await.unwrap(), []);
-    let cleaned = bed.store.clean(&bed.pass()).await.unwrap().unwrap();
+    assert_eq!(fixture.store.slowest().await.unwrap(), []);
+    let cleaned = fixture.store.clean(&fixture.pass()).await.unwrap().unwrap();
     assert_eq!(cleaned, Default::default());
-    bed.merge_clean(Batch::default()).await;
-    assert!(!bed.store.describe().is_empty());
-    assert_eq!(bed.store.warnings(), Vec::<String>::new());
+    fixture.merge_clean(Batch::default()).await;
+    assert!(!fixture.store.describe().is_empty());
+    assert_eq!(fixture.store.warnings(), Vec::<String>::new());
 }

@@ -1,4 +1,4 @@
-//! Who folds when the one that did is gone.
+//! Another instance takes over when the folder is gone.
 
 use std::time::{Duration, Instant};
 
@@ -15,22 +15,29 @@ fn instance(server: &RedisServer) -> (Pulse, Vec<Task>) {
 }
 
 /// Waits until a condition holds.
-async fn until(what: &str, most: Duration, mut condition: impl AsyncFnMut() -> bool) -> Duration {
+async fn until(
+    condition_name: &str,
+    deadline: Duration,
+    mut condition: impl AsyncFnMut() -> bool,
+) -> Duration {
     let start = Instant::now();
     while !condition().await {
-        assert!(start.elapsed() < most, "not within {most:?}: {what}");
+        assert!(
+            start.elapsed() < deadline,
+            "not within {deadline:?}: {condition_name}"
+        );
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     start.elapsed()
 }
 
-/// How many runs of a timer can be read.
+/// The number of runs of a timer that can be read.
 async fn runs(pulse: &Pulse) -> i64 {
-    let samples = pulse.store().counter("hits:job", 3_600).await.unwrap();
-    samples.iter().map(|(_, n)| n).sum()
+    let slices = pulse.store().counter("hits:job", 3_600).await.unwrap();
+    slices.iter().map(|(_, n)| n).sum()
 }
 
-/// Two instances, the first of which folds.
+/// Starts two instances, the first of which is the folder.
 async fn pair(server: &RedisServer) -> (Pulse, Vec<tokio::task::JoinHandle<()>>, Pulse) {
     let (first, tasks) = instance(server);
     let tasks = tasks.into_iter().map(tokio::spawn).collect();
@@ -40,7 +47,7 @@ async fn pair(server: &RedisServer) -> (Pulse, Vec<tokio::task::JoinHandle<()>>,
     let (second, others) = instance(server);
     others.into_iter().for_each(|task| drop(tokio::spawn(task)));
     second.timer("job").stop();
-    // The first one folds it.
+    // The first instance folds this call.
     second.flush().await.unwrap();
     assert!(!second.health().fold.journal.unwrap().is_folder);
     assert_eq!(runs(&second).await, 2);
@@ -53,7 +60,7 @@ async fn a_folder_that_shuts_down_is_replaced_at_once() {
     let (first, _tasks, second) = pair(&server).await;
     first.shutdown().await.unwrap();
     second.timer("job").stop();
-    // Two flushes and a look, long before a lease of 5 s would end.
+    // Two flushes and a read of the journal take less time than a lease of 5 s needs to expire.
     let took = until("read", Duration::from_secs(4), async || {
         runs(&second).await == 3
     })
@@ -69,20 +76,20 @@ async fn a_folder_that_dies_is_replaced_when_its_lease_ends() {
     let (first, tasks, second) = pair(&server).await;
     tasks.iter().for_each(|task| task.abort());
     second.timer("job").stop();
-    let most = Duration::from_secs(8);
-    until("read", most, async || runs(&second).await == 3).await;
+    let deadline = Duration::from_secs(8);
+    until("read", deadline, async || runs(&second).await == 3).await;
     second.flush().await.unwrap();
     let journal = second.health().fold.journal.unwrap();
     assert!(journal.is_folder);
     assert_eq!((journal.bytes, journal.oldest_age_seconds), (0, None));
-    // What the dead one still had goes on when it is alive again.
+    // Samples that the first instance still held are flushed when its tasks run again.
     first.timer("job").stop();
     first.flush().await.unwrap();
     assert_eq!(runs(&second).await, 4);
 }
 
 #[tokio::test]
-async fn a_journal_that_nobody_folds_waits_for_the_next_instance() {
+async fn a_journal_without_a_folder_waits_for_the_next_instance() {
     let server = RedisServer::start().await;
     let (first, tasks) = instance(&server);
     let tasks: Vec<_> = (tasks.into_iter())

@@ -1,4 +1,4 @@
-//! Servers behind TLS, and behind a socket of the file system.
+//! Servers behind TLS, and behind a Unix socket.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use tower_pulse::model::context::Kind;
 use tower_pulse::store::Store;
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
 
-use crate::bed::{Applied, Fixture, MS, Merged, NOW, apply, call};
+use crate::fixture::{ApplyOutcome, Fixture, MS, MergeReport, NOW, apply, call};
 use crate::rig::server::RedisServer;
 
 fn store(options: RedisOptions) -> Arc<dyn Store> {
@@ -15,17 +15,17 @@ fn store(options: RedisOptions) -> Arc<dyn Store> {
     Arc::new(RedisStore::open(options.connection_timeout(Duration::from_secs(5))).unwrap())
 }
 
-/// A call is appended, folded and read.
+/// Checks that a call is appended, folded and read.
 async fn assert_works(store: &Arc<dyn Store>) {
     let batch = Fixture::memory().batch(&[("GET /", Kind::Http, NOW, &[MS])]);
     let applied = apply(store, &call("x", 1, batch)).await.unwrap();
-    assert_eq!(applied, Applied::Merged(Merged::default()));
+    assert_eq!(applied, ApplyOutcome::Merged(MergeReport::default()));
     let hits = store.counter("hits:GET /", 1).await.unwrap();
     assert_eq!(hits, [(NOW, 1)]);
 }
 
 #[tokio::test]
-async fn a_socket_of_the_file_system() {
+async fn a_store_works_over_a_unix_socket() {
     let directory = crate::rig::process::TempDir::new("socket");
     let path = directory.path().join("redis.sock");
     let path = path.to_str().unwrap();
@@ -37,10 +37,10 @@ async fn a_socket_of_the_file_system() {
     assert_works(&store).await;
 }
 
-/// A certificate that no public authority has signed is refused; handed over, it is trusted.
+/// A certificate that no public authority has signed is refused, unless the user passes its authority.
 #[cfg(feature = "redis-tls")]
 #[tokio::test]
-async fn tls() {
+async fn a_certificate_is_refused_unless_its_authority_is_trusted() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stores/tls");
     let file = |name: &str| folder.join(name).to_str().unwrap().to_owned();
     let port = crate::rig::process::free_port();

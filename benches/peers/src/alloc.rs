@@ -1,6 +1,6 @@
-//! Counts the allocations of one thread while it is told to. At other times an allocation costs one
-//! load and one branch more than the system's own, for all rows alike.
-#![allow(unsafe_code)] // A `GlobalAlloc` cannot be written without.
+//! Counts the allocations of one thread during a measurement. At other times an allocation costs one load
+//! and one branch more than the system's own, for all rows alike.
+#![allow(unsafe_code)] // A `GlobalAlloc` cannot be written without unsafe code.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -32,7 +32,7 @@ fn signed(size: usize) -> i64 {
     size as i64
 }
 
-// SAFETY: every call goes to the system's allocator with the arguments as they came.
+// SAFETY: every call goes to the system's allocator with unchanged arguments.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(1, signed(layout.size()));
@@ -59,7 +59,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// How many allocations (growing ones included) this thread makes while `work` runs.
+/// The number of allocations, including growth, that this thread makes while `work` runs.
 pub(crate) fn counted(work: impl FnOnce()) -> u64 {
     let before = COUNT.get();
     ON.store(true, Ordering::Relaxed);
@@ -68,8 +68,8 @@ pub(crate) fn counted(work: impl FnOnce()) -> u64 {
     COUNT.get() - before
 }
 
-/// How many bytes more this thread has allocated than freed after `work`.
-pub(crate) fn kept(work: impl FnOnce()) -> i64 {
+/// The number of bytes that `work` allocates on this thread and does not free.
+pub(crate) fn retained_bytes(work: impl FnOnce()) -> i64 {
     let before = BYTES.get();
     counted(work);
     BYTES.get() - before

@@ -1,4 +1,4 @@
-//! How a request is made, sent through a Router in process, and timed: the same way for all rows.
+//! Makes a request, sends it through a Router in process, and times it: the same way for all rows.
 
 use std::future::Future;
 use std::hint::black_box;
@@ -16,14 +16,14 @@ use crate::alloc;
 use crate::options::Options;
 use crate::rows::{App, Row};
 
-/// Routes of each row's Router.
+/// Number of routes of each row's Router.
 pub(crate) const ROUTES: usize = 20;
 
-/// What all rows run on.
+/// The runtimes of all rows.
 pub(crate) struct Ground {
     /// Runs the requests, on the thread whose CPU time is read.
     front: Runtime,
-    /// Runs whatever a row does outside of requests: flushes, exporters.
+    /// Runs a row's work outside of requests: flushes, exporters.
     back: Runtime,
 }
 
@@ -39,7 +39,7 @@ impl Ground {
         })
     }
 
-    /// The runtime for what is done outside of requests.
+    /// The runtime for work outside of requests.
     pub(crate) fn back(&self) -> &Handle {
         self.back.handle()
     }
@@ -50,7 +50,7 @@ impl Ground {
     }
 }
 
-/// The addresses of so many of the routes.
+/// The URIs of the first routes.
 pub(crate) fn uris(paths: usize) -> Vec<Uri> {
     (0..paths)
         .map(|route| {
@@ -82,14 +82,14 @@ pub(crate) fn requests(ground: &Ground, app: &mut Router, uris: &[Uri], requests
     ground.front(send(app, uris, requests));
 }
 
-/// The same, in a function of its own, as callgrind collects by the name of a function. It must
-/// differ, else the compiler makes one of both.
+/// Sends requests in a function of its own, because callgrind collects by the name of a function. It must
+/// differ from the other, or the compiler would merge the two.
 #[inline(never)]
 pub(crate) fn measured_requests(ground: &Ground, app: &mut Router, uris: &[Uri], count: usize) {
     requests(ground, app, uris, black_box(count));
 }
 
-/// CPU time of this thread in nanoseconds: what another process or thread does is not in it.
+/// CPU time of this thread in nanoseconds. The work of other processes and threads is not in it.
 fn thread_nanos() -> i64 {
     nanos(ClockId::ThreadCPUTime)
 }
@@ -104,14 +104,14 @@ fn nanos(clock: ClockId) -> i64 {
     now.tv_sec * 1_000_000_000 + now.tv_nsec
 }
 
-/// Nanoseconds per request: `[row][round]`. Each round runs all rows in another order.
+/// Nanoseconds per request: `[row][round]`. The order of the rows differs from round to round.
 pub(crate) fn nanoseconds(
     ground: &Ground,
     apps: &mut [(&'static Row, App)],
     options: &Options,
 ) -> Vec<(&'static str, Vec<f64>)> {
     let uris = uris(ROUTES);
-    let mut found: Vec<_> = apps
+    let mut results: Vec<_> = apps
         .iter()
         .map(|(row, _)| (row.id, Vec::with_capacity(options.rounds)))
         .collect();
@@ -125,10 +125,10 @@ pub(crate) fn nanoseconds(
             let start = thread_nanos();
             measured_requests(ground, &mut app.router, &uris, count);
             let nanos = thread_nanos() - start;
-            found[at].1.push(nanos as f64 / count as f64);
+            results[at].1.push(nanos as f64 / count as f64);
         }
     }
-    found
+    results
 }
 
 /// Allocations per request, on the thread of the request.

@@ -1,9 +1,9 @@
-//! The floor: what one would write by hand to know how often and how long each route is asked, and
-//! promises nothing else. It does not see cancelled or panicking requests, mixes up what shares a
-//! route's service, loses counts when there are more threads than shards, and nobody reads it.
+//! The floor: a hand-written layer that counts and times the requests of each route, and promises no more.
+//! It does not see cancelled or panicking requests, mixes up routes that share a service, loses counts when
+//! there are more threads than shards, and nothing reads it.
 //!
-//! Two reads of the CPU's time stamp counter, a slot that is looked up once per route, a shard of
-//! its own for each thread, plain loads and stores, a histogram.
+//! It does two reads of the CPU's time stamp counter, looks up a slot once per route, and has a shard for
+//! each thread, plain loads and stores, and a histogram.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -20,7 +20,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 const SHARDS: usize = 2;
-/// 16 for each power of two of nanoseconds.
+/// 16 buckets for each power of two of nanoseconds.
 const BUCKETS: usize = 64 * 16;
 
 /// The layer.
@@ -32,7 +32,7 @@ struct Shared {
     slots: Mutex<HashMap<String, Arc<Slot>>>,
 }
 
-/// What is known of a route.
+/// The counts of a route.
 struct Slot {
     clock: Clock,
     shards: [Shard; SHARDS],
@@ -46,7 +46,7 @@ struct Shard {
 }
 
 impl Floor {
-    /// A layer with no figures yet.
+    /// A layer with empty counts.
     pub(crate) fn new() -> Self {
         Self(Arc::new(Shared {
             clock: Clock::new(),
@@ -83,13 +83,13 @@ impl Slot {
     }
 }
 
-/// Only one thread writes here, so that nothing has to be exchanged.
+/// Only one thread writes here, so no atomic exchange is needed.
 #[inline]
 fn add(figure: &AtomicU64, n: u64) {
     figure.store(figure.load(Relaxed) + n, Relaxed);
 }
 
-/// The power of two, and the four bits below it.
+/// The bucket: the power of two, and the four bits below it.
 #[inline]
 fn bucket_of(nanos: u64) -> usize {
     let nanos = nanos | 16;
@@ -161,7 +161,7 @@ where
 }
 
 pin_project! {
-    /// Records when the response is there.
+    /// Records when the response is ready.
     pub(crate) struct FloorFuture<F> {
         #[pin]
         inner: F,

@@ -1,4 +1,4 @@
-//! What the table should show.
+//! The goals of the table.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use crate::http;
 use crate::rows::{BODY_END, FLOOR, IDENTITY, PROMETHEUS, PULSE, TRACE};
 use crate::table::Results;
 
-/// A goal and what came of it.
+/// A goal and its measured value.
 struct Goal {
     what: &'static str,
     limit: Limit,
@@ -53,41 +53,41 @@ impl Goal {
     }
 }
 
-/// Instructions beyond the identity layer that CI takes for no worse than before: what they are, and
-/// as much as they change from one compiler to the next. The goal is lower.
+/// Instructions beyond the identity layer above which CI fails: today's number, with the difference that
+/// compilers make. The goal is lower.
 const INSTRUCTIONS: f64 = 700.0;
 
-/// Fails when what is the same in every run has become more.
-pub(crate) fn check(found: &Results) -> Result<(), String> {
-    let figures = [
+/// Fails if a value that is the same in every run has grown.
+pub(crate) fn check(results: &Results) -> Result<(), String> {
+    let checks = [
         (
             "allocations beyond the identity layer",
-            found.allocations_over(PULSE, IDENTITY),
+            results.allocations_over(PULSE, IDENTITY),
             0.0,
         ),
         (
             "allocations beyond the identity layer, timed to the body's end",
-            found.allocations_over(BODY_END, IDENTITY),
+            results.allocations_over(BODY_END, IDENTITY),
             1.0,
         ),
         (
             "instructions beyond the identity layer",
-            found.instructions_over(PULSE, IDENTITY),
+            results.instructions_over(PULSE, IDENTITY),
             INSTRUCTIONS,
         ),
     ];
-    for (what, measured, limit) in figures {
+    for (what, measured, limit) in checks {
         match measured {
             Some(measured) if measured <= limit => {}
             Some(measured) => return Err(format!("{what}: {measured:.0}, allowed are {limit}")),
-            None => return Err(format!("{what}: not measured. {}", found.notes.join(" "))),
+            None => return Err(format!("{what}: not measured. {}", results.notes.join(" "))),
         }
     }
     Ok(())
 }
 
 /// The goals as a markdown table.
-pub(crate) fn markdown(found: &Results) -> String {
+pub(crate) fn markdown(results: &Results) -> String {
     let goal = |what, limit, measured, digits, unit| Goal {
         what,
         limit,
@@ -95,49 +95,49 @@ pub(crate) fn markdown(found: &Results) -> String {
         digits,
         unit,
     };
-    let (same, all) = found.throughput(PULSE).unzip();
+    let (same, all) = results.throughput(PULSE).unzip();
     let value = |median: Option<crate::stats::Median>| median.map(|median| median.value);
-    let pause = found.pauses.iter().map(|pause| pause.added.value);
+    let pause = results.pauses.iter().map(|pause| pause.added.value);
     let goals = [
         goal(
             "overhead, ours / floor",
             AtMost(1.15),
-            found.ratio(PULSE, FLOOR),
+            results.ratio(PULSE, FLOOR),
             2,
             "",
         ),
         goal(
             "ours / axum-prometheus",
             AtMost(0.12),
-            found.ratio(PULSE, PROMETHEUS),
+            results.ratio(PULSE, PROMETHEUS),
             3,
             "",
         ),
         goal(
             "ours / TraceLayer",
             AtMost(0.45),
-            found.ratio(PULSE, TRACE),
+            results.ratio(PULSE, TRACE),
             2,
             "",
         ),
         goal(
             "allocations beyond the identity layer",
             AtMost(0.0),
-            found.allocations_over(PULSE, IDENTITY),
+            results.allocations_over(PULSE, IDENTITY),
             2,
             "",
         ),
         goal(
             "… timed to the body's end",
             AtMost(1.0),
-            found.allocations_over(BODY_END, IDENTITY),
+            results.allocations_over(BODY_END, IDENTITY),
             2,
             "",
         ),
         goal(
             "instructions beyond the identity layer",
             AtMost(300.0),
-            found.instructions_over(PULSE, IDENTITY),
+            results.instructions_over(PULSE, IDENTITY),
             0,
             "",
         ),
@@ -158,7 +158,7 @@ pub(crate) fn markdown(found: &Results) -> String {
         goal(
             "requests/s over loopback of bare",
             AtLeast(0.97),
-            value(http::fraction(&found.loopback, PULSE)),
+            value(http::fraction(&results.loopback, PULSE)),
             3,
             "",
         ),
@@ -174,21 +174,21 @@ pub(crate) fn markdown(found: &Results) -> String {
         goal(
             "Redis calls per request at 10,000 requests/s over 20 routes",
             AtMost(0.005),
-            found.calls_per_request,
+            results.calls_per_request,
             5,
             "",
         ),
         goal(
             "Redis CPU per context merged",
             AtMost(45.0),
-            found.costs.last().map(|cost| cost.cpu.value),
+            results.costs.last().map(|cost| cost.cpu.value),
             1,
             " µs",
         ),
         goal(
             "memory per context with one live cell",
             AtMost(3_072.0),
-            found.bytes_per_context,
+            results.bytes_per_context,
             0,
             " B",
         ),
@@ -196,7 +196,7 @@ pub(crate) fn markdown(found: &Results) -> String {
     let mut text = "| Goal | | measured | |\n|---|---|---|---|\n".to_owned();
     for goal in goals
         .iter()
-        .filter(|goal| goal.measured.is_some() || found.complete)
+        .filter(|goal| goal.measured.is_some() || results.complete)
     {
         let _ = writeln!(text, "{}", goal.line());
     }

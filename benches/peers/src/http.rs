@@ -1,5 +1,5 @@
-//! Requests per second over loopback: a server for each row, pinned to one core, and wrk on another.
-//! A second bare server shows how far two equal ones lie apart.
+//! Requests per second over loopback: a server for each row, pinned to one core, and wrk on another. A
+//! second bare server shows how much two equal servers differ.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ pub(crate) struct Loopback {
     pub(crate) rates: Vec<f64>,
 }
 
-/// A server in a process of its own.
+/// A server in its own process.
 struct Server {
     process: Child,
     port: u16,
@@ -36,13 +36,13 @@ impl Server {
             .args(["-c", "0"])
             .arg(std::env::current_exe()?)
             .args(["--serve", id])
-            // It ends when this pipe does.
+            // The server ends when this pipe closes.
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
         let mut port = String::new();
-        if let Some(told) = process.stdout.take() {
-            BufReader::new(told).read_line(&mut port)?;
+        if let Some(stdout) = process.stdout.take() {
+            BufReader::new(stdout).read_line(&mut port)?;
         }
         let port = port.trim().parse();
         let port = port.map_err(|_| format!("the server of `{id}` did not start"))?;
@@ -57,21 +57,21 @@ impl Server {
             .arg(script)
             .arg(format!("http://127.0.0.1:{}/", self.port))
             .output()?;
-        let told = String::from_utf8_lossy(&output.stdout);
-        if told.contains("Non-2xx") || told.contains("Socket errors") {
-            return Err(format!("wrk met errors: {told}").into());
+        let report = String::from_utf8_lossy(&output.stdout);
+        if report.contains("Non-2xx") || report.contains("Socket errors") {
+            return Err(format!("wrk met errors: {report}").into());
         }
-        let rate = told
+        let rate = report
             .lines()
             .find_map(|line| line.strip_prefix("Requests/sec:"));
         let rate = rate.and_then(|rate| rate.trim().parse().ok());
-        rate.ok_or_else(|| format!("wrk told no rate: {told}").into())
+        rate.ok_or_else(|| format!("wrk printed no rate: {report}").into())
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Closing the pipe ends it, and what it has started.
+        // Closing the pipe ends the server and its own child processes.
         drop(self.process.stdin.take());
         let _ = self.process.wait();
     }
@@ -94,9 +94,9 @@ pub(crate) fn loopback(
     }
     let script = std::env::temp_dir().join(format!("pulse-peers-{}.lua", std::process::id()));
     std::fs::File::create(&script)?.write_all(wrk_script().as_bytes())?;
-    let found = rounds(apps, options, &script);
+    let rows = rounds(apps, options, &script);
     let _ = std::fs::remove_file(&script);
-    found
+    rows
 }
 
 fn rounds(
@@ -113,14 +113,14 @@ fn rounds(
     }
     for _ in 0..options.http_rounds {
         fastrand::shuffle(&mut servers);
-        for (server, found) in &mut servers {
-            found.rates.push(server.rate(script, options.http_seconds)?);
+        for (server, row) in &mut servers {
+            row.rates.push(server.rate(script, options.http_seconds)?);
         }
     }
-    Ok(servers.into_iter().map(|(_, found)| found).collect())
+    Ok(servers.into_iter().map(|(_, row)| row).collect())
 }
 
-/// Asks for one path after the other.
+/// A script that requests one path after the other.
 fn wrk_script() -> String {
     let paths = uris(ROUTES)
         .iter()
@@ -134,15 +134,15 @@ fn wrk_script() -> String {
     )
 }
 
-/// A row's requests per second as a fraction of the same round's bare.
-pub(crate) fn fraction(found: &[Loopback], id: &str) -> Option<Median> {
-    let find = |id: &str| found.iter().find(|row| row.id == id);
+/// A row's requests per second as a fraction of those of the bare server in the same round.
+pub(crate) fn fraction(rows: &[Loopback], id: &str) -> Option<Median> {
+    let find = |id: &str| rows.iter().find(|row| row.id == id);
     let (row, bare) = (find(id)?, find(BARE)?);
     let pairs = row.rates.iter().zip(&bare.rates);
     Some(Median::of(pairs.map(|(row, bare)| row / bare)))
 }
 
-/// What runs in a server's process, until its input ends.
+/// The server's process, which runs until its input ends.
 pub(crate) fn child(ground: &Ground, id: &str) -> Result<(), Failure> {
     let row = rows::ROWS.iter().find(|row| row.id == id);
     let app = rows::build(row.ok_or("no such row")?, ground)?;

@@ -1,5 +1,5 @@
-//! Instructions per request. The program runs itself under callgrind, once for each row, collecting
-//! only within [`measured_requests`].
+//! Instructions per request. The program runs itself under callgrind, once for each row, collecting only
+//! within [`measured_requests`].
 
 use std::process::Command;
 
@@ -9,7 +9,7 @@ use crate::rows::{self, App, Row};
 
 const REQUESTS: usize = 2_000;
 
-/// Instructions per request of each row, or why there are none.
+/// Instructions per request of each row, or why they could not be counted.
 pub(crate) fn per_request(
     apps: &[(&'static Row, App)],
 ) -> Result<Vec<(&'static str, f64)>, String> {
@@ -30,21 +30,21 @@ fn of(row: &Row) -> Result<f64, String> {
         .args(["--instructions-of", row.id])
         .output()
         .map_err(|error| format!("valgrind: {error}"))?;
-    let told = String::from_utf8_lossy(&output.stderr);
-    let collected = told
+    let output_text = String::from_utf8_lossy(&output.stderr);
+    let collected = output_text
         .lines()
         .find_map(|line| line.split_once("Collected :"))
         .and_then(|(_, count)| count.trim().parse::<f64>().ok());
     match collected {
         Some(count) if output.status.success() && count > 0.0 => Ok(count / REQUESTS as f64),
         _ => Err(format!(
-            "Instructions are not counted: callgrind failed with {}: {told}",
+            "Instructions are not counted: callgrind failed with {}: {output_text}",
             row.id
         )),
     }
 }
 
-/// What runs under callgrind.
+/// The program that runs under callgrind.
 pub(crate) fn child(ground: &Ground, id: &str) -> Result<(), Failure> {
     for row in rows::ROWS.iter().filter(|row| row.id == id) {
         let mut app = rows::build(row, ground)?;

@@ -1,8 +1,8 @@
-//! What tower-pulse costs a request, next to a hand-written floor and to other crates: the same
-//! routes and the same driver for all of them, interleaved in one run, in one table.
+//! The cost of tower-pulse for a request, beside a hand-written floor and other crates: the same routes and
+//! the same driver for all, interleaved in one run, in one table.
 //!
-//! Read `rows` (what is compared), `floor` (what one would write by hand), `driver` (how a request
-//! is made and timed), then one module for each column.
+//! Read `rows` (the compared layers), `floor` (the hand-written layer), `driver` (sends and times the
+//! requests), then one module for each column.
 
 mod alloc;
 mod driver;
@@ -43,7 +43,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whatever goes wrong is told to whoever started the program.
+/// Prints any error on stderr.
 type Failure = Box<dyn std::error::Error>;
 
 fn run(options: &Options) -> Result<(), Failure> {
@@ -80,7 +80,7 @@ fn run(options: &Options) -> Result<(), Failure> {
     if options.measures(Measure::Instructions) {
         eprintln!("instructions");
         match instructions::per_request(&apps) {
-            Ok(found) => results.instructions = found,
+            Ok(measured) => results.instructions = measured,
             Err(why) => results.notes.push(why),
         }
     }
@@ -108,7 +108,7 @@ fn run(options: &Options) -> Result<(), Failure> {
     if options.measures(Measure::Http) {
         eprintln!("loopback");
         match http::loopback(&apps, options) {
-            Ok(found) => results.loopback = found,
+            Ok(measured) => results.loopback = measured,
             Err(why) => results.notes.push(why.to_string()),
         }
     }

@@ -1,4 +1,4 @@
-//! Bytes that a context costs in process: its names, its shards, and one live cell.
+//! Bytes of a context in process: its names, its shards, and one live cell.
 
 use tower_pulse::Pulse;
 
@@ -8,7 +8,7 @@ use crate::driver::Ground;
 
 const CONTEXTS: usize = 1_000;
 
-/// Bytes for each context with one live cell, as this thread records into one shard.
+/// Bytes of each context with one live cell, as this thread records into one shard.
 pub(crate) fn per_context(ground: &Ground) -> Result<f64, Failure> {
     let pulse = {
         let _inside = ground.back().enter();
@@ -16,7 +16,7 @@ pub(crate) fn per_context(ground: &Ground) -> Result<f64, Failure> {
     };
     pulse.timer("warm up").stop();
     let names: Vec<_> = (0..CONTEXTS).map(|n| format!("context {n}")).collect();
-    let bytes = alloc::kept(|| {
+    let bytes = alloc::retained_bytes(|| {
         for name in &names {
             pulse.timer(name).stop();
         }

@@ -2,7 +2,7 @@
 
 use crate::rows::{BODY_END, IDENTITY, PULSE};
 
-/// What `--help` prints.
+/// The text of `--help`.
 pub(crate) const USAGE: &str = "\
 Usage: pulse-peers [--only ROW,…] [--measure WHAT,…] [--http] [--rounds N] [--requests N] [--quick]
   --only      only these rows, and bare and the floor
@@ -26,11 +26,11 @@ pub(crate) enum Measure {
     Instructions,
     /// Throughput of two worker threads.
     Workers,
-    /// What a flush does to requests.
+    /// The effect of a flush on requests.
     Pause,
     /// Bytes per context.
     Memory,
-    /// What Redis has to do.
+    /// The work of Redis.
     Redis,
     /// Requests per second over loopback.
     Http,
@@ -47,35 +47,35 @@ const MEASURES: [(&str, Measure); 8] = [
     ("http", Measure::Http),
 ];
 
-/// What was asked for.
+/// The options of the command line.
 #[derive(Debug)]
 pub(crate) struct Options {
-    /// Only the usage.
+    /// Whether to print the usage and end.
     pub(crate) help: bool,
-    /// Fail when the allocations or instructions have become more.
+    /// Whether to fail if the allocations or instructions have grown.
     pub(crate) check: bool,
     /// Rows by id; empty stands for all.
     pub(crate) only: Vec<String>,
-    /// What to measure.
+    /// The measurements to make.
     pub(crate) measure: Vec<Measure>,
-    /// Rounds of the nanoseconds.
+    /// Rounds of the measurement of nanoseconds.
     pub(crate) rounds: usize,
-    /// Rounds of what takes longer.
+    /// Rounds of slower measurements.
     pub(crate) long_rounds: usize,
     /// Rounds over loopback.
     pub(crate) http_rounds: usize,
-    /// Seconds of a row in a round over loopback.
+    /// Seconds per row in a round over loopback.
     pub(crate) http_seconds: usize,
     /// Requests per row and round.
     pub(crate) requests: usize,
-    /// Set in the processes that callgrind runs.
+    /// Set in processes that run under callgrind.
     pub(crate) instructions_of: Option<String>,
-    /// Set in the processes that wrk asks.
+    /// Set in the servers for wrk.
     pub(crate) serve: Option<String>,
 }
 
 impl Options {
-    /// Reads the arguments.
+    /// Parses the arguments.
     pub(crate) fn parse(arguments: impl Iterator<Item = String>) -> Result<Self, String> {
         let mut options = Self {
             help: false,
@@ -124,15 +124,15 @@ impl Options {
         Ok(options)
     }
 
-    /// Whether this is to be measured.
+    /// Whether this measurement is to be made.
     pub(crate) fn measures(&self, what: Measure) -> bool {
         self.measure.contains(&what)
     }
 }
 
 fn measure(name: &str) -> Result<Measure, String> {
-    let found = MEASURES.iter().find(|(known, _)| *known == name);
-    found
+    let entry = MEASURES.iter().find(|(word, _)| *word == name);
+    entry
         .map(|(_, measure)| *measure)
-        .ok_or(format!("`{name}` is nothing that can be measured"))
+        .ok_or(format!("`{name}` cannot be measured: see --help"))
 }

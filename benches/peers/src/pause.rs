@@ -1,5 +1,5 @@
-//! What a flush does to the requests that are recorded meanwhile: 2,000 contexts, all of them asked
-//! for round and round by one thread, while another flushes without a pause, or sleeps.
+//! The effect of a flush on requests that are recorded meanwhile: one thread sends requests to all of 2,000
+//! contexts in turn, while another flushes continuously, or sleeps.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -21,32 +21,32 @@ const WINDOW: Duration = Duration::from_millis(200);
 /// 99.9th percentiles of a request, in microseconds.
 #[derive(Debug)]
 pub(crate) struct Pause {
-    /// Where it is flushed to.
+    /// The store that is flushed to.
     pub(crate) store: &'static str,
     /// Without a flush.
     pub(crate) without: Median,
-    /// While one runs.
+    /// During a flush.
     pub(crate) with: Median,
-    /// What it adds, window by window.
+    /// The difference, window by window.
     pub(crate) added: Median,
-    /// Flushes in a window.
+    /// Number of flushes in a window.
     pub(crate) flushes: f64,
 }
 
-/// Into memory, and into Redis if there is one.
+/// Measures with memory, and with Redis if there is one.
 pub(crate) fn pauses(ground: &Ground, options: &Options) -> Result<Vec<Pause>, Failure> {
     let builder = || Pulse::builder().max_contexts(CONTEXTS);
     let build = |builder: tower_pulse::Builder| {
         let _inside = ground.back().enter();
         builder.build()
     };
-    let mut found = vec![pause(ground, options, "memory", &build(builder())?)?];
+    let mut pauses = vec![pause(ground, options, "memory", &build(builder())?)?];
     if let Ok(server) = RedisServer::start() {
         let pulse = build(builder().redis(server.url()))?;
-        found.push(pause(ground, options, "Redis", &pulse)?);
+        pauses.push(pause(ground, options, "Redis", &pulse)?);
         ground.back().block_on(pulse.shutdown())?;
     }
-    Ok(found)
+    Ok(pauses)
 }
 
 fn pause(
@@ -87,8 +87,8 @@ fn pause(
             flushes += other.join().unwrap_or_default();
             nanos
         });
-        let found = if flushing { &mut with } else { &mut without };
-        found.push(quantile(&nanos, 0.999) / 1e3);
+        let windows = if flushing { &mut with } else { &mut without };
+        windows.push(quantile(&nanos, 0.999) / 1e3);
     }
     let pairs = with.iter().zip(&without);
     Ok(Pause {
@@ -100,7 +100,7 @@ fn pause(
     })
 }
 
-/// How long each request took within a window, sorted.
+/// The times of the requests of a window, sorted.
 fn window(ground: &Ground, app: &mut Router, uris: &[Uri]) -> Vec<f64> {
     let clock = quanta::Clock::new();
     let mut nanos = Vec::with_capacity(1 << 19);

@@ -1,5 +1,5 @@
-//! What Redis has to do for us: its CPU time for each context that a call merges, and how many calls
-//! there are for a request.
+//! The work of Redis: its CPU time for each context that a call merges, and the number of calls per
+//! request.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -25,30 +25,30 @@ use crate::rows;
 use crate::stats::Median;
 
 const CONTEXTS: usize = 20;
-/// About what the flusher sends at once.
+/// Approximate number of contexts that the flusher sends at once.
 const CONTEXTS_A_CALL: usize = 20;
 /// Seconds of traffic in a round.
 const SECONDS: i64 = 30;
 const REQUESTS_A_SECOND: u64 = 10;
 const PACE: usize = 10_000;
 
-/// Microseconds of Redis for a context merged.
+/// Microseconds of Redis per merged context.
 #[derive(Debug)]
 pub(crate) struct Cost {
-    /// What is merged.
+    /// The merged part.
     pub(crate) parts: &'static str,
-    /// CPU time of the server, user and system, reading and answering included.
+    /// CPU time of the server, user and system, including reading and answering.
     pub(crate) cpu: Median,
     /// Time within the script.
     pub(crate) script: Median,
 }
 
-/// What is merged of a second of traffic.
+/// A part of the traffic of a second that is merged.
 #[derive(Clone, Copy)]
 enum Parts {
-    /// A counter of the user's: what `hits` alone would cost.
+    /// One of the user's counters: the cost of `hits` alone.
     Counter,
-    /// Contexts, after this was done to them.
+    /// Contexts, after this function has removed other parts.
     Contexts(fn(&mut ContextDelta)),
 }
 
@@ -68,7 +68,7 @@ const PARTS: [(&str, Parts); 4] = [
     ("all: with both records", Parts::Contexts(|_| {})),
 ];
 
-/// A store that merges some of the parts.
+/// A store to which one part is merged.
 struct Merging {
     parts: Parts,
     store: Arc<dyn Store>,
@@ -84,7 +84,7 @@ struct Merging {
 impl Merging {
     fn new(url: &str, number: usize, parts: Parts) -> Result<Self, Failure> {
         let since = SystemTime::now().duration_since(UNIX_EPOCH)?;
-        // A rotation of the hour is no steady state.
+        // Without a turn of the hour, which is not a steady state.
         let now = hour_of(i64::try_from(since.as_secs())?) + 600;
         let (clock, hand) = Clock::manual(now);
         let options = RedisOptions::new(url)?
@@ -106,7 +106,7 @@ impl Merging {
         })
     }
 
-    /// Fills every hash with as many fields as it may have.
+    /// Fills every hash with the most fields that it may have.
     async fn fill(&mut self) -> Result<(), Failure> {
         let now = self.now;
         let mut seconds: Vec<i64> = self
@@ -170,7 +170,7 @@ impl Merging {
 
 /// A second of a context: 10 requests between 1 ms and 100 ms.
 fn collected() -> Aggregate {
-    let (mut times, mut tally, mut buckets) = (
+    let (mut times, mut outcomes, mut buckets) = (
         DurationSums::default(),
         OutcomeCounts::default(),
         Vec::new(),
@@ -178,17 +178,17 @@ fn collected() -> Aggregate {
     for _ in 0..REQUESTS_A_SECOND {
         let nanos = (1e6 * 100f64.powf(fastrand::f64())) as u64;
         times.record(nanos);
-        tally.record(Outcome::Success, false);
+        outcomes.record(Outcome::Success, false);
         buckets.push((bucket_of(nanos) as u16, 1));
     }
     Aggregate {
         times,
-        tally,
+        outcomes,
         histogram: Histogram::new(SCALE, buckets),
     }
 }
 
-/// The CPU time of Redis for each context merged, part by part, interleaved.
+/// The CPU time of Redis per merged context, part by part, interleaved.
 pub(crate) fn costs(ground: &Ground, options: &Options) -> Result<Vec<Cost>, Failure> {
     let server = RedisServer::start()?;
     let mut merging = Vec::new();
@@ -218,7 +218,7 @@ pub(crate) fn costs(ground: &Ground, options: &Options) -> Result<Vec<Cost>, Fai
     Ok(costs.collect())
 }
 
-/// What the server says that it has used, in microseconds.
+/// The server's CPU time, in microseconds.
 struct Usage {
     cpu: f64,
     script: f64,
@@ -245,8 +245,8 @@ impl Usage {
     }
 }
 
-/// Redis calls for each request at 10,000 requests/s over all routes: everything that arrives at the
-/// server, by MONITOR.
+/// Redis calls per request at 10,000 requests/s over all routes: all commands that arrive at the server, by
+/// MONITOR.
 pub(crate) fn calls_per_request(ground: &Ground, options: &Options) -> Result<f64, Failure> {
     let server = RedisServer::start()?;
     let pulse = {
@@ -255,7 +255,7 @@ pub(crate) fn calls_per_request(ground: &Ground, options: &Options) -> Result<f6
     };
     let mut app = rows::routes().layer(pulse.layer()).with_state(());
     let uris = uris(ROUTES);
-    // Past the first connection and its questions.
+    // Waits until the first connection and its commands are done.
     ground.front(paced(&mut app, &uris, Duration::from_millis(1_500)));
     let duration = Duration::from_secs(options.http_rounds as u64);
     let monitor = Monitor::start(&server)?;
@@ -265,7 +265,7 @@ pub(crate) fn calls_per_request(ground: &Ground, options: &Options) -> Result<f6
     Ok(calls as f64 / requests as f64)
 }
 
-/// Sends requests at a steady pace; returns how many.
+/// Sends requests at a steady rate; returns their number.
 async fn paced(app: &mut axum::Router, uris: &[http::Uri], duration: Duration) -> usize {
     const STEP: Duration = Duration::from_millis(2);
     let mut ticks = tokio::time::interval(STEP);
@@ -280,7 +280,7 @@ async fn paced(app: &mut axum::Router, uris: &[http::Uri], duration: Duration) -
     sent
 }
 
-/// Everything that clients ask a server, from now on.
+/// The commands that clients send to a server from now on.
 struct Monitor {
     start: Instant,
     lines: std::sync::mpsc::Receiver<Instant>,
@@ -297,7 +297,7 @@ impl Monitor {
         let (sender, lines) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
             let lines = reader.lines().map_while(Result::ok);
-            // What a script asks for is the script's.
+            // Commands of a script are not counted: the script is.
             for _ in lines.filter(|line| !line.contains(" lua] ")) {
                 if sender.send(Instant::now()).is_err() {
                     return;
@@ -310,7 +310,7 @@ impl Monitor {
         })
     }
 
-    /// How many came within `duration`.
+    /// The number of commands within `duration`.
     fn count(&self, duration: Duration) -> Result<usize, Failure> {
         let until = self.start + duration;
         Ok(self.lines.try_iter().filter(|at| *at <= until).count())

@@ -1,4 +1,4 @@
-//! A redis-server of our own on a free port, gone when it is dropped.
+//! A redis-server on a free port, which is killed when it is dropped.
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
@@ -12,7 +12,7 @@ pub(crate) struct RedisServer {
 }
 
 impl RedisServer {
-    /// Starts one that keeps nothing on disk.
+    /// Starts a server that writes nothing to disk.
     pub(crate) fn start() -> Result<Self, String> {
         let port = free_port()?;
         let process = Command::new("redis-server")
@@ -34,7 +34,7 @@ impl RedisServer {
         Ok(server)
     }
 
-    /// Where it is.
+    /// The URL of the server.
     pub(crate) fn url(&self) -> String {
         format!("redis://127.0.0.1:{}/", self.port)
     }
@@ -42,13 +42,13 @@ impl RedisServer {
 
 impl Drop for RedisServer {
     fn drop(&mut self) {
-        // It may have ended by itself; there is nothing to save either way.
+        // It may have ended by itself; there is no data to save.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// A port that nobody listens on at this moment.
+/// A port without a listener at this moment.
 pub(crate) fn free_port() -> Result<u16, String> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
         .and_then(|listener| listener.local_addr())

@@ -1,4 +1,4 @@
-//! What is compared: one Router with the same routes for each row, and what the row adds to it.
+//! The rows: one Router with the same routes for each, and the layer that the row adds to it.
 
 mod atomics;
 mod identity;
@@ -21,11 +21,11 @@ use crate::floor::Floor;
 
 /// A row of the table.
 pub(crate) struct Row {
-    /// What `--only` takes.
+    /// The id, for `--only`.
     pub(crate) id: &'static str,
-    /// What the table shows.
+    /// The name in the table.
     pub(crate) name: &'static str,
-    /// By how much fewer requests it gets in a round than the others.
+    /// The divisor of its number of requests in a round.
     pub(crate) slowness: usize,
     add: fn(Router, &Ground) -> Result<App, String>,
 }
@@ -40,9 +40,9 @@ pub(crate) const FLOOR: &str = "floor";
 pub(crate) const TRACE: &str = "trace";
 /// The id of axum-prometheus.
 pub(crate) const PROMETHEUS: &str = "axum-prometheus";
-/// The id of ours, timed to the head.
+/// The id of tower-pulse, timed to the head.
 pub(crate) const PULSE: &str = "pulse";
-/// The id of ours, timed to the body's end.
+/// The id of tower-pulse, timed to the body's end.
 pub(crate) const BODY_END: &str = "pulse-body";
 
 /// All rows, in the order of the table.
@@ -122,9 +122,9 @@ impl Row {
     }
 }
 
-/// A Router that is ready for requests, and what must outlive it.
+/// A Router that is ready for requests, with the values that must outlive it.
 pub(crate) struct App {
-    /// Ready for requests.
+    /// The Router.
     pub(crate) router: Router,
     _keep: Box<dyn Any>,
 }
@@ -132,7 +132,7 @@ pub(crate) struct App {
 impl App {
     fn keeping(router: Router, keep: impl Any) -> Self {
         Self {
-            // As `axum::serve` does, once; else the layer is applied anew for each request.
+            // `axum::serve` does this once; otherwise the layer is applied again for each request.
             router: router.with_state(()),
             _keep: Box::new(keep),
         }
@@ -152,12 +152,12 @@ pub(crate) fn routes() -> Router {
     })
 }
 
-/// Makes a row's Router, or tells why it cannot be had.
+/// Makes a row's Router, or returns why it is not available.
 pub(crate) fn build(row: &Row, ground: &Ground) -> Result<App, String> {
     (row.add)(routes(), ground)
 }
 
-/// The rows of these ids, and those without which they cannot be judged.
+/// The rows with these ids, and those that they are compared with.
 pub(crate) fn selected(only: &[String]) -> Result<Vec<&'static Row>, String> {
     if let Some(unknown) = only.iter().find(|id| ROWS.iter().all(|row| row.id != **id)) {
         return Err(format!("there is no row `{unknown}`; see --help"));

@@ -1,6 +1,6 @@
-//! Medians and their spread.
+//! Medians and quartiles.
 
-/// The middle of many figures.
+/// The median of many values, with its quartiles.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Median {
     /// The median.
@@ -12,19 +12,19 @@ pub(crate) struct Median {
 }
 
 impl Median {
-    /// The median and quartiles of these.
-    pub(crate) fn of(figures: impl IntoIterator<Item = f64>) -> Self {
-        let mut figures: Vec<f64> = figures.into_iter().collect();
-        figures.sort_by(f64::total_cmp);
+    /// Computes the median and quartiles of these values.
+    pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Self {
+        let mut values: Vec<f64> = values.into_iter().collect();
+        values.sort_by(f64::total_cmp);
         Self {
-            value: quantile(&figures, 0.5),
-            low: quantile(&figures, 0.25),
-            high: quantile(&figures, 0.75),
+            value: quantile(&values, 0.5),
+            low: quantile(&values, 0.25),
+            high: quantile(&values, 0.75),
         }
     }
 }
 
-/// A quantile of sorted figures, between two of them where it lies between.
+/// A quantile of sorted values, interpolated between two of them.
 pub(crate) fn quantile(sorted: &[f64], q: f64) -> f64 {
     let Some(last) = sorted.len().checked_sub(1) else {
         return f64::NAN;

@@ -11,11 +11,11 @@ use crate::rows::{BARE, FLOOR, PROMETHEUS, ROWS, Row, TRACE};
 use crate::stats::Median;
 use crate::workers::{Rate, Throughput};
 
-/// Everything that was measured.
+/// All measurements.
 #[derive(Debug, Default)]
 pub(crate) struct Results {
     rounds: usize,
-    /// Whether all rows were asked for, so that a goal that is not measured is told too.
+    /// Whether all rows were measured, so that goals without a value are listed too.
     pub(crate) complete: bool,
     http: bool,
     /// Nanoseconds per request, by row and round.
@@ -26,24 +26,24 @@ pub(crate) struct Results {
     pub(crate) instructions: Vec<(&'static str, f64)>,
     /// Requests per second of two worker threads.
     pub(crate) workers: Vec<Throughput>,
-    /// What a flush adds to a request.
+    /// The time that a flush adds to a request.
     pub(crate) pauses: Vec<Pause>,
     /// Bytes of a context in process.
     pub(crate) bytes_per_context: Option<f64>,
-    /// Redis' CPU time for a context, part by part; the last one is all of it.
+    /// Redis' CPU time per context, part by part. The last is that of all parts.
     pub(crate) costs: Vec<Cost>,
     /// Redis calls for a request.
     pub(crate) calls_per_request: Option<f64>,
     /// Requests per second over loopback.
     pub(crate) loopback: Vec<Loopback>,
-    /// Rows that cannot be had, and why.
+    /// Rows that are not available, and why.
     missing: Vec<(&'static str, String)>,
-    /// What else the reader should know.
+    /// Notes for the reader.
     pub(crate) notes: Vec<String>,
 }
 
 impl Results {
-    /// Nothing yet.
+    /// Empty results.
     pub(crate) fn new(options: &Options) -> Self {
         Self {
             rounds: options.rounds,
@@ -53,12 +53,12 @@ impl Results {
         }
     }
 
-    /// A row that cannot be had.
+    /// Adds a row that is not available.
     pub(crate) fn missing(&mut self, row: &'static Row, why: String) {
         self.missing.push((row.id, why));
     }
 
-    /// Nanoseconds beyond the same round's bare request.
+    /// Nanoseconds beyond the bare request of the same round.
     pub(crate) fn overhead(&self, id: &str) -> Option<Median> {
         let (row, bare) = (self.nanos_of(id)?, self.nanos_of(BARE)?);
         Some(Median::of(
@@ -70,7 +70,7 @@ impl Results {
         of(&self.nanos, id).map(Vec::as_slice)
     }
 
-    /// How many times another row's overhead.
+    /// A row's overhead as a multiple of another's.
     pub(crate) fn ratio(&self, id: &str, to: &str) -> Option<f64> {
         Some(self.overhead(id)?.value / self.overhead(to)?.value)
     }
@@ -85,13 +85,14 @@ impl Results {
         Some(of(&self.instructions, id)? - of(&self.instructions, other)?)
     }
 
-    /// Throughput of two workers as a fraction of the same round's bare: the same path, all paths.
+    /// Throughput of two workers as a fraction of the bare one of the same round: on the same path, on all
+    /// paths.
     pub(crate) fn throughput(&self, id: &str) -> Option<(Median, Median)> {
         self.throughput_by(id, |rate| rate.wall)
     }
 
     fn throughput_by(&self, id: &str, by: fn(&Rate) -> f64) -> Option<(Median, Median)> {
-        let find = |id: &str| self.workers.iter().find(|found| found.id == id);
+        let find = |id: &str| self.workers.iter().find(|row| row.id == id);
         let (row, bare) = (find(id)?, find(BARE)?);
         let fraction = |row: &[Rate], bare: &[Rate]| {
             Median::of(row.iter().zip(bare).map(|(row, bare)| by(row) / by(bare)))
@@ -102,7 +103,7 @@ impl Results {
         ))
     }
 
-    /// Everything as markdown.
+    /// The tables as markdown.
     pub(crate) fn markdown(&self) -> String {
         let mut text = String::new();
         self.head(&mut text);
@@ -121,7 +122,7 @@ impl Results {
         text
     }
 
-    /// How far two equal servers lie apart.
+    /// How much two equal servers differ.
     fn control(&self, text: &mut String) {
         if let Some(control) = http::fraction(&self.loopback, CONTROL) {
             let control = fraction(Some(control));
@@ -133,7 +134,7 @@ impl Results {
         if self.workers.is_empty() {
             return;
         }
-        let bare = self.workers.iter().find(|found| found.id == BARE);
+        let bare = self.workers.iter().find(|row| row.id == BARE);
         let rates = bare.map_or(&[][..], |bare| &bare.all);
         let _ = writeln!(
             text,
@@ -267,14 +268,13 @@ fn origin() -> String {
     )
 }
 
-fn of<'a, T>(figures: &'a [(&str, T)], id: &str) -> Option<&'a T> {
-    figures
-        .iter()
-        .find(|(known, _)| *known == id)
+fn of<'a, T>(rows: &'a [(&str, T)], id: &str) -> Option<&'a T> {
+    rows.iter()
+        .find(|(row_id, _)| *row_id == id)
         .map(|(_, figure)| figure)
 }
 
-/// A figure with so many digits, or nothing; with more digits where it is no whole number.
+/// A value with this number of digits, or nothing; with more digits if it is not a whole number.
 fn shown(figure: Option<f64>, digits: usize) -> String {
     figure.map_or(String::new(), |figure| {
         let digits = if digits == 0 && figure.abs() < 100.0 && figure.fract().abs() > 0.005 {

@@ -1,4 +1,4 @@
-//! What two worker threads get done together: what they share costs them here.
+//! The throughput of two worker threads, which pay for the data that they share.
 
 use std::time::Instant;
 
@@ -20,19 +20,19 @@ const BURST: usize = 100;
 pub(crate) struct Throughput {
     /// The row.
     pub(crate) id: &'static str,
-    /// All on the same path, by round.
+    /// With all requests on the same path, by round.
     pub(crate) same: Vec<Rate>,
-    /// On all paths, by round.
+    /// With requests on all paths, by round.
     pub(crate) all: Vec<Rate>,
 }
 
-/// How fast a run was.
+/// The speed of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rate {
     /// Requests per second.
     pub(crate) wall: f64,
-    /// Requests per second of this process' CPU time: what other processes do is not in it, and
-    /// neither is waiting for each other.
+    /// Requests per second of this process' CPU time, which excludes other processes and the time that
+    /// threads wait for each other.
     pub(crate) cpu: f64,
 }
 
@@ -46,7 +46,7 @@ pub(crate) fn throughput(
         .enable_all()
         .build()?;
     let apps: Vec<_> = apps.iter().filter(|(row, _)| row.slowness == 1).collect();
-    let mut found: Vec<_> = apps
+    let mut rows: Vec<_> = apps
         .iter()
         .map(|(row, _)| Throughput {
             id: row.id,
@@ -62,14 +62,14 @@ pub(crate) fn throughput(
         for &at in &order {
             let app = &apps[at].1.router;
             run(&workers, app, &one, 1);
-            found[at].same.push(run(&workers, app, &one, bursts));
-            found[at].all.push(run(&workers, app, &all, bursts));
+            rows[at].same.push(run(&workers, app, &one, bursts));
+            rows[at].all.push(run(&workers, app, &all, bursts));
         }
     }
-    Ok(found)
+    Ok(rows)
 }
 
-/// How fast all tasks are together. They share one Router, as connections do.
+/// The speed of all tasks together. They share one Router, as connections do.
 fn run(workers: &Runtime, app: &Router, uris: &[Uri], bursts: usize) -> Rate {
     let (start, used) = (Instant::now(), process_nanos());
     workers.block_on(async {

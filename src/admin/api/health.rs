@@ -1,4 +1,4 @@
-//! `api/health`: how this instance is doing. It answers 200 whatever the store does.
+//! `api/health`: the state of this instance. It answers 200 whatever the state of the store.
 
 use serde::Serialize;
 
@@ -23,11 +23,11 @@ struct CleaningJson {
 
 #[derive(Serialize)]
 struct ReadingJson {
-    /// Keys that could not be read.
+    /// Keys whose value has the wrong form.
     unreadable: Vec<Problem>,
 }
 
-/// The last pass of the cleaner, of whichever instance.
+/// The last cleaning pass of any instance.
 #[derive(Serialize)]
 struct PassJson {
     at: i64,
@@ -60,7 +60,7 @@ impl From<PassRecord> for PassJson {
 }
 
 pub(in crate::admin) async fn health(admin: &Admin) -> HealthJson {
-    // Where the store cannot be read, all other fields are still answered.
+    // If the store cannot be read, all other fields are still answered.
     let (last_pass, snapshot) =
         tokio::join!(admin.reader.last_pass(), admin.reader.recent_snapshot());
     let unreadable = snapshot.map_or_else(|_| Vec::new(), |snapshot| snapshot.problems.clone());

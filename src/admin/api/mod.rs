@@ -1,7 +1,6 @@
-//! The JSON API: one file for each endpoint, or for two that are alike, and the shapes that they
-//! share.
+//! The JSON API: a file for each endpoint, or for two similar ones, and the types that they share.
 //!
-//! Times are in seconds, moments in Unix seconds. What cannot be known is `null`.
+//! Times are in seconds, moments in Unix seconds. A value that is not available is `null`.
 
 pub(super) mod health;
 pub(super) mod overview;
@@ -17,13 +16,13 @@ use super::response::ApiError;
 use crate::model::context::{Kind, method_and_path};
 use crate::model::snapshot::HourSnapshot;
 
-/// How many rows are sent unless asked for otherwise.
+/// Number of rows, unless the request sets a limit.
 const DEFAULT_ROWS: usize = 100;
 
-/// How many rows are sent at most. Who asks for more gets these, and may ask for the next.
+/// Maximum number of rows. A larger limit counts as this one; a request with an offset gets further rows.
 const MAX_ROWS: usize = 1_000;
 
-/// How access times lie, in seconds.
+/// Statistics of access times, in seconds.
 #[derive(Serialize, Default)]
 struct Times {
     mean: Option<f64>,
@@ -49,7 +48,7 @@ impl Times {
     }
 }
 
-/// Whose figures they are.
+/// The context of an object.
 #[derive(Serialize)]
 struct Name<'a> {
     context: &'a str,
@@ -73,13 +72,13 @@ impl<'a> Name<'a> {
     }
 }
 
-/// A context's hour, as `api/paths` and `api/path` show it.
+/// A context's hour, in `api/paths` and `api/path`.
 #[derive(Serialize)]
 struct Hour {
     count: u64,
     #[serde(flatten)]
     times: Times,
-    /// All access times together.
+    /// Sum of all access times.
     total: f64,
     errors: u64,
 }
@@ -90,12 +89,12 @@ impl Hour {
             count: count(hour),
             times: Times::of(hour),
             total: hour.times.sum,
-            errors: hour.spread.tally.errors,
+            errors: hour.aggregate.outcomes.errors,
         }
     }
 }
 
-/// Stores keep counts as floats; a garbled one, below zero or no number, is 0.
+/// A count. Stores hold counts as floats; an invalid one, below zero or NaN, counts as 0.
 fn count(hour: &HourSnapshot) -> u64 {
     hour.times.count as u64
 }

@@ -1,4 +1,4 @@
-//! `api/overview`: the fleet in a few figures.
+//! `api/overview`: the fleet's main numbers.
 
 use serde::Serialize;
 
@@ -8,7 +8,7 @@ use super::{Times, count};
 use crate::model::slice::hour_of;
 use crate::model::snapshot::{HourSnapshot, Snapshot};
 
-/// How many complete seconds the rate is a mean of.
+/// Number of complete seconds that the rate is a mean of.
 const SECONDS: i64 = 10;
 
 #[derive(Serialize)]
@@ -35,7 +35,7 @@ impl Total {
         Self {
             start: hour.start,
             requests: count(hour),
-            errors: hour.spread.tally.errors,
+            errors: hour.aggregate.outcomes.errors,
             times: Times::of(hour),
         }
     }
@@ -67,9 +67,9 @@ pub(in crate::admin) async fn overview(admin: &Admin) -> Result<Overview, ApiErr
     })
 }
 
-/// Requests per second over the last ten complete seconds, or over the last complete slice where
-/// that is longer. A slice that is missing had none. The slice that has just ended is left out: most
-/// of the time it has not been flushed yet, and a steady rate would read a tenth too low.
+/// Requests per second over the last ten complete seconds, or over the last complete slice if that is
+/// longer. A missing slice had no requests. The slice that has just ended is left out: it has usually not
+/// been flushed yet, and a steady rate would appear a tenth too low.
 fn rate(snapshot: &Snapshot, precision: i64) -> f64 {
     let precision = precision.max(1);
     let slices = (SECONDS + precision - 1) / precision;

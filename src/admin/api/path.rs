@@ -1,4 +1,4 @@
-//! `api/path`: all about one context.
+//! `api/path`: the data of one context.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub(in crate::admin) struct Path<'a> {
     name: Name<'a>,
     hour: Option<Started>,
     last_hour: Option<Started>,
-    /// Lower bound, upper bound and count of each bucket that was hit.
+    /// Lower bound, upper bound and count of each bucket that is not empty.
     histogram: Vec<(f64, f64, u64)>,
     outcomes: BTreeMap<&'static str, u64>,
 }
@@ -38,36 +38,36 @@ pub(in crate::admin) async fn path<'a>(
     params: &'a Params,
 ) -> Result<Path<'a>, ApiError> {
     let context = params.required("context")?;
-    let found = admin.reader.context(context).await?.ok_or_else(|| {
-        let message = "no context of this name is known in this hour or the last";
+    let snapshot = admin.reader.context(context).await?.ok_or_else(|| {
+        let message = "no context of this name has samples in this hour or the last";
         ApiError::new(StatusCode::NOT_FOUND, message)
     })?;
     let started = |hour: &HourSnapshot| Started {
         start: hour.start,
         hour: Hour::of(hour),
     };
-    let spread = spread(found.hour.as_ref(), found.last_hour.as_ref());
+    let aggregate = aggregate(snapshot.hour.as_ref(), snapshot.last_hour.as_ref());
     Ok(Path {
-        name: Name::of(context, found.kind),
-        hour: found.hour.as_ref().map(started),
-        last_hour: found.last_hour.as_ref().map(started),
-        histogram: spread.map_or_else(Vec::new, |spread| buckets(&spread.histogram)),
+        name: Name::of(context, snapshot.kind),
+        hour: snapshot.hour.as_ref().map(started),
+        last_hour: snapshot.last_hour.as_ref().map(started),
+        histogram: aggregate.map_or_else(Vec::new, |aggregate| buckets(&aggregate.histogram)),
         outcomes: outcomes(
-            found.kind,
-            spread.map_or_else(OutcomeCounts::default, |s| s.tally),
+            snapshot.kind,
+            aggregate.map_or_else(OutcomeCounts::default, |s| s.outcomes),
         ),
     })
 }
 
-/// This hour's, or the last hour's as long as nothing happened in this one.
-fn spread<'a>(
+/// The current hour's aggregate, or the last hour's while the current one has no samples.
+fn aggregate<'a>(
     hour: Option<&'a HourSnapshot>,
     last_hour: Option<&'a HourSnapshot>,
 ) -> Option<&'a Aggregate> {
     let happened =
-        |hour: &&HourSnapshot| hour.times.count > 0.0 || !hour.spread.histogram.is_empty();
+        |hour: &&HourSnapshot| hour.times.count > 0.0 || !hour.aggregate.histogram.is_empty();
     let hour = hour.filter(happened).or(last_hour).or(hour);
-    hour.map(|hour| &hour.spread)
+    hour.map(|hour| &hour.aggregate)
 }
 
 fn buckets(histogram: &Histogram) -> Vec<(f64, f64, u64)> {
@@ -82,8 +82,8 @@ fn buckets(histogram: &Histogram) -> Vec<(f64, f64, u64)> {
     histogram.buckets().iter().map(bucket).collect()
 }
 
-/// The outcomes that such a context can have, also those that did not happen.
-fn outcomes(kind: Kind, tally: OutcomeCounts) -> BTreeMap<&'static str, u64> {
+/// Counts of the outcomes that a context of this kind can have, including zero counts.
+fn outcomes(kind: Kind, outcomes: OutcomeCounts) -> BTreeMap<&'static str, u64> {
     let possible = |outcome: &Outcome| match outcome {
         Outcome::Failed | Outcome::Cancelled | Outcome::Panicked => true,
         Outcome::Completed => kind == Kind::Timer,
@@ -91,7 +91,7 @@ fn outcomes(kind: Kind, tally: OutcomeCounts) -> BTreeMap<&'static str, u64> {
     };
     Outcome::ALL
         .into_iter()
-        .filter(|outcome| possible(outcome) || tally.count(*outcome) > 0)
-        .map(|outcome| (outcome.as_str(), tally.count(outcome)))
+        .filter(|outcome| possible(outcome) || outcomes.count(*outcome) > 0)
+        .map(|outcome| (outcome.as_str(), outcomes.count(outcome)))
         .collect()
 }

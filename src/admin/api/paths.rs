@@ -1,4 +1,4 @@
-//! `api/paths`: the table of all contexts in an hour, filtered, sorted and in pages.
+//! `api/paths`: the table of all contexts in an hour, with filter, order and pages.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -46,18 +46,18 @@ impl Sort {
             Self::P95 => hour.quantile(0.95),
             Self::Max => hour.times.largest(),
             Self::Total => Some(hour.times.sum),
-            Self::Errors => Some(hour.spread.tally.errors as f64),
+            Self::Errors => Some(hour.aggregate.outcomes.errors as f64),
         }
     }
 }
 
-/// A page of the table, written straight from the snapshot.
+/// A page of the table, serialized directly from the snapshot.
 pub(in crate::admin) struct Paths {
     snapshot: Arc<Snapshot>,
     window: Window,
-    /// How many there are on all pages.
+    /// Number of rows on all pages.
     total: usize,
-    /// Where the rows of this page stand in the snapshot.
+    /// Indexes of this page's rows in the snapshot.
     page: Vec<usize>,
 }
 
@@ -87,7 +87,7 @@ pub(in crate::admin) async fn paths(admin: &Admin, params: &Params) -> Result<Pa
     let offset = params.number("offset", 0, usize::MAX)?;
 
     let snapshot = admin.reader.snapshot().await?;
-    let mut found: Vec<(Option<f64>, &str, usize)> = snapshot
+    let mut rows: Vec<(Option<f64>, &str, usize)> = snapshot
         .contexts
         .iter()
         .enumerate()
@@ -98,17 +98,17 @@ pub(in crate::admin) async fn paths(admin: &Admin, params: &Params) -> Result<Pa
             Some((sort.key(hour), context.context.as_str(), at))
         })
         .collect();
-    found.sort_unstable_by(|a, b| order(a.0, b.0, descending).then_with(|| a.1.cmp(b.1)));
-    let page = found.iter().skip(offset).take(limit).map(|(_, _, at)| *at);
+    rows.sort_unstable_by(|a, b| order(a.0, b.0, descending).then_with(|| a.1.cmp(b.1)));
+    let page = rows.iter().skip(offset).take(limit).map(|(_, _, at)| *at);
     Ok(Paths {
-        total: found.len(),
+        total: rows.len(),
         page: page.collect(),
         window,
         snapshot: snapshot.clone(),
     })
 }
 
-/// What has no figure comes last in either order.
+/// Compares two rows. A row without a value comes last in either order.
 fn order(a: Option<f64>, b: Option<f64>, descending: bool) -> Ordering {
     match (a, b) {
         (Some(a), Some(b)) if descending => b.total_cmp(&a),

@@ -1,4 +1,4 @@
-//! `api/counters` and `api/series`: figures over time, oldest first.
+//! `api/counters` and `api/series`: values over time, oldest first.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::model::context::{ALL, Metric};
 use crate::model::slice::Precisions;
 use crate::model::tier::WIDTHS;
 
-/// The precision that is shown where none is asked for, if it is kept.
+/// The default precision, if it is configured.
 const DEFAULT_PRECISION: u32 = 60;
 
 #[derive(Serialize)]
@@ -89,11 +89,11 @@ pub(in crate::admin) async fn series<'a>(
         }
         Of::Mean => ("mean", means(admin, whose, precision).await?),
         Of::Quantile(name, q) => {
-            let spreads = admin.reader.histograms(whose, precision).await?;
-            let point = |spread: &_| Point::Seconds(quantile(spread, q));
-            let points = spreads
+            let records = admin.reader.histograms(whose, precision).await?;
+            let point = |aggregate: &_| Point::Seconds(quantile(aggregate, q));
+            let points = records
                 .iter()
-                .map(|(slice, spread)| (*slice, point(spread)));
+                .map(|(slice, aggregate)| (*slice, point(aggregate)));
             (name, points.collect())
         }
     };
@@ -105,8 +105,8 @@ pub(in crate::admin) async fn series<'a>(
     })
 }
 
-fn quantile(spread: &crate::model::batch::Aggregate, q: f64) -> Option<f64> {
-    spread.histogram.quantile(q)
+fn quantile(aggregate: &crate::model::batch::Aggregate, q: f64) -> Option<f64> {
+    aggregate.histogram.quantile(q)
 }
 
 /// Microseconds by hits; `null` where there were no hits.
@@ -142,7 +142,7 @@ fn widths(precisions: &Precisions) -> Vec<u32> {
     precisions.counters.iter().map(|p| p.seconds).collect()
 }
 
-/// The precision that is asked for, which must be one of those that are kept.
+/// The requested precision, which must be one of `widths`.
 fn precision(params: &Params, widths: &[u32], of: &str) -> Result<u32, ApiError> {
     let asked = match params.digits("precision")? {
         None => {

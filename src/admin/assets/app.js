@@ -1,4 +1,4 @@
-// Ties it together: what is asked for when, and what the controls change.
+// Connects the parts of the page: which data is fetched when, and what the controls change.
 
 import { ApiError, get, serverNow } from './api.js';
 import { Chart } from './chart.js';
@@ -19,7 +19,7 @@ const radios = document.querySelectorAll('.segments input');
 const selects = document.querySelectorAll('select');
 let overview = null;
 
-/** Runs `answered` for statuses that mean something to this part of the page alone. */
+/** Calls `answered` for errors with these statuses, which concern one part of the page only. */
 async function expecting(statuses, ask, answered) {
 	try {
 		await ask();
@@ -73,11 +73,11 @@ const sources = {
 	},
 };
 
-/** The seconds of all rows together: told by the API, else from the overview, else of the rows shown. */
-function totalTime({ total_time: told, paths }) {
+/** Total seconds of all rows: from the API, else from the overview, else of the rows shown. */
+function totalTime({ total_time: total, paths }) {
 	const hour = overview?.[state.window];
 	const shown = paths.reduce((sum, path) => sum + (path.total ?? 0), 0);
-	if (told > 0) return told;
+	if (total > 0) return total;
 	return state.kind === 'http' && hour?.mean ? Math.max(hour.requests * hour.mean, shown) : shown;
 }
 
@@ -91,9 +91,9 @@ function report(errors, complete) {
 	}
 	const unreachable = !(error instanceof ApiError);
 	if (unreachable) drawStatus('unreachable');
-	const kept = 'Shown are the last figures received.';
+	const stale = 'Shown are the last figures received.';
 	text($('connection').firstElementChild, expired ? 'You are no longer logged in. Reload the page to log in again.'
-		: unreachable ? `The API cannot be reached. ${kept} Trying again…` : `${error.message}. ${kept} Trying again…`);
+		: unreachable ? `The API cannot be reached. ${stale} Trying again…` : `${error.message}. ${stale} Trying again…`);
 	text($('connection').lastElementChild, expired ? 'Reload' : 'Retry now');
 	$('connection').expired = expired;
 }
@@ -105,7 +105,7 @@ function ask(...names) {
 	poller.refresh(...names);
 }
 
-/** Puts the state into the controls. */
+/** Sets the controls to the state. */
 function apply() {
 	for (const radio of radios) radio.checked = state[radio.name] === radio.value;
 	for (const select of selects) select.value = state[select.name];

@@ -62,7 +62,7 @@ export class Chart {
 		show(this.#note, string !== '');
 	}
 
-	/** Forgets the data, as other slices were asked for. */
+	/** Removes the data, because other slices were requested. */
 	clear(string) {
 		this.#data = null;
 		this.#slices = [];
@@ -154,7 +154,7 @@ export class Chart {
 
 function bar(x, y, width, base) {
 	if (base - y < 0.05) return '';
-	const top = Math.min(y, base - 1); // one request among thousands is still seen
+	const top = Math.min(y, base - 1); // one request among thousands stays visible
 	return `M${x.toFixed(1)} ${base}V${top.toFixed(1)}h${width.toFixed(1)}V${base}z`;
 }
 

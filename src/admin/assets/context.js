@@ -1,9 +1,9 @@
-// How a context is written: a badge for its method, then its path or its name.
+// The text of a context: a badge for its method, then its path or its name.
 
 import { el } from './dom.js';
 import { visible } from './format.js';
 
-/** `item`: { context, kind, method, path }. Everything the client may have set goes in as text. */
+/** `item`: { context, kind, method, path }. Everything that a client may have chosen is inserted as text. */
 export function contextParts(item) {
 	const parts = [];
 	if (item.kind === 'timer') parts.push(badge('timer', 'timer'));
@@ -18,7 +18,7 @@ export function contextParts(item) {
 	return parts;
 }
 
-/** "GET /users/{id}" of a ranking, where the API tells no method apart. */
+/** Splits "GET /users/{id}" of a ranking, where the API does not give the method. */
 export function splitContext(context) {
 	const match = /^([A-Z]{3,10}) (\/.*)$/s.exec(context);
 	return { context, kind: 'http', method: match?.[1] ?? null, path: match?.[2] ?? null };

@@ -23,7 +23,7 @@ export function connectDetail(onClose) {
 	new ResizeObserver(drawHistogram).observe($('detail-histogram'));
 }
 
-/** Opens the panel with what is known before its figures arrive. */
+/** Opens the panel with the name of the context, before its data arrives. */
 export function openDetail(item) {
 	$('detail-title').replaceChildren(...contextParts(item));
 	$('detail-title').title = visible(item.context);

@@ -1,4 +1,4 @@
-// Helpers that write only what differs, so that focus and selection stay.
+// Helpers that write only differences, so that focus and selection stay.
 
 const SVG = 'http://www.w3.org/2000/svg';
 
@@ -45,7 +45,7 @@ export function fill(node, part) {
 	if (node.firstChild.style.width !== width) node.firstChild.style.width = width;
 }
 
-/** Makes the children of `parent` match `items`; nodes are kept by key. */
+/** Makes the children of `parent` match `items`. A node stays with its key. */
 export function sync(parent, items, key, create, update) {
 	const old = parent.nodesByKey ?? new Map();
 	const now = new Map();

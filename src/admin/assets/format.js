@@ -1,13 +1,13 @@
-// Figures to text. The API speaks seconds, Unix seconds and plain numbers.
+// Formats the numbers of the API: seconds, Unix seconds and counts.
 
 export const NONE = '–';
 const THIN = '\u202f'; // a narrow space that does not break
-const known = (n) => typeof n === 'number' && Number.isFinite(n);
+const isNumber = (n) => typeof n === 'number' && Number.isFinite(n);
 const round3 = (n) => Number(n.toPrecision(3));
 
 /** 850 µs, 12.3 ms, 1.42 s, 3.5 min, 2.1 h */
 export function duration(seconds, round = false) {
-	if (!known(seconds)) return NONE;
+	if (!isNumber(seconds)) return NONE;
 	if (seconds === 0) return `0${THIN}s`;
 	const steps = [[1e-9, 'ns', 1e-6], [1e-6, 'µs', 1e-3], [1e-3, 'ms', 1], [1, 's', 120], [60, 'min', 7200], [3600, 'h', 172800], [86400, 'd', Infinity]];
 	const value = round3(seconds);
@@ -18,7 +18,7 @@ export function duration(seconds, round = false) {
 
 /** 9 999 in full */
 export function grouped(n) {
-	if (!known(n)) return NONE;
+	if (!isNumber(n)) return NONE;
 	const [whole, part] = String(n).split('.');
 	const spaced = whole.replace(/\B(?=(\d{3})+$)/g, THIN);
 	return part ? `${spaced}.${part}` : spaced;
@@ -26,7 +26,7 @@ export function grouped(n) {
 
 /** 9 999, 12.4k, 3.21M */
 export function count(n) {
-	if (!known(n)) return NONE;
+	if (!isNumber(n)) return NONE;
 	if (Math.abs(n) < 10000) return grouped(Math.round(n));
 	const value = round3(n);
 	for (const [unit, name] of [[1e12, 'T'], [1e9, 'G'], [1e6, 'M'], [1e3, 'k']]) {
@@ -37,13 +37,13 @@ export function count(n) {
 
 /** 132, 12.3, 0.4 */
 export function rate(n) {
-	if (!known(n)) return NONE;
+	if (!isNumber(n)) return NONE;
 	return n >= 100 ? count(n) : String(Math.round(n * 10) / 10);
 }
 
 /** A part of a whole: 34%, 3.4%, <0.01% */
 export function percent(part, whole) {
-	if (!known(part) || !known(whole) || whole <= 0) return NONE;
+	if (!isNumber(part) || !isNumber(whole) || whole <= 0) return NONE;
 	const value = (part / whole) * 100;
 	if (value === 0 || value >= 99.95) return `${Math.round(value)}%`;
 	if (value < 0.01) return '<0.01%';
@@ -51,7 +51,7 @@ export function percent(part, whole) {
 }
 
 export function bytes(n) {
-	if (!known(n)) return NONE;
+	if (!isNumber(n)) return NONE;
 	const step = Math.min(Math.floor(Math.log2(Math.max(n, 1)) / 10), 4);
 	return `${round3(n / 1024 ** step)}${THIN}${['B', 'KiB', 'MiB', 'GiB', 'TiB'][step]}`;
 }
@@ -66,10 +66,10 @@ const formats = {
 
 /** Unix seconds as local time; style: second, minute, day or full. */
 export function time(unix, style = 'second') {
-	return known(unix) && Math.abs(unix) < 8e12 ? formats[style].format(unix * 1000) : NONE;
+	return isNumber(unix) && Math.abs(unix) < 8e12 ? formats[style].format(unix * 1000) : NONE;
 }
 
-/** Names come from requests: control characters and marks that turn the text round are made visible. */
+/** Names come from requests: control characters, and marks that change the direction of text, are made visible. */
 export function visible(name) {
 	const text = String(name ?? '');
 	if (text === '') return '(empty)';

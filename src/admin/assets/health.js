@@ -1,4 +1,4 @@
-// The status badge, the banner of problems, and whatever figures health has.
+// The status badge, the banner of problems, and the list of all fields of health.
 
 import { $, attr, el, show, sync, text } from './dom.js';
 import { NONE, bytes, duration, grouped, time, visible } from './format.js';
@@ -10,24 +10,24 @@ const LOSSES = {
 };
 
 export function drawStatus(status) {
-	const known = ['ok', 'degraded', 'down', 'unreachable'].includes(status);
+	const isStatus = ['ok', 'degraded', 'down', 'unreachable'].includes(status);
 	text($('status'), visible(status));
-	attr($('status'), 'data-status', known ? status : 'unknown');
+	attr($('status'), 'data-status', isStatus ? status : 'unknown');
 }
 
 export function drawHealth(health) {
 	drawStatus(health.status ?? 'unknown');
-	const found = problems(health);
+	const sentences = problems(health);
 	const banner = $('problems');
-	show(banner, found.length > 0);
+	show(banner, sentences.length > 0);
 	banner.classList.toggle('bad', health.status === 'down');
-	sync(banner, found, String, (problem) => el('p', '', problem), () => {});
+	sync(banner, sentences, String, (problem) => el('p', '', problem), () => {});
 	const facts = flatten(health).filter(([key]) => key !== 'status' && key !== 'warnings');
 	sync($('health-list'), facts, ([key]) => key, ([key]) => el('div', '', el('dt', '', label(key)), el('dd')), (row, [key, value]) => {
 		text(row.lastChild, figure(key, value));
 		row.lastChild.classList.toggle('warn-text', value > 0 && /dropped|lost|quarantined|skewed|errors|overflowed|late$|resets/.test(key));
 	});
-	text($('health-summary'), found.length ? `${found.length} ${found.length === 1 ? 'problem' : 'problems'}` : 'nothing to report');
+	text($('health-summary'), sentences.length ? `${sentences.length} ${sentences.length === 1 ? 'problem' : 'problems'}` : 'nothing to report');
 }
 
 function problems(health) {

@@ -1,4 +1,4 @@
-// The tiles: this hour's figures, each with the last hour's below it.
+// The tiles: the values of this hour, each with that of the last hour below it.
 
 import { $, attr, el, text } from './dom.js';
 import { NONE, count, duration, grouped, percent, rate, time } from './format.js';

@@ -1,9 +1,9 @@
-// Runs the sources every two seconds. A source never overlaps itself: asking again aborts its older request.
+// Fetches the sources every two seconds. A source never overlaps itself: a new request aborts the older one.
 
 const EVERY = 2000;
 const SLOWEST = 30_000;
 
-/** `sources`: name -> async (signal); `report(errors, complete)` is told how each round and each refresh went. */
+/** `sources`: name -> async (signal). `report(errors, complete)` is called after each round and each refresh. */
 export class Poller {
 	#sources;
 	#report;
@@ -29,7 +29,7 @@ export class Poller {
 		else this.#wake();
 	}
 
-	/** A whole round now, paused or not. */
+	/** Starts a whole round now, paused or not. */
 	async round() {
 		if (this.#inRound) return;
 		clearTimeout(this.#timer);
@@ -43,7 +43,7 @@ export class Poller {
 		this.#schedule(Math.min(EVERY * 2 ** Math.max(this.#failures - 1, 0), SLOWEST));
 	}
 
-	/** These sources at once, as the user asked for something else to be shown. */
+	/** Fetches these sources now, because the user changed what is shown. */
 	async refresh(...names) {
 		const errors = (await Promise.all(names.map((name) => this.#load(name)))).filter(Boolean);
 		if (errors.length) this.#report(errors, false);

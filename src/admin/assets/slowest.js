@@ -14,7 +14,7 @@ export function connectSlowest(onOpen) {
 export function drawSlowest({ slowest }) {
 	const longest = Math.max(...slowest.map((entry) => entry.mean));
 	sync(body, slowest, (entry) => entry.context, createRow, (row, entry, index) => {
-		row.item = row.known;
+		row.item = row.parts;
 		const [rank, , mean, length] = row.children;
 		text(rank, grouped(index + 1));
 		text(mean, duration(entry.mean));
@@ -25,8 +25,8 @@ export function drawSlowest({ slowest }) {
 }
 
 function createRow(entry) {
-	const known = splitContext(entry.context);
-	const row = el('tr', '', el('td', 'rank'), nameCell(known), el('td'), el('td', 'length', meter()));
-	row.known = known;
+	const parts = splitContext(entry.context);
+	const row = el('tr', '', el('td', 'rank'), nameCell(parts), el('td'), el('td', 'length', meter()));
+	row.parts = parts;
 	return row;
 }

@@ -1,4 +1,4 @@
-// What is shown, kept in the URL's hash so that a reload or a shared link shows the same.
+// The state of the page, in the URL's hash so that a reload or a shared link shows the same.
 
 const FIELDS = {
 	window: ['hour', 'last_hour'],
@@ -16,7 +16,7 @@ const FIELDS = {
 export const state = {};
 read();
 
-/** Takes the state from the hash; what it lacks or does not understand gets its default. */
+/** Reads the state from the hash. A missing or invalid value gets its default. */
 export function read() {
 	const hash = new URLSearchParams(location.hash.slice(1));
 	for (const [name, field] of Object.entries(FIELDS)) {

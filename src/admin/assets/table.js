@@ -1,4 +1,4 @@
-// The table of paths. Rows are kept by context, so that focus and selection survive a redraw.
+// The table of paths. A row stays with its context, so that focus and selection survive a redraw.
 
 import { contextParts } from './context.js';
 import { $, attr, el, fill, meter, show, sync, text } from './dom.js';
@@ -9,7 +9,7 @@ const body = table.tBodies[0];
 const TIMES = ['mean', 'p50', 'p95', 'p99', 'max', 'total'];
 const headers = [...table.tHead.querySelectorAll('th[data-sort]')];
 
-/** Clicks: `onSort(column)` and `onOpen(context)`. */
+/** Calls `onSort(column)` and `onOpen(context)` on clicks. */
 export function connectPaths(onSort, onOpen) {
 	for (const header of headers) header.addEventListener('click', () => onSort(header.dataset.sort));
 	openOnClick(body, onOpen);
@@ -39,7 +39,7 @@ export function markSort({ sort, order }) {
 	}
 }
 
-/** `whole`: the seconds of which each row's total is a share. */
+/** `whole`: the seconds of which each row's total is a part. */
 export function drawPaths({ total, paths }, state, whole) {
 	sync(body, paths, (p) => `${p.kind} ${p.context}`, createRow, (row, path) => updateRow(row, path, whole));
 	const from = state.offset + 1;

@@ -1,4 +1,4 @@
-//! Who gets in.
+//! Which requests are answered.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -26,7 +26,7 @@ async fn status(access: &Access, authorization: &str) -> u16 {
 }
 
 #[tokio::test]
-async fn a_token_as_bearer_or_as_password() {
+async fn a_token_is_accepted_as_bearer_or_as_password() {
     let access = Access::token("s3:cret ü");
     assert_eq!(status(&access, &basic("anyone", "s3:cret ü")).await, 200);
     assert_eq!(status(&access, &basic("", "s3:cret ü")).await, 200);
@@ -34,7 +34,7 @@ async fn a_token_as_bearer_or_as_password() {
     let access = Access::token("s3cret");
     assert_eq!(status(&access, "Bearer s3cret").await, 200);
     assert_eq!(status(&access, "bearer  s3cret").await, 200);
-    // As it comes out of a file.
+    // As read from a file, with the end of the line.
     assert_eq!(
         status(&Access::token("s3cret\n"), "Bearer s3cret").await,
         200
@@ -55,7 +55,7 @@ async fn a_token_as_bearer_or_as_password() {
 }
 
 #[tokio::test]
-async fn a_user_and_a_password() {
+async fn a_user_and_its_password_are_accepted() {
     let access = Access::basic("ops", "pa:ss");
     assert_eq!(status(&access, &basic("ops", "pa:ss")).await, 200);
     assert_eq!(
@@ -73,7 +73,7 @@ async fn a_user_and_a_password() {
 }
 
 #[tokio::test]
-async fn two_authorizations_are_none() {
+async fn two_authorization_headers_are_refused() {
     let router = router(source(Canned::default()).0, Access::token("s3cret")).expect("a secret");
     let mut request = request("/");
     for value in ["Bearer s3cret", "Bearer other"] {
@@ -84,7 +84,7 @@ async fn two_authorizations_are_none() {
 }
 
 #[tokio::test]
-async fn a_rule_of_ones_own() {
+async fn a_custom_rule_decides() {
     let access = Access::custom(|parts| parts.headers.contains_key(AUTHORIZATION));
     assert_eq!(status(&access, "anything").await, 200);
     let router = router(source(Canned::default()).0, access).expect("a rule");
@@ -100,7 +100,7 @@ async fn a_rule_of_ones_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rule_that_has_to_wait() {
+async fn an_asynchronous_rule_decides_in_time_or_is_unavailable() {
     let access = Access::custom_async(|parts| {
         let given = parts.headers.get(AUTHORIZATION).cloned();
         async move {
@@ -121,7 +121,7 @@ async fn a_rule_that_has_to_wait() {
 }
 
 #[tokio::test]
-async fn who_is_refused_learns_nothing() {
+async fn a_refused_request_learns_nothing() {
     let router = router(source(Canned::default()).0, Access::token("s3cret")).expect("a secret");
     let mut bodies = std::collections::BTreeSet::new();
     for uri in [

@@ -1,4 +1,4 @@
-//! The shapes and figures of the JSON API.
+//! The structure and the values of the JSON API.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -57,7 +57,7 @@ async fn overview() {
 }
 
 #[tokio::test]
-async fn an_empty_overview() {
+async fn the_overview_of_an_empty_store_has_nulls() {
     let bench = bench_with(Canned::empty());
     let answer = json(&bench.router, "/api/overview").await;
     assert_eq!(answer["hour"]["start"], NOW - 490);
@@ -111,7 +111,7 @@ async fn paths_are_filtered_sorted_and_paged() {
     );
     assert_eq!(contexts(&get("?sort=total").await)[2], "GET /ping");
     for order in ["asc", "desc"] {
-        // No histogram, no percentile: last either way.
+        // Without a histogram there is no percentile: last in either order.
         assert_eq!(
             contexts(&get(&format!("?sort=p95&order={order}")).await)[2],
             "/book"
@@ -237,7 +237,9 @@ async fn health_answers_by_stage_whatever_the_store_does() {
     assert_eq!(answer["worst_case"]["store_bytes"], 2_000);
 
     bench.store.set(store::FaultMode::Failing);
-    bench.hand.advance(std::time::Duration::from_secs(60));
+    bench
+        .manual_clock
+        .advance(std::time::Duration::from_secs(60));
     let answer = json(&bench.router, "/api/health").await;
     assert_eq!(
         (&answer["status"], &answer["cleaning"]["last_pass"]),
@@ -247,7 +249,7 @@ async fn health_answers_by_stage_whatever_the_store_does() {
 }
 
 #[tokio::test]
-async fn wrong_parameters_are_named() {
+async fn invalid_parameters_are_named() {
     let bench = bench();
     for (uri, parameter) in [
         ("/api/paths?limit=abc", "limit"),

@@ -1,11 +1,11 @@
-//! Methods, errors, bodies and ETags. That every response has the headers is checked in `send`.
+//! Methods, errors, bodies and ETags. `send` checks the headers that every response has.
 
 use http::Method;
 
 use super::*;
 
 #[tokio::test]
-async fn nothing_but_reading() {
+async fn only_get_and_head_are_served() {
     let bench = bench();
     for method in [
         Method::POST,
@@ -46,7 +46,7 @@ async fn head_is_get_without_the_body() {
 }
 
 #[tokio::test]
-async fn unknown_places_are_json() {
+async fn unknown_paths_are_answered_in_json() {
     let bench = bench();
     for uri in [
         "/nothing",
@@ -77,7 +77,7 @@ async fn large_bodies_are_refused() {
 }
 
 #[tokio::test]
-async fn what_is_known_already_is_not_sent_again() {
+async fn an_unchanged_answer_is_not_sent_again() {
     let bench = bench();
     let ask = async |uri: &str, etags: &str| {
         let mut request = request(uri);
@@ -88,35 +88,35 @@ async fn what_is_known_already_is_not_sent_again() {
     for (uri, cache) in [("/api/paths", "no-store"), ("/assets/app.js", "no-cache")] {
         let first = get(&bench.router, uri).await;
         let etag = first.header("etag");
-        // A weak one where the answer also says as of when it is.
+        // The ETag is weak where the answer has `as_of`.
         let is_weak = uri.starts_with("/api/");
         assert_eq!(etag.starts_with("W/"), is_weak, "{etag}");
         let etag = etag.trim_start_matches("W/");
         assert!(etag.starts_with('"') && etag.len() == 34, "{etag}");
         assert_eq!(first.header("cache-control"), cache);
-        for known in [
+        for condition in [
             etag.to_owned(),
             format!("W/{etag}"),
             format!("\"a\" , {etag}"),
             "*".into(),
         ] {
-            let again = ask(uri, &known).await;
+            let again = ask(uri, &condition).await;
             assert_eq!(
                 (again.status.as_u16(), again.body.as_str()),
                 (304, ""),
-                "{known}"
+                "{condition}"
             );
             assert_eq!(again.header("etag").trim_start_matches("W/"), etag);
             assert_eq!(again.header("cache-control"), cache);
         }
         assert_eq!(ask(uri, "\"other\", nonsense").await.status, 200);
     }
-    // An error is no version of anything.
+    // An error has no ETag.
     assert_eq!(ask("/api/paths?limit=x", "*").await.status, 400);
 }
 
 #[tokio::test]
-async fn types_of_content() {
+async fn content_types_are_set() {
     let bench = bench();
     for (uri, content_type) in [
         ("/", "text/html; charset=utf-8"),
@@ -132,7 +132,7 @@ async fn types_of_content() {
 }
 
 #[tokio::test]
-async fn over_a_connection_that_is_kept() {
+async fn head_and_errors_leave_a_connection_usable() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await;

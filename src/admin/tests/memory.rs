@@ -1,4 +1,4 @@
-//! The figures of a real store, from the requests to the answers.
+//! A real store, from requests to answers.
 
 use std::time::Duration;
 
@@ -13,29 +13,29 @@ use crate::store::{Appended, FencedBatch, Heartbeat, Store};
 
 /// `n` requests of `millis` each.
 fn requests(n: usize, millis: u64, outcome: Outcome) -> Aggregate {
-    let mut found = Aggregate::default();
+    let mut aggregate = Aggregate::default();
     for _ in 0..n {
-        found.times.record(millis * 1_000_000);
-        found.tally.record(outcome, outcome.is_error());
+        aggregate.times.record(millis * 1_000_000);
+        aggregate.outcomes.record(outcome, outcome.is_error());
     }
     let bucket = bucket_of(millis * 1_000_000) as u16;
-    found.histogram = Histogram::new(SCALE, [(bucket, n as u64)]);
-    found
+    aggregate.histogram = Histogram::new(SCALE, [(bucket, n as u64)]);
+    aggregate
 }
 
 #[tokio::test]
 async fn requests_come_out_as_they_went_in() {
-    let (clock, hand) = Clock::manual(NOW);
+    let (clock, manual_clock) = Clock::manual(NOW);
     let precisions = Precisions::default();
     let store = Arc::new(MemoryStore::new(precisions.clone(), clock.clone()));
     let (mut batch, all) = (Batch::default(), Arc::from(ALL));
-    for (context, found) in [
+    for (context, aggregate) in [
         ("GET /ping", requests(30, 2, Outcome::Success)),
         ("POST /checkout", requests(10, 500, Outcome::ServerError)),
     ] {
         let context = Arc::from(context);
-        batch.add(&precisions, &context, Kind::Http, NOW, &found);
-        batch.add(&precisions, &all, Kind::All, NOW, &found);
+        batch.add(&precisions, &context, Kind::Http, NOW, &aggregate);
+        batch.add(&precisions, &all, Kind::All, NOW, &aggregate);
     }
     batch.count(&precisions, &"sales".into(), NOW, 3);
     let call = FencedBatch {
@@ -53,7 +53,10 @@ async fn requests_come_out_as_they_went_in() {
         in_flight: 7,
         dropped: 0,
     };
-    store.heartbeat(&heartbeat).await.expect("noted");
+    store
+        .heartbeat(&heartbeat)
+        .await
+        .expect("the heartbeat is stored");
 
     let source = Source {
         store,
@@ -62,7 +65,7 @@ async fn requests_come_out_as_they_went_in() {
         health: Arc::new(health),
         totals: Arc::new(totals),
     };
-    hand.advance(Duration::from_secs(2));
+    manual_clock.advance(Duration::from_secs(2));
     let router = router(source, Access::open()).expect("open");
     let overview = json(&router, "/api/overview").await;
     assert_eq!(overview["hour"]["requests"], 40);

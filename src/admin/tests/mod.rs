@@ -1,4 +1,4 @@
-//! The router as a client sees it, over a store with canned figures.
+//! The router as a client sees it, over a store with canned data.
 
 mod access;
 mod api;
@@ -31,11 +31,11 @@ use crate::model::worst_case::WorstCase;
 use crate::recorder::Unrecorded;
 use crate::recorder::totals::Totals;
 
-/// A router over a canned store, and what moves and changes them.
+/// A router over a canned store, with handles to its clock and its data.
 pub(super) struct Fixture {
     pub(super) router: Router,
     pub(super) store: Arc<Canned>,
-    pub(super) hand: ManualClock,
+    pub(super) manual_clock: ManualClock,
 }
 
 pub(super) fn bench() -> Fixture {
@@ -43,18 +43,18 @@ pub(super) fn bench() -> Fixture {
 }
 
 pub(super) fn bench_with(store: Canned) -> Fixture {
-    let (source, store, hand) = source(store);
+    let (source, store, manual_clock) = source(store);
     let router = router(source, Access::open()).expect("open");
     Fixture {
         router,
         store,
-        hand,
+        manual_clock,
     }
 }
 
 pub(super) fn source(store: Canned) -> (Source, Arc<Canned>, ManualClock) {
     let store = Arc::new(store);
-    let (clock, hand) = Clock::manual(NOW);
+    let (clock, manual_clock) = Clock::manual(NOW);
     let source = Source {
         store: store.clone(),
         clock,
@@ -62,7 +62,7 @@ pub(super) fn source(store: Canned) -> (Source, Arc<Canned>, ManualClock) {
         health: Arc::new(health),
         totals: Arc::new(totals),
     };
-    (source, store, hand)
+    (source, store, manual_clock)
 }
 
 fn health() -> Health {
@@ -119,7 +119,7 @@ fn totals() -> Vec<(Arc<str>, Totals)> {
         totals.count = 3;
         totals.nanos = 1_500_000_000;
         for _ in 0..3 {
-            totals.tally.record(outcome, outcome.is_error());
+            totals.outcomes.record(outcome, outcome.is_error());
         }
         totals.buckets[0] = 1;
         totals.buckets[4] = 1;
@@ -141,7 +141,7 @@ fn totals() -> Vec<(Arc<str>, Totals)> {
     ]
 }
 
-/// What came back, the head checked for what every response must have.
+/// A response. Receiving it checks the headers that every response must have.
 pub(super) struct Answered {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,

@@ -1,11 +1,11 @@
-//! Where it can be mounted, and that the page's relative URLs work there.
+//! Mount points, and the page's relative URLs below them.
 
 use axum::routing::get as handler;
 
 use super::super::mounted;
 use super::*;
 
-/// Loads the page as a browser does: its script and the API must be where its base says.
+/// Loads the page as a browser does: its script and the API must be where its base points.
 async fn page_works(router: &Router, uri: &str, base: &str) {
     let page = get(router, uri).await;
     assert_eq!(page.status, 200, "{uri}");
@@ -31,7 +31,7 @@ fn mount(path: &str) -> Router {
 }
 
 #[tokio::test]
-async fn merged_nested_or_alone() {
+async fn the_router_can_be_merged_nested_or_served_alone() {
     let merged = Router::new()
         .route("/", handler(|| async { "home" }))
         .merge(mount("/admin/pulse"))
@@ -67,7 +67,7 @@ async fn merged_nested_or_alone() {
 }
 
 #[tokio::test]
-async fn with_a_parameter_in_the_prefix() {
+async fn the_prefix_may_have_a_parameter() {
     let router = Router::new().nest("/{tenant}", admin());
     page_works(&router, "/acme", "acme/").await;
     page_works(&router, "/a:b", "./a:b/").await;
@@ -80,7 +80,7 @@ async fn with_a_parameter_in_the_prefix() {
 }
 
 #[test]
-fn paths_that_cannot_be_mounted() {
+fn invalid_mount_paths_are_refused() {
     for path in [
         "", "/", "//", "pulse", "/pulse/", "/a//b", "/{id}", "/a}", "/:a", "/a/*b", "/a b", "/a?b",
         "/a#b", "/../a", "/.", "/ü", "/a\n",

@@ -11,8 +11,8 @@ struct Sample {
     value: f64,
 }
 
-/// Reads the format 0.0.4 strictly: HELP and TYPE once each and before the samples of a metric,
-/// which stand together; no sample twice.
+/// Parses the format 0.0.4 strictly: HELP and TYPE once each, before the samples of their metric, which
+/// must be adjacent and unique.
 fn parse(text: &str) -> Vec<Sample> {
     assert!(text.ends_with('\n'));
     let (mut helped, mut typed) = (BTreeSet::new(), BTreeMap::new());
@@ -20,12 +20,12 @@ fn parse(text: &str) -> Vec<Sample> {
     let mut seen = BTreeSet::new();
     let mut samples = Vec::new();
     for line in text.lines() {
-        if let Some(rest) = line.strip_prefix("# HELP ") {
-            let (name, help) = rest.split_once(' ').expect("a help");
+        if let Some(tail) = line.strip_prefix("# HELP ") {
+            let (name, help) = tail.split_once(' ').expect("a help");
             assert!(helped.insert(name.to_owned()) && !help.is_empty(), "{line}");
             current = name.to_owned();
-        } else if let Some(rest) = line.strip_prefix("# TYPE ") {
-            let (name, kind) = rest.split_once(' ').expect("a type");
+        } else if let Some(tail) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = tail.split_once(' ').expect("a type");
             assert!(["counter", "gauge", "histogram"].contains(&kind), "{line}");
             assert_eq!(name, current, "{line}");
             assert!(
@@ -54,14 +54,14 @@ fn parse(text: &str) -> Vec<Sample> {
 
 fn sample(line: &str) -> Sample {
     let end = line.find(['{', ' ']).expect("a name");
-    let (name, mut rest) = line.split_at(end);
+    let (name, mut tail) = line.split_at(end);
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     assert!(name.chars().all(is_name), "{line}");
     let mut labels = BTreeMap::new();
-    if let Some(inside) = rest.strip_prefix('{') {
-        rest = inside;
+    if let Some(inside) = tail.strip_prefix('{') {
+        tail = inside;
         loop {
-            let (label, after) = rest.split_once("=\"").expect("a label");
+            let (label, after) = tail.split_once("=\"").expect("a label");
             assert!(label.chars().all(is_name), "{line}");
             let mut value = String::new();
             let mut chars = after.char_indices();
@@ -78,16 +78,16 @@ fn sample(line: &str) -> Sample {
             };
             assert!(labels.insert(label.to_owned(), value).is_none(), "{line}");
             match after[end + 1..].split_at(1) {
-                (",", after) => rest = after,
+                (",", after) => tail = after,
                 ("}", after) => {
-                    rest = after;
+                    tail = after;
                     break;
                 }
                 _ => panic!("{line}"),
             }
         }
     }
-    let value = rest.strip_prefix(' ').expect("a value").parse();
+    let value = tail.strip_prefix(' ').expect("a value").parse();
     Sample {
         name: name.to_owned(),
         labels,
@@ -103,7 +103,7 @@ fn find<'a>(samples: &'a [Sample], name: &str, label: &str, value: &str) -> Vec<
 }
 
 #[tokio::test]
-async fn totals_and_the_fleet() {
+async fn metrics_have_the_totals_and_the_fleet() {
     let bench = bench();
     let answered = get(&bench.router, "/metrics").await;
     assert_eq!(

@@ -1,4 +1,4 @@
-//! How often and for how long the store is asked.
+//! How often, and for how long, the store is asked.
 
 use std::time::Duration;
 
@@ -26,13 +26,13 @@ async fn many_dashboards_ask_once_a_second() {
         assert_eq!(answered.status, 200);
     }
     assert_eq!(bench.store.asked(), 1);
-    bench.hand.advance(Duration::from_millis(900));
+    bench.manual_clock.advance(Duration::from_millis(900));
     all().await;
     assert_eq!(bench.store.asked(), 1);
-    bench.hand.advance(Duration::from_millis(100));
+    bench.manual_clock.advance(Duration::from_millis(100));
     all().await;
     assert_eq!(bench.store.asked(), 2);
-    bench.hand.set_wall(NOW + 3_600);
+    bench.manual_clock.set_wall(NOW + 3_600);
     all().await;
     assert_eq!(bench.store.asked(), 3, "the hour has turned");
 
@@ -45,7 +45,7 @@ async fn many_dashboards_ask_once_a_second() {
 }
 
 #[tokio::test]
-async fn many_questions_do_not_fill_the_memory() {
+async fn the_cache_of_answers_is_bounded() {
     let bench = bench();
     for i in 0..1_000 {
         let uri = format!("/api/counters?name=c{i}");
@@ -56,7 +56,7 @@ async fn many_questions_do_not_fill_the_memory() {
     assert_eq!(bench.store.asked(), 1_000, "the first ones are remembered");
     get(&bench.router, "/api/counters?name=c999").await;
     assert_eq!(bench.store.asked(), 1_001, "the last ones are not");
-    bench.hand.advance(Duration::from_secs(1));
+    bench.manual_clock.advance(Duration::from_secs(1));
     for _ in 0..2 {
         get(&bench.router, "/api/counters?name=c999").await;
     }
@@ -77,7 +77,7 @@ async fn a_failing_store_is_503_and_asked_again_after_a_second() {
     assert_eq!(get(&bench.router, "/").await.status, 200);
     bench.store.set(FaultMode::Fine);
     assert_eq!(get(&bench.router, "/api/paths").await.status, 503);
-    bench.hand.advance(Duration::from_secs(1));
+    bench.manual_clock.advance(Duration::from_secs(1));
     assert_eq!(get(&bench.router, "/api/paths").await.status, 200);
 }
 
@@ -98,10 +98,10 @@ async fn a_hanging_store_is_503_after_two_seconds() {
             }
         };
         settle().await;
-        bench.hand.advance(Duration::from_millis(1_999));
+        bench.manual_clock.advance(Duration::from_millis(1_999));
         settle().await;
         assert!(asking.iter().all(|one| !one.is_finished()), "{uri}");
-        bench.hand.advance(Duration::from_millis(1));
+        bench.manual_clock.advance(Duration::from_millis(1));
         settle().await;
         for one in asking {
             assert!(one.is_finished(), "{uri}");
@@ -117,7 +117,7 @@ async fn a_hanging_store_is_503_after_two_seconds() {
 }
 
 #[tokio::test]
-async fn who_leaves_early_leaves_the_question_to_the_next() {
+async fn a_cancelled_request_leaves_the_question_to_the_next() {
     let bench = bench();
     bench.store.set(FaultMode::Hanging);
     let spawn = || {
@@ -133,13 +133,13 @@ async fn who_leaves_early_leaves_the_question_to_the_next() {
     assert_eq!(second.await.expect("no panic").status, 200);
 }
 
-/// Each field of an answer, those of a group with its name and a dot.
-fn fields(prefix: &str, value: &Value, found: &mut Vec<String>) {
+/// The fields of an answer. Those of a group have its name and a dot before theirs.
+fn fields(prefix: &str, value: &Value, names: &mut Vec<String>) {
     for (name, value) in value.as_object().into_iter().flatten() {
         let name = format!("{prefix}{name}");
-        fields(&format!("{name}."), value, found);
+        fields(&format!("{name}."), value, names);
         if !value.is_object() {
-            found.push(name);
+            names.push(name);
         }
     }
 }
@@ -152,7 +152,7 @@ async fn the_guide_names_every_field_of_health() {
     fields("", &health, &mut names);
     assert!(names.len() > 25, "{names:?}");
     for name in names {
-        // The fields of the last pass stand in one sentence.
+        // The documentation has the fields of the last pass in one sentence.
         let shown = name.strip_prefix("cleaning.last_pass.").unwrap_or(&name);
         let shown = format!("`{shown}`");
         assert!(page.contains(&shown), "the guide lacks {name}");

@@ -1,4 +1,4 @@
-//! A store with canned figures, which can also fail, hang and count how often it is asked.
+//! A store with canned data, which can also fail or hang, and which counts its calls.
 
 use std::future::pending;
 use std::sync::Mutex;
@@ -31,15 +31,15 @@ pub(in crate::admin) enum FaultMode {
 
 #[derive(Default)]
 pub(in crate::admin) struct Canned {
-    mood: Mutex<FaultMode>,
+    fault: Mutex<FaultMode>,
     asked: AtomicUsize,
     empty: bool,
 }
 
-/// An hour of these access times in milliseconds, of which so many were errors.
+/// An hour with these access times in milliseconds, `errors` of them errors.
 fn hour(start: i64, millis: &[u64], errors: usize) -> HourSnapshot {
     let mut times = DurationSums::default();
-    let mut tally = OutcomeCounts::default();
+    let mut outcomes = OutcomeCounts::default();
     for (at, millis) in millis.iter().enumerate() {
         times.record(millis * 1_000_000);
         let outcome = if at < errors {
@@ -47,16 +47,16 @@ fn hour(start: i64, millis: &[u64], errors: usize) -> HourSnapshot {
         } else {
             Outcome::Success
         };
-        tally.record(outcome, outcome.is_error());
+        outcomes.record(outcome, outcome.is_error());
     }
     let buckets = millis.iter().map(|m| bucket_of(m * 1_000_000) as u16);
     HourSnapshot {
         start,
         times: AccessTimeStats::from(&times),
-        spread: Aggregate {
+        aggregate: Aggregate {
             times: DurationSums::default(),
             histogram: Histogram::new(SCALE, buckets.map(|bucket| (bucket, 1))),
-            tally,
+            outcomes,
         },
     }
 }
@@ -76,7 +76,7 @@ fn context(
 }
 
 impl Canned {
-    /// A store in which nothing happened yet.
+    /// A store without data.
     pub(in crate::admin) fn empty() -> Self {
         Self {
             empty: true,
@@ -84,11 +84,11 @@ impl Canned {
         }
     }
 
-    pub(in crate::admin) fn set(&self, mood: FaultMode) {
-        *self.mood.lock().expect("no panic") = mood;
+    pub(in crate::admin) fn set(&self, fault: FaultMode) {
+        *self.fault.lock().expect("no panic") = fault;
     }
 
-    /// How often it was asked for anything.
+    /// Number of calls of any method.
     pub(in crate::admin) fn asked(&self) -> usize {
         self.asked.load(Ordering::SeqCst)
     }
@@ -97,8 +97,8 @@ impl Canned {
         Box::pin(async move {
             self.asked.fetch_add(1, Ordering::SeqCst);
             tokio::task::yield_now().await;
-            let mood = *self.mood.lock().expect("no panic");
-            match mood {
+            let fault = *self.fault.lock().expect("no panic");
+            match fault {
                 FaultMode::Fine => Ok(value),
                 FaultMode::Failing => Err(StoreError::new(
                     StoreErrorKind::Unreachable,
@@ -111,9 +111,9 @@ impl Canned {
 
     fn contexts(now: i64) -> Vec<ContextSnapshot> {
         let (this, last) = (hour_of(now), hour_of(now) - HOUR);
-        // Written by the book's own functions: no histogram, no outcomes.
+        // As written by the book's own functions: without a histogram and outcomes.
         let mut bare = hour(this, &[700], 0);
-        bare.spread = Aggregate::default();
+        bare.aggregate = Aggregate::default();
         vec![
             context("/book", Kind::Http, Some(bare), None),
             context(
@@ -164,7 +164,7 @@ impl Store for Canned {
     }
 
     fn status(&self, now: i64) -> BoxFuture<'_, Result<StoreStatus, StoreError>> {
-        // Neither counted nor failing: the tests are about what comes after it.
+        // Neither counted nor failing, because the tests are about the calls after this one.
         Box::pin(std::future::ready(Ok(StoreStatus {
             as_of: now - 1,
             ..StoreStatus::default()
@@ -184,7 +184,7 @@ impl Store for Canned {
             taken_at: now,
             contexts: Self::contexts(now),
             all: Self::all(now),
-            // Not complete, ten complete with two missing, too old.
+            // Not complete; ten complete slices with two missing; too old.
             recent: [
                 (0, 900),
                 (-1, 300),
@@ -243,9 +243,9 @@ impl Store for Canned {
         _: i64,
     ) -> BoxFuture<'a, Result<Vec<(i64, Aggregate)>, StoreError>> {
         let slice = i64::from(precision) * 100;
-        let spread = hour(0, &[10, 10, 10, 1_000], 0).spread;
+        let aggregate = hour(0, &[10, 10, 10, 1_000], 0).aggregate;
         self.answer(match name {
-            ALL | "GET /ping" => vec![(slice, spread), (slice * 2, Aggregate::default())],
+            ALL | "GET /ping" => vec![(slice, aggregate), (slice * 2, Aggregate::default())],
             _ => Vec::new(),
         })
     }

@@ -10,29 +10,28 @@ use crate::model::slice::{HOUR, Precision, Precisions};
 use crate::model::slices::Slices;
 use crate::model::tier::TIERS;
 
-/// An entry that is being unpacked, context by context, so that a long one need not hold up a
-/// runtime's worker.
+/// A reader of one entry, context by context, so that a long entry need not block a worker of the runtime.
 #[derive(Debug)]
 pub struct EntryReader<'a> {
     reader: Reader<'a>,
     precisions: Precisions,
     base: i64,
-    /// Requests whose hour had been folded away before they were flushed.
+    /// Samples that were late when they were flushed.
     pub late: u64,
     contexts: u64,
     counters: Option<u64>,
 }
 
-/// What an entry holds for one name.
+/// One name of an entry, with its data.
 #[derive(Debug, PartialEq)]
 pub enum Item {
-    /// A context.
+    /// A context and its delta.
     Context(Arc<str>, ContextDelta),
-    /// A counter of the user's.
+    /// One of the user's counters and its slices.
     Counter(Arc<str>, Vec<Slices<i64>>),
 }
 
-/// The entry cannot be understood.
+/// The entry cannot be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Undecodable;
 
@@ -40,7 +39,7 @@ impl<'a> EntryReader<'a> {
     /// Reads the head of an entry.
     ///
     /// # Errors
-    /// It is no entry, or one of another version.
+    /// The bytes are not an entry, or an entry of another version.
     pub fn new(bytes: &'a [u8]) -> Result<Self, Undecodable> {
         Self::head(bytes).ok_or(Undecodable)
     }
@@ -66,7 +65,7 @@ impl<'a> EntryReader<'a> {
         })
     }
 
-    /// The precisions that the batch was made with.
+    /// The precisions of the batch.
     pub fn precisions(&self) -> &Precisions {
         &self.precisions
     }
@@ -74,7 +73,7 @@ impl<'a> EntryReader<'a> {
     /// The next name; `None` after the last.
     ///
     /// # Errors
-    /// The entry cannot be understood from here on: none of it may be used.
+    /// The bytes cannot be decoded from here on. No part of the entry may be used.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<Option<Item>, Undecodable> {
         if self.contexts > 0 {

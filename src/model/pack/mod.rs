@@ -1,12 +1,12 @@
-//! The binary forms: a record as it stands in a field, and a batch as it stands in an entry of the
-//! journal. Numbers are LEB128; negative ones in zigzag.
+//! The binary forms of a record, in a field of a hash, and of a batch, in an entry of the journal. Numbers
+//! are LEB128; signed ones in zigzag.
 //!
-//! A record is a row of *sections*: tag, length, body. A reader skips sections that it does not know,
-//! so a newer version may add one. An entry is read by the fold, which must understand all of it: its
-//! first byte is [`ENTRY_VERSION`], and the journal's `need` keeps older folders away from it.
+//! A record is a sequence of *sections*: tag, length, body. A reader skips sections that it does not know,
+//! so a newer version may add some. The fold must understand all of an entry: the first byte is
+//! [`ENTRY_VERSION`], and the journal's `need` keeps older folders away from it.
 //!
-//! In an entry, a coarser precision that is just the sum of the finest one is left out and made again
-//! by the reader: of a batch of one second, that is all of them.
+//! An entry leaves out each coarser precision that is just the sum of the finest one, and the reader
+//! derives it. For a batch of one second, these are all coarser precisions.
 
 mod entry;
 mod reader;
@@ -16,14 +16,14 @@ pub use self::entry::{EntryReader, Item, Undecodable};
 use self::reader::Reader;
 use self::writer::Writer;
 use super::access_time::DurationSums;
-use super::batch::{Aggregate, Batch, HOURS_KEPT, Merge};
+use super::batch::{Aggregate, Batch, MAX_HOURS, Merge};
 use super::context::Kind;
 use super::records::Record;
 use super::slice::{HOUR, Precision, Precisions};
 use super::slices::Slices;
 use super::tier::TIERS;
 
-/// The version of the form of an entry. Raise it with every change that an older fold cannot read.
+/// The version of the form of an entry. Raise it with every change that an older folder cannot read.
 pub const ENTRY_VERSION: u8 = 1;
 
 const TIMES: u64 = 1;
@@ -42,7 +42,7 @@ pub fn record(record: &Record) -> Vec<u8> {
     packed
 }
 
-/// Unpacks a record; `None` when it holds something else.
+/// Unpacks a record; `None` if the bytes are not one.
 pub fn read_record(bytes: &[u8]) -> Option<Record> {
     let sums = Reader(bytes).aggregate()?;
     let rolled_until = section(bytes, ROLLED_UNTIL).and_then(|body| Reader(body).int());
@@ -68,12 +68,12 @@ pub fn push_section(record: &mut Vec<u8>, tag: u64, body: &[u8]) {
     *record = out.0;
 }
 
-/// The body of a record's section; `None` where it has none of this tag.
+/// The body of the section with this tag; `None` if the record has none.
 pub fn section(record: &[u8], tag: u64) -> Option<&[u8]> {
     let mut reader = Reader(record);
     while !reader.0.is_empty() {
-        let (found, body) = (reader.uint()?, reader.bytes()?);
-        if found == tag {
+        let (next_tag, body) = (reader.uint()?, reader.bytes()?);
+        if next_tag == tag {
             return Some(body);
         }
     }
@@ -89,7 +89,7 @@ pub fn entry(batch: &Batch, precisions: &Precisions) -> Vec<u8> {
         out.uint(u64::from(precision.seconds));
         out.uint(u64::from(precision.samples));
     }
-    // Slices are told relative to a second of the batch.
+    // The starts of slices are relative to a second of the batch.
     let base = (batch.contexts.values())
         .map(|delta| delta.last_seen)
         .max()
@@ -128,17 +128,17 @@ pub fn entry(batch: &Batch, precisions: &Precisions) -> Vec<u8> {
     out.0
 }
 
-/// What the hours are when they are just the sum of the finest records.
+/// The hours of a batch, derived from its finest records.
 fn hours_of(finest: &Slices<Aggregate>) -> Slices<DurationSums> {
-    let hour = Precision::new(HOUR as u32, HOURS_KEPT as u32);
+    let hour = Precision::new(HOUR as u32, MAX_HOURS as u32);
     let mut hours = Slices::default();
     for (start, record) in finest.iter() {
-        hours.add(hour.slice(start), record.times, HOURS_KEPT);
+        hours.add(hour.slice(start), record.times, MAX_HOURS);
     }
     hours
 }
 
-/// What a coarser precision is when it is just the sum of the finest one.
+/// The slices of a coarser precision, derived from those of the finest.
 fn derived<V: Merge + Clone>(finest: &Slices<V>, precision: Precision) -> Slices<V> {
     let mut slices = Slices::default();
     for (start, value) in finest.iter() {
@@ -187,8 +187,8 @@ mod tests {
     fn aggregate(nanos: &[u64], buckets: Vec<(u16, u64)>, errors: u64) -> Aggregate {
         let mut aggregate = Aggregate::default();
         nanos.iter().for_each(|n| aggregate.times.record(*n));
-        aggregate.tally.outcomes[2] = nanos.len() as u64;
-        aggregate.tally.errors = errors;
+        aggregate.outcomes.counts[2] = nanos.len() as u64;
+        aggregate.outcomes.errors = errors;
         aggregate.histogram = Histogram::new(4, buckets);
         aggregate
     }
@@ -223,12 +223,12 @@ mod tests {
         assert_eq!(read_record(&out.0), Some(one.clone()));
         let mut out = Writer(Vec::new());
         out.section(OUTCOMES, |out| {
-            out.outcomes(&one.sums.tally);
+            out.outcomes(&one.sums.outcomes);
             out.uint(OUTCOME_COUNT as u64 + 3);
             out.uint(9);
         });
         let read = read_record(&out.0).expect("it is a record");
-        assert_eq!(read.sums.tally, one.sums.tally);
+        assert_eq!(read.sums.outcomes, one.sums.outcomes);
         assert_eq!(read_record(b""), None);
         assert_eq!(read_record(b"garbage"), None);
     }
@@ -281,7 +281,7 @@ mod tests {
         #[test]
         fn a_record_comes_back(nanos in vec(any::<u64>(), 0..9), buckets in vec((0..508u16, 1..u64::MAX / 600), 0..600), outcomes in any::<[u64; OUTCOME_COUNT]>(), errors in any::<u64>(), rolled_until in any::<i64>()) {
             let mut one = with(aggregate(&nanos, buckets, errors));
-            one.sums.tally.outcomes = outcomes;
+            one.sums.outcomes.counts = outcomes;
             one.rolled_until = rolled_until;
             prop_assert_eq!(read_record(&record(&one)), Some(one));
         }

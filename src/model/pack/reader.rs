@@ -1,4 +1,4 @@
-//! Reading numbers, sections and slices, of bytes that anybody may have written.
+//! Reads numbers, sections and slices from untrusted bytes.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use crate::model::outcome::OutcomeCounts;
 use crate::model::slice::Precision;
 use crate::model::slices::Slices;
 
-/// More buckets than any scale has within the range; a longer list is garbage.
+/// The most buckets of a histogram: more than any scale has within the range. A longer list is an error.
 const MAX_BUCKETS: u64 = 1_024;
-/// The finest scale that is believed.
+/// The finest scale that is accepted.
 const FINEST_SCALE: u8 = 20;
-/// The most slices or names of one list that are believed before they are read.
+/// The most slices or names that a list may announce.
 pub(super) const MAX_ITEMS: u64 = 1 << 24;
 
 #[derive(Debug)]
@@ -85,21 +85,21 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) fn outcomes(&mut self) -> Option<OutcomeCounts> {
-        let mut tally = OutcomeCounts {
+        let mut outcomes = OutcomeCounts {
             errors: self.uint()?,
             ..OutcomeCounts::default()
         };
         while !self.0.is_empty() {
             let (number, n) = (self.uint()?, self.uint()?);
-            // A newer version may have more of them.
+            // A newer version may have more outcomes.
             if let Some(mine) = usize::try_from(number)
                 .ok()
-                .and_then(|at| tally.outcomes.get_mut(at))
+                .and_then(|at| outcomes.counts.get_mut(at))
             {
                 *mine = mine.saturating_add(n);
             }
         }
-        Some(tally)
+        Some(outcomes)
     }
 
     pub(super) fn histogram(&mut self) -> Option<Histogram> {
@@ -123,7 +123,7 @@ impl<'a> Reader<'a> {
             let mut body = Reader(self.bytes()?);
             match tag {
                 TIMES => aggregate.times = body.times()?,
-                OUTCOMES => aggregate.tally = body.outcomes()?,
+                OUTCOMES => aggregate.outcomes = body.outcomes()?,
                 HISTOGRAM => aggregate.histogram = body.histogram()?,
                 _ => continue,
             }
@@ -144,7 +144,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// `Some(None)` where they are to be derived.
+    /// Returns `Some(None)` for slices that are to be derived.
     pub(super) fn slices<V: Merge>(
         &mut self,
         precision: Precision,

@@ -41,7 +41,7 @@ impl Writer {
         let at = self.0.len();
         body(self);
         let length = self.0.len() - at;
-        // The length goes before the body. Nearly all bodies are short enough for one byte.
+        // The length comes before the body. Nearly all bodies are so short that it takes one byte.
         let mut prefix = Self(Vec::new());
         prefix.uint(length as u64);
         self.0.splice(at..at, prefix.0);
@@ -57,9 +57,9 @@ impl Writer {
         }
     }
 
-    pub(super) fn outcomes(&mut self, tally: &OutcomeCounts) {
-        self.uint(tally.errors);
-        for (number, n) in tally.outcomes.iter().enumerate() {
+    pub(super) fn outcomes(&mut self, outcomes: &OutcomeCounts) {
+        self.uint(outcomes.errors);
+        for (number, n) in outcomes.counts.iter().enumerate() {
             if *n > 0 {
                 self.uint(number as u64);
                 self.uint(*n);
@@ -79,7 +79,7 @@ impl Writer {
 
     pub(super) fn aggregate(&mut self, aggregate: &Aggregate) {
         self.section(TIMES, |out| out.times(&aggregate.times));
-        self.section(OUTCOMES, |out| out.outcomes(&aggregate.tally));
+        self.section(OUTCOMES, |out| out.outcomes(&aggregate.outcomes));
         self.section(HISTOGRAM, |out| out.histogram(&aggregate.histogram));
     }
 
@@ -100,7 +100,7 @@ impl Writer {
         base: i64,
         mut value: impl FnMut(&mut Self, &V),
     ) {
-        // 0 stands for a precision that is derived.
+        // 0 marks a precision that the reader derives.
         self.uint(slices.len() as u64 + 1);
         let width = i64::from(precision.seconds);
         let base = base.div_euclid(width);

@@ -1,4 +1,4 @@
-//! Forgetting what is older than its retention (recipe 2).
+//! Cleaning: removes data that is older than its retention. See [`guide::recipes`](crate::guide::recipes).
 
 use super::State;
 use crate::model::context::{ALL, Metric};
@@ -6,7 +6,7 @@ use crate::model::slice::{DEFAULT_SAMPLES, Precision, Precisions};
 use crate::store::{CleanReport, INSTANCE_TTL, Pass};
 
 impl State {
-    /// `None` when the pass has been done.
+    /// Runs a pass. `None` when the pass has been completed before.
     pub(super) fn clean(&mut self, pass: &Pass, precisions: &Precisions) -> Option<CleanReport> {
         let last = self.last_pass.as_ref();
         if last.is_some_and(|last| pass.is_done_by(last.number)) {
@@ -26,25 +26,25 @@ impl State {
 
     fn clean_counters(&mut self, pass: &Pass, precisions: &Precisions, cleaned: &mut CleanReport) {
         for by_precision in self.counters.values_mut() {
-            by_precision.retain(|seconds, samples| {
+            by_precision.retain(|seconds, slices| {
                 if !pass.examines(i64::from(*seconds)) {
                     return true;
                 }
                 let precision = precisions
                     .counter(*seconds)
                     .unwrap_or(Precision::new(*seconds, DEFAULT_SAMPLES));
-                let before = samples.len();
+                let before = slices.len();
                 let cut_off = precision.cut_off(pass.now);
-                // Only what goes is looked at: the state is locked meanwhile.
-                while let Some((oldest, _)) = samples.first_key_value()
-                    && (*oldest <= cut_off || samples.len() > precision.samples as usize)
+                // Visits only slices that are removed, as the state is locked meanwhile.
+                while let Some((oldest, _)) = slices.first_key_value()
+                    && (*oldest <= cut_off || slices.len() > precision.samples as usize)
                 {
-                    samples.pop_first();
+                    slices.pop_first();
                 }
                 cleaned.examined += 1;
-                cleaned.slices += (before - samples.len()) as u64;
-                cleaned.counters += u64::from(samples.is_empty());
-                !samples.is_empty()
+                cleaned.slices += (before - slices.len()) as u64;
+                cleaned.counters += u64::from(slices.is_empty());
+                !slices.is_empty()
             });
         }
         self.counters
@@ -54,8 +54,8 @@ impl State {
     fn forget_contexts(&mut self, pass: &Pass, cleaned: &mut CleanReport) {
         let before = self.contexts.len();
         let (counters, slowest) = (&mut self.counters, &mut self.slowest);
-        self.contexts.retain(|name, known| {
-            let keep = name == ALL || known.last_seen > pass.now - pass.context_retention;
+        self.contexts.retain(|name, context| {
+            let keep = name == ALL || context.last_seen > pass.now - pass.context_retention;
             if !keep {
                 slowest.remove(name);
                 for metric in Metric::ALL {
@@ -71,8 +71,8 @@ impl State {
         let before = self.slowest.len();
         let contexts = &self.contexts;
         self.slowest.retain(|name, _| {
-            let known = contexts.get(name);
-            known.is_some_and(|known| known.last_seen > pass.now - pass.ranking_retention)
+            let context = contexts.get(name);
+            context.is_some_and(|context| context.last_seen > pass.now - pass.ranking_retention)
         });
         cleaned.ranks = (before - self.slowest.len()) as u64;
     }

@@ -1,5 +1,4 @@
-//! Folding a batch as soon as it comes: the same round that an instance makes of a journal, applied
-//! to what this process keeps.
+//! Folding: this store has no journal, so it folds each call at once, as a round of its own.
 
 use std::collections::BTreeMap;
 
@@ -15,8 +14,11 @@ use crate::model::snapshot::Problem;
 use crate::model::tier::FINEST;
 use crate::store::{Appended, FencedBatch, Receipt};
 
+/// Contexts that one call rolls up.
+const ROLLED_UP_AT_ONCE: usize = 32;
+
 impl State {
-    /// Folds a call, once.
+    /// Folds a call once, however often it is appended.
     pub(super) fn append(
         &mut self,
         call: &FencedBatch,
@@ -41,14 +43,10 @@ impl State {
         Appended::Done(Receipt::default())
     }
 
-    /// Folds a round into everything that is kept.
+    /// Adds a round to the data of the store.
     fn fold(&mut self, round: &Round, record_bytes: usize) {
         let now = round.stamp();
-        self.rolled.advance(now);
-        if self.rolled.due().next().is_some() {
-            self.records.roll_up_due(&mut self.rolled);
-            self.records.retain_bytes(record_bytes, &self.rolled);
-        }
+        self.roll_up(now, record_bytes);
         let mut late = round.late();
         for group in round.groups() {
             for (name, judged) in &group.contexts {
@@ -73,7 +71,31 @@ impl State {
         self.cut_ranking();
     }
 
+    /// Rolls up some contexts, so that no call holds the runtime up for all of them at the end of a minute.
+    /// Until their turn, readers add the slices that are pending.
+    fn roll_up(&mut self, now: i64, record_bytes: usize) {
+        let until = self.rolled.until();
+        self.rolled.advance(now);
+        if self.rolled.until() > until {
+            self.due = self.records.due(&self.rolled);
+        }
+        for _ in 0..ROLLED_UP_AT_ONCE {
+            let Some((id, minutes)) = self.due.pop_first() else {
+                break;
+            };
+            self.records.roll_up(id, &minutes, &self.rolled);
+        }
+        if self.due.is_empty() && self.rolled.due().next().is_some() {
+            self.rolled.finish();
+            self.records.retain_bytes(record_bytes, &self.rolled);
+        }
+    }
+
     fn add_to_records(&mut self, id: RecordId, judged: &Judged, now: i64) {
+        // Once something is added to a coarser tier, the record says that all ended slices are part of it.
+        if let Some(minutes) = self.due.remove(&id) {
+            self.records.roll_up(id, &minutes, &self.rolled);
+        }
         let (records, rolled) = (&mut self.records, &mut self.rolled);
         let mut begun = Vec::new();
         for (at, added) in round::records(&judged.delta, rolled, now) {
@@ -110,11 +132,11 @@ impl State {
             Some(counter) => counter,
             None => self.counters.entry(name.to_owned()).or_default(),
         };
-        let samples = by_precision.entry(precision.seconds).or_default();
-        let old = samples.get(&slice).copied();
+        let slices = by_precision.entry(precision.seconds).or_default();
+        let old = slices.get(&slice).copied();
         match i64::try_from(i128::from(old.unwrap_or(0)) + n) {
             Ok(sum) => {
-                samples.insert(slice, sum);
+                slices.insert(slice, sum);
             }
             Err(_) => self.exceptions.quarantine(Problem {
                 key: format!("count:{}:{name}", precision.seconds),
@@ -122,11 +144,11 @@ impl State {
             }),
         }
         if old.is_none() {
-            push_out(samples, precision, slice);
+            drop_pushed_out(slices, precision, slice);
         }
     }
 
-    /// Statistics and rank of a context. Returns how many requests were too late for both hours.
+    /// Adds to the statistics of a context, and updates its rank. Returns the number of late requests.
     fn add_to_statistics(&mut self, name: &str, judged: &Judged) -> u64 {
         let delta = &judged.delta;
         let context = self
@@ -140,17 +162,17 @@ impl State {
             });
         context.kind = context.kind.max(delta.kind);
         context.last_seen = context.last_seen.max(delta.last_seen);
-        let (mut ranks, mut late) = (false, 0);
+        let (mut is_ranked, mut late) = (false, 0);
         for (hour, times) in delta.hours.iter() {
             match context.add(hour, times) {
-                Hour::Current => ranks = true,
-                Hour::Last => {}
-                Hour::Late if delta.kind == Kind::All => {}
-                Hour::Late => late += times.count,
+                HourSet::Current => is_ranked = true,
+                HourSet::Last => {}
+                HourSet::Late if delta.kind == Kind::All => {}
+                HourSet::Late => late += times.count,
             }
         }
         let mean = context.current.and_then(|(_, times)| times.mean());
-        if let Some(mean) = mean.filter(|_| ranks && delta.kind != Kind::All) {
+        if let Some(mean) = mean.filter(|_| is_ranked && delta.kind != Kind::All) {
             self.slowest.insert(name.to_owned(), mean);
         }
         late
@@ -166,35 +188,35 @@ impl State {
     }
 }
 
-/// Where the statistics of an hour went.
-enum Hour {
+/// The set to which the statistics of an hour were added. `Late` for none.
+enum HourSet {
     Current,
     Last,
     Late,
 }
 
 impl ContextState {
-    /// The rules of the hours: a later hour begins a new set, the hour before is kept as the last,
-    /// what is older than that comes too late.
-    fn add(&mut self, hour: i64, times: &DurationSums) -> Hour {
+    /// Adds the sums of an hour. An hour after the current one begins a new set, and the current set becomes the
+    /// last. Sums of an hour before the last one are late, and dropped.
+    fn add(&mut self, hour: i64, times: &DurationSums) -> HourSet {
         let times = AccessTimeStats::from(times);
         match (&mut self.current, &mut self.last) {
             (Some((start, current)), _) if hour == *start => current.merge(&times),
             (Some((start, _)), last) if hour > *start => {
                 *last = self.current.replace((hour, times));
             }
-            (_, Some((start, _))) if hour < *start => return Hour::Late,
+            (_, Some((start, _))) if hour < *start => return HourSet::Late,
             (_, Some((start, last))) if hour == *start => {
                 last.merge(&times);
-                return Hour::Last;
+                return HourSet::Last;
             }
             (current @ None, _) => *current = Some((hour, times)),
             (Some(_), last) => {
                 *last = Some((hour, times));
-                return Hour::Last;
+                return HourSet::Last;
             }
         }
-        Hour::Current
+        HourSet::Current
     }
 }
 
@@ -206,8 +228,8 @@ fn metric_of(metric: Metric, counts: &RequestCounts) -> Option<i128> {
     }
 }
 
-/// Drops what a new slice leaves no room for.
-fn push_out<V>(slices: &mut BTreeMap<i64, V>, precision: Precision, new: i64) {
+/// Drops the slices for which a new slice leaves no room.
+fn drop_pushed_out<V>(slices: &mut BTreeMap<i64, V>, precision: Precision, new: i64) {
     slices.remove(&precision.pushed_out_by(new));
     while slices.len() > precision.samples as usize {
         slices.pop_first();

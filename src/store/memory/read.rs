@@ -1,4 +1,4 @@
-//! Giving snapshots out.
+//! Queries: snapshots, counters and records.
 
 use super::{ContextState, State};
 use crate::model::access_time::AccessTimeStats;
@@ -40,14 +40,14 @@ impl State {
             return Vec::new();
         };
         let since = finest.slice(now) - RECENT_SLICES * i64::from(finest.seconds);
-        let mut samples = self.counter(Metric::Hits.as_str(), finest.seconds);
-        samples.retain(|(start, _)| *start > since);
-        samples
+        let mut slices = self.counter(Metric::Hits.as_str(), finest.seconds);
+        slices.retain(|(start, _)| *start > since);
+        slices
     }
 
     pub(super) fn context(&self, name: &str, now: i64) -> Option<ContextSnapshot> {
         let context = self.contexts.get(name)?;
-        // `<all>` is in no list: it is there once it has statistics.
+        // `<all>` is in no list of contexts: it exists once it has statistics.
         let has_statistics = context.current.is_some() || context.last.is_some();
         (context.kind != Kind::All || has_statistics)
             .then(|| self.context_snapshot(name, context, now))
@@ -55,9 +55,9 @@ impl State {
 
     pub(super) fn counter(&self, name: &str, precision: u32) -> Vec<(i64, i64)> {
         let counter = self.counters.get(name);
-        let samples = counter.and_then(|by_precision| by_precision.get(&precision));
-        samples.map_or_else(Vec::new, |samples| {
-            samples.iter().map(|(start, n)| (*start, *n)).collect()
+        let slices = counter.and_then(|by_precision| by_precision.get(&precision));
+        slices.map_or_else(Vec::new, |slices| {
+            slices.iter().map(|(start, n)| (*start, *n)).collect()
         })
     }
 
@@ -69,7 +69,7 @@ impl State {
         }
     }
 
-    /// The same, of slices of the tier that begin within `starts`.
+    /// The records of a context whose slices of the tier begin within `starts`, in slices of `width` seconds.
     fn records_within(
         &self,
         context: &str,
@@ -107,7 +107,7 @@ impl State {
         Some(HourSnapshot {
             start: hour,
             times,
-            spread: records
+            aggregate: records
                 .pop()
                 .map_or_else(Aggregate::default, |(_, sums)| sums),
         })

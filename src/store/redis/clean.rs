@@ -1,7 +1,7 @@
-//! What a pass of cleaning does (recipe 2).
+//! A pass of cleaning (*cleaning counters* in [`guide::recipes`](crate::guide::recipes)).
 //!
-//! Everything is removed by scripts that first look whether the lease is still ours, so it may be
-//! lost, or the connection break, between any two. How counters are cleaned is in `sweep`.
+//! Data is removed by scripts, each of which first checks that this instance still holds the lease. The lease may
+//! therefore be lost, or the connection break, between any two scripts. Counters are cleaned in `sweep`.
 
 use std::time::{Duration, Instant};
 
@@ -17,22 +17,22 @@ use crate::model::context::{ALL, Metric};
 use crate::model::slice::{HOUR, hour_from_iso};
 use crate::store::{CleanReport, INSTANCE_TTL, Pass};
 
-/// Seconds after which a lease that is not prolonged is free.
+/// Seconds after which a lease expires unless it is prolonged.
 pub(super) const LEASE_TTL: i64 = 15;
-/// A lease is prolonged after so long when there is nothing else to do with it.
+/// The lease is prolonged after this time if no script has prolonged it.
 const PROLONGED_AFTER: Duration = Duration::from_secs(4);
-/// Contexts per script call: below a millisecond of the server's time.
+/// Contexts per call of a script, which then takes less than a millisecond of the server's time.
 const CONTEXTS_AT_ONCE: usize = 8;
-/// Ranks that are looked at. There are no more than a hundred, unless somebody else has added some.
+/// The most ranks that are examined. There are no more than a hundred, unless another program has added some.
 const MAX_RANKS: usize = 1_000;
 /// Ranks per pipeline.
 const RANKS_AT_ONCE: usize = 100;
-/// Problems that are told of one pass.
-pub(super) const PROBLEMS_TOLD: usize = 100;
+/// The most problems that a pass reports.
+pub(super) const MAX_PROBLEMS: usize = 100;
 
-/// How a pass ends early.
+/// Why a pass ended early.
 pub(super) enum Interrupted {
-    /// Another instance has the lease by now.
+    /// Another instance holds the lease by now.
     Lost,
     Failed(StoreError),
 }
@@ -47,9 +47,9 @@ impl From<StoreError> for Interrupted {
 pub(super) struct PassRun<'a> {
     pub(super) store: &'a RedisStore,
     pub(super) pass: &'a Pass,
-    /// What our lease says.
+    /// The value of this instance's lease.
     pub(super) token: String,
-    /// Whether counters are looked through that seem to be in order.
+    /// Whether the slices of all counters are listed, also of those that seem to be in order.
     pub(super) thorough: bool,
     /// When the lease was last prolonged.
     pub(super) prolonged: Instant,
@@ -57,7 +57,7 @@ pub(super) struct PassRun<'a> {
 }
 
 impl PassRun<'_> {
-    /// Does the whole pass.
+    /// Runs the whole pass.
     pub(super) async fn all(&mut self) -> Result<(), Interrupted> {
         self.counters().await?;
         self.contexts().await?;
@@ -67,39 +67,39 @@ impl PassRun<'_> {
     }
 
     pub(super) fn problem(&mut self, key: &[u8], reason: &str) {
-        if self.cleaned.problems.len() < PROBLEMS_TOLD {
+        if self.cleaned.problems.len() < MAX_PROBLEMS {
             self.cleaned.problems.push(problem(key, reason));
         }
     }
 
-    /// Forgets contexts that have not been seen for long, with all that is known of them.
+    /// Forgets contexts that have had no sample for their retention, with all their data.
     async fn contexts(&mut self) -> Result<(), Interrupted> {
         let keys = &self.store.keys;
         let cut_off = self.pass.now.saturating_sub(self.pass.context_retention);
         for index in [keys.contexts(), keys.timers()] {
-            // Those that stay would come again: seen under the other kind, or meanwhile, or no name.
-            let (mut stay, mut strange) = (0, 0);
+            // Skips members that stay: contexts with samples of the other kind or since, and foreign members.
+            let (mut staying, mut foreign) = (0, 0);
             loop {
                 let mut old = cmd("ZRANGEBYSCORE");
                 old.arg(&index).arg("-inf").arg(cut_off);
-                old.arg("LIMIT").arg(stay).arg(CONTEXTS_AT_ONCE);
-                let Some(old) = self.of_key(&index, &old).await? else {
+                old.arg("LIMIT").arg(staying).arg(CONTEXTS_AT_ONCE);
+                let Some(old) = self.query_key(&index, &old).await? else {
                     break;
                 };
-                let found = items(&old).len();
+                let listed = items(&old).len();
                 let names = items(&old).iter().filter_map(text);
                 // The counters of `<all>` are the global ones.
                 let names: Vec<&str> = names.filter(|name| *name != ALL).collect();
-                strange += found - names.len();
+                foreign += listed - names.len();
                 let forgotten = self.forget(&names, cut_off).await?;
                 self.cleaned.contexts += forgotten;
-                stay += found - usize::try_from(forgotten).unwrap_or(found).min(found);
-                if found < CONTEXTS_AT_ONCE {
+                staying += listed - usize::try_from(forgotten).unwrap_or(listed).min(listed);
+                if listed < CONTEXTS_AT_ONCE {
                     break;
                 }
             }
-            if strange > 0 {
-                let reason = format!("{strange} members are no context");
+            if foreign > 0 {
+                let reason = format!("{foreign} members are not contexts; remove them with ZREM");
                 self.problem(index.as_bytes(), &reason);
             }
         }
@@ -139,13 +139,13 @@ impl PassRun<'_> {
         Ok(items(&reply).get(1).and_then(int).unwrap_or(0).max(0) as u64)
     }
 
-    /// Takes those out of the ranking of the slowest that nobody visits any more.
+    /// Removes contexts that have had no sample for the ranking's retention from the ranking.
     async fn ranking(&mut self) -> Result<(), Interrupted> {
         let keys = &self.store.keys;
         let cut_off = self.pass.now.saturating_sub(self.pass.ranking_retention);
         let mut ranked = cmd("ZREVRANGE");
         ranked.arg(keys.slowest()).arg(0).arg(MAX_RANKS - 1);
-        let Some(ranked) = self.of_key(&keys.slowest(), &ranked).await? else {
+        let Some(ranked) = self.query_key(&keys.slowest(), &ranked).await? else {
             return Ok(());
         };
         let connections = &self.store.connections;
@@ -159,33 +159,33 @@ impl PassRun<'_> {
                 start.arg(0).arg(ISO_HOUR_LEN);
             }
             let seen = connections.pipeline(Role::Write, &mut pipeline).await?;
-            // Contexts that only the book's writer knows: the ranking is all that names them.
-            let mut unknown = Vec::new();
+            // Contexts that only the book's functions have recorded: only the ranking names them.
+            let mut unindexed = Vec::new();
             let old = chunk
                 .iter()
                 .zip(seen.chunks_exact(3))
                 .filter(|(name, seen)| {
                     let number = |at: usize| seen[at].as_ref().ok().and_then(float);
-                    let seen_here = match (number(0), number(1)) {
+                    let last_seen = match (number(0), number(1)) {
                         (Some(a), Some(b)) => Some(a.max(b)),
                         (a, b) => a.or(b),
                     };
-                    // Of a context that only the book's writer knows: the end of its last hour.
+                    // For a context that only the book's functions have recorded: the end of its last hour.
                     let hour = || seen[2].as_ref().ok().and_then(text).and_then(hour_from_iso);
-                    let last = seen_here.or_else(|| hour().map(|start| (start + HOUR) as f64));
+                    let last = last_seen.or_else(|| hour().map(|start| (start + HOUR) as f64));
                     let old = last.filter(|last| *last <= cut_off as f64);
-                    if let (None, Some(last)) = (seen_here, old) {
-                        unknown.push((last, **name));
+                    if let (None, Some(last)) = (last_seen, old) {
+                        unindexed.push((last, **name));
                     }
                     old.is_some()
                 });
             let old: Vec<&str> = old.map(|(name, _)| *name).collect();
-            if !unknown.is_empty() {
-                // So that they are forgotten in the end.
-                let mut note = pipe();
-                let command = note.cmd("ZADD").arg(keys.contexts()).arg("NX");
-                command.arg(&unknown[..]);
-                connections.pipeline(Role::Write, &mut note).await?;
+            if !unindexed.is_empty() {
+                // Lists them as contexts, so that a later pass forgets them.
+                let mut listing = pipe();
+                let command = listing.cmd("ZADD").arg(keys.contexts()).arg("NX");
+                command.arg(&unindexed[..]);
+                connections.pipeline(Role::Write, &mut listing).await?;
             }
             if !old.is_empty() {
                 let mut script = self.script();
@@ -208,21 +208,21 @@ impl PassRun<'_> {
         Ok(())
     }
 
-    /// Drops instances without a sign of life; their hashes expire by themselves.
+    /// Removes instances that send no heartbeats from the list. Their hashes expire by themselves.
     async fn instances(&mut self) -> Result<(), Interrupted> {
         let dead = self.pass.now.saturating_sub(INSTANCE_TTL);
         let mut command = cmd("ZREMRANGEBYSCORE");
         let instances = self.store.keys.instances();
         command.arg(&instances);
         command.arg("-inf").arg(format!("({dead}"));
-        let removed = self.of_key(&instances, &command).await?;
+        let removed = self.query_key(&instances, &command).await?;
         self.cleaned.instances = removed.as_ref().and_then(int).unwrap_or(0).max(0) as u64;
         Ok(())
     }
 
-    /// Sends a command about a key; nothing comes back when the key is of another type, or too large, which
-    /// becomes a problem.
-    pub(super) async fn of_key(
+    /// Sends a command about a key. `None` if the key is of another type or too large, which is reported as a
+    /// problem.
+    pub(super) async fn query_key(
         &mut self,
         key: &str,
         command: &Cmd,
@@ -244,7 +244,7 @@ impl PassRun<'_> {
         }
     }
 
-    /// The beginning of every script's call: the lease, and how it is prolonged.
+    /// The first key and arguments of every script: the lease, its token and its time to live.
     pub(super) fn script(&self) -> Invocation {
         let mut script = Invocation::default();
         script.key(self.store.keys.lease());
@@ -253,7 +253,7 @@ impl PassRun<'_> {
         script
     }
 
-    /// Prolongs the lease when nothing has done so for a while.
+    /// Prolongs the lease if no script has done so for a while.
     pub(super) async fn keep_lease(&mut self) -> Result<(), Interrupted> {
         if self.prolonged.elapsed() >= PROLONGED_AFTER {
             let mut script = self.script();
@@ -275,8 +275,10 @@ impl PassRun<'_> {
             Some("LOST") => Err(Interrupted::Lost),
             Some(_) => Ok(reply),
             None => {
-                let what = "a script gave an answer that cannot be understood";
-                let error = connections.about().error(StoreErrorKind::Unexpected, what);
+                let message = "a script of cleaning gave an answer that cannot be understood; is it a Redis or Valkey?";
+                let error = connections
+                    .server_info()
+                    .error(StoreErrorKind::Unexpected, message);
                 Err(Interrupted::Failed(error))
             }
         }

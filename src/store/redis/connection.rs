@@ -1,8 +1,8 @@
-//! Three connections, to append, to fold and to read, so that none holds up another.
-//! What a peer may send over one is bounded by `stream`.
+//! Three connections, one to append, one to fold and one to read, so that none delays another.
+//! `stream` bounds the size of answers.
 //!
-//! Nothing is tried twice here: a command without an answer may have been executed, and only the
-//! flusher knows how to ask again. A broken connection is dropped and made anew by the next call.
+//! This module sends nothing twice: a command without an answer may have been executed, and only the flusher
+//! knows how to repeat a call. A broken connection is dropped, and the next call makes a new one.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -13,20 +13,20 @@ use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, RedisError, RedisResul
 use tokio::sync::Mutex;
 use tokio::task::AbortHandle;
 
-use super::asked::Asked;
 use super::error::{COMMANDS, ServerInfo, is_of_a_key, is_of_another_type, is_permission};
 use super::keys::Keys;
 use super::options::RedisOptions;
 use super::script::{Invocation, Lua};
 use super::server::Server;
 use super::stream::{self, AnswerSize};
+use super::subject::Subject;
 use super::value::shown;
 use crate::error::{StoreError, StoreErrorKind};
 
-/// So many timeouts in a row mean that the connection is dead, whatever TCP says.
+/// After this many timeouts in a row the next one drops the connection, even if TCP considers it alive.
 const TIMEOUTS_TOLERATED: u32 = 2;
 
-/// What a connection is used for.
+/// The purpose of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Role {
     Write,
@@ -35,8 +35,8 @@ pub(super) enum Role {
 }
 
 impl Role {
-    /// The most memory that one answer may take. The largest that are of use are 500 records or an entry
-    /// of the journal, and a counter whose slices of a day nobody has cleaned; everything else is small.
+    /// The most memory that one answer may take. The largest regular answers are 500 records, an entry of the
+    /// journal, and a counter whose slices of a day were never cleaned; all others are small.
     fn max_answer_bytes(self) -> usize {
         match self {
             Self::Write => 4 * MIB,
@@ -48,14 +48,14 @@ impl Role {
 
 const MIB: usize = 1024 * 1024;
 
-/// An answer was larger than its connection takes in, or than comes in time: the source of the error that
-/// says so.
+/// The source of an error whose cause is an answer that was larger than its connection accepts, or too large
+/// to arrive in time.
 #[derive(Debug, thiserror::Error)]
 #[error("the answer is too large")]
 pub(super) struct Oversized;
 
 impl Oversized {
-    /// Whether that is why a call failed.
+    /// Whether an oversized answer caused the error.
     pub(super) fn caused(error: &StoreError) -> bool {
         let source = std::error::Error::source(error);
         source.is_some_and(|source| source.is::<Self>())
@@ -67,11 +67,11 @@ impl Oversized {
 struct Connection {
     commands: MultiplexedConnection,
     answer: Arc<AnswerSize>,
-    /// `None` where the client drives it.
+    /// `None` if the client spawns the task itself.
     _driver: Option<Arc<Driver>>,
 }
 
-/// The task that drives a connection, until the last clone of that is dropped.
+/// The task that drives a connection. It ends when the last clone of the connection is dropped.
 struct Driver(AbortHandle);
 
 impl Drop for Driver {
@@ -85,9 +85,9 @@ pub(super) struct Connections {
     credentials: Credentials,
     config: AsyncConnectionConfig,
     connection_timeout: Duration,
-    /// How long connecting may take, greetings included.
+    /// How long connecting may take, including authentication and the probe of permissions.
     connect_deadline: Duration,
-    about: ServerInfo,
+    server_info: ServerInfo,
     probe: Pipeline,
     /// Keys of one type each, with a command that fails on any other.
     typed_keys: Vec<(String, &'static [&'static str])>,
@@ -97,7 +97,7 @@ pub(super) struct Connections {
     server: RwLock<Option<Server>>,
 }
 
-/// Sent by ourselves, because the client hides what the server answers to them.
+/// The credentials. This crate sends them itself, because the client hides the server's answer to them.
 struct Credentials {
     user: Option<String>,
     password: Option<String>,
@@ -106,17 +106,17 @@ struct Credentials {
 
 #[derive(Default)]
 struct ConnectionSlot {
-    /// Held while connecting: whoever comes meanwhile waits for the same connection.
-    state: Mutex<State>,
+    /// Locked while connecting, so that other calls wait for the same connection.
+    state: Mutex<SlotState>,
     timeouts: AtomicU32,
 }
 
 #[derive(Default)]
-struct State {
+struct SlotState {
     connection: Option<Connection>,
-    /// Counts connections, so that nobody drops one that is newer than the one that failed.
+    /// Counts connections, so that a failed call does not drop a connection that is newer than its own.
     generation: u64,
-    /// The last attempt that failed, for those who have waited for it.
+    /// The last failed attempt, which calls that waited for it report too.
     failure: Option<(Instant, StoreErrorKind, String)>,
 }
 
@@ -131,7 +131,7 @@ impl Connections {
         let bare = redis::RedisConnectionInfo::default()
             .set_protocol(settings.protocol())
             .set_skip_set_lib_name();
-        let about = ServerInfo::new(options.place(), credentials.user.as_deref(), keys);
+        let server_info = ServerInfo::new(options.place(), credentials.user.as_deref(), keys);
         let mut probe = Pipeline::new();
         for example in COMMANDS {
             let mut words = example.split(' ');
@@ -155,7 +155,7 @@ impl Connections {
                 .set_response_timeout(Some(options.response_timeout)),
             connection_timeout: options.connection_timeout,
             connect_deadline: options.connection_timeout + options.response_timeout,
-            about,
+            server_info,
             probe,
             typed_keys: keys.typed(),
             write: ConnectionSlot::default(),
@@ -165,61 +165,61 @@ impl Connections {
         })
     }
 
-    pub(super) fn about(&self) -> &ServerInfo {
-        &self.about
+    pub(super) fn server_info(&self) -> &ServerInfo {
+        &self.server_info
     }
 
-    /// What the server said of itself when it was last connected to.
+    /// The server's answer to INFO at the last connection.
     pub(super) fn server(&self) -> Option<Server> {
         let server = self.server.read().unwrap_or_else(PoisonError::into_inner);
         server.clone()
     }
 
     /// Sends a command.
-    pub(super) async fn call(&self, side: Role, command: &Cmd) -> Result<Value, StoreError> {
-        let (generation, mut connection) = self.connection(side).await?;
+    pub(super) async fn call(&self, role: Role, command: &Cmd) -> Result<Value, StoreError> {
+        let (generation, mut connection) = self.connection(role).await?;
         let result = command.query_async(&mut connection.commands).await;
-        let asked = Asked::Command(command);
-        self.check_reply(side, generation, &connection, &asked, result)
+        let subject = Subject::Command(command);
+        self.check_reply(role, generation, &connection, &subject, result)
             .await
     }
 
-    /// Calls a script, which the server may have forgotten.
+    /// Calls a script, and sends its source if the server does not have it.
     pub(super) async fn run(
         &self,
-        side: Role,
+        role: Role,
         lua: &Lua,
         invocation: &Invocation,
     ) -> Result<Value, StoreError> {
-        let (generation, mut connection) = self.connection(side).await?;
+        let (generation, mut connection) = self.connection(role).await?;
         let commands = &mut connection.commands;
         let mut result = invocation.by_hash(lua).query_async(commands).await;
         if let Err(error) = &result
             && RedisError::code(error) == Some("NOSCRIPT")
         {
-            // Nothing has run: this is no second try.
+            // The script has not run, so it is not executed twice.
             result = invocation.by_source(lua).query_async(commands).await;
         }
-        let mut asked = Asked::Script(invocation);
+        let mut subject = Subject::Script(invocation);
         if let Err(error) = &result
             && is_of_another_type(error)
-            && let Some(key) = self.key_of_another_type(commands, &asked).await
+            && let Some(key) = self.key_of_another_type(commands, &subject).await
         {
-            asked = Asked::Key(key);
+            subject = Subject::Key(key);
         }
-        self.check_reply(side, generation, &connection, &asked, result)
+        self.check_reply(role, generation, &connection, &subject, result)
             .await
     }
 
-    /// Which key of a script holds another type than this crate gives it, as the script's error does not
-    /// name it.
+    /// Finds the key of a script that holds another type than this crate gives it. The script's error does not
+    /// name the key.
     async fn key_of_another_type(
         &self,
         commands: &mut MultiplexedConnection,
-        asked: &Asked<'_>,
+        subject: &Subject<'_>,
     ) -> Option<Vec<u8>> {
         let typed = self.typed_keys.iter();
-        let typed = typed.filter(|(key, _)| asked.keys().contains(&key.as_bytes()));
+        let typed = typed.filter(|(key, _)| subject.keys().contains(&key.as_bytes()));
         for (key, words) in typed {
             let mut command = cmd(words[0]);
             command.arg(key).arg(&words[1..]);
@@ -231,24 +231,24 @@ impl Connections {
         None
     }
 
-    /// Sends many commands at once. What is wrong with one key is told in its place; what is wrong
-    /// with the server fails all.
+    /// Sends many commands at once. An error about a key is returned in the place of its reply; an error of the
+    /// server fails the whole call.
     pub(super) async fn pipeline(
         &self,
-        side: Role,
+        role: Role,
         pipeline: &mut Pipeline,
     ) -> Result<Vec<Result<Value, String>>, StoreError> {
         if pipeline.is_empty() {
             return Ok(Vec::new());
         }
-        let (generation, mut connection) = self.connection(side).await?;
+        let (generation, mut connection) = self.connection(role).await?;
         let replies: RedisResult<Vec<Value>> = connection
             .commands
             .send_packed_commands(pipeline, 0, pipeline.len())
             .await;
-        let asked = Asked::Pipeline(pipeline);
+        let subject = Subject::Pipeline(pipeline);
         let replies = self
-            .check_reply(side, generation, &connection, &asked, replies)
+            .check_reply(role, generation, &connection, &subject, replies)
             .await?;
         let mut results = Vec::with_capacity(replies.len());
         for reply in replies {
@@ -261,7 +261,7 @@ impl Connections {
                 Value::ServerError(error) => {
                     let error = Err(RedisError::from(error));
                     return self
-                        .check_reply(side, generation, &connection, &asked, error)
+                        .check_reply(role, generation, &connection, &subject, error)
                         .await;
                 }
                 value => Ok(value),
@@ -270,37 +270,39 @@ impl Connections {
         Ok(results)
     }
 
-    fn lane(&self, side: Role) -> &ConnectionSlot {
-        match side {
+    fn slot(&self, role: Role) -> &ConnectionSlot {
+        match role {
             Role::Write => &self.write,
             Role::Fold => &self.fold,
             Role::Read => &self.read,
         }
     }
 
-    /// The connection of a side, made if there is none.
-    async fn connection(&self, side: Role) -> Result<(u64, Connection), StoreError> {
-        let asked = Instant::now();
-        let mut state = self.lane(side).state.lock().await;
+    /// Returns the connection for a role, and makes one if there is none.
+    async fn connection(&self, role: Role) -> Result<(u64, Connection), StoreError> {
+        let called = Instant::now();
+        let mut state = self.slot(role).state.lock().await;
         if let Some(connection) = &state.connection {
             return Ok((state.generation, connection.clone()));
         }
         if let Some((at, kind, message)) = &state.failure
-            && *at >= asked
+            && *at >= called
         {
             return Err(StoreError::new(*kind, message.clone()));
         }
-        let connected = tokio::time::timeout(self.connect_deadline, self.connect(side)).await;
+        let connected = tokio::time::timeout(self.connect_deadline, self.connect(role)).await;
         let connected = connected.unwrap_or_else(|_| {
-            let what = format!("no connection within {:?}", self.connect_deadline);
-            Err(self.about.error(StoreErrorKind::Unreachable, &what))
+            let message = format!("no connection within {:?}", self.connect_deadline);
+            Err(self
+                .server_info
+                .error(StoreErrorKind::Unreachable, &message))
         });
         match connected {
             Ok(connection) => {
                 state.generation += 1;
                 state.failure = None;
                 state.connection = Some(connection.clone());
-                self.lane(side).timeouts.store(0, Ordering::Relaxed);
+                self.slot(role).timeouts.store(0, Ordering::Relaxed);
                 Ok((state.generation, connection))
             }
             Err(error) => {
@@ -310,24 +312,24 @@ impl Connections {
         }
     }
 
-    async fn connect(&self, side: Role) -> Result<Connection, StoreError> {
-        let opening = tokio::time::timeout(self.connection_timeout, self.open(side)).await;
+    async fn connect(&self, role: Role) -> Result<Connection, StoreError> {
+        let opening = tokio::time::timeout(self.connection_timeout, self.open(role)).await;
         let opened = opening.unwrap_or_else(|_| {
-            let late = std::io::Error::from(std::io::ErrorKind::TimedOut);
-            Err(RedisError::from(late))
+            let timeout = std::io::Error::from(std::io::ErrorKind::TimedOut);
+            Err(RedisError::from(timeout))
         });
-        let mut connection = opened.map_err(|error| match self.about.explain(&error) {
-            // Nothing has been asked yet, so nothing is in doubt.
-            late if late.kind() == StoreErrorKind::TimedOut => {
-                let what = "cannot be reached (no connection within the connection timeout)";
-                self.about.error(StoreErrorKind::Unreachable, what)
+        let mut connection = opened.map_err(|error| match self.server_info.explain(&error) {
+            // No call has been sent yet, so no call is in doubt.
+            error if error.kind() == StoreErrorKind::TimedOut => {
+                let message = "cannot be reached (no connection within the connection timeout)";
+                self.server_info.error(StoreErrorKind::Unreachable, message)
             }
             other => other,
         })?;
         let commands = &mut connection.commands;
         let greeting = self.greet(commands).await;
-        let mut greeted = greeting.map_err(|error| self.about.explain(&error));
-        if matches!((side, &greeted), (Role::Write, Ok(()))) {
+        let mut greeted = greeting.map_err(|error| self.server_info.explain(&error));
+        if matches!((role, &greeted), (Role::Write, Ok(()))) {
             greeted = self.probe(commands).await;
         }
         if greeted.is_err() && connection.answer.is_exceeded() {
@@ -338,17 +340,17 @@ impl Connections {
         Ok(connection)
     }
 
-    /// An answer was larger than the connection takes in.
-    fn oversized(&self, answer: &AnswerSize, asked: &str) -> StoreError {
+    /// The error about an answer that was larger than the connection accepts.
+    fn oversized(&self, answer: &AnswerSize, moment: &str) -> StoreError {
         let most = answer.max_bytes() / MIB;
-        let what = format!("an answer of more than {most} MiB was given up; it came {asked}");
-        let error = self.about.error(StoreErrorKind::Unexpected, &what);
+        let message = format!("an answer of more than {most} MiB was given up; it came {moment}");
+        let error = self.server_info.error(StoreErrorKind::Unexpected, &message);
         error.with_source(Oversized)
     }
 
-    async fn open(&self, side: Role) -> RedisResult<Connection> {
+    async fn open(&self, role: Role) -> RedisResult<Connection> {
         let info = self.client.get_connection_info();
-        let answer = AnswerSize::new(side.max_answer_bytes());
+        let answer = AnswerSize::new(role.max_answer_bytes());
         if let Some(stream) = stream::open(info, &answer).await? {
             let (settings, config) = (info.redis_settings(), self.config.clone());
             let (commands, driving) =
@@ -386,15 +388,15 @@ impl Connections {
         Ok(())
     }
 
-    /// Learns what the server is, and finds out whether our user may do all that is needed.
+    /// Reads the kind and version of the server, and checks that the user may run all commands of this crate.
     async fn probe(&self, connection: &mut MultiplexedConnection) -> Result<(), StoreError> {
-        let explain = |error: RedisError| self.about.explain(&error);
+        let explain = |error: RedisError| self.server_info.explain(&error);
         let mut info = String::new();
         for section in ["server", "memory"] {
             match cmd("INFO").arg(section).query_async(connection).await {
                 Ok(Value::BulkString(text)) => info += &String::from_utf8_lossy(&text),
                 Ok(_) => {}
-                // What it is is good to know, but can be done without.
+                // Kind and version are for warnings only.
                 Err(error) if error.code() == Some("NOPERM") => {}
                 Err(error) => return Err(explain(error)),
             }
@@ -409,26 +411,26 @@ impl Connections {
             if let Value::ServerError(error) = reply {
                 let detail = error.details().unwrap_or_default();
                 if error.code() == "NOPERM" || is_permission(detail) {
-                    return Err(self.about.answered("NOPERM", detail));
+                    return Err(self.server_info.answered("NOPERM", detail));
                 }
             }
         }
         Ok(())
     }
 
-    /// Turns an error into ours, and drops a connection that is of no use any more.
+    /// Converts an error of the client to a [`StoreError`], and drops a connection that is unusable.
     async fn check_reply<T>(
         &self,
-        side: Role,
+        role: Role,
         generation: u64,
         connection: &Connection,
-        asked: &Asked<'_>,
+        subject: &Subject<'_>,
         result: RedisResult<T>,
     ) -> Result<T, StoreError> {
-        let (lane, answer) = (self.lane(side), &connection.answer);
+        let (slot, answer) = (self.slot(role), &connection.answer);
         let error = match result {
             Ok(value) => {
-                lane.timeouts.store(0, Ordering::Relaxed);
+                slot.timeouts.store(0, Ordering::Relaxed);
                 answer.reset();
                 return Ok(value);
             }
@@ -436,30 +438,30 @@ impl Connections {
         };
         let explained = match error.code() {
             None if answer.is_exceeded() => {
-                self.oversized(answer, &format!("when asked for {asked}"))
+                self.oversized(answer, &format!("when asked for {subject}"))
             }
-            _ => self.about.explain_about(&error, asked),
+            _ => self.server_info.explain_about(&error, subject),
         };
         let explained = match explained.kind() {
             StoreErrorKind::TimedOut if answer.is_large() => explained.with_source(Oversized),
             _ => explained,
         };
         let is_dead = match explained.kind() {
-            // A part of an answer must not stay, and more of it must not come.
+            // The remainder of an answer must not be taken for the answer to the next command.
             StoreErrorKind::TimedOut => {
-                let timeouts = lane.timeouts.fetch_add(1, Ordering::Relaxed);
+                let timeouts = slot.timeouts.fetch_add(1, Ordering::Relaxed);
                 timeouts >= TIMEOUTS_TOLERATED || answer.is_under_way()
             }
             StoreErrorKind::Unreachable => true,
-            // The next one asks for permissions again.
+            // The next connection checks the permissions again.
             StoreErrorKind::Forbidden => true,
-            // After a failover the name may stand for another server.
+            // After a failover the host name may resolve to another server.
             StoreErrorKind::Refused => matches!(error.code(), Some("READONLY" | "MASTERDOWN")),
-            // The client has lost track of the answers.
+            // The client cannot assign answers to commands any more.
             StoreErrorKind::Unexpected => error.code().is_none(),
         };
         if is_dead {
-            let mut state = lane.state.lock().await;
+            let mut state = slot.state.lock().await;
             if state.generation == generation {
                 state.connection = None;
             }

@@ -1,5 +1,5 @@
-//! Calls and rounds as the keys and arguments of `append.lua` and `fold.lua`, whose heads describe
-//! them.
+//! Encodes calls and rounds as the keys and arguments of `append.lua` and `fold.lua`, whose heads describe
+//! the arguments.
 
 use std::collections::BTreeMap;
 
@@ -17,23 +17,23 @@ use crate::model::tier::{FINEST, TIERS, tier};
 use crate::store::FencedBatch;
 use crate::store::journal::{FoldStep, Partitions};
 
-/// Milliseconds of the lease to fold.
+/// Time to live of the lease to fold, in milliseconds.
 pub(super) const LEASE_MILLIS: u64 = 5_000;
 
-/// What the encoding depends on beside what is encoded.
+/// The configuration on which the encoding depends.
 pub(super) struct Layout<'a> {
     pub(super) keys: &'a Keys,
     pub(super) precisions: &'a Precisions,
     pub(super) expire_idle_keys: bool,
     /// Whether the book's keys are written.
     pub(super) book_keys: bool,
-    /// The server's time, where it is not to be asked for it.
+    /// The time to use instead of the server's, in tests.
     pub(super) now: Option<i64>,
     /// The most bytes of the journal.
     pub(super) journal_bytes: u64,
 }
 
-/// A call, packed.
+/// Encodes a call for `append.lua`.
 pub(super) fn append(call: &FencedBatch, layout: &Layout<'_>) -> Invocation {
     let keys = layout.keys;
     let mut script = Invocation::default();
@@ -52,11 +52,11 @@ pub(super) fn append(call: &FencedBatch, layout: &Layout<'_>) -> Invocation {
     script
 }
 
-/// Keys and what is added to them, by precision and slice: what a new slice makes necessary is then
-/// decided once and not once per key.
+/// Counter keys and their increments, by precision and slice: the script then decides once per slice, and not
+/// once per key, what a new slice requires.
 type Groups = BTreeMap<(Precision, i64), Vec<(String, String)>>;
 
-/// Some partitions of a round.
+/// Encodes a step of folding for `fold.lua`.
 pub(super) fn fold(step: &FoldStep<'_>, layout: &Layout<'_>) -> Invocation {
     let keys = layout.keys;
     let mut partitions = Partitions::default();
@@ -121,7 +121,7 @@ pub(super) fn fold(step: &FoldStep<'_>, layout: &Layout<'_>) -> Invocation {
         (_, None) => "ALL".to_owned(),
         (_, Some(done)) => done.to_hex(),
     });
-    // The first id that stays is the one after the last that goes.
+    // The script takes the first id that stays, which is the id after the last trimmed one.
     script.arg(step.trim.map_or_else(String::new, |last| {
         format!("{}-{}", last.offset, last.chain.saturating_add(1))
     }));
@@ -162,13 +162,13 @@ pub(super) fn fold(step: &FoldStep<'_>, layout: &Layout<'_>) -> Invocation {
     }
     for (at, group) in records {
         script.key(keys.records(at));
-        // A slice that is not rolled up yet lives until it is, if the whole service stops meanwhile.
+        // A slice that is not rolled up yet must outlive a stop of the whole service.
         let is_pending = at.0 == FINEST.seconds && !step.rolled.contains(at.1);
-        let keeper = match is_pending {
+        let ttl_tier = match is_pending {
             true => TIERS.last().copied(),
             false => tier(at.0),
         };
-        let ttl = keeper.map_or(i64::from(at.0), Precision::key_ttl);
+        let ttl = ttl_tier.map_or(i64::from(at.0), Precision::key_ttl);
         script.arg(ttl.to_string());
         script.arg(group.len().to_string());
         for (id, record) in group {
@@ -179,17 +179,17 @@ pub(super) fn fold(step: &FoldStep<'_>, layout: &Layout<'_>) -> Invocation {
     script
 }
 
-/// Whether the counters of a precision are listed and given their time to live again with this slice,
-/// though they have been before: a part of them now and then costs less than all of them each time. Until
-/// the next turn a key that was renewed loses no more than the margin of its time to live.
+/// Whether a new slice lists all counters of the precision in `known:` again and renews their time to live, also
+/// counters that are listed already. Doing so at every slice would cost more. Between two renewals a key loses no
+/// more than the margin of its time to live.
 fn renews(precision: Precision, slice: i64) -> bool {
-    const MOST: i64 = 16;
+    const MAX_SLICES: i64 = 16;
     let width = i64::from(precision.seconds);
     let margin = (precision.key_ttl() - precision.span()) / width;
-    slice.div_euclid(width) % margin.clamp(1, MOST) == 0
+    slice.div_euclid(width) % margin.clamp(1, MAX_SLICES) == 0
 }
 
-/// The counters of a context: hits, errors, microseconds.
+/// Adds the counters of a context: hits, errors, microseconds.
 fn add_requests(
     groups: &mut Groups,
     keys: &Keys,
@@ -208,7 +208,7 @@ fn add_requests(
             if counts.errors > 0 {
                 add(&names[1], counts.errors);
             }
-            // Requests that took no microsecond together add nothing, not even a slice.
+            // A sum of 0 must not create a slice.
             if counts.micros > 0 {
                 add(&names[2], counts.micros);
             }
@@ -235,7 +235,7 @@ fn add_statistics(script: &mut Invocation, layout: &Layout<'_>, name: &str, judg
         script.arg(hour.to_string());
         script.arg(iso_hour(hour));
         for value in [times.count, times.sum, times.sumsq, times.min, times.max] {
-            // The shortest text that reads back as the same number.
+            // `Debug` writes the shortest text that parses to the same number.
             script.arg(format!("{value:?}"));
         }
     }

@@ -1,16 +1,16 @@
-//! What the server or the client says, as a [`StoreError`] that says what to do.
+//! Converts errors of the server and of the client to a [`StoreError`] that says what to do.
 
 use redis::{ErrorKind, RedisError, ServerError};
 
-use super::asked::Asked;
 use super::keys::Keys;
+use super::subject::Subject;
 use super::value::shown;
 use crate::error::{StoreError, StoreErrorKind};
 
-/// Every command that this crate sends or that its scripts call, as it is tried out when a connection is
-/// made: with arguments that change nothing, as they are no numbers, or on a key that never exists (`P`).
-/// `C`, `K`, `S` and `W` stand for a counter, `known:`, a set of statistics and the ranking. Within a
-/// script a missing permission would only show when half of it has run.
+/// Every command that this crate sends or that its scripts call, in a form that checks the permission when a
+/// connection is made. The commands change nothing: their arguments are not numbers, or their key never exists
+/// (`P`). `C`, `K`, `S` and `W` stand for a counter, `known:`, a set of statistics and the ranking. Without this
+/// check, a script would fail half-way at the first command that is not permitted.
 pub(super) const COMMANDS: [&str; 48] = [
     "TIME",
     "GET P",
@@ -62,12 +62,12 @@ pub(super) const COMMANDS: [&str; 48] = [
     "EVALSHA x 0",
 ];
 
-/// Who we are to which server, for the texts of errors.
+/// The server's address and the user's ACL rule, for the texts of errors.
 #[derive(Clone, Debug)]
 pub(super) struct ServerInfo {
     /// `127.0.0.1:6379/0`
     pub(super) place: String,
-    /// The rule that gives our user what it needs.
+    /// The rule that gives the user all permissions that this crate needs.
     acl: String,
 }
 
@@ -86,12 +86,12 @@ impl ServerInfo {
         Self { place, acl }
     }
 
-    /// An error of ours about the server.
-    pub(super) fn error(&self, kind: StoreErrorKind, what: &str) -> StoreError {
-        StoreError::new(kind, format!("Redis at {}: {what}", self.place))
+    /// An error of this crate about the server.
+    pub(super) fn error(&self, kind: StoreErrorKind, message: &str) -> StoreError {
+        StoreError::new(kind, format!("Redis at {}: {message}", self.place))
     }
 
-    /// An error of the client: of the connection, or one that the server answered.
+    /// Converts an error of the client, which is about the connection or is an answer of the server.
     pub(super) fn explain(&self, error: &RedisError) -> StoreError {
         let text = || shown(error.to_string().as_bytes());
         if error.is_timeout() {
@@ -122,34 +122,33 @@ impl ServerInfo {
         }
     }
 
-    /// The same, naming the keys where it is about those.
-    pub(super) fn explain_about(&self, error: &RedisError, asked: &Asked<'_>) -> StoreError {
+    /// Converts an error of the client, and names the keys of the call if the error is about them.
+    pub(super) fn explain_about(&self, error: &RedisError, subject: &Subject<'_>) -> StoreError {
         let explained = self.explain(error);
-        let Some(code) = error
-            .code()
-            .filter(|_| explained.kind() == StoreErrorKind::Unexpected && !asked.keys().is_empty())
-        else {
+        let Some(code) = error.code().filter(|_| {
+            explained.kind() == StoreErrorKind::Unexpected && !subject.keys().is_empty()
+        }) else {
             return explained;
         };
         let detail = error.detail().unwrap_or_default();
-        let said = shown(format!("{code} {detail}").as_bytes());
-        let what = match asked {
-            Asked::Command(_) | Asked::Key(_) if is_of_another_type(error) => {
-                format!("{asked} holds something of another type: delete it ({said})")
+        let answer = shown(format!("{code} {detail}").as_bytes());
+        let message = match subject {
+            Subject::Command(_) | Subject::Key(_) if is_of_another_type(error) => {
+                format!("{subject} holds something of another type: delete it ({answer})")
             }
-            _ => format!("it answered with an error about {asked} ({said})"),
+            _ => format!("it answered with an error about {subject} ({answer})"),
         };
-        self.error(StoreErrorKind::Unexpected, &what)
+        self.error(StoreErrorKind::Unexpected, &message)
     }
 
-    /// An error that the server answered.
+    /// Converts an error that the server answered.
     pub(super) fn answered(&self, code: &str, detail: &str) -> StoreError {
         use StoreErrorKind::{Forbidden, Refused, Unexpected};
         let (code, detail) = (real_code(code, detail), &*shown(detail.as_bytes()));
         let (kind, advice) = match code {
             "NOPERM" => {
-                let what = format!("{detail}; allow it with: {}", self.acl);
-                return self.error(Forbidden, &what);
+                let message = format!("{detail}; allow it with: {}", self.acl);
+                return self.error(Forbidden, &message);
             }
             "NOAUTH" => (
                 Forbidden,
@@ -203,13 +202,13 @@ impl ServerInfo {
             ),
             _ => (Unexpected, "it answered with an error"),
         };
-        let said = shown(format!("{code} {detail}").trim_end().as_bytes());
-        self.error(kind, &format!("{advice} ({said})"))
+        let answer = shown(format!("{code} {detail}").trim_end().as_bytes());
+        self.error(kind, &format!("{advice} ({answer})"))
     }
 }
 
-/// The code of what went wrong, which older servers hide in the text: of an error within a script,
-/// and where a plain `ERR` has a meaning of its own.
+/// The code of an error. Older servers hide it in the text of errors within scripts, and answer some errors
+/// that have a cause of their own with a plain `ERR`.
 fn real_code<'a>(code: &'a str, detail: &str) -> &'a str {
     if is_permission(detail) {
         return "NOPERM";
@@ -231,18 +230,18 @@ fn real_code<'a>(code: &'a str, detail: &str) -> &'a str {
     hidden.map_or(code, |(_, code)| code)
 }
 
-/// Whether a text of the server, from within a script or not, means a missing permission.
+/// Whether a text of the server means a missing permission, within a script or outside.
 pub(super) fn is_permission(text: &str) -> bool {
     text.contains("no permissions") || text.contains("The user executing the script can't")
 }
 
-/// Whether a command or a script met a key of another type, which older servers hide in the text.
+/// Whether a command or a script failed at a key of another type. Older servers hide the code in the text.
 pub(super) fn is_of_another_type(error: &RedisError) -> bool {
     let detail = error.detail().unwrap_or_default();
     error.code() == Some("WRONGTYPE") || detail.contains("wrong kind of value")
 }
 
-/// Whether an error is about the one key that a command named, and says nothing of others.
+/// Whether an error is about the one key of its command only.
 pub(super) fn is_of_a_key(error: &ServerError) -> bool {
     let detail = error.details().unwrap_or_default();
     matches!(real_code(error.code(), detail), "WRONGTYPE" | "ERR")
@@ -253,8 +252,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_say_what_to_do() {
-        let about = ServerInfo::new("h:1/0".into(), Some("app"), &Keys::new("pulse:".into()));
+    fn the_text_of_an_error_says_what_to_do() {
+        let server_info = ServerInfo::new("h:1/0".into(), Some("app"), &Keys::new("pulse:".into()));
         let cases = [
             (
                 "NOPERM",
@@ -276,7 +275,7 @@ mod tests {
             ("NOAUTH", "Authentication required.", "redis://:PASSWORD@"),
         ];
         for (code, detail, advice) in cases {
-            let text = about.answered(code, detail).to_string();
+            let text = server_info.answered(code, detail).to_string();
             assert!(text.contains(advice), "{text}");
         }
     }

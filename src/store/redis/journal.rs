@@ -1,5 +1,5 @@
-//! The journal in Redis: how it is appended to, and what whoever folds it asks of it. Each step is one
-//! script, so that it is done whole or not at all.
+//! The journal in Redis: appending calls, and the steps of folding. Each step is one script, so that it takes
+//! effect completely or not at all.
 
 use std::collections::BTreeMap;
 
@@ -22,19 +22,19 @@ use crate::store::journal::{
 use crate::store::{Appended, FencedBatch, Generation, Position, Readable, Receipt};
 use crate::task::BoxFuture;
 
-/// Seconds for which the journal of an earlier generation is kept.
+/// Seconds after which an orphaned journal expires.
 const ORPHANED_TTL: i64 = 7 * 86_400;
-/// Seconds that an entry of a newer version waits for an instance that understands it.
+/// Seconds for which an entry of a newer version waits for an instance that can read it.
 const NEWER_GRACE: i64 = 600;
-/// Entries that are kept of those that were set aside.
+/// The most entries that `pulse:aside` holds.
 const MAX_ASIDE: usize = 100;
 /// Seconds after its last append at which the fence of an instance is removed.
 const FENCE_TTL: i64 = 86_400;
-/// Fields of the state that are looked at together.
+/// Fences per command.
 const FENCES_AT_ONCE: usize = 200;
-/// Slices whose contexts are asked for together.
+/// Slices whose contexts one pipeline lists.
 const SLICES_AT_ONCE: usize = 16;
-/// Records that are read from one key together.
+/// Records of one key that one script reads.
 const RECORDS_AT_ONCE: usize = 500;
 
 impl RedisStore {
@@ -92,7 +92,7 @@ impl RedisStore {
         let appended = appended(&reply).ok_or_else(|| self.not_understood("append.lua"))?;
         if appended == Appended::Garbled {
             let reason = format!("its field f:{} is no fence", call.instance);
-            self.healed
+            self.replaced_keys
                 .add(self.keys.state().as_bytes(), reason.as_bytes());
         }
         Ok(appended)
@@ -109,32 +109,32 @@ impl RedisStore {
         command.arg(self.keys.state()).arg("gen").arg("low");
         command.arg(format!("f:{instance}"));
         let reply = self.connections.call(Role::Write, &command).await?;
-        let [same, low, fence] = items(&reply) else {
+        let [current_generation, low, fence] = items(&reply) else {
             return Err(self.not_understood("HMGET"));
         };
         let fence = text(fence).and_then(|fence| fence.split(' ').next()?.parse::<u64>().ok());
-        if text(same) != Some(generation) || fence.unwrap_or(0) < seq {
+        if text(current_generation) != Some(generation) || fence.unwrap_or(0) < seq {
             return Ok(Readable::Lost);
         }
         Ok(
-            match parsed(low).is_some_and(|low| low.offset >= position.offset) {
+            match position_of(low).is_some_and(|low| low.offset >= position.offset) {
                 true => Readable::Yes,
                 false => Readable::NotYet,
             },
         )
     }
 
-    pub(super) fn not_understood(&self, what: &str) -> StoreError {
-        let what = format!(
-            "{what} gave an answer that cannot be understood; is {} what this crate wrote there?",
+    pub(super) fn not_understood(&self, command: &str) -> StoreError {
+        let message = format!(
+            "{command} gave an answer that cannot be understood; delete {} if another program has written it",
             self.keys.state()
         );
         self.connections
-            .about()
-            .error(StoreErrorKind::Unexpected, &what)
+            .server_info()
+            .error(StoreErrorKind::Unexpected, &message)
     }
 
-    /// The beginning of a step under a version.
+    /// The call of a script with its first keys and arguments.
     fn step(&self, keys: &[String], args: &[&str]) -> Invocation {
         let mut script = Invocation::default();
         keys.iter().for_each(|key| script.key(&**key));
@@ -142,7 +142,7 @@ impl RedisStore {
         script
     }
 
-    /// Runs a step. `None` when it found another version.
+    /// Runs a step, and reads from its reply whether it took effect.
     async fn run_step(&self, lua: &Lua, script: &Invocation) -> Result<Step<Value>, StoreError> {
         let reply = self.connections.run(Role::Fold, lua, script).await?;
         match items(&reply).first().and_then(text) {
@@ -169,7 +169,7 @@ impl RedisStore {
         let script = self.step(&keys, &[&[version, next], more].concat());
         Ok(self.run_step(&AMEND, &script).await?.map(|reply| {
             if let Some(reason) = items(&reply).get(2).and_then(bytes) {
-                self.healed.add(self.keys.aside().as_bytes(), reason);
+                self.replaced_keys.add(self.keys.aside().as_bytes(), reason);
             }
         }))
     }
@@ -197,13 +197,14 @@ impl RedisStore {
             Some("NONE") => Ok(Acquired::Nothing),
             Some("MINE") => {
                 if let Some(reason) = reply.get(6).and_then(bytes) {
-                    self.healed.add(self.keys.fold_lease().as_bytes(), reason);
+                    self.replaced_keys
+                        .add(self.keys.fold_lease().as_bytes(), reason);
                 }
-                let low = reply.get(1).and_then(parsed);
+                let low = reply.get(1).and_then(position_of);
                 Ok(Acquired::Mine(Progress {
                     version: version.to_owned(),
                     low: low.ok_or_else(|| self.not_understood("acquire.lua"))?,
-                    upto: reply.get(2).and_then(parsed),
+                    upto: reply.get(2).and_then(position_of),
                     done: Partitions::from_hex(word(3).unwrap_or_default()),
                     aside: positions(word(4).unwrap_or_default()),
                     rolled: RolledUp::from_text(word(5).unwrap_or_default()),
@@ -236,7 +237,7 @@ impl RedisStore {
             Step::Absent => return Ok(Step::Absent),
         };
         let (head, now) = (items(&reply).get(1), items(&reply).get(2));
-        let (Some(head), Some(now)) = (head.and_then(parsed), now.and_then(int)) else {
+        let (Some(head), Some(now)) = (head.and_then(position_of), now.and_then(int)) else {
             return Err(self.not_understood("read.lua"));
         };
         let Value::Array(mut reply) = reply else {
@@ -249,12 +250,12 @@ impl RedisStore {
         match entries {
             Some(entries) => Ok(Step::Done(Entries { head, now, entries })),
             None => {
-                let what = format!(
+                let message = format!(
                     "{} holds entries without a position: delete it",
                     self.keys.journal()
                 );
-                let about = self.connections.about();
-                Err(about.error(StoreErrorKind::Unexpected, &what))
+                let server_info = self.connections.server_info();
+                Err(server_info.error(StoreErrorKind::Unexpected, &message))
             }
         }
     }
@@ -283,10 +284,10 @@ impl RedisStore {
                     Step::Stale(version) => return Ok(Step::Stale(version)),
                     Step::Absent => return Ok(Step::Absent),
                 };
-                // A key of another type is told when it is written.
+                // A key of another type reads as empty here, and is quarantined when it is written.
                 let fields = items(&reply).get(3).map_or(&[][..], items);
                 for (at, field) in part.iter().zip(fields) {
-                    // One that is no record is replaced by what is known from now on.
+                    // A field that does not hold a record reads as empty, and is replaced by the next step.
                     records[*at] = bytes(field).and_then(pack::read_record).unwrap_or_default();
                 }
                 tokio::task::yield_now().await;
@@ -296,7 +297,7 @@ impl RedisStore {
     }
 
     async fn record_ids(&self, slices: &[TierSlice]) -> Result<Vec<Vec<RecordId>>, StoreError> {
-        // A key of another type has none, and is told when it is written.
+        // A key of another type reads as empty here, and is quarantined when it is written.
         let ids = |reply: &Result<Value, String>| -> Vec<RecordId> {
             let fields = reply.iter().flat_map(items);
             let ids = fields.filter_map(|field| RecordId::from_bytes(bytes(field)?));
@@ -372,7 +373,7 @@ impl<T> Step<T> {
     }
 }
 
-fn parsed(value: &Value) -> Option<Position> {
+fn position_of(value: &Value) -> Option<Position> {
     text(value)?.parse().ok()
 }
 
@@ -380,14 +381,14 @@ fn positions(text: &str) -> Vec<Position> {
     text.split(' ').filter_map(|id| id.parse().ok()).collect()
 }
 
-/// An entry with its fields. One whose fields are not ours has no payload, and is set aside.
+/// Reads an entry with its fields. An entry with foreign fields has no payload, and is set aside later.
 fn entry(value: Value) -> Option<Entry> {
     let Value::Array(mut parts) = value else {
         return None;
     };
     let fields = parts.pop()?;
     let mut entry = Entry {
-        position: parts.first().and_then(parsed)?,
+        position: parts.first().and_then(position_of)?,
         stamp: 0,
         version: 0,
         requests: 0,
@@ -414,10 +415,10 @@ fn entry(value: Value) -> Option<Entry> {
     Some(entry)
 }
 
-/// What `append.lua` returned.
+/// Reads the reply of `append.lua`.
 fn appended(reply: &Value) -> Option<Appended> {
     let reply = items(reply);
-    let position = |at: usize| reply.get(at).and_then(parsed);
+    let position = |at: usize| reply.get(at).and_then(position_of);
     let receipt = || {
         Some(Receipt {
             position: position(1)?,
@@ -449,8 +450,8 @@ impl Journal for RedisStore {
 
     fn release<'a>(&'a self, instance: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
         Box::pin(async move {
-            // Between the two commands the lease may pass to another instance, which then acquires it
-            // again: it is for economy only.
+            // Between the two commands another instance may take the lease, and then loses it. That is
+            // harmless: it acquires the lease again, and the version protects the data.
             let mut get = cmd("GET");
             get.arg(self.keys.fold_lease());
             let holder = self.connections.call(Role::Fold, &get).await?;
@@ -504,8 +505,9 @@ impl Journal for RedisStore {
     ) -> BoxFuture<'a, Result<Step<()>, StoreError>> {
         Box::pin(async move {
             let (id, requests) = (entry.position.to_string(), entry.requests.to_string());
-            let most = MAX_ASIDE.to_string();
-            self.amend(version, next, &[&id, &requests, &most]).await
+            let max_aside = MAX_ASIDE.to_string();
+            self.amend(version, next, &[&id, &requests, &max_aside])
+                .await
         })
     }
 

@@ -2,29 +2,30 @@
 //!
 //! | Key | Type | What it holds | Lives |
 //! |---|---|---|---|
-//! | `{prefix}count:{p}:{name}` | HASH slice -> count | a counter at a precision (recipe 1) | samples * p + max(10 min, 2p) after its last new slice |
-//! | `{prefix}known:` | ZSET `{p}:{name}`, scores 0 | all counters (recipe 2) | for ever |
-//! | `{prefix}stats:{context}:AccessTime` | ZSET min, max, count, sum, sumsq | this hour's statistics, in seconds (recipe 3) | until the context is forgotten |
-//! | `…:start` | STRING ISO hour | the hour of that set | as that |
-//! | `…:last`, `…:pstart` | as these two | the hour before in which anything happened | as that |
-//! | `{prefix}slowest:AccessTime` | ZSET context, mean | the slowest 100 (recipe 4) | for ever |
+//! | `{prefix}count:{p}:{name}` | HASH slice -> count | a counter at a precision | samples * p + max(10 min, 2p) after its last new slice |
+//! | `{prefix}known:` | ZSET `{p}:{name}`, scores 0 | all counters | for ever |
+//! | `{prefix}stats:{context}:AccessTime` | ZSET min, max, count, sum, sumsq | this hour's statistics, in seconds | until the context is forgotten |
+//! | `…:start` | STRING ISO hour | the hour of that set | as that set |
+//! | `…:last`, `…:pstart` | as the two keys above | the statistics of the last hour before that with samples, and its hour | as that set |
+//! | `{prefix}slowest:AccessTime` | ZSET context, mean | the 100 slowest contexts | for ever |
 //! | `{prefix}pulse:contexts` | ZSET context, last seen | contexts of HTTP requests | for ever |
 //! | `{prefix}pulse:timers` | ZSET context, last seen | contexts of other code | for ever |
-//! | `{prefix}pulse:r1:{tier}:{slice}` | HASH context -> packed record | what is recorded of all contexts in a slice; the version of the form stands in the key | samples * tier + max(10 min, 2 tiers) after its last write; until it is rolled up, as long as the coarsest tier |
+//! | `{prefix}pulse:r1:{tier}:{slice}` | HASH context -> packed record | the records of all contexts in a slice; `r1` is the version of their form | samples * tier + max(10 min, 2 tiers) after its last write; until it is rolled up, as long as the coarsest tier |
 //! | `{prefix}pulse:state` | HASH | generation, progress and exceptions of the journal, and a fence per instance | for ever |
-//! | `{prefix}pulse:journal` | STREAM | calls that are not folded yet | until they are |
-//! | `{prefix}pulse:lease:fold` | STRING instance | who folds | 5 s |
-//! | `{prefix}pulse:aside` | STREAM | entries that nobody could fold, the newest 100 | for ever |
-//! | `{prefix}pulse:orphaned` | STREAM | a journal that was found without its state | 7 days |
-//! | `{prefix}pulse:quarantine` | HASH key -> when and why | keys whose part was dropped | a day |
-//! | `{prefix}pulse:instances` | ZSET instance, last heartbeat | who writes | for ever |
-//! | `{prefix}pulse:instance:{id}` | HASH | figures of an instance | 60 s after its last heartbeat |
-//! | `{prefix}pulse:lease:clean` | STRING token | who cleans | 15 s |
-//! | `{prefix}pulse:lease:clean:last` | HASH | the last pass | for ever |
+//! | `{prefix}pulse:journal` | STREAM | calls that are not folded yet | until they are folded |
+//! | `{prefix}pulse:lease:fold` | STRING instance | the folder | 5 s |
+//! | `{prefix}pulse:aside` | STREAM | the newest 100 entries that no instance could read | for ever |
+//! | `{prefix}pulse:orphaned` | STREAM | a journal whose state was missing | 7 days |
+//! | `{prefix}pulse:quarantine` | HASH key -> when and why | quarantined keys | a day |
+//! | `{prefix}pulse:instances` | ZSET instance, last heartbeat | the instances that are alive | for ever |
+//! | `{prefix}pulse:instance:{id}` | HASH | the last heartbeat of an instance | 60 s after its last heartbeat |
+//! | `{prefix}pulse:lease:clean` | STRING token | the instance that cleans | 15 s |
+//! | `{prefix}pulse:lease:clean:last` | HASH | the last pass of cleaning | for ever |
 //! | `{prefix}pulse:probe` | - | never exists; permissions are tried on it | - |
 //!
-//! The first six are the book's, byte for byte. With an empty prefix they are shared with the
-//! book's functions in any language.
+//! The first six are the book's, byte for byte: the counters, cleaning, statistics and slowest pages of
+//! [`guide::recipes`](crate::guide::recipes). With an empty prefix they are shared with the book's functions in
+//! any language.
 
 use crate::model::records::TierSlice;
 use crate::model::slowest::ACCESS_TIME;
@@ -33,7 +34,7 @@ use crate::model::slowest::ACCESS_TIME;
 #[derive(Clone, Debug)]
 pub(super) struct Keys {
     prefix: String,
-    /// `{prefix}count:`, what stands before `{p}:{name}` in a counter's key.
+    /// `{prefix}count:`, which precedes `{p}:{name}` in a counter's key.
     count: String,
 }
 
@@ -47,17 +48,17 @@ impl Keys {
         &self.prefix
     }
 
-    /// What stands before `{p}:{name}` in a counter's key.
+    /// `{prefix}count:`, which precedes `{p}:{name}` in a counter's key.
     pub(super) fn count_prefix(&self) -> &str {
         &self.count
     }
 
-    /// A counter at a precision.
+    /// The key of a counter at a precision.
     pub(super) fn count(&self, precision: u32, name: &str) -> String {
         format!("{}{precision}:{name}", self.count)
     }
 
-    /// The counter that a member of `known:` names.
+    /// The key of the counter that a member of `known:` names.
     pub(super) fn count_of(&self, member: &[u8]) -> Vec<u8> {
         [self.count.as_bytes(), member].concat()
     }
@@ -88,7 +89,7 @@ impl Keys {
         self.own("timers")
     }
 
-    /// The records of all contexts in a slice of a tier.
+    /// The key of the records of all contexts in a slice of a tier.
     pub(super) fn records(&self, (tier, slice): TierSlice) -> String {
         format!("{}pulse:r1:{tier}:{slice}", self.prefix)
     }
@@ -137,7 +138,7 @@ impl Keys {
         self.own("probe")
     }
 
-    /// The keys whose names are always the same, each with a command that fails when it holds another type.
+    /// The keys with fixed names, each with a command that fails if the key holds another type.
     pub(super) fn typed(&self) -> Vec<(String, &'static [&'static str])> {
         const HASH: &[&str] = &["HLEN"];
         const STREAM: &[&str] = &["XLEN"];
@@ -194,7 +195,7 @@ mod tests {
     use super::Keys;
 
     #[test]
-    fn the_books_names_byte_for_byte() {
+    fn names_of_the_books_keys_are_the_books_byte_for_byte() {
         let keys = Keys::new(String::new());
         assert_eq!(keys.count(5, "hits"), "count:5:hits");
         assert_eq!(keys.count_of(b"5:hits"), b"count:5:hits");

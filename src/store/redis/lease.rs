@@ -1,4 +1,4 @@
-//! Cleaning by one instance of the fleet at a time, each pass once.
+//! The lease of cleaning: one instance of the fleet cleans at a time, and each pass is run once.
 
 use std::time::Instant;
 
@@ -12,10 +12,10 @@ use super::value::{bytes, int, items, shown, text};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::{CleanReport, Pass, PassRecord};
 
-/// The longest token of a lease, which is the number of a pass and the name of an instance.
+/// The longest token of a lease. A token is the number of a pass and the name of an instance.
 const MAX_TOKEN_BYTES: usize = 300;
 
-/// What is written down of a pass.
+/// The fields of the record of a pass.
 const FIELDS: [&str; 11] = [
     "number",
     "at",
@@ -41,30 +41,30 @@ impl RedisStore {
             return Ok(None);
         }
         let result = self.clean_with(pass, &token).await;
-        // What could not be given up now is taken again by this instance, or expires.
+        // A lease that could not be given up is taken again by this instance, or expires.
         let released = self.release(&token).await;
         let cleaned = result?;
         released.map(|()| cleaned)
     }
 
-    /// The server's time where ours is ahead of it: an instance with a wrong clock must not take what
-    /// is alive for old.
+    /// Limits a time to the server's, as an instance whose clock is ahead must not remove data before its
+    /// retention has passed.
     async fn not_ahead(&self, now: i64) -> Result<i64, StoreError> {
-        // Where the server's clock is replaced, the pass's time comes from the same hand.
+        // In tests, a manual clock replaces the server's clock as well as the cleaner's.
         if self.clock.is_some() {
             return Ok(now);
         }
         let time = self.connections.call(Role::Write, &cmd("TIME")).await?;
         let seconds = items(&time).first().and_then(int);
         seconds.map(|seconds| now.min(seconds)).ok_or_else(|| {
-            let what = "TIME gave an answer that cannot be understood";
-            let about = self.connections.about();
-            about.error(StoreErrorKind::Unexpected, what)
+            let message = "TIME gave an answer that cannot be understood; is it a Redis or Valkey?";
+            let server_info = self.connections.server_info();
+            server_info.error(StoreErrorKind::Unexpected, message)
         })
     }
 
-    /// Takes the lease if it is free, if it is this instance's still, from a pass that failed, or if
-    /// it never ends or is of another type: then it is no lease of this crate's.
+    /// Takes the lease if it is free, or if this instance still holds it from a failed pass. Also takes a key
+    /// that never expires or is of another type, as it is not a lease of this crate.
     async fn take(&self, token: &str, instance: &str) -> Result<bool, StoreError> {
         let lease = self.keys.lease();
         let set = |condition: &[&str]| {
@@ -84,7 +84,7 @@ impl RedisStore {
         let [Ok(left), holder] = &held[..] else {
             return Err(self.not_understood("TTL"));
         };
-        let strange = match (int(left), holder) {
+        let foreign_reason = match (int(left), holder) {
             (_, Err(reason)) => reason,
             (Some(-1), _) => "it did not end",
             (Some(left), _) if left > 4 * LEASE_TTL => "it did not end soon",
@@ -92,28 +92,29 @@ impl RedisStore {
         };
         let holder = holder.as_ref().ok().and_then(text);
         let holder = holder.and_then(|token| token.split_once(':'));
-        if strange.is_empty() && holder.is_none_or(|(_, holder)| holder != instance) {
+        if foreign_reason.is_empty() && holder.is_none_or(|(_, holder)| holder != instance) {
             return Ok(false);
         }
         connections.call(Role::Write, &set(&[])).await?;
-        self.healed.add(lease.as_bytes(), strange.as_bytes());
+        self.replaced_keys
+            .add(lease.as_bytes(), foreign_reason.as_bytes());
         Ok(true)
     }
 
-    /// The pass, with the lease in hand.
+    /// Runs a pass under the lease.
     async fn clean_with(
         &self,
         pass: &Pass,
         token: &str,
     ) -> Result<Option<CleanReport>, StoreError> {
         let start = Instant::now();
-        // Looked at under the lease: who had it before has noted its pass before giving it up.
-        let (last, noted) = self.read_note(Role::Write).await?;
+        // Read under the lease: the previous holder has written its pass before it gave up the lease.
+        let (last, known_problems) = self.read_pass_record(Role::Write).await?;
         let last = last.map(|last| last.number);
         if last.is_some_and(|last| pass.is_done_by(last)) {
             return Ok(None);
         }
-        let mut sweep = PassRun {
+        let mut run = PassRun {
             store: self,
             pass,
             token: token.to_owned(),
@@ -121,13 +122,15 @@ impl RedisStore {
             prolonged: start,
             cleaned: CleanReport::default(),
         };
-        match sweep.all().await {
+        match run.all().await {
             Ok(()) => {
                 let millis = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX);
-                let mut cleaned = sweep.cleaned;
-                let noted = problem_log::carry_over(&cleaned.problems, noted, pass, &self.keys);
-                self.note_pass(pass, &cleaned, &noted, millis).await?;
-                cleaned.problems = noted.into_iter().map(|noted| noted.problem).collect();
+                let mut cleaned = run.cleaned;
+                let problems =
+                    problem_log::carry_over(&cleaned.problems, known_problems, pass, &self.keys);
+                self.write_pass_record(pass, &cleaned, &problems, millis)
+                    .await?;
+                cleaned.problems = problems.into_iter().map(|record| record.problem).collect();
                 Ok(Some(cleaned))
             }
             Err(Interrupted::Lost) => Ok(None),
@@ -135,7 +138,7 @@ impl RedisStore {
         }
     }
 
-    /// Gives the lease up, unless it is another's by now.
+    /// Gives up the lease, unless another instance holds it by now.
     async fn release(&self, token: &str) -> Result<(), StoreError> {
         let mut held = cmd("GET");
         held.arg(self.keys.lease());
@@ -148,53 +151,53 @@ impl RedisStore {
         Ok(())
     }
 
-    async fn note_pass(
+    async fn write_pass_record(
         &self,
         pass: &Pass,
         cleaned: &CleanReport,
-        noted: &[ProblemRecord],
+        problems: &[ProblemRecord],
         millis: u64,
     ) -> Result<(), StoreError> {
-        let mut note = cmd("HSET");
-        note.arg(self.keys.last_pass());
-        note.arg("number").arg(pass.number());
-        note.arg("at").arg(pass.now);
-        note.arg("instance").arg(&pass.instance);
-        note.arg("millis").arg(millis);
-        note.arg("examined").arg(cleaned.examined);
-        note.arg("slices").arg(cleaned.slices);
-        note.arg("counters").arg(cleaned.counters);
-        note.arg("contexts").arg(cleaned.contexts);
-        note.arg("ranks").arg(cleaned.ranks);
-        note.arg("instances").arg(cleaned.instances);
-        note.arg("problems").arg(problem_log::encode(noted));
-        self.connections.call(Role::Write, &note).await.map(drop)
+        let mut set = cmd("HSET");
+        set.arg(self.keys.last_pass());
+        set.arg("number").arg(pass.number());
+        set.arg("at").arg(pass.now);
+        set.arg("instance").arg(&pass.instance);
+        set.arg("millis").arg(millis);
+        set.arg("examined").arg(cleaned.examined);
+        set.arg("slices").arg(cleaned.slices);
+        set.arg("counters").arg(cleaned.counters);
+        set.arg("contexts").arg(cleaned.contexts);
+        set.arg("ranks").arg(cleaned.ranks);
+        set.arg("instances").arg(cleaned.instances);
+        set.arg("problems").arg(problem_log::encode(problems));
+        self.connections.call(Role::Write, &set).await.map(drop)
     }
 
     pub(super) async fn read_last_pass(
         &self,
-        side: Role,
+        role: Role,
     ) -> Result<Option<PassRecord>, StoreError> {
-        Ok(self.read_note(side).await?.0)
+        Ok(self.read_pass_record(role).await?.0)
     }
 
-    async fn read_note(
+    async fn read_pass_record(
         &self,
-        side: Role,
+        role: Role,
     ) -> Result<(Option<PassRecord>, Vec<ProblemRecord>), StoreError> {
         let key = self.keys.last_pass();
         let mut pipeline = pipe();
         pipeline.cmd("HMGET").arg(&key).arg(&FIELDS[..]);
-        let hash = match self.connections.pipeline(side, &mut pipeline).await {
+        let hash = match self.connections.pipeline(role, &mut pipeline).await {
             Ok(replies) => replies.into_iter().next().unwrap_or(Ok(Value::Nil)),
             Err(error) if Oversized::caused(&error) => Err(error.to_string()),
             Err(error) => return Err(error),
         };
-        let hash = match (hash, side) {
+        let hash = match (hash, role) {
             (Ok(hash), _) => hash,
-            // The next pass writes it again.
+            // The next pass writes the record again.
             (Err(reason), Role::Write) => {
-                self.delete_own(side, &key, &reason).await?;
+                self.delete_own(role, &key, &reason).await?;
                 Value::Nil
             }
             (Err(_), _) => Value::Nil,
@@ -209,9 +212,11 @@ impl RedisStore {
                 .and_then(|n| u64::try_from(n).ok())
                 .unwrap_or(0)
         };
-        let noted = field("problems").and_then(text);
-        let noted = noted.map(problem_log::decode).unwrap_or_default();
-        let problems = noted.iter().map(|noted| noted.problem.clone()).collect();
+        let records = field("problems").and_then(text);
+        let records = records.map(problem_log::decode).unwrap_or_default();
+        let problems = (records.iter())
+            .map(|record| record.problem.clone())
+            .collect();
         let pass = number("number").map(|pass| PassRecord {
             number: pass,
             at: number("at").unwrap_or(0),
@@ -229,6 +234,6 @@ impl RedisStore {
                 problems,
             },
         });
-        Ok((pass, noted))
+        Ok((pass, records))
     }
 }

@@ -1,15 +1,13 @@
 //! The store of a fleet: one standalone Redis or Valkey, in the book's layout.
 //!
-//! Read `keys` (where everything stands), `journal` with `lua/append.lua` and `lua/fold.lua` (how a call
-//! is appended and folded, once) and `encode` (how it gets there), then `connection`, `stream` (what a peer
-//! may send), `value` (how its texts are shown), `read`, `oversized`, `lease`, `clean`, `sweep` and `healed`.
+//! Read `keys` (all keys), `journal` with `lua/append.lua` and `lua/fold.lua` (a call is appended and folded
+//! once) and `encode` (the arguments of these scripts), then `connection`, `stream` (bounds of answers), `value`
+//! (safe texts), `read`, `oversized`, `lease`, `clean`, `sweep` and `replaced_keys`.
 
-mod asked;
 mod clean;
 mod connection;
 mod encode;
 mod error;
-mod healed;
 mod journal;
 mod keys;
 mod lease;
@@ -17,10 +15,12 @@ mod options;
 mod oversized;
 mod problem_log;
 mod read;
+mod replaced_keys;
 mod script;
 mod server;
 mod status;
 mod stream;
+mod subject;
 mod sweep;
 #[cfg(feature = "redis-tls")]
 mod tls;
@@ -31,9 +31,9 @@ pub use options::RedisOptions;
 use redis::pipe;
 
 use self::connection::{Connections, Role};
-use self::healed::Healed;
 use self::keys::Keys;
 use self::oversized::OversizedKeys;
+use self::replaced_keys::ReplacedKeys;
 use super::journal::Journal;
 use super::{
     Appended, CleanReport, FencedBatch, Generation, Heartbeat, INSTANCE_TTL, Pass, PassRecord,
@@ -46,11 +46,11 @@ use crate::model::slice::Precisions;
 use crate::model::snapshot::{ContextSnapshot, Snapshot};
 use crate::task::BoxFuture;
 
-/// Keeps aggregates in a Redis that a fleet shares.
+/// A store in a Redis that a fleet shares.
 ///
-/// Nothing is retried: after an error of the kinds
-/// [`TimedOut`](StoreErrorKind::TimedOut) and [`Unreachable`](StoreErrorKind::Unreachable) a call
-/// may or may not have been appended, and is to be sent again with its number.
+/// The store does not retry: after an error of the kinds [`TimedOut`](StoreErrorKind::TimedOut) and
+/// [`Unreachable`](StoreErrorKind::Unreachable) a call may or may not have been appended, and must be sent again
+/// with the same number.
 pub struct RedisStore {
     connections: Connections,
     keys: Keys,
@@ -58,9 +58,9 @@ pub struct RedisStore {
     expire_idle_keys: bool,
     book_keys: bool,
     journal_bytes: u64,
-    healed: Healed,
+    replaced_keys: ReplacedKeys,
     oversized: OversizedKeys,
-    /// Stands in for the server's clock.
+    /// Replaces the server's clock in tests.
     clock: Option<Clock>,
 }
 
@@ -71,7 +71,7 @@ impl std::fmt::Debug for RedisStore {
 }
 
 impl RedisStore {
-    /// A store in the server that `options` describe. Connects when it is first used.
+    /// A store in the server that `options` describe. It connects when it is first used.
     ///
     /// # Errors
     /// When the options describe no server that could exist.
@@ -88,14 +88,14 @@ impl RedisStore {
             expire_idle_keys: options.expire_idle_keys,
             book_keys: options.book_keys,
             journal_bytes: options.journal_bytes,
-            healed: Healed::default(),
+            replaced_keys: ReplacedKeys::default(),
             oversized: OversizedKeys::default(),
             clock: None,
         })
     }
 
-    /// Takes the server's time from `clock` instead of asking the server, so that tests can pass
-    /// an hour without waiting for it. The expiry of keys stays the server's.
+    /// Takes the time from `clock` instead of asking the server, so that tests can pass an hour without waiting
+    /// for it. Keys still expire by the server's clock.
     #[doc(hidden)]
     pub fn with_clock(mut self, clock: Clock) -> Self {
         self.clock = Some(clock);
@@ -119,7 +119,7 @@ impl RedisStore {
         pipeline.cmd("EXPIRE").arg(&instance).arg(INSTANCE_TTL);
         let instances = pipeline.cmd("ZADD").arg(self.keys.instances());
         instances.arg(heartbeat.at).arg(&heartbeat.instance);
-        self.note(
+        self.write_own_keys(
             &mut pipeline,
             [&instance, &instance, &self.keys.instances()],
         )
@@ -134,33 +134,33 @@ impl RedisStore {
             .arg(instance);
         let instance = self.keys.instance(instance);
         pipeline.cmd("DEL").arg(&instance);
-        self.note(&mut pipeline, [&self.keys.instances(), &instance])
+        self.write_own_keys(&mut pipeline, [&self.keys.instances(), &instance])
             .await
     }
 
-    /// Sends commands about an instance, each about one of these keys, and all of which must go through.
-    /// What else a key holds is deleted, as the next heartbeats write it again.
-    async fn note<const N: usize>(
+    /// Sends commands about an instance. The command at each index writes the key at the same index, and all must
+    /// succeed. Keys that hold something else are deleted, as heartbeats write them again.
+    async fn write_own_keys<const N: usize>(
         &self,
         pipeline: &mut redis::Pipeline,
         keys: [&str; N],
     ) -> Result<(), StoreError> {
         let replies = self.connections.pipeline(Role::Write, pipeline).await?;
-        let wrong = replies.into_iter().zip(keys);
-        let mut wrong = wrong.filter_map(|(reply, key)| Some((key, reply.err()?)));
-        let Some((key, reason)) = wrong.next() else {
+        let failed = replies.into_iter().zip(keys);
+        let mut failed = failed.filter_map(|(reply, key)| Some((key, reply.err()?)));
+        let Some((key, reason)) = failed.next() else {
             return Ok(());
         };
         self.delete_own(Role::Write, key, &reason).await?;
-        for (key, reason) in wrong {
+        for (key, reason) in failed {
             self.delete_own(Role::Write, key, &reason).await?;
         }
         let replies = self.connections.pipeline(Role::Write, pipeline).await?;
         for (reply, key) in replies.into_iter().zip(keys) {
             reply.map_err(|reason| {
-                let what = format!("{key} cannot be written ({reason})");
-                let about = self.connections.about();
-                about.error(StoreErrorKind::Unexpected, &what)
+                let message = format!("{key} cannot be written; delete it ({reason})");
+                let server_info = self.connections.server_info();
+                server_info.error(StoreErrorKind::Unexpected, &message)
             })?;
         }
         Ok(())
@@ -249,14 +249,14 @@ impl Store for RedisStore {
     fn describe(&self) -> String {
         let server = self.connections.server();
         let server = server.map_or_else(|| "redis".to_owned(), |server| server.name());
-        let place = &self.connections.about().place;
+        let place = &self.connections.server_info().place;
         format!("{server} at {place} (prefix {:?})", self.keys.prefix())
     }
 
     fn warnings(&self) -> Vec<String> {
         let server = self.connections.server();
         let mut warnings = server.map_or_else(Vec::new, |server| server.warnings());
-        warnings.extend(self.healed.warnings());
+        warnings.extend(self.replaced_keys.warnings());
         warnings.extend(self.oversized.warnings());
         warnings
     }

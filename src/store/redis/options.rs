@@ -1,4 +1,4 @@
-//! How a Redis is reached, checked before anything is connected.
+//! The options of a Redis, checked before the store connects.
 
 use std::time::Duration;
 
@@ -15,12 +15,12 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_millis(500);
 /// How long it may take to connect unless configured otherwise.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Where a Redis is and how it is used. Its `Debug` shows no password.
+/// The address of a Redis, and the options of the store in it. `Debug` shows no password.
 #[derive(Clone, Debug)]
 pub struct RedisOptions {
     /// The server, with user, password and database.
     pub(super) info: ConnectionInfo,
-    /// What stands before every key.
+    /// The prefix of every key.
     pub(super) prefix: String,
     pub(super) precisions: Precisions,
     pub(super) expire_idle_keys: bool,
@@ -35,7 +35,7 @@ impl RedisOptions {
     /// the feature `redis-tls`) or `unix:///path`.
     ///
     /// # Errors
-    /// When the URL is none of these. The password is not in the error's text.
+    /// When the URL has none of these forms. The error's text does not contain the password.
     ///
     /// ```
     /// use tower_pulse::store::redis::RedisOptions;
@@ -55,7 +55,7 @@ impl RedisOptions {
         }
         match url.into_connection_info() {
             Ok(info) => Ok(Self::from(info)),
-            // No source: the client's own text could carry parts of the URL.
+            // No source: the client's text could contain parts of the URL.
             Err(error) => Err(BuildError::new(
                 "redis",
                 without_password(url),
@@ -85,16 +85,16 @@ impl RedisOptions {
         Ok(self)
     }
 
-    /// The precisions of counters and histograms; the book's by default.
+    /// The precisions of counters; the book's by default.
     pub fn precisions(mut self, precisions: Precisions) -> Self {
         self.precisions = precisions;
         self
     }
 
-    /// Whether the keys of counters and histograms expire when nothing is added to them any more
-    /// (the default). `false` for those who share keys with writers that know of no expiry.
-    pub fn expire_idle_keys(mut self, key_ttl: bool) -> Self {
-        self.expire_idle_keys = key_ttl;
+    /// Whether the keys of counters expire some time after the last sample (the default). Use `false` if other
+    /// programs that set no expiry write the same keys.
+    pub fn expire_idle_keys(mut self, expire: bool) -> Self {
+        self.expire_idle_keys = expire;
         self
     }
 
@@ -104,20 +104,20 @@ impl RedisOptions {
         self
     }
 
-    /// The most bytes of calls that wait to be folded, 64 MiB by default. At the bound, instances
-    /// keep what they have in their own memory, as in an outage.
+    /// The most bytes of entries that wait to be folded, 64 MiB by default. At the bound, instances keep their
+    /// samples in their own memory, as in an outage.
     pub fn journal_bytes(mut self, bytes: u64) -> Self {
         self.journal_bytes = bytes;
         self
     }
 
-    /// How long an answer may take, 500 ms by default.
+    /// The longest time until an answer comes, 500 ms by default.
     pub fn response_timeout(mut self, timeout: Duration) -> Self {
         self.response_timeout = timeout;
         self
     }
 
-    /// How long it may take to connect, 1 s by default.
+    /// The longest time until a connection is made, 1 s by default.
     pub fn connection_timeout(mut self, timeout: Duration) -> Self {
         self.connection_timeout = timeout;
         self
@@ -134,7 +134,7 @@ impl RedisOptions {
         self
     }
 
-    /// The server as it may be shown: without user and password.
+    /// The address of the server without user and password, for texts.
     pub(super) fn place(&self) -> String {
         let db = self.info.redis_settings().db();
         match self.info.addr() {
@@ -149,9 +149,9 @@ impl From<ConnectionInfo> for RedisOptions {
         let protocol = info
             .redis_settings()
             .clone()
-            // What is read here is the same in both; one is enough.
+            // The replies that this crate reads are the same in both versions; one is enough.
             .set_protocol(ProtocolVersion::RESP2)
-            // Would fail, and fill the log of denied commands, where CLIENT is not allowed.
+            // CLIENT would fail, and fill the log of denied commands, where the user may not run it.
             .set_skip_set_lib_name();
         let tcp: TcpSettings = info.tcp_settings().clone().set_nodelay(true);
         Self {
@@ -167,16 +167,16 @@ impl From<ConnectionInfo> for RedisOptions {
     }
 }
 
-/// A URL without anything that could be a password: all before the last `@` but the scheme, and
-/// the query.
+/// A URL without the parts that could contain a password: the text between the scheme and the last `@`, and the
+/// query.
 fn without_password(url: &str) -> String {
-    let (scheme, rest) = match url.split_once("://") {
-        Some((scheme, rest)) => (format!("{scheme}://"), rest),
+    let (scheme, address) = match url.split_once("://") {
+        Some((scheme, address)) => (format!("{scheme}://"), address),
         None => (String::new(), url),
     };
-    let (user, host) = match rest.rsplit_once('@') {
+    let (user, host) = match address.rsplit_once('@') {
         Some((_, host)) => ("***@", host),
-        None => ("", rest),
+        None => ("", address),
     };
     let (host, query) = match host.split_once(['?', '#']) {
         Some((host, _)) => (host, "?***"),
@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_password_survives() {
+    fn no_error_shows_a_password() {
         for url in [
             "redis://:hunter2@localhost:x",
             "redis://me:hun/ter2@localhost",
@@ -223,13 +223,13 @@ mod tests {
 
     #[test]
     #[cfg(not(feature = "redis-tls"))]
-    fn tls_names_the_feature() {
+    fn a_tls_url_without_the_feature_names_the_feature() {
         let error = RedisOptions::new("rediss://:hunter2@localhost").expect_err("no feature");
         assert!(error.to_string().contains("redis-tls"), "{error}");
     }
 
     #[test]
-    fn prefixes() {
+    fn a_prefix_is_short_and_without_control_characters() {
         let options = || RedisOptions::new("redis://localhost").expect("a fine URL");
         assert!(options().prefix("pulse:{a}:").is_ok());
         assert!(options().prefix("").is_ok());

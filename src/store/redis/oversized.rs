@@ -1,8 +1,7 @@
-//! Reading many keys of which some are larger than the connection takes in: those are named, and the
-//! others are answered.
+//! Reading many keys of which some are too large: the oversized keys are named, and all others are read.
 //!
-//! Commonly all are read by one pipeline. When its answer is too large, the keys are read in small groups,
-//! and then one by one; those that are too large themselves are left out for a minute.
+//! Usually one pipeline reads all keys. When its answer is too large, the keys are read in small groups, and then
+//! one by one. A key that is too large by itself is left out for a minute.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;
@@ -11,29 +10,29 @@ use std::time::{Duration, Instant};
 use redis::{Arg, Cmd, Pipeline, Value, cmd};
 
 use super::RedisStore;
-use super::asked::key_of;
 use super::connection::{Oversized, Role};
+use super::subject::key_of;
 use super::value::shown;
 use crate::error::StoreError;
 use crate::task::lock;
 
-/// For how long a key that is too large is not read again.
+/// How long an oversized key is left out.
 const LEFT_OUT_FOR: Duration = Duration::from_secs(60);
-/// Keys that are read together once all together were too large.
+/// Keys per group after the answer about all keys was too large.
 const KEYS_AT_ONCE: usize = 16;
-/// Answers that may be too large in one look, unless more keys than that are answered: then it is the
-/// server's doing, not the keys'.
+/// The most answers of one read that may be too large, unless more keys than that are answered. Beyond it, the
+/// server is the cause and not the keys.
 const MAX_OVERSIZED: usize = 16;
-/// The most bytes of one key, and of all together, where they are read one by one.
+/// The most bytes of one key, and of all keys of one read, when keys are read in groups.
 const MAX_KEY_BYTES: usize = 12 * 1024 * 1024;
 const MAX_BYTES: usize = 28 * 1024 * 1024;
 
 pub(super) const TOO_LARGE: &str = "it is too large to be read: delete it";
 
-/// A reply about a key, or what is wrong with the key.
+/// The reply about a key, or the problem of the key.
 pub(super) type Reply = Result<Value, String>;
 
-/// Keys that are too large to be read.
+/// The oversized keys.
 #[derive(Debug, Default)]
 pub(super) struct OversizedKeys(Mutex<LeftOut>);
 
@@ -41,7 +40,7 @@ pub(super) struct OversizedKeys(Mutex<LeftOut>);
 struct LeftOut {
     /// The packed commands whose answers are too large, with their keys.
     commands: HashMap<Vec<u8>, (Instant, Vec<u8>)>,
-    /// When a look met hardly anything but answers that are too large.
+    /// When a read was given up because nearly all answers were too large.
     given_up: Option<Instant>,
 }
 
@@ -90,13 +89,13 @@ impl OversizedKeys {
 }
 
 impl RedisStore {
-    /// Sends commands that read, each about a key. Those whose answers are too large are answered by an
-    /// error; a field of HMGET that is, by an empty one.
+    /// Sends reading commands, each about one key. A command whose answer is too large is answered by an error.
+    /// Of HMGET, only the oversized fields are replaced, by empty values.
     pub(super) async fn read(&self, pipeline: &mut Pipeline) -> Result<Vec<Reply>, StoreError> {
         let mut is_divided = false;
         if self.oversized.is_empty() {
             match self.connections.pipeline(Role::Read, pipeline).await {
-                Err(error) if self.is_to_be_divided(&error) => is_divided = true,
+                Err(error) if self.should_divide(&error) => is_divided = true,
                 result => return result,
             }
         }
@@ -118,26 +117,26 @@ impl RedisStore {
             parts.len()
         };
         let mut replies = self.read_in_groups(&parts, size).await?.into_iter();
-        let whole = |parts: &Option<Vec<Cmd>>| match parts {
+        let whole_reply = |parts: &Option<Vec<Cmd>>| match parts {
             Some(parts) => joined(replies.by_ref().take(parts.len())),
             None => replies.next().unwrap_or(Ok(Value::Nil)),
         };
-        Ok(divided.iter().map(whole).collect())
+        Ok(divided.iter().map(whole_reply).collect())
     }
 
-    /// Whether keys are to be read one by one after an error.
-    fn is_to_be_divided(&self, error: &StoreError) -> bool {
+    /// Whether the keys should be read in smaller groups after this error.
+    fn should_divide(&self, error: &StoreError) -> bool {
         Oversized::caused(error) && self.oversized.lock().given_up.is_none()
     }
 
-    /// Reads in groups of `size`; those that are too large in smaller ones.
+    /// Reads in groups of `size`, and divides groups whose answer is too large.
     async fn read_in_groups(&self, parts: &[Cmd], size: usize) -> Result<Vec<Reply>, StoreError> {
         let mut replies = vec![Err(TOO_LARGE.to_owned()); parts.len()];
         let unread: Vec<usize> = (0..parts.len())
             .filter(|at| !self.oversized.contains(&parts[*at]))
             .collect();
         let groups = unread.chunks(size.max(1)).map(<[_]>::to_vec);
-        // Large groups come first: they show soonest whether most keys can be read.
+        // Large groups are read first, as they show soonest whether most keys can be read.
         let mut groups: VecDeque<Vec<usize>> = groups.collect();
         let (mut bytes, mut answered, mut oversized) = (0, 0, 0);
         while let Some(group) = groups.pop_front() {
@@ -146,9 +145,9 @@ impl RedisStore {
                 pipeline.add_command(parts[*at].clone());
             }
             match self.connections.pipeline(Role::Read, &mut pipeline).await {
-                Ok(some) => {
-                    answered += some.len();
-                    for (at, reply) in group.iter().zip(some) {
+                Ok(group_replies) => {
+                    answered += group_replies.len();
+                    for (at, reply) in group.iter().zip(group_replies) {
                         let size = reply.as_ref().map_or(0, size_of_value);
                         if size > MAX_KEY_BYTES || bytes + size > MAX_BYTES {
                             self.oversized.add(&parts[*at]);
@@ -158,7 +157,7 @@ impl RedisStore {
                         }
                     }
                 }
-                Err(error) if self.is_to_be_divided(&error) => {
+                Err(error) if self.should_divide(&error) => {
                     oversized += 1;
                     if oversized > MAX_OVERSIZED && oversized > answered {
                         self.oversized.lock().given_up = Some(Instant::now());
@@ -179,11 +178,11 @@ impl RedisStore {
     }
 }
 
-/// HMGET as one HGET for each field. `None` for every other command.
+/// Divides HMGET into one HGET for each field. `None` for every other command.
 fn fields_of(command: &Cmd) -> Option<Vec<Cmd>> {
     let mut words = command.args_iter().map(|word| match word {
         Arg::Simple(word) => word,
-        // None of ours has a cursor's.
+        // Only SCAN commands have cursors, and none of them is read here.
         _ => &b"0"[..],
     });
     if words.next() != Some(b"HMGET") {
@@ -194,7 +193,7 @@ fn fields_of(command: &Cmd) -> Option<Vec<Cmd>> {
     Some(words.map(field).collect())
 }
 
-/// The replies about fields, as HMGET would have given them.
+/// Joins the replies about fields to the reply of HMGET.
 fn joined(replies: impl Iterator<Item = Reply>) -> Reply {
     let values = replies.map(|reply| match reply {
         Err(reason) if reason == TOO_LARGE => Ok(Value::BulkString(Vec::new())),
@@ -203,7 +202,7 @@ fn joined(replies: impl Iterator<Item = Reply>) -> Reply {
     values.collect::<Result<_, _>>().map(Value::Array)
 }
 
-/// About how many bytes a value takes.
+/// The approximate size of a value in bytes.
 fn size_of_value(value: &Value) -> usize {
     let bytes = match value {
         Value::BulkString(bytes) => bytes.len(),

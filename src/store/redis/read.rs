@@ -1,4 +1,4 @@
-//! Reading: snapshots, counters, histograms and the ranking.
+//! Queries: snapshots, counters, records and the ranking.
 
 use std::collections::BTreeMap;
 
@@ -24,16 +24,16 @@ use crate::model::snapshot::{ContextSnapshot, HourSnapshot, Problem, Snapshot};
 use crate::model::tier::{FINEST, RolledUp, TierSlice, tier_for};
 use crate::store::{INSTANCE_TTL, RECENT_SLICES};
 
-/// Contexts per pipeline: large enough to be few, small enough not to hold up the server.
+/// Contexts per pipeline: many enough for few pipelines, few enough not to block the server.
 const CHUNK: usize = 100;
 /// Commands per context.
 const PER_CONTEXT: usize = 4;
-/// The state's field that says which slices are part of the coarser tiers.
+/// The field of the state that holds which slices are part of the coarser tiers.
 const ROLLED: &str = "rolled";
 
-/// Names of contexts, and of instances, that are read from one key.
+/// The most names of contexts, or of instances, that are read from one key.
 const MAX_NAMES: usize = 20_000;
-/// The longest name of a context, whoever wrote it.
+/// The longest name of a context, also of one that another program has written.
 const MAX_NAME_BYTES: usize = 1_024;
 /// Bytes that are shown of a name that cannot be used.
 const SHOWN_BYTES: usize = 100;
@@ -45,7 +45,7 @@ struct Replies<'a> {
 }
 
 impl Replies<'_> {
-    /// The next reply; nothing when the key is of another type.
+    /// The next reply; `None` when the key is of another type, which becomes a problem.
     fn next(&mut self, key: &str) -> Option<Value> {
         match self.replies.next()? {
             Ok(value) => Some(value),
@@ -79,7 +79,7 @@ impl RedisStore {
         if let Some(hits) = &hits {
             pipeline.cmd("HGETALL").arg(hits);
         }
-        // Before any record is read: what is rolled up meanwhile says so itself.
+        // Read before any record: a record says itself which slices were rolled up into it meanwhile.
         pipeline.cmd("HGET").arg(keys.state()).arg(ROLLED);
         let replies = self.read(&mut pipeline).await?;
         let mut replies = Replies {
@@ -111,15 +111,15 @@ impl RedisStore {
                     replies.problem(&key, format!("member `{start}` {reason}"));
                     continue;
                 };
-                let known = names.entry(name.to_owned());
+                let entry = names.entry(name.to_owned());
                 match kind {
                     Some(kind) => {
-                        let known = known.or_insert(kind);
-                        *known = kind.max(*known);
+                        let listed = entry.or_insert(kind);
+                        *listed = kind.max(*listed);
                     }
-                    // One that only the book's writer knows.
+                    // A context that only the book's functions have recorded.
                     None => {
-                        known.or_insert_with(|| kind_of(name));
+                        entry.or_insert_with(|| kind_of(name));
                     }
                 }
             }
@@ -133,7 +133,7 @@ impl RedisStore {
         let mut recent = Vec::new();
         if let (Some(finest), Some(hits)) = (finest, &hits) {
             let since = finest.slice(now) - RECENT_SLICES * i64::from(finest.seconds);
-            recent = replies.next(hits).map_or_else(Vec::new, |v| samples(&v));
+            recent = replies.next(hits).map_or_else(Vec::new, |v| slices_of(&v));
             recent.retain(|(start, _)| *start > since);
         }
         let rolled = rolled_up(replies.next(&keys.state()).as_ref(), now);
@@ -180,14 +180,14 @@ impl RedisStore {
             let replies = self.read(&mut pipeline).await?;
             for (id, reply) in chunk.iter().zip(replies) {
                 let reason = match &reply {
-                    // It has ended meanwhile.
+                    // The instance has ended meanwhile.
                     Ok(Value::Nil) => continue,
                     Ok(value) => match int(value) {
                         Some(number) => {
                             sum = sum.saturating_add(number);
                             continue;
                         }
-                        None => "`in_flight` is no number",
+                        None => "`in_flight` is not a number",
                     },
                     Err(reason) => reason,
                 };
@@ -274,7 +274,7 @@ impl RedisStore {
         let last = replies.next(&stats.last);
         let iso = |value: Value| text(&value).and_then(hour_from_iso);
         let mut sets = Vec::new();
-        // A set that does not say its hour counts as this hour's.
+        // A set without an hour counts as this hour's.
         if let (Some(start), Some(set)) = (start.map(|v| iso(v).unwrap_or(hour)), current) {
             sets.push((start, stats.current, set));
         }
@@ -284,7 +284,7 @@ impl RedisStore {
         let mut hour_at = |start: i64, sums: Option<Aggregate>| {
             let set = sets.iter().find(|(of, ..)| *of == start);
             let times = match set.map(|(_, key, set)| (key, access_time(set))) {
-                // Nothing of the book's is written, so the record is all there is.
+                // Without the book's keys, the statistics are in the record.
                 _ if !self.book_keys => AccessTimeStats::from(&sums.as_ref()?.times),
                 Some((_, Ok(times))) => times?,
                 Some((key, Err(reason))) => {
@@ -296,7 +296,7 @@ impl RedisStore {
             Some(HourSnapshot {
                 start,
                 times,
-                spread: sums.unwrap_or_default(),
+                aggregate: sums.unwrap_or_default(),
             })
         };
         let [current, last] = sums;
@@ -322,18 +322,18 @@ impl RedisStore {
         pipeline.cmd("EXISTS").arg(stats.current).arg(stats.last);
         pipeline.cmd("HGET").arg(keys.state()).arg(ROLLED);
         let replies = self.read(&mut pipeline).await?;
-        let known = |at: usize| matches!(replies.get(at), Some(Ok(v)) if bytes(v).is_some());
+        let is_listed = |at: usize| matches!(replies.get(at), Some(Ok(v)) if bytes(v).is_some());
         let kind = if context == ALL {
             Kind::All
-        } else if known(0) {
+        } else if is_listed(0) {
             Kind::Http
-        } else if known(1) {
+        } else if is_listed(1) {
             Kind::Timer
         } else {
             kind_of(context)
         };
         let exists = matches!(replies.get(3), Some(Ok(Value::Int(n))) if *n > 0);
-        if !(exists || known(0) || known(1) || known(2)) {
+        if !(exists || is_listed(0) || is_listed(1) || is_listed(2)) {
             return Ok(None);
         }
         let one = [(context.to_owned(), kind)];
@@ -350,21 +350,21 @@ impl RedisStore {
         name: &str,
         precision: u32,
     ) -> Result<Vec<(i64, i64)>, StoreError> {
-        // Of a context nothing but its records is written then.
+        // Without the book's keys, the counters of a context are computed from its records.
         if let Some((metric, context)) = Metric::of_counter(name).filter(|_| !self.book_keys) {
             let records = self.read_records(context, precision, self.now()).await?;
-            let samples = records.iter().map(|(start, record)| {
+            let slices = records.iter().map(|(start, record)| {
                 let n = match metric {
                     Metric::Hits => record.times.count,
-                    Metric::Errors => record.tally.errors,
+                    Metric::Errors => record.outcomes.errors,
                     Metric::Micros => record.times.sum / 1_000,
                 };
                 (*start, i64::try_from(n).unwrap_or(i64::MAX))
             });
-            return Ok(samples.collect());
+            return Ok(slices.collect());
         }
         let hash = self.read_hash(&self.keys.count(precision, name)).await?;
-        Ok(samples(&hash))
+        Ok(slices_of(&hash))
     }
 
     fn now(&self) -> i64 {
@@ -382,13 +382,13 @@ impl RedisStore {
             return Ok(Vec::new());
         };
         let id = RecordId::new(context);
-        // One that begins within the next hour may be there: another instance's clock may be ahead.
+        // Slices of the next hour may exist, as the clock of another instance may be ahead.
         let ahead = tier.slice(now.saturating_add(SKEW_ALLOWED));
         let first = tier
             .slice(tier.cut_off(now))
             .saturating_add(i64::from(tier.seconds));
         let starts = (first..=ahead).step_by(tier.seconds as usize);
-        // Before any record is read: what is rolled up meanwhile says so itself.
+        // Read before any record: a record says itself which slices were rolled up into it meanwhile.
         let mut pipeline = pipe();
         pipeline.cmd("HGET").arg(self.keys.state()).arg(ROLLED);
         let replies = self.read(&mut pipeline).await?;
@@ -449,7 +449,7 @@ impl RedisStore {
         self.read_key(&command).await
     }
 
-    /// A key of another type reads as nothing.
+    /// Reads a key; a key of another type reads as empty.
     async fn read_key(&self, command: &redis::Cmd) -> Result<Value, StoreError> {
         let mut pipeline = pipe();
         pipeline.add_command(command.clone());
@@ -458,7 +458,7 @@ impl RedisStore {
     }
 }
 
-/// The slices of records that an hour and the one before are put together from.
+/// The slices whose records make up an hour and the hour before.
 struct HourSlices {
     hour: i64,
     tier: Precision,
@@ -487,35 +487,40 @@ impl HourSlices {
         &self.slices
     }
 
-    /// The sums of the hour and of the one before, of the records of these slices by number.
+    /// The sums of the hour and of the hour before. `record` returns the record of the slice at an index.
     fn sums<'a>(&self, record: impl Fn(usize) -> Option<&'a Record>) -> [Option<Aggregate>; 2] {
         [self.hour, self.hour - HOUR].map(|hour| {
-            let of = |seconds: u32| {
+            let records_of_tier = |seconds: u32| {
                 let slices = self.slices.iter().enumerate();
                 let slices = slices.filter(move |(_, slice)| {
                     slice.0 == seconds && (hour..hour + HOUR).contains(&slice.1)
                 });
                 slices.filter_map(|(at, slice)| Some((slice.1, record(at)?)))
             };
-            let pending = of(FINEST.seconds);
-            combine(HOUR as u32, self.tier, of(self.tier.seconds), pending)
-                .pop()
-                .map(|(_, sums)| sums)
+            let pending = records_of_tier(FINEST.seconds);
+            combine(
+                HOUR as u32,
+                self.tier,
+                records_of_tier(self.tier.seconds),
+                pending,
+            )
+            .pop()
+            .map(|(_, sums)| sums)
         })
     }
 }
 
-/// What `rolled` of the state says. A new state says nothing until something is folded: records of an earlier
-/// one may be there. Where it cannot be read, slices that are not rolled up are left out.
+/// Reads the field `rolled` of the state. A new state lacks the field until a round is folded, although records of
+/// an earlier generation may exist. If the field cannot be read, slices that are not rolled up are left out.
 fn rolled_up(field: Option<&Value>, now: i64) -> RolledUp {
     let mut rolled = RolledUp::from_text(field.and_then(text).unwrap_or_default());
-    if field == Some(&Value::Nil) {
+    if field.is_some() && rolled.is_new() {
         rolled.advance(now);
     }
     rolled
 }
 
-/// What a context is that only the book's writer knows.
+/// The kind of a context that only the book's functions have recorded.
 fn kind_of(context: &str) -> Kind {
     match method_and_path(context) {
         (_, Some(_)) => Kind::Http,
@@ -523,11 +528,11 @@ fn kind_of(context: &str) -> Kind {
     }
 }
 
-/// Samples by slice, without the entries that are none.
-fn samples(hash: &Value) -> Vec<(i64, i64)> {
-    let mut samples: Vec<_> = pairs(hash)
+/// The slices of a counter's hash with their counts. Fields that are not slices are left out.
+fn slices_of(hash: &Value) -> Vec<(i64, i64)> {
+    let mut slices: Vec<_> = pairs(hash)
         .filter_map(|(slice, n)| Some((int(slice)?, int(n)?)))
         .collect();
-    samples.sort_unstable();
-    samples
+    slices.sort_unstable();
+    slices
 }

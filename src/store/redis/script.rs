@@ -1,10 +1,10 @@
-//! The Lua scripts, and how one is called.
+//! The Lua scripts and their calls.
 
 use std::sync::LazyLock;
 
 use redis::{Cmd, Script};
 
-/// A script, known to the server by its hash.
+/// A script, which the server caches under its hash.
 pub(super) struct Lua {
     source: &'static str,
     hash: LazyLock<String>,
@@ -48,12 +48,12 @@ impl Invocation {
         self.keys.iter().map(Vec::as_slice)
     }
 
-    /// The command for a server that should know the script.
+    /// The command for a server that has cached the script.
     pub(super) fn by_hash(&self, lua: &Lua) -> Cmd {
         self.command("EVALSHA", &lua.hash)
     }
 
-    /// The command for a server that does not: it carries the script, and the server keeps it.
+    /// The command for a server that has not: it contains the script, which the server then caches.
     pub(super) fn by_source(&self, lua: &Lua) -> Cmd {
         self.command("EVAL", lua.source)
     }

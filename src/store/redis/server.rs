@@ -1,4 +1,4 @@
-//! What the server says of itself in INFO.
+//! The server's kind, version and configuration, read from INFO.
 
 use super::value::shown;
 
@@ -65,7 +65,7 @@ impl Server {
         }
         if let Some(policy) = &self.eviction {
             warnings.push(format!(
-                "maxmemory-policy is {policy}, so the server may evict figures: set it to \
+                "maxmemory-policy is {policy}, so the server may evict data of this crate: set it to \
                  noeviction"
             ));
         }
@@ -90,7 +90,7 @@ mod tests {
     use super::Server;
 
     #[test]
-    fn old_evicting_and_clustered_ones_are_named() {
+    fn warnings_name_old_versions_eviction_and_clusters() {
         let info = "redis_version:6.0.16\r\nredis_mode:cluster\r\nmaxmemory_policy:allkeys-lru\r\n";
         let warnings = Server::parse(info).warnings();
         assert_eq!(warnings.len(), 3, "{warnings:?}");

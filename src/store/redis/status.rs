@@ -1,4 +1,4 @@
-//! What the server knows of the fleet: who is alive, how the journal is doing, what folding could not
+//! The status of the fleet: the instances that are alive, the journal, and the samples that folding could not
 //! use.
 
 use redis::{Value, pipe};
@@ -41,7 +41,7 @@ impl RedisStore {
         folder.arg(0).arg(MAX_NAME_BYTES - 1);
         let instances = pipeline.cmd("ZCOUNT").arg(keys.instances());
         instances.arg(now.saturating_sub(INSTANCE_TTL)).arg("+inf");
-        // All of them, unless somebody else has added many.
+        // One command lists all quarantined keys, unless another program has added many.
         let quarantine = pipeline.cmd("HSCAN").arg(keys.quarantine());
         quarantine.arg(0).arg("COUNT").arg(QUARANTINE_AT_ONCE);
         let replies = self
@@ -97,7 +97,7 @@ impl RedisStore {
     }
 }
 
-/// Keys that were quarantined, oldest first.
+/// The quarantined keys, oldest first.
 fn problems(hash: &Value) -> Vec<Problem> {
     let mut problems: Vec<(i64, Problem)> = pairs(hash)
         .filter_map(|(key, value)| {
@@ -106,7 +106,7 @@ fn problems(hash: &Value) -> Vec<Problem> {
         })
         .collect();
     problems.sort_by(|(a, x), (b, y)| a.cmp(b).then_with(|| x.key.cmp(&y.key)));
-    // A key may be listed twice.
+    // HSCAN may return a key twice.
     problems.dedup();
     let problems = problems.into_iter().map(|(_, problem)| problem);
     problems.take(MAX_QUARANTINED_KEYS).collect()

@@ -1,8 +1,8 @@
-//! The stream below a connection, which takes in no more than an answer may have, whatever the peer sends.
+//! The stream below a connection. It bounds the memory that an answer takes, whatever the peer sends.
 //!
-//! The client reads an answer whole before it looks at it, and believes the lengths that the peer names. So
-//! the bytes are counted here, below the client, since the last answer that a caller was given; beyond the
-//! limit the stream fails, and with it the connection.
+//! The client reads a whole answer before it parses it, and trusts the lengths that the peer sends. This stream
+//! therefore counts the bytes below the client, from the last completed answer on. Beyond the limit the stream
+//! fails, and the connection with it.
 
 use std::io;
 use std::pin::Pin;
@@ -18,15 +18,15 @@ use tokio::net::TcpStream;
 use tokio::net::UnixStream;
 use tokio::task::JoinSet;
 
-/// What a value takes in memory beside its bytes: each has a line, and a string has two.
+/// The memory of a value beside its bytes. Each value has a line in the protocol, and a string has two.
 const LINE_BYTES: usize = 64;
-/// What an array takes beside its values: there is room for four of them at least, and for as many pairs.
+/// The memory of an array beside its values: the client allocates room for at least four values or four pairs.
 const ARRAY_BYTES: usize = 512;
 
-/// What is larger than this may take long on its way.
+/// The size above which an answer may take long to arrive.
 const LARGE_BYTES: usize = 1024 * 1024;
 
-/// How much memory an answer takes that is under way, as an estimate that is hardly ever too small.
+/// An estimate of the memory of the answer that is under way. It is hardly ever too small.
 #[derive(Debug)]
 pub(super) struct AnswerSize {
     bytes: AtomicUsize,
@@ -43,17 +43,17 @@ impl AnswerSize {
         })
     }
 
-    /// A caller was given its answer.
+    /// Called when an answer is complete.
     pub(super) fn reset(&self) {
         self.bytes.store(0, Ordering::Relaxed);
     }
 
-    /// Whether a part of an answer has come.
+    /// Whether a part of an answer has arrived.
     pub(super) fn is_under_way(&self) -> bool {
         self.bytes.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether so much of an answer has come that a smaller one may well come in time.
+    /// Whether so much of an answer has arrived that its size may be the cause of a timeout.
     pub(super) fn is_large(&self) -> bool {
         self.bytes.load(Ordering::Relaxed) > LARGE_BYTES
     }
@@ -67,9 +67,9 @@ impl AnswerSize {
         self.max_bytes
     }
 
-    /// More bytes were read. A string is in memory twice while it is copied out of them.
+    /// Adds bytes that were read. They count twice, as a string is copied out of them.
     fn add(&self, read: &[u8], is_line_start: &mut bool) -> io::Result<()> {
-        // Such loops are done many bytes at a time.
+        // The compiler vectorizes loops of this form.
         let lines = read.iter().filter(|byte| **byte == b'\n').count();
         let pairs = read.iter().zip(read.get(1..).unwrap_or_default());
         let inner = pairs.filter(|(end, begin)| (**end == b'\n') & begins_array(**begin));
@@ -93,7 +93,7 @@ impl AnswerSize {
     }
 }
 
-/// Whether a line that begins so is followed by the values of an array or a map.
+/// Whether a line that begins with this byte begins an array or a map.
 fn begins_array(byte: u8) -> bool {
     (byte == b'*') | (byte == b'%') | (byte == b'~') | (byte == b'|') | (byte == b'>')
 }
@@ -104,8 +104,8 @@ pub(super) struct Bounded<S> {
     stream: S,
     size: Arc<AnswerSize>,
     is_line_start: bool,
-    /// Nothing is read before something was written: what a server says unasked, such as that it has no
-    /// connection left, is then taken for the first answer, and not for nobody's.
+    /// Whether a command was written. Until then nothing is read: a message that the server sends on its own,
+    /// such as that it has no connection left, then counts as the answer to the first command.
     is_written: bool,
 }
 
@@ -127,7 +127,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Bounded<S> {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         if !self.is_written {
-            // Writing wakes the one task that does both.
+            // The first write wakes this task, which does both.
             return Poll::Pending;
         }
         let before = buf.filled().len();
@@ -166,13 +166,13 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Bounded<S> {
     }
 }
 
-/// Any stream to a server.
+/// A stream to a server, of any transport.
 pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
-/// Opens a stream to the server. `None` where only the client can: with TLS certificates of the user's, which
-/// it does not give away.
+/// Opens a stream to the server. `None` where only the client can: with TLS certificates of the user, which the
+/// client does not expose.
 pub(super) async fn open(
     info: &ConnectionInfo,
     size: &Arc<AnswerSize>,
@@ -198,7 +198,7 @@ pub(super) async fn open(
     Ok(Some(Bounded::new(stream, size)))
 }
 
-/// Connects to whichever address of the host answers first.
+/// Connects to the address of the host that answers first.
 async fn open_tcp(host: &str, port: u16, settings: &TcpSettings) -> io::Result<TcpStream> {
     let mut attempts = JoinSet::new();
     for address in tokio::net::lookup_host((host, port)).await? {
@@ -269,7 +269,7 @@ mod tests {
         ] {
             assert!(read_all(&answer.repeat(100), 100 * bytes).await.0.is_ok());
             assert!(read_all(&answer.repeat(101), 100 * bytes).await.0.is_err());
-            // However it arrives.
+            // The sum is the same if the bytes arrive one by one.
             let (size, mut is_line_start) = (AnswerSize::new(usize::MAX), true);
             for byte in answer.repeat(100) {
                 size.add(&[byte], &mut is_line_start).expect("no limit");

@@ -1,10 +1,10 @@
-//! How a pass goes through the counters.
+//! Cleaning of the counters.
 //!
-//! `known:` is read page by page, and past precisions that are not due. Of each counter that is due
-//! one looks at its length and its time to live first, which takes a fraction of the time that it
-//! takes to list its slices. A counter that is being written is in order at a glance: each new slice
-//! of it pushes an old one out. It is looked through every sixteenth time all the same, as gaps
-//! leave slices that nothing pushes out; every other one, each time it is due.
+//! A pass reads `known:` page by page, and skips precisions that are not due. For each counter that is due it
+//! first reads the length and the time to live, which takes a fraction of the time of listing the slices. These
+//! two show that a counter that is being written is in order, as each new slice pushes an old one out. The
+//! slices of such a counter are listed every sixteenth time only, to remove slices that nothing pushed out
+//! because no sample came for a while. The slices of all other counters are listed each time they are due.
 
 use redis::{Value, cmd, pipe};
 
@@ -17,45 +17,45 @@ use crate::model::slice::{DEFAULT_SAMPLES, Precision};
 
 /// Members of `known:` per page.
 const PAGE: usize = 250;
-/// Slices that are listed at once, or dropped by one call of the script: below a millisecond of the
-/// server's time.
+/// The most slices that are listed at once, and that one call of the script drops. Both take less than a
+/// millisecond of the server's time.
 const LISTED_AT_ONCE: usize = 4_000;
 const DROPPED_AT_ONCE: usize = 400;
-/// What a counter costs beside its slices.
+/// The cost of a counter beside its slices, in slices.
 const PER_COUNTER: usize = 8;
 /// Hashes longer than this are listed in parts.
 const LONG: usize = 2_000;
-/// Hashes no longer than this are looked through each time: it costs next to nothing.
+/// The slices of hashes no longer than this are listed each time, which costs next to nothing.
 const SHORT: usize = 16;
-/// A counter that seems to be in order is looked through every so many times.
-pub(super) const LOOKED_THROUGH_EVERY: u64 = 16;
+/// The slices of a counter that seems to be in order are listed once in this many times.
+pub(super) const FULL_CHECK_EVERY: u64 = 16;
 
 /// A counter that is due.
-struct Due<'m> {
+struct DueCounter<'m> {
     member: &'m [u8],
     precision: Precision,
-    /// Its slices and whatever else there is in its hash.
+    /// The number of fields in its hash.
     len: usize,
-    /// The time to live that it is to be given.
+    /// The time to live to set, if any.
     ttl: Option<i64>,
 }
 
-/// What is to be done to a counter.
-struct Task<'m> {
+/// The change of a counter: the slices to drop, and the time to live to set.
+struct Change<'m> {
     member: &'m [u8],
     ttl: Option<i64>,
     drop: Vec<Vec<u8>>,
 }
 
 impl PassRun<'_> {
-    /// Goes through `known:`. The pages begin after the last member seen, so that members that come
-    /// or go meanwhile shift nothing; that needs all scores to be 0, as they are unless somebody
-    /// else writes them.
+    /// Cleans all counters of `known:` that are due. Each page begins after the last member of the previous one,
+    /// so that members that are added or removed meanwhile do not shift the pages. This requires all scores to
+    /// be 0, as they are unless another program has written them.
     pub(super) async fn counters(&mut self) -> Result<(), Interrupted> {
-        let known = self.store.keys.known();
+        let known_key = self.store.keys.known();
         let mut pipeline = pipe();
-        pipeline.cmd("ZCOUNT").arg(&known).arg("-inf").arg("(0");
-        pipeline.cmd("ZCOUNT").arg(&known).arg("(0").arg("+inf");
+        pipeline.cmd("ZCOUNT").arg(&known_key).arg("-inf").arg("(0");
+        pipeline.cmd("ZCOUNT").arg(&known_key).arg("(0").arg("+inf");
         let connections = &self.store.connections;
         let counts = connections.pipeline(Role::Write, &mut pipeline).await?;
         let mut in_order = true;
@@ -63,8 +63,9 @@ impl PassRun<'_> {
             match count {
                 Ok(count) => in_order &= count == Value::Int(0),
                 Err(reason) => {
-                    let reason = format!("{reason}; no counter can be cleaned");
-                    self.problem(known.as_bytes(), &reason);
+                    let reason =
+                        format!("{reason}; no counter can be cleaned until the key is deleted");
+                    self.problem(known_key.as_bytes(), &reason);
                     return Ok(());
                 }
             }
@@ -72,13 +73,13 @@ impl PassRun<'_> {
         let (mut from, mut index) = (b"-".to_vec(), 0);
         loop {
             let mut page = cmd(if in_order { "ZRANGEBYLEX" } else { "ZRANGE" });
-            page.arg(&known);
+            page.arg(&known_key);
             if in_order {
                 page.arg(&from).arg("+").arg("LIMIT").arg(0).arg(PAGE);
             } else {
                 page.arg(index).arg(index + PAGE as i64 - 1);
             }
-            let Some(page) = self.of_key(&known, &page).await? else {
+            let Some(page) = self.query_key(&known_key, &page).await? else {
                 return Ok(());
             };
             let members: Vec<&[u8]> = items(&page).iter().filter_map(bytes).collect();
@@ -92,7 +93,7 @@ impl PassRun<'_> {
                     Ok((seconds, _)) if self.pass.examines(i64::from(seconds)) => {
                         due.push((*member, self.precision(seconds)));
                     }
-                    // Past all others of this precision.
+                    // Skips all other members of this precision.
                     Ok((_, digits)) if in_order => {
                         from = [b"[", digits, b";"].concat();
                         break;
@@ -112,41 +113,41 @@ impl PassRun<'_> {
         }
     }
 
-    /// How many samples are kept of a precision that another configuration may have made.
+    /// A precision with its retention. Another configuration may have written a precision that this one lacks.
     fn precision(&self, seconds: u32) -> Precision {
-        let known = self.store.precisions.counter(seconds);
-        known.unwrap_or(Precision::new(seconds, DEFAULT_SAMPLES))
+        let configured = self.store.precisions.counter(seconds);
+        configured.unwrap_or(Precision::new(seconds, DEFAULT_SAMPLES))
     }
 
     /// Cleans counters that are due.
     async fn clean(&mut self, due: &[(&[u8], Precision)]) -> Result<(), Interrupted> {
-        let mut tasks = Vec::new();
-        let suspects = self.suspects(due, &mut tasks).await?;
-        let mut rest = &suspects[..];
-        while let Some(first) = rest.first() {
+        let mut changes = Vec::new();
+        let suspects = self.suspects(due, &mut changes).await?;
+        let mut remaining = &suspects[..];
+        while let Some(first) = remaining.first() {
             let mut cost = 0;
-            let fits = rest.iter().take_while(|counter| {
+            let fitting = remaining.iter().take_while(|counter| {
                 cost += counter.len + PER_COUNTER;
                 counter.len <= LONG && cost <= LISTED_AT_ONCE
             });
-            let (some, others) = rest.split_at(fits.count());
-            if some.is_empty() {
-                self.look_through_long(first).await?;
-                rest = &rest[1..];
+            let (group, others) = remaining.split_at(fitting.count());
+            if group.is_empty() {
+                self.list_long(first).await?;
+                remaining = &remaining[1..];
             } else {
-                self.look_through(some, &mut tasks).await?;
-                rest = others;
+                self.list(group, &mut changes).await?;
+                remaining = others;
             }
         }
-        self.execute(tasks).await
+        self.execute(changes).await
     }
 
-    /// A glance at each counter. Returns those that are to be looked through.
+    /// Reads the length and the time to live of each counter. Returns the counters whose slices are to be listed.
     async fn suspects<'m>(
         &mut self,
         due: &[(&'m [u8], Precision)],
-        tasks: &mut Vec<Task<'m>>,
-    ) -> Result<Vec<Due<'m>>, Interrupted> {
+        changes: &mut Vec<Change<'m>>,
+    ) -> Result<Vec<DueCounter<'m>>, Interrupted> {
         let mut pipeline = pipe();
         for (member, _) in due {
             let key = self.store.keys.count_of(member);
@@ -171,14 +172,14 @@ impl PassRun<'_> {
             };
             let ttl = replies.get(1).and_then(|ttl| ttl.as_ref().ok());
             let ttl = ttl.and_then(int);
-            let counter = Due {
+            let counter = DueCounter {
                 member,
                 precision: *precision,
                 len: len.unwrap_or(0),
                 ttl: ttl.and_then(|left| prolonged(*precision, left)),
             };
             if counter.len == 0 {
-                tasks.push(Task {
+                changes.push(Change {
                     member,
                     ttl: None,
                     drop: Vec::new(),
@@ -190,8 +191,8 @@ impl PassRun<'_> {
         Ok(suspects)
     }
 
-    /// Whether a counter is to be looked through, `left` being the seconds until it expires.
-    fn is_suspect(&self, counter: &Due<'_>, left: Option<i64>) -> bool {
+    /// Whether the slices of a counter are to be listed. `left` is the number of seconds until it expires.
+    fn is_suspect(&self, counter: &DueCounter<'_>, left: Option<i64>) -> bool {
         let Precision { seconds, samples } = counter.precision;
         let seconds = i64::from(seconds);
         let idle = counter.precision.key_ttl() - left.unwrap_or(-1);
@@ -199,16 +200,16 @@ impl PassRun<'_> {
             || counter.len <= SHORT
             || counter.len > samples as usize
             || idle > 2 * seconds + 10
-            // Those that are examined rarely are cheap enough.
+            // Coarse precisions are examined rarely, so that listing them is cheap.
             || seconds / self.pass.interval.max(1) > 1
-            || (fnv1a(counter.member) ^ self.pass.number() as u64).is_multiple_of(LOOKED_THROUGH_EVERY)
+            || (fnv1a(counter.member) ^ self.pass.number() as u64).is_multiple_of(FULL_CHECK_EVERY)
     }
 
-    /// Lists the slices of some counters, and notes what is to be done to them.
-    async fn look_through<'m>(
+    /// Lists the slices of some counters, and adds the changes to be made.
+    async fn list<'m>(
         &mut self,
-        counters: &[Due<'m>],
-        tasks: &mut Vec<Task<'m>>,
+        counters: &[DueCounter<'m>],
+        changes: &mut Vec<Change<'m>>,
     ) -> Result<(), Interrupted> {
         let mut pipeline = pipe();
         for counter in counters {
@@ -219,24 +220,24 @@ impl PassRun<'_> {
         let replies = connections.pipeline(Role::Write, &mut pipeline).await?;
         for (counter, fields) in counters.iter().zip(replies) {
             let Ok(fields) = fields else {
-                // It has changed its type since.
+                // The key has changed its type since.
                 continue;
             };
-            let mut seen = Seen::default();
+            let mut seen = SliceFields::default();
             let cut_off = counter.precision.cut_off(self.pass.now);
             items(&fields)
                 .iter()
-                .for_each(|field| seen.note(field, cut_off));
-            self.conclude(counter, seen, tasks);
+                .for_each(|field| seen.add(field, cut_off));
+            self.conclude(counter, seen, changes);
         }
         Ok(())
     }
 
-    /// The same for one whose hash is long, in parts.
-    async fn look_through_long(&mut self, counter: &Due<'_>) -> Result<(), Interrupted> {
+    /// Lists the slices of one counter with a long hash in parts, and executes the changes.
+    async fn list_long(&mut self, counter: &DueCounter<'_>) -> Result<(), Interrupted> {
         let key = self.store.keys.count_of(counter.member);
         let cut_off = counter.precision.cut_off(self.pass.now);
-        let (mut seen, mut cursor) = (Seen::default(), b"0".to_vec());
+        let (mut seen, mut cursor) = (SliceFields::default(), b"0".to_vec());
         loop {
             let mut scan = pipe();
             let command = scan.cmd("HSCAN").arg(&key).arg(&cursor);
@@ -251,29 +252,34 @@ impl PassRun<'_> {
             };
             cursor = bytes(next).unwrap_or(b"0").to_vec();
             for field in items(fields).iter().step_by(2) {
-                seen.note(field, cut_off);
+                seen.add(field, cut_off);
             }
             if cursor == b"0" {
                 break;
             }
             let drop = std::mem::take(&mut seen.old);
             let member = counter.member;
-            let some = Task {
+            let change = Change {
                 member,
                 ttl: None,
                 drop,
             };
-            self.execute(vec![some]).await?;
+            self.execute(vec![change]).await?;
         }
         // A field may be listed twice.
         seen.live.sort_unstable();
         seen.live.dedup();
-        let mut tasks = Vec::new();
-        self.conclude(counter, seen, &mut tasks);
-        self.execute(tasks).await
+        let mut changes = Vec::new();
+        self.conclude(counter, seen, &mut changes);
+        self.execute(changes).await
     }
 
-    fn conclude<'m>(&mut self, counter: &Due<'m>, mut seen: Seen, tasks: &mut Vec<Task<'m>>) {
+    fn conclude<'m>(
+        &mut self,
+        counter: &DueCounter<'m>,
+        mut seen: SliceFields,
+        changes: &mut Vec<Change<'m>>,
+    ) {
         let surplus = seen
             .live
             .len()
@@ -283,14 +289,17 @@ impl PassRun<'_> {
             let oldest = seen.live.drain(..surplus);
             seen.old.extend(oldest.map(|(_, field)| field));
         }
-        if seen.strange > 0 {
+        if seen.foreign > 0 {
             let key = self.store.keys.count_of(counter.member);
-            let reason = format!("{} fields are no slice", seen.strange);
+            let reason = format!(
+                "{} fields are not slices; remove them with HDEL",
+                seen.foreign
+            );
             self.problem(&key, &reason);
         }
         let ttl = counter.ttl.filter(|_| !seen.live.is_empty());
         if !seen.old.is_empty() || ttl.is_some() {
-            tasks.push(Task {
+            changes.push(Change {
                 member: counter.member,
                 ttl,
                 drop: seen.old,
@@ -298,10 +307,10 @@ impl PassRun<'_> {
         }
     }
 
-    async fn execute(&mut self, tasks: Vec<Task<'_>>) -> Result<(), Interrupted> {
+    async fn execute(&mut self, changes: Vec<Change<'_>>) -> Result<(), Interrupted> {
         let (mut script, mut cost) = (None, 0);
-        for task in &tasks {
-            let mut parts: Vec<_> = task.drop.chunks(DROPPED_AT_ONCE).collect();
+        for change in &changes {
+            let mut parts: Vec<_> = change.drop.chunks(DROPPED_AT_ONCE).collect();
             if parts.is_empty() {
                 parts.push(&[]);
             }
@@ -316,9 +325,9 @@ impl PassRun<'_> {
                     script.key(self.store.keys.known());
                     script
                 });
-                script.key(self.store.keys.count_of(task.member));
-                script.arg(task.member);
-                script.arg(task.ttl.map_or_else(String::new, |ttl| ttl.to_string()));
+                script.key(self.store.keys.count_of(change.member));
+                script.arg(change.member);
+                script.arg(change.ttl.map_or_else(String::new, |ttl| ttl.to_string()));
                 script.arg(part.len().to_string());
                 part.iter().for_each(|field| script.arg(field.as_slice()));
             }
@@ -338,39 +347,39 @@ impl PassRun<'_> {
     }
 }
 
-/// The fields of a counter's hash.
+/// The fields of a counter's hash: slices to drop, slices to keep, and the number of fields that are not slices.
 #[derive(Default)]
-struct Seen {
+struct SliceFields {
     old: Vec<Vec<u8>>,
     live: Vec<(i64, Vec<u8>)>,
-    strange: usize,
+    foreign: usize,
 }
 
-impl Seen {
-    fn note(&mut self, field: &Value, cut_off: i64) {
+impl SliceFields {
+    fn add(&mut self, field: &Value, cut_off: i64) {
         match text(field).and_then(slice_of) {
             Some((start, field)) if start <= cut_off => self.old.push(field.into()),
             Some((start, field)) => self.live.push((start, field.into())),
-            None => self.strange += 1,
+            None => self.foreign += 1,
         }
     }
 }
 
-/// The slice that a field stands for.
+/// The start of the slice that a field names, and the field.
 fn slice_of(field: &str) -> Option<(i64, &str)> {
     let start = field.parse().ok().filter(|_| !field.starts_with('+'))?;
     Some((start, field))
 }
 
-/// The time to live that a counter is to be given which has samples and `left` seconds to go:
-/// nothing while there is enough.
+/// The time to live to set for a counter with slices that expires in `left` seconds; `None` while that is long
+/// enough.
 fn prolonged(precision: Precision, left: i64) -> Option<i64> {
     let margin = precision.key_ttl() - precision.span();
     (left < precision.span() + margin / 2).then_some(precision.key_ttl())
 }
 
-/// The precision that a member of `known:` begins with, as a number and as it is written, or why
-/// it is none.
+/// The precision with which a member of `known:` begins, as a number and as its digits. The error says why the
+/// member has none.
 fn precision_of(member: &[u8]) -> Result<(u32, &[u8]), &'static str> {
     let text = std::str::from_utf8(member).map_err(|_| "is not UTF-8; remove it with ZREM")?;
     let (digits, _) = text
@@ -387,7 +396,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn members_of_known() {
+    fn a_member_of_known_begins_with_a_precision() {
         assert_eq!(precision_of(b"5:hits:GET /"), Ok((5, &b"5"[..])));
         for garbage in [
             &b"garbage"[..],
@@ -403,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn slices_in_hashes() {
+    fn a_slice_is_a_decimal_number_without_a_plus_sign() {
         assert_eq!(slice_of("-60").map(|(start, _)| start), Some(-60));
         for garbage in ["", "+5", "5.0", "1e3", "0x5", " 5", "99999999999999999999"] {
             assert_eq!(slice_of(garbage), None, "{garbage:?}");

@@ -22,18 +22,18 @@ static CONFIG: LazyLock<Result<Arc<ClientConfig>, Error>> = LazyLock::new(|| {
     Ok(Arc::new(config))
 });
 
-/// Begins TLS with the server of that name.
+/// Begins TLS with the server at `host`.
 pub(super) async fn connect(host: &str, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
     let config = CONFIG.clone().map_err(io::Error::other)?;
     let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
     TlsConnector::from(config).connect(name, stream).await
 }
 
-/// Lets the client begin TLS by itself, which panics where the process has not chosen a provider of
-/// cryptography and more than one is compiled in.
+/// Chooses a provider of cryptography unless the process has chosen one. Without a choice the client panics when it
+/// begins TLS by itself and more than one provider is compiled in.
 pub(super) fn choose_provider() {
     if CryptoProvider::get_default().is_none() {
-        // Another thread may just have chosen one.
+        // The call fails if another thread has just chosen a provider.
         let _ = ring::default_provider().install_default();
     }
 }

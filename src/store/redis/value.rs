@@ -41,16 +41,16 @@ pub(super) fn pairs(value: &Value) -> impl Iterator<Item = (&Value, &Value)> {
     pairs.map(|pair| (&pair[0], &pair[1]))
 }
 
-/// Members that a set of statistics may have. One more is read, so that a larger set is recognised.
+/// The most members of a set of statistics. Reads ask for one more, so that a larger set is recognised.
 pub(super) const MAX_STATISTICS: usize = 16;
 
-/// A set of statistics; `None` when there is none, an error when its figures are no figures.
+/// Reads a set of statistics; `None` when the set is missing, an error when a member is missing or not a number.
 pub(super) fn access_time(set: &Value) -> Result<Option<AccessTimeStats>, String> {
     if items(set).len() > 2 * MAX_STATISTICS {
         let reason = format!("it has more than {MAX_STATISTICS} members: delete it");
         return Err(reason);
     }
-    let (mut times, mut found) = (AccessTimeStats::default(), 0);
+    let (mut times, mut members) = (AccessTimeStats::default(), 0);
     for (member, score) in pairs(set) {
         let into = match bytes(member) {
             Some(b"count") => &mut times.count,
@@ -63,29 +63,33 @@ pub(super) fn access_time(set: &Value) -> Result<Option<AccessTimeStats>, String
         *into = float(score)
             .filter(|score| score.is_finite())
             .ok_or("a score is not a finite number; mend it with ZADD, or delete the key")?;
-        found += 1;
+        members += 1;
     }
-    match (found, items(set).is_empty()) {
+    match (members, items(set).is_empty()) {
         (_, true) => Ok(None),
         (5, _) => Ok(Some(times)),
-        _ => Err("not all of min, max, count, sum and sumsq are there; delete the key".to_owned()),
+        _ => Err(
+            "not all of the members min, max, count, sum and sumsq are there; delete the key"
+                .to_owned(),
+        ),
     }
 }
 
-/// Bytes of an hour in ISO form. One more is read, so that a longer text is none.
+/// Bytes of an hour in ISO form. Reads ask for one more, so that a longer text is recognised.
 pub(super) const ISO_HOUR_LEN: usize = 19;
-/// The most characters of a text of the server.
+/// The most characters of a text from the server that are shown.
 const MAX_SHOWN: usize = 300;
 
-/// A text of the server as it may be logged and shown: on one line, what does not print escaped, and cut to
-/// 300 characters. Shown again, it is the same. Every text that is not looked up passes through here.
+/// Makes a text from the server safe to log and show: one line of at most 300 characters, with unprintable ones
+/// escaped. Applying the function again does not change the text. Every text from the server that is logged or
+/// shown passes through it.
 pub(super) fn shown(bytes: &[u8]) -> String {
     let mut text = String::new();
     let mut chars = 0;
     for chunk in bytes.utf8_chunks() {
         for c in chunk.valid().chars() {
             match c {
-                // They print, and escaped they would grow each time.
+                // These are printable, and escaping them would make the text longer each time.
                 '\\' | '"' | '\'' => text.push(c),
                 _ => text.extend(c.escape_debug()),
             }
@@ -108,7 +112,7 @@ pub(super) fn shown(bytes: &[u8]) -> String {
     text
 }
 
-/// A problem with a key, as it may be logged and shown.
+/// A problem with a key, safe to log and show.
 pub(super) fn problem(key: &[u8], reason: &str) -> Problem {
     Problem {
         key: shown(key),
@@ -121,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_one_line_and_short() {
+    fn a_shown_text_is_short_and_on_one_line() {
         let forged = "count:60:zz\r\nFORGED \u{1b}[31mline\u{2028}\u{202e}\u{0}".as_bytes();
         let text = shown(forged);
         assert_eq!(

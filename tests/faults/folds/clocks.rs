@@ -13,11 +13,11 @@ use crate::rig::book;
 use crate::rig::server::RedisServer;
 use crate::service::{PAGES, PREFIX, Service, context};
 
-/// Seconds by which the instances' clocks differ from the server's.
+/// Differences of the instances' clocks from the server's, in seconds.
 const OFFSETS: [i64; 5] = [-1_800, -900, 0, 900, 1_800];
 /// 2023-11-14 22:30 UTC.
 const START: i64 = 1_700_001_000;
-/// Steps in an hour.
+/// Number of steps in an hour.
 const STEPS: i64 = 4;
 
 struct Instance {
@@ -26,7 +26,7 @@ struct Instance {
     hand: ManualClock,
 }
 
-/// Serves for so many hours, and compares each hour of each page: counters and records.
+/// Serves for `hours`, and compares each hour of each page: counters and records.
 pub async fn clocks_apart(hours: u64, seed: u64) -> Report {
     let server = RedisServer::start().await;
     let conn = &mut server.connection().await;
@@ -56,7 +56,7 @@ pub async fn clocks_apart(hours: u64, seed: u64) -> Report {
     let mut oracle: BTreeMap<i64, Vec<i64>> = BTreeMap::new();
     for _ in 0..hours as i64 * STEPS {
         for instance in &instances {
-            // Drained at their own second: what is drained later belongs to the second before.
+            // Drained at their own second, as samples that are drained later belong to the second before.
             instance.service.settle().await;
             let hour = hour_of(instance.clock.now_seconds());
             let served = oracle.entry(hour).or_insert_with(|| vec![0; PAGES]);
@@ -65,7 +65,7 @@ pub async fn clocks_apart(hours: u64, seed: u64) -> Report {
                 instance.service.request(page).await;
                 served[page] += 1;
             }
-            // Whoever flushes next folds it, if it was not folded by this one.
+            // The next instance that flushes folds the call, if this one did not.
             if rng.bool() {
                 keys().free_lease(conn).await;
             }
@@ -83,8 +83,8 @@ pub async fn clocks_apart(hours: u64, seed: u64) -> Report {
     }
     let first = &instances[0].service;
     let mut report = Report::at_the_end(first, &server).await;
-    // Statistics keep two hours, and what is finer than an hour not even that: they are no sums here.
-    // Nothing came too late for either hour of the statistics, and nothing too early.
+    // The statistics retain two hours, and precisions below an hour not even that, so they are not compared
+    // here. No sample was late for either hour of the statistics, and none was skewed.
     let is_whole = |line: &String| {
         let parts = ["statistics", "hits at 60 s", "hits at 300 s"];
         !parts.iter().any(|part| line.starts_with(part))
@@ -108,29 +108,29 @@ pub async fn clocks_apart(hours: u64, seed: u64) -> Report {
             .collect();
         for (hour, served) in &oracle {
             let expected = served[page];
-            let found = slices
+            let stored = slices
                 .iter()
                 .find(|(at, _)| at == hour)
                 .map_or(0, |(_, n)| *n);
             let recorded = records.get(hour).map_or(0, |n| *n as i64);
-            in_hours += found;
+            in_hours += stored;
             let is_retained = *hour > now - 47 * HOUR;
-            if found != expected || (is_retained && recorded != expected) {
+            if stored != expected || (is_retained && recorded != expected) {
                 report.faults.push(format!(
-                    "page {page} at {hour}: {found} counted, {recorded} recorded, {expected} served"
+                    "page {page} at {hour}: {stored} counted, {recorded} recorded, {expected} served"
                 ));
             }
         }
-        // The statistics of the newest hour and of the one before.
+        // Compares the statistics of the newest hour and of the one before.
         let newest = oracle.iter().rev().take(2);
         let expected: i64 = newest.map(|(_, served)| served[page]).sum();
-        let found = crate::service::statistics(conn, &context(page)).await;
-        if found != expected {
+        let stored = crate::service::statistics(conn, &context(page)).await;
+        if stored != expected {
             report.faults.push(format!(
-                "page {page}: {found} in its statistics, {expected} served"
+                "page {page}: {stored} in its statistics, {expected} served"
             ));
         }
     }
-    report.found = in_hours;
+    report.stored = in_hours;
     report
 }

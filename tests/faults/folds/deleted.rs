@@ -1,5 +1,5 @@
-//! `state` or the journal is deleted by hand, alone, under load: what is missing is told, and nothing
-//! is there twice.
+//! `state` or the journal is deleted under load: health reports the missing samples, and no sample is
+//! counted twice.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use tower_pulse::model::pack::{EntryReader, Item};
 
 use super::{Report, keys};
 use crate::rig::server::RedisServer;
-use crate::service::{Found, Service, patient, until};
+use crate::service::{Service, Stored, until, with_response_timeout};
 
-/// Deletes a key, and returns what the journal held at that moment that was not folded.
+/// Deletes a key, and returns the entries that were in the journal and not folded at that moment.
 const DELETE: &str = "
 local payloads = {}
 for _, entry in ipairs(redis.call('XRANGE', KEYS[2], '(' .. redis.call('HGET', KEYS[1], 'low'), '+')) do
@@ -22,12 +22,12 @@ end
 redis.call('DEL', ARGV[1])
 return payloads";
 
-/// What was deleted before it was folded.
+/// The entries that were deleted before they were folded.
 #[derive(Debug)]
 struct Deleted {
-    /// Requests to pages.
+    /// Number of requests to pages.
     requests: i64,
-    /// Bytes of the journal.
+    /// Bytes in the journal.
     bytes: u64,
 }
 
@@ -39,7 +39,7 @@ async fn delete(conn: &mut MultiplexedConnection, key: &str) -> Deleted {
     let requests: i64 = payloads.iter().map(|payload| pages(payload)).sum();
     Deleted {
         requests,
-        // An entry's id counts one more for each.
+        // The id of an entry counts one byte more than its payload.
         bytes: payloads
             .iter()
             .map(|payload| payload.len() as u64 + 1)
@@ -47,7 +47,7 @@ async fn delete(conn: &mut MultiplexedConnection, key: &str) -> Deleted {
     }
 }
 
-/// The requests to pages in an entry.
+/// Number of requests to pages in an entry.
 fn pages(payload: &[u8]) -> i64 {
     let mut reader = EntryReader::new(payload).unwrap();
     let mut requests = 0;
@@ -61,32 +61,33 @@ fn pages(payload: &[u8]) -> i64 {
     requests
 }
 
-/// Compares what is missing with what must be, at least and at most.
-fn compare(report: &mut Report, served: u64, found: i64, gone: std::ops::RangeInclusive<i64>) {
-    let missing = served as i64 - found;
+/// Checks that the number of missing requests is within `gone`.
+fn compare(report: &mut Report, served: u64, stored: i64, gone: std::ops::RangeInclusive<i64>) {
+    let missing = served as i64 - stored;
     if !gone.contains(&missing) {
-        let line = format!("{missing} are missing, {gone:?} must be");
+        let line = format!("{missing} requests are missing, {gone:?} are expected");
         report.faults.push(line);
     }
-    // What is gone and told is accounted for.
+    // A request that is missing and reported counts as accounted for.
     report.expected += served as i64;
-    report.found += found + missing.clamp(*gone.start(), *gone.end());
+    report.stored += stored + missing.clamp(*gone.start(), *gone.end());
 }
 
-/// What a part of a scenario ended with.
+/// The result of one deletion.
 struct Ended {
     deleted: Deleted,
-    /// Nobody was folding, so that all of it is gone.
+    /// Whether no instance was folding, so that all deleted entries are missing.
     is_all_gone: bool,
     served: u64,
-    found: i64,
+    stored: i64,
     health: tower_pulse::Health,
 }
 
-/// Deletes a key under load; every other time while nobody folds, so that it is known what is gone.
+/// Deletes a key under load. Every other time no instance folds, so that the exact number of missing
+/// requests is known.
 async fn delete_under_load(n: u64, seed: u64, key: &str, report: &mut Report) -> Ended {
     let server = RedisServer::start().await;
-    let service = Service::new(patient(&server.url(), Duration::from_secs(5)));
+    let service = Service::new(with_response_timeout(&server.url(), Duration::from_secs(5)));
     let load = service.load(seed ^ n);
     let conn = &mut server.connection().await;
     until("something is folded, and something waits", async || {
@@ -120,25 +121,25 @@ async fn delete_under_load(n: u64, seed: u64, key: &str, report: &mut Report) ->
         deleted,
         is_all_gone,
         served: service.oracle.served(),
-        found: Found::read(&mut server.connection().await).await.by_page(),
+        stored: Stored::read(&mut server.connection().await).await.by_page(),
         health: service.health(),
     }
 }
 
-/// The journal alone: a hole, told in bytes.
+/// Deletes the journal alone: health reports a hole, in bytes.
 pub async fn journal_deleted(times: u64, seed: u64) -> Report {
     let mut report = Report::default();
-    let mut told = 0;
+    let mut holes = 0;
     for n in 0..times {
         let ended = delete_under_load(n, seed, &keys().journal, &mut report).await;
         let Deleted { requests, bytes } = ended.deleted;
         let health = ended.health;
         let hole = health.fold.journal.map_or(0, |journal| journal.hole_bytes);
         let least = if ended.is_all_gone { bytes } else { 0 };
-        if !(least..=bytes).contains(&hole) || (hole == 0 && ended.found < ended.served as i64) {
-            report
-                .faults
-                .push(format!("{hole} bytes are told, {bytes} were deleted"));
+        if !(least..=bytes).contains(&hole) || (hole == 0 && ended.stored < ended.served as i64) {
+            report.faults.push(format!(
+                "{hole} bytes are reported as missing, {bytes} were deleted"
+            ));
         }
         if health.flush.lost > 0 || health.flush.store_resets > 0 {
             let line = format!(
@@ -147,17 +148,18 @@ pub async fn journal_deleted(times: u64, seed: u64) -> Report {
             );
             report.faults.push(line);
         }
-        told += hole;
+        holes += hole;
         let least = if ended.is_all_gone { requests } else { 0 };
-        compare(&mut report, ended.served, ended.found, least..=requests);
+        compare(&mut report, ended.served, ended.stored, least..=requests);
     }
     report
         .notes
-        .push(format!("told: {told} bytes of the journal"));
+        .push(format!("reported as missing: {holes} bytes of the journal"));
     report
 }
 
-/// `state` alone: a reset. The journal is set aside, and what was in doubt is counted as lost.
+/// Deletes `state` alone, which is a reset. The journal is orphaned, and the calls in doubt are counted as
+/// lost.
 pub async fn state_deleted(times: u64, seed: u64) -> Report {
     let mut report = Report::default();
     let (mut orphaned, mut lost) = (0, 0);
@@ -173,9 +175,9 @@ pub async fn state_deleted(times: u64, seed: u64) -> Report {
         lost += health.flush.lost;
         let least = if ended.is_all_gone { requests } else { 0 };
         let most = requests + health.flush.lost as i64;
-        compare(&mut report, ended.served, ended.found, least..=most);
+        compare(&mut report, ended.served, ended.stored, least..=most);
     }
-    let line = format!("told: {orphaned} in journals that were set aside, {lost} lost");
+    let line = format!("reported: {orphaned} in orphaned journals, {lost} lost");
     report.notes.push(line);
     report
 }

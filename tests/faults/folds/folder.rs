@@ -1,4 +1,4 @@
-//! Whoever folds is killed in the middle of a round, or frozen for longer than its lease.
+//! The folder is killed in the middle of a round, or frozen for longer than its lease.
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
@@ -10,26 +10,25 @@ use crate::rig::demo::{self, Demo};
 use crate::rig::http::Client;
 use crate::rig::proxy::Proxy;
 use crate::rig::server::RedisServer;
-use crate::service::{Service, patient};
+use crate::service::{Service, with_response_timeout};
 
-/// Processes that fold in turns.
+/// Number of processes that fold in turns.
 const CANDIDATES: usize = 3;
-/// How long it may take until another instance folds.
+/// Deadline until another instance folds.
 const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(7);
-/// How long anything else may take.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// Contexts in each step, so that a round has several of them, however fast the server is.
+/// Deadline for anything else.
+const RECOVERY_TIMEOUT: Duration = Duration::from_secs(60);
+/// Contexts in each step, so that a round has several steps, however fast the server is.
 const STEP: &str = "8";
-/// How long each answer takes on the way to whoever folds: a round lasts long enough to be met by a
-/// signal.
+/// Delay of each answer to the folder, so that a round lasts long enough for a signal to interrupt it.
 const DELAY: Duration = Duration::from_millis(12);
 
-/// A demo, which folds if it is its turn.
+/// A demo that may become the folder.
 struct Candidate {
     demo: Demo,
     client: Client,
     instance: String,
-    /// Requests that it has answered.
+    /// Number of requests that it has answered.
     answered: u64,
 }
 
@@ -52,15 +51,15 @@ impl Candidate {
         }
     }
 
-    /// One request. An instance looks who folds when it has something in the journal.
+    /// Sends one request. An instance acquires a free lease only when it has appended to the journal.
     async fn ping(&mut self) {
         assert_eq!(self.client.get("/ping").await.status, 200);
         self.answered += 1;
     }
 
-    /// Waits until its requests are in the journal.
+    /// Waits until the demo's requests are in the journal.
     async fn flushed(&mut self) {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + RECOVERY_TIMEOUT;
         loop {
             let health = self.client.json("/admin/pulse/api/health").await;
             let is_drained = health["recording"]["recorded"].as_u64() == Some(self.answered);
@@ -76,7 +75,7 @@ impl Candidate {
     }
 }
 
-/// A server, a service that does not fold itself, and processes that do.
+/// A server, a service that does not fold, and processes that do.
 struct Fleet {
     server: RedisServer,
     proxy: Proxy,
@@ -90,7 +89,7 @@ impl Fleet {
         let server = RedisServer::start().await;
         let proxy = Proxy::start(server.port()).await;
         proxy.delay(DELAY);
-        let builder = patient(&server.url(), Duration::from_secs(5));
+        let builder = with_response_timeout(&server.url(), Duration::from_secs(5));
         let mut candidates = Vec::new();
         for _ in 0..CANDIDATES {
             candidates.push(Candidate::start(&proxy.url()).await);
@@ -111,9 +110,9 @@ impl Fleet {
         instances.position(|candidate| candidate.instance == folder)
     }
 
-    /// Waits until another candidate than `not` folds. The others have requests meanwhile.
+    /// Waits until another candidate than `not` folds. The others get requests meanwhile.
     async fn next_folder(&mut self, not: Option<usize>) -> usize {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + RECOVERY_TIMEOUT;
         loop {
             let folder = self.folder().await;
             if let Some(at) = folder.filter(|_| folder != not) {
@@ -129,9 +128,9 @@ impl Fleet {
         }
     }
 
-    /// Freezes the folder in the middle of a round. What it was asked itself is in the journal.
+    /// Freezes the folder in the middle of a round. Its own requests are in the journal.
     async fn freeze_in_a_round(&mut self) -> usize {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + RECOVERY_TIMEOUT;
         loop {
             let at = self.next_folder(None).await;
             self.candidates[at].flushed().await;
@@ -149,7 +148,7 @@ impl Fleet {
         }
     }
 
-    /// Everything that may say why it does not go on.
+    /// Describes the state of the candidates, for a panic.
     async fn state(&mut self, at: usize) -> String {
         let mut command = redis::cmd("HGETALL");
         let command = command.arg(keys().state);
@@ -169,7 +168,7 @@ impl Fleet {
             let others = &self.service.oracle.others;
             others.fetch_add(candidate.answered, SeqCst);
             candidate.demo.signal("TERM");
-            let exit = candidate.demo.wait_exit(PATIENCE).await;
+            let exit = candidate.demo.wait_exit(RECOVERY_TIMEOUT).await;
             if !exit.is_some_and(|exit| exit.success()) {
                 faults.push(format!("no clean exit: {}", candidate.demo.stderr()));
             }
@@ -180,8 +179,8 @@ impl Fleet {
     }
 }
 
-/// Does something to the folder `n` times, which returns how long it took until another one folded. In
-/// several fleets at once, so that it does not take all day: each waits most of the time.
+/// Calls `strike` `n` times, which returns the time until another instance folded. Several fleets run at
+/// once, because each waits most of the time.
 async fn in_fleets(
     fleets: u64,
     n: u64,
@@ -212,7 +211,7 @@ async fn in_fleets(
     all
 }
 
-/// Kills the folder so many times in the middle of a round.
+/// Kills the folder `kills` times in the middle of a round.
 pub async fn folders_killed(kills: u64, fleets: u64, seed: u64) -> Report {
     in_fleets(fleets, kills, seed, async |fleet| {
         let at = fleet.freeze_in_a_round().await;
@@ -228,7 +227,7 @@ pub async fn folders_killed(kills: u64, fleets: u64, seed: u64) -> Report {
     .await
 }
 
-/// Freezes the folder so many times in the middle of a round, and revives it when another one has
+/// Freezes the folder `freezes` times in the middle of a round, and thaws it when another instance has
 /// folded on.
 pub async fn folders_frozen(times: u64, fleets: u64, seed: u64) -> Report {
     in_fleets(fleets, times, seed, async |fleet| {
@@ -237,9 +236,9 @@ pub async fn folders_frozen(times: u64, fleets: u64, seed: u64) -> Report {
         let folded = keys().folded(&mut fleet.conn).await;
         fleet.next_folder(Some(at)).await;
         let taken_over = frozen.elapsed();
-        // The round that it had begun is ended by another one.
+        // Another instance finishes the round that the folder had begun.
         while keys().folded(&mut fleet.conn).await == folded {
-            assert!(frozen.elapsed() < PATIENCE, "nobody ends the round");
+            assert!(frozen.elapsed() < RECOVERY_TIMEOUT, "nobody ends the round");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         fleet.candidates[at].demo.thaw();

@@ -1,4 +1,4 @@
-//! Nobody folds, until the journal is at its bound and beyond.
+//! No instance folds, until the journal has reached its limit.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use super::{Report, keys};
 use crate::rig::server::RedisServer;
 use crate::service::{PREFIX, Service, pause, until};
 
-/// The least that can be set.
+/// The smallest limit that can be set.
 const BOUND: u64 = 1 << 20;
 
 fn bounded(url: &str) -> Builder {
@@ -21,13 +21,13 @@ fn bounded(url: &str) -> Builder {
     pulse.flush_interval(Duration::from_millis(20))
 }
 
-/// Whether health says that the journal is the reason.
+/// Whether health names the journal as the reason.
 fn is_full(service: &Service) -> bool {
     let error = service.health().store.last_error.unwrap_or_default();
     error.contains("journal_bytes")
 }
 
-/// Two instances go on for `time` with a journal that is at its bound.
+/// Two instances go on for `time` with a journal at its limit.
 pub async fn journal_full(time: Duration, seed: u64) -> Report {
     let server = RedisServer::start().await;
     let conn = &mut server.connection().await;
@@ -62,7 +62,7 @@ pub async fn journal_full(time: Duration, seed: u64) -> Report {
     if service.oracle.served() == served {
         faults.push("nothing was served".to_owned());
     }
-    // The last call may reach beyond it.
+    // The last call may exceed the limit.
     if most_bytes > BOUND + 64 * 1024 {
         faults.push(format!("{most_bytes} bytes in the journal"));
     }

@@ -1,5 +1,5 @@
-//! What happens in the middle of folding, to whoever folds, to the store and to the journal. Each
-//! scenario is a test when it is short, and a row of `make chaos` when it is long.
+//! Faults of the folder, the store and the journal in the middle of a round. Each scenario is a test in its
+//! short form, and a row of `make chaos` in its long form.
 
 mod clocks;
 mod deleted;
@@ -18,36 +18,37 @@ pub use server::{failovers, servers_killed};
 
 use crate::rig::fold::JournalKeys;
 use crate::rig::server::RedisServer;
-use crate::service::{Found, PREFIX, Service};
+use crate::service::{PREFIX, Service, Stored};
 
-/// What a scenario found.
+/// The result of a scenario.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     pub expected: i64,
-    pub found: i64,
-    /// What is not as it should be, one line each.
+    pub stored: i64,
+    /// Deviations from the expected result, one line each.
     pub faults: Vec<String>,
-    /// Figures that say more.
+    /// Further measurements.
     pub notes: Vec<String>,
 }
 
 impl Report {
-    /// Compares what was served with what is in the server, after everything was flushed.
+    /// Compares the requests that were served with those in the server, after all were flushed.
     async fn compare(service: &Service, server: &RedisServer) -> Self {
-        let found = Found::read(&mut server.connection().await).await;
-        // The finest precisions keep two minutes and ten: only what covers the run can be compared.
-        let differences = service.differences(&found).into_iter();
+        let stored = Stored::read(&mut server.connection().await).await;
+        // The finest precisions retain two and ten minutes. Only precisions that cover the whole run can be
+        // compared.
+        let differences = service.differences(&stored).into_iter();
         let is_fine =
             |line: &String| line.starts_with("hits at 1 s") || line.starts_with("hits at 5 s");
         Self {
             expected: service.oracle.served() as i64,
-            found: found.by_page(),
+            stored: stored.by_page(),
             faults: differences.filter(|line| !is_fine(line)).collect(),
             notes: Vec::new(),
         }
     }
 
-    /// Flushes everything, ends the service, and compares. Nothing may be lost.
+    /// Flushes, ends the service, and compares. No sample may be lost.
     async fn at_the_end(service: &Service, server: &RedisServer) -> Self {
         service.settle().await;
         let ended = service.pulse.shutdown().await;
@@ -68,23 +69,24 @@ impl Report {
         if let Some(journal) = &health.fold.journal {
             let gone = journal.hole_bytes + journal.set_aside + journal.orphaned;
             if gone > 0 {
-                self.faults.push(format!("told as gone: {journal:?}"));
+                self.faults
+                    .push(format!("reported as missing: {journal:?}"));
             }
         }
     }
 
-    /// Adds another part of the same scenario.
+    /// Adds the report of another part of the same scenario.
     fn add(&mut self, other: Self) {
         self.expected += other.expected;
-        self.found += other.found;
+        self.stored += other.stored;
         self.faults.extend(other.faults);
         self.notes.extend(other.notes);
     }
 
-    /// Panics unless it is exact.
+    /// Panics unless all numbers are exact.
     pub fn assert_exact(&self) {
         assert!(self.faults.is_empty(), "{self:#?}");
-        assert_eq!(self.found, self.expected, "{self:#?}");
+        assert_eq!(self.stored, self.expected, "{self:#?}");
         assert!(self.expected > 0);
     }
 }
@@ -93,10 +95,10 @@ fn keys() -> JournalKeys {
     JournalKeys::below(PREFIX)
 }
 
-/// How long each answer takes on the way to whoever folds, so that a round lasts.
+/// Delay of each answer to the folder, so that a round lasts.
 const DELAY: Duration = Duration::from_millis(4);
 
-/// Waits for a moment in which a round of folding is under way.
+/// Waits until a round is in progress.
 async fn in_a_round(conn: &mut MultiplexedConnection) {
     let end = std::time::Instant::now() + Duration::from_secs(30);
     while !keys().is_in_a_round(conn).await {

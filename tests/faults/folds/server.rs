@@ -8,14 +8,14 @@ use redis::cmd;
 use super::{DELAY, Report, in_a_round, keys};
 use crate::rig::proxy::Proxy;
 use crate::rig::server::RedisServer;
-use crate::service::{Found, PAGES, Service, until};
+use crate::service::{PAGES, Service, Stored, until};
 
-/// A service that folds in small steps, so that a round has several of them, however fast the server is.
+/// A service that folds in small steps, so that a round has several steps, however fast the server is.
 fn stepwise(url: &str) -> tower_pulse::Builder {
     crate::service::builder(url).fold_step_contexts(8)
 }
 
-/// Kills the server so many times while a round was begun and not ended, as its files say.
+/// Kills the server `kills` times while a round is begun and not ended according to its files.
 pub async fn servers_killed(kills: u64, seed: u64) -> Report {
     let server = RedisServer::builder()
         .arg("--appendonly", "yes")
@@ -34,7 +34,7 @@ pub async fn servers_killed(kills: u64, seed: u64) -> Report {
         );
         in_a_round(&mut server.connection().await).await;
         server.kill_9();
-        // Nobody else writes before it was looked at.
+        // No other client writes before the files are read.
         proxy.refuse(true);
         proxy.cut();
         server.restart().await;
@@ -82,7 +82,7 @@ async fn linked(replica: &RedisServer) {
 struct Pair {
     primary: RedisServer,
     replica: RedisServer,
-    /// To the replica.
+    /// A proxy to the replica.
     conn: MultiplexedConnection,
     proxy: Proxy,
 }
@@ -103,7 +103,7 @@ impl Pair {
         }
     }
 
-    /// Nobody is at that port: replication is cut, and what the replica has stays.
+    /// No server listens on that port: replication is cut, and the replica keeps its data.
     async fn cut(&mut self) {
         replicate(&mut self.conn, "127.0.0.1", "1").await;
     }
@@ -130,7 +130,7 @@ impl Pair {
         in_a_round(&mut self.primary.connection().await).await;
         self.primary.kill_9();
         self.proxy.set_upstream(self.replica.port());
-        // For a moment the name stands for a replica that may not be written.
+        // For a moment the name points to a replica that refuses writes.
         until("that is noticed", async || {
             let error = service.health().store.last_error.unwrap_or_default();
             error.contains("READONLY")
@@ -140,13 +140,13 @@ impl Pair {
     }
 }
 
-/// What is acknowledged after replication was cut is on the primary alone, which is lost.
+/// Calls that are acknowledged after replication was cut are on the primary alone, which is lost.
 async fn under_load(seed: u64) -> Report {
     let mut pair = Pair::start().await;
     let service = Service::new(stepwise(&pair.proxy.url()));
     let load = service.load(seed);
     until("something is replicated", async || {
-        Found::read(&mut pair.conn.clone()).await.total() > 0
+        Stored::read(&mut pair.conn.clone()).await.total() > 0
     })
     .await;
     pair.cut_in_a_round().await;
@@ -170,8 +170,8 @@ async fn under_load(seed: u64) -> Report {
     report
 }
 
-/// Right after an instance's first call, which the replica has not got. It may know the generation
-/// from another instance, or nothing at all.
+/// A failover right after an instance's first call, which the replica lacks. The replica may have the
+/// generation from another instance, or no data at all.
 async fn after_the_first_call(is_known: bool) -> Report {
     let mut pair = Pair::start().await;
     let mut others = None;
@@ -180,7 +180,7 @@ async fn after_the_first_call(is_known: bool) -> Report {
         other.requests(PAGES).await;
         other.settle().await;
         until("it is replicated", async || {
-            Found::read(&mut pair.conn.clone()).await.total() == PAGES as i64
+            Stored::read(&mut pair.conn.clone()).await.total() == PAGES as i64
         })
         .await;
         others = Some(other);

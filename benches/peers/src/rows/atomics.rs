@@ -1,5 +1,4 @@
-//! The simplest thing that counts: one slot for everything, of relaxed atomics that all threads
-//! share.
+//! The simplest counter: one slot for all routes, of relaxed atomics that all threads share.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -63,7 +62,7 @@ impl<S: Service<R>, R> Service<R> for AtomicsService<S> {
 }
 
 pin_project! {
-    /// Adds when the response is there.
+    /// Adds when the response is ready.
     pub(super) struct AtomicsFuture<F> {
         #[pin]
         inner: F,

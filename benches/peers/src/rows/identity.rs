@@ -1,4 +1,4 @@
-//! The cost of being a layer at all.
+//! A layer that does nothing, to measure the cost of any layer.
 
 use std::task::{Context, Poll};
 
@@ -9,7 +9,7 @@ use tower_service::Service;
 #[derive(Clone)]
 pub(super) struct Identity;
 
-/// Does nothing either.
+/// Forwards every call.
 #[derive(Clone)]
 pub(super) struct IdentityService<S>(S);
 

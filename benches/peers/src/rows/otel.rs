@@ -1,6 +1,5 @@
 //! The two OpenTelemetry layers, metrics only, into the SDK's aggregation: a periodic reader with its
-//! default interval, and an exporter that throws everything away. They need different versions of
-//! the SDK.
+//! default interval, and an exporter that discards all metrics. They need different versions of the SDK.
 
 use axum::Router;
 

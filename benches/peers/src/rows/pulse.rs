@@ -1,4 +1,4 @@
-//! Ours, as a service would use it: with everything it promises, flushed once a second.
+//! tower-pulse, as a service would use it: with all features, flushed once a second.
 
 use axum::Router;
 use tower_pulse::Pulse;

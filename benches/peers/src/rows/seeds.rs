@@ -1,6 +1,6 @@
-//! The seeds' scheme: the book's recipes 1 and 4 in every request, awaited before the response goes
-//! out. 32 commands in 5 round trips: counters of 7 precisions (16), statistics (12), the ranking of
-//! the slowest (4).
+//! The book's own scheme: time-series counters and access times in every request, awaited before the
+//! response is sent. 32 commands in 5 round trips: counters of 7 precisions (16), statistics (12), the
+//! ranking of the slowest (4).
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -18,14 +18,14 @@ use crate::redis_server::RedisServer;
 
 const PRECISIONS: [u64; 7] = [1, 5, 60, 300, 3_600, 18_000, 86_400];
 
-/// A connection for each request under way, as WATCH belongs to a connection.
+/// A connection for each concurrent request, as WATCH belongs to a connection.
 #[derive(Clone)]
 struct Pool {
     client: Client,
     idle: Arc<Mutex<Vec<MultiplexedConnection>>>,
 }
 
-/// The book's functions in a `from_fn`, against a server of their own.
+/// The book's functions in a `from_fn`, with their own server.
 pub(super) fn seeds(routes: Router, _: &Ground) -> Result<App, String> {
     let server = RedisServer::start()?;
     let pool = Pool {
@@ -49,8 +49,8 @@ async fn track(State(pool): State<Pool>, request: Request, next: Next) -> Respon
 
 async fn record(pool: &Pool, context: &str, seconds: f64) -> RedisResult<()> {
     let idle = || pool.idle.lock().unwrap_or_else(PoisonError::into_inner);
-    let known = idle().pop();
-    let mut connection = match known {
+    let idle_connection = idle().pop();
+    let mut connection = match idle_connection {
         Some(connection) => connection,
         None => pool.client.get_multiplexed_async_connection().await?,
     };
@@ -70,7 +70,7 @@ async fn record(pool: &Pool, context: &str, seconds: f64) -> RedisResult<()> {
     Ok(())
 }
 
-/// Recipe 1: 2 commands for each precision, MULTI and EXEC; 1 round trip.
+/// The recipe *time-series counters*: 2 commands for each precision, MULTI and EXEC; 1 round trip.
 async fn update_counter(
     connection: &mut MultiplexedConnection,
     context: &str,
@@ -89,7 +89,8 @@ async fn update_counter(
     transaction.query_async(connection).await
 }
 
-/// Recipe 2: WATCH, GET, and 8 commands between MULTI and EXEC; 3 round trips. Returns the mean.
+/// The recipe *statistics*: WATCH, GET, and 8 commands between MULTI and EXEC; 3 round trips. Returns the
+/// mean.
 async fn update_stats(
     connection: &mut MultiplexedConnection,
     context: &str,
@@ -127,9 +128,9 @@ async fn update_stats(
         transaction.zincr(&destination, "count", 1);
         transaction.zincr(&destination, "sum", value);
         transaction.zincr(&destination, "sumsq", value * value);
-        let figures: Option<(f64, f64, f64)> = transaction.query_async(connection).await?;
-        // Nothing: another request began the hour in between.
-        if let Some((count, sum, _)) = figures {
+        let sums: Option<(f64, f64, f64)> = transaction.query_async(connection).await?;
+        // No answer: another request has begun the hour in between.
+        if let Some((count, sum, _)) = sums {
             return Ok(sum / count);
         }
     }

@@ -1,4 +1,4 @@
-//! tower-http's TraceLayer as its documentation shows it, with no subscriber to tell anything to.
+//! tower-http's TraceLayer as its documentation shows it, without a subscriber.
 
 use axum::Router;
 use tower_http::trace::TraceLayer;

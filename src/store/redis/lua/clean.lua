@@ -1,14 +1,14 @@
--- Drops slices of some counters, and from known: a counter that is empty now, with nothing added in between.
+-- Drops slices of some counters, and removes counters that are then empty from known:, all in one atomic step.
 -- KEYS  1 lease, 2 known:, then the count:{p}:{name} keys.
--- ARGV  1 our token in the lease, 2 seconds to prolong it by, then for each counter:
---       '{p}:{name}', key TTL to be set or '', n, and n slices to drop.
--- Returns {'LOST'} when the lease is another's by now, else {'CLEANED', slices, counters}.
+-- ARGV  1 the holder's token, 2 time to live of the lease in seconds, then for each counter:
+--       '{p}:{name}', key TTL to set or '', n, and n slices to drop.
+-- Returns {'LOST'} when another instance holds the lease by now, else {'CLEANED', slices, counters}.
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {'LOST'} end
 redis.call('EXPIRE', KEYS[1], ARGV[2])
 local slices, counters, a = 0, 0, 2
 for i = 3, #KEYS do
   local key, ttl, n = KEYS[i], ARGV[a + 2], tonumber(ARGV[a + 3])
-  local dropped = n > 0 and redis.pcall('HDEL', key, unpack(ARGV, a + 4, a + 3 + n)) -- Its type may have changed.
+  local dropped = n > 0 and redis.pcall('HDEL', key, unpack(ARGV, a + 4, a + 3 + n)) -- The key may have changed its type.
   if type(dropped) == 'number' then slices = slices + dropped end
   if redis.call('EXISTS', key) == 0 then
     counters = counters + redis.call('ZREM', KEYS[2], ARGV[a + 1])

@@ -1,13 +1,13 @@
--- Folds some partitions of a round, once: the book's keys as deltas, as other programs write them too; records whole.
+-- Folds some partitions of a round once. Adds to the book's keys, which other programs also write; replaces records.
 -- KEYS  1 state, 2 journal, 3 lease, 4 known:, 5 slowest:AccessTime, 6 pulse:contexts, 7 pulse:timers,
 --       8 pulse:quarantine, then for each counter group its count:{p}:{name} keys; for each context
 --       stats:{context}:AccessTime, …:start, …:last, …:pstart; for each slice of records its key.
--- ARGV  1 version, 2 name for the next one, 3 instance, 4 milliseconds of the lease, 5 the round's last entry or ''
---       to fold nothing, 6 partitions done after this or 'ALL', 7 first entry that stays or '', 8 the round's newest
---       stamp, 9 its hour in ISO form, 10 bytes of a counter key before '{p}:{name}', 11 contexts that the ranking
---       keeps, 12 late, 13 skewed, 14 milliseconds that the round took, 15 bytes that it lacks, 16 slices rolled up,
+-- ARGV  1 version, 2 next version, 3 instance, 4 time to live of the lease in ms, 5 the round's last entry or '' to fold
+--       no entry, 6 partitions done after this step or 'ALL', 7 first entry not to trim or '', 8 the round's newest
+--       stamp, 9 its hour in ISO form, 10 bytes of a counter key before '{p}:{name}', 11 length of the ranking,
+--       12 late, 13 skewed, 14 duration of the round in ms, 15 bytes of missing entries, 16 slices rolled up,
 --       17 counter groups, 18 contexts, 19 slices of records, then
---       for each counter group: slice, samples * p, key TTL or '', '1' to renew that at every slice, n, and n increments;
+--       for each counter group: slice, retention, key TTL or '', '1' to renew it in any case, n, and n increments;
 --       for each context: 'http', 'timer' or 'all', name, last seen, n, and n hours, ascending:
 --         start, ISO start, count, sum, sumsq, min, max;
 --       for each slice of records: key TTL, n, and n pairs of field and packed record.
@@ -17,26 +17,26 @@ local state, upto = KEYS[1], ARGV[5]
 local v, head, open = unpack(call('HMGET', state, 'v', 'head', 'upto'))
 if v ~= ARGV[1] then return {'STALE', v} end
 if open == '' and upto ~= '' and upto ~= head and #call('XRANGE', KEYS[2], upto, upto) == 0 then return {'ABSENT'} end
--- Where a permission is missing (7.0 and newer can be asked), what is tried below would be dropped.
-local may = redis.acl_check_cmd
-for command in string.gmatch(not may and '' or 'HINCRBY HSET HDEL EXPIRE ZADD ZMSCORE ZCARD EXISTS DEL RENAME SET GET ZREMRANGEBYRANK', '%u+') do
-  if not may(command, KEYS[4], KEYS[5]) then return redis.error_reply("NOPERM no permissions to run " .. command) end
+-- Without a permission, the writes below would fail one by one and be quarantined. Servers from 7.0 can check first.
+local is_permitted = redis.acl_check_cmd
+for command in string.gmatch(not is_permitted and '' or 'HINCRBY HSET HDEL EXPIRE ZADD ZMSCORE ZCARD EXISTS DEL RENAME SET GET ZREMRANGEBYRANK', '%u+') do
+  if not is_permitted(command, KEYS[4], KEYS[5]) then return redis.error_reply("NOPERM no permissions to run " .. command) end
 end
--- The first write: a server that may not write ends here, with nothing done. It, and so the rest, needs no free memory.
+-- A server that refuses writes fails here, before any change. PERSIST and all writes after it need no free memory.
 call('PERSIST', state)
 call('HSET', state, 'v', ARGV[2], 'upto', upto, 'done', ARGV[6], 'folder', ARGV[3], 'rolled', ARGV[16])
 try('SET', KEYS[3], ARGV[3], 'PX', ARGV[4])
 
--- Every other write is tried; what fails is dropped and told.
+-- A later write that fails does not end the script: its data is dropped, and its key is quarantined.
 local function quarantine(key, reason)
   reason = tostring(type(reason) == 'table' and reason.err or reason)
   try('HINCRBY', state, 'quarantined', 1)
-  if (tonumber(try('HLEN', KEYS[8])) or 100) >= 100 then try('DEL', KEYS[8]) end -- Of another type too.
+  if (tonumber(try('HLEN', KEYS[8])) or 100) >= 100 then try('DEL', KEYS[8]) end -- Also if it is of another type.
   try('HSET', KEYS[8], string.sub(key, 1, 300), ARGV[8] .. ' ' .. string.sub(reason, 1, 300))
   try('EXPIRE', KEYS[8], 86400)
 end
 
--- A ZADD of many members, sent a hundred at a time, and at last without arguments.
+-- Returns a function that adds a member to a sorted set, a hundred per ZADD. A call without arguments sends the last.
 local function zadd(key, option)
   local members = {}
   return function(score, member)
@@ -48,8 +48,8 @@ local function zadd(key, option)
     members[#members + 1], members[#members + 2] = score, member
   end
 end
-local add_known, add_slowest = zadd(KEYS[4], 'CH'), zadd(KEYS[5], 'CH')
-local seen = {http = zadd(KEYS[6], 'GT'), timer = zadd(KEYS[7], 'GT')}
+local list_counter, add_slowest = zadd(KEYS[4], 'CH'), zadd(KEYS[5], 'CH')
+local add_seen = {http = zadd(KEYS[6], 'GT'), timer = zadd(KEYS[7], 'GT')}
 
 local k, a, prefix, late = 8, 19, tonumber(ARGV[10]) + 1, tonumber(ARGV[12])
 for _ = 1, tonumber(ARGV[17]) do
@@ -61,23 +61,23 @@ for _ = 1, tonumber(ARGV[17]) do
     if type(sum) ~= 'number' then
       quarantine(key, sum)
     elseif sum == tonumber(by) then
-      -- A new slice (or one that stood at 0): the oldest goes. Where one went, the key is known and lives on for now.
+      -- A new slice, or one that was 0, pushes out the oldest. If there was one, the key is listed and has time to live.
       if try('HDEL', key, pushed_out) ~= 1 or renews then
         if ttl ~= '' then try('EXPIRE', key, ttl) end
-        add_known(0, string.sub(key, prefix))
+        list_counter(0, string.sub(key, prefix))
       end
     end
   end
   k, a = k + n, a + 5 + n
 end
-add_known()
+list_counter()
 
 local function is_hour(text)
   local month, day, hour = string.match(text, '^%d%d%d%d%-(%d%d)%-(%d%d)T(%d%d):00:00$')
   return month and month >= '01' and month <= '12' and day >= '01' and day <= '31' and hour <= '23'
 end
 
--- Adds to a set of statistics, whole or not at all. Returns the mean, or nil and the reason.
+-- Adds to a set of statistics, completely or not at all. Returns the mean, or nil and the reason.
 local function add(key, sums, min, max)
   local old, huge = try('ZMSCORE', key, 'count', 'sum', 'sumsq', 'min', 'max'), math.huge
   if old.err then return nil, old end
@@ -86,9 +86,9 @@ local function add(key, sums, min, max)
   min, max = math.min(min, least or min), math.max(max, most or max)
   local count, sum, sumsq = sums.count + (old[1] or 0), sums.sum + (old[2] or 0), sums.sumsq + (old[3] or 0)
   for _, x in ipairs({count, sum, sumsq, min, max}) do
-    if not (x > -huge and x < huge) then return nil, 'the sum is not a finite number' end -- Infinite and NaN fail.
+    if not (x > -huge and x < huge) then return nil, 'the sum is not a finite number' end -- False for infinity and NaN.
   end
-  -- Numbers reach the server with 17 digits, unlike those that Lua itself makes strings of.
+  -- Numbers are passed as such: the server writes 17 digits, Lua's own conversion fewer.
   local bounds = (min ~= least or max ~= most) and {min, 'min', max, 'max'} or {}
   local reply = try('ZADD', key, count, 'count', sum, 'sum', sumsq, 'sumsq', unpack(bounds))
   if type(reply) == 'table' then return nil, reply end
@@ -98,26 +98,26 @@ end
 for _ = 1, tonumber(ARGV[18]) do
   local stats, start_key, last, pstart_key = KEYS[k + 1], KEYS[k + 2], KEYS[k + 3], KEYS[k + 4]
   local kind, name, hours = ARGV[a + 1], ARGV[a + 2], tonumber(ARGV[a + 4])
-  local start, bad, why, mean = hours > 0 and try('GET', start_key), nil, nil, nil
+  local start, bad_key, reason, mean = hours > 0 and try('GET', start_key), nil, nil, nil
   if type(start) == 'table' then
-    bad, why = start_key, start
+    bad_key, reason = start_key, start
   elseif start and not is_hour(start) or hours > 0 and not start then
-    -- A set that does not say its hour is taken for the current one's.
+    -- A set without an hour counts as the current hour's.
     start = try('EXISTS', stats) == 1 and ARGV[9]
     local reply = start and try('SET', start_key, start)
-    if reply and reply.err then bad, why = start_key, reply end
+    if reply and reply.err then bad_key, reason = start_key, reply end
   end
   for h = a + 4, a + 4 + 7 * (hours - 1), 7 do
     local iso, n, into = ARGV[h + 2], tonumber(ARGV[h + 3]), nil
-    local pstart = not bad and (not start or iso < start) and try('GET', pstart_key)
-    if type(pstart) == 'table' then bad, why = pstart_key, pstart end
-    if bad then into = nil -- Its statistics cannot be read: none of its hours can be placed.
+    local pstart = not bad_key and (not start or iso < start) and try('GET', pstart_key)
+    if type(pstart) == 'table' then bad_key, reason = pstart_key, pstart end
+    if bad_key then into = nil -- The hour of a set cannot be read, so no hour can be added.
     elseif start == iso then
       into = stats
     elseif start and iso > start then
       local moved = try('EXISTS', stats) == 1 and try('RENAME', stats, last) or try('DEL', last)
       if type(moved) == 'table' and moved.err then
-        bad, why = stats, moved
+        bad_key, reason = stats, moved
       else
         try('SET', pstart_key, start)
         try('SET', start_key, iso)
@@ -137,17 +137,17 @@ for _ = 1, tonumber(ARGV[18]) do
     end
     if into then
       local sums = {count = n, sum = tonumber(ARGV[h + 4]), sumsq = tonumber(ARGV[h + 5])}
-      local new, reason = add(into, sums, tonumber(ARGV[h + 6]), tonumber(ARGV[h + 7]))
-      if new == nil then quarantine(into, reason) elseif into == stats then mean = new end
+      local new, refusal = add(into, sums, tonumber(ARGV[h + 6]), tonumber(ARGV[h + 7]))
+      if new == nil then quarantine(into, refusal) elseif into == stats then mean = new end
     end
   end
-  if bad then quarantine(bad, why) end
+  if bad_key then quarantine(bad_key, reason) end
   if mean and kind ~= 'all' then add_slowest(mean, name) end
-  if seen[kind] then seen[kind](ARGV[a + 3], name) end
+  if add_seen[kind] then add_seen[kind](ARGV[a + 3], name) end
   k, a = k + 4, a + 4 + 7 * hours
 end
-add_slowest(); seen.http(); seen.timer()
-local surplus = (tonumber(try('ZCARD', KEYS[5])) or 0) - ARGV[11] -- Should it be large, it goes a thousand at a time.
+add_slowest(); add_seen.http(); add_seen.timer()
+local surplus = (tonumber(try('ZCARD', KEYS[5])) or 0) - ARGV[11] -- At most a thousand per step.
 if surplus > 0 then try('ZREMRANGEBYRANK', KEYS[5], 0, math.min(surplus, 1000) - 1) end
 
 for i = 1, tonumber(ARGV[19]) do

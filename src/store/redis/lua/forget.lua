@@ -1,7 +1,7 @@
--- Forgets contexts that have not been seen for long, or only takes them out of the ranking; those seen meanwhile are
--- left alone. The last visit of one that only the book's writer knows is not known here: the caller has looked.
+-- Forgets contexts without recent samples, or only removes them from the ranking. Contexts with samples since the
+-- caller looked stay. A context that neither index lists has no time of its own; the caller has judged its age.
 -- KEYS  1 lease, 2 pulse:contexts, 3 pulse:timers, 4 slowest:AccessTime, 5 known:, then the contexts' keys.
--- ARGV  1 our token in the lease, 2 seconds to prolong it by, 3 last seen at or before this goes, 4 'RANK' or 'ALL',
+-- ARGV  1 the holder's token, 2 time to live of the lease in s, 3 last-seen time up to which contexts go, 4 'RANK' or 'ALL',
 --       then for each context: name, n keys, m members of known:, and the m members.
 -- Returns {'LOST'} or {'FORGOTTEN', contexts or ranks}.
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {'LOST'} end

@@ -1,14 +1,14 @@
--- Names the generation of the journal, and begins one where there is none.
+-- Returns the generation of the journal, and begins one if there is none.
 -- KEYS  1 state, 2 journal, 3 pulse:orphaned, 4 pulse:contexts, 5 pulse:timers.
--- ARGV  1 name for a new generation, 2 partitions, 3 the server's time or '' for TIME, 4 seconds to keep an orphan.
--- Returns {generation, seconds since it began, '1' when neither a journal nor records existed, or '0'}.
+-- ARGV  1 name for a new generation, 2 partitions, 3 time or '' for TIME, 4 time to live of an orphaned journal in seconds.
+-- Returns {generation, its age in seconds, '1' if neither entries nor contexts existed when it began, or '0'}.
 local state, now = KEYS[1], ARGV[3] ~= '' and ARGV[3] or redis.call('TIME')[1]
-local generation, created, known = unpack(redis.call('HMGET', state, 'gen', 'created', 'fresh'))
-if generation then return {generation, now - created, known} end
+local generation, created, was_fresh = unpack(redis.call('HMGET', state, 'gen', 'created', 'fresh'))
+if generation then return {generation, now - created, was_fresh} end
 local orphans = redis.call('XLEN', KEYS[2])
-if orphans == 0 then redis.call('DEL', KEYS[2]) end -- Without entries, a stream still has its last id.
+if orphans == 0 then redis.call('DEL', KEYS[2]) end -- An empty stream still refuses ids below its last one.
 local fresh = (orphans == 0 and redis.call('EXISTS', KEYS[3], KEYS[4], KEYS[5]) == 0) and '1' or '0'
-if orphans > 0 then -- Nobody knows how far it had been folded.
+if orphans > 0 then -- Without the state, the position up to which it was folded is lost.
   redis.call('RENAME', KEYS[2], KEYS[3])
   redis.call('EXPIRE', KEYS[3], ARGV[4])
 end

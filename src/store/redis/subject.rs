@@ -1,4 +1,4 @@
-//! What the server was asked for, so that an error can name the keys.
+//! The subject of a call to the server, so that an error can name the keys.
 
 use std::fmt;
 
@@ -7,20 +7,20 @@ use redis::{Arg, Cmd, Pipeline};
 use super::script::Invocation;
 use super::value::shown;
 
-/// Keys that are named.
+/// The most keys that an error names.
 const MAX_NAMED: usize = 10;
 
-/// What a call asked for.
-pub(super) enum Asked<'a> {
+/// The command, pipeline or script of a call, or the one key that caused its error.
+pub(super) enum Subject<'a> {
     Command(&'a Cmd),
     Pipeline(&'a Pipeline),
     Script(&'a Invocation),
-    /// The one key that an error is about.
+    /// The key that caused the error.
     Key(Vec<u8>),
 }
 
-impl Asked<'_> {
-    /// The keys, each once, in order.
+impl Subject<'_> {
+    /// The keys of the call, each once, in order.
     pub(super) fn keys(&self) -> Vec<&[u8]> {
         let mut keys = Vec::new();
         let mut add = |key| {
@@ -38,7 +38,7 @@ impl Asked<'_> {
     }
 }
 
-/// The first argument, which is the key in each command that this crate sends outside of scripts.
+/// The first argument of a command. It is the key in each command that this crate sends outside of scripts.
 pub(super) fn key_of(command: &Cmd) -> Option<&[u8]> {
     match command.args_iter().nth(1) {
         Some(Arg::Simple(key)) => Some(key),
@@ -46,7 +46,7 @@ pub(super) fn key_of(command: &Cmd) -> Option<&[u8]> {
     }
 }
 
-impl fmt::Display for Asked<'_> {
+impl fmt::Display for Subject<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let keys = self.keys();
         for (at, key) in keys.iter().take(MAX_NAMED).enumerate() {

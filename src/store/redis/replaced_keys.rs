@@ -1,5 +1,5 @@
-//! Keys of this crate's own that held something else: it was deleted or overwritten, as what belongs there
-//! is written again by itself.
+//! Keys of this crate that held data of another program. The foreign data was deleted or overwritten, as this
+//! crate writes its own data again by itself.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -14,22 +14,25 @@ use crate::error::StoreError;
 use crate::model::snapshot::Problem;
 use crate::task::lock;
 
-/// Keys that are listed, and for how long.
+/// The most keys that are listed, and for how long a key is listed.
 const MAX_LISTED: usize = 20;
 const LISTED_FOR: Duration = Duration::from_secs(3_600);
 
-/// The newest of those keys, for health.
+/// The newest replaced keys, for health.
 #[derive(Debug, Default)]
-pub(super) struct Healed(Mutex<VecDeque<(Instant, Problem)>>);
+pub(super) struct ReplacedKeys(Mutex<VecDeque<(Instant, Problem)>>);
 
-impl Healed {
-    /// Adds a key whose value was replaced, and why. Without a reason, nothing was wrong with it.
+impl ReplacedKeys {
+    /// Adds a key whose value was replaced. An empty reason means that the value was right.
     pub(super) fn add(&self, key: &[u8], reason: &[u8]) {
         if reason.is_empty() {
             return;
         }
         let problem = problem(key, &String::from_utf8_lossy(reason));
-        tracing::warn!(key = %problem.key, reason = %problem.reason, "a key of this crate's own held something else, which was replaced");
+        tracing::warn!(
+            key = %problem.key, reason = %problem.reason,
+            "a key of this crate held something else, which was replaced; look for a program that writes below the prefix"
+        );
         let mut listed = lock(&self.0);
         listed.retain(|(_, other)| other.key != problem.key);
         listed.push_back((Instant::now(), problem));
@@ -42,24 +45,27 @@ impl Healed {
         let mut listed = lock(&self.0);
         listed.retain(|(at, _)| at.elapsed() < LISTED_FOR);
         let warning = |(_, Problem { key, reason }): &(Instant, Problem)| {
-            format!("{key} held something else, which was replaced ({reason})")
+            format!(
+                "{key} held something else, which was replaced; look for a program that \
+                 writes below the prefix ({reason})"
+            )
         };
         listed.iter().map(warning).collect()
     }
 }
 
 impl RedisStore {
-    /// Deletes a key of this crate's own that holds something else.
+    /// Deletes a key of this crate that holds something else.
     pub(super) async fn delete_own(
         &self,
-        side: Role,
+        role: Role,
         key: &str,
         reason: &str,
     ) -> Result<(), StoreError> {
         let mut delete = cmd("DEL");
         delete.arg(key);
-        self.connections.call(side, &delete).await?;
-        self.healed.add(key.as_bytes(), reason.as_bytes());
+        self.connections.call(role, &delete).await?;
+        self.replaced_keys.add(key.as_bytes(), reason.as_bytes());
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! What a test of a store needs: the store, its clock, and batches to send.
+//! The fixture of a test of a store: the store, its clock, and batches to send.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,30 +18,30 @@ use tower_pulse::{Clock, ManualClock, StoreError};
 
 use crate::rig::server::RedisServer;
 
-/// An hour, and the half hour of it at which every test begins.
+/// The current hour of every test. Tests begin in the middle of it, at `NOW`.
 pub const THIS_HOUR: i64 = 1_699_999_200;
 pub const NOW: i64 = THIS_HOUR + 1_800;
 pub const LAST_HOUR: i64 = THIS_HOUR - HOUR;
 pub const MS: u64 = 1_000_000;
 
-/// What became of a call, once it is folded.
+/// The outcome of a call, once it is folded.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Applied {
-    Merged(Merged),
+pub enum ApplyOutcome {
+    Merged(MergeReport),
     Duplicate,
     Gap { fence: u64 },
     Reset,
 }
 
-/// What folding a call could not use.
+/// The samples of a call that folding could not use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Merged {
+pub struct MergeReport {
     pub late: u64,
     pub skewed: u64,
     pub quarantined: Vec<Problem>,
 }
 
-/// Appends calls to a store, and folds them at once.
+/// Appends calls to a store and folds them at once.
 #[derive(Clone)]
 pub struct Writer {
     pub store: Arc<dyn Store>,
@@ -55,7 +55,7 @@ impl Writer {
     }
 
     /// Appends a call, and folds it.
-    pub async fn apply(&self, call: &FencedBatch) -> Result<Applied, StoreError> {
+    pub async fn apply(&self, call: &FencedBatch) -> Result<ApplyOutcome, StoreError> {
         let mut call = call.clone();
         if call.generation.is_empty() {
             call.generation = self.store.hello().await?.id;
@@ -68,22 +68,22 @@ impl Writer {
                 let new = (after.quarantined - before.quarantined) as usize;
                 let keys = after.quarantined_keys;
                 let quarantined = keys[keys.len() - new.min(keys.len())..].to_vec();
-                Applied::Merged(Merged {
+                ApplyOutcome::Merged(MergeReport {
                     late: after.late - before.late,
                     skewed: after.skewed - before.skewed,
                     quarantined,
                 })
             }
-            Appended::Duplicate(_) => Applied::Duplicate,
-            Appended::Gap { fence } => Applied::Gap { fence },
-            Appended::Reset => Applied::Reset,
+            Appended::Duplicate(_) => ApplyOutcome::Duplicate,
+            Appended::Gap { fence } => ApplyOutcome::Gap { fence },
+            Appended::Reset => ApplyOutcome::Reset,
             other => panic!("{other:?}"),
         })
     }
 }
 
-/// The same in a store that is shared with nobody.
-pub async fn apply(store: &Arc<dyn Store>, call: &FencedBatch) -> Result<Applied, StoreError> {
+/// Appends a call and folds it, in a store that no other instance uses.
+pub async fn apply(store: &Arc<dyn Store>, call: &FencedBatch) -> Result<ApplyOutcome, StoreError> {
     let writer = Writer::new(store.clone(), Clock::system());
     let applied = writer.apply(call).await;
     let _ = writer.folder.release().await;
@@ -94,7 +94,7 @@ pub struct Fixture {
     pub store: Arc<dyn Store>,
     pub precisions: Precisions,
     pub clock: Clock,
-    pub hand: ManualClock,
+    pub manual_clock: ManualClock,
     pub server: Option<RedisServer>,
     pub writer: Writer,
     seq: u64,
@@ -102,7 +102,7 @@ pub struct Fixture {
 
 impl Fixture {
     pub fn memory() -> Self {
-        let (clock, hand) = Clock::manual(NOW);
+        let (clock, manual_clock) = Clock::manual(NOW);
         let precisions = Precisions::default();
         let store = MemoryStore::new(precisions.clone(), clock.clone());
         let store: Arc<dyn Store> = Arc::new(store);
@@ -111,7 +111,7 @@ impl Fixture {
             store,
             precisions,
             clock,
-            hand,
+            manual_clock,
             server: None,
             seq: 0,
         }
@@ -121,9 +121,9 @@ impl Fixture {
         Self::redis_with(RedisServer::start().await, "pulse:")
     }
 
-    /// A store in a server of the test's.
+    /// A store in a server that the test has started.
     pub fn redis_with(server: RedisServer, prefix: &str) -> Self {
-        let (clock, hand) = Clock::manual(NOW);
+        let (clock, manual_clock) = Clock::manual(NOW);
         let store = redis_store(&server.url(), prefix).with_clock(clock.clone());
         let store: Arc<dyn Store> = Arc::new(store);
         Self {
@@ -131,7 +131,7 @@ impl Fixture {
             store,
             precisions: Precisions::default(),
             clock,
-            hand,
+            manual_clock,
             server: Some(server),
             seq: 0,
         }
@@ -142,37 +142,37 @@ impl Fixture {
     }
 
     /// Sends a batch as the next call.
-    pub async fn merge(&mut self, batch: Batch) -> Merged {
+    pub async fn merge(&mut self, batch: Batch) -> MergeReport {
         self.seq += 1;
         let call = call("a", self.seq, batch);
         match self.writer.apply(&call).await.unwrap() {
-            Applied::Merged(merged) => merged,
+            ApplyOutcome::Merged(merged) => merged,
             other => panic!("{other:?}"),
         }
     }
 
-    /// The same, of which nothing may be refused.
+    /// Sends a batch as the next call, and checks that folding could use all its samples.
     pub async fn merge_clean(&mut self, batch: Batch) {
-        assert_eq!(self.merge(batch).await, Merged::default());
+        assert_eq!(self.merge(batch).await, MergeReport::default());
     }
 
-    /// Sends one request of a context.
-    pub async fn hit(&mut self, context: &str, second: i64, nanos: u64) -> Merged {
+    /// Sends one sample of a context.
+    pub async fn hit(&mut self, context: &str, second: i64, nanos: u64) -> MergeReport {
         let batch = self.batch(&[(context, Kind::Http, second, &[nanos])]);
         self.merge(batch).await
     }
 
-    /// A batch of requests: context, kind, second, nanoseconds of each.
+    /// A batch of samples: context, kind, second, nanoseconds of each.
     pub fn batch(&self, requests: &[(&str, Kind, i64, &[u64])]) -> Batch {
         let mut batch = Batch::default();
         for (context, kind, second, nanos) in requests {
-            let found = collected(nanos, Outcome::Success);
+            let aggregate = aggregate_of(nanos, Outcome::Success);
             batch.add(
                 &self.precisions,
                 &Arc::from(*context),
                 *kind,
                 *second,
-                &found,
+                &aggregate,
             );
         }
         batch
@@ -187,7 +187,7 @@ impl Fixture {
         self.store.context(context, now).await.unwrap().unwrap()
     }
 
-    /// How many requests the statistics of this hour and the last hold.
+    /// The counts of the statistics of this hour and of the last hour.
     pub async fn hours(&self, context: &str) -> (Option<f64>, Option<f64>) {
         let context = self.context(context).await;
         (
@@ -197,7 +197,8 @@ impl Fixture {
     }
 
     pub fn advance(&self, seconds: i64) {
-        self.hand.advance(Duration::from_secs(seconds as u64));
+        self.manual_clock
+            .advance(Duration::from_secs(seconds as u64));
     }
 
     /// A pass that begins now.
@@ -213,7 +214,7 @@ impl Fixture {
 }
 
 pub fn redis_store(url: &str, prefix: &str) -> RedisStore {
-    // Patient, as tests share the machine with each other.
+    // Long timeouts, as the tests run at the same time.
     let options = RedisOptions::new(url)
         .unwrap()
         .prefix(prefix)
@@ -233,13 +234,13 @@ pub fn call(instance: &str, seq: u64, batch: Batch) -> FencedBatch {
     }
 }
 
-pub fn collected(nanos: &[u64], outcome: Outcome) -> Aggregate {
-    let mut found = Aggregate::default();
+pub fn aggregate_of(nanos: &[u64], outcome: Outcome) -> Aggregate {
+    let mut aggregate = Aggregate::default();
     for nanos in nanos {
-        found.times.record(*nanos);
-        found.tally.record(outcome, outcome.is_error());
+        aggregate.times.record(*nanos);
+        aggregate.outcomes.record(outcome, outcome.is_error());
     }
     let buckets = nanos.iter().map(|nanos| (bucket_of(*nanos) as u16, 1));
-    found.histogram = Histogram::new(SCALE, buckets);
-    found
+    aggregate.histogram = Histogram::new(SCALE, buckets);
+    aggregate
 }

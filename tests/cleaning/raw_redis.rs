@@ -1,4 +1,4 @@
-//! What tests write into Redis by hand, and how they look at it.
+//! Writes and reads keys in Redis directly, as another program would.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ pub const PREFIX: &str = "pulse:";
 pub const KNOWN: &str = "pulse:known:";
 pub const LEASE: &str = "pulse:pulse:lease:clean";
 
-/// A counter's key.
+/// The key of a counter.
 pub fn key(precision: u32, name: &str) -> String {
     format!("{PREFIX}count:{precision}:{name}")
 }
@@ -54,7 +54,7 @@ pub async fn ask<T: FromRedisValue>(
 }
 
 /// The members of `known:`.
-pub async fn known(conn: &mut MultiplexedConnection) -> Vec<Vec<u8>> {
+pub async fn known_members(conn: &mut MultiplexedConnection) -> Vec<Vec<u8>> {
     ask(conn, "ZRANGE", (KNOWN, 0, -1)).await
 }
 
@@ -63,11 +63,14 @@ pub async fn keys(conn: &mut MultiplexedConnection, pattern: &str) -> Vec<Vec<u8
     ask(conn, "KEYS", pattern).await
 }
 
-/// Waits until `condition` holds, panics with `what` when it does not within ten seconds.
-pub async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
+/// Waits until `condition` holds, and panics with its name if that takes longer than ten seconds.
+pub async fn until(condition_name: &str, mut condition: impl AsyncFnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(10);
     while !condition().await {
-        assert!(Instant::now() < end, "waited in vain until {what}");
+        assert!(
+            Instant::now() < end,
+            "waited in vain until {condition_name}"
+        );
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }
