@@ -8,7 +8,8 @@ use redis::cmd;
 
 use crate::rig::proxy::{Proxy, Swallow};
 use crate::rig::server::RedisServer;
-use crate::service::{Found, PAGES, Service, builder, by_hand, pause, until};
+use crate::rig::wait::until;
+use crate::service::{Found, PAGES, Service, builder, by_hand, pause};
 use crate::table::{Outcome, Size};
 
 /// Requests from four tasks, about so many a second each, until told to stop.

@@ -10,8 +10,9 @@ use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse::store::{Pass, Store};
 
 use crate::bed::{Applied, Writer, call};
-use crate::hand::{PREFIX, ask, key, known, until};
+use crate::hand::{PREFIX, ask, key, known};
 use crate::rig::server::RedisServer;
+use crate::rig::wait::until;
 
 fn now() -> i64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);

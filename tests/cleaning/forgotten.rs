@@ -7,8 +7,9 @@ use tower_pulse::store::PassRecord;
 use tower_pulse::{Clock, ManualClock, Pulse};
 
 use crate::bed::NOW;
-use crate::hand::{ask, keys, known, until};
+use crate::hand::{ask, keys, known};
 use crate::rig::server::RedisServer;
+use crate::rig::wait::until;
 
 const HOUR: u64 = 3_600;
 const DAY: u64 = 24 * HOUR;

@@ -1,7 +1,6 @@
 //! What tests write into Redis by hand, and how they look at it.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
 use redis::{FromRedisValue, ToRedisArgs, cmd, pipe};
@@ -61,13 +60,4 @@ pub async fn known(conn: &mut MultiplexedConnection) -> Vec<Vec<u8>> {
 /// Keys that match a pattern.
 pub async fn keys(conn: &mut MultiplexedConnection, pattern: &str) -> Vec<Vec<u8>> {
     ask(conn, "KEYS", pattern).await
-}
-
-/// Waits until `condition` holds, panics with `what` when it does not within ten seconds.
-pub async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(10);
-    while !condition().await {
-        assert!(Instant::now() < end, "waited in vain until {what}");
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
 }

@@ -11,8 +11,9 @@ use tower_pulse::Pulse;
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse::store::{Pass, Store};
 
-use crate::hand::{LEASE, PREFIX, known, slices, until, write};
+use crate::hand::{LEASE, PREFIX, known, slices, write};
 use crate::rig::server::RedisServer;
+use crate::rig::wait::until;
 
 const DAY: i64 = 86_400;
 

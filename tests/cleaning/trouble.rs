@@ -10,9 +10,10 @@ use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse::store::{Pass, Store};
 
 use crate::bed::THIS_HOUR;
-use crate::hand::{LEASE, PREFIX, ask, known, slices, until, write};
+use crate::hand::{LEASE, PREFIX, ask, known, slices, write};
 use crate::rig::proxy::Proxy;
 use crate::rig::server::RedisServer;
+use crate::rig::wait::until;
 
 const DEAD: usize = 600;
 

@@ -9,7 +9,8 @@ use crate::rig::fold::fold_rest;
 use crate::rig::http::Client;
 use crate::rig::proxy::Proxy;
 use crate::rig::server::RedisServer;
-use crate::service::{PREFIX, Service, builder, by_day, by_hand, pause, until};
+use crate::rig::wait::until;
+use crate::service::{PREFIX, Service, builder, by_day, by_hand, pause};
 
 #[tokio::test]
 async fn in_the_middle_of_a_flush() {

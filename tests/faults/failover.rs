@@ -5,7 +5,8 @@ use redis::cmd;
 use crate::rig::proxy::{Proxy, Swallow};
 use crate::rig::seed::seed;
 use crate::rig::server::RedisServer;
-use crate::service::{Found, Service, builder, by_hand, pause, until};
+use crate::rig::wait::until;
+use crate::service::{Found, Service, builder, by_hand, pause};
 use tower_pulse::Builder;
 
 struct Failover {

@@ -6,7 +6,8 @@ use crate::folds;
 use crate::rig::fold::JournalKeys;
 use crate::rig::seed::seed;
 use crate::rig::server::RedisServer;
-use crate::service::{Found, PAGES, PREFIX, Service, builder, until};
+use crate::rig::wait::until;
+use crate::service::{Found, PAGES, PREFIX, Service, builder};
 
 #[tokio::test]
 async fn the_folder_is_killed_in_the_middle_of_a_round() {

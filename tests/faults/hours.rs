@@ -10,7 +10,8 @@ use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse::{Builder, Clock, ManualClock, Pulse};
 
 use crate::rig::server::RedisServer;
-use crate::service::{Found, PREFIX, Service, until};
+use crate::rig::wait::until;
+use crate::service::{Found, PREFIX, Service};
 
 /// 2023-11-14 22:30 UTC: half past an hour.
 pub fn now() -> i64 {

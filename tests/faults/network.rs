@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use crate::rig::proxy::{Proxy, Swallow};
 use crate::rig::seed::seed;
 use crate::rig::server::RedisServer;
-use crate::service::{Service, by_hand, patient, pause, until};
+use crate::rig::wait::until;
+use crate::service::{Service, by_hand, patient, pause};
 
 struct Setting {
     server: RedisServer,

@@ -12,7 +12,8 @@ use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use crate::hours::{now, with_clock};
 use crate::rig::seed::seed;
 use crate::rig::server::RedisServer;
-use crate::service::{PREFIX, Service, builder, by_hand, context, counter, pause, until};
+use crate::rig::wait::until;
+use crate::service::{PREFIX, Service, builder, by_hand, context, counter, pause};
 
 async fn config(conn: &mut MultiplexedConnection, name: &str, value: &str) {
     let mut command = cmd("CONFIG");

@@ -9,7 +9,8 @@ use crate::hours::{now, with_clock};
 use crate::rig::proxy::{Proxy, Swallow};
 use crate::rig::seed::seed;
 use crate::rig::server::RedisServer;
-use crate::service::{Found, Service, builder, by_hand, pause, until};
+use crate::rig::wait::until;
+use crate::service::{Found, Service, builder, by_hand, pause};
 
 #[tokio::test]
 async fn killed_with_every_write_on_disk() {

@@ -19,15 +19,13 @@ use tower_pulse::{Builder, Health, Pulse};
 
 use crate::rig::book;
 use crate::rig::server::RedisServer;
+use crate::rig::wait::PATIENCE;
 
 /// What every key begins with.
 pub const PREFIX: &str = "pulse:";
 
 /// Routes, so that a flush takes several calls.
 pub const PAGES: usize = 24;
-
-/// How long a store that is well again may take until everything is in it.
-pub const PATIENCE: Duration = Duration::from_secs(15);
 
 /// A builder that flushes at short intervals into the server at `url`, and does not wait long for
 /// an answer.
@@ -335,15 +333,6 @@ pub async fn statistics(conn: &mut MultiplexedConnection, context: &str) -> i64 
         sum += count.unwrap_or(0.0) as i64;
     }
     sum
-}
-
-/// Waits until `condition` holds, panics with `what` when it never does.
-pub async fn until(what: &str, condition: impl AsyncFn() -> bool) {
-    let end = Instant::now() + PATIENCE;
-    while !condition().await {
-        assert!(Instant::now() < end, "waited in vain until {what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
 }
 
 pub async fn pause(millis: u64) {

@@ -2,7 +2,7 @@
 //! fails on demand, the book's own functions, a plain HTTP client, and the demo as a child process.
 //!
 //! Include it with `mod rig;`. Read in this order: [`server`], [`proxy`], [`book`], [`http`], [`demo`],
-//! [`fold`]; [`process`], [`resp`] and [`seed`] are what they stand on.
+//! [`fold`], [`wait`]; [`process`], [`resp`] and [`seed`] are what they stand on.
 
 #![allow(
     clippy::unwrap_used,
@@ -21,3 +21,4 @@ pub mod proxy;
 pub mod resp;
 pub mod seed;
 pub mod server;
+pub mod wait;

@@ -1,10 +1,11 @@
 //! Who folds when the one that did is gone.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tower_pulse::{Pulse, Task};
 
 use crate::rig::server::RedisServer;
+use crate::rig::wait::{until, until_within};
 
 fn instance(server: &RedisServer) -> (Pulse, Vec<Task>) {
     Pulse::builder()
@@ -12,16 +13,6 @@ fn instance(server: &RedisServer) -> (Pulse, Vec<Task>) {
         .flush_interval(Duration::from_millis(200))
         .build_with_tasks()
         .unwrap()
-}
-
-/// Waits until a condition holds.
-async fn until(what: &str, most: Duration, mut condition: impl AsyncFnMut() -> bool) -> Duration {
-    let start = Instant::now();
-    while !condition().await {
-        assert!(start.elapsed() < most, "not within {most:?}: {what}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    start.elapsed()
 }
 
 /// How many runs of a timer can be read.
@@ -54,7 +45,8 @@ async fn a_folder_that_shuts_down_is_replaced_at_once() {
     first.shutdown().await.unwrap();
     second.timer("job").stop();
     // Two flushes and a look, long before a lease of 5 s would end.
-    let took = until("read", Duration::from_secs(4), async || {
+    let most = Duration::from_secs(4);
+    let took = until_within(most, "the third run can be read", async || {
         runs(&second).await == 3
     })
     .await;
@@ -70,7 +62,10 @@ async fn a_folder_that_dies_is_replaced_when_its_lease_ends() {
     tasks.iter().for_each(|task| task.abort());
     second.timer("job").stop();
     let most = Duration::from_secs(8);
-    until("read", most, async || runs(&second).await == 3).await;
+    until_within(most, "the third run can be read", async || {
+        runs(&second).await == 3
+    })
+    .await;
     second.flush().await.unwrap();
     let journal = second.health().journal.unwrap();
     assert!(journal.is_folder);
@@ -90,7 +85,7 @@ async fn a_journal_that_nobody_folds_waits_for_the_next_instance() {
         .map(tokio::spawn)
         .collect();
     first.timer("job").stop();
-    until("appended", Duration::from_secs(5), async || {
+    until("it is appended", async || {
         first
             .health()
             .journal

@@ -9,7 +9,8 @@ use tower_pulse::model::pack::{EntryReader, Item};
 
 use super::{Report, keys};
 use crate::rig::server::RedisServer;
-use crate::service::{Found, Service, patient, until};
+use crate::rig::wait::until;
+use crate::service::{Found, Service, patient};
 
 /// Deletes a key, and returns what the journal held at that moment that was not folded.
 const DELETE: &str = "
