@@ -15,7 +15,11 @@ use crate::rig::proxy::Proxy;
 use crate::rig::server::RedisServer;
 use crate::rig::wait::until;
 
-const DEAD: usize = 600;
+/// So many that the cleaner asks for dozens of answers, each of which takes [`LATENCY`].
+const DEAD: usize = 3_000;
+
+/// How long an answer takes until a pass is seen to be under way.
+const LATENCY: Duration = Duration::from_millis(50);
 
 /// Writes counters that are dead, and one that never dies.
 async fn write_all(server: &RedisServer) -> BTreeMap<i64, i64> {
@@ -60,6 +64,15 @@ async fn in_the_middle(server: &RedisServer) {
     .await;
 }
 
+/// Waits until a pass of this instance has failed.
+async fn cleaning_fails(pulse: &Pulse) {
+    until("the pass has failed", async || {
+        let warnings = pulse.health().warnings;
+        warnings.iter().any(|text| text.contains("cleaning fails"))
+    })
+    .await;
+}
+
 /// All dead are gone, and what is alive is as it was.
 async fn assert_clean(server: &RedisServer, live: &BTreeMap<i64, i64>) {
     let conn = &mut server.connection().await;
@@ -77,7 +90,7 @@ async fn a_lease_that_is_lost_ends_the_pass() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.port()).await;
     let live = write_all(&server).await;
-    proxy.delay(Duration::from_millis(10));
+    proxy.delay(LATENCY);
     let slow = Arc::new(store(&proxy.url(), 5_000));
     let pass = |instance: &str| Pass {
         instance: instance.into(),
@@ -114,7 +127,7 @@ async fn an_instance_that_dies_holds_the_others_up_for_seconds_only() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.port()).await;
     let live = write_all(&server).await;
-    proxy.delay(Duration::from_millis(10));
+    proxy.delay(LATENCY);
     let slow = store(&proxy.url(), 5_000);
     let mut pass = Pass {
         instance: "a".into(),
@@ -152,11 +165,11 @@ async fn a_server_that_dies_is_cleaned_when_it_is_back() {
         .await;
     let proxy = Proxy::start(server.port()).await;
     let live = write_all(&server).await;
-    proxy.delay(Duration::from_millis(10));
+    proxy.delay(LATENCY);
     let pulse = instance(&proxy.url(), 300);
     in_the_middle(&server).await;
     server.kill_9();
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    cleaning_fails(&pulse).await;
     proxy.heal();
     server.restart().await;
     assert_clean(&server, &live).await;
@@ -173,11 +186,11 @@ async fn a_server_that_freezes_is_cleaned_when_it_goes_on() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.port()).await;
     let live = write_all(&server).await;
-    proxy.delay(Duration::from_millis(10));
+    proxy.delay(LATENCY);
     let pulse = instance(&proxy.url(), 200);
     in_the_middle(&server).await;
     server.freeze();
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    cleaning_fails(&pulse).await;
     proxy.heal();
     server.thaw();
     assert_clean(&server, &live).await;
