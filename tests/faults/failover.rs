@@ -6,7 +6,7 @@ use crate::rig::proxy::{Proxy, Swallow};
 use crate::rig::seed::seed;
 use crate::rig::server::RedisServer;
 use crate::rig::wait::until;
-use crate::service::{Found, Service, builder, by_hand, pause};
+use crate::service::{Found, Service, builder, by_hand};
 use tower_pulse::Builder;
 
 struct Failover {
@@ -29,7 +29,6 @@ async fn failover(configure: impl FnOnce(Builder) -> Builder) -> Failover {
     let proxy = Proxy::start(primary.port()).await;
     let service = Service::new(configure(builder(&proxy.url())));
     let load = service.load(seed());
-    pause(300).await;
     // It has the fence, and some calls.
     until("something is replicated", async || {
         Found::read(&mut replica.connection().await).await.total() > 0
@@ -47,18 +46,22 @@ async fn failover(configure: impl FnOnce(Builder) -> Builder) -> Failover {
     };
     // Nobody is at that port: replication is cut, and what it has stays.
     replicaof(&mut conn, "127.0.0.1", "1").await;
-    let before = service.health().recorded;
-    pause(300).await;
-    service.settle().await;
-    assert!(service.health().recorded > before);
+    // What it lacks takes more than one call.
+    for _ in 0..5 {
+        service.flushed_again().await;
+    }
 
     primary.kill_9();
-    pause(100).await;
+    service.flush_failed().await;
     // For a moment the name stands for a replica that may not be written.
     proxy.set_upstream(replica.port());
-    pause(100).await;
+    until("the replica refuses", async || {
+        let error = service.health().last_error.unwrap_or_default();
+        error.contains("READONLY")
+    })
+    .await;
     replicaof(&mut conn, "NO", "ONE").await;
-    pause(200).await;
+    service.flushed_again().await;
     load.stop().await;
     service.settle().await;
     service.pulse.shutdown().await.unwrap();

@@ -45,8 +45,10 @@ async fn refuses(
     })
     .await;
     let served = service.oracle.served();
-    pause(100).await;
-    assert!(service.oracle.served() > served);
+    until("it goes on serving", async || {
+        service.oracle.served() > served
+    })
+    .await;
     let health = service.health();
     assert!(health.flush_errors > 0 && health.pending > 0, "{health:?}");
     mend(&server, &mut conn).await;
@@ -145,7 +147,10 @@ async fn loading() {
         .await;
     let service = Service::new(builder(&server.url()));
     let load = service.load(seed());
-    pause(300).await;
+    until("there is much to load", async || {
+        service.oracle.served() > 1_000
+    })
+    .await;
     load.stop().await;
     service.settle().await;
     command(&mut server.connection().await, &["SAVE"]).await;
@@ -214,14 +219,14 @@ async fn permissions_are_missing() {
     let builder = tower_pulse::Pulse::builder().store(Arc::new(store));
     let service = Service::new(builder.clock(clock));
     service.requests(60).await;
-    // Let the tasks begin to wait for the next second.
-    pause(50).await;
-    hand.advance(Duration::from_secs(2));
     until("a flush has failed", async || {
-        service.health().flush_errors > 0
+        let has_failed = service.health().flush_errors > 0;
+        if !has_failed {
+            hand.advance(Duration::from_secs(1));
+        }
+        has_failed
     })
     .await;
-    pause(50).await;
     let health = service.health();
     assert_eq!(health.status.as_str(), "down");
     let error = health.last_error.unwrap();
@@ -230,11 +235,15 @@ async fn permissions_are_missing() {
     // Nothing is asked before the 30 seconds are over.
     let errors = health.flush_errors;
     for _ in 0..5 {
-        hand.advance(Duration::from_secs(5));
         service.requests(10).await;
-        pause(10).await;
+        hand.advance(Duration::from_secs(5));
+        until("they are drained", async || {
+            let health = service.health();
+            health.recorded == service.oracle.served()
+        })
+        .await;
     }
-    assert_eq!(service.health().flush_errors, errors);
+    assert!(service.health().last_error.is_some());
 
     // The rule that it tells is all that it takes.
     let rule = &error[error.find("ACL SETUSER app").expect("a rule")..];
@@ -246,6 +255,7 @@ async fn permissions_are_missing() {
         health.status.as_str() == "ok" && health.last_error.is_none()
     })
     .await;
+    assert_eq!(service.health().flush_errors, errors);
     service.end_exactly(&server).await;
 }
 

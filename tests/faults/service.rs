@@ -19,7 +19,7 @@ use tower_pulse::{Builder, Health, Pulse};
 
 use crate::rig::book;
 use crate::rig::server::RedisServer;
-use crate::rig::wait::PATIENCE;
+use crate::rig::wait::{PATIENCE, until};
 
 /// What every key begins with.
 pub const PREFIX: &str = "pulse:";
@@ -186,6 +186,26 @@ impl Service {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         start.elapsed()
+    }
+
+    /// Waits until the store acknowledges a flush that began after now. For services under load whose clock
+    /// is the system's.
+    pub async fn flushed_again(&self) {
+        let start = Instant::now();
+        until("it flushes", async || {
+            let age = self.health().last_flush_age_seconds;
+            age.is_some_and(|age| age < start.elapsed().as_secs_f64())
+        })
+        .await;
+    }
+
+    /// Waits until one more flush has failed.
+    pub async fn flush_failed(&self) {
+        let before = self.health().flush_errors;
+        until("a flush has failed", async || {
+            self.health().flush_errors > before
+        })
+        .await;
     }
 
     /// What is not in Redis though it should be, or the other way round: nothing but the

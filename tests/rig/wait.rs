@@ -13,6 +13,14 @@ pub async fn until(what: &str, condition: impl AsyncFnMut() -> bool) {
     until_within(PATIENCE, what, condition).await;
 }
 
+/// Lets all tasks of a runtime of one thread go on until each waits for something: for the next second
+/// of a manual clock, for instance.
+pub async fn let_tasks_run() {
+    for _ in 0..16 {
+        tokio::task::yield_now().await;
+    }
+}
+
 /// Waits until `condition` holds, and returns how long that took. Panics with `what` when it takes
 /// more than `most`.
 pub async fn until_within(
