@@ -53,6 +53,7 @@ conformance!(
     new_slices_push_old_ones_out,
     slices_that_have_ended_are_rolled_up,
     the_slowest_hundred_are_ranked,
+    the_ranking_holds_a_hundred,
     sums_do_not_wrap,
     instances_live_for_a_minute,
     instances_that_write_at_once_are_exact,

@@ -374,6 +374,40 @@ pub async fn the_slowest_hundred_are_ranked(bed: &mut Fixture) {
     assert_eq!(bed.store.slowest().await.unwrap(), slowest);
 }
 
+/// Beyond what is shown: the ranking of a fleet whose contexts change must not grow.
+pub async fn the_ranking_holds_a_hundred(bed: &mut Fixture) {
+    for n in 0..3 {
+        let names: Vec<_> = (0..70).map(|i| format!("GET /{n}/{i}")).collect();
+        let requests = names.iter().zip(1..).map(|(name, i)| {
+            let nanos = [(70 * n + i) * MS];
+            (&**name, nanos)
+        });
+        let requests: Vec<_> = requests.collect();
+        let requests = requests.iter();
+        let requests: Vec<_> = requests
+            .map(|(name, nanos)| (*name, Kind::Http, NOW, &nanos[..]))
+            .collect();
+        bed.merge_clean(bed.batch(&requests)).await;
+        if let Some(server) = &bed.server {
+            let mut size = redis::cmd("ZCARD");
+            size.arg("pulse:slowest:AccessTime");
+            let size: u64 = size
+                .query_async(&mut server.connection().await)
+                .await
+                .unwrap();
+            assert_eq!(size, 100.min(70 * (n + 1)));
+        }
+    }
+    let slowest = bed.store.slowest().await.unwrap();
+    assert_eq!(slowest[0], ("GET /2/69".to_owned(), 0.21));
+    assert_eq!(slowest[99], ("GET /1/40".to_owned(), 0.111));
+    // A day later none of them was visited: all that are ranked go.
+    bed.advance(24 * HOUR + 60);
+    let cleaned = bed.store.clean(&bed.pass()).await.unwrap().unwrap();
+    assert_eq!((cleaned.ranks, cleaned.contexts), (100, 0));
+    assert_eq!(bed.store.slowest().await.unwrap(), []);
+}
+
 pub async fn sums_do_not_wrap(bed: &mut Fixture) {
     let mut batch = Batch::default();
     batch.count(&bed.precisions, &"big".into(), NOW, i64::MAX - 1);
