@@ -159,10 +159,13 @@ async fn three_days_of_traffic_leave_memory_flat() {
     let per_context = measured[1].0 / CONTEXTS;
     assert!(per_context < 64 * 1024, "{per_context} bytes per context");
     let (before, after) = (measured[0], measured[1]);
-    for (what, before, after) in [("keys", before.0, after.0), ("data", before.1, after.1)] {
-        // What still grows are the slices of an hour and longer, of which 120 are kept: 24 a day,
-        // twice some ten bytes each.
+    // What still grows are the slices of an hour and longer, of which 120 are kept: 24 a day, twice some
+    // ten bytes each. What leaked would grow by half; the allocator is not the same in each run.
+    for (what, before, after, most) in [
+        ("keys", before.0, after.0, 0.05),
+        ("data", before.1, after.1, 0.08),
+    ] {
         let growth = after as f64 / before as f64 - 1.0;
-        assert!(growth < 0.05, "{what} grew by {growth:.3}");
+        assert!(growth < most, "{what} grew by {growth:.3}");
     }
 }
