@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use tokio::task::JoinHandle;
 
-use crate::builder::{Builder, reserved};
 use crate::cleaner::CleanerStatus;
 #[cfg(feature = "admin")]
 use crate::clock::Clock;
@@ -19,7 +18,7 @@ use crate::model::context::Kind;
 use crate::model::slice::Precisions;
 use crate::model::worst_case::WorstCase;
 use crate::recorder::health::{FlushCounters, Health, JournalHealth, Status};
-use crate::recorder::{Counter, DrainStats, Recorder, Timed, Timer};
+use crate::recorder::{Counter, DrainStats, Recorder, Timed, Timer, check_counter};
 use crate::store::{JournalStatus, Store};
 use crate::task::Stop;
 
@@ -83,11 +82,6 @@ impl ShutdownError {
 }
 
 impl Pulse {
-    /// Begins a configuration. With nothing else said, everything is kept in memory.
-    pub fn builder() -> Builder {
-        Builder::default()
-    }
-
     pub(crate) fn new(parts: Parts, stop: Stop) -> Self {
         Self(Arc::new(Inner {
             parts,
@@ -222,7 +216,7 @@ impl Pulse {
     /// # Errors
     /// The name is empty or reserved.
     pub fn try_counter(&self, name: &str) -> Result<Counter, BuildError> {
-        reserved(name)?;
+        check_counter(name)?;
         Ok(self.counter(name))
     }
 
@@ -264,7 +258,7 @@ impl Pulse {
     ///
     /// # Errors
     /// The store did not take everything within
-    /// [`shutdown_timeout`](Builder::shutdown_timeout). Once it has, it may still have to be folded: by
+    /// [`shutdown_timeout`](crate::Builder::shutdown_timeout). Once it has, it may still have to be folded: by
     /// this call as far as there is time, else by another instance, or by the next one that starts.
     ///
     /// # Cancel safety

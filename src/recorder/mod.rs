@@ -24,6 +24,7 @@ use std::time::Duration;
 
 pub(crate) use cell::thread_number;
 pub use counter::Counter;
+pub(crate) use counter::check_counter;
 pub(crate) use drain::{Drain, DrainStats};
 pub use response::ResponseHead;
 pub(crate) use response::{ErrorRule, MaybeErrorRule};
