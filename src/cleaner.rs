@@ -46,9 +46,7 @@ impl CleanerStatus {
         let error = self.error.iter();
         let error = error.map(|error| format!("cleaning fails, and is tried again: {error}"));
         let problems = self.problems.iter();
-        error.chain(
-            problems.map(|p| format!("cleaning skips {}: {}", p.key.escape_default(), p.reason)),
-        )
+        error.chain(problems.map(|p| format!("cleaning skips {}: {}", p.key, p.reason)))
     }
 }
 
@@ -75,7 +73,7 @@ impl Cleaner {
         let mut told = self.status();
         for problem in problems.iter().flatten() {
             if !told.problems.contains(problem) {
-                tracing::warn!(key = %problem.key.escape_default(), reason = %problem.reason, "cleaning skipped what it does not understand");
+                tracing::warn!(key = %problem.key, reason = %problem.reason, "cleaning skipped what it does not understand");
             }
         }
         told.problems = problems.unwrap_or_default();

@@ -83,9 +83,11 @@ pub mod testing;
 pub use builder::Builder;
 pub use clock::{Clock, ManualClock};
 pub use error::{BuildError, StoreError, StoreErrorKind};
+pub use model::health::{
+    FlushHealth, FoldHealth, Health, JournalHealth, RecordingHealth, Status, StoreHealth,
+};
 pub use model::worst_case::WorstCase;
 pub use pulse::{Pulse, ShutdownError};
-pub use recorder::health::{Health, JournalHealth, Status};
 pub use recorder::{Counter, Timed, Timer, Unrecorded};
 pub use task::{BoxFuture, Task};
 

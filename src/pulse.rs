@@ -14,16 +14,21 @@ use crate::flush::{Flushed, Flusher};
 use crate::fold::Folder;
 use crate::layer::{Head, IgnoreList, PulseLayer, Source};
 use crate::model::context::Kind;
+use crate::model::health::{
+    FlushHealth, FoldHealth, Health, JournalHealth, RecordingHealth, Status, StoreHealth,
+};
 #[cfg(feature = "admin")]
 use crate::model::slice::Precisions;
 use crate::model::worst_case::WorstCase;
-use crate::recorder::health::{FlushCounters, Health, JournalHealth, Status};
+use crate::recorder::FlushCounters;
 use crate::recorder::{Counter, DrainStats, Recorder, Timed, Timer, check_counter};
 use crate::store::{JournalStatus, Store};
 use crate::task::Stop;
 
 /// How long [`Pulse::flush`] waits until what it has appended can be read.
 const FLUSH_DEADLINE: Duration = Duration::from_secs(5);
+/// Wait of [`Pulse::flush`] when the store has lost again what was to be read, doubled each time.
+const LOST_WAIT: Duration = Duration::from_millis(10);
 /// Seconds for which an entry may wait to be folded before that is a warning.
 const UNFOLDED_TOLERATED: f64 = 15.0;
 /// How long a shutdown may take to let another instance fold.
@@ -358,6 +363,7 @@ impl Parts {
     async fn flush(&self) -> Result<(), StoreError> {
         // Each turn but the last finds that the store has lost what it had acknowledged, or got it again
         // at another place meanwhile.
+        let mut wait = Duration::ZERO;
         while let Some(newest) = self.append_all().await? {
             let readable = self.folder.until_readable(
                 &newest.generation,
@@ -368,6 +374,9 @@ impl Parts {
             if readable.await? && self.flusher.replays() == newest.replays {
                 break;
             }
+            // A store that loses again and again what it has acknowledged is not asked without a pause.
+            tokio::time::sleep(wait).await;
+            wait = (2 * wait).clamp(LOST_WAIT, 20 * LOST_WAIT);
         }
         // So that health tells at once what folding could not use; it is asked again soon anyway.
         let _ = self.flusher.refresh_fleet().await;
@@ -393,7 +402,7 @@ impl Parts {
             self.recorder.drain();
         }
         let drain = self.recorder.drain.drain_figures();
-        let age = flush.reached_age;
+        let age = flush.contact_age;
         let interval = flush.interval.max(Duration::from_secs(1));
         let status = match age {
             Some(age) if age <= 3 * interval => Status::Ok,
@@ -418,47 +427,53 @@ impl Parts {
             let all = recorded + drain.dropped + figures.lost;
             Health {
                 status,
-                store: self.store.describe(),
-                last_error: figures.last_error.clone(),
-                store_contact_age_seconds: age.map(|age| age.as_secs_f64()),
-                last_flush_age_seconds: flush.flushed_age.map(|age| age.as_secs_f64()),
-                flush_interval_seconds: flush.interval.as_secs_f64(),
-                journal: flush.fleet.journal.map(|journal| JournalHealth {
-                    entries: journal.entries,
-                    bytes: journal.bytes,
-                    oldest_age_seconds: journal.oldest_age,
-                    folder: journal.folder,
-                    is_folder: fold.is_folder,
-                    last_fold_seconds: journal.last_fold,
-                    set_aside: journal.set_aside,
-                    hole_bytes: journal.hole_bytes,
-                    orphaned: journal.orphaned,
-                }),
-                pending: drain.pending + flush.names,
-                recorded,
-                dropped: drain.dropped,
-                lost: figures.lost,
-                late: flush.fleet.exceptions.late,
-                skewed: flush.fleet.exceptions.skewed,
-                overflowed: drain.overflowed,
-                quarantined: flush.fleet.exceptions.quarantined,
-                quarantined_keys: flush.fleet.exceptions.quarantined_keys,
-                flush_errors: figures.flush_errors,
-                store_resets: figures.store_resets,
-                replayed: figures.replayed,
-                in_doubt_age: flush.in_doubt_age.map(|age| age.as_secs_f64()),
-                drain_lag: drain.lateness,
-                drain_lateness_max: drain.lateness_max,
-                completeness: if all == 0 {
-                    1.0
-                } else {
-                    recorded as f64 / all as f64
-                },
-                in_flight: self.recorder.core.in_flight(),
-                instance: flush.instance,
-                worst_case_process_bytes: self.worst.process_bytes,
-                worst_case_store_bytes: self.worst.store_bytes,
                 warnings,
+                instance: flush.instance,
+                completeness: match all {
+                    0 => 1.0,
+                    all => recorded as f64 / all as f64,
+                },
+                recording: RecordingHealth {
+                    recorded,
+                    in_flight: self.recorder.core.in_flight(),
+                    dropped: drain.dropped,
+                    overflowed: drain.overflowed,
+                    pending_series: drain.pending + flush.series,
+                    drain_lag_seconds: drain.lateness,
+                    max_drain_lag_seconds: drain.lateness_max,
+                },
+                flush: FlushHealth {
+                    interval_seconds: flush.interval.as_secs_f64(),
+                    last_flush_age_seconds: flush.flushed_age.map(|age| age.as_secs_f64()),
+                    in_doubt_age_seconds: flush.in_doubt_age.map(|age| age.as_secs_f64()),
+                    errors: figures.flush_errors,
+                    replayed: figures.replayed,
+                    lost: figures.lost,
+                    store_resets: figures.store_resets,
+                },
+                fold: FoldHealth {
+                    late: flush.fleet.exceptions.late,
+                    skewed: flush.fleet.exceptions.skewed,
+                    quarantined: flush.fleet.exceptions.quarantined,
+                    quarantined_keys: flush.fleet.exceptions.quarantined_keys,
+                    journal: flush.fleet.journal.map(|journal| JournalHealth {
+                        entries: journal.entries,
+                        bytes: journal.bytes,
+                        oldest_age_seconds: journal.oldest_age,
+                        folder: journal.folder,
+                        is_folder: fold.is_folder,
+                        last_fold_seconds: journal.last_fold,
+                        set_aside: journal.set_aside,
+                        hole_bytes: journal.hole_bytes,
+                        orphaned: journal.orphaned,
+                    }),
+                },
+                store: StoreHealth {
+                    description: self.store.describe(),
+                    contact_age_seconds: age.map(|age| age.as_secs_f64()),
+                    last_error: figures.last_error.clone(),
+                },
+                worst_case: self.worst,
             }
         })
     }

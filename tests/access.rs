@@ -143,5 +143,5 @@ async fn a_route_layer_around_an_open_admin_router() {
     only_operators_enter(app, 401).await;
     // Refusals are not recorded either.
     pulse.flush().await.unwrap();
-    assert_eq!(pulse.health().recorded, 4);
+    assert_eq!(pulse.health().recording.recorded, 4);
 }

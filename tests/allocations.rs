@@ -86,8 +86,11 @@ fn as_many_as_without_it() {
     // And they were recorded: warmed up and measured, to the head and to the body's end.
     let counts = recorded(&pulse);
     let health = pulse.health();
-    assert_eq!(health.recorded, 6 * 4 * REQUESTS as u64);
-    assert_eq!((health.in_flight, health.dropped), (0, 0));
+    assert_eq!(health.recording.recorded, 6 * 4 * REQUESTS as u64);
+    assert_eq!(
+        (health.recording.in_flight, health.recording.dropped),
+        (0, 0)
+    );
     let expected = [
         ("<unmatched>", 4 * REQUESTS),
         ("DELETE /ping", 4 * REQUESTS),

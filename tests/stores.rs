@@ -12,6 +12,10 @@ mod bed;
 mod book;
 #[path = "stores/equal.rs"]
 mod equal;
+#[path = "stores/oversized.rs"]
+mod oversized;
+#[path = "stores/own_keys.rs"]
+mod own_keys;
 #[path = "stores/poison.rs"]
 mod poison;
 #[path = "stores/server.rs"]
@@ -20,6 +24,8 @@ mod server;
 mod suite;
 #[path = "stores/takeover.rs"]
 mod takeover;
+#[path = "stores/tls.rs"]
+mod tls;
 
 /// Each test of the suite, against each store.
 macro_rules! conformance {
@@ -52,6 +58,7 @@ conformance!(
     counters_have_all_precisions,
     new_slices_push_old_ones_out,
     slices_that_have_ended_are_rolled_up,
+    contexts_that_are_not_rolled_up_yet_are_read_too,
     the_slowest_hundred_are_ranked,
     the_ranking_holds_a_hundred,
     sums_do_not_wrap,

@@ -68,7 +68,7 @@ async fn raw_paths_as_contexts() {
         service.call(request.body(()).unwrap()).await.unwrap();
     }
     pulse.flush().await.unwrap();
-    assert_eq!(pulse.health().overflowed, 1_000);
+    assert_eq!(pulse.health().recording.overflowed, 1_000);
     assert_eq!(warnings_with(&pulse, "1000 requests"), 1);
     assert_eq!(warnings_with(&pulse, "max_contexts"), 1);
     let lines = log.lines_with("there are more contexts");

@@ -78,7 +78,7 @@ pub(crate) async fn fleet(url: String, instances: usize, guide: Pulse) {
             let phase = number as f64 / instances as f64;
             let mut flushed = crate::now();
             loop {
-                let interval = Duration::from_secs_f64(guide.health().flush_interval_seconds);
+                let interval = Duration::from_secs_f64(guide.health().flush.interval_seconds);
                 // A large fleet's calls are spread over its interval.
                 let spread = match interval > Duration::from_secs(1) {
                     true => interval.mul_f64(phase),

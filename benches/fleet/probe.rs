@@ -79,7 +79,7 @@ impl Probe {
     }
 
     pub(crate) fn interval(&self) -> f64 {
-        self.pulse.health().flush_interval_seconds
+        self.pulse.health().flush.interval_seconds
     }
 
     /// Records requests for so long, or until `enough` says so, and waits until the last is readable.

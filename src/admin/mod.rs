@@ -57,8 +57,8 @@ use self::reader::Reader;
 use self::response::ApiError;
 use crate::clock::Clock;
 use crate::error::BuildError;
+use crate::model::health::Health;
 use crate::model::slice::Precisions;
-use crate::recorder::health::Health;
 use crate::recorder::totals::Totals;
 use crate::store::Store;
 

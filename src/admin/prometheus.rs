@@ -10,9 +10,9 @@ use http::HeaderValue;
 
 use super::{Admin, VERSION, response};
 use crate::model::context::{Kind, method_and_path};
+use crate::model::health::Health;
 use crate::model::outcome::Outcome;
 use crate::model::snapshot::{ContextSnapshot, Snapshot};
-use crate::recorder::health::Health;
 use crate::recorder::totals::{BOUNDS, Totals};
 
 const CONTENT_TYPE: HeaderValue =
@@ -136,22 +136,27 @@ impl Text {
             "pulse_in_flight",
             gauge,
             "Requests in flight.",
-            health.in_flight,
+            health.recording.in_flight,
         );
         let help = "Contexts and counters that wait to be flushed.";
-        self.single("pulse_pending", gauge, help, health.pending);
-        let help = "How late the last drain was after the turn of the second.";
         self.single(
-            "pulse_drain_lateness_seconds",
+            "pulse_pending_series",
             gauge,
             help,
-            health.drain_lag,
+            health.recording.pending_series,
         );
-        if let Some(age) = health.store_contact_age_seconds {
+        let help = "How late the last drain was after the turn of the second.";
+        self.single(
+            "pulse_drain_lag_seconds",
+            gauge,
+            help,
+            health.recording.drain_lag_seconds,
+        );
+        if let Some(age) = health.store.contact_age_seconds {
             let help = "Time since the store was last reached.";
-            self.single("pulse_last_flush_age_seconds", gauge, help, age);
+            self.single("pulse_store_contact_age_seconds", gauge, help, age);
         }
-        if let Some(journal) = &health.journal {
+        if let Some(journal) = &health.fold.journal {
             let help = "Bytes of calls that the fleet has appended and nobody has folded yet.";
             self.single("pulse_fleet_journal_bytes", gauge, help, journal.bytes);
             let help = "Age of the oldest of them.";
@@ -162,45 +167,53 @@ impl Text {
             (
                 "recorded",
                 "Requests and runs of timers that were recorded.",
-                health.recorded,
+                health.recording.recorded,
             ),
             (
                 "dropped",
                 "Requests and runs of timers that could not be recorded.",
-                health.dropped,
+                health.recording.dropped,
             ),
             (
                 "lost",
                 "Requests that the store acknowledged and lost.",
-                health.lost,
+                health.flush.lost,
             ),
-            ("late", "Requests too late for the statistics.", health.late),
+            (
+                "late",
+                "Requests too late for the statistics.",
+                health.fold.late,
+            ),
             (
                 "skewed",
                 "Requests from the store's future, refused.",
-                health.skewed,
+                health.fold.skewed,
             ),
             (
                 "overflowed",
                 "Requests beyond max_contexts.",
-                health.overflowed,
+                health.recording.overflowed,
             ),
             (
                 "quarantined",
                 "Parts of calls that were dropped for a key.",
-                health.quarantined,
+                health.fold.quarantined,
             ),
             (
                 "flush_errors",
                 "Calls to the store that failed.",
-                health.flush_errors,
+                health.flush.errors,
             ),
             (
                 "store_resets",
                 "How often the store forgot this instance.",
-                health.store_resets,
+                health.flush.store_resets,
             ),
-            ("replayed", "Calls that were sent again.", health.replayed),
+            (
+                "replayed",
+                "Calls that were sent again.",
+                health.flush.replayed,
+            ),
         ];
         for (name, help, value) in counters {
             self.single(&format!("pulse_{name}_total"), "counter", help, value);

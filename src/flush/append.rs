@@ -8,23 +8,19 @@ use crate::clock::Tick;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::model::batch::Batch;
 use crate::store::{Appended, FencedBatch, Receipt};
-use crate::task::lock;
 
 /// Answers in a row that bring nothing forward before they count as a failure.
 const MAX_VAIN_ANSWERS: usize = 3;
 
 impl Flusher {
-    /// Returns how many calls that took.
+    /// Appends the whole pending batch. Returns how many calls that took.
     pub(super) async fn send_all(&self, sending: &mut Sending) -> Result<usize, StoreError> {
-        let (mut calls, mut is_taken, mut vain) = (0, false, 0);
+        let (mut calls, mut is_taken, mut rounds) = (0, false, 0);
         loop {
             if sending.in_doubt.is_none() {
-                // What comes while it sends is for the next time, or there would be no end to it.
+                // Requests that are recorded meanwhile wait for the next flush, or this one might never end.
                 if sending.unsequenced.is_empty() && !std::mem::replace(&mut is_taken, true) {
                     sending.unsequenced = self.recorder.drain.take();
-                    let mut published = lock(&self.published);
-                    published.unsent = sending.unsequenced.requests_and_late();
-                    published.unsequenced = sending.unsequenced.len();
                 }
                 if sending.unsequenced.is_empty() {
                     if calls == 0 {
@@ -34,25 +30,29 @@ impl Flusher {
                 }
                 let generation = self.generation(sending).await?;
                 let batch = sending.unsequenced.split(sending.sizer.cost);
-                let mut published = lock(&self.published);
-                published.in_doubt_since = Some(self.clock().tick());
-                published.in_doubt = batch.len();
-                published.unsequenced = sending.unsequenced.len();
                 (sending.is_sent, sending.is_ever_sent) = (false, false);
                 sending.in_doubt = Some(FencedBatch {
                     generation,
-                    instance: published.instance.clone(),
+                    instance: sending.instance.clone(),
                     seq: sending.next,
                     previous: sending.next - 1,
                     batch,
                 });
+                sending.in_doubt_since = Some(self.clock().tick());
                 sending.next += 1;
+                self.publish(sending);
             }
-            vain = match self.send_in_doubt(sending).await? {
+            sending.vain_answers = match self.send_in_doubt(sending).await? {
                 true => 0,
-                false => vain + 1,
+                false => sending.vain_answers + 1,
             };
-            if vain > MAX_VAIN_ANSWERS {
+            // Each round of one call replays one other at most.
+            rounds = match sending.in_doubt {
+                None => 0,
+                Some(_) => rounds + 1,
+            };
+            let most = MAX_VAIN_ANSWERS + sending.replay.len();
+            if sending.vain_answers > MAX_VAIN_ANSWERS || rounds > most {
                 return Err(no_progress());
             }
             calls += 1;
@@ -61,8 +61,8 @@ impl Flusher {
         }
     }
 
-    /// Appends the call in doubt, and does what the answer asks for. Returns whether that brought
-    /// anything forward.
+    /// Appends the call in doubt, and follows the answer. Returns whether a call was appended or is known to
+    /// have been.
     pub(super) async fn send_in_doubt(&self, sending: &mut Sending) -> Result<bool, StoreError> {
         let Some(call) = &sending.in_doubt else {
             return Ok(true);
@@ -83,7 +83,7 @@ impl Flusher {
                 self.acknowledged(sending, receipt, sent);
                 Ok(true)
             }
-            // It cannot have what was never sent: its fence is somebody else's.
+            // The store cannot have a call that was never sent: another instance has set this fence.
             Appended::Duplicate(_) => {
                 tracing::warn!(
                     "the store has a call of this instance that was never sent: going on under a new name"
@@ -99,16 +99,31 @@ impl Flusher {
                 Ok(false)
             }
             Appended::Full => Err(self.full()),
+            Appended::Garbled => {
+                self.leave_garbled(sending, !sent_before);
+                Ok(false)
+            }
         }
     }
 
-    /// The journal has no room. Whoever folded may be gone, and nobody learns it from a receipt now.
+    /// The fence of this instance is garbled, so the store cannot tell which calls it has: acknowledged calls stay
+    /// where they are, and a call that may have been appended is not appended again.
+    pub(super) fn leave_garbled(&self, sending: &mut Sending, store_lacks_it: bool) {
+        tracing::warn!(
+            "the store's fence of this instance holds something else: going on under a new name"
+        );
+        let drain = &self.recorder.drain;
+        drain.counters(|counters| counters.store_resets += 1);
+        self.restart_instance(sending, store_lacks_it);
+    }
+
+    /// The journal has no room. The instance that folded may be gone, and no receipt tells of it now.
     pub(super) fn full(&self) -> StoreError {
         self.unattended.notify_one();
         StoreError::new(
             StoreErrorKind::Refused,
-            "the journal is full (`journal_bytes`), because no instance folds it: what is recorded \
-             is kept in this process; see who folds in health, and its last_error",
+            "the journal is full (`journal_bytes`), because no instance folds it: samples wait in this \
+             process; health names the instance that folds, whose `store.last_error` says why",
         )
     }
 
@@ -121,34 +136,32 @@ impl Flusher {
     }
 
     pub(super) fn acknowledged(&self, sending: &mut Sending, receipt: Receipt, sent: Moment) {
-        let mut published = lock(&self.published);
         if let Some(call) = sending.in_doubt.take() {
-            let requests = call.batch.requests_and_late();
-            published.unsent = published.unsent.saturating_sub(requests);
             sending.newest = Some((call.seq, receipt));
             sending.replay.push(self.clock(), call, sent);
             if !receipt.is_attended {
                 self.unattended.notify_one();
             }
         }
-        let now = Some(self.clock().tick());
-        (published.reached, published.flushed) = (now, now);
-        (published.in_doubt_since, published.in_doubt) = (None, 0);
+        sending.in_doubt_since = None;
+        sending.flushed_at = Some(self.clock().tick());
+        self.contacted();
+        self.publish(sending);
     }
 
-    /// When there is nothing to append: whether the store still has what it acknowledged a moment ago.
-    /// What a failover lost is replayed. Returns how many calls that took.
+    /// Asks, when there is nothing to append, whether the store still has the newest call that it acknowledged,
+    /// and replays calls that a failover lost. Returns how many calls that took.
     pub(super) async fn verify_newest(&self, sending: &mut Sending) -> Result<usize, StoreError> {
-        // Each call that is missing is replayed once; whoever loses them meanwhile is asked next time.
+        // Each missing call is replayed once; if the store loses more meanwhile, the next flush finds out.
         let (mut calls, most) = (0, sending.replay.len() + 1 + MAX_VAIN_ANSWERS);
         while calls < most
             && let Some(seq) = sending.replay.newest()
         {
             let generation = self.generation(sending).await?;
-            // Expecting itself, it is never appended: the answer says where the store is.
+            // It names itself as the previous call, so it is never appended: the answer gives the fence.
             let call = FencedBatch {
                 generation,
-                instance: lock(&self.published).instance.clone(),
+                instance: sending.instance.clone(),
                 seq,
                 previous: seq,
                 batch: Batch::default(),
@@ -169,7 +182,7 @@ impl Flusher {
                     if unfolded && !receipt.is_attended {
                         self.unattended.notify_one();
                     }
-                    lock(&self.published).reached = Some(self.clock().tick());
+                    self.contacted();
                     break;
                 }
                 Appended::Gap { fence } => {
@@ -179,6 +192,8 @@ impl Flusher {
                 }
                 Appended::Reset => self.follow_reset(sending).await?,
                 Appended::Full => return Err(self.full()),
+                // There is no call in doubt.
+                Appended::Garbled => self.leave_garbled(sending, true),
             }
         }
         Ok(calls)
@@ -188,7 +203,7 @@ impl Flusher {
 fn no_progress() -> StoreError {
     StoreError::new(
         StoreErrorKind::Unexpected,
-        "the store asks again and again for what it was given: is something else than this crate \
-         writing its keys, or a proxy answering for it?",
+        "the store asks for the same calls again and again: does another program write its keys, or a proxy \
+         answer for it?",
     )
 }

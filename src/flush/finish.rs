@@ -1,4 +1,4 @@
-//! The last flush: what a shutdown still takes to the store, and what it has to give up.
+//! The last flush: a shutdown appends the calls that are left, and counts those that it has to give up.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -8,14 +8,13 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::task::lock;
 
 impl Flusher {
-    /// Flushes what is left, trying again until `within` has passed in real time, whatever the
-    /// clock says. What is recorded later is dropped. Returns how many requests could not be
-    /// flushed.
+    /// Flushes everything that is pending, trying again until `within` has passed in real time, whatever the
+    /// clock says. Requests that are recorded later are dropped. Returns how many requests could not be flushed.
     pub(crate) async fn finish(&self, within: Duration) -> Result<(), (u64, StoreError)> {
         self.recorder.drain();
         self.recorder.core.close();
         self.finishing.store(true, Ordering::SeqCst);
-        // A second one waits for the first, unless that is not polled any more.
+        // A second shutdown waits for the first one, unless that is not polled any more.
         let _turn = tokio::time::timeout(2 * within, self.finish.lock()).await;
         let last_error = std::sync::Mutex::new(None);
         let trying = async {
@@ -30,9 +29,8 @@ impl Flusher {
                 tokio::time::sleep(backoff.mul_f64(fastrand::f64())).await;
                 backoff = (backoff * 2).min(*BACKOFF.end());
             }
-            let instance = lock(&self.published).instance.clone();
-            // Only a courtesy: it would be noticed within a minute.
-            let _ = self.store.deregister(&instance).await;
+            // Only a courtesy: without it the fleet counts this instance for a minute more.
+            let _ = self.store.deregister(&sending.instance).await;
         };
         if tokio::time::timeout(within, trying).await.is_ok() {
             self.lost(0, 0);
@@ -48,17 +46,15 @@ impl Flusher {
                 if let Some(call) = sending.in_doubt.take() {
                     left.merge(call.batch, &self.recorder.precisions);
                 }
-                let mut published = lock(&self.published);
-                (published.in_doubt_since, published.in_doubt) = (None, 0);
-                published.unsequenced = 0;
-                drop(published);
+                sending.in_doubt_since = None;
+                self.publish(&sending);
                 let requests = left.requests_and_late();
                 self.lost(requests, 0);
                 requests
             }
-            // Somebody holds a flush that he does not poll, and with it what it has taken.
+            // A caller holds a flush without polling it, and with it the requests that the flush has taken.
             Err(_) => {
-                let held = lock(&self.published).unsent;
+                let held = lock(&self.state).requests;
                 let requests = left.requests_and_late();
                 self.lost(requests, held);
                 requests + held
@@ -79,12 +75,12 @@ impl Flusher {
         Err((requests, error))
     }
 
-    /// So many of the requests that were taken to be sent are lost, and so many more are given up
-    /// for now, instead of those that were before.
+    /// Counts `requests` as lost, and `given_up` more for now, in place of those that an earlier shutdown gave
+    /// up.
     fn lost(&self, requests: u64, given_up: u64) {
-        let before = std::mem::replace(&mut lock(&self.published).given_up, given_up);
-        self.recorder.drain.counters(|figures| {
-            figures.lost = (figures.lost + requests + given_up).saturating_sub(before);
+        let before = self.given_up.swap(given_up, Ordering::SeqCst);
+        self.recorder.drain.counters(|counters| {
+            counters.lost = (counters.lost + requests + given_up).saturating_sub(before);
         });
     }
 }

@@ -50,78 +50,107 @@ const MAX_FLEET_INTERVAL: Duration = Duration::from_secs(10);
 pub(crate) struct Flusher {
     recorder: Arc<Recorder>,
     store: Arc<dyn Store>,
-    /// How often, in milliseconds.
+    /// The time between flushes, in milliseconds.
     interval: AtomicU64,
     /// The user has not set the interval: it grows with the fleet.
     is_interval_free: bool,
-    /// Where in the time that a fleet spreads its flushes over this instance has its turn, 0 to 1.
+    /// The turn of this instance within the time over which a fleet spreads its flushes, 0 to 1.
     phase: f64,
     sending: tokio::sync::Mutex<Sending>,
-    /// What is told of it, readable while a call is under way.
-    published: Mutex<Published>,
-    /// What the store said of the fleet when it was last asked.
+    /// A copy of what others ask of `sending`, which is locked while a call is under way.
+    state: Mutex<FlushState>,
+    /// When the store last answered.
+    contacted_at: Mutex<Option<Tick>>,
+    /// Requests that a shutdown has given up, for now.
+    given_up: AtomicU64,
+    /// The state of the fleet when the store was last asked for it.
     fleet: Mutex<StoreStatus>,
     /// From now on only [`finish`](Self::finish) sends.
     finishing: AtomicBool,
-    /// One at a time does.
+    /// Held by the one shutdown that sends.
     finish: tokio::sync::Mutex<()>,
-    /// Told when an entry of ours waits and nobody seems to fold.
+    /// Notified when an entry of this instance waits and no instance seems to fold.
     unattended: Arc<Notify>,
     replays: AtomicU64,
 }
 
 /// The one call in flight, and what it takes to repeat it.
 struct Sending {
-    generation: Option<Known>,
-    /// The names of all generations that this process has known, oldest first.
+    /// The name of this instance, which a reset of the store changes.
+    instance: String,
+    generation: Option<Entered>,
+    /// The names of all generations that this process has entered, oldest first.
     generations: VecDeque<String>,
     next: u64,
     in_doubt: Option<FencedBatch>,
-    /// The one in doubt was sent under its number, so the store may have it.
+    /// When the call in doubt was made.
+    in_doubt_since: Option<Tick>,
+    /// The call in doubt was sent under its number, so the store may have it.
     is_sent: bool,
-    /// It was sent under any number.
+    /// The call in doubt was sent under any number.
     is_ever_sent: bool,
-    /// Taken from what is pending, and not numbered yet.
+    /// Answers since the last one that brought a call forward.
+    vain_answers: usize,
+    /// The part of the pending batch that was taken and has no number yet.
     unsequenced: Batch,
     replay: ReplayBuffer,
     sizer: BatchSizer,
     /// The newest call that the store has, and where.
     newest: Option<(u64, Receipt)>,
+    /// When the store last acknowledged a call.
+    flushed_at: Option<Tick>,
+    /// The last flush failed.
+    is_failing: bool,
 }
 
-/// A generation, and since when it is known here.
-struct Known {
+/// A generation of the store, and when this instance entered it.
+struct Entered {
     id: String,
     age: Duration,
     since: Tick,
-    /// How old it was when the last call was sent that it answered.
+    /// How old the generation was when the last call was sent that it answered.
     answered_at_age: Option<Duration>,
 }
 
-#[derive(Clone, Debug)]
-struct Published {
+/// What others ask of [`Sending`].
+#[derive(Clone, Debug, PartialEq)]
+struct FlushState {
     instance: String,
-    reached: Option<Tick>,
-    flushed: Option<Tick>,
+    flushed_at: Option<Tick>,
     in_doubt_since: Option<Tick>,
-    /// Names in the call in doubt, and in what has no number yet.
-    in_doubt: usize,
-    unsequenced: usize,
-    /// About how many requests are in both.
-    unsent: u64,
-    /// How many of them a shutdown has given up.
-    given_up: u64,
-    failing: bool,
+    /// Contexts and counters that are taken and not acknowledged.
+    series: usize,
+    /// About how many requests are taken and not acknowledged.
+    requests: u64,
+    is_failing: bool,
+}
+
+impl From<&Sending> for FlushState {
+    fn from(sending: &Sending) -> Self {
+        let taken = sending.in_doubt.iter().map(|call| &call.batch);
+        let taken = taken.chain(std::iter::once(&sending.unsequenced));
+        let (series, requests) = taken.fold((0, 0), |(series, requests), batch| {
+            (series + batch.len(), requests + batch.requests_and_late())
+        });
+        Self {
+            instance: sending.instance.clone(),
+            flushed_at: sending.flushed_at,
+            in_doubt_since: sending.in_doubt_since,
+            series,
+            requests,
+            is_failing: sending.is_failing,
+        }
+    }
 }
 
 /// How flushing is doing.
 pub(crate) struct FlushStatus {
     pub(crate) instance: String,
-    pub(crate) reached_age: Option<Duration>,
+    pub(crate) contact_age: Option<Duration>,
     pub(crate) flushed_age: Option<Duration>,
     pub(crate) in_doubt_age: Option<Duration>,
-    /// Names that are taken and not acknowledged.
-    pub(crate) names: usize,
+    /// Contexts and counters that are taken and not acknowledged.
+    pub(crate) series: usize,
     pub(crate) interval: Duration,
     pub(crate) fleet: StoreStatus,
 }
@@ -133,13 +162,13 @@ pub(crate) struct Flushed {
     pub(crate) instance: String,
     pub(crate) seq: u64,
     pub(crate) receipt: Receipt,
-    /// How many calls had been replayed then.
+    /// How many calls this instance had replayed when it was flushed.
     pub(crate) replays: u64,
 }
 
-/// How often, and how much may wait.
+/// The user's settings of flushing.
 pub(crate) struct FlushOptions {
-    /// `None`: a second, and longer in a large fleet.
+    /// The time between flushes; `None` for a second, and longer in a large fleet.
     pub(crate) interval: Option<Duration>,
     pub(crate) replay_bytes: usize,
 }
@@ -156,41 +185,54 @@ impl Flusher {
             Some(_) => JOURNAL_COSTS,
             None => MEMORY_COSTS,
         };
+        let sending = Sending {
+            instance: new_instance(),
+            generation: None,
+            generations: VecDeque::new(),
+            next: 1,
+            in_doubt: None,
+            in_doubt_since: None,
+            is_sent: false,
+            is_ever_sent: false,
+            vain_answers: 0,
+            unsequenced: Batch::default(),
+            replay: ReplayBuffer::new(options.replay_bytes, interval),
+            sizer: BatchSizer::new(*costs.start(), costs, CALL_TIME),
+            newest: None,
+            flushed_at: None,
+            is_failing: false,
+        };
         Self {
             recorder,
             store,
             interval: AtomicU64::new(u64::try_from(interval.as_millis()).unwrap_or(u64::MAX)),
             is_interval_free: options.interval.is_none(),
             phase: fastrand::f64(),
-            sending: tokio::sync::Mutex::new(Sending {
-                generation: None,
-                generations: VecDeque::new(),
-                next: 1,
-                in_doubt: None,
-                is_sent: false,
-                is_ever_sent: false,
-                unsequenced: Batch::default(),
-                replay: ReplayBuffer::new(options.replay_bytes, interval),
-                sizer: BatchSizer::new(*costs.start(), costs, CALL_TIME),
-                newest: None,
-            }),
-            published: Mutex::new(Published {
-                instance: new_instance(),
-                reached: None,
-                flushed: None,
-                in_doubt_since: None,
-                in_doubt: 0,
-                unsequenced: 0,
-                unsent: 0,
-                given_up: 0,
-                failing: false,
-            }),
+            state: Mutex::new(FlushState::from(&sending)),
+            sending: tokio::sync::Mutex::new(sending),
+            contacted_at: Mutex::default(),
+            given_up: AtomicU64::new(0),
             fleet: Mutex::default(),
             finishing: AtomicBool::new(false),
             finish: tokio::sync::Mutex::default(),
             unattended,
             replays: AtomicU64::new(0),
         }
+    }
+
+    /// Lets others see the state of `sending`.
+    fn publish(&self, sending: &Sending) {
+        *lock(&self.state) = FlushState::from(sending);
+    }
+
+    /// The store has answered.
+    fn contacted(&self) {
+        *lock(&self.contacted_at) = Some(self.clock().tick());
+    }
+
+    /// The name of this instance.
+    fn instance(&self) -> String {
+        lock(&self.state).instance.clone()
     }
 
     /// How often it flushes.
@@ -226,7 +268,7 @@ impl Flusher {
         let (seq, receipt) = sending.newest?;
         Some(Flushed {
             generation: sending.generation.as_ref()?.id.clone(),
-            instance: lock(&self.published).instance.clone(),
+            instance: sending.instance.clone(),
             seq,
             receipt,
             replays: self.replays(),
@@ -244,7 +286,8 @@ impl Flusher {
             // Nothing was asked, so nothing is known either.
             Ok(0) => Ok(()),
             Ok(_) => {
-                lock(&self.published).failing = false;
+                sending.is_failing = false;
+                self.publish(sending);
                 let drain = &self.recorder.drain;
                 drain.counters(|counters| counters.last_error = None);
                 Ok(())
@@ -253,12 +296,8 @@ impl Flusher {
                 // It folds with what comes, so that an outage of any length stays bounded.
                 self.recorder
                     .put_back(std::mem::take(&mut sending.unsequenced));
-                let in_doubt = sending.in_doubt.as_ref();
-                {
-                    let mut published = lock(&self.published);
-                    (published.failing, published.unsequenced) = (true, 0);
-                    published.unsent = in_doubt.map_or(0, |call| call.batch.requests_and_late());
-                }
+                sending.is_failing = true;
+                self.publish(sending);
                 self.recorder.drain.counters(|counters| {
                     counters.flush_errors += 1;
                     counters.last_error = Some(error.to_string());
@@ -269,16 +308,16 @@ impl Flusher {
     }
 
     pub(crate) fn status(&self) -> FlushStatus {
-        let published = lock(&self.published).clone();
+        let state = lock(&self.state).clone();
         let age = |at: Option<Tick>| at.map(|at| self.clock().since(at));
         FlushStatus {
-            reached_age: age(published.reached),
-            flushed_age: age(published.flushed),
-            in_doubt_age: age(published.in_doubt_since),
-            names: published.unsequenced + published.in_doubt,
+            contact_age: age(*lock(&self.contacted_at)),
+            flushed_age: age(state.flushed_at),
+            in_doubt_age: age(state.in_doubt_since),
+            series: state.series,
             interval: self.interval(),
             fleet: lock(&self.fleet).clone(),
-            instance: published.instance,
+            instance: state.instance,
         }
     }
 
@@ -295,7 +334,7 @@ impl Flusher {
         let mut fleet = lock(&self.fleet);
         for problem in &status.exceptions.quarantined_keys {
             if !fleet.exceptions.quarantined_keys.contains(problem) {
-                tracing::warn!(key = %problem.key.escape_default(), reason = %problem.reason.escape_default(), "a key holds something else: what belongs there is dropped until it is mended or deleted");
+                tracing::warn!(key = %problem.key, reason = %problem.reason, "a key holds something else: what belongs there is dropped until it is mended or deleted");
             }
         }
         *fleet = status;

@@ -1,12 +1,11 @@
-//! What the store has lost: calls after a failover, or everything after a reset.
+//! Losses of the store: calls after a failover, or everything after a reset.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::{Flusher, Known, Sending, new_instance};
+use super::{Entered, Flusher, Sending, new_instance};
 use crate::error::StoreError;
 use crate::store::{Appended, Generation};
-use crate::task::lock;
 
 /// A generation that was lost this soon after it began takes with it what its first moments held: a
 /// failover's doing.
@@ -15,7 +14,7 @@ const YOUNG: Duration = Duration::from_secs(60);
 const MAX_GENERATIONS: usize = 64;
 
 impl Flusher {
-    /// The store's generation, which it is asked for once.
+    /// The store's generation. The store is asked for it once.
     pub(super) async fn generation(&self, sending: &mut Sending) -> Result<String, StoreError> {
         if let Some(known) = &sending.generation {
             return Ok(known.id.clone());
@@ -26,7 +25,7 @@ impl Flusher {
         Ok(id)
     }
 
-    /// From now on calls are numbered in this generation.
+    /// Numbers calls in this generation from now on.
     pub(super) fn enter(&self, sending: &mut Sending, generation: Generation) {
         if !sending.generations.contains(&generation.id) {
             sending.generations.push_back(generation.id.clone());
@@ -34,7 +33,7 @@ impl Flusher {
                 sending.generations.pop_front();
             }
         }
-        sending.generation = Some(Known {
+        sending.generation = Some(Entered {
             id: generation.id,
             age: Duration::from_secs(generation.age),
             since: self.clock().tick(),
@@ -42,8 +41,8 @@ impl Flusher {
         });
     }
 
-    /// The store lacks calls that it had acknowledged: replays the next one of them, or goes on
-    /// without those that are not there any more. Returns whether that brought anything forward.
+    /// Replays the next of the calls that the store had acknowledged and lacks, or goes on without those that are
+    /// not buffered any more. Returns whether that brought a call forward.
     pub(super) async fn replay_next(
         &self,
         sending: &mut Sending,
@@ -58,7 +57,8 @@ impl Flusher {
             let Some(call) = &mut sending.in_doubt else {
                 return Ok(false);
             };
-            return Ok(std::mem::replace(&mut call.previous, fence) != fence);
+            call.previous = fence;
+            return Ok(false);
         };
         let generation = self.generation(sending).await?;
         let Some(call) = sending.replay.call(seq, fence, &generation) else {
@@ -67,7 +67,7 @@ impl Flusher {
         self.replays.fetch_add(1, Ordering::SeqCst);
         match self.store.append(call).await? {
             Appended::Done(receipt) => {
-                // Whoever waits for the newest call waits for this one now.
+                // A caller that waits until the newest call can be read waits for this one now.
                 if let Some((newest, at)) = &mut sending.newest
                     && *newest == seq
                 {
@@ -94,8 +94,8 @@ impl Flusher {
         }
     }
 
-    /// The store is of another generation: it was flushed, restored, or a failover came before it had
-    /// the one that was known.
+    /// Enters the store's new generation: the store was flushed or restored, or a failover came before the
+    /// replica had the old one.
     pub(super) async fn follow_reset(&self, sending: &mut Sending) -> Result<(), StoreError> {
         let generation = self.store.hello().await?;
         let is_new = generation.is_fresh && !sending.generations.contains(&generation.id);
@@ -103,7 +103,7 @@ impl Flusher {
             .generation
             .as_ref()
             .and_then(|known| known.answered_at_age);
-        // One that has never answered is as good as the one before it.
+        // A generation that has never answered counts as young.
         let was_young = answered.is_none_or(|age| age < YOUNG);
         self.enter(sending, generation);
         let generation = sending.generation.as_ref().map(|known| known.id.clone());
@@ -129,8 +129,8 @@ impl Flusher {
         Ok(())
     }
 
-    /// Goes on under a new name. What was acknowledged is never replayed then; the call in doubt goes
-    /// again only if the store cannot have it.
+    /// Goes on under a new name. Acknowledged calls are never replayed then; the call in doubt is sent again only
+    /// if the store cannot have it.
     pub(super) fn restart_instance(&self, sending: &mut Sending, store_lacks_it: bool) {
         let instance = new_instance();
         sending.replay.clear();
@@ -148,11 +148,10 @@ impl Flusher {
             } else {
                 let requests = call.batch.requests_and_late();
                 self.count_lost(requests, "the store was reset while a call was in doubt");
-                let mut published = lock(&self.published);
-                published.unsent = published.unsent.saturating_sub(requests);
-                (published.in_doubt_since, published.in_doubt) = (None, 0);
+                sending.in_doubt_since = None;
             }
         }
-        lock(&self.published).instance = instance;
+        sending.instance = instance;
+        self.publish(sending);
     }
 }

@@ -1,5 +1,5 @@
-//! Calls that were acknowledged a moment ago, kept in case that the store loses them: a primary
-//! that dies before its replica had them.
+//! Calls that were acknowledged a moment ago, buffered in case the store loses them, as when a primary
+//! dies before its replica has them.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -95,8 +95,8 @@ impl ReplayBuffer {
         }
     }
 
-    /// Keeps a call that was acknowledged. That proves that the store had the earlier ones when it was
-    /// `sent`, and says nothing of later: the answer may have lain unread in a suspended machine.
+    /// Buffers an acknowledged call. The acknowledgement proves that the store had the earlier calls when this one
+    /// was `sent`, and nothing about later: a suspended machine may have read the answer late.
     pub(crate) fn push(&mut self, clock: &Clock, call: FencedBatch, sent: Moment) {
         let bytes = call.batch.approximate_bytes();
         self.is_settled = false;
@@ -147,8 +147,7 @@ impl ReplayBuffer {
         newest.is_none_or(|newest| newest.at.age(clock) > self.retention)
     }
 
-    /// The store has the newest call, as it said to a question that was asked when it was old. None is
-    /// replayed any more.
+    /// The store was asked for the newest call when that was old, and has it: no call is replayed any more.
     pub(crate) fn settle(&mut self) {
         self.is_settled = true;
         self.bytes = 0;
@@ -166,9 +165,9 @@ impl ReplayBuffer {
         }
     }
 
-    /// What to do about a store whose last call is `fence`. Requests that are counted as lost are
-    /// forgotten, so that they are counted once. Calls after it are as good as new: whenever the store
-    /// has them again, it has them from now on.
+    /// Plans what to do about a store whose last call is `fence`. Requests that are counted as lost are
+    /// forgotten, so that they are counted once. The age of the calls after the fence begins anew, since the
+    /// store has them again from their replay on.
     pub(crate) fn after(&mut self, fence: u64, clock: &Clock) -> GapPlan {
         let now = Moment::now(clock);
         let is_old = |at: &Moment| at.until(&now, clock) > MAX_AGE;

@@ -1,4 +1,4 @@
-//! When it is flushed, and when the store is told that the instance is alive.
+//! The times of flushes and heartbeats.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,14 +9,14 @@ use crate::recorder::Recorder;
 use crate::store::Heartbeat;
 use crate::task::{Stopped, lock};
 
-/// Wait when the server does not let us in: that takes a person.
+/// Wait after the server has refused the user: that takes a person.
 const FORBIDDEN_WAIT: Duration = Duration::from_secs(30);
-/// How long the last flush may take when nobody waits for it.
+/// How long the last flush may take when no caller waits for it.
 const LAST_FLUSH: Duration = Duration::from_secs(1);
 
 impl Flusher {
-    /// Flushes at every interval, sooner under pressure, until it is told to stop. When every
-    /// [`Pulse`](crate::Pulse) was dropped instead, it takes what is left to the store by itself.
+    /// Flushes at every interval, sooner under pressure, until the shutdown. When every
+    /// [`Pulse`](crate::Pulse) was dropped without one, it flushes what is pending by itself.
     pub(crate) fn flush_at_intervals(
         self: Arc<Self>,
         stopped: Stopped,
@@ -56,7 +56,7 @@ impl Flusher {
                 Ok(_) => (self.until_next(), *BACKOFF.start()),
                 Err(error) => {
                     if backoff == *BACKOFF.start() {
-                        tracing::warn!(%error, "flushing failed; the figures are kept and sent later");
+                        tracing::warn!(%error, "flushing failed; samples wait in this process and are sent later");
                     }
                     let wait = match error.kind() {
                         StoreErrorKind::Forbidden => FORBIDDEN_WAIT,
@@ -68,13 +68,13 @@ impl Flusher {
         }
     }
 
-    /// Until the next multiple of the interval, just after the drain at the turn of the second, and
-    /// a little later on each instance of a fleet.
+    /// The time until the next multiple of the interval, just after the drain at the turn of the second, and
+    /// spread over the instances of a fleet.
     pub(super) fn until_next(&self) -> Duration {
         let interval = self.interval();
         let nanos = interval.as_nanos().max(1);
         let now = u128::from(self.clock().now_nanos().unsigned_abs());
-        // A fleet that is so large that its interval has grown spreads its calls over all of it.
+        // A fleet whose interval has grown spreads its calls over all of it.
         let is_large = self.is_interval_free && interval > Duration::from_secs(1);
         let spread = match is_large {
             true => interval,
@@ -85,13 +85,13 @@ impl Flusher {
         Duration::from_nanos(u64::try_from(nanos - since_turn).unwrap_or(u64::MAX))
     }
 
-    /// Tells the store at intervals that this instance is alive, and by that also finds out whether
-    /// the store is, when there is nothing to flush.
+    /// Sends heartbeats to the store. By their answers it also finds out whether the store is alive when there
+    /// is nothing to flush.
     pub(crate) async fn heartbeat_at_intervals(self: Arc<Self>, mut stopped: Stopped) {
         loop {
             let period = (self.interval()).clamp(Duration::from_secs(1), Duration::from_secs(20));
             let heartbeat = Heartbeat {
-                instance: lock(&self.published).instance.clone(),
+                instance: self.instance(),
                 at: self.clock().now_seconds(),
                 in_flight: self.recorder.core.in_flight(),
                 dropped: self.recorder.drain.drain_figures().dropped,
@@ -105,12 +105,10 @@ impl Flusher {
             };
             let mut wait = period;
             match result {
-                // A store that answers this and refuses the flush is not well.
+                // A store that takes heartbeats and refuses flushes is not well.
                 Ok(()) => {
-                    let mut published = lock(&self.published);
-                    if !published.failing {
-                        published.reached = Some(self.clock().tick());
-                        drop(published);
+                    if !lock(&self.state).is_failing {
+                        self.contacted();
                         self.recorder
                             .drain
                             .counters(|counters| counters.last_error = None);
@@ -123,7 +121,7 @@ impl Flusher {
                     let text = error.to_string();
                     self.recorder
                         .drain
-                        .counters(|figures| figures.last_error.get_or_insert(text).len());
+                        .counters(|counters| counters.last_error.get_or_insert(text).len());
                 }
             }
             if stopped.or(self.clock().sleep(wait)).await.is_none() {
@@ -133,7 +131,7 @@ impl Flusher {
     }
 }
 
-/// Says so when the flushing ends with its runtime instead of by a shutdown.
+/// Logs a warning when flushing ends with its runtime instead of by a shutdown.
 struct Unfinished {
     recorder: Arc<Recorder>,
     stopped: Stopped,

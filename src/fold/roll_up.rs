@@ -9,7 +9,7 @@ use crate::model::tier::{FINEST, TierSlice};
 use crate::store::journal::Journal;
 
 /// Contexts whose records one step rolls up.
-const CONTEXTS_AT_ONCE: usize = 100;
+const CONTEXTS_AT_ONCE: usize = 64;
 
 impl Lease {
     /// Adds slices that have ended to the coarser tiers, before anything else is folded. An instance that

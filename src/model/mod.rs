@@ -8,6 +8,7 @@
 pub mod access_time;
 pub mod batch;
 pub mod context;
+pub mod health;
 pub mod histogram;
 pub mod outcome;
 pub mod pack;

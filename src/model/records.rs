@@ -2,6 +2,7 @@
 //! them here; an instance that folds a journal holds those that it adds to.
 
 use std::borrow::Borrow;
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 
 use super::batch::{Aggregate, Merge};
@@ -61,6 +62,13 @@ const PER_RECORD: usize = 32;
 #[derive(Debug, Default)]
 pub struct Records {
     slices: BTreeMap<TierSlice, HashMap<RecordId, Record>>,
+    /// About how many bytes they take in memory.
+    bytes: usize,
+}
+
+fn bytes_of(records: &HashMap<RecordId, Record>) -> usize {
+    let records = records.values();
+    records.map(|record| record.sums.bytes() + PER_RECORD).sum()
 }
 
 impl Records {
@@ -72,7 +80,16 @@ impl Records {
     /// Adds to a record, which is empty when it is not there yet. In a coarser tier it has all slices that
     /// are rolled up from then on.
     pub fn add(&mut self, (at, id): RecordKey, added: &Aggregate, rolled: &RolledUp) {
-        let record = self.slices.entry(at).or_default().entry(id).or_default();
+        let record = match self.slices.entry(at).or_default().entry(id) {
+            Entry::Occupied(entry) => {
+                self.bytes -= entry.get().sums.bytes();
+                entry.into_mut()
+            }
+            Entry::Vacant(entry) => {
+                self.bytes += PER_RECORD;
+                entry.insert(Record::default())
+            }
+        };
         record.sums.merge(added);
         if at.0 != FINEST.seconds {
             record.rolled_until = record.rolled_until.max(rolled.until());
@@ -80,11 +97,15 @@ impl Records {
         if is_coarse(at.0) {
             record.sums.histogram.coarsen(COARSE_SCALE);
         }
+        self.bytes += record.sums.bytes();
     }
 
     /// Puts a record that was read from where it is kept.
     pub fn load(&mut self, (at, id): RecordKey, record: Record) {
-        self.slices.entry(at).or_default().insert(id, record);
+        self.bytes += record.sums.bytes() + PER_RECORD;
+        if let Some(before) = self.slices.entry(at).or_default().insert(id, record) {
+            self.bytes -= before.sums.bytes() + PER_RECORD;
+        }
     }
 
     /// The records of the coarser tiers that a context's records of some slices of the finest one, oldest
@@ -122,25 +143,22 @@ impl Records {
         }
     }
 
-    /// Adds all that is due to the coarser tiers.
-    pub fn roll_up_due(&mut self, rolled: &mut RolledUp) {
-        let mut by_id: BTreeMap<RecordId, Vec<i64>> = BTreeMap::new();
+    /// The contexts that have records in slices which are due, with these slices, oldest first.
+    pub fn due(&self, rolled: &RolledUp) -> BTreeMap<RecordId, Vec<i64>> {
+        let mut minutes_of: BTreeMap<RecordId, Vec<i64>> = BTreeMap::new();
         for minute in rolled.due() {
             let slice = self.slices.get(&(FINEST.seconds, minute));
             for id in slice.into_iter().flat_map(HashMap::keys) {
-                by_id.entry(*id).or_default().push(minute);
+                minutes_of.entry(*id).or_default().push(minute);
             }
         }
-        for (id, minutes) in by_id {
-            self.roll_up(id, &minutes, rolled);
-        }
-        rolled.finish();
+        minutes_of
     }
 
     /// Drops the slices of each tier that are not retained at `now`, but for those that are to be rolled up.
     pub fn retain(&mut self, now: i64, rolled: &RolledUp) {
         let is_pending = |at: &TierSlice| at.0 == FINEST.seconds && rolled.is_pending(at.1);
-        self.slices.retain(|at, _| {
+        self.retain_slices(|at| {
             tier(at.0).is_some_and(|tier| at.1 > tier.cut_off(now)) || is_pending(at)
         });
     }
@@ -148,12 +166,7 @@ impl Records {
     /// Drops the oldest slices until the records take about `bytes`, first of the finest tier: the coarser ones
     /// have what they held. What is to be rolled up stays.
     pub fn retain_bytes(&mut self, bytes: usize, rolled: &RolledUp) {
-        let of_slice = |records: &HashMap<RecordId, Record>| -> usize {
-            let records = records.values();
-            records.map(|record| record.sums.bytes() + PER_RECORD).sum()
-        };
-        let mut total: usize = self.slices.values().map(of_slice).sum();
-        while total > bytes {
+        while self.bytes > bytes {
             let mut droppable = self.slices.keys().filter(|at| {
                 at.0 != FINEST.seconds || rolled.contains(at.1) && !rolled.is_pending(at.1)
             });
@@ -161,18 +174,29 @@ impl Records {
                 return;
             };
             if let Some(records) = self.slices.remove(&at) {
-                total -= of_slice(&records);
+                self.bytes -= bytes_of(&records);
             }
         }
     }
 
     /// Drops all but the newest `count` slices of the finest tier.
     pub fn retain_newest(&mut self, count: usize) {
-        self.slices
-            .retain(|(seconds, _), _| *seconds == FINEST.seconds);
-        while self.slices.len() > count {
-            self.slices.pop_first();
+        self.retain_slices(|(seconds, _)| *seconds == FINEST.seconds);
+        while self.slices.len() > count
+            && let Some((_, records)) = self.slices.pop_first()
+        {
+            self.bytes -= bytes_of(&records);
         }
+    }
+
+    fn retain_slices(&mut self, is_retained: impl Fn(&TierSlice) -> bool) {
+        self.slices.retain(|at, records| {
+            let is_retained = is_retained(at);
+            if !is_retained {
+                self.bytes -= bytes_of(records);
+            }
+            is_retained
+        });
     }
 
     /// How many records there are.
@@ -188,6 +212,7 @@ impl Records {
     /// Drops everything.
     pub fn clear(&mut self) {
         self.slices.clear();
+        self.bytes = 0;
     }
 
     /// The records of a context in some slices of a tier, oldest first.
@@ -265,7 +290,10 @@ mod tests {
         assert_eq!(due, [60, 120, 1_800]);
         // An instance that ended half-way has left it due.
         records.roll_up(id, &due, &rolled);
-        records.roll_up_due(&mut rolled);
+        for (id, minutes) in records.due(&rolled) {
+            records.roll_up(id, &minutes, &rolled);
+        }
+        rolled.finish();
         assert_eq!(rolled.due().count(), 0);
         assert_eq!(count(&records, ((HALF_HOUR, 0), id)), 2);
         assert_eq!(count(&records, ((HALF_HOUR, 1_800), id)), 1);
@@ -369,5 +397,8 @@ mod tests {
         records.retain_newest(1);
         assert_eq!(records.len(), 1);
         assert_eq!(count(&records, ((60, 240), id)), 1);
+        assert_eq!(records.bytes, one(1).bytes() + PER_RECORD);
+        records.load(((60, 240), id), Record::default());
+        assert_eq!(records.bytes, Aggregate::default().bytes() + PER_RECORD);
     }
 }

@@ -38,6 +38,7 @@ pub struct ContextSnapshot {
 
 /// A key that could not be read or written as what it should be. Its figures are left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "admin", derive(serde::Serialize))]
 pub struct Problem {
     /// The key.
     pub key: String,

@@ -29,6 +29,7 @@ pub struct Bounds {
 
 /// What a configuration comes to at the most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "admin", derive(serde::Serialize))]
 pub struct WorstCase {
     /// Bytes in each process, at the end of an outage of the store that is long enough to fill every
     /// slice that is kept.

@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 use super::cell::Scratch;
 use super::counter::CounterEntry;
-use super::health::FlushCounters;
+use super::flush_counters::FlushCounters;
 use super::totals::Totals;
 use super::{Entry, Recorder};
 use crate::model::batch::{Aggregate, Batch, Merge};

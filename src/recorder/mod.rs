@@ -11,7 +11,7 @@
 mod cell;
 mod counter;
 mod drain;
-pub mod health;
+mod flush_counters;
 mod registry;
 mod response;
 mod sync;
@@ -26,6 +26,7 @@ pub(crate) use cell::thread_number;
 pub use counter::Counter;
 pub(crate) use counter::check_counter;
 pub(crate) use drain::{Drain, DrainStats};
+pub(crate) use flush_counters::FlushCounters;
 pub use response::ResponseHead;
 pub(crate) use response::{ErrorRule, MaybeErrorRule};
 pub use timer::{Timed, Timer};

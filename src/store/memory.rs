@@ -18,7 +18,7 @@ use crate::error::StoreError;
 use crate::model::access_time::AccessTimeStats;
 use crate::model::batch::Aggregate;
 use crate::model::context::Kind;
-use crate::model::records::Records;
+use crate::model::records::{RecordId, Records};
 use crate::model::slice::Precisions;
 use crate::model::slowest;
 use crate::model::snapshot::{ContextSnapshot, Snapshot};
@@ -64,6 +64,8 @@ struct State {
     contexts: BTreeMap<String, ContextState>,
     records: Records,
     rolled: RolledUp,
+    /// Contexts that are to be rolled up, with the slices that are due.
+    due: BTreeMap<RecordId, Vec<i64>>,
     slowest: HashMap<String, f64>,
     instances: HashMap<String, Heartbeat>,
     last_pass: Option<PassRecord>,

@@ -104,6 +104,9 @@ pub enum Appended {
     Reset,
     /// The journal has no room until somebody folds it; nothing was done.
     Full,
+    /// The store does not know which calls of the instance it has, as something else has written there;
+    /// nothing was done.
+    Garbled,
 }
 
 /// Whether a call can be read.
@@ -131,7 +134,7 @@ pub struct Exceptions {
 }
 
 /// Quarantined keys that are told.
-const MAX_QUARANTINED_KEYS: usize = 100;
+pub(crate) const MAX_QUARANTINED_KEYS: usize = 100;
 
 impl Exceptions {
     pub(crate) fn quarantine(&mut self, problem: Problem) {

@@ -125,7 +125,7 @@ pub async fn away(size: Size) -> Outcome {
     most = most.max(demo.rss_bytes());
     let (_, failed_after, answered) = load.stop().await;
     let expected = sent + answered;
-    let bound = health["worst_case_process_bytes"].as_u64().unwrap();
+    let bound = health["worst_case"]["process_bytes"].as_u64().unwrap();
     demo.signal("TERM");
     demo.wait_exit(Duration::from_secs(5)).await;
     fold_rest(&server.url(), PREFIX).await;

@@ -58,7 +58,7 @@ pub async fn child() {
         let after = pages(&service);
         let served: Vec<_> = after.iter().zip(before).map(|(a, b)| a - b).collect();
         let health = service.health();
-        println!("{served:?};{};{}", health.late, health.skewed);
+        println!("{served:?};{};{}", health.fold.late, health.fold.skewed);
         std::io::stdout().flush().unwrap();
     }
     service.pulse.shutdown().await.unwrap();

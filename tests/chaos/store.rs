@@ -63,8 +63,11 @@ async fn end(service: &Service, server: &RedisServer, done: String) -> Outcome {
             .filter(|line| !line.starts_with("hits at 1 s") && !line.starts_with("hits at 5 s")),
     );
     let health = service.health();
-    if health.lost + health.dropped > 0 {
-        faults.push(format!("lost {}, dropped {}", health.lost, health.dropped));
+    if health.flush.lost + health.recording.dropped > 0 {
+        faults.push(format!(
+            "lost {}, dropped {}",
+            health.flush.lost, health.recording.dropped
+        ));
     }
     Outcome {
         done,
@@ -72,7 +75,7 @@ async fn end(service: &Service, server: &RedisServer, done: String) -> Outcome {
         found: found.total(),
         faults,
         notes: vec![
-            format!("{} calls failed", health.flush_errors),
+            format!("{} calls failed", health.flush.errors),
             format!("drained in {:.1} s", drained.as_secs_f64()),
         ],
     }
@@ -151,11 +154,11 @@ pub async fn killed_servers(size: Size) -> Outcome {
     let service = Service::new(builder(&server.url()));
     let load = load(&service, 10, size.seed);
     for _ in 0..kills {
-        let flushed = service.health().flush_errors;
+        let flushed = service.health().flush.errors;
         pause(rng.u64(40..250)).await;
         server.kill_9();
         until("it is missed", async || {
-            service.health().flush_errors > flushed
+            service.health().flush.errors > flushed
         })
         .await;
         server.restart().await;
@@ -168,7 +171,7 @@ pub async fn killed_servers(size: Size) -> Outcome {
         format!("{kills} x kill -9, appendfsync always"),
     )
     .await;
-    let resets = service.health().store_resets;
+    let resets = service.health().flush.store_resets;
     if resets > 0 {
         outcome.faults.push(format!("{resets} resets"));
     }
@@ -213,8 +216,8 @@ pub async fn failovers(size: Size) -> Outcome {
         all.found += outcome.found;
         all.faults.extend(outcome.faults);
         let health = service.health();
-        replayed += health.replayed;
-        if health.replayed == 0 {
+        replayed += health.flush.replayed;
+        if health.flush.replayed == 0 {
             all.faults
                 .push(format!("round {round}: nothing was replayed"));
         }

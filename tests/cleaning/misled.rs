@@ -9,9 +9,10 @@ use redis::aio::MultiplexedConnection;
 use redis::cmd;
 use tower_pulse::Pulse;
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
-use tower_pulse::store::{Pass, Store};
+use tower_pulse::store::{Pass, PassRecord, Store};
 
 use crate::hand::{LEASE, PREFIX, known, slices, write};
+use crate::rig::log::Log;
 use crate::rig::server::RedisServer;
 use crate::rig::wait::until;
 
@@ -145,9 +146,12 @@ async fn a_lease_that_never_ends_is_taken() {
 async fn a_pass_that_fails_is_told() {
     let server = RedisServer::start().await;
     let conn = &mut server.connection().await;
-    let mut set = cmd("SET");
-    set.arg(format!("{LEASE}:last")).arg("x");
-    set.exec_async(conn).await.unwrap();
+    let set = async |conn: &mut MultiplexedConnection, replicas: usize| {
+        let mut set = cmd("CONFIG");
+        set.arg("SET").arg("min-replicas-to-write").arg(replicas);
+        set.exec_async(conn).await.unwrap();
+    };
+    set(conn, 1).await;
     let pulse = Pulse::builder()
         .store(Arc::new(store(&server)))
         .clean_interval(Duration::from_secs(1));
@@ -157,9 +161,102 @@ async fn a_pass_that_fails_is_told() {
         warnings.iter().any(|text| text.contains("cleaning fails"))
     })
     .await;
-    let mut del = cmd("DEL");
-    del.arg(format!("{LEASE}:last"));
-    del.exec_async(conn).await.unwrap();
+    set(conn, 0).await;
     until("it goes on", async || pulse.health().warnings.is_empty()).await;
     pulse.shutdown().await.unwrap();
+}
+
+/// Writes problems as a pass would have, and returns what health and log say before and after one more.
+async fn with_problems(problems: &str) -> [Vec<String>; 2] {
+    let server = RedisServer::start().await;
+    let conn = &mut server.connection().await;
+    let mut set = cmd("HSET");
+    set.arg(format!("{LEASE}:last"));
+    set.arg("number").arg(now()).arg("at").arg(now());
+    set.arg("instance").arg("x\nFORGED instance");
+    set.arg("problems").arg(problems);
+    set.exec_async(conn).await.unwrap();
+    let (log, _guard) = Log::start();
+    let pulse = Pulse::builder()
+        .store(Arc::new(store(&server)))
+        .clean_interval(Duration::from_secs(1));
+    let pulse = pulse.build().unwrap();
+    let shown = |last: &PassRecord| {
+        let mut shown = pulse.health().warnings;
+        let problems = last.cleaned.problems.iter();
+        shown.extend(problems.map(|p| format!("{} {}", p.key, p.reason)));
+        shown.push(last.instance.clone());
+        shown
+    };
+    let last = pulse.store().last_pass().await.unwrap().unwrap();
+    let before = shown(&last);
+    until("a pass of its own is done", async || {
+        // For a moment there may be none.
+        let last = pulse.store().last_pass().await.unwrap();
+        last.is_some_and(|last| !last.instance.contains("FORGED"))
+    })
+    .await;
+    until("the cleaner has read it", async || {
+        !log.text().is_empty() || pulse.health().warnings.is_empty()
+    })
+    .await;
+    let last = pulse.store().last_pass().await.unwrap().unwrap();
+    let after = shown(&last);
+    pulse.shutdown().await.unwrap();
+    log.assert_whole_lines();
+    [before, after]
+}
+
+#[tokio::test]
+async fn problems_that_are_forged_are_one_line_and_go() {
+    let seen = now() + 387_420_489;
+    let forged = format!("{seen}\u{1f}count:60:zz\u{1f}y\nFORGED line\u{1e}");
+    let [before, after] = with_problems(&forged).await;
+    assert!(before.iter().any(|text| text.contains("FORGED line")));
+    for text in before.iter().chain(&after) {
+        assert!(!text.contains(char::is_control), "{text:?}");
+    }
+    assert!(
+        !after.iter().any(|text| text.contains("FORGED line")),
+        "{after:?}"
+    );
+}
+
+#[tokio::test]
+async fn problems_that_are_long_are_cut() {
+    let seen = now();
+    // Those of five megabytes are deleted, as they are more than any pass writes.
+    for (length, stay) in [(10_000, true), (100_000, false)] {
+        let long = "x".repeat(length / 2);
+        let one = format!("{seen}\u{1f}pulse:count:86400:{long}\u{1f}{long}\u{1e}");
+        let [before, after] = with_problems(&one.repeat(50)).await;
+        assert_eq!((before.len() > 50, after.len() > 50), (true, stay));
+        for texts in [before, after] {
+            let bytes: usize = texts.iter().map(String::len).sum();
+            assert!(bytes < 100_000, "{bytes}");
+        }
+    }
+}
+
+/// A name of 30 MiB, in any of the keys that a pass goes through, keeps it from nothing else.
+#[tokio::test]
+async fn a_name_that_is_too_large_stops_no_pass() {
+    for key in [
+        "known:",
+        "slowest:AccessTime",
+        "pulse:contexts",
+        "pulse:timers",
+    ] {
+        let server = RedisServer::start().await;
+        let conn = &mut server.connection().await;
+        let now = now();
+        zadd(conn, key, 0, &vec![b'x'; 30 << 20]).await;
+        zadd(conn, "pulse:instances", now - DAY, b"dead").await;
+        let store = store(&server);
+        let cleaned = store.clean(&pass(now)).await.unwrap().unwrap();
+        let keys: Vec<_> = cleaned.problems.iter().map(|p| &*p.key).collect();
+        assert_eq!(keys, [format!("{PREFIX}{key}")]);
+        assert_eq!(cleaned.instances, 1);
+        assert!(store.last_pass().await.unwrap().is_some());
+    }
 }

@@ -385,7 +385,7 @@ fn outage() -> u64 {
         hand.set_wall(second);
         flush();
     }
-    assert_eq!(pulse.health().dropped, 0);
+    assert_eq!(pulse.health().recording.dropped, 0);
     worst
 }
 

@@ -33,7 +33,7 @@ async fn sigterm_flushes_and_ends_within_two_seconds_although_a_stream_is_open()
     // Both are under way.
     let in_flight = "/admin/pulse/api/health";
     super::until(&mut client, in_flight, |health| {
-        health["in_flight"].as_i64() >= Some(1)
+        health["recording"]["in_flight"].as_i64() >= Some(1)
     })
     .await;
     let start = Instant::now();

@@ -35,14 +35,14 @@ async fn in_the_middle_of_a_flush() {
             }
         });
         until("a call is under way", async || {
-            service.health().in_doubt_age.is_some()
+            service.health().flush.in_doubt_age_seconds.is_some()
         })
         .await;
         service.pulse.shutdown().await.unwrap();
         flush.await.unwrap().unwrap();
         proxy.heal();
         service.assert_exact(&server).await;
-        assert_eq!(service.health().pending, 0);
+        assert_eq!(service.health().recording.pending_series, 0);
         redis::cmd("FLUSHALL")
             .exec_async(&mut server.connection().await)
             .await
@@ -60,7 +60,7 @@ async fn with_the_store_away() {
     server.terminate();
     service.requests(24).await;
     until("a call is in doubt", async || {
-        service.health().in_doubt_age.is_some()
+        service.health().flush.in_doubt_age_seconds.is_some()
     })
     .await;
     service.requests(24).await;
@@ -70,7 +70,14 @@ async fn with_the_store_away() {
     assert_eq!(error.requests(), 48);
     assert!(error.to_string().contains("48 requests"), "{error}");
     let health = service.health();
-    assert_eq!((health.lost, health.recorded, health.pending), (48, 48, 0));
+    assert_eq!(
+        (
+            health.flush.lost,
+            health.recording.recorded,
+            health.recording.pending_series
+        ),
+        (48, 48, 0)
+    );
     assert!((health.completeness - 0.5).abs() < 1e-9);
     // A second one has nothing to add.
     service.pulse.shutdown().await.unwrap();
@@ -86,7 +93,7 @@ async fn with_a_store_that_never_answers() {
     proxy.black_hole(true);
     service.requests(10).await;
     let start = Instant::now();
-    let shutdown = async || (service.pulse.shutdown().await, service.health().lost);
+    let shutdown = async || (service.pulse.shutdown().await, service.health().flush.lost);
     let both: [_; 2] = tokio::join!(shutdown(), shutdown()).into();
     assert!(start.elapsed() < Duration::from_secs(1));
     // Neither ends before the work is done, and one of them tells what is lost.
@@ -94,7 +101,7 @@ async fn with_a_store_that_never_answers() {
     let told = both.into_iter().filter_map(|(ended, _)| ended.err());
     let told: Vec<_> = told.map(|error| error.requests()).collect();
     assert_eq!(told, [10]);
-    assert_eq!(service.health().lost, 10);
+    assert_eq!(service.health().flush.lost, 10);
 }
 
 /// A shutdown does not wait longer.
@@ -115,7 +122,7 @@ async fn unanswered() -> (RedisServer, Proxy, Service) {
 /// Goes on with a flush until its call is under way, and no further.
 async fn begin<T: std::fmt::Debug>(service: &Service, flush: impl Future<Output = T> + Unpin) {
     let under_way = until("a call is under way", async || {
-        service.health().in_doubt_age.is_some()
+        service.health().flush.in_doubt_age_seconds.is_some()
     });
     tokio::select! {
         ended = flush => panic!("it has ended: {ended:?}"),
@@ -133,11 +140,11 @@ async fn while_somebody_holds_a_flush() {
     let error = service.pulse.shutdown().await.unwrap_err();
     assert_eq!(error.requests(), 7);
     assert!(start.elapsed() < TIMEOUT + Duration::from_secs(1));
-    assert_eq!(service.health().lost, 7);
+    assert_eq!(service.health().flush.lost, 7);
     // It was only given up as long as nobody went on with it.
     drop(held);
     service.pulse.shutdown().await.unwrap_err();
-    assert_eq!(service.health().lost, 7);
+    assert_eq!(service.health().flush.lost, 7);
 }
 
 #[tokio::test]
@@ -164,7 +171,10 @@ async fn twice_and_what_comes_afterwards_is_dropped() {
     service.requests(20).await;
     service.pulse.timer("late").stop();
     let health = service.health();
-    assert_eq!((health.recorded, health.dropped), (100, 21));
+    assert_eq!(
+        (health.recording.recorded, health.recording.dropped),
+        (100, 21)
+    );
     assert!((health.completeness - 100.0 / 121.0).abs() < 1e-9);
     service.pulse.shutdown().await.unwrap();
     service.pulse.flush().await.unwrap();
@@ -219,7 +229,7 @@ fn with_a_runtime_that_is_dropped() {
         let text = log.text();
         assert!(text.contains("shutdown().await"), "{text}");
         // Nothing hangs afterwards either.
-        assert!(service.health().recorded >= 30);
+        assert!(service.health().recording.recorded >= 30);
         let start = Instant::now();
         let result = runtime().block_on(service.pulse.shutdown());
         assert_eq!(result.unwrap_err().requests(), 30);
@@ -330,20 +340,29 @@ async fn health_tells_it_over_http() {
     }
     until("it fails, and all is drained", async || {
         let health = service.health();
-        health.flush_errors > 0 && health.recorded == 25
+        health.flush.errors > 0 && health.recording.recorded == 25
     })
     .await;
     let health = client.json("/pulse/api/health").await;
-    assert_eq!(health["recorded"], 25);
-    assert!(health["last_error"].is_string(), "{health}");
-    assert!(health["in_doubt_age"].is_number(), "{health}");
-    assert!(health["pending"].as_u64() > Some(0), "{health}");
+    assert_eq!(health["recording"]["recorded"], 25);
+    assert!(health["store"]["last_error"].is_string(), "{health}");
+    assert!(
+        health["flush"]["in_doubt_age_seconds"].is_number(),
+        "{health}"
+    );
+    assert!(
+        health["recording"]["pending_series"].as_u64() > Some(0),
+        "{health}"
+    );
     assert_eq!(health["completeness"], 1.0);
     proxy.heal();
     service.settle().await;
     let health = client.json("/pulse/api/health").await;
     assert_eq!(health["status"], "ok");
-    assert!(health["last_error"].is_null() && health["in_doubt_age"].is_null());
+    assert!(
+        health["store"]["last_error"].is_null()
+            && health["flush"]["in_doubt_age_seconds"].is_null()
+    );
     service.end_exactly(&server).await;
     serving.abort();
 }

@@ -56,7 +56,7 @@ async fn failover(configure: impl FnOnce(Builder) -> Builder) -> Failover {
     // For a moment the name stands for a replica that may not be written.
     proxy.set_upstream(replica.port());
     until("the replica refuses", async || {
-        let error = service.health().last_error.unwrap_or_default();
+        let error = service.health().store.last_error.unwrap_or_default();
         error.contains("READONLY")
     })
     .await;
@@ -73,8 +73,8 @@ async fn what_the_replica_lacks_is_sent_again() {
     let Failover { replica, service } = failover(|builder| builder).await;
     service.assert_exact(&replica).await;
     let health = service.health();
-    assert!(health.replayed > 1, "{health:?}");
-    assert_eq!(health.store_resets, 0);
+    assert!(health.flush.replayed > 1, "{health:?}");
+    assert_eq!(health.flush.store_resets, 0);
 }
 
 #[tokio::test]
@@ -82,17 +82,23 @@ async fn what_cannot_be_sent_again_is_counted_as_lost() {
     let Failover { replica, service } = failover(|builder| builder.replay_bytes(0)).await;
     let health = service.health();
     let found = Found::read(&mut replica.connection().await).await;
-    assert!(health.lost > 0 && health.replayed == 0, "{health:?}");
+    assert!(
+        health.flush.lost > 0 && health.flush.replayed == 0,
+        "{health:?}"
+    );
     assert_eq!(
-        found.by_page() as u64 + health.lost,
+        found.by_page() as u64 + health.flush.lost,
         service.oracle.served()
     );
     assert_eq!(
-        found.statistics as u64 + health.lost,
+        found.statistics as u64 + health.flush.lost,
         service.oracle.served()
     );
-    assert_eq!(health.recorded + health.lost, service.oracle.served());
-    let share = health.recorded as f64 / service.oracle.served() as f64;
+    assert_eq!(
+        health.recording.recorded + health.flush.lost,
+        service.oracle.served()
+    );
+    let share = health.recording.recorded as f64 / service.oracle.served() as f64;
     assert!((health.completeness - share).abs() < 1e-12);
 }
 
@@ -101,9 +107,9 @@ async fn a_small_ring_sends_what_it_has() {
     let Failover { replica, service } = failover(|builder| builder.replay_bytes(60_000)).await;
     let health = service.health();
     let found = Found::read(&mut replica.connection().await).await;
-    assert!(health.replayed > 0, "{health:?}");
+    assert!(health.flush.replayed > 0, "{health:?}");
     assert_eq!(
-        found.by_page() as u64 + health.lost,
+        found.by_page() as u64 + health.flush.lost,
         service.oracle.served()
     );
 }
@@ -136,7 +142,7 @@ async fn what_an_idle_service_had_sent_is_sent_again() {
     replicaof.exec_async(&mut conn).await.unwrap();
     proxy.set_upstream(replica.port());
     service.end_exactly(&replica).await;
-    assert!(service.health().replayed > 0);
+    assert!(service.health().flush.replayed > 0);
 }
 
 /// A replica that has nothing yet is no store that has forgotten.
@@ -158,7 +164,7 @@ async fn a_replica_that_may_not_be_written_changes_nothing() {
         service.pulse.flush().await.unwrap_err();
     }
     let health = service.health();
-    assert_eq!((health.store_resets, health.lost), (0, 0));
+    assert_eq!((health.flush.store_resets, health.flush.lost), (0, 0));
     assert_eq!(health.instance, instance);
     proxy.set_upstream(primary.port());
     service.end_exactly(&primary).await;
@@ -178,5 +184,5 @@ async fn a_fence_that_is_ahead_is_not_ours() {
     set.exec_async(&mut conn).await.unwrap();
     service.requests(160).await;
     service.end_exactly(&server).await;
-    assert_eq!(service.health().store_resets, 1);
+    assert_eq!(service.health().flush.store_resets, 1);
 }

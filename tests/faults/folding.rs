@@ -63,7 +63,7 @@ async fn another_instance_folds_soon_after_a_shutdown() {
     let second = first.join(builder(&server.url()));
     let load = second.load(seed());
     until("both are in the journal", async || {
-        second.health().last_flush_age_seconds.is_some()
+        second.health().flush.last_flush_age_seconds.is_some()
     })
     .await;
     first.pulse.shutdown().await.unwrap();

@@ -74,7 +74,10 @@ async fn an_hour_turns_within_a_batch() {
         service.request(0).await;
     }
     advance(1);
-    until("they are drained", async || service.health().pending > 0).await;
+    until("they are drained", async || {
+        service.health().recording.pending_series > 0
+    })
+    .await;
     for _ in 0..7 {
         service.request(0).await;
     }
@@ -123,7 +126,7 @@ async fn two_instances_an_hour_apart() {
         let found = Found::read(&mut server.connection().await).await;
         let served = slow.oracle.served() + fast.oracle.served();
         assert_eq!(found.total() as u64, served);
-        assert_eq!((slow.health().late, fast.health().late), (0, 0));
+        assert_eq!((slow.health().fold.late, fast.health().fold.late), (0, 0));
         // Both are in both hours from the second one on.
         let [(current, at), (last, before)] = sets(&server).await;
         assert_eq!((current, last), (10, if hour == 0 { 10 } else { 20 }));
@@ -154,7 +157,7 @@ async fn the_clock_goes_back_an_hour() {
             (n, format!("{hour}:00:00"))
         })
     );
-    assert_eq!(service.health().late, 6);
+    assert_eq!(service.health().fold.late, 6);
     service.end_exactly(&server).await;
 }
 
@@ -169,7 +172,10 @@ async fn the_clock_goes_a_year_forward() {
     service.requests(24).await;
     service.settle().await;
     let health = service.health();
-    assert_eq!((health.skewed, health.late, health.lost), (24, 0, 0));
+    assert_eq!(
+        (health.fold.skewed, health.fold.late, health.flush.lost),
+        (24, 0, 0)
+    );
     hand.set_wall(now());
     service.requests(24).await;
     service.settle().await;
@@ -178,7 +184,7 @@ async fn the_clock_goes_a_year_forward() {
         assert_eq!(*hits, 72, "{precision}");
     }
     assert_eq!((found.statistics, found.all), (72, 72));
-    assert_eq!(service.health().skewed, 24);
+    assert_eq!(service.health().fold.skewed, 24);
 
     // Also when it was away meanwhile, and both are in one batch. (More than a minute later: what a
     // server loses sooner is sent again.)
@@ -199,6 +205,6 @@ async fn the_clock_goes_a_year_forward() {
     let found = Found::read(&mut server.connection().await).await;
     assert_eq!((found.total(), found.statistics), (24, 24));
     let health = service.health();
-    assert_eq!((health.skewed, health.store_resets), (24, 1));
+    assert_eq!((health.fold.skewed, health.flush.store_resets), (24, 1));
     service.pulse.shutdown().await.unwrap();
 }

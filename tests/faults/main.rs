@@ -22,5 +22,6 @@ mod hours;
 mod model;
 mod network;
 mod outage;
+mod peers;
 mod refusals;
 mod server;

@@ -96,7 +96,11 @@ async fn forward_in_time_counters_and_both_hours_are_exact() {
         assert_counters(&service, 0).await;
         let health = service.health();
         assert_eq!(
-            (health.lost, health.store_resets, health.dropped),
+            (
+                health.flush.lost,
+                health.flush.store_resets,
+                health.recording.dropped
+            ),
             (0, 0, 0)
         );
 
@@ -157,7 +161,7 @@ async fn back_in_time_what_is_not_in_the_statistics_is_late() {
         }
         // The store's clock goes back too: an hour that had been may be two ahead of it.
         let health = service.health();
-        let excepted = health.late + health.skewed;
+        let excepted = health.fold.late + health.fold.skewed;
         assert_eq!(statistics + excepted, service.oracle.served());
     }
 }
@@ -187,10 +191,13 @@ async fn after_failovers_it_is_exact_but_for_what_is_counted_as_lost() {
         service.requests(1).await;
         service.settle().await;
         let health = service.health();
-        assert_eq!(health.store_resets, 0);
-        assert!(was_old || health.lost == 0, "{health:?}");
-        assert_counters(&service, health.lost).await;
-        assert_eq!(health.recorded + health.lost, service.oracle.served());
+        assert_eq!(health.flush.store_resets, 0);
+        assert!(was_old || health.flush.lost == 0, "{health:?}");
+        assert_counters(&service, health.flush.lost).await;
+        assert_eq!(
+            health.recording.recorded + health.flush.lost,
+            service.oracle.served()
+        );
     }
 }
 
@@ -233,8 +240,8 @@ async fn a_store_that_forgets_gets_what_it_has_not_acknowledged() {
         }
         recover(&service, &store, &hand, 0).await;
         let health = service.health();
-        assert_eq!(health.store_resets, resets, "{health:?}");
-        assert_eq!((health.lost, health.dropped), (0, 0));
+        assert_eq!(health.flush.store_resets, resets, "{health:?}");
+        assert_eq!((health.flush.lost, health.recording.dropped), (0, 0));
         assert_counters_but(&service, forgotten).await;
     }
 }
@@ -266,8 +273,8 @@ async fn a_store_that_forgets_its_first_moments_gets_everything_again() {
         }
         recover(&service, &store, &hand, 0).await;
         let health = service.health();
-        assert_eq!(health.store_resets, resets, "{health:?}");
-        assert_eq!((health.lost, health.dropped), (0, 0));
+        assert_eq!(health.flush.store_resets, resets, "{health:?}");
+        assert_eq!((health.flush.lost, health.recording.dropped), (0, 0));
         assert_counters(&service, 0).await;
     }
 }
@@ -295,13 +302,13 @@ async fn a_store_that_forgets_at_any_moment_never_gets_too_much() {
         let served = service.oracle.served();
         let (hits, health) = (sum(&service, "hits").await, service.health());
         assert!(
-            hits + health.lost <= served,
+            hits + health.flush.lost <= served,
             "{hits} of {served}: {health:?}"
         );
         // Nor is anything missing that it never said to have, unless it is told.
         let acknowledged: u64 = store.acknowledged().iter().map(requests).sum();
         assert!(
-            acknowledged + health.lost >= served,
+            acknowledged + health.flush.lost >= served,
             "{acknowledged} of {served}: {health:?}"
         );
         // And from there on it is exact.
@@ -364,7 +371,7 @@ async fn in_redis_too() {
             assert_eq!(found.pages[page] as u64, service.oracle.page(page));
         }
         let health = service.health();
-        let excepted = health.late + health.skewed;
+        let excepted = health.fold.late + health.fold.skewed;
         assert_eq!(found.statistics as u64 + excepted, served);
         service.pulse.shutdown().await.unwrap();
     }

@@ -55,7 +55,7 @@ async fn connections_killed_under_load() {
         "connections were killed in the middle of a flush",
         async || {
             proxy.cut();
-            proxy.connections() > 5 && service.health().flush_errors > 0
+            proxy.connections() > 5 && service.health().flush.errors > 0
         },
     )
     .await;
@@ -102,7 +102,7 @@ async fn swallowed(then: Swallow) {
     let load = service.load(seed);
     proxy.swallow_replies(0.2, seed, then);
     until("replies were swallowed, of flushes too", async || {
-        proxy.swallowed() >= 3 && service.health().flush_errors > 0
+        proxy.swallowed() >= 3 && service.health().flush.errors > 0
     })
     .await;
     proxy.heal();
@@ -131,7 +131,7 @@ async fn truncated_replies() {
     let load = service.load(seed);
     proxy.truncate(0.2, seed);
     until("replies were truncated, of flushes too", async || {
-        proxy.truncated() >= 3 && service.health().flush_errors > 0
+        proxy.truncated() >= 3 && service.health().flush.errors > 0
     })
     .await;
     proxy.heal();
@@ -167,10 +167,10 @@ async fn a_black_hole_that_heals() {
     let load = service.load(seed);
     proxy.black_hole(true);
     until("health has noticed", async || {
-        service.health().in_doubt_age > Some(0.5)
+        service.health().flush.in_doubt_age_seconds > Some(0.5)
     })
     .await;
-    assert!(service.health().pending > 0);
+    assert!(service.health().recording.pending_series > 0);
     proxy.black_hole(false);
     service.flushed_again().await;
     load.stop().await;
@@ -213,8 +213,8 @@ async fn a_call_whose_answer_is_lost_is_merged_once() {
         proxy.swallow_replies(1.0, 1, then);
         service.pulse.flush().await.unwrap_err();
         let health = service.health();
-        assert!(health.in_doubt_age.is_some() && health.last_error.is_some());
-        assert_eq!(health.recorded, service.oracle.served());
+        assert!(health.flush.in_doubt_age_seconds.is_some() && health.store.last_error.is_some());
+        assert_eq!(health.recording.recorded, service.oracle.served());
         proxy.heal();
         proxy.cut();
         // What comes now is not merged into the call in doubt.

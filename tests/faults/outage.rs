@@ -35,9 +35,9 @@ async fn what_waits_is_bounded_by_what_can_be_read() {
     serve_for(&service, &hand, 5 * HOUR).await;
     let health = service.health();
     // The page, `<all>` and the counter `sales`, in the call in doubt and beside it.
-    assert!(health.pending <= 6, "{health:?}");
+    assert!(health.recording.pending_series <= 6, "{health:?}");
     assert_eq!(health.status.as_str(), "down");
-    assert!(health.in_doubt_age > Some(4.9 * 3_600.0));
+    assert!(health.flush.in_doubt_age_seconds > Some(4.9 * 3_600.0));
 
     store.away(false);
     let calls = store.calls();
@@ -56,9 +56,9 @@ async fn what_waits_is_bounded_by_what_can_be_read() {
     let days = service.pulse.store().counter("hits", 86_400).await.unwrap();
     assert_eq!(days.iter().map(|(_, n)| *n as u64).sum::<u64>(), served);
     let health = service.health();
-    assert_eq!((health.recorded, health.lost), (served, 0));
+    assert_eq!((health.recording.recorded, health.flush.lost), (served, 0));
     // Five hours and a half: the first ones are over.
-    assert!(health.late >= 3 * HOUR as u64, "{}", health.late);
+    assert!(health.fold.late >= 3 * HOUR as u64, "{}", health.fold.late);
     service.pulse.shutdown().await.unwrap();
 }
 
@@ -91,7 +91,7 @@ async fn away_for_more_than_two_hours() {
         }
     }
     assert_eq!(found.pages[0] as u64, service.oracle.page(0));
-    assert_eq!((health.recorded, health.lost), (served, 0));
+    assert_eq!((health.recording.recorded, health.flush.lost), (served, 0));
     // The last two hours are whole, and nothing is there twice.
     let mut conn = server.connection().await;
     let page = crate::service::statistics(&mut conn, "GET /page/0").await;
@@ -138,7 +138,10 @@ async fn what_waits_for_hours_takes_no_more_bytes_than_allowed_and_loses_no_requ
         assert!(recorded(60).await < 60, "it was not compacted");
     }
     let health = service.health();
-    assert_eq!((health.recorded, health.lost), (MINUTES * NAMES as u64, 0));
+    assert_eq!(
+        (health.recording.recorded, health.flush.lost),
+        (MINUTES * NAMES as u64, 0)
+    );
     service.pulse.shutdown().await.unwrap();
 }
 
@@ -159,7 +162,10 @@ async fn an_end_after_hours_counts_all_that_is_lost() {
     }
     assert_eq!(service.pulse.shutdown().await.unwrap_err().requests(), 50);
     let health = service.health();
-    assert_eq!((health.lost, health.recorded), (50, PAGES as u64));
+    assert_eq!(
+        (health.flush.lost, health.recording.recorded),
+        (50, PAGES as u64)
+    );
     let warned = |text: &str| health.warnings.iter().any(|warning| warning.contains(text));
     assert!(warned("50 requests are lost"), "{:?}", health.warnings);
 }
@@ -172,7 +178,7 @@ async fn many_names_are_flushed_before_their_time() {
         pulse.timer(&format!("job:{n}")).stop();
     }
     until("they are flushed", async || {
-        pulse.health().recorded == 1_000 && pulse.health().pending == 0
+        pulse.health().recording.recorded == 1_000 && pulse.health().recording.pending_series == 0
     })
     .await;
     pulse.shutdown().await.unwrap();

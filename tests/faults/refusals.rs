@@ -40,7 +40,7 @@ async fn refuses(
     let mut conn = server.connection().await;
     refuse(&server, &mut conn).await;
     until(&format!("health tells of {said:?}"), async || {
-        let error = service.health().last_error.unwrap_or_default();
+        let error = service.health().store.last_error.unwrap_or_default();
         said.iter().all(|said| error.contains(said))
     })
     .await;
@@ -50,7 +50,10 @@ async fn refuses(
     })
     .await;
     let health = service.health();
-    assert!(health.flush_errors > 0 && health.pending > 0, "{health:?}");
+    assert!(
+        health.flush.errors > 0 && health.recording.pending_series > 0,
+        "{health:?}"
+    );
     mend(&server, &mut conn).await;
     load.stop().await;
     service.end_exactly(&server).await;
@@ -159,7 +162,7 @@ async fn loading() {
     let loading = std::cell::Cell::new(false);
     let watch = async {
         loop {
-            let error = service.health().last_error.unwrap_or_default();
+            let error = service.health().store.last_error.unwrap_or_default();
             loading.set(loading.get() || error.contains("LOADING"));
             pause(5).await;
         }
@@ -171,7 +174,7 @@ async fn loading() {
     load.stop().await;
     service.end_exactly(&server).await;
     assert!(loading.get(), "LOADING was never told");
-    assert_eq!(service.health().store_resets, 0);
+    assert_eq!(service.health().flush.store_resets, 0);
 }
 
 #[tokio::test]
@@ -183,7 +186,7 @@ async fn a_password_is_missing() {
     service.pulse.flush().await.unwrap_err();
     let health = service.health();
     assert_eq!(health.status.as_str(), "down");
-    let error = health.last_error.unwrap();
+    let error = health.store.last_error.unwrap();
     assert!(error.contains("put it into the URL"), "{error}");
     let mut conn = server.connection().await;
     config(&mut conn, "requirepass", "").await;
@@ -197,7 +200,7 @@ async fn a_password_is_missing() {
     wrong.requests(1).await;
     wrong.pulse.flush().await.unwrap_err();
     let health = wrong.health();
-    let error = health.last_error.clone().unwrap();
+    let error = health.store.last_error.clone().unwrap();
     assert!(error.contains("password is wrong"), "{error}");
     assert!(!format!("{health:?} {:?}", wrong.pulse).contains("hunter3"));
 }
@@ -220,7 +223,7 @@ async fn permissions_are_missing() {
     let service = Service::new(builder.clock(clock));
     service.requests(60).await;
     until("a flush has failed", async || {
-        let has_failed = service.health().flush_errors > 0;
+        let has_failed = service.health().flush.errors > 0;
         if !has_failed {
             hand.advance(Duration::from_secs(1));
         }
@@ -229,21 +232,21 @@ async fn permissions_are_missing() {
     .await;
     let health = service.health();
     assert_eq!(health.status.as_str(), "down");
-    let error = health.last_error.unwrap();
+    let error = health.store.last_error.unwrap();
     assert!(!error.contains("hunter2"));
 
     // Nothing is asked before the 30 seconds are over.
-    let errors = health.flush_errors;
+    let errors = health.flush.errors;
     for _ in 0..5 {
         service.requests(10).await;
         hand.advance(Duration::from_secs(5));
         until("they are drained", async || {
             let health = service.health();
-            health.recorded == service.oracle.served()
+            health.recording.recorded == service.oracle.served()
         })
         .await;
     }
-    assert!(service.health().last_error.is_some());
+    assert!(service.health().store.last_error.is_some());
 
     // The rule that it tells is all that it takes.
     let rule = &error[error.find("ACL SETUSER app").expect("a rule")..];
@@ -252,10 +255,10 @@ async fn permissions_are_missing() {
     hand.advance(Duration::from_secs(6));
     until("it has recovered", async || {
         let health = service.health();
-        health.status.as_str() == "ok" && health.last_error.is_none()
+        health.status.as_str() == "ok" && health.store.last_error.is_none()
     })
     .await;
-    assert_eq!(service.health().flush_errors, errors);
+    assert_eq!(service.health().flush.errors, errors);
     service.end_exactly(&server).await;
 }
 
@@ -304,14 +307,24 @@ async fn poisoned_keys_are_named_and_the_rest_goes_through() {
     service.requests(240).await;
     service.settle().await;
     let health = service.health();
-    let named: Vec<_> = health.quarantined_keys.iter().map(|p| &p.key).collect();
+    let named: Vec<_> = health
+        .fold
+        .quarantined_keys
+        .iter()
+        .map(|p| &p.key)
+        .collect();
     for key in &poisoned {
         assert!(named.contains(&key), "{key} not in {named:?}");
     }
-    let reasons: Vec<_> = health.quarantined_keys.iter().map(|p| &p.reason).collect();
+    let reasons: Vec<_> = health
+        .fold
+        .quarantined_keys
+        .iter()
+        .map(|p| &p.reason)
+        .collect();
     assert!(reasons.iter().all(|reason| !reason.is_empty()));
-    assert!(health.quarantined >= 4);
-    assert_eq!(health.last_error, None);
+    assert!(health.fold.quarantined >= 4);
+    assert_eq!(health.store.last_error, None);
     assert_eq!(counter(&mut conn, "hits", 86_400).await, 240);
     for page in 1..4 {
         let name = format!("hits:{}", context(page));
@@ -328,9 +341,9 @@ async fn poisoned_keys_are_named_and_the_rest_goes_through() {
     assert_eq!(counter(&mut conn, &name, 86_400).await, 10);
     assert_eq!(counter(&mut conn, &name, 3_600).await, 20);
     assert_eq!(counter(&mut conn, "hits", 86_400).await, 480);
-    let quarantined = service.health().quarantined;
+    let quarantined = service.health().fold.quarantined;
     service.requests(24).await;
     service.settle().await;
-    assert_eq!(service.health().quarantined, quarantined);
+    assert_eq!(service.health().fold.quarantined, quarantined);
     service.pulse.shutdown().await.unwrap();
 }

@@ -32,7 +32,7 @@ async fn killed_with_every_write_on_disk() {
     }
     load.stop().await;
     service.end_exactly(&server).await;
-    assert_eq!(service.health().store_resets, 0);
+    assert_eq!(service.health().flush.store_resets, 0);
 }
 
 #[tokio::test]
@@ -52,7 +52,7 @@ async fn scripts_forgotten_under_load() {
     load.stop().await;
     service.end_exactly(&server).await;
     // That is no trouble at all.
-    assert_eq!(service.health().flush_errors, 0);
+    assert_eq!(service.health().flush.errors, 0);
 }
 
 /// What a server loses within this time after it was empty, a failover may have lost.
@@ -81,14 +81,14 @@ async fn restarted_without_its_data_it_gets_only_what_is_new() {
     service.settle().await;
 
     let health = service.health();
-    assert_eq!(health.store_resets, 1);
+    assert_eq!(health.flush.store_resets, 1);
     let warned = |text: &str| health.warnings.iter().any(|warning| warning.contains(text));
     assert!(
         warned("came back empty once") && warned("noeviction"),
         "{:?}",
         health.warnings
     );
-    assert_eq!(warned("50 requests are lost"), health.lost == 50);
+    assert_eq!(warned("50 requests are lost"), health.flush.lost == 50);
     assert_ne!(health.instance, instance);
     let found = Found::read(&mut server.connection().await).await;
     for (precision, hits) in &found.hits {
@@ -105,7 +105,7 @@ async fn restarted_without_its_data_it_gets_only_what_is_new() {
     service.settle().await;
     let found = Found::read(&mut server.connection().await).await;
     assert_eq!(found.total() as u64, service.oracle.served() - before);
-    assert_eq!(service.health().store_resets, 1);
+    assert_eq!(service.health().flush.store_resets, 1);
     service.pulse.shutdown().await.unwrap();
 }
 
@@ -128,8 +128,8 @@ async fn restarted_without_its_first_moments_it_gets_everything_again() {
         service.settle().await;
         service.assert_exact(&server).await;
         let health = service.health();
-        assert_eq!((health.store_resets, health.instance), (n, instance));
-        assert!(health.replayed > 0);
+        assert_eq!((health.flush.store_resets, health.instance), (n, instance));
+        assert!(health.flush.replayed > 0);
     }
     service.end_exactly(&server).await;
 }
@@ -156,7 +156,7 @@ async fn emptied_under_load_nothing_is_doubled() {
     let mut rng = fastrand::Rng::with_seed(seed);
     // The generation is known from here on.
     until("something is flushed", async || {
-        service.health().last_flush_age_seconds.is_some()
+        service.health().flush.last_flush_age_seconds.is_some()
     })
     .await;
     for n in 1..=5 {
@@ -178,7 +178,7 @@ async fn emptied_under_load_nothing_is_doubled() {
         );
         let most = service.oracle.served() - flushed;
         assert!(total <= most, "{total} of {most}: some are doubled");
-        assert_eq!(service.health().store_resets, n);
+        assert_eq!(service.health().flush.store_resets, n);
     }
     // Without load there is no doubt.
     load.stop().await;
@@ -203,13 +203,13 @@ async fn away_at_the_start() {
     let load = service.load(seed());
     until("health tells it", async || {
         let health = service.health();
-        let error = health.last_error.unwrap_or_default();
-        error.contains("cannot be reached") && health.pending > 0
+        let error = health.store.last_error.unwrap_or_default();
+        error.contains("cannot be reached") && health.recording.pending_series > 0
     })
     .await;
     let health = service.health();
     assert_eq!(health.status.as_str(), "down");
-    assert_eq!(health.store_contact_age_seconds, None);
+    assert_eq!(health.store.contact_age_seconds, None);
     server.restart().await;
     until("it has recovered", async || {
         service.health().status.as_str() == "ok"
@@ -225,17 +225,17 @@ async fn an_idle_service_says_why_its_store_is_down() {
     server.terminate();
     let service = Service::new(builder(&server.url()));
     until("the error is told", async || {
-        service.health().last_error.is_some()
+        service.health().store.last_error.is_some()
     })
     .await;
     for _ in 0..50 {
-        assert!(service.health().last_error.is_some());
+        assert!(service.health().store.last_error.is_some());
         pause(10).await;
     }
     server.restart().await;
     until("it is over", async || {
         let health = service.health();
-        health.last_error.is_none() && health.status.as_str() == "ok"
+        health.store.last_error.is_none() && health.status.as_str() == "ok"
     })
     .await;
     service.end_exactly(&server).await;

@@ -193,7 +193,7 @@ impl Service {
     pub async fn flushed_again(&self) {
         let start = Instant::now();
         until("it flushes", async || {
-            let age = self.health().last_flush_age_seconds;
+            let age = self.health().flush.last_flush_age_seconds;
             age.is_some_and(|age| age < start.elapsed().as_secs_f64())
         })
         .await;
@@ -201,9 +201,9 @@ impl Service {
 
     /// Waits until one more flush has failed.
     pub async fn flush_failed(&self) {
-        let before = self.health().flush_errors;
+        let before = self.health().flush.errors;
         until("a flush has failed", async || {
-            self.health().flush_errors > before
+            self.health().flush.errors > before
         })
         .await;
     }
@@ -217,7 +217,7 @@ impl Service {
                 differences.push(format!("{what}: {found} found, {expected} expected"));
             }
         };
-        let (served, late) = (self.oracle.served() as i64, self.health().late as i64);
+        let (served, late) = (self.oracle.served() as i64, self.health().fold.late as i64);
         let others = self.oracle.others.load(SeqCst) as i64;
         for (precision, hits) in &found.hits {
             compare(&format!("hits at {precision} s"), *hits, served + others);
@@ -244,8 +244,8 @@ impl Service {
         let differences = self.differences(&found);
         let health = self.health();
         assert!(differences.is_empty(), "{differences:#?}\n{health:#?}");
-        assert_eq!(health.recorded, self.oracle.served());
-        assert_eq!((health.dropped, health.lost), (0, 0));
+        assert_eq!(health.recording.recorded, self.oracle.served());
+        assert_eq!((health.recording.dropped, health.flush.lost), (0, 0));
         assert!((health.completeness - 1.0).abs() < f64::EPSILON);
     }
 
@@ -255,8 +255,14 @@ impl Service {
         self.pulse.shutdown().await.unwrap();
         self.assert_exact(server).await;
         let health = self.health();
-        assert_eq!((health.pending, health.in_doubt_age), (0, None));
-        assert_eq!(health.last_error, None);
+        assert_eq!(
+            (
+                health.recording.pending_series,
+                health.flush.in_doubt_age_seconds
+            ),
+            (0, None)
+        );
+        assert_eq!(health.store.last_error, None);
     }
 }
 

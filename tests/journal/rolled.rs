@@ -58,7 +58,7 @@ fn an_instance_that_ends_half_way_is_relieved() {
         drive.deliver(&second);
         steps += 1;
     }
-    assert_eq!(steps, 3);
+    assert_eq!(steps, 4);
     assert_counted(&drive, &names, 2);
     drive.pass(90);
     // Late, and in the minute that is open.

@@ -56,10 +56,10 @@ async fn aborted() {
     let app = app(&pulse, hand, "text/plain", StatusCode::BAD_GATEWAY);
     let mut body = send(&app, "GET", "/").await.into_body();
     body.frame().await.unwrap().unwrap();
-    assert_eq!(pulse.health().in_flight, 1);
+    assert_eq!(pulse.health().recording.in_flight, 1);
     drop(body);
     assert_eq!(outcome(&pulse, "GET /", Outcome::BodyAborted).await, (1, 1));
-    assert_eq!(pulse.health().in_flight, 0);
+    assert_eq!(pulse.health().recording.in_flight, 0);
 }
 
 /// Whoever serves it drops a body that is not to be sent, and one that is as long as was promised.

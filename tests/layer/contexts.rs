@@ -94,8 +94,8 @@ async fn beyond_the_maximum_is_overflow_counted_and_shown() {
     let snapshot = pulse.store().snapshot(now).await.unwrap();
     let names: Vec<_> = snapshot.contexts.iter().map(|c| &*c.context).collect();
     assert_eq!(names, ["<overflow>", "GET /0", "GET /1", "GET /2"]);
-    assert_eq!(pulse.health().overflowed, 14);
-    assert_eq!(pulse.health().recorded, 20);
+    assert_eq!(pulse.health().recording.overflowed, 14);
+    assert_eq!(pulse.health().recording.recorded, 20);
 }
 
 /// Requests and timers share one maximum, in whatever order they come; it is reached, and not passed.
@@ -127,7 +127,7 @@ async fn timers_count_towards_the_maximum() {
         let http = ["GET /0", "GET /1"].map(|name| (name.to_owned(), Kind::Http));
         let timers = ["job 0", "job 1"].map(|name| (name.to_owned(), Kind::Timer));
         assert_eq!(found, [http, timers].concat());
-        assert_eq!(pulse.health().overflowed, 6);
+        assert_eq!(pulse.health().recording.overflowed, 6);
     }
 }
 
@@ -209,7 +209,7 @@ async fn a_layer_applied_twice_counts_once() {
         counts(&pulse).await,
         expected([("GET /in/x", 1), ("GET /y", 1)])
     );
-    assert_eq!(pulse.health().in_flight, 0);
+    assert_eq!(pulse.health().recording.in_flight, 0);
 }
 
 #[tokio::test]
@@ -297,8 +297,8 @@ async fn ignored_paths_and_marked_responses_leave_no_trace() {
         send(&app, "GET", "/marked").await;
     }
     assert_eq!(snapshot(&pulse).await.contexts, []);
-    assert_eq!(pulse.health().recorded, 0);
-    assert_eq!(pulse.health().in_flight, 0);
+    assert_eq!(pulse.health().recording.recorded, 0);
+    assert_eq!(pulse.health().recording.in_flight, 0);
     send(&app, "GET", "/").await;
     assert_eq!(counts(&pulse).await, expected([("GET /", 1)]));
 }

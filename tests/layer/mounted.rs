@@ -72,6 +72,6 @@ async fn admin_requests_leave_no_trace_however_the_router_is_added() {
             expected([])
         };
         assert_eq!(found, expected, "way {how}");
-        assert_eq!(pulse.health().in_flight, 0);
+        assert_eq!(pulse.health().recording.in_flight, 0);
     }
 }

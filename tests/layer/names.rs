@@ -48,7 +48,7 @@ async fn a_named_service_in_a_layered_router() {
     }
     let expected = expected([("GET /", 1), ("pages", 1), ("static", 2)]);
     assert_eq!(counts(&pulse).await, expected);
-    assert_eq!(pulse.health().in_flight, 0);
+    assert_eq!(pulse.health().recording.in_flight, 0);
 }
 
 #[tokio::test]
@@ -107,7 +107,7 @@ async fn a_function_further_in_decides_and_none_is_not_recorded() {
         .await
         .unwrap();
     assert_eq!(counts(&pulse).await, expected([("tenant a", 1)]));
-    assert_eq!(pulse.health().in_flight, 0);
+    assert_eq!(pulse.health().recording.in_flight, 0);
 }
 
 #[tokio::test]
@@ -145,7 +145,7 @@ async fn an_inner_layer_does_not_record_what_an_outer_one_ignores() {
     send(&app, "GET", "/static/app.js").await;
     send(&app, "GET", "/").await;
     assert_eq!(counts(&pulse).await, expected([("GET /", 1)]));
-    assert_eq!(pulse.health().in_flight, 0);
+    assert_eq!(pulse.health().recording.in_flight, 0);
 }
 
 #[tokio::test]
@@ -192,7 +192,7 @@ async fn a_named_request_that_panics_or_is_cancelled_keeps_its_name_to_itself() 
     assert_eq!(outcome(&pulse, "stuck", Outcome::Cancelled).await, (2, 0));
     let expected = expected([("GET /", 4), ("boom", 2), ("stuck", 2)]);
     assert_eq!(counts(&pulse).await, expected);
-    assert_eq!(pulse.health().in_flight, 0);
+    assert_eq!(pulse.health().recording.in_flight, 0);
 }
 
 #[tokio::test]

@@ -106,13 +106,13 @@ async fn cancelled_before_the_head_and_in_flight_until_then() {
         .route("/wait", get(std::future::pending::<()>))
         .layer(pulse.layer());
     let waiting = tokio::spawn(app.oneshot(request("GET", "/wait")));
-    while pulse.health().in_flight == 0 {
+    while pulse.health().recording.in_flight == 0 {
         tokio::task::yield_now().await;
     }
     assert_eq!(counts(&pulse).await, expected([]));
     waiting.abort();
     let _ = waiting.await;
-    assert_eq!(pulse.health().in_flight, 0);
+    assert_eq!(pulse.health().recording.in_flight, 0);
     assert_eq!(
         outcome(&pulse, "GET /wait", Outcome::Cancelled).await,
         (1, 0)
@@ -136,7 +136,7 @@ async fn a_panic_that_ends_the_task() {
         outcome(&pulse, "GET /boom", Outcome::Panicked).await,
         (1, 1)
     );
-    assert_eq!(pulse.health().in_flight, 0);
+    assert_eq!(pulse.health().recording.in_flight, 0);
 }
 
 #[tokio::test]
@@ -167,7 +167,7 @@ async fn a_panic_in_call_itself() {
     let call = std::panic::AssertUnwindSafe(|| drop(service.call(Request::new(()))));
     std::panic::catch_unwind(call).unwrap_err();
     assert_eq!(outcome(&pulse, "all", Outcome::Panicked).await, (1, 1));
-    assert_eq!(pulse.health().in_flight, 0);
+    assert_eq!(pulse.health().recording.in_flight, 0);
 }
 
 #[tokio::test]
@@ -182,7 +182,10 @@ async fn what_comes_after_the_shutdown_is_counted_as_dropped() {
     send(&app, "GET", "/").await;
     pulse.shutdown().await.unwrap();
     let health = pulse.health();
-    assert_eq!((health.recorded, health.dropped), (1, 2));
+    assert_eq!(
+        (health.recording.recorded, health.recording.dropped),
+        (1, 2)
+    );
     assert!((health.completeness - 1.0 / 3.0).abs() < 1e-12);
     let hits = pulse.store().counter("hits", 86_400).await.unwrap();
     assert_eq!(hits[0].1, 1);
@@ -240,7 +243,7 @@ async fn every_request_counts_once_from_many_threads() {
             "at {precision} s"
         );
     }
-    assert_eq!(pulse.health().in_flight, 0);
+    assert_eq!(pulse.health().recording.in_flight, 0);
 }
 
 #[tokio::test]

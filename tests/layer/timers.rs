@@ -78,7 +78,7 @@ async fn a_discarded_timer_and_a_duration_measured_elsewhere() {
     let queue = context(&pulse, "queue").await;
     assert_eq!(queue.kind, Kind::Timer);
     assert_eq!(queue.hour.unwrap().times.max, 0.012);
-    assert_eq!(pulse.health().recorded, 1);
+    assert_eq!(pulse.health().recording.recorded, 1);
 }
 
 #[tokio::test]

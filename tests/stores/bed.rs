@@ -77,7 +77,7 @@ impl Writer {
             Appended::Duplicate(_) => Applied::Duplicate,
             Appended::Gap { fence } => Applied::Gap { fence },
             Appended::Reset => Applied::Reset,
-            Appended::Full => panic!("the journal is full"),
+            other => panic!("{other:?}"),
         })
     }
 }

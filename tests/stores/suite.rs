@@ -346,6 +346,31 @@ pub async fn slices_that_have_ended_are_rolled_up(bed: &mut Fixture) {
     assert_eq!(counts(bed, 21_600).await.len(), 1);
 }
 
+pub async fn contexts_that_are_not_rolled_up_yet_are_read_too(bed: &mut Fixture) {
+    const CONTEXTS: usize = 100;
+    let names: Vec<String> = (0..CONTEXTS).map(|n| format!("GET /{n}")).collect();
+    let mut batch = Batch::default();
+    for name in &names {
+        let part = bed.batch(&[(name, Kind::Http, NOW, &[MS])]);
+        batch.merge(part, &bed.precisions);
+    }
+    bed.merge_clean(batch).await;
+    for (minutes, hits) in [(2, 1), (3, 2), (40, 3), (41, 4)] {
+        // One context at a time: the others are rolled up a part at a time, or read where they are.
+        bed.advance(minutes * 60 - (bed.clock.now_seconds() - NOW));
+        bed.hit("GET /7", NOW + minutes * 60, MS).await;
+        let now = bed.clock.now_seconds();
+        for name in &names {
+            let expected = if name == "GET /7" { 1 + hits } else { 1 };
+            for width in WIDTHS {
+                let records = bed.store.records(name, width, now).await.unwrap();
+                let count: u64 = records.iter().map(|(_, sums)| sums.times.count).sum();
+                assert_eq!(count, expected, "{name} at {width} after {minutes} minutes");
+            }
+        }
+    }
+}
+
 pub async fn the_slowest_hundred_are_ranked(bed: &mut Fixture) {
     let mut batch = Batch::default();
     for n in 0..130u64 {

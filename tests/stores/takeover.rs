@@ -27,13 +27,13 @@ async fn pair(server: &RedisServer) -> (Pulse, Vec<tokio::task::JoinHandle<()>>,
     let tasks = tasks.into_iter().map(tokio::spawn).collect();
     first.timer("job").stop();
     first.flush().await.unwrap();
-    assert!(first.health().journal.unwrap().is_folder);
+    assert!(first.health().fold.journal.unwrap().is_folder);
     let (second, others) = instance(server);
     others.into_iter().for_each(|task| drop(tokio::spawn(task)));
     second.timer("job").stop();
     // The first one folds it.
     second.flush().await.unwrap();
-    assert!(!second.health().journal.unwrap().is_folder);
+    assert!(!second.health().fold.journal.unwrap().is_folder);
     assert_eq!(runs(&second).await, 2);
     (first, tasks, second)
 }
@@ -50,9 +50,9 @@ async fn a_folder_that_shuts_down_is_replaced_at_once() {
         runs(&second).await == 3
     })
     .await;
-    assert!(second.health().journal.is_some(), "after {took:?}");
+    assert!(second.health().fold.journal.is_some(), "after {took:?}");
     second.flush().await.unwrap();
-    assert!(second.health().journal.unwrap().is_folder);
+    assert!(second.health().fold.journal.unwrap().is_folder);
 }
 
 #[tokio::test]
@@ -67,7 +67,7 @@ async fn a_folder_that_dies_is_replaced_when_its_lease_ends() {
     })
     .await;
     second.flush().await.unwrap();
-    let journal = second.health().journal.unwrap();
+    let journal = second.health().fold.journal.unwrap();
     assert!(journal.is_folder);
     assert_eq!((journal.bytes, journal.oldest_age_seconds), (0, None));
     // What the dead one still had goes on when it is alive again.
@@ -88,12 +88,13 @@ async fn a_journal_that_nobody_folds_waits_for_the_next_instance() {
     until("it is appended", async || {
         first
             .health()
+            .fold
             .journal
             .is_some_and(|journal| journal.entries > 0)
     })
     .await;
     assert_eq!(runs(&first).await, 0);
-    let journal = first.health().journal.unwrap();
+    let journal = first.health().fold.journal.unwrap();
     assert_eq!((journal.entries, journal.folder), (1, None));
     assert!(journal.bytes > 0);
     tasks.iter().for_each(|task| task.abort());

@@ -4,9 +4,9 @@ import { $, attr, el, show, sync, text } from './dom.js';
 import { NONE, bytes, duration, grouped, time, visible } from './format.js';
 
 const LOSSES = {
-	dropped: 'measurements dropped',
-	quarantined: 'values quarantined: the store refused them',
-	skewed: 'measurements skewed: the clocks disagree',
+	'recording.dropped': 'measurements dropped',
+	'fold.quarantined': 'values quarantined: the store refused them',
+	'fold.skewed': 'measurements skewed: the clocks disagree',
 };
 
 export function drawStatus(status) {
@@ -35,8 +35,8 @@ function problems(health) {
 	const { status } = health;
 	if (status === 'down') list.push('The store is down: measurements wait in this process until it is back.');
 	else if (status && status !== 'ok') list.push(`The status is ${visible(status)}.`);
-	for (const [key, value] of Object.entries(health)) {
-		const loss = LOSSES[/^(dropped|quarantined|skewed)$/.exec(key)?.[1]];
+	for (const [key, value] of flatten(health)) {
+		const loss = LOSSES[key];
 		const n = Array.isArray(value) ? value.length : value;
 		if (loss && n > 0) list.push(`${grouped(n)} ${loss}.`);
 	}

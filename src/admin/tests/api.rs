@@ -207,37 +207,43 @@ async fn counters_and_series() {
 }
 
 #[tokio::test]
-async fn health_is_flat_and_answers_whatever_the_store_does() {
+async fn health_answers_by_stage_whatever_the_store_does() {
     let bench = bench();
     let answer = json(&bench.router, "/api/health").await;
     assert_eq!(answer["status"], "degraded");
     assert_eq!(
-        (&answer["dropped"], &answer["overflowed"]),
+        (
+            &answer["recording"]["dropped"],
+            &answer["recording"]["overflowed"]
+        ),
         (&json!(1), &json!(5))
     );
     assert_eq!(answer["version"], env!("CARGO_PKG_VERSION"));
-    assert_eq!(answer["quarantined_keys"][0]["key"], "pulse:count:1:hits");
     assert_eq!(
-        answer["unreadable"],
+        answer["fold"]["quarantined_keys"][0]["key"],
+        "pulse:count:1:hits"
+    );
+    assert_eq!(
+        answer["reading"]["unreadable"],
         json!([{"key": "stats:<script>", "reason": "holds a list"}])
     );
     assert_eq!(
         (
-            &answer["last_pass"]["removed"],
-            &answer["last_pass"]["millis"]
+            &answer["cleaning"]["last_pass"]["slices"],
+            &answer["cleaning"]["last_pass"]["duration_seconds"]
         ),
-        (&json!(9), &json!(5))
+        (&json!(9), &json!(0.005))
     );
-    assert_eq!(answer["worst_case_store_bytes"], 2_000);
+    assert_eq!(answer["worst_case"]["store_bytes"], 2_000);
 
     bench.store.set(store::FaultMode::Failing);
     bench.hand.advance(std::time::Duration::from_secs(60));
     let answer = json(&bench.router, "/api/health").await;
     assert_eq!(
-        (&answer["status"], &answer["last_pass"]),
+        (&answer["status"], &answer["cleaning"]["last_pass"]),
         (&json!("degraded"), &Value::Null)
     );
-    assert_eq!(answer["unreadable"], json!([]));
+    assert_eq!(answer["reading"]["unreadable"], json!([]));
 }
 
 #[tokio::test]

@@ -23,11 +23,12 @@ pub(super) use self::store::{Canned, NOW};
 use super::{Access, Source, router};
 use crate::clock::{Clock, ManualClock};
 use crate::model::context::Kind;
+use crate::model::health::{FlushHealth, FoldHealth, Health, RecordingHealth, Status, StoreHealth};
 use crate::model::outcome::Outcome;
 use crate::model::slice::Precisions;
 use crate::model::snapshot::Problem;
+use crate::model::worst_case::WorstCase;
 use crate::recorder::Unrecorded;
-use crate::recorder::health::{Health, Status};
 use crate::recorder::totals::Totals;
 
 /// A router over a canned store, and what moves and changes them.
@@ -71,33 +72,43 @@ fn health() -> Health {
     };
     Health {
         status: Status::Degraded,
-        store: "canned".into(),
-        last_error: Some("connection refused".into()),
-        store_contact_age_seconds: Some(4.5),
-        last_flush_age_seconds: Some(4.5),
-        flush_interval_seconds: 1.0,
-        journal: None,
-        pending: 3,
-        recorded: 90,
-        dropped: 1,
-        lost: 2,
-        late: 3,
-        skewed: 4,
-        overflowed: 5,
-        quarantined: 6,
-        quarantined_keys: vec![problem],
-        flush_errors: 7,
-        store_resets: 8,
-        replayed: 9,
-        in_doubt_age: None,
-        drain_lag: 0.001,
-        drain_lateness_max: 0.25,
-        completeness: 0.97,
-        in_flight: 2,
-        instance: "abc".into(),
-        worst_case_process_bytes: 1_000,
-        worst_case_store_bytes: 2_000,
         warnings: vec!["maxmemory-policy is allkeys-lru".into()],
+        instance: "abc".into(),
+        completeness: 0.97,
+        recording: RecordingHealth {
+            recorded: 90,
+            in_flight: 2,
+            dropped: 1,
+            overflowed: 5,
+            pending_series: 3,
+            drain_lag_seconds: 0.001,
+            max_drain_lag_seconds: 0.25,
+        },
+        flush: FlushHealth {
+            interval_seconds: 1.0,
+            last_flush_age_seconds: Some(4.5),
+            in_doubt_age_seconds: None,
+            errors: 7,
+            replayed: 9,
+            lost: 2,
+            store_resets: 8,
+        },
+        fold: FoldHealth {
+            late: 3,
+            skewed: 4,
+            quarantined: 6,
+            quarantined_keys: vec![problem],
+            journal: None,
+        },
+        store: StoreHealth {
+            description: "canned".into(),
+            contact_age_seconds: Some(4.5),
+            last_error: Some("connection refused".into()),
+        },
+        worst_case: WorstCase {
+            process_bytes: 1_000,
+            store_bytes: 2_000,
+        },
     }
 }
 

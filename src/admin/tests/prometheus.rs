@@ -164,7 +164,7 @@ async fn totals_and_the_fleet() {
         ("pulse_in_flight", 2.0),
         ("pulse_dropped_total", 1.0),
         ("pulse_lost_total", 2.0),
-        ("pulse_pending", 3.0),
+        ("pulse_pending_series", 3.0),
         ("pulse_store_up", 1.0),
         ("pulse_fleet_requests", 8.0),
         ("pulse_fleet_errors", 2.0),

@@ -15,6 +15,9 @@ use crate::model::snapshot::Problem;
 use crate::model::tier::FINEST;
 use crate::store::{Appended, FencedBatch, Receipt};
 
+/// Contexts that one call rolls up.
+const ROLLED_UP_AT_ONCE: usize = 32;
+
 impl State {
     /// Folds a call, once.
     pub(super) fn append(
@@ -44,11 +47,7 @@ impl State {
     /// Folds a round into everything that is kept.
     fn fold(&mut self, round: &Round, record_bytes: usize) {
         let now = round.stamp();
-        self.rolled.advance(now);
-        if self.rolled.due().next().is_some() {
-            self.records.roll_up_due(&mut self.rolled);
-            self.records.retain_bytes(record_bytes, &self.rolled);
-        }
+        self.roll_up(now, record_bytes);
         let mut late = round.late();
         for group in round.groups() {
             for (name, judged) in &group.contexts {
@@ -73,7 +72,31 @@ impl State {
         self.cut_ranking();
     }
 
+    /// Rolls up some contexts, so that no call holds the runtime up for all of them at the end of a minute.
+    /// Until their turn, readers add the slices that are pending.
+    fn roll_up(&mut self, now: i64, record_bytes: usize) {
+        let until = self.rolled.until();
+        self.rolled.advance(now);
+        if self.rolled.until() > until {
+            self.due = self.records.due(&self.rolled);
+        }
+        for _ in 0..ROLLED_UP_AT_ONCE {
+            let Some((id, minutes)) = self.due.pop_first() else {
+                break;
+            };
+            self.records.roll_up(id, &minutes, &self.rolled);
+        }
+        if self.due.is_empty() && self.rolled.due().next().is_some() {
+            self.rolled.finish();
+            self.records.retain_bytes(record_bytes, &self.rolled);
+        }
+    }
+
     fn add_to_records(&mut self, id: RecordId, judged: &Judged, now: i64) {
+        // Once something is added to a coarser tier, the record says that all ended slices are part of it.
+        if let Some(minutes) = self.due.remove(&id) {
+            self.records.roll_up(id, &minutes, &self.rolled);
+        }
         let (records, rolled) = (&mut self.records, &mut self.rolled);
         let mut begun = Vec::new();
         for (at, added) in round::records(&judged.delta, rolled, now) {

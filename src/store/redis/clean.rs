@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 use redis::{Cmd, Value, cmd, pipe};
 
 use super::RedisStore;
-use super::connection::Role;
+use super::connection::{Oversized, Role};
+use super::oversized::TOO_LARGE;
 use super::script::{CLEAN, FORGET, Invocation, Lua};
-use super::value::{float, int, items, text};
+use super::value::{ISO_HOUR_LEN, float, int, items, problem, text};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::model::context::{ALL, Metric};
 use crate::model::slice::{HOUR, hour_from_iso};
-use crate::model::snapshot::Problem;
 use crate::store::{CleanReport, INSTANCE_TTL, Pass};
 
 /// Seconds after which a lease that is not prolonged is free.
@@ -23,6 +23,8 @@ pub(super) const LEASE_TTL: i64 = 15;
 const PROLONGED_AFTER: Duration = Duration::from_secs(4);
 /// Contexts per script call: below a millisecond of the server's time.
 const CONTEXTS_AT_ONCE: usize = 8;
+/// Ranks that are looked at. There are no more than a hundred, unless somebody else has added some.
+const MAX_RANKS: usize = 1_000;
 /// Ranks per pipeline.
 const RANKS_AT_ONCE: usize = 100;
 /// Problems that are told of one pass.
@@ -64,9 +66,9 @@ impl PassRun<'_> {
         Ok(())
     }
 
-    pub(super) fn problem(&mut self, key: String, reason: String) {
+    pub(super) fn problem(&mut self, key: &[u8], reason: &str) {
         if self.cleaned.problems.len() < PROBLEMS_TOLD {
-            self.cleaned.problems.push(Problem { key, reason });
+            self.cleaned.problems.push(problem(key, reason));
         }
     }
 
@@ -97,7 +99,8 @@ impl PassRun<'_> {
                 }
             }
             if strange > 0 {
-                self.problem(index, format!("{strange} members are no context"));
+                let reason = format!("{strange} members are no context");
+                self.problem(index.as_bytes(), &reason);
             }
         }
         Ok(())
@@ -140,8 +143,8 @@ impl PassRun<'_> {
     async fn ranking(&mut self) -> Result<(), Interrupted> {
         let keys = &self.store.keys;
         let cut_off = self.pass.now.saturating_sub(self.pass.ranking_retention);
-        let mut ranked = cmd("ZRANGE");
-        ranked.arg(keys.slowest()).arg(0).arg(-1);
+        let mut ranked = cmd("ZREVRANGE");
+        ranked.arg(keys.slowest()).arg(0).arg(MAX_RANKS - 1);
         let Some(ranked) = self.of_key(&keys.slowest(), &ranked).await? else {
             return Ok(());
         };
@@ -152,7 +155,8 @@ impl PassRun<'_> {
             for name in chunk {
                 pipeline.cmd("ZSCORE").arg(keys.contexts()).arg(name);
                 pipeline.cmd("ZSCORE").arg(keys.timers()).arg(name);
-                pipeline.cmd("GET").arg(keys.stats(name).start);
+                let start = pipeline.cmd("GETRANGE").arg(keys.stats(name).start);
+                start.arg(0).arg(ISO_HOUR_LEN);
             }
             let seen = connections.pipeline(Role::Write, &mut pipeline).await?;
             // Contexts that only the book's writer knows: the ranking is all that names them.
@@ -216,17 +220,24 @@ impl PassRun<'_> {
         Ok(())
     }
 
-    /// Sends a command about a key; nothing comes back when the key is of another type, which is
-    /// told.
-    async fn of_key(&mut self, key: &str, command: &Cmd) -> Result<Option<Value>, Interrupted> {
+    /// Sends a command about a key; nothing comes back when the key is of another type, or too large, which
+    /// becomes a problem.
+    pub(super) async fn of_key(
+        &mut self,
+        key: &str,
+        command: &Cmd,
+    ) -> Result<Option<Value>, Interrupted> {
         let mut pipeline = pipe();
         pipeline.add_command(command.clone());
         let connections = &self.store.connections;
-        let replies = connections.pipeline(Role::Write, &mut pipeline).await?;
+        let replies = match connections.pipeline(Role::Write, &mut pipeline).await {
+            Err(error) if Oversized::caused(&error) => vec![Err(TOO_LARGE.to_owned())],
+            replies => replies?,
+        };
         match replies.into_iter().next() {
             Some(Ok(value)) => Ok(Some(value)),
             Some(Err(reason)) => {
-                self.problem(key.to_owned(), reason);
+                self.problem(key.as_bytes(), &reason);
                 Ok(None)
             }
             None => Ok(None),

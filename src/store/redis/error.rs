@@ -2,16 +2,19 @@
 
 use redis::{ErrorKind, RedisError, ServerError};
 
+use super::asked::Asked;
 use super::keys::Keys;
+use super::value::shown;
 use crate::error::{StoreError, StoreErrorKind};
 
 /// Every command that this crate sends or that its scripts call, as it is tried out when a connection is
 /// made: with arguments that change nothing, as they are no numbers, or on a key that never exists (`P`).
 /// `C`, `K`, `S` and `W` stand for a counter, `known:`, a set of statistics and the ranking. Within a
 /// script a missing permission would only show when half of it has run.
-pub(super) const COMMANDS: [&str; 43] = [
+pub(super) const COMMANDS: [&str; 48] = [
     "TIME",
     "GET P",
+    "GETRANGE P 0 0",
     "SET P x EX x",
     "EXISTS P",
     "RENAME P P",
@@ -31,6 +34,8 @@ pub(super) const COMMANDS: [&str; 43] = [
     "ZADD P x x",
     "ZRANGE P 0 0",
     "ZSCORE P x",
+    "ZMSCORE P x",
+    "ZCARD P",
     "ZREM P x",
     "ZREMRANGEBYRANK P x x",
     "ZREMRANGEBYSCORE P x x",
@@ -48,6 +53,8 @@ pub(super) const COMMANDS: [&str; 43] = [
     "SET S x EX x",
     "ZADD S x x",
     "ZRANGE S 0 0",
+    "ZMSCORE S x",
+    "ZCARD S",
     "RENAME P S",
     "ZADD W x x",
     "ZREMRANGEBYRANK W x x",
@@ -86,7 +93,8 @@ impl ServerInfo {
 
     /// An error of the client: of the connection, or one that the server answered.
     pub(super) fn explain(&self, error: &RedisError) -> StoreError {
-        let explained = if error.is_timeout() {
+        let text = || shown(error.to_string().as_bytes());
+        if error.is_timeout() {
             self.error(
                 StoreErrorKind::TimedOut,
                 "no answer within the response timeout",
@@ -94,25 +102,50 @@ impl ServerInfo {
         } else if error.is_io_error() || error.is_unrecoverable_error() {
             self.error(
                 StoreErrorKind::Unreachable,
-                &format!("cannot be reached ({error}); is it running, and is the address right?"),
+                &format!(
+                    "cannot be reached ({}); is it running, and is the address right?",
+                    text()
+                ),
             )
         } else if let Some(code) = error.code() {
-            return self.answered(code, error.detail().unwrap_or_default());
+            self.answered(code, error.detail().unwrap_or_default())
         } else if error.kind() == ErrorKind::AuthenticationFailed {
             self.answered("WRONGPASS", "")
         } else {
             self.error(
                 StoreErrorKind::Unexpected,
-                &format!("an answer that cannot be understood ({error}); is it a Redis or Valkey?"),
+                &format!(
+                    "an answer that cannot be understood ({}); is it a Redis or Valkey?",
+                    text()
+                ),
             )
+        }
+    }
+
+    /// The same, naming the keys where it is about those.
+    pub(super) fn explain_about(&self, error: &RedisError, asked: &Asked<'_>) -> StoreError {
+        let explained = self.explain(error);
+        let Some(code) = error
+            .code()
+            .filter(|_| explained.kind() == StoreErrorKind::Unexpected && !asked.keys().is_empty())
+        else {
+            return explained;
         };
-        explained.with_source(error.clone())
+        let detail = error.detail().unwrap_or_default();
+        let said = shown(format!("{code} {detail}").as_bytes());
+        let what = match asked {
+            Asked::Command(_) | Asked::Key(_) if is_of_another_type(error) => {
+                format!("{asked} holds something of another type: delete it ({said})")
+            }
+            _ => format!("it answered with an error about {asked} ({said})"),
+        };
+        self.error(StoreErrorKind::Unexpected, &what)
     }
 
     /// An error that the server answered.
     pub(super) fn answered(&self, code: &str, detail: &str) -> StoreError {
         use StoreErrorKind::{Forbidden, Refused, Unexpected};
-        let code = real_code(code, detail);
+        let (code, detail) = (real_code(code, detail), &*shown(detail.as_bytes()));
         let (kind, advice) = match code {
             "NOPERM" => {
                 let what = format!("{detail}; allow it with: {}", self.acl);
@@ -170,10 +203,7 @@ impl ServerInfo {
             ),
             _ => (Unexpected, "it answered with an error"),
         };
-        let said = match detail {
-            "" => code.to_owned(),
-            _ => format!("{code} {detail}"),
-        };
+        let said = shown(format!("{code} {detail}").trim_end().as_bytes());
         self.error(kind, &format!("{advice} ({said})"))
     }
 }
@@ -204,6 +234,12 @@ fn real_code<'a>(code: &'a str, detail: &str) -> &'a str {
 /// Whether a text of the server, from within a script or not, means a missing permission.
 pub(super) fn is_permission(text: &str) -> bool {
     text.contains("no permissions") || text.contains("The user executing the script can't")
+}
+
+/// Whether a command or a script met a key of another type, which older servers hide in the text.
+pub(super) fn is_of_another_type(error: &RedisError) -> bool {
+    let detail = error.detail().unwrap_or_default();
+    error.code() == Some("WRONGTYPE") || detail.contains("wrong kind of value")
 }
 
 /// Whether an error is about the one key that a command named, and says nothing of others.

@@ -32,6 +32,8 @@ const MAX_ASIDE: usize = 100;
 const FENCE_TTL: i64 = 86_400;
 /// Fields of the state that are looked at together.
 const FENCES_AT_ONCE: usize = 200;
+/// Slices whose contexts are asked for together.
+const SLICES_AT_ONCE: usize = 16;
 /// Records that are read from one key together.
 const RECORDS_AT_ONCE: usize = 500;
 
@@ -87,7 +89,13 @@ impl RedisStore {
     pub(super) async fn append_call(&self, call: &FencedBatch) -> Result<Appended, StoreError> {
         let script = encode::append(call, &self.layout());
         let reply = self.connections.run(Role::Write, &APPEND, &script).await?;
-        appended(&reply).ok_or_else(|| self.not_understood("append.lua"))
+        let appended = appended(&reply).ok_or_else(|| self.not_understood("append.lua"))?;
+        if appended == Appended::Garbled {
+            let reason = format!("its field f:{} is no fence", call.instance);
+            self.healed
+                .add(self.keys.state().as_bytes(), reason.as_bytes());
+        }
+        Ok(appended)
     }
 
     pub(super) async fn is_readable(
@@ -159,7 +167,11 @@ impl RedisStore {
     ) -> Result<Step<()>, StoreError> {
         let keys = [self.keys.state(), self.keys.journal(), self.keys.aside()];
         let script = self.step(&keys, &[&[version, next], more].concat());
-        Ok(self.run_step(&AMEND, &script).await?.map(drop))
+        Ok(self.run_step(&AMEND, &script).await?.map(|reply| {
+            if let Some(reason) = items(&reply).get(2).and_then(bytes) {
+                self.healed.add(self.keys.aside().as_bytes(), reason);
+            }
+        }))
     }
 
     async fn take_lease(&self, instance: &str, version: &str) -> Result<Acquired, StoreError> {
@@ -184,6 +196,9 @@ impl RedisStore {
             Some("NEWER") => Ok(Acquired::Newer),
             Some("NONE") => Ok(Acquired::Nothing),
             Some("MINE") => {
+                if let Some(reason) = reply.get(6).and_then(bytes) {
+                    self.healed.add(self.keys.fold_lease().as_bytes(), reason);
+                }
                 let low = reply.get(1).and_then(parsed);
                 Ok(Acquired::Mine(Progress {
                     version: version.to_owned(),
@@ -281,18 +296,22 @@ impl RedisStore {
     }
 
     async fn record_ids(&self, slices: &[TierSlice]) -> Result<Vec<Vec<RecordId>>, StoreError> {
-        let mut pipeline = pipe();
-        for slice in slices {
-            pipeline.cmd("HKEYS").arg(self.keys.records(*slice));
-        }
-        let replies = self.connections.pipeline(Role::Fold, &mut pipeline).await?;
         // A key of another type has none, and is told when it is written.
-        let ids = |reply: &Result<Value, String>| {
+        let ids = |reply: &Result<Value, String>| -> Vec<RecordId> {
             let fields = reply.iter().flat_map(items);
             let ids = fields.filter_map(|field| RecordId::from_bytes(bytes(field)?));
             ids.collect()
         };
-        Ok(replies.iter().map(ids).collect())
+        let mut all = Vec::with_capacity(slices.len());
+        for part in slices.chunks(SLICES_AT_ONCE) {
+            let mut pipeline = pipe();
+            for slice in part {
+                pipeline.cmd("HKEYS").arg(self.keys.records(*slice));
+            }
+            let replies = self.connections.pipeline(Role::Fold, &mut pipeline).await?;
+            all.extend(replies.iter().map(ids));
+        }
+        Ok(all)
     }
 
     async fn remove_old_fences(&self, version: &str) -> Result<u64, StoreError> {
@@ -414,6 +433,7 @@ fn appended(reply: &Value) -> Option<Appended> {
         }),
         "FULL" => Some(Appended::Full),
         "RESET" => Some(Appended::Reset),
+        "GARBLED" => Some(Appended::Garbled),
         _ => None,
     }
 }

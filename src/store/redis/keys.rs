@@ -137,6 +137,29 @@ impl Keys {
         self.own("probe")
     }
 
+    /// The keys whose names are always the same, each with a command that fails when it holds another type.
+    pub(super) fn typed(&self) -> Vec<(String, &'static [&'static str])> {
+        const HASH: &[&str] = &["HLEN"];
+        const STREAM: &[&str] = &["XLEN"];
+        const SORTED_SET: &[&str] = &["ZCARD"];
+        const STRING: &[&str] = &["GETRANGE", "0", "0"];
+        vec![
+            (self.state(), HASH),
+            (self.journal(), STREAM),
+            (self.fold_lease(), STRING),
+            (self.aside(), STREAM),
+            (self.orphaned(), STREAM),
+            (self.quarantine(), HASH),
+            (self.contexts(), SORTED_SET),
+            (self.timers(), SORTED_SET),
+            (self.instances(), SORTED_SET),
+            (self.lease(), STRING),
+            (self.last_pass(), HASH),
+            (self.known(), SORTED_SET),
+            (self.slowest(), SORTED_SET),
+        ]
+    }
+
     /// The key patterns that an ACL rule must allow.
     pub(super) fn acl_patterns(&self) -> String {
         if self.prefix.is_empty() {

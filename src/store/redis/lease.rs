@@ -2,15 +2,33 @@
 
 use std::time::Instant;
 
-use redis::{Value, cmd};
+use redis::{Value, cmd, pipe};
 
 use super::RedisStore;
 use super::clean::{Interrupted, LEASE_TTL, PassRun};
-use super::connection::Role;
+use super::connection::{Oversized, Role};
 use super::problem_log::{self, ProblemRecord};
-use super::value::{int, items, pairs, text};
+use super::value::{bytes, int, items, shown, text};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::{CleanReport, Pass, PassRecord};
+
+/// The longest token of a lease, which is the number of a pass and the name of an instance.
+const MAX_TOKEN_BYTES: usize = 300;
+
+/// What is written down of a pass.
+const FIELDS: [&str; 11] = [
+    "number",
+    "at",
+    "instance",
+    "millis",
+    "examined",
+    "slices",
+    "counters",
+    "contexts",
+    "ranks",
+    "instances",
+    "problems",
+];
 
 impl RedisStore {
     pub(super) async fn clean_once(&self, pass: &Pass) -> Result<Option<CleanReport>, StoreError> {
@@ -46,7 +64,7 @@ impl RedisStore {
     }
 
     /// Takes the lease if it is free, if it is this instance's still, from a pass that failed, or if
-    /// it never ends: then it is no lease of this crate's.
+    /// it never ends or is of another type: then it is no lease of this crate's.
     async fn take(&self, token: &str, instance: &str) -> Result<bool, StoreError> {
         let lease = self.keys.lease();
         let set = |condition: &[&str]| {
@@ -59,20 +77,26 @@ impl RedisStore {
         if connections.call(Role::Write, &set(&["NX"])).await? != Value::Nil {
             return Ok(true);
         }
-        let mut ends = cmd("TTL");
-        ends.arg(&lease);
-        if int(&connections.call(Role::Write, &ends).await?) == Some(-1) {
-            connections.call(Role::Write, &set(&[])).await?;
-            return Ok(true);
-        }
-        let mut held = cmd("GET");
-        held.arg(&lease);
-        let held = connections.call(Role::Write, &held).await?;
-        let holder = text(&held).and_then(|token| token.split_once(':'));
-        if holder.is_none_or(|(_, holder)| holder != instance) {
+        let mut held = pipe();
+        held.cmd("TTL").arg(&lease);
+        held.cmd("GETRANGE").arg(&lease).arg(0).arg(MAX_TOKEN_BYTES);
+        let held = connections.pipeline(Role::Write, &mut held).await?;
+        let [Ok(left), holder] = &held[..] else {
+            return Err(self.not_understood("TTL"));
+        };
+        let strange = match (int(left), holder) {
+            (_, Err(reason)) => reason,
+            (Some(-1), _) => "it did not end",
+            (Some(left), _) if left > 4 * LEASE_TTL => "it did not end soon",
+            _ => "",
+        };
+        let holder = holder.as_ref().ok().and_then(text);
+        let holder = holder.and_then(|token| token.split_once(':'));
+        if strange.is_empty() && holder.is_none_or(|(_, holder)| holder != instance) {
             return Ok(false);
         }
         connections.call(Role::Write, &set(&[])).await?;
+        self.healed.add(lease.as_bytes(), strange.as_bytes());
         Ok(true)
     }
 
@@ -158,26 +182,42 @@ impl RedisStore {
         &self,
         side: Role,
     ) -> Result<(Option<PassRecord>, Vec<ProblemRecord>), StoreError> {
-        let mut command = cmd("HGETALL");
-        command.arg(self.keys.last_pass());
-        let hash = self.connections.call(side, &command).await?;
-        let field = |name: &str| pairs(&hash).find(|(field, _)| text(field) == Some(name));
-        let number = |name: &str| field(name).and_then(|(_, value)| int(value));
+        let key = self.keys.last_pass();
+        let mut pipeline = pipe();
+        pipeline.cmd("HMGET").arg(&key).arg(&FIELDS[..]);
+        let hash = match self.connections.pipeline(side, &mut pipeline).await {
+            Ok(replies) => replies.into_iter().next().unwrap_or(Ok(Value::Nil)),
+            Err(error) if Oversized::caused(&error) => Err(error.to_string()),
+            Err(error) => return Err(error),
+        };
+        let hash = match (hash, side) {
+            (Ok(hash), _) => hash,
+            // The next pass writes it again.
+            (Err(reason), Role::Write) => {
+                self.delete_own(side, &key, &reason).await?;
+                Value::Nil
+            }
+            (Err(_), _) => Value::Nil,
+        };
+        let field = |name: &str| {
+            let at = FIELDS.iter().position(|field| *field == name)?;
+            items(&hash).get(at)
+        };
+        let number = |name: &str| field(name).and_then(int);
         let count = |name: &str| {
             number(name)
                 .and_then(|n| u64::try_from(n).ok())
                 .unwrap_or(0)
         };
-        let noted = field("problems").and_then(|(_, problems)| text(problems));
+        let noted = field("problems").and_then(text);
         let noted = noted.map(problem_log::decode).unwrap_or_default();
         let problems = noted.iter().map(|noted| noted.problem.clone()).collect();
         let pass = number("number").map(|pass| PassRecord {
             number: pass,
             at: number("at").unwrap_or(0),
             instance: field("instance")
-                .and_then(|(_, id)| text(id))
-                .unwrap_or_default()
-                .to_owned(),
+                .and_then(bytes)
+                .map_or_else(String::new, shown),
             millis: count("millis"),
             cleaned: CleanReport {
                 examined: count("examined"),

@@ -1,23 +1,29 @@
 //! The store of a fleet: one standalone Redis or Valkey, in the book's layout.
 //!
 //! Read `keys` (where everything stands), `journal` with `lua/append.lua` and `lua/fold.lua` (how a call
-//! is appended and folded, once) and `encode` (how it gets there), then `connection`, `read`, `lease`,
-//! `clean` and `sweep`.
+//! is appended and folded, once) and `encode` (how it gets there), then `connection`, `stream` (what a peer
+//! may send), `value` (how its texts are shown), `read`, `oversized`, `lease`, `clean`, `sweep` and `healed`.
 
+mod asked;
 mod clean;
 mod connection;
 mod encode;
 mod error;
+mod healed;
 mod journal;
 mod keys;
 mod lease;
 mod options;
+mod oversized;
 mod problem_log;
 mod read;
 mod script;
 mod server;
 mod status;
+mod stream;
 mod sweep;
+#[cfg(feature = "redis-tls")]
+mod tls;
 mod value;
 
 pub use options::RedisOptions;
@@ -25,7 +31,9 @@ pub use options::RedisOptions;
 use redis::pipe;
 
 use self::connection::{Connections, Role};
+use self::healed::Healed;
 use self::keys::Keys;
+use self::oversized::OversizedKeys;
 use super::journal::Journal;
 use super::{
     Appended, CleanReport, FencedBatch, Generation, Heartbeat, INSTANCE_TTL, Pass, PassRecord,
@@ -50,6 +58,8 @@ pub struct RedisStore {
     expire_idle_keys: bool,
     book_keys: bool,
     journal_bytes: u64,
+    healed: Healed,
+    oversized: OversizedKeys,
     /// Stands in for the server's clock.
     clock: Option<Clock>,
 }
@@ -78,6 +88,8 @@ impl RedisStore {
             expire_idle_keys: options.expire_idle_keys,
             book_keys: options.book_keys,
             journal_bytes: options.journal_bytes,
+            healed: Healed::default(),
+            oversized: OversizedKeys::default(),
             clock: None,
         })
     }
@@ -106,7 +118,11 @@ impl RedisStore {
         pipeline.cmd("EXPIRE").arg(&instance).arg(INSTANCE_TTL);
         let instances = pipeline.cmd("ZADD").arg(self.keys.instances());
         instances.arg(heartbeat.at).arg(&heartbeat.instance);
-        self.note(&mut pipeline).await
+        self.note(
+            &mut pipeline,
+            [&instance, &instance, &self.keys.instances()],
+        )
+        .await
     }
 
     async fn remove_heartbeat(&self, instance: &str) -> Result<(), StoreError> {
@@ -115,16 +131,33 @@ impl RedisStore {
             .cmd("ZREM")
             .arg(self.keys.instances())
             .arg(instance);
-        pipeline.cmd("DEL").arg(self.keys.instance(instance));
-        self.note(&mut pipeline).await
+        let instance = self.keys.instance(instance);
+        pipeline.cmd("DEL").arg(&instance);
+        self.note(&mut pipeline, [&self.keys.instances(), &instance])
+            .await
     }
 
-    /// Sends commands about an instance, all of which must go through.
-    async fn note(&self, pipeline: &mut redis::Pipeline) -> Result<(), StoreError> {
+    /// Sends commands about an instance, each about one of these keys, and all of which must go through.
+    /// What else a key holds is deleted, as the next heartbeats write it again.
+    async fn note<const N: usize>(
+        &self,
+        pipeline: &mut redis::Pipeline,
+        keys: [&str; N],
+    ) -> Result<(), StoreError> {
         let replies = self.connections.pipeline(Role::Write, pipeline).await?;
-        for reply in replies {
+        let wrong = replies.into_iter().zip(keys);
+        let mut wrong = wrong.filter_map(|(reply, key)| Some((key, reply.err()?)));
+        let Some((key, reason)) = wrong.next() else {
+            return Ok(());
+        };
+        self.delete_own(Role::Write, key, &reason).await?;
+        for (key, reason) in wrong {
+            self.delete_own(Role::Write, key, &reason).await?;
+        }
+        let replies = self.connections.pipeline(Role::Write, pipeline).await?;
+        for (reply, key) in replies.into_iter().zip(keys) {
             reply.map_err(|reason| {
-                let what = format!("a key of an instance cannot be written ({reason})");
+                let what = format!("{key} cannot be written ({reason})");
                 let about = self.connections.about();
                 about.error(StoreErrorKind::Unexpected, &what)
             })?;
@@ -221,6 +254,9 @@ impl Store for RedisStore {
 
     fn warnings(&self) -> Vec<String> {
         let server = self.connections.server();
-        server.map_or_else(Vec::new, |server| server.warnings())
+        let mut warnings = server.map_or_else(Vec::new, |server| server.warnings());
+        warnings.extend(self.healed.warnings());
+        warnings.extend(self.oversized.warnings());
+        warnings
     }
 }

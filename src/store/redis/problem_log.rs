@@ -4,6 +4,7 @@
 use super::clean::PROBLEMS_TOLD;
 use super::keys::Keys;
 use super::sweep::LOOKED_THROUGH_EVERY;
+use super::value;
 use crate::model::snapshot::Problem;
 use crate::store::Pass;
 
@@ -39,6 +40,10 @@ pub(super) fn carry_over(
             // Everything else is looked at in each pass.
             return false;
         };
+        // One that is dated in the future is none of this crate's, and would never go.
+        if noted.seen > pass.now.saturating_add(pass.interval) {
+            return false;
+        }
         // Whether it seems to be in order or not.
         let looked_through = pass.interval.saturating_mul(LOOKED_THROUGH_EVERY as i64);
         let again = precision.max(looked_through);
@@ -72,8 +77,7 @@ pub(super) fn decode(text: &str) -> Vec<ProblemRecord> {
         .filter_map(|line| {
             let mut fields = line.splitn(3, FIELD);
             let seen = fields.next()?.parse().ok()?;
-            let (key, reason) = (fields.next()?.to_owned(), fields.next()?.to_owned());
-            let problem = Problem { key, reason };
+            let problem = value::problem(fields.next()?.as_bytes(), fields.next()?);
             Some(ProblemRecord { seen, problem })
         })
         .take(PROBLEMS_TOLD)
@@ -95,9 +99,11 @@ mod tests {
     fn it_comes_back_as_it_was() {
         let noted = vec![ProblemRecord {
             seen: 7,
-            problem: problem("count:5:a\nb"),
+            problem: problem("count:5:a b"),
         }];
         assert_eq!(decode(&encode(&noted)), noted);
+        let forged = decode("7\u{1f}count:5:a\u{1f}y\nFORGED line\u{1e}");
+        assert_eq!(forged[0].problem.reason, r"y\nFORGED line");
         assert_eq!(decode("garbage\u{1e}x\u{1f}y\u{1e}"), []);
     }
 
@@ -123,5 +129,11 @@ mod tests {
         let later = carry_over(&[], later, &pass(3_000), &keys);
         assert_eq!(later.len(), 1);
         assert_eq!(carry_over(&[], later, &pass(90_000), &keys), []);
+        // From a clock that is a little ahead, and from none.
+        for (seen, stays) in [(60, 1), (387_420_489, 0)] {
+            let problem = problem("p:count:60:x");
+            let noted = vec![ProblemRecord { seen, problem }];
+            assert_eq!(carry_over(&[], noted, &pass(0), &keys).len(), stays);
+        }
     }
 }

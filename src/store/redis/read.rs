@@ -5,8 +5,11 @@ use std::collections::BTreeMap;
 use redis::{Value, cmd, pipe};
 
 use super::RedisStore;
-use super::connection::Role;
-use super::value::{access_time, bytes, float, int, items, pairs, shown, text};
+use super::oversized::Reply;
+use super::value::{
+    ISO_HOUR_LEN, MAX_STATISTICS, access_time, bytes, float, int, items, pairs, problem, shown,
+    text,
+};
 use crate::clock::Clock;
 use crate::error::StoreError;
 use crate::model::access_time::AccessTimeStats;
@@ -28,7 +31,12 @@ const PER_CONTEXT: usize = 4;
 /// The state's field that says which slices are part of the coarser tiers.
 const ROLLED: &str = "rolled";
 
-type Reply = Result<Value, String>;
+/// Names of contexts, and of instances, that are read from one key.
+const MAX_NAMES: usize = 20_000;
+/// The longest name of a context, whoever wrote it.
+const MAX_NAME_BYTES: usize = 1_024;
+/// Bytes that are shown of a name that cannot be used.
+const SHOWN_BYTES: usize = 100;
 
 /// Replies whose errors become problems of the key.
 struct Replies<'a> {
@@ -49,10 +57,7 @@ impl Replies<'_> {
     }
 
     fn problem(&mut self, key: &str, reason: impl Into<String>) {
-        self.problems.push(Problem {
-            key: key.to_owned(),
-            reason: reason.into(),
-        });
+        self.problems.push(problem(key.as_bytes(), &reason.into()));
     }
 }
 
@@ -62,12 +67,13 @@ impl RedisStore {
         let mut problems = Vec::new();
         let mut names = BTreeMap::new();
         let mut pipeline = pipe();
-        pipeline.cmd("ZRANGE").arg(keys.contexts()).arg(0).arg(-1);
-        pipeline.cmd("ZRANGE").arg(keys.timers()).arg(0).arg(-1);
-        pipeline.cmd("ZRANGE").arg(keys.slowest()).arg(0).arg(-1);
+        for key in [keys.contexts(), keys.timers(), keys.slowest()] {
+            pipeline.cmd("ZREVRANGE").arg(key).arg(0).arg(MAX_NAMES);
+        }
         let since = now.saturating_sub(INSTANCE_TTL);
         let instances = pipeline.cmd("ZRANGEBYSCORE").arg(keys.instances());
         instances.arg(since).arg("+inf");
+        instances.arg("LIMIT").arg(0).arg(MAX_NAMES);
         let finest = self.precisions.counters.first();
         let hits = finest.map(|finest| keys.count(finest.seconds, Metric::Hits.as_str()));
         if let Some(hits) = &hits {
@@ -75,7 +81,7 @@ impl RedisStore {
         }
         // Before any record is read: what is rolled up meanwhile says so itself.
         pipeline.cmd("HGET").arg(keys.state()).arg(ROLLED);
-        let replies = self.connections.pipeline(Role::Read, &mut pipeline).await?;
+        let replies = self.read(&mut pipeline).await?;
         let mut replies = Replies {
             replies: replies.into_iter(),
             problems: &mut problems,
@@ -86,10 +92,23 @@ impl RedisStore {
             (keys.slowest(), None),
         ];
         for (key, kind) in sources {
-            for member in replies.next(&key).iter().flat_map(items) {
-                let Some(name) = text(member) else {
-                    let member = shown(bytes(member).unwrap_or_default());
-                    replies.problem(&key, format!("member `{member}` is not UTF-8"));
+            let members = replies.next(&key);
+            let members = members.as_ref().map_or(&[][..], items);
+            if members.len() > MAX_NAMES {
+                let reason = format!("of more than {MAX_NAMES} members only those are shown");
+                replies.problem(&key, reason);
+            }
+            for member in members.iter().take(MAX_NAMES) {
+                let name = text(member).filter(|name| name.len() <= MAX_NAME_BYTES);
+                let Some(name) = name else {
+                    let member = bytes(member).unwrap_or_default();
+                    let reason = match member.len() {
+                        length @ ..=MAX_NAME_BYTES if length > 0 => "is not UTF-8".to_owned(),
+                        length => format!("has {length} bytes"),
+                    };
+                    let start = &member[..member.len().min(SHOWN_BYTES)];
+                    let start = shown(start);
+                    replies.problem(&key, format!("member `{start}` {reason}"));
                     continue;
                 };
                 let known = names.entry(name.to_owned());
@@ -158,7 +177,7 @@ impl RedisStore {
                 let instance = self.keys.instance(id);
                 pipeline.cmd("HGET").arg(instance).arg("in_flight");
             }
-            let replies = self.connections.pipeline(Role::Read, &mut pipeline).await?;
+            let replies = self.read(&mut pipeline).await?;
             for (id, reply) in chunk.iter().zip(replies) {
                 let reason = match &reply {
                     // It has ended meanwhile.
@@ -172,10 +191,7 @@ impl RedisStore {
                     },
                     Err(reason) => reason,
                 };
-                problems.push(Problem {
-                    key: self.keys.instance(id),
-                    reason: reason.to_owned(),
-                });
+                problems.push(problem(self.keys.instance(id).as_bytes(), reason));
             }
         }
         Ok(sum)
@@ -192,11 +208,13 @@ impl RedisStore {
         let mut pipeline = redis::Pipeline::with_capacity(PER_CONTEXT * contexts.len());
         for (context, _) in contexts {
             let stats = self.keys.stats(context);
-            pipeline.cmd("GET").arg(&stats.start);
-            pipeline.cmd("GET").arg(&stats.pstart);
+            for start in [&stats.start, &stats.pstart] {
+                let command = pipeline.cmd("GETRANGE").arg(start);
+                command.arg(0).arg(ISO_HOUR_LEN);
+            }
             for set in [&stats.current, &stats.last] {
                 let command = pipeline.cmd("ZRANGE").arg(set);
-                command.arg(0).arg(-1).arg("WITHSCORES");
+                command.arg(0).arg(MAX_STATISTICS).arg("WITHSCORES");
             }
         }
         let slices = HourSlices::new(hour, rolled);
@@ -206,7 +224,7 @@ impl RedisStore {
                 command.arg(&RecordId::new(context).to_bytes());
             }
         }
-        let mut main = self.connections.pipeline(Role::Read, &mut pipeline).await?;
+        let mut main = self.read(&mut pipeline).await?;
         let records = main.split_off(PER_CONTEXT * contexts.len());
         let mut replies = Replies {
             replies: records.into_iter(),
@@ -303,7 +321,7 @@ impl RedisStore {
         let stats = keys.stats(context);
         pipeline.cmd("EXISTS").arg(stats.current).arg(stats.last);
         pipeline.cmd("HGET").arg(keys.state()).arg(ROLLED);
-        let replies = self.connections.pipeline(Role::Read, &mut pipeline).await?;
+        let replies = self.read(&mut pipeline).await?;
         let known = |at: usize| matches!(replies.get(at), Some(Ok(v)) if bytes(v).is_some());
         let kind = if context == ALL {
             Kind::All
@@ -373,7 +391,7 @@ impl RedisStore {
         // Before any record is read: what is rolled up meanwhile says so itself.
         let mut pipeline = pipe();
         pipeline.cmd("HGET").arg(self.keys.state()).arg(ROLLED);
-        let replies = self.connections.pipeline(Role::Read, &mut pipeline).await?;
+        let replies = self.read(&mut pipeline).await?;
         let rolled = rolled_up(replies.first().and_then(|reply| reply.as_ref().ok()), now);
         let pending = rolled
             .pending()
@@ -387,7 +405,7 @@ impl RedisStore {
             let command = pipeline.cmd("HGET").arg(self.keys.records(*slice));
             command.arg(&id.to_bytes());
         }
-        let replies = self.connections.pipeline(Role::Read, &mut pipeline).await?;
+        let replies = self.read(&mut pipeline).await?;
         let record = |reply: &Reply| pack::read_record(bytes(reply.as_ref().ok()?)?);
         let (mut records, mut pending) = (Vec::new(), Vec::new());
         for ((seconds, start), reply) in slices.into_iter().zip(&replies) {
@@ -435,7 +453,7 @@ impl RedisStore {
     async fn read_key(&self, command: &redis::Cmd) -> Result<Value, StoreError> {
         let mut pipeline = pipe();
         pipeline.add_command(command.clone());
-        let replies = self.connections.pipeline(Role::Read, &mut pipeline).await?;
+        let replies = self.read(&mut pipeline).await?;
         Ok(replies.into_iter().flatten().next().unwrap_or(Value::Nil))
     }
 }
@@ -488,10 +506,10 @@ impl HourSlices {
 }
 
 /// What `rolled` of the state says. A new state says nothing until something is folded: records of an earlier
-/// one may be there.
+/// one may be there. Where it cannot be read, slices that are not rolled up are left out.
 fn rolled_up(field: Option<&Value>, now: i64) -> RolledUp {
     let mut rolled = RolledUp::from_text(field.and_then(text).unwrap_or_default());
-    if rolled.is_new() {
+    if field.is_some() && rolled.is_new() {
         rolled.advance(now);
     }
     rolled

@@ -44,6 +44,10 @@ impl Invocation {
         self.args.push(arg.into());
     }
 
+    pub(super) fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        self.keys.iter().map(Vec::as_slice)
+    }
+
     /// The command for a server that should know the script.
     pub(super) fn by_hash(&self, lua: &Lua) -> Cmd {
         self.command("EVALSHA", &lua.hash)

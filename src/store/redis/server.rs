@@ -1,5 +1,7 @@
 //! What the server says of itself in INFO.
 
+use super::value::shown;
+
 /// The oldest versions that are supported.
 const OLDEST_REDIS: (u64, u64) = (6, 2);
 const OLDEST_VALKEY: (u64, u64) = (7, 2);
@@ -19,7 +21,7 @@ impl Server {
             info.lines()
                 .filter_map(|line| line.trim_end().split_once(':'))
                 .find(|(field, _)| *field == name)
-                .map(|(_, value)| value.to_owned())
+                .map(|(_, value)| shown(value.as_bytes()))
         };
         let (flavour, version) = match field("valkey_version") {
             Some(version) => ("valkey", Some(version)),

@@ -5,10 +5,17 @@ use redis::{Value, pipe};
 
 use super::RedisStore;
 use super::connection::Role;
-use super::value::{bytes, int, items, pairs, shown, text};
+use super::value::{bytes, int, items, pairs, problem, shown, text};
 use crate::error::StoreError;
 use crate::model::snapshot::Problem;
-use crate::store::{Exceptions, INSTANCE_TTL, JournalStatus, Position, StoreStatus};
+use crate::store::{
+    Exceptions, INSTANCE_TTL, JournalStatus, MAX_QUARANTINED_KEYS, Position, StoreStatus,
+};
+
+/// The longest name of an instance.
+const MAX_NAME_BYTES: usize = 300;
+/// Quarantined keys that are listed by one command.
+const QUARANTINE_AT_ONCE: usize = 1_000;
 
 const FIELDS: [&str; 11] = [
     "head",
@@ -30,14 +37,21 @@ impl RedisStore {
         let mut pipeline = pipe();
         pipeline.cmd("HMGET").arg(keys.state()).arg(&FIELDS[..]);
         pipeline.cmd("XLEN").arg(keys.journal());
-        pipeline.cmd("GET").arg(keys.fold_lease());
+        let folder = pipeline.cmd("GETRANGE").arg(keys.fold_lease());
+        folder.arg(0).arg(MAX_NAME_BYTES - 1);
         let instances = pipeline.cmd("ZCOUNT").arg(keys.instances());
         instances.arg(now.saturating_sub(INSTANCE_TTL)).arg("+inf");
-        pipeline.cmd("HGETALL").arg(keys.quarantine());
+        // All of them, unless somebody else has added many.
+        let quarantine = pipeline.cmd("HSCAN").arg(keys.quarantine());
+        quarantine.arg(0).arg("COUNT").arg(QUARANTINE_AT_ONCE);
         let replies = self
             .connections
             .pipeline(Role::Write, &mut pipeline)
             .await?;
+        if let Some(Err(reason)) = replies.last() {
+            self.delete_own(Role::Write, &keys.quarantine(), reason)
+                .await?;
+        }
         let replies: Vec<Value> = (replies.into_iter())
             .map(|reply| reply.unwrap_or(Value::Nil))
             .collect();
@@ -65,13 +79,13 @@ impl RedisStore {
                 late: number("late"),
                 skewed: number("skewed"),
                 quarantined: number("quarantined"),
-                quarantined_keys: problems(quarantined),
+                quarantined_keys: problems(items(quarantined).get(1).unwrap_or(&Value::Nil)),
             },
             journal: Some(JournalStatus {
                 entries: count(entries),
                 bytes: head.offset.saturating_sub(low.offset),
                 oldest_age: oldest.map(|at| now.saturating_sub(at).max(0) as f64),
-                folder: text(folder).map(str::to_owned),
+                folder: bytes(folder).filter(|id| !id.is_empty()).map(shown),
                 last_fold: field("took")
                     .and_then(|millis| millis.parse::<f64>().ok())
                     .map(|millis| millis / 1e3),
@@ -88,12 +102,12 @@ fn problems(hash: &Value) -> Vec<Problem> {
     let mut problems: Vec<(i64, Problem)> = pairs(hash)
         .filter_map(|(key, value)| {
             let (at, reason) = text(value)?.split_once(' ')?;
-            let key = bytes(key)?;
-            let key = std::str::from_utf8(key).map_or_else(|_| shown(key), str::to_owned);
-            let reason = reason.to_owned();
-            Some((at.parse().ok()?, Problem { key, reason }))
+            Some((at.parse().ok()?, problem(bytes(key)?, reason)))
         })
         .collect();
     problems.sort_by(|(a, x), (b, y)| a.cmp(b).then_with(|| x.key.cmp(&y.key)));
-    problems.into_iter().map(|(_, problem)| problem).collect()
+    // A key may be listed twice.
+    problems.dedup();
+    let problems = problems.into_iter().map(|(_, problem)| problem);
+    problems.take(MAX_QUARANTINED_KEYS).collect()
 }

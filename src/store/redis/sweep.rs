@@ -63,7 +63,8 @@ impl PassRun<'_> {
             match count {
                 Ok(count) => in_order &= count == Value::Int(0),
                 Err(reason) => {
-                    self.problem(known, format!("{reason}; no counter can be cleaned"));
+                    let reason = format!("{reason}; no counter can be cleaned");
+                    self.problem(known.as_bytes(), &reason);
                     return Ok(());
                 }
             }
@@ -77,7 +78,9 @@ impl PassRun<'_> {
             } else {
                 page.arg(index).arg(index + PAGE as i64 - 1);
             }
-            let page = self.store.connections.call(Role::Write, &page).await?;
+            let Some(page) = self.of_key(&known, &page).await? else {
+                return Ok(());
+            };
             let members: Vec<&[u8]> = items(&page).iter().filter_map(bytes).collect();
             let Some(last) = members.last() else {
                 return Ok(());
@@ -97,7 +100,8 @@ impl PassRun<'_> {
                     Ok(_) => {}
                     Err(reason) => {
                         let key = self.store.keys.known();
-                        self.problem(key, format!("member `{}` {reason}", shown(member)));
+                        let reason = format!("member `{}` {reason}", shown(member));
+                        self.problem(key.as_bytes(), &reason);
                     }
                 }
             }
@@ -160,8 +164,8 @@ impl PassRun<'_> {
             let len = match &replies[0] {
                 Ok(len) => int(len).and_then(|len| usize::try_from(len).ok()),
                 Err(reason) => {
-                    let key = shown(&self.store.keys.count_of(member));
-                    self.problem(key, reason.clone());
+                    let key = self.store.keys.count_of(member);
+                    self.problem(&key, reason);
                     continue;
                 }
             };
@@ -280,8 +284,9 @@ impl PassRun<'_> {
             seen.old.extend(oldest.map(|(_, field)| field));
         }
         if seen.strange > 0 {
-            let key = shown(&self.store.keys.count_of(counter.member));
-            self.problem(key, format!("{} fields are no slice", seen.strange));
+            let key = self.store.keys.count_of(counter.member);
+            let reason = format!("{} fields are no slice", seen.strange);
+            self.problem(&key, &reason);
         }
         let ttl = counter.ttl.filter(|_| !seen.live.is_empty());
         if !seen.old.is_empty() || ttl.is_some() {

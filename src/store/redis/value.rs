@@ -3,6 +3,7 @@
 use redis::Value;
 
 use crate::model::access_time::AccessTimeStats;
+use crate::model::snapshot::Problem;
 
 pub(super) fn bytes(value: &Value) -> Option<&[u8]> {
     match value {
@@ -40,8 +41,15 @@ pub(super) fn pairs(value: &Value) -> impl Iterator<Item = (&Value, &Value)> {
     pairs.map(|pair| (&pair[0], &pair[1]))
 }
 
+/// Members that a set of statistics may have. One more is read, so that a larger set is recognised.
+pub(super) const MAX_STATISTICS: usize = 16;
+
 /// A set of statistics; `None` when there is none, an error when its figures are no figures.
 pub(super) fn access_time(set: &Value) -> Result<Option<AccessTimeStats>, String> {
+    if items(set).len() > 2 * MAX_STATISTICS {
+        let reason = format!("it has more than {MAX_STATISTICS} members: delete it");
+        return Err(reason);
+    }
     let (mut times, mut found) = (AccessTimeStats::default(), 0);
     for (member, score) in pairs(set) {
         let into = match bytes(member) {
@@ -64,7 +72,69 @@ pub(super) fn access_time(set: &Value) -> Result<Option<AccessTimeStats>, String
     }
 }
 
-/// A name that may hold anything, to be shown.
+/// Bytes of an hour in ISO form. One more is read, so that a longer text is none.
+pub(super) const ISO_HOUR_LEN: usize = 19;
+/// The most characters of a text of the server.
+const MAX_SHOWN: usize = 300;
+
+/// A text of the server as it may be logged and shown: on one line, what does not print escaped, and cut to
+/// 300 characters. Shown again, it is the same. Every text that is not looked up passes through here.
 pub(super) fn shown(bytes: &[u8]) -> String {
-    bytes.escape_ascii().to_string()
+    let mut text = String::new();
+    let mut chars = 0;
+    for chunk in bytes.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match c {
+                // They print, and escaped they would grow each time.
+                '\\' | '"' | '\'' => text.push(c),
+                _ => text.extend(c.escape_debug()),
+            }
+            chars += 1;
+            if chars > MAX_SHOWN {
+                break;
+            }
+        }
+        text.extend(chunk.invalid().escape_ascii().map(char::from));
+        chars += chunk.invalid().len();
+        if chars > MAX_SHOWN {
+            break;
+        }
+    }
+    if text.chars().nth(MAX_SHOWN).is_some() {
+        let end = text.char_indices().nth(MAX_SHOWN - 1);
+        text.truncate(end.map_or(0, |(at, _)| at));
+        text.push('…');
+    }
+    text
+}
+
+/// A problem with a key, as it may be logged and shown.
+pub(super) fn problem(key: &[u8], reason: &str) -> Problem {
+    Problem {
+        key: shown(key),
+        reason: shown(reason.as_bytes()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_one_line_and_short() {
+        let forged = "count:60:zz\r\nFORGED \u{1b}[31mline\u{2028}\u{202e}\u{0}".as_bytes();
+        let text = shown(forged);
+        assert_eq!(
+            text,
+            r"count:60:zz\r\nFORGED \u{1b}[31mline\u{2028}\u{202e}\0"
+        );
+        assert_eq!(shown(text.as_bytes()), text);
+        assert_eq!(shown("GET /café \\ \"x'".as_bytes()), "GET /café \\ \"x'");
+        assert_eq!(shown(b"a\xff\xfeb"), r"a\xff\xfeb");
+        let long = shown("ä".repeat(301).as_bytes());
+        assert_eq!(long, "ä".repeat(299) + "…");
+        assert_eq!(shown(long.as_bytes()), long);
+        assert_eq!(shown(&[b'\n'; 1_000]).chars().count(), 300);
+        assert_eq!(shown("ä".repeat(300).as_bytes()), "ä".repeat(300));
+    }
 }

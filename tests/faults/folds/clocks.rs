@@ -91,8 +91,8 @@ pub async fn clocks_apart(hours: u64, seed: u64) -> Report {
     };
     report.faults.retain(is_whole);
     let health = first.health();
-    if health.late + health.skewed > 0 {
-        let line = format!("late {}, skewed {}", health.late, health.skewed);
+    if health.fold.late + health.fold.skewed > 0 {
+        let line = format!("late {}, skewed {}", health.fold.late, health.fold.skewed);
         report.faults.push(line);
     }
     let store = first.pulse.store();

@@ -134,15 +134,18 @@ pub async fn journal_deleted(times: u64, seed: u64) -> Report {
         let ended = delete_under_load(n, seed, &keys().journal, &mut report).await;
         let Deleted { requests, bytes } = ended.deleted;
         let health = ended.health;
-        let hole = health.journal.map_or(0, |journal| journal.hole_bytes);
+        let hole = health.fold.journal.map_or(0, |journal| journal.hole_bytes);
         let least = if ended.is_all_gone { bytes } else { 0 };
         if !(least..=bytes).contains(&hole) || (hole == 0 && ended.found < ended.served as i64) {
             report
                 .faults
                 .push(format!("{hole} bytes are told, {bytes} were deleted"));
         }
-        if health.lost > 0 || health.store_resets > 0 {
-            let line = format!("{} lost, {} resets", health.lost, health.store_resets);
+        if health.flush.lost > 0 || health.flush.store_resets > 0 {
+            let line = format!(
+                "{} lost, {} resets",
+                health.flush.lost, health.flush.store_resets
+            );
             report.faults.push(line);
         }
         told += hole;
@@ -162,15 +165,15 @@ pub async fn state_deleted(times: u64, seed: u64) -> Report {
     for n in 0..times {
         let ended = delete_under_load(n, seed, &keys().state, &mut report).await;
         let (requests, health) = (ended.deleted.requests, ended.health);
-        let journal = health.journal.unwrap();
-        if health.store_resets != 1 || (journal.orphaned == 0 && requests > 0) {
-            let line = format!("{} resets, {journal:?}", health.store_resets);
+        let journal = health.fold.journal.unwrap();
+        if health.flush.store_resets != 1 || (journal.orphaned == 0 && requests > 0) {
+            let line = format!("{} resets, {journal:?}", health.flush.store_resets);
             report.faults.push(line);
         }
         orphaned += requests;
-        lost += health.lost;
+        lost += health.flush.lost;
         let least = if ended.is_all_gone { requests } else { 0 };
-        let most = requests + health.lost as i64;
+        let most = requests + health.flush.lost as i64;
         compare(&mut report, ended.served, ended.found, least..=most);
     }
     let line = format!("told: {orphaned} in journals that were set aside, {lost} lost");

@@ -63,8 +63,11 @@ impl Candidate {
         let end = Instant::now() + PATIENCE;
         loop {
             let health = self.client.json("/admin/pulse/api/health").await;
-            let is_drained = health["recorded"].as_u64() == Some(self.answered);
-            if is_drained && health["pending"] == 0 && health["in_doubt_age"].is_null() {
+            let is_drained = health["recording"]["recorded"].as_u64() == Some(self.answered);
+            if is_drained
+                && health["recording"]["pending_series"] == 0
+                && health["flush"]["in_doubt_age_seconds"].is_null()
+            {
                 return;
             }
             assert!(Instant::now() < end, "it is not flushed: {health:#}");

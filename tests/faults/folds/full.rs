@@ -24,7 +24,7 @@ fn bounded(url: &str) -> Builder {
 
 /// Whether health says that the journal is the reason.
 fn is_full(service: &Service) -> bool {
-    let error = service.health().last_error.unwrap_or_default();
+    let error = service.health().store.last_error.unwrap_or_default();
     error.contains("journal_bytes")
 }
 
@@ -54,7 +54,7 @@ pub async fn journal_full(time: Duration, seed: u64) -> Report {
         keys().stop_folding(conn).await;
         most_bytes = most_bytes.max(keys().unfolded(conn).await);
         for service in [&service, &other] {
-            most_names = most_names.max(service.health().pending);
+            most_names = most_names.max(service.health().recording.pending_series);
             if !is_full(service) {
                 faults.push("health does not name the reason".to_owned());
             }

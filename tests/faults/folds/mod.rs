@@ -61,11 +61,11 @@ impl Report {
 
     fn expect_no_loss(&mut self, service: &Service) {
         let health = service.health();
-        let (lost, dropped) = (health.lost, health.dropped);
+        let (lost, dropped) = (health.flush.lost, health.recording.dropped);
         if lost + dropped > 0 {
             self.faults.push(format!("lost {lost}, dropped {dropped}"));
         }
-        if let Some(journal) = &health.journal {
+        if let Some(journal) = &health.fold.journal {
             let gone = journal.hole_bytes + journal.set_aside + journal.orphaned;
             if gone > 0 {
                 self.faults.push(format!("told as gone: {journal:?}"));

@@ -52,10 +52,10 @@ pub async fn servers_killed(kills: u64, seed: u64) -> Report {
     load.stop().await;
     let mut report = Report::at_the_end(&service, &server).await;
     let health = service.health();
-    if health.store_resets > 0 {
+    if health.flush.store_resets > 0 {
         report
             .faults
-            .push(format!("{} resets", health.store_resets));
+            .push(format!("{} resets", health.flush.store_resets));
     }
     report
         .notes
@@ -133,7 +133,7 @@ impl Pair {
         self.proxy.set_upstream(self.replica.port());
         // For a moment the name stands for a replica that may not be written.
         until("that is noticed", async || {
-            let error = service.health().last_error.unwrap_or_default();
+            let error = service.health().store.last_error.unwrap_or_default();
             error.contains("READONLY")
         })
         .await;
@@ -158,11 +158,14 @@ async fn under_load(seed: u64) -> Report {
     })
     .await;
     pair.fail_over(&service).await;
-    until("it is sent again", async || service.health().replayed > 0).await;
+    until("it is sent again", async || {
+        service.health().flush.replayed > 0
+    })
+    .await;
     load.stop().await;
     let mut report = Report::at_the_end(&service, &pair.replica).await;
     let health = service.health();
-    if health.replayed == 0 || health.store_resets > 0 {
+    if health.flush.replayed == 0 || health.flush.store_resets > 0 {
         report.faults.push(format!("not a failover: {health:?}"));
     }
     report
@@ -192,7 +195,7 @@ async fn after_the_first_call(is_known: bool) -> Report {
     pair.fail_over(&service).await;
     let mut report = Report::at_the_end(&service, &pair.replica).await;
     let health = service.health();
-    if health.replayed == 0 || (health.store_resets > 0) == is_known {
+    if health.flush.replayed == 0 || (health.flush.store_resets > 0) == is_known {
         report
             .faults
             .push(format!("not as it should be: {health:?}"));

@@ -2,8 +2,8 @@
 -- KEYS  1 state, 2 journal, 3 pulse:aside.
 -- ARGV  1 version, 2 name for the next one, then 'HOLE'; or 'FENCES', and of each its field and its value when it was
 --       looked at; or the id of an entry to set aside, the requests in it, and how many of those are kept.
--- Returns {'STALE', version} or {'DONE', fences removed}.
-local state, what, removed = KEYS[1], ARGV[3], 0
+-- Returns {'STALE', version} or {'DONE', fences removed, why what pulse:aside held is gone, or ''}.
+local state, what, removed, strange = KEYS[1], ARGV[3], 0, nil
 local v, head, low, upto, aside = unpack(redis.call('HMGET', state, 'v', 'head', 'low', 'upto', 'aside'))
 if v ~= ARGV[1] then return {'STALE', v} end
 redis.call('PERSIST', state)
@@ -24,10 +24,12 @@ elseif what == 'HOLE' then
 else
   local entry = redis.call('XRANGE', KEYS[2], what, what)[1]
   if entry then
-    redis.call('XADD', KEYS[3], 'MAXLEN', ARGV[5], '*', 'id', what, unpack(entry[2]))
-    redis.call('HINCRBY', state, 'set_aside', ARGV[4])
+    local copy = {'XADD', KEYS[3], 'MAXLEN', ARGV[5], '*', 'id', what, unpack(entry[2], 1, math.min(#entry[2], 100))}
+    strange = redis.pcall(unpack(copy)).err
+    if strange then redis.call('DEL', KEYS[3]); redis.pcall(unpack(copy)) end
+    redis.pcall('HINCRBY', state, 'set_aside', ARGV[4])
     -- Appending raises `need` again where it must.
-    redis.call('HSET', state, 'aside', aside .. what .. ' ', 'need', 0)
+    redis.call('HSET', state, 'aside', (aside or '') .. what .. ' ', 'need', 0)
   end
 end
-return {'DONE', removed}
+return {'DONE', removed, strange or ''}

@@ -19,7 +19,7 @@ if v ~= ARGV[1] then return {'STALE', v} end
 if open == '' and upto ~= '' and upto ~= head and #call('XRANGE', KEYS[2], upto, upto) == 0 then return {'ABSENT'} end
 -- Where a permission is missing (7.0 and newer can be asked), what is tried below would be dropped.
 local may = redis.acl_check_cmd
-for command in string.gmatch(not may and '' or 'HINCRBY HSET HDEL EXPIRE ZADD ZRANGE EXISTS DEL RENAME SET GET ZREMRANGEBYRANK', '%u+') do
+for command in string.gmatch(not may and '' or 'HINCRBY HSET HDEL EXPIRE ZADD ZMSCORE ZCARD EXISTS DEL RENAME SET GET ZREMRANGEBYRANK', '%u+') do
   if not may(command, KEYS[4], KEYS[5]) then return redis.error_reply("NOPERM no permissions to run " .. command) end
 end
 -- The first write: a server that may not write ends here, with nothing done. It, and so the rest, needs no free memory.
@@ -31,7 +31,7 @@ try('SET', KEYS[3], ARGV[3], 'PX', ARGV[4])
 local function quarantine(key, reason)
   reason = tostring(type(reason) == 'table' and reason.err or reason)
   try('HINCRBY', state, 'quarantined', 1)
-  if try('HLEN', KEYS[8]) == 100 then try('DEL', KEYS[8]) end
+  if (tonumber(try('HLEN', KEYS[8])) or 100) >= 100 then try('DEL', KEYS[8]) end -- Of another type too.
   try('HSET', KEYS[8], string.sub(key, 1, 300), ARGV[8] .. ' ' .. string.sub(reason, 1, 300))
   try('EXPIRE', KEYS[8], 86400)
 end
@@ -79,19 +79,14 @@ end
 
 -- Adds to a set of statistics, whole or not at all. Returns the mean, or nil and the reason.
 local function add(key, sums, min, max)
-  local set, least, most = try('ZRANGE', key, 0, -1, 'WITHSCORES'), nil, nil
-  if set.err then return nil, set end
-  for i = 1, #set, 2 do
-    local member, score = set[i], tonumber(set[i + 1])
-    if sums[member] then sums[member] = sums[member] + score
-    elseif member == 'min' then least = score
-    elseif member == 'max' then most = score end
-  end
+  local old, huge = try('ZMSCORE', key, 'count', 'sum', 'sumsq', 'min', 'max'), math.huge
+  if old.err then return nil, old end
+  if try('ZCARD', key) > 16 then return nil, 'it has more than 16 members: delete it' end
+  local least, most = tonumber(old[4]), tonumber(old[5])
   min, max = math.min(min, least or min), math.max(max, most or max)
-  local count, sum, sumsq, huge = sums.count, sums.sum, sums.sumsq, math.huge
+  local count, sum, sumsq = sums.count + (old[1] or 0), sums.sum + (old[2] or 0), sums.sumsq + (old[3] or 0)
   for _, x in ipairs({count, sum, sumsq, min, max}) do
-    -- Infinite and NaN fail.
-    if not (x > -huge and x < huge) then return nil, 'the sum is not a finite number' end
+    if not (x > -huge and x < huge) then return nil, 'the sum is not a finite number' end -- Infinite and NaN fail.
   end
   -- Numbers reach the server with 17 digits, unlike those that Lua itself makes strings of.
   local bounds = (min ~= least or max ~= most) and {min, 'min', max, 'max'} or {}
@@ -151,9 +146,9 @@ for _ = 1, tonumber(ARGV[18]) do
   if seen[kind] then seen[kind](ARGV[a + 3], name) end
   k, a = k + 4, a + 4 + 7 * hours
 end
-add_slowest()
-seen.http(); seen.timer()
-try('ZREMRANGEBYRANK', KEYS[5], 0, -1 - ARGV[11])
+add_slowest(); seen.http(); seen.timer()
+local surplus = (tonumber(try('ZCARD', KEYS[5])) or 0) - ARGV[11] -- Should it be large, it goes a thousand at a time.
+if surplus > 0 then try('ZREMRANGEBYRANK', KEYS[5], 0, math.min(surplus, 1000) - 1) end
 
 for i = 1, tonumber(ARGV[19]) do
   local key, n = KEYS[k + i], 2 * ARGV[a + 2]
@@ -169,8 +164,7 @@ for field, n in pairs({late = late, skewed = tonumber(ARGV[13]), hole = tonumber
   if n > 0 then try('HINCRBY', state, field, n) end
 end
 if ARGV[6] == 'ALL' then
-  local oldest = upto == head and '' or ARGV[8]
-  call('HSET', state, 'low', upto, 'upto', '', 'done', '', 'aside', '', 'took', ARGV[14], 'oldest', oldest)
+  call('HSET', state, 'low', upto, 'upto', '', 'done', '', 'aside', '', 'took', ARGV[14], 'oldest', upto == head and '' or ARGV[8])
 end
 if ARGV[7] ~= '' then
   call('HSET', state, 'trimmed', string.match(ARGV[7], '^%d+'))

@@ -16,8 +16,7 @@ while a < #ARGV do
     if ARGV[4] == 'RANK' then
       forgotten = forgotten + (tonumber(ranks) or 0)
     elseif http or timer then
-      redis.pcall('ZREM', KEYS[2], name)
-      redis.pcall('ZREM', KEYS[3], name)
+      redis.pcall('ZREM', KEYS[2], name); redis.pcall('ZREM', KEYS[3], name)
       for i = 1, n do redis.call('DEL', KEYS[k + i]) end
       for i = 1, m do redis.pcall('ZREM', KEYS[5], ARGV[a + 3 + i]) end
       forgotten = forgotten + 1

@@ -20,6 +20,7 @@ if ARGV[4] ~= '' then
 end
 for i = 4, #KEYS do
   local records = redis.pcall('HMGET', KEYS[i], unpack(ARGV, a + 2, a + 1 + ARGV[a + 1]))
+  for j = 1, #records do records[j] = records[j] and #records[j] <= 2 ^ 20 and records[j] end -- Larger is no record.
   a, result[i] = a + 1 + ARGV[a + 1], records.err and {} or records
 end
 return result

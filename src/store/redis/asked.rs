@@ -1,0 +1,61 @@
+//! What the server was asked for, so that an error can name the keys.
+
+use std::fmt;
+
+use redis::{Arg, Cmd, Pipeline};
+
+use super::script::Invocation;
+use super::value::shown;
+
+/// Keys that are named.
+const MAX_NAMED: usize = 10;
+
+/// What a call asked for.
+pub(super) enum Asked<'a> {
+    Command(&'a Cmd),
+    Pipeline(&'a Pipeline),
+    Script(&'a Invocation),
+    /// The one key that an error is about.
+    Key(Vec<u8>),
+}
+
+impl Asked<'_> {
+    /// The keys, each once, in order.
+    pub(super) fn keys(&self) -> Vec<&[u8]> {
+        let mut keys = Vec::new();
+        let mut add = |key| {
+            if !keys.contains(&key) {
+                keys.push(key);
+            }
+        };
+        match self {
+            Self::Command(command) => key_of(command).into_iter().for_each(add),
+            Self::Pipeline(pipeline) => pipeline.cmd_iter().filter_map(key_of).for_each(add),
+            Self::Script(invocation) => invocation.keys().for_each(add),
+            Self::Key(key) => add(key),
+        }
+        keys
+    }
+}
+
+/// The first argument, which is the key in each command that this crate sends outside of scripts.
+pub(super) fn key_of(command: &Cmd) -> Option<&[u8]> {
+    match command.args_iter().nth(1) {
+        Some(Arg::Simple(key)) => Some(key),
+        _ => None,
+    }
+}
+
+impl fmt::Display for Asked<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let keys = self.keys();
+        for (at, key) in keys.iter().take(MAX_NAMED).enumerate() {
+            let comma = if at > 0 { ", " } else { "" };
+            write!(f, "{comma}{}", shown(key))?;
+        }
+        if keys.len() > MAX_NAMED {
+            write!(f, " and {} more keys", keys.len() - MAX_NAMED)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,47 @@
+//! What a test logs.
+
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+
+use tracing::subscriber::DefaultGuard;
+
+/// The lines that were logged on this thread.
+#[derive(Clone, Debug, Default)]
+pub struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    /// Takes what is logged on this thread, for as long as the guard lives.
+    pub fn start() -> (Self, DefaultGuard) {
+        let log = Self::default();
+        let writer = log.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_ansi(false)
+            .with_writer(move || writer.clone())
+            .finish();
+        (log, tracing::subscriber::set_default(subscriber))
+    }
+
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.0.lock().unwrap()).into_owned()
+    }
+
+    /// Panics unless each line is an event of its own.
+    pub fn assert_whole_lines(&self) {
+        for line in self.text().lines() {
+            let is_event = [" WARN ", " ERROR ", " INFO "]
+                .iter()
+                .any(|level| line.contains(level));
+            assert!(is_event && line.starts_with("20"), "a forged line: {line}");
+        }
+    }
+}
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}

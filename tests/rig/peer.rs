@@ -1,0 +1,178 @@
+//! A peer that speaks the server's protocol, and answers what the test wants.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+
+/// The most that is sent by a flood.
+const MAX_FLOOD: usize = 256 << 20;
+
+/// What the peer answers to a request.
+#[derive(Debug, Clone)]
+pub enum Answer {
+    Bytes(Vec<u8>),
+    /// The first bytes, and then the others again and again, for as long as somebody reads them.
+    Flood(&'static [u8], &'static [u8]),
+}
+
+impl From<&str> for Answer {
+    fn from(text: &str) -> Self {
+        Self::Bytes(text.as_bytes().to_vec())
+    }
+}
+
+/// The peer. Dropping it closes everything.
+#[derive(Debug)]
+pub struct Peer {
+    port: u16,
+    shared: Arc<Shared>,
+    accepting: tokio::task::JoinHandle<()>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    connections: AtomicU64,
+    requests: AtomicU64,
+    /// The most bytes that were sent over one connection.
+    most_sent: AtomicU64,
+}
+
+impl Peer {
+    /// Starts a peer that answers each request, given as its words, by `answer`.
+    pub async fn start(answer: impl Fn(&[Vec<u8>]) -> Answer + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0))
+            .await
+            .expect("bind the peer");
+        let port = listener.local_addr().expect("the peer's address").port();
+        let shared = Arc::new(Shared::default());
+        let (accepted, answer) = (shared.clone(), Arc::new(answer));
+        let accepting = tokio::spawn(async move {
+            let mut connections = JoinSet::new();
+            while let Ok((stream, _)) = listener.accept().await {
+                accepted.connections.fetch_add(1, SeqCst);
+                let (shared, answer) = (accepted.clone(), answer.clone());
+                connections.spawn(async move {
+                    // It ends when the client leaves.
+                    let _ = serve(stream, &shared, &*answer).await;
+                });
+            }
+        });
+        Self {
+            port,
+            shared,
+            accepting,
+        }
+    }
+
+    /// Starts a peer that is like a Redis in everything but scripts.
+    pub async fn start_with_scripts(
+        answer: impl Fn(Script) -> Answer + Send + Sync + 'static,
+    ) -> Self {
+        Self::start(move |words| match Script::of(words) {
+            Some(script) => answer(script),
+            None if words[0] == b"INFO" => "$21\r\nredis_version:7.2.0\r\n\r\n".into(),
+            None => ":1\r\n".into(),
+        })
+        .await
+    }
+
+    /// `redis://127.0.0.1:PORT/`
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}/", self.port)
+    }
+
+    /// How many connections there have been.
+    pub fn connections(&self) -> u64 {
+        self.shared.connections.load(SeqCst)
+    }
+
+    /// How many requests there have been.
+    pub fn requests(&self) -> u64 {
+        self.shared.requests.load(SeqCst)
+    }
+
+    /// The most bytes that a connection has taken, buffers of the kernel included.
+    pub fn most_sent(&self) -> u64 {
+        self.shared.most_sent.load(SeqCst)
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+/// A script of the crate, by the numbers of its keys and arguments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Script {
+    Hello,
+    Append,
+    Acquire,
+    Other,
+}
+
+impl Script {
+    fn of(words: &[Vec<u8>]) -> Option<Self> {
+        // Without keys it is only tried out.
+        if words[0] != b"EVALSHA" || words[2] == b"0" {
+            return None;
+        }
+        Some(match (&*words[2], words.len()) {
+            (b"5", _) => Self::Hello,
+            (b"3", 15) => Self::Append,
+            (b"3", 12) => Self::Acquire,
+            _ => Self::Other,
+        })
+    }
+}
+
+async fn serve(
+    mut stream: TcpStream,
+    shared: &Shared,
+    answer: &(dyn Fn(&[Vec<u8>]) -> Answer + Send + Sync),
+) -> io::Result<()> {
+    let (mut buffer, mut sent) = (Vec::new(), 0);
+    loop {
+        while let Some((words, length)) = request(&buffer) {
+            shared.requests.fetch_add(1, SeqCst);
+            let (mut next, unit) = match answer(&words) {
+                Answer::Bytes(bytes) => (bytes, &b""[..]),
+                Answer::Flood(head, unit) => (head.to_vec(), unit),
+            };
+            buffer.drain(..length);
+            let unit = unit.repeat((64 << 10) / unit.len().max(1));
+            while !next.is_empty() && sent < MAX_FLOOD {
+                stream.write_all(&next).await?;
+                sent += next.len();
+                shared.most_sent.fetch_max(sent as u64, SeqCst);
+                next.clone_from(&unit);
+            }
+        }
+        if stream.read_buf(&mut buffer).await? == 0 {
+            return Ok(());
+        }
+    }
+}
+
+/// The words of the first request, and its length; `None` while it is incomplete.
+fn request(buffer: &[u8]) -> Option<(Vec<Vec<u8>>, usize)> {
+    let number = |at: usize| {
+        let line = &buffer[at..];
+        let end = line.windows(2).position(|two| two == b"\r\n")?;
+        let number: usize = std::str::from_utf8(&line[1..end]).ok()?.parse().ok()?;
+        Some((number, at + end + 2))
+    };
+    let (count, mut end) = number(0)?;
+    let mut words = Vec::with_capacity(count);
+    for _ in 0..count {
+        let (length, start) = number(end)?;
+        end = start + length + 2;
+        words.push(buffer.get(start..end)?[..length].to_vec());
+    }
+    Some((words, end))
+}

@@ -1,0 +1,69 @@
+//! Servers behind TLS, and behind a socket of the file system.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tower_pulse::model::context::Kind;
+use tower_pulse::store::Store;
+use tower_pulse::store::redis::{RedisOptions, RedisStore};
+
+use crate::bed::{Applied, Fixture, MS, Merged, NOW, apply, call};
+use crate::rig::server::RedisServer;
+
+fn store(options: RedisOptions) -> Arc<dyn Store> {
+    let options = options.response_timeout(Duration::from_secs(5));
+    Arc::new(RedisStore::open(options.connection_timeout(Duration::from_secs(5))).unwrap())
+}
+
+/// A call is appended, folded and read.
+async fn assert_works(store: &Arc<dyn Store>) {
+    let batch = Fixture::memory().batch(&[("GET /", Kind::Http, NOW, &[MS])]);
+    let applied = apply(store, &call("x", 1, batch)).await.unwrap();
+    assert_eq!(applied, Applied::Merged(Merged::default()));
+    let hits = store.counter("hits:GET /", 1).await.unwrap();
+    assert_eq!(hits, [(NOW, 1)]);
+}
+
+#[tokio::test]
+async fn a_socket_of_the_file_system() {
+    let directory = crate::rig::process::TempDir::new("socket");
+    let path = directory.path().join("redis.sock");
+    let path = path.to_str().unwrap();
+    let _server = RedisServer::builder()
+        .arg("--unixsocket", path)
+        .start()
+        .await;
+    let store = store(RedisOptions::new(&format!("unix://{path}")).unwrap());
+    assert_works(&store).await;
+}
+
+/// A certificate that no public authority has signed is refused; handed over, it is trusted.
+#[cfg(feature = "redis-tls")]
+#[tokio::test]
+async fn tls() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stores/tls");
+    let file = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+    let port = crate::rig::process::free_port();
+    let _server = RedisServer::builder()
+        .arg("--tls-port", &port.to_string())
+        .arg("--tls-cert-file", &file("server.pem"))
+        .arg("--tls-key-file", &file("server.key"))
+        .arg("--tls-ca-cert-file", &file("ca.pem"))
+        .arg("--tls-auth-clients", "no")
+        .start()
+        .await;
+    let url = format!("rediss://localhost:{port}/");
+
+    let strict = store(RedisOptions::new(&url).unwrap());
+    let error = strict.hello().await.unwrap_err();
+    assert_eq!(error.kind(), tower_pulse::StoreErrorKind::Unreachable);
+    assert!(error.to_string().contains("certificate"), "{error}");
+
+    let certificates = redis::TlsCertificates {
+        client_tls: None,
+        root_cert: Some(std::fs::read(file("ca.pem")).unwrap()),
+    };
+    let client = redis::Client::build_with_tls(url, certificates).unwrap();
+    let info = client.get_connection_info().clone();
+    assert_works(&store(RedisOptions::from(info))).await;
+}
