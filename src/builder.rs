@@ -14,7 +14,7 @@ use crate::flush::{FlushOptions, Flusher};
 use crate::fold::Folder;
 use crate::layer::{IgnoreList, ResponseHead};
 use crate::model::context::MAX_NAME;
-use crate::model::slice::{DEFAULT_PRECISIONS, DEFAULT_SAMPLES, Precision, Precisions};
+use crate::model::slice::{DEFAULT_PRECISIONS, DEFAULT_SAMPLES, Precisions};
 use crate::model::worst_case::ProcessBytes;
 use crate::model::worst_case::{Bounds, WorstCase};
 use crate::pulse::{Parts, Pulse};
@@ -58,6 +58,8 @@ pub struct Builder {
     pending_bytes: usize,
     memory_bytes: usize,
     journal_bytes: u64,
+    redis_connection_timeout: Option<Duration>,
+    redis_response_timeout: Option<Duration>,
     expire_idle_keys: bool,
     book_keys: bool,
     fold_step_contexts: Option<usize>,
@@ -111,6 +113,8 @@ impl Default for Builder {
             pending_bytes: 64 * 1024 * 1024,
             memory_bytes: RECORD_BYTES,
             journal_bytes: 64 * 1024 * 1024,
+            redis_connection_timeout: None,
+            redis_response_timeout: None,
             expire_idle_keys: true,
             book_keys: true,
             fold_step_contexts: None,
@@ -149,7 +153,40 @@ impl Builder {
         self
     }
 
-    /// Keeps everything in a store of your own. Without one: in the memory of this process.
+    /// How long it may take to connect to Redis: 10 ms to 10 s, 1 s by default. Without effect on a
+    /// [`store`](Self::store) that is made elsewhere.
+    #[cfg(feature = "redis")]
+    pub fn redis_connection_timeout(mut self, timeout: Duration) -> Self {
+        self.redis_connection_timeout = Some(timeout);
+        self
+    }
+
+    /// How long Redis may take to answer: 10 ms to 10 s, 500 ms by default. A call without an answer in
+    /// time is sent again, and counted once. With more than
+    /// [`shutdown_timeout`](Self::shutdown_timeout), one slow answer is enough to make a shutdown fail.
+    ///
+    /// ```no_run
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
+    /// use std::time::Duration;
+    ///
+    /// // A server at the other end of a slow line.
+    /// let pulse = tower_pulse::Pulse::builder()
+    ///     .redis("redis://far-away/")
+    ///     .redis_connection_timeout(Duration::from_secs(5))
+    ///     .redis_response_timeout(Duration::from_secs(2))
+    ///     .shutdown_timeout(Duration::from_secs(5))
+    ///     .build()?;
+    /// # Ok(()) }
+    /// ```
+    #[cfg(feature = "redis")]
+    pub fn redis_response_timeout(mut self, timeout: Duration) -> Self {
+        self.redis_response_timeout = Some(timeout);
+        self
+    }
+
+    /// Keeps everything in one of the two stores of [`store`](crate::store) that was made elsewhere, for
+    /// example to share it. Without it: in the memory of this process. The
+    /// [`prefix`](Self::prefix), the bounds of the store and the timeouts are those that it was made with.
     pub fn store(mut self, store: Arc<dyn Store>) -> Self {
         self.backend = Backend::Custom(store);
         self
@@ -429,7 +466,8 @@ impl Builder {
                     .precisions(precisions.clone())
                     .expire_idle_keys(self.expire_idle_keys)
                     .book_keys(self.book_keys)
-                    .journal_bytes(self.journal_bytes);
+                    .journal_bytes(self.journal_bytes)
+                    .timeouts(self.redis_connection_timeout, self.redis_response_timeout);
                 let store = RedisStore::open(options)?;
                 // A clock moved by hand and the server's would soon be hours apart.
                 if self.clock.is_manual() {
@@ -534,13 +572,7 @@ impl Builder {
     }
 
     fn all_precisions(&self) -> Precisions {
-        let mut counters: Vec<_> = self
-            .precisions
-            .iter()
-            .map(|seconds| Precision::new(*seconds, self.samples))
-            .collect();
-        counters.sort_unstable();
-        Precisions { counters }
+        Precisions::new(self.precisions.iter().copied(), self.samples)
     }
 
     fn key_prefix(&self) -> Result<String, BuildError> {

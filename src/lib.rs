@@ -59,7 +59,7 @@
 //!   [reading health](guide::reading_health), [troubleshooting](guide::troubleshooting), and a
 //!   [glossary](guide::glossary) that defines each term.
 //!
-//! [`store`] and [`model`] are for those who read the stored data in code.
+//! [`store`] holds the two stores, to be shared or read in code.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(feature = "admin")]
@@ -71,10 +71,10 @@ mod error;
 mod flush;
 mod fold;
 pub mod guide;
+mod internal;
 pub mod layer;
-pub mod model;
 mod pulse;
-pub mod recorder;
+mod recorder;
 pub mod store;
 mod task;
 #[doc(hidden)]
@@ -83,13 +83,18 @@ pub mod testing;
 pub use builder::Builder;
 pub use clock::{Clock, ManualClock};
 pub use error::{BuildError, StoreError, StoreErrorKind};
+#[doc(hidden)]
+pub use internal::model;
 pub use model::health::{
     FlushHealth, FoldHealth, Health, JournalHealth, RecordingHealth, Status, StoreHealth,
 };
+pub use model::snapshot::Problem;
 pub use model::worst_case::WorstCase;
 pub use pulse::{Pulse, ShutdownError};
 pub use recorder::{Counter, Timed, Timer, Unrecorded};
-pub use task::{BoxFuture, Task};
+#[doc(hidden)]
+pub use task::BoxFuture;
+pub use task::Task;
 
 #[cfg(all(doctest, feature = "admin", feature = "redis"))]
 #[doc = include_str!("../README.md")]

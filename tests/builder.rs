@@ -148,6 +148,24 @@ fn without_a_runtime_there_is_nothing_to_spawn_on() {
 
 #[cfg(feature = "redis")]
 #[test]
+fn timeouts_of_redis() {
+    let b = Pulse::builder;
+    let (connection, response) = ("redis_connection_timeout", "redis_response_timeout");
+    for (timeout, shown) in [(9, "9ms"), (10_001, "10.001s")] {
+        let timeout = Duration::from_millis(timeout);
+        refused(b().redis_connection_timeout(timeout), connection, shown);
+        refused(b().redis_response_timeout(timeout), response, shown);
+    }
+    for timeout in [10, 10_000].map(Duration::from_millis) {
+        let builder = b().redis("redis://127.0.0.1:1/");
+        let builder = builder.redis_connection_timeout(timeout);
+        let builder = builder.redis_response_timeout(timeout);
+        builder.build_with_tasks().map(|_| ()).unwrap();
+    }
+}
+
+#[cfg(feature = "redis")]
+#[test]
 fn redis_urls() {
     let b = Pulse::builder;
     let allowed = "redis://[user:password@]host[:port][/database]";

@@ -45,6 +45,16 @@ impl Builder {
             60 * second,
             "0 to 60 s",
         )?;
+        let timeouts = [
+            ("redis_connection_timeout", self.redis_connection_timeout),
+            ("redis_response_timeout", self.redis_response_timeout),
+        ];
+        for (field, timeout) in timeouts {
+            if let Some(timeout) = timeout {
+                let (least, most) = (second / 100, 10 * second);
+                duration(field, timeout, least, most, "10 ms to 10 s")?;
+            }
+        }
         number("samples", self.samples as usize, 1, 10_000)?;
         number("max_contexts", self.max_contexts, 1, 100_000)?;
         number("max_counters", self.max_counters, 1, 100_000)?;

@@ -8,6 +8,7 @@ use http::{Extensions, HeaderMap, Method, Request, Uri, Version};
 
 /// The head of a request, as it is passed to a context function.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Head<'a> {
     /// The method.
     pub method: &'a Method,

@@ -168,6 +168,17 @@ mod tests {
     }
 
     #[test]
+    fn statistics_merge_as_durations_do() {
+        let second = 1_000_000_000;
+        let (a, b) = (of(&[second, 4 * second]), of(&[2 * second, 8 * second]));
+        let mut times = AccessTimeStats::from(&a);
+        times.merge(&AccessTimeStats::from(&b));
+        assert_eq!(times, AccessTimeStats::from(&merged(&a, &b)));
+        assert_eq!((times.count, times.sum, times.sumsq), (4.0, 15.0, 85.0));
+        assert_eq!((times.min, times.max), (1.0, 8.0));
+    }
+
+    #[test]
     fn empty_access_times_have_no_mean() {
         let none = AccessTimeStats::default();
         assert_eq!(

@@ -510,6 +510,41 @@ mod tests {
         assert_eq!(day, 5 * HOUR as u64);
     }
 
+    /// Two requests in a minute, one in the next, and two an hour later.
+    fn delta_of_two_hours(start: i64) -> ContextDelta {
+        let precisions = Precisions::new([1, 60], 120);
+        let mut delta = ContextDelta::new(Kind::Http, &precisions);
+        for second in [0, 1, 60, HOUR, HOUR] {
+            delta.add(&precisions, start + second, &collected(1_000, false));
+        }
+        delta
+    }
+
+    #[test]
+    fn the_cost_of_a_delta_grows_with_its_slices() {
+        let mut delta = delta_of_two_hours(hour_of(1_700_000_000));
+        let counters = 2 * (4 + 3);
+        let others = 2 * 3 + 3 * 2 + 1;
+        assert_eq!(delta.fixed_cost(), others);
+        assert_eq!(delta.cost(), counters + others);
+        // Two slices of a counter, and what does not split.
+        let part = delta.split(others + 4);
+        assert_eq!(part.cost(), others + 4);
+        assert_eq!(delta.cost(), counters - 4 + 1);
+    }
+
+    #[test]
+    fn what_begins_after_the_latest_moment_is_dropped_and_counted() {
+        let start = hour_of(1_700_000_000);
+        let mut delta = delta_of_two_hours(start);
+        assert_eq!(delta.drop_future(start + HOUR), 0);
+        assert_eq!(delta, delta_of_two_hours(start));
+        assert_eq!(delta.drop_future(start + HOUR - 1), 2);
+        assert_eq!(delta.requests(), 3);
+        let lens: Vec<_> = delta.counters.iter().map(Slices::len).collect();
+        assert_eq!((lens, delta.records[0].len()), (vec![3, 2], 2));
+    }
+
     #[test]
     fn a_batch_is_made_smaller_without_losing_a_count() {
         let (precisions, mut whole) = (Precisions::default(), Batch::default());

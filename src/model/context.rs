@@ -32,6 +32,7 @@ const METHODS: [&str; 10] = [
 
 /// Whether a context stands for HTTP requests, other code or the sum of all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum Kind {
     /// Other code that was timed.
     Timer,
@@ -60,6 +61,7 @@ impl Kind {
 
 /// The counters of each context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Metric {
     /// Number of samples.
     Hits,

@@ -8,6 +8,7 @@ use super::worst_case::WorstCase;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "admin", derive(serde::Serialize))]
 #[cfg_attr(feature = "admin", serde(rename_all = "lowercase"))]
+#[non_exhaustive]
 pub enum Status {
     /// The store last answered within three flush intervals.
     Ok,

@@ -3,6 +3,7 @@
 /// How one request, or one timed piece of code, ended. Each has exactly one outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
+#[non_exhaustive]
 pub enum Outcome {
     /// Timed code ran to its end.
     Completed,

@@ -278,6 +278,18 @@ mod tests {
     }
 
     #[test]
+    fn records_are_counted_and_cleared() {
+        let (mut records, rolled) = (Records::default(), RolledUp::default());
+        assert!(records.is_empty());
+        for (minute, context) in [(60, "GET /"), (60, "GET /a"), (60, "GET /"), (120, "GET /")] {
+            records.add(((60, minute), RecordId::new(context)), &one(17), &rolled);
+        }
+        assert_eq!((records.len(), records.is_empty()), (3, false));
+        records.clear();
+        assert_eq!((records.len(), records.is_empty()), (0, true));
+    }
+
+    #[test]
     fn slices_that_have_ended_are_rolled_up_once() {
         let (mut records, mut rolled) = (Records::default(), RolledUp::from_text("60"));
         let id = RecordId::new("GET /");

@@ -182,3 +182,92 @@ pub fn records<'a>(
             })
         })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::context::{ALL, Kind};
+    use crate::model::slice::HOUR;
+
+    const NOW: i64 = 1_700_000_000;
+
+    /// One request of `GET /` and one sale in each of these seconds.
+    fn batch(precisions: &Precisions, seconds: &[i64], late: u64) -> Batch {
+        let mut batch = Batch::default();
+        let mut found = Aggregate::default();
+        found.times.record(1_000);
+        for second in seconds {
+            batch.add(precisions, &"GET /".into(), Kind::Http, *second, &found);
+            batch.count(precisions, &"sales".into(), *second, 1);
+        }
+        batch.late = late;
+        batch
+    }
+
+    /// Instances of all versions must agree, as a round that one began is finished by another.
+    #[test]
+    fn partitions_never_change() {
+        assert_eq!(partition("GET /users/{id}"), 224);
+        assert_eq!(partition(ALL), 128);
+    }
+
+    #[test]
+    fn what_lies_in_the_future_is_refused_and_counted() {
+        let precisions = Precisions::new([60], 120);
+        let mut round = Round::empty(NOW);
+        let (allowed, refused) = (NOW + SKEW_ALLOWED, NOW + SKEW_ALLOWED + HOUR);
+        // A batch holds the statistics of two hours.
+        let batches = [[NOW, allowed], [NOW, refused], [allowed, refused]];
+        for (late, seconds) in batches.iter().enumerate() {
+            let batch = batch(&precisions, seconds, late as u64);
+            round.add(batch, &precisions, NOW);
+        }
+        let [group] = round.groups() else {
+            panic!("{} groups", round.groups().len());
+        };
+        let judged = &group.contexts["GET /"];
+        assert_eq!((judged.skewed, judged.delta.requests()), (2, 4));
+        assert_eq!(judged.delta.last_seen, NOW, "it was not seen in the future");
+        let sales: Vec<_> = group.counters["sales"][0].iter().collect();
+        let slice = |second| precisions.counters[0].slice(second);
+        assert_eq!(sales, [(slice(NOW), &2), (slice(allowed), &2)]);
+        assert_eq!(round.late(), 3);
+    }
+
+    #[test]
+    fn each_configuration_of_precisions_has_a_group() {
+        let (minutes, hours) = (Precisions::new([60], 120), Precisions::new([3_600], 120));
+        let mut round = Round::default();
+        round.add(batch(&minutes, &[NOW], 0), &minutes, NOW);
+        round.add(batch(&hours, &[NOW], 0), &hours, NOW - 7);
+        round.add(batch(&minutes, &[NOW], 0), &minutes, NOW - 3);
+        let groups = round.groups().iter();
+        let requests = groups.map(|g| (&g.precisions, g.contexts["GET /"].delta.requests()));
+        assert!(requests.eq([(&minutes, 2), (&hours, 1)]));
+        assert_eq!(round.stamp(), NOW);
+    }
+
+    #[test]
+    fn records_are_added_to_the_tiers_that_they_belong_to() {
+        let precisions = Precisions::new([60], 120);
+        let oldest = FINEST.slice(NOW) - 60 * 129;
+        let seconds = [NOW, oldest, oldest - 60];
+        let batch = batch(&precisions, &seconds, 0);
+        let delta = &batch.contexts["GET /"];
+        let slices = |rolled: &RolledUp, now| -> Vec<TierSlice> {
+            let records = records(delta, rolled, now);
+            records.map(|(slice, _)| slice).collect()
+        };
+        let mut rolled = RolledUp::default();
+        let newest = FINEST.slice(NOW);
+        assert_eq!(slices(&rolled, NOW), [(60, oldest), (60, newest)]);
+        rolled.advance(NOW + HOUR);
+        rolled.finish();
+        // Their minutes have ended; the two older ones are not retained any more.
+        let wider = |start| TIERS.map(|tier| (tier.seconds, tier.slice(start)));
+        let mut expected = wider(oldest - 60)[1..].to_vec();
+        expected.extend_from_slice(&wider(oldest)[1..]);
+        expected.extend(wider(newest));
+        assert_eq!(slices(&rolled, NOW + HOUR), expected);
+    }
+}

@@ -34,28 +34,33 @@ impl Precision {
     /// # use tower_pulse::model::slice::Precision;
     /// assert_eq!(Precision::new(5, 120).slice(1_336_376_413), 1_336_376_410);
     /// ```
+    #[doc(hidden)]
     pub const fn slice(self, unix_seconds: i64) -> i64 {
         let width = self.seconds as i64;
         unix_seconds.div_euclid(width).saturating_mul(width)
     }
 
     /// The span of all retained slices, in seconds.
+    #[doc(hidden)]
     pub const fn span(self) -> i64 {
         self.seconds as i64 * self.samples as i64
     }
 
     /// The start of the slice that expires when a slice at `slice` begins.
+    #[doc(hidden)]
     pub const fn pushed_out_by(self, slice: i64) -> i64 {
         slice.saturating_sub(self.span())
     }
 
     /// The newest slice start that is no longer retained at `unix_seconds`, as in the recipe [cleaning
     /// counters](crate::guide::recipes#2-cleaning-counters).
+    #[doc(hidden)]
     pub const fn cut_off(self, unix_seconds: i64) -> i64 {
         unix_seconds.saturating_sub(self.span())
     }
 
     /// Seconds after its last write at which an idle key expires: `samples * p + max(10 min, 2p)`.
+    #[doc(hidden)]
     pub const fn key_ttl(self) -> i64 {
         let margin = 2 * self.seconds as i64;
         self.span() + if margin > 600 { margin } else { 600 }
@@ -80,7 +85,16 @@ impl Default for Precisions {
 }
 
 impl Precisions {
+    /// Precisions of so many seconds, each of which keeps the newest `samples` slices.
+    pub fn new(seconds: impl IntoIterator<Item = u32>, samples: u32) -> Self {
+        let seconds = seconds.into_iter();
+        let mut counters: Vec<_> = seconds.map(|p| Precision::new(p, samples)).collect();
+        counters.sort_unstable();
+        Self { counters }
+    }
+
     /// The counters' precision of `seconds`, if there is one.
+    #[doc(hidden)]
     pub fn counter(&self, seconds: u32) -> Option<Precision> {
         self.counters.iter().copied().find(|p| p.seconds == seconds)
     }
@@ -170,6 +184,15 @@ fn date_of(days: i64) -> (i64, i64, i64) {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn precisions_are_sorted_and_found_by_their_seconds() {
+        let precisions = Precisions::new([60, 5], 7);
+        let expected = [Precision::new(5, 7), Precision::new(60, 7)];
+        assert_eq!(precisions.counters, expected);
+        assert_eq!(precisions.counter(60), Some(expected[1]));
+        assert_eq!(precisions.counter(7), None);
+    }
 
     #[test]
     fn hours_convert_to_iso_and_back() {

@@ -116,3 +116,59 @@ impl<V: Merge> Slices<V> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slices(starts: &[i64]) -> Slices<i64> {
+        let mut slices = Slices::default();
+        for start in starts {
+            assert_eq!(slices.add(*start, *start, usize::MAX), None);
+        }
+        slices
+    }
+
+    fn starts(slices: &Slices<i64>) -> Vec<i64> {
+        slices.iter().map(|(start, _)| start).collect()
+    }
+
+    #[test]
+    fn the_oldest_slice_goes_for_a_newer_one() {
+        let mut slices = slices(&[20, 10, 30]);
+        assert_eq!(starts(&slices), [10, 20, 30]);
+        assert_eq!(slices.add(40, 1, 4), None);
+        assert_eq!(slices.add(50, 1, 4), Some((10, 10)));
+        assert_eq!(slices.add(10, 7, 4), Some((10, 7)), "it is older than all");
+        assert_eq!(slices.add(20, 7, 4), None, "it is there");
+        assert_eq!(slices.get(20), Some(&27));
+        assert_eq!(slices.get(10), None);
+        assert_eq!(slices.get_mut(60), None);
+        assert_eq!(slices.get_mut(20), Some(&mut 27));
+        assert_eq!(slices.add(5, 5, 5), None, "there is room");
+        assert_eq!(starts(&slices), [5, 20, 30, 40, 50]);
+    }
+
+    #[test]
+    fn both_ends_are_cut_exactly() {
+        let mut trimmed = slices(&[10, 20, 30]);
+        assert_eq!((trimmed.trim(9), trimmed.trim(20)), (0, 2));
+        assert_eq!(starts(&trimmed), [30]);
+        let mut dropped = slices(&[10, 20, 30]);
+        assert_eq!(dropped.drop_after(30), [0; 0]);
+        assert_eq!(dropped.drop_after(10), [20, 30]);
+        assert_eq!(starts(&dropped), [10]);
+        let mut split = slices(&[10, 20, 30]);
+        assert_eq!(starts(&split.split_newest(2)), [20, 30]);
+        assert_eq!(starts(&split.split_newest(2)), [10]);
+        assert_eq!((split.len(), split.is_empty()), (0, true));
+    }
+
+    #[test]
+    fn merging_gives_what_had_to_go() {
+        let (mut gone, mut merged) = (Vec::new(), slices(&[10, 30]));
+        merged.merge(slices(&[5, 20, 30]), 2, |value| gone.push(value));
+        assert_eq!((starts(&merged), gone), (vec![20, 30], vec![5, 10]));
+        assert_eq!(merged.get(30), Some(&60));
+    }
+}

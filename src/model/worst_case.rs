@@ -30,6 +30,7 @@ pub struct Bounds {
 /// The most memory that a configuration can take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "admin", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct WorstCase {
     /// Bytes in each process, after an outage of the store that is long enough to fill every retained
     /// slice.
@@ -41,6 +42,7 @@ pub struct WorstCase {
 
 impl WorstCase {
     /// Calculates it.
+    #[doc(hidden)]
     pub fn new(bounds: &Bounds, precisions: &Precisions) -> Self {
         Self {
             process_bytes: ProcessBytes::new(bounds, precisions).total(),
@@ -207,4 +209,76 @@ fn key_bytes(key: u64) -> u64 {
 /// A member of a large sorted set.
 fn known_bytes(member: u64) -> u64 {
     member + 120
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bounds() -> Bounds {
+        Bounds {
+            max_contexts: 97,
+            max_counters: 12,
+            shards: 5,
+            replay_bytes: 1_000_003,
+            pending_bytes: 1 << 20,
+            memory_bytes: None,
+            folder_records: 300,
+            journal_bytes: 7_000_001,
+            name_bytes: 53,
+        }
+    }
+
+    fn precisions() -> Precisions {
+        Precisions::new([1, 60], 512)
+    }
+
+    /// Whether the bounds hold is measured by tests/cleaning/worst_case.rs. Operators plan with them, so
+    /// they change on purpose only.
+    #[test]
+    fn a_store_elsewhere() {
+        let worst = WorstCase::new(&bounds(), &precisions());
+        let parts = ProcessBytes::new(&bounds(), &precisions());
+        let expected = ProcessBytes {
+            in_use: 1_504_690,
+            replay: 1_000_003,
+            folding: 27_666_624,
+            slices: 9_734_784,
+        };
+        assert_eq!(parts, expected);
+        assert_eq!(worst.process_bytes, 39_906_101);
+        assert_eq!(worst.store_bytes, 82_258_261);
+        // Above 512 fields a hash is a table.
+        let long = Precisions::new([1, 60], 513);
+        assert_eq!(WorstCase::new(&bounds(), &long).store_bytes, 105_991_173);
+    }
+
+    #[test]
+    fn slices_that_wait_are_compacted_above_their_bound() {
+        let slices = |pending_bytes| {
+            let bounds = Bounds {
+                pending_bytes,
+                ..bounds()
+            };
+            ProcessBytes::new(&bounds, &precisions()).slices
+        };
+        // What is compacted as far as can be takes more than the bound.
+        assert_eq!(slices(6_000_000), slices(1));
+        assert_eq!(slices(10_000_000), 3_702_784 + 10_000_000);
+        assert_eq!(slices(usize::MAX), 69_433_984);
+    }
+
+    #[test]
+    fn a_store_in_this_process() {
+        let bounds = |memory_bytes| Bounds {
+            memory_bytes: Some(memory_bytes),
+            folder_records: 0,
+            ..bounds()
+        };
+        let parts = |bytes| ProcessBytes::new(&bounds(bytes), &precisions());
+        assert_eq!(parts(1 << 20).slices, 11_304_960);
+        assert_eq!(parts(usize::MAX).slices, 213_757_184);
+        assert_eq!(parts(1 << 20).folding, 0);
+        assert_eq!(WorstCase::new(&bounds(1), &precisions()).store_bytes, 0);
+    }
 }

@@ -1,12 +1,8 @@
-//! Recording in this instance. [`totals`] has the totals behind the Prometheus text;
-//! [`Pulse::health`](crate::Pulse::health) reports the state.
+//! Recording in this instance.
 //!
-//! To record, use [`Pulse`](crate::Pulse): its layer, [`timer`](crate::Pulse::timer),
-//! [`time`](crate::Pulse::time) and [`counter`](crate::Pulse::counter).
-
-// The request path ends here. It hands on nanoseconds, which leave once a second. Read `cell` (where a
-// sample is added), `registry` (under which name), `timer` and `counter` (other code), `response` (which
-// responses are errors), then `drain` (from the cells to the batch) and `totals`.
+//! The request path ends here. It hands on nanoseconds, which leave once a second. Read `cell` (where a
+//! sample is added), `registry` (under which name), `timer` and `counter` (other code), `response` (which
+//! responses are errors), then `drain` (from the cells to the batch) and `totals` (for the Prometheus text).
 
 mod cell;
 mod counter;
@@ -16,7 +12,7 @@ mod registry;
 mod response;
 mod sync;
 mod timer;
-pub mod totals;
+pub(crate) mod totals;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};

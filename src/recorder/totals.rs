@@ -9,7 +9,7 @@ use crate::model::outcome::OutcomeCounts;
 
 /// Upper bounds of the buckets in seconds: the defaults of Prometheus, with 1 ms and 30 s added because
 /// many services answer within 5 ms.
-pub const BOUNDS: [f64; 14] = [
+pub(crate) const BOUNDS: [f64; 14] = [
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
 ];
 
@@ -24,22 +24,22 @@ static PLACES: LazyLock<[usize; BUCKETS]> = LazyLock::new(|| {
 
 /// Totals of a context.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Totals {
+pub(crate) struct Totals {
     /// Whether the context stands for HTTP requests, other code or the sum of all.
-    pub kind: Kind,
+    pub(crate) kind: Kind,
     /// Number of samples.
-    pub count: u64,
+    pub(crate) count: u64,
     /// Sum of their durations, in nanoseconds.
-    pub nanos: u128,
+    pub(crate) nanos: u128,
     /// Counts by outcome.
-    pub outcomes: OutcomeCounts,
+    pub(crate) outcomes: OutcomeCounts,
     /// Number of durations in each bucket, not cumulative. The last bucket is beyond all bounds.
-    pub buckets: [u64; BOUNDS.len() + 1],
+    pub(crate) buckets: [u64; BOUNDS.len() + 1],
 }
 
 impl Totals {
     /// Totals of a context without samples.
-    pub fn new(kind: Kind) -> Self {
+    pub(crate) fn new(kind: Kind) -> Self {
         Self {
             kind,
             count: 0,

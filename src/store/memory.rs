@@ -29,9 +29,19 @@ use crate::task::{BoxFuture, lock};
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() {
-/// use tower_pulse::{Clock, model::slice::Precisions, store::{Store, memory::MemoryStore}};
-/// let store = MemoryStore::new(Precisions::default(), Clock::system());
-/// assert!(store.snapshot(0).await.unwrap().contexts.is_empty());
+/// use std::sync::Arc;
+/// use tower_pulse::{Clock, Pulse, store::{Precisions, Store, memory::MemoryStore}};
+///
+/// // One page for two parts of a service that are configured differently.
+/// let store = Arc::new(MemoryStore::new(Precisions::default(), Clock::system()));
+/// let inner = Pulse::builder().store(store.clone()).build().unwrap();
+/// let outer = Pulse::builder().store(store.clone()).build().unwrap();
+/// inner.counter("sales").add(1);
+/// outer.counter("sales").add(2);
+/// inner.flush().await.unwrap();
+/// outer.flush().await.unwrap();
+/// let sold = store.counter("sales", 86_400).await.unwrap();
+/// assert_eq!(sold.iter().map(|(_, n)| n).sum::<i64>(), 3);
 /// # }
 /// ```
 #[derive(Debug)]

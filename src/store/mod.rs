@@ -1,9 +1,13 @@
 //! Storage of aggregates: the trait [`Store`], and two stores that behave alike. [`memory`] is the embedded
-//! default and the reference. [`self::redis`] is shared by a fleet: all instances append to its [`journal`],
-//! and one of them folds it.
+//! default; the store in `redis` is shared by a fleet.
 //!
-//! Read this file, then [`memory`], [`journal`], then `redis/`.
+//! [`Builder`](crate::Builder) opens the store that it is configured for. Open one here to share it among
+//! several of them by [`Builder::store`](crate::Builder::store), or to read it without recording anything.
 
+// `memory` is the reference. In Redis, all instances append to the `journal`, and one of them folds it. Read
+// this file, then `memory`, `journal`, then `redis/`.
+
+#[doc(hidden)]
 pub mod journal;
 pub mod memory;
 pub(crate) mod pace;
@@ -13,18 +17,22 @@ pub mod redis;
 use self::journal::Journal;
 use crate::error::StoreError;
 use crate::model::batch::{Aggregate, Batch};
+pub use crate::model::slice::{Precision, Precisions};
 use crate::model::snapshot::{ContextSnapshot, Problem, Snapshot};
-use crate::task::BoxFuture;
+pub use crate::task::BoxFuture;
 
 /// Seconds after its last heartbeat during which an instance counts as alive.
+#[doc(hidden)]
 pub const INSTANCE_TTL: i64 = 60;
 /// The number of slices of the finest precision in [`Snapshot::recent`].
+#[doc(hidden)]
 pub const RECENT_SLICES: i64 = 15;
 /// How many passes the clock of another instance may be ahead of this one's.
 const PASSES_AHEAD: i64 = 5;
 
 /// A generation of a store: a store from its first call until it loses its state.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[doc(hidden)]
 pub struct Generation {
     /// Its name, which no other generation has.
     pub id: String,
@@ -36,6 +44,7 @@ pub struct Generation {
 
 /// A call: a numbered part of a batch, which is folded once however often it is appended.
 #[derive(Clone, Debug)]
+#[doc(hidden)]
 pub struct FencedBatch {
     /// The generation of the store in which the calls of the instance are numbered.
     pub generation: String,
@@ -52,6 +61,7 @@ pub struct FencedBatch {
 
 /// A place in a journal: the id of an entry, or the end of the folded entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[doc(hidden)]
 pub struct Position {
     /// Bytes appended until the end of the entry.
     pub offset: u64,
@@ -79,6 +89,7 @@ impl std::str::FromStr for Position {
 
 /// The position of a call, and the progress of folding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[doc(hidden)]
 pub struct Receipt {
     /// The position of the call in the journal, or one after it.
     pub position: Position,
@@ -90,6 +101,7 @@ pub struct Receipt {
 
 /// The result of appending a [`FencedBatch`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(hidden)]
 pub enum Appended {
     /// The call is in the journal, or folded if the store has no journal.
     Done(Receipt),
@@ -111,6 +123,7 @@ pub enum Appended {
 
 /// Whether a call can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(hidden)]
 pub enum Readable {
     /// The call is folded.
     Yes,
@@ -122,6 +135,7 @@ pub enum Readable {
 
 /// Samples that folding could not use, of all instances, since the store's generation began.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[doc(hidden)]
 pub struct Exceptions {
     /// Requests older than the statistics of the last hour: in the counters, not in the statistics.
     pub late: u64,
@@ -150,6 +164,7 @@ impl Exceptions {
 
 /// The status of a journal.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[doc(hidden)]
 pub struct JournalStatus {
     /// Entries in the journal, including folded entries that are not trimmed yet.
     pub entries: u64,
@@ -171,6 +186,7 @@ pub struct JournalStatus {
 
 /// The status of a store and its fleet.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[doc(hidden)]
 pub struct StoreStatus {
     /// The moment up to which all appended calls can be read, in Unix seconds.
     pub as_of: i64,
@@ -184,6 +200,7 @@ pub struct StoreStatus {
 
 /// A heartbeat of an instance.
 #[derive(Clone, Debug)]
+#[doc(hidden)]
 pub struct Heartbeat {
     /// The name of the instance.
     pub instance: String,
@@ -197,6 +214,7 @@ pub struct Heartbeat {
 
 /// A pass of cleaning: its time, and the retentions that it applies.
 #[derive(Clone, Debug)]
+#[doc(hidden)]
 pub struct Pass {
     /// The instance that cleans.
     pub instance: String,
@@ -232,6 +250,7 @@ impl Pass {
 
 /// The result of a pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[doc(hidden)]
 pub struct CleanReport {
     /// Counters that were examined.
     pub examined: u64,
@@ -251,6 +270,7 @@ pub struct CleanReport {
 
 /// The last pass, as the store remembers it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[doc(hidden)]
 pub struct PassRecord {
     /// The number of the pass.
     pub number: i64,
@@ -266,17 +286,22 @@ pub struct PassRecord {
 
 /// A store of aggregates. Every method may be called at any time, from any number of tasks.
 ///
+/// Implemented by [`MemoryStore`](memory::MemoryStore) and `RedisStore`, and not meant to be implemented
+/// elsewhere: the methods that are not shown here change without notice.
+///
 /// # Cancel safety
 /// Dropping a future of this trait leaves the store either unchanged or as if the future had completed.
-/// [`append`](Self::append), repeated with the same number, finds out which.
 pub trait Store: Send + Sync + 'static {
     /// Returns the store's generation, and begins one if there is none.
+    #[doc(hidden)]
     fn hello(&self) -> BoxFuture<'_, Result<Generation, StoreError>>;
 
-    /// Appends a call once, however often it is repeated.
+    /// Appends a call once, however often it is repeated; a repetition finds out whether it was appended.
+    #[doc(hidden)]
     fn append<'a>(&'a self, call: &'a FencedBatch) -> BoxFuture<'a, Result<Appended, StoreError>>;
 
     /// Whether the call with the number `seq`, which was appended at `position`, can be read.
+    #[doc(hidden)]
     fn readable<'a>(
         &'a self,
         generation: &'a str,
@@ -286,24 +311,30 @@ pub trait Store: Send + Sync + 'static {
     ) -> BoxFuture<'a, Result<Readable, StoreError>>;
 
     /// The status of the store and its fleet at `now`.
+    #[doc(hidden)]
     fn status(&self, now: i64) -> BoxFuture<'_, Result<StoreStatus, StoreError>>;
 
     /// The journal, if one instance of the fleet folds calls later. `None` if the store folds each call at once.
+    #[doc(hidden)]
     fn journal(&self) -> Option<&dyn Journal> {
         None
     }
 
     /// Records that an instance is alive.
+    #[doc(hidden)]
     fn heartbeat<'a>(&'a self, heartbeat: &'a Heartbeat) -> BoxFuture<'a, Result<(), StoreError>>;
 
     /// Removes an instance that has ended.
+    #[doc(hidden)]
     fn deregister<'a>(&'a self, instance: &'a str) -> BoxFuture<'a, Result<(), StoreError>>;
 
     /// All contexts, with their statistics of the hour of `now` and of the hour before.
+    #[doc(hidden)]
     fn snapshot(&self, now: i64) -> BoxFuture<'_, Result<Snapshot, StoreError>>;
 
     /// One context, with its statistics of the hour of `now` and of the hour before. `None` when the store does
     /// not have the context. Problems are left out.
+    #[doc(hidden)]
     fn context<'a>(
         &'a self,
         context: &'a str,
@@ -320,6 +351,7 @@ pub trait Store: Send + Sync + 'static {
 
     /// The records of a context that are retained at `now`, combined into slices of `width` seconds, oldest
     /// first. `width` is one of [`WIDTHS`](crate::model::tier::WIDTHS).
+    #[doc(hidden)]
     fn records<'a>(
         &'a self,
         context: &'a str,
@@ -333,12 +365,14 @@ pub trait Store: Send + Sync + 'static {
 
     /// Removes data that is older than its retention. `None` when another instance runs this pass, or has
     /// completed it. See *cleaning counters* in [`guide::recipes`](crate::guide::recipes).
+    #[doc(hidden)]
     fn clean<'a>(
         &'a self,
         pass: &'a Pass,
     ) -> BoxFuture<'a, Result<Option<CleanReport>, StoreError>>;
 
     /// The last pass of any instance.
+    #[doc(hidden)]
     fn last_pass(&self) -> BoxFuture<'_, Result<Option<PassRecord>, StoreError>>;
 
     /// The kind and the address of the store in a few words, without passwords.

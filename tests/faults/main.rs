@@ -25,3 +25,4 @@ mod outage;
 mod peers;
 mod refusals;
 mod server;
+mod timeouts;

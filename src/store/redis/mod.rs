@@ -96,6 +96,7 @@ impl RedisStore {
 
     /// Takes the time from `clock` instead of asking the server, so that tests can pass an hour without waiting
     /// for it. Keys still expire by the server's clock.
+    #[doc(hidden)]
     pub fn with_clock(mut self, clock: Clock) -> Self {
         self.clock = Some(clock);
         self

@@ -10,6 +10,10 @@ use crate::model::slice::Precisions;
 
 /// The longest prefix in bytes.
 const MAX_PREFIX: usize = 128;
+/// How long an answer may take unless configured otherwise.
+const RESPONSE_TIMEOUT: Duration = Duration::from_millis(500);
+/// How long it may take to connect unless configured otherwise.
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The address of a Redis, and the options of the store in it. `Debug` shows no password.
 #[derive(Clone, Debug)]
@@ -119,6 +123,17 @@ impl RedisOptions {
         self
     }
 
+    /// The same timeouts, where they are set.
+    pub(crate) fn timeouts(
+        mut self,
+        connection: Option<Duration>,
+        response: Option<Duration>,
+    ) -> Self {
+        self.connection_timeout = connection.unwrap_or(self.connection_timeout);
+        self.response_timeout = response.unwrap_or(self.response_timeout);
+        self
+    }
+
     /// The address of the server without user and password, for texts.
     pub(super) fn place(&self) -> String {
         let db = self.info.redis_settings().db();
@@ -146,8 +161,8 @@ impl From<ConnectionInfo> for RedisOptions {
             expire_idle_keys: true,
             book_keys: true,
             journal_bytes: 64 * 1024 * 1024,
-            response_timeout: Duration::from_millis(500),
-            connection_timeout: Duration::from_secs(1),
+            response_timeout: RESPONSE_TIMEOUT,
+            connection_timeout: CONNECTION_TIMEOUT,
         }
     }
 }
