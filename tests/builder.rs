@@ -153,8 +153,18 @@ fn timeouts_of_redis() {
     let (connection, response) = ("redis_connection_timeout", "redis_response_timeout");
     for (timeout, shown) in [(9, "9ms"), (10_001, "10.001s")] {
         let timeout = Duration::from_millis(timeout);
-        refused(b().redis_connection_timeout(timeout), connection, shown);
-        refused(b().redis_response_timeout(timeout), response, shown);
+        refused(
+            b().redis_connection_timeout(timeout),
+            connection,
+            shown,
+            "10 ms to 10 s",
+        );
+        refused(
+            b().redis_response_timeout(timeout),
+            response,
+            shown,
+            "10 ms to 10 s",
+        );
     }
     for timeout in [10, 10_000].map(Duration::from_millis) {
         let builder = b().redis("redis://127.0.0.1:1/");
