@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use self::memory::bytes;
-pub(crate) use self::validate::reserved;
 use crate::cleaner::{Cleaner, CleanerStatus, Retention};
 use crate::clock::Clock;
 use crate::error::BuildError;
@@ -125,6 +124,13 @@ impl Default for Builder {
             warn_above_bytes: None,
             clock: Clock::system(),
         }
+    }
+}
+
+impl Pulse {
+    /// Begins a configuration. With nothing else said, everything is kept in memory.
+    pub fn builder() -> Builder {
+        Builder::default()
     }
 }
 

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use tokio::task::JoinHandle;
 
-use crate::builder::{Builder, reserved};
 use crate::cleaner::CleanerStatus;
 #[cfg(feature = "admin")]
 use crate::clock::Clock;
@@ -22,7 +21,7 @@ use crate::model::health::{
 use crate::model::slice::Precisions;
 use crate::model::worst_case::WorstCase;
 use crate::recorder::FlushCounters;
-use crate::recorder::{Counter, DrainStats, Recorder, Timed, Timer};
+use crate::recorder::{Counter, DrainStats, Recorder, Timed, Timer, check_counter};
 use crate::store::{JournalStatus, Store};
 use crate::task::Stop;
 
@@ -88,11 +87,6 @@ impl ShutdownError {
 }
 
 impl Pulse {
-    /// Begins a configuration. With nothing else said, everything is kept in memory.
-    pub fn builder() -> Builder {
-        Builder::default()
-    }
-
     pub(crate) fn new(parts: Parts, stop: Stop) -> Self {
         Self(Arc::new(Inner {
             parts,
@@ -227,7 +221,7 @@ impl Pulse {
     /// # Errors
     /// The name is empty or reserved.
     pub fn try_counter(&self, name: &str) -> Result<Counter, BuildError> {
-        reserved(name)?;
+        check_counter(name)?;
         Ok(self.counter(name))
     }
 
@@ -269,7 +263,7 @@ impl Pulse {
     ///
     /// # Errors
     /// The store did not take everything within
-    /// [`shutdown_timeout`](Builder::shutdown_timeout). Once it has, it may still have to be folded: by
+    /// [`shutdown_timeout`](crate::Builder::shutdown_timeout). Once it has, it may still have to be folded: by
     /// this call as far as there is time, else by another instance, or by the next one that starts.
     ///
     /// # Cancel safety

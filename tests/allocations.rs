@@ -15,6 +15,7 @@ use identity::Identity;
 use tower::Service;
 use tower_pulse::{Clock, Pulse};
 
+const NOW: i64 = 1_700_000_000;
 const REQUESTS: usize = 200;
 
 fn routes() -> Router {
@@ -46,10 +47,23 @@ fn allocations(app: Router, method: &str, path: &str) -> u64 {
     allocation_counter::measure(|| send(measured)).count_total
 }
 
+/// How many requests each context has.
+fn recorded(pulse: &Pulse) -> Vec<(String, usize)> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    let snapshot = runtime.unwrap().block_on(async {
+        pulse.flush().await.unwrap();
+        pulse.store().snapshot(NOW).await.unwrap()
+    });
+    let contexts = snapshot.contexts.into_iter();
+    contexts
+        .map(|context| (context.context, context.hour.unwrap().times.count as usize))
+        .collect()
+}
+
 #[test]
 fn as_many_as_without_it() {
     // No runtime and no tasks: nothing but the requests allocates.
-    let (clock, _hand) = Clock::manual(1_700_000_000);
+    let (clock, _hand) = Clock::manual(NOW);
     let (pulse, _tasks) = Pulse::builder().clock(clock).build_with_tasks().unwrap();
     for (method, path) in [
         ("GET", "/ping"),
@@ -69,13 +83,28 @@ fn as_many_as_without_it() {
             "{method} {path} to the body's end: {body}, {identity} without"
         );
     }
-    // And they were recorded.
-    assert_eq!(pulse.health().recording.in_flight, 0);
+    // And they were recorded: warmed up and measured, to the head and to the body's end.
+    let counts = recorded(&pulse);
+    let health = pulse.health();
+    assert_eq!(health.recording.recorded, 6 * 4 * REQUESTS as u64);
+    assert_eq!(
+        (health.recording.in_flight, health.recording.dropped),
+        (0, 0)
+    );
+    let expected = [
+        ("<unmatched>", 4 * REQUESTS),
+        ("DELETE /ping", 4 * REQUESTS),
+        ("GET /api/v1/users/{id}", 4 * REQUESTS),
+        ("GET /ping", 4 * REQUESTS),
+        ("HEAD /ping", 4 * REQUESTS),
+        ("POST /ping", 4 * REQUESTS),
+    ];
+    assert_eq!(counts, expected.map(|(name, n)| (name.to_owned(), n)));
 }
 
 #[test]
 fn a_name_further_in_allocates_nothing() {
-    let (clock, _hand) = Clock::manual(1_700_000_000);
+    let (clock, _hand) = Clock::manual(NOW);
     let (pulse, _tasks) = Pulse::builder().clock(clock).build_with_tasks().unwrap();
     let route = |layer| Router::new().route("/x", get(|| async { "x" }).layer(layer));
     let twice = |app: Router| app.layer(Identity(()));
@@ -83,4 +112,5 @@ fn a_name_further_in_allocates_nothing() {
     let identity = allocations(twice(identity), "GET", "/x");
     let named = route(pulse.layer().named("x")).layer(pulse.layer());
     assert_eq!(allocations(named, "GET", "/x"), identity);
+    assert_eq!(recorded(&pulse), [("x".to_owned(), 2 * REQUESTS)]);
 }

@@ -10,6 +10,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{RedisResult, cmd};
 use rig::proxy::{Proxy, Swallow};
 use rig::server::{RedisServer, connect};
+use rig::wait::until;
 
 /// Long enough to see that no answer comes.
 const SHORT: Duration = Duration::from_millis(60);
@@ -29,18 +30,6 @@ async fn incr(conn: &mut MultiplexedConnection) -> RedisResult<i64> {
 async fn n(server: &RedisServer) -> Option<i64> {
     let mut conn = server.connection().await;
     cmd("GET").arg("n").query_async(&mut conn).await.unwrap()
-}
-
-/// Waits until `condition` holds, at most five seconds.
-async fn until(condition: impl AsyncFn() -> bool) {
-    let wait = async {
-        while !condition().await {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(5), wait)
-        .await
-        .expect("the condition comes true");
 }
 
 mod server {
@@ -134,9 +123,15 @@ mod server {
             .replica_of(primary.port())
             .start()
             .await;
-        until(async || replica.info("replication").await["master_link_status"] == "up").await;
+        until("the replica follows", async || {
+            replica.info("replication").await["master_link_status"] == "up"
+        })
+        .await;
         incr(&mut primary.connection().await).await.unwrap();
-        until(async || n(&replica).await == Some(1)).await;
+        until("the write is replicated", async || {
+            n(&replica).await == Some(1)
+        })
+        .await;
         let refused = incr(&mut replica.connection().await).await.unwrap_err();
         assert_eq!(refused.code(), Some("READONLY"));
     }
@@ -191,7 +186,7 @@ mod proxy {
         assert_eq!(proxy.open(), 1);
         assert!(proxy.bytes() > 2 << 20);
         drop(conn);
-        until(async || proxy.open() == 0).await;
+        until("no connection is open", async || proxy.open() == 0).await;
 
         let mut conn = through(&proxy).await;
         server.kill_9();
@@ -210,7 +205,7 @@ mod proxy {
         let mut replies = String::new();
         stream.read_to_string(&mut replies).await.unwrap();
         assert_eq!(replies, "+PONG\r\n+OK\r\n");
-        until(async || proxy.open() == 0).await;
+        until("no connection is open", async || proxy.open() == 0).await;
     }
 
     #[tokio::test]
@@ -327,7 +322,7 @@ mod proxy {
         let mut echo = cmd("ECHO");
         echo.arg("first");
         let (first, second) = tokio::join!(echo.query_async::<String>(&mut other), async {
-            until(async || proxy.bytes() > before).await;
+            until("bytes are forwarded", async || proxy.bytes() > before).await;
             proxy.swallow_replies(1.0, 1, Swallow::Cut);
             incr(&mut conn).await
         });

@@ -60,6 +60,7 @@ conformance!(
     slices_that_have_ended_are_rolled_up,
     contexts_that_are_not_rolled_up_yet_are_read_too,
     the_slowest_hundred_are_ranked,
+    the_ranking_holds_a_hundred,
     a_sum_that_would_overflow_is_quarantined,
     instances_are_alive_for_a_minute_after_a_heartbeat,
     instances_that_write_at_once_lose_no_sample,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Builder;
 use crate::error::BuildError;
-use crate::model::context::is_reserved;
+use crate::recorder::check_counter;
 
 impl Builder {
     pub(super) fn validate(&self) -> Result<(), BuildError> {
@@ -69,7 +69,7 @@ impl Builder {
         )?;
         self.validate_precisions()?;
         for name in &self.counters {
-            reserved(name)?;
+            check_counter(name)?;
         }
         for path in &self.ignore {
             if !path.starts_with('/') {
@@ -103,15 +103,6 @@ impl Builder {
         }
         Ok(())
     }
-}
-
-/// Refuses the name of a counter that the crate itself counts under.
-pub(crate) fn reserved(name: &str) -> Result<(), BuildError> {
-    if name.is_empty() || is_reserved(name) {
-        let allowed = "not empty, and not hits, errors or micros, alone or before a colon: those are counted by tower-pulse itself";
-        return Err(BuildError::new("counter", format!("{name:?}"), allowed));
-    }
-    Ok(())
 }
 
 fn duration(

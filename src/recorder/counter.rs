@@ -4,6 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use super::cell::thread_number;
+use crate::error::BuildError;
+use crate::model::context::is_reserved;
+
+/// Refuses the name of a counter that the crate itself counts under.
+pub(crate) fn check_counter(name: &str) -> Result<(), BuildError> {
+    if name.is_empty() || is_reserved(name) {
+        let allowed = "not empty, and not hits, errors or micros, alone or before a colon: those are counted by tower-pulse itself";
+        return Err(BuildError::new("counter", format!("{name:?}"), allowed));
+    }
+    Ok(())
+}
 
 /// A number that several threads add to, each to its own stripe.
 #[derive(Debug)]

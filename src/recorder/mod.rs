@@ -20,6 +20,7 @@ use std::time::Duration;
 
 pub(crate) use cell::thread_number;
 pub use counter::Counter;
+pub(crate) use counter::check_counter;
 pub(crate) use drain::{Drain, DrainStats};
 pub(crate) use flush_counters::FlushCounters;
 pub use response::ResponseHead;

@@ -8,7 +8,8 @@ use redis::cmd;
 
 use crate::rig::proxy::{Proxy, Swallow};
 use crate::rig::server::RedisServer;
-use crate::service::{PAGES, Service, Stored, builder, pause, until, without_flushes};
+use crate::rig::wait::until;
+use crate::service::{PAGES, Service, Stored, builder, pause, without_flushes};
 use crate::table::{Outcome, Size};
 
 /// Requests from four tasks, which pause for a millisecond after each burst, until they are stopped.

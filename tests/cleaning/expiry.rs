@@ -10,8 +10,9 @@ use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse::store::{Pass, Store};
 
 use crate::fixture::{ApplyOutcome, Writer, call};
-use crate::raw_redis::{PREFIX, ask, key, known_members, until};
+use crate::raw_redis::{PREFIX, ask, key, known_members};
 use crate::rig::server::RedisServer;
+use crate::rig::wait::until;
 
 fn now() -> i64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);

@@ -86,8 +86,8 @@ impl Fleet {
         }
     }
 
-    /// The memory of all keys, and of the server, without the records of the coarsest tier: these need fifteen days
-    /// to become flat.
+    /// What all keys take, and what the server takes for data of any kind (buffers of connections, which
+    /// come and go, left out), without the slices of six hours: these are flat after fifteen days only.
     async fn memory(&self) -> (u64, u64) {
         let conn = &mut self.server.connection().await;
         let keys = keys(conn, "*").await;
@@ -108,7 +108,9 @@ impl Fleet {
                 *(if is_widest { &mut widest } else { &mut sum }) += size;
             }
         }
-        (sum, self.server.used_memory().await - widest)
+        let info = self.server.info("memory").await;
+        let dataset: u64 = info["used_memory_dataset"].parse().unwrap();
+        (sum, dataset - widest)
     }
 }
 
@@ -118,7 +120,6 @@ async fn three_days_of_traffic_leave_memory_flat() {
     let (clock, manual_clock) = Clock::manual(THIS_HOUR);
     let store = redis_store(&server.url(), PREFIX).with_clock(clock.clone());
     let store: Arc<dyn Store> = Arc::new(store);
-    let empty = server.used_memory().await;
     let mut fleet = Fleet {
         server,
         writer: Writer::new(store.clone(), clock),
@@ -154,20 +155,17 @@ async fn three_days_of_traffic_leave_memory_flat() {
             measured.push(fleet.memory().await);
         }
     }
-    println!("bytes of all keys, used_memory after 48 and 72 h: {measured:?}, empty {empty}");
+    println!("bytes of all keys, and of all data, after 48 and 72 h: {measured:?}");
     let per_context = measured[1].0 / CONTEXTS;
     assert!(per_context < 64 * 1024, "{per_context} bytes per context");
-    for (measure, at) in [("keys", 0usize), ("used_memory", 1)] {
-        let value = |n: usize| -> f64 {
-            let (keys, used) = measured[n];
-            if at == 0 { keys as f64 } else { used as f64 }
-        };
-        // Slices of an hour and longer still grow, as 120 of them are retained: 24 a day, twice some ten bytes
-        // each.
-        let growth = value(1) / value(0) - 1.0;
-        assert!(
-            (-0.05..0.05).contains(&growth),
-            "{measure} grew by {growth:.3}"
-        );
+    let (before, after) = (measured[0], measured[1]);
+    // What still grows are the slices of an hour and longer, of which 120 are kept: 24 a day, twice some
+    // ten bytes each. What leaked would grow by half; the allocator is not the same in each run.
+    for (what, before, after, most) in [
+        ("keys", before.0, after.0, 0.05),
+        ("data", before.1, after.1, 0.08),
+    ] {
+        let growth = after as f64 / before as f64 - 1.0;
+        assert!(growth < most, "{what} grew by {growth:.3}");
     }
 }

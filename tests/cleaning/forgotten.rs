@@ -6,8 +6,9 @@ use tower_pulse::store::PassRecord;
 use tower_pulse::{Clock, ManualClock, Pulse};
 
 use crate::fixture::NOW;
-use crate::raw_redis::{ask, keys, known_members, until};
+use crate::raw_redis::{ask, keys, known_members};
 use crate::rig::server::RedisServer;
+use crate::rig::wait::until;
 
 const HOUR: u64 = 3_600;
 const DAY: u64 = 24 * HOUR;

@@ -11,9 +11,10 @@ use tower_pulse::Pulse;
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse::store::{Pass, PassRecord, Store};
 
-use crate::raw_redis::{LEASE, PREFIX, known_members, slices, until, write};
+use crate::raw_redis::{LEASE, PREFIX, known_members, slices, write};
 use crate::rig::log::Log;
 use crate::rig::server::RedisServer;
+use crate::rig::wait::until;
 
 const DAY: i64 = 86_400;
 

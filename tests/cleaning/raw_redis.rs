@@ -1,7 +1,6 @@
 //! Writes and reads keys in Redis directly, as another program would.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
 use redis::{FromRedisValue, ToRedisArgs, cmd, pipe};
@@ -61,16 +60,4 @@ pub async fn known_members(conn: &mut MultiplexedConnection) -> Vec<Vec<u8>> {
 /// Keys that match a pattern.
 pub async fn keys(conn: &mut MultiplexedConnection, pattern: &str) -> Vec<Vec<u8>> {
     ask(conn, "KEYS", pattern).await
-}
-
-/// Waits until `condition` holds, and panics with its name if that takes longer than ten seconds.
-pub async fn until(condition_name: &str, mut condition: impl AsyncFnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(10);
-    while !condition().await {
-        assert!(
-            Instant::now() < end,
-            "waited in vain until {condition_name}"
-        );
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
 }

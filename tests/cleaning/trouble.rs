@@ -9,11 +9,16 @@ use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse::store::{Pass, Store};
 
 use crate::fixture::THIS_HOUR;
-use crate::raw_redis::{LEASE, PREFIX, ask, known_members, slices, until, write};
+use crate::raw_redis::{LEASE, PREFIX, ask, known_members, slices, write};
 use crate::rig::proxy::Proxy;
 use crate::rig::server::RedisServer;
+use crate::rig::wait::until;
 
-const DEAD: usize = 600;
+/// So many that the cleaner asks for dozens of answers, each of which takes [`LATENCY`].
+const DEAD: usize = 3_000;
+
+/// How long an answer takes until a pass is seen to be under way.
+const LATENCY: Duration = Duration::from_millis(50);
 
 /// Writes counters without live slices, and one whose slices never end.
 async fn write_all(server: &RedisServer) -> BTreeMap<i64, i64> {
@@ -58,7 +63,16 @@ async fn until_mid_pass(server: &RedisServer) {
     .await;
 }
 
-/// Waits until all dead counters are gone, and checks that the live one is as it was.
+/// Waits until a pass of this instance has failed.
+async fn cleaning_fails(pulse: &Pulse) {
+    until("the pass has failed", async || {
+        let warnings = pulse.health().warnings;
+        warnings.iter().any(|text| text.contains("cleaning fails"))
+    })
+    .await;
+}
+
+/// All dead are gone, and what is alive is as it was.
 async fn assert_clean(server: &RedisServer, live: &BTreeMap<i64, i64>) {
     let conn = &mut server.connection().await;
     until("all dead are gone", async || {
@@ -75,7 +89,7 @@ async fn a_lease_that_is_lost_ends_the_pass() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.port()).await;
     let live = write_all(&server).await;
-    proxy.delay(Duration::from_millis(10));
+    proxy.delay(LATENCY);
     let slow = Arc::new(store(&proxy.url(), 5_000));
     let pass = |instance: &str| Pass {
         instance: instance.into(),
@@ -112,7 +126,7 @@ async fn the_lease_of_an_instance_that_dies_expires_within_seconds() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.port()).await;
     let live = write_all(&server).await;
-    proxy.delay(Duration::from_millis(10));
+    proxy.delay(LATENCY);
     let slow = store(&proxy.url(), 5_000);
     let mut pass = Pass {
         instance: "a".into(),
@@ -150,11 +164,11 @@ async fn a_server_that_dies_is_cleaned_when_it_is_back() {
         .await;
     let proxy = Proxy::start(server.port()).await;
     let live = write_all(&server).await;
-    proxy.delay(Duration::from_millis(10));
+    proxy.delay(LATENCY);
     let pulse = instance(&proxy.url(), 300);
     until_mid_pass(&server).await;
     server.kill_9();
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    cleaning_fails(&pulse).await;
     proxy.heal();
     server.restart().await;
     assert_clean(&server, &live).await;
@@ -171,11 +185,11 @@ async fn a_server_that_freezes_is_cleaned_when_it_goes_on() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.port()).await;
     let live = write_all(&server).await;
-    proxy.delay(Duration::from_millis(10));
+    proxy.delay(LATENCY);
     let pulse = instance(&proxy.url(), 200);
     until_mid_pass(&server).await;
     server.freeze();
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    cleaning_fails(&pulse).await;
     proxy.heal();
     server.thaw();
     assert_clean(&server, &live).await;

@@ -9,10 +9,9 @@ mod api;
 mod counted;
 mod ending;
 
-use std::time::{Duration, Instant};
-
 use rig::demo::{self, Demo};
 use rig::http::Client;
+use rig::wait::{PATIENCE, look_until};
 use serde_json::Value;
 
 const PRECISIONS: [i64; 7] = [1, 5, 60, 300, 3_600, 18_000, 86_400];
@@ -23,20 +22,16 @@ async fn start_without_traffic(env: &[(&str, &str)]) -> Demo {
     Demo::start(demo::built(), &env).await
 }
 
-/// Repeats a request until the answer satisfies `is_so`, for at most ten seconds.
+/// Asks until the answer is as it should be, and returns it.
 async fn until(client: &mut Client, path: &str, is_so: impl Fn(&Value) -> bool) -> Value {
-    let start = Instant::now();
-    loop {
+    look_until(PATIENCE, async || {
         let answer = client.json(path).await;
-        if is_so(&answer) {
-            return answer;
+        match is_so(&answer) {
+            true => Ok(answer),
+            false => Err(format!("{path} stays {answer:#}")),
         }
-        assert!(
-            start.elapsed() < Duration::from_secs(10),
-            "{path} stays {answer:#}"
-        );
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    })
+    .await
 }
 
 /// The row of a context in `api/paths`.
@@ -45,29 +40,25 @@ fn row<'a>(paths: &'a Value, context: &str) -> Option<&'a Value> {
     rows.iter().find(|row| row["context"] == context)
 }
 
-/// Waits until a context has `expected` requests in this hour and the last.
+/// Waits until a context has so many requests in this hour and the last.
 async fn wait_until_counted(client: &mut Client, context: &str, expected: u64) {
-    let start = Instant::now();
-    loop {
+    look_until(PATIENCE, async || {
         let mut count = 0;
         for window in ["hour", "last_hour"] {
             let path = format!("/admin/pulse/api/paths?kind=all&limit=1000&window={window}");
             let response = client.get(&path).await;
             // A snapshot may have failed a moment before the store came back.
             if response.status == 503 {
-                continue;
+                return Err(response.text());
             }
             let paths = response.json();
             count += row(&paths, context).map_or(0, |row| row["count"].as_u64().unwrap());
         }
         assert!(count <= expected, "{context}: {count} of {expected}");
-        if count == expected {
-            return;
+        match count == expected {
+            true => Ok(()),
+            false => Err(format!("{context}: {count} of {expected}")),
         }
-        assert!(
-            start.elapsed() < Duration::from_secs(10),
-            "{context}: {count} of {expected}"
-        );
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
+    })
+    .await;
 }

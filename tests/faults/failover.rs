@@ -5,7 +5,8 @@ use redis::cmd;
 use crate::rig::proxy::{Proxy, Swallow};
 use crate::rig::seed::seed;
 use crate::rig::server::RedisServer;
-use crate::service::{Service, Stored, builder, pause, until, without_flushes};
+use crate::rig::wait::until;
+use crate::service::{Service, Stored, builder, without_flushes};
 use tower_pulse::Builder;
 
 struct Failover {
@@ -28,8 +29,7 @@ async fn failover(configure: impl FnOnce(Builder) -> Builder) -> Failover {
     let proxy = Proxy::start(primary.port()).await;
     let service = Service::new(configure(builder(&proxy.url())));
     let load = service.load(seed());
-    pause(300).await;
-    // The replica has the fence, and some calls.
+    // It has the fence, and some calls.
     until("something is replicated", async || {
         Stored::read(&mut replica.connection().await).await.total() > 0
     })
@@ -46,18 +46,22 @@ async fn failover(configure: impl FnOnce(Builder) -> Builder) -> Failover {
     };
     // No server listens on that port: replication is cut, and the replica keeps its data.
     replicaof(&mut conn, "127.0.0.1", "1").await;
-    let before = service.health().recording.recorded;
-    pause(300).await;
-    service.settle().await;
-    assert!(service.health().recording.recorded > before);
+    // What it lacks takes more than one call.
+    for _ in 0..5 {
+        service.flushed_again().await;
+    }
 
     primary.kill_9();
-    pause(100).await;
-    // For a moment the name points to a replica that refuses writes.
+    service.flush_failed().await;
+    // For a moment the name stands for a replica that may not be written.
     proxy.set_upstream(replica.port());
-    pause(100).await;
+    until("the replica refuses", async || {
+        let error = service.health().store.last_error.unwrap_or_default();
+        error.contains("READONLY")
+    })
+    .await;
     replicaof(&mut conn, "NO", "ONE").await;
-    pause(200).await;
+    service.flushed_again().await;
     load.stop().await;
     service.settle().await;
     service.pulse.shutdown().await.unwrap();

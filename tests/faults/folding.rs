@@ -7,7 +7,8 @@ use crate::folds;
 use crate::rig::fold::JournalKeys;
 use crate::rig::seed::seed;
 use crate::rig::server::RedisServer;
-use crate::service::{PAGES, PREFIX, Service, Stored, builder, until};
+use crate::rig::wait::until;
+use crate::service::{PAGES, PREFIX, Service, Stored, builder};
 
 #[tokio::test]
 async fn a_folder_killed_in_a_round_loses_nothing() {

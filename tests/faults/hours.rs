@@ -10,7 +10,8 @@ use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse::{Builder, Clock, ManualClock, Pulse};
 
 use crate::rig::server::RedisServer;
-use crate::service::{PREFIX, Service, Stored, until};
+use crate::rig::wait::{let_tasks_run, until};
+use crate::service::{PREFIX, Service, Stored};
 
 /// 2023-11-14 22:30 UTC: half past an hour.
 pub fn now() -> i64 {
@@ -63,8 +64,8 @@ async fn an_hour_turns_within_a_batch() {
     let turn = hour_of(now()) + HOUR;
     let (servers, hand) = Clock::manual(turn - 1);
     let (service, own) = instance(&server, turn - 1, &servers);
-    // Lets the tasks begin to wait for the turn.
-    crate::service::pause(20).await;
+    // Let the tasks begin to wait for the turn.
+    let_tasks_run().await;
     let advance = |seconds: u64| {
         own.advance(Duration::from_secs(seconds));
         hand.advance(Duration::from_secs(seconds));

@@ -1,11 +1,12 @@
 //! Faults of the network.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::rig::proxy::{Proxy, Swallow};
 use crate::rig::seed::seed;
 use crate::rig::server::RedisServer;
-use crate::service::{Service, pause, until, with_response_timeout, without_flushes};
+use crate::rig::wait::until;
+use crate::service::{Service, pause, with_response_timeout, without_flushes};
 
 struct Setting {
     server: RedisServer,
@@ -48,12 +49,18 @@ async fn connections_killed_under_load_lose_nothing() {
             0 => proxy.cut(),
             _ => _ = server.kill_clients().await,
         }
-        pause(25).await;
+        service.flushed_again().await;
     }
+    until(
+        "connections were killed in the middle of a flush",
+        async || {
+            proxy.cut();
+            proxy.connections() > 5 && service.health().flush.errors > 0
+        },
+    )
+    .await;
     load.stop().await;
     service.end_exactly(&server).await;
-    assert!(proxy.connections() > 5, "{}", proxy.connections());
-    assert!(service.health().flush.errors > 0);
 }
 
 #[tokio::test]
@@ -65,17 +72,24 @@ async fn a_server_that_freezes_under_load_loses_nothing() {
         seed,
     } = setting().await;
     let load = service.load(seed);
-    // The last freeze is so long that the connection is given up.
-    for millis in [50, 180, 350, 800] {
+    for millis in [50, 180, 350] {
         server.freeze();
         pause(millis).await;
         server.thaw();
-        pause(60).await;
+        service.flushed_again().await;
     }
+    // Long enough to give the connection up.
+    let before = proxy.connections();
+    server.freeze();
+    service.flush_failed().await;
+    until("there is a new connection", async || {
+        proxy.connections() > before
+    })
+    .await;
+    server.thaw();
+    service.flushed_again().await;
     load.stop().await;
     service.end_exactly(&server).await;
-    assert!(service.health().flush.errors > 0);
-    assert!(proxy.connections() > 1);
 }
 
 async fn swallowed(then: Swallow) {
@@ -87,12 +101,13 @@ async fn swallowed(then: Swallow) {
     } = setting().await;
     let load = service.load(seed);
     proxy.swallow_replies(0.2, seed, then);
-    pause(1_000).await;
+    until("replies were swallowed, of flushes too", async || {
+        proxy.swallowed() >= 3 && service.health().flush.errors > 0
+    })
+    .await;
     proxy.heal();
     load.stop().await;
     service.end_exactly(&server).await;
-    assert!(proxy.swallowed() > 0);
-    assert!(service.health().flush.errors > 0);
 }
 
 #[tokio::test]
@@ -115,12 +130,13 @@ async fn truncated_replies_lose_nothing() {
     } = setting().await;
     let load = service.load(seed);
     proxy.truncate(0.2, seed);
-    pause(800).await;
+    until("replies were truncated, of flushes too", async || {
+        proxy.truncated() >= 3 && service.health().flush.errors > 0
+    })
+    .await;
     proxy.heal();
     load.stop().await;
     service.end_exactly(&server).await;
-    assert!(proxy.truncated() > 0);
-    assert!(service.health().flush.errors > 0);
 }
 
 #[tokio::test]
@@ -133,7 +149,9 @@ async fn replies_in_single_bytes_lose_nothing() {
     } = setting_with_timeout(Duration::from_secs(5)).await;
     proxy.slice(true);
     let load = service.load(seed);
-    pause(500).await;
+    for _ in 0..3 {
+        service.flushed_again().await;
+    }
     load.stop().await;
     service.end_exactly(&server).await;
 }
@@ -154,12 +172,7 @@ async fn a_network_that_swallows_all_traffic_for_a_while_loses_nothing() {
     .await;
     assert!(service.health().recording.pending_series > 0);
     proxy.black_hole(false);
-    let healed = Instant::now();
-    until("it has recovered", async || {
-        service.health().store.contact_age_seconds < Some(0.2)
-    })
-    .await;
-    assert!(healed.elapsed() < Duration::from_secs(4));
+    service.flushed_again().await;
     load.stop().await;
     service.end_exactly(&server).await;
 }
@@ -179,12 +192,11 @@ async fn a_connection_that_never_answers_again_is_made_anew() {
     until("its request is swallowed", async || proxy.swallowed() > 0).await;
     proxy.heal();
     let load = service.load(seed);
-    let start = Instant::now();
     until("there is a new connection", async || {
-        proxy.connections() > before && service.health().store.contact_age_seconds < Some(0.2)
+        proxy.connections() > before
     })
     .await;
-    assert!(start.elapsed() < Duration::from_secs(4));
+    service.flushed_again().await;
     load.stop().await;
     service.end_exactly(&server).await;
 }

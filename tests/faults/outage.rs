@@ -11,6 +11,7 @@ use crate::hours::now;
 use crate::rig::proxy::Proxy;
 use crate::rig::seed::seed;
 use crate::rig::server::RedisServer;
+use crate::rig::wait::until;
 use crate::service::{PAGES, Service, Stored};
 
 /// Sends a request per second to one page, for `seconds`; each is drained within its second.
@@ -180,7 +181,7 @@ async fn many_names_are_flushed_before_their_time() {
     for n in 0..1_000 {
         pulse.timer(&format!("job:{n}")).stop();
     }
-    crate::service::until("they are flushed", async || {
+    until("they are flushed", async || {
         pulse.health().recording.recorded == 1_000 && pulse.health().recording.pending_series == 0
     })
     .await;

@@ -10,7 +10,8 @@ use tower_pulse::store::redis::{RedisOptions, RedisStore};
 
 use crate::rig::log::Log;
 use crate::rig::peer::{Answer, Peer, Script};
-use crate::service::{Service, builder, until, with_response_timeout, without_flushes};
+use crate::rig::wait::until;
+use crate::service::{Service, builder, with_response_timeout, without_flushes};
 
 const HELLO: &str = "*3\r\n$1\r\ng\r\n:0\r\n:0\r\n";
 const MIB: u64 = 1 << 20;

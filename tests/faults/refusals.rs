@@ -12,7 +12,8 @@ use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use crate::hours::{now, with_clock};
 use crate::rig::seed::seed;
 use crate::rig::server::RedisServer;
-use crate::service::{PREFIX, Service, builder, context, counter, pause, until, without_flushes};
+use crate::rig::wait::until;
+use crate::service::{PREFIX, Service, builder, context, counter, pause, without_flushes};
 
 async fn config(conn: &mut MultiplexedConnection, name: &str, value: &str) {
     let mut command = cmd("CONFIG");
@@ -44,8 +45,10 @@ async fn refuses(
     })
     .await;
     let served = service.oracle.served();
-    pause(100).await;
-    assert!(service.oracle.served() > served);
+    until("it goes on serving", async || {
+        service.oracle.served() > served
+    })
+    .await;
     let health = service.health();
     assert!(
         health.flush.errors > 0 && health.recording.pending_series > 0,
@@ -147,7 +150,10 @@ async fn a_server_that_is_loading_loses_nothing() {
         .await;
     let service = Service::new(builder(&server.url()));
     let load = service.load(seed());
-    pause(300).await;
+    until("there is much to load", async || {
+        service.oracle.served() > 1_000
+    })
+    .await;
     load.stop().await;
     service.settle().await;
     command(&mut server.connection().await, &["SAVE"]).await;
@@ -216,14 +222,14 @@ async fn missing_permissions_are_reported_with_the_acl_rule() {
     let builder = tower_pulse::Pulse::builder().store(Arc::new(store));
     let service = Service::new(builder.clock(clock));
     service.requests(60).await;
-    // Lets the tasks begin to wait for the next second.
-    pause(50).await;
-    hand.advance(Duration::from_secs(2));
     until("a flush has failed", async || {
-        service.health().flush.errors > 0
+        let has_failed = service.health().flush.errors > 0;
+        if !has_failed {
+            hand.advance(Duration::from_secs(1));
+        }
+        has_failed
     })
     .await;
-    pause(50).await;
     let health = service.health();
     assert_eq!(health.status.as_str(), "down");
     let error = health.store.last_error.unwrap();
@@ -232,11 +238,15 @@ async fn missing_permissions_are_reported_with_the_acl_rule() {
     // No request is sent before the 30 seconds are over.
     let errors = health.flush.errors;
     for _ in 0..5 {
-        hand.advance(Duration::from_secs(5));
         service.requests(10).await;
-        pause(10).await;
+        hand.advance(Duration::from_secs(5));
+        until("they are drained", async || {
+            let health = service.health();
+            health.recording.recorded == service.oracle.served()
+        })
+        .await;
     }
-    assert_eq!(service.health().flush.errors, errors);
+    assert!(service.health().store.last_error.is_some());
 
     // The ACL rule in the message is sufficient.
     let rule = &error[error.find("ACL SETUSER app").expect("a rule")..];
@@ -248,6 +258,7 @@ async fn missing_permissions_are_reported_with_the_acl_rule() {
         health.status.as_str() == "ok" && health.store.last_error.is_none()
     })
     .await;
+    assert_eq!(service.health().flush.errors, errors);
     service.end_exactly(&server).await;
 }
 

@@ -19,15 +19,13 @@ use tower_pulse::{Builder, Health, Pulse};
 
 use crate::rig::book;
 use crate::rig::server::RedisServer;
+use crate::rig::wait::{PATIENCE, until};
 
 /// The prefix of every key.
 pub const PREFIX: &str = "pulse:";
 
 /// Number of routes, so that a flush takes several calls.
 pub const PAGES: usize = 24;
-
-/// Deadline until a recovered store has all samples.
-pub const RECOVERY_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// A builder with short flush intervals and a short response timeout, for the server at `url`.
 pub fn builder(url: &str) -> Builder {
@@ -181,12 +179,32 @@ impl Service {
         while let Err(error) = self.pulse.flush().await {
             let health = self.health();
             assert!(
-                start.elapsed() < RECOVERY_TIMEOUT,
+                start.elapsed() < PATIENCE,
                 "cannot be flushed: {error}; {health:?}"
             );
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         start.elapsed()
+    }
+
+    /// Waits until the store acknowledges a flush that began after now. For services under load whose clock
+    /// is the system's.
+    pub async fn flushed_again(&self) {
+        let start = Instant::now();
+        until("it flushes", async || {
+            let age = self.health().flush.last_flush_age_seconds;
+            age.is_some_and(|age| age < start.elapsed().as_secs_f64())
+        })
+        .await;
+    }
+
+    /// Waits until one more flush has failed.
+    pub async fn flush_failed(&self) {
+        let before = self.health().flush.errors;
+        until("a flush has failed", async || {
+            self.health().flush.errors > before
+        })
+        .await;
     }
 
     /// The differences between the requests that were served and those in Redis. Only late samples may be
@@ -340,15 +358,6 @@ pub async fn statistics(conn: &mut MultiplexedConnection, context: &str) -> i64 
         sum += count.unwrap_or(0.0) as i64;
     }
     sum
-}
-
-/// Waits until `condition` holds. Panics with `what` if it does not hold in time.
-pub async fn until(what: &str, condition: impl AsyncFn() -> bool) {
-    let end = Instant::now() + RECOVERY_TIMEOUT;
-    while !condition().await {
-        assert!(Instant::now() < end, "waited in vain until {what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
 }
 
 pub async fn pause(millis: u64) {

@@ -3,6 +3,7 @@
 use axum::Router;
 use axum::extract::Path;
 use axum::routing::{any, get, post};
+use tower_pulse::model::context::Kind;
 use tower_pulse::{Pulse, Unrecorded};
 
 use super::{counts, expected, pulse, request, send, snapshot};
@@ -95,6 +96,55 @@ async fn contexts_beyond_the_maximum_are_counted_and_shown_as_overflow() {
     assert_eq!(names, ["<overflow>", "GET /0", "GET /1", "GET /2"]);
     assert_eq!(pulse.health().recording.overflowed, 14);
     assert_eq!(pulse.health().recording.recorded, 20);
+}
+
+/// Requests and timers share one maximum, in whatever order they come; it is reached, and not passed.
+#[tokio::test]
+async fn timers_count_towards_the_maximum() {
+    for timers_first in [false, true] {
+        let (clock, _hand) = tower_pulse::Clock::manual(super::NOW);
+        let pulse = Pulse::builder().clock(clock).max_contexts(4);
+        let pulse = pulse.build().unwrap();
+        let mut app = Router::new();
+        for i in 0..5 {
+            app = app.route(&format!("/{i}"), get(ok));
+        }
+        let app = app.layer(pulse.layer());
+        for i in 0..5 {
+            if timers_first {
+                pulse.timer(&format!("job {i}")).stop();
+            }
+            send(&app, "GET", &format!("/{i}")).await;
+            if !timers_first {
+                pulse.timer(&format!("job {i}")).stop();
+            }
+        }
+        let found = snapshot(&pulse).await.contexts.into_iter();
+        let mut found: Vec<_> = found
+            .map(|context| (context.context, context.kind))
+            .collect();
+        found.retain(|(name, _)| name != "<overflow>");
+        let http = ["GET /0", "GET /1"].map(|name| (name.to_owned(), Kind::Http));
+        let timers = ["job 0", "job 1"].map(|name| (name.to_owned(), Kind::Timer));
+        assert_eq!(found, [http, timers].concat());
+        assert_eq!(pulse.health().recording.overflowed, 6);
+    }
+}
+
+#[tokio::test]
+async fn no_more_counters_than_the_maximum() {
+    let (clock, _hand) = tower_pulse::Clock::manual(super::NOW);
+    let pulse = Pulse::builder().clock(clock).max_counters(2);
+    let pulse = pulse.build().unwrap();
+    for name in ["a", "b", "c", "d", "b"] {
+        pulse.counter(name).add(1);
+    }
+    pulse.flush().await.unwrap();
+    for (name, expected) in [("a", 1), ("b", 2), ("<overflow>", 2)] {
+        let slices = pulse.store().counter(name, 86_400).await.unwrap();
+        assert_eq!(slices[0].1, expected, "{name}");
+    }
+    assert_eq!(pulse.store().counter("c", 86_400).await.unwrap(), []);
 }
 
 #[tokio::test]

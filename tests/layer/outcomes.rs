@@ -1,6 +1,8 @@
 //! How requests end, each exactly once.
 
+use std::collections::HashSet;
 use std::convert::Infallible;
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use axum::Router;
@@ -8,6 +10,7 @@ use axum::body::Body;
 use axum::extract::Path;
 use axum::response::IntoResponse;
 use axum::routing::get;
+use futures_util::FutureExt;
 use http::{Request, Response, StatusCode};
 use tower::{Service, ServiceBuilder, ServiceExt};
 use tower_pulse::model::outcome::Outcome;
@@ -137,8 +140,7 @@ async fn a_panic_that_ends_the_task_is_recorded() {
 }
 
 #[tokio::test]
-async fn a_panic_that_is_caught_outside_of_the_layer_is_recorded() {
-    use futures_util::FutureExt;
+async fn a_panic_that_somebody_catches_outside_of_the_layer() {
     let (pulse, _hand) = pulse();
     let app = panicking().layer(pulse.layer());
     let mut future =
@@ -191,23 +193,43 @@ async fn requests_after_the_shutdown_are_dropped() {
 
 #[tokio::test]
 async fn every_request_counts_once_from_many_threads() {
-    let pulse = Pulse::builder().build().unwrap();
+    const THREADS: usize = 8;
+    let (clock, hand) = Clock::manual(super::NOW);
+    let pulse = Pulse::builder().clock(clock).build().unwrap();
     let app = Router::new()
         .route("/{i}", get(|| async { Body::from("x") }))
         .layer(pulse.layer());
-    let senders: Vec<_> = (0..8)
+    // All of them send at once, while the seconds pass, and with them the drains.
+    let start = Arc::new(Barrier::new(THREADS + 1));
+    let senders: Vec<_> = (0..THREADS)
         .map(|_| {
-            let app = app.clone();
-            tokio::spawn(async move {
+            let (app, start) = (app.clone(), start.clone());
+            std::thread::spawn(move || {
+                start.wait();
                 for i in 0..500 {
-                    send(&app, "GET", &format!("/{i}")).await;
+                    let path = format!("/{i}");
+                    send(&app, "GET", &path).now_or_never().unwrap();
                 }
+                std::thread::current().id()
             })
         })
         .collect();
-    for sender in senders {
-        sender.await.unwrap();
+    start.wait();
+    let mut drains = 0;
+    while !senders.iter().all(std::thread::JoinHandle::is_finished) {
+        // For a minute at the most: of single seconds, two minutes are kept.
+        if drains < 1_000 {
+            hand.advance(Duration::from_millis(60));
+        }
+        pulse.flush().await.unwrap();
+        drains += 1;
     }
+    assert!(drains > 1, "nothing was drained while they sent");
+    let threads: HashSet<_> = senders
+        .into_iter()
+        .map(|sender| sender.join().unwrap())
+        .collect();
+    assert_eq!(threads.len(), THREADS);
     pulse.flush().await.unwrap();
     for precision in [1, 5, 60, 300, 3_600, 18_000, 86_400] {
         let hits = pulse

@@ -18,6 +18,17 @@ pub fn built() -> PathBuf {
         "{} is missing: `cargo build --example demo` (with --release for `make chaos`)",
         demo.display()
     );
+    // `cargo test --test faults` builds no examples: what runs must not be older than what is tested.
+    let dependencies = std::fs::read_to_string(demo.with_extension("d")).unwrap();
+    let sources = dependencies.split_whitespace().skip(1).map(Path::new);
+    let modified = |path: &Path| path.metadata().and_then(|data| data.modified()).ok();
+    let newer = sources.filter(|source| modified(source) > modified(&demo));
+    let newer: Vec<_> = newer.collect();
+    assert!(
+        newer.is_empty(),
+        "{} is older than {newer:?}: `cargo build --example demo`",
+        demo.display()
+    );
     demo
 }
 

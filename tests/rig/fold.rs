@@ -105,7 +105,10 @@ pub async fn fold_rest(url: &str, prefix: &str) {
     let folder = TestFolder::new(store, Clock::system(), "the next", 10_000);
     let end = Instant::now() + Duration::from_secs(20);
     while !folder.fold().await.unwrap() {
-        assert!(Instant::now() < end, "another instance folds");
+        assert!(
+            Instant::now() < end,
+            "another instance folds, or nothing was ever appended"
+        );
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     folder.release().await.unwrap();

@@ -2,7 +2,7 @@
 //! functions, a plain HTTP client, and the demo as a child process.
 //!
 //! Include it with `mod rig;`. Read in this order: [`server`], [`proxy`], [`book`], [`http`], [`demo`],
-//! [`fold`], [`peer`], [`log`]; [`process`], [`resp`] and [`seed`] are what they stand on.
+//! [`fold`], [`peer`], [`log`], [`wait`]; [`process`], [`resp`] and [`seed`] are what they stand on.
 
 #![allow(
     clippy::unwrap_used,
@@ -23,3 +23,4 @@ pub mod proxy;
 pub mod resp;
 pub mod seed;
 pub mod server;
+pub mod wait;

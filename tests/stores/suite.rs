@@ -430,6 +430,40 @@ pub async fn the_slowest_hundred_are_ranked(fixture: &mut Fixture) {
     assert_eq!(fixture.store.slowest().await.unwrap(), slowest);
 }
 
+/// Beyond what is shown: the ranking of a fleet whose contexts change must not grow.
+pub async fn the_ranking_holds_a_hundred(fixture: &mut Fixture) {
+    for n in 0..3 {
+        let names: Vec<_> = (0..70).map(|i| format!("GET /{n}/{i}")).collect();
+        let requests = names.iter().zip(1..).map(|(name, i)| {
+            let nanos = [(70 * n + i) * MS];
+            (&**name, nanos)
+        });
+        let requests: Vec<_> = requests.collect();
+        let requests = requests.iter();
+        let requests: Vec<_> = requests
+            .map(|(name, nanos)| (*name, Kind::Http, NOW, &nanos[..]))
+            .collect();
+        fixture.merge_clean(fixture.batch(&requests)).await;
+        if let Some(server) = &fixture.server {
+            let mut size = redis::cmd("ZCARD");
+            size.arg("pulse:slowest:AccessTime");
+            let size: u64 = size
+                .query_async(&mut server.connection().await)
+                .await
+                .unwrap();
+            assert_eq!(size, 100.min(70 * (n + 1)));
+        }
+    }
+    let slowest = fixture.store.slowest().await.unwrap();
+    assert_eq!(slowest[0], ("GET /2/69".to_owned(), 0.21));
+    assert_eq!(slowest[99], ("GET /1/40".to_owned(), 0.111));
+    // A day later none of them was visited: all that are ranked go.
+    fixture.advance(24 * HOUR + 60);
+    let cleaned = fixture.store.clean(&fixture.pass()).await.unwrap().unwrap();
+    assert_eq!((cleaned.ranks, cleaned.contexts), (100, 0));
+    assert_eq!(fixture.store.slowest().await.unwrap(), []);
+}
+
 pub async fn a_sum_that_would_overflow_is_quarantined(fixture: &mut Fixture) {
     let mut batch = Batch::default();
     batch.count(&fixture.precisions, &"big".into(), NOW, i64::MAX - 1);

@@ -1,10 +1,11 @@
 //! Another instance takes over when the folder is gone.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tower_pulse::{Pulse, Task};
 
 use crate::rig::server::RedisServer;
+use crate::rig::wait::{until, until_within};
 
 fn instance(server: &RedisServer) -> (Pulse, Vec<Task>) {
     Pulse::builder()
@@ -14,24 +15,7 @@ fn instance(server: &RedisServer) -> (Pulse, Vec<Task>) {
         .unwrap()
 }
 
-/// Waits until a condition holds.
-async fn until(
-    condition_name: &str,
-    deadline: Duration,
-    mut condition: impl AsyncFnMut() -> bool,
-) -> Duration {
-    let start = Instant::now();
-    while !condition().await {
-        assert!(
-            start.elapsed() < deadline,
-            "not within {deadline:?}: {condition_name}"
-        );
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    start.elapsed()
-}
-
-/// The number of runs of a timer that can be read.
+/// How many runs of a timer can be read.
 async fn runs(pulse: &Pulse) -> i64 {
     let slices = pulse.store().counter("hits:job", 3_600).await.unwrap();
     slices.iter().map(|(_, n)| n).sum()
@@ -60,8 +44,9 @@ async fn a_folder_that_shuts_down_is_replaced_at_once() {
     let (first, _tasks, second) = pair(&server).await;
     first.shutdown().await.unwrap();
     second.timer("job").stop();
-    // Two flushes and a read of the journal take less time than a lease of 5 s needs to expire.
-    let took = until("read", Duration::from_secs(4), async || {
+    // Two flushes and a look, long before a lease of 5 s would end.
+    let most = Duration::from_secs(4);
+    let took = until_within(most, "the third run can be read", async || {
         runs(&second).await == 3
     })
     .await;
@@ -76,8 +61,11 @@ async fn a_folder_that_dies_is_replaced_when_its_lease_ends() {
     let (first, tasks, second) = pair(&server).await;
     tasks.iter().for_each(|task| task.abort());
     second.timer("job").stop();
-    let deadline = Duration::from_secs(8);
-    until("read", deadline, async || runs(&second).await == 3).await;
+    let most = Duration::from_secs(8);
+    until_within(most, "the third run can be read", async || {
+        runs(&second).await == 3
+    })
+    .await;
     second.flush().await.unwrap();
     let journal = second.health().fold.journal.unwrap();
     assert!(journal.is_folder);
@@ -97,7 +85,7 @@ async fn a_journal_without_a_folder_waits_for_the_next_instance() {
         .map(tokio::spawn)
         .collect();
     first.timer("job").stop();
-    until("appended", Duration::from_secs(5), async || {
+    until("it is appended", async || {
         first
             .health()
             .fold

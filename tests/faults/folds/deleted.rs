@@ -9,7 +9,8 @@ use tower_pulse::model::pack::{EntryReader, Item};
 
 use super::{Report, keys};
 use crate::rig::server::RedisServer;
-use crate::service::{Service, Stored, until, with_response_timeout};
+use crate::rig::wait::until;
+use crate::service::{Service, Stored, with_response_timeout};
 
 /// Deletes a key, and returns the entries that were in the journal and not folded at that moment.
 const DELETE: &str = "

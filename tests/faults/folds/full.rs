@@ -8,7 +8,8 @@ use tower_pulse::{Builder, Pulse};
 
 use super::{Report, keys};
 use crate::rig::server::RedisServer;
-use crate::service::{PREFIX, Service, pause, until};
+use crate::rig::wait::until;
+use crate::service::{PREFIX, Service, pause};
 
 /// The smallest limit that can be set.
 const BOUND: u64 = 1 << 20;

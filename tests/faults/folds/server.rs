@@ -8,7 +8,8 @@ use redis::cmd;
 use super::{DELAY, Report, in_a_round, keys};
 use crate::rig::proxy::Proxy;
 use crate::rig::server::RedisServer;
-use crate::service::{PAGES, Service, Stored, until};
+use crate::rig::wait::until;
+use crate::service::{PAGES, Service, Stored};
 
 /// A service that folds in small steps, so that a round has several steps, however fast the server is.
 fn stepwise(url: &str) -> tower_pulse::Builder {
