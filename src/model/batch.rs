@@ -611,7 +611,6 @@ mod tests {
             let precisions = Precisions::default();
             let whole = of(&samples, &precisions);
             let (mut left, mut again, mut parts) = (whole.clone(), Batch::default(), 0);
-            again.late = std::mem::take(&mut left.late);
             while !left.is_empty() {
                 let part = left.split(cost);
                 prop_assert!(!part.is_empty());
