@@ -245,6 +245,7 @@ mod tests {
         let requests = groups.map(|g| (&g.precisions, g.contexts["GET /"].delta.requests()));
         assert!(requests.eq([(&minutes, 2), (&hours, 1)]));
         assert_eq!(round.stamp(), NOW);
+        assert_eq!(Round::empty(7).stamp(), 7);
     }
 
     #[test]
