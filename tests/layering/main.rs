@@ -21,7 +21,7 @@ const RANKS: [&[&str]; 8] = [
     &["layer", "admin", "testing"],
     &["pulse"],
     &["builder"],
-    &["guide"],
+    &["guide", "internal"],
 ];
 
 /// Circles that are still there, to be mended: no other one may come, and this list only gets shorter.
