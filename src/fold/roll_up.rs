@@ -13,8 +13,8 @@ const CONTEXTS_AT_ONCE: usize = 64;
 
 impl Lease {
     /// Adds the records of ended slices to the coarser tiers, before the next round is folded. `false` when the
-    /// lease is lost. An instance that takes over half-way begins again: each record lists the minutes that are
-    /// part of it.
+    /// lease is lost. An instance that takes over half-way begins again: each record of a coarser tier says up to
+    /// which minute they are part of it.
     pub(super) async fn roll_up(
         &mut self,
         journal: &dyn Journal,
