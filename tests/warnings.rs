@@ -1,46 +1,15 @@
 //! States that an operator must do something about: a warning in health, and one line in the log.
-#![allow(clippy::unwrap_used, missing_docs)]
-
-use std::io::Write;
-use std::sync::{Arc, Mutex};
+#![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 
 use http::{Request, Response};
 use tower::{Layer, Service};
 use tower_pulse::{Builder, Clock, Pulse};
 
-/// The log of this thread.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
+#[path = "rig/log.rs"]
+#[allow(dead_code)]
+mod log;
 
-impl Log {
-    /// Logs to it until the guard is dropped.
-    fn start() -> (Self, tracing::subscriber::DefaultGuard) {
-        let log = Self::default();
-        let writer = log.clone();
-        let subscriber = tracing_subscriber::fmt()
-            .with_ansi(false)
-            .with_writer(move || writer.clone())
-            .finish();
-        (log, tracing::subscriber::set_default(subscriber))
-    }
-
-    fn lines_with(&self, text: &str) -> Vec<String> {
-        let log = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
-        let lines = log.lines().filter(|line| line.contains(text));
-        lines.map(str::to_owned).collect()
-    }
-}
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
+use log::Log;
 
 fn built(builder: Builder) -> Pulse {
     let (clock, _hand) = Clock::manual(1_700_001_000);
