@@ -1,0 +1,178 @@
+//! What an instance says of itself: the state of each stage, and warnings for the operator.
+
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use super::Parts;
+use crate::model::health::{
+    FlushHealth, FoldHealth, Health, JournalHealth, RecordingHealth, Status, StoreHealth,
+};
+use crate::recorder::{DrainStats, FlushCounters};
+use crate::store::JournalStatus;
+
+/// Seconds for which an entry may wait to be folded before that is a warning.
+const UNFOLDED_TOLERATED: f64 = 15.0;
+
+impl Parts {
+    pub(super) fn health(&self) -> Health {
+        let flush = self.flusher.status();
+        let fold = self.folder.status();
+        if self.recorder.core.is_closed() {
+            // What came after the end is counted as dropped.
+            self.recorder.drain();
+        }
+        let drain = self.recorder.drain.drain_stats();
+        let age = flush.contact_age;
+        let interval = flush.interval.max(Duration::from_secs(1));
+        let status = match age {
+            Some(age) if age <= 3 * interval => Status::Ok,
+            Some(age) if age < Duration::from_secs(10) => Status::Degraded,
+            _ => Status::Down,
+        };
+        let mut warnings = self.store.warnings();
+        {
+            let cleaning = self.cleaning.lock();
+            warnings.extend(cleaning.unwrap_or_else(PoisonError::into_inner).warnings());
+        }
+        if let Some(error) = fold.last_error {
+            warnings.push(format!("folding fails, and is tried again: {error}"));
+        }
+        if let Some(journal) = &flush.fleet.journal {
+            warnings.extend(journal_warnings(journal));
+        }
+        warnings.extend(self.memory_warning.clone());
+        self.recorder.drain.counters(|figures| {
+            warnings.extend(self.recording_warnings(&drain, figures));
+            let recorded = figures.recorded - figures.lost.min(figures.recorded);
+            let all = recorded + drain.dropped + figures.lost;
+            Health {
+                status,
+                warnings,
+                instance: flush.instance,
+                completeness: match all {
+                    0 => 1.0,
+                    all => recorded as f64 / all as f64,
+                },
+                recording: RecordingHealth {
+                    recorded,
+                    in_flight: self.recorder.core.in_flight(),
+                    dropped: drain.dropped,
+                    overflowed: drain.overflowed,
+                    pending_series: drain.pending + flush.series,
+                    drain_lag_seconds: drain.lag,
+                    max_drain_lag_seconds: drain.max_lag,
+                },
+                flush: FlushHealth {
+                    interval_seconds: flush.interval.as_secs_f64(),
+                    last_flush_age_seconds: flush.flushed_age.map(|age| age.as_secs_f64()),
+                    in_doubt_age_seconds: flush.in_doubt_age.map(|age| age.as_secs_f64()),
+                    errors: figures.flush_errors,
+                    replayed: figures.replayed,
+                    lost: figures.lost,
+                    store_resets: figures.store_resets,
+                },
+                fold: FoldHealth {
+                    late: flush.fleet.exceptions.late,
+                    skewed: flush.fleet.exceptions.skewed,
+                    quarantined: flush.fleet.exceptions.quarantined,
+                    quarantined_keys: flush.fleet.exceptions.quarantined_keys,
+                    journal: flush.fleet.journal.map(|journal| JournalHealth {
+                        entries: journal.entries,
+                        bytes: journal.bytes,
+                        oldest_age_seconds: journal.oldest_age,
+                        folder: journal.folder,
+                        is_folder: fold.is_folder,
+                        last_fold_seconds: journal.last_fold,
+                        set_aside: journal.set_aside,
+                        hole_bytes: journal.hole_bytes,
+                        orphaned: journal.orphaned,
+                    }),
+                },
+                store: StoreHealth {
+                    description: self.store.describe(),
+                    contact_age_seconds: age.map(|age| age.as_secs_f64()),
+                    last_error: figures.last_error.clone(),
+                },
+                worst_case: self.worst,
+            }
+        })
+    }
+}
+
+impl Parts {
+    /// Requests without a context of their own, and requests that are gone: what happened and what to do.
+    fn recording_warnings(&self, drain: &DrainStats, counts: &FlushCounters) -> Vec<String> {
+        let mut warnings = Vec::new();
+        let limits = &self.recorder.limits;
+        let (contexts, counters) = self.recorder.core.overflows();
+        if contexts && drain.overflowed > 0 {
+            warnings.push(format!(
+                "{} requests are counted as <overflow>, since there are more contexts than \
+                 `max_contexts` ({}): let context functions return route templates or few fixed names, \
+                 never raw paths, or raise `max_contexts`",
+                drain.overflowed, limits.max_contexts
+            ));
+        }
+        if counters {
+            warnings.push(format!(
+                "some counters are counted as <overflow>, since there are more names than \
+                 `max_counters` ({}): name counters by what they count, not by an id, or raise \
+                 `max_counters`",
+                limits.max_counters
+            ));
+        }
+        if counts.store_resets > 0 {
+            warnings.push(format!(
+                "the store was reset or came back empty {}, and its earlier data is gone except for calls \
+                 that were sent again (`replayed`): look for FLUSHALL, a restart without persistence, \
+                 evictions (use `maxmemory-policy noeviction`) and a failover to an empty replica",
+                times(counts.store_resets)
+            ));
+        }
+        if counts.lost > 0 {
+            warnings.push(format!(
+                "{} requests are lost, since the store lost them or was away at a shutdown: see the log \
+                 for the time, use persistence and a replica, and raise `replay_bytes` if a failover \
+                 loses more than it holds",
+                counts.lost
+            ));
+        }
+        warnings
+    }
+}
+
+fn times(n: u64) -> String {
+    match n {
+        1 => "once".to_owned(),
+        n => format!("{n} times"),
+    }
+}
+
+/// What the operator should know about the journal.
+fn journal_warnings(journal: &JournalStatus) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if let Some(age) = journal.oldest_age.filter(|age| *age > UNFOLDED_TOLERATED) {
+        warnings.push(format!(
+            "the journal's oldest entry has waited for {age:.0} s to be folded: what is newer is not shown yet"
+        ));
+    }
+    for (n, what) in [
+        (
+            journal.set_aside,
+            "requests are in entries that nobody could read (`pulse:aside`)",
+        ),
+        (
+            journal.hole_bytes,
+            "bytes of the journal were gone before they were folded",
+        ),
+        (
+            journal.orphaned,
+            "entries were in a journal without its state (`pulse:orphaned`)",
+        ),
+    ] {
+        if n > 0 {
+            warnings.push(format!("{n} {what}"));
+        }
+    }
+    warnings
+}
