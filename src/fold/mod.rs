@@ -17,12 +17,15 @@
 mod lease;
 mod roll_up;
 mod round;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use self::lease::Lease;
 use crate::clock::Clock;
