@@ -439,6 +439,7 @@ impl Batch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::context::ALL;
     use crate::model::histogram::bucket_of;
     use crate::model::slice::HOUR;
     use proptest::collection::vec;
@@ -498,8 +499,11 @@ mod tests {
         assert!(delta.counters.iter().all(|slices| slices.len() <= 120));
         assert_eq!(delta.counters[0].len(), 120);
         assert_eq!(delta.records.each_ref().map(Slices::len), [130, 6, 0]);
-        let scales = delta.records[0].iter().map(|(_, s)| s.histogram.scale());
-        assert_eq!(scales.filter(|scale| *scale == COARSE_SCALE).count(), 128);
+        let coarse = delta.records.each_ref().map(|slices| {
+            let scales = slices.iter().map(|(_, sums)| sums.histogram.scale());
+            scales.filter(|scale| *scale == COARSE_SCALE).count()
+        });
+        assert_eq!(coarse, [128, 6, 0]);
         let recorded = delta.records.iter().flat_map(Slices::iter);
         let recorded: u64 = recorded.map(|(_, sums)| sums.times.count).sum();
         assert_eq!(recorded, 5 * HOUR as u64);
@@ -508,6 +512,128 @@ mod tests {
         // A slice that covers the whole outage has all samples.
         let day: u64 = delta.counters[6].iter().map(|(_, h)| h.hits).sum();
         assert_eq!(day, 5 * HOUR as u64);
+    }
+
+    #[test]
+    fn a_drain_is_rounded_to_microseconds() {
+        let precisions = Precisions::new([60], 120);
+        for (nanos, micros) in [(499, 0), (500, 1), (2_345_499, 2_345), (2_345_500, 2_346)] {
+            let mut delta = ContextDelta::new(Kind::Http, &precisions);
+            delta.add(&precisions, 0, &collected(nanos, false));
+            assert_eq!(
+                delta.counters[0].get(0).map(|hits| hits.micros),
+                Some(micros)
+            );
+        }
+    }
+
+    #[test]
+    fn an_hour_that_a_merge_drops_is_late_in_its_context_only() {
+        let precisions = Precisions::default();
+        let hours = |hours: &[i64]| {
+            let mut batch = Batch::default();
+            for (context, kind) in [("GET /", Kind::Http), (ALL, Kind::All)] {
+                for hour in hours {
+                    let aggregate = collected(1_000, false);
+                    batch.add(&precisions, &context.into(), kind, HOUR * hour, &aggregate);
+                    batch.add(&precisions, &context.into(), kind, HOUR * hour, &aggregate);
+                }
+            }
+            batch
+        };
+        let mut batch = hours(&[1, 2]);
+        assert_eq!((batch.requests(), batch.late), (4, 0));
+        batch.merge(hours(&[3]), &precisions);
+        assert_eq!((batch.requests(), batch.late), (4, 2));
+        batch.merge(hours(&[4, 5]), &precisions);
+        assert_eq!((batch.requests(), batch.late), (4, 6));
+    }
+
+    #[test]
+    fn a_batch_has_the_length_of_its_names() {
+        let (precisions, mut batch) = (Precisions::default(), Batch::default());
+        let aggregate = collected(1_000, false);
+        batch.add(&precisions, &"GET /".into(), Kind::Http, 0, &aggregate);
+        assert_eq!(batch.len(), 1);
+        batch.count(&precisions, &"sales".into(), 0, 1);
+        batch.count(&precisions, &"refunds".into(), 0, 1);
+        assert_eq!(batch.len(), 3);
+    }
+
+    #[test]
+    fn the_memory_of_a_batch_is_that_of_its_names_slices_and_records() {
+        let (precisions, mut batch) = (Precisions::new([60], 120), Batch::default());
+        assert_eq!(batch.approximate_bytes(), 0);
+        batch.count(&precisions, &"sales".into(), 0, 1);
+        assert_eq!(batch.approximate_bytes(), 400 + "sales".len() + 32);
+        for minute in 0..10 {
+            batch.count(&precisions, &"sales".into(), 60 * minute, 1);
+        }
+        let counter = 400 + "sales".len() + 10 * 32;
+        assert_eq!(batch.approximate_bytes(), counter);
+        let aggregate = collected(1_000, false);
+        for minute in 0..3 {
+            batch.add(
+                &precisions,
+                &"GET /".into(),
+                Kind::Http,
+                60 * minute,
+                &aggregate,
+            );
+        }
+        let (records, hour) = (batch.record_bytes(), size_of::<(i64, DurationSums)>());
+        assert_eq!(records, 3 * aggregate.bytes());
+        let context = 400 + "GET /".len() + 3 * 32 + records + hour;
+        assert_eq!(batch.approximate_bytes(), counter + context);
+    }
+
+    #[test]
+    fn a_part_has_as_many_names_as_it_may_cost() {
+        let (precisions, mut batch) = (Precisions::new([60], 120), Batch::default());
+        for name in ["a", "b", "c", "d"] {
+            let aggregate = collected(1_000, false);
+            batch.add(&precisions, &name.into(), Kind::Http, 0, &aggregate);
+            batch.count(&precisions, &name.into(), 0, 1);
+        }
+        let cost = batch.contexts["a"].cost();
+        let lens = |part: &Batch| (part.contexts.len(), part.counters.len());
+        assert_eq!(lens(&batch.split(2 * cost)), (2, 0));
+        assert_eq!(lens(&batch.split(cost)), (1, 0));
+        assert_eq!(lens(&batch.split(cost + 1)), (1, 1));
+        assert_eq!(lens(&batch.split(2)), (0, 2));
+        assert_eq!(lens(&batch.split(0)), (0, 1), "at least one");
+        assert!(batch.is_empty());
+    }
+
+    #[test]
+    fn late_requests_are_counted_in_whatever_part_is_left() {
+        let (precisions, mut batch) = (Precisions::default(), Batch::default());
+        for hour in 0..5 {
+            for (context, kind) in [("GET /", Kind::Http), (ALL, Kind::All)] {
+                let aggregate = collected(1_000, false);
+                batch.add(&precisions, &context.into(), kind, HOUR * hour, &aggregate);
+            }
+        }
+        assert_eq!((batch.requests(), batch.requests_and_late()), (2, 5));
+        for context in ["GET /", ALL] {
+            let mut part = batch.clone();
+            part.contexts.remove(context);
+            assert_eq!(part.requests_and_late(), 5, "without {context}");
+        }
+    }
+
+    #[test]
+    fn an_aggregate_takes_more_memory_with_each_bucket() {
+        let bytes = |buckets: u16| {
+            let histogram = Histogram::new(4, (0..buckets).map(|index| (index, 1)));
+            let aggregate = Aggregate {
+                histogram,
+                ..Aggregate::default()
+            };
+            aggregate.bytes()
+        };
+        assert_eq!(bytes(0), size_of::<(i64, Aggregate)>());
+        assert_eq!(bytes(100), bytes(0) + 100 * size_of::<(u16, u64)>());
     }
 
     /// Two requests in a minute, one in the next, and two an hour later.
@@ -531,6 +657,17 @@ mod tests {
         let part = delta.split(others + 4);
         assert_eq!(part.cost(), others + 4);
         assert_eq!(delta.cost(), counters - 4 + 1);
+    }
+
+    #[test]
+    fn a_context_that_is_split_completely_is_gone() {
+        let (precisions, mut batch) = (Precisions::new([60], 120), Batch::default());
+        let aggregate = collected(1_000, false);
+        batch.add(&precisions, &"GET /".into(), Kind::Http, 0, &aggregate);
+        let whole = batch.clone();
+        // Smaller than the context, so that it is cut: after its only slice.
+        assert_eq!(batch.split(1), whole);
+        assert!(batch.is_empty());
     }
 
     #[test]
