@@ -219,6 +219,49 @@ mod tests {
     }
 
     #[test]
+    fn kinds_have_the_names_of_the_api() {
+        let kinds = [Kind::Timer, Kind::Http, Kind::All];
+        assert_eq!(kinds.map(Kind::as_str), ["timer", "http", "all"]);
+    }
+
+    #[test]
+    fn methods_other_than_the_nine_of_http_share_a_name() {
+        for name in METHODS {
+            let method = http::Method::from_bytes(name.as_bytes()).expect("it is a token");
+            assert_eq!(fold_method(&method), name);
+        }
+        let other = http::Method::from_bytes(b"PROPFIND").expect("it is a token");
+        assert_eq!(fold_method(&other), OTHER_METHOD);
+    }
+
+    #[test]
+    fn a_context_is_split_into_its_method_and_its_path() {
+        let (get, path) = (Some("GET"), Some("/users/{id}"));
+        assert_eq!(method_and_path("GET /users/{id}"), (get, path));
+        assert_eq!(method_and_path("/users/{id}"), (None, path));
+        assert_eq!(method_and_path("/a b"), (None, Some("/a b")));
+        for other in ["db:find_user", "find user", ""] {
+            assert_eq!(method_and_path(other), (None, None), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn the_name_of_a_counter_tells_its_metric_and_context() {
+        for (metric, name, all) in [
+            (Metric::Hits, "hits:GET /", "hits"),
+            (Metric::Errors, "errors:GET /", "errors"),
+            (Metric::Micros, "micros:GET /", "micros:<all>"),
+        ] {
+            assert_eq!(metric.counter("GET /"), name);
+            assert_eq!(metric.counter(ALL), all);
+            assert_eq!(Metric::of_counter(name), Some((metric, "GET /")));
+        }
+        for other in ["hits", "sales", "sales:GET /"] {
+            assert_eq!(Metric::of_counter(other), None, "{other}");
+        }
+    }
+
+    #[test]
     fn names_that_share_a_long_beginning_stay_apart() {
         let (a, b) = (
             format!("{}a", "x".repeat(300)),

@@ -159,3 +159,14 @@ pub struct StoreHealth {
     /// The last error of the store; `None` once it has recovered.
     pub last_error: Option<String>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Status;
+
+    #[test]
+    fn a_status_has_the_name_of_the_api() {
+        let statuses = [Status::Ok, Status::Degraded, Status::Down];
+        assert_eq!(statuses.map(Status::as_str), ["ok", "degraded", "down"]);
+    }
+}
