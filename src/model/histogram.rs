@@ -181,9 +181,7 @@ impl Histogram {
     /// Adds all of `other`; the result has the coarser scale of the two. Associative and
     /// commutative.
     pub fn merge(&mut self, other: &Self) {
-        if other.scale < self.scale {
-            self.coarsen(other.scale);
-        }
+        self.coarsen(other.scale);
         let shift = other.scale - self.scale;
         if self.buckets.is_empty() && shift == 0 {
             self.buckets.clone_from(&other.buckets);
@@ -193,15 +191,13 @@ impl Histogram {
         let mut mine = self.buckets.drain(..).peekable();
         for (index, n) in &other.buckets {
             let index = index >> shift;
-            while let Some(smaller) = mine.next_if(|(i, _)| *i < index) {
-                merged.push(smaller);
+            while let Some(bucket) = mine.next_if(|(i, _)| *i <= index) {
+                merged.push(bucket);
             }
-            let same = mine.next_if(|(i, _)| *i == index).map_or(0, |(_, n)| n);
-            let n = n.saturating_add(same);
             match merged.last_mut() {
-                // Two buckets of the finer histogram that are one bucket at this scale.
-                Some((last, sum)) if *last == index => *sum = n.saturating_add(*sum),
-                _ => merged.push((index, n)),
+                // The other's bucket is one of mine, or several of its finer buckets are one at this scale.
+                Some((last, sum)) if *last == index => *sum = sum.saturating_add(*n),
+                _ => merged.push((index, *n)),
             }
         }
         merged.extend(mine);
@@ -314,6 +310,20 @@ mod tests {
     #[test]
     fn an_empty_histogram_has_no_quantile() {
         assert_eq!(Histogram::default().quantile(0.5), None);
+        assert!(Histogram::default().is_empty());
+        assert!(!of(&[1_000]).is_empty());
+    }
+
+    #[test]
+    fn buckets_without_durations_are_left_out() {
+        let pairs = [(3, 0), (7, 2), (9, 0)];
+        for histogram in [
+            Histogram::new(SCALE, pairs),
+            Histogram::from_sorted(SCALE, pairs.to_vec()),
+            Histogram::from_counts(&[0, 0, 0, 0, 0, 0, 0, 2, 0, 0]),
+        ] {
+            assert_eq!(histogram.buckets(), [(7, 2)]);
+        }
     }
 
     /// Durations of all magnitudes, so that small ones are tested as often as large ones.
