@@ -12,6 +12,8 @@ mod finish;
 mod recover;
 mod replay;
 mod schedule;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hasher, RandomState};

@@ -1,0 +1,530 @@
+//! When calls are sent, and what a shutdown gives up, with a scripted store in paused time. What a failover or a
+//! reset loses is tested on a real server, by tests/journal.
+
+use std::collections::VecDeque;
+use std::future::pending;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::{FlushOptions, Flusher};
+use crate::clock::Clock;
+use crate::error::{StoreError, StoreErrorKind};
+use crate::model::batch::Aggregate;
+use crate::model::context::Kind;
+use crate::model::slice::Precisions;
+use crate::model::snapshot::{ContextSnapshot, Snapshot};
+use crate::recorder::{Limits, Recorder};
+use crate::store::{
+    Appended, CleanReport, FencedBatch, Generation, Heartbeat, Pass, PassRecord, Position,
+    Readable, Receipt, Store, StoreStatus,
+};
+use crate::task::{BoxFuture, Stop, lock};
+
+const MS: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
+/// A multiple of ten seconds.
+const NOW: i64 = 1_700_000_000;
+
+/// What the store answers.
+#[derive(Clone, Copy, Debug, Default)]
+enum Behaviour {
+    #[default]
+    Fine,
+    Failing(StoreErrorKind),
+    Hanging,
+}
+
+/// A store that has no data, and acknowledges every call unless told otherwise.
+#[derive(Default)]
+struct Scripted {
+    behaviour: Mutex<Behaviour>,
+    /// The answers to the next calls; later ones are acknowledged.
+    answers: Mutex<VecDeque<Appended>>,
+    appended: Mutex<Vec<(Instant, FencedBatch)>>,
+    heartbeats: Mutex<Vec<(Instant, Heartbeat)>>,
+    instances: AtomicU64,
+    is_unattended: bool,
+}
+
+impl Scripted {
+    fn set(&self, behaviour: Behaviour) {
+        *lock(&self.behaviour) = behaviour;
+    }
+
+    fn answer<'a, T: Send + 'a>(&self, value: T) -> BoxFuture<'a, Result<T, StoreError>> {
+        match *lock(&self.behaviour) {
+            Behaviour::Fine => Box::pin(std::future::ready(Ok(value))),
+            Behaviour::Failing(kind) => {
+                let error = StoreError::new(kind, "the store fails");
+                Box::pin(std::future::ready(Err(error)))
+            }
+            Behaviour::Hanging => Box::pin(pending()),
+        }
+    }
+
+    /// The instance, number and size of each call.
+    fn calls(&self) -> Vec<(String, u64, u64)> {
+        let appended = lock(&self.appended);
+        let calls = appended.iter().map(|(_, call)| call);
+        calls
+            .map(|call| (call.instance.clone(), call.seq, call.batch.requests()))
+            .collect()
+    }
+
+    /// The times between calls.
+    fn gaps(&self) -> Vec<Duration> {
+        let appended = lock(&self.appended);
+        let pairs = appended.windows(2);
+        pairs.map(|pair| pair[1].0 - pair[0].0).collect()
+    }
+}
+
+impl Store for Scripted {
+    fn hello(&self) -> BoxFuture<'_, Result<Generation, StoreError>> {
+        Box::pin(std::future::ready(Ok(Generation {
+            id: "generation".to_owned(),
+            age: 0,
+            is_fresh: false,
+        })))
+    }
+
+    fn append<'a>(&'a self, call: &'a FencedBatch) -> BoxFuture<'a, Result<Appended, StoreError>> {
+        lock(&self.appended).push((Instant::now(), call.clone()));
+        let done = Appended::Done(Receipt {
+            is_attended: !self.is_unattended,
+            ..Receipt::default()
+        });
+        let answer = lock(&self.answers).pop_front();
+        self.answer(answer.unwrap_or(done))
+    }
+
+    fn status(&self, now: i64) -> BoxFuture<'_, Result<StoreStatus, StoreError>> {
+        self.answer(StoreStatus {
+            as_of: now,
+            instances: self.instances.load(Ordering::Relaxed),
+            ..StoreStatus::default()
+        })
+    }
+
+    fn heartbeat<'a>(&'a self, heartbeat: &'a Heartbeat) -> BoxFuture<'a, Result<(), StoreError>> {
+        lock(&self.heartbeats).push((Instant::now(), heartbeat.clone()));
+        self.answer(())
+    }
+
+    fn deregister<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
+        self.answer(())
+    }
+
+    fn readable<'a>(
+        &'a self,
+        _: &'a str,
+        _: &'a str,
+        _: u64,
+        _: Position,
+    ) -> BoxFuture<'a, Result<Readable, StoreError>> {
+        unreachable!("a flusher only appends")
+    }
+
+    fn snapshot(&self, _: i64) -> BoxFuture<'_, Result<Snapshot, StoreError>> {
+        unreachable!("a flusher only appends")
+    }
+
+    fn context<'a>(
+        &'a self,
+        _: &'a str,
+        _: i64,
+    ) -> BoxFuture<'a, Result<Option<ContextSnapshot>, StoreError>> {
+        unreachable!("a flusher only appends")
+    }
+
+    fn counter<'a>(
+        &'a self,
+        _: &'a str,
+        _: u32,
+    ) -> BoxFuture<'a, Result<Vec<(i64, i64)>, StoreError>> {
+        unreachable!("a flusher only appends")
+    }
+
+    fn records<'a>(
+        &'a self,
+        _: &'a str,
+        _: u32,
+        _: i64,
+    ) -> BoxFuture<'a, Result<Vec<(i64, Aggregate)>, StoreError>> {
+        unreachable!("a flusher only appends")
+    }
+
+    fn slowest(&self) -> BoxFuture<'_, Result<Vec<(String, f64)>, StoreError>> {
+        unreachable!("a flusher only appends")
+    }
+
+    fn clean<'a>(&'a self, _: &'a Pass) -> BoxFuture<'a, Result<Option<CleanReport>, StoreError>> {
+        unreachable!("a flusher only appends")
+    }
+
+    fn last_pass(&self) -> BoxFuture<'_, Result<Option<PassRecord>, StoreError>> {
+        unreachable!("a flusher only appends")
+    }
+
+    fn describe(&self) -> String {
+        "a scripted store".to_owned()
+    }
+}
+
+struct Flushing {
+    store: Arc<Scripted>,
+    recorder: Arc<Recorder>,
+    flusher: Arc<Flusher>,
+    unattended: Arc<Notify>,
+}
+
+impl Flushing {
+    fn of(store: Scripted, clock: Clock, interval: Option<Duration>) -> Self {
+        let limits = Limits {
+            max_contexts: 100,
+            max_counters: 1,
+            pending_bytes: usize::MAX,
+            error_rule: Default::default(),
+        };
+        let (store, unattended) = (Arc::new(store), Arc::new(Notify::new()));
+        let recorder = Arc::new(Recorder::new(clock, Precisions::default(), limits));
+        let options = FlushOptions {
+            interval,
+            replay_bytes: 1 << 20,
+        };
+        let flusher = Flusher::new(
+            recorder.clone(),
+            store.clone(),
+            &options,
+            unattended.clone(),
+        );
+        Self {
+            store,
+            recorder,
+            flusher: Arc::new(flusher),
+            unattended,
+        }
+    }
+
+    fn new() -> Self {
+        Self::of(Scripted::default(), Clock::system(), None)
+    }
+
+    fn record(&self, requests: usize) {
+        let entry = self.recorder.entry(Kind::Http, "GET /");
+        (0..requests).for_each(|_| entry.record_duration(MS));
+    }
+
+    fn lost(&self) -> u64 {
+        self.recorder.drain.counters(|counters| counters.lost)
+    }
+
+    fn resets(&self) -> u64 {
+        let drain = &self.recorder.drain;
+        drain.counters(|counters| counters.store_resets)
+    }
+
+    /// Whether the folder is told that entries wait.
+    async fn is_unattended(&self) -> bool {
+        timeout(Duration::ZERO, self.unattended.notified())
+            .await
+            .is_ok()
+    }
+}
+
+/// The wait until the next flush, of a flusher half-way in the turn of its fleet.
+fn wait_at(millis: u64, interval: Option<Duration>, instances: u64) -> Duration {
+    let (clock, manual_clock) = Clock::manual(NOW);
+    manual_clock.advance(Duration::from_millis(millis));
+    let mut flushing = Flushing::of(Scripted::default(), clock, interval);
+    let flusher = Arc::get_mut(&mut flushing.flusher).expect("nobody else has it");
+    flusher.phase = 0.5;
+    let seconds = instances.div_ceil(super::INSTANCES_PER_SECOND).max(1);
+    if flusher.is_interval_free {
+        let interval = AtomicU64::new(1_000 * seconds);
+        flusher.interval = interval;
+    }
+    flusher.until_next()
+}
+
+#[test]
+fn instances_flush_within_a_tenth_of_the_interval_after_its_turn() {
+    for (now, wait) in [(0, 50), (49, 1), (50, 1_000), (300, 750)] {
+        assert_eq!(wait_at(now, None, 400), wait * MS, "at {now} ms");
+    }
+    for (now, wait) in [(0, 25), (25, 500), (300, 225)] {
+        assert_eq!(wait_at(now, Some(500 * MS), 0), wait * MS, "at {now} ms");
+    }
+    assert_eq!(wait_at(0, Some(10 * SECOND), 0), 50 * MS);
+}
+
+#[test]
+fn a_large_fleet_flushes_all_over_its_interval() {
+    assert_eq!(wait_at(0, None, 4_000), 5 * SECOND);
+    assert_eq!(wait_at(7_000, None, 4_000), 8 * SECOND);
+    assert_eq!(wait_at(0, None, 401), SECOND);
+}
+
+#[tokio::test]
+async fn the_interval_grows_with_the_fleet_unless_it_is_set() {
+    for (interval, expected) in [(None, [1, 1, 2, 10]), (Some(3 * SECOND), [3; 4])] {
+        let flushing = Flushing::of(Scripted::default(), Clock::system(), interval);
+        for (instances, seconds) in [0, 400, 401, 10_000].into_iter().zip(expected) {
+            flushing.store.instances.store(instances, Ordering::Relaxed);
+            flushing
+                .flusher
+                .refresh_fleet()
+                .await
+                .expect("the store answers");
+            let status = flushing.flusher.status();
+            assert_eq!(status.interval, seconds * SECOND, "{instances} instances");
+            assert_eq!(status.fleet.instances, instances);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_flush_is_tried_again_after_up_to_a_second() {
+    let flushing = Flushing::new();
+    flushing
+        .store
+        .set(Behaviour::Failing(StoreErrorKind::Unreachable));
+    flushing.record(1);
+    let (_stop, stopped) = Stop::new();
+    tokio::spawn(flushing.flusher.clone().flush_at_intervals(stopped));
+    sleep(100 * SECOND).await;
+    let gaps = flushing.store.gaps();
+    for (number, gap) in gaps.iter().enumerate() {
+        let longest = (50 * MS * 2u32.pow(number.min(8) as u32)).min(SECOND);
+        // Timers have a resolution of a millisecond.
+        assert!(*gap <= longest + MS, "{gap:?} is the gap {number}");
+    }
+    // Half a second on average.
+    assert!((120..400).contains(&gaps.len()), "{}", gaps.len());
+    let errors = flushing
+        .recorder
+        .drain
+        .counters(|counters| counters.flush_errors);
+    assert_eq!(errors as usize, gaps.len() + 1);
+    flushing.store.set(Behaviour::Fine);
+    sleep(2 * SECOND).await;
+    assert_eq!(flushing.flusher.status().series, 0);
+    let last_error = |flushing: &Flushing| {
+        let drain = &flushing.recorder.drain;
+        drain.counters(|counters| counters.last_error.clone())
+    };
+    assert_eq!(last_error(&flushing), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_denied_flusher_tries_again_every_30_seconds() {
+    let flushing = Flushing::new();
+    flushing
+        .store
+        .set(Behaviour::Failing(StoreErrorKind::Forbidden));
+    flushing.record(1);
+    let (_stop, stopped) = Stop::new();
+    tokio::spawn(flushing.flusher.clone().flush_at_intervals(stopped));
+    sleep(100 * SECOND).await;
+    assert_eq!(flushing.store.gaps(), [30 * SECOND; 3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn heartbeats_say_that_the_store_answers_unless_flushes_fail() {
+    let flushing = Flushing::new();
+    let (_stop, stopped) = Stop::new();
+    tokio::spawn(flushing.flusher.clone().heartbeat_at_intervals(stopped));
+    assert_eq!(flushing.flusher.status().contact_age, None);
+    sleep(10 * SECOND - MS).await;
+    assert!(flushing.flusher.status().contact_age.is_some());
+    let gaps = |flushing: &Flushing| -> Vec<Duration> {
+        let heartbeats = lock(&flushing.store.heartbeats);
+        let pairs = heartbeats.windows(2);
+        pairs.map(|pair| pair[1].0 - pair[0].0).collect()
+    };
+    assert_eq!(gaps(&flushing), [SECOND; 9]);
+    let instance = flushing.flusher.status().instance;
+    assert_eq!(lock(&flushing.store.heartbeats)[0].1.instance, instance);
+
+    flushing
+        .store
+        .set(Behaviour::Failing(StoreErrorKind::Forbidden));
+    sleep(91 * SECOND).await;
+    assert_eq!(
+        gaps(&flushing)[9..],
+        [SECOND, 30 * SECOND, 30 * SECOND, 30 * SECOND]
+    );
+
+    let failing = Flushing::new();
+    failing
+        .store
+        .set(Behaviour::Failing(StoreErrorKind::Unreachable));
+    failing.record(1);
+    assert!(failing.flusher.flush().await.is_err());
+    failing.store.set(Behaviour::Fine);
+    let (_stop, stopped) = Stop::new();
+    tokio::spawn(failing.flusher.clone().heartbeat_at_intervals(stopped));
+    sleep(10 * SECOND).await;
+    assert_eq!(failing.flusher.status().contact_age, None);
+}
+
+#[tokio::test]
+async fn flushing_shows_what_is_taken_and_not_acknowledged() {
+    let flushing = Flushing::new();
+    flushing.store.set(Behaviour::Hanging);
+    flushing.record(3);
+    assert!(timeout(MS, flushing.flusher.flush()).await.is_err());
+    // The context and `<all>`.
+    let status = flushing.flusher.status();
+    assert_eq!(status.series, 2);
+    assert!(status.in_doubt_age.is_some() && status.flushed_age.is_none());
+    assert_eq!(lock(&flushing.flusher.state).requests, 3);
+    flushing.store.set(Behaviour::Fine);
+    let flushed = flushing.flusher.flush().await.expect("the store answers");
+    assert_eq!(
+        flushed.map(|flushed| (flushed.seq, flushed.instance)),
+        Some((1, status.instance))
+    );
+    let status = flushing.flusher.status();
+    assert_eq!((status.series, status.in_doubt_age), (0, None));
+    assert!(status.flushed_age.is_some() && status.contact_age.is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_counts_what_it_could_not_flush_as_lost() {
+    let flushing = Flushing::new();
+    flushing.record(1);
+    flushing.flusher.flush().await.expect("the store answers");
+    flushing
+        .store
+        .set(Behaviour::Failing(StoreErrorKind::Unreachable));
+    flushing.record(3);
+    assert!(flushing.flusher.flush().await.is_err());
+    flushing.record(2);
+    let calls = flushing.store.calls().len();
+    let lost = flushing.flusher.finish(10 * SECOND).await;
+    let lost = lost.map_err(|(requests, error)| (requests, error.kind()));
+    assert_eq!(lost, Err((5, StoreErrorKind::Unreachable)));
+    assert_eq!(flushing.lost(), 5);
+    let tries = flushing.store.calls().len() - calls;
+    assert!((10..100).contains(&tries), "{tries}");
+    // Nothing is left to lose.
+    assert!(flushing.flusher.finish(SECOND).await.is_ok());
+    assert_eq!(flushing.lost(), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flush_that_nobody_polls_is_lost_until_it_is_sent_after_all() {
+    let flushing = Flushing::new();
+    flushing.store.set(Behaviour::Hanging);
+    flushing.record(3);
+    let mut held = Box::pin(flushing.flusher.flush());
+    assert!(timeout(MS, &mut held).await.is_err());
+    flushing.record(2);
+    let lost = flushing.flusher.finish(SECOND).await;
+    let lost = lost.map_err(|(requests, error)| (requests, error.kind()));
+    assert_eq!(lost, Err((5, StoreErrorKind::TimedOut)));
+    assert_eq!(flushing.lost(), 5);
+    drop(held);
+    flushing.store.set(Behaviour::Fine);
+    assert!(flushing.flusher.finish(SECOND).await.is_ok());
+    assert_eq!(flushing.lost(), 2);
+}
+
+#[tokio::test]
+async fn a_call_that_was_never_sent_cannot_be_a_duplicate() {
+    let flushing = Flushing::new();
+    let answers = [Appended::Duplicate(Receipt::default())];
+    *lock(&flushing.store.answers) = answers.into();
+    flushing.record(3);
+    let name = flushing.flusher.status().instance;
+    flushing.flusher.flush().await.expect("the store answers");
+    let renamed = flushing.flusher.status().instance;
+    assert_ne!(renamed, name);
+    assert_eq!(flushing.store.calls(), [(name, 1, 3), (renamed, 1, 3)]);
+    assert_eq!((flushing.resets(), flushing.lost()), (1, 0));
+}
+
+#[tokio::test]
+async fn behind_a_garbled_fence_only_a_call_that_was_never_sent_is_sent_again() {
+    let flushing = Flushing::new();
+    *lock(&flushing.store.answers) = [Appended::Garbled].into();
+    flushing.record(3);
+    flushing.flusher.flush().await.expect("the store answers");
+    assert_eq!((flushing.resets(), flushing.lost()), (1, 0));
+    assert_eq!(flushing.store.calls().len(), 2);
+    flushing
+        .store
+        .set(Behaviour::Failing(StoreErrorKind::TimedOut));
+    flushing.record(2);
+    assert!(flushing.flusher.flush().await.is_err());
+    flushing.store.set(Behaviour::Fine);
+    *lock(&flushing.store.answers) = [Appended::Garbled].into();
+    flushing.flusher.flush().await.expect("the store answers");
+    assert_eq!((flushing.resets(), flushing.lost()), (2, 2));
+    let status = flushing.flusher.status();
+    assert_eq!((status.series, status.in_doubt_age), (0, None));
+}
+
+#[tokio::test]
+async fn a_store_that_asks_for_the_same_call_again_and_again_is_a_failure() {
+    let flushing = Flushing::new();
+    flushing.record(1);
+    *lock(&flushing.store.answers) = [Appended::Gap { fence: 0 }; 3].into();
+    flushing.flusher.flush().await.expect("three times may be");
+    assert_eq!(flushing.store.calls().len(), 4);
+    flushing.record(1);
+    *lock(&flushing.store.answers) = [Appended::Gap { fence: 1 }; 9].into();
+    let error = flushing.flusher.flush().await.expect_err("it never ends");
+    assert_eq!(error.kind(), StoreErrorKind::Unexpected);
+    assert_eq!(flushing.store.calls().len(), 8);
+}
+
+#[tokio::test]
+async fn entries_that_no_instance_folds_are_reported_to_the_folder() {
+    let attended = Flushing::new();
+    attended.record(1);
+    attended.flusher.flush().await.expect("the store answers");
+    assert!(!attended.is_unattended().await);
+    *lock(&attended.store.answers) = [Appended::Full].into();
+    attended.record(1);
+    let error = attended.flusher.flush().await.expect_err("it is full");
+    assert_eq!(error.kind(), StoreErrorKind::Refused);
+    assert!(attended.is_unattended().await);
+
+    let store = Scripted {
+        is_unattended: true,
+        ..Scripted::default()
+    };
+    let unattended = Flushing::of(store, Clock::system(), None);
+    unattended.record(1);
+    unattended.flusher.flush().await.expect("the store answers");
+    assert!(unattended.is_unattended().await);
+}
+
+/// The warning is tested by tests/warnings.
+#[tokio::test(start_paused = true)]
+async fn a_flusher_without_a_pulse_flushes_once_more() {
+    let flushing = Flushing::new();
+    let (stop, stopped) = Stop::new();
+    let task = tokio::spawn(flushing.flusher.clone().flush_at_intervals(stopped));
+    tokio::task::yield_now().await;
+    flushing.record(2);
+    drop(stop);
+    task.await.expect("it ends");
+    let requests: u64 = flushing.store.calls().iter().map(|call| call.2).sum();
+    assert_eq!(requests, 2);
+
+    let told = Flushing::new();
+    let (stop, stopped) = Stop::new();
+    let task = tokio::spawn(told.flusher.clone().flush_at_intervals(stopped));
+    tokio::task::yield_now().await;
+    told.record(2);
+    stop.stop();
+    task.await.expect("it ends");
+    assert_eq!(told.store.calls(), [], "the shutdown flushes");
+}
