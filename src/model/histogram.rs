@@ -315,6 +315,21 @@ mod tests {
     }
 
     #[test]
+    fn a_quantile_is_limited_to_the_smallest_and_largest_duration() {
+        let histogram = of(&[2_000_000]);
+        let within = |min, max| histogram.quantile_within(0.5, min, max);
+        let middle = histogram.quantile(0.5);
+        assert_eq!(within(None, None), middle);
+        assert_eq!(within(Some(1e-3), Some(3e-3)), middle);
+        assert_eq!(within(Some(3e-3), None), Some(3e-3));
+        assert_eq!(within(None, Some(1e-3)), Some(1e-3));
+        assert_eq!(
+            Histogram::default().quantile_within(0.5, Some(1.0), None),
+            None
+        );
+    }
+
+    #[test]
     fn buckets_without_durations_are_left_out() {
         let pairs = [(3, 0), (7, 2), (9, 0)];
         for histogram in [

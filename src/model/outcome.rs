@@ -135,4 +135,24 @@ mod tests {
         assert_eq!(Outcome::from_status(204).as_str(), "2xx");
         assert_eq!(Outcome::from_status(999), Outcome::ServerError);
     }
+
+    #[test]
+    fn failures_of_the_service_are_errors_by_themselves() {
+        let errors = Outcome::ALL
+            .into_iter()
+            .filter(|outcome| outcome.is_error());
+        let expected = [Outcome::ServerError, Outcome::Failed, Outcome::Panicked];
+        assert!(errors.eq(expected));
+    }
+
+    #[test]
+    fn samples_are_counted_by_their_outcome() {
+        let mut counts = OutcomeCounts::default();
+        for error in [true, false, false] {
+            counts.record(Outcome::Success, error);
+        }
+        let counted = Outcome::ALL.map(|outcome| counts.count(outcome));
+        assert_eq!(counted, [0, 0, 3, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(counts.errors, 1);
+    }
 }

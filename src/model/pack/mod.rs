@@ -234,6 +234,25 @@ mod tests {
     }
 
     #[test]
+    fn sections_are_found_by_their_tag() {
+        let one = with(aggregate(&[5], vec![(0, 1)], 1));
+        let mut packed = record(&one);
+        assert_eq!(section(&packed, 99), None);
+        push_section(&mut packed, 98, b"other");
+        push_section(&mut packed, 99, b"body");
+        assert_eq!(section(&packed, 99), Some(&b"body"[..]));
+        assert_eq!(read_record(&packed), Some(one));
+    }
+
+    #[test]
+    fn only_records_of_the_coarser_tiers_say_what_they_include() {
+        let mut one = with(aggregate(&[5], vec![(0, 1)], 1));
+        assert_eq!(section(&record(&one), ROLLED_UNTIL), None);
+        one.rolled_until = 60;
+        assert!(section(&record(&one), ROLLED_UNTIL).is_some());
+    }
+
+    #[test]
     fn an_entry_of_another_version_is_refused() {
         let mut packed = entry(&Batch::default(), &Precisions::default());
         assert!(unpacked(&packed).is_ok());
