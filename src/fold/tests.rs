@@ -1,6 +1,7 @@
-//! When a folder acquires the lease, reads and gives up, with a scripted journal in paused time. What it writes
-//! is tested on a real server, by tests/journal.
+//! When a folder acquires the lease, reads, ends a round and gives up, with a scripted journal in paused time. What
+//! it writes is tested on a real server, by tests/journal.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -10,10 +11,14 @@ use tokio::time::{Instant, sleep};
 use super::{Attendance, Folder};
 use crate::clock::Clock;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::model::batch::Aggregate;
+use crate::model::batch::{Aggregate, Batch};
+use crate::model::context::{ALL, Kind};
+use crate::model::pack::{self, ENTRY_VERSION};
 use crate::model::records::{Record, RecordId, RecordKey};
+use crate::model::round::partition;
+use crate::model::slice::Precisions;
 use crate::model::snapshot::{ContextSnapshot, Snapshot};
-use crate::model::tier::TierSlice;
+use crate::model::tier::{FINEST, TierSlice};
 use crate::store::journal::{Acquired, Entries, Entry, FoldStep, Journal, Progress, Step};
 use crate::store::{
     Appended, CleanReport, FencedBatch, Generation, Heartbeat, Pass, PassRecord, Position,
@@ -23,11 +28,14 @@ use crate::task::{BoxFuture, Stop, lock};
 
 const MS: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(3_600);
+const MIB: u64 = 1 << 20;
+/// The time of the journal, in Unix seconds.
+const NOW: i64 = 1_700_000_000;
 
 /// What the journal answers.
 #[derive(Clone, Copy, Debug, Default)]
 enum Behaviour {
-    /// The lease is free, and the journal is empty.
+    /// The lease is free.
     #[default]
     Free,
     /// Another instance holds the lease.
@@ -41,20 +49,63 @@ enum Behaviour {
 enum Call {
     Acquire,
     Read,
+    /// So many records of the finest tier.
+    Load(usize),
+    /// The end of the round, and the bytes that are missing in it.
+    Fold(Option<u64>, u64),
+    SetAside(u64),
+    CloseHole,
     RemoveFences,
     Release,
     Readable,
 }
 
-/// An empty journal, and the store that has it.
+/// A journal, and the store that has it.
 #[derive(Default)]
 struct Scripted {
+    entries: Mutex<Vec<Entry>>,
+    /// Entries of one read; 0 for all.
+    entries_per_read: usize,
+    /// The newest entry, if that is gone.
+    head: Option<Position>,
+    progress: Mutex<Progress>,
+    /// The partitions of each step.
+    partitions: Mutex<Vec<Vec<usize>>>,
+    /// Steps that fail, and how.
+    failing_steps: Mutex<VecDeque<StoreErrorKind>>,
     behaviour: Mutex<Behaviour>,
     /// What the next questions whether a call is readable are answered, last one first.
     readable: Mutex<Vec<Readable>>,
     calls: Mutex<Vec<(Instant, Call)>>,
-    /// The version of the state.
-    version: Mutex<String>,
+}
+
+fn at(offset: u64) -> Position {
+    Position { offset, chain: 0 }
+}
+
+/// An entry that ends at `offset`, with a request of each of these contexts at this time.
+fn entry(offset: u64, contexts: &[&str], stamp: i64) -> Entry {
+    let (precisions, mut batch) = (Precisions::new([60], 120), Batch::default());
+    let mut one = Aggregate::default();
+    one.times.record(1_000);
+    for context in contexts {
+        batch.add(&precisions, &(*context).into(), Kind::Http, stamp, &one);
+    }
+    Entry {
+        position: at(offset),
+        stamp,
+        version: u64::from(ENTRY_VERSION),
+        requests: contexts.len() as u64,
+        payload: pack::entry(&batch, &precisions),
+    }
+}
+
+/// An entry that no version can read.
+fn garbled(offset: u64) -> Entry {
+    Entry {
+        payload: b"garbage".to_vec(),
+        ..entry(offset, &[], NOW)
+    }
 }
 
 impl Scripted {
@@ -74,6 +125,15 @@ impl Scripted {
             _ => Ok(value),
         };
         Box::pin(std::future::ready(answer))
+    }
+
+    /// The calls that are no reads, without their times.
+    fn changes(&self) -> Vec<Call> {
+        let mut calls = lock(&self.calls);
+        let calls = calls.drain(..).map(|(_, call)| call);
+        calls
+            .filter(|call| !matches!(call, Call::Acquire | Call::Read | Call::Load(_)))
+            .collect()
     }
 
     /// The times of the calls of one sort.
@@ -96,13 +156,11 @@ impl Journal for Scripted {
         _: &'a str,
         version: &'a str,
     ) -> BoxFuture<'a, Result<Acquired, StoreError>> {
-        version.clone_into(&mut lock(&self.version));
+        let mut progress = lock(&self.progress);
+        version.clone_into(&mut progress.version);
         let acquired = match *lock(&self.behaviour) {
             Behaviour::Held => Acquired::Held,
-            _ => Acquired::Mine(Progress {
-                version: version.to_owned(),
-                ..Progress::default()
-            }),
+            _ => Acquired::Mine(progress.clone()),
         };
         self.answer(Call::Acquire, acquired)
     }
@@ -115,62 +173,96 @@ impl Journal for Scripted {
         &'a self,
         _: &'a str,
         _: &'a str,
-        _: Position,
-        _: u64,
+        from: Position,
+        bytes: u64,
     ) -> BoxFuture<'a, Result<Step<Entries>, StoreError>> {
+        assert!(
+            (MIB / 8..=MIB).contains(&bytes),
+            "{bytes} bytes take a server too long, or too many reads"
+        );
+        let entries = lock(&self.entries);
+        let upto = lock(&self.progress).upto;
+        let left = entries.iter().filter(|entry| {
+            entry.position > from && upto.is_none_or(|upto| entry.position <= upto)
+        });
+        let most = match self.entries_per_read {
+            0 => usize::MAX,
+            entries => entries,
+        };
+        let newest = entries.last().map(|entry| entry.position);
         let step = match *lock(&self.behaviour) {
             Behaviour::Stolen => Step::Stale("another".to_owned()),
             _ => Step::Done(Entries {
-                head: Position::default(),
-                now: 0,
-                entries: Vec::new(),
+                head: self.head.or(newest).unwrap_or_default(),
+                now: NOW,
+                entries: left.take(most).cloned().collect(),
             }),
         };
         self.answer(Call::Read, step)
     }
 
     fn fold<'a>(&'a self, step: &'a FoldStep<'a>) -> BoxFuture<'a, Result<Step<()>, StoreError>> {
-        assert_eq!(step.version, *lock(&self.version));
-        step.next.clone_into(&mut lock(&self.version));
-        Box::pin(std::future::ready(Ok(Step::Done(()))))
-    }
-
-    fn remove_fences<'a>(&'a self, version: &'a str) -> BoxFuture<'a, Result<u64, StoreError>> {
-        assert_eq!(version, *lock(&self.version));
-        self.answer(Call::RemoveFences, 0)
+        let mut progress = lock(&self.progress);
+        assert_eq!(step.version, progress.version);
+        let offset = step.upto.map(|upto| upto.offset);
+        if let Some(kind) = lock(&self.failing_steps).pop_front() {
+            lock(&self.calls).push((Instant::now(), Call::Fold(offset, step.hole_bytes)));
+            let error = StoreError::new(kind, "the step fails");
+            return Box::pin(std::future::ready(Err(error)));
+        }
+        lock(&self.partitions).push(step.partitions.to_vec());
+        step.next.clone_into(&mut progress.version);
+        if let (Some(upto), None) = (step.upto, step.done) {
+            (progress.low, progress.upto) = (upto, None);
+        }
+        self.answer(Call::Fold(offset, step.hole_bytes), Step::Done(()))
     }
 
     fn recorded<'a>(
         &'a self,
-        _: &'a [TierSlice],
+        slices: &'a [TierSlice],
     ) -> BoxFuture<'a, Result<Vec<Vec<RecordId>>, StoreError>> {
-        unreachable!("the journal is empty")
+        let nothing = vec![Vec::new(); slices.len()];
+        Box::pin(std::future::ready(Ok(nothing)))
     }
 
     fn load<'a>(
         &'a self,
         _: &'a str,
         _: &'a str,
-        _: &'a [RecordKey],
+        keys: &'a [RecordKey],
     ) -> BoxFuture<'a, Result<Step<Vec<Record>>, StoreError>> {
-        unreachable!("the journal is empty")
+        let empty = vec![Record::default(); keys.len()];
+        let finest = keys.iter().filter(|(at, _)| at.0 == FINEST.seconds);
+        self.answer(Call::Load(finest.count()), Step::Done(empty))
     }
 
     fn set_aside<'a>(
         &'a self,
         _: &'a str,
-        _: &'a str,
-        _: &'a Entry,
+        next: &'a str,
+        entry: &'a Entry,
     ) -> BoxFuture<'a, Result<Step<()>, StoreError>> {
-        unreachable!("the journal is empty")
+        let mut progress = lock(&self.progress);
+        next.clone_into(&mut progress.version);
+        progress.aside.push(entry.position);
+        self.answer(Call::SetAside(entry.position.offset), Step::Done(()))
     }
 
     fn close_hole<'a>(
         &'a self,
         _: &'a str,
-        _: &'a str,
+        next: &'a str,
     ) -> BoxFuture<'a, Result<Step<()>, StoreError>> {
-        unreachable!("the journal is empty")
+        let mut progress = lock(&self.progress);
+        next.clone_into(&mut progress.version);
+        progress.low = self.head.unwrap_or_default();
+        self.answer(Call::CloseHole, Step::Done(()))
+    }
+
+    fn remove_fences<'a>(&'a self, version: &'a str) -> BoxFuture<'a, Result<u64, StoreError>> {
+        assert_eq!(version, lock(&self.progress).version);
+        self.answer(Call::RemoveFences, 0)
     }
 }
 
@@ -265,15 +357,21 @@ struct Folding {
 
 impl Folding {
     fn new(behaviour: Behaviour) -> Self {
-        let (clock, manual_clock) = Clock::manual(1_700_000_000);
+        let folding = Self::of(Scripted::default(), 100);
+        folding.journal.set(behaviour);
+        folding
+    }
+
+    /// Folds this journal and remembers up to `max_records` records.
+    fn of(journal: Scripted, max_records: usize) -> Self {
+        let (clock, manual_clock) = Clock::manual(NOW);
         manual_clock.advance(150 * MS);
-        let (journal, unattended) = (Arc::new(Scripted::default()), Arc::new(Notify::new()));
-        journal.set(behaviour);
+        let (journal, unattended) = (Arc::new(journal), Arc::new(Notify::new()));
         let folder = Folder::new(
             journal.clone(),
             clock,
             "folder".to_owned(),
-            100,
+            max_records,
             unattended.clone(),
         );
         Self {
@@ -281,6 +379,20 @@ impl Folding {
             unattended,
             folder: Arc::new(folder),
         }
+    }
+
+    /// Folds these entries, read one by one.
+    fn one_by_one(entries: Vec<Entry>) -> Self {
+        let journal = Scripted {
+            entries: Mutex::new(entries),
+            entries_per_read: 1,
+            ..Scripted::default()
+        };
+        Self::of(journal, 100)
+    }
+
+    async fn fold(&self) -> Attendance {
+        self.folder.fold().await.expect("the journal answers")
     }
 
     /// Folds at intervals until the signal is sent.
@@ -294,7 +406,7 @@ impl Folding {
 #[test]
 fn the_journal_is_read_150_ms_after_each_turn_of_a_half_second() {
     for (now, wait) in [(0, 150), (149, 1), (150, 500), (400, 250), (700, 450)] {
-        let (clock, manual_clock) = Clock::manual(1_700_000_000);
+        let (clock, manual_clock) = Clock::manual(NOW);
         manual_clock.advance(now * MS);
         let journal = Arc::new(Scripted::default());
         let folder = Folder::new(journal, clock, "folder".to_owned(), 1, Arc::default());
@@ -403,11 +515,7 @@ async fn a_call_is_waited_for_until_it_can_be_read_or_is_lost() {
         answers.extend([Readable::NotYet; 7]);
         *lock(&folding.journal.readable) = answers;
         lock(&folding.journal.calls).clear();
-        let position = Position {
-            offset: 7,
-            chain: 0,
-        };
-        let readable = folding.folder.until_readable("g", "i", 1, position).await;
+        let readable = folding.folder.until_readable("g", "i", 1, at(7)).await;
         assert_eq!(readable.ok(), Some(is_readable));
         let gaps = folding.journal.gaps(&Call::Readable);
         assert_eq!(
@@ -416,5 +524,201 @@ async fn a_call_is_waited_for_until_it_can_be_read_or_is_lost() {
         );
         // It would fold, if no other instance did.
         assert_eq!(folding.journal.times(&Call::Acquire).len(), 8);
+    }
+}
+
+#[tokio::test]
+async fn a_round_has_all_entries_that_there_are() {
+    let entries = [1_000, 2_000, 3_000].map(|offset| entry(offset, &["GET /"], NOW));
+    let missing = |entries: &[Entry]| {
+        3_000
+            - entries
+                .iter()
+                .map(|e| e.payload.len() as u64 + 1)
+                .sum::<u64>()
+    };
+    for entries_per_read in [0, 1] {
+        let journal = Scripted {
+            entries: Mutex::new(entries.to_vec()),
+            entries_per_read,
+            ..Scripted::default()
+        };
+        let folding = Folding::of(journal, 100);
+        assert_eq!(folding.fold().await, Attendance::Mine);
+        let reads = folding.journal.times(&Call::Read).len();
+        assert_eq!(reads, if entries_per_read == 0 { 1 } else { 3 });
+        assert_eq!(
+            folding.journal.changes(),
+            [Call::Fold(Some(3_000), missing(&entries))]
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_round_ends_at_32_mib() {
+    let offsets = [10, 26, 42, 43].map(|mib| mib * MIB);
+    let folding = Folding::one_by_one(offsets.map(|offset| entry(offset, &["GET /"], NOW)).into());
+    lock(&folding.journal.progress).low = at(10 * MIB);
+    assert_eq!(folding.fold().await, Attendance::Mine);
+    let rounds = folding
+        .journal
+        .changes()
+        .into_iter()
+        .map(|call| match call {
+            Call::Fold(upto, _) => upto,
+            other => panic!("{other:?}"),
+        });
+    assert!(rounds.eq([Some(42 * MIB), Some(43 * MIB)]));
+}
+
+#[tokio::test]
+async fn bytes_that_are_missing_before_and_after_an_entry_are_counted() {
+    let only = entry(600, &["GET /"], NOW);
+    let length = only.payload.len() as u64 + 1;
+    let folding = Folding::one_by_one(vec![only]);
+    lock(&folding.journal.progress).upto = Some(at(1_000));
+    assert_eq!(folding.fold().await, Attendance::Mine);
+    assert_eq!(
+        folding.journal.changes()[0],
+        Call::Fold(Some(1_000), 1_000 - length)
+    );
+}
+
+#[tokio::test]
+async fn a_journal_whose_last_entries_are_gone_goes_on_behind_them() {
+    let journal = Scripted {
+        head: Some(at(500)),
+        ..Scripted::default()
+    };
+    let folding = Folding::of(journal, 100);
+    assert_eq!(folding.fold().await, Attendance::Mine);
+    assert_eq!(
+        folding.journal.changes(),
+        [Call::CloseHole, Call::Fold(None, 0)]
+    );
+    assert_eq!(lock(&folding.journal.progress).low, at(500));
+}
+
+#[tokio::test]
+async fn entries_before_a_garbled_one_are_folded_first() {
+    let (first, last) = (entry(100, &["GET /"], NOW), entry(300, &["GET /"], NOW));
+    let folding = Folding::one_by_one(vec![first.clone(), garbled(200), last.clone()]);
+    assert_eq!(folding.fold().await, Attendance::Mine);
+    let changes = folding.journal.changes();
+    let order: Vec<_> = changes
+        .iter()
+        .map(|call| match call {
+            Call::Fold(upto, _) => *upto,
+            Call::SetAside(offset) => Some(*offset),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(order, [Some(100), Some(200), Some(300)]);
+    assert_eq!(changes[1], Call::SetAside(200));
+
+    // A round that was begun has them together.
+    let folding = Folding::one_by_one(vec![first, garbled(200), last]);
+    lock(&folding.journal.progress).upto = Some(at(300));
+    assert_eq!(folding.fold().await, Attendance::Mine);
+    assert_eq!(folding.journal.changes()[0], Call::SetAside(200));
+}
+
+#[tokio::test]
+async fn an_entry_of_a_newer_version_waits_behind_those_that_can_be_folded() {
+    let newer = |stamp| Entry {
+        version: u64::from(ENTRY_VERSION) + 1,
+        ..entry(200, &["GET /"], stamp)
+    };
+    let first = entry(100, &["GET /"], NOW);
+    let folding = Folding::one_by_one(vec![first.clone(), newer(NOW - 599)]);
+    assert_eq!(folding.fold().await, Attendance::Others);
+    let changes = folding.journal.changes();
+    assert!(
+        matches!(changes[..], [Call::Fold(Some(100), _), Call::Release]),
+        "{changes:?}"
+    );
+
+    let folding = Folding::one_by_one(vec![first, newer(NOW - 600)]);
+    assert_eq!(folding.fold().await, Attendance::Mine);
+    let changes = folding.journal.changes();
+    assert!(
+        matches!(
+            changes[..],
+            [
+                Call::Fold(Some(100), _),
+                Call::SetAside(200),
+                Call::Fold(Some(200), _)
+            ]
+        ),
+        "{changes:?}"
+    );
+}
+
+#[tokio::test]
+async fn late_samples_are_added_once_with_the_partition_of_all() {
+    let mut late = entry(100, &[], NOW);
+    let batch = Batch {
+        late: 3,
+        ..Batch::default()
+    };
+    late.payload = pack::entry(&batch, &Precisions::new([60], 120));
+    let (one, all) = (partition("GET /"), partition(ALL));
+    for (entries, is_all_done, partitions) in [
+        (vec![late.clone()], false, vec![all]),
+        (vec![late], true, vec![]),
+        (vec![entry(100, &["GET /"], NOW)], false, vec![one]),
+    ] {
+        let folding = Folding::one_by_one(entries);
+        if is_all_done {
+            let mut progress = lock(&folding.journal.progress);
+            progress.upto = Some(at(100));
+            progress.done.insert(all);
+        }
+        assert_eq!(folding.fold().await, Attendance::Mine);
+        assert_eq!(lock(&folding.journal.partitions)[0], partitions);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_without_an_answer_is_sent_three_times() {
+    use StoreErrorKind::{Refused, TimedOut, Unreachable};
+    for (failures, sent, result) in [
+        (vec![TimedOut, Unreachable], 3, None),
+        (vec![TimedOut; 3], 3, Some(TimedOut)),
+        (vec![Refused], 1, Some(Refused)),
+    ] {
+        let folding = Folding::one_by_one(vec![entry(100, &["GET /"], NOW)]);
+        *lock(&folding.journal.failing_steps) = failures.into();
+        let error = folding.folder.fold().await.err().map(|error| error.kind());
+        assert_eq!(error, result);
+        assert_eq!(folding.journal.changes().len(), sent);
+    }
+}
+
+#[tokio::test]
+async fn records_of_the_newest_minutes_are_remembered_unless_there_are_too_many() {
+    for (max_records, loaded) in [(1, 2), (2, 0)] {
+        let folding = Folding::of(Scripted::default(), max_records);
+        for (offset, loaded) in [(1_000, 2), (2_000, loaded)] {
+            let entry = entry(offset, &["GET /", "GET /a"], NOW);
+            lock(&folding.journal.entries).push(entry);
+            assert_eq!(folding.fold().await, Attendance::Mine);
+            let loads = folding.journal.times(&Call::Load(2)).len();
+            assert_eq!(2 * loads, loaded, "{max_records} records");
+            folding.journal.changes();
+        }
+    }
+    let folding = Folding::of(Scripted::default(), 100);
+    // The first minute is forgotten when the third one comes.
+    for (number, (minute, loads)) in (1..).zip([(0, 1), (1, 1), (0, 0), (2, 1), (1, 0), (0, 1)]) {
+        let entry = entry(1_000 * number, &["GET /"], NOW + 60 * minute);
+        lock(&folding.journal.entries).push(entry);
+        assert_eq!(folding.fold().await, Attendance::Mine);
+        assert_eq!(
+            folding.journal.times(&Call::Load(1)).len(),
+            loads,
+            "entry {number}"
+        );
+        folding.journal.changes();
     }
 }
