@@ -515,6 +515,18 @@ mod tests {
     }
 
     #[test]
+    fn a_sample_too_old_for_the_finest_tier_is_coarse() {
+        let precisions = Precisions::default();
+        let mut delta = ContextDelta::new(Kind::Http, &precisions);
+        for minute in (0..=i64::from(TIERS[0].samples)).rev() {
+            delta.add(&precisions, 60 * minute, &collected(1_000, false));
+        }
+        assert_eq!(delta.records.each_ref().map(Slices::len), [130, 1, 0]);
+        let scales = delta.records[1].iter().map(|(_, s)| s.histogram.scale());
+        assert!(scales.eq([COARSE_SCALE]));
+    }
+
+    #[test]
     fn a_drain_is_rounded_to_microseconds() {
         let precisions = Precisions::new([60], 120);
         for (nanos, micros) in [(499, 0), (500, 1), (2_345_499, 2_345), (2_345_500, 2_346)] {
@@ -532,11 +544,12 @@ mod tests {
         let precisions = Precisions::default();
         let hours = |hours: &[i64]| {
             let mut batch = Batch::default();
-            for (context, kind) in [("GET /", Kind::Http), (ALL, Kind::All)] {
+            for (context, kind, requests) in [("GET /", Kind::Http, 2), (ALL, Kind::All, 7)] {
                 for hour in hours {
-                    let aggregate = collected(1_000, false);
-                    batch.add(&precisions, &context.into(), kind, HOUR * hour, &aggregate);
-                    batch.add(&precisions, &context.into(), kind, HOUR * hour, &aggregate);
+                    for _ in 0..requests {
+                        let aggregate = collected(1_000, false);
+                        batch.add(&precisions, &context.into(), kind, HOUR * hour, &aggregate);
+                    }
                 }
             }
             batch

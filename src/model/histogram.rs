@@ -330,6 +330,17 @@ mod tests {
     }
 
     #[test]
+    fn an_empty_histogram_takes_the_scale_of_the_coarser_one() {
+        let fine = of(&[2_000_000, 2_500_000]);
+        let mut coarse = fine.clone();
+        coarse.coarsen(COARSE_SCALE);
+        let (empty, empty_coarse) = (of(&[]), Histogram::new(COARSE_SCALE, []));
+        assert_eq!(merged(&empty, &fine), fine);
+        assert_eq!(merged(&empty, &coarse), coarse);
+        assert_eq!(merged(&empty_coarse, &fine), coarse);
+    }
+
+    #[test]
     fn buckets_without_durations_are_left_out() {
         let pairs = [(3, 0), (7, 2), (9, 0)];
         for histogram in [
