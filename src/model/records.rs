@@ -285,8 +285,21 @@ mod tests {
             records.add(((60, minute), RecordId::new(context)), &one(17), &rolled);
         }
         assert_eq!((records.len(), records.is_empty()), (3, false));
+        assert_eq!(records.bytes, 3 * (one(17).bytes() + PER_RECORD));
         records.clear();
         assert_eq!((records.len(), records.is_empty()), (0, true));
+        assert_eq!(records.bytes, 0);
+    }
+
+    /// Instances of all versions must agree, as they share the records.
+    #[test]
+    fn ids_of_records_never_change() {
+        let id = RecordId::new("GET /");
+        assert_eq!(u64::from_be_bytes(id.to_bytes()), 0x773f_8ff4_1762_cdee);
+        assert_eq!(RecordId::from_bytes(&id.to_bytes()), Some(id));
+        for other in [&b""[..], b"1234567", b"123456789"] {
+            assert_eq!(RecordId::from_bytes(other), None);
+        }
     }
 
     #[test]
