@@ -69,6 +69,8 @@ struct Scripted {
     /// The newest entry, if that is gone.
     head: Option<Position>,
     progress: Mutex<Progress>,
+    /// The number of records of each step.
+    records: Mutex<Vec<usize>>,
     /// The partitions of each step.
     partitions: Mutex<Vec<Vec<usize>>>,
     /// Steps that fail, and how.
@@ -85,7 +87,7 @@ fn at(offset: u64) -> Position {
 
 /// An entry that ends at `offset`, with a request of each of these contexts at this time.
 fn entry(offset: u64, contexts: &[&str], stamp: i64) -> Entry {
-    let (precisions, mut batch) = (Precisions::new([60], 120), Batch::default());
+    let (precisions, mut batch) = (Precisions::default(), Batch::default());
     let mut one = Aggregate::default();
     one.times.record(1_000);
     for context in contexts {
@@ -211,6 +213,7 @@ impl Journal for Scripted {
             return Box::pin(std::future::ready(Err(error)));
         }
         lock(&self.partitions).push(step.partitions.to_vec());
+        lock(&self.records).push(step.records.len());
         step.next.clone_into(&mut progress.version);
         if let (Some(upto), None) = (step.upto, step.done) {
             (progress.low, progress.upto) = (upto, None);
@@ -418,18 +421,23 @@ fn the_journal_is_read_150_ms_after_each_turn_of_a_half_second() {
 async fn the_folder_reads_at_intervals_and_removes_fences_every_hour() {
     let folding = Folding::new(Behaviour::Free);
     let stop = folding.start();
-    sleep(5 * HOUR / 2 + 100 * MS).await;
+    // From now on no read is a multiple of the interval after the start.
+    sleep(333 * MS).await;
+    folding.unattended.notify_one();
+    sleep(5 * HOUR / 2).await;
     let journal = &folding.journal;
     assert_eq!(journal.times(&Call::Acquire).len(), 1);
-    assert!(journal.gaps(&Call::Read).iter().all(|gap| *gap == 500 * MS));
-    assert_eq!(journal.times(&Call::Read).len(), 2 * 9_000 + 1);
+    let gaps = journal.gaps(&Call::Read);
+    assert!(gaps.len() >= 2 * 9_000, "{}", gaps.len());
+    assert!(gaps[1..].iter().all(|gap| *gap == 500 * MS));
     let removed = journal.times(&Call::RemoveFences);
     assert_eq!(removed.len(), 2);
     assert!(removed[0] - journal.times(&Call::Acquire)[0] >= HOUR);
     assert!(removed[1] - removed[0] >= HOUR);
+    let reads = journal.times(&Call::Read).len();
     stop.stop();
     sleep(HOUR).await;
-    assert_eq!(journal.times(&Call::Read).len(), 2 * 9_000 + 1);
+    assert_eq!(journal.times(&Call::Read).len(), reads);
 }
 
 #[tokio::test(start_paused = true)]
@@ -632,6 +640,7 @@ async fn an_entry_of_a_newer_version_waits_behind_those_that_can_be_folded() {
     let first = entry(100, &["GET /"], NOW);
     let folding = Folding::one_by_one(vec![first.clone(), newer(NOW - 599)]);
     assert_eq!(folding.fold().await, Attendance::Others);
+    assert_eq!(folding.journal.times(&Call::Read).len(), 3);
     let changes = folding.journal.changes();
     assert!(
         matches!(changes[..], [Call::Fold(Some(100), _), Call::Release]),
@@ -720,5 +729,53 @@ async fn records_of_the_newest_minutes_are_remembered_unless_there_are_too_many(
             "entry {number}"
         );
         folding.journal.changes();
+    }
+}
+
+#[tokio::test]
+async fn an_instance_that_waits_for_its_call_folds_it() {
+    let folding = Folding::one_by_one(vec![entry(100, &["GET /"], NOW)]);
+    let readable = async |position| {
+        lock(&folding.journal.readable).push(Readable::Yes);
+        let readable = folding.folder.until_readable("g", "i", 1, position).await;
+        assert_eq!(readable.ok(), Some(true));
+        folding.journal.times(&Call::Read).len()
+    };
+    assert_eq!(readable(at(100)).await, 1);
+    assert_eq!(lock(&folding.journal.progress).low, at(100));
+    assert_eq!(readable(at(100)).await, 1, "it is folded already");
+    lock(&folding.journal.entries).push(entry(200, &["GET /"], NOW));
+    assert_eq!(readable(at(200)).await, 2);
+}
+
+#[tokio::test]
+async fn steps_cover_a_few_contexts_and_grow_while_the_server_is_fast() {
+    let names: Vec<_> = (0..1_000).map(|number| format!("GET /{number}")).collect();
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    // The contexts of each step of the first round, and of the last one.
+    let contexts_of_steps = async |step| {
+        let journal = Arc::new(Scripted::default());
+        let (clock, _) = Clock::manual(NOW);
+        let instance = "folder".to_owned();
+        let folder = Folder::new(journal.clone(), clock, instance, 1, Arc::default());
+        let folder = folder.with_step(step);
+        let mut rounds = Vec::new();
+        for number in 1..=4 {
+            lock(&journal.entries).push(entry(100_000 * number, &names, NOW));
+            assert!(folder.fold().await.is_ok());
+            rounds.push(std::mem::take(&mut *lock(&journal.records)));
+        }
+        (rounds.swap_remove(0), rounds.pop().unwrap_or_default())
+    };
+    let (first, last) = contexts_of_steps(None).await;
+    assert!((16..=24).contains(&first[0]), "{first:?}");
+    assert!(first.len() > 1_000 / 24, "{first:?}");
+    let largest = last.into_iter().max();
+    let largest = largest.filter(|contexts| (32..=160).contains(contexts));
+    assert!(largest.is_some(), "{largest:?}");
+    let (first, last) = contexts_of_steps(Some(8)).await;
+    // Names share a partition, which is not divided.
+    for contexts in first.into_iter().chain(last) {
+        assert!((1..=16).contains(&contexts), "{contexts}");
     }
 }
