@@ -419,6 +419,7 @@ mod tests {
         let starts: Vec<_> = records.of(60, 0..i64::MAX, id).map(|(at, _)| at).collect();
         assert_eq!(starts, [180, 240]);
         assert_eq!(records.len(), 3, "a tier that there is not is dropped");
+        assert_eq!(records.bytes, 3 * (one(1).bytes() + PER_RECORD));
         records.retain_newest(1);
         assert_eq!(records.len(), 1);
         assert_eq!(count(&records, ((60, 240), id)), 1);

@@ -249,6 +249,20 @@ mod tests {
     }
 
     #[test]
+    fn records_that_are_already_coarse_are_added_to_the_coarser_tiers() {
+        let precisions = Precisions::new([60], 120);
+        let newest = FINEST.slice(NOW);
+        let seconds: Vec<_> = (0..=130).rev().map(|ago| newest - 60 * ago).collect();
+        let batch = batch(&precisions, &seconds, 0);
+        let rolled = RolledUp::default();
+        let records = records(&batch.contexts["GET /"], &rolled, NOW);
+        let coarse = records.filter(|((width, _), _)| *width != FINEST.seconds);
+        let coarse: Vec<_> = coarse.map(|(slice, _)| slice).collect();
+        let expected = [TIERS[1], TIERS[2]].map(|tier| (tier.seconds, tier.slice(seconds[0])));
+        assert_eq!(coarse, expected);
+    }
+
+    #[test]
     fn records_are_added_to_the_tiers_that_they_belong_to() {
         let precisions = Precisions::new([60], 120);
         let oldest = FINEST.slice(NOW) - 60 * 129;
@@ -262,6 +276,8 @@ mod tests {
         let mut rolled = RolledUp::default();
         let newest = FINEST.slice(NOW);
         assert_eq!(slices(&rolled, NOW), [(60, oldest), (60, newest)]);
+        // At this time the third slice reaches its end.
+        assert_eq!(slices(&rolled, newest), [(60, oldest), (60, newest)]);
         rolled.advance(NOW + HOUR);
         rolled.finish();
         // Their minutes have ended; the two older ones are not retained any more.

@@ -126,14 +126,14 @@ pub fn iso_hour(unix_seconds: i64) -> String {
 /// The start of the hour that an [`iso_hour`] names.
 pub fn hour_from_iso(text: &str) -> Option<i64> {
     let bytes = text.as_bytes();
-    if bytes.len() != 19 || !text.ends_with(":00:00") || !text.is_ascii() {
+    if bytes.len() != 19 || !text.ends_with(":00:00") {
         return None;
     }
     if bytes[4] != b'-' || bytes[7] != b'-' || bytes[10] != b'T' {
         return None;
     }
     let number = |from: usize, to: usize| {
-        let digits = &text[from..to];
+        let digits = &text[from..to]; // Cuts no character, as ASCII is on both sides.
         digits
             .bytes()
             .all(|b| b.is_ascii_digit())
@@ -195,14 +195,36 @@ mod tests {
     }
 
     #[test]
+    fn a_slice_expires_when_as_many_newer_ones_are_retained() {
+        let precision = Precision::new(60, 120);
+        assert_eq!(precision.span(), 7_200);
+        assert_eq!(precision.pushed_out_by(60_000), 52_800);
+        assert_eq!(precision.cut_off(60_059), 52_859);
+        assert_eq!(precision.key_ttl(), 7_200 + 600);
+        assert_eq!(Precision::new(300, 120).key_ttl(), 36_000 + 600);
+        assert_eq!(Precision::new(301, 120).key_ttl(), 36_120 + 602);
+    }
+
+    #[test]
     fn hours_convert_to_iso_and_back() {
         assert_eq!(iso_hour(0), "1970-01-01T00:00:00");
         assert_eq!(iso_hour(951_782_400 + 23 * 3_600), "2000-02-29T23:00:00");
         assert_eq!(iso_hour(4_107_542_399), "2100-02-28T23:00:00");
         assert_eq!(hour_from_iso("2100-02-29T00:00:00"), None);
         assert_eq!(hour_from_iso("2012-05-07T24:00:00"), None);
-        assert_eq!(hour_from_iso("2012-05-07 07:00:00"), None);
-        assert_eq!(hour_from_iso("+012-05-07T07:00:00"), None);
+        let last = hour_from_iso("2000-02-29T23:00:00");
+        assert_eq!(last, Some(951_782_400 + 23 * 3_600));
+        for text in [
+            "+012-05-07T07:00:00",
+            "2012:05-07T07:00:00",
+            "2012-05:07T07:00:00",
+            "2012-05-07 07:00:00",
+            "2012-05-07T07:30:00",
+            "2012-05-07T07:00:00:00:00",
+            "2012-05-éT07:00:00",
+        ] {
+            assert_eq!(hour_from_iso(text), None, "{text}");
+        }
     }
 
     proptest! {
