@@ -254,7 +254,9 @@ impl Flusher {
         let mut sending = self.sending.lock().await;
         if self.finishing.load(Ordering::SeqCst) {
             self.recorder.drain();
-            if self.recorder.drain.drain_stats().pending == 0 {
+            let is_pending = self.recorder.drain.drain_stats().pending > 0;
+            // A shutdown that was dropped half-way has left what it had taken.
+            if !is_pending && sending.in_doubt.is_none() && sending.unsequenced.is_empty() {
                 return Ok(self.newest(&sending));
             }
             return Err(StoreError::new(

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -175,6 +176,10 @@ impl Store for Scripted {
     }
 }
 
+fn at(offset: u64) -> Position {
+    Position { offset, chain: 0 }
+}
+
 struct Flushing {
     store: Arc<Scripted>,
     recorder: Arc<Recorder>,
@@ -185,7 +190,7 @@ struct Flushing {
 impl Flushing {
     fn of(store: Scripted, clock: Clock, interval: Option<Duration>) -> Self {
         let limits = Limits {
-            max_contexts: 100,
+            max_contexts: 1_000,
             max_counters: 1,
             pending_bytes: usize::MAX,
             error_rule: Default::default(),
@@ -217,6 +222,12 @@ impl Flushing {
     fn record(&self, requests: usize) {
         let entry = self.recorder.entry(Kind::Http, "GET /");
         (0..requests).for_each(|_| entry.record_duration(MS));
+    }
+
+    /// Flushes so many requests.
+    async fn flush(&self, requests: usize) {
+        self.record(requests);
+        self.flusher.flush().await.expect("the store answers");
     }
 
     fn lost(&self) -> u64 {
@@ -485,6 +496,175 @@ async fn a_store_that_asks_for_the_same_call_again_and_again_is_a_failure() {
 }
 
 #[tokio::test]
+async fn a_store_that_loses_the_same_call_again_and_again_is_a_failure() {
+    let flushing = Flushing::new();
+    flushing.flush(1).await;
+    let done = Appended::Done(Receipt::default());
+    let answers = [Appended::Gap { fence: 0 }, done].repeat(9);
+    *lock(&flushing.store.answers) = answers.into();
+    flushing.record(1);
+    let error = flushing.flusher.flush().await.expect_err("it never ends");
+    assert_eq!(error.kind(), StoreErrorKind::Unexpected);
+    // Three rounds, one for the call that is replayed, and the one that is too many.
+    assert_eq!(flushing.store.calls().len(), 1 + 2 * 5);
+}
+
+#[tokio::test]
+async fn calls_are_numbered_and_name_the_one_before() {
+    let flushing = Flushing::new();
+    for requests in 1..=3 {
+        flushing.flush(requests).await;
+    }
+    let appended = lock(&flushing.store.appended);
+    let numbers = appended.iter().map(|(_, call)| (call.seq, call.previous));
+    assert!(numbers.eq([(1, 0), (2, 1), (3, 2)]));
+}
+
+#[tokio::test]
+async fn calls_that_the_store_lacks_are_replayed_and_counted() {
+    let flushing = Flushing::new();
+    flushing.flush(1).await;
+    flushing.flush(2).await;
+    assert_eq!(flushing.flusher.replays(), 0);
+    let done = Appended::Done(Receipt::default());
+    let answers = [Appended::Gap { fence: 0 }, done, Appended::Gap { fence: 1 }];
+    *lock(&flushing.store.answers) = answers.into();
+    flushing.flush(3).await;
+    let calls = flushing.store.calls();
+    let calls: Vec<_> = calls
+        .iter()
+        .map(|(_, seq, requests)| (*seq, *requests))
+        .collect();
+    let expected = [(1, 1), (2, 2), (3, 3), (1, 1), (3, 3), (2, 2), (3, 3)];
+    assert_eq!(calls, expected);
+    let replayed = flushing
+        .recorder
+        .drain
+        .counters(|counters| counters.replayed);
+    assert_eq!((flushing.flusher.replays(), replayed), (2, 2));
+}
+
+#[tokio::test]
+async fn requests_that_come_during_a_flush_wait_for_the_next_one() {
+    let flushing = Flushing::new();
+    flushing.record(1);
+    let mut flush = Box::pin(flushing.flusher.flush());
+    // It lets other tasks run after each call.
+    assert!((&mut flush).now_or_never().is_none());
+    flushing.record(2);
+    flushing.recorder.drain();
+    flush.await.expect("the store answers");
+    assert_eq!(flushing.store.calls().len(), 1);
+    assert_eq!(flushing.recorder.drain.drain_stats().pending, 2);
+}
+
+#[tokio::test]
+async fn a_flush_of_nothing_asks_for_the_newest_call() {
+    let flushing = Flushing::new();
+    flushing.flusher.flush().await.expect("nothing is asked");
+    flushing.flush(1).await;
+    let last_error = || {
+        let drain = &flushing.recorder.drain;
+        drain.counters(|counters| counters.last_error.clone())
+    };
+    flushing
+        .store
+        .set(Behaviour::Failing(StoreErrorKind::Unreachable));
+    assert!(flushing.flusher.flush().await.is_err());
+    assert!(last_error().is_some());
+    flushing.store.set(Behaviour::Fine);
+    flushing.flusher.flush().await.expect("the store answers");
+    assert_eq!(last_error(), None);
+    let calls = flushing.store.calls();
+    let calls: Vec<_> = calls
+        .iter()
+        .map(|(_, seq, requests)| (*seq, *requests))
+        .collect();
+    assert_eq!(calls, [(1, 1), (1, 0), (1, 0)]);
+}
+
+#[tokio::test]
+async fn a_call_has_16_contexts_and_the_last_ones_64() {
+    let flushing = Flushing::new();
+    let record = || {
+        for number in 0..200 {
+            let entry = flushing
+                .recorder
+                .entry(Kind::Timer, &format!("job {number}"));
+            entry.record_duration(MS);
+        }
+    };
+    let contexts = || -> Vec<_> {
+        let mut appended = lock(&flushing.store.appended);
+        appended
+            .drain(..)
+            .map(|(_, call)| call.batch.contexts.len())
+            .collect()
+    };
+    record();
+    flushing.flusher.flush().await.expect("the store answers");
+    let first = contexts()[0];
+    assert!((16..=24).contains(&first), "{first}");
+    record();
+    assert!(flushing.flusher.finish(SECOND).await.is_ok());
+    let last = contexts()[0];
+    assert!((64..=80).contains(&last), "{last}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_that_was_begun_flushes_what_is_left_itself() {
+    let flushing = Flushing::new();
+    flushing
+        .store
+        .set(Behaviour::Failing(StoreErrorKind::Unreachable));
+    flushing.record(1);
+    let shutdown = flushing.flusher.finish(SECOND);
+    assert!(timeout(MS, shutdown).await.is_err());
+    let error = flushing
+        .flusher
+        .flush()
+        .await
+        .map(|_| ())
+        .expect_err("it is late");
+    assert_eq!(error.kind(), StoreErrorKind::Refused);
+    flushing.store.set(Behaviour::Fine);
+    assert!(flushing.flusher.finish(SECOND).await.is_ok());
+    let flushed = flushing.flusher.flush().await.expect("nothing is left");
+    assert_eq!(flushed.map(|flushed| flushed.seq), Some(1));
+}
+
+#[tokio::test]
+async fn a_call_without_an_answer_is_sent_again_and_may_be_a_duplicate() {
+    let flushing = Flushing::new();
+    flushing
+        .store
+        .set(Behaviour::Failing(StoreErrorKind::TimedOut));
+    flushing.record(1);
+    assert!(flushing.flusher.flush().await.is_err());
+    flushing.store.set(Behaviour::Fine);
+    *lock(&flushing.store.answers) = [Appended::Duplicate(Receipt::default())].into();
+    flushing.flusher.flush().await.expect("the store answers");
+    let calls = flushing.store.calls();
+    assert!(calls.len() == 2 && calls[0] == calls[1], "{calls:?}");
+    assert_eq!(
+        (flushing.resets(), flushing.flusher.status().series),
+        (0, 0)
+    );
+}
+
+#[tokio::test]
+async fn a_store_that_loses_the_newest_call_again_and_again_is_not_asked_forever() {
+    let flushing = Flushing::new();
+    flushing.flush(1).await;
+    let done = Appended::Done(Receipt::default());
+    let answers = [Appended::Gap { fence: 0 }, done].repeat(20);
+    *lock(&flushing.store.answers) = answers.into();
+    flushing.flusher.flush().await.expect("the store answers");
+    // Each question is followed by a replay.
+    assert_eq!(flushing.store.calls().len(), 1 + 2 * 5);
+}
+
+#[tokio::test]
 async fn entries_that_no_instance_folds_are_reported_to_the_folder() {
     let attended = Flushing::new();
     attended.record(1);
@@ -504,6 +684,29 @@ async fn entries_that_no_instance_folds_are_reported_to_the_folder() {
     unattended.record(1);
     unattended.flusher.flush().await.expect("the store answers");
     assert!(unattended.is_unattended().await);
+}
+
+#[tokio::test]
+async fn a_flush_of_nothing_reports_an_entry_that_no_instance_folds() {
+    let receipt = |folded, is_attended| Receipt {
+        position: at(100),
+        folded: at(folded),
+        is_attended,
+    };
+    let flushing = Flushing::new();
+    *lock(&flushing.store.answers) = [Appended::Done(receipt(0, true))].into();
+    flushing.flush(1).await;
+    for (folded, is_attended, is_reported) in [
+        (99, true, false),
+        (99, false, true),
+        (100, false, false),
+        (101, false, false),
+    ] {
+        let answer = Appended::Duplicate(receipt(folded, is_attended));
+        *lock(&flushing.store.answers) = [answer].into();
+        flushing.flusher.flush().await.expect("the store answers");
+        assert_eq!(flushing.is_unattended().await, is_reported, "{folded}");
+    }
 }
 
 /// The warning is tested by tests/warnings.
