@@ -39,7 +39,6 @@ impl<V: Merge> Slices<V> {
                 self.0[at].1.merge(&value);
                 None
             }
-            Err(0) if self.0.len() >= max => Some((slice, value)),
             Err(at) => {
                 self.0.insert(at, (slice, value));
                 (self.0.len() > max).then(|| self.0.remove(0))
