@@ -167,7 +167,7 @@ mod tests {
         assert_eq!(tier_for(3_600).map(|tier| tier.seconds), Some(1_800));
         assert_eq!(tier_for(300).map(|tier| tier.seconds), Some(60));
         assert_eq!(tier_for(86_400).map(|tier| tier.seconds), Some(21_600));
-        assert_eq!(tier_for(5), None);
+        assert_eq!([0, 5, 90].map(tier_for), [None; 3]);
     }
 
     #[test]
