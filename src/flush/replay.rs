@@ -280,6 +280,25 @@ mod tests {
     }
 
     #[test]
+    fn calls_are_buffered_for_a_minute_and_counted_for_ten() {
+        let (clock, hand) = Clock::manual(0);
+        let mut buffer = ReplayBuffer::new(1 << 20, SECOND);
+        let mut push = |seq| {
+            buffer.push(&clock, call(seq), Moment::now(&clock));
+            (buffer.counts.len(), buffer.calls.len())
+        };
+        assert_eq!(push(1), (0, 1));
+        hand.advance(60 * SECOND);
+        assert_eq!(push(2), (0, 2));
+        hand.advance(SECOND);
+        assert_eq!(push(3), (1, 2));
+        hand.advance(539 * SECOND);
+        assert_eq!(push(4), (3, 1));
+        hand.advance(SECOND);
+        assert_eq!(push(5), (2, 2));
+    }
+
+    #[test]
     fn the_newest_is_asked_for_until_an_answer_comes_after_its_time() {
         let (clock, hand) = Clock::manual(0);
         let mut buffer = ReplayBuffer::new(1 << 20, SECOND);
@@ -318,6 +337,9 @@ mod tests {
             }
             hand.advance(Duration::from_secs(86_400));
             assert_eq!(buffer.after(0, &clock), GapPlan { seq: None, lost: 0 });
+            buffer.push(&clock, call(2), Moment::now(&clock));
+            hand.advance(Duration::from_secs(12 * 3_600));
+            assert_eq!(buffer.after(1, &clock).seq, Some(2));
         }
     }
 }

@@ -40,8 +40,8 @@ enum Behaviour {
 }
 
 /// A store that has no data, and acknowledges every call unless told otherwise.
-#[derive(Default)]
 struct Scripted {
+    generation: Mutex<Generation>,
     behaviour: Mutex<Behaviour>,
     /// The answers to the next calls; later ones are acknowledged.
     answers: Mutex<VecDeque<Appended>>,
@@ -49,6 +49,28 @@ struct Scripted {
     heartbeats: Mutex<Vec<(Instant, Heartbeat)>>,
     instances: AtomicU64,
     is_unattended: bool,
+}
+
+impl Default for Scripted {
+    fn default() -> Self {
+        Self {
+            generation: Mutex::new(generation("first", 0, true)),
+            behaviour: Mutex::default(),
+            answers: Mutex::default(),
+            appended: Mutex::default(),
+            heartbeats: Mutex::default(),
+            instances: AtomicU64::new(0),
+            is_unattended: false,
+        }
+    }
+}
+
+fn generation(id: &str, age: u64, is_fresh: bool) -> Generation {
+    Generation {
+        id: id.to_owned(),
+        age,
+        is_fresh,
+    }
 }
 
 impl Scripted {
@@ -86,11 +108,8 @@ impl Scripted {
 
 impl Store for Scripted {
     fn hello(&self) -> BoxFuture<'_, Result<Generation, StoreError>> {
-        Box::pin(std::future::ready(Ok(Generation {
-            id: "generation".to_owned(),
-            age: 0,
-            is_fresh: false,
-        })))
+        let generation = lock(&self.generation).clone();
+        Box::pin(std::future::ready(Ok(generation)))
     }
 
     fn append<'a>(&'a self, call: &'a FencedBatch) -> BoxFuture<'a, Result<Appended, StoreError>> {
@@ -656,12 +675,13 @@ async fn a_call_without_an_answer_is_sent_again_and_may_be_a_duplicate() {
 async fn a_store_that_loses_the_newest_call_again_and_again_is_not_asked_forever() {
     let flushing = Flushing::new();
     flushing.flush(1).await;
+    flushing.flush(1).await;
     let done = Appended::Done(Receipt::default());
-    let answers = [Appended::Gap { fence: 0 }, done].repeat(20);
+    let answers = [Appended::Gap { fence: 1 }, done].repeat(20);
     *lock(&flushing.store.answers) = answers.into();
     flushing.flusher.flush().await.expect("the store answers");
     // Each question is followed by a replay.
-    assert_eq!(flushing.store.calls().len(), 1 + 2 * 5);
+    assert_eq!(flushing.store.calls().len(), 2 + 2 * 6);
 }
 
 #[tokio::test]
@@ -707,6 +727,74 @@ async fn a_flush_of_nothing_reports_an_entry_that_no_instance_folds() {
         flushing.flusher.flush().await.expect("the store answers");
         assert_eq!(flushing.is_unattended().await, is_reported, "{folded}");
     }
+}
+
+#[tokio::test]
+async fn a_replayed_call_is_waited_for_at_its_new_position() {
+    let done = |offset| {
+        Appended::Done(Receipt {
+            position: at(offset),
+            is_attended: true,
+            ..Receipt::default()
+        })
+    };
+    let flushing = Flushing::new();
+    *lock(&flushing.store.answers) = [done(100), done(200)].into();
+    flushing.flush(1).await;
+    flushing.flush(1).await;
+    let gap = |fence| Appended::Gap { fence };
+    *lock(&flushing.store.answers) = [gap(0), done(300), gap(1), done(400)].into();
+    let flushed = flushing.flusher.flush().await.expect("the store answers");
+    let newest = flushed.map(|flushed| (flushed.seq, flushed.receipt.position));
+    assert_eq!(newest, Some((2, at(400))));
+    *lock(&flushing.store.answers) = [gap(0), Appended::Full].into();
+    let error = flushing.flusher.flush().await.expect_err("it is full");
+    assert_eq!(error.kind(), StoreErrorKind::Refused);
+    assert!(flushing.is_unattended().await);
+}
+
+/// Whether an instance has another name, and how many of two requests it counts as lost, when the store's
+/// generation of this age is followed by another.
+async fn after_reset(age: u64, next: Generation) -> (bool, u64) {
+    let (clock, _) = Clock::manual(NOW);
+    let flushing = Flushing::of(Scripted::default(), clock, None);
+    *lock(&flushing.store.generation) = generation("first", age, true);
+    flushing.flush(1).await;
+    let name = flushing.flusher.status().instance;
+    *lock(&flushing.store.generation) = next;
+    *lock(&flushing.store.answers) = [Appended::Reset].into();
+    flushing.flush(2).await;
+    assert_eq!(flushing.resets(), 1);
+    let is_renamed = flushing.flusher.status().instance != name;
+    let last = flushing.store.calls().pop();
+    let is_sent_again = last.is_some_and(|(_, _, requests)| requests == 2);
+    let is_taken_again = lock(&flushing.store.appended).len() == 3;
+    assert_eq!(is_taken_again, flushing.lost() == 0);
+    assert!(is_sent_again);
+    (is_renamed, flushing.lost())
+}
+
+#[tokio::test]
+async fn after_a_reset_a_call_is_sent_again_if_the_store_cannot_have_it() {
+    // The generation began less than a minute ago, so a failover has lost it with the calls that it had.
+    assert_eq!(
+        after_reset(59, generation("next", 0, true)).await,
+        (false, 0)
+    );
+    // The store was emptied.
+    assert_eq!(
+        after_reset(60, generation("next", 0, true)).await,
+        (true, 0)
+    );
+    // Another instance was here first, or the store went back to what it was.
+    assert_eq!(
+        after_reset(59, generation("next", 0, false)).await,
+        (true, 2)
+    );
+    assert_eq!(
+        after_reset(59, generation("first", 0, true)).await,
+        (true, 2)
+    );
 }
 
 /// The warning is tested by tests/warnings.
