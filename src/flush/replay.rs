@@ -299,12 +299,32 @@ mod tests {
     }
 
     #[test]
+    fn what_the_store_has_is_neither_lost_nor_renewed() {
+        let (clock, hand) = Clock::manual(0);
+        let mut buffer = ReplayBuffer::new(1 << 20, SECOND);
+        buffer.push(&clock, call(1), Moment::now(&clock));
+        hand.advance(60 * SECOND);
+        assert_eq!(buffer.after(1, &clock), GapPlan { seq: None, lost: 0 });
+        hand.advance(SECOND);
+        buffer.push(&clock, call(2), Moment::now(&clock));
+        assert_eq!((buffer.counts.len(), buffer.calls.len()), (1, 1));
+        assert_eq!(buffer.after(1, &clock).lost, 0);
+
+        let mut counts = ReplayBuffer::new(0, SECOND);
+        for seq in [1, 2] {
+            counts.push(&clock, call(seq), Moment::now(&clock));
+        }
+        assert_eq!(counts.after(1, &clock), GapPlan { seq: None, lost: 1 });
+        assert_eq!(counts.newest(), Some(1));
+    }
+
+    #[test]
     fn the_newest_is_asked_for_until_an_answer_comes_after_its_time() {
         let (clock, hand) = Clock::manual(0);
         let mut buffer = ReplayBuffer::new(1 << 20, SECOND);
         assert_eq!(buffer.newest(), None);
         buffer.push(&clock, call(1), Moment::now(&clock));
-        hand.advance(Duration::from_secs(59));
+        hand.advance(Duration::from_secs(60));
         assert!(!buffer.is_newest_old(&clock));
         // Suspended, the monotonic clock may stand still.
         hand.set_wall(3_600);

@@ -771,6 +771,11 @@ async fn after_reset(age: u64, next: Generation) -> (bool, u64) {
     let is_taken_again = lock(&flushing.store.appended).len() == 3;
     assert_eq!(is_taken_again, flushing.lost() == 0);
     assert!(is_sent_again);
+    if !is_taken_again {
+        // Nor is the store asked for calls of the old name.
+        flushing.flusher.flush().await.expect("nothing is asked");
+        assert_eq!(lock(&flushing.store.appended).len(), 2);
+    }
     (is_renamed, flushing.lost())
 }
 

@@ -113,6 +113,24 @@ fn entries_that_a_folder_left_are_trimmed_by_the_next_one() {
 }
 
 #[test]
+fn calls_have_hundreds_of_contexts_if_there_are_so_many() {
+    let drive = Drive::start();
+    let (flusher, mut flushing) = drive.flusher();
+    flusher.add(drive.batch(&contexts(5_000)));
+    for _ in 0..3 {
+        let request = drive.until(&mut flushing, |request| {
+            matches!(request, Request::Append(_))
+        });
+        let Some(Request::Append(call)) = request else {
+            panic!("it appends nothing");
+        };
+        let contexts = call.batch.contexts.len();
+        assert!((256..2_000).contains(&contexts), "{contexts}");
+        drive.deliver(&flushing);
+    }
+}
+
+#[test]
 fn a_fence_that_is_idle_for_a_day_is_removed_and_its_instance_goes_on() {
     let drive = Drive::start();
     let names = contexts(1);
