@@ -268,17 +268,21 @@ impl Flushing {
 
 /// The wait until the next flush, of a flusher half-way in the turn of its fleet.
 fn wait_at(millis: u64, interval: Option<Duration>, instances: u64) -> Duration {
-    let (clock, manual_clock) = Clock::manual(NOW);
-    manual_clock.advance(Duration::from_millis(millis));
-    let mut flushing = Flushing::of(Scripted::default(), clock, interval);
-    let flusher = Arc::get_mut(&mut flushing.flusher).expect("nobody else has it");
-    flusher.phase = 0.5;
-    let seconds = instances.div_ceil(super::INSTANCES_PER_SECOND).max(1);
-    if flusher.is_interval_free {
-        let interval = AtomicU64::new(1_000 * seconds);
-        flusher.interval = interval;
-    }
-    flusher.until_next()
+    // A clock that was never set stands at 0.
+    let waits = [0, NOW].map(|start| {
+        let (clock, manual_clock) = Clock::manual(start);
+        manual_clock.advance(Duration::from_millis(millis));
+        let mut flushing = Flushing::of(Scripted::default(), clock, interval);
+        let flusher = Arc::get_mut(&mut flushing.flusher).expect("nobody else has it");
+        flusher.phase = 0.5;
+        if flusher.is_interval_free {
+            let seconds = instances.div_ceil(super::INSTANCES_PER_SECOND).max(1);
+            flusher.interval = AtomicU64::new(1_000 * seconds);
+        }
+        flusher.until_next()
+    });
+    assert_eq!(waits[0], waits[1]);
+    waits[0]
 }
 
 #[test]
