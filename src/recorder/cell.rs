@@ -291,6 +291,35 @@ mod tests {
         assert_eq!(cells.drain(&mut scratch), None);
     }
 
+    #[test]
+    fn any_thread_finds_the_only_free_shard() {
+        for (thread, free) in (0..4).flat_map(|thread| (0..4).map(move |free| (thread, free))) {
+            let cells = Cells::new(4);
+            let shards = cells.0.iter().enumerate();
+            let taken: Vec<_> = shards
+                .filter(|(at, _)| *at != free)
+                .map(|(_, shard)| shard.take())
+                .collect();
+            let found = cells.free_shard(thread);
+            assert!(std::ptr::eq(found.0, &cells.0[free]), "{thread} {free}");
+            drop(taken);
+        }
+    }
+
+    #[test]
+    fn each_thread_has_a_number_of_its_own() {
+        let numbers: Vec<_> = (0..3)
+            .map(|_| std::thread::spawn(|| (thread_number(), thread_number())))
+            .map(|thread| thread.join().expect("it ends"))
+            .collect();
+        assert!(
+            numbers
+                .iter()
+                .all(|(first, again)| first == again && *first > 0)
+        );
+        assert!(numbers[0].0 < numbers[1].0 && numbers[1].0 < numbers[2].0);
+    }
+
     proptest::proptest! {
         #[test]
         fn a_cell_adds_up_like_the_model(values in proptest::collection::vec(proptest::num::u64::ANY, 1..50)) {

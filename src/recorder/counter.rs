@@ -128,3 +128,34 @@ impl Counter {
         &self.0.name
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_the_crate_are_refused() {
+        for name in ["", "hits", "errors:GET /"] {
+            assert!(check_counter(name).is_err(), "{name:?}");
+        }
+        assert!(check_counter("sales").is_ok());
+    }
+
+    #[test]
+    fn no_thread_overwrites_what_another_one_adds() {
+        let (striped, gauge) = (Striped::new(2), Gauge::new());
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..10_000 {
+                        striped.add(2);
+                        gauge.add(thread_number(), 3);
+                        gauge.add(0, -1);
+                    }
+                });
+            }
+        });
+        assert_eq!((striped.take(), striped.take()), (80_000, 0));
+        assert_eq!(gauge.sum(), 80_000);
+    }
+}

@@ -232,7 +232,15 @@ impl State {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use futures_util::FutureExt;
+
     use super::*;
+    use crate::clock::{Clock, ManualClock};
+    use crate::model::slice::Precisions;
+    use crate::recorder::Limits;
+    use crate::task::Stop;
 
     #[test]
     fn a_sample_belongs_to_the_second_in_which_it_finished() {
@@ -241,5 +249,111 @@ mod tests {
         assert_eq!(second_of(at(10.7), at(11.001)), 10);
         assert_eq!(second_of(at(10.001), at(12.4)), 11);
         assert_eq!(second_of(at(10.5), at(7.2)), 7);
+    }
+
+    const NOW: i64 = 1_700_000_000;
+
+    fn recorder(max_contexts: usize) -> (Arc<Recorder>, ManualClock) {
+        let (clock, manual_clock) = Clock::manual(NOW);
+        let limits = Limits {
+            max_contexts,
+            max_counters: PRESSURE,
+            pending_bytes: usize::MAX,
+            error_rule: Default::default(),
+        };
+        let recorder = Recorder::new(clock, Precisions::default(), limits);
+        (Arc::new(recorder), manual_clock)
+    }
+
+    fn record(recorder: &Recorder, kind: Kind, name: &str) {
+        let entry = recorder.entry(kind, name);
+        entry.record_duration(Duration::from_millis(3));
+    }
+
+    #[test]
+    fn the_lag_of_a_drain_is_its_time_after_the_turn_of_a_second() {
+        let (recorder, manual_clock) = recorder(9);
+        let lags = |millis| {
+            manual_clock.advance(Duration::from_millis(millis));
+            recorder.drain();
+            let stats = recorder.drain.drain_stats();
+            (stats.lag, stats.max_lag)
+        };
+        assert_eq!(lags(900), (0.0, 0.0), "no second has ended");
+        assert_eq!(lags(350), (0.25, 0.25));
+        assert_eq!(lags(500), (0.25, 0.25));
+        assert_eq!(lags(375), (0.125, 0.25));
+    }
+
+    #[test]
+    fn samples_are_recorded_overflowed_or_dropped() {
+        let (recorder, _) = recorder(1);
+        let counts = || {
+            let stats = recorder.drain.drain_stats();
+            let recorded = recorder.drain.counters(|counters| counters.recorded);
+            (recorded, stats.overflowed, stats.dropped)
+        };
+        for name in ["GET /", "GET /", "GET /a", "GET /b", "GET /c"] {
+            record(&recorder, Kind::Http, name);
+        }
+        recorder.drain();
+        assert_eq!(counts(), (5, 3, 0));
+        recorder.core.close();
+        record(&recorder, Kind::Http, "GET /");
+        record(&recorder, Kind::Http, "GET /");
+        recorder.counter("sales").increment();
+        recorder.drain();
+        assert_eq!(counts(), (5, 3, 2));
+        assert!(recorder.drain.take().counters.is_empty());
+    }
+
+    #[test]
+    fn timers_are_not_part_of_all_and_idle_counters_not_of_the_batch() {
+        let (recorder, _) = recorder(9);
+        record(&recorder, Kind::Timer, "job");
+        recorder.counter("sales").add(3);
+        recorder.counter("refunds");
+        recorder.drain();
+        let batch = recorder.drain.take();
+        assert!(batch.contexts.keys().eq([&Arc::from("job")]));
+        assert!(batch.counters.keys().eq([&Arc::from("sales")]));
+        for (kind, name) in [(Kind::Http, "GET /"), (Kind::Timer, "job")] {
+            record(&recorder, kind, name);
+        }
+        recorder.drain();
+        let batch = recorder.drain.take();
+        assert_eq!(
+            (batch.contexts.len(), batch.contexts[ALL].requests()),
+            (3, 1)
+        );
+        assert!(batch.counters.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_thousand_names_start_a_flush() {
+        let (recorder, _) = recorder(9);
+        for (names, is_pressed) in [(PRESSURE - 1, false), (PRESSURE, true)] {
+            (0..names).for_each(|name| recorder.counter(&name.to_string()).increment());
+            recorder.drain();
+            let pressed = recorder.drain.pressure.notified().now_or_never();
+            assert_eq!(pressed.is_some(), is_pressed, "{names} names");
+        }
+    }
+
+    #[tokio::test]
+    async fn samples_are_drained_at_the_turn_of_each_second() {
+        let (recorder, manual_clock) = recorder(9);
+        manual_clock.advance(Duration::from_millis(300));
+        let (stop, stopped) = Stop::new();
+        let draining = tokio::spawn(recorder.clone().drain_each_second(stopped));
+        for (millis, pending) in [(699, 0), (1, 2), (999, 0), (1, 2)] {
+            record(&recorder, Kind::Http, "GET /");
+            tokio::task::yield_now().await;
+            manual_clock.advance(Duration::from_millis(millis));
+            tokio::task::yield_now().await;
+            assert_eq!(recorder.drain.take().len(), pending, "after {millis} ms");
+        }
+        stop.stop();
+        draining.await.expect("it ends");
     }
 }

@@ -60,3 +60,34 @@ impl Totals {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::histogram::{Histogram, bucket_of};
+    use crate::model::outcome::Outcome;
+
+    #[test]
+    fn aggregates_add_up_to_totals() {
+        let mut totals = Totals::new(Kind::Timer);
+        for micros in [900u64, 3_000, 700_000, 60_000_000] {
+            let mut aggregate = Aggregate::default();
+            for _ in 0..2 {
+                aggregate.times.record(1_000 * micros);
+                aggregate.outcomes.record(Outcome::Completed, false);
+            }
+            let bucket = bucket_of(1_000 * micros) as u16;
+            aggregate.histogram = Histogram::new(SCALE, [(bucket, 2)]);
+            totals.add(&aggregate);
+        }
+        assert_eq!((totals.count, totals.nanos), (8, 2 * 60_703_900_000));
+        assert_eq!(totals.outcomes.count(Outcome::Completed), 8);
+        let mut buckets = [0; BOUNDS.len() + 1];
+        for upper_bound in [0.001, 0.005, 1.0] {
+            let at = BOUNDS.iter().position(|bound| *bound == upper_bound);
+            buckets[at.expect("there is this bound")] = 2;
+        }
+        buckets[BOUNDS.len()] = 2;
+        assert_eq!(totals.buckets, buckets);
+    }
+}
