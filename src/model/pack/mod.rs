@@ -260,6 +260,15 @@ mod tests {
         assert_eq!(unpacked(&packed), Err(Undecodable));
     }
 
+    #[test]
+    fn a_precision_without_length_or_slices_is_refused() {
+        for (seconds, samples) in [(0, 5), (5, 0)] {
+            let counters = vec![Precision::new(seconds, samples)];
+            let packed = entry(&Batch::default(), &Precisions { counters });
+            assert_eq!(unpacked(&packed), Err(Undecodable));
+        }
+    }
+
     fn batches() -> impl Strategy<Value = (Precisions, Batch)> {
         let precisions = vec((1u32..100_000, 1u32..200), 1..5);
         let samples = vec(
