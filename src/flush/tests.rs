@@ -635,7 +635,7 @@ async fn a_call_has_16_contexts_and_the_last_ones_64() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_that_was_begun_flushes_what_is_left_itself() {
+async fn a_shutdown_that_was_begun_flushes_what_it_has_taken_itself() {
     let flushing = Flushing::new();
     flushing
         .store
@@ -654,6 +654,17 @@ async fn a_shutdown_that_was_begun_flushes_what_is_left_itself() {
     assert!(flushing.flusher.finish(SECOND).await.is_ok());
     let flushed = flushing.flusher.flush().await.expect("nothing is left");
     assert_eq!(flushed.map(|flushed| flushed.seq), Some(1));
+}
+
+#[tokio::test]
+async fn a_shutdown_that_was_begun_flushes_what_is_pending_itself() {
+    let flushing = Flushing::new();
+    flushing.record(1);
+    let sending = flushing.flusher.sending.lock().await;
+    assert!(flushing.flusher.finish(SECOND).now_or_never().is_none());
+    drop(sending);
+    assert!(flushing.flusher.flush().await.is_err());
+    assert_eq!(flushing.store.calls(), []);
 }
 
 #[tokio::test]
@@ -758,13 +769,17 @@ async fn a_replayed_call_is_waited_for_at_its_new_position() {
 }
 
 /// Whether an instance has another name, and how many of two requests it counts as lost, when the store's
-/// generation of this age is followed by another.
+/// generation of this age answers for ten seconds more and is followed by another.
 async fn after_reset(age: u64, next: Generation) -> (bool, u64) {
-    let (clock, _) = Clock::manual(NOW);
+    let (clock, manual_clock) = Clock::manual(NOW);
     let flushing = Flushing::of(Scripted::default(), clock, None);
     *lock(&flushing.store.generation) = generation("first", age, true);
     flushing.flush(1).await;
+    manual_clock.advance(10 * SECOND);
+    flushing.flush(1).await;
     let name = flushing.flusher.status().instance;
+    // How old it became without an answer does not matter.
+    manual_clock.advance(100 * SECOND);
     *lock(&flushing.store.generation) = next;
     *lock(&flushing.store.answers) = [Appended::Reset].into();
     flushing.flush(2).await;
@@ -772,13 +787,13 @@ async fn after_reset(age: u64, next: Generation) -> (bool, u64) {
     let is_renamed = flushing.flusher.status().instance != name;
     let last = flushing.store.calls().pop();
     let is_sent_again = last.is_some_and(|(_, _, requests)| requests == 2);
-    let is_taken_again = lock(&flushing.store.appended).len() == 3;
+    let is_taken_again = lock(&flushing.store.appended).len() == 4;
     assert_eq!(is_taken_again, flushing.lost() == 0);
     assert!(is_sent_again);
     if !is_taken_again {
         // Nor is the store asked for calls of the old name.
         flushing.flusher.flush().await.expect("nothing is asked");
-        assert_eq!(lock(&flushing.store.appended).len(), 2);
+        assert_eq!(lock(&flushing.store.appended).len(), 3);
     }
     (is_renamed, flushing.lost())
 }
@@ -787,21 +802,21 @@ async fn after_reset(age: u64, next: Generation) -> (bool, u64) {
 async fn after_a_reset_a_call_is_sent_again_if_the_store_cannot_have_it() {
     // The generation began less than a minute ago, so a failover has lost it with the calls that it had.
     assert_eq!(
-        after_reset(59, generation("next", 0, true)).await,
+        after_reset(49, generation("next", 0, true)).await,
         (false, 0)
     );
     // The store was emptied.
     assert_eq!(
-        after_reset(60, generation("next", 0, true)).await,
+        after_reset(50, generation("next", 0, true)).await,
         (true, 0)
     );
     // Another instance was here first, or the store went back to what it was.
     assert_eq!(
-        after_reset(59, generation("next", 0, false)).await,
+        after_reset(49, generation("next", 0, false)).await,
         (true, 2)
     );
     assert_eq!(
-        after_reset(59, generation("first", 0, true)).await,
+        after_reset(49, generation("first", 0, true)).await,
         (true, 2)
     );
 }
