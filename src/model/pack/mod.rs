@@ -261,6 +261,16 @@ mod tests {
     }
 
     #[test]
+    fn a_histogram_of_more_than_1024_buckets_is_refused() {
+        let of = |buckets: u16| {
+            let buckets = (0..buckets).map(|index| (index, 1));
+            with(aggregate(&[5], buckets.collect(), 0))
+        };
+        assert_eq!(read_record(&record(&of(1_024))), Some(of(1_024)));
+        assert_eq!(read_record(&record(&of(1_025))), None);
+    }
+
+    #[test]
     fn a_precision_without_length_or_slices_is_refused() {
         for (seconds, samples) in [(0, 5), (5, 0)] {
             let counters = vec![Precision::new(seconds, samples)];
