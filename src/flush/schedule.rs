@@ -81,7 +81,7 @@ impl Flusher {
             false => (interval / 10).min(Duration::from_millis(100)),
         };
         let turn = spread.mul_f64(self.phase).as_nanos();
-        let since_turn = (now + nanos - turn % nanos) % nanos;
+        let since_turn = (now + nanos - turn) % nanos;
         Duration::from_nanos(u64::try_from(nanos - since_turn).unwrap_or(u64::MAX))
     }
 
