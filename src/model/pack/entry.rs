@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::reader::{MAX_ITEMS, Reader};
+use super::reader::Reader;
 use super::{ENTRY_VERSION, hours_of};
 use crate::model::batch::{Aggregate, ContextDelta};
 use crate::model::context::Kind;
@@ -59,7 +59,7 @@ impl<'a> EntryReader<'a> {
             precisions: Precisions { counters },
             base: reader.int()?,
             late: reader.uint()?,
-            contexts: reader.uint().filter(|n| *n <= MAX_ITEMS)?,
+            contexts: reader.uint()?,
             counters: None,
             reader,
         })

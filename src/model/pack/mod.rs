@@ -271,6 +271,27 @@ mod tests {
     }
 
     #[test]
+    fn empty_access_times_come_back() {
+        let mut out = Writer(Vec::new());
+        out.times(&DurationSums::default());
+        let mut reader = Reader(&out.0);
+        assert_eq!(reader.times(), Some(DurationSums::default()));
+        assert!(reader.0.is_empty());
+    }
+
+    #[test]
+    fn lists_may_announce_more_than_there_is() {
+        let empty = entry(&Batch::default(), &Precisions { counters: vec![] });
+        // The last two numbers are those of contexts and counters.
+        let (head, _) = empty.split_at(empty.len() - 2);
+        for numbers in [[u64::MAX, 0], [0, u64::MAX]] {
+            let mut out = Writer(head.to_vec());
+            numbers.iter().for_each(|n| out.uint(*n));
+            assert_eq!(unpacked(&out.0), Err(Undecodable));
+        }
+    }
+
+    #[test]
     fn a_precision_without_length_or_slices_is_refused() {
         for (seconds, samples) in [(0, 5), (5, 0)] {
             let counters = vec![Precision::new(seconds, samples)];

@@ -14,8 +14,6 @@ use crate::model::slices::Slices;
 const MAX_BUCKETS: u64 = 1_024;
 /// The finest scale that is accepted.
 const FINEST_SCALE: u8 = 20;
-/// The most slices or names that a list may announce.
-pub(super) const MAX_ITEMS: u64 = 1 << 24;
 
 #[derive(Debug)]
 pub(super) struct Reader<'a>(pub(super) &'a [u8]);
@@ -154,9 +152,6 @@ impl<'a> Reader<'a> {
         let Some(count) = self.uint()?.checked_sub(1) else {
             return Some(None);
         };
-        if count > MAX_ITEMS {
-            return None;
-        }
         let width = i64::from(precision.seconds);
         let base = base.div_euclid(width);
         let mut slices = Slices::default();
