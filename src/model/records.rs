@@ -313,6 +313,7 @@ mod tests {
         rolled.advance(10_000);
         let due: Vec<_> = rolled.due().collect();
         assert_eq!(due, [60, 120, 1_800]);
+        assert_eq!(records.due(&rolled), BTreeMap::from([(id, due.clone())]));
         // An instance that was interrupted has left this slice due.
         records.roll_up(id, &due, &rolled);
         for (id, minutes) in records.due(&rolled) {
@@ -404,6 +405,19 @@ mod tests {
         );
         records.retain_bytes(0, &rolled);
         assert_eq!(slices(&records), pending);
+    }
+
+    #[test]
+    fn slices_that_are_still_to_be_rolled_up_are_retained_however_old() {
+        let (mut records, mut rolled) = (Records::default(), RolledUp::default());
+        let id = RecordId::new("GET /");
+        rolled.add(60);
+        for at in [(60, 0), (60, 60), (HALF_HOUR, 0)] {
+            records.add((at, id), &one(1), &rolled);
+        }
+        records.retain(1_700_000_000, &rolled);
+        assert_eq!(records.len(), 1);
+        assert_eq!(count(&records, ((60, 60), id)), 1);
     }
 
     #[test]
