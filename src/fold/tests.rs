@@ -60,6 +60,14 @@ enum Call {
     Readable,
 }
 
+#[derive(Clone, Copy, Debug)]
+enum Incident {
+    /// The step takes effect, and its answer is lost.
+    LostAnswer,
+    /// Another instance has replaced the version.
+    Takeover,
+}
+
 /// A journal, and the store that has it.
 #[derive(Default)]
 struct Scripted {
@@ -75,6 +83,8 @@ struct Scripted {
     partitions: Mutex<Vec<Vec<usize>>>,
     /// Steps that fail, and how.
     failing_steps: Mutex<VecDeque<StoreErrorKind>>,
+    /// What happens to the next step.
+    incident: Mutex<Option<Incident>>,
     behaviour: Mutex<Behaviour>,
     /// What the next questions whether a call is readable are answered, last one first.
     readable: Mutex<Vec<Readable>>,
@@ -204,8 +214,15 @@ impl Journal for Scripted {
     }
 
     fn fold<'a>(&'a self, step: &'a FoldStep<'a>) -> BoxFuture<'a, Result<Step<()>, StoreError>> {
+        let incident = lock(&self.incident).take();
         let mut progress = lock(&self.progress);
-        assert_eq!(step.version, progress.version);
+        if let Some(Incident::Takeover) = incident {
+            "of another".clone_into(&mut progress.version);
+        }
+        if step.version != progress.version {
+            let step = Step::Stale(progress.version.clone());
+            return Box::pin(std::future::ready(Ok(step)));
+        }
         let offset = step.upto.map(|upto| upto.offset);
         if let Some(kind) = lock(&self.failing_steps).pop_front() {
             lock(&self.calls).push((Instant::now(), Call::Fold(offset, step.hole_bytes)));
@@ -217,6 +234,10 @@ impl Journal for Scripted {
         step.next.clone_into(&mut progress.version);
         if let (Some(upto), None) = (step.upto, step.done) {
             (progress.low, progress.upto) = (upto, None);
+        }
+        if let Some(Incident::LostAnswer) = incident {
+            let error = StoreError::new(StoreErrorKind::TimedOut, "the answer is lost");
+            return Box::pin(std::future::ready(Err(error)));
         }
         self.answer(Call::Fold(offset, step.hole_bytes), Step::Done(()))
     }
@@ -702,6 +723,55 @@ async fn a_step_without_an_answer_is_sent_three_times() {
         assert_eq!(error, result);
         assert_eq!(folding.journal.changes().len(), sent);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_version_tells_whether_a_step_without_an_answer_took_effect() {
+    for (incident, acquisitions) in [(Incident::LostAnswer, 1), (Incident::Takeover, 2)] {
+        let folding = Folding::one_by_one(vec![entry(100, &["GET /"], NOW)]);
+        *lock(&folding.journal.incident) = Some(incident);
+        assert_eq!(folding.fold().await, Attendance::Mine);
+        assert_eq!(folding.journal.times(&Call::Acquire).len(), acquisitions);
+        assert_eq!(lock(&folding.journal.progress).low, at(100));
+
+        // The next step only trims.
+        let folding = Folding::one_by_one(vec![entry(100, &["GET /"], NOW)]);
+        assert_eq!(folding.fold().await, Attendance::Mine);
+        *lock(&folding.journal.incident) = Some(incident);
+        assert_eq!(folding.fold().await, Attendance::Mine);
+        assert_eq!(folding.journal.times(&Call::Acquire).len(), acquisitions);
+    }
+}
+
+#[tokio::test]
+async fn a_round_leaves_up_to_64_entries_to_be_trimmed_later() {
+    for (entries, trims) in [(128, 0), (129, 1), (193, 2)] {
+        let entries = (1..=entries).map(|number| entry(1_000 * number, &["GET /"], NOW));
+        let journal = Scripted {
+            entries: Mutex::new(entries.collect()),
+            ..Scripted::default()
+        };
+        let folding = Folding::of(journal, 100);
+        assert_eq!(folding.fold().await, Attendance::Mine);
+        assert_eq!(folding.journal.times(&Call::Acquire).len(), 1);
+        assert_eq!(folding.journal.times(&Call::Fold(None, 0)).len(), trims);
+    }
+}
+
+#[tokio::test]
+async fn counters_are_folded_in_steps_too() {
+    let (precisions, mut batch) = (Precisions::default(), Batch::default());
+    for number in 0..1_000 {
+        let name = format!("counter {number}").into();
+        batch.count(&precisions, &name, NOW, 1);
+    }
+    let mut counters = entry(10_000, &[], NOW);
+    counters.payload = pack::entry(&batch, &precisions);
+    let folding = Folding::one_by_one(vec![counters]);
+    assert_eq!(folding.fold().await, Attendance::Mine);
+    let steps = lock(&folding.journal.partitions).len();
+    // Seven slices each.
+    assert!((15..30).contains(&steps), "{steps}");
 }
 
 #[tokio::test]
