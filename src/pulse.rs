@@ -218,7 +218,7 @@ impl Pulse {
     /// # Errors
     /// The name is empty or reserved.
     pub fn try_counter(&self, name: &str) -> Result<Counter, BuildError> {
-        check_counter(name)?;
+        check_counter("counter", name)?;
         Ok(self.counter(name))
     }
 
@@ -362,12 +362,7 @@ impl Parts {
         // at another place meanwhile.
         let mut wait = Duration::ZERO;
         while let Some(newest) = self.append_all().await? {
-            let readable = self.folder.until_readable(
-                &newest.generation,
-                &newest.instance,
-                newest.seq,
-                newest.receipt.position,
-            );
+            let readable = self.folder.until_readable(&newest.call);
             if readable.await? && self.flusher.replays() == newest.replays {
                 break;
             }

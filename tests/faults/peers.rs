@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use tower_pulse::StoreErrorKind;
-use tower_pulse::store::Store;
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
+use tower_pulse::store::{Append, Query, Store};
 
 use crate::rig::log::Log;
 use crate::rig::peer::{Answer, Peer, Script};
+use crate::rig::reads::StoreReads;
 use crate::rig::wait::until;
 use crate::service::{Service, builder, with_response_timeout, without_flushes};
 
@@ -236,7 +237,7 @@ async fn a_key_that_takes_too_long_is_left_out() {
     .await;
     let store = store(&peer, Duration::from_millis(300));
     for _ in 0..3 {
-        let records = store.records("GET /", 60, 1_700_000_000).await.unwrap();
+        let records = store.records_of("GET /", 60, 1_700_000_000).await.unwrap();
         assert_eq!(records, []);
     }
     let warnings = store.warnings();
@@ -280,11 +281,17 @@ async fn keys_that_are_all_too_large_are_read_once_a_minute() {
     })
     .await;
     let store = self::store(&peer, Duration::from_secs(5));
-    store.records("GET /", 60, 1_700_000_000).await.unwrap_err();
+    store
+        .records_of("GET /", 60, 1_700_000_000)
+        .await
+        .unwrap_err();
     let connections = peer.connections();
     assert!(connections <= 40, "{connections}");
     for _ in 0..5 {
-        store.records("GET /", 60, 1_700_000_000).await.unwrap_err();
+        store
+            .records_of("GET /", 60, 1_700_000_000)
+            .await
+            .unwrap_err();
     }
     let more = peer.connections() - connections;
     assert!(more <= 10, "{more}");
