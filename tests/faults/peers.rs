@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use tower_pulse::StoreErrorKind;
+use tower_pulse::model::context::{ContextId, Kind};
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse::store::{Append, Query, Store};
 
@@ -237,7 +238,7 @@ async fn a_key_that_takes_too_long_is_left_out() {
     .await;
     let store = store(&peer, Duration::from_millis(300));
     for _ in 0..3 {
-        let records = store.records_of("GET /", 60, 1_700_000_000).await.unwrap();
+        let records = store.records_in(&page(), 60, 1_700_000_000).await.unwrap();
         assert_eq!(records, []);
     }
     let warnings = store.warnings();
@@ -246,6 +247,11 @@ async fn a_key_that_takes_too_long_is_left_out() {
         "{warnings:?}"
     );
     assert!(peer.connections() <= 6, "{}", peer.connections());
+}
+
+/// The one context that is read.
+fn page() -> [ContextId; 1] {
+    [ContextId::new(Kind::Http, "GET /")]
 }
 
 /// If every key seems to be too large, the keys are not read one by one each time.
@@ -282,14 +288,14 @@ async fn keys_that_are_all_too_large_are_read_once_a_minute() {
     .await;
     let store = self::store(&peer, Duration::from_secs(5));
     store
-        .records_of("GET /", 60, 1_700_000_000)
+        .records_in(&page(), 60, 1_700_000_000)
         .await
         .unwrap_err();
     let connections = peer.connections();
     assert!(connections <= 40, "{connections}");
     for _ in 0..5 {
         store
-            .records_of("GET /", 60, 1_700_000_000)
+            .records_in(&page(), 60, 1_700_000_000)
             .await
             .unwrap_err();
     }

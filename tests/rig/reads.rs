@@ -26,7 +26,7 @@ pub trait StoreReads: Store {
         Ok(contexts.into_iter().max_by_key(|context| context.kind))
     }
 
-    /// The records of the context of this name in slices of `width` seconds, oldest first.
+    /// The records of the contexts of this name in slices of `width` seconds, oldest first.
     async fn records_of(
         &self,
         name: &str,
@@ -34,9 +34,19 @@ pub trait StoreReads: Store {
         now: i64,
     ) -> Result<Vec<(i64, Aggregate)>, StoreError> {
         let kinds = [Kind::All, Kind::Http, Kind::Timer];
-        let contexts = kinds.map(|kind| ContextId::new(kind, name)).to_vec();
+        let contexts = kinds.map(|kind| ContextId::new(kind, name));
+        self.records_in(&contexts, width, now).await
+    }
+
+    /// The records of these contexts in slices of `width` seconds, oldest first.
+    async fn records_in(
+        &self,
+        contexts: &[ContextId],
+        width: u32,
+        now: i64,
+    ) -> Result<Vec<(i64, Aggregate)>, StoreError> {
         let query = RecordQuery {
-            contexts,
+            contexts: contexts.to_vec(),
             width,
             now,
         };
