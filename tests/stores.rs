@@ -26,6 +26,8 @@ mod suite;
 mod takeover;
 #[path = "stores/tls.rs"]
 mod tls;
+#[path = "stores/windows.rs"]
+mod windows;
 
 /// Runs each test of the suite against each store.
 macro_rules! conformance {

@@ -10,12 +10,14 @@ use std::time::Duration;
 use tokio::sync::Mutex as AsyncMutex;
 
 use super::response::ApiError;
+use super::windows::{WindowSums, Windows};
 use crate::clock::{Clock, Tick};
 use crate::error::StoreError;
 use crate::model::context::ContextId;
 use crate::model::records::SliceSums;
 use crate::model::slowest::RankedContext;
 use crate::model::snapshot::{ContextSnapshot, Snapshot};
+use crate::model::window::Window;
 use crate::store::{
     ContextQuery, CounterQuery, CounterSeries, PassRecord, RecordQuery, SlowestQuery, Store,
 };
@@ -35,6 +37,17 @@ const MAX_KEYS: usize = 64;
 
 type Answer<T> = Arc<Vec<T>>;
 
+/// The time that the store has recorded, in Unix seconds.
+#[derive(Clone, Copy)]
+pub(super) struct Span {
+    /// When the store began.
+    pub(super) created: i64,
+    /// The moment up to which all samples can be read.
+    pub(super) as_of: i64,
+    /// The time of the answer.
+    pub(super) now: i64,
+}
+
 /// Reads the store on behalf of all requests.
 pub(super) struct Reader {
     store: Arc<dyn Store>,
@@ -42,21 +55,25 @@ pub(super) struct Reader {
     snapshot: SingleFlight<Arc<Snapshot>>,
     slowest: SingleFlight<Answer<RankedContext>>,
     last_pass: SingleFlight<Option<PassRecord>>,
-    as_of: SingleFlight<i64>,
+    status: SingleFlight<Span>,
     contexts: SingleFlightMap<String, Answer<ContextSnapshot>>,
     counters: SingleFlightMap<CounterQuery, Answer<CounterSeries>>,
     records: SingleFlightMap<(ContextId, u32), Answer<SliceSums>>,
+    windows: Windows,
+    window_sums: SingleFlightMap<Window, Arc<WindowSums>>,
 }
 
 impl Reader {
     pub(super) fn new(store: Arc<dyn Store>, clock: Clock) -> Self {
         Self {
+            windows: Windows::new(store.clone(), clock.clone()),
+            window_sums: SingleFlightMap::default(),
             store,
             clock,
             snapshot: SingleFlight::default(),
             slowest: SingleFlight::default(),
             last_pass: SingleFlight::default(),
-            as_of: SingleFlight::default(),
+            status: SingleFlight::default(),
             contexts: SingleFlightMap::default(),
             counters: SingleFlightMap::default(),
             records: SingleFlightMap::default(),
@@ -124,6 +141,14 @@ impl Reader {
         flight.get(&self.clock, FRESH, read).await
     }
 
+    /// The sums of all contexts over a window, and over the window before it.
+    pub(super) async fn window(&self, window: Window) -> Result<Arc<WindowSums>, ApiError> {
+        let as_of = self.as_of().await?;
+        let read = async { self.windows.sums(window, as_of).await.map(Arc::new) };
+        let flight = self.window_sums.of(&self.clock, window);
+        flight.get(&self.clock, FRESH, read).await
+    }
+
     /// The ranking of the slowest contexts.
     pub(super) async fn slowest(&self) -> Result<Answer<RankedContext>, ApiError> {
         let read = async {
@@ -135,11 +160,21 @@ impl Reader {
 
     /// The moment, in Unix seconds, up to which all samples can be read.
     pub(super) async fn as_of(&self) -> Result<i64, ApiError> {
+        Ok(self.recorded_span().await?.as_of)
+    }
+
+    /// The time that the store has recorded.
+    pub(super) async fn recorded_span(&self) -> Result<Span, ApiError> {
         let read = async {
-            let status = self.store.status(self.clock.now_seconds()).await?;
-            Ok(status.as_of)
+            let now = self.clock.now_seconds();
+            let status = self.store.status(now).await?;
+            Ok(Span {
+                created: status.created,
+                as_of: status.as_of,
+                now,
+            })
         };
-        self.as_of.get(&self.clock, FRESH, read).await
+        self.status.get(&self.clock, FRESH, read).await
     }
 
     /// The last cleaning pass of any instance.

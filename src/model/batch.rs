@@ -69,6 +69,13 @@ impl Merge for Aggregate {
 }
 
 impl Aggregate {
+    /// Takes out all of `other`, which was merged before. The smallest and the largest access time stay.
+    pub(crate) fn subtract(&mut self, other: &Self) {
+        self.times.subtract(&other.times);
+        self.outcomes.subtract(&other.outcomes);
+        self.histogram.subtract(&other.histogram);
+    }
+
     /// Approximate bytes in memory, with the start of its slice.
     pub(crate) fn bytes(&self) -> usize {
         const PER_BUCKET: usize = 16;

@@ -117,6 +117,14 @@ impl OutcomeCounts {
         self.errors = self.errors.saturating_add(other.errors);
     }
 
+    /// Takes out all of `other`, which was merged before.
+    pub fn subtract(&mut self, other: &Self) {
+        for (mine, theirs) in self.counts.iter_mut().zip(other.counts) {
+            *mine = mine.saturating_sub(theirs);
+        }
+        self.errors = self.errors.saturating_sub(other.errors);
+    }
+
     /// Number of samples that ended with `outcome`.
     pub fn count(&self, outcome: Outcome) -> u64 {
         self.counts[outcome as usize]

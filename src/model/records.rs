@@ -11,6 +11,7 @@ use super::histogram::COARSE_SCALE;
 use super::slice::Precision;
 pub use super::tier::TierSlice;
 use super::tier::{FINEST, RolledUp, TIERS, is_coarse, tier};
+use super::window::Revision;
 
 /// Identifies the records of a context. It is the same for every instance and version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -62,6 +63,9 @@ const PER_RECORD: usize = 32;
 #[derive(Debug, Default)]
 pub struct Records {
     slices: BTreeMap<TierSlice, HashMap<RecordId, Record>>,
+    /// Of each slice, the number of changes of all slices when it last changed.
+    revisions: BTreeMap<TierSlice, Revision>,
+    changes: Revision,
     /// About how many bytes they take in memory.
     bytes: usize,
 }
@@ -90,6 +94,8 @@ impl Records {
                 entry.insert(Record::default())
             }
         };
+        self.changes += 1;
+        self.revisions.insert(at, self.changes);
         record.sums.merge(added);
         if at.0 != FINEST.seconds {
             record.rolled_until = record.rolled_until.max(rolled.until());
@@ -175,8 +181,25 @@ impl Records {
             };
             if let Some(records) = self.slices.remove(&at) {
                 self.bytes -= bytes_of(&records);
+                self.revisions.remove(&at);
             }
         }
+    }
+
+    fn forget_revisions(&mut self) {
+        let slices = &self.slices;
+        self.revisions.retain(|at, _| slices.contains_key(at));
+    }
+
+    /// Which content each slice has.
+    pub fn revisions(&self) -> impl Iterator<Item = (TierSlice, Revision)> {
+        self.revisions.iter().map(|(at, revision)| (*at, *revision))
+    }
+
+    /// The records of all contexts in a slice.
+    pub fn in_slice(&self, at: TierSlice) -> Vec<(RecordId, Record)> {
+        let records = self.slices.get(&at).into_iter().flatten();
+        records.map(|(id, record)| (*id, record.clone())).collect()
     }
 
     /// Drops all but the newest `count` slices of the finest tier.
@@ -197,6 +220,7 @@ impl Records {
             }
             is_retained
         });
+        self.forget_revisions();
     }
 
     /// How many records there are.
@@ -212,6 +236,7 @@ impl Records {
     /// Drops all records.
     pub fn clear(&mut self) {
         self.slices.clear();
+        self.revisions.clear();
         self.bytes = 0;
     }
 

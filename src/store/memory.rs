@@ -13,7 +13,8 @@ use super::sealed::Sealed;
 use super::{
     Append, Appended, AppendedCall, CleanReport, ContextQuery, ContextRecords, CounterQuery,
     CounterSeries, Exceptions, FencedBatch, Generation, Heartbeat, INSTANCE_TTL, Pass, PassRecord,
-    Query, Readable, RecordQuery, SlowestQuery, Store, StoreStatus, Upkeep, check_precisions,
+    Query, Readable, RecordIndex, RecordQuery, SliceRecords, SlowestQuery, Store, StoreStatus,
+    Upkeep, check_precisions,
 };
 use crate::clock::Clock;
 use crate::error::StoreError;
@@ -23,7 +24,7 @@ use crate::model::records::{RecordId, Records};
 use crate::model::slice::Precisions;
 use crate::model::slowest::{self, RankedContext};
 use crate::model::snapshot::{ContextSnapshot, Snapshot};
-use crate::model::tier::RolledUp;
+use crate::model::tier::{RolledUp, TierSlice};
 use crate::task::{BoxFuture, lock};
 
 /// A store in the memory of this process. Its data ends with the process.
@@ -186,6 +187,7 @@ impl Upkeep for MemoryStore {
         let alive = alive.filter(|heartbeat| heartbeat.at >= now.saturating_sub(INSTANCE_TTL));
         ready(StoreStatus {
             as_of: now,
+            created: self.created,
             instances: alive.count() as u64,
             exceptions: state.exceptions.clone(),
             journal: None,
@@ -274,6 +276,30 @@ impl Query for MemoryStore {
             context: context.clone(),
         });
         ready(records.collect())
+    }
+
+    fn record_index(&self, _: i64) -> BoxFuture<'_, Result<RecordIndex, StoreError>> {
+        ready(RecordIndex {
+            created: self.created,
+            ..self.state().record_index()
+        })
+    }
+
+    fn slice_records<'a>(
+        &'a self,
+        slices: &'a [TierSlice],
+    ) -> BoxFuture<'a, Result<Vec<SliceRecords>, StoreError>> {
+        Box::pin(async move {
+            let mut records = Vec::with_capacity(slices.len());
+            for slice in slices {
+                records.push(SliceRecords {
+                    records: self.state().records.in_slice(*slice),
+                });
+                // Copying a slice holds the runtime up for a while.
+                tokio::task::yield_now().await;
+            }
+            Ok(records)
+        })
     }
 
     fn slowest<'a>(

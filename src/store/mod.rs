@@ -24,7 +24,9 @@ pub use self::append::{
 };
 use self::journal::Journal;
 #[doc(hidden)]
-pub use self::query::{ContextQuery, ContextRecords, RECENT_SLICES, RecordQuery};
+pub use self::query::{
+    ContextQuery, ContextRecords, RECENT_SLICES, RecordIndex, RecordQuery, SliceRecords,
+};
 pub use self::query::{CounterQuery, CounterSeries, Query, SlowestQuery};
 #[cfg(feature = "redis")]
 pub(crate) use self::upkeep::MAX_QUARANTINED_KEYS;

@@ -1,13 +1,17 @@
 //! Queries: what the API and the page read from a store. A query names all that it asks for, so that the
 //! answer takes few round trips.
 
+use std::collections::HashMap;
+
 use super::sealed::Sealed;
 use crate::error::StoreError;
 use crate::model::context::ContextId;
-use crate::model::records::SliceSums;
+use crate::model::records::{Record, RecordId, SliceSums};
 use crate::model::slice::SliceCount;
 use crate::model::slowest::{RANKING_LEN, RankedContext};
 use crate::model::snapshot::{ContextSnapshot, Snapshot};
+use crate::model::tier::{RolledUp, TierSlice};
+use crate::model::window::Revision;
 use crate::task::BoxFuture;
 
 /// The number of slices of the finest precision in [`Snapshot::recent`].
@@ -112,6 +116,28 @@ pub struct ContextRecords {
     pub slices: Vec<SliceSums>,
 }
 
+/// What records a store holds, without the records.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[doc(hidden)]
+pub struct RecordIndex {
+    /// The contexts that may have records, without [`ALL`](crate::model::context::ALL).
+    pub contexts: Vec<ContextId>,
+    /// Which content a slice has. A slice that is not listed has no records, or its changes are unknown.
+    pub revisions: HashMap<TierSlice, Revision>,
+    /// Which slices of the finest tier are part of the coarser ones.
+    pub rolled: RolledUp,
+    /// When the store's generation began, in Unix seconds.
+    pub created: i64,
+}
+
+/// The records of all contexts in a slice.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[doc(hidden)]
+pub struct SliceRecords {
+    /// Each context's record, in no order.
+    pub records: Vec<(RecordId, Record)>,
+}
+
 /// Answers queries.
 ///
 /// # Cancel safety
@@ -141,6 +167,18 @@ pub trait Query: Sealed + Send + Sync {
         &'a self,
         query: &'a RecordQuery,
     ) -> BoxFuture<'a, Result<Vec<ContextRecords>, StoreError>>;
+
+    /// What records the store holds at `now`.
+    #[doc(hidden)]
+    fn record_index(&self, now: i64) -> BoxFuture<'_, Result<RecordIndex, StoreError>>;
+
+    /// The records of all contexts in some slices, in the order of the slices. Records that cannot be read are
+    /// left out.
+    #[doc(hidden)]
+    fn slice_records<'a>(
+        &'a self,
+        slices: &'a [TierSlice],
+    ) -> BoxFuture<'a, Result<Vec<SliceRecords>, StoreError>>;
 
     /// The slowest contexts, slowest first. See *access times* in
     /// [`guide::recipes`](crate::guide::recipes).

@@ -14,12 +14,13 @@ use tower_pulse::model::histogram::{BUCKETS, SCALE, lower_bound};
 use tower_pulse::model::outcome::Outcome;
 use tower_pulse::model::slice::{HOUR, Precisions};
 use tower_pulse::model::snapshot::{ContextSnapshot, Snapshot};
-use tower_pulse::model::tier::TIERS;
+use tower_pulse::model::tier::{TIERS, TierSlice};
 use tower_pulse::store::memory::MemoryStore;
 use tower_pulse::store::{
     Append, Appended, AppendedCall, CleanReport, ContextQuery, ContextRecords, CounterQuery,
     CounterSeries, FencedBatch, Generation, Heartbeat, Pass, PassRecord, Query, RankedContext,
-    Readable, RecordQuery, Sealed, SlowestQuery, Store, StoreStatus, Upkeep,
+    Readable, RecordIndex, RecordQuery, Sealed, SliceRecords, SlowestQuery, Store, StoreStatus,
+    Upkeep,
 };
 use tower_pulse::{BoxFuture, Builder, Clock, Pulse, StoreError, StoreErrorKind};
 
@@ -289,6 +290,15 @@ impl Query for Away {
         query: &'a RecordQuery,
     ) -> BoxFuture<'a, Result<Vec<ContextRecords>, StoreError>> {
         self.0.records(query)
+    }
+    fn record_index(&self, now: i64) -> BoxFuture<'_, Result<RecordIndex, StoreError>> {
+        self.0.record_index(now)
+    }
+    fn slice_records<'a>(
+        &'a self,
+        slices: &'a [TierSlice],
+    ) -> BoxFuture<'a, Result<Vec<SliceRecords>, StoreError>> {
+        self.0.slice_records(slices)
     }
     fn slowest<'a>(
         &'a self,

@@ -4,11 +4,13 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use tower_pulse::model::slice::Precisions;
 use tower_pulse::model::snapshot::{ContextSnapshot, Snapshot};
+use tower_pulse::model::tier::TierSlice;
 use tower_pulse::store::memory::MemoryStore;
 use tower_pulse::store::{
     Append, Appended, AppendedCall, CleanReport, ContextQuery, ContextRecords, CounterQuery,
     CounterSeries, FencedBatch, Generation, Heartbeat, Pass, PassRecord, Query, RankedContext,
-    Readable, RecordQuery, Sealed, SlowestQuery, Store, StoreStatus, Upkeep,
+    Readable, RecordIndex, RecordQuery, Sealed, SliceRecords, SlowestQuery, Store, StoreStatus,
+    Upkeep,
 };
 use tower_pulse::{BoxFuture, Clock, ManualClock, StoreError, StoreErrorKind};
 
@@ -359,6 +361,17 @@ impl Query for Faulty {
         query: &'a RecordQuery,
     ) -> BoxFuture<'a, Result<Vec<ContextRecords>, StoreError>> {
         Box::pin(async move { self.inner().records(query).await })
+    }
+
+    fn record_index(&self, now: i64) -> BoxFuture<'_, Result<RecordIndex, StoreError>> {
+        Box::pin(async move { self.inner().record_index(now).await })
+    }
+
+    fn slice_records<'a>(
+        &'a self,
+        slices: &'a [TierSlice],
+    ) -> BoxFuture<'a, Result<Vec<SliceRecords>, StoreError>> {
+        Box::pin(async move { self.inner().slice_records(slices).await })
     }
 
     fn slowest<'a>(

@@ -11,7 +11,8 @@ use tower_pulse::store::redis::RedisStore;
 use tower_pulse::store::{
     Append, Appended, AppendedCall, CleanReport, ContextQuery, ContextRecords, CounterQuery,
     CounterSeries, FencedBatch, Generation, Heartbeat, Pass, PassRecord, Position, Precisions,
-    Query, RankedContext, Readable, RecordQuery, Sealed, SlowestQuery, Store, StoreStatus, Upkeep,
+    Query, RankedContext, Readable, RecordIndex, RecordQuery, Sealed, SliceRecords, SlowestQuery,
+    Store, StoreStatus, Upkeep,
 };
 use tower_pulse::{BoxFuture, StoreError};
 
@@ -348,6 +349,17 @@ impl Query for Wire {
         &'a self,
         _: &'a RecordQuery,
     ) -> BoxFuture<'a, Result<Vec<ContextRecords>, StoreError>> {
+        unreachable!("these tests only append and fold")
+    }
+
+    fn record_index(&self, _: i64) -> BoxFuture<'_, Result<RecordIndex, StoreError>> {
+        unreachable!("these tests only append and fold")
+    }
+
+    fn slice_records<'a>(
+        &'a self,
+        _: &'a [TierSlice],
+    ) -> BoxFuture<'a, Result<Vec<SliceRecords>, StoreError>> {
         unreachable!("these tests only append and fold")
     }
 

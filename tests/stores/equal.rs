@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use crate::rig::reads::StoreReads;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use tower_pulse::model::access_time::AccessTimeStats;
@@ -12,10 +11,11 @@ use tower_pulse::model::outcome::Outcome;
 use tower_pulse::model::slice::{HOUR, Precisions};
 use tower_pulse::model::snapshot::{ContextSnapshot, HourSnapshot};
 use tower_pulse::store::memory::MemoryStore;
-use tower_pulse::store::{Heartbeat, Pass, Store};
+use tower_pulse::store::{Heartbeat, Pass, RecordIndex, Store};
 use tower_pulse::{Clock, ManualClock};
 
 use crate::fixture::{NOW, Writer, aggregate_of, call, redis_store};
+use crate::rig::reads::StoreReads;
 use crate::rig::server::RedisServer;
 
 /// A step that both stores take.
@@ -157,6 +157,25 @@ impl Pair {
         for (a, b) in ranks_a.iter().zip(&ranks_b) {
             assert_eq!(a.0, b.0);
             near(a.1, b.1);
+        }
+        let (index_a, index_b) = (
+            a.record_index(now).await.unwrap(),
+            b.record_index(now).await.unwrap(),
+        );
+        let sorted = |index: &RecordIndex| {
+            let mut contexts = index.contexts.clone();
+            contexts.sort_unstable();
+            contexts
+        };
+        assert_eq!(sorted(&index_a), sorted(&index_b));
+        let slices: Vec<_> = index_a.revisions.keys().copied().collect();
+        let records_a = a.slice_records(&slices).await.unwrap();
+        let records_b = b.slice_records(&slices).await.unwrap();
+        for (at, (mut a, mut b)) in slices.iter().zip(records_a.into_iter().zip(records_b)) {
+            assert!(index_b.revisions.contains_key(at), "{at:?}");
+            a.records.sort_unstable_by_key(|(id, _)| *id);
+            b.records.sort_unstable_by_key(|(id, _)| *id);
+            assert_eq!(a, b, "{at:?}");
         }
         for context in [ALL, "timer 1", "GET /3", "both"] {
             for precision in [60, 3_600] {

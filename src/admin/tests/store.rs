@@ -14,10 +14,11 @@ use crate::model::records::SliceSums;
 use crate::model::slice::{HOUR, Precisions, SliceCount, hour_of};
 use crate::model::slowest::RankedContext;
 use crate::model::snapshot::{ContextSnapshot, HourSnapshot, Problem, Snapshot};
+use crate::model::tier::TierSlice;
 use crate::store::{
     Append, Appended, AppendedCall, CleanReport, ContextQuery, ContextRecords, CounterQuery,
     CounterSeries, FencedBatch, Generation, Heartbeat, Pass, PassRecord, Query, Readable,
-    RecordQuery, Sealed, SlowestQuery, Store, StoreStatus, Upkeep,
+    RecordIndex, RecordQuery, Sealed, SliceRecords, SlowestQuery, Store, StoreStatus, Upkeep,
 };
 use crate::task::BoxFuture;
 
@@ -257,6 +258,17 @@ impl Query for Canned {
         self.answer(query.contexts.iter().map(records).collect())
     }
 
+    fn record_index(&self, _: i64) -> BoxFuture<'_, Result<RecordIndex, StoreError>> {
+        self.answer(RecordIndex::default())
+    }
+
+    fn slice_records<'a>(
+        &'a self,
+        slices: &'a [TierSlice],
+    ) -> BoxFuture<'a, Result<Vec<SliceRecords>, StoreError>> {
+        self.answer(vec![SliceRecords::default(); slices.len()])
+    }
+
     fn slowest<'a>(
         &'a self,
         _: &'a SlowestQuery,
@@ -273,6 +285,7 @@ impl Upkeep for Canned {
         // Neither counted nor failing, because the tests are about the calls after this one.
         Box::pin(std::future::ready(Ok(StoreStatus {
             as_of: now - 1,
+            created: now - 1_000_000,
             ..StoreStatus::default()
         })))
     }

@@ -7,7 +7,7 @@ use crate::model::records::{RecordId, SliceSums, combine};
 use crate::model::slice::{HOUR, Precisions, SliceCount, hour_of};
 use crate::model::snapshot::{ContextSnapshot, HourSnapshot, Snapshot};
 use crate::model::tier::{FINEST, tier_for};
-use crate::store::{INSTANCE_TTL, RECENT_SLICES};
+use crate::store::{INSTANCE_TTL, RECENT_SLICES, RecordIndex};
 
 impl State {
     pub(super) fn snapshot(&self, precisions: &Precisions, now: i64) -> Snapshot {
@@ -66,6 +66,20 @@ impl State {
                 .map(|(start, n)| SliceCount::new(*start, *n))
                 .collect()
         })
+    }
+
+    pub(super) fn record_index(&self) -> RecordIndex {
+        let contexts = self.contexts.iter().filter(|(name, _)| *name != ALL);
+        let contexts = contexts.flat_map(|(name, context)| {
+            let kinds = context.last_seen.keys();
+            kinds.map(|kind| ContextId::new(*kind, name.as_str()))
+        });
+        RecordIndex {
+            contexts: contexts.collect(),
+            revisions: self.records.revisions().collect(),
+            rolled: self.rolled.clone(),
+            created: 0,
+        }
     }
 
     /// The records of a context in slices of `width` seconds.

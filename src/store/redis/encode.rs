@@ -90,6 +90,7 @@ pub(super) fn fold(step: &FoldStep<'_>, layout: &Layout<'_>) -> Invocation {
     for ((at, id), record) in step.records {
         records.entry(*at).or_default().push((id, *record));
     }
+    let revisions: BTreeMap<String, i64> = records.keys().map(|at| (place_of(*at), at.1)).collect();
     for at in step.released {
         records.entry(*at).or_default();
     }
@@ -140,7 +141,7 @@ pub(super) fn fold(step: &FoldStep<'_>, layout: &Layout<'_>) -> Invocation {
     script.arg(step.rolled.to_string());
     script.arg(counters.len().to_string());
     script.arg(contexts.len().to_string());
-    script.arg(records.len().to_string());
+    script.arg((records.len() + usize::from(!revisions.is_empty())).to_string());
     for ((precision, slice), group) in counters {
         script.arg(slice.to_string());
         script.arg(precision.span().to_string());
@@ -161,6 +162,15 @@ pub(super) fn fold(step: &FoldStep<'_>, layout: &Layout<'_>) -> Invocation {
     for (context, judged) in contexts {
         add_statistics(&mut script, layout, context, judged);
     }
+    if !revisions.is_empty() {
+        script.key(keys.revisions());
+        script.arg(TIERS[TIERS.len() - 1].key_ttl().to_string());
+        script.arg(revisions.len().to_string());
+        for (field, slice) in revisions {
+            script.arg(field);
+            script.arg(format!("{slice} {}", step.next));
+        }
+    }
     for (at, group) in records {
         script.key(keys.records(at));
         // A slice that is not rolled up yet must outlive a stop of the whole service.
@@ -178,6 +188,13 @@ pub(super) fn fold(step: &FoldStep<'_>, layout: &Layout<'_>) -> Invocation {
         }
     }
     script
+}
+
+/// The field of a slice in the key of the revisions. Slices take turns, so that the key does not grow.
+fn place_of((seconds, start): TierSlice) -> String {
+    const PLACES: i64 = 256;
+    let place = start.div_euclid(i64::from(seconds)).rem_euclid(PLACES);
+    format!("{seconds}:{place}")
 }
 
 /// Whether a new slice lists all counters of the precision in `known:` again and renews their time to live, also

@@ -40,13 +40,15 @@ use super::sealed::Sealed;
 use super::{
     Append, Appended, AppendedCall, CleanReport, ContextQuery, ContextRecords, CounterQuery,
     CounterSeries, FencedBatch, Generation, Heartbeat, INSTANCE_TTL, Pass, PassRecord, Query,
-    Readable, RecordQuery, SlowestQuery, Store, StoreStatus, Upkeep, check_precisions,
+    Readable, RecordIndex, RecordQuery, SliceRecords, SlowestQuery, Store, StoreStatus, Upkeep,
+    check_precisions,
 };
 use crate::clock::Clock;
 use crate::error::{BuildError, StoreError, StoreErrorKind};
 use crate::model::slice::Precisions;
 use crate::model::slowest::RankedContext;
 use crate::model::snapshot::{ContextSnapshot, Snapshot};
+use crate::model::tier::TierSlice;
 use crate::task::BoxFuture;
 
 /// A store in a Redis that a fleet shares.
@@ -241,6 +243,17 @@ impl Query for RedisStore {
         query: &'a RecordQuery,
     ) -> BoxFuture<'a, Result<Vec<ContextRecords>, StoreError>> {
         Box::pin(self.read_records(query))
+    }
+
+    fn record_index(&self, now: i64) -> BoxFuture<'_, Result<RecordIndex, StoreError>> {
+        Box::pin(self.read_record_index(now))
+    }
+
+    fn slice_records<'a>(
+        &'a self,
+        slices: &'a [TierSlice],
+    ) -> BoxFuture<'a, Result<Vec<SliceRecords>, StoreError>> {
+        Box::pin(self.read_slices(slices))
     }
 
     fn slowest<'a>(

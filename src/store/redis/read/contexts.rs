@@ -9,7 +9,7 @@ use super::super::value::{
     ISO_HOUR_LEN, MAX_STATISTICS, access_time, bytes, int, items, problem, shown, text,
 };
 use super::series::slices_of;
-use super::{ROLLED, Replies, rolled_up};
+use super::{MAX_NAMES, ROLLED, Replies, rolled_up};
 use crate::error::StoreError;
 use crate::model::access_time::AccessTimeStats;
 use crate::model::batch::Aggregate;
@@ -25,8 +25,6 @@ use crate::store::{ContextQuery, INSTANCE_TTL, RECENT_SLICES};
 const CHUNK: usize = 100;
 /// Commands per context.
 const PER_CONTEXT: usize = 4;
-/// The most names of contexts, or of instances, that are read from one key.
-const MAX_NAMES: usize = 20_000;
 /// The longest name of a context, also of one that another program has written.
 const MAX_NAME_BYTES: usize = 1_024;
 /// Bytes that are shown of a name that cannot be used.

@@ -1,8 +1,9 @@
 //! Answers to queries: `contexts` reads the statistics of contexts, `series` what has a value per slice, and
-//! the ranking.
+//! the ranking, and `windows` the records of all contexts.
 
 mod contexts;
 mod series;
+mod windows;
 
 use redis::Value;
 
@@ -14,6 +15,9 @@ use crate::model::tier::RolledUp;
 /// The field of the state that holds which slices are part of the coarser tiers. It is read before any record: a
 /// record says itself which slices were rolled up into it meanwhile.
 const ROLLED: &str = "rolled";
+
+/// The most names of contexts, or of instances, that are read from one key.
+const MAX_NAMES: usize = 20_000;
 
 /// Replies whose errors become problems of the key.
 struct Replies<'a> {
