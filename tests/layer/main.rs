@@ -8,6 +8,7 @@ mod contexts;
 mod mounted;
 mod names;
 mod outcomes;
+mod recorded;
 mod timers;
 
 use std::collections::BTreeMap;
