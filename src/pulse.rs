@@ -244,7 +244,7 @@ impl Pulse {
     /// # Errors
     /// The name is empty or reserved.
     pub fn try_counter(&self, name: &str) -> Result<Counter, BuildError> {
-        check_counter(name)?;
+        check_counter("counter", name)?;
         Ok(self.counter(name))
     }
 
@@ -261,6 +261,7 @@ impl Pulse {
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// use std::time::Duration;
     /// use http::StatusCode;
+    /// use tower_pulse::store::CounterQuery;
     /// use tower_pulse::{Clock, Pulse};
     ///
     /// let (clock, time) = Clock::manual(1_700_000_000); // Unix seconds
@@ -274,7 +275,9 @@ impl Pulse {
     ///     pulse.drain();
     /// }
     /// pulse.flush().await?;
-    /// let hits = pulse.store().counter("hits", 1).await?;
+    /// let seconds = CounterQuery::new(["hits"], 1);
+    /// let hits = &pulse.store().counters(&seconds).await?[0];
+    /// let hits: Vec<_> = hits.slices.iter().map(|slice| (slice.start, slice.count)).collect();
     /// assert_eq!(hits, [(1_700_000_000, 3), (1_700_000_007, 2)]);
     /// # Ok(()) }
     /// ```
@@ -420,12 +423,7 @@ impl Parts {
         // at another place meanwhile.
         let mut wait = Duration::ZERO;
         while let Some(newest) = self.append_all().await? {
-            let readable = self.folder.until_readable(
-                &newest.generation,
-                &newest.instance,
-                newest.seq,
-                newest.receipt.position,
-            );
+            let readable = self.folder.until_readable(&newest.call);
             if readable.await? && self.flusher.replays() == newest.replays {
                 break;
             }

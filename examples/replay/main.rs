@@ -36,6 +36,7 @@ use drive::Replay;
 use input::{Input, MAX_CONTEXTS, Survey};
 use progress::Progress;
 use serve::Server;
+use tower_pulse::store::CounterQuery;
 use tower_pulse::{Clock, ManualClock, Pulse, Task};
 
 #[tokio::main]
@@ -162,7 +163,9 @@ fn build(survey: &Survey, second: i64) -> Result<(Pulse, ManualClock, Vec<Task>)
 /// A log must not be added to what a live service has recorded, nor twice to the same store.
 async fn refuse_other_data(pulse: &Pulse) -> Result<(), Box<dyn Error>> {
     const DAY: u32 = 86_400;
-    if pulse.store().counter("hits", DAY).await?.is_empty() {
+    let hits = CounterQuery::new(["hits"], DAY);
+    let hits = pulse.store().counters(&hits).await?;
+    if hits.iter().all(|counter| counter.slices.is_empty()) {
         return Ok(());
     }
     let store = pulse.store().describe();

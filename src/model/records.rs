@@ -6,7 +6,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 
 use super::batch::{Aggregate, Merge};
-use super::context::fnv1a;
+use super::context::{Kind, fnv1a};
 use super::histogram::COARSE_SCALE;
 use super::slice::Precision;
 pub use super::tier::TierSlice;
@@ -17,9 +17,9 @@ use super::tier::{FINEST, RolledUp, TIERS, is_coarse, tier};
 pub struct RecordId(u64);
 
 impl RecordId {
-    /// The name of the records of `context`.
-    pub fn new(context: &str) -> Self {
-        Self(fnv1a(context.as_bytes()))
+    /// The id of the records of a context.
+    pub fn new(kind: Kind, name: &str) -> Self {
+        Self(fnv1a([kind.number()].into_iter().chain(name.bytes())))
     }
 
     /// The text form in a store.
@@ -229,6 +229,15 @@ impl Records {
     }
 }
 
+/// The samples of a context in a slice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SliceSums {
+    /// Start of the slice, in Unix seconds.
+    pub start: i64,
+    /// The samples.
+    pub sums: Aggregate,
+}
+
 /// Combines records of a tier, and pending slices of the finest tier, to slices of `width` seconds, oldest
 /// first. Both are given oldest first.
 pub fn combine<R: Borrow<Record>>(
@@ -236,7 +245,7 @@ pub fn combine<R: Borrow<Record>>(
     tier: Precision,
     records: impl IntoIterator<Item = (i64, R)>,
     pending: impl IntoIterator<Item = (i64, R)>,
-) -> Vec<(i64, Aggregate)> {
+) -> Vec<SliceSums> {
     let wide = Precision::new(width, 1);
     let mut slices: BTreeMap<i64, Aggregate> = BTreeMap::new();
     let mut rolled_until: BTreeMap<i64, i64> = BTreeMap::new();
@@ -255,7 +264,10 @@ pub fn combine<R: Borrow<Record>>(
             }
         }
     }
-    slices.into_iter().collect()
+    let slices = slices.into_iter();
+    slices
+        .map(|(start, sums)| SliceSums { start, sums })
+        .collect()
 }
 
 #[cfg(test)]
@@ -282,7 +294,11 @@ mod tests {
         let (mut records, rolled) = (Records::default(), RolledUp::default());
         assert!(records.is_empty());
         for (minute, context) in [(60, "GET /"), (60, "GET /a"), (60, "GET /"), (120, "GET /")] {
-            records.add(((60, minute), RecordId::new(context)), &one(17), &rolled);
+            records.add(
+                ((60, minute), RecordId::new(Kind::Http, context)),
+                &one(17),
+                &rolled,
+            );
         }
         assert_eq!((records.len(), records.is_empty()), (3, false));
         records.clear();
@@ -292,7 +308,7 @@ mod tests {
     #[test]
     fn slices_that_have_ended_are_rolled_up_once() {
         let (mut records, mut rolled) = (Records::default(), RolledUp::from_text("60"));
-        let id = RecordId::new("GET /");
+        let id = RecordId::new(Kind::Http, "GET /");
         for minute in [60, 120, 1_800] {
             records.add(((60, minute), id), &one(17), &rolled);
             rolled.add(minute);
@@ -318,7 +334,7 @@ mod tests {
     #[test]
     fn pending_slices_are_added_unless_they_are_part_of_the_record() {
         let (mut records, mut rolled) = (Records::default(), RolledUp::default());
-        let id = RecordId::new("GET /");
+        let id = RecordId::new(Kind::Http, "GET /");
         rolled.advance(3_600);
         records.add(((HALF_HOUR, 3_600), id), &one(1), &rolled);
         for minute in [3_540, 3_600, 3_660, 5_400] {
@@ -334,7 +350,7 @@ mod tests {
             };
             let slices = slices.into_iter();
             slices
-                .map(|(start, sums)| (start, sums.times.count))
+                .map(|slice| (slice.start, slice.sums.times.count))
                 .collect::<Vec<_>>()
         };
         // The record at 3,600 includes slices before 3,600 only: none.
@@ -353,7 +369,7 @@ mod tests {
             records.of(HALF_HOUR, 3_600..7_200, id),
             records.of(60, 3_600..7_200, id),
         );
-        let counts: Vec<_> = part.iter().map(|(_, sums)| sums.times.count).collect();
+        let counts: Vec<_> = part.iter().map(|part| part.sums.times.count).collect();
         // The record at 3,600 includes the slice at 3,600 by now, two in all; 3,660 and 5,400 are pending.
         assert_eq!((rolled.until(), counts), (3_660, vec![4]));
     }
@@ -361,7 +377,7 @@ mod tests {
     #[test]
     fn the_oldest_slices_are_dropped_by_size_and_pending_ones_stay() {
         let (mut records, rolled) = (Records::default(), RolledUp::from_text("59940"));
-        let id = RecordId::new("GET /");
+        let id = RecordId::new(Kind::Http, "GET /");
         for minute in 990..1_001 {
             records.add(((60, 60 * minute), id), &one(1), &rolled);
         }
@@ -396,7 +412,7 @@ mod tests {
     #[test]
     fn slices_are_dropped_by_age_or_by_number() {
         let (mut records, rolled) = (Records::default(), RolledUp::default());
-        let id = RecordId::new("GET /");
+        let id = RecordId::new(Kind::Http, "GET /");
         for minute in 0..5 {
             records.add(((60, 60 * minute), id), &one(1), &rolled);
         }

@@ -8,10 +8,10 @@ use crate::error::BuildError;
 use crate::model::context::is_reserved;
 
 /// Refuses the name of a counter that the crate itself counts under.
-pub(crate) fn check_counter(name: &str) -> Result<(), BuildError> {
+pub(crate) fn check_counter(field: &'static str, name: &str) -> Result<(), BuildError> {
     if name.is_empty() || is_reserved(name) {
         let allowed = "not empty, and not hits, errors or micros, alone or before a colon: those are counted by tower-pulse itself";
-        return Err(BuildError::new("counter", format!("{name:?}"), allowed));
+        return Err(BuildError::new(field, format!("{name:?}"), allowed));
     }
     Ok(())
 }

@@ -93,7 +93,6 @@ pub(crate) struct Limits {
 #[derive(Debug)]
 pub(crate) struct Recorder {
     pub(crate) core: Arc<Core>,
-    pub(crate) precisions: Precisions,
     pub(crate) limits: Limits,
     pub(crate) unmatched: Arc<Entry>,
     shards: usize,
@@ -138,7 +137,10 @@ impl Recorder {
         Self {
             unmatched: entry(context::UNMATCHED, Kind::Http),
             http: Registry::new(limits.max_contexts, entry(context::OVERFLOW, Kind::Http)),
-            timers: Registry::new(limits.max_contexts, entry(context::OVERFLOW, Kind::Timer)),
+            timers: Registry::new(
+                limits.max_contexts,
+                entry(context::TIMER_OVERFLOW, Kind::Timer),
+            ),
             counters: Registry::new(
                 limits.max_counters,
                 Arc::new(CounterEntry {
@@ -146,9 +148,8 @@ impl Recorder {
                     value: Striped::new(shards),
                 }),
             ),
-            drain: Drain::new(clock.now_nanos()),
+            drain: Drain::new(precisions, clock.now_nanos()),
             core,
-            precisions,
             limits,
             shards,
         }
@@ -165,7 +166,10 @@ impl Recorder {
 
     /// The context of this name, or `<overflow>` if there are too many.
     pub(crate) fn entry(&self, kind: Kind, name: &str) -> Arc<Entry> {
-        let name = context::clean_name(name);
+        let name = match kind {
+            Kind::Timer => context::timer_name(name),
+            _ => context::clean_name(name),
+        };
         let (registry, other) = match kind {
             Kind::Timer => (&self.timers, &self.http),
             _ if name == context::UNMATCHED => return self.unmatched.clone(),

@@ -9,10 +9,13 @@ mod mounted;
 mod names;
 mod outcomes;
 mod recorded;
+#[path = "../rig/mod.rs"]
+mod rig;
 mod timers;
 
 use std::collections::BTreeMap;
 
+use crate::rig::reads::StoreReads;
 use axum::Router;
 use axum::body::Body;
 use http::{Request, Response};

@@ -6,6 +6,7 @@ use http::StatusCode;
 use tower_pulse::model::context::{EMPTY, Kind};
 use tower_pulse::{Clock, Outcome, Pulse};
 
+use super::rig::reads::StoreReads;
 use super::{context, outcome, pulse, snapshot};
 
 #[tokio::test]
@@ -123,7 +124,7 @@ async fn after_a_shutdown_it_is_dropped_and_told() {
 #[tokio::test]
 async fn a_drain_counts_in_the_second_that_has_ended() {
     let (clock, hand) = Clock::manual(super::NOW);
-    let builder = Pulse::builder().clock(clock).samples(200);
+    let builder = Pulse::builder().clock(clock).retained_slices(200);
     let (pulse, _tasks) = builder.build_with_tasks().unwrap();
     let record = || pulse.record("GET /", Duration::from_millis(1), StatusCode::OK);
     // To the next second, over a gap, and one second back.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::rig::reads::StoreReads;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use tower_pulse::model::access_time::AccessTimeStats;
@@ -36,7 +37,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => -4_000..4_000i64,
         1 => -20_000..9_000i64,
     ];
-    let request = (0..6u8, second.clone(), 1_000..90_000_000_000u64);
+    let request = (0..8u8, second.clone(), 1_000..90_000_000_000u64);
     let wait = prop_oneof![0..5i64, 0..200i64, 0..9_000i64, Just(90_000), Just(700_000)];
     prop_oneof![
         6 => proptest::collection::vec(request, 1..12).prop_map(Step::Send),
@@ -62,22 +63,25 @@ impl Pair {
         let now = self.clock.now_seconds();
         match step {
             Step::Send(requests) => {
-                let mut batch = Batch::default();
+                let mut batch = Batch::new(self.precisions.clone());
                 for (context, second, nanos) in requests {
                     let (name, kind): (Arc<str>, _) = match context {
                         0 => (ALL.into(), Kind::All),
                         1 | 2 => (format!("timer {context}").into(), Kind::Timer),
+                        // Contexts of two kinds that have one name.
+                        6 => ("both".into(), Kind::Http),
+                        7 => ("both".into(), Kind::Timer),
                         _ => (format!("GET /{context}").into(), Kind::Http),
                     };
                     let outcome = Outcome::ALL[(nanos % 10) as usize];
                     let aggregate = aggregate_of(&[*nanos, nanos / 3], outcome);
-                    batch.add(&self.precisions, &name, kind, now + second, &aggregate);
+                    batch.add(&name, kind, now + second, &aggregate);
                 }
                 self.send(batch).await;
             }
             Step::Count(second, n) => {
-                let mut batch = Batch::default();
-                batch.count(&self.precisions, &"sales".into(), now + second, *n);
+                let mut batch = Batch::new(self.precisions.clone());
+                batch.count(&"sales".into(), now + second, *n);
                 self.send(batch).await;
             }
             Step::Repeat => {
@@ -148,17 +152,17 @@ impl Pair {
             }
             same_context(&a.all, &b.all);
         }
-        let (ranks_a, ranks_b) = (a.slowest().await.unwrap(), b.slowest().await.unwrap());
+        let (ranks_a, ranks_b) = (a.ranking().await.unwrap(), b.ranking().await.unwrap());
         assert_eq!(ranks_a.len(), ranks_b.len());
         for (a, b) in ranks_a.iter().zip(&ranks_b) {
             assert_eq!(a.0, b.0);
             near(a.1, b.1);
         }
-        for context in [ALL, "timer 1", "GET /3"] {
+        for context in [ALL, "timer 1", "GET /3", "both"] {
             for precision in [60, 3_600] {
                 assert_eq!(
-                    a.records(context, precision, now).await.unwrap(),
-                    b.records(context, precision, now).await.unwrap(),
+                    a.records_of(context, precision, now).await.unwrap(),
+                    b.records_of(context, precision, now).await.unwrap(),
                     "{context} {precision}"
                 );
             }
@@ -180,7 +184,7 @@ impl Pair {
                 let seconds = precision.seconds;
                 let live = |mut slices: Vec<(i64, i64)>| {
                     slices.retain(|(slice, _)| *slice > precision.cut_off(now));
-                    let surplus = slices.len().saturating_sub(precision.samples as usize);
+                    let surplus = slices.len().saturating_sub(precision.retained as usize);
                     slices.split_off(surplus)
                 };
                 let (a, b) = (a.counter(name, seconds), b.counter(name, seconds));

@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::params::Params;
 use super::response::ApiError;
 use crate::model::context::{Kind, method_and_path};
-use crate::model::snapshot::HourSnapshot;
+use crate::model::snapshot::{ContextSnapshot, HourSnapshot};
 
 /// Number of rows, unless the request sets a limit.
 const DEFAULT_ROWS: usize = 100;
@@ -97,6 +97,24 @@ impl Hour {
 /// A count. Stores hold counts as floats; an invalid one, below zero or NaN, counts as 0.
 fn count(hour: &HourSnapshot) -> u64 {
     hour.times.count as u64
+}
+
+/// The kind of the context that a request is about, if it says so: `http` or `timer`.
+fn kind(params: &Params) -> Result<Option<Kind>, ApiError> {
+    let kinds = [
+        ("any", None),
+        ("http", Some(Kind::Http)),
+        ("timer", Some(Kind::Timer)),
+    ];
+    params.choice("kind", &kinds)
+}
+
+/// The context of this kind among those of one name. Unless the kind is given, HTTP requests come first.
+fn of_kind(contexts: &[ContextSnapshot], kind: Option<Kind>) -> Option<&ContextSnapshot> {
+    let contexts = contexts.iter();
+    contexts
+        .filter(|context| kind.is_none_or(|kind| kind == context.kind))
+        .max_by_key(|context| context.kind)
 }
 
 fn limit(params: &Params) -> Result<usize, ApiError> {

@@ -75,7 +75,8 @@ fn rate(snapshot: &Snapshot, precision: i64) -> f64 {
     let slices = (SECONDS + precision - 1) / precision;
     let end = (snapshot.taken_at - 1).div_euclid(precision) * precision;
     let window = end.saturating_sub(slices * precision)..end;
-    let within = snapshot.recent.iter().filter(|(at, _)| window.contains(at));
-    let requests = within.fold(0i64, |sum, (_, n)| sum.saturating_add(*n));
+    let recent = snapshot.recent.iter();
+    let within = recent.filter(|slice| window.contains(&slice.start));
+    let requests = within.fold(0i64, |sum, slice| sum.saturating_add(slice.count));
     requests as f64 / (slices * precision) as f64
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::super::Admin;
 use super::super::params::Params;
 use super::super::response::ApiError;
-use super::{Hour, Name};
+use super::{Hour, Name, kind, of_kind};
 use crate::model::batch::Aggregate;
 use crate::model::context::Kind;
 use crate::model::histogram::{Histogram, lower_bound};
@@ -38,7 +38,9 @@ pub(in crate::admin) async fn path<'a>(
     params: &'a Params,
 ) -> Result<Path<'a>, ApiError> {
     let context = params.required("context")?;
-    let snapshot = admin.reader.context(context).await?.ok_or_else(|| {
+    let kind = kind(params)?;
+    let snapshots = admin.reader.contexts(context).await?;
+    let snapshot = of_kind(&snapshots, kind).ok_or_else(|| {
         let message = "no context of this name has samples in this hour or the last";
         ApiError::new(StatusCode::NOT_FOUND, message)
     })?;

@@ -156,6 +156,11 @@ async fn one_path() {
         (&json!("timer"), &Value::Null)
     );
 
+    let page = get(&bench.router, "/api/path?context=db:find&kind=http").await;
+    assert_eq!(page.status, 404, "only a timer has this name");
+    let timer = json(&bench.router, "/api/path?context=db:find&kind=timer").await;
+    assert_eq!(timer["kind"], "timer");
+
     let unknown = get(&bench.router, "/api/path?context=GET+/nowhere").await;
     assert_eq!(unknown.status, 404);
     assert!(unknown.json()["error"].is_string());
