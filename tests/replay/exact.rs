@@ -178,7 +178,10 @@ async fn in_redis() {
 async fn of_a_log_that_is_longer_than_what_is_stored_the_newest_part_is_exact() {
     // Three weeks, with days of which nothing is stored by the minute.
     let model = generated(START, 21 * 24, 20_000, seed::seed());
-    let (_replay, mut client) = serve(&model, &[("REDIS_URL", "")]).await;
-    counters_equal_the_model(&mut client, &model).await;
-    records_are_where_the_model_has_lines(&mut client, &model).await;
+    let redis = RedisServer::start().await;
+    for url in ["", &redis.url()] {
+        let (_replay, mut client) = serve(&model, &[("REDIS_URL", url)]).await;
+        counters_equal_the_model(&mut client, &model).await;
+        records_are_where_the_model_has_lines(&mut client, &model).await;
+    }
 }
