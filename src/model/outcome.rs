@@ -39,6 +39,7 @@ impl std::fmt::Display for Outcome {
 
 impl Outcome {
     /// All outcomes, in the order of their numbers.
+    #[doc(hidden)]
     pub const ALL: [Self; OUTCOMES] = [
         Self::Completed,
         Self::Informational,

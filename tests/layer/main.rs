@@ -8,6 +8,7 @@ mod contexts;
 mod mounted;
 mod names;
 mod outcomes;
+mod recorded;
 #[path = "../rig/mod.rs"]
 mod rig;
 mod timers;
