@@ -14,9 +14,9 @@ use redis::aio::MultiplexedConnection;
 use redis::{Script, cmd};
 use rig::book;
 use rig::server::RedisServer;
-use tower_pulse::model::slice::{DEFAULT_PRECISIONS, DEFAULT_SAMPLES, Precision};
+use tower_pulse::model::slice::{DEFAULT_PRECISIONS, DEFAULT_RETAINED, Precision};
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
-use tower_pulse::store::{CleanReport, Pass, Store};
+use tower_pulse::store::{CleanReport, Pass, Upkeep};
 
 const PREFIX: &str = "pulse:";
 /// Number of names. Seven precisions of each make 100,002 counters.
@@ -104,14 +104,14 @@ impl Bench {
     }
 
     async fn fill(&mut self, now: i64) {
-        let args = [now.to_string(), DEFAULT_SAMPLES.to_string()];
+        let args = [now.to_string(), DEFAULT_RETAINED.to_string()];
         let precisions = DEFAULT_PRECISIONS.map(|p| p.to_string());
         self.each(FILL, &args, &precisions).await;
     }
 
     async fn touch(&mut self, what: &str) {
         let tail = DEFAULT_PRECISIONS.map(|p| {
-            let precision = Precision::new(p, DEFAULT_SAMPLES);
+            let precision = Precision::new(p, DEFAULT_RETAINED);
             [p.to_string(), precision.key_ttl().to_string()]
         });
         self.each(TOUCH, &[what.to_owned()], &tail.concat()).await;
@@ -189,7 +189,7 @@ impl Bench {
     }
 
     async fn books(&mut self, number: i64) -> (Cost, book::CleanReport) {
-        let samples = i64::from(DEFAULT_SAMPLES);
+        let samples = i64::from(DEFAULT_RETAINED);
         let clean = async |bench: &mut Self| {
             book::clean_counters_pass(&mut bench.conn, PREFIX, number, samples, number * 60).await
         };
@@ -230,7 +230,7 @@ fn main() {
 async fn bench() {
     let mut bench = Bench::new().await;
     println!(
-        "filling {} counters with {DEFAULT_SAMPLES} slices each …",
+        "filling {} counters with {DEFAULT_RETAINED} slices each …",
         NAMES * 7
     );
     // The keys do not expire during all passes below.

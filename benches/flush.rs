@@ -28,7 +28,7 @@ const REQUESTS: u64 = 20;
 const COST: usize = 16 * 24;
 
 fn batch(contexts: usize) -> Batch {
-    let (mut batch, precisions) = (Batch::default(), Precisions::default());
+    let mut batch = Batch::new(Precisions::default());
     for context in 0..contexts {
         let mut aggregate = Aggregate::default();
         let nanos: Vec<u64> = (1..=REQUESTS).map(|n| n * n * 700_000).collect();
@@ -39,7 +39,7 @@ fn batch(contexts: usize) -> Batch {
         let buckets = nanos.iter().map(|nanos| (bucket_of(*nanos) as u16, 1));
         aggregate.histogram = Histogram::new(SCALE, buckets);
         let name = format!("GET /api/v1/things-{context}/{{id}}").into();
-        batch.add(&precisions, &name, Kind::Http, NOW, &aggregate);
+        batch.add(&name, Kind::Http, NOW, &aggregate);
     }
     batch
 }

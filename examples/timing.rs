@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use tower_pulse::Pulse;
+use tower_pulse::store::{CounterQuery, SlowestQuery};
 
 async fn find_user(id: u32) -> Result<String, std::io::Error> {
     tokio::time::sleep(Duration::from_millis(u64::from(id))).await;
@@ -30,11 +31,15 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
 
     pulse.flush().await?;
-    for (context, mean) in pulse.store().slowest().await? {
-        println!("{context:<16} {:.1} ms on average", mean * 1e3);
+    for ranked in pulse.store().slowest(&SlowestQuery::default()).await? {
+        let (context, millis) = (ranked.context, ranked.mean * 1e3);
+        println!("{context:<16} {millis:.1} ms on average");
     }
-    for (slice, count) in pulse.store().counter("sales", 1).await? {
-        println!("sales at {slice}: {count}");
+    let seconds = CounterQuery::new(["sales"], 1);
+    for counter in pulse.store().counters(&seconds).await? {
+        for slice in &counter.slices {
+            println!("{} at {}: {}", counter.name, slice.start, slice.count);
+        }
     }
     pulse.shutdown().await?;
     Ok(())

@@ -14,7 +14,7 @@ use crate::flush::{FlushOptions, Flusher};
 use crate::fold::Folder;
 use crate::layer::{IgnoreList, ResponseHead};
 use crate::model::context::MAX_NAME;
-use crate::model::slice::{DEFAULT_PRECISIONS, DEFAULT_SAMPLES, Precisions};
+use crate::model::slice::{DEFAULT_PRECISIONS, DEFAULT_RETAINED, Precisions};
 use crate::model::worst_case::ProcessBytes;
 use crate::model::worst_case::{Bounds, WorstCase};
 use crate::pulse::{Parts, Pulse};
@@ -46,7 +46,7 @@ pub struct Builder {
     prefix: Option<String>,
     service: Option<String>,
     precisions: Vec<u32>,
-    samples: u32,
+    retained_slices: u32,
     flush_interval: Option<Duration>,
     clean_interval: Duration,
     ranking_retention: Duration,
@@ -101,7 +101,7 @@ impl Default for Builder {
             prefix: None,
             service: None,
             precisions: DEFAULT_PRECISIONS.to_vec(),
-            samples: DEFAULT_SAMPLES,
+            retained_slices: DEFAULT_RETAINED,
             flush_interval: None,
             clean_interval: Duration::from_secs(60),
             ranking_retention: Duration::from_secs(24 * 3_600),
@@ -186,7 +186,8 @@ impl Builder {
 
     /// Keeps everything in one of the two stores of [`store`](crate::store) that was made elsewhere, for
     /// example to share it. Without it: in the memory of this process. The
-    /// [`prefix`](Self::prefix), the bounds of the store and the timeouts are those that it was made with.
+    /// [`prefix`](Self::prefix), the bounds of the store and the timeouts are those that it was made with. Its
+    /// precisions must be those of this builder.
     pub fn store(mut self, store: Arc<dyn Store>) -> Self {
         self.backend = Backend::Custom(store);
         self
@@ -213,8 +214,8 @@ impl Builder {
     }
 
     /// How many of the newest slices of each precision are kept: 1 to 10,000, 120 by default.
-    pub fn samples(mut self, samples: u32) -> Self {
-        self.samples = samples;
+    pub fn retained_slices(mut self, slices: u32) -> Self {
+        self.retained_slices = slices;
         self
     }
 
@@ -357,9 +358,9 @@ impl Builder {
         self
     }
 
-    /// Names of counters that are used later, checked now: `hits`, `errors` and `micros`, alone and
-    /// before a colon, are reserved.
-    pub fn counters<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
+    /// Declares names of counters that are used later, so that reserved names are refused now: `hits`, `errors` and
+    /// `micros`, alone and before a colon.
+    pub fn declare_counters<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.counters.extend(names.into_iter().map(Into::into));
         self
     }
@@ -420,7 +421,7 @@ impl Builder {
         let allowed = self.warn_above_bytes.filter(|allowed| most > *allowed)?;
         Some(format!(
             "recording may take {} of this process's memory, and {} are allowed (`warn_above_bytes`): \
-             lower `max_contexts`, `max_counters`, `samples` or `replay_bytes`, or allow more",
+             lower `max_contexts`, `max_counters`, `retained_slices` or `replay_bytes`, or allow more",
             bytes(most),
             bytes(allowed)
         ))
@@ -572,7 +573,7 @@ impl Builder {
     }
 
     fn all_precisions(&self) -> Precisions {
-        Precisions::new(self.precisions.iter().copied(), self.samples)
+        Precisions::new(self.precisions.iter().copied(), self.retained_slices)
     }
 
     fn key_prefix(&self) -> Result<String, BuildError> {

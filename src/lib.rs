@@ -45,8 +45,8 @@
 //! `hits:{context}`, its microseconds to `micros:{context}`, and one value to the statistics of its
 //! context; if it is an error (5xx, a service error, a panic, a gRPC status that is not OK, or what
 //! [`Builder::count_as_error`] says), 1 to `errors` and `errors:{context}`. [`Pulse::timer`],
-//! [`Pulse::time`] and [`Pulse::try_time`] do the same for any other code, [`Pulse::counter`] counts
-//! anything else.
+//! [`Pulse::time`] and [`Pulse::try_time`] do the same for any other code, [`Pulse::record`] for
+//! requests that were measured elsewhere, [`Pulse::counter`] counts anything else.
 //!
 //! # Where to read on
 //!
@@ -88,10 +88,11 @@ pub use internal::model;
 pub use model::health::{
     FlushHealth, FoldHealth, Health, JournalHealth, RecordingHealth, Status, StoreHealth,
 };
+pub use model::outcome::Outcome;
 pub use model::snapshot::Problem;
 pub use model::worst_case::WorstCase;
 pub use pulse::{Pulse, ShutdownError};
-pub use recorder::{Counter, Timed, Timer, Unrecorded};
+pub use recorder::{Counter, RequestOutcome, Timed, Timer, Unrecorded};
 #[doc(hidden)]
 pub use task::BoxFuture;
 pub use task::Task;

@@ -17,10 +17,11 @@ use crate::fold::Folder;
 use crate::layer::{Head, IgnoreList, PulseLayer, Source};
 use crate::model::context::Kind;
 use crate::model::health::Health;
+use crate::model::outcome::Outcome;
 #[cfg(feature = "admin")]
 use crate::model::slice::Precisions;
 use crate::model::worst_case::WorstCase;
-use crate::recorder::{Counter, Recorder, Timed, Timer, check_counter};
+use crate::recorder::{Counter, Recorder, RequestOutcome, Timed, Timer, check_counter};
 use crate::store::Store;
 use crate::task::Stop;
 
@@ -189,8 +190,33 @@ impl Pulse {
         Timed::new(entry, future, Result::is_err)
     }
 
+    /// Records an HTTP request that was measured elsewhere, as the layer would: in a proxy, in another
+    /// protocol's server, in a log. It counts in the clock's current second, under `context` and in the sum of
+    /// all requests. A duration above 7 days counts as 7 days.
+    ///
+    /// `context` must be one of few names, such as method and route template, never a raw path:
+    /// [`max_contexts`](crate::Builder::max_contexts) applies, and [`ignore`](crate::Builder::ignore) does not.
+    /// `outcome` is the status of the response, or an [`Outcome`] where there was none. Takes some tens of
+    /// nanoseconds and does no I/O.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
+    /// # let pulse = tower_pulse::Pulse::builder().build()?;
+    /// use std::time::Duration;
+    /// use http::StatusCode;
+    /// use tower_pulse::Outcome;
+    ///
+    /// pulse.record("GET /users/{id}", Duration::from_micros(1_250), StatusCode::OK);
+    /// pulse.record("GET /users/{id}", Duration::from_secs(30), Outcome::Cancelled);
+    /// # Ok(()) }
+    /// ```
+    pub fn record(&self, context: &str, duration: Duration, outcome: impl Into<RequestOutcome>) {
+        let recorder = &self.0.parts.recorder;
+        recorder.record_request(context, duration, outcome.into());
+    }
+
     /// Records a duration that was measured elsewhere, as a [`timer`](Self::timer) of this context
-    /// would.
+    /// would. A duration above 7 days counts as 7 days.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -202,7 +228,7 @@ impl Pulse {
     /// ```
     pub fn record_duration(&self, context: &str, duration: Duration) {
         let entry = self.0.parts.recorder.entry(Kind::Timer, context);
-        entry.record_duration(duration);
+        entry.record_measured(duration, Outcome::Completed, false);
     }
 
     /// The counter of this name: the recipe
@@ -218,13 +244,48 @@ impl Pulse {
     /// # Errors
     /// The name is empty or reserved.
     pub fn try_counter(&self, name: &str) -> Result<Counter, BuildError> {
-        check_counter(name)?;
+        check_counter("counter", name)?;
         Ok(self.counter(name))
     }
 
     /// Where everything is kept, to read it in code.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.0.parts.store
+    }
+
+    /// Counts everything recorded so far in the clock's current second, in this process: what
+    /// [`flush`](Self::flush) does before it goes to the store, and a background task at each turn of a second.
+    /// For those who drive the clock themselves, from one second of a log to the next:
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    /// use http::StatusCode;
+    /// use tower_pulse::store::CounterQuery;
+    /// use tower_pulse::{Clock, Pulse};
+    ///
+    /// let (clock, time) = Clock::manual(1_700_000_000); // Unix seconds
+    /// let (pulse, _tasks) = Pulse::builder().clock(clock).build_with_tasks()?; // nobody else drains
+    /// for (second, n) in [(1_700_000_000, 3), (1_700_000_007, 2)] {
+    ///     time.set_wall(second);
+    ///     pulse.drain(); // the clock's second is this one from now on
+    ///     for _ in 0..n {
+    ///         pulse.record("GET /", Duration::from_millis(4), StatusCode::OK);
+    ///     }
+    ///     pulse.drain();
+    /// }
+    /// pulse.flush().await?;
+    /// let seconds = CounterQuery::new(["hits"], 1);
+    /// let hits = &pulse.store().counters(&seconds).await?[0];
+    /// let hits: Vec<_> = hits.slices.iter().map(|slice| (slice.start, slice.count)).collect();
+    /// assert_eq!(hits, [(1_700_000_000, 3), (1_700_000_007, 2)]);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// The first drain after the turn of a second counts in the second that has just ended: a task that comes a
+    /// moment late would else count everything a second late.
+    pub fn drain(&self) {
+        self.0.parts.recorder.drain();
     }
 
     /// Takes everything recorded so far to the store, now, and returns when it can be read.
@@ -362,12 +423,7 @@ impl Parts {
         // at another place meanwhile.
         let mut wait = Duration::ZERO;
         while let Some(newest) = self.append_all().await? {
-            let readable = self.folder.until_readable(
-                &newest.generation,
-                &newest.instance,
-                newest.seq,
-                newest.receipt.position,
-            );
+            let readable = self.folder.until_readable(&newest.call);
             if readable.await? && self.flusher.replays() == newest.replays {
                 break;
             }

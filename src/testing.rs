@@ -9,7 +9,7 @@ use crate::fold::{Attendance, Folder};
 use crate::model::batch::Batch;
 use crate::model::slice::Precisions;
 use crate::recorder::{Limits, Recorder};
-use crate::store::{Position, Store};
+use crate::store::{AppendedCall, Store};
 
 /// An instance that only folds.
 #[derive(Clone)]
@@ -59,19 +59,6 @@ pub struct TestFlusher {
     flusher: Arc<Flusher>,
 }
 
-/// The newest call that the store has of an instance, as [`Store::readable`] asks for it.
-#[derive(Clone, Debug)]
-pub struct Newest {
-    /// The generation that it is numbered in.
-    pub generation: String,
-    /// The instance's name, which a reset changes.
-    pub instance: String,
-    /// Its number.
-    pub seq: u64,
-    /// Its place in the journal.
-    pub position: Position,
-}
-
 impl std::fmt::Debug for TestFlusher {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("TestFlusher")
@@ -114,14 +101,9 @@ impl TestFlusher {
     ///
     /// # Errors
     /// The store failed.
-    pub async fn flush(&self) -> Result<Option<Newest>, StoreError> {
+    pub async fn flush(&self) -> Result<Option<AppendedCall>, StoreError> {
         let flushed = self.flusher.flush().await?;
-        Ok(flushed.map(|flushed| Newest {
-            generation: flushed.generation,
-            instance: flushed.instance,
-            seq: flushed.seq,
-            position: flushed.receipt.position,
-        }))
+        Ok(flushed.map(|flushed| flushed.call))
     }
 
     /// How many requests it says to be lost.

@@ -114,3 +114,24 @@ fn a_name_further_in_allocates_nothing() {
     assert_eq!(allocations(named, "GET", "/x"), identity);
     assert_eq!(recorded(&pulse), [("x".to_owned(), 2 * REQUESTS)]);
 }
+
+#[test]
+fn a_request_that_was_measured_elsewhere_allocates_nothing() {
+    let (clock, _hand) = Clock::manual(NOW);
+    let (pulse, _tasks) = Pulse::builder()
+        .clock(clock)
+        .count_as_error(|head| head.headers.contains_key("x-error"))
+        .build_with_tasks()
+        .unwrap();
+    let record = || {
+        let millis = std::time::Duration::from_millis(3);
+        for _ in 0..REQUESTS {
+            pulse.record("GET /users/{id}", millis, http::StatusCode::OK);
+            pulse.record("<unmatched>", millis, tower_pulse::Outcome::Cancelled);
+        }
+    };
+    record();
+    assert_eq!(allocation_counter::measure(record).count_total, 0);
+    let expected = ["<unmatched>", "GET /users/{id}"].map(|name| (name.to_owned(), 2 * REQUESTS));
+    assert_eq!(recorded(&pulse), expected);
+}

@@ -2,9 +2,12 @@
 //! what is allowed.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use tower_pulse::{Builder, Pulse};
+use tower_pulse::store::Precisions;
+use tower_pulse::store::memory::MemoryStore;
+use tower_pulse::{Builder, Clock, Pulse};
 
 fn refused(builder: Builder, field: &str, value: &str, allowed: &str) {
     let error = builder.build_with_tasks().map(|_| ()).unwrap_err();
@@ -60,8 +63,13 @@ fn each_field_out_of_range() {
         "61s",
         "0 to 60 s",
     );
-    refused(b().samples(0), "samples", "0", "1 to 10000");
-    refused(b().samples(10_001), "samples", "10001", "1 to 10000");
+    refused(b().retained_slices(0), "retained_slices", "0", "1 to 10000");
+    refused(
+        b().retained_slices(10_001),
+        "retained_slices",
+        "10001",
+        "1 to 10000",
+    );
     let allowed = "1 to 100000";
     refused(b().max_contexts(0), "max_contexts", "0", allowed);
     refused(b().max_contexts(100_001), "max_contexts", "100001", allowed);
@@ -121,9 +129,40 @@ fn each_field_out_of_range() {
         "begins with a slash",
     );
     let allowed = "not hits, errors or micros";
-    refused(b().counters(["sales", "hits"]), "counter", "hits", allowed);
-    refused(b().counters(["micros:x"]), "counter", "micros:x", allowed);
-    refused(b().counters([""]), "counter", "\"\"", "not empty");
+    refused(
+        b().declare_counters(["sales", "hits"]),
+        "declare_counters",
+        "hits",
+        allowed,
+    );
+    refused(
+        b().declare_counters(["micros:x"]),
+        "declare_counters",
+        "micros:x",
+        allowed,
+    );
+    refused(
+        b().declare_counters([""]),
+        "declare_counters",
+        "\"\"",
+        "not empty",
+    );
+}
+
+#[test]
+fn a_store_that_was_opened_with_other_precisions() {
+    let store = |samples| {
+        let precisions = Precisions::new([5, 60], samples);
+        Arc::new(MemoryStore::new(precisions, Clock::system()))
+    };
+    let builder = || Pulse::builder().precisions([60, 5]).retained_slices(90);
+    let (value, allowed) = ("5 s x 91, 60 s x 91", "5 s x 90, 60 s x 90");
+    refused(builder().store(store(91)), "store", value, allowed);
+    builder()
+        .store(store(90))
+        .build_with_tasks()
+        .map(drop)
+        .unwrap();
 }
 
 #[test]
@@ -133,10 +172,10 @@ fn the_ends_of_each_range() {
     build(b().flush_interval(Duration::from_millis(10)));
     build(b().flush_interval(Duration::from_secs(60)));
     build(b().clean_interval(Duration::from_secs(3_600)));
-    build(b().samples(1).precisions([31_536_000]));
+    build(b().retained_slices(1).precisions([31_536_000]));
     build(b().journal_bytes(1 << 20));
     build(b().journal_bytes(1 << 30));
-    build(b().prefix("").counters(["sales", "hit"]));
+    build(b().prefix("").declare_counters(["sales", "hit"]));
 }
 
 #[test]

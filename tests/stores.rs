@@ -26,6 +26,8 @@ mod suite;
 mod takeover;
 #[path = "stores/tls.rs"]
 mod tls;
+#[path = "stores/windows.rs"]
+mod windows;
 
 /// Runs each test of the suite against each store.
 macro_rules! conformance {
@@ -55,6 +57,8 @@ conformance!(
     samples_of_older_hours_are_late,
     samples_more_than_an_hour_ahead_are_skewed,
     skewed_samples_do_not_enter_the_histograms_of_the_present,
+    a_page_and_a_timer_of_one_name_are_two_contexts,
+    a_batch_of_other_precisions_is_refused,
     counters_are_stored_at_all_precisions,
     new_slices_push_old_ones_out,
     slices_that_have_ended_are_rolled_up,

@@ -64,7 +64,7 @@ impl Before {
     pub(crate) async fn flush(&mut self, mut batch: Batch) {
         const CONTEXTS_OF_A_CALL: usize = 16;
         while !batch.is_empty() {
-            let mut part = Batch::default();
+            let mut part = Batch::new(self.precisions.clone());
             for _ in 0..CONTEXTS_OF_A_CALL {
                 let Some((name, delta)) = batch.contexts.pop_first() else {
                     break;
@@ -115,12 +115,13 @@ impl Before {
                 call.arg(n);
             }
         }
-        for (name, delta) in &batch.contexts {
+        for (context, delta) in &batch.contexts {
+            let name = &context.name;
             for end in ["", ":start", ":last", ":pstart"] {
                 call.keys
                     .push(format!("{PREFIX}stats:{name}:AccessTime{end}"));
             }
-            call.arg(delta.kind.as_str());
+            call.arg(context.kind.as_str());
             call.arg(name);
             call.arg(delta.last_seen);
             call.arg(delta.hours.len());
@@ -137,7 +138,7 @@ impl Before {
             let precision = HISTOGRAMS[at];
             call.arg(slice);
             call.arg(precision.span());
-            call.arg(precision.samples);
+            call.arg(precision.retained);
             call.arg(precision.key_ttl());
             call.arg(if is_hour(precision) { "1" } else { "" });
             call.arg(group.len());
@@ -155,7 +156,7 @@ impl Before {
     fn counters(&self, batch: &Batch) -> Groups<u64> {
         let mut groups = Groups::<_>::new();
         for (context, delta) in &batch.contexts {
-            let names = Metric::ALL.map(|metric| metric.counter(context));
+            let names = Metric::ALL.map(|metric| metric.counter(&context.name));
             for (at, slices) in delta.counters.iter().enumerate() {
                 let seconds = self.precisions.counters[at].seconds;
                 for (slice, counts) in slices.iter() {
@@ -176,7 +177,7 @@ impl Before {
         let mut groups = Groups::<_>::new();
         for (context, delta) in &batch.contexts {
             for (at, precision) in HISTOGRAMS.into_iter().enumerate() {
-                let key = format!("{PREFIX}pulse:hist:{}:{context}", precision.seconds);
+                let key = format!("{PREFIX}pulse:hist:{}:{}", precision.seconds, context.name);
                 for (minute, aggregate) in delta.records[0].iter() {
                     let packed = packed(aggregate, is_hour(precision));
                     groups

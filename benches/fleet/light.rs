@@ -9,7 +9,7 @@ use std::time::Duration;
 use tower_pulse::Pulse;
 use tower_pulse::model::batch::Batch;
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
-use tower_pulse::store::{Appended, FencedBatch, Heartbeat, Store};
+use tower_pulse::store::{Append, Appended, FencedBatch, Heartbeat, Upkeep};
 
 use crate::traffic::{self, CONTEXTS};
 

@@ -28,7 +28,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rig::server::RedisServer;
 use rows::Size;
 use tower_pulse::model::context::{ALL, Metric};
-use tower_pulse::model::slice::{DEFAULT_PRECISIONS, DEFAULT_SAMPLES};
+use tower_pulse::model::slice::{DEFAULT_PRECISIONS, DEFAULT_RETAINED};
 
 /// The fleets. One machine cannot serve the requests of all instances of the last one, so most of these are
 /// light.
@@ -134,7 +134,7 @@ async fn fill(server: &RedisServer, prefix: &str) {
     for precision in DEFAULT_PRECISIONS {
         let mut call = script.key(prefix);
         call.arg(now())
-            .arg(DEFAULT_SAMPLES)
+            .arg(DEFAULT_RETAINED)
             .arg(precision)
             .arg(&names);
         call.invoke_async::<()>(&mut connection).await.unwrap();

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tower_pulse::store::{Appended, FencedBatch, Store};
+use tower_pulse::store::{Append, Appended, FencedBatch, Store};
 use tower_pulse::testing::TestFolder;
 use tower_pulse::{Clock, ManualClock};
 

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use crate::rig::reads::StoreReads;
 use axum::Router;
 use http::Request;
 use http_body_util::BodyExt;

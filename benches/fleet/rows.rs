@@ -6,9 +6,9 @@ use crate::child::Member;
 use crate::light::PREFIX;
 use crate::meter::{self, Rates, Usage};
 use crate::probe::{Freshness, Probe};
+use crate::rig::reads::StoreReads;
 use crate::rig::server::RedisServer;
 use crate::traffic::{CONTEXTS, REQUESTS};
-use tower_pulse::store::Store;
 
 /// The composition of a fleet.
 #[derive(Clone, Copy, Debug)]

@@ -111,14 +111,14 @@ pub(crate) async fn serve(mut all: Vec<Traffic>) {
 
 /// The batch of an instance's first `contexts` contexts for the seconds up to `now`.
 pub(crate) fn batch(contexts: usize, now: i64, seconds: i64) -> Batch {
-    let (mut batch, precisions) = (Batch::default(), Precisions::default());
+    let mut batch = Batch::new(Precisions::default());
     let all: Arc<str> = ALL.into();
     for number in 0..contexts {
         let name: Arc<str> = context(number).into();
         for second in now - seconds + 1..=now {
             let aggregate = collected();
-            batch.add(&precisions, &name, Kind::Http, second, &aggregate);
-            batch.add(&precisions, &all, Kind::All, second, &aggregate);
+            batch.add(&name, Kind::Http, second, &aggregate);
+            batch.add(&all, Kind::All, second, &aggregate);
         }
     }
     batch

@@ -38,6 +38,7 @@ mod reader;
 mod response;
 #[cfg(test)]
 mod tests;
+mod windows;
 
 use std::convert::Infallible;
 use std::fmt;
@@ -196,9 +197,11 @@ impl Admin {
         match endpoint {
             Endpoint::Index => Ok(self.page.index(original_path(parts))),
             Endpoint::Asset(file) => self.page.asset(parts, file),
-            Endpoint::Overview => {
-                response::json(parts, &api::overview::overview(self).await?, as_of)
-            }
+            Endpoint::Overview => response::json(
+                parts,
+                &api::overview::overview(self, &params()?).await?,
+                as_of,
+            ),
             Endpoint::Paths => {
                 response::json(parts, &api::paths::paths(self, &params()?).await?, as_of)
             }

@@ -95,6 +95,20 @@ impl Params {
         })
     }
 
+    /// A time in whole Unix seconds, if the parameter is given.
+    pub(super) fn time(&self, name: &'static str) -> Result<Option<i64>, ApiError> {
+        const YEAR_9999: i64 = 253_402_300_799;
+        let Some(text) = self.get(name)? else {
+            return Ok(None);
+        };
+        let time = Some(text).filter(|text| is_number(text));
+        let time = time.and_then(|text| text.parse().ok());
+        let time = time.filter(|time| (0..=YEAR_9999).contains(time));
+        let refused =
+            || ApiError::parameter(name, format!("{name} must be a time in Unix seconds"));
+        time.map(Some).ok_or_else(refused)
+    }
+
     /// Digits, if the parameter is given. An inner `None` means that it is not a number.
     pub(super) fn digits(&self, name: &'static str) -> Result<Option<Option<u32>>, ApiError> {
         let given = self.get(name)?;

@@ -97,7 +97,7 @@ impl Text {
         self.histogram("pulse_request_duration_seconds", help, of(Kind::Http));
         let help = "Timed runs of this instance that count as errors.";
         self.errors("pulse_timer_errors_total", help, of(Kind::Timer));
-        let help = "DurationSums of timed code of this instance.";
+        let help = "Durations of timed code of this instance.";
         self.histogram("pulse_timer_duration_seconds", help, of(Kind::Timer));
     }
 

@@ -10,11 +10,17 @@ use std::time::Duration;
 use tokio::sync::Mutex as AsyncMutex;
 
 use super::response::ApiError;
+use super::windows::{WindowSums, Windows};
 use crate::clock::{Clock, Tick};
 use crate::error::StoreError;
-use crate::model::batch::Aggregate;
+use crate::model::context::ContextId;
+use crate::model::records::SliceSums;
+use crate::model::slowest::RankedContext;
 use crate::model::snapshot::{ContextSnapshot, Snapshot};
-use crate::store::{PassRecord, Store};
+use crate::model::window::Window;
+use crate::store::{
+    ContextQuery, CounterQuery, CounterSeries, PassRecord, RecordQuery, SlowestQuery, Store,
+};
 
 /// Age up to which an answer of the store is served again.
 const FRESH: Duration = Duration::from_secs(1);
@@ -25,38 +31,52 @@ const RECENT: Duration = Duration::from_secs(10);
 /// Deadline for an answer of the store.
 const DEADLINE: Duration = Duration::from_secs(2);
 
-/// Maximum number of contexts, of counters and of histograms whose answers are cached. Others are read each
+/// Maximum number of contexts, of counters and of records whose answers are cached. Others are read each
 /// time.
 const MAX_KEYS: usize = 64;
 
-type CounterSlices = Arc<Vec<(i64, i64)>>;
-type Records = Arc<Vec<(i64, Aggregate)>>;
+type Answer<T> = Arc<Vec<T>>;
+
+/// The time that the store has recorded, in Unix seconds.
+#[derive(Clone, Copy)]
+pub(super) struct Span {
+    /// When the store began.
+    pub(super) created: i64,
+    /// The moment up to which all samples can be read.
+    pub(super) as_of: i64,
+    /// The time of the answer.
+    pub(super) now: i64,
+}
 
 /// Reads the store on behalf of all requests.
 pub(super) struct Reader {
     store: Arc<dyn Store>,
     clock: Clock,
     snapshot: SingleFlight<Arc<Snapshot>>,
-    slowest: SingleFlight<Arc<Vec<(String, f64)>>>,
+    slowest: SingleFlight<Answer<RankedContext>>,
     last_pass: SingleFlight<Option<PassRecord>>,
-    as_of: SingleFlight<i64>,
-    contexts: SingleFlightMap<String, Option<Arc<ContextSnapshot>>>,
-    counters: SingleFlightMap<(String, u32), CounterSlices>,
-    histograms: SingleFlightMap<(String, u32), Records>,
+    status: SingleFlight<Span>,
+    contexts: SingleFlightMap<String, Answer<ContextSnapshot>>,
+    counters: SingleFlightMap<CounterQuery, Answer<CounterSeries>>,
+    records: SingleFlightMap<(ContextId, u32), Answer<SliceSums>>,
+    windows: Windows,
+    window_sums: SingleFlightMap<Window, Arc<WindowSums>>,
 }
 
 impl Reader {
     pub(super) fn new(store: Arc<dyn Store>, clock: Clock) -> Self {
         Self {
+            windows: Windows::new(store.clone(), clock.clone()),
+            window_sums: SingleFlightMap::default(),
             store,
             clock,
             snapshot: SingleFlight::default(),
             slowest: SingleFlight::default(),
             last_pass: SingleFlight::default(),
-            as_of: SingleFlight::default(),
+            status: SingleFlight::default(),
             contexts: SingleFlightMap::default(),
             counters: SingleFlightMap::default(),
-            histograms: SingleFlightMap::default(),
+            records: SingleFlightMap::default(),
         }
     }
 
@@ -78,60 +98,83 @@ impl Reader {
         self.snapshot.get(&self.clock, age, read).await
     }
 
-    /// The data of one context.
-    pub(super) async fn context(
-        &self,
-        context: &str,
-    ) -> Result<Option<Arc<ContextSnapshot>>, ApiError> {
+    /// The data of the contexts of one name, which differ in their kind.
+    pub(super) async fn contexts(&self, name: &str) -> Result<Answer<ContextSnapshot>, ApiError> {
         let read = async {
-            let now = self.clock.now_seconds();
-            let snapshot = self.store.context(context, now).await;
-            snapshot.map(|snapshot| snapshot.map(Arc::new))
+            let query = ContextQuery {
+                names: vec![name.to_owned()],
+                now: self.clock.now_seconds(),
+            };
+            self.store.contexts(&query).await.map(Arc::new)
         };
-        let flight = self.contexts.of(&self.clock, context.to_owned());
+        let flight = self.contexts.of(&self.clock, name.to_owned());
         flight.get(&self.clock, FRESH, read).await
     }
 
-    /// The slices of a counter, oldest first.
-    pub(super) async fn counter(
+    /// Counters, in the order of the query.
+    pub(super) async fn counters(
         &self,
-        name: &str,
-        precision: u32,
-    ) -> Result<CounterSlices, ApiError> {
-        let read = async { self.store.counter(name, precision).await.map(Arc::new) };
-        let flight = self.counters.of(&self.clock, (name.to_owned(), precision));
+        query: &CounterQuery,
+    ) -> Result<Answer<CounterSeries>, ApiError> {
+        let read = async { self.store.counters(query).await.map(Arc::new) };
+        let flight = self.counters.of(&self.clock, query.clone());
         flight.get(&self.clock, FRESH, read).await
     }
 
-    /// The histograms of a context, oldest first.
-    pub(super) async fn histograms(
+    /// The records of a context in slices of `width` seconds, oldest first.
+    pub(super) async fn records(
         &self,
-        context: &str,
-        precision: u32,
-    ) -> Result<Records, ApiError> {
+        context: &ContextId,
+        width: u32,
+    ) -> Result<Answer<SliceSums>, ApiError> {
         let read = async {
-            let now = self.clock.now_seconds();
-            let records = self.store.records(context, precision, now).await;
-            records.map(Arc::new)
+            let query = RecordQuery {
+                contexts: vec![context.clone()],
+                width,
+                now: self.clock.now_seconds(),
+            };
+            let mut records = self.store.records(&query).await?;
+            let records = records.pop().map(|records| records.slices);
+            Ok(Arc::new(records.unwrap_or_default()))
         };
-        let key = (context.to_owned(), precision);
-        let flight = self.histograms.of(&self.clock, key);
+        let flight = self.records.of(&self.clock, (context.clone(), width));
+        flight.get(&self.clock, FRESH, read).await
+    }
+
+    /// The sums of all contexts over a window, and over the window before it.
+    pub(super) async fn window(&self, window: Window) -> Result<Arc<WindowSums>, ApiError> {
+        let as_of = self.as_of().await?;
+        let read = async { self.windows.sums(window, as_of).await.map(Arc::new) };
+        let flight = self.window_sums.of(&self.clock, window);
         flight.get(&self.clock, FRESH, read).await
     }
 
     /// The ranking of the slowest contexts.
-    pub(super) async fn slowest(&self) -> Result<Arc<Vec<(String, f64)>>, ApiError> {
-        let read = async { self.store.slowest().await.map(Arc::new) };
+    pub(super) async fn slowest(&self) -> Result<Answer<RankedContext>, ApiError> {
+        let read = async {
+            let query = SlowestQuery::default();
+            self.store.slowest(&query).await.map(Arc::new)
+        };
         self.slowest.get(&self.clock, FRESH, read).await
     }
 
     /// The moment, in Unix seconds, up to which all samples can be read.
     pub(super) async fn as_of(&self) -> Result<i64, ApiError> {
+        Ok(self.recorded_span().await?.as_of)
+    }
+
+    /// The time that the store has recorded.
+    pub(super) async fn recorded_span(&self) -> Result<Span, ApiError> {
         let read = async {
-            let status = self.store.status(self.clock.now_seconds()).await?;
-            Ok(status.as_of)
+            let now = self.clock.now_seconds();
+            let status = self.store.status(now).await?;
+            Ok(Span {
+                created: status.created,
+                as_of: status.as_of,
+                now,
+            })
         };
-        self.as_of.get(&self.clock, FRESH, read).await
+        self.status.get(&self.clock, FRESH, read).await
     }
 
     /// The last cleaning pass of any instance.

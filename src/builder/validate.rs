@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Builder;
+use super::{Backend, Builder};
 use crate::error::BuildError;
 use crate::recorder::check_counter;
 
@@ -55,7 +55,7 @@ impl Builder {
                 duration(field, timeout, least, most, "10 ms to 10 s")?;
             }
         }
-        number("samples", self.samples as usize, 1, 10_000)?;
+        number("retained_slices", self.retained_slices as usize, 1, 10_000)?;
         number("max_contexts", self.max_contexts, 1, 100_000)?;
         number("max_counters", self.max_counters, 1, 100_000)?;
         number("replay_bytes", self.replay_bytes, 0, 1 << 30)?;
@@ -69,7 +69,7 @@ impl Builder {
         )?;
         self.validate_precisions()?;
         for name in &self.counters {
-            check_counter(name)?;
+            check_counter("declare_counters", name)?;
         }
         for path in &self.ignore {
             if !path.starts_with('/') {
@@ -82,6 +82,20 @@ impl Builder {
         {
             let allowed = "at most 128 bytes without control characters";
             return Err(BuildError::new("prefix", format!("{prefix:?}"), allowed));
+        }
+        self.validate_store()
+    }
+
+    /// A store refuses batches with other precisions than its own.
+    fn validate_store(&self) -> Result<(), BuildError> {
+        let Backend::Custom(store) = &self.backend else {
+            return Ok(());
+        };
+        let (theirs, ours) = (store.precisions(), self.all_precisions());
+        if *theirs != ours {
+            let value = format!("a store with the precisions {theirs}");
+            let allowed = format!("a store with those of this builder is allowed: {ours}");
+            return Err(BuildError::new("store", value, allowed));
         }
         Ok(())
     }

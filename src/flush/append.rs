@@ -164,7 +164,7 @@ impl Flusher {
                 instance: sending.instance.clone(),
                 seq,
                 previous: seq,
-                batch: Batch::default(),
+                batch: Batch::new(self.store.precisions().clone()),
             };
             let start = self.clock().tick();
             let is_last_question = sending.replay.is_newest_old(self.clock());

@@ -39,12 +39,9 @@ impl Flusher {
         let mut left = self.recorder.drain.take();
         let requests = match self.sending.try_lock() {
             Ok(mut sending) => {
-                left.merge(
-                    std::mem::take(&mut sending.unsequenced),
-                    &self.recorder.precisions,
-                );
+                left.merge(sending.unsequenced.take());
                 if let Some(call) = sending.in_doubt.take() {
-                    left.merge(call.batch, &self.recorder.precisions);
+                    left.merge(call.batch);
                 }
                 sending.in_doubt_since = None;
                 self.publish(&sending);

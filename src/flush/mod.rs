@@ -30,7 +30,7 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::model::batch::Batch;
 use crate::recorder::Recorder;
 use crate::store::pace::BatchSizer;
-use crate::store::{FencedBatch, Receipt, Store, StoreStatus};
+use crate::store::{AppendedCall, FencedBatch, Receipt, Store, StoreStatus};
 use crate::task::lock;
 
 /// Waits after a failed call, doubled each time, with full jitter.
@@ -160,10 +160,7 @@ pub(crate) struct FlushStatus {
 /// A call that the store has, to be waited for until it can be read.
 #[derive(Clone, Debug)]
 pub(crate) struct Flushed {
-    pub(crate) generation: String,
-    pub(crate) instance: String,
-    pub(crate) seq: u64,
-    pub(crate) receipt: Receipt,
+    pub(crate) call: AppendedCall,
     /// How many calls this instance had replayed when it was flushed.
     pub(crate) replays: u64,
 }
@@ -197,7 +194,7 @@ impl Flusher {
             is_sent: false,
             is_ever_sent: false,
             vain_answers: 0,
-            unsequenced: Batch::default(),
+            unsequenced: Batch::new(store.precisions().clone()),
             replay: ReplayBuffer::new(options.replay_bytes, interval),
             sizer: BatchSizer::new(*costs.start(), costs, CALL_TIME),
             newest: None,
@@ -271,10 +268,12 @@ impl Flusher {
     fn newest(&self, sending: &Sending) -> Option<Flushed> {
         let (seq, receipt) = sending.newest?;
         Some(Flushed {
-            generation: sending.generation.as_ref()?.id.clone(),
-            instance: sending.instance.clone(),
-            seq,
-            receipt,
+            call: AppendedCall {
+                generation: sending.generation.as_ref()?.id.clone(),
+                instance: sending.instance.clone(),
+                seq,
+                position: receipt.position,
+            },
             replays: self.replays(),
         })
     }
@@ -298,8 +297,7 @@ impl Flusher {
             }
             Err(error) => {
                 // It folds with what comes, so that an outage of any length stays bounded.
-                self.recorder
-                    .put_back(std::mem::take(&mut sending.unsequenced));
+                self.recorder.put_back(sending.unsequenced.take());
                 sending.is_failing = true;
                 self.publish(sending);
                 self.recorder.drain.counters(|counters| {

@@ -230,8 +230,8 @@ mod tests {
     fn call(seq: u64) -> FencedBatch {
         let mut one = Aggregate::default();
         one.times.record(1_000);
-        let mut batch = Batch::default();
-        batch.add(&Precisions::default(), &"GET /".into(), Kind::Http, 7, &one);
+        let mut batch = Batch::new(Precisions::default());
+        batch.add(&"GET /".into(), Kind::Http, 7, &one);
         FencedBatch {
             generation: "g".into(),
             instance: "i".into(),

@@ -14,14 +14,18 @@ use tokio::time::{Instant, sleep, timeout};
 use super::{FlushOptions, Flusher};
 use crate::clock::Clock;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::model::batch::Aggregate;
 use crate::model::context::Kind;
+use crate::model::outcome::Outcome;
 use crate::model::slice::Precisions;
+use crate::model::slowest::RankedContext;
 use crate::model::snapshot::{ContextSnapshot, Snapshot};
+use crate::model::tier::TierSlice;
 use crate::recorder::{Limits, Recorder};
 use crate::store::{
-    Appended, CleanReport, FencedBatch, Generation, Heartbeat, Pass, PassRecord, Position,
-    Readable, Receipt, Store, StoreStatus,
+    Append, Appended, AppendedCall, CleanReport, ContextQuery, ContextRecords, CounterQuery,
+    CounterSeries, FencedBatch, Generation, Heartbeat, Pass, PassRecord, Position, Query, Readable,
+    Receipt, RecordIndex, RecordQuery, Sealed, SliceRecords, SlowestQuery, Store, StoreStatus,
+    Upkeep,
 };
 use crate::task::{BoxFuture, Stop, lock};
 
@@ -41,6 +45,7 @@ enum Behaviour {
 
 /// A store that has no data, and acknowledges every call unless told otherwise.
 struct Scripted {
+    precisions: Precisions,
     generation: Mutex<Generation>,
     behaviour: Mutex<Behaviour>,
     /// The answers to the next calls; later ones are acknowledged.
@@ -54,6 +59,7 @@ struct Scripted {
 impl Default for Scripted {
     fn default() -> Self {
         Self {
+            precisions: Precisions::default(),
             generation: Mutex::new(generation("first", 0, true)),
             behaviour: Mutex::default(),
             answers: Mutex::default(),
@@ -106,7 +112,9 @@ impl Scripted {
     }
 }
 
-impl Store for Scripted {
+impl Sealed for Scripted {}
+
+impl Append for Scripted {
     fn hello(&self) -> BoxFuture<'_, Result<Generation, StoreError>> {
         let generation = lock(&self.generation).clone();
         Box::pin(std::future::ready(Ok(generation)))
@@ -122,6 +130,12 @@ impl Store for Scripted {
         self.answer(answer.unwrap_or(done))
     }
 
+    fn readable<'a>(&'a self, _: &'a AppendedCall) -> BoxFuture<'a, Result<Readable, StoreError>> {
+        unreachable!("a flusher only appends")
+    }
+}
+
+impl Upkeep for Scripted {
     fn status(&self, now: i64) -> BoxFuture<'_, Result<StoreStatus, StoreError>> {
         self.answer(StoreStatus {
             as_of: now,
@@ -139,55 +153,63 @@ impl Store for Scripted {
         self.answer(())
     }
 
-    fn readable<'a>(
-        &'a self,
-        _: &'a str,
-        _: &'a str,
-        _: u64,
-        _: Position,
-    ) -> BoxFuture<'a, Result<Readable, StoreError>> {
-        unreachable!("a flusher only appends")
-    }
-
-    fn snapshot(&self, _: i64) -> BoxFuture<'_, Result<Snapshot, StoreError>> {
-        unreachable!("a flusher only appends")
-    }
-
-    fn context<'a>(
-        &'a self,
-        _: &'a str,
-        _: i64,
-    ) -> BoxFuture<'a, Result<Option<ContextSnapshot>, StoreError>> {
-        unreachable!("a flusher only appends")
-    }
-
-    fn counter<'a>(
-        &'a self,
-        _: &'a str,
-        _: u32,
-    ) -> BoxFuture<'a, Result<Vec<(i64, i64)>, StoreError>> {
-        unreachable!("a flusher only appends")
-    }
-
-    fn records<'a>(
-        &'a self,
-        _: &'a str,
-        _: u32,
-        _: i64,
-    ) -> BoxFuture<'a, Result<Vec<(i64, Aggregate)>, StoreError>> {
-        unreachable!("a flusher only appends")
-    }
-
-    fn slowest(&self) -> BoxFuture<'_, Result<Vec<(String, f64)>, StoreError>> {
-        unreachable!("a flusher only appends")
-    }
-
     fn clean<'a>(&'a self, _: &'a Pass) -> BoxFuture<'a, Result<Option<CleanReport>, StoreError>> {
         unreachable!("a flusher only appends")
     }
 
     fn last_pass(&self) -> BoxFuture<'_, Result<Option<PassRecord>, StoreError>> {
         unreachable!("a flusher only appends")
+    }
+}
+
+impl Query for Scripted {
+    fn snapshot(&self, _: i64) -> BoxFuture<'_, Result<Snapshot, StoreError>> {
+        unreachable!("a flusher only appends")
+    }
+
+    fn contexts<'a>(
+        &'a self,
+        _: &'a ContextQuery,
+    ) -> BoxFuture<'a, Result<Vec<ContextSnapshot>, StoreError>> {
+        unreachable!("a flusher only appends")
+    }
+
+    fn counters<'a>(
+        &'a self,
+        _: &'a CounterQuery,
+    ) -> BoxFuture<'a, Result<Vec<CounterSeries>, StoreError>> {
+        unreachable!("a flusher only appends")
+    }
+
+    fn records<'a>(
+        &'a self,
+        _: &'a RecordQuery,
+    ) -> BoxFuture<'a, Result<Vec<ContextRecords>, StoreError>> {
+        unreachable!("a flusher only appends")
+    }
+
+    fn record_index(&self, _: i64) -> BoxFuture<'_, Result<RecordIndex, StoreError>> {
+        unreachable!("a flusher only appends")
+    }
+
+    fn slice_records<'a>(
+        &'a self,
+        _: &'a [TierSlice],
+    ) -> BoxFuture<'a, Result<Vec<SliceRecords>, StoreError>> {
+        unreachable!("a flusher only appends")
+    }
+
+    fn slowest<'a>(
+        &'a self,
+        _: &'a SlowestQuery,
+    ) -> BoxFuture<'a, Result<Vec<RankedContext>, StoreError>> {
+        unreachable!("a flusher only appends")
+    }
+}
+
+impl Store for Scripted {
+    fn precisions(&self) -> &Precisions {
+        &self.precisions
     }
 
     fn describe(&self) -> String {
@@ -240,7 +262,7 @@ impl Flushing {
 
     fn record(&self, requests: usize) {
         let entry = self.recorder.entry(Kind::Http, "GET /");
-        (0..requests).for_each(|_| entry.record_duration(MS));
+        (0..requests).for_each(|_| entry.record_measured(MS, Outcome::Success, false));
     }
 
     /// Flushes so many requests.
@@ -420,7 +442,7 @@ async fn flushing_shows_what_is_taken_and_not_acknowledged() {
     flushing.store.set(Behaviour::Fine);
     let flushed = flushing.flusher.flush().await.expect("the store answers");
     assert_eq!(
-        flushed.map(|flushed| (flushed.seq, flushed.instance)),
+        flushed.map(|flushed| (flushed.call.seq, flushed.call.instance)),
         Some((1, status.instance))
     );
     let status = flushing.flusher.status();
@@ -614,7 +636,7 @@ async fn a_call_has_16_contexts_and_the_last_ones_64() {
             let entry = flushing
                 .recorder
                 .entry(Kind::Timer, &format!("job {number}"));
-            entry.record_duration(MS);
+            entry.record_measured(MS, Outcome::Success, false);
         }
     };
     let contexts = || -> Vec<_> {
@@ -653,7 +675,7 @@ async fn a_shutdown_that_was_begun_flushes_what_it_has_taken_itself() {
     flushing.store.set(Behaviour::Fine);
     assert!(flushing.flusher.finish(SECOND).await.is_ok());
     let flushed = flushing.flusher.flush().await.expect("nothing is left");
-    assert_eq!(flushed.map(|flushed| flushed.seq), Some(1));
+    assert_eq!(flushed.map(|flushed| flushed.call.seq), Some(1));
 }
 
 #[tokio::test]
@@ -760,7 +782,7 @@ async fn a_replayed_call_is_waited_for_at_its_new_position() {
     let gap = |fence| Appended::Gap { fence };
     *lock(&flushing.store.answers) = [gap(0), done(300), gap(1), done(400)].into();
     let flushed = flushing.flusher.flush().await.expect("the store answers");
-    let newest = flushed.map(|flushed| (flushed.seq, flushed.receipt.position));
+    let newest = flushed.map(|flushed| (flushed.call.seq, flushed.call.position));
     assert_eq!(newest, Some((2, at(400))));
     *lock(&flushing.store.answers) = [gap(0), Appended::Full].into();
     let error = flushing.flusher.flush().await.expect_err("it is full");

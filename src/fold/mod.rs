@@ -31,7 +31,7 @@ use self::lease::Lease;
 use crate::clock::Clock;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::journal::Journal;
-use crate::store::{Position, Readable, Store};
+use crate::store::{AppendedCall, Position, Readable, Store};
 use crate::task::{Stopped, lock};
 
 /// How often the journal is read. This is real time even under a manual clock, as entries carry their own stamps.
@@ -205,20 +205,14 @@ impl Folder {
 
     /// Waits until a call can be read, and folds it if no other instance does. `false` when the store has
     /// lost the call.
-    pub(crate) async fn until_readable(
-        &self,
-        generation: &str,
-        instance: &str,
-        seq: u64,
-        position: Position,
-    ) -> Result<bool, StoreError> {
+    pub(crate) async fn until_readable(&self, call: &AppendedCall) -> Result<bool, StoreError> {
         if self.store.journal().is_none() {
             return Ok(true);
         }
         let mut wait = *RECHECK.start();
         loop {
-            self.fold_until(Some(position)).await?;
-            let readable = self.store.readable(generation, instance, seq, position);
+            self.fold_until(Some(call.position)).await?;
+            let readable = self.store.readable(call);
             match readable.await? {
                 Readable::Yes => return Ok(true),
                 Readable::Lost => return Ok(false),

@@ -245,10 +245,10 @@ impl Lease {
         let mut missing: Vec<RecordKey> = Vec::new();
         let mut seen = 0;
         for group in round.groups() {
-            for (name, judged) in group.contexts.iter().filter(|(name, _)| left(name)) {
-                let plan = partitions.entry(partition(name)).or_default();
+            for (context, judged) in group.contexts.iter().filter(|(c, _)| left(&c.name)) {
+                let plan = partitions.entry(partition(&context.name)).or_default();
                 plan.cost += judged.delta.cost();
-                let id = RecordId::new(name);
+                let id = RecordId::new(context.kind, &context.name);
                 for (at, _) in round::records(&judged.delta, &rolled, round.stamp()) {
                     let key = (at, id);
                     if !plan.records.contains(&key) {
@@ -276,8 +276,8 @@ impl Lease {
             return Ok(None);
         }
         for group in round.groups() {
-            for (name, judged) in group.contexts.iter().filter(|(name, _)| left(name)) {
-                let id = RecordId::new(name);
+            for (context, judged) in group.contexts.iter().filter(|(c, _)| left(&c.name)) {
+                let id = RecordId::new(context.kind, &context.name);
                 for (at, added) in round::records(&judged.delta, &rolled, round.stamp()) {
                     self.records.add((at, id), added, &rolled);
                 }

@@ -17,12 +17,14 @@ use crate::model::pack::{self, ENTRY_VERSION};
 use crate::model::records::{Record, RecordId, RecordKey};
 use crate::model::round::partition;
 use crate::model::slice::Precisions;
+use crate::model::slowest::RankedContext;
 use crate::model::snapshot::{ContextSnapshot, Snapshot};
 use crate::model::tier::{FINEST, TierSlice};
 use crate::store::journal::{Acquired, Entries, Entry, FoldStep, Journal, Progress, Step};
 use crate::store::{
-    Appended, CleanReport, FencedBatch, Generation, Heartbeat, Pass, PassRecord, Position,
-    Readable, Store, StoreStatus,
+    Append, Appended, AppendedCall, CleanReport, ContextQuery, ContextRecords, CounterQuery,
+    CounterSeries, FencedBatch, Generation, Heartbeat, Pass, PassRecord, Position, Query, Readable,
+    RecordIndex, RecordQuery, Sealed, SliceRecords, SlowestQuery, Store, StoreStatus, Upkeep,
 };
 use crate::task::{BoxFuture, Stop, lock};
 
@@ -71,6 +73,7 @@ enum Incident {
 /// A journal, and the store that has it.
 #[derive(Default)]
 struct Scripted {
+    precisions: Precisions,
     entries: Mutex<Vec<Entry>>,
     /// Entries of one read; 0 for all.
     entries_per_read: usize,
@@ -95,20 +98,30 @@ fn at(offset: u64) -> Position {
     Position { offset, chain: 0 }
 }
 
+/// A call that ends at `offset`.
+fn call(offset: u64) -> AppendedCall {
+    AppendedCall {
+        generation: "generation".to_owned(),
+        instance: "instance".to_owned(),
+        seq: 1,
+        position: at(offset),
+    }
+}
+
 /// An entry that ends at `offset`, with a request of each of these contexts at this time.
 fn entry(offset: u64, contexts: &[&str], stamp: i64) -> Entry {
-    let (precisions, mut batch) = (Precisions::default(), Batch::default());
+    let mut batch = Batch::new(Precisions::default());
     let mut one = Aggregate::default();
     one.times.record(1_000);
     for context in contexts {
-        batch.add(&precisions, &(*context).into(), Kind::Http, stamp, &one);
+        batch.add(&(*context).into(), Kind::Http, stamp, &one);
     }
     Entry {
         position: at(offset),
         stamp,
         version: u64::from(ENTRY_VERSION),
         requests: contexts.len() as u64,
-        payload: pack::entry(&batch, &precisions),
+        payload: pack::entry(&batch),
     }
 }
 
@@ -290,22 +303,9 @@ impl Journal for Scripted {
     }
 }
 
-impl Store for Scripted {
-    fn journal(&self) -> Option<&dyn Journal> {
-        Some(self)
-    }
+impl Sealed for Scripted {}
 
-    fn readable<'a>(
-        &'a self,
-        _: &'a str,
-        _: &'a str,
-        _: u64,
-        _: Position,
-    ) -> BoxFuture<'a, Result<Readable, StoreError>> {
-        let readable = lock(&self.readable).pop().expect("an answer is left");
-        self.answer(Call::Readable, readable)
-    }
-
+impl Append for Scripted {
     fn hello(&self) -> BoxFuture<'_, Result<Generation, StoreError>> {
         unreachable!("a folder only folds")
     }
@@ -314,6 +314,13 @@ impl Store for Scripted {
         unreachable!("a folder only folds")
     }
 
+    fn readable<'a>(&'a self, _: &'a AppendedCall) -> BoxFuture<'a, Result<Readable, StoreError>> {
+        let readable = lock(&self.readable).pop().expect("an answer is left");
+        self.answer(Call::Readable, readable)
+    }
+}
+
+impl Upkeep for Scripted {
     fn status(&self, _: i64) -> BoxFuture<'_, Result<StoreStatus, StoreError>> {
         unreachable!("a folder only folds")
     }
@@ -326,45 +333,67 @@ impl Store for Scripted {
         unreachable!("a folder only folds")
     }
 
-    fn snapshot(&self, _: i64) -> BoxFuture<'_, Result<Snapshot, StoreError>> {
-        unreachable!("a folder only folds")
-    }
-
-    fn context<'a>(
-        &'a self,
-        _: &'a str,
-        _: i64,
-    ) -> BoxFuture<'a, Result<Option<ContextSnapshot>, StoreError>> {
-        unreachable!("a folder only folds")
-    }
-
-    fn counter<'a>(
-        &'a self,
-        _: &'a str,
-        _: u32,
-    ) -> BoxFuture<'a, Result<Vec<(i64, i64)>, StoreError>> {
-        unreachable!("a folder only folds")
-    }
-
-    fn records<'a>(
-        &'a self,
-        _: &'a str,
-        _: u32,
-        _: i64,
-    ) -> BoxFuture<'a, Result<Vec<(i64, Aggregate)>, StoreError>> {
-        unreachable!("a folder only folds")
-    }
-
-    fn slowest(&self) -> BoxFuture<'_, Result<Vec<(String, f64)>, StoreError>> {
-        unreachable!("a folder only folds")
-    }
-
     fn clean<'a>(&'a self, _: &'a Pass) -> BoxFuture<'a, Result<Option<CleanReport>, StoreError>> {
         unreachable!("a folder only folds")
     }
 
     fn last_pass(&self) -> BoxFuture<'_, Result<Option<PassRecord>, StoreError>> {
         unreachable!("a folder only folds")
+    }
+}
+
+impl Query for Scripted {
+    fn snapshot(&self, _: i64) -> BoxFuture<'_, Result<Snapshot, StoreError>> {
+        unreachable!("a folder only folds")
+    }
+
+    fn contexts<'a>(
+        &'a self,
+        _: &'a ContextQuery,
+    ) -> BoxFuture<'a, Result<Vec<ContextSnapshot>, StoreError>> {
+        unreachable!("a folder only folds")
+    }
+
+    fn counters<'a>(
+        &'a self,
+        _: &'a CounterQuery,
+    ) -> BoxFuture<'a, Result<Vec<CounterSeries>, StoreError>> {
+        unreachable!("a folder only folds")
+    }
+
+    fn records<'a>(
+        &'a self,
+        _: &'a RecordQuery,
+    ) -> BoxFuture<'a, Result<Vec<ContextRecords>, StoreError>> {
+        unreachable!("a folder only folds")
+    }
+
+    fn record_index(&self, _: i64) -> BoxFuture<'_, Result<RecordIndex, StoreError>> {
+        unreachable!("a folder only folds")
+    }
+
+    fn slice_records<'a>(
+        &'a self,
+        _: &'a [TierSlice],
+    ) -> BoxFuture<'a, Result<Vec<SliceRecords>, StoreError>> {
+        unreachable!("a folder only folds")
+    }
+
+    fn slowest<'a>(
+        &'a self,
+        _: &'a SlowestQuery,
+    ) -> BoxFuture<'a, Result<Vec<RankedContext>, StoreError>> {
+        unreachable!("a folder only folds")
+    }
+}
+
+impl Store for Scripted {
+    fn precisions(&self) -> &Precisions {
+        &self.precisions
+    }
+
+    fn journal(&self) -> Option<&dyn Journal> {
+        Some(self)
     }
 
     fn describe(&self) -> String {
@@ -544,7 +573,7 @@ async fn a_call_is_waited_for_until_it_can_be_read_or_is_lost() {
         answers.extend([Readable::NotYet; 7]);
         *lock(&folding.journal.readable) = answers;
         lock(&folding.journal.calls).clear();
-        let readable = folding.folder.until_readable("g", "i", 1, at(7)).await;
+        let readable = folding.folder.until_readable(&call(7)).await;
         assert_eq!(readable.ok(), Some(is_readable));
         let gaps = folding.journal.gaps(&Call::Readable);
         assert_eq!(
@@ -687,11 +716,9 @@ async fn an_entry_of_a_newer_version_waits_behind_those_that_can_be_folded() {
 #[tokio::test]
 async fn late_samples_are_added_once_with_the_partition_of_all() {
     let mut late = entry(100, &[], NOW);
-    let batch = Batch {
-        late: 3,
-        ..Batch::default()
-    };
-    late.payload = pack::entry(&batch, &Precisions::new([60], 120));
+    let mut batch = Batch::new(Precisions::new([60], 120));
+    batch.late = 3;
+    late.payload = pack::entry(&batch);
     let (one, all) = (partition("GET /"), partition(ALL));
     for (entries, is_all_done, partitions) in [
         (vec![late.clone()], false, vec![all]),
@@ -760,13 +787,13 @@ async fn a_round_leaves_up_to_64_entries_to_be_trimmed_later() {
 
 #[tokio::test]
 async fn counters_are_folded_in_steps_too() {
-    let (precisions, mut batch) = (Precisions::default(), Batch::default());
+    let mut batch = Batch::new(Precisions::default());
     for number in 0..1_000 {
         let name = format!("counter {number}").into();
-        batch.count(&precisions, &name, NOW, 1);
+        batch.count(&name, NOW, 1);
     }
     let mut counters = entry(10_000, &[], NOW);
-    counters.payload = pack::entry(&batch, &precisions);
+    counters.payload = pack::entry(&batch);
     let folding = Folding::one_by_one(vec![counters]);
     assert_eq!(folding.fold().await, Attendance::Mine);
     let steps = lock(&folding.journal.partitions).len();
@@ -807,15 +834,15 @@ async fn an_instance_that_waits_for_its_call_folds_it() {
     let folding = Folding::one_by_one(vec![entry(100, &["GET /"], NOW)]);
     let readable = async |position| {
         lock(&folding.journal.readable).push(Readable::Yes);
-        let readable = folding.folder.until_readable("g", "i", 1, position).await;
+        let readable = folding.folder.until_readable(&call(position)).await;
         assert_eq!(readable.ok(), Some(true));
         folding.journal.times(&Call::Read).len()
     };
-    assert_eq!(readable(at(100)).await, 1);
+    assert_eq!(readable(100).await, 1);
     assert_eq!(lock(&folding.journal.progress).low, at(100));
-    assert_eq!(readable(at(100)).await, 1, "it is folded already");
+    assert_eq!(readable(100).await, 1, "it is folded already");
     lock(&folding.journal.entries).push(entry(200, &["GET /"], NOW));
-    assert_eq!(readable(at(200)).await, 2);
+    assert_eq!(readable(200).await, 2);
 }
 
 #[tokio::test]

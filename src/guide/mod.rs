@@ -8,6 +8,7 @@
     doc = "| [Access](access) | tokens, own sessions, reverse proxies |",
     doc = "| [Tests](testing) | a service's own tests, with a clock that stands still |"
 )]
+//! | [Your own log](own_log) | the dashboard of what has happened already |
 #![cfg_attr(
     feature = "prometheus",
     doc = "| [From axum-prometheus](axum_prometheus) | moving over, metric by metric |"
@@ -26,6 +27,9 @@ pub mod quick_start {}
 #[cfg(feature = "admin")]
 #[doc = include_str!("access.md")]
 pub mod access {}
+
+#[doc = include_str!("own_log.md")]
+pub mod own_log {}
 
 #[doc = include_str!("recipes.md")]
 pub mod recipes {}

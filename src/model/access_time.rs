@@ -54,6 +54,14 @@ impl DurationSums {
         self.min = self.min.min(other.min);
         self.max = self.max.max(other.max);
     }
+
+    /// Takes out all of `other`, which was merged before. The smallest and the largest value stay, as they
+    /// cannot be taken out.
+    pub fn subtract(&mut self, other: &Self) {
+        self.count = self.count.saturating_sub(other.count);
+        self.sum = self.sum.saturating_sub(other.sum);
+        self.sumsq = self.sumsq.saturating_sub(other.sumsq);
+    }
 }
 
 /// Access times as a store holds them, in seconds: the members of the sorted set in the recipe

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::access_time::DurationSums;
-use super::context::Kind;
+use super::context::{ContextId, Kind};
 use super::histogram::{COARSE_SCALE, Histogram};
 use super::outcome::OutcomeCounts;
 use super::slice::{Precision, Precisions, hour_of};
@@ -69,6 +69,13 @@ impl Merge for Aggregate {
 }
 
 impl Aggregate {
+    /// Takes out all of `other`, which was merged before. The smallest and the largest access time stay.
+    pub(crate) fn subtract(&mut self, other: &Self) {
+        self.times.subtract(&other.times);
+        self.outcomes.subtract(&other.outcomes);
+        self.histogram.subtract(&other.histogram);
+    }
+
     /// Approximate bytes in memory, with the start of its slice.
     pub(crate) fn bytes(&self) -> usize {
         const PER_BUCKET: usize = 16;
@@ -96,7 +103,7 @@ fn add_record(records: &mut [Slices<Aggregate>], tier: usize, slice: i64, sums: 
         if at > 0 {
             sums.histogram.coarsen(COARSE_SCALE);
         }
-        overflow = slices.add(tier.slice(slice), sums, tier.samples as usize);
+        overflow = slices.add(tier.slice(slice), sums, tier.retained as usize);
         slices.coarsen();
     }
 }
@@ -104,8 +111,6 @@ fn add_record(records: &mut [Slices<Aggregate>], tier: usize, slice: i64, sums: 
 /// Additions to one context.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContextDelta {
-    /// Whether the context stands for HTTP requests, other code or the sum of all.
-    pub kind: Kind,
     /// Time of the last addition, in Unix seconds.
     pub last_seen: i64,
     /// Counters, in the order of [`Precisions::counters`].
@@ -118,9 +123,8 @@ pub struct ContextDelta {
 }
 
 impl ContextDelta {
-    fn new(kind: Kind, precisions: &Precisions) -> Self {
+    fn new(precisions: &Precisions) -> Self {
         Self {
-            kind,
             last_seen: i64::MIN,
             counters: vec![Slices::default(); precisions.counters.len()],
             hours: Slices::default(),
@@ -138,7 +142,7 @@ impl ContextDelta {
             micros: aggregate.times.sum.saturating_add(500) / 1_000,
         };
         for (slices, precision) in self.counters.iter_mut().zip(&precisions.counters) {
-            slices.add(precision.slice(second), hits, precision.samples as usize);
+            slices.add(precision.slice(second), hits, precision.retained as usize);
         }
         add_record(&mut self.records, 0, second, aggregate.clone());
         let gone = self.hours.add(hour_of(second), aggregate.times, MAX_HOURS);
@@ -148,7 +152,6 @@ impl ContextDelta {
     /// Adds all of `other`, retaining statistics of at most `max_hours` hours. Returns the number of
     /// samples whose hour was dropped.
     pub(crate) fn merge(&mut self, other: Self, precisions: &Precisions, max_hours: usize) -> u64 {
-        self.kind = self.kind.max(other.kind);
         self.last_seen = self.last_seen.max(other.last_seen);
         merge_all(&mut self.counters, other.counters, &precisions.counters);
         for (tier, slices) in other.records.into_iter().enumerate() {
@@ -206,7 +209,6 @@ impl ContextDelta {
         let mut slices = (cost.saturating_sub(self.fixed_cost()) / 2).max(1);
 
         Self {
-            kind: self.kind,
             last_seen: self.last_seen,
             hours: std::mem::take(&mut self.hours),
             records: std::mem::take(&mut self.records),
@@ -229,7 +231,7 @@ pub(crate) fn merge_all<V: Merge>(
     precisions: &[Precision],
 ) {
     for ((mine, theirs), precision) in mine.iter_mut().zip(theirs).zip(precisions) {
-        mine.merge(theirs, precision.samples as usize, drop);
+        mine.merge(theirs, precision.retained as usize, drop);
     }
 }
 
@@ -237,10 +239,12 @@ pub(crate) fn merge_all<V: Merge>(
 pub type CounterDelta = Vec<Slices<i64>>;
 
 /// Additions by name.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
+    /// The precisions of its counters. A store has precisions as well, and refuses a batch with others.
+    precisions: Precisions,
     /// Contexts, with `<all>` among them.
-    pub contexts: BTreeMap<Arc<str>, ContextDelta>,
+    pub contexts: BTreeMap<ContextId, ContextDelta>,
     /// The user's counters.
     pub counters: BTreeMap<Arc<str>, CounterDelta>,
     /// Samples whose hour was dropped from the statistics. The counters have them.
@@ -248,51 +252,56 @@ pub struct Batch {
 }
 
 impl Batch {
+    /// An empty batch whose counters will have these precisions.
+    pub fn new(precisions: Precisions) -> Self {
+        Self {
+            precisions,
+            contexts: BTreeMap::new(),
+            counters: BTreeMap::new(),
+            late: 0,
+        }
+    }
+
+    /// The precisions of its counters.
+    pub fn precisions(&self) -> &Precisions {
+        &self.precisions
+    }
+
+    /// Moves everything out.
+    pub fn take(&mut self) -> Self {
+        let empty = Self::new(self.precisions.clone());
+        std::mem::replace(self, empty)
+    }
+
     /// Adds an aggregate of one second to a context. The caller adds that of all HTTP contexts to `<all>`.
-    pub fn add(
-        &mut self,
-        precisions: &Precisions,
-        context: &Arc<str>,
-        kind: Kind,
-        second: i64,
-        aggregate: &Aggregate,
-    ) {
-        let delta = match self.contexts.get_mut(context) {
-            Some(delta) => delta,
-            None => self
-                .contexts
-                .entry(context.clone())
-                .or_insert_with(|| ContextDelta::new(kind, precisions)),
-        };
-        delta.kind = delta.kind.max(kind);
-        let late = delta.add(precisions, second, aggregate);
+    pub fn add(&mut self, name: &Arc<str>, kind: Kind, second: i64, aggregate: &Aggregate) {
+        let delta = self.contexts.entry(ContextId::new(kind, name.clone()));
+        let delta = delta.or_insert_with(|| ContextDelta::new(&self.precisions));
+        let late = delta.add(&self.precisions, second, aggregate);
         if kind != Kind::All {
             self.late += late;
         }
     }
 
     /// Adds `n` to one of the user's counters.
-    pub fn count(&mut self, precisions: &Precisions, counter: &Arc<str>, second: i64, n: i64) {
-        let delta = match self.counters.get_mut(counter) {
-            Some(delta) => delta,
-            None => self
-                .counters
-                .entry(counter.clone())
-                .or_insert_with(|| vec![Slices::default(); precisions.counters.len()]),
-        };
-        for (slices, precision) in delta.iter_mut().zip(&precisions.counters) {
-            slices.add(precision.slice(second), n, precision.samples as usize);
+    pub fn count(&mut self, counter: &Arc<str>, second: i64, n: i64) {
+        let precisions = &self.precisions.counters;
+        let delta = self.counters.entry(counter.clone());
+        let delta = delta.or_insert_with(|| vec![Slices::default(); precisions.len()]);
+        for (slices, precision) in delta.iter_mut().zip(precisions) {
+            slices.add(precision.slice(second), n, precision.retained as usize);
         }
     }
 
-    /// Adds all of `other`. Slices that no reader could see are dropped.
-    pub fn merge(&mut self, other: Self, precisions: &Precisions) {
+    /// Adds all of `other`, which has the same precisions. Slices that no reader could see are dropped.
+    pub fn merge(&mut self, other: Self) {
+        debug_assert_eq!(self.precisions, other.precisions);
         self.late += other.late;
         for (context, theirs) in other.contexts {
             match self.contexts.get_mut(&context) {
                 Some(mine) => {
-                    let late = mine.merge(theirs, precisions, MAX_HOURS);
-                    if mine.kind != Kind::All {
+                    let late = mine.merge(theirs, &self.precisions, MAX_HOURS);
+                    if context.kind != Kind::All {
                         self.late += late;
                     }
                 }
@@ -303,7 +312,7 @@ impl Batch {
         }
         for (counter, theirs) in other.counters {
             match self.counters.get_mut(&counter) {
-                Some(mine) => merge_all(mine, theirs, &precisions.counters),
+                Some(mine) => merge_all(mine, theirs, &self.precisions.counters),
                 None => {
                     self.counters.insert(counter, theirs);
                 }
@@ -326,10 +335,10 @@ impl Batch {
         const PER_NAME: usize = 400;
         const PER_SLICE: usize = 32;
         let slices = |counters: &[usize]| counters.iter().sum::<usize>() * PER_SLICE;
-        let contexts = self.contexts.iter().map(|(name, delta)| {
+        let contexts = self.contexts.iter().map(|(context, delta)| {
             let lens: Vec<_> = delta.counters.iter().map(Slices::len).collect();
             let hours = delta.hours.len() * size_of::<(i64, DurationSums)>();
-            PER_NAME + name.len() + slices(&lens) + delta.record_bytes() + hours
+            PER_NAME + context.name.len() + slices(&lens) + delta.record_bytes() + hours
         });
         let counters = self.counters.iter().map(|(name, delta)| {
             let lens: Vec<_> = delta.iter().map(Slices::len).collect();
@@ -374,10 +383,10 @@ impl Batch {
 
     /// Number of samples, each counted once.
     pub fn requests(&self) -> u64 {
-        let contexts = self.contexts.values();
+        let contexts = self.contexts.iter();
         contexts
-            .filter(|delta| delta.kind != Kind::All)
-            .map(ContextDelta::requests)
+            .filter(|(context, _)| context.kind != Kind::All)
+            .map(|(_, delta)| delta.requests())
             .sum()
     }
 
@@ -386,10 +395,10 @@ impl Batch {
     /// split off already, the other gives the number.
     pub fn requests_and_late(&self) -> u64 {
         let counted = |all: bool| -> u64 {
-            let contexts = self.contexts.values();
+            let contexts = self.contexts.iter();
             contexts
-                .filter(|delta| (delta.kind == Kind::All) == all)
-                .filter_map(|delta| delta.counters.last())
+                .filter(|(context, _)| (context.kind == Kind::All) == all)
+                .filter_map(|(_, delta)| delta.counters.last())
                 .flat_map(Slices::iter)
                 .map(|(_, hits)| hits.hits)
                 .sum()
@@ -402,7 +411,7 @@ impl Batch {
     pub fn split(&mut self, cost: usize) -> Self {
         let mut part = Self {
             late: std::mem::take(&mut self.late),
-            ..Self::default()
+            ..Self::new(self.precisions.clone())
         };
         let mut left = cost.max(1);
         while let Some(mut entry) = self.contexts.first_entry() {
@@ -455,22 +464,26 @@ mod tests {
         aggregate
     }
 
+    fn get() -> ContextId {
+        ContextId::new(Kind::Http, "GET /")
+    }
+
     type Sample = (u8, i64, u64, bool);
 
     fn of(samples: &[Sample], precisions: &Precisions) -> Batch {
-        let mut batch = Batch::default();
+        let mut batch = Batch::new(precisions.clone());
         for (name, second, nanos, error) in samples {
             let context: Arc<str> = format!("GET /{name}").into();
             let aggregate = collected(*nanos, *error);
-            batch.add(precisions, &context, Kind::Http, *second, &aggregate);
-            batch.count(precisions, &"sales".into(), *second, 2);
+            batch.add(&context, Kind::Http, *second, &aggregate);
+            batch.count(&"sales".into(), *second, 2);
         }
         batch
     }
 
-    fn merged(a: &Batch, b: &Batch, precisions: &Precisions) -> Batch {
+    fn merged(a: &Batch, b: &Batch) -> Batch {
         let mut both = a.clone();
-        both.merge(b.clone(), precisions);
+        both.merge(b.clone());
         both
     }
 
@@ -482,20 +495,13 @@ mod tests {
 
     #[test]
     fn an_outage_retains_only_what_can_be_read() {
-        let precisions = Precisions::default();
-        let mut batch = Batch::default();
+        let mut batch = Batch::new(Precisions::default());
         let start = hour_of(1_700_000_000);
         for second in 0..5 * HOUR {
             let aggregate = collected(1_000_000, false);
-            batch.add(
-                &precisions,
-                &"GET /".into(),
-                Kind::Http,
-                start + second,
-                &aggregate,
-            );
+            batch.add(&"GET /".into(), Kind::Http, start + second, &aggregate);
         }
-        let delta = &batch.contexts["GET /"];
+        let delta = &batch.contexts[&get()];
         assert!(delta.counters.iter().all(|slices| slices.len() <= 120));
         assert_eq!(delta.counters[0].len(), 120);
         assert_eq!(delta.records.each_ref().map(Slices::len), [130, 6, 0]);
@@ -517,8 +523,8 @@ mod tests {
     #[test]
     fn a_sample_too_old_for_the_finest_tier_is_coarse() {
         let precisions = Precisions::default();
-        let mut delta = ContextDelta::new(Kind::Http, &precisions);
-        for minute in (0..=i64::from(TIERS[0].samples)).rev() {
+        let mut delta = ContextDelta::new(&precisions);
+        for minute in (0..=i64::from(TIERS[0].retained)).rev() {
             delta.add(&precisions, 60 * minute, &collected(1_000, false));
         }
         assert_eq!(delta.records.each_ref().map(Slices::len), [130, 1, 0]);
@@ -530,7 +536,7 @@ mod tests {
     fn a_drain_is_rounded_to_microseconds() {
         let precisions = Precisions::new([60], 120);
         for (nanos, micros) in [(499, 0), (500, 1), (2_345_499, 2_345), (2_345_500, 2_346)] {
-            let mut delta = ContextDelta::new(Kind::Http, &precisions);
+            let mut delta = ContextDelta::new(&precisions);
             delta.add(&precisions, 0, &collected(nanos, false));
             assert_eq!(
                 delta.counters[0].get(0).map(|hits| hits.micros),
@@ -541,14 +547,13 @@ mod tests {
 
     #[test]
     fn an_hour_that_a_merge_drops_is_late_in_its_context_only() {
-        let precisions = Precisions::default();
         let hours = |hours: &[i64]| {
-            let mut batch = Batch::default();
+            let mut batch = Batch::new(Precisions::default());
             for (context, kind, requests) in [("GET /", Kind::Http, 2), (ALL, Kind::All, 7)] {
                 for hour in hours {
                     for _ in 0..requests {
                         let aggregate = collected(1_000, false);
-                        batch.add(&precisions, &context.into(), kind, HOUR * hour, &aggregate);
+                        batch.add(&context.into(), kind, HOUR * hour, &aggregate);
                     }
                 }
             }
@@ -556,43 +561,37 @@ mod tests {
         };
         let mut batch = hours(&[1, 2]);
         assert_eq!((batch.requests(), batch.late), (4, 0));
-        batch.merge(hours(&[3]), &precisions);
+        batch.merge(hours(&[3]));
         assert_eq!((batch.requests(), batch.late), (4, 2));
-        batch.merge(hours(&[4, 5]), &precisions);
+        batch.merge(hours(&[4, 5]));
         assert_eq!((batch.requests(), batch.late), (4, 6));
     }
 
     #[test]
     fn a_batch_has_the_length_of_its_names() {
-        let (precisions, mut batch) = (Precisions::default(), Batch::default());
+        let mut batch = Batch::new(Precisions::default());
         let aggregate = collected(1_000, false);
-        batch.add(&precisions, &"GET /".into(), Kind::Http, 0, &aggregate);
+        batch.add(&"GET /".into(), Kind::Http, 0, &aggregate);
         assert_eq!(batch.len(), 1);
-        batch.count(&precisions, &"sales".into(), 0, 1);
-        batch.count(&precisions, &"refunds".into(), 0, 1);
+        batch.count(&"sales".into(), 0, 1);
+        batch.count(&"refunds".into(), 0, 1);
         assert_eq!(batch.len(), 3);
     }
 
     #[test]
     fn the_memory_of_a_batch_is_that_of_its_names_slices_and_records() {
-        let (precisions, mut batch) = (Precisions::new([60], 120), Batch::default());
+        let mut batch = Batch::new(Precisions::new([60], 120));
         assert_eq!(batch.approximate_bytes(), 0);
-        batch.count(&precisions, &"sales".into(), 0, 1);
+        batch.count(&"sales".into(), 0, 1);
         assert_eq!(batch.approximate_bytes(), 400 + "sales".len() + 32);
         for minute in 0..10 {
-            batch.count(&precisions, &"sales".into(), 60 * minute, 1);
+            batch.count(&"sales".into(), 60 * minute, 1);
         }
         let counter = 400 + "sales".len() + 10 * 32;
         assert_eq!(batch.approximate_bytes(), counter);
         let aggregate = collected(1_000, false);
         for minute in 0..3 {
-            batch.add(
-                &precisions,
-                &"GET /".into(),
-                Kind::Http,
-                60 * minute,
-                &aggregate,
-            );
+            batch.add(&"GET /".into(), Kind::Http, 60 * minute, &aggregate);
         }
         let (records, hour) = (batch.record_bytes(), size_of::<(i64, DurationSums)>());
         assert_eq!(records, 3 * aggregate.bytes());
@@ -602,13 +601,13 @@ mod tests {
 
     #[test]
     fn a_part_has_as_many_names_as_it_may_cost() {
-        let (precisions, mut batch) = (Precisions::new([60], 120), Batch::default());
+        let mut batch = Batch::new(Precisions::new([60], 120));
         for name in ["a", "b", "c", "d"] {
             let aggregate = collected(1_000, false);
-            batch.add(&precisions, &name.into(), Kind::Http, 0, &aggregate);
-            batch.count(&precisions, &name.into(), 0, 1);
+            batch.add(&name.into(), Kind::Http, 0, &aggregate);
+            batch.count(&name.into(), 0, 1);
         }
-        let cost = batch.contexts["a"].cost();
+        let cost = batch.contexts[&ContextId::new(Kind::Http, "a")].cost();
         let lens = |part: &Batch| (part.contexts.len(), part.counters.len());
         assert_eq!(lens(&batch.split(2 * cost)), (2, 0));
         assert_eq!(lens(&batch.split(cost)), (1, 0));
@@ -620,18 +619,18 @@ mod tests {
 
     #[test]
     fn late_requests_are_counted_in_whatever_part_is_left() {
-        let (precisions, mut batch) = (Precisions::default(), Batch::default());
+        let mut batch = Batch::new(Precisions::default());
         for hour in 0..5 {
             for (context, kind) in [("GET /", Kind::Http), (ALL, Kind::All)] {
                 let aggregate = collected(1_000, false);
-                batch.add(&precisions, &context.into(), kind, HOUR * hour, &aggregate);
+                batch.add(&context.into(), kind, HOUR * hour, &aggregate);
             }
         }
         assert_eq!((batch.requests(), batch.requests_and_late()), (2, 5));
-        for context in ["GET /", ALL] {
+        for context in [ContextId::new(Kind::Http, "GET /"), ContextId::all()] {
             let mut part = batch.clone();
-            part.contexts.remove(context);
-            assert_eq!(part.requests_and_late(), 5, "without {context}");
+            part.contexts.remove(&context);
+            assert_eq!(part.requests_and_late(), 5, "without {context:?}");
         }
     }
 
@@ -652,7 +651,7 @@ mod tests {
     /// Two requests in a minute, one in the next, and two an hour later.
     fn delta_of_two_hours(start: i64) -> ContextDelta {
         let precisions = Precisions::new([1, 60], 120);
-        let mut delta = ContextDelta::new(Kind::Http, &precisions);
+        let mut delta = ContextDelta::new(&precisions);
         for second in [0, 1, 60, HOUR, HOUR] {
             delta.add(&precisions, start + second, &collected(1_000, false));
         }
@@ -674,9 +673,9 @@ mod tests {
 
     #[test]
     fn a_context_that_is_split_completely_is_gone() {
-        let (precisions, mut batch) = (Precisions::new([60], 120), Batch::default());
+        let mut batch = Batch::new(Precisions::new([60], 120));
         let aggregate = collected(1_000, false);
-        batch.add(&precisions, &"GET /".into(), Kind::Http, 0, &aggregate);
+        batch.add(&"GET /".into(), Kind::Http, 0, &aggregate);
         let whole = batch.clone();
         // Smaller than the context, so that it is cut: after its only slice.
         assert_eq!(batch.split(1), whole);
@@ -697,28 +696,22 @@ mod tests {
 
     #[test]
     fn a_batch_is_made_smaller_without_losing_a_count() {
-        let (precisions, mut whole) = (Precisions::default(), Batch::default());
+        let mut whole = Batch::new(Precisions::default());
         let start = hour_of(1_700_000_000);
         for minute in 0..3_000 {
             for micros in [1, 40, 1_000, 30_000, 900_000] {
                 let aggregate = collected(1_000 * (micros + minute as u64), false);
-                whole.add(
-                    &precisions,
-                    &"GET /".into(),
-                    Kind::Http,
-                    start + 60 * minute,
-                    &aggregate,
-                );
+                whole.add(&"GET /".into(), Kind::Http, start + 60 * minute, &aggregate);
             }
         }
         let count = |batch: &Batch| -> u64 {
-            let records = batch.contexts["GET /"].records.iter();
+            let records = batch.contexts[&get()].records.iter();
             records
                 .flat_map(Slices::iter)
                 .map(|(_, sums)| sums.histogram.count())
                 .sum()
         };
-        let lens = |batch: &Batch| batch.contexts["GET /"].records.each_ref().map(Slices::len);
+        let lens = |batch: &Batch| batch.contexts[&get()].records.each_ref().map(Slices::len);
         let all = whole.record_bytes();
         let compacted = |bytes: usize| {
             let mut batch = whole.clone();
@@ -738,7 +731,7 @@ mod tests {
         assert_eq!(compacted(1), ([2, 2, 9], false));
         let mut least = whole.clone();
         least.compact(1);
-        let scales = least.contexts["GET /"].records.each_ref();
+        let scales = least.contexts[&get()].records.each_ref();
         let scales =
             scales.map(|slices| slices.iter().map(|(_, sums)| sums.histogram.scale()).max());
         assert_eq!(scales, [Some(4), Some(0), Some(0)]);
@@ -750,9 +743,9 @@ mod tests {
             let precisions = Precisions::default();
             let all = of(&[a.clone(), b.clone(), c.clone()].concat(), &precisions);
             let (a, b, c) = (of(&a, &precisions), of(&b, &precisions), of(&c, &precisions));
-            let left = merged(&merged(&a, &b, &precisions), &c, &precisions);
-            prop_assert_eq!(&left, &merged(&a, &merged(&b, &c, &precisions), &precisions));
-            prop_assert_eq!(&left, &merged(&c, &merged(&b, &a, &precisions), &precisions));
+            let left = merged(&merged(&a, &b), &c);
+            prop_assert_eq!(&left, &merged(&a, &merged(&b, &c)));
+            prop_assert_eq!(&left, &merged(&c, &merged(&b, &a)));
             prop_assert_eq!(left, all);
         }
 
@@ -760,11 +753,11 @@ mod tests {
         fn splitting_and_merging_again_changes_nothing(samples in samples(0..20_000), cost in 1..400usize) {
             let precisions = Precisions::default();
             let whole = of(&samples, &precisions);
-            let (mut left, mut again, mut parts) = (whole.clone(), Batch::default(), 0);
+            let (mut left, mut again, mut parts) = (whole.clone(), Batch::new(precisions), 0);
             while !left.is_empty() {
                 let part = left.split(cost);
                 prop_assert!(!part.is_empty());
-                again.merge(part, &precisions);
+                again.merge(part);
                 parts += 1;
                 prop_assert!(parts < 10_000);
             }

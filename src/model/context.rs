@@ -1,11 +1,14 @@
 //! Names of contexts and counters, and which characters they may have.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 /// The context of requests that match no route.
 pub const UNMATCHED: &str = "<unmatched>";
 /// The context, or counter, of all names beyond `max_contexts` (or `max_counters`).
 pub const OVERFLOW: &str = "<overflow>";
+/// [`OVERFLOW`] of timers.
+pub const TIMER_OVERFLOW: &str = "\\<overflow>";
 /// The sum of all HTTP contexts; in no ranking and no list.
 pub const ALL: &str = "<all>";
 /// The name of a context whose caller gave an empty name.
@@ -49,6 +52,8 @@ impl std::fmt::Display for Kind {
 }
 
 impl Kind {
+    const KINDS: [Self; 3] = [Self::Timer, Self::Http, Self::All];
+
     /// The name in the API.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -56,6 +61,45 @@ impl Kind {
             Self::Http => "http",
             Self::All => "all",
         }
+    }
+
+    /// The number in packed data, which never changes.
+    pub(crate) fn number(self) -> u8 {
+        match self {
+            Self::Timer => 0,
+            Self::Http => 1,
+            Self::All => 2,
+        }
+    }
+
+    /// The kind of this number; `None` if there is none.
+    pub(crate) fn from_number(number: u8) -> Option<Self> {
+        let mut kinds = Self::KINDS.into_iter();
+        kinds.find(|kind| kind.number() == number)
+    }
+}
+
+/// Identifies a context: a timer and a page may have the same name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ContextId {
+    /// Whether it stands for HTTP requests, other code or the sum of all.
+    pub kind: Kind,
+    /// Its name.
+    pub name: Arc<str>,
+}
+
+impl ContextId {
+    /// The context of this kind and name.
+    pub fn new(kind: Kind, name: impl Into<Arc<str>>) -> Self {
+        Self {
+            kind,
+            name: name.into(),
+        }
+    }
+
+    /// The sum of all HTTP contexts.
+    pub fn all() -> Self {
+        Self::new(Kind::All, ALL)
     }
 }
 
@@ -187,7 +231,7 @@ pub fn clean_name(name: &str) -> Cow<'_, str> {
     if escaped.len() <= MAX_NAME {
         return escaped;
     }
-    let hash = fnv1a(escaped.as_bytes());
+    let hash = fnv1a(escaped.bytes());
     let cut = (0..=CUT_AT)
         .rev()
         .find(|at| escaped.is_char_boundary(*at))
@@ -196,10 +240,28 @@ pub fn clean_name(name: &str) -> Cow<'_, str> {
     Cow::Owned(format!("{}{hash:016x}", &escaped[..cut]))
 }
 
+/// The name of a timer as it is stored: a [clean name](clean_name), with a backslash before a name that a
+/// page could have. The book's keys have no kind, and would add the timer to the page.
+///
+/// ```
+/// # use tower_pulse::model::context::timer_name;
+/// assert_eq!(timer_name("db:find_user"), "db:find_user");
+/// assert_eq!(timer_name("GET /users/{id}"), "\\GET /users/{id}");
+/// ```
+pub fn timer_name(name: &str) -> Cow<'_, str> {
+    let name = clean_name(name);
+    let is_page = matches!(&*name, UNMATCHED | OVERFLOW) || method_and_path(&name).1.is_some();
+    match is_page {
+        true => Cow::Owned(clean_name(&format!("\\{name}")).into_owned()),
+        false => name,
+    }
+}
+
 /// FNV-1a, 64 bits: stable over processes, machines and versions.
-pub fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+pub fn fnv1a(bytes: impl IntoIterator<Item = u8>) -> u64 {
+    let bytes = bytes.into_iter();
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     })
 }
 
@@ -259,6 +321,28 @@ mod tests {
         for other in ["hits", "sales", "sales:GET /"] {
             assert_eq!(Metric::of_counter(other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn a_timer_never_has_the_name_of_a_page() {
+        for name in [
+            "/",
+            "/a b",
+            "DELETE /a",
+            "OTHER /",
+            "<unmatched>",
+            "<overflow>",
+        ] {
+            let timer = timer_name(name);
+            assert_eq!(timer, format!("\\{name}"));
+            assert_eq!(timer_name(&timer), timer);
+        }
+        for name in ["db", "get /a", "GET", "<all"] {
+            assert_eq!(timer_name(name), name);
+        }
+        assert_eq!(timer_name(OVERFLOW), TIMER_OVERFLOW);
+        let long = timer_name(&format!("/{}", "x".repeat(300))).into_owned();
+        assert_eq!((long.len(), &long[..2]), (MAX_NAME, "\\/"));
     }
 
     #[test]

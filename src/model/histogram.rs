@@ -205,6 +205,27 @@ impl Histogram {
         self.give_room_back();
     }
 
+    /// Takes out all of `other`, which was merged before. The scale stays.
+    pub fn subtract(&mut self, other: &Self) {
+        let mut other = other.clone();
+        other.coarsen(self.scale);
+        let mut taken = other.buckets.into_iter().peekable();
+        self.buckets.retain_mut(|(index, n)| {
+            while taken.next_if(|(i, _)| i < index).is_some() {}
+            if let Some((_, less)) = taken.next_if(|(i, _)| i == index) {
+                *n = n.saturating_sub(less);
+            }
+            *n > 0
+        });
+        self.give_room_back();
+    }
+
+    /// The largest relative error of a quantile, for durations from 1 µs to 1 h.
+    pub fn error(&self) -> f64 {
+        let width = (1.0 / f64::from(1u32 << self.scale.min(20))).exp2();
+        (width - 1.0) / (width + 1.0)
+    }
+
     /// Reduces the histogram to `scale`, if it is finer.
     pub fn coarsen(&mut self, scale: u8) {
         if scale < self.scale {
@@ -273,6 +294,14 @@ mod tests {
         values.sort_unstable();
         let rank = ((q * values.len() as f64).ceil() as usize).max(1);
         values[rank - 1] as f64 / 1e9
+    }
+
+    #[test]
+    fn the_error_is_that_of_the_scale() {
+        let error = |scale| Histogram::new(scale, []).error();
+        assert!((error(SCALE) - 0.0217).abs() < 1e-4);
+        assert!((error(COARSE_SCALE) - 0.0864).abs() < 1e-4);
+        assert!((error(0) - 1.0 / 3.0).abs() < 1e-9);
     }
 
     #[test]

@@ -19,4 +19,5 @@ mod slices;
 pub mod slowest;
 pub mod snapshot;
 pub mod tier;
+pub mod window;
 pub mod worst_case;

@@ -39,6 +39,7 @@ impl std::fmt::Display for Outcome {
 
 impl Outcome {
     /// All outcomes, in the order of their numbers.
+    #[doc(hidden)]
     pub const ALL: [Self; OUTCOMES] = [
         Self::Completed,
         Self::Informational,
@@ -115,6 +116,14 @@ impl OutcomeCounts {
             *mine = mine.saturating_add(theirs);
         }
         self.errors = self.errors.saturating_add(other.errors);
+    }
+
+    /// Takes out all of `other`, which was merged before.
+    pub fn subtract(&mut self, other: &Self) {
+        for (mine, theirs) in self.counts.iter_mut().zip(other.counts) {
+            *mine = mine.saturating_sub(theirs);
+        }
+        self.errors = self.errors.saturating_sub(other.errors);
     }
 
     /// Number of samples that ended with `outcome`.

@@ -6,20 +6,21 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 
 use super::batch::{Aggregate, Merge};
-use super::context::fnv1a;
+use super::context::{Kind, fnv1a};
 use super::histogram::COARSE_SCALE;
 use super::slice::Precision;
 pub use super::tier::TierSlice;
 use super::tier::{FINEST, RolledUp, TIERS, is_coarse, tier};
+use super::window::Revision;
 
 /// Identifies the records of a context. It is the same for every instance and version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RecordId(u64);
 
 impl RecordId {
-    /// The name of the records of `context`.
-    pub fn new(context: &str) -> Self {
-        Self(fnv1a(context.as_bytes()))
+    /// The id of the records of a context.
+    pub fn new(kind: Kind, name: &str) -> Self {
+        Self(fnv1a([kind.number()].into_iter().chain(name.bytes())))
     }
 
     /// The text form in a store.
@@ -62,6 +63,9 @@ const PER_RECORD: usize = 32;
 #[derive(Debug, Default)]
 pub struct Records {
     slices: BTreeMap<TierSlice, HashMap<RecordId, Record>>,
+    /// Of each slice, the number of changes of all slices when it last changed.
+    revisions: BTreeMap<TierSlice, Revision>,
+    changes: Revision,
     /// About how many bytes they take in memory.
     bytes: usize,
 }
@@ -90,6 +94,8 @@ impl Records {
                 entry.insert(Record::default())
             }
         };
+        self.changes += 1;
+        self.revisions.insert(at, self.changes);
         record.sums.merge(added);
         if at.0 != FINEST.seconds {
             record.rolled_until = record.rolled_until.max(rolled.until());
@@ -175,8 +181,25 @@ impl Records {
             };
             if let Some(records) = self.slices.remove(&at) {
                 self.bytes -= bytes_of(&records);
+                self.revisions.remove(&at);
             }
         }
+    }
+
+    fn forget_revisions(&mut self) {
+        let slices = &self.slices;
+        self.revisions.retain(|at, _| slices.contains_key(at));
+    }
+
+    /// Which content each slice has.
+    pub fn revisions(&self) -> impl Iterator<Item = (TierSlice, Revision)> {
+        self.revisions.iter().map(|(at, revision)| (*at, *revision))
+    }
+
+    /// The records of all contexts in a slice.
+    pub fn in_slice(&self, at: TierSlice) -> Vec<(RecordId, Record)> {
+        let records = self.slices.get(&at).into_iter().flatten();
+        records.map(|(id, record)| (*id, record.clone())).collect()
     }
 
     /// Drops all but the newest `count` slices of the finest tier.
@@ -197,6 +220,7 @@ impl Records {
             }
             is_retained
         });
+        self.forget_revisions();
     }
 
     /// How many records there are.
@@ -212,6 +236,7 @@ impl Records {
     /// Drops all records.
     pub fn clear(&mut self) {
         self.slices.clear();
+        self.revisions.clear();
         self.bytes = 0;
     }
 
@@ -229,6 +254,15 @@ impl Records {
     }
 }
 
+/// The samples of a context in a slice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SliceSums {
+    /// Start of the slice, in Unix seconds.
+    pub start: i64,
+    /// The samples.
+    pub sums: Aggregate,
+}
+
 /// Combines records of a tier, and pending slices of the finest tier, to slices of `width` seconds, oldest
 /// first. Both are given oldest first.
 pub fn combine<R: Borrow<Record>>(
@@ -236,7 +270,7 @@ pub fn combine<R: Borrow<Record>>(
     tier: Precision,
     records: impl IntoIterator<Item = (i64, R)>,
     pending: impl IntoIterator<Item = (i64, R)>,
-) -> Vec<(i64, Aggregate)> {
+) -> Vec<SliceSums> {
     let wide = Precision::new(width, 1);
     let mut slices: BTreeMap<i64, Aggregate> = BTreeMap::new();
     let mut rolled_until: BTreeMap<i64, i64> = BTreeMap::new();
@@ -255,7 +289,10 @@ pub fn combine<R: Borrow<Record>>(
             }
         }
     }
-    slices.into_iter().collect()
+    let slices = slices.into_iter();
+    slices
+        .map(|(start, sums)| SliceSums { start, sums })
+        .collect()
 }
 
 #[cfg(test)]
@@ -282,7 +319,11 @@ mod tests {
         let (mut records, rolled) = (Records::default(), RolledUp::default());
         assert!(records.is_empty());
         for (minute, context) in [(60, "GET /"), (60, "GET /a"), (60, "GET /"), (120, "GET /")] {
-            records.add(((60, minute), RecordId::new(context)), &one(17), &rolled);
+            records.add(
+                ((60, minute), RecordId::new(Kind::Http, context)),
+                &one(17),
+                &rolled,
+            );
         }
         assert_eq!((records.len(), records.is_empty()), (3, false));
         assert_eq!(records.bytes, 3 * (one(17).bytes() + PER_RECORD));
@@ -294,8 +335,8 @@ mod tests {
     /// Instances of all versions must agree, as they share the records.
     #[test]
     fn ids_of_records_never_change() {
-        let id = RecordId::new("GET /");
-        assert_eq!(u64::from_be_bytes(id.to_bytes()), 0x773f_8ff4_1762_cdee);
+        let id = RecordId::new(Kind::Http, "GET /");
+        assert_eq!(u64::from_be_bytes(id.to_bytes()), 0x2394_853d_eaed_2a45);
         assert_eq!(RecordId::from_bytes(&id.to_bytes()), Some(id));
         for other in [&b""[..], b"1234567", b"123456789"] {
             assert_eq!(RecordId::from_bytes(other), None);
@@ -305,7 +346,7 @@ mod tests {
     #[test]
     fn slices_that_have_ended_are_rolled_up_once() {
         let (mut records, mut rolled) = (Records::default(), RolledUp::from_text("60"));
-        let id = RecordId::new("GET /");
+        let id = RecordId::new(Kind::Http, "GET /");
         for minute in [60, 120, 1_800] {
             records.add(((60, minute), id), &one(17), &rolled);
             rolled.add(minute);
@@ -332,7 +373,7 @@ mod tests {
     #[test]
     fn pending_slices_are_added_unless_they_are_part_of_the_record() {
         let (mut records, mut rolled) = (Records::default(), RolledUp::default());
-        let id = RecordId::new("GET /");
+        let id = RecordId::new(Kind::Http, "GET /");
         rolled.advance(3_600);
         records.add(((HALF_HOUR, 3_600), id), &one(1), &rolled);
         for minute in [3_540, 3_600, 3_660, 5_400] {
@@ -348,7 +389,7 @@ mod tests {
             };
             let slices = slices.into_iter();
             slices
-                .map(|(start, sums)| (start, sums.times.count))
+                .map(|slice| (slice.start, slice.sums.times.count))
                 .collect::<Vec<_>>()
         };
         // The record at 3,600 includes slices before 3,600 only: none.
@@ -367,7 +408,7 @@ mod tests {
             records.of(HALF_HOUR, 3_600..7_200, id),
             records.of(60, 3_600..7_200, id),
         );
-        let counts: Vec<_> = part.iter().map(|(_, sums)| sums.times.count).collect();
+        let counts: Vec<_> = part.iter().map(|part| part.sums.times.count).collect();
         // The record at 3,600 includes the slice at 3,600 by now, two in all; 3,660 and 5,400 are pending.
         assert_eq!((rolled.until(), counts), (3_660, vec![4]));
     }
@@ -375,7 +416,7 @@ mod tests {
     #[test]
     fn the_oldest_slices_are_dropped_by_size_and_pending_ones_stay() {
         let (mut records, rolled) = (Records::default(), RolledUp::from_text("59940"));
-        let id = RecordId::new("GET /");
+        let id = RecordId::new(Kind::Http, "GET /");
         for minute in 990..1_001 {
             records.add(((60, 60 * minute), id), &one(1), &rolled);
         }
@@ -410,7 +451,7 @@ mod tests {
     #[test]
     fn slices_that_are_still_to_be_rolled_up_are_retained_however_old() {
         let (mut records, mut rolled) = (Records::default(), RolledUp::default());
-        let id = RecordId::new("GET /");
+        let id = RecordId::new(Kind::Http, "GET /");
         rolled.add(60);
         for at in [(60, 0), (60, 60), (HALF_HOUR, 0)] {
             records.add((at, id), &one(1), &rolled);
@@ -423,7 +464,7 @@ mod tests {
     #[test]
     fn slices_are_dropped_by_age_or_by_number() {
         let (mut records, rolled) = (Records::default(), RolledUp::default());
-        let id = RecordId::new("GET /");
+        let id = RecordId::new(Kind::Http, "GET /");
         for minute in 0..5 {
             records.add(((60, 60 * minute), id), &one(1), &rolled);
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::batch::{Aggregate, Batch, ContextDelta, merge_all};
-use super::context::fnv1a;
+use super::context::{ContextId, fnv1a};
 use super::pack::{EntryReader, Item, Undecodable};
 use super::records::TierSlice;
 use super::slice::Precisions;
@@ -18,7 +18,7 @@ pub const PARTITIONS: usize = 256;
 
 /// The partition of a context or counter. It is the same for every instance and version.
 pub fn partition(name: &str) -> usize {
-    (fnv1a(name.as_bytes()) % PARTITIONS as u64) as usize
+    (fnv1a(name.bytes()) % PARTITIONS as u64) as usize
 }
 
 /// Additions of several entries, by name.
@@ -39,7 +39,7 @@ pub struct Group {
     /// The precisions of the counters.
     pub precisions: Precisions,
     /// The contexts.
-    pub contexts: BTreeMap<Arc<str>, Judged>,
+    pub contexts: BTreeMap<ContextId, Judged>,
     /// The user's counters.
     pub counters: BTreeMap<Arc<str>, Vec<Slices<i64>>>,
 }
@@ -62,12 +62,12 @@ impl Round {
         }
     }
 
-    /// Adds a batch that was made with `precisions`. `stamp` is its time by the clock of the store.
-    pub fn add(&mut self, batch: Batch, precisions: &Precisions, stamp: i64) {
+    /// Adds a batch. `stamp` is its time by the clock of the store.
+    pub fn add(&mut self, batch: Batch, stamp: i64) {
         self.begin_entry(batch.late, stamp);
-        let group = self.group(precisions);
-        for (name, delta) in batch.contexts {
-            group.add_context(name, delta, stamp);
+        let group = self.group(batch.precisions());
+        for (context, delta) in batch.contexts {
+            group.add_context(context, delta, stamp);
         }
         for (name, series) in batch.counters {
             group.add_counter(name, series, stamp);
@@ -89,7 +89,7 @@ impl Round {
         for _ in 0..names {
             let group = &mut self.groups[at];
             match entry.next()? {
-                Some(Item::Context(name, delta)) => group.add_context(name, delta, stamp),
+                Some(Item::Context(context, delta)) => group.add_context(context, delta, stamp),
                 Some(Item::Counter(name, series)) => group.add_counter(name, series, stamp),
                 None => return Ok(false),
             }
@@ -136,16 +136,16 @@ impl Round {
 }
 
 impl Group {
-    fn add_context(&mut self, name: Arc<str>, mut delta: ContextDelta, stamp: i64) {
+    fn add_context(&mut self, context: ContextId, mut delta: ContextDelta, stamp: i64) {
         let skewed = delta.drop_future(stamp.saturating_add(SKEW_ALLOWED));
         delta.last_seen = delta.last_seen.min(stamp);
-        match self.contexts.get_mut(&name) {
+        match self.contexts.get_mut(&context) {
             Some(mine) => {
                 mine.skewed = mine.skewed.saturating_add(skewed);
                 // The store decides which hours are late, so none is dropped here.
                 mine.delta.merge(delta, &self.precisions, usize::MAX);
             }
-            None => drop(self.contexts.insert(name, Judged { delta, skewed })),
+            None => drop(self.contexts.insert(context, Judged { delta, skewed })),
         }
     }
 
@@ -191,14 +191,18 @@ mod tests {
 
     const NOW: i64 = 1_700_000_000;
 
+    fn get() -> ContextId {
+        ContextId::new(Kind::Http, "GET /")
+    }
+
     /// One request of `GET /` and one sale in each of these seconds.
     fn batch(precisions: &Precisions, seconds: &[i64], late: u64) -> Batch {
-        let mut batch = Batch::default();
+        let mut batch = Batch::new(precisions.clone());
         let mut found = Aggregate::default();
         found.times.record(1_000);
         for second in seconds {
-            batch.add(precisions, &"GET /".into(), Kind::Http, *second, &found);
-            batch.count(precisions, &"sales".into(), *second, 1);
+            batch.add(&"GET /".into(), Kind::Http, *second, &found);
+            batch.count(&"sales".into(), *second, 1);
         }
         batch.late = late;
         batch
@@ -220,12 +224,12 @@ mod tests {
         let batches = [[NOW, allowed], [NOW, refused], [allowed, refused]];
         for (late, seconds) in batches.iter().enumerate() {
             let batch = batch(&precisions, seconds, late as u64);
-            round.add(batch, &precisions, NOW);
+            round.add(batch, NOW);
         }
         let [group] = round.groups() else {
             panic!("{} groups", round.groups().len());
         };
-        let judged = &group.contexts["GET /"];
+        let judged = &group.contexts[&get()];
         assert_eq!((judged.skewed, judged.delta.requests()), (2, 4));
         assert_eq!(judged.delta.last_seen, NOW, "it was not seen in the future");
         let sales: Vec<_> = group.counters["sales"][0].iter().collect();
@@ -238,11 +242,11 @@ mod tests {
     fn each_configuration_of_precisions_has_a_group() {
         let (minutes, hours) = (Precisions::new([60], 120), Precisions::new([3_600], 120));
         let mut round = Round::default();
-        round.add(batch(&minutes, &[NOW], 0), &minutes, NOW);
-        round.add(batch(&hours, &[NOW], 0), &hours, NOW - 7);
-        round.add(batch(&minutes, &[NOW], 0), &minutes, NOW - 3);
+        round.add(batch(&minutes, &[NOW], 0), NOW);
+        round.add(batch(&hours, &[NOW], 0), NOW - 7);
+        round.add(batch(&minutes, &[NOW], 0), NOW - 3);
         let groups = round.groups().iter();
-        let requests = groups.map(|g| (&g.precisions, g.contexts["GET /"].delta.requests()));
+        let requests = groups.map(|g| (&g.precisions, g.contexts[&get()].delta.requests()));
         assert!(requests.eq([(&minutes, 2), (&hours, 1)]));
         assert_eq!(round.stamp(), NOW);
         assert_eq!(Round::empty(7).stamp(), 7);
@@ -255,7 +259,7 @@ mod tests {
         let seconds: Vec<_> = (0..=130).rev().map(|ago| newest - 60 * ago).collect();
         let batch = batch(&precisions, &seconds, 0);
         let rolled = RolledUp::default();
-        let records = records(&batch.contexts["GET /"], &rolled, NOW);
+        let records = records(&batch.contexts[&get()], &rolled, NOW);
         let coarse = records.filter(|((width, _), _)| *width != FINEST.seconds);
         let coarse: Vec<_> = coarse.map(|(slice, _)| slice).collect();
         let expected = [TIERS[1], TIERS[2]].map(|tier| (tier.seconds, tier.slice(seconds[0])));
@@ -268,7 +272,7 @@ mod tests {
         let oldest = FINEST.slice(NOW) - 60 * 129;
         let seconds = [NOW, oldest, oldest - 60];
         let batch = batch(&precisions, &seconds, 0);
-        let delta = &batch.contexts["GET /"];
+        let delta = &batch.contexts[&get()];
         let slices = |rolled: &RolledUp, now| -> Vec<TierSlice> {
             let records = records(delta, rolled, now);
             records.map(|(slice, _)| slice).collect()

@@ -10,7 +10,7 @@ pub const SKEW_ALLOWED: i64 = 3_600;
 pub const DEFAULT_PRECISIONS: [u32; 7] = [1, 5, 60, 300, 3_600, 18_000, 86_400];
 
 /// Retained slices of each precision, unless configured otherwise.
-pub const DEFAULT_SAMPLES: u32 = 120;
+pub const DEFAULT_RETAINED: u32 = 120;
 
 /// The length of a slice in seconds, and the number of slices that are retained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -18,13 +18,13 @@ pub struct Precision {
     /// Length of a slice in seconds, at least 1.
     pub seconds: u32,
     /// Number of retained slices, at least 1.
-    pub samples: u32,
+    pub retained: u32,
 }
 
 impl Precision {
-    /// A precision of `seconds` that retains `samples` slices.
-    pub const fn new(seconds: u32, samples: u32) -> Self {
-        Self { seconds, samples }
+    /// A precision of `seconds` that retains `retained` slices.
+    pub const fn new(seconds: u32, retained: u32) -> Self {
+        Self { seconds, retained }
     }
 
     /// The start of the slice that contains `unix_seconds`: `floor(t / p) * p`, as in the recipe
@@ -43,7 +43,7 @@ impl Precision {
     /// The span of all retained slices, in seconds.
     #[doc(hidden)]
     pub const fn span(self) -> i64 {
-        self.seconds as i64 * self.samples as i64
+        self.seconds as i64 * self.retained as i64
     }
 
     /// The start of the slice that expires when a slice at `slice` begins.
@@ -59,7 +59,7 @@ impl Precision {
         unix_seconds.saturating_sub(self.span())
     }
 
-    /// Seconds after its last write at which an idle key expires: `samples * p + max(10 min, 2p)`.
+    /// Seconds after its last write at which an idle key expires: `retained * p + max(10 min, 2p)`.
     #[doc(hidden)]
     pub const fn key_ttl(self) -> i64 {
         let margin = 2 * self.seconds as i64;
@@ -78,17 +78,17 @@ impl Default for Precisions {
     fn default() -> Self {
         Self {
             counters: DEFAULT_PRECISIONS
-                .map(|seconds| Precision::new(seconds, DEFAULT_SAMPLES))
+                .map(|seconds| Precision::new(seconds, DEFAULT_RETAINED))
                 .to_vec(),
         }
     }
 }
 
 impl Precisions {
-    /// Precisions of so many seconds, each of which keeps the newest `samples` slices.
-    pub fn new(seconds: impl IntoIterator<Item = u32>, samples: u32) -> Self {
+    /// Precisions of so many seconds, each of which keeps the newest `retained` slices.
+    pub fn new(seconds: impl IntoIterator<Item = u32>, retained: u32) -> Self {
         let seconds = seconds.into_iter();
-        let mut counters: Vec<_> = seconds.map(|p| Precision::new(p, samples)).collect();
+        let mut counters: Vec<_> = seconds.map(|p| Precision::new(p, retained)).collect();
         counters.sort_unstable();
         Self { counters }
     }
@@ -97,6 +97,32 @@ impl Precisions {
     #[doc(hidden)]
     pub fn counter(&self, seconds: u32) -> Option<Precision> {
         self.counters.iter().copied().find(|p| p.seconds == seconds)
+    }
+}
+
+impl std::fmt::Display for Precisions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (at, Precision { seconds, retained }) in self.counters.iter().enumerate() {
+            let comma = if at > 0 { ", " } else { "" };
+            write!(f, "{comma}{seconds} s x {retained}")?;
+        }
+        Ok(())
+    }
+}
+
+/// A slice of a counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub struct SliceCount {
+    /// Start of the slice, in Unix seconds.
+    pub start: i64,
+    /// The sum of all increments within it.
+    pub count: i64,
+}
+
+impl SliceCount {
+    pub(crate) const fn new(start: i64, count: i64) -> Self {
+        Self { start, count }
     }
 }
 
@@ -184,6 +210,12 @@ fn date_of(days: i64) -> (i64, i64, i64) {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn precisions_are_shown_with_their_number_of_slices() {
+        let precisions = Precisions::new([60, 5], 7);
+        assert_eq!(precisions.to_string(), "5 s x 7, 60 s x 7");
+    }
 
     #[test]
     fn precisions_are_sorted_and_found_by_their_seconds() {

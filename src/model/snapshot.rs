@@ -3,6 +3,7 @@
 use super::access_time::AccessTimeStats;
 use super::batch::Aggregate;
 use super::context::Kind;
+use super::slice::SliceCount;
 
 /// A context within one hour.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,7 +58,7 @@ pub struct Snapshot {
     /// All HTTP contexts together.
     pub all: ContextSnapshot,
     /// Requests per slice of the finest precision, oldest first.
-    pub recent: Vec<(i64, i64)>,
+    pub recent: Vec<SliceCount>,
     /// Number of instances that are alive.
     pub instances: u64,
     /// Requests in flight in all instances.

@@ -93,18 +93,18 @@ impl ProcessBytes {
         let counters = (bounds.max_counters + 1) as u64;
         let name = bounds.name_bytes as u64;
         let cells = bounds.shards as u64 * (CELL + 128);
-        let samples = precisions.counters.iter().map(|p| u64::from(p.samples));
-        let samples = samples.sum::<u64>();
+        let slices = precisions.counters.iter().map(|p| u64::from(p.retained));
+        let slices = slices.sum::<u64>();
         let slices = match bounds.memory_bytes {
             Some(bytes) => {
                 let records = (contexts * stored_records()).min(bytes as u64);
-                (3 * contexts + counters) * samples * STORED_SLICE + records
+                (3 * contexts + counters) * slices * STORED_SLICE + records
             }
             None => {
                 // Above `pending_bytes` the pending records are compacted.
                 let compacted = (bounds.pending_bytes as u64).max(contexts * compacted_records());
                 let records = (contexts * pending_records()).min(compacted);
-                (contexts + counters) * samples * PENDING_SLICE + records
+                (contexts + counters) * slices * PENDING_SLICE + records
             }
         };
         let fine = BUCKETS as u64;
@@ -132,7 +132,7 @@ fn stored_records() -> u64 {
             true => BUCKETS as u64 >> (SCALE - COARSE_SCALE),
             false => BUCKETS as u64,
         };
-        u64::from(tier.samples) * (buckets * PENDING_BUCKET + PENDING_RECORD)
+        u64::from(tier.retained) * (buckets * PENDING_BUCKET + PENDING_RECORD)
     });
     records.sum()
 }
@@ -142,10 +142,10 @@ fn pending_records() -> u64 {
     let fine = BUCKETS as u64;
     let coarse = fine >> (SCALE - COARSE_SCALE);
     let records = |(at, tier): (usize, &Precision)| {
-        let samples = u64::from(tier.samples);
-        let fine_ones = if at == 0 { samples.min(2) } else { 0 };
-        let coarse_ones = samples - fine_ones;
-        (fine_ones * fine + coarse_ones * coarse) * PENDING_BUCKET + samples * PENDING_RECORD
+        let slices = u64::from(tier.retained);
+        let fine_ones = if at == 0 { slices.min(2) } else { 0 };
+        let coarse_ones = slices - fine_ones;
+        (fine_ones * fine + coarse_ones * coarse) * PENDING_BUCKET + slices * PENDING_RECORD
     };
     TIERS.iter().enumerate().map(records).sum()
 }
@@ -154,7 +154,7 @@ fn pending_records() -> u64 {
 /// all of its slices, most of them with a bucket per octave.
 fn compacted_records() -> u64 {
     let (fine, coarsest) = (BUCKETS as u64, BUCKETS as u64 >> SCALE);
-    let wide = u64::from(2 + TIERS[TIERS.len() - 1].samples);
+    let wide = u64::from(2 + TIERS[TIERS.len() - 1].retained);
     2 * (fine * PENDING_BUCKET + PENDING_RECORD)
         + wide * (coarsest * PENDING_BUCKET + PENDING_RECORD)
 }
@@ -166,7 +166,7 @@ pub fn store_bytes(bounds: &Bounds, precisions: &Precisions) -> u64 {
     let counter: u64 = precisions
         .counters
         .iter()
-        .map(|p| hash_bytes(u64::from(p.samples), 24) + key_bytes(name + 32) + known_bytes(name))
+        .map(|p| hash_bytes(u64::from(p.retained), 24) + key_bytes(name + 32) + known_bytes(name))
         .sum();
     let records: u64 = TIERS
         .iter()

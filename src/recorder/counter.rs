@@ -8,10 +8,10 @@ use crate::error::BuildError;
 use crate::model::context::is_reserved;
 
 /// Refuses the name of a counter that the crate itself counts under.
-pub(crate) fn check_counter(name: &str) -> Result<(), BuildError> {
+pub(crate) fn check_counter(field: &'static str, name: &str) -> Result<(), BuildError> {
     if name.is_empty() || is_reserved(name) {
         let allowed = "not empty, and not hits, errors or micros, alone or before a colon: those are counted by tower-pulse itself";
-        return Err(BuildError::new("counter", format!("{name:?}"), allowed));
+        return Err(BuildError::new(field, format!("{name:?}"), allowed));
     }
     Ok(())
 }
@@ -136,9 +136,9 @@ mod tests {
     #[test]
     fn names_of_the_crate_are_refused() {
         for name in ["", "hits", "errors:GET /"] {
-            assert!(check_counter(name).is_err(), "{name:?}");
+            assert!(check_counter("counter", name).is_err(), "{name:?}");
         }
-        assert!(check_counter("sales").is_ok());
+        assert!(check_counter("counter", "sales").is_ok());
     }
 
     #[test]

@@ -12,7 +12,8 @@ use super::flush_counters::FlushCounters;
 use super::totals::Totals;
 use super::{Entry, Recorder};
 use crate::model::batch::{Aggregate, Batch, Merge};
-use crate::model::context::{ALL, Kind, OVERFLOW};
+use crate::model::context::{ALL, ContextId, Kind, OVERFLOW, TIMER_OVERFLOW};
+use crate::model::slice::Precisions;
 use crate::task::{Stopped, lock};
 
 const SECOND: i64 = 1_000_000_000;
@@ -30,7 +31,7 @@ pub(crate) struct Drain {
 struct State {
     pending: Batch,
     flush: FlushCounters,
-    totals: HashMap<Arc<str>, Totals>,
+    totals: HashMap<ContextId, Totals>,
     entries: Entries,
     scratch: Box<Scratch>,
     all: Arc<str>,
@@ -66,10 +67,10 @@ impl std::fmt::Debug for Drain {
 }
 
 impl Drain {
-    pub(crate) fn new(now: i64) -> Self {
+    pub(crate) fn new(precisions: Precisions, now: i64) -> Self {
         Self {
             state: Mutex::new(State {
-                pending: Batch::default(),
+                pending: Batch::new(precisions),
                 flush: FlushCounters::default(),
                 totals: HashMap::new(),
                 entries: Entries::default(),
@@ -88,7 +89,7 @@ impl Drain {
     /// Takes the pending batch.
     pub(crate) fn take(&self) -> Batch {
         let mut state = lock(&self.state);
-        std::mem::take(&mut state.pending)
+        state.pending.take()
     }
 
     /// Reads or changes the counts of flushing.
@@ -102,7 +103,7 @@ impl Drain {
         let state = lock(&self.state);
         let totals = state.totals.iter();
         totals
-            .map(|(name, totals)| (name.clone(), totals.clone()))
+            .map(|(context, totals)| (context.name.clone(), totals.clone()))
             .collect()
     }
 
@@ -154,7 +155,7 @@ impl Recorder {
                 state.dropped += aggregate.times.count;
                 continue;
             }
-            state.add_to_pending(self, entry, second, &aggregate);
+            state.add_to_pending(entry, second, &aggregate);
             if entry.kind == Kind::Http {
                 all.merge(&aggregate);
             }
@@ -163,14 +164,14 @@ impl Recorder {
             let n = counter.value.take();
             if n != 0 && !self.core.is_closed() {
                 let pending = &mut state.pending;
-                pending.count(&self.precisions, &counter.name, second, n);
+                pending.count(&counter.name, second, n);
             }
         }
         state.entries = entries;
         if all.times.count > 0 {
             let name = state.all.clone();
             let pending = &mut state.pending;
-            pending.add(&self.precisions, &name, Kind::All, second, &all);
+            pending.add(&name, Kind::All, second, &all);
         }
         if state.pending.len() >= PRESSURE {
             self.drain.pressure.notify_one();
@@ -180,7 +181,7 @@ impl Recorder {
     /// Puts a batch back that could not be flushed.
     pub(crate) fn put_back(&self, batch: Batch) {
         let mut state = lock(&self.drain.state);
-        state.pending.merge(batch, &self.precisions);
+        state.pending.merge(batch);
         state.pending.compact(self.limits.pending_bytes);
     }
 
@@ -199,34 +200,18 @@ impl Recorder {
 }
 
 impl State {
-    fn add_to_pending(
-        &mut self,
-        recorder: &Recorder,
-        entry: &Entry,
-        second: i64,
-        aggregate: &Aggregate,
-    ) {
+    fn add_to_pending(&mut self, entry: &Entry, second: i64, aggregate: &Aggregate) {
         let count = aggregate.times.count;
         self.flush.recorded += count;
-        if &*entry.name == OVERFLOW {
+        if matches!(&*entry.name, OVERFLOW | TIMER_OVERFLOW) {
             self.overflowed += count;
         }
         let pending = &mut self.pending;
-        pending.add(
-            &recorder.precisions,
-            &entry.name,
-            entry.kind,
-            second,
-            aggregate,
-        );
-        match self.totals.get_mut(&entry.name) {
-            Some(totals) => totals.add(aggregate),
-            None => {
-                let mut totals = Totals::new(entry.kind);
-                totals.add(aggregate);
-                self.totals.insert(entry.name.clone(), totals);
-            }
-        }
+        pending.add(&entry.name, entry.kind, second, aggregate);
+        let context = ContextId::new(entry.kind, entry.name.clone());
+        let totals = self.totals.entry(context);
+        let totals = totals.or_insert_with(|| Totals::new(entry.kind));
+        totals.add(aggregate);
     }
 }
 
@@ -238,6 +223,7 @@ mod tests {
 
     use super::*;
     use crate::clock::{Clock, ManualClock};
+    use crate::model::outcome::Outcome;
     use crate::model::slice::Precisions;
     use crate::recorder::Limits;
     use crate::task::Stop;
@@ -267,7 +253,7 @@ mod tests {
 
     fn record(recorder: &Recorder, kind: Kind, name: &str) {
         let entry = recorder.entry(kind, name);
-        entry.record_duration(Duration::from_millis(3));
+        entry.record_measured(Duration::from_millis(3), Outcome::Success, false);
     }
 
     #[test]
@@ -315,7 +301,12 @@ mod tests {
         recorder.counter("refunds");
         recorder.drain();
         let batch = recorder.drain.take();
-        assert!(batch.contexts.keys().eq([&Arc::from("job")]));
+        assert!(
+            batch
+                .contexts
+                .keys()
+                .eq([&ContextId::new(Kind::Timer, "job")])
+        );
         assert!(batch.counters.keys().eq([&Arc::from("sales")]));
         for (kind, name) in [(Kind::Http, "GET /"), (Kind::Timer, "job")] {
             record(&recorder, kind, name);
@@ -323,7 +314,10 @@ mod tests {
         recorder.drain();
         let batch = recorder.drain.take();
         assert_eq!(
-            (batch.contexts.len(), batch.contexts[ALL].requests()),
+            (
+                batch.contexts.len(),
+                batch.contexts[&ContextId::all()].requests()
+            ),
             (3, 1)
         );
         assert!(batch.counters.is_empty());

@@ -1,14 +1,15 @@
 //! Recording in this instance.
 //!
 //! The request path ends here. It hands on nanoseconds, which leave once a second. Read `cell` (where a
-//! sample is added), `registry` (under which name), `timer` and `counter` (other code), `response` (which
-//! responses are errors), then `drain` (from the cells to the batch) and `totals` (for the Prometheus text).
+//! sample is added), `registry` (under which name), `timer` and `counter` (other code), `response` and
+//! `request_outcome` (which responses are errors), then `drain` (from the cells to the batch) and `totals` (for the Prometheus text).
 
 mod cell;
 mod counter;
 mod drain;
 mod flush_counters;
 mod registry;
+mod request_outcome;
 mod response;
 mod sync;
 mod timer;
@@ -23,6 +24,7 @@ pub use counter::Counter;
 pub(crate) use counter::check_counter;
 pub(crate) use drain::{Drain, DrainStats};
 pub(crate) use flush_counters::FlushCounters;
+pub use request_outcome::RequestOutcome;
 pub use response::ResponseHead;
 pub(crate) use response::{ErrorRule, MaybeErrorRule};
 pub use timer::{Timed, Timer};
@@ -34,6 +36,10 @@ use crate::model::slice::Precisions;
 use cell::{Cells, MAX_SHARDS, MIN_SHARDS};
 use counter::{CounterEntry, Gauge, Striped};
 use registry::Registry;
+
+/// The longest duration that is recorded of what was measured elsewhere. A context may have 30,000 of them in a
+/// second before its sum of nanoseconds overflows.
+const LONGEST_MEASURED: Duration = Duration::from_secs(7 * 24 * 3_600);
 
 /// Marks a response that is not recorded, as an extension. Responses of the admin router have it.
 ///
@@ -87,7 +93,6 @@ pub(crate) struct Limits {
 #[derive(Debug)]
 pub(crate) struct Recorder {
     pub(crate) core: Arc<Core>,
-    pub(crate) precisions: Precisions,
     pub(crate) limits: Limits,
     pub(crate) unmatched: Arc<Entry>,
     shards: usize,
@@ -132,7 +137,10 @@ impl Recorder {
         Self {
             unmatched: entry(context::UNMATCHED, Kind::Http),
             http: Registry::new(limits.max_contexts, entry(context::OVERFLOW, Kind::Http)),
-            timers: Registry::new(limits.max_contexts, entry(context::OVERFLOW, Kind::Timer)),
+            timers: Registry::new(
+                limits.max_contexts,
+                entry(context::TIMER_OVERFLOW, Kind::Timer),
+            ),
             counters: Registry::new(
                 limits.max_counters,
                 Arc::new(CounterEntry {
@@ -140,9 +148,8 @@ impl Recorder {
                     value: Striped::new(shards),
                 }),
             ),
-            drain: Drain::new(clock.now_nanos()),
+            drain: Drain::new(precisions, clock.now_nanos()),
             core,
-            precisions,
             limits,
             shards,
         }
@@ -159,7 +166,10 @@ impl Recorder {
 
     /// The context of this name, or `<overflow>` if there are too many.
     pub(crate) fn entry(&self, kind: Kind, name: &str) -> Arc<Entry> {
-        let name = context::clean_name(name);
+        let name = match kind {
+            Kind::Timer => context::timer_name(name),
+            _ => context::clean_name(name),
+        };
         let (registry, other) = match kind {
             Kind::Timer => (&self.timers, &self.http),
             _ if name == context::UNMATCHED => return self.unmatched.clone(),
@@ -181,6 +191,15 @@ impl Recorder {
             cells: Cells::new(self.shards),
             core: self.core.clone(),
         })
+    }
+
+    /// Records a request that was measured elsewhere. Allocates nothing once its context exists.
+    pub(crate) fn record_request(&self, context: &str, duration: Duration, ended: RequestOutcome) {
+        // The name of a context that exists needs no cleaning.
+        let existing = self.existing_http(context);
+        let entry = existing.unwrap_or_else(|| self.entry(Kind::Http, context));
+        let (outcome, error) = ended.judge(self.core.error_rule());
+        entry.record_measured(duration, outcome, error);
     }
 
     /// The counter of this name. A reserved name gets a backslash before it, so that it is neither mixed
@@ -352,11 +371,13 @@ impl Entry {
         self.core.in_flight.add(thread, -1);
     }
 
-    /// Records a duration that was measured elsewhere.
-    pub(crate) fn record_duration(&self, duration: Duration) {
-        let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
-        self.cells
-            .record(thread_number(), nanos, Outcome::Completed, false);
+    /// Records a sample that was measured elsewhere. It may be of any length, and the sum of a cell must not
+    /// overflow, so longer ones are cut to [`LONGEST_MEASURED`].
+    pub(crate) fn record_measured(&self, duration: Duration, outcome: Outcome, error: bool) {
+        let duration = duration.min(LONGEST_MEASURED);
+        // Seven days are less than 2^50 ns.
+        let nanos = duration.as_nanos() as u64;
+        self.cells.record(thread_number(), nanos, outcome, error);
     }
 
     #[inline]

@@ -13,7 +13,8 @@
 //! - The id of an entry commits to all entries before it. A journal that a failover has taken back to another
 //!   history does not contain the round's last entry, and the round is dropped.
 
-use super::Position;
+use super::append::Position;
+use super::sealed::Sealed;
 use crate::error::StoreError;
 use crate::model::records::{Record, RecordId, RecordKey};
 use crate::model::round::{PARTITIONS, Round};
@@ -155,7 +156,7 @@ pub struct FoldStep<'a> {
 /// # Cancel safety
 /// A step whose future is dropped may have taken effect; [`fold`](Self::fold) repeated with the same
 /// versions finds out whether it has.
-pub trait Journal: Send + Sync {
+pub trait Journal: Sealed + Send + Sync {
     /// Acquires or prolongs the lease to fold, and sets a new version.
     fn acquire<'a>(
         &'a self,

@@ -9,20 +9,22 @@ mod read;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard};
 
+use super::sealed::Sealed;
 use super::{
-    Appended, CleanReport, Exceptions, FencedBatch, Generation, Heartbeat, INSTANCE_TTL, Pass,
-    PassRecord, Position, Readable, Store, StoreStatus,
+    Append, Appended, AppendedCall, CleanReport, ContextQuery, ContextRecords, CounterQuery,
+    CounterSeries, Exceptions, FencedBatch, Generation, Heartbeat, INSTANCE_TTL, Pass, PassRecord,
+    Query, Readable, RecordIndex, RecordQuery, SliceRecords, SlowestQuery, Store, StoreStatus,
+    Upkeep, check_precisions,
 };
 use crate::clock::Clock;
 use crate::error::StoreError;
 use crate::model::access_time::AccessTimeStats;
-use crate::model::batch::Aggregate;
 use crate::model::context::Kind;
 use crate::model::records::{RecordId, Records};
 use crate::model::slice::Precisions;
-use crate::model::slowest;
+use crate::model::slowest::{self, RankedContext};
 use crate::model::snapshot::{ContextSnapshot, Snapshot};
-use crate::model::tier::RolledUp;
+use crate::model::tier::{RolledUp, TierSlice};
 use crate::task::{BoxFuture, lock};
 
 /// A store in the memory of this process. Its data ends with the process.
@@ -30,7 +32,8 @@ use crate::task::{BoxFuture, lock};
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() {
 /// use std::sync::Arc;
-/// use tower_pulse::{Clock, Pulse, store::{Precisions, Store, memory::MemoryStore}};
+/// use tower_pulse::{Clock, Pulse};
+/// use tower_pulse::store::{CounterQuery, Precisions, Query, memory::MemoryStore};
 ///
 /// // One page for two parts of a service that are configured differently.
 /// let store = Arc::new(MemoryStore::new(Precisions::default(), Clock::system()));
@@ -40,8 +43,8 @@ use crate::task::{BoxFuture, lock};
 /// outer.counter("sales").add(2);
 /// inner.flush().await.unwrap();
 /// outer.flush().await.unwrap();
-/// let sold = store.counter("sales", 86_400).await.unwrap();
-/// assert_eq!(sold.iter().map(|(_, n)| n).sum::<i64>(), 3);
+/// let sold = store.counters(&CounterQuery::new(["sales"], 86_400)).await.unwrap();
+/// assert_eq!(sold[0].sum(), 3);
 /// # }
 /// ```
 #[derive(Debug)]
@@ -71,6 +74,7 @@ struct State {
     exceptions: Exceptions,
     /// By counter and precision.
     counters: HashMap<String, BTreeMap<u32, SliceCounts>>,
+    /// By name, as the book's keys are.
     contexts: BTreeMap<String, ContextState>,
     records: Records,
     rolled: RolledUp,
@@ -81,15 +85,22 @@ struct State {
     last_pass: Option<PassRecord>,
 }
 
-/// The data of a context beside its records.
-#[derive(Debug)]
+/// The data of the contexts of one name beside their records.
+#[derive(Debug, Default)]
 struct ContextState {
-    kind: Kind,
-    last_seen: i64,
+    /// When each kind of context last had a sample.
+    last_seen: BTreeMap<Kind, i64>,
     /// The start of the current hour, and its statistics.
     current: Option<(i64, AccessTimeStats)>,
     /// The start and statistics of the last hour before that which has samples.
     last: Option<(i64, AccessTimeStats)>,
+}
+
+impl ContextState {
+    /// When any of the contexts last had a sample.
+    fn last_seen(&self) -> i64 {
+        self.last_seen.values().copied().max().unwrap_or(i64::MIN)
+    }
 }
 
 impl MemoryStore {
@@ -125,7 +136,19 @@ fn ready<'a, T: Send + 'a>(value: T) -> BoxFuture<'a, Result<T, StoreError>> {
     Box::pin(std::future::ready(Ok(value)))
 }
 
+impl Sealed for MemoryStore {}
+
 impl Store for MemoryStore {
+    fn precisions(&self) -> &Precisions {
+        &self.precisions
+    }
+
+    fn describe(&self) -> String {
+        "memory of this process".to_owned()
+    }
+}
+
+impl Append for MemoryStore {
     fn hello(&self) -> BoxFuture<'_, Result<Generation, StoreError>> {
         ready(Generation {
             id: self.state().generation.clone(),
@@ -136,34 +159,35 @@ impl Store for MemoryStore {
 
     fn append<'a>(&'a self, call: &'a FencedBatch) -> BoxFuture<'a, Result<Appended, StoreError>> {
         Box::pin(async move {
+            check_precisions(&call.batch, &self.precisions)?;
             let now = self.clock.now_seconds();
-            Ok(self
-                .state()
-                .append(call, &self.precisions, self.record_bytes, now))
+            Ok(self.state().append(call, self.record_bytes, now))
         })
     }
 
     fn readable<'a>(
         &'a self,
-        generation: &'a str,
-        instance: &'a str,
-        seq: u64,
-        _position: Position,
+        call: &'a AppendedCall,
     ) -> BoxFuture<'a, Result<Readable, StoreError>> {
         let state = self.state();
-        let fence = state.fences.get(instance).copied().unwrap_or(0);
-        ready(match state.generation == generation && fence >= seq {
-            true => Readable::Yes,
-            false => Readable::Lost,
-        })
+        let fence = state.fences.get(&call.instance).copied().unwrap_or(0);
+        ready(
+            match state.generation == call.generation && fence >= call.seq {
+                true => Readable::Yes,
+                false => Readable::Lost,
+            },
+        )
     }
+}
 
+impl Upkeep for MemoryStore {
     fn status(&self, now: i64) -> BoxFuture<'_, Result<StoreStatus, StoreError>> {
         let state = self.state();
         let alive = state.instances.values();
         let alive = alive.filter(|heartbeat| heartbeat.at >= now.saturating_sub(INSTANCE_TTL));
         ready(StoreStatus {
             as_of: now,
+            created: self.created,
             instances: alive.count() as u64,
             exceptions: state.exceptions.clone(),
             journal: None,
@@ -185,41 +209,6 @@ impl Store for MemoryStore {
             self.state().instances.remove(instance);
             Ok(())
         })
-    }
-
-    fn snapshot(&self, now: i64) -> BoxFuture<'_, Result<Snapshot, StoreError>> {
-        ready(self.state().snapshot(&self.precisions, now))
-    }
-
-    fn context<'a>(
-        &'a self,
-        context: &'a str,
-        now: i64,
-    ) -> BoxFuture<'a, Result<Option<ContextSnapshot>, StoreError>> {
-        ready(self.state().context(context, now))
-    }
-
-    fn counter<'a>(
-        &'a self,
-        name: &'a str,
-        precision: u32,
-    ) -> BoxFuture<'a, Result<Vec<(i64, i64)>, StoreError>> {
-        ready(self.state().counter(name, precision))
-    }
-
-    fn records<'a>(
-        &'a self,
-        context: &'a str,
-        width: u32,
-        now: i64,
-    ) -> BoxFuture<'a, Result<Vec<(i64, Aggregate)>, StoreError>> {
-        ready(self.state().records(context, width, now))
-    }
-
-    fn slowest(&self) -> BoxFuture<'_, Result<Vec<(String, f64)>, StoreError>> {
-        let mut ranking: Vec<_> = self.state().slowest.clone().into_iter().collect();
-        slowest::sort(&mut ranking);
-        ready(ranking)
     }
 
     fn clean<'a>(
@@ -246,8 +235,83 @@ impl Store for MemoryStore {
     fn last_pass(&self) -> BoxFuture<'_, Result<Option<PassRecord>, StoreError>> {
         ready(self.state().last_pass.clone())
     }
+}
 
-    fn describe(&self) -> String {
-        "memory of this process".to_owned()
+impl Query for MemoryStore {
+    fn snapshot(&self, now: i64) -> BoxFuture<'_, Result<Snapshot, StoreError>> {
+        ready(self.state().snapshot(&self.precisions, now))
+    }
+
+    fn contexts<'a>(
+        &'a self,
+        query: &'a ContextQuery,
+    ) -> BoxFuture<'a, Result<Vec<ContextSnapshot>, StoreError>> {
+        let state = self.state();
+        let names = query.names.iter();
+        ready(
+            names
+                .flat_map(|name| state.context(name, query.now))
+                .collect(),
+        )
+    }
+
+    fn counters<'a>(
+        &'a self,
+        query: &'a CounterQuery,
+    ) -> BoxFuture<'a, Result<Vec<CounterSeries>, StoreError>> {
+        let state = self.state();
+        let names = query.names.iter();
+        let series =
+            |name: &String| CounterSeries::new(name.clone(), state.counter(name, query.precision));
+        ready(names.map(series).collect())
+    }
+
+    fn records<'a>(
+        &'a self,
+        query: &'a RecordQuery,
+    ) -> BoxFuture<'a, Result<Vec<ContextRecords>, StoreError>> {
+        let state = self.state();
+        let records = query.contexts.iter().map(|context| ContextRecords {
+            slices: state.records(context, query.width, query.now),
+            context: context.clone(),
+        });
+        ready(records.collect())
+    }
+
+    fn record_index(&self, _: i64) -> BoxFuture<'_, Result<RecordIndex, StoreError>> {
+        ready(RecordIndex {
+            created: self.created,
+            ..self.state().record_index()
+        })
+    }
+
+    fn slice_records<'a>(
+        &'a self,
+        slices: &'a [TierSlice],
+    ) -> BoxFuture<'a, Result<Vec<SliceRecords>, StoreError>> {
+        Box::pin(async move {
+            let mut records = Vec::with_capacity(slices.len());
+            for slice in slices {
+                records.push(SliceRecords {
+                    records: self.state().records.in_slice(*slice),
+                });
+                // Copying a slice holds the runtime up for a while.
+                tokio::task::yield_now().await;
+            }
+            Ok(records)
+        })
+    }
+
+    fn slowest<'a>(
+        &'a self,
+        query: &'a SlowestQuery,
+    ) -> BoxFuture<'a, Result<Vec<RankedContext>, StoreError>> {
+        let state = self.state();
+        let ranking = state.slowest.iter();
+        let ranking = ranking.map(|(name, mean)| RankedContext::new(name, *mean));
+        let mut ranking: Vec<_> = ranking.collect();
+        slowest::sort(&mut ranking);
+        ranking.truncate(query.limit);
+        ready(ranking)
     }
 }

@@ -11,6 +11,7 @@ use tower_pulse::store::{Pass, Store};
 
 use crate::fixture::{ApplyOutcome, Writer, call};
 use crate::raw_redis::{PREFIX, ask, key, known_members};
+use crate::rig::reads::StoreReads;
 use crate::rig::server::RedisServer;
 use crate::rig::wait::until;
 
@@ -42,8 +43,8 @@ fn store(server: &RedisServer) -> (Arc<dyn Store>, Precisions) {
 }
 
 async fn add_one(store: &Arc<dyn Store>, precisions: &Precisions, seq: u64) {
-    let mut batch = Batch::default();
-    batch.count(precisions, &"sales".into(), now(), 1);
+    let mut batch = Batch::new(precisions.clone());
+    batch.count(&"sales".into(), now(), 1);
     let writer = Writer::new(store.clone(), Clock::system());
     let applied = writer.apply(&call("a", seq, batch)).await.unwrap();
     assert!(matches!(applied, ApplyOutcome::Merged(_)));

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use redis::pipe;
 use tower_pulse::Clock;
 use tower_pulse::model::batch::Batch;
+use tower_pulse::model::context::ContextId;
 use tower_pulse::model::context::Kind;
 use tower_pulse::model::outcome::Outcome;
 use tower_pulse::model::slice::{HOUR, Precisions};
@@ -48,17 +49,21 @@ impl Fleet {
     /// Sends samples of all contexts at these seconds. Every tenth context has the same samples.
     async fn traffic(&mut self, rng: &mut fastrand::Rng, seconds: &[i64]) {
         for variant in 0..10 {
-            let (mut batch, first) = (Batch::default(), self.names[variant].clone());
+            let (mut batch, first) = (
+                Batch::new(self.precisions.clone()),
+                self.names[variant].clone(),
+            );
             for second in seconds {
                 let nanos: Vec<u64> = (0..REQUESTS)
                     .map(|_| (1e6 * 10f64.powf(2.5 * rng.f64())) as u64)
                     .collect();
                 let aggregate = aggregate_of(&nanos, Outcome::Success);
-                batch.add(&self.precisions, &first, Kind::Http, *second, &aggregate);
+                batch.add(&first, Kind::Http, *second, &aggregate);
             }
-            let delta = batch.contexts[&first].clone();
+            let delta = batch.contexts[&ContextId::new(Kind::Http, first)].clone();
             for name in self.names.iter().skip(variant).step_by(10) {
-                batch.contexts.insert(name.clone(), delta.clone());
+                let context = ContextId::new(Kind::Http, name.clone());
+                batch.contexts.insert(context, delta.clone());
             }
             self.send(batch).await;
         }

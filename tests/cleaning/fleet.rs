@@ -173,11 +173,11 @@ async fn three_instances_clean_what_another_program_left() {
     let precisions = tower_pulse::model::slice::Precisions::default();
     let write_some = async |first: u64, now: i64| {
         for seq in first..first + 20 {
-            let mut batch = Batch::default();
+            let mut batch = Batch::new(precisions.clone());
             for n in 0..LIVE {
-                batch.count(&precisions, &format!("live-{n}").into(), now, 1);
+                batch.count(&format!("live-{n}").into(), now, 1);
             }
-            batch.count(&precisions, &format!("new-{seq}").into(), now, 1);
+            batch.count(&format!("new-{seq}").into(), now, 1);
             let call = call("writer", seq, batch);
             let applied = writer.apply(&call).await.unwrap();
             assert_eq!(applied, ApplyOutcome::Merged(MergeReport::default()));

@@ -7,6 +7,7 @@ use tower_pulse::{Clock, ManualClock, Pulse};
 
 use crate::fixture::NOW;
 use crate::raw_redis::{ask, keys, known_members};
+use crate::rig::reads::StoreReads;
 use crate::rig::server::RedisServer;
 use crate::rig::wait::until;
 
@@ -64,7 +65,7 @@ impl Fixture {
     }
 
     async fn ranked(&self) -> Vec<String> {
-        let slowest = self.pulse.store().slowest().await.unwrap();
+        let slowest = self.pulse.store().ranking().await.unwrap();
         slowest.into_iter().map(|(name, _)| name).collect()
     }
 
@@ -121,7 +122,7 @@ async fn contexts_are_unranked_and_forgotten(fixture: &Fixture) {
         let records = fixture
             .pulse
             .store()
-            .records("old", tier, now)
+            .records_of("old", tier, now)
             .await
             .unwrap();
         assert!(!records.is_empty(), "{tier}");
@@ -155,7 +156,7 @@ async fn contexts_are_unranked_and_forgotten(fixture: &Fixture) {
     for precision in [1, 60, 86_400] {
         assert_eq!(fixture.slice_count("hits:old", precision).await, 0);
     }
-    assert_eq!(store.records("old", 3_600, now).await.unwrap(), []);
+    assert_eq!(store.records_of("old", 3_600, now).await.unwrap(), []);
     assert_eq!(fixture.slice_count("hits:new", 86_400).await, 8);
     if let Some(server) = &fixture.server {
         let conn = &mut server.connection().await;

@@ -9,7 +9,7 @@ use redis::aio::MultiplexedConnection;
 use redis::cmd;
 use tower_pulse::Pulse;
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
-use tower_pulse::store::{Pass, PassRecord, Store};
+use tower_pulse::store::{Pass, PassRecord, Upkeep};
 
 use crate::raw_redis::{LEASE, PREFIX, known_members, slices, write};
 use crate::rig::log::Log;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tower_pulse::model::slice::DEFAULT_PRECISIONS;
-use tower_pulse::store::{Pass, Store};
+use tower_pulse::store::{Pass, Upkeep};
 
 use crate::fixture::{THIS_HOUR, redis_store};
 use crate::raw_redis::{PREFIX, write};

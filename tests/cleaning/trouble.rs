@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tower_pulse::Pulse;
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
-use tower_pulse::store::{Pass, Store};
+use tower_pulse::store::{Pass, Upkeep};
 
 use crate::fixture::THIS_HOUR;
 use crate::raw_redis::{LEASE, PREFIX, ask, known_members, slices, write};

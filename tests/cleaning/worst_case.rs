@@ -5,18 +5,22 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::rig::reads::StoreReads;
 use redis::pipe;
 use tower::{Layer, Service};
 use tower_pulse::model::batch::{Aggregate, Batch, Slices};
-use tower_pulse::model::context::{ALL, Kind, MAX_NAME, OVERFLOW, UNMATCHED};
+use tower_pulse::model::context::{ALL, ContextId, Kind, MAX_NAME, OVERFLOW, UNMATCHED};
 use tower_pulse::model::histogram::{BUCKETS, SCALE, lower_bound};
 use tower_pulse::model::outcome::Outcome;
 use tower_pulse::model::slice::{HOUR, Precisions};
-use tower_pulse::model::tier::TIERS;
+use tower_pulse::model::snapshot::{ContextSnapshot, Snapshot};
+use tower_pulse::model::tier::{TIERS, TierSlice};
 use tower_pulse::store::memory::MemoryStore;
 use tower_pulse::store::{
-    Appended, CleanReport, FencedBatch, Generation, Heartbeat, Pass, PassRecord, Position,
-    Readable, Store, StoreStatus,
+    Append, Appended, AppendedCall, CleanReport, ContextQuery, ContextRecords, CounterQuery,
+    CounterSeries, FencedBatch, Generation, Heartbeat, Pass, PassRecord, Query, RankedContext,
+    Readable, RecordIndex, RecordQuery, Sealed, SliceRecords, SlowestQuery, Store, StoreStatus,
+    Upkeep,
 };
 use tower_pulse::{BoxFuture, Builder, Clock, Pulse, StoreError, StoreErrorKind};
 
@@ -46,7 +50,7 @@ fn builder() -> Builder {
 fn seconds(precisions: &Precisions) -> Vec<i64> {
     let all = precisions.counters.iter().chain(&TIERS);
     let mut seconds: Vec<i64> = all
-        .flat_map(|p| (0..i64::from(p.samples)).map(move |n| NOW - n * i64::from(p.seconds)))
+        .flat_map(|p| (0..i64::from(p.retained)).map(move |n| NOW - n * i64::from(p.seconds)))
         .collect();
     seconds.sort_unstable();
     seconds.dedup();
@@ -109,12 +113,13 @@ async fn send_all_slices(
     };
     let seconds = seconds(precisions);
     let Some(kind) = kind else {
-        let mut batch = Batch::default();
+        let mut batch = Batch::new(precisions.clone());
         for second in seconds {
-            batch.count(precisions, name, second, 1_000_000_000_000);
+            batch.count(name, second, 1_000_000_000_000);
         }
         return send(batch).await;
     };
+    let context = ContextId::new(kind, name.clone());
     // The sums of a context with a million requests per second.
     let aggregate = |nanos: &[u64]| {
         let mut aggregate = aggregate_of(nanos, Outcome::ServerError);
@@ -128,9 +133,9 @@ async fn send_all_slices(
     let full = aggregate(&durations());
     // Two more calls for the current slices, whose records are written more than once.
     for second in with.into_iter().chain([NOW, NOW]) {
-        let mut batch = Batch::default();
-        batch.add(precisions, name, kind, second, &full);
-        let delta = batch.contexts.get_mut(name).unwrap();
+        let mut batch = Batch::new(precisions.clone());
+        batch.add(name, kind, second, &full);
+        let delta = batch.contexts.get_mut(&context).unwrap();
         for slices in &mut delta.records {
             let starts: Vec<i64> = slices.iter().map(|(start, _)| start).collect();
             for start in starts {
@@ -139,11 +144,11 @@ async fn send_all_slices(
         }
         send(batch).await;
     }
-    let (mut batch, one) = (Batch::default(), aggregate(&durations()[..1]));
+    let (mut batch, one) = (Batch::new(precisions.clone()), aggregate(&durations()[..1]));
     for second in without {
-        batch.add(precisions, name, kind, second, &one);
+        batch.add(name, kind, second, &one);
     }
-    let delta = batch.contexts.get_mut(name).unwrap();
+    let delta = batch.contexts.get_mut(&context).unwrap();
     delta.records.fill_with(Slices::default);
     send(batch).await;
 }
@@ -204,7 +209,7 @@ async fn the_calculated_worst_case_is_close_to_that_of_redis() {
         assert_eq!(store.counter(&counter, precision).await.unwrap().len(), 120);
     }
     let hours = store
-        .records(&name("GET /", 3), HOUR as u32, NOW)
+        .records_of(&name("GET /", 3), HOUR as u32, NOW)
         .await
         .unwrap();
     assert_eq!(hours.len(), 49);
@@ -223,22 +228,30 @@ fn away<T>() -> BoxFuture<'static, Result<T, StoreError>> {
     Box::pin(async { Err(StoreError::new(StoreErrorKind::Unreachable, "away")) })
 }
 
+impl Sealed for Away {}
+
 impl Store for Away {
+    fn precisions(&self) -> &Precisions {
+        self.0.precisions()
+    }
+    fn describe(&self) -> String {
+        "away".into()
+    }
+}
+
+impl Append for Away {
     fn hello(&self) -> BoxFuture<'_, Result<Generation, StoreError>> {
         away()
     }
     fn append<'a>(&'a self, _: &'a FencedBatch) -> BoxFuture<'a, Result<Appended, StoreError>> {
         away()
     }
-    fn readable<'a>(
-        &'a self,
-        _: &'a str,
-        _: &'a str,
-        _: u64,
-        _: Position,
-    ) -> BoxFuture<'a, Result<Readable, StoreError>> {
+    fn readable<'a>(&'a self, _: &'a AppendedCall) -> BoxFuture<'a, Result<Readable, StoreError>> {
         away()
     }
+}
+
+impl Upkeep for Away {
     fn status(&self, _: i64) -> BoxFuture<'_, Result<StoreStatus, StoreError>> {
         away()
     }
@@ -248,46 +261,50 @@ impl Store for Away {
     fn deregister<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
         away()
     }
-    fn snapshot(
-        &self,
-        now: i64,
-    ) -> BoxFuture<'_, Result<tower_pulse::model::snapshot::Snapshot, StoreError>> {
-        self.0.snapshot(now)
-    }
-    fn context<'a>(
-        &'a self,
-        context: &'a str,
-        now: i64,
-    ) -> BoxFuture<'a, Result<Option<tower_pulse::model::snapshot::ContextSnapshot>, StoreError>>
-    {
-        self.0.context(context, now)
-    }
-    fn counter<'a>(
-        &'a self,
-        name: &'a str,
-        precision: u32,
-    ) -> BoxFuture<'a, Result<Vec<(i64, i64)>, StoreError>> {
-        self.0.counter(name, precision)
-    }
-    fn records<'a>(
-        &'a self,
-        context: &'a str,
-        tier: u32,
-        now: i64,
-    ) -> BoxFuture<'a, Result<Vec<(i64, Aggregate)>, StoreError>> {
-        self.0.records(context, tier, now)
-    }
-    fn slowest(&self) -> BoxFuture<'_, Result<Vec<(String, f64)>, StoreError>> {
-        self.0.slowest()
-    }
     fn clean<'a>(&'a self, _: &'a Pass) -> BoxFuture<'a, Result<Option<CleanReport>, StoreError>> {
         away()
     }
     fn last_pass(&self) -> BoxFuture<'_, Result<Option<PassRecord>, StoreError>> {
         self.0.last_pass()
     }
-    fn describe(&self) -> String {
-        "away".into()
+}
+
+impl Query for Away {
+    fn snapshot(&self, now: i64) -> BoxFuture<'_, Result<Snapshot, StoreError>> {
+        self.0.snapshot(now)
+    }
+    fn contexts<'a>(
+        &'a self,
+        query: &'a ContextQuery,
+    ) -> BoxFuture<'a, Result<Vec<ContextSnapshot>, StoreError>> {
+        self.0.contexts(query)
+    }
+    fn counters<'a>(
+        &'a self,
+        query: &'a CounterQuery,
+    ) -> BoxFuture<'a, Result<Vec<CounterSeries>, StoreError>> {
+        self.0.counters(query)
+    }
+    fn records<'a>(
+        &'a self,
+        query: &'a RecordQuery,
+    ) -> BoxFuture<'a, Result<Vec<ContextRecords>, StoreError>> {
+        self.0.records(query)
+    }
+    fn record_index(&self, now: i64) -> BoxFuture<'_, Result<RecordIndex, StoreError>> {
+        self.0.record_index(now)
+    }
+    fn slice_records<'a>(
+        &'a self,
+        slices: &'a [TierSlice],
+    ) -> BoxFuture<'a, Result<Vec<SliceRecords>, StoreError>> {
+        self.0.slice_records(slices)
+    }
+    fn slowest<'a>(
+        &'a self,
+        query: &'a SlowestQuery,
+    ) -> BoxFuture<'a, Result<Vec<RankedContext>, StoreError>> {
+        self.0.slowest(query)
     }
 }
 

@@ -2,13 +2,15 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use tower_pulse::model::batch::Aggregate;
 use tower_pulse::model::slice::Precisions;
 use tower_pulse::model::snapshot::{ContextSnapshot, Snapshot};
+use tower_pulse::model::tier::TierSlice;
 use tower_pulse::store::memory::MemoryStore;
 use tower_pulse::store::{
-    Appended, CleanReport, FencedBatch, Generation, Heartbeat, Pass, PassRecord, Position,
-    Readable, Store, StoreStatus,
+    Append, Appended, AppendedCall, CleanReport, ContextQuery, ContextRecords, CounterQuery,
+    CounterSeries, FencedBatch, Generation, Heartbeat, Pass, PassRecord, Query, RankedContext,
+    Readable, RecordIndex, RecordQuery, Sealed, SliceRecords, SlowestQuery, Store, StoreStatus,
+    Upkeep,
 };
 use tower_pulse::{BoxFuture, Clock, ManualClock, StoreError, StoreErrorKind};
 
@@ -26,6 +28,7 @@ pub enum FaultMode {
 
 /// A memory store that can fail, be reset, and lose its last calls.
 pub struct Faulty {
+    precisions: Precisions,
     state: Mutex<State>,
 }
 
@@ -57,6 +60,7 @@ impl Faulty {
     pub fn new(clock: Clock, precisions: Precisions, seed: u64) -> Arc<Self> {
         let (inner, manual_clock) = empty(&precisions);
         Arc::new(Self {
+            precisions: precisions.clone(),
             state: Mutex::new(State {
                 inner,
                 manual_clock,
@@ -251,7 +255,19 @@ impl State {
     }
 }
 
+impl Sealed for Faulty {}
+
 impl Store for Faulty {
+    fn precisions(&self) -> &Precisions {
+        &self.precisions
+    }
+
+    fn describe(&self) -> String {
+        "memory that fails".to_owned()
+    }
+}
+
+impl Append for Faulty {
     fn hello(&self) -> BoxFuture<'_, Result<Generation, StoreError>> {
         Box::pin(async move {
             tokio::task::yield_now().await;
@@ -270,21 +286,23 @@ impl Store for Faulty {
 
     fn readable<'a>(
         &'a self,
-        generation: &'a str,
-        instance: &'a str,
-        seq: u64,
-        position: Position,
+        call: &'a AppendedCall,
     ) -> BoxFuture<'a, Result<Readable, StoreError>> {
         Box::pin(async move {
-            if generation != self.state().generation_name() {
+            if call.generation != self.state().generation_name() {
                 return Ok(Readable::Lost);
             }
             let inner = self.inner();
-            let generation = inner.hello().await?.id;
-            inner.readable(&generation, instance, seq, position).await
+            let call = AppendedCall {
+                generation: inner.hello().await?.id,
+                ..call.clone()
+            };
+            inner.readable(&call).await
         })
     }
+}
 
+impl Upkeep for Faulty {
     fn status(&self, now: i64) -> BoxFuture<'_, Result<StoreStatus, StoreError>> {
         Box::pin(async move {
             if self.state().away {
@@ -307,39 +325,6 @@ impl Store for Faulty {
         Box::pin(async move { self.inner().deregister(instance).await })
     }
 
-    fn snapshot(&self, now: i64) -> BoxFuture<'_, Result<Snapshot, StoreError>> {
-        Box::pin(async move { self.inner().snapshot(now).await })
-    }
-
-    fn context<'a>(
-        &'a self,
-        context: &'a str,
-        now: i64,
-    ) -> BoxFuture<'a, Result<Option<ContextSnapshot>, StoreError>> {
-        Box::pin(async move { self.inner().context(context, now).await })
-    }
-
-    fn counter<'a>(
-        &'a self,
-        name: &'a str,
-        precision: u32,
-    ) -> BoxFuture<'a, Result<Vec<(i64, i64)>, StoreError>> {
-        Box::pin(async move { self.inner().counter(name, precision).await })
-    }
-
-    fn records<'a>(
-        &'a self,
-        context: &'a str,
-        tier: u32,
-        now: i64,
-    ) -> BoxFuture<'a, Result<Vec<(i64, Aggregate)>, StoreError>> {
-        Box::pin(async move { self.inner().records(context, tier, now).await })
-    }
-
-    fn slowest(&self) -> BoxFuture<'_, Result<Vec<(String, f64)>, StoreError>> {
-        Box::pin(async move { self.inner().slowest().await })
-    }
-
     fn clean<'a>(
         &'a self,
         pass: &'a Pass,
@@ -350,8 +335,49 @@ impl Store for Faulty {
     fn last_pass(&self) -> BoxFuture<'_, Result<Option<PassRecord>, StoreError>> {
         Box::pin(async move { self.inner().last_pass().await })
     }
+}
 
-    fn describe(&self) -> String {
-        "memory that fails".to_owned()
+impl Query for Faulty {
+    fn snapshot(&self, now: i64) -> BoxFuture<'_, Result<Snapshot, StoreError>> {
+        Box::pin(async move { self.inner().snapshot(now).await })
+    }
+
+    fn contexts<'a>(
+        &'a self,
+        query: &'a ContextQuery,
+    ) -> BoxFuture<'a, Result<Vec<ContextSnapshot>, StoreError>> {
+        Box::pin(async move { self.inner().contexts(query).await })
+    }
+
+    fn counters<'a>(
+        &'a self,
+        query: &'a CounterQuery,
+    ) -> BoxFuture<'a, Result<Vec<CounterSeries>, StoreError>> {
+        Box::pin(async move { self.inner().counters(query).await })
+    }
+
+    fn records<'a>(
+        &'a self,
+        query: &'a RecordQuery,
+    ) -> BoxFuture<'a, Result<Vec<ContextRecords>, StoreError>> {
+        Box::pin(async move { self.inner().records(query).await })
+    }
+
+    fn record_index(&self, now: i64) -> BoxFuture<'_, Result<RecordIndex, StoreError>> {
+        Box::pin(async move { self.inner().record_index(now).await })
+    }
+
+    fn slice_records<'a>(
+        &'a self,
+        slices: &'a [TierSlice],
+    ) -> BoxFuture<'a, Result<Vec<SliceRecords>, StoreError>> {
+        Box::pin(async move { self.inner().slice_records(slices).await })
+    }
+
+    fn slowest<'a>(
+        &'a self,
+        query: &'a SlowestQuery,
+    ) -> BoxFuture<'a, Result<Vec<RankedContext>, StoreError>> {
+        Box::pin(async move { self.inner().slowest(query).await })
     }
 }

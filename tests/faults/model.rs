@@ -10,6 +10,7 @@ use tower_pulse::{Clock, ManualClock, Pulse};
 use crate::faulty::Faulty;
 use crate::hours::{now, with_clock};
 use crate::rig::proxy::{Proxy, Swallow};
+use crate::rig::reads::StoreReads;
 use crate::rig::seed::seed;
 use crate::rig::server::RedisServer;
 use crate::service::{PAGES, Service, Stored, context};
@@ -121,7 +122,7 @@ async fn with_a_clock_that_goes_forward_counters_and_both_hours_are_exact() {
             // The hourly records have all requests.
             let now = clock.now_seconds();
             let records = store
-                .records(&context(page), HOUR as u32, now)
+                .records_of(&context(page), HOUR as u32, now)
                 .await
                 .unwrap();
             let all: u64 = records.iter().map(|(_, r)| r.histogram.count()).sum();

@@ -9,6 +9,7 @@ use tower_pulse::{Clock, Pulse};
 use crate::faulty::Faulty;
 use crate::hours::now;
 use crate::rig::proxy::Proxy;
+use crate::rig::reads::StoreReads;
 use crate::rig::seed::seed;
 use crate::rig::server::RedisServer;
 use crate::rig::wait::until;
@@ -45,7 +46,7 @@ async fn pending_slices_are_bounded_by_the_retention() {
     service.settle().await;
     // The pending batch is sent in a few calls of bounded size.
     assert!(store.calls() - calls < 20, "{}", store.calls() - calls);
-    assert_eq!(store.widest(), FINEST.samples as usize);
+    assert_eq!(store.widest(), FINEST.retained as usize);
     let served = service.oracle.served();
     for (precision, retained) in [(1, 120), (60, 7_140), (3_600, served), (86_400, served)] {
         let slices = service.pulse.store().counter("hits", precision).await;
@@ -128,7 +129,7 @@ async fn records_pending_for_hours_stay_within_pending_bytes_and_lose_no_request
     for name in [0, NAMES - 1] {
         let recorded = async |width: u32| {
             let (name, now) = (format!("job:{name}"), clock.now_seconds());
-            let records = store.records(&name, width, now).await.unwrap();
+            let records = store.records_of(&name, width, now).await.unwrap();
             let counts = records.iter().map(|(_, sums)| sums.times.count);
             assert!(
                 records

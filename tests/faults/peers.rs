@@ -5,11 +5,13 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use tower_pulse::StoreErrorKind;
-use tower_pulse::store::Store;
+use tower_pulse::model::context::{ContextId, Kind};
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
+use tower_pulse::store::{Append, Query, Store};
 
 use crate::rig::log::Log;
 use crate::rig::peer::{Answer, Peer, Script};
+use crate::rig::reads::StoreReads;
 use crate::rig::wait::until;
 use crate::service::{Service, builder, with_response_timeout, without_flushes};
 
@@ -236,7 +238,7 @@ async fn a_key_that_takes_too_long_is_left_out() {
     .await;
     let store = store(&peer, Duration::from_millis(300));
     for _ in 0..3 {
-        let records = store.records("GET /", 60, 1_700_000_000).await.unwrap();
+        let records = store.records_in(&page(), 60, 1_700_000_000).await.unwrap();
         assert_eq!(records, []);
     }
     let warnings = store.warnings();
@@ -245,6 +247,11 @@ async fn a_key_that_takes_too_long_is_left_out() {
         "{warnings:?}"
     );
     assert!(peer.connections() <= 6, "{}", peer.connections());
+}
+
+/// The one context that is read.
+fn page() -> [ContextId; 1] {
+    [ContextId::new(Kind::Http, "GET /")]
 }
 
 /// If every key seems to be too large, the keys are not read one by one each time.
@@ -280,11 +287,17 @@ async fn keys_that_are_all_too_large_are_read_once_a_minute() {
     })
     .await;
     let store = self::store(&peer, Duration::from_secs(5));
-    store.records("GET /", 60, 1_700_000_000).await.unwrap_err();
+    store
+        .records_in(&page(), 60, 1_700_000_000)
+        .await
+        .unwrap_err();
     let connections = peer.connections();
     assert!(connections <= 40, "{connections}");
     for _ in 0..5 {
-        store.records("GET /", 60, 1_700_000_000).await.unwrap_err();
+        store
+            .records_in(&page(), 60, 1_700_000_000)
+            .await
+            .unwrap_err();
     }
     let more = peer.connections() - connections;
     assert!(more <= 10, "{more}");

@@ -4,11 +4,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
+use crate::rig::reads::StoreReads;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, FromRedisValue, cmd};
 use tokio::runtime::{Builder, Runtime};
 use tower_pulse::model::slice::{Precision, Precisions};
-use tower_pulse::store::Store;
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse::{Clock, ManualClock, StoreError};
 
@@ -147,7 +147,7 @@ impl Data {
     /// How often each request is in the records of a context. Each request has a bucket of its own, also in a coarse
     /// histogram.
     pub fn records(&self, context: &str, tier: u32) -> BTreeMap<usize, u64> {
-        let records = self.store.records(context, tier, self.now());
+        let records = self.store.records_of(context, tier, self.now());
         let mut counts = BTreeMap::new();
         for (_, record) in self.io.block_on(records).unwrap() {
             let shift = record.histogram.scale() - FINE_SCALE;

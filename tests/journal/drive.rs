@@ -71,13 +71,13 @@ impl Drive {
 
     /// One request of each context, some seconds from now.
     pub fn batch_at(&self, contexts: &[String], seconds: i64) -> Batch {
-        let mut batch = Batch::default();
+        let mut batch = Batch::new(precisions());
         let second = self.clock.now_seconds() + seconds;
         let aggregate = aggregate_of(&[MS], Outcome::Success);
         for context in contexts {
-            let (precisions, name) = (precisions(), Arc::from(&**context));
-            batch.add(&precisions, &name, Kind::Http, second, &aggregate);
-            batch.add(&precisions, &Arc::from(ALL), Kind::All, second, &aggregate);
+            let name = Arc::from(&**context);
+            batch.add(&name, Kind::Http, second, &aggregate);
+            batch.add(&Arc::from(ALL), Kind::All, second, &aggregate);
         }
         batch
     }

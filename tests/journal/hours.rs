@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use tower_pulse::model::context::ALL;
+use tower_pulse::model::context::{ALL, Kind};
 use tower_pulse::model::slice::HOUR;
 
 use crate::step::OwnedStep;
@@ -79,13 +79,15 @@ impl Expected {
             self.late_before += step.round.late();
         }
         for group in step.round.groups() {
-            for (name, judged) in group.contexts.iter().filter(|(name, _)| step.covers(name)) {
+            let contexts = group.contexts.iter();
+            for (context, judged) in contexts.filter(|(context, _)| step.covers(&context.name)) {
+                let name = &context.name;
                 let hours = self.hours.entry(name.to_string()).or_default();
                 let late_before = hours.late;
                 for (hour, times) in judged.delta.hours.iter() {
                     hours.add(hour, times.count);
                 }
-                if **name != *ALL {
+                if context.kind != Kind::All {
                     self.skewed += judged.skewed;
                     self.late += hours.late - late_before;
                 }

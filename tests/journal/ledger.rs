@@ -94,20 +94,14 @@ impl Ledger {
         let bucket = 4 * id as u16 + 1;
         let nanos = (lower_bound(bucket, SCALE) * 1e9 * 1.02) as u64;
         let aggregate = aggregate_of(&[nanos], Outcome::Success);
-        let (precisions, mut batch) = (precisions(), Batch::default());
-        batch.add(
-            &precisions,
-            &Arc::from(context),
-            Kind::Http,
-            second,
-            &aggregate,
-        );
-        batch.add(&precisions, &Arc::from(ALL), Kind::All, second, &aggregate);
-        batch.count(&precisions, &Arc::from(format!("u{id}")), second, 1);
+        let mut batch = Batch::new(precisions());
+        batch.add(&Arc::from(context), Kind::Http, second, &aggregate);
+        batch.add(&Arc::from(ALL), Kind::All, second, &aggregate);
+        batch.count(&Arc::from(format!("u{id}")), second, 1);
         if is_wide {
             let wide = Arc::from(format!("w{id}"));
             for minute in 0..WIDTH {
-                batch.count(&precisions, &wide, hour_of(now) - 60 * minute, 1);
+                batch.count(&wide, hour_of(now) - 60 * minute, 1);
             }
         }
         batch
@@ -117,8 +111,8 @@ impl Ledger {
     pub fn sent(&mut self, call: &FencedBatch) {
         let key = (call.instance.clone(), call.seq);
         let mut parts = Vec::new();
-        for (name, delta) in &call.batch.contexts {
-            let part = if **name == *ALL {
+        for (context, delta) in &call.batch.contexts {
+            let part = if context.kind == Kind::All {
                 Part::All
             } else {
                 Part::Context

@@ -1,17 +1,18 @@
 //! Calls of a store that wait until the scheduler lets them go.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 use std::task::Poll;
 
-use tower_pulse::model::batch::Aggregate;
 use tower_pulse::model::records::{Record, RecordId, RecordKey};
 use tower_pulse::model::snapshot::{ContextSnapshot, Snapshot};
 use tower_pulse::model::tier::TierSlice;
 use tower_pulse::store::journal::{Acquired, Entries, Entry, FoldStep, Journal, Step};
 use tower_pulse::store::redis::RedisStore;
 use tower_pulse::store::{
-    Appended, CleanReport, FencedBatch, Generation, Heartbeat, Pass, PassRecord, Position,
-    Readable, Store, StoreStatus,
+    Append, Appended, AppendedCall, CleanReport, ContextQuery, ContextRecords, CounterQuery,
+    CounterSeries, FencedBatch, Generation, Heartbeat, Pass, PassRecord, Position, Precisions,
+    Query, RankedContext, Readable, RecordIndex, RecordQuery, Sealed, SliceRecords, SlowestQuery,
+    Store, StoreStatus, Upkeep,
 };
 use tower_pulse::{BoxFuture, StoreError};
 
@@ -22,7 +23,7 @@ use crate::step::OwnedStep;
 pub enum Request {
     Hello,
     Append(FencedBatch),
-    Readable(String, String, u64, Position),
+    Readable(AppendedCall),
     Acquire(String, String),
     Release(String),
     Read(String, String, Position, u64),
@@ -57,10 +58,7 @@ impl Request {
         Ok(match self {
             Self::Hello => Reply::Hello(store.hello().await?),
             Self::Append(call) => Reply::Append(store.append(call).await?),
-            Self::Readable(generation, instance, seq, position) => {
-                let readable = store.readable(generation, instance, *seq, *position);
-                Reply::Readable(readable.await?)
-            }
+            Self::Readable(call) => Reply::Readable(store.readable(call).await?),
             Self::Acquire(instance, version) => {
                 Reply::Acquire(store.acquire(instance, version).await?)
             }
@@ -101,7 +99,7 @@ impl std::fmt::Display for Request {
                 "append {} of {:.6} after {} in {:.6}",
                 call.seq, call.instance, call.previous, call.generation
             ),
-            Self::Readable(_, instance, seq, _) => write!(f, "readable {seq} of {instance:.6}"),
+            Self::Readable(call) => write!(f, "readable {} of {:.6}", call.seq, call.instance),
             Self::Acquire(_, version) => write!(f, "acquire as {version:.6}"),
             Self::Release(_) => f.write_str("release"),
             Self::Read(_, version, _, bytes) => write!(f, "read {bytes} under {version:.6}"),
@@ -272,7 +270,24 @@ impl Journal for Wire {
     }
 }
 
+impl Sealed for Wire {}
+
 impl Store for Wire {
+    fn precisions(&self) -> &Precisions {
+        static PRECISIONS: LazyLock<Precisions> = LazyLock::new(crate::data::precisions);
+        &PRECISIONS
+    }
+
+    fn journal(&self) -> Option<&dyn Journal> {
+        Some(self)
+    }
+
+    fn describe(&self) -> String {
+        "a store whose calls wait".to_owned()
+    }
+}
+
+impl Append for Wire {
     fn hello(&self) -> BoxFuture<'_, Result<Generation, StoreError>> {
         ask!(self, Hello, Request::Hello)
     }
@@ -283,23 +298,13 @@ impl Store for Wire {
 
     fn readable<'a>(
         &'a self,
-        generation: &'a str,
-        instance: &'a str,
-        seq: u64,
-        position: Position,
+        call: &'a AppendedCall,
     ) -> BoxFuture<'a, Result<Readable, StoreError>> {
-        let (generation, instance) = (generation.to_owned(), instance.to_owned());
-        ask!(
-            self,
-            Readable,
-            Request::Readable(generation, instance, seq, position)
-        )
+        ask!(self, Readable, Request::Readable(call.clone()))
     }
+}
 
-    fn journal(&self) -> Option<&dyn Journal> {
-        Some(self)
-    }
-
+impl Upkeep for Wire {
     fn status(&self, _: i64) -> BoxFuture<'_, Result<StoreStatus, StoreError>> {
         unreachable!("these tests only append and fold")
     }
@@ -312,39 +317,6 @@ impl Store for Wire {
         unreachable!("these tests only append and fold")
     }
 
-    fn snapshot(&self, _: i64) -> BoxFuture<'_, Result<Snapshot, StoreError>> {
-        unreachable!("these tests only append and fold")
-    }
-
-    fn context<'a>(
-        &'a self,
-        _: &'a str,
-        _: i64,
-    ) -> BoxFuture<'a, Result<Option<ContextSnapshot>, StoreError>> {
-        unreachable!("these tests only append and fold")
-    }
-
-    fn counter<'a>(
-        &'a self,
-        _: &'a str,
-        _: u32,
-    ) -> BoxFuture<'a, Result<Vec<(i64, i64)>, StoreError>> {
-        unreachable!("these tests only append and fold")
-    }
-
-    fn records<'a>(
-        &'a self,
-        _: &'a str,
-        _: u32,
-        _: i64,
-    ) -> BoxFuture<'a, Result<Vec<(i64, Aggregate)>, StoreError>> {
-        unreachable!("these tests only append and fold")
-    }
-
-    fn slowest(&self) -> BoxFuture<'_, Result<Vec<(String, f64)>, StoreError>> {
-        unreachable!("these tests only append and fold")
-    }
-
     fn clean<'a>(&'a self, _: &'a Pass) -> BoxFuture<'a, Result<Option<CleanReport>, StoreError>> {
         unreachable!("these tests only append and fold")
     }
@@ -352,8 +324,49 @@ impl Store for Wire {
     fn last_pass(&self) -> BoxFuture<'_, Result<Option<PassRecord>, StoreError>> {
         unreachable!("these tests only append and fold")
     }
+}
 
-    fn describe(&self) -> String {
-        "a store whose calls wait".to_owned()
+impl Query for Wire {
+    fn snapshot(&self, _: i64) -> BoxFuture<'_, Result<Snapshot, StoreError>> {
+        unreachable!("these tests only append and fold")
+    }
+
+    fn contexts<'a>(
+        &'a self,
+        _: &'a ContextQuery,
+    ) -> BoxFuture<'a, Result<Vec<ContextSnapshot>, StoreError>> {
+        unreachable!("these tests only append and fold")
+    }
+
+    fn counters<'a>(
+        &'a self,
+        _: &'a CounterQuery,
+    ) -> BoxFuture<'a, Result<Vec<CounterSeries>, StoreError>> {
+        unreachable!("these tests only append and fold")
+    }
+
+    fn records<'a>(
+        &'a self,
+        _: &'a RecordQuery,
+    ) -> BoxFuture<'a, Result<Vec<ContextRecords>, StoreError>> {
+        unreachable!("these tests only append and fold")
+    }
+
+    fn record_index(&self, _: i64) -> BoxFuture<'_, Result<RecordIndex, StoreError>> {
+        unreachable!("these tests only append and fold")
+    }
+
+    fn slice_records<'a>(
+        &'a self,
+        _: &'a [TierSlice],
+    ) -> BoxFuture<'a, Result<Vec<SliceRecords>, StoreError>> {
+        unreachable!("these tests only append and fold")
+    }
+
+    fn slowest<'a>(
+        &'a self,
+        _: &'a SlowestQuery,
+    ) -> BoxFuture<'a, Result<Vec<RankedContext>, StoreError>> {
+        unreachable!("these tests only append and fold")
     }
 }

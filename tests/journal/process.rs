@@ -7,6 +7,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
+use tower_pulse::store::Append;
 use tower_pulse::testing::{TestFlusher, TestFolder};
 use tower_pulse::{BoxFuture, StoreError};
 
@@ -55,10 +56,7 @@ impl Process {
                     continue;
                 };
                 if let Some(newest) = newest {
-                    use tower_pulse::store::Store;
-                    let (generation, instance) = (&newest.generation, &newest.instance);
-                    let readable = own.readable(generation, instance, newest.seq, newest.position);
-                    let _ = readable.await;
+                    let _ = own.readable(&newest).await;
                 }
             }
         })

@@ -84,11 +84,9 @@ fn copy_of(round: &Round) -> Round {
     let mut copy = Round::empty(round.stamp());
     let mut late = round.late();
     for group in round.groups() {
-        let mut batch = Batch {
-            late: std::mem::take(&mut late),
-            ..Batch::default()
-        };
-        for (name, judged) in &group.contexts {
+        let mut batch = Batch::new(group.precisions.clone());
+        batch.late = std::mem::take(&mut late);
+        for (context, judged) in &group.contexts {
             let mut delta = judged.delta.clone();
             if judged.skewed > 0 {
                 // `Round::add` drops sums that are in the future, and counts them as skewed.
@@ -100,10 +98,10 @@ fn copy_of(round: &Round) -> Round {
                     .hours
                     .add(round.stamp() + 1_000_000, skewed, usize::MAX);
             }
-            batch.contexts.insert(name.clone(), delta);
+            batch.contexts.insert(context.clone(), delta);
         }
         batch.counters = group.counters.clone();
-        copy.add(batch, &group.precisions, round.stamp());
+        copy.add(batch, round.stamp());
     }
     assert_eq!(
         format!("{copy:?}"),

@@ -280,8 +280,8 @@ impl<'a> World<'a> {
             (_, Reply::Acquire(Acquired::Mine(_)))
             | (_, Reply::Read(Step::Done(_)))
             | (_, Reply::Load(Step::Done(_))) => self.lease_until = self.now() + LEASE,
-            (Request::Readable(_, instance, seq, _), Reply::Readable(Readable::Yes)) => {
-                self.judge_readable(instance, *seq);
+            (Request::Readable(call), Reply::Readable(Readable::Yes)) => {
+                self.judge_readable(&call.instance, call.seq);
             }
             _ => {}
         }

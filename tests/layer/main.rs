@@ -8,10 +8,14 @@ mod contexts;
 mod mounted;
 mod names;
 mod outcomes;
+mod recorded;
+#[path = "../rig/mod.rs"]
+mod rig;
 mod timers;
 
 use std::collections::BTreeMap;
 
+use crate::rig::reads::StoreReads;
 use axum::Router;
 use axum::body::Body;
 use http::{Request, Response};

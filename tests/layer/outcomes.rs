@@ -5,6 +5,7 @@ use std::convert::Infallible;
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
+use crate::rig::reads::StoreReads;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Path;

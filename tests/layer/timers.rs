@@ -1,11 +1,16 @@
 //! Timers and counters of any code.
 
+use std::convert::Infallible;
 use std::future::Future;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
+use http::{Request, Response};
+use tower::{Service, ServiceBuilder, ServiceExt};
 use tower_pulse::model::context::Kind;
 use tower_pulse::model::outcome::Outcome;
+
+use crate::rig::reads::StoreReads;
 
 use super::{context, outcome, pulse, snapshot};
 
@@ -31,10 +36,39 @@ async fn a_timer_writes_its_own_series_and_never_the_global_ones() {
     let hits = store.counter("hits:db:find_user", 3_600).await.unwrap();
     assert_eq!(hits[0].1, 2);
     assert_eq!(
-        store.slowest().await.unwrap(),
+        store.ranking().await.unwrap(),
         [("db:find_user".to_owned(), 0.004)]
     );
     assert_eq!(snapshot(&pulse).await.all.hour, None);
+}
+
+#[tokio::test]
+async fn a_timer_that_is_named_like_a_page_is_not_added_to_the_page() {
+    let (pulse, hand) = pulse();
+    let page = "GET /users/{id}";
+    let mut service = ServiceBuilder::new()
+        .layer(pulse.layer_with(move |_| Some(page.into())))
+        .service_fn(|_: Request<()>| async { Ok::<_, Infallible>(Response::new(())) });
+    let service = service.ready().await.unwrap();
+    service.call(Request::new(())).await.unwrap();
+    let timer = pulse.timer(page);
+    hand.advance(Duration::from_millis(3));
+    timer.stop();
+    let contexts = snapshot(&pulse).await.contexts;
+    let contexts = contexts.iter().map(|context| {
+        let times = context.hour.as_ref().unwrap().times;
+        (&*context.context, context.kind, times.count, times.max)
+    });
+    let contexts: Vec<_> = contexts.collect();
+    assert_eq!(
+        contexts,
+        [
+            ("GET /users/{id}", Kind::Http, 1.0, 0.0),
+            ("\\GET /users/{id}", Kind::Timer, 1.0, 0.003),
+        ]
+    );
+    let hits = pulse.store().counter("hits:GET /users/{id}", 60).await;
+    assert_eq!(hits.unwrap().iter().map(|(_, n)| n).sum::<i64>(), 1);
 }
 
 #[tokio::test]

@@ -10,26 +10,31 @@ use super::process::{Leashed, TempDir, free_port};
 
 /// The example `demo`, which `cargo test` and `make chaos` build beside the test that runs.
 pub fn built() -> PathBuf {
+    built_example("demo")
+}
+
+/// The example of this name, as [`built`] gives the demo.
+pub fn built_example(name: &str) -> PathBuf {
     let exe = std::env::current_exe().unwrap();
     let profile = exe.parent().unwrap().parent().unwrap();
-    let demo = profile.join("examples").join("demo");
+    let example = profile.join("examples").join(name);
     assert!(
-        demo.exists(),
-        "{} is missing: `cargo build --example demo` (with --release for `make chaos`)",
-        demo.display()
+        example.exists(),
+        "{} is missing: `cargo build --example {name}` (with --release for `make chaos`)",
+        example.display()
     );
     // `cargo test --test faults` builds no examples: what runs must not be older than what is tested.
-    let dependencies = std::fs::read_to_string(demo.with_extension("d")).unwrap();
+    let dependencies = std::fs::read_to_string(example.with_extension("d")).unwrap();
     let sources = dependencies.split_whitespace().skip(1).map(Path::new);
     let modified = |path: &Path| path.metadata().and_then(|data| data.modified()).ok();
-    let newer = sources.filter(|source| modified(source) > modified(&demo));
+    let newer = sources.filter(|source| modified(source) > modified(&example));
     let newer: Vec<_> = newer.collect();
     assert!(
         newer.is_empty(),
-        "{} is older than {newer:?}: `cargo build --example demo`",
-        demo.display()
+        "{} is older than {newer:?}: `cargo build --example {name}`",
+        example.display()
     );
-    demo
+    example
 }
 
 /// A running binary that listens on the address in `LISTEN`. Dropping it kills the process.
@@ -44,14 +49,20 @@ pub struct Demo {
 impl Demo {
     /// Starts `binary` with these environment variables and `LISTEN=127.0.0.1:PORT`, and waits until that
     /// port accepts connections. Panics with the output of the binary if it ends, or does not listen within
-    /// ten seconds.
+    /// 30 seconds: it may have a log to read first.
     pub async fn start(binary: impl AsRef<Path>, env: &[(&str, &str)]) -> Self {
+        Self::start_with(binary, &[], env).await
+    }
+
+    /// The same with arguments.
+    pub async fn start_with(binary: impl AsRef<Path>, args: &[&str], env: &[(&str, &str)]) -> Self {
         let binary = binary.as_ref();
         let dir = TempDir::new("demo");
         let create = |name: &str| std::fs::File::create(dir.path().join(name)).unwrap();
         let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
         let mut command = Command::new(binary);
         command
+            .args(args)
             .env("LISTEN", address.to_string())
             .envs(env.iter().copied())
             .stdout(create("stdout"))
@@ -63,7 +74,7 @@ impl Demo {
             process: Mutex::new(process),
             dir,
         };
-        let end = Instant::now() + Duration::from_secs(10);
+        let end = Instant::now() + Duration::from_secs(30);
         while TcpStream::connect(address).is_err() {
             let exit = demo.process().try_wait();
             assert!(

@@ -2,7 +2,7 @@
 //! functions, a plain HTTP client, and the demo as a child process.
 //!
 //! Include it with `mod rig;`. Read in this order: [`server`], [`proxy`], [`book`], [`http`], [`demo`],
-//! [`fold`], [`peer`], [`log`], [`wait`]; [`process`], [`resp`] and [`seed`] are what they stand on.
+//! [`fold`], [`reads`], [`peer`], [`log`], [`wait`]; [`process`], [`resp`] and [`seed`] are what they stand on.
 
 #![allow(
     clippy::unwrap_used,
@@ -20,6 +20,7 @@ pub mod log;
 pub mod peer;
 pub mod process;
 pub mod proxy;
+pub mod reads;
 pub mod resp;
 pub mod seed;
 pub mod server;

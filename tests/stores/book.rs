@@ -6,6 +6,7 @@ use tower_pulse::store::Pass;
 
 use crate::fixture::{Fixture, LAST_HOUR, MS, NOW, THIS_HOUR};
 use crate::rig::book;
+use crate::rig::reads::{StoreReads, pairs_of};
 use crate::rig::server::RedisServer;
 
 async fn fixture_without_prefix() -> Fixture {
@@ -70,10 +71,10 @@ async fn this_crate_reads_and_extends_data_of_the_book() {
         .map(|c| (&*c.context, c.kind))
         .collect();
     assert_eq!(names, [("/profile", Kind::Http), ("query", Kind::Timer)]);
-    assert_eq!(snapshot.recent, [(NOW, 7)]);
+    assert_eq!(pairs_of(&snapshot.recent), [(NOW, 7)]);
     assert_eq!(fixture.hours("/profile").await, (Some(2.0), Some(1.0)));
     assert_eq!(
-        fixture.store.slowest().await.unwrap()[0],
+        fixture.store.ranking().await.unwrap()[0],
         ("/profile".into(), 3.0)
     );
 
@@ -139,7 +140,7 @@ async fn contexts_of_the_book_leave_the_ranking_too() {
     let cleaned = fixture.store.clean(&pass).await.unwrap().unwrap();
     assert_eq!((cleaned.ranks, cleaned.contexts), (1, 0));
     assert_eq!(
-        fixture.store.slowest().await.unwrap(),
+        fixture.store.ranking().await.unwrap(),
         [("/new".into(), 1.0)]
     );
     // Statistics that another program has written are not deleted.
@@ -188,7 +189,7 @@ async fn without_the_books_keys_the_records_answer_queries() {
             &[MS, 3 * MS],
         ),
     ]);
-    batch.count(&fixture.precisions, &"sales".into(), NOW, 4);
+    batch.count(&"sales".into(), NOW, 4);
     crate::fixture::apply(&store, &crate::fixture::call("a", 1, batch))
         .await
         .unwrap();
@@ -214,8 +215,8 @@ async fn without_the_books_keys_the_records_answer_queries() {
         0.009
     );
     assert_eq!(snapshot.all.hour.unwrap().times.count, 2.0);
-    assert_eq!(snapshot.recent, [(NOW, 2)]);
-    let slowest = store.slowest().await.unwrap();
+    assert_eq!(pairs_of(&snapshot.recent), [(NOW, 2)]);
+    let slowest = store.ranking().await.unwrap();
     assert_eq!(
         slowest,
         [("GET /b".to_owned(), 0.009), ("GET /a".to_owned(), 0.002)]

@@ -11,10 +11,11 @@ use tower_pulse::model::outcome::Outcome;
 use tower_pulse::model::slice::{HOUR, Precisions};
 use tower_pulse::model::snapshot::{ContextSnapshot, HourSnapshot};
 use tower_pulse::store::memory::MemoryStore;
-use tower_pulse::store::{Heartbeat, Pass, Store};
+use tower_pulse::store::{Heartbeat, Pass, RecordIndex, Store};
 use tower_pulse::{Clock, ManualClock};
 
 use crate::fixture::{NOW, Writer, aggregate_of, call, redis_store};
+use crate::rig::reads::StoreReads;
 use crate::rig::server::RedisServer;
 
 /// A step that both stores take.
@@ -36,7 +37,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => -4_000..4_000i64,
         1 => -20_000..9_000i64,
     ];
-    let request = (0..6u8, second.clone(), 1_000..90_000_000_000u64);
+    let request = (0..8u8, second.clone(), 1_000..90_000_000_000u64);
     let wait = prop_oneof![0..5i64, 0..200i64, 0..9_000i64, Just(90_000), Just(700_000)];
     prop_oneof![
         6 => proptest::collection::vec(request, 1..12).prop_map(Step::Send),
@@ -62,22 +63,25 @@ impl Pair {
         let now = self.clock.now_seconds();
         match step {
             Step::Send(requests) => {
-                let mut batch = Batch::default();
+                let mut batch = Batch::new(self.precisions.clone());
                 for (context, second, nanos) in requests {
                     let (name, kind): (Arc<str>, _) = match context {
                         0 => (ALL.into(), Kind::All),
                         1 | 2 => (format!("timer {context}").into(), Kind::Timer),
+                        // Contexts of two kinds that have one name.
+                        6 => ("both".into(), Kind::Http),
+                        7 => ("both".into(), Kind::Timer),
                         _ => (format!("GET /{context}").into(), Kind::Http),
                     };
                     let outcome = Outcome::ALL[(nanos % 10) as usize];
                     let aggregate = aggregate_of(&[*nanos, nanos / 3], outcome);
-                    batch.add(&self.precisions, &name, kind, now + second, &aggregate);
+                    batch.add(&name, kind, now + second, &aggregate);
                 }
                 self.send(batch).await;
             }
             Step::Count(second, n) => {
-                let mut batch = Batch::default();
-                batch.count(&self.precisions, &"sales".into(), now + second, *n);
+                let mut batch = Batch::new(self.precisions.clone());
+                batch.count(&"sales".into(), now + second, *n);
                 self.send(batch).await;
             }
             Step::Repeat => {
@@ -148,17 +152,36 @@ impl Pair {
             }
             same_context(&a.all, &b.all);
         }
-        let (ranks_a, ranks_b) = (a.slowest().await.unwrap(), b.slowest().await.unwrap());
+        let (ranks_a, ranks_b) = (a.ranking().await.unwrap(), b.ranking().await.unwrap());
         assert_eq!(ranks_a.len(), ranks_b.len());
         for (a, b) in ranks_a.iter().zip(&ranks_b) {
             assert_eq!(a.0, b.0);
             near(a.1, b.1);
         }
-        for context in [ALL, "timer 1", "GET /3"] {
+        let (index_a, index_b) = (
+            a.record_index(now).await.unwrap(),
+            b.record_index(now).await.unwrap(),
+        );
+        let sorted = |index: &RecordIndex| {
+            let mut contexts = index.contexts.clone();
+            contexts.sort_unstable();
+            contexts
+        };
+        assert_eq!(sorted(&index_a), sorted(&index_b));
+        let slices: Vec<_> = index_a.revisions.keys().copied().collect();
+        let records_a = a.slice_records(&slices).await.unwrap();
+        let records_b = b.slice_records(&slices).await.unwrap();
+        for (at, (mut a, mut b)) in slices.iter().zip(records_a.into_iter().zip(records_b)) {
+            assert!(index_b.revisions.contains_key(at), "{at:?}");
+            a.records.sort_unstable_by_key(|(id, _)| *id);
+            b.records.sort_unstable_by_key(|(id, _)| *id);
+            assert_eq!(a, b, "{at:?}");
+        }
+        for context in [ALL, "timer 1", "GET /3", "both"] {
             for precision in [60, 3_600] {
                 assert_eq!(
-                    a.records(context, precision, now).await.unwrap(),
-                    b.records(context, precision, now).await.unwrap(),
+                    a.records_of(context, precision, now).await.unwrap(),
+                    b.records_of(context, precision, now).await.unwrap(),
                     "{context} {precision}"
                 );
             }
@@ -180,7 +203,7 @@ impl Pair {
                 let seconds = precision.seconds;
                 let live = |mut slices: Vec<(i64, i64)>| {
                     slices.retain(|(slice, _)| *slice > precision.cut_off(now));
-                    let surplus = slices.len().saturating_sub(precision.samples as usize);
+                    let surplus = slices.len().saturating_sub(precision.retained as usize);
                     slices.split_off(surplus)
                 };
                 let (a, b) = (a.counter(name, seconds), b.counter(name, seconds));

@@ -16,6 +16,7 @@ use tower_pulse::store::{Appended, FencedBatch, Pass, Store};
 use tower_pulse::testing::TestFolder;
 use tower_pulse::{Clock, ManualClock, StoreError};
 
+use crate::rig::reads::StoreReads;
 use crate::rig::server::RedisServer;
 
 /// The current hour of every test. Tests begin in the middle of it, at `NOW`.
@@ -164,16 +165,10 @@ impl Fixture {
 
     /// A batch of samples: context, kind, second, nanoseconds of each.
     pub fn batch(&self, requests: &[(&str, Kind, i64, &[u64])]) -> Batch {
-        let mut batch = Batch::default();
+        let mut batch = Batch::new(self.precisions.clone());
         for (context, kind, second, nanos) in requests {
             let aggregate = aggregate_of(nanos, Outcome::Success);
-            batch.add(
-                &self.precisions,
-                &Arc::from(*context),
-                *kind,
-                *second,
-                &aggregate,
-            );
+            batch.add(&Arc::from(*context), *kind, *second, &aggregate);
         }
         batch
     }

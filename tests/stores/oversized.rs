@@ -1,9 +1,11 @@
 //! Keys that another program has made too large to be read. Problems and warnings name them, and all other keys
 //! are read.
 
+use crate::rig::reads::StoreReads;
 use redis::aio::MultiplexedConnection;
 use redis::{cmd, pipe};
-use tower_pulse::model::context::{Kind, fnv1a};
+use tower_pulse::model::context::Kind;
+use tower_pulse::model::records::RecordId;
 use tower_pulse::model::snapshot::Snapshot;
 
 use crate::fixture::{Fixture, MS, NOW};
@@ -83,7 +85,7 @@ async fn a_ranking_with_300_000_members_is_named_and_shrinks() {
     let snapshot = fixture.snapshot().await;
     assert_eq!(keys_of_problems(&snapshot), [SLOWEST]);
     assert_other_contexts_are_read(&snapshot);
-    assert_eq!(fixture.store.slowest().await.unwrap().len(), 100);
+    assert_eq!(fixture.store.ranking().await.unwrap().len(), 100);
     let before = fixture.server().cpu_micros().await;
     fixture.hit("GET /a", NOW, MS).await;
     let took = fixture.server().cpu_micros().await - before;
@@ -101,7 +103,7 @@ async fn a_ranking_with_300_000_members_is_named_and_shrinks() {
 async fn a_record_of_20_mib_is_named_and_replaced() {
     let (mut fixture, mut connection) = fixture().await;
     let key = format!("pulse:pulse:r1:60:{NOW}");
-    let field = fnv1a(b"GET /a").to_be_bytes();
+    let field = RecordId::new(Kind::Http, "GET /a").to_bytes();
     let mut set = cmd("HSET");
     set.arg(&key).arg(&field).arg(vec![b'x'; 20 * MIB]);
     set.exec_async(&mut connection).await.unwrap();
@@ -111,12 +113,16 @@ async fn a_record_of_20_mib_is_named_and_replaced() {
         assert!(snapshot.problems[0].reason.contains("GET /a"));
         assert_other_contexts_are_read(&snapshot);
     }
-    let records = fixture.store.records("GET /a", 3_600, NOW).await.unwrap();
+    let records = fixture
+        .store
+        .records_of("GET /a", 3_600, NOW)
+        .await
+        .unwrap();
     assert_eq!(records, []);
     assert_eq!(
         fixture
             .store
-            .records("GET /b", 3_600, NOW)
+            .records_of("GET /b", 3_600, NOW)
             .await
             .unwrap()
             .len(),
@@ -148,7 +154,7 @@ async fn forty_records_of_2_mib_are_named() {
     for n in 0..40 {
         let context = format!("GET /many/{n}");
         fixture.hit(&context, NOW, MS).await;
-        let field = fnv1a(context.as_bytes()).to_be_bytes();
+        let field = RecordId::new(Kind::Http, &context).to_bytes();
         let mut set = cmd("HSET");
         set.arg(&key).arg(&field).arg(vec![b'x'; 2 * MIB]);
         set.exec_async(&mut connection).await.unwrap();
@@ -178,7 +184,7 @@ async fn a_key_with_a_name_of_30_mib_is_named() {
             assert_eq!(keys_of_problems(&snapshot), [key]);
             assert_other_contexts_are_read(&snapshot);
         }
-        let _ = fixture.store.slowest().await.unwrap();
+        let _ = fixture.store.ranking().await.unwrap();
         assert!(fixture.store.status(NOW).await.is_ok());
         let warnings = fixture.store.warnings();
         assert!(

@@ -1,9 +1,11 @@
 //! Poisoned keys: data for a key that holds something else is dropped and the key is quarantined, all other data of
 //! the call is stored, and calls are stored completely again once the key is mended.
 
+use crate::rig::reads::StoreReads;
 use redis::aio::MultiplexedConnection;
 use redis::cmd;
-use tower_pulse::model::context::{Kind, fnv1a};
+use tower_pulse::model::context::Kind;
+use tower_pulse::model::records::RecordId;
 use tower_pulse::model::slice::iso_hour;
 use tower_pulse::testing::TestFolder;
 
@@ -50,8 +52,8 @@ async fn quarantined(poison: &str, key: &str) -> String {
     assert_eq!(hits, [(THIS_HOUR, 2)]);
     // Queries and cleaning do not fail.
     let _ = fixture.snapshot().await;
-    let _ = fixture.store.slowest().await.unwrap();
-    let _ = fixture.store.records("GET /a", 60, NOW).await.unwrap();
+    let _ = fixture.store.ranking().await.unwrap();
+    let _ = fixture.store.records_of("GET /a", 60, NOW).await.unwrap();
     let _ = fixture.store.counter("hits:GET /a", 60).await.unwrap();
     let _ = fixture.store.clean(&fixture.pass()).await.unwrap();
 
@@ -120,18 +122,18 @@ async fn a_record_that_is_garbage_is_replaced() {
     let mut fixture = Fixture::redis().await;
     fixture.hit("GET /a", NOW, MS).await;
     let mut connection = fixture.server().connection().await;
-    let field = fnv1a(b"GET /a").to_be_bytes();
+    let field = RecordId::new(Kind::Http, "GET /a").to_bytes();
     let mut set = cmd("HSET");
     set.arg(RECORDS).arg(&field).arg("garbage");
     set.exec_async(&mut connection).await.unwrap();
-    let records = fixture.store.records("GET /a", 60, NOW).await.unwrap();
+    let records = fixture.store.records_of("GET /a", 60, NOW).await.unwrap();
     assert_eq!(records, [], "garbage is not a record");
     // Another folder does not remember the record, and reads it.
     let folder = TestFolder::new(fixture.store.clone(), fixture.clock.clone(), "other", 1_000);
     fixture.writer.folder.release().await.unwrap();
     fixture.writer.folder = folder;
     fixture.hit("GET /a", NOW, MS).await;
-    let records = fixture.store.records("GET /a", 60, NOW).await.unwrap();
+    let records = fixture.store.records_of("GET /a", 60, NOW).await.unwrap();
     assert_eq!(records[0].1.times.count, 1, "samples that arrived since");
     assert_eq!(
         fixture.hours("GET /a").await.0,
@@ -169,7 +171,9 @@ async fn snapshots_report_garbage_as_problems() {
     run(&mut connection, &format!("ZADD {STATS} inf sum")).await;
     let hour = format!("pulse:pulse:r1:1800:{NOW}");
     let mut set = cmd("HSET");
-    set.arg(&hour).arg(&fnv1a(b"GET /b").to_be_bytes()).arg("x");
+    set.arg(&hour)
+        .arg(&RecordId::new(Kind::Http, "GET /b").to_bytes())
+        .arg("x");
     set.exec_async(&mut connection).await.unwrap();
     cmd("ZADD")
         .arg("pulse:slowest:AccessTime")

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::rig::reads::StoreReads;
 use redis::cmd;
 use tower_pulse::model::batch::Batch;
 use tower_pulse::model::context::Kind;
@@ -73,7 +74,7 @@ async fn assert_refused(refuse: &[&str], undo: &[&str], advice: &str) {
     let _: redis::Value = ask(server, refuse).await;
     let mut second = two_samples(&fixture, 2);
     let other = fixture.batch(&[("GET /other", Kind::Http, NOW, &[MS])]);
-    second.batch.merge(other, &fixture.precisions);
+    second.batch.merge(other);
     let error = fixture.writer.apply(&second).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Refused, "{error}");
     assert!(error.to_string().contains(advice), "{error}");
@@ -122,16 +123,13 @@ async fn a_replica_writes_nothing() {
 /// Calls every method of a store.
 async fn call_every_method(fixture: &Fixture, store: &Arc<dyn Store>) {
     let mut all = two_samples(fixture, 1);
-    all.batch
-        .count(&fixture.precisions, &"sales".into(), NOW, 1);
+    all.batch.count(&"sales".into(), NOW, 1);
     let merged = ApplyOutcome::Merged(MergeReport::default());
     assert_eq!(apply(store, &all).await.unwrap(), merged);
     let mut again = two_samples(fixture, 2);
     for hours in [1, 2] {
         let requests = [("GET /", Kind::Http, NOW + hours * 3_600, &[MS][..])];
-        again
-            .batch
-            .merge(fixture.batch(&requests), &fixture.precisions);
+        again.batch.merge(fixture.batch(&requests));
     }
     apply(store, &again).await.unwrap();
     let heartbeat = Heartbeat {
@@ -144,8 +142,8 @@ async fn call_every_method(fixture: &Fixture, store: &Arc<dyn Store>) {
     assert_eq!(store.snapshot(NOW).await.unwrap().problems, []);
     store.context("GET /", NOW).await.unwrap().unwrap();
     store.counter("sales", 1).await.unwrap();
-    store.records("GET /", 60, NOW).await.unwrap();
-    assert_eq!(store.slowest().await.unwrap().len(), 1);
+    store.records_of("GET /", 60, NOW).await.unwrap();
+    assert_eq!(store.ranking().await.unwrap().len(), 1);
     for days in [0, 2, 9] {
         let mut pass = fixture.pass();
         pass.now += days * 86_400;
@@ -220,7 +218,7 @@ async fn a_missing_wrong_or_superfluous_password_is_explained() {
         .query_async(&mut server.connection().await)
         .await
         .unwrap();
-    let error = store.slowest().await.unwrap_err();
+    let error = store.ranking().await.unwrap_err();
     assert!(error.to_string().contains("take it out"), "{error}");
 }
 
@@ -232,7 +230,7 @@ async fn a_flushed_script_is_sent_again() {
     let _: () = ask(fixture.server(), &["SCRIPT", "FLUSH"]).await;
     fixture.hit("GET /", NOW, MS).await;
     let _: () = ask(fixture.server(), &["FLUSHALL"]).await;
-    let mut next = call("a", 3, Batch::default());
+    let mut next = call("a", 3, Batch::new(fixture.precisions.clone()));
     next.generation = generation;
     assert_eq!(
         fixture.writer.apply(&next).await.unwrap(),
@@ -343,11 +341,11 @@ async fn a_frozen_server_delays_calls_by_their_timeouts_only() {
     let server = RedisServer::builder().password("secret").start().await;
     let fixture = Fixture::redis_with(server, "pulse:");
     let store = store_with_short_timeouts(&fixture.server().url(), None);
-    store.slowest().await.unwrap();
+    store.ranking().await.unwrap();
     fixture.server().freeze();
     let start = Instant::now();
     for _ in 0..3 {
-        let error = store.slowest().await.unwrap_err();
+        let error = store.ranking().await.unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::TimedOut, "{error}");
     }
     // The third one has dropped the connection; those who ask together share one attempt, and do not make
@@ -355,7 +353,7 @@ async fn a_frozen_server_delays_calls_by_their_timeouts_only() {
     let asking: Vec<_> = (0..100)
         .map(|_| {
             let store = store.clone();
-            tokio::spawn(async move { store.slowest().await })
+            tokio::spawn(async move { store.ranking().await })
         })
         .collect();
     for call in asking {
@@ -363,7 +361,7 @@ async fn a_frozen_server_delays_calls_by_their_timeouts_only() {
     }
     assert!(start.elapsed() < Duration::from_secs(5));
     fixture.server().thaw();
-    until("it answers again", async || store.slowest().await.is_ok()).await;
+    until("it answers again", async || store.ranking().await.is_ok()).await;
 }
 
 #[tokio::test]
@@ -489,7 +487,7 @@ async fn records_stay_small() {
         assert!(fields[0].len() < 60, "{} bytes", fields[0].len());
     }
     let now = fixture.clock.now_seconds();
-    let minutes = fixture.store.records("GET /", 60, now).await.unwrap();
+    let minutes = fixture.store.records_of("GET /", 60, now).await.unwrap();
     let counts: Vec<_> = minutes.iter().map(|(_, s)| s.histogram.count()).collect();
     assert_eq!(counts, [180, 180, 90]);
     let hour = fixture.context("GET /").await.hour.unwrap();

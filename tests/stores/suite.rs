@@ -3,35 +3,24 @@
 use std::sync::Arc;
 
 use tower_pulse::model::batch::Batch;
-use tower_pulse::model::context::{ALL, Kind, OVERFLOW};
+use tower_pulse::model::context::{ALL, ContextId, Kind, OVERFLOW};
 use tower_pulse::model::histogram::COARSE_SCALE;
 use tower_pulse::model::outcome::Outcome;
 use tower_pulse::model::slice::HOUR;
 use tower_pulse::model::tier::WIDTHS;
-use tower_pulse::store::{Appended, Heartbeat};
+use tower_pulse::store::{Appended, ContextQuery, Heartbeat, Precisions, RecordQuery};
 
 use crate::fixture::{
     ApplyOutcome, Fixture, LAST_HOUR, MS, MergeReport, NOW, THIS_HOUR, aggregate_of, call,
 };
+use crate::rig::reads::{StoreReads, pairs_of};
 
 pub async fn a_batch_is_read_back_as_it_was_written(fixture: &mut Fixture) {
     let mut batch = fixture.batch(&[("GET /", Kind::Http, NOW, &[MS, 2 * MS, 6 * MS])]);
     let failed = aggregate_of(&[100 * MS], Outcome::ServerError);
-    batch.add(
-        &fixture.precisions,
-        &"GET /".into(),
-        Kind::Http,
-        NOW,
-        &failed,
-    );
+    batch.add(&"GET /".into(), Kind::Http, NOW, &failed);
     let timer = aggregate_of(&[7 * MS], Outcome::Completed);
-    batch.add(
-        &fixture.precisions,
-        &"db:find".into(),
-        Kind::Timer,
-        NOW,
-        &timer,
-    );
+    batch.add(&"db:find".into(), Kind::Timer, NOW, &timer);
     fixture.merge_clean(batch).await;
     fixture.hit("GET /", NOW + 1, 3 * MS).await;
 
@@ -63,7 +52,7 @@ pub async fn a_batch_is_read_back_as_it_was_written(fixture: &mut Fixture) {
     assert_eq!(counter("micros:GET /").await, [(NOW, 112_000)]);
     assert_eq!(counter("errors:db:find").await, []);
     let minutes = store
-        .records("GET /", 60, fixture.clock.now_seconds())
+        .records_of("GET /", 60, fixture.clock.now_seconds())
         .await
         .unwrap();
     assert_eq!(minutes.len(), 1);
@@ -84,9 +73,9 @@ pub async fn the_all_context_is_in_no_list_and_no_ranking(fixture: &mut Fixture)
     assert_eq!(names, [OVERFLOW, "GET /"]);
     assert_eq!(snapshot.all.hour.unwrap().times.count, 2.0);
     assert_eq!(snapshot.all.kind, Kind::All);
-    assert_eq!(snapshot.recent, [(NOW, 2)]);
+    assert_eq!(pairs_of(&snapshot.recent), [(NOW, 2)]);
     assert_eq!(fixture.context(ALL).await.kind, Kind::All);
-    let slowest = fixture.store.slowest().await.unwrap();
+    let slowest = fixture.store.ranking().await.unwrap();
     let names: Vec<_> = slowest.iter().map(|(name, _)| &**name).collect();
     assert_eq!(names, ["GET /", OVERFLOW]);
     let micros = fixture.store.counter("micros:<all>", 1).await.unwrap();
@@ -194,7 +183,7 @@ pub async fn samples_more_than_an_hour_ahead_are_skewed(fixture: &mut Fixture) {
     assert_eq!(
         fixture
             .store
-            .records("GET /", 60, fixture.clock.now_seconds())
+            .records_of("GET /", 60, fixture.clock.now_seconds())
             .await
             .unwrap(),
         []
@@ -219,7 +208,7 @@ pub async fn skewed_samples_do_not_enter_the_histograms_of_the_present(fixture: 
     assert_eq!(fixture.merge(batch).await.skewed, 2);
     let histograms = fixture
         .store
-        .records("GET /", 60, fixture.clock.now_seconds())
+        .records_of("GET /", 60, fixture.clock.now_seconds())
         .await
         .unwrap();
     let [(slice, aggregate)] = &histograms[..] else {
@@ -232,10 +221,63 @@ pub async fn skewed_samples_do_not_enter_the_histograms_of_the_present(fixture: 
     );
 }
 
+pub async fn a_page_and_a_timer_of_one_name_are_two_contexts(fixture: &mut Fixture) {
+    let mut batch = fixture.batch(&[("both", Kind::Http, NOW, &[MS, 3 * MS])]);
+    let timer = aggregate_of(&[7 * MS], Outcome::Failed);
+    batch.add(&"both".into(), Kind::Timer, NOW, &timer);
+    fixture.merge_clean(batch).await;
+    let now = fixture.clock.now_seconds();
+    let names = vec!["both".to_owned()];
+    let query = ContextQuery { names, now };
+    let contexts = fixture.store.contexts(&query).await.unwrap();
+    assert_eq!(fixture.snapshot().await.contexts, contexts);
+    let hours = contexts.iter().map(|context| {
+        let hour = context.hour.as_ref().unwrap();
+        let errors = hour.aggregate.outcomes.errors;
+        let max = (hour.times.max * 1e3).round();
+        (context.kind, hour.times.count, max, errors)
+    });
+    let hours: Vec<_> = hours.collect();
+    assert_eq!(
+        hours,
+        [(Kind::Timer, 1.0, 7.0, 1), (Kind::Http, 2.0, 3.0, 0)]
+    );
+    for (kind, count) in [(Kind::Timer, 1), (Kind::Http, 2)] {
+        let contexts = vec![ContextId::new(kind, "both")];
+        let query = RecordQuery {
+            contexts,
+            width: 60,
+            now,
+        };
+        let records = fixture.store.records(&query).await.unwrap();
+        let slices = &records[0].slices;
+        assert_eq!((slices.len(), slices[0].sums.times.count), (1, count));
+    }
+    // The book's keys have one name for both.
+    let hits = fixture.store.counter("hits:both", 60).await.unwrap();
+    assert_eq!(hits, [(NOW, 3)]);
+}
+
+pub async fn a_batch_of_other_precisions_is_refused(fixture: &mut Fixture) {
+    let mut batch = Batch::new(Precisions::new([7], 120));
+    batch.count(&"sales".into(), NOW, 1);
+    let error = fixture.writer.apply(&call("other", 1, batch)).await;
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("7 s x 120"), "{error}");
+    assert!(error.contains("precisions"), "{error}");
+    // The instance goes on with the same number.
+    let mut batch = Batch::new(fixture.precisions.clone());
+    batch.count(&"sales".into(), NOW, 1);
+    let applied = fixture.writer.apply(&call("other", 1, batch)).await;
+    let merged = ApplyOutcome::Merged(MergeReport::default());
+    assert_eq!(applied.unwrap(), merged);
+    assert_eq!(fixture.store.counter("sales", 7).await.unwrap(), []);
+}
+
 pub async fn counters_are_stored_at_all_precisions(fixture: &mut Fixture) {
     for (second, n) in [(NOW, 3), (NOW + 7, -5), (NOW + 4_000, 10)] {
-        let mut batch = Batch::default();
-        batch.count(&fixture.precisions, &"sales".into(), second, n);
+        let mut batch = Batch::new(fixture.precisions.clone());
+        batch.count(&"sales".into(), second, n);
         fixture.advance(1);
         fixture.merge_clean(batch).await;
     }
@@ -264,17 +306,11 @@ pub async fn counters_are_stored_at_all_precisions(fixture: &mut Fixture) {
 
 pub async fn new_slices_push_old_ones_out(fixture: &mut Fixture) {
     for minute in 0..130 {
-        let mut batch = Batch::default();
+        let mut batch = Batch::new(fixture.precisions.clone());
         for second in [0, 20, 40] {
             let aggregate = aggregate_of(&[MS], Outcome::Success);
             let at = NOW + 60 * minute + second;
-            batch.add(
-                &fixture.precisions,
-                &"GET /".into(),
-                Kind::Http,
-                at,
-                &aggregate,
-            );
+            batch.add(&"GET /".into(), Kind::Http, at, &aggregate);
         }
         fixture.merge_clean(batch).await;
         fixture.advance(60);
@@ -285,7 +321,7 @@ pub async fn new_slices_push_old_ones_out(fixture: &mut Fixture) {
     assert_eq!(minutes.first(), Some(&(end - 120 * 60, 3)));
     let histograms = fixture
         .store
-        .records("GET /", 60, fixture.clock.now_seconds())
+        .records_of("GET /", 60, fixture.clock.now_seconds())
         .await
         .unwrap();
     // The open minute has no samples.
@@ -298,7 +334,7 @@ pub async fn new_slices_push_old_ones_out(fixture: &mut Fixture) {
         fixture.advance(7 * 60);
     }
     let now = fixture.clock.now_seconds();
-    let records = fixture.store.records("GET /", 60, now).await.unwrap();
+    let records = fixture.store.records_of("GET /", 60, now).await.unwrap();
     let starts: Vec<_> = records.iter().map(|(start, _)| *start).collect();
     let expected: Vec<_> = (0..100).map(|gap| end + gap * 7 * 60).collect();
     assert_eq!(
@@ -311,7 +347,7 @@ pub async fn new_slices_push_old_ones_out(fixture: &mut Fixture) {
 /// The counts of a context's records in slices of a width.
 async fn counts(fixture: &Fixture, width: u32) -> Vec<(i64, u64)> {
     let now = fixture.clock.now_seconds();
-    let records = fixture.store.records("GET /", width, now).await.unwrap();
+    let records = fixture.store.records_of("GET /", width, now).await.unwrap();
     let records = records.into_iter();
     records
         .map(|(start, sums)| (start, sums.times.count))
@@ -347,8 +383,12 @@ pub async fn slices_that_have_ended_are_rolled_up(fixture: &mut Fixture) {
         201
     );
     let now = fixture.clock.now_seconds();
-    let hours = fixture.store.records("GET /", 3_600, now).await.unwrap();
-    let widest = fixture.store.records("GET /", 21_600, now).await.unwrap();
+    let hours = fixture.store.records_of("GET /", 3_600, now).await.unwrap();
+    let widest = fixture
+        .store
+        .records_of("GET /", 21_600, now)
+        .await
+        .unwrap();
     assert_eq!(hours[0].1.histogram.scale(), 4);
     assert_eq!(widest[0].1.histogram.scale(), COARSE_SCALE);
     assert_eq!(hours[0].1.outcomes.count(Outcome::Success), 200);
@@ -374,10 +414,10 @@ pub async fn slices_that_have_ended_are_rolled_up(fixture: &mut Fixture) {
 pub async fn contexts_that_are_not_rolled_up_yet_are_read_too(fixture: &mut Fixture) {
     const CONTEXTS: usize = 100;
     let names: Vec<String> = (0..CONTEXTS).map(|n| format!("GET /{n}")).collect();
-    let mut batch = Batch::default();
+    let mut batch = Batch::new(fixture.precisions.clone());
     for name in &names {
         let part = fixture.batch(&[(name, Kind::Http, NOW, &[MS])]);
-        batch.merge(part, &fixture.precisions);
+        batch.merge(part);
     }
     fixture.merge_clean(batch).await;
     for (minutes, hits) in [(2, 1), (3, 2), (40, 3), (41, 4)] {
@@ -388,7 +428,7 @@ pub async fn contexts_that_are_not_rolled_up_yet_are_read_too(fixture: &mut Fixt
         for name in &names {
             let expected = if name == "GET /7" { 1 + hits } else { 1 };
             for width in WIDTHS {
-                let records = fixture.store.records(name, width, now).await.unwrap();
+                let records = fixture.store.records_of(name, width, now).await.unwrap();
                 let count: u64 = records.iter().map(|(_, sums)| sums.times.count).sum();
                 assert_eq!(count, expected, "{name} at {width} after {minutes} minutes");
             }
@@ -397,24 +437,18 @@ pub async fn contexts_that_are_not_rolled_up_yet_are_read_too(fixture: &mut Fixt
 }
 
 pub async fn the_slowest_hundred_are_ranked(fixture: &mut Fixture) {
-    let mut batch = Batch::default();
+    let mut batch = Batch::new(fixture.precisions.clone());
     for n in 0..130u64 {
         let name: Arc<str> = format!("GET /{n:03}").into();
         let aggregate = aggregate_of(&[(n + 1) * MS, (n + 1) * 3 * MS], Outcome::Success);
-        batch.add(&fixture.precisions, &name, Kind::Http, NOW, &aggregate);
+        batch.add(&name, Kind::Http, NOW, &aggregate);
     }
     let timer = aggregate_of(&[9_000 * MS], Outcome::Completed);
-    batch.add(
-        &fixture.precisions,
-        &"render".into(),
-        Kind::Timer,
-        NOW,
-        &timer,
-    );
+    batch.add(&"render".into(), Kind::Timer, NOW, &timer);
     let all = aggregate_of(&[90_000 * MS], Outcome::Completed);
-    batch.add(&fixture.precisions, &ALL.into(), Kind::All, NOW, &all);
+    batch.add(&ALL.into(), Kind::All, NOW, &all);
     fixture.merge_clean(batch).await;
-    let slowest = fixture.store.slowest().await.unwrap();
+    let slowest = fixture.store.ranking().await.unwrap();
     assert_eq!(slowest.len(), 100);
     assert_eq!(slowest[0], ("render".to_owned(), 9.0));
     assert_eq!(slowest[1], ("GET /129".to_owned(), (0.13 + 0.39) / 2.0));
@@ -422,12 +456,12 @@ pub async fn the_slowest_hundred_are_ranked(fixture: &mut Fixture) {
     // A context whose mean falls also falls in the ranking. The mean is sum / count, to the last bit.
     fixture.hit("GET /129", NOW, 77_777).await;
     let times = fixture.context("GET /129").await.hour.unwrap().times;
-    let slowest = fixture.store.slowest().await.unwrap();
+    let slowest = fixture.store.ranking().await.unwrap();
     let ranked = slowest.iter().find(|(name, _)| name == "GET /129");
     assert_eq!(ranked.unwrap().1, times.sum / times.count);
     // Samples of the last hour do not change the ranking.
     fixture.hit("GET /129", LAST_HOUR, 9_000 * MS).await;
-    assert_eq!(fixture.store.slowest().await.unwrap(), slowest);
+    assert_eq!(fixture.store.ranking().await.unwrap(), slowest);
 }
 
 /// Beyond what is shown: the ranking of a fleet whose contexts change must not grow.
@@ -454,23 +488,23 @@ pub async fn the_ranking_holds_a_hundred(fixture: &mut Fixture) {
             assert_eq!(size, 100.min(70 * (n + 1)));
         }
     }
-    let slowest = fixture.store.slowest().await.unwrap();
+    let slowest = fixture.store.ranking().await.unwrap();
     assert_eq!(slowest[0], ("GET /2/69".to_owned(), 0.21));
     assert_eq!(slowest[99], ("GET /1/40".to_owned(), 0.111));
     // A day later none of them was visited: all that are ranked go.
     fixture.advance(24 * HOUR + 60);
     let cleaned = fixture.store.clean(&fixture.pass()).await.unwrap().unwrap();
     assert_eq!((cleaned.ranks, cleaned.contexts), (100, 0));
-    assert_eq!(fixture.store.slowest().await.unwrap(), []);
+    assert_eq!(fixture.store.ranking().await.unwrap(), []);
 }
 
 pub async fn a_sum_that_would_overflow_is_quarantined(fixture: &mut Fixture) {
-    let mut batch = Batch::default();
-    batch.count(&fixture.precisions, &"big".into(), NOW, i64::MAX - 1);
+    let mut batch = Batch::new(fixture.precisions.clone());
+    batch.count(&"big".into(), NOW, i64::MAX - 1);
     fixture.merge_clean(batch).await;
     let mut batch = fixture.batch(&[("GET /", Kind::Http, NOW, &[MS])]);
-    batch.count(&fixture.precisions, &"big".into(), NOW, 2);
-    batch.count(&fixture.precisions, &"small".into(), NOW, 2);
+    batch.count(&"big".into(), NOW, 2);
+    batch.count(&"small".into(), NOW, 2);
     let merged = fixture.merge(batch).await;
     assert_eq!(merged.quarantined.len(), 7, "{merged:?}");
     let keys = merged.quarantined.iter().map(|p| &*p.key);
@@ -484,8 +518,8 @@ pub async fn a_sum_that_would_overflow_is_quarantined(fixture: &mut Fixture) {
         [(NOW, 2)]
     );
     assert_eq!(fixture.hours("GET /").await, (Some(1.0), None));
-    let mut batch = Batch::default();
-    batch.count(&fixture.precisions, &"big".into(), NOW, 1);
+    let mut batch = Batch::new(fixture.precisions.clone());
+    batch.count(&"big".into(), NOW, 1);
     fixture.merge_clean(batch).await;
     assert_eq!(
         fixture.store.counter("big", 1).await.unwrap(),
@@ -523,11 +557,11 @@ pub async fn instances_that_write_at_once_lose_no_sample(fixture: &mut Fixture) 
         writers.push(tokio::spawn(async move {
             let instance = format!("writer-{writer}");
             for seq in 1..=50 {
-                let mut batch = Batch::default();
+                let mut batch = Batch::new(precisions.clone());
                 let second = NOW + seq as i64 % 7;
                 let one = aggregate_of(&[(writer + 1) * MS, seq * MS], Outcome::Success);
-                batch.add(&precisions, &"GET /".into(), Kind::Http, second, &one);
-                batch.count(&precisions, &"sales".into(), second, 1);
+                batch.add(&"GET /".into(), Kind::Http, second, &one);
+                batch.count(&"sales".into(), second, 1);
                 let mut call = call(&instance, seq, batch);
                 call.generation.clone_from(&generation);
                 let appended = store.append(&call).await.unwrap();
@@ -623,7 +657,7 @@ pub async fn cleaning_forgets_contexts_without_recent_samples(fixture: &mut Fixt
     fixture.hit("GET /new", NOW + day, MS).await;
     let cleaned = fixture.store.clean(&fixture.pass()).await.unwrap().unwrap();
     assert_eq!((cleaned.ranks, cleaned.contexts), (2, 0));
-    let slowest = fixture.store.slowest().await.unwrap();
+    let slowest = fixture.store.ranking().await.unwrap();
     assert_eq!(slowest.len(), 1);
     assert_eq!(fixture.snapshot().await.contexts.len(), 3);
 
@@ -636,7 +670,7 @@ pub async fn cleaning_forgets_contexts_without_recent_samples(fixture: &mut Fixt
     let now = fixture.clock.now_seconds();
     assert_eq!(fixture.store.context("timer", now).await.unwrap(), None);
     assert_eq!(
-        fixture.store.records("timer", 3_600, now).await.unwrap(),
+        fixture.store.records_of("timer", 3_600, now).await.unwrap(),
         []
     );
     assert_eq!(
@@ -680,15 +714,17 @@ pub async fn an_empty_store_answers_every_query(fixture: &mut Fixture) {
     assert_eq!(
         fixture
             .store
-            .records("GET /", 60, fixture.clock.now_seconds())
+            .records_of("GET /", 60, fixture.clock.now_seconds())
             .await
             .unwrap(),
         []
     );
-    assert_eq!(fixture.store.slowest().await.unwrap(), []);
+    assert_eq!(fixture.store.ranking().await.unwrap(), []);
     let cleaned = fixture.store.clean(&fixture.pass()).await.unwrap().unwrap();
     assert_eq!(cleaned, Default::default());
-    fixture.merge_clean(Batch::default()).await;
+    fixture
+        .merge_clean(Batch::new(fixture.precisions.clone()))
+        .await;
     assert!(!fixture.store.describe().is_empty());
     assert_eq!(fixture.store.warnings(), Vec::<String>::new());
 }

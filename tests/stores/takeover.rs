@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tower_pulse::{Pulse, Task};
 
+use crate::rig::reads::StoreReads;
 use crate::rig::server::RedisServer;
 use crate::rig::wait::{until, until_within};
 

@@ -8,6 +8,7 @@ use tower_pulse::store::Store;
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
 
 use crate::fixture::{ApplyOutcome, Fixture, MS, MergeReport, NOW, apply, call};
+use crate::rig::reads::StoreReads;
 use crate::rig::server::RedisServer;
 
 fn store(options: RedisOptions) -> Arc<dyn Store> {

@@ -113,11 +113,11 @@ impl Merging {
             .precisions
             .counters
             .iter()
-            .flat_map(|p| (1..=p.samples).map(move |n| now - i64::from(n * p.seconds)))
+            .flat_map(|p| (1..=p.retained).map(move |n| now - i64::from(n * p.seconds)))
             .collect();
         seconds.sort_unstable();
         for context in self.contexts.clone() {
-            let mut batch = Batch::default();
+            let mut batch = Batch::new(self.precisions.clone());
             for second in &seconds {
                 self.add(&mut batch, &context, *second);
             }
@@ -131,7 +131,7 @@ impl Merging {
         self.now += 1;
         self.hand.set_wall(self.now);
         for contexts in self.contexts.clone().chunks(CONTEXTS_A_CALL) {
-            let mut batch = Batch::default();
+            let mut batch = Batch::new(self.precisions.clone());
             for context in contexts {
                 self.add(&mut batch, context, self.now);
             }
@@ -142,9 +142,9 @@ impl Merging {
 
     fn add(&self, batch: &mut Batch, context: &Arc<str>, second: i64) {
         match self.parts {
-            Parts::Counter => batch.count(&self.precisions, context, second, 10),
+            Parts::Counter => batch.count(context, second, 10),
             Parts::Contexts(_) => {
-                batch.add(&self.precisions, context, Kind::Http, second, &collected());
+                batch.add(context, Kind::Http, second, &collected());
             }
         }
     }

@@ -8,13 +8,17 @@ pub(super) mod path;
 pub(super) mod paths;
 pub(super) mod series;
 pub(super) mod slowest;
+mod window;
+
+use std::collections::BTreeMap;
 
 use serde::Serialize;
 
 use super::params::Params;
 use super::response::ApiError;
 use crate::model::context::{Kind, method_and_path};
-use crate::model::snapshot::HourSnapshot;
+use crate::model::outcome::{Outcome, OutcomeCounts};
+use crate::model::snapshot::{ContextSnapshot, HourSnapshot};
 
 /// Number of rows, unless the request sets a limit.
 const DEFAULT_ROWS: usize = 100;
@@ -23,7 +27,7 @@ const DEFAULT_ROWS: usize = 100;
 const MAX_ROWS: usize = 1_000;
 
 /// Statistics of access times, in seconds.
-#[derive(Serialize, Default)]
+#[derive(Clone, Debug, Serialize, Default)]
 struct Times {
     mean: Option<f64>,
     stddev: Option<f64>,
@@ -72,7 +76,7 @@ impl<'a> Name<'a> {
     }
 }
 
-/// A context's hour, in `api/paths` and `api/path`.
+/// A context's hour, in `api/path`.
 #[derive(Serialize)]
 struct Hour {
     count: u64,
@@ -97,6 +101,38 @@ impl Hour {
 /// A count. Stores hold counts as floats; an invalid one, below zero or NaN, counts as 0.
 fn count(hour: &HourSnapshot) -> u64 {
     hour.times.count as u64
+}
+
+/// The kind of the context that a request is about, if it says so: `http` or `timer`.
+fn kind(params: &Params) -> Result<Option<Kind>, ApiError> {
+    let kinds = [
+        ("any", None),
+        ("http", Some(Kind::Http)),
+        ("timer", Some(Kind::Timer)),
+    ];
+    params.choice("kind", &kinds)
+}
+
+/// The context of this kind among those of one name. Unless the kind is given, HTTP requests come first.
+fn of_kind(contexts: &[ContextSnapshot], kind: Option<Kind>) -> Option<&ContextSnapshot> {
+    let contexts = contexts.iter();
+    contexts
+        .filter(|context| kind.is_none_or(|kind| kind == context.kind))
+        .max_by_key(|context| context.kind)
+}
+
+/// Counts of the outcomes that a context of this kind can have, including zero counts.
+fn outcomes(kind: Kind, outcomes: OutcomeCounts) -> BTreeMap<&'static str, u64> {
+    let possible = |outcome: &Outcome| match outcome {
+        Outcome::Failed | Outcome::Cancelled | Outcome::Panicked => true,
+        Outcome::Completed => kind == Kind::Timer,
+        _ => kind != Kind::Timer,
+    };
+    Outcome::ALL
+        .into_iter()
+        .filter(|outcome| possible(outcome) || outcomes.count(*outcome) > 0)
+        .map(|outcome| (outcome.as_str(), outcomes.count(outcome)))
+        .collect()
 }
 
 fn limit(params: &Params) -> Result<usize, ApiError> {

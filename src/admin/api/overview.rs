@@ -3,8 +3,11 @@
 use serde::Serialize;
 
 use super::super::Admin;
+use super::super::params::Params;
 use super::super::response::ApiError;
+use super::window::{Asked, WindowOf};
 use super::{Times, count};
+use crate::model::context::ContextId;
 use crate::model::slice::hour_of;
 use crate::model::snapshot::{HourSnapshot, Snapshot};
 
@@ -19,6 +22,9 @@ pub(in crate::admin) struct Overview {
     requests_per_second: f64,
     contexts: usize,
     instances: u64,
+    /// The window that was asked for, unless it is an hour.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    window: Option<WindowOf>,
 }
 
 #[derive(Serialize)]
@@ -50,7 +56,17 @@ impl Total {
     }
 }
 
-pub(in crate::admin) async fn overview(admin: &Admin) -> Result<Overview, ApiError> {
+pub(in crate::admin) async fn overview(
+    admin: &Admin,
+    params: &Params,
+) -> Result<Overview, ApiError> {
+    let window = match Asked::read(params, admin.source.clock.now_seconds())? {
+        Some(Asked::Records(window)) => {
+            let sums = admin.reader.window(window).await?;
+            Some(WindowOf::of(&sums, &ContextId::all()))
+        }
+        _ => None,
+    };
     let snapshot = admin.reader.snapshot().await?;
     let (hour, last_hour) = (&snapshot.all.hour, &snapshot.all.last_hour);
     let finest = admin.source.precisions.counters.first();
@@ -64,6 +80,7 @@ pub(in crate::admin) async fn overview(admin: &Admin) -> Result<Overview, ApiErr
         requests_per_second: rate(&snapshot, finest.map_or(1, |p| i64::from(p.seconds))),
         contexts: snapshot.contexts.len(),
         instances: snapshot.instances,
+        window,
     })
 }
 
@@ -75,7 +92,8 @@ fn rate(snapshot: &Snapshot, precision: i64) -> f64 {
     let slices = (SECONDS + precision - 1) / precision;
     let end = (snapshot.taken_at - 1).div_euclid(precision) * precision;
     let window = end.saturating_sub(slices * precision)..end;
-    let within = snapshot.recent.iter().filter(|(at, _)| window.contains(at));
-    let requests = within.fold(0i64, |sum, (_, n)| sum.saturating_add(*n));
+    let recent = snapshot.recent.iter();
+    let within = recent.filter(|slice| window.contains(&slice.start));
+    let requests = within.fold(0i64, |sum, slice| sum.saturating_add(slice.count));
     requests as f64 / (slices * precision) as f64
 }

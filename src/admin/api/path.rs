@@ -8,11 +8,14 @@ use serde::Serialize;
 use super::super::Admin;
 use super::super::params::Params;
 use super::super::response::ApiError;
-use super::{Hour, Name};
+use super::super::windows::PartSums;
+use super::window::{Asked, WindowOf};
+use super::{Hour, Name, kind, of_kind, outcomes};
 use crate::model::batch::Aggregate;
-use crate::model::context::Kind;
+use crate::model::context::ContextId;
 use crate::model::histogram::{Histogram, lower_bound};
-use crate::model::outcome::{Outcome, OutcomeCounts};
+use crate::model::outcome::OutcomeCounts;
+use crate::model::records::RecordId;
 use crate::model::snapshot::HourSnapshot;
 
 #[derive(Serialize)]
@@ -24,6 +27,18 @@ pub(in crate::admin) struct Path<'a> {
     /// Lower bound, upper bound and count of each bucket that is not empty.
     histogram: Vec<(f64, f64, u64)>,
     outcomes: BTreeMap<&'static str, u64>,
+    /// The window that was asked for, unless it is an hour.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    window: Option<HistogramOf>,
+}
+
+/// A window with its histogram, and that of the window before.
+#[derive(Serialize)]
+struct HistogramOf {
+    #[serde(flatten)]
+    window: WindowOf,
+    histogram: Vec<(f64, f64, u64)>,
+    histogram_before: Vec<(f64, f64, u64)>,
 }
 
 #[derive(Serialize)]
@@ -38,16 +53,37 @@ pub(in crate::admin) async fn path<'a>(
     params: &'a Params,
 ) -> Result<Path<'a>, ApiError> {
     let context = params.required("context")?;
-    let snapshot = admin.reader.context(context).await?.ok_or_else(|| {
-        let message = "no context of this name has samples in this hour or the last";
+    let kind = kind(params)?;
+    let asked = Asked::read(params, admin.source.clock.now_seconds())?;
+    let snapshots = admin.reader.contexts(context).await?;
+    let snapshot = of_kind(&snapshots, kind).ok_or_else(|| {
+        let message = "there is no context of this name";
         ApiError::new(StatusCode::NOT_FOUND, message)
     })?;
+    let window = match asked {
+        Some(Asked::Records(window)) => {
+            let sums = admin.reader.window(window).await?;
+            let id = ContextId::new(snapshot.kind, context);
+            let record_id = RecordId::new(id.kind, &id.name);
+            let histogram = |part: &PartSums| {
+                let sums = part.sums.get(&record_id);
+                sums.map_or_else(Vec::new, |sums| buckets(&sums.histogram))
+            };
+            Some(HistogramOf {
+                window: WindowOf::of(&sums, &id),
+                histogram: histogram(&sums.now),
+                histogram_before: histogram(&sums.before),
+            })
+        }
+        _ => None,
+    };
     let started = |hour: &HourSnapshot| Started {
         start: hour.start,
         hour: Hour::of(hour),
     };
     let aggregate = aggregate(snapshot.hour.as_ref(), snapshot.last_hour.as_ref());
     Ok(Path {
+        window,
         name: Name::of(context, snapshot.kind),
         hour: snapshot.hour.as_ref().map(started),
         last_hour: snapshot.last_hour.as_ref().map(started),
@@ -80,18 +116,4 @@ fn buckets(histogram: &Histogram) -> Vec<(f64, f64, u64)> {
         (low, high, *n)
     };
     histogram.buckets().iter().map(bucket).collect()
-}
-
-/// Counts of the outcomes that a context of this kind can have, including zero counts.
-fn outcomes(kind: Kind, outcomes: OutcomeCounts) -> BTreeMap<&'static str, u64> {
-    let possible = |outcome: &Outcome| match outcome {
-        Outcome::Failed | Outcome::Cancelled | Outcome::Panicked => true,
-        Outcome::Completed => kind == Kind::Timer,
-        _ => kind != Kind::Timer,
-    };
-    Outcome::ALL
-        .into_iter()
-        .filter(|outcome| possible(outcome) || outcomes.count(*outcome) > 0)
-        .map(|outcome| (outcome.as_str(), outcomes.count(outcome)))
-        .collect()
 }

@@ -1,110 +1,273 @@
-//! `api/paths`: the table of all contexts in an hour, with filter, order and pages.
+//! `api/paths`: the table of all contexts in a window, with filter, order and pages.
 
 use std::cmp::Ordering;
-use std::sync::Arc;
 
-use serde::ser::{Serialize, SerializeStruct, Serializer};
+use serde::Serialize;
 
 use super::super::Admin;
 use super::super::params::Params;
 use super::super::response::ApiError;
-use super::{Hour, Name, limit};
-use crate::model::context::Kind;
-use crate::model::snapshot::{ContextSnapshot, HourSnapshot, Snapshot};
+use super::window::{Asked, Change, Compared, Covered, Measured, share};
+use super::{Name, limit};
+use crate::model::context::{ContextId, Kind};
+use crate::model::histogram::{COARSE_SCALE, Histogram, SCALE};
+use crate::model::window::Window;
 
-#[derive(Clone, Copy)]
-enum Window {
-    Hour,
-    LastHour,
-}
-
-impl Window {
-    fn of(self, context: &ContextSnapshot) -> Option<&HourSnapshot> {
-        let hour = match self {
-            Self::Hour => context.hour.as_ref(),
-            Self::LastHour => context.last_hour.as_ref(),
-        };
-        hour.filter(|hour| hour.times.count > 0.0)
-    }
-}
-
+/// The measurements that rows can be ordered by.
 #[derive(Clone, Copy)]
 enum Sort {
     Count,
     Mean,
-    P95,
+    Stddev,
+    Min,
     Max,
+    P50,
+    P95,
+    P99,
     Total,
     Errors,
+    ErrorShare,
+    Share,
+    /// The change of the mean.
+    Change,
 }
 
+const SORTS: [(&str, Sort); 13] = [
+    ("count", Sort::Count),
+    ("mean", Sort::Mean),
+    ("stddev", Sort::Stddev),
+    ("min", Sort::Min),
+    ("max", Sort::Max),
+    ("p50", Sort::P50),
+    ("p95", Sort::P95),
+    ("p99", Sort::P99),
+    ("total", Sort::Total),
+    ("errors", Sort::Errors),
+    ("error_share", Sort::ErrorShare),
+    ("share", Sort::Share),
+    ("change", Sort::Change),
+];
+
 impl Sort {
-    fn key(self, hour: &HourSnapshot) -> Option<f64> {
+    fn key(self, row: &Row) -> Option<f64> {
+        let now = row.measured.now.as_ref()?;
         match self {
-            Self::Count => Some(hour.times.count),
-            Self::Mean => hour.times.mean(),
-            Self::P95 => hour.quantile(0.95),
-            Self::Max => hour.times.largest(),
-            Self::Total => Some(hour.times.sum),
-            Self::Errors => Some(hour.aggregate.outcomes.errors as f64),
+            Self::Count => Some(now.count as f64),
+            Self::Mean => now.times.mean,
+            Self::Stddev => now.times.stddev,
+            Self::Min => now.times.min,
+            Self::Max => now.times.max,
+            Self::P50 => now.times.p50,
+            Self::P95 => now.times.p95,
+            Self::P99 => now.times.p99,
+            Self::Total | Self::Share => Some(now.total),
+            Self::Errors => Some(now.errors as f64),
+            Self::ErrorShare => now.error_share,
+            Self::Change => row.measured.change?.mean,
         }
     }
 }
 
-/// A page of the table, serialized directly from the snapshot.
+/// How a context compares with the window before.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Status {
+    /// It had no samples before.
+    New,
+    /// It has no samples any more.
+    Gone,
+    /// Its mean has grown.
+    Up,
+    /// Its mean has fallen.
+    Down,
+}
+
+/// A context of the table.
+struct Row {
+    context: ContextId,
+    measured: Compared,
+}
+
+impl Row {
+    fn is(&self, status: Status) -> bool {
+        let Compared { now, before, .. } = &self.measured;
+        let mean = self.measured.change.and_then(|change| change.mean);
+        match status {
+            Status::New => now.is_some() && before.is_none(),
+            Status::Gone => now.is_none() && before.is_some(),
+            Status::Up => mean.is_some_and(|ratio| ratio > 1.0),
+            Status::Down => mean.is_some_and(|ratio| ratio < 1.0),
+        }
+    }
+}
+
+/// The rows of a window, unordered.
+struct Table {
+    now: Covered,
+    before: Covered,
+    error: f64,
+    rows: Vec<Row>,
+}
+
+/// A page of the table.
+#[derive(Serialize)]
 pub(in crate::admin) struct Paths {
-    snapshot: Arc<Snapshot>,
-    window: Window,
+    #[serde(flatten)]
+    now: Covered,
+    before: Covered,
+    /// The largest relative error of the percentiles.
+    error: f64,
     /// Number of rows on all pages.
     total: usize,
-    /// Indexes of this page's rows in the snapshot.
-    page: Vec<usize>,
+    paths: Vec<PathRow>,
+}
+
+#[derive(Serialize)]
+struct PathRow {
+    context: String,
+    kind: &'static str,
+    method: Option<String>,
+    path: Option<String>,
+    #[serde(flatten)]
+    now: Measured,
+    /// The share of the total of all rows.
+    share: Option<f64>,
+    before: Option<Measured>,
+    change: Option<Change>,
 }
 
 pub(in crate::admin) async fn paths(admin: &Admin, params: &Params) -> Result<Paths, ApiError> {
-    let window = params.choice(
-        "window",
-        &[("hour", Window::Hour), ("last_hour", Window::LastHour)],
-    )?;
+    let asked = Asked::read(params, admin.source.clock.now_seconds())?.unwrap_or(Asked::Hour);
     let kinds = [
         ("http", Some(Kind::Http)),
         ("timer", Some(Kind::Timer)),
         ("all", None),
     ];
     let kind = params.choice("kind", &kinds)?;
-    let sorts = [
-        ("count", Sort::Count),
-        ("mean", Sort::Mean),
-        ("p95", Sort::P95),
-        ("max", Sort::Max),
-        ("total", Sort::Total),
-        ("errors", Sort::Errors),
-    ];
-    let sort = params.choice("sort", &sorts)?;
+    let sort = params.choice("sort", &SORTS)?;
     let descending = params.choice("order", &[("desc", true), ("asc", false)])?;
+    let statuses = [
+        ("any", None),
+        ("new", Some(Status::New)),
+        ("gone", Some(Status::Gone)),
+        ("up", Some(Status::Up)),
+        ("down", Some(Status::Down)),
+    ];
+    let status = params.choice("status", &statuses)?;
     let wanted = params.text("q")?;
     let limit = limit(params)?;
     let offset = params.number("offset", 0, usize::MAX)?;
 
-    let snapshot = admin.reader.snapshot().await?;
-    let mut rows: Vec<(Option<f64>, &str, usize)> = snapshot
-        .contexts
+    let mut table = match asked {
+        Asked::Hour | Asked::LastHour => hours(admin, asked).await?,
+        Asked::Records(window) => window_rows(admin, window).await?,
+    };
+    table
+        .rows
+        .retain(|row| kind.is_none_or(|kind| kind == row.context.kind));
+    let totals = table
+        .rows
         .iter()
-        .enumerate()
-        .filter(|(_, context)| kind.is_none_or(|kind| kind == context.kind))
-        .filter(|(_, context)| context.context.contains(wanted))
-        .filter_map(|(at, context)| {
-            let hour = window.of(context)?;
-            Some((sort.key(hour), context.context.as_str(), at))
-        })
-        .collect();
-    rows.sort_unstable_by(|a, b| order(a.0, b.0, descending).then_with(|| a.1.cmp(b.1)));
-    let page = rows.iter().skip(offset).take(limit).map(|(_, _, at)| *at);
+        .filter_map(|row| row.measured.now.as_ref());
+    let whole: f64 = totals.map(|now| now.total).sum();
+    table.rows.retain(|row| row.context.name.contains(wanted));
+    table.rows.retain(|row| match status {
+        Some(status) => row.is(status),
+        None => row.measured.now.is_some(),
+    });
+    table.rows.sort_unstable_by(|a, b| {
+        order(sort.key(a), sort.key(b), descending)
+            .then_with(|| a.context.name.cmp(&b.context.name))
+    });
+    let total = table.rows.len();
+    let page = table.rows.into_iter().skip(offset).take(limit);
+    let row = |row: Row| {
+        let name = Name::of(&row.context.name, row.context.kind);
+        let share = row.measured.now.as_ref();
+        PathRow {
+            context: name.context.to_owned(),
+            kind: name.kind,
+            method: name.method.map(str::to_owned),
+            path: name.path.map(str::to_owned),
+            share: share.and_then(|now| share_of(now, whole)),
+            now: row
+                .measured
+                .now
+                .unwrap_or_else(|| Measured::none(row.context.kind)),
+            before: row.measured.before,
+            change: row.measured.change,
+        }
+    };
     Ok(Paths {
-        total: rows.len(),
-        page: page.collect(),
-        window,
-        snapshot: snapshot.clone(),
+        now: table.now,
+        before: table.before,
+        error: table.error,
+        total,
+        paths: page.map(row).collect(),
+    })
+}
+
+fn share_of(now: &Measured, whole: f64) -> Option<f64> {
+    share(now.total, whole)
+}
+
+/// The contexts of an hour, in the statistics of the book.
+async fn hours(admin: &Admin, asked: Asked) -> Result<Table, ApiError> {
+    let span = admin.reader.recorded_span().await?;
+    let snapshot = admin.reader.snapshot().await?;
+    let ago = i64::from(asked == Asked::LastHour);
+    let (now, before) = (Covered::hour(span, ago), Covered::hour(span, ago + 1));
+    let rows = snapshot.contexts.iter().map(|context| {
+        // The statistics of the hour before the last are not kept.
+        let (hour, last) = match asked {
+            Asked::LastHour => (&context.last_hour, &None),
+            _ => (&context.hour, &context.last_hour),
+        };
+        let measured = |hour: &Option<_>| {
+            let hour = hour.as_ref();
+            hour.and_then(|hour| Measured::of_hour(context.kind, hour))
+        };
+        Row {
+            measured: Compared::new(
+                (measured(hour), now.seconds),
+                (measured(last), before.seconds),
+            ),
+            context: ContextId::new(context.kind, context.context.as_str()),
+        }
+    });
+    let scale = match asked {
+        Asked::LastHour => COARSE_SCALE,
+        _ => SCALE,
+    };
+    Ok(Table {
+        now,
+        before,
+        error: Histogram::new(scale, []).error(),
+        rows: rows.collect(),
+    })
+}
+
+/// The contexts of a window of the records.
+async fn window_rows(admin: &Admin, window: Window) -> Result<Table, ApiError> {
+    let sums = admin.reader.window(window).await?;
+    let (now, before) = (Covered::from(&sums.now), Covered::from(&sums.before));
+    let rows = sums.contexts().map(|(id, context)| {
+        let measured = |sums: &super::super::windows::PartSums| {
+            let sums = sums.sums.get(&id)?;
+            Measured::of_sums(context.kind, sums)
+        };
+        Row {
+            measured: Compared::new(
+                (measured(&sums.now), now.seconds),
+                (measured(&sums.before), before.seconds),
+            ),
+            context: context.clone(),
+        }
+    });
+    Ok(Table {
+        now,
+        before,
+        error: sums.error(),
+        rows: rows.collect(),
     })
 }
 
@@ -114,30 +277,5 @@ fn order(a: Option<f64>, b: Option<f64>, descending: bool) -> Ordering {
         (Some(a), Some(b)) if descending => b.total_cmp(&a),
         (Some(a), Some(b)) => a.total_cmp(&b),
         (a, b) => b.is_some().cmp(&a.is_some()),
-    }
-}
-
-impl Serialize for Paths {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(serde::Serialize)]
-        struct Row<'a> {
-            #[serde(flatten)]
-            name: Name<'a>,
-            #[serde(flatten)]
-            hour: Hour,
-        }
-        let row = |at: &usize| {
-            let context = &self.snapshot.contexts[*at];
-            let hour = self.window.of(context)?;
-            Some(Row {
-                name: Name::of(&context.context, context.kind),
-                hour: Hour::of(hour),
-            })
-        };
-        let rows: Vec<_> = self.page.iter().filter_map(row).collect();
-        let mut answer = serializer.serialize_struct("Paths", 2)?;
-        answer.serialize_field("total", &self.total)?;
-        answer.serialize_field("paths", &rows)?;
-        answer.end()
     }
 }

@@ -7,9 +7,12 @@ use serde::Serialize;
 use super::super::Admin;
 use super::super::params::Params;
 use super::super::response::ApiError;
-use crate::model::context::{ALL, Metric};
+use super::{kind, of_kind};
+use crate::model::context::{ALL, ContextId, Kind, Metric};
+use crate::model::records::SliceSums;
 use crate::model::slice::Precisions;
 use crate::model::tier::WIDTHS;
+use crate::store::CounterQuery;
 
 /// The default precision, if it is configured.
 const DEFAULT_PRECISION: u32 = 60;
@@ -27,11 +30,13 @@ pub(in crate::admin) async fn counters<'a>(
 ) -> Result<Counter<'a>, ApiError> {
     let name = params.required("name")?;
     let precision = precision(params, &widths(&admin.source.precisions), "counters")?;
-    let samples = admin.reader.counter(name, precision).await?;
+    let query = CounterQuery::new([name], precision);
+    let counters = admin.reader.counters(&query).await?;
+    let slices = counters.iter().flat_map(|counter| &counter.slices);
     Ok(Counter {
         name,
         precision,
-        samples: samples.to_vec(),
+        samples: slices.map(|slice| (slice.start, slice.count)).collect(),
     })
 }
 
@@ -70,7 +75,7 @@ pub(in crate::admin) async fn series<'a>(
     admin: &Admin,
     params: &'a Params,
 ) -> Result<Series<'a>, ApiError> {
-    let context = params.name("context")?;
+    let (context, kind) = (params.name("context")?, kind(params)?);
     let of = params.choice("metric", &METRICS)?;
     let precisions = &admin.source.precisions;
     let precision = match of {
@@ -80,21 +85,21 @@ pub(in crate::admin) async fn series<'a>(
     let whose = context.unwrap_or(ALL);
     let (metric, points) = match of {
         Of::Counter(metric) => {
-            let samples = admin
-                .reader
-                .counter(&metric.counter(whose), precision)
-                .await?;
-            let points = samples.iter().map(|(slice, n)| (*slice, Point::Count(*n)));
+            let query = CounterQuery::new([metric.counter(whose)], precision);
+            let counters = admin.reader.counters(&query).await?;
+            let slices = counters.iter().flat_map(|counter| &counter.slices);
+            let points = slices.map(|slice| (slice.start, Point::Count(slice.count)));
             (metric.as_str(), points.collect())
         }
         Of::Mean => ("mean", means(admin, whose, precision).await?),
         Of::Quantile(name, q) => {
-            let records = admin.reader.histograms(whose, precision).await?;
-            let point = |aggregate: &_| Point::Seconds(quantile(aggregate, q));
-            let points = records
-                .iter()
-                .map(|(slice, aggregate)| (*slice, point(aggregate)));
-            (name, points.collect())
+            let id = ContextId::new(kind_of(admin, whose, kind).await?, whose);
+            let records = admin.reader.records(&id, precision).await?;
+            let point = |slice: &SliceSums| {
+                let quantile = slice.sums.histogram.quantile(q);
+                (slice.start, Point::Seconds(quantile))
+            };
+            (name, records.iter().map(point).collect())
         }
     };
     Ok(Series {
@@ -105,8 +110,16 @@ pub(in crate::admin) async fn series<'a>(
     })
 }
 
-fn quantile(aggregate: &crate::model::batch::Aggregate, q: f64) -> Option<f64> {
-    aggregate.histogram.quantile(q)
+/// The kind of the context of this name, of which the request may say the kind.
+async fn kind_of(admin: &Admin, context: &str, kind: Option<Kind>) -> Result<Kind, ApiError> {
+    if context == ALL {
+        return Ok(Kind::All);
+    }
+    if let Some(kind) = kind {
+        return Ok(kind);
+    }
+    let contexts = admin.reader.contexts(context).await?;
+    Ok(of_kind(&contexts, None).map_or(Kind::Http, |context| context.kind))
 }
 
 /// Microseconds by hits; `null` where there were no hits.
@@ -115,20 +128,16 @@ async fn means(
     context: &str,
     precision: u32,
 ) -> Result<Vec<(i64, Point)>, ApiError> {
-    let (hits, micros) = (
-        Metric::Hits.counter(context),
-        Metric::Micros.counter(context),
-    );
-    let (hits, micros) = tokio::try_join!(
-        admin.reader.counter(&hits, precision),
-        admin.reader.counter(&micros, precision),
-    )?;
+    let metrics = [Metric::Hits, Metric::Micros].map(|metric| metric.counter(context));
+    let query = CounterQuery::new(metrics, precision);
+    let counters = admin.reader.counters(&query).await?;
     let mut slices: BTreeMap<i64, (i64, i64)> = BTreeMap::new();
-    for (slice, n) in hits.iter() {
-        slices.entry(*slice).or_default().0 = *n;
-    }
-    for (slice, n) in micros.iter() {
-        slices.entry(*slice).or_default().1 = *n;
+    for (at, counter) in counters.iter().enumerate() {
+        for slice in &counter.slices {
+            let (hits, micros) = slices.entry(slice.start).or_default();
+            let sum = if at == 0 { hits } else { micros };
+            *sum = slice.count;
+        }
     }
     let mean = |(hits, micros): (i64, i64)| (hits > 0).then(|| micros as f64 / hits as f64 / 1e6);
     let points = slices.into_iter();

@@ -6,6 +6,7 @@ use super::super::Admin;
 use super::super::params::Params;
 use super::super::response::ApiError;
 use super::limit;
+use crate::model::slowest::RankedContext;
 
 #[derive(Serialize)]
 pub(in crate::admin) struct Ranking {
@@ -21,9 +22,9 @@ struct Rank {
 pub(in crate::admin) async fn slowest(admin: &Admin, params: &Params) -> Result<Ranking, ApiError> {
     let limit = limit(params)?;
     let ranking = admin.reader.slowest().await?;
-    let rank = |(context, mean): &(String, f64)| Rank {
-        context: context.clone(),
-        mean: *mean,
+    let rank = |ranked: &RankedContext| Rank {
+        context: ranked.context.clone(),
+        mean: ranked.mean,
     };
     Ok(Ranking {
         slowest: ranking.iter().take(limit).map(rank).collect(),

@@ -65,9 +65,20 @@ async fn the_overview_of_an_empty_store_has_nulls() {
     assert_eq!(answer["hour"]["mean"], Value::Null);
     assert_eq!(answer["last_hour"], Value::Null);
     assert_eq!(answer["requests_per_second"], 0.0);
+    let paths = json(&bench.router, "/api/paths").await;
+    assert_eq!((&paths["total"], &paths["paths"]), (&json!(0), &json!([])));
     assert_eq!(
-        json(&bench.router, "/api/paths").await,
-        json!({"total": 0, "paths": [], "as_of": NOW - 1})
+        (&paths["from"], &paths["to"]),
+        (&json!(NOW - 490), &json!(NOW + 3_110))
+    );
+    assert_eq!(
+        (&paths["complete"], &paths["as_of"]),
+        (&json!(1.0), &json!(NOW - 1))
+    );
+    let window = json(&bench.router, "/api/paths?window=1h").await;
+    assert_eq!(
+        (&window["total"], &window["paths"]),
+        (&json!(0), &json!([]))
     );
 }
 
@@ -79,8 +90,25 @@ async fn paths_are_filtered_sorted_and_paged() {
     assert_eq!(contexts(&all), ["GET /ping", "GET /reports/{day}", "/book"]);
     let row = &all["paths"][1];
     let fields = [
-        "context", "count", "errors", "kind", "max", "mean", "method", "min", "p50", "p95", "p99",
-        "path", "stddev", "total",
+        "before",
+        "change",
+        "context",
+        "count",
+        "error_share",
+        "errors",
+        "kind",
+        "max",
+        "mean",
+        "method",
+        "min",
+        "outcomes",
+        "p50",
+        "p95",
+        "p99",
+        "path",
+        "share",
+        "stddev",
+        "total",
     ];
     assert_eq!(keys(row), fields);
     assert_eq!(
@@ -155,6 +183,11 @@ async fn one_path() {
         (&timer["kind"], &timer["method"]),
         (&json!("timer"), &Value::Null)
     );
+
+    let page = get(&bench.router, "/api/path?context=db:find&kind=http").await;
+    assert_eq!(page.status, 404, "only a timer has this name");
+    let timer = json(&bench.router, "/api/path?context=db:find&kind=timer").await;
+    assert_eq!(timer["kind"], "timer");
 
     let unknown = get(&bench.router, "/api/path?context=GET+/nowhere").await;
     assert_eq!(unknown.status, 404);
@@ -260,6 +293,17 @@ async fn invalid_parameters_are_named() {
         ("/api/paths?offset=-1", "offset"),
         ("/api/paths?window=day", "window"),
         ("/api/paths?kind=HTTP", "kind"),
+        ("/api/paths?window=2h", "window"),
+        ("/api/paths?window=", "window"),
+        ("/api/paths?status=slow", "status"),
+        ("/api/paths?from=5&to=5", "from"),
+        ("/api/paths?from=-5", "from"),
+        ("/api/paths?from=99999999999", "from"),
+        ("/api/paths?to=5", "to"),
+        ("/api/paths?from=5&to=x", "to"),
+        ("/api/paths?window=1h&from=5", "from"),
+        ("/api/overview?window=1", "window"),
+        ("/api/path?context=a&window=1", "window"),
         ("/api/paths?sort=name", "sort"),
         ("/api/paths?order=up", "order"),
         ("/api/paths?q=%ff", "q"),
@@ -311,7 +355,7 @@ proptest! {
     #[test]
     fn garbage_is_answered(
         endpoint in prop::sample::select(vec!["overview", "paths", "path", "slowest", "counters", "series", "health"]),
-        names in prop::collection::vec(prop::sample::select(vec!["limit", "offset", "q", "context", "name", "precision", "metric", "sort", "window", "kind", "order", "", "%"]), 0..4),
+        names in prop::collection::vec(prop::sample::select(vec!["limit", "offset", "q", "context", "name", "precision", "metric", "sort", "window", "kind", "order", "from", "to", "status", "", "%"]), 0..4),
         values in prop::collection::vec("[!-~&&[^#<>`]]{0,12}", 4),
     ) {
         let pairs: Vec<_> = names.iter().zip(&values).map(|(n, v)| format!("{n}={v}")).collect();

@@ -9,7 +9,7 @@ use crate::model::batch::{Aggregate, Batch};
 use crate::model::context::ALL;
 use crate::model::histogram::{Histogram, SCALE, bucket_of};
 use crate::store::memory::MemoryStore;
-use crate::store::{Appended, FencedBatch, Heartbeat, Store};
+use crate::store::{Append, Appended, FencedBatch, Heartbeat, Upkeep};
 
 /// `n` requests of `millis` each.
 fn requests(n: usize, millis: u64, outcome: Outcome) -> Aggregate {
@@ -28,16 +28,16 @@ async fn requests_come_out_as_they_went_in() {
     let (clock, manual_clock) = Clock::manual(NOW);
     let precisions = Precisions::default();
     let store = Arc::new(MemoryStore::new(precisions.clone(), clock.clone()));
-    let (mut batch, all) = (Batch::default(), Arc::from(ALL));
+    let (mut batch, all) = (Batch::new(precisions.clone()), Arc::from(ALL));
     for (context, aggregate) in [
         ("GET /ping", requests(30, 2, Outcome::Success)),
         ("POST /checkout", requests(10, 500, Outcome::ServerError)),
     ] {
         let context = Arc::from(context);
-        batch.add(&precisions, &context, Kind::Http, NOW, &aggregate);
-        batch.add(&precisions, &all, Kind::All, NOW, &aggregate);
+        batch.add(&context, Kind::Http, NOW, &aggregate);
+        batch.add(&all, Kind::All, NOW, &aggregate);
     }
-    batch.count(&precisions, &"sales".into(), NOW, 3);
+    batch.count(&"sales".into(), NOW, 3);
     let call = FencedBatch {
         generation: store.hello().await.expect("a generation").id,
         instance: "abc".into(),

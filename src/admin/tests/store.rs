@@ -7,14 +7,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::model::access_time::{AccessTimeStats, DurationSums};
 use crate::model::batch::Aggregate;
-use crate::model::context::{ALL, Kind};
+use crate::model::context::{ALL, ContextId, Kind};
 use crate::model::histogram::{Histogram, SCALE, bucket_of};
 use crate::model::outcome::{Outcome, OutcomeCounts};
-use crate::model::slice::{HOUR, hour_of};
+use crate::model::records::SliceSums;
+use crate::model::slice::{HOUR, Precisions, SliceCount, hour_of};
+use crate::model::slowest::RankedContext;
 use crate::model::snapshot::{ContextSnapshot, HourSnapshot, Problem, Snapshot};
+use crate::model::tier::TierSlice;
 use crate::store::{
-    Appended, CleanReport, FencedBatch, Generation, Heartbeat, Pass, PassRecord, Position,
-    Readable, Store, StoreStatus,
+    Append, Appended, AppendedCall, CleanReport, ContextQuery, ContextRecords, CounterQuery,
+    CounterSeries, FencedBatch, Generation, Heartbeat, Pass, PassRecord, Query, Readable,
+    RecordIndex, RecordQuery, Sealed, SliceRecords, SlowestQuery, Store, StoreStatus, Upkeep,
 };
 use crate::task::BoxFuture;
 
@@ -144,7 +148,19 @@ impl Canned {
     }
 }
 
+impl Sealed for Canned {}
+
 impl Store for Canned {
+    fn precisions(&self) -> &Precisions {
+        unreachable!("the admin router has its own")
+    }
+
+    fn describe(&self) -> String {
+        "canned".into()
+    }
+}
+
+impl Append for Canned {
     fn hello(&self) -> BoxFuture<'_, Result<Generation, StoreError>> {
         unreachable!("the admin router only reads")
     }
@@ -153,32 +169,12 @@ impl Store for Canned {
         unreachable!("the admin router only reads")
     }
 
-    fn readable<'a>(
-        &'a self,
-        _: &'a str,
-        _: &'a str,
-        _: u64,
-        _: Position,
-    ) -> BoxFuture<'a, Result<Readable, StoreError>> {
+    fn readable<'a>(&'a self, _: &'a AppendedCall) -> BoxFuture<'a, Result<Readable, StoreError>> {
         unreachable!("the admin router only reads")
     }
+}
 
-    fn status(&self, now: i64) -> BoxFuture<'_, Result<StoreStatus, StoreError>> {
-        // Neither counted nor failing, because the tests are about the calls after this one.
-        Box::pin(std::future::ready(Ok(StoreStatus {
-            as_of: now - 1,
-            ..StoreStatus::default()
-        })))
-    }
-
-    fn heartbeat<'a>(&'a self, _: &'a Heartbeat) -> BoxFuture<'a, Result<(), StoreError>> {
-        unreachable!("the admin router only reads")
-    }
-
-    fn deregister<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
-        unreachable!("the admin router only reads")
-    }
-
+impl Query for Canned {
     fn snapshot(&self, now: i64) -> BoxFuture<'_, Result<Snapshot, StoreError>> {
         let mut snapshot = Snapshot {
             taken_at: now,
@@ -194,7 +190,7 @@ impl Store for Canned {
                 (-11, 8),
                 (-12, 500),
             ]
-            .map(|(before, n)| (now + before, n))
+            .map(|(before, n)| SliceCount::new(now + before, n))
             .to_vec(),
             instances: 2,
             in_flight: 4,
@@ -211,50 +207,95 @@ impl Store for Canned {
         self.answer(snapshot)
     }
 
-    fn context<'a>(
+    fn contexts<'a>(
         &'a self,
-        name: &'a str,
-        now: i64,
-    ) -> BoxFuture<'a, Result<Option<ContextSnapshot>, StoreError>> {
-        let mut contexts = Self::contexts(now);
-        contexts.push(Self::all(now));
-        self.answer(contexts.into_iter().find(|c| c.context == name))
+        query: &'a ContextQuery,
+    ) -> BoxFuture<'a, Result<Vec<ContextSnapshot>, StoreError>> {
+        let mut contexts = Self::contexts(query.now);
+        contexts.push(Self::all(query.now));
+        contexts.retain(|context| query.names.contains(&context.context));
+        self.answer(contexts)
     }
 
-    fn counter<'a>(
+    fn counters<'a>(
         &'a self,
-        name: &'a str,
-        precision: u32,
-    ) -> BoxFuture<'a, Result<Vec<(i64, i64)>, StoreError>> {
-        let slice = i64::from(precision) * 100;
-        self.answer(match name {
+        query: &'a CounterQuery,
+    ) -> BoxFuture<'a, Result<Vec<CounterSeries>, StoreError>> {
+        let slice = i64::from(query.precision) * 100;
+        let slices = |name: &str| match name {
             "hits" | "hits:GET /ping" => vec![(slice, 4), (slice * 2, 0), (slice * 3, 2)],
             "micros:<all>" | "micros:GET /ping" => vec![(slice, 2_000_000), (slice * 2, 5)],
             "errors" => vec![(slice, 1)],
             "sales" => vec![(slice, -7), (slice * 2, i64::MAX)],
             _ => Vec::new(),
-        })
+        };
+        let series = |name: &String| {
+            let slices = slices(name).into_iter();
+            let slices = slices.map(|(start, count)| SliceCount::new(start, count));
+            CounterSeries::new(name.clone(), slices.collect())
+        };
+        self.answer(query.names.iter().map(series).collect())
     }
 
     fn records<'a>(
         &'a self,
-        name: &'a str,
-        precision: u32,
-        _: i64,
-    ) -> BoxFuture<'a, Result<Vec<(i64, Aggregate)>, StoreError>> {
-        let slice = i64::from(precision) * 100;
-        let aggregate = hour(0, &[10, 10, 10, 1_000], 0).aggregate;
-        self.answer(match name {
-            ALL | "GET /ping" => vec![(slice, aggregate), (slice * 2, Aggregate::default())],
-            _ => Vec::new(),
-        })
+        query: &'a RecordQuery,
+    ) -> BoxFuture<'a, Result<Vec<ContextRecords>, StoreError>> {
+        let start = i64::from(query.width) * 100;
+        let sums = hour(0, &[10, 10, 10, 1_000], 0).aggregate;
+        let later = SliceSums {
+            start: start * 2,
+            sums: Aggregate::default(),
+        };
+        let slices = vec![SliceSums { start, sums }, later];
+        let records = |context: &ContextId| ContextRecords {
+            context: context.clone(),
+            slices: match &*context.name {
+                ALL | "GET /ping" => slices.clone(),
+                _ => Vec::new(),
+            },
+        };
+        self.answer(query.contexts.iter().map(records).collect())
     }
 
-    fn slowest(&self) -> BoxFuture<'_, Result<Vec<(String, f64)>, StoreError>> {
+    fn record_index(&self, _: i64) -> BoxFuture<'_, Result<RecordIndex, StoreError>> {
+        self.answer(RecordIndex::default())
+    }
+
+    fn slice_records<'a>(
+        &'a self,
+        slices: &'a [TierSlice],
+    ) -> BoxFuture<'a, Result<Vec<SliceRecords>, StoreError>> {
+        self.answer(vec![SliceRecords::default(); slices.len()])
+    }
+
+    fn slowest<'a>(
+        &'a self,
+        _: &'a SlowestQuery,
+    ) -> BoxFuture<'a, Result<Vec<RankedContext>, StoreError>> {
         self.answer(vec![
-            ("GET /reports/{day}".into(), 1.0),
-            ("/book".into(), 0.7),
+            RankedContext::new("GET /reports/{day}", 1.0),
+            RankedContext::new("/book", 0.7),
         ])
+    }
+}
+
+impl Upkeep for Canned {
+    fn status(&self, now: i64) -> BoxFuture<'_, Result<StoreStatus, StoreError>> {
+        // Neither counted nor failing, because the tests are about the calls after this one.
+        Box::pin(std::future::ready(Ok(StoreStatus {
+            as_of: now - 1,
+            created: now - 1_000_000,
+            ..StoreStatus::default()
+        })))
+    }
+
+    fn heartbeat<'a>(&'a self, _: &'a Heartbeat) -> BoxFuture<'a, Result<(), StoreError>> {
+        unreachable!("the admin router only reads")
+    }
+
+    fn deregister<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
+        unreachable!("the admin router only reads")
     }
 
     fn clean<'a>(&'a self, _: &'a Pass) -> BoxFuture<'a, Result<Option<CleanReport>, StoreError>> {
@@ -273,9 +314,5 @@ impl Store for Canned {
                 ..CleanReport::default()
             },
         }))
-    }
-
-    fn describe(&self) -> String {
-        "canned".into()
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::reader::Reader;
 use super::{ENTRY_VERSION, hours_of};
 use crate::model::batch::{Aggregate, ContextDelta};
-use crate::model::context::Kind;
+use crate::model::context::{ContextId, Kind};
 use crate::model::slice::{HOUR, Precision, Precisions};
 use crate::model::slices::Slices;
 use crate::model::tier::TIERS;
@@ -26,7 +26,7 @@ pub struct EntryReader<'a> {
 #[derive(Debug, PartialEq)]
 pub enum Item {
     /// A context and its delta.
-    Context(Arc<str>, ContextDelta),
+    Context(ContextId, ContextDelta),
     /// One of the user's counters and its slices.
     Counter(Arc<str>, Vec<Slices<i64>>),
 }
@@ -97,12 +97,7 @@ impl<'a> EntryReader<'a> {
     fn context(&mut self) -> Option<Item> {
         let (base, reader) = (self.base, &mut self.reader);
         let name = reader.name()?;
-        let kind = match reader.byte()? {
-            0 => Kind::Timer,
-            1 => Kind::Http,
-            2 => Kind::All,
-            _ => return None,
-        };
+        let kind = Kind::from_number(reader.byte()?)?;
         let last_seen = base.wrapping_add(reader.int()?);
         let counters = reader.series(&self.precisions.counters, base, Reader::request_counts)?;
         let mut records: [Slices<Aggregate>; TIERS.len()] = Default::default();
@@ -115,9 +110,8 @@ impl<'a> EntryReader<'a> {
             None => hours_of(&records[0]),
         };
         Some(Item::Context(
-            name,
+            ContextId { kind, name },
             ContextDelta {
-                kind,
                 last_seen,
                 counters,
                 hours,

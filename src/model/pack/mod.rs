@@ -17,9 +17,8 @@ use self::reader::Reader;
 use self::writer::Writer;
 use super::access_time::DurationSums;
 use super::batch::{Aggregate, Batch, MAX_HOURS, Merge};
-use super::context::Kind;
 use super::records::Record;
-use super::slice::{HOUR, Precision, Precisions};
+use super::slice::{HOUR, Precision};
 use super::slices::Slices;
 use super::tier::TIERS;
 
@@ -80,14 +79,15 @@ pub fn section(record: &[u8], tag: u64) -> Option<&[u8]> {
     None
 }
 
-/// Packs a batch that was made with `precisions`.
-pub fn entry(batch: &Batch, precisions: &Precisions) -> Vec<u8> {
+/// Packs a batch.
+pub fn entry(batch: &Batch) -> Vec<u8> {
+    let precisions = batch.precisions();
     let mut out = Writer(Vec::with_capacity(64 + 96 * batch.len()));
     out.0.push(ENTRY_VERSION);
     out.uint(precisions.counters.len() as u64);
     for precision in &precisions.counters {
         out.uint(u64::from(precision.seconds));
-        out.uint(u64::from(precision.samples));
+        out.uint(u64::from(precision.retained));
     }
     // The starts of slices are relative to a second of the batch.
     let base = (batch.contexts.values())
@@ -97,9 +97,9 @@ pub fn entry(batch: &Batch, precisions: &Precisions) -> Vec<u8> {
     out.int(base);
     out.uint(batch.late);
     out.uint(batch.contexts.len() as u64);
-    for (name, delta) in &batch.contexts {
-        out.bytes(name.as_bytes());
-        out.0.push(kind_number(delta.kind));
+    for (context, delta) in &batch.contexts {
+        out.bytes(context.name.as_bytes());
+        out.0.push(context.kind.number());
         out.int(delta.last_seen.wrapping_sub(base));
         out.series(
             &delta.counters,
@@ -145,18 +145,10 @@ fn derived<V: Merge + Clone>(finest: &Slices<V>, precision: Precision) -> Slices
         slices.add(
             precision.slice(start),
             value.clone(),
-            precision.samples as usize,
+            precision.retained as usize,
         );
     }
     slices
-}
-
-fn kind_number(kind: Kind) -> u8 {
-    match kind {
-        Kind::Timer => 0,
-        Kind::Http => 1,
-        Kind::All => 2,
-    }
 }
 
 #[cfg(test)]
@@ -164,24 +156,24 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::model::context::Kind;
     use crate::model::histogram::Histogram;
     use crate::model::outcome::OUTCOMES as OUTCOME_COUNT;
+    use crate::model::slice::Precisions;
     use proptest::collection::vec;
     use proptest::prelude::*;
 
-    fn unpacked(bytes: &[u8]) -> Result<(Precisions, Batch), Undecodable> {
+    fn unpacked(bytes: &[u8]) -> Result<Batch, Undecodable> {
         let mut reader = EntryReader::new(bytes)?;
-        let mut batch = Batch {
-            late: reader.late,
-            ..Batch::default()
-        };
+        let mut batch = Batch::new(reader.precisions().clone());
+        batch.late = reader.late;
         while let Some(item) = reader.next()? {
             match item {
-                Item::Context(name, delta) => drop(batch.contexts.insert(name, delta)),
+                Item::Context(context, delta) => drop(batch.contexts.insert(context, delta)),
                 Item::Counter(name, series) => drop(batch.counters.insert(name, series)),
             }
         }
-        Ok((reader.precisions().clone(), batch))
+        Ok(batch)
     }
 
     fn aggregate(nanos: &[u64], buckets: Vec<(u16, u64)>, errors: u64) -> Aggregate {
@@ -202,16 +194,15 @@ mod tests {
 
     #[test]
     fn a_batch_of_one_second_leaves_the_coarser_precisions_out() {
-        let precisions = Precisions::default();
-        let mut batch = Batch::default();
+        let mut batch = Batch::new(Precisions::default());
         for n in 0..200 {
             let name: Arc<str> = format!("GET /some/route/{n:03}").into();
             let one = aggregate(&[1_234_567, 2_345_678], vec![(170, 1), (190, 1)], 0);
-            batch.add(&precisions, &name, Kind::Http, 1_700_000_000, &one);
+            batch.add(&name, Kind::Http, 1_700_000_000, &one);
         }
-        let packed = entry(&batch, &precisions);
+        let packed = entry(&batch);
         assert!(packed.len() < 200 * 80, "{} bytes", packed.len());
-        assert_eq!(unpacked(&packed), Ok((precisions, batch)));
+        assert_eq!(unpacked(&packed), Ok(batch));
     }
 
     #[test]
@@ -254,7 +245,7 @@ mod tests {
 
     #[test]
     fn an_entry_of_another_version_is_refused() {
-        let mut packed = entry(&Batch::default(), &Precisions::default());
+        let mut packed = entry(&Batch::new(Precisions::default()));
         assert!(unpacked(&packed).is_ok());
         packed[0] += 1;
         assert_eq!(unpacked(&packed), Err(Undecodable));
@@ -281,7 +272,7 @@ mod tests {
 
     #[test]
     fn lists_may_announce_more_than_there_is() {
-        let empty = entry(&Batch::default(), &Precisions { counters: vec![] });
+        let empty = entry(&Batch::new(Precisions { counters: vec![] }));
         // The last two numbers are those of contexts and counters.
         let (head, _) = empty.split_at(empty.len() - 2);
         for numbers in [[u64::MAX, 0], [0, u64::MAX]] {
@@ -295,12 +286,12 @@ mod tests {
     fn a_precision_without_length_or_slices_is_refused() {
         for (seconds, samples) in [(0, 5), (5, 0)] {
             let counters = vec![Precision::new(seconds, samples)];
-            let packed = entry(&Batch::default(), &Precisions { counters });
+            let packed = entry(&Batch::new(Precisions { counters }));
             assert_eq!(unpacked(&packed), Err(Undecodable));
         }
     }
 
-    fn batches() -> impl Strategy<Value = (Precisions, Batch)> {
+    fn batches() -> impl Strategy<Value = Batch> {
         let precisions = vec((1u32..100_000, 1u32..200), 1..5);
         let samples = vec(
             (
@@ -317,24 +308,23 @@ mod tests {
             let mut counters: Vec<_> = counters.collect();
             counters.sort_unstable();
             counters.dedup_by_key(|p| p.seconds);
-            let precisions = Precisions { counters };
-            let mut batch = Batch::default();
+            let mut batch = Batch::new(Precisions { counters });
             for (name, second, nanos, buckets, errors) in samples {
                 let kind = [Kind::Timer, Kind::Http, Kind::All][usize::from(name % 3)];
                 let one = aggregate(&[nanos, nanos / 3], buckets, errors);
-                batch.add(&precisions, &format!("n{name}").into(), kind, second, &one);
-                batch.count(&precisions, &format!("c{name}").into(), second, second - 7);
+                batch.add(&format!("n{name}").into(), kind, second, &one);
+                batch.count(&format!("c{name}").into(), second, second - 7);
             }
             batch.late += late;
-            (precisions, batch)
+            batch
         })
     }
 
     proptest! {
         #[test]
-        fn an_entry_comes_back((precisions, batch) in batches()) {
-            let packed = entry(&batch, &precisions);
-            prop_assert_eq!(unpacked(&packed), Ok((precisions, batch)));
+        fn an_entry_comes_back(batch in batches()) {
+            let packed = entry(&batch);
+            prop_assert_eq!(unpacked(&packed), Ok(batch));
         }
 
         #[test]
@@ -346,13 +336,13 @@ mod tests {
         }
 
         #[test]
-        fn garbage_is_refused_or_read_but_never_panics(mut bytes in vec(any::<u8>(), 0..300), (precisions, batch) in batches(), at in any::<prop::sample::Index>()) {
+        fn garbage_is_refused_or_read_but_never_panics(mut bytes in vec(any::<u8>(), 0..300), batch in batches(), at in any::<prop::sample::Index>()) {
             let _ = read_record(&bytes);
             if let Some(first) = bytes.first_mut() {
                 *first = ENTRY_VERSION;
             }
             let _ = unpacked(&bytes);
-            let mut packed = entry(&batch, &precisions);
+            let mut packed = entry(&batch);
             let at = at.index(packed.len());
             packed[at] ^= bytes.last().copied().unwrap_or(1);
             let _ = unpacked(&packed);

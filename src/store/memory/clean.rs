@@ -2,7 +2,7 @@
 
 use super::State;
 use crate::model::context::{ALL, Metric};
-use crate::model::slice::{DEFAULT_SAMPLES, Precision, Precisions};
+use crate::model::slice::{DEFAULT_RETAINED, Precision, Precisions};
 use crate::store::{CleanReport, INSTANCE_TTL, Pass};
 
 impl State {
@@ -32,12 +32,12 @@ impl State {
                 }
                 let precision = precisions
                     .counter(*seconds)
-                    .unwrap_or(Precision::new(*seconds, DEFAULT_SAMPLES));
+                    .unwrap_or(Precision::new(*seconds, DEFAULT_RETAINED));
                 let before = slices.len();
                 let cut_off = precision.cut_off(pass.now);
                 // Visits only slices that are removed, as the state is locked meanwhile.
                 while let Some((oldest, _)) = slices.first_key_value()
-                    && (*oldest <= cut_off || slices.len() > precision.samples as usize)
+                    && (*oldest <= cut_off || slices.len() > precision.retained as usize)
                 {
                     slices.pop_first();
                 }
@@ -55,7 +55,7 @@ impl State {
         let before = self.contexts.len();
         let (counters, slowest) = (&mut self.counters, &mut self.slowest);
         self.contexts.retain(|name, context| {
-            let keep = name == ALL || context.last_seen > pass.now - pass.context_retention;
+            let keep = name == ALL || context.last_seen() > pass.now - pass.context_retention;
             if !keep {
                 slowest.remove(name);
                 for metric in Metric::ALL {
@@ -72,7 +72,7 @@ impl State {
         let contexts = &self.contexts;
         self.slowest.retain(|name, _| {
             let context = contexts.get(name);
-            context.is_some_and(|context| context.last_seen > pass.now - pass.ranking_retention)
+            context.is_some_and(|context| context.last_seen() > pass.now - pass.ranking_retention)
         });
         cleaned.ranks = (before - self.slowest.len()) as u64;
     }

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use super::{ContextState, State};
 use crate::model::access_time::{AccessTimeStats, DurationSums};
 use crate::model::batch::RequestCounts;
-use crate::model::context::{Kind, Metric};
+use crate::model::context::{ContextId, Kind, Metric};
 use crate::model::records::RecordId;
 use crate::model::round::{self, Judged, Round, SKEW_ALLOWED};
 use crate::model::slice::{Precision, Precisions};
-use crate::model::slowest;
+use crate::model::slowest::{self, RankedContext};
 use crate::model::snapshot::Problem;
 use crate::model::tier::FINEST;
 use crate::store::{Appended, FencedBatch, Receipt};
@@ -19,13 +19,7 @@ const ROLLED_UP_AT_ONCE: usize = 32;
 
 impl State {
     /// Folds a call once, however often it is appended.
-    pub(super) fn append(
-        &mut self,
-        call: &FencedBatch,
-        precisions: &Precisions,
-        record_bytes: usize,
-        now: i64,
-    ) -> Appended {
+    pub(super) fn append(&mut self, call: &FencedBatch, record_bytes: usize, now: i64) -> Appended {
         if call.generation != self.generation {
             return Appended::Reset;
         }
@@ -38,7 +32,7 @@ impl State {
         }
         self.fences.insert(call.instance.clone(), call.seq);
         let mut round = Round::default();
-        round.add(call.batch.clone(), precisions, now);
+        round.add(call.batch.clone(), now);
         self.fold(&round, record_bytes);
         Appended::Done(Receipt::default())
     }
@@ -49,14 +43,15 @@ impl State {
         self.roll_up(now, record_bytes);
         let mut late = round.late();
         for group in round.groups() {
-            for (name, judged) in &group.contexts {
+            for (context, judged) in &group.contexts {
+                let ContextId { kind, name } = context;
                 self.add_to_counters(name, judged, &group.precisions, now);
-                late += self.add_to_statistics(name, judged);
-                self.exceptions.skewed += match judged.delta.kind {
+                late += self.add_to_statistics(context, judged);
+                self.exceptions.skewed += match kind {
                     Kind::All => 0,
                     _ => judged.skewed,
                 };
-                self.add_to_records(RecordId::new(name), judged, now);
+                self.add_to_records(RecordId::new(*kind, name), judged, now);
             }
             for (name, series) in &group.counters {
                 for (precision, slices) in group.precisions.counters.iter().zip(series) {
@@ -149,41 +144,37 @@ impl State {
     }
 
     /// Adds to the statistics of a context, and updates its rank. Returns the number of late requests.
-    fn add_to_statistics(&mut self, name: &str, judged: &Judged) -> u64 {
-        let delta = &judged.delta;
-        let context = self
-            .contexts
-            .entry(name.to_owned())
-            .or_insert_with(|| ContextState {
-                kind: delta.kind,
-                last_seen: i64::MIN,
-                current: None,
-                last: None,
-            });
-        context.kind = context.kind.max(delta.kind);
-        context.last_seen = context.last_seen.max(delta.last_seen);
+    fn add_to_statistics(&mut self, id: &ContextId, judged: &Judged) -> u64 {
+        let (delta, name) = (&judged.delta, String::from(&*id.name));
+        let context = self.contexts.entry(name.clone()).or_default();
+        let last_seen = context.last_seen.entry(id.kind).or_insert(i64::MIN);
+        *last_seen = delta.last_seen.max(*last_seen);
         let (mut is_ranked, mut late) = (false, 0);
         for (hour, times) in delta.hours.iter() {
             match context.add(hour, times) {
                 HourSet::Current => is_ranked = true,
                 HourSet::Last => {}
-                HourSet::Late if delta.kind == Kind::All => {}
+                HourSet::Late if id.kind == Kind::All => {}
                 HourSet::Late => late += times.count,
             }
         }
         let mean = context.current.and_then(|(_, times)| times.mean());
-        if let Some(mean) = mean.filter(|_| is_ranked && delta.kind != Kind::All) {
-            self.slowest.insert(name.to_owned(), mean);
+        if let Some(mean) = mean.filter(|_| is_ranked && id.kind != Kind::All) {
+            self.slowest.insert(name, mean);
         }
         late
     }
 
     fn cut_ranking(&mut self) {
         if self.slowest.len() > slowest::RANKING_LEN {
-            let mut ranking: Vec<_> = self.slowest.drain().collect();
+            let ranking = self.slowest.drain();
+            let ranking = ranking.map(|(name, mean)| RankedContext::new(name, mean));
+            let mut ranking: Vec<_> = ranking.collect();
             slowest::sort(&mut ranking);
             ranking.truncate(slowest::RANKING_LEN);
-            self.slowest.extend(ranking);
+            let ranking = ranking.into_iter();
+            self.slowest
+                .extend(ranking.map(|ranked| (ranked.context, ranked.mean)));
         }
     }
 }
@@ -231,7 +222,7 @@ fn metric_of(metric: Metric, counts: &RequestCounts) -> Option<i128> {
 /// Drops the slices for which a new slice leaves no room.
 fn drop_pushed_out<V>(slices: &mut BTreeMap<i64, V>, precision: Precision, new: i64) {
     slices.remove(&precision.pushed_out_by(new));
-    while slices.len() > precision.samples as usize {
+    while slices.len() > precision.retained as usize {
         slices.pop_first();
     }
 }

@@ -2,13 +2,12 @@
 
 use super::{ContextState, State};
 use crate::model::access_time::AccessTimeStats;
-use crate::model::batch::Aggregate;
-use crate::model::context::{ALL, Kind, Metric};
-use crate::model::records::{RecordId, combine};
-use crate::model::slice::{HOUR, Precisions, hour_of};
+use crate::model::context::{ALL, ContextId, Kind, Metric};
+use crate::model::records::{RecordId, SliceSums, combine};
+use crate::model::slice::{HOUR, Precisions, SliceCount, hour_of};
 use crate::model::snapshot::{ContextSnapshot, HourSnapshot, Snapshot};
 use crate::model::tier::{FINEST, tier_for};
-use crate::store::{INSTANCE_TTL, RECENT_SLICES};
+use crate::store::{INSTANCE_TTL, RECENT_SLICES, RecordIndex};
 
 impl State {
     pub(super) fn snapshot(&self, precisions: &Precisions, now: i64) -> Snapshot {
@@ -20,14 +19,17 @@ impl State {
         Snapshot {
             taken_at: now,
             contexts: contexts
-                .map(|(name, context)| self.context_snapshot(name, context, now))
+                .flat_map(|(name, context)| self.snapshots(name, context, now))
                 .collect(),
-            all: self.context(ALL, now).unwrap_or_else(|| ContextSnapshot {
-                context: ALL.to_owned(),
-                kind: Kind::All,
-                hour: None,
-                last_hour: None,
-            }),
+            all: self
+                .context(ALL, now)
+                .pop()
+                .unwrap_or_else(|| ContextSnapshot {
+                    context: ALL.to_owned(),
+                    kind: Kind::All,
+                    hour: None,
+                    last_hour: None,
+                }),
             recent: self.recent(precisions, now),
             instances: alive.len() as u64,
             in_flight: alive.iter().map(|heartbeat| heartbeat.in_flight).sum(),
@@ -35,36 +37,58 @@ impl State {
         }
     }
 
-    fn recent(&self, precisions: &Precisions, now: i64) -> Vec<(i64, i64)> {
+    fn recent(&self, precisions: &Precisions, now: i64) -> Vec<SliceCount> {
         let Some(finest) = precisions.counters.first() else {
             return Vec::new();
         };
         let since = finest.slice(now) - RECENT_SLICES * i64::from(finest.seconds);
         let mut slices = self.counter(Metric::Hits.as_str(), finest.seconds);
-        slices.retain(|(start, _)| *start > since);
+        slices.retain(|slice| slice.start > since);
         slices
     }
 
-    pub(super) fn context(&self, name: &str, now: i64) -> Option<ContextSnapshot> {
-        let context = self.contexts.get(name)?;
-        // `<all>` is in no list of contexts: it exists once it has statistics.
-        let has_statistics = context.current.is_some() || context.last.is_some();
-        (context.kind != Kind::All || has_statistics)
-            .then(|| self.context_snapshot(name, context, now))
+    /// The contexts of this name.
+    pub(super) fn context(&self, name: &str, now: i64) -> Vec<ContextSnapshot> {
+        match self.contexts.get(name) {
+            // `<all>` is in no list of contexts: it exists once it has statistics.
+            Some(all) if name == ALL && all.current.is_none() && all.last.is_none() => Vec::new(),
+            Some(context) => self.snapshots(name, context, now).collect(),
+            None => Vec::new(),
+        }
     }
 
-    pub(super) fn counter(&self, name: &str, precision: u32) -> Vec<(i64, i64)> {
+    pub(super) fn counter(&self, name: &str, precision: u32) -> Vec<SliceCount> {
         let counter = self.counters.get(name);
         let slices = counter.and_then(|by_precision| by_precision.get(&precision));
         slices.map_or_else(Vec::new, |slices| {
-            slices.iter().map(|(start, n)| (*start, *n)).collect()
+            let slices = slices.iter();
+            slices
+                .map(|(start, n)| SliceCount::new(*start, *n))
+                .collect()
         })
     }
 
+    pub(super) fn record_index(&self) -> RecordIndex {
+        let contexts = self.contexts.iter().filter(|(name, _)| *name != ALL);
+        let contexts = contexts.flat_map(|(name, context)| {
+            let kinds = context.last_seen.keys();
+            kinds.map(|kind| ContextId::new(*kind, name.as_str()))
+        });
+        RecordIndex {
+            contexts: contexts.collect(),
+            revisions: self.records.revisions().collect(),
+            rolled: self.rolled.clone(),
+            created: 0,
+        }
+    }
+
     /// The records of a context in slices of `width` seconds.
-    pub(super) fn records(&self, context: &str, width: u32, now: i64) -> Vec<(i64, Aggregate)> {
+    pub(super) fn records(&self, context: &ContextId, width: u32, now: i64) -> Vec<SliceSums> {
         match tier_for(width) {
-            Some(tier) => self.records_within(context, width, tier.cut_off(now) + 1..i64::MAX),
+            Some(tier) => {
+                let id = RecordId::new(context.kind, &context.name);
+                self.records_within(id, width, tier.cut_off(now) + 1..i64::MAX)
+            }
             None => Vec::new(),
         }
     }
@@ -72,14 +96,13 @@ impl State {
     /// The records of a context whose slices of the tier begin within `starts`, in slices of `width` seconds.
     fn records_within(
         &self,
-        context: &str,
+        id: RecordId,
         width: u32,
         starts: std::ops::Range<i64>,
-    ) -> Vec<(i64, Aggregate)> {
+    ) -> Vec<SliceSums> {
         let Some(tier) = tier_for(width) else {
             return Vec::new();
         };
-        let id = RecordId::new(context);
         let records = self.records.of(tier.seconds, starts.clone(), id);
         let pending = self.rolled.pending();
         let pending = pending.filter(|minute| starts.contains(&tier.slice(*minute)));
@@ -90,26 +113,44 @@ impl State {
         combine(width, tier, records, pending)
     }
 
-    fn context_snapshot(&self, name: &str, context: &ContextState, now: i64) -> ContextSnapshot {
+    /// The contexts of one name, one for each kind.
+    fn snapshots(
+        &self,
+        name: &str,
+        context: &ContextState,
+        now: i64,
+    ) -> impl Iterator<Item = ContextSnapshot> {
         let hour = hour_of(now);
-        ContextSnapshot {
+        context.last_seen.keys().map(move |kind| ContextSnapshot {
             context: name.to_owned(),
-            kind: context.kind,
-            hour: self.hour(name, context, hour),
-            last_hour: self.hour(name, context, hour - HOUR),
-        }
+            kind: *kind,
+            hour: self.hour(name, *kind, context, hour),
+            last_hour: self.hour(name, *kind, context, hour - HOUR),
+        })
     }
 
-    fn hour(&self, name: &str, context: &ContextState, hour: i64) -> Option<HourSnapshot> {
+    fn hour(
+        &self,
+        name: &str,
+        kind: Kind,
+        context: &ContextState,
+        hour: i64,
+    ) -> Option<HourSnapshot> {
+        let id = RecordId::new(kind, name);
+        let records = self
+            .records_within(id, HOUR as u32, hour..hour + HOUR)
+            .pop();
+        let sums = records.map(|slice| slice.sums);
         let mut sets = [context.current, context.last].into_iter().flatten();
-        let (_, times): (i64, AccessTimeStats) = sets.find(|(start, _)| *start == hour)?;
-        let mut records = self.records_within(name, HOUR as u32, hour..hour + HOUR);
+        let times = match context.last_seen.len() {
+            ..=1 => sets.find(|(start, _)| *start == hour)?.1,
+            // The statistics are those of all contexts of this name, so that they tell nothing of one.
+            _ => AccessTimeStats::from(&sums.as_ref()?.times),
+        };
         Some(HourSnapshot {
             start: hour,
             times,
-            aggregate: records
-                .pop()
-                .map_or_else(Aggregate::default, |(_, sums)| sums),
+            aggregate: sums.unwrap_or_default(),
         })
     }
 }

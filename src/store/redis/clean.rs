@@ -1,79 +1,24 @@
-//! A pass of cleaning (*cleaning counters* in [`guide::recipes`](crate::guide::recipes)).
-//!
-//! Data is removed by scripts, each of which first checks that this instance still holds the lease. The lease may
-//! therefore be lost, or the connection break, between any two scripts. Counters are cleaned in `sweep`.
+//! Cleaning of contexts, of the ranking and of instances.
 
-use std::time::{Duration, Instant};
+use redis::{cmd, pipe};
 
-use redis::{Cmd, Value, cmd, pipe};
-
-use super::RedisStore;
-use super::connection::{Oversized, Role};
-use super::oversized::TOO_LARGE;
-use super::script::{CLEAN, FORGET, Invocation, Lua};
-use super::value::{ISO_HOUR_LEN, float, int, items, problem, text};
-use crate::error::{StoreError, StoreErrorKind};
+use super::connection::Role;
+use super::pass::{Interrupted, PassRun};
+use super::script::FORGET;
+use super::value::{ISO_HOUR_LEN, float, int, items, text};
 use crate::model::context::{ALL, Metric};
 use crate::model::slice::{HOUR, hour_from_iso};
-use crate::store::{CleanReport, INSTANCE_TTL, Pass};
+use crate::store::INSTANCE_TTL;
 
-/// Seconds after which a lease expires unless it is prolonged.
-pub(super) const LEASE_TTL: i64 = 15;
-/// The lease is prolonged after this time if no script has prolonged it.
-const PROLONGED_AFTER: Duration = Duration::from_secs(4);
 /// Contexts per call of a script, which then takes less than a millisecond of the server's time.
 const CONTEXTS_AT_ONCE: usize = 8;
 /// The most ranks that are examined. There are no more than a hundred, unless another program has added some.
 const MAX_RANKS: usize = 1_000;
 /// Ranks per pipeline.
 const RANKS_AT_ONCE: usize = 100;
-/// The most problems that a pass reports.
-pub(super) const MAX_PROBLEMS: usize = 100;
-
-/// Why a pass ended early.
-pub(super) enum Interrupted {
-    /// Another instance holds the lease by now.
-    Lost,
-    Failed(StoreError),
-}
-
-impl From<StoreError> for Interrupted {
-    fn from(error: StoreError) -> Self {
-        Self::Failed(error)
-    }
-}
-
-/// A pass under way.
-pub(super) struct PassRun<'a> {
-    pub(super) store: &'a RedisStore,
-    pub(super) pass: &'a Pass,
-    /// The value of this instance's lease.
-    pub(super) token: String,
-    /// Whether the slices of all counters are listed, also of those that seem to be in order.
-    pub(super) thorough: bool,
-    /// When the lease was last prolonged.
-    pub(super) prolonged: Instant,
-    pub(super) cleaned: CleanReport,
-}
-
 impl PassRun<'_> {
-    /// Runs the whole pass.
-    pub(super) async fn all(&mut self) -> Result<(), Interrupted> {
-        self.counters().await?;
-        self.contexts().await?;
-        self.ranking().await?;
-        self.instances().await?;
-        Ok(())
-    }
-
-    pub(super) fn problem(&mut self, key: &[u8], reason: &str) {
-        if self.cleaned.problems.len() < MAX_PROBLEMS {
-            self.cleaned.problems.push(problem(key, reason));
-        }
-    }
-
     /// Forgets contexts that have had no sample for their retention, with all their data.
-    async fn contexts(&mut self) -> Result<(), Interrupted> {
+    pub(super) async fn contexts(&mut self) -> Result<(), Interrupted> {
         let keys = &self.store.keys;
         let cut_off = self.pass.now.saturating_sub(self.pass.context_retention);
         for index in [keys.contexts(), keys.timers()] {
@@ -140,7 +85,7 @@ impl PassRun<'_> {
     }
 
     /// Removes contexts that have had no sample for the ranking's retention from the ranking.
-    async fn ranking(&mut self) -> Result<(), Interrupted> {
+    pub(super) async fn ranking(&mut self) -> Result<(), Interrupted> {
         let keys = &self.store.keys;
         let cut_off = self.pass.now.saturating_sub(self.pass.ranking_retention);
         let mut ranked = cmd("ZREVRANGE");
@@ -209,7 +154,7 @@ impl PassRun<'_> {
     }
 
     /// Removes instances that send no heartbeats from the list. Their hashes expire by themselves.
-    async fn instances(&mut self) -> Result<(), Interrupted> {
+    pub(super) async fn instances(&mut self) -> Result<(), Interrupted> {
         let dead = self.pass.now.saturating_sub(INSTANCE_TTL);
         let mut command = cmd("ZREMRANGEBYSCORE");
         let instances = self.store.keys.instances();
@@ -218,69 +163,5 @@ impl PassRun<'_> {
         let removed = self.query_key(&instances, &command).await?;
         self.cleaned.instances = removed.as_ref().and_then(int).unwrap_or(0).max(0) as u64;
         Ok(())
-    }
-
-    /// Sends a command about a key. `None` if the key is of another type or too large, which is reported as a
-    /// problem.
-    pub(super) async fn query_key(
-        &mut self,
-        key: &str,
-        command: &Cmd,
-    ) -> Result<Option<Value>, Interrupted> {
-        let mut pipeline = pipe();
-        pipeline.add_command(command.clone());
-        let connections = &self.store.connections;
-        let replies = match connections.pipeline(Role::Write, &mut pipeline).await {
-            Err(error) if Oversized::caused(&error) => vec![Err(TOO_LARGE.to_owned())],
-            replies => replies?,
-        };
-        match replies.into_iter().next() {
-            Some(Ok(value)) => Ok(Some(value)),
-            Some(Err(reason)) => {
-                self.problem(key.as_bytes(), &reason);
-                Ok(None)
-            }
-            None => Ok(None),
-        }
-    }
-
-    /// The first key and arguments of every script: the lease, its token and its time to live.
-    pub(super) fn script(&self) -> Invocation {
-        let mut script = Invocation::default();
-        script.key(self.store.keys.lease());
-        script.arg(self.token.as_str());
-        script.arg(LEASE_TTL.to_string());
-        script
-    }
-
-    /// Prolongs the lease if no script has done so for a while.
-    pub(super) async fn keep_lease(&mut self) -> Result<(), Interrupted> {
-        if self.prolonged.elapsed() >= PROLONGED_AFTER {
-            let mut script = self.script();
-            script.key(self.store.keys.known());
-            self.run(&CLEAN, &script).await?;
-        }
-        Ok(())
-    }
-
-    pub(super) async fn run(
-        &mut self,
-        lua: &Lua,
-        script: &Invocation,
-    ) -> Result<Value, Interrupted> {
-        let connections = &self.store.connections;
-        self.prolonged = Instant::now();
-        let reply = connections.run(Role::Write, lua, script).await?;
-        match items(&reply).first().and_then(text) {
-            Some("LOST") => Err(Interrupted::Lost),
-            Some(_) => Ok(reply),
-            None => {
-                let message = "a script of cleaning gave an answer that cannot be understood; is it a Redis or Valkey?";
-                let error = connections
-                    .server_info()
-                    .error(StoreErrorKind::Unexpected, message);
-                Err(Interrupted::Failed(error))
-            }
-        }
     }
 }

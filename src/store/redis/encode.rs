@@ -7,11 +7,11 @@ use super::keys::Keys;
 use super::script::Invocation;
 use crate::model::access_time::AccessTimeStats;
 use crate::model::batch::ContextDelta;
-use crate::model::context::{ALL, Kind, Metric};
+use crate::model::context::{ALL, ContextId, Kind, Metric};
 use crate::model::pack;
 use crate::model::records::TierSlice;
 use crate::model::round::{Group, Judged, partition};
-use crate::model::slice::{Precision, Precisions, hour_of, iso_hour};
+use crate::model::slice::{Precision, hour_of, iso_hour};
 use crate::model::slowest;
 use crate::model::tier::{FINEST, TIERS, tier};
 use crate::store::FencedBatch;
@@ -23,7 +23,6 @@ pub(super) const LEASE_MILLIS: u64 = 5_000;
 /// The configuration on which the encoding depends.
 pub(super) struct Layout<'a> {
     pub(super) keys: &'a Keys,
-    pub(super) precisions: &'a Precisions,
     pub(super) expire_idle_keys: bool,
     /// Whether the book's keys are written.
     pub(super) book_keys: bool,
@@ -48,7 +47,7 @@ pub(super) fn append(call: &FencedBatch, layout: &Layout<'_>) -> Invocation {
     script.arg(pack::ENTRY_VERSION.to_string());
     script.arg(call.batch.requests_and_late().to_string());
     script.arg(layout.now_arg());
-    script.arg(pack::entry(&call.batch, layout.precisions));
+    script.arg(pack::entry(&call.batch));
     script
 }
 
@@ -66,15 +65,17 @@ pub(super) fn fold(step: &FoldStep<'_>, layout: &Layout<'_>) -> Invocation {
     let (mut counters, mut contexts) = (Groups::new(), Vec::new());
     let mut skewed = 0;
     for group in step.round.groups() {
-        for (name, judged) in group.contexts.iter().filter(|(name, _)| covered(name)) {
-            if layout.book_keys || **name == *ALL {
-                add_requests(&mut counters, keys, group, name, &judged.delta);
+        let covered_contexts =
+            (group.contexts.iter()).filter(|(context, _)| covered(&context.name));
+        for (context, judged) in covered_contexts {
+            if layout.book_keys || context.kind == Kind::All {
+                add_requests(&mut counters, keys, group, &context.name, &judged.delta);
             }
-            skewed += match judged.delta.kind {
+            skewed += match context.kind {
                 Kind::All => 0,
                 _ => judged.skewed,
             };
-            contexts.push((&**name, judged));
+            contexts.push((context, judged));
         }
         for (name, series) in group.counters.iter().filter(|(name, _)| covered(name)) {
             for (precision, slices) in group.precisions.counters.iter().zip(series) {
@@ -89,6 +90,7 @@ pub(super) fn fold(step: &FoldStep<'_>, layout: &Layout<'_>) -> Invocation {
     for ((at, id), record) in step.records {
         records.entry(*at).or_default().push((id, *record));
     }
+    let revisions: BTreeMap<String, i64> = records.keys().map(|at| (place_of(*at), at.1)).collect();
     for at in step.released {
         records.entry(*at).or_default();
     }
@@ -139,7 +141,7 @@ pub(super) fn fold(step: &FoldStep<'_>, layout: &Layout<'_>) -> Invocation {
     script.arg(step.rolled.to_string());
     script.arg(counters.len().to_string());
     script.arg(contexts.len().to_string());
-    script.arg(records.len().to_string());
+    script.arg((records.len() + usize::from(!revisions.is_empty())).to_string());
     for ((precision, slice), group) in counters {
         script.arg(slice.to_string());
         script.arg(precision.span().to_string());
@@ -157,8 +159,17 @@ pub(super) fn fold(step: &FoldStep<'_>, layout: &Layout<'_>) -> Invocation {
             script.arg(n);
         }
     }
-    for (name, judged) in contexts {
-        add_statistics(&mut script, layout, name, judged);
+    for (context, judged) in contexts {
+        add_statistics(&mut script, layout, context, judged);
+    }
+    if !revisions.is_empty() {
+        script.key(keys.revisions());
+        script.arg(TIERS[TIERS.len() - 1].key_ttl().to_string());
+        script.arg(revisions.len().to_string());
+        for (field, slice) in revisions {
+            script.arg(field);
+            script.arg(format!("{slice} {}", step.next));
+        }
     }
     for (at, group) in records {
         script.key(keys.records(at));
@@ -177,6 +188,13 @@ pub(super) fn fold(step: &FoldStep<'_>, layout: &Layout<'_>) -> Invocation {
         }
     }
     script
+}
+
+/// The field of a slice in the key of the revisions. Slices take turns, so that the key does not grow.
+fn place_of((seconds, start): TierSlice) -> String {
+    const PLACES: i64 = 256;
+    let place = start.div_euclid(i64::from(seconds)).rem_euclid(PLACES);
+    format!("{seconds}:{place}")
 }
 
 /// Whether a new slice lists all counters of the precision in `known:` again and renews their time to live, also
@@ -216,14 +234,19 @@ fn add_requests(
     }
 }
 
-fn add_statistics(script: &mut Invocation, layout: &Layout<'_>, name: &str, judged: &Judged) {
-    let stats = layout.keys.stats(name);
+fn add_statistics(
+    script: &mut Invocation,
+    layout: &Layout<'_>,
+    context: &ContextId,
+    judged: &Judged,
+) {
+    let stats = layout.keys.stats(&context.name);
     script.key(stats.current);
     script.key(stats.start);
     script.key(stats.last);
     script.key(stats.pstart);
-    script.arg(judged.delta.kind.as_str());
-    script.arg(name);
+    script.arg(context.kind.as_str());
+    script.arg(&*context.name);
     script.arg(judged.delta.last_seen.to_string());
     if !layout.book_keys {
         script.arg("0");

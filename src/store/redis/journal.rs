@@ -19,7 +19,7 @@ use crate::model::tier::{RolledUp, TierSlice};
 use crate::store::journal::{
     Acquired, Entries, Entry, FoldStep, Journal, Partitions, Progress, Step,
 };
-use crate::store::{Appended, FencedBatch, Generation, Position, Readable, Receipt};
+use crate::store::{Appended, AppendedCall, FencedBatch, Generation, Position, Readable, Receipt};
 use crate::task::BoxFuture;
 
 /// Seconds after which an orphaned journal expires.
@@ -41,7 +41,6 @@ impl RedisStore {
     pub(super) fn layout(&self) -> Layout<'_> {
         Layout {
             keys: &self.keys,
-            precisions: &self.precisions,
             expire_idle_keys: self.expire_idle_keys,
             book_keys: self.book_keys,
             now: self.clock.as_ref().map(Clock::now_seconds),
@@ -98,26 +97,20 @@ impl RedisStore {
         Ok(appended)
     }
 
-    pub(super) async fn is_readable(
-        &self,
-        generation: &str,
-        instance: &str,
-        seq: u64,
-        position: Position,
-    ) -> Result<Readable, StoreError> {
+    pub(super) async fn is_readable(&self, call: &AppendedCall) -> Result<Readable, StoreError> {
         let mut command = cmd("HMGET");
         command.arg(self.keys.state()).arg("gen").arg("low");
-        command.arg(format!("f:{instance}"));
+        command.arg(format!("f:{}", call.instance));
         let reply = self.connections.call(Role::Write, &command).await?;
         let [current_generation, low, fence] = items(&reply) else {
             return Err(self.not_understood("HMGET"));
         };
         let fence = text(fence).and_then(|fence| fence.split(' ').next()?.parse::<u64>().ok());
-        if text(current_generation) != Some(generation) || fence.unwrap_or(0) < seq {
+        if text(current_generation) != Some(&*call.generation) || fence.unwrap_or(0) < call.seq {
             return Ok(Readable::Lost);
         }
         Ok(
-            match position_of(low).is_some_and(|low| low.offset >= position.offset) {
+            match position_of(low).is_some_and(|low| low.offset >= call.position.offset) {
                 true => Readable::Yes,
                 false => Readable::NotYet,
             },

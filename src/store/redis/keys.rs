@@ -2,7 +2,7 @@
 //!
 //! | Key | Type | What it holds | Lives |
 //! |---|---|---|---|
-//! | `{prefix}count:{p}:{name}` | HASH slice -> count | a counter at a precision | samples * p + max(10 min, 2p) after its last new slice |
+//! | `{prefix}count:{p}:{name}` | HASH slice -> count | a counter at a precision | retained slices * p + max(10 min, 2p) after its last new slice |
 //! | `{prefix}known:` | ZSET `{p}:{name}`, scores 0 | all counters | for ever |
 //! | `{prefix}stats:{context}:AccessTime` | ZSET min, max, count, sum, sumsq | this hour's statistics, in seconds | until the context is forgotten |
 //! | `…:start` | STRING ISO hour | the hour of that set | as that set |
@@ -10,7 +10,8 @@
 //! | `{prefix}slowest:AccessTime` | ZSET context, mean | the 100 slowest contexts | for ever |
 //! | `{prefix}pulse:contexts` | ZSET context, last seen | contexts of HTTP requests | for ever |
 //! | `{prefix}pulse:timers` | ZSET context, last seen | contexts of other code | for ever |
-//! | `{prefix}pulse:r1:{tier}:{slice}` | HASH context -> packed record | the records of all contexts in a slice; `r1` is the version of their form | samples * tier + max(10 min, 2 tiers) after its last write; until it is rolled up, as long as the coarsest tier |
+//! | `{prefix}pulse:r1:{tier}:{slice}` | HASH context -> packed record | the records of all contexts in a slice; `r1` is the version of their form | retained slices * tier + max(10 min, 2 tiers) after its last write; until it is rolled up, as long as the coarsest tier |
+//! | `{prefix}pulse:revisions` | HASH tier and place -> slice and version | the step of folding that last wrote each slice of the records | as long as the coarsest tier |
 //! | `{prefix}pulse:state` | HASH | generation, progress and exceptions of the journal, and a fence per instance | for ever |
 //! | `{prefix}pulse:journal` | STREAM | calls that are not folded yet | until they are folded |
 //! | `{prefix}pulse:lease:fold` | STRING instance | the folder | 5 s |
@@ -94,6 +95,11 @@ impl Keys {
         format!("{}pulse:r1:{tier}:{slice}", self.prefix)
     }
 
+    /// The key that tells which content the slices of the records have.
+    pub(super) fn revisions(&self) -> String {
+        self.own("revisions")
+    }
+
     pub(super) fn state(&self) -> String {
         self.own("state")
     }
@@ -151,6 +157,7 @@ impl Keys {
             (self.aside(), STREAM),
             (self.orphaned(), STREAM),
             (self.quarantine(), HASH),
+            (self.revisions(), HASH),
             (self.contexts(), SORTED_SET),
             (self.timers(), SORTED_SET),
             (self.instances(), SORTED_SET),

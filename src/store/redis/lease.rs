@@ -5,8 +5,8 @@ use std::time::Instant;
 use redis::{Value, cmd, pipe};
 
 use super::RedisStore;
-use super::clean::{Interrupted, LEASE_TTL, PassRun};
 use super::connection::{Oversized, Role};
+use super::pass::{Interrupted, LEASE_TTL, PassRun};
 use super::problem_log::{self, ProblemRecord};
 use super::value::{bytes, int, items, shown, text};
 use crate::error::{StoreError, StoreErrorKind};
@@ -122,7 +122,7 @@ impl RedisStore {
             prolonged: start,
             cleaned: CleanReport::default(),
         };
-        match run.all().await {
+        match clean_all(&mut run).await {
             Ok(()) => {
                 let millis = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX);
                 let mut cleaned = run.cleaned;
@@ -236,4 +236,12 @@ impl RedisStore {
         });
         Ok((pass, records))
     }
+}
+
+/// Runs the whole pass.
+async fn clean_all(run: &mut PassRun<'_>) -> Result<(), Interrupted> {
+    run.counters().await?;
+    run.contexts().await?;
+    run.ranking().await?;
+    run.instances().await
 }

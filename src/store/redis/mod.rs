@@ -2,7 +2,7 @@
 //!
 //! Read `keys` (all keys), `journal` with `lua/append.lua` and `lua/fold.lua` (a call is appended and folded
 //! once) and `encode` (the arguments of these scripts), then `connection`, `stream` (bounds of answers), `value`
-//! (safe texts), `read`, `oversized`, `lease`, `clean`, `sweep` and `replaced_keys`.
+//! (safe texts), `read`, `oversized`, `pass`, `lease`, `clean`, `sweep` and `replaced_keys`.
 
 mod clean;
 mod connection;
@@ -13,6 +13,7 @@ mod keys;
 mod lease;
 mod options;
 mod oversized;
+mod pass;
 mod problem_log;
 mod read;
 mod replaced_keys;
@@ -35,15 +36,19 @@ use self::keys::Keys;
 use self::oversized::OversizedKeys;
 use self::replaced_keys::ReplacedKeys;
 use super::journal::Journal;
+use super::sealed::Sealed;
 use super::{
-    Appended, CleanReport, FencedBatch, Generation, Heartbeat, INSTANCE_TTL, Pass, PassRecord,
-    Position, Readable, Store, StoreStatus,
+    Append, Appended, AppendedCall, CleanReport, ContextQuery, ContextRecords, CounterQuery,
+    CounterSeries, FencedBatch, Generation, Heartbeat, INSTANCE_TTL, Pass, PassRecord, Query,
+    Readable, RecordIndex, RecordQuery, SliceRecords, SlowestQuery, Store, StoreStatus, Upkeep,
+    check_precisions,
 };
 use crate::clock::Clock;
 use crate::error::{BuildError, StoreError, StoreErrorKind};
-use crate::model::batch::Aggregate;
 use crate::model::slice::Precisions;
+use crate::model::slowest::RankedContext;
 use crate::model::snapshot::{ContextSnapshot, Snapshot};
+use crate::model::tier::TierSlice;
 use crate::task::BoxFuture;
 
 /// A store in a Redis that a fleet shares.
@@ -167,83 +172,15 @@ impl RedisStore {
     }
 }
 
+impl Sealed for RedisStore {}
+
 impl Store for RedisStore {
-    fn hello(&self) -> BoxFuture<'_, Result<Generation, StoreError>> {
-        Box::pin(self.say_hello())
-    }
-
-    fn append<'a>(&'a self, call: &'a FencedBatch) -> BoxFuture<'a, Result<Appended, StoreError>> {
-        Box::pin(self.append_call(call))
-    }
-
-    fn readable<'a>(
-        &'a self,
-        generation: &'a str,
-        instance: &'a str,
-        seq: u64,
-        position: Position,
-    ) -> BoxFuture<'a, Result<Readable, StoreError>> {
-        Box::pin(self.is_readable(generation, instance, seq, position))
-    }
-
-    fn status(&self, now: i64) -> BoxFuture<'_, Result<StoreStatus, StoreError>> {
-        Box::pin(self.read_status(now))
+    fn precisions(&self) -> &Precisions {
+        &self.precisions
     }
 
     fn journal(&self) -> Option<&dyn Journal> {
         Some(self)
-    }
-
-    fn heartbeat<'a>(&'a self, heartbeat: &'a Heartbeat) -> BoxFuture<'a, Result<(), StoreError>> {
-        Box::pin(self.write_heartbeat(heartbeat))
-    }
-
-    fn deregister<'a>(&'a self, instance: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
-        Box::pin(self.remove_heartbeat(instance))
-    }
-
-    fn snapshot(&self, now: i64) -> BoxFuture<'_, Result<Snapshot, StoreError>> {
-        Box::pin(self.read_snapshot(now))
-    }
-
-    fn context<'a>(
-        &'a self,
-        context: &'a str,
-        now: i64,
-    ) -> BoxFuture<'a, Result<Option<ContextSnapshot>, StoreError>> {
-        Box::pin(self.read_one(context, now))
-    }
-
-    fn counter<'a>(
-        &'a self,
-        name: &'a str,
-        precision: u32,
-    ) -> BoxFuture<'a, Result<Vec<(i64, i64)>, StoreError>> {
-        Box::pin(self.read_counter(name, precision))
-    }
-
-    fn records<'a>(
-        &'a self,
-        context: &'a str,
-        width: u32,
-        now: i64,
-    ) -> BoxFuture<'a, Result<Vec<(i64, Aggregate)>, StoreError>> {
-        Box::pin(self.read_records(context, width, now))
-    }
-
-    fn slowest(&self) -> BoxFuture<'_, Result<Vec<(String, f64)>, StoreError>> {
-        Box::pin(self.read_slowest())
-    }
-
-    fn clean<'a>(
-        &'a self,
-        pass: &'a Pass,
-    ) -> BoxFuture<'a, Result<Option<CleanReport>, StoreError>> {
-        Box::pin(self.clean_once(pass))
-    }
-
-    fn last_pass(&self) -> BoxFuture<'_, Result<Option<PassRecord>, StoreError>> {
-        Box::pin(self.read_last_pass(Role::Read))
     }
 
     fn describe(&self) -> String {
@@ -259,5 +196,95 @@ impl Store for RedisStore {
         warnings.extend(self.replaced_keys.warnings());
         warnings.extend(self.oversized.warnings());
         warnings
+    }
+}
+
+impl Append for RedisStore {
+    fn hello(&self) -> BoxFuture<'_, Result<Generation, StoreError>> {
+        Box::pin(self.say_hello())
+    }
+
+    fn append<'a>(&'a self, call: &'a FencedBatch) -> BoxFuture<'a, Result<Appended, StoreError>> {
+        Box::pin(async move {
+            check_precisions(&call.batch, &self.precisions)?;
+            self.append_call(call).await
+        })
+    }
+
+    fn readable<'a>(
+        &'a self,
+        call: &'a AppendedCall,
+    ) -> BoxFuture<'a, Result<Readable, StoreError>> {
+        Box::pin(self.is_readable(call))
+    }
+}
+
+impl Query for RedisStore {
+    fn snapshot(&self, now: i64) -> BoxFuture<'_, Result<Snapshot, StoreError>> {
+        Box::pin(self.read_snapshot(now))
+    }
+
+    fn contexts<'a>(
+        &'a self,
+        query: &'a ContextQuery,
+    ) -> BoxFuture<'a, Result<Vec<ContextSnapshot>, StoreError>> {
+        Box::pin(self.read_named(query))
+    }
+
+    fn counters<'a>(
+        &'a self,
+        query: &'a CounterQuery,
+    ) -> BoxFuture<'a, Result<Vec<CounterSeries>, StoreError>> {
+        Box::pin(self.read_counters(query))
+    }
+
+    fn records<'a>(
+        &'a self,
+        query: &'a RecordQuery,
+    ) -> BoxFuture<'a, Result<Vec<ContextRecords>, StoreError>> {
+        Box::pin(self.read_records(query))
+    }
+
+    fn record_index(&self, now: i64) -> BoxFuture<'_, Result<RecordIndex, StoreError>> {
+        Box::pin(self.read_record_index(now))
+    }
+
+    fn slice_records<'a>(
+        &'a self,
+        slices: &'a [TierSlice],
+    ) -> BoxFuture<'a, Result<Vec<SliceRecords>, StoreError>> {
+        Box::pin(self.read_slices(slices))
+    }
+
+    fn slowest<'a>(
+        &'a self,
+        query: &'a SlowestQuery,
+    ) -> BoxFuture<'a, Result<Vec<RankedContext>, StoreError>> {
+        Box::pin(self.read_slowest(query.limit))
+    }
+}
+
+impl Upkeep for RedisStore {
+    fn status(&self, now: i64) -> BoxFuture<'_, Result<StoreStatus, StoreError>> {
+        Box::pin(self.read_status(now))
+    }
+
+    fn heartbeat<'a>(&'a self, heartbeat: &'a Heartbeat) -> BoxFuture<'a, Result<(), StoreError>> {
+        Box::pin(self.write_heartbeat(heartbeat))
+    }
+
+    fn deregister<'a>(&'a self, instance: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
+        Box::pin(self.remove_heartbeat(instance))
+    }
+
+    fn clean<'a>(
+        &'a self,
+        pass: &'a Pass,
+    ) -> BoxFuture<'a, Result<Option<CleanReport>, StoreError>> {
+        Box::pin(self.clean_once(pass))
+    }
+
+    fn last_pass(&self) -> BoxFuture<'_, Result<Option<PassRecord>, StoreError>> {
+        Box::pin(self.read_last_pass(Role::Read))
     }
 }

@@ -1,8 +1,8 @@
 //! The problems of cleaning passes, which the last pass stores for all instances. A problem stays in the log until
 //! its key has been due again.
 
-use super::clean::MAX_PROBLEMS;
 use super::keys::Keys;
+use super::pass::MAX_PROBLEMS;
 use super::sweep::FULL_CHECK_EVERY;
 use super::value;
 use crate::model::snapshot::Problem;

@@ -17,7 +17,8 @@ const MAX_NAME_BYTES: usize = 300;
 /// Quarantined keys that are listed by one command.
 const QUARANTINE_AT_ONCE: usize = 1_000;
 
-const FIELDS: [&str; 11] = [
+const FIELDS: [&str; 12] = [
+    "created",
     "head",
     "low",
     "oldest",
@@ -74,6 +75,7 @@ impl RedisStore {
         let count = |value: &Value| int(value).and_then(|n| u64::try_from(n).ok()).unwrap_or(0);
         Ok(StoreStatus {
             as_of: oldest.unwrap_or(now).min(now),
+            created: number("created").try_into().unwrap_or(now),
             instances: count(instances),
             exceptions: Exceptions {
                 late: number("late"),

@@ -8,12 +8,12 @@
 
 use redis::{Value, cmd, pipe};
 
-use super::clean::{Interrupted, PassRun};
 use super::connection::Role;
+use super::pass::{Interrupted, PassRun};
 use super::script::CLEAN;
 use super::value::{bytes, int, items, shown, text};
 use crate::model::context::fnv1a;
-use crate::model::slice::{DEFAULT_SAMPLES, Precision};
+use crate::model::slice::{DEFAULT_RETAINED, Precision};
 
 /// Members of `known:` per page.
 const PAGE: usize = 250;
@@ -116,7 +116,7 @@ impl PassRun<'_> {
     /// A precision with its retention. Another configuration may have written a precision that this one lacks.
     fn precision(&self, seconds: u32) -> Precision {
         let configured = self.store.precisions.counter(seconds);
-        configured.unwrap_or(Precision::new(seconds, DEFAULT_SAMPLES))
+        configured.unwrap_or(Precision::new(seconds, DEFAULT_RETAINED))
     }
 
     /// Cleans counters that are due.
@@ -193,16 +193,16 @@ impl PassRun<'_> {
 
     /// Whether the slices of a counter are to be listed. `left` is the number of seconds until it expires.
     fn is_suspect(&self, counter: &DueCounter<'_>, left: Option<i64>) -> bool {
-        let Precision { seconds, samples } = counter.precision;
+        let Precision { seconds, retained } = counter.precision;
         let seconds = i64::from(seconds);
         let idle = counter.precision.key_ttl() - left.unwrap_or(-1);
         self.thorough
             || counter.len <= SHORT
-            || counter.len > samples as usize
+            || counter.len > retained as usize
             || idle > 2 * seconds + 10
             // Coarse precisions are examined rarely, so that listing them is cheap.
             || seconds / self.pass.interval.max(1) > 1
-            || (fnv1a(counter.member) ^ self.pass.number() as u64).is_multiple_of(FULL_CHECK_EVERY)
+            || (fnv1a(counter.member.iter().copied()) ^ self.pass.number() as u64).is_multiple_of(FULL_CHECK_EVERY)
     }
 
     /// Lists the slices of some counters, and adds the changes to be made.
@@ -283,7 +283,7 @@ impl PassRun<'_> {
         let surplus = seen
             .live
             .len()
-            .saturating_sub(counter.precision.samples as usize);
+            .saturating_sub(counter.precision.retained as usize);
         if surplus > 0 {
             seen.live.sort_unstable();
             let oldest = seen.live.drain(..surplus);

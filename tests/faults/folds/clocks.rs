@@ -8,6 +8,8 @@ use tower_pulse::model::slice::{HOUR, hour_of};
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse::{Clock, ManualClock, Pulse};
 
+use crate::rig::reads::StoreReads;
+
 use super::{Report, keys};
 use crate::rig::book;
 use crate::rig::server::RedisServer;
@@ -101,7 +103,7 @@ pub async fn clocks_apart(hours: u64, seed: u64) -> Report {
     for page in 0..PAGES {
         let name = format!("hits:{}", context(page));
         let slices = book::get_counter(conn, PREFIX, &name, HOUR).await.unwrap();
-        let records = store.records(&context(page), HOUR as u32, now).await;
+        let records = store.records_of(&context(page), HOUR as u32, now).await;
         let records = records.unwrap().into_iter();
         let records: BTreeMap<i64, u64> = records
             .map(|(hour, record)| (hour, record.histogram.count()))

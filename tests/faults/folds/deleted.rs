@@ -53,8 +53,8 @@ fn pages(payload: &[u8]) -> i64 {
     let mut reader = EntryReader::new(payload).unwrap();
     let mut requests = 0;
     while let Some(item) = reader.next().unwrap() {
-        if let Item::Context(_, delta) = item
-            && delta.kind == Kind::Http
+        if let Item::Context(context, delta) = item
+            && context.kind == Kind::Http
         {
             requests += delta.requests() as i64;
         }

@@ -1,71 +1,87 @@
-//! Queries: snapshots, counters, records and the ranking.
+//! The contexts of a snapshot, with their statistics.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use redis::{Value, cmd, pipe};
+use redis::{Value, pipe};
 
-use super::RedisStore;
-use super::oversized::Reply;
-use super::value::{
-    ISO_HOUR_LEN, MAX_STATISTICS, access_time, bytes, float, int, items, pairs, problem, shown,
-    text,
+use super::super::RedisStore;
+use super::super::value::{
+    ISO_HOUR_LEN, MAX_STATISTICS, access_time, bytes, int, items, problem, shown, text,
 };
-use crate::clock::Clock;
+use super::series::slices_of;
+use super::{MAX_NAMES, ROLLED, Replies, rolled_up};
 use crate::error::StoreError;
 use crate::model::access_time::AccessTimeStats;
 use crate::model::batch::Aggregate;
-use crate::model::context::{ALL, Kind, Metric, method_and_path};
+use crate::model::context::{ALL, ContextId, Kind, Metric, method_and_path};
 use crate::model::pack;
 use crate::model::records::{Record, RecordId, combine};
-use crate::model::round::SKEW_ALLOWED;
 use crate::model::slice::{HOUR, Precision, hour_from_iso, hour_of};
-use crate::model::slowest;
 use crate::model::snapshot::{ContextSnapshot, HourSnapshot, Problem, Snapshot};
 use crate::model::tier::{FINEST, RolledUp, TierSlice, tier_for};
-use crate::store::{INSTANCE_TTL, RECENT_SLICES};
+use crate::store::{ContextQuery, INSTANCE_TTL, RECENT_SLICES};
 
 /// Contexts per pipeline: many enough for few pipelines, few enough not to block the server.
 const CHUNK: usize = 100;
 /// Commands per context.
 const PER_CONTEXT: usize = 4;
-/// The field of the state that holds which slices are part of the coarser tiers.
-const ROLLED: &str = "rolled";
-
-/// The most names of contexts, or of instances, that are read from one key.
-const MAX_NAMES: usize = 20_000;
 /// The longest name of a context, also of one that another program has written.
 const MAX_NAME_BYTES: usize = 1_024;
 /// Bytes that are shown of a name that cannot be used.
 const SHOWN_BYTES: usize = 100;
 
-/// Replies whose errors become problems of the key.
-struct Replies<'a> {
-    replies: std::vec::IntoIter<Reply>,
-    problems: &'a mut Vec<Problem>,
+/// The kinds of contexts by their name.
+#[derive(Default)]
+struct Listing(BTreeMap<String, BTreeSet<Kind>>);
+
+/// A context to read.
+struct Listed {
+    id: ContextId,
+    /// Whether a context of another kind has the same name, so that they share the book's keys.
+    is_shared: bool,
 }
 
-impl Replies<'_> {
-    /// The next reply; `None` when the key is of another type, which becomes a problem.
-    fn next(&mut self, key: &str) -> Option<Value> {
-        match self.replies.next()? {
-            Ok(value) => Some(value),
-            Err(reason) => {
-                self.problem(key, reason);
-                None
-            }
+impl Listing {
+    /// Adds a context. `None` for the kind of a context that only the book's functions have recorded.
+    fn add(&mut self, name: &str, kind: Option<Kind>) {
+        let kinds = self.0.entry(name.to_owned()).or_default();
+        match kind {
+            Some(kind) => drop(kinds.insert(kind)),
+            None if kinds.is_empty() => drop(kinds.insert(kind_of(name))),
+            None => {}
         }
     }
 
-    fn problem(&mut self, key: &str, reason: impl Into<String>) {
-        self.problems.push(problem(key.as_bytes(), &reason.into()));
+    fn into_contexts(self) -> Vec<Listed> {
+        let names = self.0.into_iter();
+        let contexts = names.flat_map(|(name, kinds)| {
+            let (is_shared, name) = (kinds.len() > 1, std::sync::Arc::<str>::from(name));
+            kinds.into_iter().map(move |kind| Listed {
+                id: ContextId::new(kind, name.clone()),
+                is_shared,
+            })
+        });
+        contexts.collect()
+    }
+}
+
+/// The kind of a context that only the book's functions have recorded.
+fn kind_of(context: &str) -> Kind {
+    match method_and_path(context) {
+        _ if context == ALL => Kind::All,
+        (_, Some(_)) => Kind::Http,
+        _ => Kind::Timer,
     }
 }
 
 impl RedisStore {
-    pub(super) async fn read_snapshot(&self, now: i64) -> Result<Snapshot, StoreError> {
+    pub(in crate::store::redis) async fn read_snapshot(
+        &self,
+        now: i64,
+    ) -> Result<Snapshot, StoreError> {
         let keys = &self.keys;
         let mut problems = Vec::new();
-        let mut names = BTreeMap::new();
+        let mut listing = Listing::default();
         let mut pipeline = pipe();
         for key in [keys.contexts(), keys.timers(), keys.slowest()] {
             pipeline.cmd("ZREVRANGE").arg(key).arg(0).arg(MAX_NAMES);
@@ -79,7 +95,6 @@ impl RedisStore {
         if let Some(hits) = &hits {
             pipeline.cmd("HGETALL").arg(hits);
         }
-        // Read before any record: a record says itself which slices were rolled up into it meanwhile.
         pipeline.cmd("HGET").arg(keys.state()).arg(ROLLED);
         let replies = self.read(&mut pipeline).await?;
         let mut replies = Replies {
@@ -111,17 +126,7 @@ impl RedisStore {
                     replies.problem(&key, format!("member `{start}` {reason}"));
                     continue;
                 };
-                let entry = names.entry(name.to_owned());
-                match kind {
-                    Some(kind) => {
-                        let listed = entry.or_insert(kind);
-                        *listed = kind.max(*listed);
-                    }
-                    // A context that only the book's functions have recorded.
-                    None => {
-                        entry.or_insert_with(|| kind_of(name));
-                    }
-                }
+                listing.add(name, kind);
             }
         }
         let alive: Vec<String> = replies
@@ -134,18 +139,21 @@ impl RedisStore {
         if let (Some(finest), Some(hits)) = (finest, &hits) {
             let since = finest.slice(now) - RECENT_SLICES * i64::from(finest.seconds);
             recent = replies.next(hits).map_or_else(Vec::new, |v| slices_of(&v));
-            recent.retain(|(start, _)| *start > since);
+            recent.retain(|slice| slice.start > since);
         }
         let rolled = rolled_up(replies.next(&keys.state()).as_ref(), now);
 
-        names.remove(ALL);
-        let names: Vec<(String, Kind)> = names.into_iter().collect();
-        let mut contexts = Vec::with_capacity(names.len());
-        for chunk in names.chunks(CHUNK) {
+        listing.0.remove(ALL);
+        let listed = listing.into_contexts();
+        let mut contexts = Vec::with_capacity(listed.len());
+        for chunk in listed.chunks(CHUNK) {
             let read = self.read_contexts(chunk, now, &rolled, &mut problems);
             contexts.extend(read.await?);
         }
-        let all = [(ALL.to_owned(), Kind::All)];
+        let all = [Listed {
+            id: ContextId::all(),
+            is_shared: false,
+        }];
         let all = self
             .read_contexts(&all, now, &rolled, &mut problems)
             .await?;
@@ -199,15 +207,15 @@ impl RedisStore {
 
     async fn read_contexts(
         &self,
-        contexts: &[(String, Kind)],
+        contexts: &[Listed],
         now: i64,
         rolled: &RolledUp,
         problems: &mut Vec<Problem>,
     ) -> Result<Vec<ContextSnapshot>, StoreError> {
         let hour = hour_of(now);
         let mut pipeline = redis::Pipeline::with_capacity(PER_CONTEXT * contexts.len());
-        for (context, _) in contexts {
-            let stats = self.keys.stats(context);
+        for context in contexts {
+            let stats = self.keys.stats(&context.id.name);
             for start in [&stats.start, &stats.pstart] {
                 let command = pipeline.cmd("GETRANGE").arg(start);
                 command.arg(0).arg(ISO_HOUR_LEN);
@@ -220,8 +228,8 @@ impl RedisStore {
         let slices = HourSlices::new(hour, rolled);
         for slice in slices.all() {
             let command = pipeline.cmd("HMGET").arg(self.keys.records(*slice));
-            for (context, _) in contexts {
-                command.arg(&RecordId::new(context).to_bytes());
+            for Listed { id, .. } in contexts {
+                command.arg(&RecordId::new(id.kind, &id.name).to_bytes());
             }
         }
         let mut main = self.read(&mut pipeline).await?;
@@ -236,12 +244,13 @@ impl RedisStore {
             let key = self.keys.records(*slice);
             let fields = replies.next(&key);
             let fields = fields.as_ref().map_or(&[][..], items);
-            let read = |(at, (context, _)): (usize, &(String, Kind))| {
+            let read = |(at, Listed { id, .. }): (usize, &Listed)| {
                 let field = fields.get(at).and_then(bytes)?;
                 let record = pack::read_record(field);
                 if record.is_none() {
-                    let field = shown(&RecordId::new(context).to_bytes());
-                    replies.problem(&key, format!("field {field} ({context}) holds no record"));
+                    let (kind, name) = (id.kind, &id.name);
+                    let field = shown(&RecordId::new(kind, name).to_bytes());
+                    replies.problem(&key, format!("field {field} ({name}) holds no record"));
                 }
                 record
             };
@@ -251,9 +260,9 @@ impl RedisStore {
         replies.replies = main.into_iter();
         let snapshots = contexts.iter().enumerate();
         Ok(snapshots
-            .map(|(at, (context, kind))| {
+            .map(|(at, context)| {
                 let sums = slices.sums(|slice| records[slice][at].as_ref());
-                self.read_context(&mut replies, context, *kind, hour, sums)
+                self.read_context(&mut replies, context, hour, sums)
             })
             .collect())
     }
@@ -262,12 +271,11 @@ impl RedisStore {
     fn read_context(
         &self,
         replies: &mut Replies<'_>,
-        context: &str,
-        kind: Kind,
+        context: &Listed,
         hour: i64,
         sums: [Option<Aggregate>; 2],
     ) -> ContextSnapshot {
-        let stats = self.keys.stats(context);
+        let stats = self.keys.stats(&context.id.name);
         let start = replies.next(&stats.start);
         let pstart = replies.next(&stats.pstart);
         let current = replies.next(&stats.current);
@@ -284,8 +292,10 @@ impl RedisStore {
         let mut hour_at = |start: i64, sums: Option<Aggregate>| {
             let set = sets.iter().find(|(of, ..)| *of == start);
             let times = match set.map(|(_, key, set)| (key, access_time(set))) {
-                // Without the book's keys, the statistics are in the record.
-                _ if !self.book_keys => AccessTimeStats::from(&sums.as_ref()?.times),
+                // Only the record has the statistics of this context.
+                _ if !self.book_keys || context.is_shared => {
+                    AccessTimeStats::from(&sums.as_ref()?.times)
+                }
                 Some((_, Ok(times))) => times?,
                 Some((key, Err(reason))) => {
                     replies.problem(key, reason);
@@ -301,160 +311,51 @@ impl RedisStore {
         };
         let [current, last] = sums;
         ContextSnapshot {
-            context: context.to_owned(),
-            kind,
+            context: context.id.name.as_ref().to_owned(),
+            kind: context.id.kind,
             hour: hour_at(hour, current),
             last_hour: hour_at(hour - HOUR, last),
         }
     }
 
-    pub(super) async fn read_one(
+    /// The contexts of some names.
+    pub(in crate::store::redis) async fn read_named(
         &self,
-        context: &str,
-        now: i64,
-    ) -> Result<Option<ContextSnapshot>, StoreError> {
+        query: &ContextQuery,
+    ) -> Result<Vec<ContextSnapshot>, StoreError> {
+        const PER_NAME: usize = 4;
         let keys = &self.keys;
         let mut pipeline = pipe();
-        for key in [keys.contexts(), keys.timers(), keys.slowest()] {
-            pipeline.cmd("ZSCORE").arg(key).arg(context);
+        for name in &query.names {
+            for key in [keys.contexts(), keys.timers(), keys.slowest()] {
+                pipeline.cmd("ZSCORE").arg(key).arg(name);
+            }
+            let stats = keys.stats(name);
+            pipeline.cmd("EXISTS").arg(stats.current).arg(stats.last);
         }
-        let stats = keys.stats(context);
-        pipeline.cmd("EXISTS").arg(stats.current).arg(stats.last);
         pipeline.cmd("HGET").arg(keys.state()).arg(ROLLED);
         let replies = self.read(&mut pipeline).await?;
-        let is_listed = |at: usize| matches!(replies.get(at), Some(Ok(v)) if bytes(v).is_some());
-        let kind = if context == ALL {
-            Kind::All
-        } else if is_listed(0) {
-            Kind::Http
-        } else if is_listed(1) {
-            Kind::Timer
-        } else {
-            kind_of(context)
-        };
-        let exists = matches!(replies.get(3), Some(Ok(Value::Int(n))) if *n > 0);
-        if !(exists || is_listed(0) || is_listed(1) || is_listed(2)) {
-            return Ok(None);
-        }
-        let one = [(context.to_owned(), kind)];
-        let rolled = rolled_up(replies.get(4).and_then(|reply| reply.as_ref().ok()), now);
-        let mut problems = Vec::new();
-        let read = self
-            .read_contexts(&one, now, &rolled, &mut problems)
-            .await?;
-        Ok(read.into_iter().next())
-    }
-
-    pub(super) async fn read_counter(
-        &self,
-        name: &str,
-        precision: u32,
-    ) -> Result<Vec<(i64, i64)>, StoreError> {
-        // Without the book's keys, the counters of a context are computed from its records.
-        if let Some((metric, context)) = Metric::of_counter(name).filter(|_| !self.book_keys) {
-            let records = self.read_records(context, precision, self.now()).await?;
-            let slices = records.iter().map(|(start, record)| {
-                let n = match metric {
-                    Metric::Hits => record.times.count,
-                    Metric::Errors => record.outcomes.errors,
-                    Metric::Micros => record.times.sum / 1_000,
-                };
-                (*start, i64::try_from(n).unwrap_or(i64::MAX))
-            });
-            return Ok(slices.collect());
-        }
-        let hash = self.read_hash(&self.keys.count(precision, name)).await?;
-        Ok(slices_of(&hash))
-    }
-
-    fn now(&self) -> i64 {
-        let clock = self.clock.clone();
-        clock.unwrap_or_else(Clock::system).now_seconds()
-    }
-
-    pub(super) async fn read_records(
-        &self,
-        context: &str,
-        width: u32,
-        now: i64,
-    ) -> Result<Vec<(i64, Aggregate)>, StoreError> {
-        let Some(tier) = tier_for(width) else {
-            return Ok(Vec::new());
-        };
-        let id = RecordId::new(context);
-        // Slices of the next hour may exist, as the clock of another instance may be ahead.
-        let ahead = tier.slice(now.saturating_add(SKEW_ALLOWED));
-        let first = tier
-            .slice(tier.cut_off(now))
-            .saturating_add(i64::from(tier.seconds));
-        let starts = (first..=ahead).step_by(tier.seconds as usize);
-        // Read before any record: a record says itself which slices were rolled up into it meanwhile.
-        let mut pipeline = pipe();
-        pipeline.cmd("HGET").arg(self.keys.state()).arg(ROLLED);
-        let replies = self.read(&mut pipeline).await?;
-        let rolled = rolled_up(replies.first().and_then(|reply| reply.as_ref().ok()), now);
-        let pending = rolled
-            .pending()
-            .filter(|minute| *minute >= first && tier != FINEST);
-        let slices = starts.map(|start| (tier.seconds, start));
-        let slices: Vec<TierSlice> = slices
-            .chain(pending.map(|minute| (FINEST.seconds, minute)))
-            .collect();
-        let mut pipeline = redis::Pipeline::with_capacity(slices.len());
-        for slice in &slices {
-            let command = pipeline.cmd("HGET").arg(self.keys.records(*slice));
-            command.arg(&id.to_bytes());
-        }
-        let replies = self.read(&mut pipeline).await?;
-        let record = |reply: &Reply| pack::read_record(bytes(reply.as_ref().ok()?)?);
-        let (mut records, mut pending) = (Vec::new(), Vec::new());
-        for ((seconds, start), reply) in slices.into_iter().zip(&replies) {
-            let Some(record) = record(reply) else {
-                continue;
-            };
-            match seconds == tier.seconds {
-                true => records.push((start, record)),
-                false => pending.push((start, record)),
+        let mut listing = Listing::default();
+        for (name, replies) in query.names.iter().zip(replies.chunks(PER_NAME)) {
+            let is_listed =
+                |at: usize| matches!(replies.get(at), Some(Ok(v)) if bytes(v).is_some());
+            let exists = matches!(replies.get(3), Some(Ok(Value::Int(n))) if *n > 0);
+            let kinds = [(0, Kind::Http), (1, Kind::Timer)];
+            for (_, kind) in kinds.iter().filter(|(at, _)| is_listed(*at)) {
+                listing.add(name, Some(*kind));
+            }
+            if exists || is_listed(2) {
+                listing.add(name, None);
             }
         }
-        Ok(combine(width, tier, records, pending))
-    }
-
-    pub(super) async fn read_slowest(&self) -> Result<Vec<(String, f64)>, StoreError> {
-        if !self.book_keys {
-            let contexts = self.read_snapshot(self.now()).await?.contexts;
-            let mut ranking: Vec<_> = (contexts.into_iter())
-                .filter_map(|context| {
-                    let hour = context.hour.or(context.last_hour)?;
-                    Some((context.context, hour.times.mean()?))
-                })
-                .collect();
-            slowest::sort(&mut ranking);
-            ranking.truncate(slowest::RANKING_LEN);
-            return Ok(ranking);
+        let rolled = replies.last().and_then(|reply| reply.as_ref().ok());
+        let rolled = rolled_up(rolled, query.now);
+        let (mut contexts, mut problems) = (Vec::new(), Vec::new());
+        for chunk in listing.into_contexts().chunks(CHUNK) {
+            let read = self.read_contexts(chunk, query.now, &rolled, &mut problems);
+            contexts.extend(read.await?);
         }
-        let mut command = cmd("ZREVRANGE");
-        command.arg(self.keys.slowest()).arg(0);
-        command.arg(slowest::RANKING_LEN - 1).arg("WITHSCORES");
-        let ranking = self.read_key(&command).await?;
-        Ok(pairs(&ranking)
-            .filter_map(|(name, mean)| Some((text(name)?.to_owned(), float(mean)?)))
-            .filter(|(_, mean)| mean.is_finite())
-            .collect())
-    }
-
-    async fn read_hash(&self, key: &str) -> Result<Value, StoreError> {
-        let mut command = cmd("HGETALL");
-        command.arg(key);
-        self.read_key(&command).await
-    }
-
-    /// Reads a key; a key of another type reads as empty.
-    async fn read_key(&self, command: &redis::Cmd) -> Result<Value, StoreError> {
-        let mut pipeline = pipe();
-        pipeline.add_command(command.clone());
-        let replies = self.read(&mut pipeline).await?;
-        Ok(replies.into_iter().flatten().next().unwrap_or(Value::Nil))
+        Ok(contexts)
     }
 }
 
@@ -505,34 +406,7 @@ impl HourSlices {
                 pending,
             )
             .pop()
-            .map(|(_, sums)| sums)
+            .map(|slice| slice.sums)
         })
     }
-}
-
-/// Reads the field `rolled` of the state. A new state lacks the field until a round is folded, although records of
-/// an earlier generation may exist. If the field cannot be read, slices that are not rolled up are left out.
-fn rolled_up(field: Option<&Value>, now: i64) -> RolledUp {
-    let mut rolled = RolledUp::from_text(field.and_then(text).unwrap_or_default());
-    if field.is_some() && rolled.is_new() {
-        rolled.advance(now);
-    }
-    rolled
-}
-
-/// The kind of a context that only the book's functions have recorded.
-fn kind_of(context: &str) -> Kind {
-    match method_and_path(context) {
-        (_, Some(_)) => Kind::Http,
-        _ => Kind::Timer,
-    }
-}
-
-/// The slices of a counter's hash with their counts. Fields that are not slices are left out.
-fn slices_of(hash: &Value) -> Vec<(i64, i64)> {
-    let mut slices: Vec<_> = pairs(hash)
-        .filter_map(|(slice, n)| Some((int(slice)?, int(n)?)))
-        .collect();
-    slices.sort_unstable();
-    slices
 }

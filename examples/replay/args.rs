@@ -1,0 +1,60 @@
+//! The arguments of the command line.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// What `--help` prints.
+pub(crate) const USAGE: &str = "\
+usage: replay [--serve] FILE
+  FILE     lines `unix_seconds,context,micros,status` sorted by time, or an nginx log in combined
+           format with $request_time at the end; - is standard input
+  --serve  afterwards, show the dashboard on LISTEN (127.0.0.1:3000)
+REDIS_URL stores everything in Redis instead of memory, below PULSE_PREFIX (pulse:).";
+
+/// All flags.
+const FLAGS: [&str; 2] = ["--serve", "--help"];
+
+/// What the user asks for.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Command {
+    Replay(Args),
+    Help,
+}
+
+/// A log, and what to do with it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Args {
+    pub(crate) serve: bool,
+    pub(crate) file: Source,
+}
+
+/// Where the lines come from.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    Stdin,
+    File(PathBuf),
+}
+
+/// Reads the arguments after the program's name. An error says what is allowed.
+pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, String> {
+    let (mut serve, mut file, mut are_flags_over) = (false, None, false);
+    for arg in args {
+        let text = arg.to_string_lossy();
+        match &*text {
+            "--" if !are_flags_over => are_flags_over = true,
+            "--serve" if !are_flags_over => serve = true,
+            "--help" | "-h" if !are_flags_over => return Ok(Command::Help),
+            flag if flag.starts_with('-') && flag != "-" && !are_flags_over => {
+                let allowed = FLAGS.join(", ");
+                return Err(format!("unknown flag {flag:?}: allowed are {allowed}"));
+            }
+            _ if file.is_some() => {
+                return Err(format!("one FILE is allowed, and {text:?} is another"));
+            }
+            "-" if !are_flags_over => file = Some(Source::Stdin),
+            _ => file = Some(Source::File(arg.into())),
+        }
+    }
+    let file = file.ok_or("FILE is missing")?;
+    Ok(Command::Replay(Args { serve, file }))
+}

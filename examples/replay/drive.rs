@@ -1,0 +1,122 @@
+//! Records lines in the seconds that they carry, with a clock that this file moves.
+//!
+//! A drain counts what was recorded in the second that has just ended, if it is the first one after the turn of
+//! that second. So a second of the log ends with the clock moved to the next second, and one drain. The
+//! background tasks must not run: a drain of theirs between two moves of the clock would count in another second.
+
+use std::time::{Duration, Instant};
+
+use tower_pulse::{ManualClock, Pulse, StoreError, StoreErrorKind};
+
+use crate::line::Line;
+
+/// Seconds of the log after which a flush is due. Until then the batch must hold all that can be read later: up
+/// to 120 slices of each precision, 130 minutes, and statistics of two hours.
+const FLUSH_AFTER: i64 = 1_800;
+/// Lines after which a flush is due, as each of them may add to the batch.
+const FLUSH_LINES: u64 = 250_000;
+/// For how long a flush is tried again while the store is away.
+const AWAY: Duration = Duration::from_secs(30);
+/// For how long it is tried again while the store is slow: a flush of many contexts may take minutes to fold.
+const SLOW: Duration = Duration::from_secs(600);
+const RETRY: Duration = Duration::from_millis(200);
+
+/// A replay under way.
+#[derive(Debug)]
+pub(crate) struct Replay<'a> {
+    pulse: &'a Pulse,
+    time: ManualClock,
+    /// The second of the lines that are recorded now.
+    second: i64,
+    /// The latest second of all lines.
+    latest: i64,
+    /// The second in which the last drain was.
+    drained: i64,
+    flushed: i64,
+    lines: u64,
+    flushed_lines: u64,
+}
+
+impl<'a> Replay<'a> {
+    /// A replay that begins in `second`, where the clock of `pulse` must stand.
+    pub(crate) fn new(pulse: &'a Pulse, time: ManualClock, second: i64) -> Self {
+        Self {
+            pulse,
+            time,
+            second,
+            latest: second,
+            drained: second,
+            flushed: second,
+            lines: 0,
+            flushed_lines: 0,
+        }
+    }
+
+    /// The second of the lines that are recorded now.
+    pub(crate) fn second(&self) -> i64 {
+        self.second
+    }
+
+    /// Number of lines that were recorded.
+    pub(crate) fn lines(&self) -> u64 {
+        self.lines
+    }
+
+    /// Records a line of the current second.
+    pub(crate) fn record(&mut self, line: &Line<'_>) {
+        self.pulse.record(line.context, line.duration, line.status);
+        self.lines += 1;
+    }
+
+    /// Ends the current second, and begins another one: usually a later one.
+    pub(crate) async fn turn_to(&mut self, second: i64) -> Result<(), StoreError> {
+        self.end_second();
+        let waiting = self.lines - self.flushed_lines;
+        // Before the clock moves: the store judges by its time what is late and what has ended.
+        if waiting >= FLUSH_LINES || (waiting > 0 && second - self.flushed >= FLUSH_AFTER) {
+            self.flush().await?;
+        }
+        self.time.set_wall(second);
+        if second < self.drained {
+            // The clock went back: without this, the next drain would not be one after the turn of a second.
+            self.pulse.drain();
+            self.drained = second;
+        }
+        self.second = second;
+        self.latest = self.latest.max(second);
+        Ok(())
+    }
+
+    /// Takes everything to the store, and leaves the clock at the second of the last line.
+    pub(crate) async fn finish(&mut self) -> Result<(), StoreError> {
+        self.end_second();
+        self.flush().await
+    }
+
+    fn end_second(&mut self) {
+        self.drained = self.second + 1;
+        self.time.set_wall(self.drained);
+        self.pulse.drain();
+    }
+
+    async fn flush(&mut self) -> Result<(), StoreError> {
+        // All is drained, so it does not matter in which second the flush drains. The store's time must not go
+        // back by the seconds that a line was late.
+        self.time.set_wall(self.latest);
+        self.drained = self.latest;
+        let start = Instant::now();
+        while let Err(error) = self.pulse.flush().await {
+            let patience = match error.kind() {
+                StoreErrorKind::Unreachable => AWAY,
+                StoreErrorKind::TimedOut => SLOW,
+                _ => return Err(error),
+            };
+            if start.elapsed() > patience {
+                return Err(error);
+            }
+            tokio::time::sleep(RETRY).await;
+        }
+        (self.flushed, self.flushed_lines) = (self.latest, self.lines);
+        Ok(())
+    }
+}

@@ -1,0 +1,199 @@
+//! The file: read once to learn its format and how many contexts it has, and once to record it.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Read, Seek, Take};
+use std::path::Path;
+
+use crate::args::Source;
+use crate::line::{self, Format, Unreadable};
+use crate::progress::Progress;
+
+/// The largest `max_contexts` that the builder allows.
+pub(crate) const MAX_CONTEXTS: usize = 100_000;
+/// The longest line. The rest of a longer one is skipped, so that no file can fill the memory.
+const LONGEST_LINE: u64 = 64 * 1024;
+/// Bytes that are read at once.
+const READ_AT_ONCE: usize = 1 << 20;
+
+/// A file that can be read again from its beginning.
+#[derive(Debug)]
+pub(crate) struct Input {
+    name: String,
+    file: File,
+    bytes: u64,
+}
+
+/// What the first reading has found.
+#[derive(Debug, Default)]
+pub(crate) struct Survey {
+    pub(crate) format: Option<Format>,
+    /// Number of lines that can be read.
+    pub(crate) readable: u64,
+    pub(crate) unreadable: u64,
+    pub(crate) first_unreadable: Option<FirstUnreadable>,
+    /// The second of the first line that can be read.
+    pub(crate) first: i64,
+    /// Number of different contexts; one more than [`MAX_CONTEXTS`] if there are more.
+    pub(crate) contexts: usize,
+}
+
+/// The first line that cannot be read.
+#[derive(Debug)]
+pub(crate) struct FirstUnreadable {
+    number: u64,
+    why: Unreadable,
+    text: String,
+}
+
+impl fmt::Display for FirstUnreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { number, why, text } = self;
+        write!(f, "line {number} ({}): {text}", why.0)
+    }
+}
+
+impl Input {
+    /// Opens a file. What can be read only once, such as standard input, is copied to a temporary file.
+    pub(crate) fn open(source: &Source) -> Result<Self, String> {
+        let name = match source {
+            Source::Stdin => "standard input".to_owned(),
+            Source::File(path) => path.display().to_string(),
+        };
+        let opened = match source {
+            Source::Stdin => spooled(io::stdin().lock()),
+            Source::File(path) => reopenable(path),
+        };
+        // The second reading must not see lines that were added after the first.
+        let with_len = opened.and_then(|file| Ok((file.metadata()?.len(), file)));
+        let (bytes, file) = with_len.map_err(|error| format!("{name}: {error}"))?;
+        Ok(Self { name, file, bytes })
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The lines from the beginning.
+    pub(crate) fn lines(&mut self) -> Result<Lines<'_>, String> {
+        let rewound = self.file.rewind();
+        rewound.map_err(|error| format!("{}: {error}", self.name))?;
+        Ok(Lines {
+            name: &self.name,
+            reader: BufReader::with_capacity(READ_AT_ONCE, (&self.file).take(self.bytes)),
+            line: Vec::new(),
+            read: 0,
+        })
+    }
+
+    /// Reads all lines once.
+    pub(crate) fn survey(&mut self) -> Result<Survey, String> {
+        let mut progress = Progress::new("reading", self.bytes);
+        let mut survey = Survey::default();
+        let (mut contexts, mut context) = (HashSet::new(), String::new());
+        let mut lines = self.lines()?;
+        while let Some(bytes) = lines.next()? {
+            let format = survey.format.map_or_else(|| line::format_of(bytes), Ok);
+            match format.and_then(|format| Ok((format, line::parse(format, bytes, &mut context)?)))
+            {
+                Ok((format, line)) => {
+                    if survey.readable == 0 {
+                        (survey.format, survey.first) = (Some(format), line.second);
+                    }
+                    survey.readable += 1;
+                    if contexts.len() <= MAX_CONTEXTS && !contexts.contains(line.context) {
+                        contexts.insert(line.context.to_owned());
+                    }
+                }
+                Err(why) => survey.add_unreadable(bytes, why),
+            }
+            let number = survey.readable + survey.unreadable;
+            if number.is_multiple_of(4_096) {
+                progress.show(number, lines.bytes());
+            }
+        }
+        progress.clear();
+        survey.contexts = contexts.len();
+        Ok(survey)
+    }
+}
+
+impl Survey {
+    fn add_unreadable(&mut self, line: &[u8], why: Unreadable) {
+        const SHOWN: usize = 200;
+        self.unreadable += 1;
+        let number = self.readable + self.unreadable;
+        self.first_unreadable.get_or_insert_with(|| {
+            // Whoever sent the request has chosen parts of it: nothing may act on a terminal.
+            let text = String::from_utf8_lossy(line);
+            let text: String = text.chars().take(SHOWN).collect();
+            FirstUnreadable {
+                number,
+                why,
+                text: text.escape_debug().to_string(),
+            }
+        });
+    }
+}
+
+/// Reads lines, without their ends, into one buffer.
+#[derive(Debug)]
+pub(crate) struct Lines<'a> {
+    name: &'a str,
+    reader: BufReader<Take<&'a File>>,
+    line: Vec<u8>,
+    read: u64,
+}
+
+impl Lines<'_> {
+    /// The next line.
+    pub(crate) fn next(&mut self) -> Result<Option<&[u8]>, String> {
+        match self.read() {
+            Ok(true) => {}
+            Ok(false) => return Ok(None),
+            Err(error) => return Err(format!("{}: {error}", self.name)),
+        }
+        let line = self.line.strip_suffix(b"\n").unwrap_or(&self.line);
+        Ok(Some(line.strip_suffix(b"\r").unwrap_or(line)))
+    }
+
+    fn read(&mut self) -> io::Result<bool> {
+        self.line.clear();
+        let mut part = self.reader.by_ref().take(LONGEST_LINE);
+        let read = part.read_until(b'\n', &mut self.line)? as u64;
+        self.read += read;
+        if read == LONGEST_LINE && !self.line.ends_with(b"\n") {
+            self.read += self.reader.skip_until(b'\n')? as u64;
+        }
+        Ok(read > 0)
+    }
+
+    /// Number of bytes that were read.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.read
+    }
+}
+
+/// Opens a file so that it can be read twice.
+fn reopenable(path: &Path) -> io::Result<File> {
+    let file = File::open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => spooled(file),
+    }
+}
+
+/// A copy in a temporary file, which has no name any more and goes with its last handle.
+fn spooled(mut from: impl Read) -> io::Result<File> {
+    let name = format!("replay-{}-{:016x}", std::process::id(), fastrand::u64(..));
+    let path = std::env::temp_dir().join(name);
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut file = options.open(&path)?;
+    std::fs::remove_file(&path)?;
+    io::copy(&mut from, &mut file)?;
+    Ok(file)
+}

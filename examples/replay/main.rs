@@ -1,0 +1,203 @@
+//! Shows a log of yours on the dashboard: `cargo run --release --example replay -- --serve access.log`.
+//!
+//! ```text
+//! replay [--serve] FILE
+//! ```
+//!
+//! `FILE` (`-`: standard input) has lines `unix_seconds,context,micros,status`, or lines of nginx's combined
+//! format with `$request_time` at the end, sorted by time. `line` and `nginx` say how a line is read. Each
+//! line is recorded as a request in the second that it carries. With `--serve`, the dashboard is at
+//! `/admin/pulse` once every line is in the store, and the clock goes on from the time of the last line.
+//!
+//! | Variable | Meaning | Default |
+//! |---|---|---|
+//! | `REDIS_URL` | the Redis to store everything in | absent: in memory |
+//! | `PULSE_PREFIX` | what every key in Redis begins with; nothing may be stored below it | `pulse:` |
+//! | `LISTEN` | address and port, for `--serve` | `127.0.0.1:3000` |
+//! | `PULSE_TOKEN` | token of the dashboard | absent: open, on loopback only |
+//!
+//! Read `args`, `input` (the file, read twice), `drive` (the clock), `serve`.
+#![allow(clippy::print_stdout)] // An example talks to whoever started it.
+
+mod args;
+mod drive;
+mod input;
+mod line;
+mod nginx;
+mod progress;
+mod serve;
+
+use std::error::Error;
+use std::process::ExitCode;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use args::{Args, Command};
+use drive::Replay;
+use input::{Input, MAX_CONTEXTS, Survey};
+use progress::Progress;
+use serve::Server;
+use tower_pulse::store::CounterQuery;
+use tower_pulse::{Clock, ManualClock, Pulse, Task};
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let args = match args::parse(std::env::args_os().skip(1)) {
+        Ok(Command::Replay(args)) => args,
+        Ok(Command::Help) => {
+            println!("{}", args::USAGE);
+            return ExitCode::SUCCESS;
+        }
+        Err(message) => {
+            eprintln!("{message}\n{}", args::USAGE);
+            return ExitCode::from(2);
+        }
+    };
+    match run(&args).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            let mut cause = error.source();
+            while let Some(error) = cause {
+                eprintln!("  because: {error}");
+                cause = error.source();
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(args: &Args) -> Result<(), Box<dyn Error>> {
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .init();
+    // What cannot work must fail before an hour of reading, not after it.
+    let server = match args.serve {
+        true => Some(Server::from_env()?),
+        false => None,
+    };
+    let start = Instant::now();
+    let mut input = Input::open(&args.file)?;
+    let survey = input.survey()?;
+    let Some(format) = survey.format.filter(|_| survey.readable > 0) else {
+        if survey.unreadable > 0 {
+            report_unreadable(&survey);
+            return Err("no line could be read".into());
+        }
+        println!("0 lines");
+        return match server {
+            Some(server) => {
+                let (pulse, time, tasks) = build(&survey, unix_now())?;
+                server.run(&pulse, time, tasks).await
+            }
+            None => Ok(()),
+        };
+    };
+
+    let (pulse, time, tasks) = build(&survey, survey.first)?;
+    refuse_other_data(&pulse).await?;
+    let mut replay = Replay::new(&pulse, time.clone(), survey.first);
+    let mut progress = Progress::new("recording", input.bytes());
+    let mut lines = input.lines()?;
+    let mut context = String::new();
+    loop {
+        let read = lines.bytes();
+        let Some(bytes) = lines.next()? else { break };
+        // The survey has counted the lines that cannot be read.
+        let Ok(line) = line::parse(format, bytes, &mut context) else {
+            continue;
+        };
+        if line.second != replay.second() {
+            replay.turn_to(line.second).await?;
+            progress.show(replay.lines(), read);
+        }
+        replay.record(&line);
+    }
+    replay.finish().await?;
+    progress.clear();
+
+    let took = start.elapsed();
+    let contexts = match survey.contexts {
+        1 => "1 context".to_owned(),
+        contexts if contexts > MAX_CONTEXTS => format!("more than {MAX_CONTEXTS} contexts"),
+        contexts => format!("{contexts} contexts"),
+    };
+    let seconds = took.as_secs_f64();
+    println!(
+        "{} lines of {contexts} in {seconds:.2} s: {:.0} lines/s",
+        replay.lines(),
+        replay.lines() as f64 / seconds
+    );
+    if survey.unreadable > 0 {
+        report_unreadable(&survey);
+    }
+    match server {
+        Some(server) => server.run(&pulse, time, tasks).await,
+        None => Ok(pulse.shutdown().await?),
+    }
+}
+
+/// Builds the pulse from the environment, with a clock that stands at `second`. Its tasks are not spawned: until
+/// the last line is recorded, nobody but [`Replay`] may drain or flush.
+fn build(survey: &Survey, second: i64) -> Result<(Pulse, ManualClock, Vec<Task>), Box<dyn Error>> {
+    let (clock, time) = Clock::manual(second);
+    if survey.contexts > MAX_CONTEXTS {
+        tracing::warn!(
+            "the file has more than {MAX_CONTEXTS} contexts, the most that `max_contexts` can be: all further \
+             ones are counted together as <overflow>"
+        );
+    }
+    let mut builder = Pulse::builder()
+        .clock(clock)
+        .max_contexts(survey.contexts.clamp(1, MAX_CONTEXTS))
+        .shutdown_timeout(Duration::from_secs(5));
+    if let Some(url) = variable("REDIS_URL")?.filter(|url| !url.is_empty()) {
+        builder = builder.redis(url);
+    }
+    if let Some(prefix) = variable("PULSE_PREFIX")? {
+        builder = builder.prefix(prefix);
+    }
+    let (pulse, tasks) = builder.build_with_tasks()?;
+    Ok((pulse, time, tasks))
+}
+
+/// A log must not be added to what a live service has recorded, nor twice to the same store.
+async fn refuse_other_data(pulse: &Pulse) -> Result<(), Box<dyn Error>> {
+    const DAY: u32 = 86_400;
+    let hits = CounterQuery::new(["hits"], DAY);
+    let hits = pulse.store().counters(&hits).await?;
+    if hits.iter().all(|counter| counter.slices.is_empty()) {
+        return Ok(());
+    }
+    let store = pulse.store().describe();
+    Err(format!(
+        "there are requests in the store already ({store}): set PULSE_PREFIX to a prefix of its own, and pass \
+         several logs at once through standard input"
+    )
+    .into())
+}
+
+fn report_unreadable(survey: &Survey) {
+    let noun = if survey.unreadable == 1 {
+        "line"
+    } else {
+        "lines"
+    };
+    println!("{} {noun} could not be read", survey.unreadable);
+    if let Some(first) = &survey.first_unreadable {
+        println!("the first is {first}");
+    }
+}
+
+fn unix_now() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |now| i64::try_from(now.as_secs()).unwrap_or(i64::MAX))
+}
+
+/// The value of an environment variable, if it is set.
+fn variable(name: &str) -> Result<Option<String>, String> {
+    match std::env::var(name) {
+        Ok(value) => Ok(Some(value)),
+        Err(std::env::VarError::NotPresent) => Ok(None),
+        Err(error) => Err(format!("{name}: {error}")),
+    }
+}

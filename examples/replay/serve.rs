@@ -1,0 +1,114 @@
+//! The dashboard, with a clock that goes on in real time from where it stands.
+//!
+//! A task moves the manual clock. A kind of [`Clock`](tower_pulse::Clock) that runs from another time would make
+//! every reading of the wall clock slower for all users, for the sake of this example.
+
+use std::error::Error;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use tokio::net::TcpListener;
+use tower_pulse::admin::Access;
+use tower_pulse::{ManualClock, Pulse, Task};
+
+use crate::variable;
+
+/// Time between two moves of the clock.
+const TICK: Duration = Duration::from_millis(20);
+
+/// Where to serve, and to whom.
+#[derive(Debug)]
+pub(crate) struct Server {
+    listen: SocketAddr,
+    access: Access,
+}
+
+impl Server {
+    /// Reads the environment, and finds out now whether the address can be used later.
+    pub(crate) fn from_env() -> Result<Self, Box<dyn Error>> {
+        let listen = variable("LISTEN")?.filter(|listen| !listen.is_empty());
+        let listen = listen.unwrap_or_else(|| "127.0.0.1:3000".to_owned());
+        let allowed = "must be an IP address and a port, as 127.0.0.1:3000";
+        let address: SocketAddr =
+            (listen.trim().parse()).map_err(|_| format!("LISTEN={listen:?}: {allowed}"))?;
+        let token = variable("PULSE_TOKEN")?.filter(|token| !token.is_empty());
+        if token.is_none() && !address.ip().is_loopback() {
+            let message = format!(
+                "LISTEN={listen} is open to others: set PULSE_TOKEN, or listen on a loopback address"
+            );
+            return Err(message.into());
+        }
+        std::net::TcpListener::bind(address)
+            .map_err(|error| format!("LISTEN={listen}: {error}"))?;
+        Ok(Self {
+            listen: address,
+            access: token.map_or_else(Access::open, Access::token),
+        })
+    }
+
+    /// Serves the dashboard until a signal ends it.
+    pub(crate) async fn run(
+        self,
+        pulse: &Pulse,
+        time: ManualClock,
+        tasks: Vec<Task>,
+    ) -> Result<(), Box<dyn Error>> {
+        let admin = pulse
+            .try_mount("/admin/pulse", self.access)
+            .map_err(|error| format!("PULSE_TOKEN: {error}"))?;
+        let clock = tokio::spawn(run_in_real_time(time));
+        let tasks: Vec<_> = tasks.into_iter().map(tokio::spawn).collect();
+        let listener = TcpListener::bind(self.listen)
+            .await
+            .map_err(|error| format!("LISTEN={}: {error}", self.listen))?;
+        println!(
+            "the dashboard  http://{}/admin/pulse",
+            listener.local_addr()?
+        );
+        // Requests of the dashboard end in milliseconds, or are given up with the process.
+        tokio::select! {
+            result = axum::serve(listener, admin).into_future() => result?,
+            () = signal() => {}
+        }
+        let ended = pulse.shutdown().await;
+        for task in tasks {
+            task.await?;
+        }
+        clock.abort();
+        Ok(ended?)
+    }
+}
+
+async fn run_in_real_time(time: ManualClock) {
+    let (start, mut moved) = (Instant::now(), Duration::ZERO);
+    let mut ticks = tokio::time::interval(TICK);
+    loop {
+        ticks.tick().await;
+        let elapsed = start.elapsed();
+        time.advance(elapsed - moved);
+        moved = elapsed;
+    }
+}
+
+/// Waits for Ctrl-C, or SIGTERM, which operators' tools send.
+async fn signal() {
+    let interrupt = async {
+        // Without a handler the process ends by the signal itself.
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending().await
+        }
+    };
+    #[cfg(unix)]
+    let terminate = async {
+        match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
+            Ok(mut signal) => signal.recv().await,
+            Err(_) => std::future::pending().await,
+        }
+    };
+    #[cfg(not(unix))]
+    let terminate = std::future::pending::<Option<()>>();
+    tokio::select! {
+        () = interrupt => {}
+        _ = terminate => {}
+    }
+}

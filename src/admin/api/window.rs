@@ -1,0 +1,286 @@
+//! The window that a request asks about, and the row of a context within it.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::super::params::Params;
+use super::super::reader::Span;
+use super::super::response::ApiError;
+use super::super::windows::{PartSums, WindowSums};
+use super::{Times, outcomes};
+use crate::model::access_time::AccessTimeStats;
+use crate::model::batch::Aggregate;
+use crate::model::context::{ContextId, Kind};
+use crate::model::outcome::OutcomeCounts;
+use crate::model::records::RecordId;
+use crate::model::slice::{HOUR, hour_of};
+use crate::model::snapshot::HourSnapshot;
+use crate::model::tier::TIERS;
+use crate::model::window::{NAMED, Window, WindowSlices};
+
+/// The window that a request asks about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// The current hour, in the statistics of the book.
+    Hour,
+    /// The hour before.
+    LastHour,
+    /// A window of the records.
+    Records(Window),
+}
+
+impl Asked {
+    /// Reads `window`, or `from` and `to`. `None` if the request has none of them.
+    pub(super) fn read(params: &Params, now: i64) -> Result<Option<Self>, ApiError> {
+        let (from, to) = (params.time("from")?, params.time("to")?);
+        let hours = [("hour", Self::Hour), ("last_hour", Self::LastHour)];
+        let named = NAMED.map(|(name, seconds)| (name, Self::Records(Window::Last(seconds))));
+        let window = match params.name("window")? {
+            Some(_) => Some(params.choice("window", &[&hours[..], &named[..]].concat())?),
+            None => None,
+        };
+        let Some(from) = from else {
+            return match to {
+                Some(_) => Err(ApiError::parameter("to", "to needs from")),
+                None => Ok(window),
+            };
+        };
+        if window.is_some() {
+            let message = "from and window exclude each other";
+            return Err(ApiError::parameter("from", message));
+        }
+        let to = to.unwrap_or(now.saturating_add(1));
+        if from >= to || from > now {
+            let message = "from must be before to, and not in the future";
+            return Err(ApiError::parameter("from", message));
+        }
+        Ok(Some(Self::Records(Window::Between(from, to))))
+    }
+}
+
+/// What a window covers.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct Covered {
+    /// Start, in Unix seconds.
+    pub(super) from: i64,
+    /// End, in Unix seconds.
+    pub(super) to: i64,
+    /// The share of the window until now that was recorded, 0 to 1.
+    pub(super) complete: f64,
+    /// Seconds that were recorded.
+    #[serde(skip)]
+    pub(super) seconds: i64,
+}
+
+impl Covered {
+    /// The hour of a time, or the hour before.
+    pub(super) fn hour(span: Span, hours_ago: i64) -> Self {
+        let from = hour_of(span.now) - hours_ago * HOUR;
+        let slices = WindowSlices {
+            tier: TIERS[1],
+            from,
+            to: from + HOUR,
+        };
+        Self {
+            from,
+            to: from + HOUR,
+            complete: slices.complete(span.created, span.as_of, span.now),
+            seconds: slices.covered(span.created, span.as_of, span.now),
+        }
+    }
+}
+
+impl From<&PartSums> for Covered {
+    fn from(part: &PartSums) -> Self {
+        Self {
+            from: part.slices.from,
+            to: part.slices.to,
+            complete: part.complete,
+            seconds: part.covered,
+        }
+    }
+}
+
+/// The samples of a context within a window.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Measured {
+    pub(super) count: u64,
+    pub(super) errors: u64,
+    /// Errors by count.
+    pub(super) error_share: Option<f64>,
+    #[serde(flatten)]
+    pub(super) times: Times,
+    /// Sum of all access times.
+    pub(super) total: f64,
+    pub(super) outcomes: BTreeMap<&'static str, u64>,
+}
+
+impl Measured {
+    /// The samples of an hour. `None` if there are none.
+    pub(super) fn of_hour(kind: Kind, hour: &HourSnapshot) -> Option<Self> {
+        let count = super::count(hour);
+        (count > 0).then(|| Self {
+            count,
+            errors: hour.aggregate.outcomes.errors,
+            error_share: share(hour.aggregate.outcomes.errors as f64, count as f64),
+            times: Times::of(hour),
+            total: hour.times.sum,
+            outcomes: outcomes(kind, hour.aggregate.outcomes),
+        })
+    }
+
+    /// The samples of a window. `None` if there are none. The smallest and the largest access time are those of
+    /// the histogram, as sums that move on cannot tell them.
+    pub(super) fn of_sums(kind: Kind, sums: &Aggregate) -> Option<Self> {
+        let quantile = |q| sums.histogram.quantile(q);
+        let times = AccessTimeStats::from(&sums.times);
+        (sums.times.count > 0).then(|| Self {
+            count: sums.times.count,
+            errors: sums.outcomes.errors,
+            error_share: share(sums.outcomes.errors as f64, sums.times.count as f64),
+            times: Times {
+                mean: times.mean(),
+                stddev: times.stddev(),
+                min: quantile(0.0),
+                max: quantile(1.0),
+                p50: quantile(0.50),
+                p95: quantile(0.95),
+                p99: quantile(0.99),
+            },
+            total: times.sum,
+            outcomes: outcomes(kind, sums.outcomes),
+        })
+    }
+
+    /// No samples.
+    pub(super) fn none(kind: Kind) -> Self {
+        Self {
+            count: 0,
+            errors: 0,
+            error_share: None,
+            times: Times::default(),
+            total: 0.0,
+            outcomes: outcomes(kind, OutcomeCounts::default()),
+        }
+    }
+}
+
+/// `part / whole`, if there is a whole.
+pub(super) fn share(part: f64, whole: f64) -> Option<f64> {
+    (whole > 0.0).then(|| part / whole)
+}
+
+/// The ratio of each measurement to that of the window before: counts and totals per recorded second.
+/// `null` where the window before has nothing to compare with.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(super) struct Change {
+    pub(super) count: Option<f64>,
+    pub(super) errors: Option<f64>,
+    pub(super) error_share: Option<f64>,
+    pub(super) mean: Option<f64>,
+    pub(super) stddev: Option<f64>,
+    pub(super) min: Option<f64>,
+    pub(super) max: Option<f64>,
+    pub(super) p50: Option<f64>,
+    pub(super) p95: Option<f64>,
+    pub(super) p99: Option<f64>,
+    pub(super) total: Option<f64>,
+}
+
+impl Change {
+    /// Compares two windows, each with the seconds of it that were recorded.
+    pub(super) fn between(now: (&Measured, i64), before: (&Measured, i64)) -> Self {
+        let ((now, seconds), (old, old_seconds)) = (now, before);
+        let rate = |now: f64, old: f64| {
+            let now = share(now, seconds as f64)?;
+            share(now, share(old, old_seconds as f64)?)
+        };
+        let ratio = |now: Option<f64>, old: Option<f64>| share(now?, old?);
+        Self {
+            count: rate(now.count as f64, old.count as f64),
+            errors: rate(now.errors as f64, old.errors as f64),
+            error_share: ratio(now.error_share, old.error_share),
+            mean: ratio(now.times.mean, old.times.mean),
+            stddev: ratio(now.times.stddev, old.times.stddev),
+            min: ratio(now.times.min, old.times.min),
+            max: ratio(now.times.max, old.times.max),
+            p50: ratio(now.times.p50, old.times.p50),
+            p95: ratio(now.times.p95, old.times.p95),
+            p99: ratio(now.times.p99, old.times.p99),
+            total: rate(now.total, old.total),
+        }
+    }
+}
+
+/// A window of the records, and what a context measured in it and in the window before.
+#[derive(Debug, Serialize)]
+pub(super) struct WindowOf {
+    #[serde(flatten)]
+    covered: Covered,
+    /// The largest relative error of the percentiles.
+    error: f64,
+    #[serde(flatten)]
+    now: Measured,
+    before: Before,
+    change: Option<Change>,
+}
+
+/// The window before, and what a context measured in it.
+#[derive(Debug, Serialize)]
+struct Before {
+    #[serde(flatten)]
+    covered: Covered,
+    #[serde(flatten)]
+    measured: Measured,
+}
+
+impl WindowOf {
+    /// The window of a context.
+    pub(super) fn of(sums: &WindowSums, context: &ContextId) -> Self {
+        let (kind, id) = (context.kind, RecordId::new(context.kind, &context.name));
+        let measured = |part: &PartSums| {
+            let sums = part.sums.get(&id)?;
+            Measured::of_sums(kind, sums)
+        };
+        let (covered, old) = (Covered::from(&sums.now), Covered::from(&sums.before));
+        let compared = Compared::new(
+            (measured(&sums.now), covered.seconds),
+            (measured(&sums.before), old.seconds),
+        );
+        Self {
+            covered,
+            error: sums.error(),
+            now: compared.now.unwrap_or_else(|| Measured::none(kind)),
+            before: Before {
+                covered: old,
+                measured: compared.before.unwrap_or_else(|| Measured::none(kind)),
+            },
+            change: compared.change,
+        }
+    }
+}
+
+/// A context in a window, and in the window before.
+#[derive(Clone, Debug)]
+pub(super) struct Compared {
+    pub(super) now: Option<Measured>,
+    pub(super) before: Option<Measured>,
+    pub(super) change: Option<Change>,
+}
+
+impl Compared {
+    pub(super) fn new(
+        (now, seconds): (Option<Measured>, i64),
+        (before, old_seconds): (Option<Measured>, i64),
+    ) -> Self {
+        let pair = now.as_ref().zip(before.as_ref());
+        let change =
+            pair.map(|(now, before)| Change::between((now, seconds), (before, old_seconds)));
+        Self {
+            now,
+            before,
+            change,
+        }
+    }
+}

@@ -1,0 +1,390 @@
+//! The sums of all contexts over windows, kept up to date as time passes: a window that was asked for before
+//! takes the slices that have entered and left it since, and not all slices again.
+//!
+//! The newest slices still change. They are *open*: their records are held as they are, and read again when they
+//! have another revision. All other slices are in [`RunningSums`]. If one of these changes after all, as when an
+//! instance flushes after an outage, the sums are made again.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Mutex;
+
+use crate::clock::{Clock, Tick};
+use crate::error::StoreError;
+use crate::model::batch::{Aggregate, Merge};
+use crate::model::context::{ContextId, Kind};
+use crate::model::records::{Record, RecordId};
+use crate::model::tier::{FINEST, TierSlice};
+use crate::model::window::{Revision, RunningSums, Window, WindowSlices};
+use crate::store::{RecordIndex, Store};
+
+/// Age up to which the records are not read again.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// Seconds after its end during which a slice is open, as instances may still flush samples of it.
+const OPEN_FOR: i64 = 150;
+
+/// Time after which an answer is given with those slices that were read until then.
+const PATIENCE: Duration = Duration::from_millis(800);
+
+/// Time after which the sums of a window that nobody asks for are dropped.
+const KEPT_FOR: Duration = Duration::from_secs(120);
+
+/// The most windows whose sums are kept; a page asks for one at a time.
+const MAX_WINDOWS: usize = 6;
+
+/// The records of a slice that is open.
+struct OpenSlice {
+    revision: Option<Revision>,
+    records: HashMap<RecordId, Record>,
+}
+
+/// The sums of a window and of the one before it.
+struct Kept {
+    window: Window,
+    asked_at: Tick,
+    sums: [RunningSums; 2],
+}
+
+/// The sums of all contexts over a window, and over the window of the same length before it.
+#[derive(Debug, Default)]
+pub(super) struct WindowSums {
+    /// The contexts by the ids of their sums.
+    pub(super) contexts: Arc<HashMap<RecordId, ContextId>>,
+    /// The window.
+    pub(super) now: PartSums,
+    /// The window before it.
+    pub(super) before: PartSums,
+}
+
+/// The sums of all contexts over some slices.
+#[derive(Debug)]
+pub(super) struct PartSums {
+    /// The slices.
+    pub(super) slices: WindowSlices,
+    /// The share of the slices that was recorded, 0 to 1.
+    pub(super) complete: f64,
+    /// Seconds of the slices that were recorded.
+    pub(super) covered: i64,
+    /// The sums of each context, and of [`ALL`].
+    pub(super) sums: HashMap<RecordId, Aggregate>,
+}
+
+impl Default for PartSums {
+    fn default() -> Self {
+        Self {
+            slices: WindowSlices {
+                tier: FINEST,
+                from: 0,
+                to: 0,
+            },
+            complete: 0.0,
+            covered: 0,
+            sums: HashMap::new(),
+        }
+    }
+}
+
+/// Adds up the records of all contexts.
+pub(super) struct Windows {
+    store: Arc<dyn Store>,
+    clock: Clock,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    index: RecordIndex,
+    contexts: Arc<HashMap<RecordId, ContextId>>,
+    open: HashMap<TierSlice, OpenSlice>,
+    /// The oldest start of a slice that had records, as far as slices were read.
+    first: Option<i64>,
+    read_at: Option<Tick>,
+    kept: Vec<Kept>,
+}
+
+impl Windows {
+    pub(super) fn new(store: Arc<dyn Store>, clock: Clock) -> Self {
+        Self {
+            store,
+            clock,
+            state: Mutex::default(),
+        }
+    }
+
+    /// The sums over a window. `as_of` is the moment up to which everything can be read.
+    ///
+    /// Cancel safe: what was read so far is kept.
+    pub(super) async fn sums(&self, window: Window, as_of: i64) -> Result<WindowSums, StoreError> {
+        let mut state = self.state.lock().await;
+        let (state, began) = (&mut *state, self.clock.tick());
+        let now = self.clock.now_seconds();
+        self.refresh(state, now).await?;
+        let at = self.keep(state, window);
+        let slices = window.slices(now);
+        let parts = [slices, slices.before()];
+        let mut open = [BTreeSet::new(), BTreeSet::new()];
+        for (part, open) in parts.iter().zip(&mut open) {
+            *open = state.open_slices(part, now);
+            let missing: Vec<TierSlice> = open.iter().copied().collect();
+            self.read_open(state, &missing).await?;
+        }
+        let mut unread = [0; 2];
+        for (part, slices) in parts.iter().enumerate() {
+            let advanced = self.advance(state, (at, part), slices, &open[part], (began, now));
+            unread[part] = advanced.await?;
+        }
+        let answer = |part: usize| {
+            let running = &state.kept[at].sums[part];
+            let times = (as_of, now);
+            let mut answer = state.answer(&parts[part], running, &open[part], times);
+            answer.leave_out(unread[part], times.1);
+            answer
+        };
+        Ok(WindowSums {
+            contexts: state.contexts.clone(),
+            now: answer(0),
+            before: answer(1),
+        })
+    }
+
+    /// Reads the index, and the open slices that have changed.
+    async fn refresh(&self, state: &mut State, now: i64) -> Result<(), StoreError> {
+        if state.read_at.is_some_and(|at| self.clock.since(at) < FRESH) {
+            return Ok(());
+        }
+        let index = self.store.record_index(now).await?;
+        if index.contexts != state.index.contexts || state.contexts.is_empty() {
+            let contexts = index.contexts.iter().cloned().chain([ContextId::all()]);
+            let contexts = contexts.map(|id| (RecordId::new(id.kind, &id.name), id));
+            state.contexts = Arc::new(contexts.collect());
+        }
+        if index.created != state.index.created {
+            // Another generation of the store has other data.
+            (state.open, state.first) = (HashMap::new(), None);
+            state.kept.clear();
+        }
+        state.index = index;
+        let index = &state.index;
+        let is_pending = |at: &TierSlice| at.0 == FINEST.seconds && index.rolled.is_pending(at.1);
+        state
+            .open
+            .retain(|at, _| is_open(*at, now) || is_pending(at));
+        state.read_at = Some(self.clock.tick());
+        Ok(())
+    }
+
+    /// Reads open slices that are not read yet, or have changed since.
+    async fn read_open(&self, state: &mut State, slices: &[TierSlice]) -> Result<(), StoreError> {
+        for at in slices {
+            let revision = state.index.revisions.get(at).copied();
+            // A slice without a revision was never written, unless the revisions were lost.
+            let is_told = revision.is_some() || !state.index.revisions.is_empty();
+            let known = state.open.get(at);
+            if is_told && known.is_some_and(|known| known.revision == revision) {
+                continue;
+            }
+            let mut records = self.store.slice_records(std::slice::from_ref(at)).await?;
+            let records = records.pop().unwrap_or_default().records;
+            state.saw(*at, &records);
+            let records = records.into_iter().collect();
+            state.open.insert(*at, OpenSlice { revision, records });
+        }
+        Ok(())
+    }
+
+    /// Brings the sums of the settled slices of a window up to date. Returns the number of slices that are still
+    /// to be read.
+    async fn advance(
+        &self,
+        state: &mut State,
+        (at, part): (usize, usize),
+        slices: &WindowSlices,
+        open: &BTreeSet<TierSlice>,
+        (began, now): (Tick, i64),
+    ) -> Result<usize, StoreError> {
+        let seconds = slices.tier.seconds;
+        let settled = slices
+            .starts(now)
+            .filter(|start| !open.contains(&(seconds, *start)));
+        let settled: BTreeSet<i64> = settled.collect();
+        let revision = |state: &State, start: i64| {
+            state
+                .index
+                .revisions
+                .get(&(seconds, start))
+                .copied()
+                .unwrap_or(0)
+        };
+        let running = &state.kept[at].sums[part];
+        let included: BTreeSet<i64> = running.starts().collect();
+        let has_changed = |state: &State| {
+            let running = &state.kept[at].sums[part];
+            let mut starts = running.starts();
+            starts.any(|start| running.revision(start) != Some(revision(state, start)))
+        };
+        let leaving: Vec<i64> = included.difference(&settled).copied().collect();
+        if has_changed(state) || leaving.len() > settled.len() {
+            state.kept[at].sums[part].clear();
+        } else if !leaving.is_empty() {
+            let slices: Vec<TierSlice> = leaving.iter().map(|start| (seconds, *start)).collect();
+            let records = self.store.slice_records(&slices).await?;
+            // The records must be those that were added: they may have changed since the index was read.
+            state.index = self.store.record_index(now).await?;
+            if has_changed(state) {
+                state.kept[at].sums[part].clear();
+            } else {
+                for (start, slice) in leaving.iter().zip(&records) {
+                    state.kept[at].sums[part].remove(*start, &slice.records);
+                }
+            }
+        }
+        let included: BTreeSet<i64> = state.kept[at].sums[part].starts().collect();
+        let mut unread: Vec<i64> = settled.difference(&included).copied().collect();
+        // The newest first: an answer before everything is read tells about the end of the window.
+        while let Some(start) = unread.pop() {
+            if self.clock.since(began) >= PATIENCE {
+                unread.push(start);
+                break;
+            }
+            let records = self.store.slice_records(&[(seconds, start)]).await?;
+            let records = records.into_iter().next().unwrap_or_default().records;
+            state.saw((seconds, start), &records);
+            let revision = revision(state, start);
+            state.kept[at].sums[part].add(start, revision, &records);
+        }
+        Ok(unread.len())
+    }
+
+    /// The place of a window among those that are kept.
+    fn keep(&self, state: &mut State, window: Window) -> usize {
+        let now = self.clock.tick();
+        let is_used =
+            |kept: &Kept| kept.window == window || self.clock.since(kept.asked_at) < KEPT_FOR;
+        state.kept.retain(is_used);
+        if let Some(at) = state.kept.iter().position(|kept| kept.window == window) {
+            state.kept[at].asked_at = now;
+            return at;
+        }
+        if state.kept.len() >= MAX_WINDOWS {
+            let oldest = state
+                .kept
+                .iter()
+                .enumerate()
+                .min_by_key(|(_, kept)| kept.asked_at);
+            let oldest = oldest.map_or(0, |(at, _)| at);
+            state.kept.swap_remove(oldest);
+        }
+        state.kept.push(Kept {
+            window,
+            asked_at: now,
+            sums: Default::default(),
+        });
+        state.kept.len() - 1
+    }
+}
+
+/// Whether a slice may still change.
+fn is_open((seconds, start): TierSlice, now: i64) -> bool {
+    start
+        .saturating_add(i64::from(seconds))
+        .saturating_add(OPEN_FOR)
+        > now
+}
+
+impl State {
+    /// Remembers when records begin.
+    fn saw(&mut self, (_, start): TierSlice, records: &[(RecordId, Record)]) {
+        if !records.is_empty() {
+            self.first = Some(self.first.map_or(start, |first| first.min(start)));
+        }
+    }
+
+    /// The slices of a window that may still change, with slices of the finest tier that are not part of the
+    /// others yet.
+    fn open_slices(&self, slices: &WindowSlices, now: i64) -> BTreeSet<TierSlice> {
+        let seconds = slices.tier.seconds;
+        let pending = self.index.rolled.pending();
+        let pending: Vec<i64> = pending.filter(|minute| slices.contains(*minute)).collect();
+        let starts = slices.starts(now);
+        let mut open: BTreeSet<TierSlice> = starts
+            .map(|start| (seconds, start))
+            .filter(|at| is_open(*at, now))
+            .collect();
+        if slices.tier != FINEST {
+            for minute in pending {
+                open.insert((seconds, slices.tier.slice(minute)));
+                open.insert((FINEST.seconds, minute));
+            }
+        }
+        open
+    }
+
+    fn answer(
+        &self,
+        slices: &WindowSlices,
+        running: &RunningSums,
+        open: &BTreeSet<TierSlice>,
+        (as_of, now): (i64, i64),
+    ) -> PartSums {
+        let mut sums: HashMap<RecordId, Aggregate> = HashMap::new();
+        for (id, settled) in running.iter() {
+            sums.insert(id, settled.clone());
+        }
+        for at in open {
+            let Some(slice) = self.open.get(at) else {
+                continue;
+            };
+            let wide = (slices.tier.seconds, slices.tier.slice(at.1));
+            let of_tier = self.open.get(&wide).filter(|_| at.0 != slices.tier.seconds);
+            for (id, record) in &slice.records {
+                // A minute may be part of the wider slice already.
+                let rolled = of_tier.and_then(|slice| slice.records.get(id));
+                if rolled.is_none_or(|rolled| at.1 >= rolled.rolled_until) {
+                    sums.entry(*id).or_default().merge(&record.sums);
+                }
+            }
+        }
+        let since = self
+            .first
+            .map_or(self.index.created, |first| first.min(self.index.created));
+        PartSums {
+            slices: *slices,
+            complete: slices.complete(since, as_of, now),
+            covered: slices.covered(since, as_of, now),
+            sums,
+        }
+    }
+}
+
+impl PartSums {
+    /// Slices that were not read yet are not covered.
+    fn leave_out(&mut self, unread: usize, now: i64) {
+        let unread = i64::from(self.slices.tier.seconds) * unread as i64;
+        let passed = self.slices.to.min(now).saturating_sub(self.slices.from);
+        self.covered = self.covered.saturating_sub(unread).max(0);
+        if unread > 0 && passed > 0 {
+            self.complete = self.covered as f64 / passed as f64;
+        }
+    }
+}
+
+impl WindowSums {
+    /// The contexts of a kind that have sums in either part.
+    pub(super) fn contexts(&self) -> impl Iterator<Item = (RecordId, &ContextId)> {
+        let contexts = self.contexts.iter();
+        contexts
+            .filter(|(id, _)| self.now.sums.contains_key(id) || self.before.sums.contains_key(id))
+            .map(|(id, context)| (*id, context))
+            .filter(|(_, context)| context.kind != Kind::All)
+    }
+
+    /// The largest relative error of the percentiles.
+    pub(super) fn error(&self) -> f64 {
+        let sums = self.now.sums.values().chain(self.before.sums.values());
+        let errors = sums.map(|sums| sums.histogram.error());
+        errors.fold(0.0, f64::max)
+    }
+}

@@ -1,0 +1,338 @@
+//! Windows: spans of time that somebody asks about, rounded outward to the slices that are kept.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::batch::{Aggregate, Merge};
+use super::records::{Record, RecordId};
+use super::slice::Precision;
+use super::tier::TIERS;
+
+/// The windows that have a name, with their length in seconds.
+pub const NAMED: [(&str, i64); 6] = [
+    ("5m", 300),
+    ("15m", 900),
+    ("1h", 3_600),
+    ("6h", 21_600),
+    ("24h", 86_400),
+    ("7d", 604_800),
+];
+
+/// Seconds that folding may lag behind before the time since then counts as not recorded.
+const LAG: i64 = 15;
+
+/// A span of time, as it was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Window {
+    /// The last so many seconds.
+    Last(i64),
+    /// The time between two Unix seconds, without the second one.
+    Between(i64, i64),
+}
+
+/// Adjacent slices of a tier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct WindowSlices {
+    /// The tier.
+    pub tier: Precision,
+    /// Start of the first slice, in Unix seconds.
+    pub from: i64,
+    /// End of the last slice, in Unix seconds.
+    pub to: i64,
+}
+
+impl Window {
+    /// The slices that cover the window at `now`: of the finest tier that still has its first slice and, if the
+    /// window moves, also the first slice of the window before it. The last slice is that of `now` at the latest.
+    ///
+    /// ```
+    /// # use tower_pulse::model::window::Window;
+    /// let now = 1_700_000_000; // 20 s into a minute
+    /// let slices = Window::Last(300).slices(now);
+    /// assert_eq!((slices.tier.seconds, slices.from, slices.to), (60, now - 320, now + 40));
+    /// ```
+    pub fn slices(self, now: i64) -> WindowSlices {
+        let (from, to) = match self {
+            Self::Last(seconds) => (now.saturating_sub(seconds), now.saturating_add(1)),
+            Self::Between(from, to) => (from, to.min(now.saturating_add(1))),
+        };
+        let slices = TIERS.map(|tier| {
+            let width = i64::from(tier.seconds);
+            let start = tier.slice(from);
+            let end = tier.slice(to.saturating_sub(1)).saturating_add(width);
+            WindowSlices {
+                tier,
+                from: start,
+                to: end.max(start.saturating_add(width)),
+            }
+        });
+        let is_kept = |slices: &&WindowSlices| {
+            let first = match self {
+                Self::Last(_) => slices.before().from,
+                Self::Between(..) => slices.from,
+            };
+            first > slices.tier.cut_off(now)
+        };
+        let widest = slices[slices.len() - 1];
+        slices.iter().find(is_kept).copied().unwrap_or(widest)
+    }
+}
+
+impl WindowSlices {
+    /// The slices of the same length just before.
+    pub fn before(&self) -> Self {
+        Self {
+            from: self.from.saturating_sub(self.to.saturating_sub(self.from)),
+            to: self.from,
+            ..*self
+        }
+    }
+
+    /// The length, in seconds.
+    pub fn seconds(&self) -> i64 {
+        self.to.saturating_sub(self.from)
+    }
+
+    /// The starts of the slices that are retained at `now`, oldest first.
+    pub fn starts(&self, now: i64) -> impl Iterator<Item = i64> + use<> {
+        let width = i64::from(self.tier.seconds);
+        let first = self
+            .from
+            .max(self.tier.slice(self.tier.cut_off(now)) + width);
+        (first..self.to).step_by(self.tier.seconds as usize)
+    }
+
+    /// Whether a time lies within the slices.
+    pub fn contains(&self, time: i64) -> bool {
+        (self.from..self.to).contains(&time)
+    }
+
+    /// The part of the window that was recorded, if there is data from `since` to `as_of`, in seconds.
+    pub fn covered(&self, since: i64, as_of: i64, now: i64) -> i64 {
+        let kept = self.tier.slice(self.tier.cut_off(now)) + i64::from(self.tier.seconds);
+        let first = self.from.max(since).max(kept);
+        let is_recent = as_of.saturating_add(LAG) >= now;
+        let last = self.to.min(if is_recent { now } else { as_of.min(now) });
+        last.saturating_sub(first).max(0)
+    }
+
+    /// The share of the window until `now` that was recorded, 0 to 1.
+    pub fn complete(&self, since: i64, as_of: i64, now: i64) -> f64 {
+        let passed = self.to.min(now).saturating_sub(self.from);
+        match passed {
+            ..=0 => 0.0,
+            passed => self.covered(since, as_of, now) as f64 / passed as f64,
+        }
+    }
+}
+
+/// Distinguishes two contents of a slice.
+pub type Revision = u64;
+
+/// The sums of each context over some slices, to which slices are added and from which they are taken out as
+/// a window moves on.
+#[derive(Debug, Default)]
+pub struct RunningSums {
+    slices: BTreeMap<i64, Revision>,
+    sums: HashMap<RecordId, Aggregate>,
+}
+
+impl RunningSums {
+    /// The starts of the slices in it.
+    pub fn starts(&self) -> impl Iterator<Item = i64> {
+        self.slices.keys().copied()
+    }
+
+    /// The revision of a slice when it was added.
+    pub fn revision(&self, start: i64) -> Option<Revision> {
+        self.slices.get(&start).copied()
+    }
+
+    /// Adds a slice, which is not in it yet.
+    pub fn add(&mut self, start: i64, revision: Revision, records: &[(RecordId, Record)]) {
+        debug_assert!(!self.slices.contains_key(&start));
+        self.slices.insert(start, revision);
+        for (id, record) in records {
+            self.sums.entry(*id).or_default().merge(&record.sums);
+        }
+    }
+
+    /// Takes a slice out, with the same records that were added.
+    pub fn remove(&mut self, start: i64, records: &[(RecordId, Record)]) {
+        if self.slices.remove(&start).is_none() {
+            return;
+        }
+        for (id, record) in records {
+            if let Some(sums) = self.sums.get_mut(id) {
+                sums.subtract(&record.sums);
+                if sums.times.count == 0 {
+                    self.sums.remove(id);
+                }
+            }
+        }
+    }
+
+    /// Takes everything out.
+    pub fn clear(&mut self) {
+        self.slices.clear();
+        self.sums.clear();
+    }
+
+    /// The sums of a context.
+    pub fn get(&self, id: RecordId) -> Option<&Aggregate> {
+        self.sums.get(&id)
+    }
+
+    /// All sums.
+    pub fn iter(&self) -> impl Iterator<Item = (RecordId, &Aggregate)> {
+        self.sums.iter().map(|(id, sums)| (*id, sums))
+    }
+
+    /// Approximate bytes in memory.
+    pub fn bytes(&self) -> usize {
+        self.sums.values().map(Aggregate::bytes).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::context::Kind;
+    use crate::model::histogram::{Histogram, bucket_of};
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    const NOW: i64 = 1_700_000_000;
+
+    fn seconds_of(name: &str) -> i64 {
+        NAMED
+            .iter()
+            .find(|(other, _)| *other == name)
+            .expect("it is one")
+            .1
+    }
+
+    #[test]
+    fn a_named_window_and_the_one_before_it_are_kept() {
+        for (name, tier) in [
+            ("5m", 60),
+            ("15m", 60),
+            ("1h", 60),
+            ("6h", 1_800),
+            ("24h", 1_800),
+            ("7d", 21_600),
+        ] {
+            for now in (NOW..NOW + 21_600).step_by(7) {
+                let slices = Window::Last(seconds_of(name)).slices(now);
+                assert_eq!(slices.tier.seconds, tier, "{name} at {now}");
+                assert!(slices.contains(now) && slices.to - now <= i64::from(tier));
+                assert!(slices.from <= now - seconds_of(name));
+                assert!(slices.from > now - seconds_of(name) - i64::from(tier));
+                let before = slices.before();
+                assert_eq!(
+                    (before.to, before.seconds()),
+                    (slices.from, slices.seconds())
+                );
+                let starts: Vec<_> = before.starts(now).collect();
+                assert_eq!(starts.first(), Some(&before.from), "{name} at {now}");
+                assert_eq!(starts.len() as i64, before.seconds() / i64::from(tier));
+                assert!((before.complete(i64::MIN, now, now) - 1.0).abs() < 1e-9);
+            }
+        }
+    }
+
+    #[test]
+    fn a_window_between_two_times_is_rounded_outward() {
+        let between = |from: i64, to: i64| {
+            let slices = Window::Between(NOW + from, NOW + to).slices(NOW);
+            (slices.tier.seconds, slices.from - NOW, slices.to - NOW)
+        };
+        // NOW is 20 s into a minute.
+        assert_eq!(between(-100, -40), (60, -140, -20));
+        assert_eq!(between(-80, -20), (60, -80, -20));
+        assert_eq!(
+            between(-80, 500),
+            (60, -80, 40),
+            "it ends with the slice of now"
+        );
+        assert_eq!(between(-7_700, -7_600).0, 60);
+        assert_eq!(
+            between(-7_900, -7_600).0,
+            1_800,
+            "a minute of then is not kept"
+        );
+        assert_eq!(between(-200_000, -100).0, 21_600);
+        let old = Window::Between(0, 100_000).slices(NOW);
+        assert_eq!((old.tier.seconds, old.from, old.to), (21_600, 0, 108_000));
+        assert_eq!(
+            (old.starts(NOW).count(), old.complete(0, NOW, NOW)),
+            (0, 0.0)
+        );
+    }
+
+    #[test]
+    fn what_was_not_recorded_is_not_complete() {
+        let slices = Window::Last(3_600).slices(NOW);
+        let length = NOW - slices.from;
+        assert_eq!(slices.covered(i64::MIN, NOW, NOW), length);
+        assert_eq!(slices.covered(NOW - 600, NOW, NOW), 600);
+        assert_eq!(slices.covered(i64::MIN, NOW - 600, NOW), length - 600);
+        assert_eq!(slices.covered(i64::MIN, NOW - LAG, NOW), length);
+        assert_eq!(
+            slices.covered(i64::MIN, NOW - LAG - 1, NOW),
+            length - LAG - 1
+        );
+        assert_eq!(slices.covered(NOW - 100, NOW - 200, NOW), 0);
+        assert_eq!(slices.complete(NOW - length / 2, NOW, NOW), 0.5);
+        // An answer of a store whose clock is ahead.
+        assert_eq!(slices.complete(i64::MIN, NOW + 7, NOW), 1.0);
+    }
+
+    fn record(nanos: &[u64]) -> Record {
+        let mut sums = Aggregate::default();
+        for nanos in nanos {
+            sums.times.record(*nanos);
+            sums.outcomes.counts[*nanos as usize % 10] += 1;
+            let bucket = bucket_of(*nanos) as u16;
+            sums.histogram.merge(&Histogram::new(4, [(bucket, 1)]));
+        }
+        Record {
+            sums,
+            ..Record::default()
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn sums_that_moved_on_are_those_of_the_slices_in_them(slices in vec(vec((0..3u8, vec(1_000..9_000_000_000u64, 1..9)), 0..4), 1..20), width in 1..8usize) {
+            let slices: Vec<Vec<_>> = slices.into_iter().map(|slice| {
+                let mut of: BTreeMap<u8, Vec<u64>> = BTreeMap::new();
+                for (name, nanos) in slice {
+                    of.entry(name).or_default().extend(nanos);
+                }
+                let records = of.into_iter();
+                records.map(|(name, nanos)| (RecordId::new(Kind::Http, &name.to_string()), record(&nanos))).collect()
+            }).collect();
+            let mut running = RunningSums::default();
+            for (at, records) in slices.iter().enumerate() {
+                running.add(at as i64, 7, records);
+                if at >= width {
+                    running.remove((at - width) as i64, &slices[at - width]);
+                }
+                let first = (at + 1).saturating_sub(width);
+                prop_assert!(running.starts().eq(first as i64..=at as i64));
+                let mut expected: HashMap<RecordId, Aggregate> = HashMap::new();
+                for (id, record) in slices[first..=at].iter().flatten() {
+                    expected.entry(*id).or_default().merge(&record.sums);
+                }
+                prop_assert_eq!(running.iter().count(), expected.len());
+                for (id, sums) in running.iter() {
+                    let (sums, mut expected) = (sums.clone(), expected[&id].clone());
+                    // These two cannot be taken out.
+                    expected.times.min = sums.times.min;
+                    expected.times.max = sums.times.max;
+                    prop_assert_eq!(sums, expected);
+                }
+            }
+        }
+    }
+}

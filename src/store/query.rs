@@ -1,0 +1,189 @@
+//! Queries: what the API and the page read from a store. A query names all that it asks for, so that the
+//! answer takes few round trips.
+
+use std::collections::HashMap;
+
+use super::sealed::Sealed;
+use crate::error::StoreError;
+use crate::model::context::ContextId;
+use crate::model::records::{Record, RecordId, SliceSums};
+use crate::model::slice::SliceCount;
+use crate::model::slowest::{RANKING_LEN, RankedContext};
+use crate::model::snapshot::{ContextSnapshot, Snapshot};
+use crate::model::tier::{RolledUp, TierSlice};
+use crate::model::window::Revision;
+use crate::task::BoxFuture;
+
+/// The number of slices of the finest precision in [`Snapshot::recent`].
+#[doc(hidden)]
+pub const RECENT_SLICES: i64 = 15;
+
+/// Asks for counters at a precision.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct CounterQuery {
+    /// Names of counters.
+    pub names: Vec<String>,
+    /// Length of their slices, in seconds.
+    pub precision: u32,
+}
+
+impl CounterQuery {
+    /// Asks for the counters of these names, with slices of `precision` seconds.
+    pub fn new<N: Into<String>>(names: impl IntoIterator<Item = N>, precision: u32) -> Self {
+        Self {
+            names: names.into_iter().map(Into::into).collect(),
+            precision,
+        }
+    }
+}
+
+/// A counter at a precision.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CounterSeries {
+    /// The name of the counter.
+    pub name: String,
+    /// Its slices, oldest first. There are none when the store does not have the counter.
+    pub slices: Vec<SliceCount>,
+}
+
+impl CounterSeries {
+    pub(crate) fn new(name: impl Into<String>, slices: Vec<SliceCount>) -> Self {
+        Self {
+            name: name.into(),
+            slices,
+        }
+    }
+
+    /// The sum of all slices.
+    pub fn sum(&self) -> i64 {
+        let counts = self.slices.iter().map(|slice| slice.count);
+        counts.fold(0, i64::saturating_add)
+    }
+}
+
+/// Asks for the slowest contexts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct SlowestQuery {
+    /// How many contexts to return, 100 at the most.
+    pub limit: usize,
+}
+
+impl SlowestQuery {
+    /// Asks for the `limit` slowest contexts.
+    pub fn new(limit: usize) -> Self {
+        Self { limit }
+    }
+}
+
+impl Default for SlowestQuery {
+    fn default() -> Self {
+        Self { limit: RANKING_LEN }
+    }
+}
+
+/// Asks for some contexts, with their statistics of the hour of `now` and of the hour before.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[doc(hidden)]
+pub struct ContextQuery {
+    /// Names of contexts. The answer has all contexts of these names, of whatever kind.
+    pub names: Vec<String>,
+    /// The time of the query, in Unix seconds.
+    pub now: i64,
+}
+
+/// Asks for the records of some contexts.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[doc(hidden)]
+pub struct RecordQuery {
+    /// The contexts.
+    pub contexts: Vec<ContextId>,
+    /// Length of the slices, in seconds: one of [`WIDTHS`](crate::model::tier::WIDTHS).
+    pub width: u32,
+    /// The time of the query, in Unix seconds.
+    pub now: i64,
+}
+
+/// The records of a context, combined into slices of one width.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[doc(hidden)]
+pub struct ContextRecords {
+    /// The context.
+    pub context: ContextId,
+    /// Its slices, oldest first.
+    pub slices: Vec<SliceSums>,
+}
+
+/// What records a store holds, without the records.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[doc(hidden)]
+pub struct RecordIndex {
+    /// The contexts that may have records, without [`ALL`](crate::model::context::ALL).
+    pub contexts: Vec<ContextId>,
+    /// Which content a slice has. A slice that is not listed has no records, or its changes are unknown.
+    pub revisions: HashMap<TierSlice, Revision>,
+    /// Which slices of the finest tier are part of the coarser ones.
+    pub rolled: RolledUp,
+    /// When the store's generation began, in Unix seconds.
+    pub created: i64,
+}
+
+/// The records of all contexts in a slice.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[doc(hidden)]
+pub struct SliceRecords {
+    /// Each context's record, in no order.
+    pub records: Vec<(RecordId, Record)>,
+}
+
+/// Answers queries.
+///
+/// # Cancel safety
+/// Dropping a future of this trait changes nothing.
+pub trait Query: Sealed + Send + Sync {
+    /// All contexts, with their statistics of the hour of `now` and of the hour before.
+    #[doc(hidden)]
+    fn snapshot(&self, now: i64) -> BoxFuture<'_, Result<Snapshot, StoreError>>;
+
+    /// Those of the contexts in a query that the store has. Problems are left out.
+    #[doc(hidden)]
+    fn contexts<'a>(
+        &'a self,
+        query: &'a ContextQuery,
+    ) -> BoxFuture<'a, Result<Vec<ContextSnapshot>, StoreError>>;
+
+    /// The counters in a query, in its order. See *time-series counters* in
+    /// [`guide::recipes`](crate::guide::recipes).
+    fn counters<'a>(
+        &'a self,
+        query: &'a CounterQuery,
+    ) -> BoxFuture<'a, Result<Vec<CounterSeries>, StoreError>>;
+
+    /// The records of the contexts in a query that are retained, in the order of the query.
+    #[doc(hidden)]
+    fn records<'a>(
+        &'a self,
+        query: &'a RecordQuery,
+    ) -> BoxFuture<'a, Result<Vec<ContextRecords>, StoreError>>;
+
+    /// What records the store holds at `now`.
+    #[doc(hidden)]
+    fn record_index(&self, now: i64) -> BoxFuture<'_, Result<RecordIndex, StoreError>>;
+
+    /// The records of all contexts in some slices, in the order of the slices. Records that cannot be read are
+    /// left out.
+    #[doc(hidden)]
+    fn slice_records<'a>(
+        &'a self,
+        slices: &'a [TierSlice],
+    ) -> BoxFuture<'a, Result<Vec<SliceRecords>, StoreError>>;
+
+    /// The slowest contexts, slowest first. See *access times* in
+    /// [`guide::recipes`](crate::guide::recipes).
+    fn slowest<'a>(
+        &'a self,
+        query: &'a SlowestQuery,
+    ) -> BoxFuture<'a, Result<Vec<RankedContext>, StoreError>>;
+}

@@ -1,0 +1,188 @@
+//! Counters, records and the ranking.
+
+use std::collections::BTreeMap;
+
+use redis::{Value, cmd, pipe};
+
+use super::super::RedisStore;
+use super::super::oversized::Reply;
+use super::super::value::{bytes, float, int, pairs, text};
+use super::{ROLLED, rolled_up};
+use crate::clock::Clock;
+use crate::error::StoreError;
+use crate::model::context::{ALL, ContextId, Kind, Metric};
+use crate::model::pack;
+use crate::model::records::{Record, RecordId, combine};
+use crate::model::round::SKEW_ALLOWED;
+use crate::model::slice::SliceCount;
+use crate::model::slowest::{self, RankedContext};
+use crate::model::tier::{FINEST, TierSlice, tier_for};
+use crate::store::{ContextRecords, CounterQuery, CounterSeries, RecordQuery};
+
+impl RedisStore {
+    pub(in crate::store::redis) async fn read_counters(
+        &self,
+        query: &CounterQuery,
+    ) -> Result<Vec<CounterSeries>, StoreError> {
+        let mut pipeline = redis::Pipeline::with_capacity(query.names.len());
+        for name in &query.names {
+            let key = self.keys.count(query.precision, name);
+            pipeline.cmd("HGETALL").arg(key);
+        }
+        let hashes = self.read(&mut pipeline).await?;
+        let mut counters = Vec::with_capacity(query.names.len());
+        for (name, hash) in query.names.iter().zip(hashes) {
+            // Without the book's keys, the counters of a context are computed from its records.
+            let slices = match Metric::of_counter(name).filter(|_| !self.book_keys) {
+                Some((metric, context)) => {
+                    self.recorded_metric(metric, context, query.precision)
+                        .await?
+                }
+                // A key of another type reads as empty.
+                None => hash.as_ref().map_or_else(|_| Vec::new(), slices_of),
+            };
+            counters.push(CounterSeries::new(name.clone(), slices));
+        }
+        Ok(counters)
+    }
+
+    /// A counter of a context, computed from its records.
+    async fn recorded_metric(
+        &self,
+        metric: Metric,
+        context: &str,
+        width: u32,
+    ) -> Result<Vec<SliceCount>, StoreError> {
+        let kinds: &[Kind] = match context {
+            ALL => &[Kind::All],
+            _ => &[Kind::Http, Kind::Timer],
+        };
+        let contexts = kinds.iter().map(|kind| ContextId::new(*kind, context));
+        let now = self.clock.clone().unwrap_or_else(Clock::system);
+        let query = RecordQuery {
+            contexts: contexts.collect(),
+            width,
+            now: now.now_seconds(),
+        };
+        let mut slices: BTreeMap<i64, u64> = BTreeMap::new();
+        for slice in (self.read_records(&query).await?.into_iter()).flat_map(|read| read.slices) {
+            let n = match metric {
+                Metric::Hits => slice.sums.times.count,
+                Metric::Errors => slice.sums.outcomes.errors,
+                Metric::Micros => slice.sums.times.sum / 1_000,
+            };
+            let sum = slices.entry(slice.start).or_default();
+            *sum = sum.saturating_add(n);
+        }
+        let slices = slices.into_iter();
+        Ok(slices
+            .map(|(start, n)| SliceCount::new(start, i64::try_from(n).unwrap_or(i64::MAX)))
+            .collect())
+    }
+
+    pub(in crate::store::redis) async fn read_records(
+        &self,
+        query: &RecordQuery,
+    ) -> Result<Vec<ContextRecords>, StoreError> {
+        let records = |context: &ContextId, slices| ContextRecords {
+            context: context.clone(),
+            slices,
+        };
+        let contexts = query.contexts.iter();
+        let Some(tier) = tier_for(query.width) else {
+            return Ok(contexts.map(|id| records(id, Vec::new())).collect());
+        };
+        // Slices of the next hour may exist, as the clock of another instance may be ahead.
+        let ahead = tier.slice(query.now.saturating_add(SKEW_ALLOWED));
+        let first = tier
+            .slice(tier.cut_off(query.now))
+            .saturating_add(i64::from(tier.seconds));
+        let starts = (first..=ahead).step_by(tier.seconds as usize);
+        let mut pipeline = pipe();
+        pipeline.cmd("HGET").arg(self.keys.state()).arg(ROLLED);
+        let replies = self.read(&mut pipeline).await?;
+        let rolled = replies.first().and_then(|reply| reply.as_ref().ok());
+        let rolled = rolled_up(rolled, query.now);
+        let pending = rolled
+            .pending()
+            .filter(|minute| *minute >= first && tier != FINEST);
+        let slices = starts.map(|start| (tier.seconds, start));
+        let slices: Vec<TierSlice> = slices
+            .chain(pending.map(|minute| (FINEST.seconds, minute)))
+            .collect();
+        let mut answer = Vec::with_capacity(query.contexts.len());
+        for context in contexts {
+            let id = RecordId::new(context.kind, &context.name);
+            let (mut of_tier, mut pending) = (Vec::new(), Vec::new());
+            for ((seconds, start), record) in self.read_record_in(id, &slices).await? {
+                match seconds == tier.seconds {
+                    true => of_tier.push((start, record)),
+                    false => pending.push((start, record)),
+                }
+            }
+            let slices = combine(query.width, tier, of_tier, pending);
+            answer.push(records(context, slices));
+        }
+        Ok(answer)
+    }
+
+    /// The records of a context in some slices. Slices without a record are left out.
+    async fn read_record_in(
+        &self,
+        id: RecordId,
+        slices: &[TierSlice],
+    ) -> Result<Vec<(TierSlice, Record)>, StoreError> {
+        let mut pipeline = redis::Pipeline::with_capacity(slices.len());
+        for slice in slices {
+            let command = pipeline.cmd("HGET").arg(self.keys.records(*slice));
+            command.arg(&id.to_bytes());
+        }
+        let replies = self.read(&mut pipeline).await?;
+        let record = |reply: &Reply| pack::read_record(bytes(reply.as_ref().ok()?)?);
+        let read = slices.iter().zip(&replies);
+        Ok(read
+            .filter_map(|(slice, reply)| Some((*slice, record(reply)?)))
+            .collect())
+    }
+
+    pub(in crate::store::redis) async fn read_slowest(
+        &self,
+        limit: usize,
+    ) -> Result<Vec<RankedContext>, StoreError> {
+        let limit = limit.min(slowest::RANKING_LEN);
+        if !self.book_keys {
+            let clock = self.clock.clone().unwrap_or_else(Clock::system);
+            let contexts = self.read_snapshot(clock.now_seconds()).await?.contexts;
+            let mut ranking: Vec<_> = (contexts.into_iter())
+                .filter_map(|context| {
+                    let hour = context.hour.or(context.last_hour)?;
+                    Some(RankedContext::new(context.context, hour.times.mean()?))
+                })
+                .collect();
+            slowest::sort(&mut ranking);
+            ranking.truncate(limit);
+            return Ok(ranking);
+        }
+        let mut command = cmd("ZREVRANGE");
+        command.arg(self.keys.slowest()).arg(0);
+        command.arg(slowest::RANKING_LEN - 1).arg("WITHSCORES");
+        let mut pipeline = pipe();
+        pipeline.add_command(command);
+        let replies = self.read(&mut pipeline).await?;
+        // A key of another type reads as empty.
+        let ranking = replies.into_iter().flatten().next().unwrap_or(Value::Nil);
+        let ranking = pairs(&ranking)
+            .filter_map(|(name, mean)| Some(RankedContext::new(text(name)?, float(mean)?)))
+            .filter(|ranked| ranked.mean.is_finite());
+        Ok(ranking.take(limit).collect())
+    }
+}
+
+/// The slices of a counter's hash with their counts. Fields that are not slices are left out.
+pub(super) fn slices_of(hash: &Value) -> Vec<SliceCount> {
+    let mut slices: Vec<_> = pairs(hash)
+        .filter_map(|(slice, n)| Some(SliceCount::new(int(slice)?, int(n)?)))
+        .collect();
+    slices.sort_unstable();
+    slices
+}

@@ -1,0 +1,98 @@
+//! The records of all contexts, slice by slice.
+
+use std::collections::HashMap;
+
+use redis::{Value, pipe};
+
+use super::super::RedisStore;
+use super::super::oversized::Reply;
+use super::super::value::{bytes, int, items, pairs, text};
+use super::{MAX_NAMES, ROLLED, rolled_up};
+use crate::error::StoreError;
+use crate::model::context::{ALL, ContextId, Kind, fnv1a};
+use crate::model::pack;
+use crate::model::records::{Record, RecordId};
+use crate::model::tier::TierSlice;
+use crate::model::window::Revision;
+use crate::store::{RecordIndex, SliceRecords};
+
+/// Slices per pipeline, so that the answers of few slices are in memory at a time.
+const SLICES_AT_ONCE: usize = 4;
+
+impl RedisStore {
+    pub(in crate::store::redis) async fn read_record_index(
+        &self,
+        now: i64,
+    ) -> Result<RecordIndex, StoreError> {
+        let keys = &self.keys;
+        let mut pipeline = pipe();
+        // In this order: a minute that is rolled up in between counts as pending, and the record of the wider
+        // slice, which is read later, says that the minute is part of it.
+        let state = pipeline.cmd("HMGET").arg(keys.state());
+        state.arg(ROLLED).arg("created");
+        pipeline.cmd("HGETALL").arg(keys.revisions());
+        for key in [keys.contexts(), keys.timers()] {
+            pipeline.cmd("ZREVRANGE").arg(key).arg(0).arg(MAX_NAMES - 1);
+        }
+        let replies = self.read(&mut pipeline).await?;
+        // A key of another type reads as empty.
+        let reply = |at: usize| replies.get(at).and_then(|reply| reply.as_ref().ok());
+        let state = reply(0).map_or(&[][..], items);
+        let names = [(2, Kind::Http), (3, Kind::Timer)];
+        let contexts = names.into_iter().flat_map(|(at, kind)| {
+            let names = reply(at).map_or(&[][..], items).iter().filter_map(text);
+            names
+                .filter(|name| *name != ALL)
+                .map(move |name| ContextId::new(kind, name))
+        });
+        Ok(RecordIndex {
+            contexts: contexts.collect(),
+            revisions: reply(1).map_or_else(HashMap::new, revisions),
+            rolled: rolled_up(state.first(), now),
+            created: state.get(1).and_then(int).unwrap_or(now),
+        })
+    }
+
+    pub(in crate::store::redis) async fn read_slices(
+        &self,
+        slices: &[TierSlice],
+    ) -> Result<Vec<SliceRecords>, StoreError> {
+        let mut records = Vec::with_capacity(slices.len());
+        for part in slices.chunks(SLICES_AT_ONCE) {
+            let mut pipeline = pipe();
+            for slice in part {
+                pipeline.cmd("HGETALL").arg(self.keys.records(*slice));
+            }
+            for reply in self.read(&mut pipeline).await? {
+                records.push(SliceRecords {
+                    records: records_of(&reply),
+                });
+                // Unpacking a slice holds the runtime up for a while.
+                tokio::task::yield_now().await;
+            }
+        }
+        Ok(records)
+    }
+}
+
+fn records_of(reply: &Reply) -> Vec<(RecordId, Record)> {
+    let Ok(hash) = reply else {
+        return Vec::new();
+    };
+    let record = |(id, record): (&Value, &Value)| {
+        let id = RecordId::from_bytes(bytes(id)?)?;
+        Some((id, pack::read_record(bytes(record)?)?))
+    };
+    pairs(hash).filter_map(record).collect()
+}
+
+/// Reads the key of the revisions, whose fields are `{tier}:{place}` and `{slice} {version}`.
+fn revisions(hash: &Value) -> HashMap<TierSlice, Revision> {
+    let revision = |(field, value): (&Value, &Value)| {
+        let (seconds, _) = text(field)?.split_once(':')?;
+        let (slice, version) = text(value)?.split_once(' ')?;
+        let at = (seconds.parse().ok()?, slice.parse().ok()?);
+        Some((at, fnv1a(version.bytes())))
+    };
+    pairs(hash).filter_map(revision).collect()
+}

@@ -1,0 +1,187 @@
+//! What the admin API shows of a log is what is in it, second by second, in memory and in Redis.
+
+use serde_json::Value;
+
+use super::model::{ALL, Counts, Model, generated};
+use super::rig::demo::{Demo, built_example};
+use super::rig::http::Client;
+use super::rig::process::TempDir;
+use super::rig::seed;
+use super::rig::server::RedisServer;
+
+/// 2023-11-14, eleven minutes after an hour. Not the hours of today: the store must have the log's time.
+const START: i64 = 1_700_000_000;
+
+/// Slices that are stored of each precision.
+const SAMPLES: i64 = 120;
+
+async fn serve(model: &Model, env: &[(&str, &str)]) -> (Demo, Client) {
+    let dir = TempDir::new("log");
+    let file = dir.path().join("requests.csv");
+    std::fs::write(&file, &model.text).unwrap();
+    let args = ["--serve", file.to_str().unwrap()];
+    let replay = Demo::start_with(built_example("replay"), &args, env).await;
+    let client = Client::connect(replay.address()).await;
+    (replay, client)
+}
+
+fn points(answer: &Value, name: &str) -> Vec<(i64, i64)> {
+    let points = answer[name].as_array().unwrap().iter();
+    points
+        .map(|point| (point[0].as_i64().unwrap(), point[1].as_i64().unwrap()))
+        .collect()
+}
+
+/// A path below the API with a name in its query.
+fn query(endpoint: &str, parameter: &str, name: &str) -> String {
+    let escaped: String = name.bytes().map(|byte| format!("%{byte:02X}")).collect();
+    format!("/admin/pulse/api/{endpoint}?{parameter}={escaped}")
+}
+
+/// The counters of a context, and of all contexts together.
+async fn counters_equal_the_model(client: &mut Client, model: &Model) {
+    let names: Vec<&str> = model.contexts().chain([ALL]).collect();
+    for context in names {
+        type Metric = (&'static str, fn(&Counts) -> i64);
+        let metrics: [Metric; 3] = [
+            ("hits", |counts| counts.hits),
+            ("errors", |counts| counts.errors),
+            ("micros", |counts| counts.micros),
+        ];
+        for (metric, value) in metrics {
+            let name = match (context, metric) {
+                (ALL, "hits" | "errors") => metric.to_owned(),
+                _ => format!("{metric}:{context}"),
+            };
+            for precision in [1, 5, 60, 300, 3_600, 18_000, 86_400] {
+                let path = query("counters", "name", &name) + &format!("&precision={precision}");
+                let mut found = points(&client.json(&path).await, "samples");
+                // Some older slices are left until the cleaner comes.
+                let newest = model.last.div_euclid(precision) * precision;
+                found.retain(|(slice, _)| *slice > newest - precision * SAMPLES);
+                let slices = model.slices(context, precision, SAMPLES);
+                let expected = slices.iter().map(|(slice, counts)| (*slice, value(counts)));
+                let expected: Vec<_> = expected.filter(|(_, n)| *n != 0).collect();
+                assert_eq!(found, expected, "{name} at {precision} s");
+            }
+        }
+    }
+}
+
+/// The hours of the table, at the time of the last line.
+async fn hours_equal_the_model(client: &mut Client, model: &Model) {
+    let hour = model.last.div_euclid(3_600) * 3_600;
+    for (window, start) in [("hour", hour), ("last_hour", hour - 3_600)] {
+        let path = format!("/admin/pulse/api/paths?limit=1000&window={window}");
+        let answer = client.json(&path).await;
+        let rows = answer["paths"].as_array().unwrap();
+        for context in model.contexts() {
+            let row = rows.iter().find(|row| row["context"] == context).unwrap();
+            let slices = model.slices(context, 3_600, SAMPLES);
+            let (_, counts) = slices.iter().find(|(slice, _)| *slice == start).unwrap();
+            assert_eq!(row["kind"], "http");
+            assert_eq!(row["count"], counts.hits, "{context} {window}");
+            assert_eq!(row["errors"], counts.errors, "{context} {window}");
+            let total = row["total"].as_f64().unwrap();
+            assert!(
+                (total - counts.micros as f64 / 1e6).abs() < 1e-6,
+                "{total} {counts:?}"
+            );
+        }
+    }
+    let overview = client.json("/admin/pulse/api/overview").await;
+    let slices = model.slices(ALL, 3_600, SAMPLES);
+    let (_, counts) = slices.iter().find(|(slice, _)| *slice == hour).unwrap();
+    assert_eq!(overview["hour"]["requests"], counts.hits);
+    assert_eq!(overview["hour"]["start"], hour);
+    assert_eq!(overview["contexts"], model.contexts().count());
+}
+
+/// Percentiles exist in each minute, half hour and six hours of which records are stored.
+async fn records_are_where_the_model_has_lines(client: &mut Client, model: &Model) {
+    for (width, samples) in [(60, 130), (1_800, 98), (21_600, 60)] {
+        let path = query("series", "context", "GET /") + "&metric=p50";
+        let answer = client.json(&format!("{path}&precision={width}")).await;
+        let points = answer["points"].as_array().unwrap().iter();
+        let found: Vec<i64> = points.map(|point| point[0].as_i64().unwrap()).collect();
+        let slices = model.slices("GET /", width, samples);
+        let expected: Vec<i64> = slices.iter().map(|(slice, _)| *slice).collect();
+        assert_eq!(found, expected, "{width} s");
+    }
+}
+
+async fn is_exact(env: &[(&str, &str)]) {
+    let model = generated(START, 7, 40_000, seed::seed());
+    let (replay, mut client) = serve(&model, env).await;
+    counters_equal_the_model(&mut client, &model).await;
+    hours_equal_the_model(&mut client, &model).await;
+    records_are_where_the_model_has_lines(&mut client, &model).await;
+    let health = client.json("/admin/pulse/api/health").await;
+    assert_eq!(health["recording"]["recorded"], model.lines);
+    for (group, figure) in [
+        ("recording", "dropped"),
+        ("recording", "overflowed"),
+        ("recording", "pending_series"),
+        ("flush", "lost"),
+        ("fold", "late"),
+        ("fold", "skewed"),
+        ("fold", "quarantined"),
+    ] {
+        assert_eq!(health[group][figure], 0, "{group}.{figure}");
+    }
+    assert_eq!(health["warnings"], serde_json::json!([]));
+    let said = replay.stdout();
+    assert!(
+        said.contains(&format!("{} lines of 5 contexts", model.lines)),
+        "{said}"
+    );
+    assert!(
+        said.contains(&format!("{} lines could not be read", model.unreadable)),
+        "{said}"
+    );
+
+    // From the last line on, the clock runs in real time.
+    let as_of = client.json("/admin/pulse/api/overview").await["as_of"]
+        .as_i64()
+        .unwrap();
+    assert!(
+        (model.last..model.last + 60).contains(&as_of),
+        "{as_of}, {}",
+        model.last
+    );
+    super::rig::wait::until("the clock runs", async || {
+        let overview = client.json("/admin/pulse/api/overview").await;
+        overview["as_of"].as_i64().unwrap() >= as_of + 2
+    })
+    .await;
+    replay.signal("TERM");
+    let status = replay.wait_exit(std::time::Duration::from_secs(5)).await;
+    assert!(
+        status.is_some_and(|status| status.success()),
+        "{}",
+        replay.stderr()
+    );
+}
+
+#[tokio::test]
+async fn in_memory() {
+    is_exact(&[("REDIS_URL", "")]).await;
+}
+
+#[tokio::test]
+async fn in_redis() {
+    let redis = RedisServer::start().await;
+    is_exact(&[("REDIS_URL", &redis.url())]).await;
+}
+
+#[tokio::test]
+async fn of_a_log_that_is_longer_than_what_is_stored_the_newest_part_is_exact() {
+    // Three weeks, with days of which nothing is stored by the minute.
+    let model = generated(START, 21 * 24, 20_000, seed::seed());
+    let redis = RedisServer::start().await;
+    for url in ["", &redis.url()] {
+        let (_replay, mut client) = serve(&model, &[("REDIS_URL", url)]).await;
+        counters_equal_the_model(&mut client, &model).await;
+        records_are_where_the_model_has_lines(&mut client, &model).await;
+    }
+}

@@ -1,0 +1,116 @@
+//! A log that is made up, and a plain count of what is in it.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// Hits, errors and microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub hits: i64,
+    pub errors: i64,
+    pub micros: i64,
+}
+
+/// What a log has, by context and second. `hits` alone, without a context, is under [`ALL`].
+#[derive(Debug, Default)]
+pub struct Model {
+    pub text: String,
+    pub unreadable: u64,
+    pub lines: u64,
+    pub last: i64,
+    seconds: BTreeMap<String, BTreeMap<i64, Counts>>,
+}
+
+/// The name of the sum of all contexts.
+pub const ALL: &str = "<all>";
+
+impl Model {
+    /// Adds a line to the text and to the counts.
+    pub fn add(&mut self, second: i64, context: &str, micros: i64, status: u16, end: &str) {
+        write!(self.text, "{second},{context},{micros},{status}{end}").unwrap();
+        self.lines += 1;
+        self.last = self.last.max(second);
+        for name in [context, ALL] {
+            let seconds = self.seconds.entry(name.to_owned()).or_default();
+            let counts = seconds.entry(second).or_default();
+            counts.hits += 1;
+            counts.errors += i64::from(status >= 500);
+            counts.micros += micros;
+        }
+    }
+
+    /// Adds a line that cannot be read.
+    pub fn add_unreadable(&mut self, line: &str) {
+        self.text.push_str(line);
+        self.text.push('\n');
+        self.unreadable += 1;
+    }
+
+    pub fn contexts(&self) -> impl Iterator<Item = &str> {
+        self.seconds
+            .keys()
+            .map(String::as_str)
+            .filter(|name| *name != ALL)
+    }
+
+    /// The slices of this many seconds that have lines, oldest first: of the newest `samples` at the end.
+    pub fn slices(&self, context: &str, width: i64, samples: i64) -> Vec<(i64, Counts)> {
+        let mut slices: BTreeMap<i64, Counts> = BTreeMap::new();
+        let kept = self.last.div_euclid(width) * width - width * samples;
+        for (second, counts) in &self.seconds[context] {
+            let slice = second.div_euclid(width) * width;
+            if slice <= kept {
+                continue;
+            }
+            let slice = slices.entry(slice).or_default();
+            slice.hits += counts.hits;
+            slice.errors += counts.errors;
+            slice.micros += counts.micros;
+        }
+        slices.into_iter().collect()
+    }
+}
+
+/// A log of tens of thousands of lines over so many hours: sorted by time but for a few lines that are late by
+/// some seconds, with lines that cannot be read, ends of both kinds, an hour without requests, and no end at the
+/// end.
+pub fn generated(start: i64, hours: i64, lines: usize, seed: u64) -> Model {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let mut model = Model::default();
+    let contexts = [
+        "GET /",
+        "GET /users/{id}",
+        "POST /orders, express",
+        "GET /ü",
+        "job,,x",
+    ];
+    let mut times: Vec<i64> = (0..lines)
+        .map(|_| start + rng.i64(0..hours * 3_600))
+        .collect();
+    times.retain(|at| !(start + 7_200..start + 10_800).contains(at));
+    times.sort_unstable();
+    for (n, mut at) in times.into_iter().enumerate() {
+        if rng.u32(0..50) == 0 {
+            at = (at - rng.i64(1..5)).max(start);
+        }
+        if rng.u32(0..400) == 0 {
+            model.add_unreadable(match rng.u32(0..5) {
+                0 => "",
+                1 => "1700000000,GET /,5",
+                2 => "1700000000,GET /,-5,200",
+                3 => "1700000000,GET /,5,600",
+                _ => "1700000000,GET /,99999999999999999,200",
+            });
+        }
+        let context = contexts[rng
+            .usize(0..contexts.len())
+            .min(rng.usize(0..contexts.len()))];
+        let micros = rng.i64(1..400) * rng.i64(1..400);
+        let status = [200, 204, 304, 404, 500, 503][rng.usize(0..6)];
+        let end = ["\n", "\r\n"][usize::from(n % 7 == 0)];
+        model.add(at, context, micros, status, end);
+    }
+    let last = model.last;
+    model.add(last, "GET /", 7_654_321, 200, "");
+    model
+}

@@ -1,0 +1,159 @@
+//! What the example says, and what it refuses.
+
+use std::process::{Output, Stdio};
+
+use tokio::io::AsyncWriteExt;
+use tokio::process::Command;
+
+use super::rig::demo::{Demo, built_example};
+use super::rig::http::Client;
+use super::rig::process::TempDir;
+use super::rig::server::RedisServer;
+
+/// Runs it to its end, with `input` as its standard input.
+async fn run(args: &[&str], env: &[(&str, &str)], input: &[u8]) -> Output {
+    let mut command = Command::new(built_example("replay"));
+    command
+        .args(args)
+        .env("REDIS_URL", "")
+        .envs(env.iter().copied());
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command.kill_on_drop(true).spawn().unwrap();
+    // A run that refuses its arguments reads nothing.
+    let _ = child.stdin.take().unwrap().write_all(input).await;
+    child.wait_with_output().await.unwrap()
+}
+
+fn said(output: &Output) -> (String, String) {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    (text(&output.stdout), text(&output.stderr))
+}
+
+#[tokio::test]
+async fn lines_that_cannot_be_read_are_counted_and_the_first_is_shown() {
+    let input = b"unix_seconds,context,micros,status\r\n1700000000,GET /,5,200\r\n1700000001,\x1b[2J\x07,5,\n1700000001,POST /,5,200";
+    let output = run(&["-"], &[], input).await;
+    let (stdout, stderr) = said(&output);
+    assert!(output.status.success(), "{stderr}");
+    assert!(stdout.starts_with("2 lines of 2 contexts in "), "{stdout}");
+    assert!(
+        stdout.contains(" lines/s\n2 lines could not be read\nthe first is line 1 ("),
+        "{stdout}"
+    );
+    assert!(
+        stdout.contains("unix_seconds,context,micros,status"),
+        "{stdout}"
+    );
+    // No bar where standard error is no terminal.
+    assert!(!stderr.contains('\r'), "{stderr}");
+
+    let output = run(&["-"], &[], &input[input.len() - 63..]).await;
+    let (stdout, _) = said(&output);
+    assert!(
+        stdout.contains("\\u{1b}[2J\\u{7}") && !stdout.contains('\x1b'),
+        "{stdout}"
+    );
+}
+
+#[tokio::test]
+async fn a_file_without_a_line_and_one_without_a_readable_line() {
+    let (stdout, stderr) = said(&run(&["-"], &[], b"").await);
+    assert_eq!((stdout.as_str(), stderr.as_str()), ("0 lines\n", ""));
+    let output = run(&["-"], &[], &[b'x'; 200_000]).await;
+    let (stdout, stderr) = said(&output);
+    assert!(!output.status.success());
+    assert!(stdout.starts_with("1 line could not be read\n"), "{stdout}");
+    assert!(
+        stdout.len() < 500 && stderr.contains("no line could be read"),
+        "{stderr}"
+    );
+}
+
+#[tokio::test]
+async fn max_contexts_follows_the_file() {
+    let line = |n: u32| format!("{},GET /{n},5,200\n", 1_700_000_000 + n / 1_000);
+    let input: String = (0..3_000).map(line).collect();
+    let (stdout, stderr) = said(&run(&["-"], &[], input.as_bytes()).await);
+    assert!(
+        stdout.starts_with("3000 lines of 3000 contexts"),
+        "{stdout}"
+    );
+    assert!(!stderr.contains("WARN"), "{stderr}");
+}
+
+#[tokio::test]
+async fn an_nginx_log_is_shown() {
+    let dir = TempDir::new("log");
+    let file = dir.path().join("access.log");
+    let mut log = String::new();
+    for n in 0..100 {
+        let path = format!("/users/{n}?tab=posts");
+        let line = format!(
+            "10.0.0.1 - - [14/Nov/2023:23:30:{:02} +0100] \"GET {path} HTTP/1.1\" 200 7 \"-\" \"curl\" 0.250\n",
+            n % 60
+        );
+        log.push_str(&line);
+    }
+    std::fs::write(&file, log).unwrap();
+    let args = ["--serve", file.to_str().unwrap()];
+    let env = [("REDIS_URL", "")];
+    let replay = Demo::start_with(built_example("replay"), &args, &env).await;
+    let mut client = Client::connect(replay.address()).await;
+    let paths = client.json("/admin/pulse/api/paths").await;
+    assert_eq!(paths["total"], 1);
+    let row = &paths["paths"][0];
+    assert_eq!(
+        (&row["context"], &row["count"], &row["max"]),
+        (&"GET /users/{id}".into(), &100.into(), &0.25.into())
+    );
+    assert_eq!(client.get("/admin/pulse").await.status, 200);
+}
+
+#[tokio::test]
+async fn a_log_is_not_added_to_other_requests() {
+    let redis = RedisServer::start().await;
+    let url = redis.url();
+    let env = [("REDIS_URL", url.as_str())];
+    let line = b"1700000000,GET /,5,200";
+    assert!(run(&["-"], &env, line).await.status.success());
+    let output = run(&["-"], &env, line).await;
+    assert!(!output.status.success());
+    assert!(said(&output).1.contains("PULSE_PREFIX"), "{output:?}");
+    let other = [env[0], ("PULSE_PREFIX", "other:")];
+    assert!(run(&["-"], &other, line).await.status.success());
+}
+
+#[tokio::test]
+async fn what_cannot_work_is_refused_before_anything_is_read() {
+    for (args, env, why) in [
+        (
+            &["--verbose", "-"][..],
+            ("LISTEN", ""),
+            "allowed are --serve, --help",
+        ),
+        (&[][..], ("LISTEN", ""), "usage: replay"),
+        (&["/no/such/file"][..], ("LISTEN", ""), "/no/such/file"),
+        (&["/tmp"][..], ("LISTEN", ""), "/tmp"),
+        (
+            &["--serve", "-"][..],
+            ("LISTEN", "0.0.0.0:0"),
+            "PULSE_TOKEN",
+        ),
+        (
+            &["--serve", "-"][..],
+            ("LISTEN", "here"),
+            "must be an IP address",
+        ),
+        (&["-"][..], ("REDIS_URL", "http://x"), "redis://"),
+    ] {
+        let output = run(args, &[env], b"1700000000,GET /,5,200").await;
+        let stderr = said(&output).1;
+        assert!(
+            !output.status.success() && stderr.contains(why),
+            "{args:?}: {stderr}"
+        );
+    }
+}

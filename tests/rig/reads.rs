@@ -1,0 +1,74 @@
+//! Short forms of a store's queries: one name, and tuples that a test can write down.
+
+use tower_pulse::StoreError;
+use tower_pulse::model::batch::Aggregate;
+use tower_pulse::model::context::{ContextId, Kind};
+use tower_pulse::model::snapshot::ContextSnapshot;
+use tower_pulse::store::{
+    ContextQuery, CounterQuery, RecordQuery, SliceCount, SlowestQuery, Store,
+};
+
+/// What `store` answers about one name.
+#[allow(async_fn_in_trait, reason = "only tests call it")]
+pub trait StoreReads: Store {
+    /// The slices of a counter with their counts, oldest first.
+    async fn counter(&self, name: &str, precision: u32) -> Result<Vec<(i64, i64)>, StoreError> {
+        let query = CounterQuery::new([name], precision);
+        let counters = self.counters(&query).await?;
+        let slices = counters.iter().flat_map(|counter| &counter.slices);
+        Ok(slices.map(|slice| (slice.start, slice.count)).collect())
+    }
+
+    /// The context of this name. Of several, the one that is not a timer.
+    async fn context(&self, name: &str, now: i64) -> Result<Option<ContextSnapshot>, StoreError> {
+        let names = vec![name.to_owned()];
+        let contexts = self.contexts(&ContextQuery { names, now }).await?;
+        Ok(contexts.into_iter().max_by_key(|context| context.kind))
+    }
+
+    /// The records of the contexts of this name in slices of `width` seconds, oldest first.
+    async fn records_of(
+        &self,
+        name: &str,
+        width: u32,
+        now: i64,
+    ) -> Result<Vec<(i64, Aggregate)>, StoreError> {
+        let kinds = [Kind::All, Kind::Http, Kind::Timer];
+        let contexts = kinds.map(|kind| ContextId::new(kind, name));
+        self.records_in(&contexts, width, now).await
+    }
+
+    /// The records of these contexts in slices of `width` seconds, oldest first.
+    async fn records_in(
+        &self,
+        contexts: &[ContextId],
+        width: u32,
+        now: i64,
+    ) -> Result<Vec<(i64, Aggregate)>, StoreError> {
+        let query = RecordQuery {
+            contexts: contexts.to_vec(),
+            width,
+            now,
+        };
+        let records = self.records(&query).await?;
+        let slices = records.into_iter().flat_map(|records| records.slices);
+        Ok(slices.map(|slice| (slice.start, slice.sums)).collect())
+    }
+
+    /// The slowest contexts with their means in seconds, slowest first.
+    async fn ranking(&self) -> Result<Vec<(String, f64)>, StoreError> {
+        let ranking = self.slowest(&SlowestQuery::default()).await?;
+        let ranking = ranking.into_iter();
+        Ok(ranking
+            .map(|ranked| (ranked.context, ranked.mean))
+            .collect())
+    }
+}
+
+/// The starts of slices with their counts.
+pub fn pairs_of(slices: &[SliceCount]) -> Vec<(i64, i64)> {
+    let slices = slices.iter();
+    slices.map(|slice| (slice.start, slice.count)).collect()
+}
+
+impl<S: Store + ?Sized> StoreReads for S {}

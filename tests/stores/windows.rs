@@ -1,0 +1,371 @@
+//! The answers about windows, in each store, against a plain list of all requests: counts, sums, outcomes and
+//! coverage are exact, percentiles are within the stated error.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use http::{Request, StatusCode};
+use http_body_util::BodyExt;
+use serde_json::Value;
+use tower::ServiceExt;
+use tower_pulse::admin::Access;
+use tower_pulse::model::batch::Batch;
+use tower_pulse::model::context::{ALL, Kind};
+use tower_pulse::model::outcome::Outcome;
+use tower_pulse::{Pulse, Task};
+
+use crate::fixture::{Fixture, aggregate_of};
+use crate::rig::seed::seed;
+
+const WINDOWS: [&str; 6] = ["5m", "15m", "1h", "6h", "24h", "7d"];
+
+/// One request.
+#[derive(Clone, Copy)]
+struct Served {
+    second: i64,
+    context: usize,
+    nanos: u64,
+    outcome: Outcome,
+}
+
+const OUTCOMES: [Outcome; 4] = [
+    Outcome::Success,
+    Outcome::Success,
+    Outcome::ClientError,
+    Outcome::ServerError,
+];
+
+fn name(context: usize) -> String {
+    format!("GET /{context}")
+}
+
+/// A page of the store, and the requests that it must show.
+struct Page {
+    router: axum::Router,
+    served: Vec<Served>,
+    _tasks: (Pulse, Vec<Task>),
+}
+
+impl Page {
+    fn new(fixture: &Fixture) -> Self {
+        let builder = Pulse::builder().store(fixture.store.clone());
+        let builder = builder.clock(fixture.clock.clone());
+        let (pulse, tasks) = builder.build_with_tasks().unwrap();
+        Self {
+            router: pulse.router(Access::open()),
+            served: Vec::new(),
+            _tasks: (pulse, tasks),
+        }
+    }
+
+    async fn get(&self, uri: &str) -> Value {
+        let request = Request::get(uri).body(Body::empty()).unwrap();
+        let response = self.router.clone().oneshot(request).await.unwrap();
+        let status = response.status();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        let text = String::from_utf8_lossy(&body);
+        assert_eq!(status, StatusCode::OK, "{uri}: {text}");
+        serde_json::from_slice(&body).unwrap()
+    }
+
+    /// Serves some requests, and flushes them.
+    async fn serve(&mut self, fixture: &mut Fixture, requests: &[Served]) {
+        let mut batch = Batch::new(fixture.precisions.clone());
+        for served in requests {
+            let aggregate = aggregate_of(&[served.nanos], served.outcome);
+            let context = name(served.context).into();
+            batch.add(&context, Kind::Http, served.second, &aggregate);
+            batch.add(&ALL.into(), Kind::All, served.second, &aggregate);
+        }
+        self.served.extend_from_slice(requests);
+        while !batch.is_empty() {
+            let part = batch.split(500);
+            fixture.merge(part).await;
+        }
+    }
+
+    /// The access times, in nanoseconds, and the errors of a context in a range of time.
+    fn expected(&self, context: Option<usize>, from: i64, to: i64) -> Vec<Served> {
+        let served = self.served.iter();
+        let within = served.filter(|served| (from..to).contains(&served.second));
+        let mut within: Vec<_> = within
+            .filter(|served| context.is_none_or(|context| context == served.context))
+            .copied()
+            .collect();
+        within.sort_unstable_by_key(|served| served.nanos);
+        within
+    }
+
+    /// Checks what is told of a context in a window.
+    fn check(&self, told: &Value, context: Option<usize>, (from, to): (i64, i64), error: f64) {
+        let expected = self.expected(context, from, to);
+        let count = |outcomes: &[Outcome]| {
+            let served = expected.iter();
+            served.filter(|s| outcomes.contains(&s.outcome)).count() as u64
+        };
+        assert_eq!(told["count"], expected.len(), "{context:?} {from} {to}");
+        assert_eq!(told["errors"], count(&[Outcome::ServerError]));
+        for (name, outcome) in [
+            ("2xx", Outcome::Success),
+            ("4xx", Outcome::ClientError),
+            ("5xx", Outcome::ServerError),
+        ] {
+            assert_eq!(told["outcomes"][name], count(&[outcome]), "{name}");
+        }
+        let total: u64 = expected.iter().map(|served| served.nanos).sum();
+        near(&told["total"], total as f64 / 1e9, 1e-9);
+        if expected.is_empty() {
+            assert_eq!(told["mean"], Value::Null);
+            return;
+        }
+        near(
+            &told["mean"],
+            total as f64 / 1e9 / expected.len() as f64,
+            1e-9,
+        );
+        near(
+            &told["error_share"],
+            count(&[Outcome::ServerError]) as f64 / expected.len() as f64,
+            1e-9,
+        );
+        for (name, q) in [
+            ("min", 0.0),
+            ("p50", 0.5),
+            ("p95", 0.95),
+            ("p99", 0.99),
+            ("max", 1.0),
+        ] {
+            let rank = ((q * expected.len() as f64).ceil() as usize).max(1);
+            let exact = expected[rank - 1].nanos as f64 / 1e9;
+            near(&told[name], exact, error + 1e-9);
+        }
+    }
+
+    /// Checks the answers about a window.
+    async fn check_window(&self, query: &str) {
+        let paths = self.get(&format!("/api/paths?{query}&limit=1000")).await;
+        let range = |told: &Value| (told["from"].as_i64().unwrap(), told["to"].as_i64().unwrap());
+        let (now, before) = (range(&paths), range(&paths["before"]));
+        assert_eq!((before.1, before.1 - before.0), (now.0, now.1 - now.0));
+        // Minutes are kept for two hours: of an earlier window the part that is kept is told, and how much it is.
+        let complete = |told: &Value| told["complete"].as_f64().unwrap();
+        let is_kept = query.starts_with("window") || complete(&paths["before"]) >= 1.0;
+        let error = paths["error"].as_f64().unwrap();
+        assert!(error < 0.09, "{error}");
+        for context in 0..CONTEXTS {
+            let rows = paths["paths"].as_array().unwrap();
+            let row = rows.iter().find(|row| row["context"] == name(context));
+            let Some(row) = row else {
+                assert!(self.expected(Some(context), now.0, now.1).is_empty());
+                continue;
+            };
+            self.check(row, Some(context), now, error);
+            match &row["before"] {
+                _ if !is_kept => {}
+                Value::Null => assert!(self.expected(Some(context), before.0, before.1).is_empty()),
+                told => self.check(told, Some(context), before, error),
+            }
+        }
+        let overview = self.get(&format!("/api/overview?{query}")).await;
+        assert_eq!(range(&overview["window"]), now);
+        self.check(&overview["window"], None, now, error);
+        if is_kept {
+            self.check(&overview["window"]["before"], None, before, error);
+        }
+    }
+}
+
+const CONTEXTS: usize = 4;
+
+#[track_caller]
+fn near(told: &Value, expected: f64, error: f64) {
+    let told = told
+        .as_f64()
+        .unwrap_or_else(|| panic!("{told} instead of {expected}"));
+    let ratio = if expected == 0.0 {
+        1.0 + told
+    } else {
+        told / expected
+    };
+    assert!((ratio - 1.0).abs() <= error, "{told} instead of {expected}");
+}
+
+/// Hours and days pass, with requests that are flushed late or by clocks ahead, and with outages.
+async fn windows_show_what_was_served(mut fixture: Fixture, steps: usize) {
+    let mut rng = fastrand::Rng::with_seed(seed());
+    let mut page = Page::new(&fixture);
+    for _ in 0..steps {
+        let wait = match rng.u32(..20) {
+            0 => rng.u64(3_600..40_000),
+            1..5 => rng.u64(60..2_400),
+            _ => rng.u64(1..90),
+        };
+        fixture.manual_clock.advance(Duration::from_secs(wait));
+        let now = fixture.clock.now_seconds();
+        let requests: Vec<Served> = (0..rng.usize(..30))
+            .map(|_| Served {
+                second: match rng.u32(..20) {
+                    0 => now - rng.i64(0..3_000),
+                    1 => now + rng.i64(0..1_200),
+                    _ => now - rng.i64(0..3),
+                },
+                context: rng.usize(..CONTEXTS),
+                nanos: 1_000 * 2u64.pow(rng.u32(4..22)) * rng.u64(100..200) / 100,
+                outcome: OUTCOMES[rng.usize(..4)],
+            })
+            .collect();
+        page.serve(&mut fixture, &requests).await;
+        if rng.u32(..3) > 0 {
+            let window = WINDOWS[rng.usize(..6)];
+            page.check_window(&format!("window={window}")).await;
+        } else {
+            let from = now - rng.i64(1..7_000);
+            let to = (from + rng.i64(1..5_000)).max(from + 1);
+            page.check_window(&format!("from={from}&to={to}")).await;
+        }
+    }
+    for window in WINDOWS {
+        page.check_window(&format!("window={window}")).await;
+    }
+}
+
+#[tokio::test]
+async fn windows_of_the_memory_store_show_what_was_served() {
+    windows_show_what_was_served(Fixture::memory(), 400).await;
+}
+
+#[tokio::test]
+async fn windows_of_redis_show_what_was_served() {
+    windows_show_what_was_served(Fixture::redis().await, 150).await;
+}
+
+#[tokio::test]
+async fn a_window_tells_which_part_of_it_was_recorded() {
+    let mut fixture = Fixture::memory();
+    let mut page = Page::new(&fixture);
+    let one = Served {
+        second: crate::fixture::NOW,
+        context: 0,
+        nanos: 1_000_000,
+        outcome: Outcome::Success,
+    };
+    page.serve(&mut fixture, &[one]).await;
+    for (passed, complete) in [
+        (60, 60.0 / 3_600.0),
+        (1_740, 0.5),
+        (1_800, 1.0),
+        (3_720, 1.0),
+    ] {
+        fixture.manual_clock.advance(Duration::from_secs(passed));
+        let told = page.get("/api/paths?window=1h").await;
+        near(&told["complete"], complete, 1e-9);
+    }
+    let told = page.get("/api/paths?window=1h").await;
+    near(&told["before"]["complete"], 1.0, 1e-9);
+    let hour = page.get("/api/paths?window=last_hour").await;
+    near(&hour["complete"], 1.0, 1e-9);
+    // Ten hits in a tenth of the time are ten times the rate.
+    let mut fixture = Fixture::memory();
+    let mut page = Page::new(&fixture);
+    page.serve(&mut fixture, &[one; 10]).await;
+    fixture.manual_clock.advance(Duration::from_secs(600));
+    let later = Served {
+        second: crate::fixture::NOW + 600,
+        ..one
+    };
+    page.serve(&mut fixture, &[later; 5]).await;
+    let told = page.get("/api/paths?window=5m").await;
+    let row = &told["paths"][0];
+    assert_eq!(
+        (&row["count"], &row["before"]["count"]),
+        (&Value::from(5), &Value::from(10))
+    );
+    near(&row["change"]["count"], 0.5, 1e-9);
+}
+
+#[tokio::test]
+async fn rows_compare_with_the_window_before() {
+    let mut fixture = Fixture::memory();
+    let mut page = Page::new(&fixture);
+    let served = |context, ago: i64, millis: u64, outcome| Served {
+        second: crate::fixture::NOW - ago,
+        context,
+        nanos: millis * 1_000_000,
+        outcome,
+    };
+    let mut requests = vec![
+        served(2, 90, 3, Outcome::Success),
+        served(3, 500, 3, Outcome::Success),
+    ];
+    for n in 0..10 {
+        // Twice as slow as before, and half of the requests are errors.
+        requests.push(served(0, 400 + n, 10, Outcome::Success));
+        requests.push(served(
+            0,
+            90 + n,
+            20,
+            if n % 2 == 0 {
+                Outcome::Success
+            } else {
+                Outcome::ServerError
+            },
+        ));
+        requests.push(served(1, 400 + n, 10, Outcome::Success));
+    }
+    requests.push(served(1, 91, 5, Outcome::Success));
+    page.serve(&mut fixture, &requests).await;
+    let contexts = async |query: &str| -> Vec<String> {
+        let answer = page.get(&format!("/api/paths?window=5m&{query}")).await;
+        let rows = answer["paths"].as_array().unwrap().iter();
+        rows.map(|row| row["context"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(
+        contexts("sort=change").await,
+        ["GET /0", "GET /1", "GET /2"]
+    );
+    assert_eq!(
+        contexts("sort=change&order=asc").await,
+        ["GET /1", "GET /0", "GET /2"]
+    );
+    assert_eq!(contexts("sort=share").await, ["GET /0", "GET /1", "GET /2"]);
+    assert_eq!(contexts("sort=error_share").await[0], "GET /0");
+    assert_eq!(contexts("status=new").await, ["GET /2"]);
+    assert_eq!(contexts("status=gone").await, ["GET /3"]);
+    assert_eq!(contexts("status=up").await, ["GET /0"]);
+    assert_eq!(contexts("status=down").await, ["GET /1"]);
+    let answer = page.get("/api/paths?window=5m&status=up").await;
+    let row = &answer["paths"][0];
+    near(&row["change"]["mean"], 2.0, 1e-9);
+    near(&row["change"]["p50"], 2.0, 0.1);
+    assert_eq!(
+        row["change"]["error_share"],
+        Value::Null,
+        "there were none before"
+    );
+    near(&row["error_share"], 0.5, 1e-9);
+    near(&row["share"], 0.200 / 0.208, 1e-9);
+    let gone = page.get("/api/paths?window=5m&status=gone").await;
+    assert_eq!(
+        (
+            &gone["paths"][0]["count"],
+            &gone["paths"][0]["before"]["count"]
+        ),
+        (&Value::from(0), &Value::from(1))
+    );
+    // The store is as old as the clock: nothing before was recorded.
+    let (from, to) = (
+        answer["from"].as_i64().unwrap(),
+        answer["to"].as_i64().unwrap(),
+    );
+    assert_eq!((to - from) % 60, 0);
+    let path = page.get("/api/path?context=GET+/0&window=5m").await;
+    assert_eq!(path["window"]["count"], 10);
+    assert_eq!(path["window"]["before"]["count"], 10);
+    let counted = |histogram: &Value| -> u64 {
+        let buckets = histogram.as_array().unwrap().iter();
+        buckets.map(|bucket| bucket[2].as_u64().unwrap()).sum()
+    };
+    assert_eq!(counted(&path["window"]["histogram"]), 10);
+    assert_eq!(counted(&path["window"]["histogram_before"]), 10);
+}
