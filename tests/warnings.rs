@@ -79,3 +79,19 @@ async fn a_bound_of_memory_above_what_is_allowed() {
     let lines = log.lines_with("warn_above_bytes");
     assert!(lines.len() == 1 && lines[0].contains("WARN"), "{lines:?}");
 }
+
+#[test]
+fn a_runtime_that_ends_without_a_shutdown() {
+    let (log, _logging) = Log::start();
+    for (sales, lines) in [(0, 0), (1, 1)] {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let pulse = runtime.block_on(async { built(Pulse::builder()) });
+        (0..sales).for_each(|_| pulse.counter("sales").increment());
+        drop(runtime);
+        let found = log.lines_with("the runtime ended without");
+        assert_eq!(found.len(), lines, "{sales} sales: {found:?}");
+    }
+}
