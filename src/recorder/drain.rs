@@ -323,6 +323,23 @@ mod tests {
         assert!(batch.counters.is_empty());
     }
 
+    #[test]
+    fn only_names_beyond_the_maximum_overflow() {
+        let (recorder, _) = recorder(1);
+        for number in 0..PRESSURE {
+            let counter = recorder.counter(&format!("counter {number}"));
+            assert_eq!(counter.name(), format!("counter {number}"));
+        }
+        record(&recorder, Kind::Http, "GET /");
+        // Under this name somebody may count too.
+        assert_eq!(recorder.counter(OVERFLOW).name(), OVERFLOW);
+        assert_eq!(recorder.core.overflows(), (false, false));
+        assert_eq!(recorder.counter("one more").name(), OVERFLOW);
+        assert_eq!(recorder.core.overflows(), (false, true));
+        record(&recorder, Kind::Http, "GET /a");
+        assert_eq!(recorder.core.overflows(), (true, true));
+    }
+
     #[tokio::test]
     async fn a_thousand_names_start_a_flush() {
         let (recorder, _) = recorder(9);
