@@ -62,6 +62,28 @@ async fn ids_in_the_names_of_counters() {
 }
 
 #[tokio::test]
+async fn counters_with_names_of_the_crate() {
+    let (log, _logging) = Log::start();
+    let pulse = built(Pulse::builder());
+    for name in ["hits", "errors:GET /"] {
+        assert_eq!(pulse.counter(name).name(), format!("\\{name}"));
+    }
+    assert_eq!(log.lines_with("are reserved").len(), 1);
+}
+
+#[tokio::test]
+async fn requests_that_succeed_without_a_route() {
+    let (log, _logging) = Log::start();
+    let pulse = built(Pulse::builder());
+    let service = async |_: Request<()>| Ok::<_, std::io::Error>(Response::new(()));
+    let mut service = pulse.layer().layer(tower::service_fn(service));
+    for _ in 0..3 {
+        service.call(Request::new(())).await.unwrap();
+    }
+    assert_eq!(log.lines_with("matched no route").len(), 1);
+}
+
+#[tokio::test]
 async fn a_bound_of_memory_above_what_is_allowed() {
     let (log, _logging) = Log::start();
     let pulse = built(Pulse::builder());
