@@ -324,6 +324,18 @@ mod tests {
     }
 
     #[test]
+    fn a_batch_that_is_put_back_is_merged_with_what_came() {
+        let (recorder, _) = recorder(9);
+        record(&recorder, Kind::Http, "GET /");
+        recorder.drain();
+        let batch = recorder.drain.take();
+        record(&recorder, Kind::Http, "GET /");
+        recorder.drain();
+        recorder.put_back(batch);
+        assert_eq!(recorder.drain.take().requests(), 2);
+    }
+
+    #[test]
     fn only_names_beyond_the_maximum_overflow() {
         let (recorder, _) = recorder(1);
         for number in 0..PRESSURE {
