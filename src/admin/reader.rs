@@ -13,6 +13,7 @@ use super::response::ApiError;
 use super::windows::{WindowSums, Windows};
 use crate::clock::{Clock, Tick};
 use crate::error::StoreError;
+use crate::model::batch::Aggregate;
 use crate::model::context::ContextId;
 use crate::model::records::SliceSums;
 use crate::model::slowest::RankedContext;
@@ -147,6 +148,17 @@ impl Reader {
         let read = async { self.windows.sums(window, as_of).await.map(Arc::new) };
         let flight = self.window_sums.of(&self.clock, window);
         flight.get(&self.clock, FRESH, read).await
+    }
+
+    /// The sums of one context over a window, and over the window before it.
+    pub(super) async fn window_of(
+        &self,
+        window: Window,
+        context: &ContextId,
+    ) -> Result<[Aggregate; 2], ApiError> {
+        let read = self.windows.context(window, context);
+        let sums = within(&self.clock, DEADLINE, read).await?;
+        sums.map_err(|error| ApiError::store(&error))
     }
 
     /// The ranking of the slowest contexts.

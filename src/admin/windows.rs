@@ -13,11 +13,14 @@ use tokio::sync::Mutex;
 
 use crate::clock::{Clock, Tick};
 use crate::error::StoreError;
+use crate::model::access_time::AccessTimeStats;
 use crate::model::batch::{Aggregate, Merge};
 use crate::model::context::{ContextId, Kind};
+use crate::model::outcome::OutcomeCounts;
+use crate::model::pack;
 use crate::model::records::{Record, RecordId};
-use crate::model::tier::{FINEST, TierSlice};
-use crate::model::window::{Revision, RunningSums, Window, WindowSlices};
+use crate::model::tier::{FINEST, Revision, TierSlice};
+use crate::model::window::{RunningSums, Window, WindowSlices};
 use crate::store::{RecordIndex, Store};
 
 /// Age up to which the records are not read again.
@@ -32,13 +35,31 @@ const PATIENCE: Duration = Duration::from_millis(800);
 /// Time after which the sums of a window that nobody asks for are dropped.
 const KEPT_FOR: Duration = Duration::from_secs(120);
 
+/// Contexts that are summed up before other tasks may run.
+const CONTEXTS_AT_ONCE: usize = 64;
+
 /// The most windows whose sums are kept; a page asks for one at a time.
 const MAX_WINDOWS: usize = 6;
 
-/// The records of a slice that is open.
+/// The records of a slice that is open, packed.
 struct OpenSlice {
     revision: Option<Revision>,
-    records: HashMap<RecordId, Record>,
+    records: HashMap<RecordId, Box<[u8]>>,
+}
+
+impl OpenSlice {
+    fn new(revision: Option<Revision>, records: &[(RecordId, Record)]) -> Self {
+        let records = records.iter();
+        let records = records.map(|(id, record)| (*id, pack::record(record).into()));
+        Self {
+            revision,
+            records: records.collect(),
+        }
+    }
+
+    fn get(&self, id: RecordId) -> Option<Record> {
+        pack::read_record(self.records.get(&id)?)
+    }
 }
 
 /// The sums of a window and of the one before it.
@@ -48,18 +69,18 @@ struct Kept {
     sums: [RunningSums; 2],
 }
 
-/// The sums of all contexts over a window, and over the window of the same length before it.
-#[derive(Debug, Default)]
+/// What all contexts measured in a window, and in the window of the same length before it.
+#[derive(Debug)]
 pub(super) struct WindowSums {
     /// The contexts by the ids of their sums.
-    pub(super) contexts: Arc<HashMap<RecordId, ContextId>>,
+    contexts: Arc<HashMap<RecordId, ContextId>>,
     /// The window.
     pub(super) now: PartSums,
     /// The window before it.
     pub(super) before: PartSums,
 }
 
-/// The sums of all contexts over some slices.
+/// What all contexts measured in some slices.
 #[derive(Debug)]
 pub(super) struct PartSums {
     /// The slices.
@@ -68,23 +89,51 @@ pub(super) struct PartSums {
     pub(super) complete: f64,
     /// Seconds of the slices that were recorded.
     pub(super) covered: i64,
-    /// The sums of each context, and of [`ALL`].
-    pub(super) sums: HashMap<RecordId, Aggregate>,
+    /// The largest relative error of a quantile.
+    error: f64,
+    summaries: HashMap<RecordId, Summary>,
 }
 
-impl Default for PartSums {
-    fn default() -> Self {
+/// What a context measured. Smaller than its sums, as a window of many contexts is held for a second.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Summary {
+    /// The access times. The smallest and the largest are those of the histogram, as sums that move on cannot tell
+    /// them.
+    pub(super) times: AccessTimeStats,
+    /// Counts by outcome.
+    pub(super) outcomes: OutcomeCounts,
+    /// Percentiles, in seconds.
+    pub(super) p50: Option<f64>,
+    pub(super) p95: Option<f64>,
+    pub(super) p99: Option<f64>,
+}
+
+impl Summary {
+    fn of(sums: &Aggregate) -> Self {
+        let quantile = |q| sums.histogram.quantile(q);
+        let mut times = AccessTimeStats::from(&sums.times);
+        times.min = quantile(0.0).unwrap_or(times.min);
+        times.max = quantile(1.0).unwrap_or(times.max);
         Self {
-            slices: WindowSlices {
-                tier: FINEST,
-                from: 0,
-                to: 0,
-            },
-            complete: 0.0,
-            covered: 0,
-            sums: HashMap::new(),
+            times,
+            outcomes: sums.outcomes,
+            p50: quantile(0.50),
+            p95: quantile(0.95),
+            p99: quantile(0.99),
         }
     }
+}
+
+/// A window whose slices are read.
+struct Ready {
+    /// Its place among the windows that are kept.
+    at: usize,
+    /// The window, and the window before it.
+    parts: [WindowSlices; 2],
+    open: [BTreeSet<TierSlice>; 2],
+    /// How many slices time did not suffice for.
+    unread: [usize; 2],
+    now: i64,
 }
 
 /// Adds up the records of all contexts.
@@ -114,39 +163,70 @@ impl Windows {
         }
     }
 
-    /// The sums over a window. `as_of` is the moment up to which everything can be read.
+    /// What all contexts measured in a window. `as_of` is the moment up to which everything can be read.
     ///
     /// Cancel safe: what was read so far is kept.
     pub(super) async fn sums(&self, window: Window, as_of: i64) -> Result<WindowSums, StoreError> {
         let mut state = self.state.lock().await;
-        let (state, began) = (&mut *state, self.clock.tick());
-        let now = self.clock.now_seconds();
+        let ready = self.bring_up_to_date(&mut state, window).await?;
+        let now = state.summaries(&ready, 0, as_of).await;
+        let before = state.summaries(&ready, 1, as_of).await;
+        Ok(WindowSums {
+            contexts: state.contexts.clone(),
+            now,
+            before,
+        })
+    }
+
+    /// The sums of one context in a window and in the window before.
+    ///
+    /// Cancel safe: what was read so far is kept.
+    pub(super) async fn context(
+        &self,
+        window: Window,
+        context: &ContextId,
+    ) -> Result<[Aggregate; 2], StoreError> {
+        let mut state = self.state.lock().await;
+        let ready = self.bring_up_to_date(&mut state, window).await?;
+        let id = RecordId::new(context.kind, &context.name);
+        let sums = |part: usize| {
+            let running = state.kept[ready.at].sums[part].get(id);
+            let mut sums = running.unwrap_or_default();
+            state
+                .open_sums(&ready, part, Some(id))
+                .values()
+                .for_each(|open| sums.merge(open));
+            sums
+        };
+        Ok([sums(0), sums(1)])
+    }
+
+    /// Reads what has changed, as far as time allows.
+    async fn bring_up_to_date(
+        &self,
+        state: &mut State,
+        window: Window,
+    ) -> Result<Ready, StoreError> {
+        let (began, now) = (self.clock.tick(), self.clock.now_seconds());
         self.refresh(state, now).await?;
         let at = self.keep(state, window);
         let slices = window.slices(now);
         let parts = [slices, slices.before()];
-        let mut open = [BTreeSet::new(), BTreeSet::new()];
-        for (part, open) in parts.iter().zip(&mut open) {
-            *open = state.open_slices(part, now);
-            let missing: Vec<TierSlice> = open.iter().copied().collect();
-            self.read_open(state, &missing).await?;
+        let open = parts.each_ref().map(|part| state.open_slices(part, now));
+        for open in &open {
+            self.read_open(state, open).await?;
         }
         let mut unread = [0; 2];
         for (part, slices) in parts.iter().enumerate() {
             let advanced = self.advance(state, (at, part), slices, &open[part], (began, now));
             unread[part] = advanced.await?;
         }
-        let answer = |part: usize| {
-            let running = &state.kept[at].sums[part];
-            let times = (as_of, now);
-            let mut answer = state.answer(&parts[part], running, &open[part], times);
-            answer.leave_out(unread[part], times.1);
-            answer
-        };
-        Ok(WindowSums {
-            contexts: state.contexts.clone(),
-            now: answer(0),
-            before: answer(1),
+        Ok(Ready {
+            at,
+            parts,
+            open,
+            unread,
+            now,
         })
     }
 
@@ -177,7 +257,11 @@ impl Windows {
     }
 
     /// Reads open slices that are not read yet, or have changed since.
-    async fn read_open(&self, state: &mut State, slices: &[TierSlice]) -> Result<(), StoreError> {
+    async fn read_open(
+        &self,
+        state: &mut State,
+        slices: &BTreeSet<TierSlice>,
+    ) -> Result<(), StoreError> {
         for at in slices {
             let revision = state.index.revisions.get(at).copied();
             // A slice without a revision was never written, unless the revisions were lost.
@@ -189,8 +273,7 @@ impl Windows {
             let mut records = self.store.slice_records(std::slice::from_ref(at)).await?;
             let records = records.pop().unwrap_or_default().records;
             state.saw(*at, &records);
-            let records = records.into_iter().collect();
-            state.open.insert(*at, OpenSlice { revision, records });
+            state.open.insert(*at, OpenSlice::new(revision, &records));
         }
         Ok(())
     }
@@ -322,44 +405,74 @@ impl State {
         open
     }
 
-    fn answer(
+    /// The sums of the open slices, of one context or of all.
+    fn open_sums(
         &self,
-        slices: &WindowSlices,
-        running: &RunningSums,
-        open: &BTreeSet<TierSlice>,
-        (as_of, now): (i64, i64),
-    ) -> PartSums {
+        ready: &Ready,
+        part: usize,
+        only: Option<RecordId>,
+    ) -> HashMap<RecordId, Aggregate> {
+        let tier = ready.parts[part].tier;
         let mut sums: HashMap<RecordId, Aggregate> = HashMap::new();
-        for (id, settled) in running.iter() {
-            sums.insert(id, settled.clone());
-        }
-        for at in open {
+        for at in &ready.open[part] {
             let Some(slice) = self.open.get(at) else {
                 continue;
             };
-            let wide = (slices.tier.seconds, slices.tier.slice(at.1));
-            let of_tier = self.open.get(&wide).filter(|_| at.0 != slices.tier.seconds);
-            for (id, record) in &slice.records {
+            let wide = (tier.seconds, tier.slice(at.1));
+            let of_tier = self.open.get(&wide).filter(|_| at.0 != tier.seconds);
+            let ids = slice.records.keys().copied();
+            for id in ids.filter(|id| only.is_none_or(|only| only == *id)) {
                 // A minute may be part of the wider slice already.
-                let rolled = of_tier.and_then(|slice| slice.records.get(id));
-                if rolled.is_none_or(|rolled| at.1 >= rolled.rolled_until) {
-                    sums.entry(*id).or_default().merge(&record.sums);
+                let rolled = of_tier.and_then(|slice| slice.get(id));
+                let is_part = rolled.is_some_and(|rolled| at.1 < rolled.rolled_until);
+                if let Some(record) = slice.get(id).filter(|_| !is_part) {
+                    sums.entry(id).or_default().merge(&record.sums);
                 }
+            }
+        }
+        sums
+    }
+
+    /// What all contexts measured in a part of a window. Lets other tasks run meanwhile.
+    async fn summaries(&self, ready: &Ready, part: usize, as_of: i64) -> PartSums {
+        let (slices, running) = (ready.parts[part], &self.kept[ready.at].sums[part]);
+        let mut open = self.open_sums(ready, part, None);
+        let mut ids: BTreeSet<RecordId> = running.ids().collect();
+        ids.extend(open.keys());
+        let (mut summaries, mut error) = (HashMap::with_capacity(ids.len()), 0f64);
+        for (at, id) in ids.into_iter().enumerate() {
+            let mut sums = open.remove(&id).unwrap_or_default();
+            if let Some(running) = running.get(id) {
+                sums.merge(&running);
+            }
+            error = error.max(sums.histogram.error());
+            summaries.insert(id, Summary::of(&sums));
+            if at % CONTEXTS_AT_ONCE == 0 {
+                tokio::task::yield_now().await;
             }
         }
         let since = self
             .first
             .map_or(self.index.created, |first| first.min(self.index.created));
-        PartSums {
-            slices: *slices,
-            complete: slices.complete(since, as_of, now),
-            covered: slices.covered(since, as_of, now),
-            sums,
-        }
+        let mut part_sums = PartSums {
+            slices,
+            complete: slices.complete(since, as_of, ready.now),
+            covered: slices.covered(since, as_of, ready.now),
+            error,
+            summaries,
+        };
+        part_sums.leave_out(ready.unread[part], ready.now);
+        part_sums
     }
 }
 
 impl PartSums {
+    /// What a context measured; `None` if it had no samples.
+    pub(super) fn get(&self, context: &ContextId) -> Option<&Summary> {
+        let id = RecordId::new(context.kind, &context.name);
+        self.summaries.get(&id)
+    }
+
     /// Slices that were not read yet are not covered.
     fn leave_out(&mut self, unread: usize, now: i64) {
         let unread = i64::from(self.slices.tier.seconds) * unread as i64;
@@ -372,19 +485,18 @@ impl PartSums {
 }
 
 impl WindowSums {
-    /// The contexts of a kind that have sums in either part.
-    pub(super) fn contexts(&self) -> impl Iterator<Item = (RecordId, &ContextId)> {
-        let contexts = self.contexts.iter();
-        contexts
-            .filter(|(id, _)| self.now.sums.contains_key(id) || self.before.sums.contains_key(id))
-            .map(|(id, context)| (*id, context))
-            .filter(|(_, context)| context.kind != Kind::All)
+    /// The contexts that measured something in either part, without [`ALL`](crate::model::context::ALL).
+    pub(super) fn contexts(&self) -> impl Iterator<Item = &ContextId> {
+        let is_there = |id: &RecordId| {
+            self.now.summaries.contains_key(id) || self.before.summaries.contains_key(id)
+        };
+        let contexts = self.contexts.iter().filter(move |(id, _)| is_there(id));
+        let contexts = contexts.map(|(_, context)| context);
+        contexts.filter(|context| context.kind != Kind::All)
     }
 
     /// The largest relative error of the percentiles.
     pub(super) fn error(&self) -> f64 {
-        let sums = self.now.sums.values().chain(self.before.sums.values());
-        let errors = sums.map(|sums| sums.histogram.error());
-        errors.fold(0.0, f64::max)
+        self.now.error.max(self.before.error)
     }
 }

@@ -21,6 +21,7 @@ impl Flusher {
                 // Requests that are recorded meanwhile wait for the next flush, or this one might never end.
                 if sending.unsequenced.is_empty() && !std::mem::replace(&mut is_taken, true) {
                     sending.unsequenced = self.recorder.drain.take();
+                    sending.unsequenced_requests = sending.unsequenced.requests_and_late();
                 }
                 if sending.unsequenced.is_empty() {
                     if calls == 0 {
@@ -30,6 +31,11 @@ impl Flusher {
                 }
                 let generation = self.generation(sending).await?;
                 let batch = sending.unsequenced.split(sending.sizer.cost);
+                let requests = batch.requests_and_late();
+                sending.unsequenced_requests = match sending.unsequenced.is_empty() {
+                    true => 0,
+                    false => sending.unsequenced_requests.saturating_sub(requests),
+                };
                 (sending.is_sent, sending.is_ever_sent) = (false, false);
                 sending.in_doubt = Some(FencedBatch {
                     generation,

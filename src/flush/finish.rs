@@ -39,7 +39,7 @@ impl Flusher {
         let mut left = self.recorder.drain.take();
         let requests = match self.sending.try_lock() {
             Ok(mut sending) => {
-                left.merge(sending.unsequenced.take());
+                left.merge(sending.take_unsequenced());
                 if let Some(call) = sending.in_doubt.take() {
                     left.merge(call.batch);
                 }

@@ -95,6 +95,8 @@ struct Sending {
     vain_answers: usize,
     /// The part of the pending batch that was taken and has no number yet.
     unsequenced: Batch,
+    /// About how many requests it has. Counting them after each call would cost more than the calls.
+    unsequenced_requests: u64,
     replay: ReplayBuffer,
     sizer: BatchSizer,
     /// The newest call that the store has, and where.
@@ -103,6 +105,14 @@ struct Sending {
     flushed_at: Option<Tick>,
     /// The last flush failed.
     is_failing: bool,
+}
+
+impl Sending {
+    /// Moves out what was taken and has no number yet.
+    fn take_unsequenced(&mut self) -> Batch {
+        self.unsequenced_requests = 0;
+        self.unsequenced.take()
+    }
 }
 
 /// A generation of the store, and when this instance entered it.
@@ -129,11 +139,9 @@ struct FlushState {
 
 impl From<&Sending> for FlushState {
     fn from(sending: &Sending) -> Self {
-        let taken = sending.in_doubt.iter().map(|call| &call.batch);
-        let taken = taken.chain(std::iter::once(&sending.unsequenced));
-        let (series, requests) = taken.fold((0, 0), |(series, requests), batch| {
-            (series + batch.len(), requests + batch.requests_and_late())
-        });
+        let in_doubt = sending.in_doubt.as_ref().map(|call| &call.batch);
+        let series = in_doubt.map_or(0, Batch::len) + sending.unsequenced.len();
+        let requests = in_doubt.map_or(0, Batch::requests_and_late) + sending.unsequenced_requests;
         Self {
             instance: sending.instance.clone(),
             flushed_at: sending.flushed_at,
@@ -195,6 +203,7 @@ impl Flusher {
             is_ever_sent: false,
             vain_answers: 0,
             unsequenced: Batch::new(store.precisions().clone()),
+            unsequenced_requests: 0,
             replay: ReplayBuffer::new(options.replay_bytes, interval),
             sizer: BatchSizer::new(*costs.start(), costs, CALL_TIME),
             newest: None,
@@ -297,7 +306,7 @@ impl Flusher {
             }
             Err(error) => {
                 // It folds with what comes, so that an outage of any length stays bounded.
-                self.recorder.put_back(sending.unsequenced.take());
+                self.recorder.put_back(sending.take_unsequenced());
                 sending.is_failing = true;
                 self.publish(sending);
                 self.recorder.drain.counters(|counters| {

@@ -10,8 +10,7 @@ use super::context::{Kind, fnv1a};
 use super::histogram::COARSE_SCALE;
 use super::slice::Precision;
 pub use super::tier::TierSlice;
-use super::tier::{FINEST, RolledUp, TIERS, is_coarse, tier};
-use super::window::Revision;
+use super::tier::{FINEST, Revision, RolledUp, TIERS, is_coarse, tier};
 
 /// Identifies the records of a context. It is the same for every instance and version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -30,6 +30,9 @@ const GRACE: i64 = 15;
 /// The length of a tier's slices in seconds, and the start of one of them.
 pub type TierSlice = (u32, i64);
 
+/// Distinguishes two contents of a slice.
+pub type Revision = u64;
+
 /// The tier whose slices have this length.
 pub fn tier(seconds: u32) -> Option<Precision> {
     TIERS.into_iter().find(|tier| tier.seconds == seconds)

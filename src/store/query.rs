@@ -10,8 +10,7 @@ use crate::model::records::{Record, RecordId, SliceSums};
 use crate::model::slice::SliceCount;
 use crate::model::slowest::{RANKING_LEN, RankedContext};
 use crate::model::snapshot::{ContextSnapshot, Snapshot};
-use crate::model::tier::{RolledUp, TierSlice};
-use crate::model::window::Revision;
+use crate::model::tier::{Revision, RolledUp, TierSlice};
 use crate::task::BoxFuture;
 
 /// The number of slices of the finest precision in [`Snapshot::recent`].

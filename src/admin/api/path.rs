@@ -8,14 +8,12 @@ use serde::Serialize;
 use super::super::Admin;
 use super::super::params::Params;
 use super::super::response::ApiError;
-use super::super::windows::PartSums;
 use super::window::{Asked, WindowOf};
 use super::{Hour, Name, kind, of_kind, outcomes};
 use crate::model::batch::Aggregate;
 use crate::model::context::ContextId;
 use crate::model::histogram::{Histogram, lower_bound};
 use crate::model::outcome::OutcomeCounts;
-use crate::model::records::RecordId;
 use crate::model::snapshot::HourSnapshot;
 
 #[derive(Serialize)]
@@ -64,15 +62,11 @@ pub(in crate::admin) async fn path<'a>(
         Some(Asked::Records(window)) => {
             let sums = admin.reader.window(window).await?;
             let id = ContextId::new(snapshot.kind, context);
-            let record_id = RecordId::new(id.kind, &id.name);
-            let histogram = |part: &PartSums| {
-                let sums = part.sums.get(&record_id);
-                sums.map_or_else(Vec::new, |sums| buckets(&sums.histogram))
-            };
+            let [now, before] = admin.reader.window_of(window, &id).await?;
             Some(HistogramOf {
                 window: WindowOf::of(&sums, &id),
-                histogram: histogram(&sums.now),
-                histogram_before: histogram(&sums.before),
+                histogram: buckets(&now.histogram),
+                histogram_before: buckets(&before.histogram),
             })
         }
         _ => None,

@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::super::Admin;
 use super::super::params::Params;
 use super::super::response::ApiError;
+use super::super::windows::PartSums;
 use super::window::{Asked, Change, Compared, Covered, Measured, share};
 use super::{Name, limit};
 use crate::model::context::{ContextId, Kind};
@@ -250,11 +251,8 @@ async fn hours(admin: &Admin, asked: Asked) -> Result<Table, ApiError> {
 async fn window_rows(admin: &Admin, window: Window) -> Result<Table, ApiError> {
     let sums = admin.reader.window(window).await?;
     let (now, before) = (Covered::from(&sums.now), Covered::from(&sums.before));
-    let rows = sums.contexts().map(|(id, context)| {
-        let measured = |sums: &super::super::windows::PartSums| {
-            let sums = sums.sums.get(&id)?;
-            Measured::of_sums(context.kind, sums)
-        };
+    let rows = sums.contexts().map(|context| {
+        let measured = |part: &PartSums| Measured::of_summary(context.kind, part.get(context)?);
         Row {
             measured: Compared::new(
                 (measured(&sums.now), now.seconds),

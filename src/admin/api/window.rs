@@ -7,13 +7,10 @@ use serde::Serialize;
 use super::super::params::Params;
 use super::super::reader::Span;
 use super::super::response::ApiError;
-use super::super::windows::{PartSums, WindowSums};
+use super::super::windows::{PartSums, Summary, WindowSums};
 use super::{Times, outcomes};
-use crate::model::access_time::AccessTimeStats;
-use crate::model::batch::Aggregate;
 use crate::model::context::{ContextId, Kind};
 use crate::model::outcome::OutcomeCounts;
-use crate::model::records::RecordId;
 use crate::model::slice::{HOUR, hour_of};
 use crate::model::snapshot::HourSnapshot;
 use crate::model::tier::TIERS;
@@ -130,26 +127,29 @@ impl Measured {
         })
     }
 
-    /// The samples of a window. `None` if there are none. The smallest and the largest access time are those of
-    /// the histogram, as sums that move on cannot tell them.
-    pub(super) fn of_sums(kind: Kind, sums: &Aggregate) -> Option<Self> {
-        let quantile = |q| sums.histogram.quantile(q);
-        let times = AccessTimeStats::from(&sums.times);
-        (sums.times.count > 0).then(|| Self {
-            count: sums.times.count,
-            errors: sums.outcomes.errors,
-            error_share: share(sums.outcomes.errors as f64, sums.times.count as f64),
+    /// The samples of a window. `None` if there are none.
+    pub(super) fn of_summary(kind: Kind, summary: &Summary) -> Option<Self> {
+        let Summary {
+            times,
+            outcomes: counts,
+            ..
+        } = summary;
+        let count = times.count as u64;
+        (count > 0).then(|| Self {
+            count,
+            errors: counts.errors,
+            error_share: share(counts.errors as f64, times.count),
             times: Times {
                 mean: times.mean(),
                 stddev: times.stddev(),
-                min: quantile(0.0),
-                max: quantile(1.0),
-                p50: quantile(0.50),
-                p95: quantile(0.95),
-                p99: quantile(0.99),
+                min: times.smallest(),
+                max: times.largest(),
+                p50: summary.p50,
+                p95: summary.p95,
+                p99: summary.p99,
             },
             total: times.sum,
-            outcomes: outcomes(kind, sums.outcomes),
+            outcomes: outcomes(kind, *counts),
         })
     }
 
@@ -238,11 +238,8 @@ struct Before {
 impl WindowOf {
     /// The window of a context.
     pub(super) fn of(sums: &WindowSums, context: &ContextId) -> Self {
-        let (kind, id) = (context.kind, RecordId::new(context.kind, &context.name));
-        let measured = |part: &PartSums| {
-            let sums = part.sums.get(&id)?;
-            Measured::of_sums(kind, sums)
-        };
+        let kind = context.kind;
+        let measured = |part: &PartSums| Measured::of_summary(kind, part.get(context)?);
         let (covered, old) = (Covered::from(&sums.now), Covered::from(&sums.before));
         let compared = Compared::new(
             (measured(&sums.now), covered.seconds),

@@ -52,12 +52,17 @@ pub fn read_record(bytes: &[u8]) -> Option<Record> {
 }
 
 /// Packs the sections of an aggregate.
-fn aggregate(aggregate: &Aggregate) -> Vec<u8> {
+pub(crate) fn aggregate(aggregate: &Aggregate) -> Vec<u8> {
     let mut out = Writer(Vec::with_capacity(
         48 + 3 * aggregate.histogram.buckets().len(),
     ));
     out.aggregate(aggregate);
     out.0
+}
+
+/// Unpacks an aggregate; `None` if the bytes are not one.
+pub(crate) fn read_aggregate(bytes: &[u8]) -> Option<Aggregate> {
+    Reader(bytes).aggregate()
 }
 
 /// Adds a section to a packed record. Readers that do not know its tag skip it.

@@ -12,8 +12,7 @@ use crate::error::StoreError;
 use crate::model::context::{ALL, ContextId, Kind, fnv1a};
 use crate::model::pack;
 use crate::model::records::{Record, RecordId};
-use crate::model::tier::TierSlice;
-use crate::model::window::Revision;
+use crate::model::tier::{Revision, TierSlice};
 use crate::store::{RecordIndex, SliceRecords};
 
 /// Slices per pipeline, so that the answers of few slices are in memory at a time.
