@@ -223,6 +223,7 @@ mod tests {
 
     use super::*;
     use crate::clock::{Clock, ManualClock};
+    use crate::model::context::UNMATCHED;
     use crate::model::outcome::Outcome;
     use crate::model::slice::Precisions;
     use crate::recorder::Limits;
@@ -333,6 +334,39 @@ mod tests {
         recorder.drain();
         recorder.put_back(batch);
         assert_eq!(recorder.drain.take().requests(), 2);
+    }
+
+    #[cfg(feature = "admin")]
+    #[test]
+    fn totals_are_those_since_the_start() {
+        let (recorder, _) = recorder(9);
+        for _ in 0..2 {
+            record(&recorder, Kind::Timer, "job");
+            recorder.drain();
+            recorder.drain.take();
+        }
+        let totals = recorder.drain.totals();
+        let totals: Vec<_> = totals.iter().map(|(_, totals)| totals.count).collect();
+        assert_eq!(totals, [2]);
+    }
+
+    #[test]
+    fn requests_without_a_route_share_a_context_however_they_are_named() {
+        let (recorder, _) = recorder(9);
+        let entry = recorder.entry(Kind::Http, UNMATCHED);
+        assert!(Arc::ptr_eq(&entry, &recorder.unmatched));
+        let existing = recorder.existing_http(UNMATCHED);
+        assert!(existing.is_some_and(|entry| Arc::ptr_eq(&entry, &recorder.unmatched)));
+    }
+
+    #[test]
+    fn a_context_has_a_few_shards_at_least_two() {
+        let shards = Recorder::shards_of_this_machine();
+        assert!(
+            shards.is_power_of_two() && (2..=8).contains(&shards),
+            "{shards}"
+        );
+        assert_eq!(recorder(9).0.shards(), shards);
     }
 
     #[test]
