@@ -65,7 +65,7 @@ async fn ids_in_the_names_of_counters() {
 async fn counters_with_names_of_the_crate() {
     let (log, _logging) = Log::start();
     let pulse = built(Pulse::builder());
-    for name in ["hits", "errors:GET /"] {
+    for name in ["hits", "errors:GET /", "micros"] {
         assert_eq!(pulse.counter(name).name(), format!("\\{name}"));
     }
     assert_eq!(log.lines_with("are reserved").len(), 1);

@@ -360,6 +360,13 @@ mod tests {
     }
 
     #[test]
+    fn a_timer_and_a_request_of_one_name_are_two_contexts() {
+        let (recorder, _) = recorder(9);
+        let [http, timer] = [Kind::Http, Kind::Timer].map(|kind| recorder.entry(kind, "job"));
+        assert_eq!((http.kind, timer.kind), (Kind::Http, Kind::Timer));
+    }
+
+    #[test]
     fn a_context_has_a_few_shards_at_least_two() {
         let shards = Recorder::shards_of_this_machine();
         assert!(

@@ -70,7 +70,7 @@ mod tests {
     #[test]
     fn aggregates_add_up_to_totals() {
         let mut totals = Totals::new(Kind::Timer);
-        for micros in [900u64, 3_000, 700_000, 60_000_000] {
+        for micros in [900u64, 1_000, 3_000, 700_000, 60_000_000] {
             let mut aggregate = Aggregate::default();
             for _ in 0..2 {
                 aggregate.times.record(1_000 * micros);
@@ -80,10 +80,11 @@ mod tests {
             aggregate.histogram = Histogram::new(SCALE, [(bucket, 2)]);
             totals.add(&aggregate);
         }
-        assert_eq!((totals.count, totals.nanos), (8, 2 * 60_703_900_000));
-        assert_eq!(totals.outcomes.count(Outcome::Completed), 8);
+        assert_eq!((totals.count, totals.nanos), (10, 2 * 60_704_900_000));
+        assert_eq!(totals.outcomes.count(Outcome::Completed), 10);
         let mut buckets = [0; BOUNDS.len() + 1];
-        for upper_bound in [0.001, 0.005, 1.0] {
+        // The middle of the bucket of 1 ms is above 1 ms.
+        for upper_bound in [0.001, 0.0025, 0.005, 1.0] {
             let at = BOUNDS.iter().position(|bound| *bound == upper_bound);
             buckets[at.expect("there is this bound")] = 2;
         }
