@@ -56,7 +56,8 @@ impl Totals {
         self.nanos += u128::from(aggregate.times.sum);
         self.outcomes.merge(&aggregate.outcomes);
         for (index, n) in aggregate.histogram.buckets() {
-            self.buckets[PLACES[usize::from(*index).min(BUCKETS - 1)]] += n;
+            let place = PLACES.get(usize::from(*index));
+            self.buckets[place.copied().unwrap_or(BOUNDS.len())] += n;
         }
     }
 }
