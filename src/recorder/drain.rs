@@ -364,6 +364,7 @@ mod tests {
         let (recorder, _) = recorder(9);
         let [http, timer] = [Kind::Http, Kind::Timer].map(|kind| recorder.entry(kind, "job"));
         assert_eq!((http.kind, timer.kind), (Kind::Http, Kind::Timer));
+        assert_eq!(&*recorder.entry(Kind::Timer, "/").name, "\\/");
     }
 
     #[test]
