@@ -346,6 +346,25 @@ fn a_round_whose_entries_are_gone_is_dropped_alone() {
     }
 }
 
+/// The folder reads fences page by page, and removes the old ones of a page by a script that is called directly here.
+#[test]
+fn a_fence_that_has_changed_since_it_was_read_stays() {
+    const AMEND: &str = include_str!("../../src/store/redis/lua/amend.lua");
+    let drive = journal_of(1);
+    acquire(&drive, "v");
+    let mut set = cmd("HSET");
+    let fences = ["f:idle", "7 1", "f:busy", "8 2"];
+    let () = drive.data.query(set.arg("pulse:state").arg(&fences));
+    let mut eval = cmd("EVAL");
+    eval.arg(AMEND).arg(3);
+    eval.arg(&["pulse:state", "pulse:journal", "pulse:aside"]);
+    eval.arg(&["v", "v", "FENCES", "f:idle", "7 1", "f:busy", "7 1"]);
+    let reply: (String, usize, String) = drive.data.query(&eval);
+    assert_eq!(reply, ("DONE".to_owned(), 1, String::new()));
+    let state = drive.data.state();
+    assert_eq!((state.get("f:idle"), &*state["f:busy"]), (None, "8 2"));
+}
+
 #[test]
 fn an_entry_is_set_aside_once() {
     let drive = journal_of(2);
