@@ -1,5 +1,5 @@
 # What a newcomer needs: make test, make demo, make bench, make bench-peers, make chaos.
-.PHONY: test setup fmt lint features unit loom surface surface-check instructions deny chaos mutants bench bench-peers demo
+.PHONY: test setup fmt lint features unit loom surface surface-check instructions deny chaos mutants lua-breaks bench bench-peers demo
 
 REDIS := $(shell command -v redis-server 2>/dev/null)
 
@@ -19,7 +19,7 @@ fmt:
 # All targets: tests, examples and benches are compiled too.
 lint:
 	cargo clippy --locked --all-targets -- -D warnings
-	cargo clippy --locked -p pulse-peers -p pulse-surface --all-targets -- -D warnings
+	cargo clippy --locked -p pulse-peers -p pulse-surface -p pulse-lua-breaks --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps
 
 # The feature sets that a user may choose, each without warnings.
@@ -32,6 +32,7 @@ features:
 
 unit:
 	cargo test --locked
+	cargo test --locked -p pulse-lua-breaks
 
 # What is public is what tests/surface/public-api.txt lists.
 surface-check:
@@ -73,6 +74,11 @@ mutants: setup
 	PROPTEST_CASES=32 cargo mutants --sharding round-robin --shard $(SHARD) --minimum-test-timeout 20 || [ $$? -lt 4 ]
 	@[ ! -s mutants.out/missed.txt ] || cargo mutants $(MUTANT_SUITES:%=--cargo-arg=--test=%) \
 	--re "$$(sed 's/[][().*+?{}|^$$\\]/\\&/g; s/.*/^&$$/' mutants.out/missed.txt | paste -sd'|')"
+
+# Breaks the Lua scripts in one place at a time, in a copy of the tree, and fails when no test notices a break:
+# TIME on two cores. BREAK=forget.lua tries the breaks whose script or name contains it.
+lua-breaks: setup
+	cargo run --locked -p pulse-lua-breaks -- $(if $(BREAK),"$(BREAK)")
 
 bench: setup
 	cargo bench --locked

@@ -71,6 +71,7 @@ conformance!(
     cleaning_keeps_the_slices_within_their_retention,
     cleaning_examines_a_precision_only_when_it_is_due,
     cleaning_forgets_contexts_without_recent_samples,
+    an_old_sample_makes_no_context_idle,
     each_pass_is_run_once,
     an_empty_store_answers_every_query,
 );

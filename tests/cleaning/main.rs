@@ -21,5 +21,6 @@ mod forgotten;
 mod misled;
 mod raw_redis;
 mod rhythm;
+mod scripts;
 mod trouble;
 mod worst_case;

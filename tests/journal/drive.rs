@@ -29,7 +29,12 @@ pub struct Drive {
 
 impl Drive {
     pub fn start() -> Self {
-        let data = Data::with_journal_bytes(JOURNAL_BYTES);
+        Self::with_journal_bytes(JOURNAL_BYTES)
+    }
+
+    /// Starts with a journal that is full at `bytes`.
+    pub fn with_journal_bytes(bytes: u64) -> Self {
+        let data = Data::with_journal_bytes(bytes);
         let (clock, manual_clock) = Clock::manual(NOW);
         data.manual_clock.set_wall(NOW);
         Self {

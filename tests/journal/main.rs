@@ -39,3 +39,4 @@ mod bounds;
 mod random;
 mod rolled;
 mod rounds;
+mod single_calls;

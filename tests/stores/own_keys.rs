@@ -94,13 +94,26 @@ async fn a_foreign_lease_to_fold_is_taken() {
 /// The answer to an append says that no instance folds.
 #[tokio::test]
 async fn a_foreign_lease_to_fold_does_not_count_as_held() {
-    let (fixture, _connection) = poisoned("lease:fold").await;
-    let call = next_call(&fixture).await;
-    let appended = fixture.store.append(&call).await.unwrap();
-    let tower_pulse::store::Appended::Done(receipt) = appended else {
-        panic!("{appended:?}");
-    };
-    assert!(!receipt.is_attended);
+    let (fixture, mut connection) = poisoned("lease:fold").await;
+    let mut call = next_call(&fixture).await;
+    for (poison, is_attended) in [
+        (&["SADD", "pulse:pulse:lease:fold", "x"][..], false),
+        (&["SET", "pulse:pulse:lease:fold", "x"], false),
+        (
+            &["SET", "pulse:pulse:lease:fold", "x", "EX", "100000"],
+            false,
+        ),
+        (&["SET", "pulse:pulse:lease:fold", "x", "EX", "5"], true),
+    ] {
+        run(&mut connection, &["DEL", "pulse:pulse:lease:fold"]).await;
+        run(&mut connection, poison).await;
+        let appended = fixture.store.append(&call).await.unwrap();
+        let tower_pulse::store::Appended::Done(receipt) = appended else {
+            panic!("{appended:?}");
+        };
+        assert_eq!(receipt.is_attended, is_attended, "{poison:?}");
+        (call.seq, call.previous) = (call.seq + 1, call.seq);
+    }
 }
 
 #[tokio::test]

@@ -42,6 +42,9 @@ async fn quarantined(poison: &str, key: &str) -> String {
     let merged = fixture.merge(batch).await;
     let keys: Vec<_> = merged.quarantined.iter().map(|p| &*p.key).collect();
     assert_eq!(keys, [key.replace('_', " ")], "after {poison}: {merged:?}");
+    let left = run(&mut connection, "TTL pulse:pulse:quarantine").await;
+    let left: i64 = redis::from_redis_value(left).unwrap();
+    assert!((86_300..=86_400).contains(&left), "{left}");
     // The poisoned key is left exactly as it is.
     let after = run(&mut connection, &format!("DUMP {key}")).await;
     assert_eq!(before, after, "after {poison}");
@@ -115,6 +118,22 @@ async fn an_hour_that_is_a_set_is_quarantined() {
 async fn records_that_are_a_string_are_quarantined() {
     let reason = quarantined(&format!("SET {RECORDS} x"), RECORDS).await;
     assert!(reason.contains("WRONGTYPE"), "{reason}");
+}
+
+/// Unlike the folder that wrote them, another one reads them first.
+#[tokio::test]
+async fn records_that_are_a_string_stop_no_other_folder() {
+    let mut fixture = Fixture::redis().await;
+    fixture.hit("GET /a", NOW, MS).await;
+    let mut connection = fixture.server().connection().await;
+    run(&mut connection, &format!("SET {RECORDS} x")).await;
+    let folder = TestFolder::new(fixture.store.clone(), fixture.clock.clone(), "other", 1_000);
+    fixture.writer.folder.release().await.unwrap();
+    fixture.writer.folder = folder;
+    let merged = fixture.hit("GET /a", NOW, MS).await;
+    let keys: Vec<_> = merged.quarantined.iter().map(|p| &*p.key).collect();
+    assert_eq!(keys, [RECORDS]);
+    assert_eq!(fixture.hours("GET /a").await.0, Some(2.0));
 }
 
 #[tokio::test]
@@ -192,7 +211,16 @@ async fn snapshots_report_garbage_as_problems() {
 
 #[tokio::test]
 async fn a_text_that_is_not_an_hour_counts_as_a_missing_hour() {
-    for garbage in ["yesterday", "2023-13-01T00:00:00", ""] {
+    for garbage in [
+        "yesterday",
+        "2023-13-01T00:00:00",
+        "2023-00-01T00:00:00",
+        "2023-11-32T00:00:00",
+        "2023-11-00T00:00:00",
+        "2023-11-14T24:00:00",
+        "2023-11-14T22:30:00",
+        "",
+    ] {
         let mut fixture = Fixture::redis().await;
         fixture.hit("GET /a", NOW, MS).await;
         let mut connection = fixture.server().connection().await;
@@ -217,6 +245,21 @@ async fn a_text_that_is_not_an_hour_counts_as_a_missing_hour() {
             .unwrap();
         assert_eq!(start, iso_hour(THIS_HOUR));
     }
+}
+
+/// Another program has deleted the statistics, and left their hour.
+#[tokio::test]
+async fn an_hour_without_statistics_becomes_a_last_hour_without_statistics() {
+    let mut fixture = Fixture::redis().await;
+    fixture.hit("GET /a", LAST_HOUR, MS).await;
+    fixture.hit("GET /a", NOW, MS).await;
+    let mut connection = fixture.server().connection().await;
+    run(&mut connection, &format!("DEL {STATS}")).await;
+    fixture.advance(3_600);
+    fixture.hit("GET /a", NOW + 3_600, MS).await;
+    assert_eq!(fixture.hours("GET /a").await, (Some(1.0), None));
+    fixture.hit("GET /a", NOW, MS).await;
+    assert_eq!(fixture.hours("GET /a").await, (Some(1.0), Some(1.0)));
 }
 
 #[tokio::test]

@@ -120,6 +120,41 @@ async fn a_replica_writes_nothing() {
     .await;
 }
 
+/// Checks that a server that refuses writes by the command `refuse` gives no answer by which an instance would start
+/// anew or replay its calls: a replica that lags lacks what its primary has.
+async fn assert_not_misled(refuse: &[&str]) {
+    let fixture = Fixture::redis().await;
+    let server = fixture.server();
+    fixture
+        .writer
+        .apply(&two_samples(&fixture, 1))
+        .await
+        .unwrap();
+    let generation = fixture.store.hello().await.unwrap().id;
+    let _: u64 = ask(server, &["HSET", "pulse:pulse:state", "f:g", "garbage"]).await;
+    let _: redis::Value = ask(server, refuse).await;
+    let mut gap = two_samples(&fixture, 9);
+    gap.generation = generation;
+    let mut reset = gap.clone();
+    reset.generation = "another".into();
+    let mut garbled = gap.clone();
+    garbled.instance = "g".into();
+    for call in [gap, reset, garbled] {
+        let error = fixture.store.append(&call).await.unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::Refused, "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_replica_misleads_no_instance() {
+    assert_not_misled(&["REPLICAOF", "127.0.0.1", "1"]).await;
+}
+
+#[tokio::test]
+async fn a_server_without_its_replicas_misleads_no_instance() {
+    assert_not_misled(&["CONFIG", "SET", "min-replicas-to-write", "1"]).await;
+}
+
 /// Calls every method of a store.
 async fn call_every_method(fixture: &Fixture, store: &Arc<dyn Store>) {
     let mut all = two_samples(fixture, 1);
@@ -187,6 +222,47 @@ async fn the_acl_rule_in_the_error_is_sufficient() {
         call_every_method(&fixture, &store).await;
         assert_eq!(store.warnings(), Vec::<String>::new());
     }
+}
+
+/// Connecting checks the permissions too.
+#[tokio::test]
+async fn a_folder_that_loses_a_permission_changes_nothing() {
+    let fixture = Fixture::redis().await;
+    let server = fixture.server();
+    let user = ["ACL", "SETUSER", "app", "on", ">secret", "~*", "+@all"];
+    let _: () = ask(server, &user).await;
+    let url = format!("redis://app:secret@127.0.0.1:{}", server.port());
+    let store = redis_store(&url, "pulse:", Some(&fixture.clock));
+    let folder = TestFolder::new(store.clone(), fixture.clock.clone(), "folder", 1_000);
+    let generation = store.hello().await.unwrap().id;
+    let mut seq = 0;
+    for command in [
+        "expire",
+        "hincrby",
+        "rename",
+        "zadd",
+        "zcard",
+        "zmscore",
+        "zremrangebyrank",
+    ] {
+        seq += 1;
+        let mut call = two_samples(&fixture, seq);
+        call.generation.clone_from(&generation);
+        store.append(&call).await.unwrap();
+        let (missing, given) = (format!("-{command}"), format!("+{command}"));
+        let _: () = ask(server, &["ACL", "SETUSER", "app", &missing]).await;
+        let before: String = ask(server, &["HGET", "pulse:pulse:state", "low"]).await;
+        let error = folder.fold().await.unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::Forbidden, "{error}");
+        let low: String = ask(server, &["HGET", "pulse:pulse:state", "low"]).await;
+        assert_eq!(low, before, "{command}");
+        let _: () = ask(server, &["ACL", "SETUSER", "app", &given]).await;
+        assert!(folder.fold().await.unwrap(), "{command}");
+        let hits = store.counter("hits:GET /", 60).await.unwrap();
+        assert_eq!(hits, [(NOW, 2 * seq as i64)], "{command}");
+    }
+    let quarantined = store.status(NOW).await.unwrap().exceptions.quarantined;
+    assert_eq!(quarantined, 0);
 }
 
 #[tokio::test]
@@ -403,6 +479,31 @@ async fn idle_keys_expire() {
     assert_eq!(ttl("count:60:hits:GET /").await, -1);
     // Records expire all the same, as no other program writes them.
     assert!(near(ttl("pulse:r1:60:1700001000").await, 8_400));
+}
+
+/// Listing a counter and renewing its time to live at each new slice would cost too much.
+#[tokio::test]
+async fn a_counter_with_new_slices_is_listed_again_and_renewed_now_and_then() {
+    const RENEWED_AFTER: i64 = 16;
+    let mut fixture = Fixture::redis().await;
+    let key = "pulse:count:1:hits:GET /";
+    for second in 0..120 {
+        fixture.hit("GET /", NOW + second, MS).await;
+        fixture.advance(1);
+    }
+    // Each new slice pushes one out from now on. Another program interferes.
+    let _: u64 = ask(fixture.server(), &["ZREM", "pulse:known:", "1:hits:GET /"]).await;
+    let _: u64 = ask(fixture.server(), &["EXPIRE", key, "60"]).await;
+    for second in 120..120 + RENEWED_AFTER {
+        fixture.hit("GET /", NOW + second, MS).await;
+        fixture.advance(1);
+    }
+    let server = fixture.server();
+    assert_eq!(ask::<u64>(server, &["HLEN", key]).await, 120);
+    let score: Option<f64> = ask(server, &["ZSCORE", "pulse:known:", "1:hits:GET /"]).await;
+    assert_eq!(score, Some(0.0));
+    let left: i64 = ask(server, &["TTL", key]).await;
+    assert!((700..=720).contains(&left), "{left}");
 }
 
 #[tokio::test]

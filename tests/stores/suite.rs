@@ -680,6 +680,19 @@ pub async fn cleaning_forgets_contexts_without_recent_samples(fixture: &mut Fixt
     assert!(fixture.store.context(ALL, now).await.unwrap().is_some());
 }
 
+pub async fn an_old_sample_makes_no_context_idle(fixture: &mut Fixture) {
+    for second in [NOW, NOW - 8 * 24 * HOUR] {
+        let batch = fixture.batch(&[
+            ("GET /", Kind::Http, second, &[MS]),
+            ("timer", Kind::Timer, second, &[MS]),
+        ]);
+        fixture.merge(batch).await;
+    }
+    let cleaned = fixture.store.clean(&fixture.pass()).await.unwrap().unwrap();
+    assert_eq!((cleaned.ranks, cleaned.contexts), (0, 0));
+    assert_eq!(fixture.snapshot().await.contexts.len(), 2);
+}
+
 pub async fn each_pass_is_run_once(fixture: &mut Fixture) {
     fixture.hit("GET /", NOW, MS).await;
     assert_eq!(fixture.store.last_pass().await.unwrap(), None);

@@ -1,0 +1,514 @@
+//! Single calls, in states that random schedules hardly ever reach.
+
+use redis::cmd;
+use tower_pulse::model::context::Kind;
+use tower_pulse::model::records::RecordId;
+use tower_pulse::model::round::partition;
+use tower_pulse::store::journal::{Acquired, Entry, Progress, Step};
+use tower_pulse::store::{Appended, Position};
+
+use crate::drive::{Drive, contexts};
+use crate::fixture::NOW;
+use crate::net::{Reply, Request};
+use crate::process::Process;
+
+const LEASE: &str = "pulse:lease:fold";
+/// Time to live of the lease in milliseconds.
+const LEASE_MILLIS: i64 = 5_000;
+/// The most entries that `pulse:aside` holds.
+const MAX_ASIDE: usize = 100;
+/// Records that one HSET writes.
+const RECORDS_AT_ONCE: usize = 500;
+const WEEK: i64 = 7 * 86_400;
+
+/// A journal with some calls of one request each.
+fn journal_of(calls: usize) -> Drive {
+    let drive = Drive::start();
+    let (flusher, mut flushing) = drive.flusher();
+    for _ in 0..calls {
+        flusher.add(drive.batch(&contexts(1)));
+        drive.turn(&mut flushing);
+    }
+    drive
+}
+
+fn acquire(drive: &Drive, version: &str) -> Progress {
+    let acquire = Request::Acquire("a".into(), version.into());
+    match drive.data.run(&acquire) {
+        Ok(Reply::Acquire(Acquired::Mine(progress))) => progress,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn read(drive: &Drive, version: &str, bytes: u64) -> Vec<Entry> {
+    let after = Position::default();
+    let read = Request::Read("a".into(), version.into(), after, bytes);
+    match drive.data.run(&read) {
+        Ok(Reply::Read(Step::Done(read))) => read.entries,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn set_aside(drive: &Drive, version: &str, next: &str, entry: &Entry) -> Step<()> {
+    let set_aside = Request::SetAside(version.into(), next.into(), entry.clone());
+    match drive.data.run(&set_aside) {
+        Ok(Reply::SetAside(step)) => step,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn close_hole(drive: &Drive, version: &str, next: &str) -> Step<()> {
+    match drive
+        .data
+        .run(&Request::CloseHole(version.into(), next.into()))
+    {
+        Ok(Reply::CloseHole(step)) => step,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn limit_memory(drive: &Drive, bytes: u64) {
+    let mut config = cmd("CONFIG");
+    config.arg(&["SET", "maxmemory", &bytes.to_string()]);
+    let () = drive.data.query(&config);
+}
+
+fn is_fold(request: &Request) -> bool {
+    matches!(request, Request::Fold(step) if step.upto.is_some())
+}
+
+#[test]
+fn each_call_of_a_folder_prolongs_its_lease() {
+    let drive = journal_of(1);
+    let mut folding = drive.folder("folder");
+    let calls: [fn(&Request) -> bool; 4] = [
+        |request| matches!(request, Request::Acquire(..)),
+        |request| matches!(request, Request::Read(..)),
+        |request| matches!(request, Request::Load(..)),
+        is_fold,
+    ];
+    for is_next in calls {
+        let request = drive.until(&mut folding, is_next).unwrap();
+        // As if it had expired, which is harmless while no other instance acquires it.
+        let () = drive.data.query(cmd("DEL").arg(LEASE));
+        drive.deliver(&folding);
+        let left: i64 = drive.data.query(cmd("PTTL").arg(LEASE));
+        assert!((1..=LEASE_MILLIS).contains(&left), "{request}: {left}");
+    }
+}
+
+#[test]
+fn the_answer_to_a_repeated_call_is_a_position_at_or_after_it() {
+    let drive = journal_of(2);
+    let append = first_append(&drive);
+    let Ok(Reply::Append(Appended::Done(first))) = drive.data.run(&append) else {
+        panic!("the first time");
+    };
+    let Ok(Reply::Append(Appended::Duplicate(again))) = drive.data.run(&append) else {
+        panic!("the second time");
+    };
+    assert_eq!(
+        (again.position, again.folded),
+        (first.position, first.folded)
+    );
+    assert!(again.folded < again.position);
+}
+
+/// Its fence does not tell: an instance that has never appended has none in either generation.
+#[test]
+fn the_first_call_of_an_instance_is_not_appended_in_another_generation() {
+    let drive = journal_of(1);
+    let append = first_append(&drive);
+    let () = drive.data.query(&cmd("FLUSHALL"));
+    hello(&drive);
+    let reply = drive.data.run(&append);
+    assert!(
+        matches!(reply, Ok(Reply::Append(Appended::Reset))),
+        "{reply:?}"
+    );
+    assert_eq!(drive.entries(), 0);
+}
+
+/// The database for a snapshot.
+const SNAPSHOT: usize = 1;
+
+/// The call that an instance sends first.
+fn first_append(drive: &Drive) -> Request {
+    let (flusher, mut flushing) = drive.flusher();
+    flusher.add(drive.batch(&contexts(1)));
+    let append = drive.until(&mut flushing, |request| {
+        matches!(request, Request::Append(_))
+    });
+    append.unwrap()
+}
+
+/// A failover can take back another instance's call, and keep the offset and the time of the calls after it.
+#[test]
+fn the_id_of_an_entry_commits_to_the_entries_before_it() {
+    let drive = Drive::start();
+    let [lost, other, last] = [(); 3].map(|()| first_append(&drive));
+    drive.data.copy(0, SNAPSHOT);
+    let heads = [lost, other].map(|first| {
+        drive.data.copy(SNAPSHOT, 0);
+        for append in [&first, &last] {
+            let reply = drive.data.run(append);
+            assert!(
+                matches!(reply, Ok(Reply::Append(Appended::Done(_)))),
+                "{reply:?}"
+            );
+        }
+        drive.data.state()["head"].parse::<Position>().unwrap()
+    });
+    assert_eq!(heads[0].offset, heads[1].offset);
+    assert_ne!(heads[0], heads[1]);
+}
+
+#[test]
+fn a_full_journal_accepts_calls_again_when_it_is_folded() {
+    const JOURNAL_BYTES: u64 = 1_000;
+    let drive = Drive::with_journal_bytes(JOURNAL_BYTES);
+    let (flusher, mut flushing) = drive.flusher();
+    let mut folding = drive.folder("folder");
+    let (mut calls, mut full_at) = (0, 0);
+    for _ in 0..2 {
+        loop {
+            flusher.add(drive.batch(&contexts(1)));
+            calls += 1;
+            drive.until(&mut flushing, |request| {
+                matches!(request, Request::Append(_))
+            });
+            let is_full = matches!(drive.deliver(&flushing), Reply::Append(Appended::Full));
+            drive.turn(&mut flushing);
+            if is_full {
+                break;
+            }
+        }
+        // The last call was accepted while there was room.
+        let head = drive.data.state()["head"].parse::<Position>().unwrap();
+        assert!((full_at + JOURNAL_BYTES..full_at + 2 * JOURNAL_BYTES).contains(&head.offset));
+        full_at = head.offset;
+        for _ in 0..2 {
+            drive.turn(&mut folding);
+        }
+        assert_eq!(drive.number("trimmed"), full_at);
+    }
+    drive.turn(&mut flushing);
+    drive.turn(&mut folding);
+    assert_eq!(drive.counted("GET /0"), (calls, calls));
+}
+
+#[test]
+fn a_read_is_limited_in_bytes() {
+    let drive = journal_of(3);
+    acquire(&drive, "v");
+    let all = read(&drive, "v", u64::from(u32::MAX));
+    let ends: Vec<u64> = all.iter().map(|entry| entry.position.offset).collect();
+    assert_eq!(ends.len(), 3);
+    for (limit, count) in [(1, 1), (ends[0], 1), (ends[1] - 1, 1), (ends[1], 2)] {
+        assert_eq!(read(&drive, "v", limit).len(), count, "{limit} of {ends:?}");
+    }
+    // An offset is the number of bytes that were appended, with one for each entry.
+    let lengths = all.iter().map(|entry| entry.payload.len() as u64 + 1);
+    assert_eq!(lengths.sum::<u64>(), ends[2]);
+}
+
+#[test]
+fn a_read_under_another_version_has_no_effect() {
+    let drive = journal_of(1);
+    acquire(&drive, "v1");
+    acquire(&drive, "v2");
+    let () = drive.data.query(cmd("DEL").arg(LEASE));
+    let (instance, version) = ("a".to_owned(), "v1".to_owned());
+    let after = Position::default();
+    let entries = Request::Read(instance.clone(), version.clone(), after, 1);
+    let record = ((60, NOW), RecordId::new(Kind::Http, "GET /0"));
+    let records = Request::Load(instance, version, vec![record]);
+    for read in [entries, records] {
+        let reply = drive.data.run(&read);
+        let is_stale = matches!(
+            reply,
+            Ok(Reply::Read(Step::Stale(_)) | Reply::Load(Step::Stale(_)))
+        );
+        assert!(is_stale, "{reply:?}");
+        let lease: Option<String> = drive.data.query(cmd("GET").arg(LEASE));
+        assert_eq!(lease, None, "it is another folder's");
+    }
+}
+
+#[test]
+fn whoever_takes_over_learns_what_is_rolled_up() {
+    let drive = Drive::start();
+    let (flusher, mut flushing) = drive.flusher();
+    let mut folding = drive.folder("folder");
+    for _ in 0..3 {
+        flusher.add(drive.batch(&contexts(1)));
+        drive.turn(&mut flushing);
+        drive.turn(&mut folding);
+        drive.pass(90);
+    }
+    let () = drive.data.query(cmd("DEL").arg(LEASE));
+    let rolled = acquire(&drive, "v").rolled;
+    assert!(!rolled.is_pending(NOW), "the first minute is rolled up");
+    assert_eq!(rolled.to_string(), drive.data.state()["rolled"]);
+}
+
+#[test]
+fn an_older_entry_does_not_let_an_instance_fold_that_cannot_read_the_newer_one() {
+    let drive = journal_of(1);
+    assert!(drive.data.append_newer());
+    let (flusher, mut flushing) = drive.flusher();
+    flusher.add(drive.batch(&contexts(1)));
+    drive.turn(&mut flushing);
+    let acquire = Request::Acquire("a".into(), "v".into());
+    let reply = drive.data.run(&acquire);
+    assert!(
+        matches!(reply, Ok(Reply::Acquire(Acquired::Newer))),
+        "{reply:?}"
+    );
+}
+
+#[test]
+fn a_newer_entry_that_is_gone_stops_no_instance() {
+    let drive = journal_of(1);
+    drive.turn(&mut drive.folder("first"));
+    let () = drive.data.query(cmd("DEL").arg(LEASE));
+    assert!(drive.data.append_newer());
+    let () = drive.data.query(cmd("DEL").arg("pulse:journal"));
+    drive.turn(&mut drive.folder("second"));
+    assert_eq!((drive.number("hole"), drive.data.is_folded()), (2, true));
+}
+
+#[test]
+fn a_hole_is_closed_only_over_entries_that_are_gone() {
+    let drive = journal_of(2);
+    acquire(&drive, "v1");
+    let before = drive.data.state();
+    assert_eq!(close_hole(&drive, "v1", "v2"), Step::Done(()));
+    let mut after = drive.data.state();
+    assert_eq!(after.insert("v".into(), "v1".into()).unwrap(), "v2");
+    assert_eq!(after, before);
+    let stale = Step::Stale("v2".to_owned());
+    assert_eq!(close_hole(&drive, "v1", "v3"), stale, "another version");
+    // On a server that is out of memory, too.
+    let () = drive.data.query(cmd("DEL").arg("pulse:journal"));
+    limit_memory(&drive, 1);
+    assert_eq!(close_hole(&drive, "v2", "v3"), Step::Done(()));
+    limit_memory(&drive, 0);
+    assert!(drive.data.is_folded());
+    let head = drive.data.state()["head"].parse::<Position>().unwrap();
+    assert_eq!(drive.number("hole"), head.offset);
+    assert_eq!(
+        drive.number("trimmed"),
+        head.offset,
+        "what is gone makes no journal full"
+    );
+}
+
+/// Entries that were appended after the round was begun are folded once, in the next round.
+#[test]
+fn a_round_whose_entries_are_gone_is_dropped_alone() {
+    let drive = Drive::start();
+    let names = contexts(120);
+    let (flusher, mut flushing) = drive.flusher();
+    flusher.add(drive.batch(&names));
+    drive.turn(&mut flushing);
+    let mut dead = drive.folder("dead");
+    let Some(Request::Fold(first)) = drive.until(&mut dead, is_fold) else {
+        panic!("there is an entry");
+    };
+    assert!(first.done.is_some(), "the round has one step only");
+    drive.deliver(&dead);
+    flusher.add(drive.batch(&names));
+    drive.turn(&mut flushing);
+    let upto = first.upto.unwrap().to_string();
+    let () = drive
+        .data
+        .query(cmd("XDEL").arg("pulse:journal").arg(&upto));
+    let () = drive.data.query(cmd("DEL").arg(LEASE));
+
+    let mut next = drive.folder("next");
+    drive.until(&mut next, |request| {
+        matches!(request, Request::CloseHole(..))
+    });
+    drive.deliver(&next);
+    let state = drive.data.state();
+    assert_eq!((&state["low"], &*state["upto"]), (&upto, ""));
+    assert_eq!(state["done"], "");
+    let bytes = first.upto.unwrap().offset;
+    assert_eq!(drive.number("hole"), bytes);
+    for _ in 0..2 {
+        drive.turn(&mut next);
+    }
+    assert!(drive.data.is_folded());
+    for name in &names {
+        let counted = if first.covers(name) { 2 } else { 1 };
+        assert_eq!(drive.counted(name), (counted, counted), "{name}");
+    }
+}
+
+/// The folder reads fences page by page, and removes the old ones of a page by a script that is called directly here.
+#[test]
+fn a_fence_that_has_changed_since_it_was_read_stays() {
+    const AMEND: &str = include_str!("../../src/store/redis/lua/amend.lua");
+    let drive = journal_of(1);
+    acquire(&drive, "v");
+    let mut set = cmd("HSET");
+    let fences = ["f:idle", "7 1", "f:busy", "8 2"];
+    let () = drive.data.query(set.arg("pulse:state").arg(&fences));
+    let mut eval = cmd("EVAL");
+    eval.arg(AMEND).arg(3);
+    eval.arg(&["pulse:state", "pulse:journal", "pulse:aside"]);
+    eval.arg(&["v", "v", "FENCES", "f:idle", "7 1", "f:busy", "7 1"]);
+    let reply: (String, usize, String) = drive.data.query(&eval);
+    assert_eq!(reply, ("DONE".to_owned(), 1, String::new()));
+    let state = drive.data.state();
+    assert_eq!((state.get("f:idle"), &*state["f:busy"]), (None, "8 2"));
+}
+
+#[test]
+fn an_entry_is_set_aside_once() {
+    let drive = journal_of(2);
+    acquire(&drive, "v1");
+    let entries = read(&drive, "v1", u64::from(u32::MAX));
+    assert_eq!(set_aside(&drive, "v1", "v2", &entries[0]), Step::Done(()));
+    let stale = Step::Stale("v2".to_owned());
+    assert_eq!(set_aside(&drive, "v1", "v2", &entries[0]), stale);
+    // On a server that is out of memory, too.
+    limit_memory(&drive, 1);
+    assert_eq!(set_aside(&drive, "v2", "v3", &entries[1]), Step::Done(()));
+    limit_memory(&drive, 0);
+    let progress = acquire(&drive, "v4");
+    let positions: Vec<Position> = entries.iter().map(|entry| entry.position).collect();
+    assert_eq!(progress.aside, positions);
+    let length: usize = drive.data.query(cmd("XLEN").arg("pulse:aside"));
+    assert_eq!((length, drive.number("set_aside")), (2, 2));
+    // Whoever takes over does not set them aside again, and forgets their positions with the round.
+    let () = drive.data.query(cmd("DEL").arg(LEASE));
+    drive.turn(&mut drive.folder("next"));
+    let length: usize = drive.data.query(cmd("XLEN").arg("pulse:aside"));
+    assert_eq!((length, drive.number("set_aside")), (2, 2));
+    assert!(drive.data.is_folded());
+    assert_eq!(drive.data.state()["aside"], "");
+    assert_eq!(drive.counted("GET /0"), (0, 0));
+}
+
+#[test]
+fn the_newest_hundred_entries_that_were_set_aside_stay() {
+    let drive = journal_of(1);
+    acquire(&drive, "0");
+    let entries = read(&drive, "0", 1);
+    for version in 0..MAX_ASIDE + 5 {
+        let next = (version + 1).to_string();
+        let step = set_aside(&drive, &version.to_string(), &next, &entries[0]);
+        assert_eq!(step, Step::Done(()));
+    }
+    let length: usize = drive.data.query(cmd("XLEN").arg("pulse:aside"));
+    assert_eq!(length, MAX_ASIDE);
+}
+
+#[test]
+fn the_state_says_since_when_entries_wait() {
+    let drive = Drive::start();
+    let (flusher, mut flushing) = drive.flusher();
+    let append = |flushing: &mut Process| {
+        flusher.add(drive.batch(&contexts(1)));
+        drive.turn(flushing);
+        drive.pass(10);
+    };
+    let oldest = || drive.data.state()["oldest"].clone();
+    append(&mut flushing);
+    append(&mut flushing);
+    assert_eq!(oldest(), NOW.to_string());
+    let mut folding = drive.folder("folder");
+    drive.until(&mut folding, is_fold);
+    append(&mut flushing);
+    drive.deliver(&folding);
+    // The newest entry of the round, as the entry that waits is not older.
+    assert_eq!(oldest(), (NOW + 10).to_string());
+    let state = drive.data.state();
+    assert_eq!((&*state["upto"], &*state["done"]), ("", ""));
+    for _ in 0..2 {
+        drive.turn(&mut folding);
+    }
+    assert_eq!(oldest(), "");
+}
+
+#[test]
+fn a_step_writes_more_records_than_one_command_holds() {
+    let drive = Drive::start();
+    // A partition is never divided.
+    let names = (0..).map(|number| format!("GET /{number}"));
+    let names = names.filter(|name| partition(name) == 0);
+    let names: Vec<String> = names.take(2 * RECORDS_AT_ONCE + 1).collect();
+    let (flusher, mut flushing) = drive.flusher();
+    flusher.add(drive.batch(&names));
+    drive.turn(&mut flushing);
+    drive.turn(&mut drive.folder("folder"));
+    assert!(drive.data.is_folded());
+    let minute = format!("pulse:r1:60:{NOW}");
+    let fields: usize = drive.data.query(cmd("HLEN").arg(minute));
+    assert_eq!(fields, names.len() + 1, "with that of <all>");
+}
+
+fn hello(drive: &Drive) -> tower_pulse::store::Generation {
+    match drive.data.run(&Request::Hello) {
+        Ok(Reply::Hello(generation)) => generation,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn each_instance_hears_the_same_of_a_generation() {
+    let drive = Drive::start();
+    let first = hello(&drive);
+    assert_eq!((first.age, first.is_fresh), (0, true));
+    drive.pass(90);
+    let second = hello(&drive);
+    assert_eq!(second.id, first.id);
+    assert_eq!((second.age, second.is_fresh), (90, true));
+}
+
+#[test]
+fn a_generation_is_fresh_only_on_a_server_without_entries_and_contexts() {
+    let drive = Drive::start();
+    let stream = |key: &str| cmd("XADD").arg(key).arg("*").arg("p").arg("x").clone();
+    let index = |key: &str| cmd("ZADD").arg(key).arg(1).arg("GET /").clone();
+    for command in [
+        stream("pulse:journal"),
+        stream("pulse:orphaned"),
+        index("pulse:contexts"),
+        index("pulse:timers"),
+    ] {
+        drive.data.clear();
+        let () = drive.data.query(&command);
+        let packed = command.get_packed_command();
+        let packed = String::from_utf8_lossy(&packed);
+        assert!(!hello(&drive).is_fresh, "{packed}");
+        assert!(!hello(&drive).is_fresh, "{packed}");
+    }
+}
+
+#[test]
+fn a_journal_without_its_state_is_set_aside_for_a_week() {
+    let drive = journal_of(2);
+    let () = drive.data.query(cmd("DEL").arg("pulse:state"));
+    hello(&drive);
+    let orphaned: usize = drive.data.query(cmd("XLEN").arg("pulse:orphaned"));
+    assert_eq!((orphaned, drive.number("orphaned")), (2, 2));
+    let left: i64 = drive.data.query(cmd("TTL").arg("pulse:orphaned"));
+    assert!((WEEK - 60..=WEEK).contains(&left), "{left}");
+}
+
+/// An empty stream remembers its last id, which is beyond the first offsets of a new generation.
+#[test]
+fn an_empty_journal_without_its_state_is_begun_again() {
+    let drive = journal_of(9);
+    drive.turn(&mut drive.folder("folder"));
+    assert_eq!(drive.entries(), 0);
+    let () = drive.data.query(cmd("DEL").arg("pulse:state").arg(LEASE));
+    let (flusher, mut flushing) = drive.flusher();
+    flusher.add(drive.batch(&contexts(1)));
+    drive.turn(&mut flushing);
+    drive.turn(&mut drive.folder("folder"));
+    assert_eq!(drive.counted("GET /0"), (10, 10));
+}

@@ -1,0 +1,576 @@
+//! The breaks: each takes one promise away from a script.
+
+use std::path::{Path, PathBuf};
+
+/// A change to one place of a script that violates a promise.
+pub(crate) struct Break {
+    /// The script, without `.lua`.
+    pub(crate) script: &'static str,
+    /// What goes wrong.
+    pub(crate) name: &'static str,
+    /// What holds without the break.
+    pub(crate) promise: &'static str,
+    /// The text that is replaced, which the script contains once.
+    pub(crate) from: &'static str,
+    pub(crate) to: &'static str,
+}
+
+impl Break {
+    /// The path of the script in a copy of the repository.
+    pub(crate) fn path(&self, root: &Path) -> PathBuf {
+        root.join(format!("src/store/redis/lua/{}.lua", self.script))
+    }
+
+    /// Returns the broken script.
+    ///
+    /// # Errors
+    /// When the text to replace does not occur exactly once, as after a change of the script.
+    pub(crate) fn apply(&self, source: &str) -> Result<String, String> {
+        match source.matches(self.from).count() {
+            1 => Ok(source.replacen(self.from, self.to, 1)),
+            count => Err(format!(
+                "{}.lua contains {count} times, and not once, what the break `{}` replaces: {}",
+                self.script, self.name, self.from
+            )),
+        }
+    }
+}
+
+/// The breaks of one script: name, promise, text to replace, replacement.
+macro_rules! breaks {
+    ($($script:literal: [$($name:literal, $promise:literal, $from:literal => $to:literal;)*])*) => {
+        pub(crate) const BREAKS: &[Break] = &[$($(
+            Break { script: $script, name: $name, promise: $promise, from: $from, to: $to },
+        )*)*];
+    };
+}
+
+breaks! {
+"hello": [
+    "each hello begins a new generation",
+    "a generation lasts until the state is gone",
+    "if generation then return" => "if generation and not created then return";
+
+    "a generation is always said to be new",
+    "buffered calls are replayed into another generation only within 60 s of its creation",
+    "{generation, now - created, was_fresh}" => "{generation, 0, was_fresh}";
+
+    "the second instance is told that the generation was not fresh",
+    "all instances replay their buffers into a fresh generation",
+    "{generation, now - created, was_fresh}" => "{generation, now - created, '0'}";
+
+    "a generation is fresh although entries were there",
+    "a generation is fresh only if neither a journal nor records existed",
+    "(orphans == 0 and redis.call(" => "(redis.call(";
+
+    "a generation is fresh although contexts are there",
+    "a generation is fresh only if neither a journal nor records existed",
+    "'EXISTS', KEYS[3], KEYS[4], KEYS[5])" => "'EXISTS', KEYS[3])";
+
+    "a generation is fresh although a journal was orphaned before",
+    "a generation is fresh only if neither a journal nor records existed",
+    "'EXISTS', KEYS[3], KEYS[4], KEYS[5])" => "'EXISTS', KEYS[4], KEYS[5])";
+
+    "a journal without its state is deleted",
+    "a journal without its state is set aside for a week",
+    "redis.call('RENAME', KEYS[2], KEYS[3])" => "redis.call('DEL', KEYS[2])";
+
+    "an orphaned journal never expires",
+    "a journal without its state is set aside for a week",
+    "  redis.call('EXPIRE', KEYS[3], ARGV[4])\n" => "";
+
+    "an empty journal stays when its state is gone",
+    "a new generation appends from offset 0",
+    "if orphans == 0 then redis.call('DEL', KEYS[2]) end" => "";
+
+    "orphaned entries are not counted",
+    "what is set aside is told",
+    "'orphaned', orphans" => "'orphaned', 0";
+]
+"append": [
+    "a call of another generation is appended",
+    "a call of another generation is reset",
+    "if generation ~= ARGV[1] then" => "if not generation then";
+
+    "a replica without the generation answers RESET",
+    "a replica, and a server that refuses writes, never answer RESET",
+    "return {'RESET', redis.call('PERSIST', state)}" => "return {'RESET'}";
+
+    "a replica that lags answers GAP",
+    "a replica, and a server that refuses writes, never answer GAP",
+    "string.format('%.0f', fence), redis.call('PERSIST', state)}" => "string.format('%.0f', fence)}";
+
+    "a repeated call counts as a gap",
+    "a call that is sent again is a duplicate",
+    "if fence >= seq then" => "if fence > seq then";
+
+    "a call after a lost one is appended",
+    "a gap is answered, so that the lost calls are replayed or counted",
+    "if fence ~= tonumber(ARGV[4]) then" => "if fence > tonumber(ARGV[4]) then";
+
+    "a fence of 20 digits is believed",
+    "a fence that cannot be read is garbled, and its instance goes on under a new name",
+    "string.sub(last or '0 ', 1, 16)" => "(last or '0 ')";
+
+    "a lease that never ends counts as attended",
+    "an answer says that an instance folds only while one holds the lease",
+    "left >= 0 and left <= 600 and 1 or 0" => "left ~= -2 and left <= 600 and 1 or 0";
+
+    "a lease that ends in a day counts as attended",
+    "an answer says that an instance folds only while one holds the lease",
+    "left >= 0 and left <= 600 and 1 or 0" => "left >= 0 and 1 or 0";
+
+    "the journal is never full",
+    "the journal holds no more than journal_bytes",
+    "if offset - (tonumber(trimmed) or 0) >= tonumber(ARGV[5]) then return {'FULL'} end" => "";
+
+    "trimmed bytes count as bytes of the journal",
+    "a journal that was full accepts calls again after it was folded",
+    "offset - (tonumber(trimmed) or 0)" => "offset";
+
+    "an id does not commit to the entries before it",
+    "the same offset in another history has another id",
+    "table.concat({head, ARGV[2]" => "table.concat({ARGV[2]";
+
+    "an offset does not count the bytes of the entry",
+    "an offset is the number of bytes that were appended",
+    "offset + #ARGV[9] + 1" => "offset + 1";
+
+    "an entry of an older version lowers the version that folders need",
+    "an instance folds no entry of a version that it cannot read",
+    "math.max(tonumber(need) or 0, tonumber(ARGV[6]))" => "tonumber(ARGV[6])";
+
+    "a fence has no stamp",
+    "the fence of an instance stays for a day after its last call",
+    "ARGV[3] .. ' ' .. time[1]" => "ARGV[3] .. ' 0'";
+
+    "each call passes for the oldest that is not folded",
+    "the state says when the oldest entry that is not folded was appended",
+    "if low == head then redis" => "if low then redis";
+
+    "a duplicate is said to be folded",
+    "a call is readable only when its entry is folded",
+    "{'DUPLICATE', head, low" => "{'DUPLICATE', low, low";
+]
+"acquire": [
+    "the lease of another instance is taken",
+    "one instance folds at a time",
+    "if holder and holder ~= ARGV[1] and foreign == '' then return {'HELD'} end" => "";
+
+    "a lease that never ends keeps all instances from folding",
+    "a key that is no lease does not stop the fold",
+    "or (left == -1 or left > 600) and 'it does not expire soon' or ''" => "or ''";
+
+    "an instance folds entries that it cannot read",
+    "an entry of a newer version waits for an instance that can read it",
+    "if (tonumber(need) or 0) > tonumber(ARGV[4]) then" => "if (tonumber(need) or 0) > 99 then";
+
+    "an entry of a newer version waits forever",
+    "after 10 minutes any instance may set aside an entry of a newer version",
+    "(oldest and now - (tonumber(oldest[2][6]) or 0) < tonumber(ARGV[5]))" => "oldest";
+
+    "an entry of a newer version does not wait",
+    "an entry of a newer version waits for an instance that can read it",
+    "(oldest and now - (tonumber(oldest[2][6]) or 0) < tonumber(ARGV[5]))" => "false";
+
+    "a hole waits for a newer instance",
+    "any instance may close a hole",
+    "(not oldest and low == head)" => "not oldest";
+
+    "the lease cannot be taken without free memory",
+    "folding works on a server that is out of memory, as it frees memory",
+    "redis.call('PERSIST', KEYS[1])" => "";
+
+    "the lease to fold never ends",
+    "another instance folds 5 s after the folder has died",
+    "ARGV[1], 'PX', ARGV[2])" => "ARGV[1])";
+
+    "a takeover does not finish the round that was begun",
+    "whoever takes over finishes the round that was begun",
+    "{'MINE', low, upto, done," => "{'MINE', low, '', done,";
+
+    "a takeover folds partitions again",
+    "a partition of a round is folded once",
+    "{'MINE', low, upto, done," => "{'MINE', low, upto, '',";
+
+    "a takeover forgets which entries were set aside",
+    "an entry is set aside once",
+    "done, aside, rolled, foreign}" => "done, '', rolled, foreign}";
+
+    "a takeover forgets which slices were rolled up",
+    "a slice is added to the coarser tiers once",
+    "done, aside, rolled, foreign}" => "done, aside, '', foreign}";
+]
+"read": [
+    "a folder reads under another version",
+    "all reads for folding check the version",
+    "if v ~= ARGV[1] then return {'STALE'} end" => "";
+
+    "a folder that only reads loses its lease",
+    "reading prolongs the lease",
+    "redis.pcall('SET', KEYS[3], ARGV[2], 'PX', ARGV[3])" => "";
+
+    "a read goes on in another history",
+    "a failover between two reads of a round is noticed",
+    "  if ARGV[5] ~= low and #redis.call('XRANGE', KEYS[2], ARGV[5], ARGV[5]) == 0 then return {'STALE'} end\n" => "";
+
+    "the last entry is read again",
+    "an entry is folded once",
+    "local from, last = '(' .. ARGV[5]," => "local from, last = ARGV[5],";
+
+    "entries after the end of a begun round are read",
+    "a round that was begun ends where it ended before",
+    "upto ~= '' and tonumber(string.match(upto, '^%d+')) <= last and upto or string.format" => "string.format";
+
+    "a large entry after the end of a begun round is read",
+    "a round that was begun ends where it ended before",
+    "from, upto ~= '' and upto or '+', 'COUNT', 1)" => "from, '+', 'COUNT', 1)";
+
+    "a read has no limit",
+    "a read of the journal is limited in bytes",
+    "string.match(ARGV[5], '^%d+') + ARGV[4]" => "string.match(ARGV[5], '^%d+') + 1000 * ARGV[4]";
+
+    "an entry that is larger than a read is never read",
+    "a read returns at least one entry if there is any",
+    "  if #result[4] == 0 then" => "  if false then";
+
+    "the last record of a group is not read",
+    "a step adds to records as the store holds them",
+    "a + 2, a + 1 + ARGV[a + 1]))" => "a + 2, a + ARGV[a + 1]))";
+
+    "records of 20 MiB are read",
+    "a record that is too large reads as empty and is replaced",
+    "records[j] and #records[j] <= 2 ^ 20 and records[j]" => "records[j]";
+
+    "records of another type stop the fold",
+    "a key that cannot be read reads as empty, and is quarantined",
+    "redis.pcall('HMGET'" => "redis.call('HMGET'";
+]
+"fold": [
+    "a step under another version takes effect",
+    "a step that gives another version has no effect",
+    "if v ~= ARGV[1] then return {'STALE', v} end" => "";
+
+    "a step does not change the version",
+    "a step that is sent twice takes effect once",
+    "'v', ARGV[2], 'upto', upto" => "'v', v, 'upto', upto";
+
+    "a round ends at an entry that is not there",
+    "a failover that loses the end of a round undoes the round",
+    "if open == '' and upto ~= '' and upto ~= head and" => "if upto == 'absent' and";
+
+    "a missing permission quarantines all keys",
+    "a missing permission fails the step before it changes anything",
+    "not is_permitted and '' or 'HINCRBY" => "'' or 'HINCRBY";
+
+    "folding needs free memory",
+    "folding works on a server that is out of memory, as it frees memory",
+    "call('PERSIST', state)\n" => "";
+
+    "a step does not begin its round",
+    "whoever takes over finishes the round that was begun",
+    "'v', ARGV[2], 'upto', upto, 'done'" => "'v', ARGV[2], 'upto', open, 'done'";
+
+    "the partitions of a step are not marked as done",
+    "a partition of a round is folded once",
+    "'done', ARGV[6], 'folder'" => "'done', '', 'folder'";
+
+    "slices that are rolled up are not marked",
+    "a slice is added to the coarser tiers once",
+    ", 'rolled', ARGV[16])" => ")";
+
+    "a folder that only writes loses its lease",
+    "a step prolongs the lease",
+    "try('SET', KEYS[3], ARGV[3], 'PX', ARGV[4])" => "";
+
+    "the quarantine holds any number of keys",
+    "the quarantine holds at most 100 keys",
+    "or 100) >= 100 then" => "or 100) >= 100000 then";
+
+    "the quarantine never expires",
+    "a quarantined key is named for a day",
+    "  try('EXPIRE', KEYS[8], 86400)\n" => "";
+
+    "the last new counters are not listed",
+    "each counter is in known:",
+    "list_counter()" => "";
+
+    "an older call takes back the time of a context's last request",
+    "the time of a context's last request never goes back",
+    "http = zadd(KEYS[6], 'GT')" => "http = zadd(KEYS[6], 'CH')";
+
+    "a new slice pushes no old one out",
+    "the book's counters are trimmed when they are written",
+    "if try('HDEL', key, pushed_out) ~= 1 or renews then" => "if true then";
+
+    "a counter is not renewed while each slice pushes one out",
+    "a counter that another program removed from known: is listed again",
+    "~= 1 or renews then" => "~= 1 then";
+
+    "counters never expire",
+    "the book's counters have a time to live",
+    "if ttl ~= '' then try('EXPIRE', key, ttl) end" => "";
+
+    "a field that is no number stops the fold",
+    "garbage in a key drops that key's delta only",
+    "local sum = try('HINCRBY'" => "local sum = call('HINCRBY'";
+
+    "an impossible hour is believed",
+    "an hour that is not one is replaced by the current hour",
+    "hour <= '23'" => "hour <= '99'";
+
+    "statistics with thousands of members are written",
+    "statistics with more than 16 members are quarantined",
+    "if try('ZCARD', key) > 16 then return" => "if false then return";
+
+    "the least time is replaced by the last call's",
+    "statistics hold the least and the greatest time",
+    "math.min(min, least or min)" => "min";
+
+    "an infinite sum is written",
+    "a sum that would overflow is quarantined, and changes nothing",
+    "if not (x > -huge and x < huge) then" => "if false then";
+
+    "statistics without an hour are merged into any hour",
+    "statistics without an hour count as the current hour's",
+    "start = try('EXISTS', stats) == 1 and ARGV[9]" => "start = false";
+
+    "a new hour drops the last one",
+    "a new hour makes the current statistics the last hour's",
+    "try('RENAME', stats, last) or" => "try('DEL', stats) or";
+
+    "the last hour stays when the current one has no statistics",
+    "the last hour's statistics are those of the hour in :pstart",
+    "or try('DEL', last)" => "or 0";
+
+    "a new hour does not say which one was the last",
+    "the last hour's statistics are those of the hour in :pstart",
+    "        try('SET', pstart_key, start)\n" => "";
+
+    "an hour between is added to the last one",
+    "an hour between the last and the current one replaces the last",
+    "      try('DEL', last)\n      try('SET', pstart_key, iso)" => "      try('SET', pstart_key, iso)";
+
+    "samples of older hours are dropped without being counted",
+    "current + last + late + skewed = served",
+    "late = late + n" => "late = late";
+
+    "late samples are counted for <all> too",
+    "each late sample is counted once",
+    "if kind ~= 'all' then late" => "if kind then late";
+
+    "<all> is ranked",
+    "<all> is in no ranking",
+    "if mean and kind ~= 'all' then" => "if mean then";
+
+    "the mean of the last hour is ranked",
+    "contexts are ranked by their mean of the current hour",
+    "elseif into == stats then mean = new end" => "else mean = new end";
+
+    "the ranking grows without limit",
+    "the ranking holds a hundred",
+    "if surplus > 0 then" => "if surplus > 1e9 then";
+
+    "the ranking loses one too many",
+    "the ranking holds a hundred",
+    "math.min(surplus, 1000) - 1)" => "math.min(surplus, 1000))";
+
+    "the ranking loses the slowest",
+    "the ranking holds the slowest hundred",
+    "0, math.min(surplus, 1000) - 1)" => "-math.min(surplus, 1000), -1)";
+
+    "a huge ranking is trimmed in one step",
+    "a step blocks the server for a short time only",
+    "math.min(surplus, 1000) - 1)" => "surplus - 1)";
+
+    "a step writes no more than 500 records of a slice",
+    "a step writes all its records",
+    "math.min(n, first + 999)" => "math.min(n, 1000)";
+
+    "records never expire",
+    "records expire after the retention of their tier",
+    "  try('EXPIRE', key, ARGV[a + 1])\n" => "";
+
+    "missing entries are not told",
+    "a hole is told in bytes",
+    "hole = tonumber(ARGV[15])" => "hole = 0";
+
+    "the end of a round skips entries that came after it",
+    "a round ends at its last entry",
+    "'low', upto, 'upto', '', 'done'" => "'low', head, 'upto', '', 'done'";
+
+    "the end of a round leaves it begun",
+    "the step that completes a round ends it",
+    "'low', upto, 'upto', '', 'done'" => "'low', upto, 'done'";
+
+    "the end of a round keeps the positions of entries that were set aside",
+    "the state stays small",
+    "'done', '', 'aside', '', 'took'" => "'done', '', 'took'";
+
+    "an entry that waits has no age",
+    "the state says when the oldest entry that is not folded was appended",
+    "upto == head and '' or ARGV[8])" => "'')";
+
+    "trimming does not free the journal's bytes",
+    "a journal that was full accepts calls again after it was folded",
+    "  call('HSET', state, 'trimmed', string.match(ARGV[7], '^%d+'))\n" => "";
+
+    "the journal is never trimmed",
+    "entries that are folded are trimmed",
+    "  try('XTRIM', KEYS[2], 'MINID', ARGV[7])\n" => "";
+
+    "entries that are not folded are trimmed",
+    "an entry is trimmed when it is folded",
+    "try('XTRIM', KEYS[2], 'MINID', ARGV[7])" => "try('XTRIM', KEYS[2], 'MAXLEN', 0)";
+]
+"amend": [
+    "an amendment under another version takes effect",
+    "an amendment that gives another version has no effect",
+    "if v ~= ARGV[1] then return {'STALE', v} end" => "";
+
+    "an amendment does not change the version",
+    "an amendment that is sent twice takes effect once",
+    "redis.call('HSET', state, 'v', ARGV[2])\n" => "";
+
+    "an amendment needs free memory",
+    "folding works on a server that is out of memory, as it frees memory",
+    "redis.call('PERSIST', state)\n" => "";
+
+    "the fence of an instance that appended meanwhile is removed",
+    "the fence of an instance stays for a day after its last call",
+    "if redis.call('HGET', state, ARGV[i]) == ARGV[i + 1] then" => "if true then";
+
+    "a hole is closed over entries that are there",
+    "closing a hole skips only entries that are gone",
+    "if to ~= low and not has_entries(to) then" => "if to ~= low then";
+
+    "a hole skips the entries after a begun round",
+    "closing a hole skips only entries that are gone",
+    "(upto ~= '' and has_entries('+')) and upto or head" => "head";
+
+    "a hole is not told",
+    "a hole is told in bytes",
+    "    redis.call('HINCRBY', state, 'hole', string.format('%.0f', till - from))\n" => "";
+
+    "a hole stays part of the journal's bytes",
+    "a journal that was full accepts calls again after it was folded",
+    ", 'trimmed', till)" => ")";
+
+    "a closed hole leaves the round begun",
+    "closing a hole drops the round whose entries are gone",
+    "'low', to, 'upto', '', 'done'" => "'low', to, 'done'";
+
+    "any number of entries is set aside",
+    "pulse:aside holds at most 100 entries",
+    "'MAXLEN', ARGV[5], '*'" => "'*'";
+
+    "data of another program in pulse:aside stops the fold",
+    "an entry that cannot be decoded never stops the fold",
+    "foreign = redis.pcall(unpack(copy)).err" => "foreign = redis.call(unpack(copy)).err";
+
+    "requests that are set aside are not counted",
+    "what is set aside is counted in requests",
+    "    redis.pcall('HINCRBY', state, 'set_aside', ARGV[4])\n" => "";
+
+    "setting an entry aside forgets the one before",
+    "an entry is set aside once",
+    "(aside or '') .. target .. ' '" => "target .. ' '";
+
+    "folding waits for a newer instance after its entry is set aside",
+    "an entry of a newer version never stops the fold",
+    ", 'need', 0)" => ")";
+]
+"clean": [
+    "an instance that has lost the lease cleans",
+    "cleaning checks the lease in the same step",
+    "if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {'LOST'} end" => "";
+
+    "cleaning does not prolong the lease",
+    "a pass keeps its lease while it cleans",
+    "redis.call('EXPIRE', KEYS[1], ARGV[2])\n" => "";
+
+    "a key of another type stops cleaning",
+    "garbage in a key stops the cleaning of that key only",
+    "redis.pcall('HDEL', key" => "redis.call('HDEL', key";
+
+    "the oldest slices but one are dropped",
+    "cleaning keeps the slices within their retention",
+    "a + 4, a + 3 + n)" => "a + 4, a + 2 + n)";
+
+    "a counter with slices is removed from known:",
+    "only empty counters are removed from known:",
+    "if redis.call('EXISTS', key) == 0 then" => "if n > 0 then";
+
+    "an empty counter stays in known:",
+    "empty counters are removed from known:",
+    "if redis.call('EXISTS', key) == 0 then" => "if false then";
+
+    "cleaning does not renew the time to live",
+    "a counter with slices within their retention does not expire",
+    "    redis.call('EXPIRE', key, ttl)\n" => "";
+]
+"forget": [
+    "an instance that has lost the lease forgets contexts",
+    "cleaning checks the lease in the same step",
+    "if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {'LOST'} end" => "";
+
+    "forgetting does not prolong the lease",
+    "a pass keeps its lease while it cleans",
+    "redis.call('EXPIRE', KEYS[1], ARGV[2])\n" => "";
+
+    "a context with samples since the caller looked is forgotten",
+    "a context with recent samples stays",
+    "if (http or cut_off) <= cut_off and (timer or cut_off) <= cut_off then" => "if true then";
+
+    "a context that is still a timer is forgotten",
+    "a context with recent samples of either kind stays",
+    "(http or cut_off) <= cut_off and (timer or cut_off) <= cut_off" => "(http or cut_off) <= cut_off";
+
+    "a context that leaves the ranking is forgotten",
+    "leaving the ranking removes no other data",
+    "if ARGV[4] == 'RANK' then" => "if ARGV[4] == 'NONE' then";
+
+    "a context without an index is forgotten",
+    "only contexts that an index lists are forgotten",
+    "elseif http or timer then" => "else";
+
+    "a forgotten context stays in the ranking",
+    "a context is forgotten with all its data",
+    "local ranks = redis.pcall('ZREM', KEYS[4], name)" => "local ranks = ARGV[4] == 'RANK' and redis.pcall('ZREM', KEYS[4], name)";
+
+    "the last key of a forgotten context stays",
+    "a context is forgotten with all its data",
+    "for i = 1, n do" => "for i = 1, n - 1 do";
+
+    "the counters of a forgotten context stay in known:",
+    "a context is forgotten with all its data",
+    "for i = 1, m do" => "for i = 1, 0 do";
+
+    "the keys of another context are deleted",
+    "a context that stays keeps its data",
+    "k, a = k + n, a + 3 + m" => "k, a = 5, a + 3 + m";
+]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn each_break_can_be_applied() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let mut names = BTreeSet::new();
+        for broken in BREAKS {
+            let source = fs::read_to_string(broken.path(&root)).expect("the script exists");
+            if let Err(error) = broken.apply(&source) {
+                panic!(
+                    "{error}\nchange the break in tests/lua_breaks/src/breaks.rs with the script"
+                );
+            }
+            assert!(names.insert(broken.name), "two breaks: {}", broken.name);
+        }
+    }
+}

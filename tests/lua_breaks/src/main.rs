@@ -1,0 +1,263 @@
+//! Breaks the Lua scripts in one place at a time, in a copy of the repository, and lists which tests notice, for
+//! `make lua-breaks`. Fails when no test notices a break.
+//!
+//! Arguments select the breaks whose script or name contains one of them.
+
+use std::error::Error;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+use std::{env, fs};
+
+use breaks::{BREAKS, Break};
+
+mod breaks;
+
+/// Parts of the suites that run the scripts on a real server, and the arguments that select them, cheapest first.
+const PARTS: [(&str, &[&str]); 6] = [
+    ("journal", &["--skip", "random::", "--skip", "rolled::"]),
+    ("cleaning", &["scripts::"]),
+    ("stores", &["--skip", "memory::"]),
+    // Without the tests of the checker itself, which a break may disturb without being noticed.
+    ("journal", &["every_request_counts_once", "rolled::"]),
+    ("cleaning", &["--skip", "scripts::"]),
+    ("faults", &[]),
+];
+/// A part takes up to a minute. A break may well make a loop endless.
+const TIME_LIMIT: Duration = Duration::from_secs(300);
+
+fn main() -> Result<ExitCode, Box<dyn Error>> {
+    let parts: Vec<String> = env::args().skip(1).collect();
+    let is_selected = |broken: &&Break| {
+        let name = format!("{}.lua: {}", broken.script, broken.name);
+        parts.is_empty() || parts.iter().any(|part| name.contains(part.as_str()))
+    };
+    let selected: Vec<&Break> = BREAKS.iter().filter(is_selected).collect();
+    if selected.is_empty() {
+        return Err(format!("no break contains {parts:?}").into());
+    }
+    let copy = Copy::make()?;
+    // Before anything is built, as a break that cannot be applied fails.
+    for broken in &selected {
+        broken.apply(&fs::read_to_string(broken.path(&copy.root))?)?;
+    }
+    let start = Instant::now();
+    if let Some(noticed) = copy.test()? {
+        return Err(format!("the unbroken scripts already fail: {noticed}").into());
+    }
+    println!(
+        "the unbroken scripts pass ({} s)",
+        start.elapsed().as_secs()
+    );
+    let mut unnoticed = Vec::new();
+    for (at, broken) in selected.iter().enumerate() {
+        let start = Instant::now();
+        let path = broken.path(&copy.root);
+        let source = fs::read_to_string(&path)?;
+        fs::write(&path, broken.apply(&source)?)?;
+        let noticed = copy.test();
+        fs::write(&path, source)?;
+        let noticed = noticed?;
+        let result = match &noticed {
+            Some(noticed) => format!("noticed by {noticed}"),
+            None => "NOT NOTICED".to_owned(),
+        };
+        println!(
+            "{}/{} {}.lua: {}: {result} ({} s)",
+            at + 1,
+            selected.len(),
+            broken.script,
+            broken.name,
+            start.elapsed().as_secs()
+        );
+        if noticed.is_none() {
+            unnoticed.push(broken);
+        }
+    }
+    let noticed = selected.len() - unnoticed.len();
+    println!("{} breaks, {noticed} noticed", selected.len());
+    for broken in &unnoticed {
+        println!(
+            "no test notices that in {}.lua {}; the promise: {}",
+            broken.script, broken.name, broken.promise
+        );
+    }
+    Ok(match unnoticed.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
+}
+
+/// A copy of the repository with a target directory of its own.
+struct Copy {
+    root: PathBuf,
+    target: PathBuf,
+}
+
+impl Copy {
+    /// Copies the files that git knows, or would add, into the target directory.
+    fn make() -> Result<Self, Box<dyn Error>> {
+        let from = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../..")
+            .canonicalize()?;
+        let target = env::var_os("CARGO_TARGET_DIR");
+        let target = target.map_or_else(|| from.join("target"), |target| from.join(target));
+        let copy = Self {
+            root: target.join("lua-breaks/copy"),
+            target: target.join("lua-breaks/target"),
+        };
+        // A file that was removed must not stay in the copy.
+        if copy.root.exists() {
+            fs::remove_dir_all(&copy.root)?;
+        }
+        let files = Command::new("git")
+            .current_dir(&from)
+            .args([
+                "ls-files",
+                "-z",
+                "--cached",
+                "--others",
+                "--exclude-standard",
+            ])
+            .output()?;
+        if !files.status.success() {
+            return Err(String::from_utf8_lossy(&files.stderr).into());
+        }
+        for file in String::from_utf8(files.stdout)?.split_terminator('\0') {
+            let (from, to) = (from.join(file), copy.root.join(file));
+            if from.is_file() {
+                fs::create_dir_all(to.parent().ok_or("a file is in a directory")?)?;
+                fs::copy(from, to)?;
+            }
+        }
+        Ok(copy)
+    }
+
+    /// Runs the parts of the suites until a test fails. Returns who noticed.
+    fn test(&self) -> Result<Option<String>, Box<dyn Error>> {
+        for (suite, args) in PARTS {
+            // Its tests start the demo.
+            if suite == "faults" {
+                self.cargo(&["build", "--example", "demo"])?;
+            }
+            let built = self.cargo(&["test", "--no-run", "--test", suite])?;
+            // `Executable tests/stores.rs (/…/deps/stores-92c1436580ddb995)`
+            let executable = built.lines().find_map(|line| {
+                let path = line.trim().strip_prefix("Executable ")?.split_once(" (")?.1;
+                Some(self.root.join(path.strip_suffix(')')?))
+            });
+            let executable = executable.ok_or("cargo names the executable")?;
+            if let Some(test) = self.failing_test(&executable, args)? {
+                return Ok(Some(format!("{suite}: {test}")));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Runs a command of cargo. Returns its messages.
+    fn cargo(&self, args: &[&str]) -> Result<String, Box<dyn Error>> {
+        let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        cargo
+            .current_dir(&self.root)
+            .args(args)
+            .args(["--locked", "--profile", "mutants", "--target-dir"])
+            .arg(&self.target);
+        // Variables that `cargo run` has set for this package.
+        for (name, _) in env::vars_os() {
+            if name.to_string_lossy().starts_with("CARGO_PKG_") {
+                cargo.env_remove(name);
+            }
+        }
+        let output = cargo.output()?;
+        let messages = String::from_utf8_lossy(&output.stderr).into_owned();
+        match output.status.success() {
+            true => Ok(messages),
+            false => Err(format!("{cargo:?} failed:\n{messages}").into()),
+        }
+    }
+
+    /// Runs tests until one fails twice, the second time alone: a test may fail by chance on a busy machine.
+    fn failing_test(
+        &self,
+        executable: &Path,
+        args: &[&str],
+    ) -> Result<Option<String>, Box<dyn Error>> {
+        let mut skipped = Vec::new();
+        loop {
+            let skip = skipped.iter().flat_map(|test: &String| ["--skip", test]);
+            let args: Vec<&str> = args.iter().copied().chain(skip).collect();
+            let test = match self.run(executable, &args)? {
+                Run::Passed => return Ok(None),
+                Run::Ended(why) => return Ok(Some(why)),
+                Run::Failed(test) => test,
+            };
+            match self.run(executable, &["--exact", &test])? {
+                Run::Passed => skipped.push(test),
+                Run::Failed(_) | Run::Ended(_) => return Ok(Some(test)),
+            }
+        }
+    }
+
+    /// Runs tests until one fails, or the time limit has passed.
+    fn run(&self, executable: &Path, args: &[&str]) -> Result<Run, Box<dyn Error>> {
+        let end = Instant::now() + TIME_LIMIT;
+        // Not through cargo: the tests' servers end when the process of the tests does.
+        let mut tests = Command::new(executable)
+            .args(args)
+            .current_dir(&self.root)
+            .env("CARGO_MANIFEST_DIR", &self.root)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()?;
+        let output = tests.stdout.take().ok_or("the output is piped")?;
+        let (sender, lines) = channel();
+        thread::spawn(move || {
+            let lines = BufReader::new(output).lines().map_while(Result::ok);
+            for line in lines {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        let failure = loop {
+            match lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
+                Ok(line) => {
+                    if let Some(test) = failed_test(&line) {
+                        break Some(Run::Failed(test.to_owned()));
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    break Some(Run::Ended("the time limit".to_owned()));
+                }
+                Err(RecvTimeoutError::Disconnected) => break None,
+            }
+        };
+        if failure.is_some() {
+            tests.kill()?;
+        }
+        let status = tests.wait()?;
+        Ok(match failure {
+            Some(failure) => failure,
+            None if status.success() => Run::Passed,
+            None => Run::Ended(status.to_string()),
+        })
+    }
+}
+
+/// How a run of tests ended.
+enum Run {
+    Passed,
+    /// A test of this name failed.
+    Failed(String),
+    /// Without a failed test: after the time limit, or by a signal.
+    Ended(String),
+}
+
+/// The test of a line such as `test suite::each_call_is_folded_once ... FAILED`.
+fn failed_test(line: &str) -> Option<&str> {
+    line.strip_prefix("test ")?.strip_suffix(" ... FAILED")
+}
