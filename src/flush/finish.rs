@@ -33,7 +33,7 @@ impl Flusher {
             let _ = self.store.deregister(&sending.instance).await;
         };
         if tokio::time::timeout(within, trying).await.is_ok() {
-            self.lost(0, 0);
+            self.restore_given_up();
             return Ok(());
         }
         let mut left = self.recorder.drain.take();
@@ -70,6 +70,11 @@ impl Flusher {
              `shutdown_timeout` if the store is slow rather than away"
         );
         Err((requests, error))
+    }
+
+    /// Counts what an earlier shutdown gave up as sent after all.
+    pub(super) fn restore_given_up(&self) {
+        self.lost(0, 0);
     }
 
     /// Counts `requests` as lost, and `given_up` more for now, in place of those that an earlier shutdown gave

@@ -260,9 +260,14 @@ impl Flusher {
         let mut sending = self.sending.lock().await;
         if self.finishing.load(Ordering::SeqCst) {
             self.recorder.drain();
-            let is_pending = self.recorder.drain.drain_stats().pending > 0;
-            // A shutdown that was dropped half-way has left what it had taken.
-            if !is_pending && sending.in_doubt.is_none() && sending.unsequenced.is_empty() {
+            let is_taken = sending.in_doubt.is_some() || !sending.unsequenced.is_empty();
+            if !is_taken && self.recorder.drain.drain_stats().pending == 0 {
+                return Ok(self.newest(&sending));
+            }
+            // A shutdown that was dropped or gave up has left what was taken: nobody else would send it.
+            if is_taken && let Ok(_turn) = self.finish.try_lock() {
+                self.flush_with(&mut sending).await?;
+                self.restore_given_up();
                 return Ok(self.newest(&sending));
             }
             return Err(StoreError::new(
