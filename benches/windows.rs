@@ -274,7 +274,7 @@ async fn main() {
             start.elapsed().as_secs_f64()
         );
     }
-    println!("\nslowest reading command: {:.1} ms", bench.slowest().await);
+    println!("\nslowest reading command: {}", bench.slowest().await);
 
     println!(
         "\n| windows that are looked at | commands/s | Redis CPU ms/s | answer ms, median | p99 | largest | held MiB |\n|---|---|---|---|---|---|---|"
@@ -313,5 +313,5 @@ async fn main() {
             resident() - before,
         );
     }
-    println!("\nslowest reading command: {:.1} ms", bench.slowest().await);
+    println!("\nslowest reading command: {}", bench.slowest().await);
 }

@@ -1,4 +1,4 @@
-//! The sums of all contexts over windows, kept up to date as time passes: a window that was asked for before
+//! The sums of all contexts over windows, brought up to date as time passes: a window that was asked for before
 //! takes the slices that have entered and left it since, and not all slices again.
 //!
 //! The newest slices still change. They are *open*: their records are held as they are, and read again when they
@@ -33,12 +33,12 @@ const OPEN_FOR: i64 = 150;
 const PATIENCE: Duration = Duration::from_millis(800);
 
 /// Time after which the sums of a window that nobody asks for are dropped.
-const KEPT_FOR: Duration = Duration::from_secs(120);
+const UNUSED_TTL: Duration = Duration::from_secs(120);
 
 /// Contexts that are summed up before other tasks may run.
 const CONTEXTS_AT_ONCE: usize = 64;
 
-/// The most windows whose sums are kept; a page asks for one at a time.
+/// The most windows whose sums are held; a page asks for one at a time.
 const MAX_WINDOWS: usize = 6;
 
 /// The records of a slice that is open, packed.
@@ -63,7 +63,7 @@ impl OpenSlice {
 }
 
 /// The sums of a window and of the one before it.
-struct Kept {
+struct HeldWindow {
     window: Window,
     asked_at: Tick,
     sums: [RunningSums; 2],
@@ -108,8 +108,8 @@ pub(super) struct Summary {
     pub(super) p99: Option<f64>,
 }
 
-impl Summary {
-    fn of(sums: &Aggregate) -> Self {
+impl From<&Aggregate> for Summary {
+    fn from(sums: &Aggregate) -> Self {
         let quantile = |q| sums.histogram.quantile(q);
         let mut times = AccessTimeStats::from(&sums.times);
         times.min = quantile(0.0).unwrap_or(times.min);
@@ -126,7 +126,7 @@ impl Summary {
 
 /// A window whose slices are read.
 struct Ready {
-    /// Its place among the windows that are kept.
+    /// Its place among the windows that are held.
     at: usize,
     /// The window, and the window before it.
     parts: [WindowSlices; 2],
@@ -151,7 +151,7 @@ struct State {
     /// The oldest start of a slice that had records, as far as slices were read.
     first: Option<i64>,
     read_at: Option<Tick>,
-    kept: Vec<Kept>,
+    held: Vec<HeldWindow>,
 }
 
 impl Windows {
@@ -165,7 +165,7 @@ impl Windows {
 
     /// What all contexts measured in a window. `as_of` is the moment up to which everything can be read.
     ///
-    /// Cancel safe: what was read so far is kept.
+    /// Cancel safe: what was read so far stays.
     pub(super) async fn sums(&self, window: Window, as_of: i64) -> Result<WindowSums, StoreError> {
         let mut state = self.state.lock().await;
         let ready = self.bring_up_to_date(&mut state, window).await?;
@@ -180,7 +180,7 @@ impl Windows {
 
     /// The sums of one context in a window and in the window before.
     ///
-    /// Cancel safe: what was read so far is kept.
+    /// Cancel safe: what was read so far stays.
     pub(super) async fn context(
         &self,
         window: Window,
@@ -190,7 +190,7 @@ impl Windows {
         let ready = self.bring_up_to_date(&mut state, window).await?;
         let id = RecordId::new(context.kind, &context.name);
         let sums = |part: usize| {
-            let running = state.kept[ready.at].sums[part].get(id);
+            let running = state.held[ready.at].sums[part].get(id);
             let mut sums = running.unwrap_or_default();
             state
                 .open_sums(&ready, part, Some(id))
@@ -209,7 +209,7 @@ impl Windows {
     ) -> Result<Ready, StoreError> {
         let (began, now) = (self.clock.tick(), self.clock.now_seconds());
         self.refresh(state, now).await?;
-        let at = self.keep(state, window);
+        let at = self.hold(state, window);
         let slices = window.slices(now);
         let parts = [slices, slices.before()];
         let open = parts.each_ref().map(|part| state.open_slices(part, now));
@@ -244,7 +244,7 @@ impl Windows {
         if index.created != state.index.created {
             // Another generation of the store has other data.
             (state.open, state.first) = (HashMap::new(), None);
-            state.kept.clear();
+            state.held.clear();
         }
         state.index = index;
         let index = &state.index;
@@ -265,14 +265,14 @@ impl Windows {
         for at in slices {
             let revision = state.index.revisions.get(at).copied();
             // A slice without a revision was never written, unless the revisions were lost.
-            let is_told = revision.is_some() || !state.index.revisions.is_empty();
-            let known = state.open.get(at);
-            if is_told && known.is_some_and(|known| known.revision == revision) {
+            let has_revisions = revision.is_some() || !state.index.revisions.is_empty();
+            let open = state.open.get(at);
+            if has_revisions && open.is_some_and(|open| open.revision == revision) {
                 continue;
             }
             let mut records = self.store.slice_records(std::slice::from_ref(at)).await?;
             let records = records.pop().unwrap_or_default().records;
-            state.saw(*at, &records);
+            state.include_first(*at, &records);
             state.open.insert(*at, OpenSlice::new(revision, &records));
         }
         Ok(())
@@ -301,30 +301,30 @@ impl Windows {
                 .copied()
                 .unwrap_or(0)
         };
-        let running = &state.kept[at].sums[part];
+        let running = &state.held[at].sums[part];
         let included: BTreeSet<i64> = running.starts().collect();
         let has_changed = |state: &State| {
-            let running = &state.kept[at].sums[part];
+            let running = &state.held[at].sums[part];
             let mut starts = running.starts();
             starts.any(|start| running.revision(start) != Some(revision(state, start)))
         };
         let leaving: Vec<i64> = included.difference(&settled).copied().collect();
         if has_changed(state) || leaving.len() > settled.len() {
-            state.kept[at].sums[part].clear();
+            state.held[at].sums[part].clear();
         } else if !leaving.is_empty() {
             let slices: Vec<TierSlice> = leaving.iter().map(|start| (seconds, *start)).collect();
             let records = self.store.slice_records(&slices).await?;
             // The records must be those that were added: they may have changed since the index was read.
             state.index = self.store.record_index(now).await?;
             if has_changed(state) {
-                state.kept[at].sums[part].clear();
+                state.held[at].sums[part].clear();
             } else {
                 for (start, slice) in leaving.iter().zip(&records) {
-                    state.kept[at].sums[part].remove(*start, &slice.records);
+                    state.held[at].sums[part].remove(*start, &slice.records);
                 }
             }
         }
-        let included: BTreeSet<i64> = state.kept[at].sums[part].starts().collect();
+        let included: BTreeSet<i64> = state.held[at].sums[part].starts().collect();
         let mut unread: Vec<i64> = settled.difference(&included).copied().collect();
         // The newest first: an answer before everything is read tells about the end of the window.
         while let Some(start) = unread.pop() {
@@ -334,38 +334,39 @@ impl Windows {
             }
             let records = self.store.slice_records(&[(seconds, start)]).await?;
             let records = records.into_iter().next().unwrap_or_default().records;
-            state.saw((seconds, start), &records);
+            state.include_first((seconds, start), &records);
             let revision = revision(state, start);
-            state.kept[at].sums[part].add(start, revision, &records);
+            state.held[at].sums[part].add(start, revision, &records);
         }
         Ok(unread.len())
     }
 
-    /// The place of a window among those that are kept.
-    fn keep(&self, state: &mut State, window: Window) -> usize {
+    /// The place of a window among those that are held, which it joins.
+    fn hold(&self, state: &mut State, window: Window) -> usize {
         let now = self.clock.tick();
-        let is_used =
-            |kept: &Kept| kept.window == window || self.clock.since(kept.asked_at) < KEPT_FOR;
-        state.kept.retain(is_used);
-        if let Some(at) = state.kept.iter().position(|kept| kept.window == window) {
-            state.kept[at].asked_at = now;
+        let is_used = |held: &HeldWindow| {
+            held.window == window || self.clock.since(held.asked_at) < UNUSED_TTL
+        };
+        state.held.retain(is_used);
+        if let Some(at) = state.held.iter().position(|held| held.window == window) {
+            state.held[at].asked_at = now;
             return at;
         }
-        if state.kept.len() >= MAX_WINDOWS {
+        if state.held.len() >= MAX_WINDOWS {
             let oldest = state
-                .kept
+                .held
                 .iter()
                 .enumerate()
-                .min_by_key(|(_, kept)| kept.asked_at);
+                .min_by_key(|(_, held)| held.asked_at);
             let oldest = oldest.map_or(0, |(at, _)| at);
-            state.kept.swap_remove(oldest);
+            state.held.swap_remove(oldest);
         }
-        state.kept.push(Kept {
+        state.held.push(HeldWindow {
             window,
             asked_at: now,
             sums: Default::default(),
         });
-        state.kept.len() - 1
+        state.held.len() - 1
     }
 }
 
@@ -378,8 +379,8 @@ fn is_open((seconds, start): TierSlice, now: i64) -> bool {
 }
 
 impl State {
-    /// Remembers when records begin.
-    fn saw(&mut self, (_, start): TierSlice, records: &[(RecordId, Record)]) {
+    /// Remembers the oldest slice that has records.
+    fn include_first(&mut self, (_, start): TierSlice, records: &[(RecordId, Record)]) {
         if !records.is_empty() {
             self.first = Some(self.first.map_or(start, |first| first.min(start)));
         }
@@ -435,7 +436,7 @@ impl State {
 
     /// What all contexts measured in a part of a window. Lets other tasks run meanwhile.
     async fn summaries(&self, ready: &Ready, part: usize, as_of: i64) -> PartSums {
-        let (slices, running) = (ready.parts[part], &self.kept[ready.at].sums[part]);
+        let (slices, running) = (ready.parts[part], &self.held[ready.at].sums[part]);
         let mut open = self.open_sums(ready, part, None);
         let mut ids: BTreeSet<RecordId> = running.ids().collect();
         ids.extend(open.keys());
@@ -446,7 +447,7 @@ impl State {
                 sums.merge(&running);
             }
             error = error.max(sums.histogram.error());
-            summaries.insert(id, Summary::of(&sums));
+            summaries.insert(id, Summary::from(&sums));
             if at % CONTEXTS_AT_ONCE == 0 {
                 tokio::task::yield_now().await;
             }

@@ -41,7 +41,7 @@ where
     // Inlining it into a framework's wrapper would copy the future once more.
     #[inline(never)]
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let mut guard = Guard::start(self.routes.route(), &Head::of(&request));
+        let mut guard = Guard::start(self.routes.route(), &Head::from_request(&request));
         let inner = guard.call(|| self.inner.call(request));
         ResponseFuture { inner, guard }
     }
@@ -76,7 +76,7 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let bodiless = matches!(*request.method(), Method::CONNECT | Method::HEAD);
-        let mut guard = Guard::start(self.routes.route(), &Head::of(&request));
+        let mut guard = Guard::start(self.routes.route(), &Head::from_request(&request));
         let inner = guard.call(|| self.inner.call(request));
         BodyEndFuture {
             inner,

@@ -23,7 +23,7 @@ pub struct Head<'a> {
 }
 
 impl<'a> Head<'a> {
-    pub(crate) fn of<B>(request: &'a Request<B>) -> Self {
+    pub(crate) fn from_request<B>(request: &'a Request<B>) -> Self {
         Self {
             method: request.method(),
             uri: request.uri(),

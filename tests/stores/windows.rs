@@ -96,35 +96,35 @@ impl Page {
         within
     }
 
-    /// Checks what is told of a context in a window.
-    fn check(&self, told: &Value, context: Option<usize>, (from, to): (i64, i64), error: f64) {
+    /// Checks what is answer of a context in a window.
+    fn check(&self, answer: &Value, context: Option<usize>, (from, to): (i64, i64), error: f64) {
         let expected = self.expected(context, from, to);
         let count = |outcomes: &[Outcome]| {
             let served = expected.iter();
             served.filter(|s| outcomes.contains(&s.outcome)).count() as u64
         };
-        assert_eq!(told["count"], expected.len(), "{context:?} {from} {to}");
-        assert_eq!(told["errors"], count(&[Outcome::ServerError]));
+        assert_eq!(answer["count"], expected.len(), "{context:?} {from} {to}");
+        assert_eq!(answer["errors"], count(&[Outcome::ServerError]));
         for (name, outcome) in [
             ("2xx", Outcome::Success),
             ("4xx", Outcome::ClientError),
             ("5xx", Outcome::ServerError),
         ] {
-            assert_eq!(told["outcomes"][name], count(&[outcome]), "{name}");
+            assert_eq!(answer["outcomes"][name], count(&[outcome]), "{name}");
         }
         let total: u64 = expected.iter().map(|served| served.nanos).sum();
-        near(&told["total"], total as f64 / 1e9, 1e-9);
+        near(&answer["total"], total as f64 / 1e9, 1e-9);
         if expected.is_empty() {
-            assert_eq!(told["mean"], Value::Null);
+            assert_eq!(answer["mean"], Value::Null);
             return;
         }
         near(
-            &told["mean"],
+            &answer["mean"],
             total as f64 / 1e9 / expected.len() as f64,
             1e-9,
         );
         near(
-            &told["error_share"],
+            &answer["error_share"],
             count(&[Outcome::ServerError]) as f64 / expected.len() as f64,
             1e-9,
         );
@@ -137,18 +137,23 @@ impl Page {
         ] {
             let rank = ((q * expected.len() as f64).ceil() as usize).max(1);
             let exact = expected[rank - 1].nanos as f64 / 1e9;
-            near(&told[name], exact, error + 1e-9);
+            near(&answer[name], exact, error + 1e-9);
         }
     }
 
     /// Checks the answers about a window.
     async fn check_window(&self, query: &str) {
         let paths = self.get(&format!("/api/paths?{query}&limit=1000")).await;
-        let range = |told: &Value| (told["from"].as_i64().unwrap(), told["to"].as_i64().unwrap());
+        let range = |answer: &Value| {
+            (
+                answer["from"].as_i64().unwrap(),
+                answer["to"].as_i64().unwrap(),
+            )
+        };
         let (now, before) = (range(&paths), range(&paths["before"]));
         assert_eq!((before.1, before.1 - before.0), (now.0, now.1 - now.0));
-        // Minutes are kept for two hours: of an earlier window the part that is kept is told, and how much it is.
-        let complete = |told: &Value| told["complete"].as_f64().unwrap();
+        // Minutes are kept for two hours: of an earlier window the part that is kept is answer, and how much it is.
+        let complete = |answer: &Value| answer["complete"].as_f64().unwrap();
         let is_kept = query.starts_with("window") || complete(&paths["before"]) >= 1.0;
         let error = paths["error"].as_f64().unwrap();
         assert!(error < 0.09, "{error}");
@@ -163,7 +168,7 @@ impl Page {
             match &row["before"] {
                 _ if !is_kept => {}
                 Value::Null => assert!(self.expected(Some(context), before.0, before.1).is_empty()),
-                told => self.check(told, Some(context), before, error),
+                answer => self.check(answer, Some(context), before, error),
             }
         }
         let overview = self.get(&format!("/api/overview?{query}")).await;
@@ -178,16 +183,19 @@ impl Page {
 const CONTEXTS: usize = 4;
 
 #[track_caller]
-fn near(told: &Value, expected: f64, error: f64) {
-    let told = told
+fn near(answer: &Value, expected: f64, error: f64) {
+    let answer = answer
         .as_f64()
-        .unwrap_or_else(|| panic!("{told} instead of {expected}"));
+        .unwrap_or_else(|| panic!("{answer} instead of {expected}"));
     let ratio = if expected == 0.0 {
-        1.0 + told
+        1.0 + answer
     } else {
-        told / expected
+        answer / expected
     };
-    assert!((ratio - 1.0).abs() <= error, "{told} instead of {expected}");
+    assert!(
+        (ratio - 1.0).abs() <= error,
+        "{answer} instead of {expected}"
+    );
 }
 
 /// Hours and days pass, with requests that are flushed late or by clocks ahead, and with outages.
@@ -257,11 +265,11 @@ async fn a_window_tells_which_part_of_it_was_recorded() {
         (3_720, 1.0),
     ] {
         fixture.manual_clock.advance(Duration::from_secs(passed));
-        let told = page.get("/api/paths?window=1h").await;
-        near(&told["complete"], complete, 1e-9);
+        let answer = page.get("/api/paths?window=1h").await;
+        near(&answer["complete"], complete, 1e-9);
     }
-    let told = page.get("/api/paths?window=1h").await;
-    near(&told["before"]["complete"], 1.0, 1e-9);
+    let answer = page.get("/api/paths?window=1h").await;
+    near(&answer["before"]["complete"], 1.0, 1e-9);
     let hour = page.get("/api/paths?window=last_hour").await;
     near(&hour["complete"], 1.0, 1e-9);
     // Ten hits in a tenth of the time are ten times the rate.
@@ -274,8 +282,8 @@ async fn a_window_tells_which_part_of_it_was_recorded() {
         ..one
     };
     page.serve(&mut fixture, &[later; 5]).await;
-    let told = page.get("/api/paths?window=5m").await;
-    let row = &told["paths"][0];
+    let answer = page.get("/api/paths?window=5m").await;
+    let row = &answer["paths"][0];
     assert_eq!(
         (&row["count"], &row["before"]["count"]),
         (&Value::from(5), &Value::from(10))

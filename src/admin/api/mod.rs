@@ -38,8 +38,8 @@ struct Times {
     p99: Option<f64>,
 }
 
-impl Times {
-    fn of(hour: &HourSnapshot) -> Self {
+impl From<&HourSnapshot> for Times {
+    fn from(hour: &HourSnapshot) -> Self {
         Self {
             mean: hour.times.mean(),
             stddev: hour.times.stddev(),
@@ -62,7 +62,7 @@ struct Name<'a> {
 }
 
 impl<'a> Name<'a> {
-    fn of(context: &'a str, kind: Kind) -> Self {
+    fn new(context: &'a str, kind: Kind) -> Self {
         let (method, path) = match kind {
             Kind::Http => method_and_path(context),
             Kind::Timer | Kind::All => (None, None),
@@ -87,11 +87,11 @@ struct Hour {
     errors: u64,
 }
 
-impl Hour {
-    fn of(hour: &HourSnapshot) -> Self {
+impl From<&HourSnapshot> for Hour {
+    fn from(hour: &HourSnapshot) -> Self {
         Self {
             count: count(hour),
-            times: Times::of(hour),
+            times: Times::from(hour),
             total: hour.times.sum,
             errors: hour.aggregate.outcomes.errors,
         }

@@ -36,16 +36,18 @@ struct Total {
     times: Times,
 }
 
-impl Total {
-    fn of(hour: &HourSnapshot) -> Self {
+impl From<&HourSnapshot> for Total {
+    fn from(hour: &HourSnapshot) -> Self {
         Self {
             start: hour.start,
             requests: count(hour),
             errors: hour.aggregate.outcomes.errors,
-            times: Times::of(hour),
+            times: Times::from(hour),
         }
     }
+}
 
+impl Total {
     fn none(start: i64) -> Self {
         Self {
             start,
@@ -63,7 +65,7 @@ pub(in crate::admin) async fn overview(
     let window = match Asked::read(params, admin.source.clock.now_seconds())? {
         Some(Asked::Records(window)) => {
             let sums = admin.reader.window(window).await?;
-            Some(WindowOf::of(&sums, &ContextId::all()))
+            Some(WindowOf::new(&sums, &ContextId::all()))
         }
         _ => None,
     };
@@ -72,10 +74,10 @@ pub(in crate::admin) async fn overview(
     let finest = admin.source.precisions.counters.first();
     Ok(Overview {
         hour: match hour {
-            Some(hour) => Total::of(hour),
+            Some(hour) => Total::from(hour),
             None => Total::none(hour_of(snapshot.taken_at)),
         },
-        last_hour: last_hour.as_ref().map(Total::of),
+        last_hour: last_hour.as_ref().map(Total::from),
         in_flight: snapshot.in_flight,
         requests_per_second: rate(&snapshot, finest.map_or(1, |p| i64::from(p.seconds))),
         contexts: snapshot.contexts.len(),

@@ -64,7 +64,7 @@ pub(in crate::admin) async fn path<'a>(
             let id = ContextId::new(snapshot.kind, context);
             let [now, before] = admin.reader.window_of(window, &id).await?;
             Some(HistogramOf {
-                window: WindowOf::of(&sums, &id),
+                window: WindowOf::new(&sums, &id),
                 histogram: buckets(&now.histogram),
                 histogram_before: buckets(&before.histogram),
             })
@@ -73,12 +73,12 @@ pub(in crate::admin) async fn path<'a>(
     };
     let started = |hour: &HourSnapshot| Started {
         start: hour.start,
-        hour: Hour::of(hour),
+        hour: Hour::from(hour),
     };
     let aggregate = aggregate(snapshot.hour.as_ref(), snapshot.last_hour.as_ref());
     Ok(Path {
         window,
-        name: Name::of(context, snapshot.kind),
+        name: Name::new(context, snapshot.kind),
         hour: snapshot.hour.as_ref().map(started),
         last_hour: snapshot.last_hour.as_ref().map(started),
         histogram: aggregate.map_or_else(Vec::new, |aggregate| buckets(&aggregate.histogram)),

@@ -182,7 +182,7 @@ pub(in crate::admin) async fn paths(admin: &Admin, params: &Params) -> Result<Pa
     let total = table.rows.len();
     let page = table.rows.into_iter().skip(offset).take(limit);
     let row = |row: Row| {
-        let name = Name::of(&row.context.name, row.context.kind);
+        let name = Name::new(&row.context.name, row.context.kind);
         let share = row.measured.now.as_ref();
         PathRow {
             context: name.context.to_owned(),

@@ -121,7 +121,7 @@ impl Measured {
             count,
             errors: hour.aggregate.outcomes.errors,
             error_share: share(hour.aggregate.outcomes.errors as f64, count as f64),
-            times: Times::of(hour),
+            times: Times::from(hour),
             total: hour.times.sum,
             outcomes: outcomes(kind, hour.aggregate.outcomes),
         })
@@ -237,7 +237,7 @@ struct Before {
 
 impl WindowOf {
     /// The window of a context.
-    pub(super) fn of(sums: &WindowSums, context: &ContextId) -> Self {
+    pub(super) fn new(sums: &WindowSums, context: &ContextId) -> Self {
         let kind = context.kind;
         let measured = |part: &PartSums| Measured::of_summary(kind, part.get(context)?);
         let (covered, old) = (Covered::from(&sums.now), Covered::from(&sums.before));
