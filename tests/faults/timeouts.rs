@@ -6,6 +6,7 @@ use tower_pulse::{Builder, Pulse, StoreError, StoreErrorKind};
 
 use crate::rig::proxy::Proxy;
 use crate::rig::server::RedisServer;
+use crate::rig::wait::until;
 
 const SLOW: Duration = Duration::from_millis(700);
 
@@ -33,19 +34,28 @@ async fn an_answer_may_take_as_long_as_configured() {
 
 #[tokio::test]
 async fn a_shorter_timeout_ends_sooner() {
-    let start = Instant::now();
     let server = RedisServer::start().await;
-    let builder = Pulse::builder().redis(server.url());
-    let builder = builder.redis_response_timeout(Duration::from_millis(60));
-    let (pulse, _tasks) = builder.build_with_tasks().unwrap();
-    pulse.store().hello().await.unwrap();
-    let started = start.elapsed();
+    let pulse = |timeout: Duration| {
+        let builder = Pulse::builder().redis(server.url());
+        let builder = builder.redis_response_timeout(timeout);
+        builder.build_with_tasks().unwrap()
+    };
+    let (short, _tasks) = pulse(Duration::from_millis(60));
+    let (long, _tasks) = pulse(Duration::from_secs(10));
+    for pulse in [&short, &long] {
+        // On a busy machine an answer may take longer than the short timeout.
+        until("the server answers", async || {
+            pulse.store().hello().await.is_ok()
+        })
+        .await;
+    }
     server.freeze();
-    let error = pulse.store().hello().await.unwrap_err();
+    let ended = tokio::select! {
+        answer = long.store().hello() => panic!("it is frozen: {answer:?}"),
+        ended = short.store().hello() => ended,
+    };
     server.thaw();
-    assert_eq!(error.kind(), StoreErrorKind::TimedOut);
-    let took = start.elapsed() - started;
-    assert!(took < Duration::from_millis(500), "{took:?}");
+    assert_eq!(ended.unwrap_err().kind(), StoreErrorKind::TimedOut);
 }
 
 /// A port whose queue of connections is full, so that no further one is made.
@@ -78,7 +88,6 @@ async fn connecting_may_take_as_long_as_configured() {
         assert_eq!(error.kind(), StoreErrorKind::Unreachable, "{error}");
         took.push(start.elapsed());
     }
-    // The default is a second.
-    assert!(took[0] < Duration::from_secs(1), "{took:?}");
+    assert!(took[0] < took[1], "{took:?}");
     assert!(took[1] >= Duration::from_millis(1_500), "{took:?}");
 }
