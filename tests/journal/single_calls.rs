@@ -15,6 +15,8 @@ use crate::process::Process;
 const LEASE: &str = "pulse:lease:fold";
 /// Time to live of the lease in milliseconds.
 const LEASE_MILLIS: i64 = 5_000;
+/// Seconds for which an entry of a later version waits for an instance that can read it.
+const NEWER_GRACE: u64 = 600;
 /// The most entries that `pulse:aside` holds.
 const MAX_ASIDE: usize = 100;
 /// Records that one HSET writes.
@@ -175,6 +177,7 @@ fn a_full_journal_accepts_calls_again_when_it_is_folded() {
     let (mut calls, mut full_at) = (0, 0);
     for _ in 0..2 {
         loop {
+            assert!(calls < JOURNAL_BYTES, "it is never full");
             flusher.add(drive.batch(&contexts(1)));
             calls += 1;
             drive.until(&mut flushing, |request| {
@@ -414,6 +417,26 @@ fn an_entry_is_set_aside_once() {
     assert!(drive.data.is_folded());
     assert_eq!(drive.data.state()["aside"], "");
     assert_eq!(drive.counted("GET /0"), (0, 0));
+}
+
+#[test]
+fn older_instances_fold_at_once_after_a_newer_entry_is_set_aside() {
+    let drive = journal_of(1);
+    assert!(drive.data.append_newer());
+    drive.pass(NEWER_GRACE);
+    for _ in 0..3 {
+        drive.turn(&mut drive.folder("first"));
+        let () = drive.data.query(cmd("DEL").arg(LEASE));
+    }
+    assert_eq!(
+        (drive.data.is_folded(), drive.number("set_aside")),
+        (true, 1)
+    );
+    let (flusher, mut flushing) = drive.flusher();
+    flusher.add(drive.batch(&contexts(1)));
+    drive.turn(&mut flushing);
+    drive.turn(&mut drive.folder("second"));
+    assert_eq!(drive.counted("GET /0"), (2, 2));
 }
 
 #[test]
