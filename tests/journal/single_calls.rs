@@ -43,10 +43,7 @@ fn acquire(drive: &Drive, version: &str) -> Progress {
 }
 
 fn read(drive: &Drive, version: &str, bytes: u64) -> Vec<Entry> {
-    read_after(drive, version, Position::default(), bytes)
-}
-
-fn read_after(drive: &Drive, version: &str, after: Position, bytes: u64) -> Vec<Entry> {
+    let after = Position::default();
     let read = Request::Read("a".into(), version.into(), after, bytes);
     match drive.data.run(&read) {
         Ok(Reply::Read(Step::Done(read))) => read.entries,
@@ -271,27 +268,6 @@ fn an_older_entry_does_not_let_an_instance_fold_that_cannot_read_the_newer_one()
         matches!(reply, Ok(Reply::Acquire(Acquired::Newer))),
         "{reply:?}"
     );
-}
-
-#[test]
-fn calls_after_a_newer_entry_that_was_set_aside_are_folded_at_once() {
-    let drive = journal_of(1);
-    drive.turn(&mut drive.folder("first"));
-    let () = drive.data.query(cmd("DEL").arg(LEASE));
-    assert!(drive.data.append_newer());
-    drive.pass(601);
-    let low = acquire(&drive, "v1").low;
-    let entries = read_after(&drive, "v1", low, u64::from(u32::MAX));
-    assert_eq!(entries.len(), 1);
-    assert_eq!(set_aside(&drive, "v1", "v2", &entries[0]), Step::Done(()));
-    let () = drive.data.query(cmd("DEL").arg(LEASE));
-    drive.turn(&mut drive.folder("second"));
-    let () = drive.data.query(cmd("DEL").arg(LEASE));
-    assert!(drive.data.is_folded());
-    let (flusher, mut flushing) = drive.flusher();
-    flusher.add(drive.batch(&contexts(1)));
-    drive.turn(&mut flushing);
-    acquire(&drive, "v3");
 }
 
 #[test]
