@@ -10,9 +10,12 @@ use super::access_time::DurationSums;
 use super::context::{ContextId, Kind};
 use super::histogram::{COARSE_SCALE, Histogram};
 use super::outcome::OutcomeCounts;
+use super::ranking::RankingDelta;
 use super::slice::{Precision, Precisions, hour_of};
 pub use super::slices::{Merge, Slices};
+use super::slow_request::{SlowRequest, SlowRequests};
 use super::tier::TIERS;
+use super::timer_sums::Timers;
 
 /// Hours of statistics that are retained while a store is away. Readers see the current hour and the one
 /// before.
@@ -58,6 +61,8 @@ pub struct Aggregate {
     pub outcomes: OutcomeCounts,
     /// Histogram of the access times.
     pub histogram: Histogram,
+    /// The timers that ran within the requests.
+    pub timers: Timers,
 }
 
 impl Merge for Aggregate {
@@ -65,6 +70,7 @@ impl Merge for Aggregate {
         self.times.merge(&other.times);
         self.outcomes.merge(&other.outcomes);
         self.histogram.merge(&other.histogram);
+        self.timers.merge(&other.timers);
     }
 }
 
@@ -74,12 +80,13 @@ impl Aggregate {
         self.times.subtract(&other.times);
         self.outcomes.subtract(&other.outcomes);
         self.histogram.subtract(&other.histogram);
+        self.timers.subtract(&other.timers);
     }
 
     /// Approximate bytes in memory, with the start of its slice.
     pub(crate) fn bytes(&self) -> usize {
         const PER_BUCKET: usize = 16;
-        size_of::<(i64, Self)>() + PER_BUCKET * self.histogram.buckets().len()
+        size_of::<(i64, Self)>() + PER_BUCKET * self.histogram.buckets().len() + self.timers.bytes()
     }
 }
 
@@ -120,6 +127,8 @@ pub struct ContextDelta {
     /// Records, in the order of [`TIERS`]. Each sample is in exactly one: a record of the finest tier, or
     /// of a coarser one if the store was away for longer than the finest tier retains slices.
     pub records: [Slices<Aggregate>; TIERS.len()],
+    /// The slowest requests by hour.
+    pub slowest: Slices<SlowRequests>,
 }
 
 impl ContextDelta {
@@ -129,6 +138,7 @@ impl ContextDelta {
             counters: vec![Slices::default(); precisions.counters.len()],
             hours: Slices::default(),
             records: Default::default(),
+            slowest: Slices::default(),
         }
     }
 
@@ -159,6 +169,7 @@ impl ContextDelta {
                 add_record(&mut self.records, tier, slice, sums);
             }
         }
+        self.slowest.merge(other.slowest, max_hours, drop);
         let mut late = 0;
         self.hours
             .merge(other.hours, max_hours, |times| late += times.count);
@@ -172,6 +183,7 @@ impl ContextDelta {
         counters.for_each(|slices| drop(slices.drop_after(latest)));
         let records = self.records.iter_mut();
         records.for_each(|slices| drop(slices.drop_after(latest)));
+        drop(self.slowest.drop_after(latest));
         let hours = self.hours.drop_after(latest);
         hours.iter().map(|times| times.count).sum()
     }
@@ -189,7 +201,7 @@ impl ContextDelta {
 
     fn fixed_cost(&self) -> usize {
         let records: usize = self.records.iter().map(Slices::len).sum();
-        2 * records + 3 * self.hours.len() + 1
+        2 * records + 3 * self.hours.len() + self.slowest.len() + 1
     }
 
     /// Approximate bytes of its records in memory.
@@ -200,6 +212,7 @@ impl ContextDelta {
 
     fn is_empty(&self) -> bool {
         self.hours.is_empty()
+            && self.slowest.is_empty()
             && self.counters.iter().all(Slices::is_empty)
             && self.records.iter().all(Slices::is_empty)
     }
@@ -212,6 +225,7 @@ impl ContextDelta {
             last_seen: self.last_seen,
             hours: std::mem::take(&mut self.hours),
             records: std::mem::take(&mut self.records),
+            slowest: std::mem::take(&mut self.slowest),
             counters: self
                 .counters
                 .iter_mut()
@@ -247,6 +261,8 @@ pub struct Batch {
     pub contexts: BTreeMap<ContextId, ContextDelta>,
     /// The user's counters.
     pub counters: BTreeMap<Arc<str>, CounterDelta>,
+    /// Additions to rankings.
+    pub rankings: BTreeMap<Arc<str>, RankingDelta>,
     /// Samples whose hour was dropped from the statistics. The counters have them.
     pub late: u64,
 }
@@ -258,6 +274,7 @@ impl Batch {
             precisions,
             contexts: BTreeMap::new(),
             counters: BTreeMap::new(),
+            rankings: BTreeMap::new(),
             late: 0,
         }
     }
@@ -283,6 +300,16 @@ impl Batch {
         }
     }
 
+    /// Adds a request that ended within a second to the slowest of a context.
+    pub fn add_slow(&mut self, context: ContextId, second: i64, request: SlowRequest) {
+        let mut slowest = SlowRequests::of(context.kind);
+        slowest.add(request);
+        let delta = self.contexts.entry(context);
+        let delta = delta.or_insert_with(|| ContextDelta::new(&self.precisions));
+        delta.last_seen = delta.last_seen.max(second);
+        delta.slowest.add(hour_of(second), slowest, MAX_HOURS);
+    }
+
     /// Adds `n` to one of the user's counters.
     pub fn count(&mut self, counter: &Arc<str>, second: i64, n: i64) {
         let precisions = &self.precisions.counters;
@@ -293,7 +320,8 @@ impl Batch {
         }
     }
 
-    /// Adds all of `other`, which has the same precisions. Slices that no reader could see are dropped.
+    /// Adds all of `other`, which was collected later and has the same precisions. Slices that no reader could
+    /// see are dropped.
     pub fn merge(&mut self, other: Self) {
         debug_assert_eq!(self.precisions, other.precisions);
         self.late += other.late;
@@ -318,16 +346,27 @@ impl Batch {
                 }
             }
         }
+        for (ranking, theirs) in other.rankings {
+            match self.rankings.get_mut(&ranking) {
+                Some(mine) => {
+                    mine.merge(theirs);
+                    mine.limit();
+                }
+                None => {
+                    self.rankings.insert(ranking, theirs);
+                }
+            }
+        }
     }
 
     /// Whether the batch is empty.
     pub fn is_empty(&self) -> bool {
-        self.contexts.is_empty() && self.counters.is_empty()
+        self.contexts.is_empty() && self.counters.is_empty() && self.rankings.is_empty()
     }
 
-    /// Number of contexts and counters in it.
+    /// Number of contexts, counters and rankings in it.
     pub fn len(&self) -> usize {
-        self.contexts.len() + self.counters.len()
+        self.contexts.len() + self.counters.len() + self.rankings.len()
     }
 
     /// Approximate bytes in memory.
@@ -338,13 +377,17 @@ impl Batch {
         let contexts = self.contexts.iter().map(|(context, delta)| {
             let lens: Vec<_> = delta.counters.iter().map(Slices::len).collect();
             let hours = delta.hours.len() * size_of::<(i64, DurationSums)>();
-            PER_NAME + context.name.len() + slices(&lens) + delta.record_bytes() + hours
+            let slowest = delta.slowest.iter().map(|(_, list)| list.bytes());
+            let slowest = slowest.sum::<usize>();
+            PER_NAME + context.name.len() + slices(&lens) + delta.record_bytes() + hours + slowest
         });
         let counters = self.counters.iter().map(|(name, delta)| {
             let lens: Vec<_> = delta.iter().map(Slices::len).collect();
             PER_NAME + name.len() + slices(&lens)
         });
-        contexts.sum::<usize>() + counters.sum::<usize>()
+        let rankings = self.rankings.iter();
+        let rankings = rankings.map(|(name, delta)| PER_NAME + name.len() + delta.bytes());
+        contexts.sum::<usize>() + counters.sum::<usize>() + rankings.sum::<usize>()
     }
 
     /// Approximate bytes of its records in memory.
@@ -440,6 +483,19 @@ impl Batch {
             let (counter, delta) = entry.remove_entry();
             part.counters.insert(counter, delta);
             left = left.saturating_sub(cost);
+        }
+        while let Some(mut entry) = self.rankings.first_entry() {
+            if left == 0 && !part.is_empty() {
+                break;
+            }
+            let (ranking, delta) = (entry.key().clone(), entry.get_mut().split(left));
+            left = left.saturating_sub(delta.ids.values().map(|id| delta.cost(id)).sum());
+            part.rankings.insert(ranking, delta);
+            if entry.get().is_empty() {
+                entry.remove();
+            } else {
+                break;
+            }
         }
         part
     }

@@ -257,6 +257,27 @@ pub fn timer_name(name: &str) -> Cow<'_, str> {
     }
 }
 
+/// Identifies the records of a context. It is the same for every instance and version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RecordId(u64);
+
+impl RecordId {
+    /// The id of the records of a context.
+    pub fn new(kind: Kind, name: &str) -> Self {
+        Self(fnv1a([kind.number()].into_iter().chain(name.bytes())))
+    }
+
+    /// The text form in a store.
+    pub fn to_bytes(self) -> [u8; 8] {
+        self.0.to_be_bytes()
+    }
+
+    /// Reads the text form; `None` for any other text.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        Some(Self(u64::from_be_bytes(bytes.try_into().ok()?)))
+    }
+}
+
 /// FNV-1a, 64 bits: stable over processes, machines and versions.
 pub fn fnv1a(bytes: impl IntoIterator<Item = u8>) -> u64 {
     let bytes = bytes.into_iter();

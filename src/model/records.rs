@@ -6,32 +6,11 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 
 use super::batch::{Aggregate, Merge};
-use super::context::{Kind, fnv1a};
+pub use super::context::RecordId;
 use super::histogram::COARSE_SCALE;
 use super::slice::Precision;
 pub use super::tier::TierSlice;
 use super::tier::{FINEST, Revision, RolledUp, TIERS, is_coarse, tier};
-
-/// Identifies the records of a context. It is the same for every instance and version.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RecordId(u64);
-
-impl RecordId {
-    /// The id of the records of a context.
-    pub fn new(kind: Kind, name: &str) -> Self {
-        Self(fnv1a([kind.number()].into_iter().chain(name.bytes())))
-    }
-
-    /// The text form in a store.
-    pub fn to_bytes(self) -> [u8; 8] {
-        self.0.to_be_bytes()
-    }
-
-    /// Reads the text form; `None` for any other text.
-    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        Some(Self(u64::from_be_bytes(bytes.try_into().ok()?)))
-    }
-}
 
 /// A slice of a tier and a context in it.
 pub type RecordKey = (TierSlice, RecordId);
@@ -297,6 +276,7 @@ pub fn combine<R: Borrow<Record>>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::context::Kind;
     use crate::model::histogram::Histogram;
 
     const HALF_HOUR: u32 = 1_800;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::batch::{Aggregate, Batch, ContextDelta, merge_all};
 use super::context::{ContextId, fnv1a};
 use super::pack::{EntryReader, Item, Undecodable};
+use super::ranking::RankingDelta;
 use super::records::TierSlice;
 use super::slice::Precisions;
 pub use super::slice::SKEW_ALLOWED;
@@ -21,11 +22,19 @@ pub fn partition(name: &str) -> usize {
     (fnv1a(name.bytes()) % PARTITIONS as u64) as usize
 }
 
+/// The partition of an id of a ranking. It is the same for every instance and version.
+pub fn partition_of_id(ranking: &str, id: &str) -> usize {
+    let bytes = ranking.bytes().chain([0]).chain(id.bytes());
+    (fnv1a(bytes) % PARTITIONS as u64) as usize
+}
+
 /// Additions of several entries, by name.
 #[derive(Debug, Default)]
 pub struct Round {
     /// One group for each set of precisions among the entries. There is nearly always one.
     groups: Vec<Group>,
+    /// The rankings.
+    rankings: BTreeMap<Arc<str>, RankingDelta>,
     /// Samples that were late when they were flushed. They belong to the partition of
     /// [`ALL`](super::context::ALL).
     late: u64,
@@ -72,6 +81,9 @@ impl Round {
         for (name, series) in batch.counters {
             group.add_counter(name, series, stamp);
         }
+        for (name, delta) in batch.rankings {
+            self.add_ranking(name, delta, stamp);
+        }
     }
 
     /// Adds up to `names` names of an entry. Returns whether the entry has more.
@@ -91,10 +103,19 @@ impl Round {
             match entry.next()? {
                 Some(Item::Context(context, delta)) => group.add_context(context, delta, stamp),
                 Some(Item::Counter(name, series)) => group.add_counter(name, series, stamp),
+                Some(Item::Ranking(name, delta)) => self.add_ranking(name, delta, stamp),
                 None => return Ok(false),
             }
         }
         Ok(true)
+    }
+
+    fn add_ranking(&mut self, name: Arc<str>, mut delta: RankingDelta, stamp: i64) {
+        delta.drop_future(stamp.saturating_add(SKEW_ALLOWED));
+        match self.rankings.get_mut(&name) {
+            Some(mine) => mine.merge(delta),
+            None => drop(self.rankings.insert(name, delta)),
+        }
     }
 
     fn begin_entry(&mut self, late: u64, stamp: i64) {
@@ -122,6 +143,11 @@ impl Round {
     /// The additions, grouped by precisions.
     pub fn groups(&self) -> &[Group] {
         &self.groups
+    }
+
+    /// Additions to the rankings.
+    pub fn rankings(&self) -> &BTreeMap<Arc<str>, RankingDelta> {
+        &self.rankings
     }
 
     /// Number of samples that were late when they were flushed.

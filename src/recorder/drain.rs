@@ -181,7 +181,8 @@ impl Recorder {
     /// Puts a batch back that could not be flushed.
     pub(crate) fn put_back(&self, batch: Batch) {
         let mut state = lock(&self.drain.state);
-        state.pending.merge(batch);
+        let later = std::mem::replace(&mut state.pending, batch);
+        state.pending.merge(later);
         state.pending.compact(self.limits.pending_bytes);
     }
 

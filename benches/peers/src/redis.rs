@@ -185,6 +185,7 @@ fn collected() -> Aggregate {
         times,
         outcomes,
         histogram: Histogram::new(SCALE, buckets),
+        ..Aggregate::default()
     }
 }
 

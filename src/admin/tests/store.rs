@@ -61,6 +61,7 @@ fn hour(start: i64, millis: &[u64], errors: usize) -> HourSnapshot {
             times: DurationSums::default(),
             histogram: Histogram::new(SCALE, buckets.map(|bucket| (bucket, 1))),
             outcomes,
+            ..Aggregate::default()
         },
     }
 }

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use super::reader::Reader;
-use super::{ENTRY_VERSION, hours_of};
+use super::{ENTRY_VERSION, HOURS, hours_of};
 use crate::model::batch::{Aggregate, ContextDelta};
 use crate::model::context::{ContextId, Kind};
-use crate::model::slice::{HOUR, Precision, Precisions};
+use crate::model::ranking::RankingDelta;
+use crate::model::slice::{Precision, Precisions};
 use crate::model::slices::Slices;
 use crate::model::tier::TIERS;
 
@@ -14,12 +15,14 @@ use crate::model::tier::TIERS;
 #[derive(Debug)]
 pub struct EntryReader<'a> {
     reader: Reader<'a>,
+    version: u8,
     precisions: Precisions,
     base: i64,
     /// Samples that were late when they were flushed.
     pub late: u64,
     contexts: u64,
     counters: Option<u64>,
+    rankings: Option<u64>,
 }
 
 /// One name of an entry, with its data.
@@ -29,6 +32,8 @@ pub enum Item {
     Context(ContextId, ContextDelta),
     /// One of the user's counters and its slices.
     Counter(Arc<str>, Vec<Slices<i64>>),
+    /// Additions to a ranking.
+    Ranking(Arc<str>, RankingDelta),
 }
 
 /// The entry cannot be decoded.
@@ -46,9 +51,8 @@ impl<'a> EntryReader<'a> {
 
     fn head(bytes: &'a [u8]) -> Option<Self> {
         let mut reader = Reader(bytes);
-        if reader.byte()? != ENTRY_VERSION {
-            return None;
-        }
+        let version =
+            Some(reader.byte()?).filter(|version| (1..=ENTRY_VERSION).contains(version))?;
         let mut counters = Vec::new();
         for _ in 0..reader.uint().filter(|n| *n <= 64)? {
             let seconds = u32::try_from(reader.uint()?).ok().filter(|p| *p > 0)?;
@@ -61,6 +65,9 @@ impl<'a> EntryReader<'a> {
             late: reader.uint()?,
             contexts: reader.uint()?,
             counters: None,
+            // The first version has no rankings.
+            rankings: (version < 2).then_some(0),
+            version,
             reader,
         })
     }
@@ -88,6 +95,14 @@ impl<'a> EntryReader<'a> {
         if counters > 0 {
             return self.counter().map(Some).ok_or(Undecodable);
         }
+        let rankings = match self.rankings {
+            Some(rankings) => rankings,
+            None => self.reader.uint().ok_or(Undecodable)?,
+        };
+        self.rankings = Some(rankings.saturating_sub(1));
+        if rankings > 0 {
+            return self.ranking().map(Some).ok_or(Undecodable);
+        }
         if self.reader.0.is_empty() {
             return Ok(None);
         }
@@ -104,10 +119,13 @@ impl<'a> EntryReader<'a> {
         for (slices, tier) in records.iter_mut().zip(TIERS) {
             *slices = reader.slices(tier, base, Reader::aggregate_in_place)??;
         }
-        let hour = Precision::new(HOUR as u32, 1);
-        let hours = match reader.slices(hour, base, Reader::times)? {
+        let hours = match reader.slices(HOURS, base, Reader::times)? {
             Some(hours) => hours,
             None => hours_of(&records[0]),
+        };
+        let slowest = match self.version {
+            1 => Slices::default(),
+            _ => reader.slices(HOURS, base, |reader| reader.slow_requests(kind))??,
         };
         Some(Item::Context(
             ContextId { kind, name },
@@ -116,8 +134,14 @@ impl<'a> EntryReader<'a> {
                 counters,
                 hours,
                 records,
+                slowest,
             },
         ))
+    }
+
+    fn ranking(&mut self) -> Option<Item> {
+        let name = self.reader.name()?;
+        Some(Item::Ranking(name, self.reader.ranking(self.base)?))
     }
 
     fn counter(&mut self) -> Option<Item> {

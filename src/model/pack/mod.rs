@@ -17,18 +17,24 @@ use self::reader::Reader;
 use self::writer::Writer;
 use super::access_time::DurationSums;
 use super::batch::{Aggregate, Batch, MAX_HOURS, Merge};
+use super::context::Kind;
 use super::records::Record;
 use super::slice::{HOUR, Precision};
 use super::slices::Slices;
+use super::slow_request::SlowRequests;
 use super::tier::TIERS;
 
 /// The version of the form of an entry. Raise it with every change that an older folder cannot read.
-pub const ENTRY_VERSION: u8 = 1;
+pub const ENTRY_VERSION: u8 = 2;
 
 const TIMES: u64 = 1;
 const OUTCOMES: u64 = 2;
 const HISTOGRAM: u64 = 3;
 const ROLLED_UNTIL: u64 = 4;
+const TIMERS: u64 = 5;
+
+/// The slices of hours.
+const HOURS: Precision = Precision::new(HOUR as u32, 1);
 
 /// Packs a record.
 pub fn record(record: &Record) -> Vec<u8> {
@@ -63,6 +69,18 @@ pub(crate) fn aggregate(aggregate: &Aggregate) -> Vec<u8> {
 /// Unpacks an aggregate; `None` if the bytes are not one.
 pub(crate) fn read_aggregate(bytes: &[u8]) -> Option<Aggregate> {
     Reader(bytes).aggregate()
+}
+
+/// Packs a list of slow requests.
+pub fn slow_requests(list: &SlowRequests) -> Vec<u8> {
+    let mut out = Writer(Vec::new());
+    out.slow_requests(list);
+    out.0
+}
+
+/// Unpacks the slow requests of a context of this kind; `None` if the bytes are not a list of them.
+pub fn read_slow_requests(bytes: &[u8], kind: Kind) -> Option<SlowRequests> {
+    Reader(bytes).slow_requests(kind)
 }
 
 /// Adds a section to a packed record. Readers that do not know its tag skip it.
@@ -117,18 +135,19 @@ pub fn entry(batch: &Batch) -> Vec<u8> {
         }
         match hours_of(&delta.records[0]) == delta.hours {
             true => out.uint(0),
-            false => out.slices(
-                &delta.hours,
-                Precision::new(HOUR as u32, 1),
-                base,
-                Writer::times,
-            ),
+            false => out.slices(&delta.hours, HOURS, base, Writer::times),
         }
+        out.slices(&delta.slowest, HOURS, base, Writer::slow_requests);
     }
     out.uint(batch.counters.len() as u64);
     for (name, series) in &batch.counters {
         out.bytes(name.as_bytes());
         out.series(series, &precisions.counters, base, |out, n| out.int(*n));
+    }
+    out.uint(batch.rankings.len() as u64);
+    for (name, delta) in &batch.rankings {
+        out.bytes(name.as_bytes());
+        out.ranking(delta, base);
     }
     out.0
 }
@@ -162,9 +181,13 @@ mod tests {
 
     use super::*;
     use crate::model::context::Kind;
+    use crate::model::context::{ContextId, RecordId};
     use crate::model::histogram::Histogram;
-    use crate::model::outcome::OUTCOMES as OUTCOME_COUNT;
+    use crate::model::outcome::{OUTCOMES as OUTCOME_COUNT, Outcome};
+    use crate::model::ranking::{RankingDelta, RankingSpec};
     use crate::model::slice::Precisions;
+    use crate::model::slow_request::SlowRequest;
+    use crate::model::timer_sums::TimerSums;
     use proptest::collection::vec;
     use proptest::prelude::*;
 
@@ -176,6 +199,7 @@ mod tests {
             match item {
                 Item::Context(context, delta) => drop(batch.contexts.insert(context, delta)),
                 Item::Counter(name, series) => drop(batch.counters.insert(name, series)),
+                Item::Ranking(name, delta) => drop(batch.rankings.insert(name, delta)),
             }
         }
         Ok(batch)
@@ -252,8 +276,24 @@ mod tests {
     fn an_entry_of_another_version_is_refused() {
         let mut packed = entry(&Batch::new(Precisions::default()));
         assert!(unpacked(&packed).is_ok());
-        packed[0] += 1;
-        assert_eq!(unpacked(&packed), Err(Undecodable));
+        for version in [0, ENTRY_VERSION + 1] {
+            packed[0] = version;
+            assert_eq!(unpacked(&packed), Err(Undecodable));
+        }
+    }
+
+    /// Instances of the first version run beside this one while a service is deployed.
+    #[test]
+    fn an_entry_of_the_first_version_has_neither_slow_requests_nor_rankings() {
+        let mut batch = Batch::new(Precisions::new([60], 120));
+        let one = aggregate(&[5], vec![(0, 1)], 1);
+        batch.add(&"GET /".into(), Kind::Http, 1_700_000_000, &one);
+        let mut packed = entry(&batch);
+        // Contexts end with the mark of no slow requests; counters and rankings follow, none of both.
+        assert_eq!(packed.split_off(packed.len() - 3), [1, 0, 0]);
+        packed.push(0);
+        packed[0] = 1;
+        assert_eq!(unpacked(&packed), Ok(batch));
     }
 
     #[test]
@@ -278,9 +318,9 @@ mod tests {
     #[test]
     fn lists_may_announce_more_than_there_is() {
         let empty = entry(&Batch::new(Precisions { counters: vec![] }));
-        // The last two numbers are those of contexts and counters.
-        let (head, _) = empty.split_at(empty.len() - 2);
-        for numbers in [[u64::MAX, 0], [0, u64::MAX]] {
+        // The last numbers are those of contexts, counters and rankings.
+        let (head, _) = empty.split_at(empty.len() - 3);
+        for numbers in [[u64::MAX, 0, 0], [0, u64::MAX, 0], [0, 0, u64::MAX]] {
             let mut out = Writer(head.to_vec());
             numbers.iter().for_each(|n| out.uint(*n));
             assert_eq!(unpacked(&out.0), Err(Undecodable));
@@ -293,6 +333,36 @@ mod tests {
             let counters = vec![Precision::new(seconds, samples)];
             let packed = entry(&Batch::new(Precisions { counters }));
             assert_eq!(unpacked(&packed), Err(Undecodable));
+        }
+    }
+
+    fn timed(mut aggregate: Aggregate, timers: u64) -> Aggregate {
+        for number in 0..timers {
+            let sums = TimerSums {
+                count: 2 * number,
+                requests: number,
+                sum: number << 40,
+                covered: 1,
+            };
+            let timer = RecordId::new(Kind::Timer, &number.to_string());
+            aggregate.timers.add(timer, &sums);
+            aggregate.timers.covered += number;
+        }
+        aggregate
+    }
+
+    fn slow(nanos: u64, number: u64) -> SlowRequest {
+        let text = (number > 0).then(|| number.to_string().into());
+        SlowRequest {
+            nanos,
+            ended: -1_700_000_000_123,
+            context: "GET /".into(),
+            instance: "a:1".into(),
+            outcome: Outcome::ALL[number as usize],
+            is_error: number == 2,
+            status: (number > 0).then_some(500),
+            trace_id: text.clone(),
+            path: text,
         }
     }
 
@@ -317,8 +387,26 @@ mod tests {
             for (name, second, nanos, buckets, errors) in samples {
                 let kind = [Kind::Timer, Kind::Http, Kind::All][usize::from(name % 3)];
                 let one = aggregate(&[nanos, nanos / 3], buckets, errors);
-                batch.add(&format!("n{name}").into(), kind, second, &one);
+                let name: Arc<str> = format!("n{name}").into();
+                batch.add(&name, kind, second, &timed(one, errors));
                 batch.count(&format!("c{name}").into(), second, second - 7);
+                batch.add_slow(
+                    ContextId::new(kind, name.clone()),
+                    second,
+                    slow(nanos, errors),
+                );
+                let spec = RankingSpec {
+                    interval: 60,
+                    slices: 24,
+                    max_ids: 5,
+                };
+                let ranking = batch.rankings.entry(name.clone());
+                let ranking = ranking.or_insert_with(|| RankingDelta::new(spec));
+                ranking.add(&name, second, 5 - errors as i64);
+                if errors == 1 {
+                    ranking.remove(&name);
+                }
+                ranking.dropped += errors;
             }
             batch.late += late;
             batch
@@ -337,6 +425,7 @@ mod tests {
             let mut one = with(aggregate(&nanos, buckets, errors));
             one.sums.outcomes.counts = outcomes;
             one.rolled_until = rolled_until;
+            one.sums = timed(one.sums, errors % 20);
             prop_assert_eq!(read_record(&record(&one)), Some(one));
         }
 

@@ -2,13 +2,17 @@
 
 use std::sync::Arc;
 
-use super::{HISTOGRAM, OUTCOMES, TIMES, derived};
+use super::{HISTOGRAM, OUTCOMES, TIMERS, TIMES, derived};
 use crate::model::access_time::DurationSums;
 use crate::model::batch::{Aggregate, Merge, RequestCounts};
+use crate::model::context::{Kind, RecordId};
 use crate::model::histogram::Histogram;
-use crate::model::outcome::OutcomeCounts;
+use crate::model::outcome::{Outcome, OutcomeCounts};
+use crate::model::ranking::{IdDelta, RankingDelta, RankingSpec};
 use crate::model::slice::Precision;
 use crate::model::slices::Slices;
+use crate::model::slow_request::{SLOW_OF_ALL, SlowRequest, SlowRequests};
+use crate::model::timer_sums::{TimerSums, Timers};
 
 /// The most buckets of a histogram: more than any scale has within the range. A longer list is an error.
 const MAX_BUCKETS: u64 = 1_024;
@@ -123,11 +127,76 @@ impl<'a> Reader<'a> {
                 TIMES => aggregate.times = body.times()?,
                 OUTCOMES => aggregate.outcomes = body.outcomes()?,
                 HISTOGRAM => aggregate.histogram = body.histogram()?,
+                TIMERS => aggregate.timers = body.timers()?,
                 _ => continue,
             }
             sections += 1;
         }
         (sections > 0).then_some(aggregate)
+    }
+
+    pub(super) fn timers(&mut self) -> Option<Timers> {
+        let mut timers = Timers {
+            covered: self.uint()?,
+            ..Timers::default()
+        };
+        while let Some((id, tail)) = self.0.split_first_chunk::<8>() {
+            self.0 = tail;
+            let sums = TimerSums {
+                count: self.uint()?,
+                requests: self.uint()?,
+                sum: self.uint()?,
+                covered: self.uint()?,
+            };
+            timers.add(RecordId::from_bytes(id)?, &sums);
+        }
+        self.0.is_empty().then_some(timers)
+    }
+
+    pub(super) fn slow_requests(&mut self, kind: Kind) -> Option<SlowRequests> {
+        let mut list = SlowRequests::of(kind);
+        let text = |bytes: &[u8]| -> Option<Option<Box<str>>> {
+            let text = std::str::from_utf8(bytes).ok()?;
+            Some((!text.is_empty()).then(|| text.into()))
+        };
+        for _ in 0..self.uint().filter(|n| *n <= SLOW_OF_ALL as u64)? {
+            list.add(SlowRequest {
+                nanos: self.uint()?,
+                ended: self.int()?,
+                context: self.name()?,
+                instance: self.name()?,
+                // A newer version may have more outcomes.
+                outcome: (usize::try_from(self.uint()?).ok())
+                    .and_then(|number| Outcome::ALL.get(number).copied())
+                    .unwrap_or(Outcome::Failed),
+                is_error: self.uint()? != 0,
+                status: Some(u16::try_from(self.uint()?).ok()?).filter(|status| *status > 0),
+                trace_id: text(self.bytes()?)?,
+                path: text(self.bytes()?)?,
+            });
+        }
+        Some(list)
+    }
+
+    pub(super) fn ranking(&mut self, base: i64) -> Option<RankingDelta> {
+        let mut number = || u32::try_from(self.uint()?).ok();
+        let spec = RankingSpec {
+            interval: number()?,
+            slices: number()?,
+            max_ids: number()?,
+        };
+        if spec.interval == 0 || spec.slices == 0 {
+            return None;
+        }
+        let mut delta = RankingDelta::new(spec);
+        delta.dropped = self.uint()?;
+        for _ in 0..self.uint()? {
+            let id = self.name()?;
+            let is_removed = self.uint()? != 0;
+            let slices = self.slices(spec.precision(), base, Reader::int)??;
+            delta.ids.insert(id, IdDelta { is_removed, slices });
+        }
+        Some(delta)
     }
 
     pub(super) fn aggregate_in_place(&mut self) -> Option<Aggregate> {

@@ -1,12 +1,15 @@
 //! Writing numbers, sections and slices.
 
-use super::{HISTOGRAM, OUTCOMES, TIMES, derived};
+use super::{HISTOGRAM, OUTCOMES, TIMERS, TIMES, derived};
 use crate::model::access_time::DurationSums;
 use crate::model::batch::{Aggregate, Merge, RequestCounts};
 use crate::model::histogram::Histogram;
 use crate::model::outcome::OutcomeCounts;
+use crate::model::ranking::RankingDelta;
 use crate::model::slice::Precision;
 use crate::model::slices::Slices;
+use crate::model::slow_request::SlowRequests;
+use crate::model::timer_sums::Timers;
 
 pub(super) struct Writer(pub(super) Vec<u8>);
 
@@ -81,6 +84,51 @@ impl Writer {
         self.section(TIMES, |out| out.times(&aggregate.times));
         self.section(OUTCOMES, |out| out.outcomes(&aggregate.outcomes));
         self.section(HISTOGRAM, |out| out.histogram(&aggregate.histogram));
+        if !aggregate.timers.is_empty() {
+            self.section(TIMERS, |out| out.timers(&aggregate.timers));
+        }
+    }
+
+    pub(super) fn timers(&mut self, timers: &Timers) {
+        self.uint(timers.covered);
+        for (id, sums) in &timers.sums {
+            self.0.extend_from_slice(&id.to_bytes());
+            self.uint(sums.count);
+            self.uint(sums.requests);
+            self.uint(sums.sum);
+            self.uint(sums.covered);
+        }
+    }
+
+    pub(super) fn slow_requests(&mut self, list: &SlowRequests) {
+        self.uint(list.len() as u64);
+        for request in list.iter() {
+            let text = |text: &Option<Box<str>>| text.as_deref().unwrap_or_default().to_owned();
+            self.uint(request.nanos);
+            self.int(request.ended);
+            self.bytes(request.context.as_bytes());
+            self.bytes(request.instance.as_bytes());
+            self.uint(request.outcome as u64);
+            self.uint(u64::from(request.is_error));
+            self.uint(u64::from(request.status.unwrap_or(0)));
+            self.bytes(text(&request.trace_id).as_bytes());
+            self.bytes(text(&request.path).as_bytes());
+        }
+    }
+
+    pub(super) fn ranking(&mut self, delta: &RankingDelta, base: i64) {
+        self.uint(u64::from(delta.spec.interval));
+        self.uint(u64::from(delta.spec.slices));
+        self.uint(u64::from(delta.spec.max_ids));
+        self.uint(delta.dropped);
+        self.uint(delta.ids.len() as u64);
+        for (id, added) in &delta.ids {
+            self.bytes(id.as_bytes());
+            self.uint(u64::from(added.is_removed));
+            self.slices(&added.slices, delta.spec.precision(), base, |out, n| {
+                out.int(*n);
+            });
+        }
     }
 
     pub(super) fn aggregate_in_place(&mut self, aggregate: &Aggregate) {

@@ -1,0 +1,254 @@
+//! Rankings within a moving window of time: the additions that an instance collects. The recipe is
+//! [ranking within a moving time window](crate::guide::recipes#5-ranking-within-a-moving-time-window).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::slice::Precision;
+use super::slices::Slices;
+
+/// The configuration of a ranking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RankingSpec {
+    /// Length of a slice, in seconds.
+    pub interval: u32,
+    /// Number of slices that a window has: the current one and those before it.
+    pub slices: u32,
+    /// The most ids.
+    pub max_ids: u32,
+}
+
+impl RankingSpec {
+    /// The slices of the window.
+    pub fn precision(self) -> Precision {
+        Precision::new(self.interval, self.slices)
+    }
+
+    /// Length of the window, in seconds.
+    pub fn period(self) -> i64 {
+        i64::from(self.interval) * i64::from(self.slices)
+    }
+
+    /// The start of the oldest slice of the window at `now`, in Unix seconds.
+    pub fn oldest(self, now: i64) -> i64 {
+        let width = i64::from(self.interval);
+        let before = width * (i64::from(self.slices) - 1);
+        self.precision().slice(now).saturating_sub(before)
+    }
+}
+
+/// Additions to an id.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IdDelta {
+    /// Whether the id was removed before the additions.
+    pub is_removed: bool,
+    /// The additions by slice.
+    pub slices: Slices<i64>,
+}
+
+/// Additions to a ranking.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RankingDelta {
+    /// The configuration of the instance.
+    pub spec: RankingSpec,
+    /// The additions by id.
+    pub ids: BTreeMap<Arc<str>, IdDelta>,
+    /// How much was added to ids for which there was no room.
+    pub dropped: u64,
+}
+
+impl RankingDelta {
+    /// No additions.
+    pub fn new(spec: RankingSpec) -> Self {
+        Self {
+            spec,
+            ids: BTreeMap::new(),
+            dropped: 0,
+        }
+    }
+
+    /// Whether there are no additions.
+    pub fn is_empty(&self) -> bool {
+        self.ids.is_empty() && self.dropped == 0
+    }
+
+    /// Adds `n` to an id at a second.
+    pub fn add(&mut self, id: &Arc<str>, second: i64, n: i64) {
+        let precision = self.spec.precision();
+        let delta = self.ids.entry(id.clone()).or_default();
+        delta
+            .slices
+            .add(precision.slice(second), n, precision.retained as usize);
+    }
+
+    /// Removes an id. Additions that follow count.
+    pub fn remove(&mut self, id: &Arc<str>) {
+        let removed = IdDelta {
+            is_removed: true,
+            ..IdDelta::default()
+        };
+        self.ids.insert(id.clone(), removed);
+    }
+
+    /// Adds all of `later`, which was collected after this.
+    pub fn merge(&mut self, later: Self) {
+        self.spec = later.spec;
+        self.dropped = self.dropped.saturating_add(later.dropped);
+        for (id, delta) in later.ids {
+            match self.ids.get_mut(&id) {
+                Some(mine) if !delta.is_removed => {
+                    let retained = self.spec.slices as usize;
+                    mine.slices.merge(delta.slices, retained, drop);
+                }
+                _ => drop(self.ids.insert(id, delta)),
+            }
+        }
+    }
+
+    /// Drops the smallest additions of the oldest slices until there are at most `max_ids` ids, and counts
+    /// them. Removals stay.
+    pub fn limit(&mut self) {
+        let surplus = self.ids.len().saturating_sub(self.spec.max_ids as usize);
+        if surplus == 0 {
+            return;
+        }
+        let mut droppable: Vec<_> = (self.ids.iter())
+            .filter(|(_, delta)| !delta.is_removed)
+            .map(|(id, delta)| {
+                let newest = delta.slices.iter().next_back().map(|(start, _)| start);
+                (newest, sum_of(delta), id.clone())
+            })
+            .collect();
+        droppable.sort_unstable();
+        for (_, sum, id) in droppable.into_iter().take(surplus) {
+            self.ids.remove(&id);
+            self.dropped = self.dropped.saturating_add(sum.unsigned_abs());
+        }
+    }
+
+    /// Drops slices that start after `latest`, which only a wrong clock can have made.
+    pub(crate) fn drop_future(&mut self, latest: i64) {
+        for delta in self.ids.values_mut() {
+            drop(delta.slices.drop_after(latest));
+        }
+    }
+
+    /// Approximate number of commands that a store needs to merge an id.
+    pub(crate) fn cost(&self, delta: &IdDelta) -> usize {
+        let removed = if delta.is_removed {
+            self.spec.slices as usize / 8
+        } else {
+            0
+        };
+        1 + 2 * delta.slices.len() + removed
+    }
+
+    /// Moves out ids that cost about `cost` commands, at least one.
+    pub(crate) fn split(&mut self, cost: usize) -> Self {
+        let mut part = Self {
+            dropped: std::mem::take(&mut self.dropped),
+            ..Self::new(self.spec)
+        };
+        let mut left = cost;
+        while let Some((id, delta)) = self.ids.pop_first() {
+            let cost = self.cost(&delta);
+            if cost > left && !part.ids.is_empty() {
+                self.ids.insert(id, delta);
+                break;
+            }
+            left = left.saturating_sub(cost);
+            part.ids.insert(id, delta);
+        }
+        part
+    }
+
+    /// Approximate bytes in memory.
+    pub(crate) fn bytes(&self) -> usize {
+        const PER_ID: usize = 112;
+        let ids = self.ids.iter();
+        ids.map(|(id, delta)| PER_ID + id.len() + 16 * delta.slices.len())
+            .sum()
+    }
+}
+
+fn sum_of(delta: &IdDelta) -> i64 {
+    let counts = delta.slices.iter().map(|(_, n)| *n);
+    counts.fold(0, i64::saturating_add)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const SPEC: RankingSpec = RankingSpec {
+        interval: 60,
+        slices: 3,
+        max_ids: 4,
+    };
+
+    fn sums(delta: &RankingDelta) -> Vec<(&str, i64)> {
+        let ids = delta.ids.iter();
+        ids.map(|(id, delta)| (&**id, sum_of(delta))).collect()
+    }
+
+    #[test]
+    fn a_window_is_the_current_slice_and_those_before() {
+        assert_eq!(SPEC.period(), 180);
+        assert_eq!(SPEC.oldest(1_000_000_079), 999_999_900);
+    }
+
+    #[test]
+    fn the_smallest_of_the_oldest_slice_go() {
+        let mut delta = RankingDelta::new(SPEC);
+        for (id, second, n) in [
+            ("a", 60, 9),
+            ("b", 60, 2),
+            ("c", 0, 5),
+            ("d", 0, 50),
+            ("e", 120, 1),
+        ] {
+            delta.add(&id.into(), second, n);
+        }
+        delta.remove(&"f".into());
+        delta.limit();
+        assert_eq!(
+            (sums(&delta), delta.dropped),
+            (vec![("a", 9), ("b", 2), ("e", 1), ("f", 0)], 55)
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn parts_merge_to_the_whole(operations in proptest::collection::vec((0..4u8, 0..500i64, -3..9i64, 0..6u8), 0..60), at in any::<prop::sample::Index>(), cost in 0..30usize) {
+            let collect = |operations: &[(u8, i64, i64, u8)]| {
+                let mut delta = RankingDelta::new(SPEC);
+                for (id, second, n, operation) in operations {
+                    let id: Arc<str> = id.to_string().into();
+                    match operation {
+                        0 => delta.remove(&id),
+                        _ => delta.add(&id, *second, *n),
+                    }
+                }
+                delta
+            };
+            let (first, later) = operations.split_at(at.index(operations.len() + 1));
+            let mut merged = collect(first);
+            merged.merge(collect(later));
+            let whole = collect(&operations);
+            // A part drops the slices that are older than its own newest ones.
+            let newest = |delta: &RankingDelta| delta.ids.iter().map(|(id, d)| {
+                let newest = d.slices.iter().next_back().map(|(start, n)| (start, *n));
+                (id.clone(), d.is_removed, newest)
+            }).collect::<Vec<_>>();
+            prop_assert_eq!(newest(&merged), newest(&whole));
+            let (mut left, mut parts) = (whole.clone(), RankingDelta::new(SPEC));
+            while !left.is_empty() {
+                let part = left.split(cost);
+                prop_assert!(!part.ids.is_empty());
+                parts.merge(part);
+            }
+            prop_assert_eq!(parts, whole);
+        }
+    }
+}
