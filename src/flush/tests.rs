@@ -17,15 +17,16 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::model::context::Kind;
 use crate::model::outcome::Outcome;
 use crate::model::slice::Precisions;
+use crate::model::slow_request::SlowRequests;
 use crate::model::slowest::RankedContext;
 use crate::model::snapshot::{ContextSnapshot, Snapshot};
 use crate::model::tier::TierSlice;
 use crate::recorder::{Limits, Recorder};
 use crate::store::{
     Append, Appended, AppendedCall, CleanReport, ContextQuery, ContextRecords, CounterQuery,
-    CounterSeries, FencedBatch, Generation, Heartbeat, Pass, PassRecord, Position, Query, Readable,
-    Receipt, RecordIndex, RecordQuery, Sealed, SliceRecords, SlowestQuery, Store, StoreStatus,
-    Upkeep,
+    CounterSeries, FencedBatch, Generation, Heartbeat, Pass, PassRecord, Position, Query,
+    RankingPage, RankingQuery, Readable, Receipt, RecordIndex, RecordQuery, Sealed, SliceRecords,
+    SlowRequestQuery, SlowestQuery, Store, StoreStatus, Upkeep,
 };
 use crate::task::{BoxFuture, Stop, lock};
 
@@ -203,6 +204,24 @@ impl Query for Scripted {
         &'a self,
         _: &'a SlowestQuery,
     ) -> BoxFuture<'a, Result<Vec<RankedContext>, StoreError>> {
+        unreachable!("a flusher only appends")
+    }
+
+    fn slow_requests<'a>(
+        &'a self,
+        _: &'a SlowRequestQuery,
+    ) -> BoxFuture<'a, Result<Vec<SlowRequests>, StoreError>> {
+        unreachable!("a flusher only appends")
+    }
+
+    fn rankings(&self) -> BoxFuture<'_, Result<Vec<String>, StoreError>> {
+        unreachable!("a flusher only appends")
+    }
+
+    fn ranking<'a>(
+        &'a self,
+        _: &'a RankingQuery,
+    ) -> BoxFuture<'a, Result<Option<RankingPage>, StoreError>> {
         unreachable!("a flusher only appends")
     }
 }

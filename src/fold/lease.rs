@@ -1,9 +1,11 @@
 //! The state of a folder between rounds: the version of the journal's state, and the records that the folder
 //! remembers under that version.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use crate::error::StoreError;
+use crate::model::ranking::RankingState;
 use crate::model::records::Records;
 use crate::store::Position;
 use crate::store::journal::{Acquired, Journal, Progress};
@@ -31,6 +33,10 @@ pub(super) struct Lease {
     /// How long the last round took, in milliseconds.
     pub(super) took_millis: u64,
     pub(super) sizer: BatchSizer,
+    /// The rankings of the store; `None` until they are read.
+    pub(super) rankings: Option<BTreeMap<Arc<str>, RankingState>>,
+    /// Rankings that were added to since they were last limited.
+    pub(super) touched_rankings: BTreeSet<Arc<str>>,
 }
 
 impl Lease {
@@ -54,6 +60,8 @@ impl Lease {
                 stamp: 0,
                 took_millis: 0,
                 sizer,
+                rankings: None,
+                touched_rankings: BTreeSet::new(),
             }),
             Acquired::Held | Acquired::Newer | Acquired::Nothing => None,
         })

@@ -15,8 +15,10 @@
 //! [the guide](crate::guide::new_aggregate).
 
 mod lease;
+mod rankings;
 mod roll_up;
 mod round;
+mod slow_requests;
 #[cfg(test)]
 mod tests;
 

@@ -1,6 +1,7 @@
 //! One round: its entries are read and merged, and the result is written in steps.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::lease::{Lease, new_version};
@@ -12,6 +13,7 @@ use crate::model::round::{self, Round, partition};
 use crate::model::tier::{FINEST, TierSlice};
 use crate::store::Position;
 use crate::store::journal::{Entry, FoldStep, Journal, Partitions, Step};
+use crate::store::table::{FieldWrites, Table};
 
 /// About how many bytes of entries one script reads; a larger read would block the server and the runtime.
 const READ_BYTES: u64 = 512 * 1024;
@@ -47,10 +49,14 @@ pub(super) enum Outcome {
 
 /// The part of a round that one step writes.
 #[derive(Default)]
-struct Plan {
-    partitions: Vec<usize>,
-    records: Vec<RecordKey>,
-    cost: usize,
+pub(super) struct Plan {
+    pub(super) partitions: Vec<usize>,
+    pub(super) records: Vec<RecordKey>,
+    /// Fields of tables as they are after the step.
+    pub(super) fields: Vec<FieldWrites>,
+    /// The rankings that the step adds to.
+    pub(super) rankings: BTreeSet<Arc<str>>,
+    pub(super) cost: usize,
 }
 
 /// The end of a round, its missing bytes, and when this instance began to fold it.
@@ -91,6 +97,13 @@ impl Lease {
                 Read::Garbled(entry, _) => return self.set_aside(journal, &entry).await,
             }
         };
+        if self.progress.upto.is_none()
+            && !self
+                .expire_rankings(journal, instance, gathered.now)
+                .await?
+        {
+            return Ok(Outcome::Lost);
+        }
         if gathered.entries.is_empty() {
             return self.skip_hole(journal, instance, gathered.head).await;
         }
@@ -122,6 +135,9 @@ impl Lease {
             start,
         };
         let outcome = self.write(journal, instance, &round, plans, end).await?;
+        if matches!(outcome, Outcome::Folded) && !self.limit_rankings(journal, instance).await? {
+            return Ok(Outcome::Lost);
+        }
         Ok(match outcome {
             Outcome::Folded if is_caught_up => Outcome::CaughtUp,
             outcome => outcome,
@@ -142,6 +158,7 @@ impl Lease {
             entries: Vec::new(),
             end: low,
             head: low,
+            now: 0,
             hole_bytes: 0,
         };
         loop {
@@ -151,7 +168,7 @@ impl Lease {
                 return Ok(Read::Ended(Outcome::Lost));
             };
             let mut entries = read.entries;
-            gathered.head = read.head;
+            (gathered.head, gathered.now) = (read.head, read.now);
             let is_stop = |entry: &Entry| {
                 Some(entry.position) == stop_before
                     || entry.version > u64::from(ENTRY_VERSION) && !aside.contains(&entry.position)
@@ -272,6 +289,12 @@ impl Lease {
         if round.late() > 0 && left(ALL) {
             partitions.entry(partition(ALL)).or_default().cost += 1;
         }
+        let is_ours = self.plan_slow_requests(journal, instance, round, &mut partitions);
+        if !is_ours.await?
+            || !(self.plan_rankings(journal, instance, round, &mut partitions)).await?
+        {
+            return Ok(None);
+        }
         if !self.load(journal, instance, &missing).await? {
             return Ok(None);
         }
@@ -295,6 +318,8 @@ impl Lease {
                     plan.cost += more.cost;
                     plan.partitions.append(&mut more.partitions);
                     plan.records.append(&mut more.records);
+                    plan.fields.append(&mut more.fields);
+                    plan.rankings.append(&mut more.rankings);
                 }
                 _ => plans.push(more),
             }
@@ -346,6 +371,8 @@ impl Lease {
                 .copied();
             let trimmed: Vec<Position> = trimmable.collect();
             let records = with_values(&self.records, &plan.records);
+            let states = self.state_writes(&plan.rankings);
+            let fields = by_table(plan.fields.into_iter().chain(states));
             let next = new_version();
             let step = FoldStep {
                 version: &self.progress.version,
@@ -357,6 +384,7 @@ impl Lease {
                 round,
                 partitions: &plan.partitions,
                 records: &records,
+                fields: &fields,
                 rolled: &self.progress.rolled,
                 released: &[],
                 hole_bytes: end.hole_bytes,
@@ -402,12 +430,35 @@ impl Lease {
         Ok(is_ours)
     }
 
+    /// Writes fields of tables by a step that folds no entry. `false` when the lease is lost.
+    pub(super) async fn maintain_fields(
+        &mut self,
+        journal: &dyn Journal,
+        instance: &str,
+        fields: &[FieldWrites],
+    ) -> Result<bool, StoreError> {
+        self.write_between(journal, instance, (&[], fields), &[], None)
+            .await
+    }
+
     /// Writes records and trims entries by a step that folds no entry. `false` when the lease is lost.
     pub(super) async fn maintain(
         &mut self,
         journal: &dyn Journal,
         instance: &str,
         records: &[RecordKey],
+        released: &[TierSlice],
+        trim: Option<Position>,
+    ) -> Result<bool, StoreError> {
+        self.write_between(journal, instance, (records, &[]), released, trim)
+            .await
+    }
+
+    async fn write_between(
+        &mut self,
+        journal: &dyn Journal,
+        instance: &str,
+        (records, fields): (&[RecordKey], &[FieldWrites]),
         released: &[TierSlice],
         trim: Option<Position>,
     ) -> Result<bool, StoreError> {
@@ -423,6 +474,7 @@ impl Lease {
             round: &Round::empty(self.stamp),
             partitions: &[],
             records: &records,
+            fields,
             rolled: &self.progress.rolled,
             released,
             hole_bytes: 0,
@@ -437,6 +489,21 @@ impl Lease {
         self.progress.version = next;
         Ok(true)
     }
+}
+
+/// Combines the writes of each table, so that each is one command.
+fn by_table(writes: impl IntoIterator<Item = FieldWrites>) -> Vec<FieldWrites> {
+    let mut tables: BTreeMap<Table, FieldWrites> = BTreeMap::new();
+    for mut write in writes {
+        match tables.get_mut(&write.table) {
+            Some(table) => {
+                table.removed.append(&mut write.removed);
+                table.set.append(&mut write.set);
+            }
+            None => drop(tables.insert(write.table.clone(), write)),
+        }
+    }
+    tables.into_values().collect()
 }
 
 /// Looks up the values of records.
@@ -492,6 +559,8 @@ struct Gathered {
     end: Position,
     /// The newest entry of the journal.
     head: Position,
+    /// The store's time, in Unix seconds.
+    now: i64,
     /// Bytes that are missing between the entries.
     hole_bytes: u64,
 }

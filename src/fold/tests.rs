@@ -17,14 +17,19 @@ use crate::model::pack::{self, ENTRY_VERSION};
 use crate::model::records::{Record, RecordId, RecordKey};
 use crate::model::round::partition;
 use crate::model::slice::Precisions;
+use crate::model::slow_request::SlowRequests;
 use crate::model::slowest::RankedContext;
 use crate::model::snapshot::{ContextSnapshot, Snapshot};
 use crate::model::tier::{FINEST, TierSlice};
-use crate::store::journal::{Acquired, Entries, Entry, FoldStep, Journal, Progress, Step};
+use crate::store::journal::{
+    Acquired, Entries, Entry, FieldValues, FoldStep, Journal, Progress, Step,
+};
+use crate::store::table::Table;
 use crate::store::{
     Append, Appended, AppendedCall, CleanReport, ContextQuery, ContextRecords, CounterQuery,
-    CounterSeries, FencedBatch, Generation, Heartbeat, Pass, PassRecord, Position, Query, Readable,
-    RecordIndex, RecordQuery, Sealed, SliceRecords, SlowestQuery, Store, StoreStatus, Upkeep,
+    CounterSeries, FencedBatch, Generation, Heartbeat, Pass, PassRecord, Position, Query,
+    RankingPage, RankingQuery, Readable, RecordIndex, RecordQuery, Sealed, SliceRecords,
+    SlowRequestQuery, SlowestQuery, Store, StoreStatus, Upkeep,
 };
 use crate::task::{BoxFuture, Stop, lock};
 
@@ -283,6 +288,28 @@ impl Journal for Scripted {
         self.answer(Call::Load(finest.count()), Step::Done(empty))
     }
 
+    fn load_fields<'a>(
+        &'a self,
+        _: &'a str,
+        _: &'a str,
+        fields: &'a [(Table, Vec<Vec<u8>>)],
+    ) -> BoxFuture<'a, Result<Step<Vec<FieldValues>>, StoreError>> {
+        let missing = |(_, fields): &(Table, Vec<Vec<u8>>)| vec![None; fields.len()];
+        let values = fields.iter().map(missing).collect();
+        Box::pin(std::future::ready(Ok(Step::Done(values))))
+    }
+
+    fn list_fields<'a>(
+        &'a self,
+        _: &'a Table,
+    ) -> BoxFuture<'a, Result<Vec<(Vec<u8>, Vec<u8>)>, StoreError>> {
+        Box::pin(std::future::ready(Ok(Vec::new())))
+    }
+
+    fn count_fields<'a>(&'a self, _: &'a Table) -> BoxFuture<'a, Result<usize, StoreError>> {
+        Box::pin(std::future::ready(Ok(0)))
+    }
+
     fn set_aside<'a>(
         &'a self,
         _: &'a str,
@@ -392,6 +419,24 @@ impl Query for Scripted {
         &'a self,
         _: &'a SlowestQuery,
     ) -> BoxFuture<'a, Result<Vec<RankedContext>, StoreError>> {
+        unreachable!("a folder only folds")
+    }
+
+    fn slow_requests<'a>(
+        &'a self,
+        _: &'a SlowRequestQuery,
+    ) -> BoxFuture<'a, Result<Vec<SlowRequests>, StoreError>> {
+        unreachable!("a folder only folds")
+    }
+
+    fn rankings(&self) -> BoxFuture<'_, Result<Vec<String>, StoreError>> {
+        unreachable!("a folder only folds")
+    }
+
+    fn ranking<'a>(
+        &'a self,
+        _: &'a RankingQuery,
+    ) -> BoxFuture<'a, Result<Option<RankingPage>, StoreError>> {
         unreachable!("a folder only folds")
     }
 }

@@ -1,7 +1,8 @@
 //! Rankings within a moving window of time: the additions that an instance collects. The recipe is
 //! [ranking within a moving time window](crate::guide::recipes#5-ranking-within-a-moving-time-window).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::Arc;
 
 use super::slice::Precision;
@@ -34,6 +35,61 @@ impl RankingSpec {
         let width = i64::from(self.interval);
         let before = width * (i64::from(self.slices) - 1);
         self.precision().slice(now).saturating_sub(before)
+    }
+}
+
+/// A ranking in a store, without its ids.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RankingState {
+    /// The configuration that the ranking was last added to with.
+    pub spec: RankingSpec,
+    /// The starts of the slices that are part of the sums, in Unix seconds.
+    pub slices: BTreeSet<i64>,
+}
+
+impl RankingState {
+    /// A ranking without slices.
+    pub fn new(spec: RankingSpec) -> Self {
+        Self {
+            spec,
+            slices: BTreeSet::new(),
+        }
+    }
+
+    /// The slices that have left the window at `now`, oldest first.
+    pub fn expired(&self, now: i64) -> impl Iterator<Item = i64> {
+        self.slices.range(..self.spec.oldest(now)).copied()
+    }
+
+    /// Reads the text form; `None` for any other text.
+    pub fn from_text(text: &str) -> Option<Self> {
+        let mut numbers = text.split(' ');
+        let mut number = || numbers.next()?.parse::<u32>().ok();
+        let spec = RankingSpec {
+            interval: number().filter(|interval| *interval > 0)?,
+            slices: number().filter(|slices| *slices > 0)?,
+            max_ids: number()?,
+        };
+        let slices: Result<_, _> = numbers.map(str::parse).collect();
+        Some(Self {
+            spec,
+            slices: slices.ok()?,
+        })
+    }
+}
+
+/// Writes the interval, the number of slices, the most ids, and the starts, separated by spaces.
+impl fmt::Display for RankingState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let RankingSpec {
+            interval,
+            slices,
+            max_ids,
+        } = self.spec;
+        write!(f, "{interval} {slices} {max_ids}")?;
+        self.slices
+            .iter()
+            .try_for_each(|start| write!(f, " {start}"))
     }
 }
 
@@ -216,6 +272,25 @@ mod tests {
             (sums(&delta), delta.dropped),
             (vec![("a", 9), ("b", 2), ("e", 1), ("f", 0)], 55)
         );
+    }
+
+    #[test]
+    fn a_state_comes_back_from_its_text() {
+        let mut state = RankingState::new(SPEC);
+        assert_eq!(
+            RankingState::from_text(&state.to_string()),
+            Some(state.clone())
+        );
+        state.slices.extend([-60, 0, 120]);
+        assert_eq!(state.to_string(), "60 3 4 -60 0 120");
+        assert_eq!(
+            RankingState::from_text(&state.to_string()),
+            Some(state.clone())
+        );
+        assert!(state.expired(239).eq([-60, 0]));
+        for text in ["", "60 3", "0 3 4", "60 0 4", "60 3 4 x", "60 3 4 5 "] {
+            assert_eq!(RankingState::from_text(text), None, "{text:?}");
+        }
     }
 
     proptest! {

@@ -81,7 +81,12 @@ impl Round {
         for (name, series) in batch.counters {
             group.add_counter(name, series, stamp);
         }
-        for (name, delta) in batch.rankings {
+        self.add_rankings(batch.rankings, stamp);
+    }
+
+    /// Adds to rankings.
+    pub fn add_rankings(&mut self, rankings: BTreeMap<Arc<str>, RankingDelta>, stamp: i64) {
+        for (name, delta) in rankings {
             self.add_ranking(name, delta, stamp);
         }
     }

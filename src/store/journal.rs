@@ -15,6 +15,7 @@
 
 use super::append::Position;
 use super::sealed::Sealed;
+use super::table::{FieldWrites, Table};
 use crate::error::StoreError;
 use crate::model::records::{Record, RecordId, RecordKey};
 use crate::model::round::{PARTITIONS, Round};
@@ -141,6 +142,8 @@ pub struct FoldStep<'a> {
     pub partitions: &'a [usize],
     /// Records as they are after the step.
     pub records: &'a [(RecordKey, &'a Record)],
+    /// Fields of tables as they are after the step.
+    pub fields: &'a [FieldWrites],
     /// The slices that are part of the coarser tiers after the step.
     pub rolled: &'a RolledUp,
     /// Slices whose records may expire after the retention of their tier, as they are rolled up.
@@ -150,6 +153,9 @@ pub struct FoldStep<'a> {
     /// How long the round has taken so far, in milliseconds.
     pub took_millis: u64,
 }
+
+/// The values of some fields of a table; `None` for a missing field.
+pub type FieldValues = Vec<Option<Vec<u8>>>;
 
 /// A journal as its folder uses it.
 ///
@@ -190,6 +196,23 @@ pub trait Journal: Sealed + Send + Sync {
         version: &'a str,
         keys: &'a [RecordKey],
     ) -> BoxFuture<'a, Result<Step<Vec<Record>>, StoreError>>;
+
+    /// Reads fields of tables, in the order of `fields`; `None` for a missing one.
+    fn load_fields<'a>(
+        &'a self,
+        instance: &'a str,
+        version: &'a str,
+        fields: &'a [(Table, Vec<Vec<u8>>)],
+    ) -> BoxFuture<'a, Result<Step<Vec<FieldValues>>, StoreError>>;
+
+    /// Lists the fields of a table and their values, in no order.
+    fn list_fields<'a>(
+        &'a self,
+        table: &'a Table,
+    ) -> BoxFuture<'a, Result<Vec<(Vec<u8>, Vec<u8>)>, StoreError>>;
+
+    /// The number of fields of a table.
+    fn count_fields<'a>(&'a self, table: &'a Table) -> BoxFuture<'a, Result<usize, StoreError>>;
 
     /// Writes some partitions of a round.
     fn fold<'a>(&'a self, step: &'a FoldStep<'a>) -> BoxFuture<'a, Result<Step<()>, StoreError>>;

@@ -1,27 +1,30 @@
 //! The embedded store: all data is in this process. It is the reference for the behaviour of every store.
 //!
-//! `fold` adds calls, `read` answers queries, `clean` removes old data.
+//! `fold` adds calls, `rankings` holds the rankings, `read` answers queries, `clean` removes old data.
 
 mod clean;
 mod fold;
+mod rankings;
 mod read;
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use self::rankings::Ranking;
 use super::sealed::Sealed;
 use super::{
     Append, Appended, AppendedCall, CleanReport, ContextQuery, ContextRecords, CounterQuery,
     CounterSeries, Exceptions, FencedBatch, Generation, Heartbeat, INSTANCE_TTL, Pass, PassRecord,
-    Query, Readable, RecordIndex, RecordQuery, SliceRecords, SlowestQuery, Store, StoreStatus,
-    Upkeep, check_precisions,
+    Query, RankingPage, RankingQuery, Readable, RecordIndex, RecordQuery, SliceRecords,
+    SlowRequestQuery, SlowestQuery, Store, StoreStatus, Upkeep, check_precisions,
 };
 use crate::clock::Clock;
 use crate::error::StoreError;
 use crate::model::access_time::AccessTimeStats;
-use crate::model::context::Kind;
+use crate::model::context::{ContextId, Kind};
 use crate::model::records::{RecordId, Records};
 use crate::model::slice::Precisions;
+use crate::model::slow_request::SlowRequests;
 use crate::model::slowest::{self, RankedContext};
 use crate::model::snapshot::{ContextSnapshot, Snapshot};
 use crate::model::tier::{RolledUp, TierSlice};
@@ -81,6 +84,9 @@ struct State {
     /// Contexts that are to be rolled up, with the slices that are due.
     due: BTreeMap<RecordId, Vec<i64>>,
     slowest: HashMap<String, f64>,
+    /// The slowest requests, by hour and context.
+    slow_requests: BTreeMap<i64, HashMap<ContextId, SlowRequests>>,
+    rankings: BTreeMap<Arc<str>, Ranking>,
     instances: HashMap<String, Heartbeat>,
     last_pass: Option<PassRecord>,
 }
@@ -313,5 +319,34 @@ impl Query for MemoryStore {
         slowest::sort(&mut ranking);
         ranking.truncate(query.limit);
         ready(ranking)
+    }
+
+    fn slow_requests<'a>(
+        &'a self,
+        query: &'a SlowRequestQuery,
+    ) -> BoxFuture<'a, Result<Vec<SlowRequests>, StoreError>> {
+        let state = self.state();
+        let hour = state.slow_requests.get(&query.hour);
+        let list = |context: &ContextId| {
+            let list = hour.and_then(|hour| hour.get(context));
+            list.cloned()
+                .unwrap_or_else(|| SlowRequests::of(context.kind))
+        };
+        ready(query.contexts.iter().map(list).collect())
+    }
+
+    fn rankings(&self) -> BoxFuture<'_, Result<Vec<String>, StoreError>> {
+        let state = self.state();
+        let names = state.rankings.keys();
+        ready(names.map(|name| String::from(&**name)).collect())
+    }
+
+    fn ranking<'a>(
+        &'a self,
+        query: &'a RankingQuery,
+    ) -> BoxFuture<'a, Result<Option<RankingPage>, StoreError>> {
+        let mut state = self.state();
+        let ranking = state.rankings.get_mut(&*query.name);
+        ready(ranking.map(|ranking| ranking.page(query)))
     }
 }

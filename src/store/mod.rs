@@ -15,6 +15,8 @@ pub(crate) mod pace;
 mod query;
 #[cfg(feature = "redis")]
 pub mod redis;
+#[doc(hidden)]
+pub mod table;
 mod upkeep;
 
 pub use self::append::Append;
@@ -25,9 +27,10 @@ pub use self::append::{
 use self::journal::Journal;
 #[doc(hidden)]
 pub use self::query::{
-    ContextQuery, ContextRecords, RECENT_SLICES, RecordIndex, RecordQuery, SliceRecords,
+    ContextQuery, ContextRecords, RECENT_SLICES, RankingPage, RankingPlace, RankingQuery,
+    RecordIndex, RecordQuery, SliceRecords, SlowRequestQuery,
 };
-pub use self::query::{CounterQuery, CounterSeries, Query, SlowestQuery};
+pub use self::query::{CounterQuery, CounterSeries, Query, RankedId, SlowestQuery};
 #[cfg(feature = "redis")]
 pub(crate) use self::upkeep::MAX_QUARANTINED_KEYS;
 pub use self::upkeep::Upkeep;

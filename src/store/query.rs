@@ -2,12 +2,15 @@
 //! answer takes few round trips.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use super::sealed::Sealed;
 use crate::error::StoreError;
 use crate::model::context::ContextId;
+use crate::model::ranking::RankingSpec;
 use crate::model::records::{Record, RecordId, SliceSums};
 use crate::model::slice::SliceCount;
+use crate::model::slow_request::SlowRequests;
 use crate::model::slowest::{RANKING_LEN, RankedContext};
 use crate::model::snapshot::{ContextSnapshot, Snapshot};
 use crate::model::tier::{Revision, RolledUp, TierSlice};
@@ -137,6 +140,106 @@ pub struct SliceRecords {
     pub records: Vec<(RecordId, Record)>,
 }
 
+/// Asks for the slowest requests of some contexts.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[doc(hidden)]
+pub struct SlowRequestQuery {
+    /// The contexts; [`ContextId::all`] for the requests of all contexts together.
+    pub contexts: Vec<ContextId>,
+    /// The start of the hour, in Unix seconds. The current hour and the last one are stored.
+    pub hour: i64,
+}
+
+/// Asks for a part of a ranking within a moving window.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[doc(hidden)]
+pub struct RankingQuery {
+    /// The name of the ranking.
+    pub name: String,
+    /// The time of the query, in Unix seconds.
+    pub now: i64,
+    /// How many of the highest ids to leave out.
+    pub offset: usize,
+    /// How many ids to return after these.
+    pub limit: usize,
+    /// Ids whose places are asked for.
+    pub ids: Vec<String>,
+}
+
+/// An id of a ranking.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "admin", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct RankedId {
+    /// The id.
+    pub id: String,
+    /// The sum of all additions within the window.
+    pub score: i64,
+}
+
+impl RankedId {
+    pub(crate) fn new(id: impl Into<String>, score: i64) -> Self {
+        Self {
+            id: id.into(),
+            score,
+        }
+    }
+}
+
+/// The place of an id in a ranking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(hidden)]
+pub struct RankingPlace {
+    /// The sum of all additions within the window.
+    pub score: i64,
+    /// The number of ids before it.
+    pub rank: usize,
+}
+
+/// A part of a ranking.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[doc(hidden)]
+pub struct RankingPage {
+    /// The configuration that the ranking was last added to with.
+    pub spec: RankingSpec,
+    /// Number of ids.
+    pub total: usize,
+    /// How much was added to ids for which there was no room.
+    pub dropped: u64,
+    /// The ids that were asked for by place, highest first. Equal scores are in descending order of the ids.
+    pub top: Vec<RankedId>,
+    /// The places of the ids that were asked for by name; `None` for an id that is not in the ranking.
+    pub places: Vec<Option<RankingPlace>>,
+}
+
+impl RankingPage {
+    /// Answers from all ids and their sums.
+    pub(crate) fn new(
+        spec: RankingSpec,
+        dropped: u64,
+        mut totals: Vec<(Arc<str>, i64)>,
+        query: &RankingQuery,
+    ) -> Self {
+        totals
+            .sort_unstable_by(|(id, score), (other_id, other)| (other, other_id).cmp(&(score, id)));
+        let place = |id: &String| {
+            let rank = totals.iter().position(|(name, _)| **name == **id)?;
+            let score = totals[rank].1;
+            Some(RankingPlace { score, rank })
+        };
+        let top = totals.iter().skip(query.offset).take(query.limit);
+        Self {
+            spec,
+            total: totals.len(),
+            dropped,
+            top: top
+                .map(|(id, score)| RankedId::new(&**id, *score))
+                .collect(),
+            places: query.ids.iter().map(place).collect(),
+        }
+    }
+}
+
 /// Answers queries.
 ///
 /// # Cancel safety
@@ -185,4 +288,22 @@ pub trait Query: Sealed + Send + Sync {
         &'a self,
         query: &'a SlowestQuery,
     ) -> BoxFuture<'a, Result<Vec<RankedContext>, StoreError>>;
+
+    /// The slowest requests of the contexts in a query, in its order.
+    #[doc(hidden)]
+    fn slow_requests<'a>(
+        &'a self,
+        query: &'a SlowRequestQuery,
+    ) -> BoxFuture<'a, Result<Vec<SlowRequests>, StoreError>>;
+
+    /// The names of the rankings that have ids.
+    #[doc(hidden)]
+    fn rankings(&self) -> BoxFuture<'_, Result<Vec<String>, StoreError>>;
+
+    /// A part of a ranking; `None` if the store does not have the ranking.
+    #[doc(hidden)]
+    fn ranking<'a>(
+        &'a self,
+        query: &'a RankingQuery,
+    ) -> BoxFuture<'a, Result<Option<RankingPage>, StoreError>>;
 }

@@ -65,7 +65,7 @@ impl Fixture {
     }
 
     async fn ranked(&self) -> Vec<String> {
-        let slowest = self.pulse.store().ranking().await.unwrap();
+        let slowest = self.pulse.store().slowest_means().await.unwrap();
         slowest.into_iter().map(|(name, _)| name).collect()
     }
 

@@ -13,14 +13,15 @@ use tower_pulse::model::context::{ALL, ContextId, Kind, MAX_NAME, OVERFLOW, UNMA
 use tower_pulse::model::histogram::{BUCKETS, SCALE, lower_bound};
 use tower_pulse::model::outcome::Outcome;
 use tower_pulse::model::slice::{HOUR, Precisions};
+use tower_pulse::model::slow_request::SlowRequests;
 use tower_pulse::model::snapshot::{ContextSnapshot, Snapshot};
 use tower_pulse::model::tier::{TIERS, TierSlice};
 use tower_pulse::store::memory::MemoryStore;
 use tower_pulse::store::{
     Append, Appended, AppendedCall, CleanReport, ContextQuery, ContextRecords, CounterQuery,
     CounterSeries, FencedBatch, Generation, Heartbeat, Pass, PassRecord, Query, RankedContext,
-    Readable, RecordIndex, RecordQuery, Sealed, SliceRecords, SlowestQuery, Store, StoreStatus,
-    Upkeep,
+    RankingPage, RankingQuery, Readable, RecordIndex, RecordQuery, Sealed, SliceRecords,
+    SlowRequestQuery, SlowestQuery, Store, StoreStatus, Upkeep,
 };
 use tower_pulse::{BoxFuture, Builder, Clock, Pulse, StoreError, StoreErrorKind};
 
@@ -305,6 +306,24 @@ impl Query for Away {
         query: &'a SlowestQuery,
     ) -> BoxFuture<'a, Result<Vec<RankedContext>, StoreError>> {
         self.0.slowest(query)
+    }
+
+    fn slow_requests<'a>(
+        &'a self,
+        query: &'a SlowRequestQuery,
+    ) -> BoxFuture<'a, Result<Vec<SlowRequests>, StoreError>> {
+        self.0.slow_requests(query)
+    }
+
+    fn rankings(&self) -> BoxFuture<'_, Result<Vec<String>, StoreError>> {
+        self.0.rankings()
+    }
+
+    fn ranking<'a>(
+        &'a self,
+        query: &'a RankingQuery,
+    ) -> BoxFuture<'a, Result<Option<RankingPage>, StoreError>> {
+        self.0.ranking(query)
     }
 }
 

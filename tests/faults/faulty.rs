@@ -3,14 +3,15 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use tower_pulse::model::slice::Precisions;
+use tower_pulse::model::slow_request::SlowRequests;
 use tower_pulse::model::snapshot::{ContextSnapshot, Snapshot};
 use tower_pulse::model::tier::TierSlice;
 use tower_pulse::store::memory::MemoryStore;
 use tower_pulse::store::{
     Append, Appended, AppendedCall, CleanReport, ContextQuery, ContextRecords, CounterQuery,
     CounterSeries, FencedBatch, Generation, Heartbeat, Pass, PassRecord, Query, RankedContext,
-    Readable, RecordIndex, RecordQuery, Sealed, SliceRecords, SlowestQuery, Store, StoreStatus,
-    Upkeep,
+    RankingPage, RankingQuery, Readable, RecordIndex, RecordQuery, Sealed, SliceRecords,
+    SlowRequestQuery, SlowestQuery, Store, StoreStatus, Upkeep,
 };
 use tower_pulse::{BoxFuture, Clock, ManualClock, StoreError, StoreErrorKind};
 
@@ -379,5 +380,23 @@ impl Query for Faulty {
         query: &'a SlowestQuery,
     ) -> BoxFuture<'a, Result<Vec<RankedContext>, StoreError>> {
         Box::pin(async move { self.inner().slowest(query).await })
+    }
+
+    fn slow_requests<'a>(
+        &'a self,
+        query: &'a SlowRequestQuery,
+    ) -> BoxFuture<'a, Result<Vec<SlowRequests>, StoreError>> {
+        Box::pin(async move { self.inner().slow_requests(query).await })
+    }
+
+    fn rankings(&self) -> BoxFuture<'_, Result<Vec<String>, StoreError>> {
+        Box::pin(async move { self.inner().rankings().await })
+    }
+
+    fn ranking<'a>(
+        &'a self,
+        query: &'a RankingQuery,
+    ) -> BoxFuture<'a, Result<Option<RankingPage>, StoreError>> {
+        Box::pin(async move { self.inner().ranking(query).await })
     }
 }

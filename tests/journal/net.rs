@@ -4,15 +4,17 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 use std::task::Poll;
 
 use tower_pulse::model::records::{Record, RecordId, RecordKey};
+use tower_pulse::model::slow_request::SlowRequests;
 use tower_pulse::model::snapshot::{ContextSnapshot, Snapshot};
 use tower_pulse::model::tier::TierSlice;
-use tower_pulse::store::journal::{Acquired, Entries, Entry, FoldStep, Journal, Step};
+use tower_pulse::store::journal::{Acquired, Entries, Entry, FieldValues, FoldStep, Journal, Step};
 use tower_pulse::store::redis::RedisStore;
+use tower_pulse::store::table::Table;
 use tower_pulse::store::{
     Append, Appended, AppendedCall, CleanReport, ContextQuery, ContextRecords, CounterQuery,
     CounterSeries, FencedBatch, Generation, Heartbeat, Pass, PassRecord, Position, Precisions,
-    Query, RankedContext, Readable, RecordIndex, RecordQuery, Sealed, SliceRecords, SlowestQuery,
-    Store, StoreStatus, Upkeep,
+    Query, RankedContext, RankingPage, RankingQuery, Readable, RecordIndex, RecordQuery, Sealed,
+    SliceRecords, SlowRequestQuery, SlowestQuery, Store, StoreStatus, Upkeep,
 };
 use tower_pulse::{BoxFuture, StoreError};
 
@@ -29,6 +31,9 @@ pub enum Request {
     Read(String, String, Position, u64),
     Recorded(Vec<TierSlice>),
     Load(String, String, Vec<RecordKey>),
+    LoadFields(String, String, Vec<(Table, Vec<Vec<u8>>)>),
+    ListFields(Table),
+    CountFields(Table),
     Fold(Box<OwnedStep>),
     SetAside(String, String, Entry),
     CloseHole(String, String),
@@ -46,6 +51,9 @@ pub enum Reply {
     Read(Step<Entries>),
     Recorded(Vec<Vec<RecordId>>),
     Load(Step<Vec<Record>>),
+    LoadFields(Step<Vec<FieldValues>>),
+    ListFields(Vec<(Vec<u8>, Vec<u8>)>),
+    CountFields(usize),
     Fold(Step<()>),
     SetAside(Step<()>),
     CloseHole(Step<()>),
@@ -70,6 +78,11 @@ impl Request {
             Self::Load(instance, version, keys) => {
                 Reply::Load(store.load(instance, version, keys).await?)
             }
+            Self::LoadFields(instance, version, fields) => {
+                Reply::LoadFields(store.load_fields(instance, version, fields).await?)
+            }
+            Self::ListFields(table) => Reply::ListFields(store.list_fields(table).await?),
+            Self::CountFields(table) => Reply::CountFields(store.count_fields(table).await?),
             Self::Fold(step) => Reply::Fold(step.run(store).await?),
             Self::SetAside(version, next, entry) => {
                 Reply::SetAside(store.set_aside(version, next, entry).await?)
@@ -85,7 +98,13 @@ impl Request {
     pub fn is_reading(&self) -> bool {
         matches!(
             self,
-            Self::Readable(..) | Self::Read(..) | Self::Recorded(..) | Self::Load(..)
+            Self::Readable(..)
+                | Self::Read(..)
+                | Self::Recorded(..)
+                | Self::Load(..)
+                | Self::LoadFields(..)
+                | Self::ListFields(..)
+                | Self::CountFields(..)
         )
     }
 }
@@ -105,6 +124,11 @@ impl std::fmt::Display for Request {
             Self::Read(_, version, _, bytes) => write!(f, "read {bytes} under {version:.6}"),
             Self::Recorded(slices) => write!(f, "names in {} slices", slices.len()),
             Self::Load(_, version, keys) => write!(f, "load {} under {version:.6}", keys.len()),
+            Self::LoadFields(_, version, fields) => {
+                write!(f, "load {} tables under {version:.6}", fields.len())
+            }
+            Self::ListFields(table) => write!(f, "list {table:?}"),
+            Self::CountFields(table) => write!(f, "count {table:?}"),
             Self::Fold(step) => write!(
                 f,
                 "fold upto {:?} {} partitions, {:.6} -> {:.6}{}",
@@ -233,6 +257,30 @@ impl Journal for Wire {
             Load,
             Request::Load(instance.into(), version.into(), keys.into())
         )
+    }
+
+    fn load_fields<'a>(
+        &'a self,
+        instance: &'a str,
+        version: &'a str,
+        fields: &'a [(Table, Vec<Vec<u8>>)],
+    ) -> BoxFuture<'a, Result<Step<Vec<FieldValues>>, StoreError>> {
+        ask!(
+            self,
+            LoadFields,
+            Request::LoadFields(instance.into(), version.into(), fields.into())
+        )
+    }
+
+    fn list_fields<'a>(
+        &'a self,
+        table: &'a Table,
+    ) -> BoxFuture<'a, Result<Vec<(Vec<u8>, Vec<u8>)>, StoreError>> {
+        ask!(self, ListFields, Request::ListFields(table.clone()))
+    }
+
+    fn count_fields<'a>(&'a self, table: &'a Table) -> BoxFuture<'a, Result<usize, StoreError>> {
+        ask!(self, CountFields, Request::CountFields(table.clone()))
     }
 
     fn fold<'a>(&'a self, step: &'a FoldStep<'a>) -> BoxFuture<'a, Result<Step<()>, StoreError>> {
@@ -367,6 +415,24 @@ impl Query for Wire {
         &'a self,
         _: &'a SlowestQuery,
     ) -> BoxFuture<'a, Result<Vec<RankedContext>, StoreError>> {
+        unreachable!("these tests only append and fold")
+    }
+
+    fn slow_requests<'a>(
+        &'a self,
+        _: &'a SlowRequestQuery,
+    ) -> BoxFuture<'a, Result<Vec<SlowRequests>, StoreError>> {
+        unreachable!("these tests only append and fold")
+    }
+
+    fn rankings(&self) -> BoxFuture<'_, Result<Vec<String>, StoreError>> {
+        unreachable!("these tests only append and fold")
+    }
+
+    fn ranking<'a>(
+        &'a self,
+        _: &'a RankingQuery,
+    ) -> BoxFuture<'a, Result<Option<RankingPage>, StoreError>> {
         unreachable!("these tests only append and fold")
     }
 }

@@ -10,6 +10,7 @@ use tower_pulse::model::round::{Round, partition};
 use tower_pulse::model::tier::{RolledUp, TierSlice};
 use tower_pulse::store::Position;
 use tower_pulse::store::journal::{FoldStep, Journal, Partitions, Step};
+use tower_pulse::store::table::FieldWrites;
 
 /// A [`FoldStep`] with owned fields.
 #[derive(Clone)]
@@ -23,6 +24,7 @@ pub struct OwnedStep {
     pub round: Arc<Round>,
     pub partitions: Vec<usize>,
     pub records: Vec<(RecordKey, Record)>,
+    pub fields: Vec<FieldWrites>,
     pub rolled: RolledUp,
     pub released: Vec<TierSlice>,
     pub hole_bytes: u64,
@@ -43,6 +45,7 @@ impl OwnedStep {
             records: (step.records.iter())
                 .map(|(key, record)| (*key, (*record).clone()))
                 .collect(),
+            fields: step.fields.to_vec(),
             rolled: step.rolled.clone(),
             released: step.released.to_vec(),
             hole_bytes: step.hole_bytes,
@@ -65,6 +68,7 @@ impl OwnedStep {
             round: &self.round,
             partitions: &self.partitions,
             records: &records,
+            fields: &self.fields,
             rolled: &self.rolled,
             released: &self.released,
             hole_bytes: self.hole_bytes,
@@ -103,6 +107,7 @@ fn copy_of(round: &Round) -> Round {
         batch.counters = group.counters.clone();
         copy.add(batch, round.stamp());
     }
+    copy.add_rankings(round.rankings().clone(), round.stamp());
     assert_eq!(
         format!("{copy:?}"),
         format!("{round:?}"),

@@ -36,7 +36,7 @@ async fn a_timer_writes_its_own_series_and_never_the_global_ones() {
     let hits = store.counter("hits:db:find_user", 3_600).await.unwrap();
     assert_eq!(hits[0].1, 2);
     assert_eq!(
-        store.ranking().await.unwrap(),
+        store.slowest_means().await.unwrap(),
         [("db:find_user".to_owned(), 0.004)]
     );
     assert_eq!(snapshot(&pulse).await.all.hour, None);

@@ -56,7 +56,7 @@ pub trait StoreReads: Store {
     }
 
     /// The slowest contexts with their means in seconds, slowest first.
-    async fn ranking(&self) -> Result<Vec<(String, f64)>, StoreError> {
+    async fn slowest_means(&self) -> Result<Vec<(String, f64)>, StoreError> {
         let ranking = self.slowest(&SlowestQuery::default()).await?;
         let ranking = ranking.into_iter();
         Ok(ranking

@@ -74,7 +74,7 @@ async fn this_crate_reads_and_extends_data_of_the_book() {
     assert_eq!(pairs_of(&snapshot.recent), [(NOW, 7)]);
     assert_eq!(fixture.hours("/profile").await, (Some(2.0), Some(1.0)));
     assert_eq!(
-        fixture.store.ranking().await.unwrap()[0],
+        fixture.store.slowest_means().await.unwrap()[0],
         ("/profile".into(), 3.0)
     );
 
@@ -140,7 +140,7 @@ async fn contexts_of_the_book_leave_the_ranking_too() {
     let cleaned = fixture.store.clean(&pass).await.unwrap().unwrap();
     assert_eq!((cleaned.ranks, cleaned.contexts), (1, 0));
     assert_eq!(
-        fixture.store.ranking().await.unwrap(),
+        fixture.store.slowest_means().await.unwrap(),
         [("/new".into(), 1.0)]
     );
     // Statistics that another program has written are not deleted.
@@ -216,7 +216,7 @@ async fn without_the_books_keys_the_records_answer_queries() {
     );
     assert_eq!(snapshot.all.hour.unwrap().times.count, 2.0);
     assert_eq!(pairs_of(&snapshot.recent), [(NOW, 2)]);
-    let slowest = store.ranking().await.unwrap();
+    let slowest = store.slowest_means().await.unwrap();
     assert_eq!(
         slowest,
         [("GET /b".to_owned(), 0.009), ("GET /a".to_owned(), 0.002)]

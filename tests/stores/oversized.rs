@@ -85,7 +85,7 @@ async fn a_ranking_with_300_000_members_is_named_and_shrinks() {
     let snapshot = fixture.snapshot().await;
     assert_eq!(keys_of_problems(&snapshot), [SLOWEST]);
     assert_other_contexts_are_read(&snapshot);
-    assert_eq!(fixture.store.ranking().await.unwrap().len(), 100);
+    assert_eq!(fixture.store.slowest_means().await.unwrap().len(), 100);
     let before = fixture.server().cpu_micros().await;
     fixture.hit("GET /a", NOW, MS).await;
     let took = fixture.server().cpu_micros().await - before;
@@ -184,7 +184,7 @@ async fn a_key_with_a_name_of_30_mib_is_named() {
             assert_eq!(keys_of_problems(&snapshot), [key]);
             assert_other_contexts_are_read(&snapshot);
         }
-        let _ = fixture.store.ranking().await.unwrap();
+        let _ = fixture.store.slowest_means().await.unwrap();
         assert!(fixture.store.status(NOW).await.is_ok());
         let warnings = fixture.store.warnings();
         assert!(

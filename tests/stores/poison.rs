@@ -55,7 +55,7 @@ async fn quarantined(poison: &str, key: &str) -> String {
     assert_eq!(hits, [(THIS_HOUR, 2)]);
     // Queries and cleaning do not fail.
     let _ = fixture.snapshot().await;
-    let _ = fixture.store.ranking().await.unwrap();
+    let _ = fixture.store.slowest_means().await.unwrap();
     let _ = fixture.store.records_of("GET /a", 60, NOW).await.unwrap();
     let _ = fixture.store.counter("hits:GET /a", 60).await.unwrap();
     let _ = fixture.store.clean(&fixture.pass()).await.unwrap();

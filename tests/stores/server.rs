@@ -178,7 +178,7 @@ async fn call_every_method(fixture: &Fixture, store: &Arc<dyn Store>) {
     store.context("GET /", NOW).await.unwrap().unwrap();
     store.counter("sales", 1).await.unwrap();
     store.records_of("GET /", 60, NOW).await.unwrap();
-    assert_eq!(store.ranking().await.unwrap().len(), 1);
+    assert_eq!(store.slowest_means().await.unwrap().len(), 1);
     for days in [0, 2, 9] {
         let mut pass = fixture.pass();
         pass.now += days * 86_400;
@@ -294,7 +294,7 @@ async fn a_missing_wrong_or_superfluous_password_is_explained() {
         .query_async(&mut server.connection().await)
         .await
         .unwrap();
-    let error = store.ranking().await.unwrap_err();
+    let error = store.slowest_means().await.unwrap_err();
     assert!(error.to_string().contains("take it out"), "{error}");
 }
 
@@ -417,11 +417,11 @@ async fn a_frozen_server_delays_calls_by_their_timeouts_only() {
     let server = RedisServer::builder().password("secret").start().await;
     let fixture = Fixture::redis_with(server, "pulse:");
     let store = store_with_short_timeouts(&fixture.server().url(), None);
-    store.ranking().await.unwrap();
+    store.slowest_means().await.unwrap();
     fixture.server().freeze();
     let start = Instant::now();
     for _ in 0..3 {
-        let error = store.ranking().await.unwrap_err();
+        let error = store.slowest_means().await.unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::TimedOut, "{error}");
     }
     // The third one has dropped the connection; those who ask together share one attempt, and do not make
@@ -429,7 +429,7 @@ async fn a_frozen_server_delays_calls_by_their_timeouts_only() {
     let asking: Vec<_> = (0..100)
         .map(|_| {
             let store = store.clone();
-            tokio::spawn(async move { store.ranking().await })
+            tokio::spawn(async move { store.slowest_means().await })
         })
         .collect();
     for call in asking {
@@ -437,7 +437,10 @@ async fn a_frozen_server_delays_calls_by_their_timeouts_only() {
     }
     assert!(start.elapsed() < Duration::from_secs(5));
     fixture.server().thaw();
-    until("it answers again", async || store.ranking().await.is_ok()).await;
+    until("it answers again", async || {
+        store.slowest_means().await.is_ok()
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -75,7 +75,7 @@ pub async fn the_all_context_is_in_no_list_and_no_ranking(fixture: &mut Fixture)
     assert_eq!(snapshot.all.kind, Kind::All);
     assert_eq!(pairs_of(&snapshot.recent), [(NOW, 2)]);
     assert_eq!(fixture.context(ALL).await.kind, Kind::All);
-    let slowest = fixture.store.ranking().await.unwrap();
+    let slowest = fixture.store.slowest_means().await.unwrap();
     let names: Vec<_> = slowest.iter().map(|(name, _)| &**name).collect();
     assert_eq!(names, ["GET /", OVERFLOW]);
     let micros = fixture.store.counter("micros:<all>", 1).await.unwrap();
@@ -448,7 +448,7 @@ pub async fn the_slowest_hundred_are_ranked(fixture: &mut Fixture) {
     let all = aggregate_of(&[90_000 * MS], Outcome::Completed);
     batch.add(&ALL.into(), Kind::All, NOW, &all);
     fixture.merge_clean(batch).await;
-    let slowest = fixture.store.ranking().await.unwrap();
+    let slowest = fixture.store.slowest_means().await.unwrap();
     assert_eq!(slowest.len(), 100);
     assert_eq!(slowest[0], ("render".to_owned(), 9.0));
     assert_eq!(slowest[1], ("GET /129".to_owned(), (0.13 + 0.39) / 2.0));
@@ -456,12 +456,12 @@ pub async fn the_slowest_hundred_are_ranked(fixture: &mut Fixture) {
     // A context whose mean falls also falls in the ranking. The mean is sum / count, to the last bit.
     fixture.hit("GET /129", NOW, 77_777).await;
     let times = fixture.context("GET /129").await.hour.unwrap().times;
-    let slowest = fixture.store.ranking().await.unwrap();
+    let slowest = fixture.store.slowest_means().await.unwrap();
     let ranked = slowest.iter().find(|(name, _)| name == "GET /129");
     assert_eq!(ranked.unwrap().1, times.sum / times.count);
     // Samples of the last hour do not change the ranking.
     fixture.hit("GET /129", LAST_HOUR, 9_000 * MS).await;
-    assert_eq!(fixture.store.ranking().await.unwrap(), slowest);
+    assert_eq!(fixture.store.slowest_means().await.unwrap(), slowest);
 }
 
 /// Beyond what is shown: the ranking of a fleet whose contexts change must not grow.
@@ -488,14 +488,14 @@ pub async fn the_ranking_holds_a_hundred(fixture: &mut Fixture) {
             assert_eq!(size, 100.min(70 * (n + 1)));
         }
     }
-    let slowest = fixture.store.ranking().await.unwrap();
+    let slowest = fixture.store.slowest_means().await.unwrap();
     assert_eq!(slowest[0], ("GET /2/69".to_owned(), 0.21));
     assert_eq!(slowest[99], ("GET /1/40".to_owned(), 0.111));
     // A day later none of them was visited: all that are ranked go.
     fixture.advance(24 * HOUR + 60);
     let cleaned = fixture.store.clean(&fixture.pass()).await.unwrap().unwrap();
     assert_eq!((cleaned.ranks, cleaned.contexts), (100, 0));
-    assert_eq!(fixture.store.ranking().await.unwrap(), []);
+    assert_eq!(fixture.store.slowest_means().await.unwrap(), []);
 }
 
 pub async fn a_sum_that_would_overflow_is_quarantined(fixture: &mut Fixture) {
@@ -657,7 +657,7 @@ pub async fn cleaning_forgets_contexts_without_recent_samples(fixture: &mut Fixt
     fixture.hit("GET /new", NOW + day, MS).await;
     let cleaned = fixture.store.clean(&fixture.pass()).await.unwrap().unwrap();
     assert_eq!((cleaned.ranks, cleaned.contexts), (2, 0));
-    let slowest = fixture.store.ranking().await.unwrap();
+    let slowest = fixture.store.slowest_means().await.unwrap();
     assert_eq!(slowest.len(), 1);
     assert_eq!(fixture.snapshot().await.contexts.len(), 3);
 
@@ -732,7 +732,7 @@ pub async fn an_empty_store_answers_every_query(fixture: &mut Fixture) {
             .unwrap(),
         []
     );
-    assert_eq!(fixture.store.ranking().await.unwrap(), []);
+    assert_eq!(fixture.store.slowest_means().await.unwrap(), []);
     let cleaned = fixture.store.clean(&fixture.pass()).await.unwrap().unwrap();
     assert_eq!(cleaned, Default::default());
     fixture

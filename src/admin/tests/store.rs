@@ -12,13 +12,15 @@ use crate::model::histogram::{Histogram, SCALE, bucket_of};
 use crate::model::outcome::{Outcome, OutcomeCounts};
 use crate::model::records::SliceSums;
 use crate::model::slice::{HOUR, Precisions, SliceCount, hour_of};
+use crate::model::slow_request::SlowRequests;
 use crate::model::slowest::RankedContext;
 use crate::model::snapshot::{ContextSnapshot, HourSnapshot, Problem, Snapshot};
 use crate::model::tier::TierSlice;
 use crate::store::{
     Append, Appended, AppendedCall, CleanReport, ContextQuery, ContextRecords, CounterQuery,
-    CounterSeries, FencedBatch, Generation, Heartbeat, Pass, PassRecord, Query, Readable,
-    RecordIndex, RecordQuery, Sealed, SliceRecords, SlowestQuery, Store, StoreStatus, Upkeep,
+    CounterSeries, FencedBatch, Generation, Heartbeat, Pass, PassRecord, Query, RankingPage,
+    RankingQuery, Readable, RecordIndex, RecordQuery, Sealed, SliceRecords, SlowRequestQuery,
+    SlowestQuery, Store, StoreStatus, Upkeep,
 };
 use crate::task::BoxFuture;
 
@@ -278,6 +280,24 @@ impl Query for Canned {
             RankedContext::new("GET /reports/{day}", 1.0),
             RankedContext::new("/book", 0.7),
         ])
+    }
+
+    fn slow_requests<'a>(
+        &'a self,
+        _: &'a SlowRequestQuery,
+    ) -> BoxFuture<'a, Result<Vec<SlowRequests>, StoreError>> {
+        self.answer(Vec::new())
+    }
+
+    fn rankings(&self) -> BoxFuture<'_, Result<Vec<String>, StoreError>> {
+        self.answer(Vec::new())
+    }
+
+    fn ranking<'a>(
+        &'a self,
+        _: &'a RankingQuery,
+    ) -> BoxFuture<'a, Result<Option<RankingPage>, StoreError>> {
+        self.answer(None)
     }
 }
 

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use super::{ContextState, State};
 use crate::model::access_time::{AccessTimeStats, DurationSums};
-use crate::model::batch::RequestCounts;
+use crate::model::batch::{Merge, RequestCounts};
 use crate::model::context::{ContextId, Kind, Metric};
 use crate::model::records::RecordId;
 use crate::model::round::{self, Judged, Round, SKEW_ALLOWED};
-use crate::model::slice::{Precision, Precisions};
+use crate::model::slice::{HOUR, Precision, Precisions, hour_of};
+use crate::model::slow_request::SlowRequests;
 use crate::model::slowest::{self, RankedContext};
 use crate::model::snapshot::Problem;
 use crate::model::tier::FINEST;
@@ -52,6 +53,7 @@ impl State {
                     _ => judged.skewed,
                 };
                 self.add_to_records(RecordId::new(*kind, name), judged, now);
+                self.add_slow_requests(context, judged, now);
             }
             for (name, series) in &group.counters {
                 for (precision, slices) in group.precisions.counters.iter().zip(series) {
@@ -61,6 +63,10 @@ impl State {
                 }
             }
         }
+        for (name, delta) in round.rankings() {
+            self.add_to_ranking(name, delta, now);
+        }
+        self.expire_rankings(now);
         self.exceptions.late += late;
         self.records.retain(now, &self.rolled);
         self.cut_ranking();
@@ -100,6 +106,19 @@ impl State {
             }
         }
         begun.into_iter().for_each(|slice| rolled.add(slice));
+    }
+
+    /// Adds to the slowest requests of the current hour and the last one.
+    fn add_slow_requests(&mut self, context: &ContextId, judged: &Judged, now: i64) {
+        let oldest = hour_of(now) - HOUR;
+        self.slow_requests = self.slow_requests.split_off(&oldest);
+        let retained = judged.delta.slowest.iter();
+        for (hour, added) in retained.filter(|(hour, _)| *hour >= oldest) {
+            let lists = self.slow_requests.entry(hour).or_default();
+            let list = lists.entry(context.clone());
+            list.or_insert_with(|| SlowRequests::of(context.kind))
+                .merge(added);
+        }
     }
 
     fn add_to_counters(

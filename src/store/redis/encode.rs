@@ -9,13 +9,14 @@ use crate::model::access_time::AccessTimeStats;
 use crate::model::batch::ContextDelta;
 use crate::model::context::{ALL, ContextId, Kind, Metric};
 use crate::model::pack;
-use crate::model::records::TierSlice;
+use crate::model::records::{Record, RecordId, TierSlice};
 use crate::model::round::{Group, Judged, partition};
 use crate::model::slice::{Precision, hour_of, iso_hour};
 use crate::model::slowest;
 use crate::model::tier::{FINEST, TIERS, tier};
 use crate::store::FencedBatch;
 use crate::store::journal::{FoldStep, Partitions};
+use crate::store::table::{FieldWrites, Table};
 
 /// Time to live of the lease to fold, in milliseconds.
 pub(super) const LEASE_MILLIS: u64 = 5_000;
@@ -141,7 +142,8 @@ pub(super) fn fold(step: &FoldStep<'_>, layout: &Layout<'_>) -> Invocation {
     script.arg(step.rolled.to_string());
     script.arg(counters.len().to_string());
     script.arg(contexts.len().to_string());
-    script.arg((records.len() + usize::from(!revisions.is_empty())).to_string());
+    let writes = writes(step, records, &revisions, layout);
+    script.arg(writes.len().to_string());
     for ((precision, slice), group) in counters {
         script.arg(slice.to_string());
         script.arg(precision.span().to_string());
@@ -162,32 +164,94 @@ pub(super) fn fold(step: &FoldStep<'_>, layout: &Layout<'_>) -> Invocation {
     for (context, judged) in contexts {
         add_statistics(&mut script, layout, context, judged);
     }
+    for write in writes {
+        script.key(write.key);
+        script.arg(write.command);
+        script.arg(write.ttl.map_or_else(String::new, |ttl| ttl.to_string()));
+        script.arg(write.args.len().to_string());
+        write.args.into_iter().for_each(|arg| script.arg(arg));
+    }
+    script
+}
+
+/// A command that replaces fields of a key, in pairs or one by one, and renews the key's time to live.
+struct Write {
+    key: String,
+    command: &'static str,
+    ttl: Option<i64>,
+    args: Vec<Vec<u8>>,
+}
+
+/// The records and tables as they are after a step.
+fn writes(
+    step: &FoldStep<'_>,
+    records: BTreeMap<TierSlice, Vec<(&RecordId, &Record)>>,
+    revisions: &BTreeMap<String, i64>,
+    layout: &Layout<'_>,
+) -> Vec<Write> {
+    let keys = layout.keys;
+    let mut writes = Vec::new();
     if !revisions.is_empty() {
-        script.key(keys.revisions());
-        script.arg(TIERS[TIERS.len() - 1].key_ttl().to_string());
-        script.arg(revisions.len().to_string());
-        for (field, slice) in revisions {
-            script.arg(field);
-            script.arg(format!("{slice} {}", step.next));
-        }
+        let places = revisions.iter().flat_map(|(place, slice)| {
+            let revision = format!("{slice} {}", step.next);
+            [place.clone().into_bytes(), revision.into_bytes()]
+        });
+        writes.push(Write {
+            key: keys.revisions(),
+            command: "HSET",
+            ttl: Some(TIERS[TIERS.len() - 1].key_ttl()),
+            args: places.collect(),
+        });
     }
     for (at, group) in records {
-        script.key(keys.records(at));
         // A slice that is not rolled up yet must outlive a stop of the whole service.
         let is_pending = at.0 == FINEST.seconds && !step.rolled.contains(at.1);
         let ttl_tier = match is_pending {
             true => TIERS.last().copied(),
             false => tier(at.0),
         };
-        let ttl = ttl_tier.map_or(i64::from(at.0), Precision::key_ttl);
-        script.arg(ttl.to_string());
-        script.arg(group.len().to_string());
-        for (id, record) in group {
-            script.arg(id.to_bytes());
-            script.arg(pack::record(record));
-        }
+        let fields = group.into_iter().flat_map(|(id, record)| {
+            let record = pack::record(record);
+            [id.to_bytes().to_vec(), record]
+        });
+        writes.push(Write {
+            key: keys.records(at),
+            command: "HSET",
+            ttl: Some(ttl_tier.map_or(i64::from(at.0), Precision::key_ttl)),
+            args: fields.collect(),
+        });
     }
-    script
+    for fields in step.fields {
+        add_fields(&mut writes, fields, keys);
+    }
+    writes
+}
+
+/// Adds the commands that replace fields of a table.
+fn add_fields(writes: &mut Vec<Write>, fields: &FieldWrites, keys: &Keys) {
+    let (set, remove) = match &fields.table {
+        Table::RankingTotals { .. } => ("ZADD", "ZREM"),
+        Table::RankingNewest { .. } => ("SET", "DEL"),
+        _ => ("HSET", "HDEL"),
+    };
+    let mut add = |command, args: Vec<Vec<u8>>| {
+        if !args.is_empty() {
+            writes.push(Write {
+                key: keys.table(&fields.table),
+                command,
+                ttl: fields.ttl,
+                args,
+            });
+        }
+    };
+    add(remove, fields.removed.clone());
+    let pairs = fields.set.iter().cloned();
+    let args = pairs.flat_map(|(field, value)| match set {
+        "ZADD" => vec![value, field],
+        "SET" => vec![value],
+        _ => vec![field, value],
+    });
+    add(set, args.collect());
 }
 
 /// The field of a slice in the key of the revisions. Slices take turns, so that the key does not grow.

@@ -17,8 +17,9 @@ use crate::model::records::{Record, RecordId, RecordKey};
 use crate::model::round::PARTITIONS;
 use crate::model::tier::{RolledUp, TierSlice};
 use crate::store::journal::{
-    Acquired, Entries, Entry, FoldStep, Journal, Partitions, Progress, Step,
+    Acquired, Entries, Entry, FieldValues, FoldStep, Journal, Partitions, Progress, Step,
 };
+use crate::store::table::Table;
 use crate::store::{Appended, AppendedCall, FencedBatch, Generation, Position, Readable, Receipt};
 use crate::task::BoxFuture;
 
@@ -136,7 +137,11 @@ impl RedisStore {
     }
 
     /// Runs a step, and reads from its reply whether it took effect.
-    async fn run_step(&self, lua: &Lua, script: &Invocation) -> Result<Step<Value>, StoreError> {
+    pub(super) async fn run_step(
+        &self,
+        lua: &Lua,
+        script: &Invocation,
+    ) -> Result<Step<Value>, StoreError> {
         let reply = self.connections.run(Role::Fold, lua, script).await?;
         match items(&reply).first().and_then(text) {
             Some("DONE" | "READ" | "MINE") => Ok(Step::Done(reply)),
@@ -207,7 +212,12 @@ impl RedisStore {
         }
     }
 
-    fn read_step(&self, instance: &str, version: &str, [bytes, from]: [&str; 2]) -> Invocation {
+    pub(super) fn read_step(
+        &self,
+        instance: &str,
+        version: &str,
+        [bytes, from]: [&str; 2],
+    ) -> Invocation {
         let keys = &self.keys;
         let keys = [keys.state(), keys.journal(), keys.fold_lease()];
         let millis = LEASE_MILLIS.to_string();
@@ -268,6 +278,7 @@ impl RedisStore {
             for part in group.chunks(RECORDS_AT_ONCE) {
                 let mut script = self.read_step(instance, version, ["", ""]);
                 script.key(self.keys.records(*slice));
+                script.arg("HMGET");
                 script.arg(part.len().to_string());
                 for at in part {
                     script.arg(wanted[*at].1.to_bytes());
@@ -481,6 +492,26 @@ impl Journal for RedisStore {
         keys: &'a [RecordKey],
     ) -> BoxFuture<'a, Result<Step<Vec<Record>>, StoreError>> {
         Box::pin(self.load_records(instance, version, keys))
+    }
+
+    fn load_fields<'a>(
+        &'a self,
+        instance: &'a str,
+        version: &'a str,
+        fields: &'a [(Table, Vec<Vec<u8>>)],
+    ) -> BoxFuture<'a, Result<Step<Vec<FieldValues>>, StoreError>> {
+        Box::pin(self.load_values(instance, version, fields))
+    }
+
+    fn list_fields<'a>(
+        &'a self,
+        table: &'a Table,
+    ) -> BoxFuture<'a, Result<Vec<(Vec<u8>, Vec<u8>)>, StoreError>> {
+        Box::pin(self.list_values(table))
+    }
+
+    fn count_fields<'a>(&'a self, table: &'a Table) -> BoxFuture<'a, Result<usize, StoreError>> {
+        Box::pin(self.count_values(table))
     }
 
     fn fold<'a>(&'a self, step: &'a FoldStep<'a>) -> BoxFuture<'a, Result<Step<()>, StoreError>> {

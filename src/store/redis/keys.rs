@@ -12,6 +12,12 @@
 //! | `{prefix}pulse:timers` | ZSET context, last seen | contexts of other code | for ever |
 //! | `{prefix}pulse:r1:{tier}:{slice}` | HASH context -> packed record | the records of all contexts in a slice; `r1` is the version of their form | retained slices * tier + max(10 min, 2 tiers) after its last write; until it is rolled up, as long as the coarsest tier |
 //! | `{prefix}pulse:revisions` | HASH tier and place -> slice and version | the step of folding that last wrote each slice of the records | as long as the coarsest tier |
+//! | `{prefix}pulse:slow1:{hour}` | HASH context -> packed list | the slowest requests of an hour | 3 h after its last write |
+//! | `{prefix}slot_{ranking}_{slice}` | HASH id -> count | a slice of a ranking | twice the period and a day after its last write |
+//! | `{prefix}stats_{ranking}` | ZSET id, sum | a ranking: the sums of its slices within the window | as its newest slice |
+//! | `{prefix}last_slot_{ranking}` | STRING slice | the newest slice of a ranking | as its newest slice |
+//! | `{prefix}pulse:rankings` | HASH ranking -> interval, slices, limit, starts | the rankings and the slices that they have | for ever |
+//! | `{prefix}pulse:rankings:dropped` | HASH ranking -> count | additions to ids for which there was no room | for ever |
 //! | `{prefix}pulse:state` | HASH | generation, progress and exceptions of the journal, and a fence per instance | for ever |
 //! | `{prefix}pulse:journal` | STREAM | calls that are not folded yet | until they are folded |
 //! | `{prefix}pulse:lease:fold` | STRING instance | the folder | 5 s |
@@ -24,12 +30,13 @@
 //! | `{prefix}pulse:lease:clean:last` | HASH | the last pass of cleaning | for ever |
 //! | `{prefix}pulse:probe` | - | never exists; permissions are tried on it | - |
 //!
-//! The first six are the book's, byte for byte: the counters, cleaning, statistics and slowest pages of
+//! `slot_`, `stats_` and `last_slot_` are those of the article on rankings. The first six are the book's, byte for byte: the counters, cleaning, statistics and slowest pages of
 //! [`guide::recipes`](crate::guide::recipes). With an empty prefix they are shared with the book's functions in
 //! any language.
 
 use crate::model::records::TierSlice;
 use crate::model::slowest::ACCESS_TIME;
+use crate::store::table::Table;
 
 /// The names of all keys below a prefix.
 #[derive(Clone, Debug)]
@@ -100,6 +107,19 @@ impl Keys {
         self.own("revisions")
     }
 
+    /// The key of a table.
+    pub(super) fn table(&self, table: &Table) -> String {
+        let prefix = &self.prefix;
+        match table {
+            Table::SlowRequests { hour } => format!("{prefix}pulse:slow1:{hour}"),
+            Table::Rankings => self.own("rankings"),
+            Table::RankingsDropped => self.own("rankings:dropped"),
+            Table::RankingSlice { ranking, start } => format!("{prefix}slot_{ranking}_{start}"),
+            Table::RankingTotals { ranking } => format!("{prefix}stats_{ranking}"),
+            Table::RankingNewest { ranking } => format!("{prefix}last_slot_{ranking}"),
+        }
+    }
+
     pub(super) fn state(&self) -> String {
         self.own("state")
     }
@@ -158,6 +178,8 @@ impl Keys {
             (self.orphaned(), STREAM),
             (self.quarantine(), HASH),
             (self.revisions(), HASH),
+            (self.table(&Table::Rankings), HASH),
+            (self.table(&Table::RankingsDropped), HASH),
             (self.contexts(), SORTED_SET),
             (self.timers(), SORTED_SET),
             (self.instances(), SORTED_SET),
@@ -171,7 +193,8 @@ impl Keys {
     /// The key patterns that an ACL rule must allow.
     pub(super) fn acl_patterns(&self) -> String {
         if self.prefix.is_empty() {
-            return "~known: ~count:* ~stats:* ~slowest:* ~pulse:*".to_owned();
+            return "~known: ~count:* ~stats:* ~slowest:* ~slot_* ~stats_* ~last_slot_* ~pulse:*"
+                .to_owned();
         }
         let mut escaped = String::from("~");
         for c in self.prefix.chars() {

@@ -23,6 +23,7 @@ mod status;
 mod stream;
 mod subject;
 mod sweep;
+mod tables;
 #[cfg(feature = "redis-tls")]
 mod tls;
 mod value;
@@ -40,12 +41,13 @@ use super::sealed::Sealed;
 use super::{
     Append, Appended, AppendedCall, CleanReport, ContextQuery, ContextRecords, CounterQuery,
     CounterSeries, FencedBatch, Generation, Heartbeat, INSTANCE_TTL, Pass, PassRecord, Query,
-    Readable, RecordIndex, RecordQuery, SliceRecords, SlowestQuery, Store, StoreStatus, Upkeep,
-    check_precisions,
+    RankingPage, RankingQuery, Readable, RecordIndex, RecordQuery, SliceRecords, SlowRequestQuery,
+    SlowestQuery, Store, StoreStatus, Upkeep, check_precisions,
 };
 use crate::clock::Clock;
 use crate::error::{BuildError, StoreError, StoreErrorKind};
 use crate::model::slice::Precisions;
+use crate::model::slow_request::SlowRequests;
 use crate::model::slowest::RankedContext;
 use crate::model::snapshot::{ContextSnapshot, Snapshot};
 use crate::model::tier::TierSlice;
@@ -261,6 +263,24 @@ impl Query for RedisStore {
         query: &'a SlowestQuery,
     ) -> BoxFuture<'a, Result<Vec<RankedContext>, StoreError>> {
         Box::pin(self.read_slowest(query.limit))
+    }
+
+    fn slow_requests<'a>(
+        &'a self,
+        query: &'a SlowRequestQuery,
+    ) -> BoxFuture<'a, Result<Vec<SlowRequests>, StoreError>> {
+        Box::pin(self.read_slow_requests(query))
+    }
+
+    fn rankings(&self) -> BoxFuture<'_, Result<Vec<String>, StoreError>> {
+        Box::pin(self.read_ranking_names())
+    }
+
+    fn ranking<'a>(
+        &'a self,
+        query: &'a RankingQuery,
+    ) -> BoxFuture<'a, Result<Option<RankingPage>, StoreError>> {
+        Box::pin(self.read_ranking(query))
     }
 }
 

@@ -1,16 +1,16 @@
 -- Folds some partitions of a round once. Adds to the book's keys, which other programs also write; replaces records.
 -- KEYS  1 state, 2 journal, 3 lease, 4 known:, 5 slowest:AccessTime, 6 pulse:contexts, 7 pulse:timers,
 --       8 pulse:quarantine, then for each counter group its count:{p}:{name} keys; for each context
---       stats:{context}:AccessTime, …:start, …:last, …:pstart; for each slice of records its key.
+--       stats:{context}:AccessTime, …:start, …:last, …:pstart; for each write its key.
 -- ARGV  1 version, 2 next version, 3 instance, 4 time to live of the lease in ms, 5 the round's last entry or '' to fold
 --       no entry, 6 partitions done after this step or 'ALL', 7 first entry not to trim or '', 8 the round's newest
 --       stamp, 9 its hour in ISO form, 10 bytes of a counter key before '{p}:{name}', 11 length of the ranking,
 --       12 late, 13 skewed, 14 duration of the round in ms, 15 bytes of missing entries, 16 slices rolled up,
---       17 counter groups, 18 contexts, 19 slices of records, then
+--       17 counter groups, 18 contexts, 19 writes of records and tables, then
 --       for each counter group: slice, retention, key TTL or '', '1' to renew it in any case, n, and n increments;
 --       for each context: 'http', 'timer' or 'all', name, last seen, n, and n hours, ascending:
 --         start, ISO start, count, sum, sumsq, min, max;
---       for each slice of records: key TTL, n, and n pairs of field and packed record.
+--       for each write: command, key TTL or '', n, and n arguments.
 -- Returns {'DONE'}, {'STALE', version}, or {'ABSENT'} when the round's last entry is not there.
 local KEYS, ARGV, tonumber, type, unpack, call, try = KEYS, ARGV, tonumber, type, unpack, redis.call, redis.pcall
 local state, upto = KEYS[1], ARGV[5]
@@ -19,7 +19,7 @@ if v ~= ARGV[1] then return {'STALE', v} end
 if open == '' and upto ~= '' and upto ~= head and #call('XRANGE', KEYS[2], upto, upto) == 0 then return {'ABSENT'} end
 -- Without a permission, the writes below would fail one by one and be quarantined. Servers from 7.0 can check first.
 local is_permitted = redis.acl_check_cmd
-for command in string.gmatch(not is_permitted and '' or 'HINCRBY HSET HDEL EXPIRE ZADD ZMSCORE ZCARD EXISTS DEL RENAME SET GET ZREMRANGEBYRANK', '%u+') do
+for command in string.gmatch(not is_permitted and '' or 'HINCRBY HSET HDEL EXPIRE ZADD ZMSCORE ZCARD EXISTS DEL RENAME SET GET ZREM ZREMRANGEBYRANK', '%u+') do
   if not is_permitted(command, KEYS[4], KEYS[5]) then return redis.error_reply("NOPERM no permissions to run " .. command) end
 end
 -- A server that refuses writes fails here, before any change. PERSIST and all writes after it need no free memory.
@@ -151,13 +151,13 @@ local surplus = (tonumber(try('ZCARD', KEYS[5])) or 0) - ARGV[11] -- At most a t
 if surplus > 0 then try('ZREMRANGEBYRANK', KEYS[5], 0, math.min(surplus, 1000) - 1) end
 
 for i = 1, tonumber(ARGV[19]) do
-  local key, n = KEYS[k + i], 2 * ARGV[a + 2]
-  for first = 1, n, 1000 do
-    local reply = try('HSET', key, unpack(ARGV, a + 2 + first, a + 2 + math.min(n, first + 999)))
-    if type(reply) == 'table' then quarantine(key, reply) end
+  local key, n = KEYS[k + i], tonumber(ARGV[a + 3])
+  for first = a + 4, a + 3 + n, 1000 do
+    local reply = try(ARGV[a + 1], key, unpack(ARGV, first, math.min(a + 3 + n, first + 999)))
+    if type(reply) == 'table' and reply.err then quarantine(key, reply) end
   end
-  try('EXPIRE', key, ARGV[a + 1])
-  a = a + 2 + n
+  if ARGV[a + 2] ~= '' then try('EXPIRE', key, ARGV[a + 2]) end
+  a = a + 3 + n
 end
 
 for field, n in pairs({late = late, skewed = tonumber(ARGV[13]), hole = tonumber(ARGV[15])}) do

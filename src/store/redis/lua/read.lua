@@ -1,8 +1,8 @@
 -- Reads entries that are not folded, or the records that a round changes, if the state has the given version.
--- KEYS  1 state, 2 journal, 3 lease, then a key of records for each group.
+-- KEYS  1 state, 2 journal, 3 lease, then a key of fields for each group.
 -- ARGV  1 version, 2 instance, 3 time to live of the lease in ms, 4 most bytes of entries or '' for none, 5 the entry
---       after which to begin, 6 the server's time or '' for TIME, then for each group: n, and n fields.
--- Returns {'STALE'}, {'READ', head, time, entries}, or {'READ', head, time, records of the first group, …},
+--       after which to begin, 6 the server's time or '' for TIME, then for each group: HMGET or ZMSCORE, n, and n fields.
+-- Returns {'STALE'}, {'READ', head, time, entries}, or {'READ', head, time, values of the first group, …},
 --       where a group whose key cannot be read is empty.
 local v, head, low, upto = unpack(redis.call('HMGET', KEYS[1], 'v', 'head', 'low', 'upto'))
 if v ~= ARGV[1] then return {'STALE'} end
@@ -19,8 +19,8 @@ if ARGV[4] ~= '' then
   if #result[4] == 0 then result[4] = redis.call('XRANGE', KEYS[2], from, upto ~= '' and upto or '+', 'COUNT', 1) end
 end
 for i = 4, #KEYS do
-  local records = redis.pcall('HMGET', KEYS[i], unpack(ARGV, a + 2, a + 1 + ARGV[a + 1]))
-  for j = 1, #records do records[j] = records[j] and #records[j] <= 2 ^ 20 and records[j] end -- Records are smaller.
-  a, result[i] = a + 1 + ARGV[a + 1], records.err and {} or records
+  local values = redis.pcall(ARGV[a + 1], KEYS[i], unpack(ARGV, a + 3, a + 2 + ARGV[a + 2]))
+  for j = 1, #values do values[j] = values[j] and #values[j] <= 2 ^ 20 and values[j] end -- Records are smaller.
+  a, result[i] = a + 2 + ARGV[a + 2], values.err and {} or values
 end
 return result

@@ -2,6 +2,7 @@
 //! the ranking, and `windows` the records of all contexts.
 
 mod contexts;
+mod rankings;
 mod series;
 mod windows;
 

@@ -1,0 +1,430 @@
+//! Folding rankings. The counts of each slice and their sums are merged with those of the store. Slices that
+//! have left the window are taken out of the sums, some ids at a time.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::lease::Lease;
+use super::round::Plan;
+use crate::error::StoreError;
+use crate::model::ranking::{IdDelta, RankingDelta, RankingSpec, RankingState};
+use crate::model::round::{Round, partition, partition_of_id};
+use crate::store::journal::{Journal, Step};
+use crate::store::table::{FieldWrites, Table};
+
+/// Ids that one step takes out.
+const IDS_AT_ONCE: usize = 200;
+/// Ids that are taken out before entries are folded again.
+const IDS_PER_ROUND: usize = 20_000;
+/// Seconds for which the keys of a ranking outlive twice its window.
+const SPARE_TIME: i64 = 86_400;
+
+/// Time to live of the keys of a ranking after the last write, in seconds. A slice outlives its window by so
+/// much that it is missing only if the sums are as well.
+fn ttl(spec: RankingSpec) -> i64 {
+    2 * spec.period() + SPARE_TIME
+}
+
+fn slice_of(ranking: &Arc<str>, start: i64) -> Table {
+    let ranking = ranking.clone();
+    Table::RankingSlice { ranking, start }
+}
+
+fn totals_of(ranking: &Arc<str>) -> Table {
+    let ranking = ranking.clone();
+    Table::RankingTotals { ranking }
+}
+
+/// A count or a sum of the store. A value that is not an integer counts as 0, and is replaced.
+fn number(value: Option<&Vec<u8>>) -> i64 {
+    let text = value.and_then(|value| std::str::from_utf8(value).ok());
+    let integer = |text: &str| text.parse::<i64>().ok();
+    // Sums are scores, which are floats; a large one is written with an exponent.
+    let float = |text: &str| Some(text.parse::<f64>().ok()? as i64);
+    text.and_then(|text| integer(text).or_else(|| float(text)))
+        .unwrap_or(0)
+}
+
+/// Sets the sum of an id, or removes an id whose sum is 0.
+fn set_total(totals: &mut FieldWrites, id: &[u8], total: i64) {
+    match total {
+        0 => totals.removed.push(id.to_vec()),
+        _ => totals
+            .set
+            .push((id.to_vec(), total.to_string().into_bytes())),
+    }
+}
+
+impl Lease {
+    /// The rankings of the store, which are read once.
+    async fn rankings(
+        &mut self,
+        journal: &dyn Journal,
+    ) -> Result<&mut BTreeMap<Arc<str>, RankingState>, StoreError> {
+        let rankings = match self.rankings.take() {
+            Some(rankings) => rankings,
+            None => {
+                let fields = journal.list_fields(&Table::Rankings).await?;
+                let ranking = |(name, state): (Vec<u8>, Vec<u8>)| {
+                    let name = String::from_utf8(name).ok()?;
+                    let state = RankingState::from_text(std::str::from_utf8(&state).ok()?)?;
+                    Some((name.into(), state))
+                };
+                fields.into_iter().filter_map(ranking).collect()
+            }
+        };
+        Ok(self.rankings.insert(rankings))
+    }
+
+    /// Adds the rankings of a round to its plans, merged with the store's. `false` when the lease is lost.
+    pub(super) async fn plan_rankings(
+        &mut self,
+        journal: &dyn Journal,
+        instance: &str,
+        round: &Round,
+        plans: &mut BTreeMap<usize, Plan>,
+    ) -> Result<bool, StoreError> {
+        for (name, delta) in round.rankings() {
+            self.rankings(journal).await?;
+            if !self
+                .plan_dropped(journal, instance, name, delta, plans)
+                .await?
+            {
+                return Ok(false);
+            }
+            let done = self.progress.done;
+            let ids = delta.ids.iter();
+            let ids = ids.filter(|(id, _)| !done.contains(partition_of_id(name, id)));
+            let ids: Vec<_> = ids.collect();
+            for ids in ids.chunks(IDS_AT_ONCE) {
+                let now = round.stamp();
+                if !self
+                    .plan_ids(journal, instance, (name, delta.spec), ids, now, plans)
+                    .await?
+                {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Plans to count additions for which an instance had no room.
+    async fn plan_dropped(
+        &mut self,
+        journal: &dyn Journal,
+        instance: &str,
+        name: &Arc<str>,
+        delta: &RankingDelta,
+        plans: &mut BTreeMap<usize, Plan>,
+    ) -> Result<bool, StoreError> {
+        if delta.dropped == 0 || self.progress.done.contains(partition(name)) {
+            return Ok(true);
+        }
+        let Some(write) = self.dropped(journal, instance, name, delta.dropped).await? else {
+            return Ok(false);
+        };
+        plans.entry(partition(name)).or_default().fields.push(write);
+        Ok(true)
+    }
+
+    /// The write that adds to the additions for which there was no room. `None` when the lease is lost.
+    async fn dropped(
+        &self,
+        journal: &dyn Journal,
+        instance: &str,
+        name: &Arc<str>,
+        more: u64,
+    ) -> Result<Option<FieldWrites>, StoreError> {
+        let field = name.as_bytes().to_vec();
+        let fields = [(Table::RankingsDropped, vec![field.clone()])];
+        let version = &self.progress.version;
+        let Step::Done(values) = journal.load_fields(instance, version, &fields).await? else {
+            return Ok(None);
+        };
+        let before = number(values[0][0].as_ref());
+        let dropped = before.saturating_add(i64::try_from(more).unwrap_or(i64::MAX));
+        let mut write = FieldWrites::new(Table::RankingsDropped, None);
+        write.set.push((field, dropped.to_string().into_bytes()));
+        Ok(Some(write))
+    }
+
+    async fn plan_ids(
+        &mut self,
+        journal: &dyn Journal,
+        instance: &str,
+        (name, spec): (&Arc<str>, RankingSpec),
+        ids: &[(&Arc<str>, &IdDelta)],
+        now: i64,
+        plans: &mut BTreeMap<usize, Plan>,
+    ) -> Result<bool, StoreError> {
+        let oldest = spec.oldest(now);
+        let state = self.rankings.get_or_insert_default();
+        let state = state.entry(name.clone());
+        let state = state.or_insert_with(|| RankingState::new(spec));
+        state.spec = spec;
+        self.touched_rankings.insert(name.clone());
+        // The slices that a removed id may be part of, and those to which is added.
+        let before: Vec<i64> = state.slices.iter().copied().collect();
+        let mut fields: BTreeMap<Table, Vec<Vec<u8>>> = BTreeMap::new();
+        for (id, delta) in ids {
+            let field = id.as_bytes().to_vec();
+            fields.entry(totals_of(name)).or_default().push(field);
+            for (start, _) in delta.slices.iter().filter(|(start, _)| *start >= oldest) {
+                state.slices.insert(start);
+                let field = id.as_bytes().to_vec();
+                fields.entry(slice_of(name, start)).or_default().push(field);
+            }
+        }
+        let fields: Vec<_> = fields.into_iter().collect();
+        let version = &self.progress.version;
+        let Step::Done(values) = journal.load_fields(instance, version, &fields).await? else {
+            return Ok(false);
+        };
+        // Each table lists the ids in their order.
+        let mut values: BTreeMap<_, _> = (fields.iter().map(|(table, _)| table))
+            .zip(values.into_iter().map(Vec::into_iter))
+            .collect();
+        let mut next = |table: &Table| {
+            let value = values.get_mut(table).and_then(Iterator::next);
+            number(value.flatten().as_ref())
+        };
+        for (id, delta) in ids {
+            let field = id.as_bytes().to_vec();
+            let plan = plans.entry(partition_of_id(name, id)).or_default();
+            plan.cost += 1 + 2 * delta.slices.len();
+            let mut total = next(&totals_of(name));
+            if delta.is_removed {
+                total = 0;
+                for start in &before {
+                    let mut write = FieldWrites::new(slice_of(name, *start), Some(ttl(spec)));
+                    write.removed.push(field.clone());
+                    plan.fields.push(write);
+                }
+            }
+            for (start, n) in delta.slices.iter().filter(|(start, _)| *start >= oldest) {
+                let table = slice_of(name, start);
+                let count = next(&table);
+                let count = match delta.is_removed {
+                    true => *n,
+                    false => count.saturating_add(*n),
+                };
+                let mut write = FieldWrites::new(table, Some(ttl(spec)));
+                write
+                    .set
+                    .push((field.clone(), count.to_string().into_bytes()));
+                plan.fields.push(write);
+                total = total.saturating_add(*n);
+            }
+            let mut totals = FieldWrites::new(totals_of(name), Some(ttl(spec)));
+            set_total(&mut totals, &field, total);
+            plan.fields.push(totals);
+            plan.rankings.insert(name.clone());
+        }
+        Ok(true)
+    }
+
+    /// The writes of the states of some rankings. Each step that adds to a ranking has them, so that no sum
+    /// includes a slice of which the ranking does not know.
+    pub(super) fn state_writes(&self, names: &BTreeSet<Arc<str>>) -> Vec<FieldWrites> {
+        let states = self.rankings.iter().flatten();
+        let states = states.filter(|(name, _)| names.contains(*name));
+        let writes = states.flat_map(|(name, state)| {
+            let newest = state.slices.last();
+            let newest = newest.map(|start| newest_write(name, state.spec, *start));
+            [Some(state_write(name, Some(state))), newest]
+        });
+        writes.flatten().collect()
+    }
+
+    /// Takes slices that have left the window at `now` out of the sums. `false` when the lease is lost.
+    pub(super) async fn expire_rankings(
+        &mut self,
+        journal: &dyn Journal,
+        instance: &str,
+        now: i64,
+    ) -> Result<bool, StoreError> {
+        let mut left = IDS_PER_ROUND;
+        let expired: Vec<_> = (self.rankings(journal).await?.iter())
+            .flat_map(|(name, state)| state.expired(now).map(|start| (name.clone(), start)))
+            .collect();
+        for (name, start) in expired {
+            let ids = journal.list_fields(&slice_of(&name, start)).await?;
+            let ids: Vec<_> = ids.into_iter().map(|(id, _)| id).collect();
+            if !self
+                .take_out(journal, instance, &name, start, &ids, 0)
+                .await?
+                || !self.forget_slice(journal, instance, &name, start).await?
+            {
+                return Ok(false);
+            }
+            left = left.saturating_sub(ids.len());
+            if left == 0 {
+                break;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Drops ids for which the rankings that the last round has added to have no room. `false` when the lease is
+    /// lost.
+    pub(super) async fn limit_rankings(
+        &mut self,
+        journal: &dyn Journal,
+        instance: &str,
+    ) -> Result<bool, StoreError> {
+        while let Some(name) = self.touched_rankings.pop_first() {
+            if !self.limit_ranking(journal, instance, &name).await? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Takes ids out of a slice and its counts out of the sums. Counts them as dropped if `dropped` is 1.
+    async fn take_out(
+        &mut self,
+        journal: &dyn Journal,
+        instance: &str,
+        name: &Arc<str>,
+        start: i64,
+        ids: &[Vec<u8>],
+        dropped: u64,
+    ) -> Result<bool, StoreError> {
+        let spec = self
+            .rankings(journal)
+            .await?
+            .get(name)
+            .map(|state| state.spec);
+        let ttl = spec.map(ttl);
+        for ids in ids.chunks(IDS_AT_ONCE) {
+            let fields = [
+                (slice_of(name, start), ids.to_vec()),
+                (totals_of(name), ids.to_vec()),
+            ];
+            let version = &self.progress.version;
+            let Step::Done(values) = journal.load_fields(instance, version, &fields).await? else {
+                return Ok(false);
+            };
+            let mut slice = FieldWrites::new(slice_of(name, start), None);
+            let mut totals = FieldWrites::new(totals_of(name), ttl);
+            let mut sum = 0u64;
+            for (at, id) in ids.iter().enumerate() {
+                let [count, total] = [0, 1].map(|table: usize| number(values[table][at].as_ref()));
+                slice.removed.push(id.clone());
+                set_total(&mut totals, id, total.saturating_sub(count));
+                sum = sum.saturating_add(count.unsigned_abs());
+            }
+            let mut writes = vec![slice, totals];
+            if dropped > 0 {
+                let Some(write) = self.dropped(journal, instance, name, sum).await? else {
+                    return Ok(false);
+                };
+                writes.push(write);
+            }
+            if !self.maintain_fields(journal, instance, &writes).await? {
+                return Ok(false);
+            }
+            tokio::task::yield_now().await;
+        }
+        Ok(true)
+    }
+
+    /// Forgets a slice that is empty. A ranking without slices is forgotten as well.
+    async fn forget_slice(
+        &mut self,
+        journal: &dyn Journal,
+        instance: &str,
+        name: &Arc<str>,
+        start: i64,
+    ) -> Result<bool, StoreError> {
+        let Some(state) = self.rankings(journal).await?.get_mut(name) else {
+            return Ok(true);
+        };
+        state.slices.remove(&start);
+        let mut writes = Vec::new();
+        if state.slices.is_empty() {
+            self.rankings(journal).await?.remove(name);
+            // Sums are left if slices have been deleted by another program, or have expired.
+            let mut totals = FieldWrites::new(totals_of(name), None);
+            let left = journal.list_fields(&totals_of(name)).await?;
+            totals.removed.extend(left.into_iter().map(|(id, _)| id));
+            writes.push(totals);
+            writes.push(state_write(name, None));
+        } else {
+            writes.push(state_write(name, Some(state)));
+        }
+        self.maintain_fields(journal, instance, &writes).await
+    }
+
+    /// Drops the smallest counts of the oldest slices until a ranking has no more ids than it may.
+    async fn limit_ranking(
+        &mut self,
+        journal: &dyn Journal,
+        instance: &str,
+        name: &Arc<str>,
+    ) -> Result<bool, StoreError> {
+        let Some(state) = self.rankings(journal).await?.get(name).cloned() else {
+            return Ok(true);
+        };
+        let most = state.spec.max_ids as usize;
+        for start in state.slices {
+            let mut surplus = journal
+                .count_fields(&totals_of(name))
+                .await?
+                .saturating_sub(most);
+            if surplus == 0 {
+                return Ok(true);
+            }
+            let mut ids: Vec<_> = (journal.list_fields(&slice_of(name, start)).await?)
+                .into_iter()
+                .map(|(id, count)| (number(Some(&count)), id))
+                .collect();
+            ids.sort_unstable();
+            let is_emptied = ids.len() <= surplus;
+            let mut ids = ids.into_iter().map(|(_, id)| id);
+            // An id that is part of later slices stays, with what was added there.
+            while surplus > 0 {
+                let part: Vec<_> = ids.by_ref().take(surplus).collect();
+                if part.is_empty() {
+                    break;
+                }
+                if !self
+                    .take_out(journal, instance, name, start, &part, 1)
+                    .await?
+                {
+                    return Ok(false);
+                }
+                let left = journal.count_fields(&totals_of(name)).await?;
+                surplus = left.saturating_sub(most);
+            }
+            if is_emptied
+                && ids.next().is_none()
+                && !self.forget_slice(journal, instance, name, start).await?
+            {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// The write of a ranking's state, or of its removal.
+fn state_write(name: &Arc<str>, state: Option<&RankingState>) -> FieldWrites {
+    let mut write = FieldWrites::new(Table::Rankings, None);
+    let field = name.as_bytes().to_vec();
+    match state {
+        Some(state) => write.set.push((field, state.to_string().into_bytes())),
+        None => write.removed.push(field),
+    }
+    write
+}
+
+fn newest_write(name: &Arc<str>, spec: RankingSpec, newest: i64) -> FieldWrites {
+    let ranking = name.clone();
+    let mut write = FieldWrites::new(Table::RankingNewest { ranking }, Some(ttl(spec)));
+    write
+        .set
+        .push((Vec::new(), newest.to_string().into_bytes()));
+    write
+}

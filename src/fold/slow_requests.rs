@@ -1,0 +1,75 @@
+//! Folding the slowest requests: the lists of the contexts of a round are merged with those of the store.
+
+use std::collections::BTreeMap;
+
+use super::lease::Lease;
+use super::round::Plan;
+use crate::error::StoreError;
+use crate::model::batch::Merge;
+use crate::model::context::{ContextId, RecordId};
+use crate::model::pack;
+use crate::model::round::{Round, partition};
+use crate::model::slice::{HOUR, hour_of};
+use crate::model::slow_request::SlowRequests;
+use crate::store::journal::{Journal, Step};
+use crate::store::table::{FieldWrites, Table};
+
+/// Time to live of an hour's lists after the last write, in seconds: the hour, the next one, and a spare one.
+const TTL: i64 = 3 * HOUR;
+
+impl Lease {
+    /// Adds the lists of a round to its plans, merged with those of the store. `false` when the lease is lost.
+    pub(super) async fn plan_slow_requests(
+        &mut self,
+        journal: &dyn Journal,
+        instance: &str,
+        round: &Round,
+        plans: &mut BTreeMap<usize, Plan>,
+    ) -> Result<bool, StoreError> {
+        let oldest = hour_of(round.stamp()) - HOUR;
+        let mut added: BTreeMap<(i64, ContextId), SlowRequests> = BTreeMap::new();
+        for group in round.groups() {
+            let contexts = group.contexts.iter();
+            let done = self.progress.done;
+            for (context, judged) in contexts.filter(|(c, _)| !done.contains(partition(&c.name))) {
+                let lists = judged.delta.slowest.iter();
+                for (hour, list) in lists.filter(|(hour, _)| *hour >= oldest) {
+                    let merged = added.entry((hour, context.clone()));
+                    merged
+                        .or_insert_with(|| SlowRequests::of(context.kind))
+                        .merge(list);
+                }
+            }
+        }
+        if added.is_empty() {
+            return Ok(true);
+        }
+        let mut fields: BTreeMap<Table, Vec<Vec<u8>>> = BTreeMap::new();
+        for (hour, context) in added.keys() {
+            let id = RecordId::new(context.kind, &context.name).to_bytes();
+            let table = Table::SlowRequests { hour: *hour };
+            fields.entry(table).or_default().push(id.to_vec());
+        }
+        let fields: Vec<_> = fields.into_iter().collect();
+        let version = &self.progress.version;
+        let Step::Done(values) = journal.load_fields(instance, version, &fields).await? else {
+            return Ok(false);
+        };
+        // Both are in the order of the hours, and then of the contexts.
+        let values = values.into_iter().flatten();
+        for (((hour, context), mut list), before) in added.into_iter().zip(values) {
+            // A field that does not hold a list reads as empty, and is replaced.
+            if let Some(before) = before.and_then(|b| pack::read_slow_requests(&b, context.kind)) {
+                list.merge(&before);
+            }
+            let table = Table::SlowRequests { hour };
+            let mut write = FieldWrites::new(table, Some(TTL));
+            let id = RecordId::new(context.kind, &context.name).to_bytes();
+            write.set.push((id.to_vec(), pack::slow_requests(&list)));
+            let plan = plans.entry(partition(&context.name)).or_default();
+            plan.cost += 1;
+            plan.fields.push(write);
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,117 @@
+//! Rankings within a moving window.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use super::State;
+use crate::model::ranking::{RankingDelta, RankingSpec};
+use crate::store::{RankingPage, RankingQuery};
+
+/// A ranking: the additions by slice, and their sums.
+#[derive(Debug)]
+pub(super) struct Ranking {
+    spec: RankingSpec,
+    slices: BTreeMap<i64, HashMap<Arc<str>, i64>>,
+    /// The sums of all slices. Ids whose sum is 0 are left out.
+    totals: HashMap<Arc<str>, i64>,
+    dropped: u64,
+}
+
+impl State {
+    /// Adds to a ranking.
+    pub(super) fn add_to_ranking(&mut self, name: &Arc<str>, delta: &RankingDelta, now: i64) {
+        let ranking = self.rankings.entry(name.clone());
+        let ranking = ranking.or_insert_with(|| Ranking::new(delta.spec));
+        ranking.add(delta, now);
+    }
+
+    /// Drops the rankings whose slices have all left the window.
+    pub(super) fn expire_rankings(&mut self, now: i64) {
+        self.rankings.retain(|_, ranking| {
+            ranking.expire(now);
+            !ranking.slices.is_empty()
+        });
+    }
+}
+
+impl Ranking {
+    fn new(spec: RankingSpec) -> Self {
+        Self {
+            spec,
+            slices: BTreeMap::new(),
+            totals: HashMap::new(),
+            dropped: 0,
+        }
+    }
+
+    fn add(&mut self, delta: &RankingDelta, now: i64) {
+        self.spec = delta.spec;
+        self.dropped = self.dropped.saturating_add(delta.dropped);
+        let oldest = self.spec.oldest(now);
+        for (id, added) in &delta.ids {
+            if added.is_removed {
+                self.remove(id);
+            }
+            let in_window = added.slices.iter().filter(|(start, _)| *start >= oldest);
+            for (start, n) in in_window {
+                let count = self.slices.entry(start).or_default();
+                let count = count.entry(id.clone()).or_default();
+                *count = count.saturating_add(*n);
+                add_to_total(&mut self.totals, id, *n);
+            }
+        }
+        self.expire(now);
+        self.limit();
+    }
+
+    fn remove(&mut self, id: &str) {
+        self.totals.remove(id);
+        for slice in self.slices.values_mut() {
+            slice.remove(id);
+        }
+    }
+
+    /// Takes the slices that are before the window out of the totals.
+    fn expire(&mut self, now: i64) {
+        let retained = self.slices.split_off(&self.spec.oldest(now));
+        let expired = std::mem::replace(&mut self.slices, retained);
+        for (id, n) in expired.into_values().flatten() {
+            add_to_total(&mut self.totals, &id, n.saturating_neg());
+        }
+    }
+
+    /// Drops the smallest counts of the oldest slice until there are at most `max_ids` ids.
+    fn limit(&mut self) {
+        while self.totals.len() > self.spec.max_ids as usize
+            && let Some((start, slice)) = self.slices.pop_first()
+        {
+            let mut counts: Vec<_> = slice.into_iter().map(|(id, n)| (n, id)).collect();
+            counts.sort_unstable_by(|a, b| b.cmp(a));
+            while self.totals.len() > self.spec.max_ids as usize
+                && let Some((n, id)) = counts.pop()
+            {
+                self.dropped = self.dropped.saturating_add(n.unsigned_abs());
+                add_to_total(&mut self.totals, &id, n.saturating_neg());
+            }
+            if !counts.is_empty() {
+                let left = counts.into_iter().map(|(n, id)| (id, n));
+                self.slices.insert(start, left.collect());
+            }
+        }
+    }
+
+    pub(super) fn page(&mut self, query: &RankingQuery) -> RankingPage {
+        self.expire(query.now);
+        let totals = self.totals.iter();
+        let totals = totals.map(|(id, total)| (id.clone(), *total)).collect();
+        RankingPage::new(self.spec, self.dropped, totals, query)
+    }
+}
+
+fn add_to_total(totals: &mut HashMap<Arc<str>, i64>, id: &Arc<str>, n: i64) {
+    let total = totals.entry(id.clone()).or_default();
+    *total = total.saturating_add(n);
+    if *total == 0 {
+        totals.remove(id);
+    }
+}

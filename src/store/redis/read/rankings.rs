@@ -1,0 +1,208 @@
+//! Rankings, and the slowest requests.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use redis::{Pipeline, Value, pipe};
+
+use super::super::RedisStore;
+use super::super::oversized::Reply;
+use super::super::value::{bytes, float, int, items, pairs, text};
+use crate::error::StoreError;
+use crate::model::context::ContextId;
+use crate::model::pack;
+use crate::model::ranking::RankingState;
+use crate::model::records::RecordId;
+use crate::model::slow_request::SlowRequests;
+use crate::store::table::Table;
+use crate::store::{RankedId, RankingPage, RankingPlace, RankingQuery, SlowRequestQuery};
+
+/// How often a ranking is read again because a step of folding came in between.
+const MAX_TRIES: usize = 5;
+
+impl RedisStore {
+    pub(in crate::store::redis) async fn read_slow_requests(
+        &self,
+        query: &SlowRequestQuery,
+    ) -> Result<Vec<SlowRequests>, StoreError> {
+        let contexts = &query.contexts;
+        if contexts.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut pipeline = pipe();
+        let table = Table::SlowRequests { hour: query.hour };
+        let lists = pipeline.cmd("HMGET").arg(self.keys.table(&table));
+        for context in contexts {
+            lists.arg(&RecordId::new(context.kind, &context.name).to_bytes()[..]);
+        }
+        let replies = self.read(&mut pipeline).await?;
+        // A key of another type, or a field that is not a list, reads as empty.
+        let lists = replies.first().and_then(|reply| reply.as_ref().ok());
+        let lists = lists.map_or(&[][..], items);
+        let list = |(at, context): (usize, &ContextId)| {
+            let list = lists.get(at).and_then(bytes);
+            list.and_then(|list| pack::read_slow_requests(list, context.kind))
+                .unwrap_or_else(|| SlowRequests::of(context.kind))
+        };
+        Ok(contexts.iter().enumerate().map(list).collect())
+    }
+
+    pub(in crate::store::redis) async fn read_ranking_names(
+        &self,
+    ) -> Result<Vec<String>, StoreError> {
+        let mut pipeline = pipe();
+        pipeline.cmd("HKEYS").arg(self.keys.table(&Table::Rankings));
+        let replies = self.read(&mut pipeline).await?;
+        let names = replies.first().and_then(|reply| reply.as_ref().ok());
+        let names = names.map_or(&[][..], items).iter();
+        let mut names: Vec<String> = names.filter_map(text).map(str::to_owned).collect();
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    pub(in crate::store::redis) async fn read_ranking(
+        &self,
+        query: &RankingQuery,
+    ) -> Result<Option<RankingPage>, StoreError> {
+        let (state, dropped) = self.read_ranking_state(query).await?;
+        let Some(mut state) = state else {
+            return Ok(None);
+        };
+        for _ in 1..MAX_TRIES {
+            let expired: Vec<i64> = state.expired(query.now).collect();
+            if expired.is_empty() {
+                break;
+            }
+            let read = self.read_expiring(query, &expired).await?;
+            match read {
+                Ok(totals) => {
+                    let page = RankingPage::new(state.spec, dropped, totals, query);
+                    return Ok(Some(page));
+                }
+                // Other slices have expired, or the folder has taken some out.
+                Err(Some(other)) => state = other,
+                Err(None) => return Ok(None),
+            }
+        }
+        let totals = self.keys.table(&totals_of(query));
+        let mut pipeline = pipe();
+        pipeline.cmd("ZCARD").arg(&totals);
+        // An inclusive range cannot be empty.
+        let last = query.offset.saturating_add(query.limit.max(1)) - 1;
+        let top = pipeline.cmd("ZREVRANGE").arg(&totals);
+        top.arg(query.offset).arg(last).arg("WITHSCORES");
+        for id in &query.ids {
+            pipeline.cmd("ZSCORE").arg(&totals).arg(id);
+            pipeline.cmd("ZREVRANK").arg(&totals).arg(id);
+        }
+        let replies = self.read(&mut pipeline).await?;
+        let reply = |at: usize| replies.get(at).and_then(|reply| reply.as_ref().ok());
+        let number = |at: usize| {
+            reply(at)
+                .and_then(int)
+                .and_then(|n| usize::try_from(n).ok())
+        };
+        let top = reply(1).map(totals_in).unwrap_or_default().into_iter();
+        let place = |at: usize| {
+            let score = reply(2 + 2 * at).and_then(score)?;
+            let rank = number(3 + 2 * at)?;
+            Some(RankingPlace { score, rank })
+        };
+        Ok(Some(RankingPage {
+            spec: state.spec,
+            total: number(0).unwrap_or(0),
+            dropped,
+            top: top
+                .take(query.limit)
+                .map(|(id, score)| RankedId::new(&*id, score))
+                .collect(),
+            places: (0..query.ids.len()).map(place).collect(),
+        }))
+    }
+
+    async fn read_ranking_state(
+        &self,
+        query: &RankingQuery,
+    ) -> Result<(Option<RankingState>, u64), StoreError> {
+        let mut pipeline = pipe();
+        for table in [Table::Rankings, Table::RankingsDropped] {
+            let field = pipeline.cmd("HGET").arg(self.keys.table(&table));
+            field.arg(&query.name);
+        }
+        let replies = self.read(&mut pipeline).await?;
+        let dropped = replies.get(1).and_then(|reply| reply.as_ref().ok());
+        let dropped = dropped.and_then(int).and_then(|n| u64::try_from(n).ok());
+        Ok((state_in(replies.first()), dropped.unwrap_or(0)))
+    }
+
+    /// Reads all totals, without the slices that have left the window but are not taken out yet. The error is the
+    /// current state of the ranking: other slices must be taken out, or a step of folding came in between.
+    async fn read_expiring(
+        &self,
+        query: &RankingQuery,
+        expired: &[i64],
+    ) -> Result<Result<Vec<(Arc<str>, i64)>, Option<RankingState>>, StoreError> {
+        let keys = &self.keys;
+        let mut pipeline = pipe();
+        let version = |pipeline: &mut Pipeline| {
+            pipeline.cmd("HGET").arg(keys.state()).arg("v");
+        };
+        version(&mut pipeline);
+        let state = pipeline.cmd("HGET").arg(keys.table(&Table::Rankings));
+        state.arg(&query.name);
+        let totals = pipeline.cmd("ZREVRANGE").arg(keys.table(&totals_of(query)));
+        totals.arg(0).arg(-1).arg("WITHSCORES");
+        for start in expired {
+            let table = Table::RankingSlice {
+                ranking: (&*query.name).into(),
+                start: *start,
+            };
+            pipeline.cmd("HGETALL").arg(keys.table(&table));
+        }
+        version(&mut pipeline);
+        let replies = self.read(&mut pipeline).await?;
+        let Some(state) = state_in(replies.get(1)) else {
+            return Ok(Err(None));
+        };
+        let reply = |at: usize| replies.get(at).and_then(|reply| reply.as_ref().ok());
+        let is_undisturbed = reply(0).and_then(bytes) == reply(3 + expired.len()).and_then(bytes);
+        if !is_undisturbed || !state.expired(query.now).eq(expired.iter().copied()) {
+            return Ok(Err(Some(state)));
+        }
+        let totals = reply(2).map(totals_in).unwrap_or_default();
+        let mut totals: HashMap<_, _> = totals.into_iter().collect();
+        for at in 0..expired.len() {
+            let slice = reply(3 + at).map(pairs).into_iter().flatten();
+            for (id, n) in slice {
+                if let (Some(id), Some(n)) = (text(id), int(n)) {
+                    let total = totals.entry(id.into()).or_default();
+                    *total = total.saturating_sub(n);
+                }
+            }
+        }
+        totals.retain(|_, total| *total != 0);
+        Ok(Ok(totals.into_iter().collect()))
+    }
+}
+
+fn totals_of(query: &RankingQuery) -> Table {
+    Table::RankingTotals {
+        ranking: (&*query.name).into(),
+    }
+}
+
+fn state_in(reply: Option<&Reply>) -> Option<RankingState> {
+    RankingState::from_text(text(reply?.as_ref().ok()?)?)
+}
+
+/// A score of a ranking. Scores are integers, unless another program has written them.
+fn score(value: &Value) -> Option<i64> {
+    float(value).map(|score| score as i64)
+}
+
+/// The members of a sorted set, in the order of the reply.
+fn totals_in(set: &Value) -> Vec<(Arc<str>, i64)> {
+    pairs(set)
+        .filter_map(|(id, total)| Some((text(id)?.into(), score(total)?)))
+        .collect()
+}

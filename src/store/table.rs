@@ -1,0 +1,65 @@
+//! Tables: hashes and sorted sets whose fields an instance that folds reads, merges and replaces.
+
+use std::sync::Arc;
+
+/// A table of the store. Each field has a value; that of [`RankingTotals`](Self::RankingTotals) is an integer
+/// in decimal form, by which the fields are sorted.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Table {
+    /// The slowest requests of an hour, packed, by the id of the context's records.
+    SlowRequests {
+        /// The start of the hour, in Unix seconds.
+        hour: i64,
+    },
+    /// The configuration and the slices of each ranking, by its name.
+    Rankings,
+    /// How much was added, by ranking, to ids for which there was no room.
+    RankingsDropped,
+    /// The counts of a slice of a ranking, by id.
+    RankingSlice {
+        /// The name of the ranking.
+        ranking: Arc<str>,
+        /// The start of the slice, in Unix seconds.
+        start: i64,
+    },
+    /// The sums of all slices of a ranking, by id.
+    RankingTotals {
+        /// The name of the ranking.
+        ranking: Arc<str>,
+    },
+    /// The start of the newest slice of a ranking: a single value, whose field has no name.
+    RankingNewest {
+        /// The name of the ranking.
+        ranking: Arc<str>,
+    },
+}
+
+/// Fields of a table as they are after a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldWrites {
+    /// The table.
+    pub table: Table,
+    /// Seconds until the table expires; `None` for never.
+    pub ttl: Option<i64>,
+    /// Fields with their new values.
+    pub set: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Fields that are removed.
+    pub removed: Vec<Vec<u8>>,
+}
+
+impl FieldWrites {
+    /// No fields of a table.
+    pub fn new(table: Table, ttl: Option<i64>) -> Self {
+        Self {
+            table,
+            ttl,
+            set: Vec::new(),
+            removed: Vec::new(),
+        }
+    }
+
+    /// Whether there is no field.
+    pub fn is_empty(&self) -> bool {
+        self.set.is_empty() && self.removed.is_empty()
+    }
+}
