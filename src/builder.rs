@@ -537,7 +537,7 @@ impl Builder {
             flusher,
             folder,
             store,
-            #[cfg(feature = "admin")]
+            #[cfg(any(feature = "admin", feature = "row-cache"))]
             clock: self.clock,
             #[cfg(feature = "admin")]
             precisions,

@@ -75,6 +75,8 @@ mod internal;
 pub mod layer;
 mod pulse;
 mod recorder;
+#[cfg(feature = "row-cache")]
+pub mod row_cache;
 pub mod store;
 mod task;
 #[doc(hidden)]

@@ -49,7 +49,7 @@ pub(crate) struct Parts {
     pub(crate) flusher: Arc<Flusher>,
     pub(crate) folder: Arc<Folder>,
     pub(crate) store: Arc<dyn Store>,
-    #[cfg(feature = "admin")]
+    #[cfg(any(feature = "admin", feature = "row-cache"))]
     pub(crate) clock: Clock,
     #[cfg(feature = "admin")]
     pub(crate) precisions: Precisions,
@@ -58,6 +58,26 @@ pub(crate) struct Parts {
     pub(crate) shutdown_timeout: Duration,
     pub(crate) worst: WorstCase,
     pub(crate) memory_warning: Option<String>,
+}
+
+#[cfg(feature = "row-cache")]
+impl crate::row_cache::Host for Pulse {}
+
+#[cfg(feature = "row-cache")]
+impl crate::row_cache::sealed::Sealed for Pulse {
+    fn parts(&self) -> crate::row_cache::Parts {
+        let runtime = tokio::runtime::Handle::try_current().ok();
+        let pulse = self.clone();
+        crate::row_cache::Parts {
+            store: self.0.parts.store.clone(),
+            recorder: self.0.parts.recorder.clone(),
+            clock: self.0.parts.clock.clone(),
+            stopped: self.0.stop.stopped(),
+            spawn: runtime.map(|runtime| -> Box<dyn FnOnce(crate::Task)> {
+                Box::new(move |task| pulse.join_later(std::iter::once(runtime.spawn(task))))
+            }),
+        }
+    }
 }
 
 impl std::fmt::Debug for Pulse {

@@ -39,7 +39,8 @@ impl Task {
         }
     }
 
-    /// The task's purpose in a word: `"drain"`, `"flush"`, `"fold"`, `"clean"` or `"heartbeat"`.
+    /// The task's purpose in a word: `"drain"`, `"flush"`, `"fold"`, `"clean"`, `"heartbeat"` or
+    /// `"rows"`.
     pub fn name(&self) -> &'static str {
         self.name
     }
@@ -71,6 +72,12 @@ impl Stop {
     pub(crate) fn new() -> (Self, Stopped) {
         let (sender, receiver) = watch::channel(false);
         (Self(sender), Stopped(receiver))
+    }
+
+    /// A receiver for a task that is spawned later.
+    #[cfg(feature = "row-cache")]
+    pub(crate) fn stopped(&self) -> Stopped {
+        Stopped(self.0.subscribe())
     }
 
     /// Sends the signal. Returns whether this was the first time.

@@ -6,6 +6,8 @@ mod clean;
 mod fold;
 mod rankings;
 mod read;
+#[cfg(feature = "row-cache")]
+mod rows;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -89,6 +91,9 @@ struct State {
     rankings: BTreeMap<Arc<str>, Ranking>,
     instances: HashMap<String, Heartbeat>,
     last_pass: Option<PassRecord>,
+    /// By the name of the cache.
+    #[cfg(feature = "row-cache")]
+    row_caches: HashMap<String, rows::RowCache>,
 }
 
 /// The data of the contexts of one name beside their records.
@@ -147,6 +152,11 @@ impl Sealed for MemoryStore {}
 impl Store for MemoryStore {
     fn precisions(&self) -> &Precisions {
         &self.precisions
+    }
+
+    #[cfg(feature = "row-cache")]
+    fn rows(&self) -> &dyn super::rows::Rows {
+        self
     }
 
     fn describe(&self) -> String {

@@ -15,6 +15,9 @@ pub(crate) mod pace;
 mod query;
 #[cfg(feature = "redis")]
 pub mod redis;
+#[cfg(feature = "row-cache")]
+#[doc(hidden)]
+pub mod rows;
 #[doc(hidden)]
 pub mod table;
 mod upkeep;
@@ -68,6 +71,11 @@ pub trait Store: Append + Query + Upkeep + 'static {
     fn journal(&self) -> Option<&dyn Journal> {
         None
     }
+
+    /// The cached rows.
+    #[cfg(feature = "row-cache")]
+    #[doc(hidden)]
+    fn rows(&self) -> &dyn rows::Rows;
 
     /// The kind and the address of the store in a few words, without passwords.
     fn describe(&self) -> String;

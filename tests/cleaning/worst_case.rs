@@ -235,6 +235,11 @@ impl Store for Away {
     fn precisions(&self) -> &Precisions {
         self.0.precisions()
     }
+    #[cfg(feature = "row-cache")]
+    fn rows(&self) -> &dyn tower_pulse::store::rows::Rows {
+        self.0.rows()
+    }
+
     fn describe(&self) -> String {
         "away".into()
     }

@@ -158,6 +158,11 @@ impl Store for Canned {
         unreachable!("the admin router has its own")
     }
 
+    #[cfg(feature = "row-cache")]
+    fn rows(&self) -> &dyn crate::store::rows::Rows {
+        unreachable!("this store has no rows")
+    }
+
     fn describe(&self) -> String {
         "canned".into()
     }

@@ -18,6 +18,10 @@
 //! | `{prefix}last_slot_{ranking}` | STRING slice | the newest slice of a ranking | as its newest slice |
 //! | `{prefix}pulse:rankings` | HASH ranking -> interval, slices, limit, starts | the rankings and the slices that they have | for ever |
 //! | `{prefix}pulse:rankings:dropped` | HASH ranking -> count | additions to ids for which there was no room | for ever |
+//! | `{prefix}delay:{cache}` | ZSET row, seconds | the delays of a cache's rows; `{cache}` is empty or a name and a colon | for ever |
+//! | `{prefix}schedule:{cache}` | ZSET row, Unix seconds | when each row is due | for ever |
+//! | `{prefix}inv:{cache}{row}` | STRING JSON | a cached row | until the row is removed, or its maximum age |
+//! | `{prefix}pulse:rows:{cache}` | HASH row -> lease, age, failures | what is known of each row | for ever |
 //! | `{prefix}pulse:state` | HASH | generation, progress and exceptions of the journal, and a fence per instance | for ever |
 //! | `{prefix}pulse:journal` | STREAM | calls that are not folded yet | until they are folded |
 //! | `{prefix}pulse:lease:fold` | STRING instance | the folder | 5 s |
@@ -120,6 +124,22 @@ impl Keys {
         }
     }
 
+    /// The keys of a cache of rows.
+    #[cfg(feature = "row-cache")]
+    pub(super) fn rows(&self, cache: &str) -> RowKeys {
+        let prefix = &self.prefix;
+        let name = match cache {
+            "" => String::new(),
+            name => format!("{name}:"),
+        };
+        RowKeys {
+            delay: format!("{prefix}delay:{name}"),
+            schedule: format!("{prefix}schedule:{name}"),
+            states: format!("{prefix}pulse:rows:{name}"),
+            cached: format!("{prefix}inv:{name}"),
+        }
+    }
+
     pub(super) fn state(&self) -> String {
         self.own("state")
     }
@@ -209,6 +229,17 @@ impl Keys {
     fn own(&self, name: &str) -> String {
         format!("{}pulse:{name}", self.prefix)
     }
+}
+
+/// The keys of a cache of rows.
+#[cfg(feature = "row-cache")]
+#[derive(Debug)]
+pub(super) struct RowKeys {
+    pub(super) delay: String,
+    pub(super) schedule: String,
+    pub(super) states: String,
+    /// The key of a cached row without the id.
+    pub(super) cached: String,
 }
 
 /// The four keys of a context's statistics.

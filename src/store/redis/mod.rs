@@ -17,6 +17,8 @@ mod pass;
 mod problem_log;
 mod read;
 mod replaced_keys;
+#[cfg(feature = "row-cache")]
+mod rows;
 mod script;
 mod server;
 mod status;
@@ -183,6 +185,11 @@ impl Store for RedisStore {
 
     fn journal(&self) -> Option<&dyn Journal> {
         Some(self)
+    }
+
+    #[cfg(feature = "row-cache")]
+    fn rows(&self) -> &dyn super::rows::Rows {
+        self
     }
 
     fn describe(&self) -> String {

@@ -27,6 +27,12 @@ lua!(FOLD, "lua/fold.lua");
 lua!(AMEND, "lua/amend.lua");
 lua!(CLEAN, "lua/clean.lua");
 lua!(FORGET, "lua/forget.lua");
+#[cfg(feature = "row-cache")]
+lua!(ROWS_SCHEDULE, "lua/rows_schedule.lua");
+#[cfg(feature = "row-cache")]
+lua!(ROWS_LEASE, "lua/rows_lease.lua");
+#[cfg(feature = "row-cache")]
+lua!(ROWS_FINISH, "lua/rows_finish.lua");
 
 /// The keys and arguments of a call of a script.
 #[derive(Debug, Default)]

@@ -1,0 +1,283 @@
+//! The configuration of a cache.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use super::daemon::Daemon;
+use super::handle::{Inner, RowCache};
+use super::loader::{self, AnyLoader, RowLoader};
+use super::local::Local;
+use super::{Host, Parts};
+use crate::error::BuildError;
+use crate::model::context::Kind;
+use crate::task::Task;
+
+/// The longest name of a cache, in bytes.
+const MAX_NAME: usize = 100;
+
+/// How long a lease outlasts the deadline of the loader, so that the row is written in time.
+const LEASE_MARGIN: Duration = Duration::from_secs(2);
+
+/// Builds a [`RowCache`]. Created by [`RowCache::builder`].
+#[must_use = "a builder does nothing until it builds"]
+pub struct RowCacheBuilder<L = ()> {
+    parts: Parts,
+    loader: L,
+    name: String,
+    concurrency: usize,
+    deadline: Duration,
+    max_bytes: usize,
+    max_age: Option<Duration>,
+    unscheduled_age: Duration,
+    max_rows: usize,
+    drop_missing: bool,
+    local_fallback: bool,
+    read_through: Option<Duration>,
+    local_bytes: usize,
+}
+
+/// The configuration that reads and refreshes depend on.
+#[derive(Clone, Debug)]
+pub(super) struct Options {
+    pub(super) name: String,
+    pub(super) concurrency: usize,
+    /// How long a lease lasts.
+    pub(super) lease: Duration,
+    pub(super) max_age: Option<Duration>,
+    pub(super) unscheduled_age: Duration,
+    pub(super) max_rows: usize,
+    pub(super) drop_missing: bool,
+    pub(super) local_fallback: bool,
+    pub(super) read_through: Option<Duration>,
+}
+
+impl RowCacheBuilder {
+    pub(super) fn new(host: &impl Host) -> Self {
+        Self {
+            parts: host.parts(),
+            loader: (),
+            name: String::new(),
+            concurrency: 16,
+            deadline: Duration::from_secs(5),
+            max_bytes: 1024 * 1024,
+            max_age: None,
+            unscheduled_age: Duration::from_secs(1),
+            max_rows: 100_000,
+            drop_missing: false,
+            local_fallback: false,
+            read_through: None,
+            local_bytes: 64 * 1024 * 1024,
+        }
+    }
+}
+
+impl<L> RowCacheBuilder<L> {
+    /// How rows are loaded: a closure from an id to a future, or a [`RowLoader`].
+    pub fn loader<M: RowLoader>(self, loader: M) -> RowCacheBuilder<M> {
+        RowCacheBuilder {
+            parts: self.parts,
+            loader,
+            name: self.name,
+            concurrency: self.concurrency,
+            deadline: self.deadline,
+            max_bytes: self.max_bytes,
+            max_age: self.max_age,
+            unscheduled_age: self.unscheduled_age,
+            max_rows: self.max_rows,
+            drop_missing: self.drop_missing,
+            local_fallback: self.local_fallback,
+            read_through: self.read_through,
+            local_bytes: self.local_bytes,
+        }
+    }
+
+    /// The name of the cache, for a service with several. Its keys are `delay:{name}:`, `schedule:{name}:` and
+    /// `inv:{name}:{id}`; the unnamed cache has the book's `delay:`, `schedule:` and `inv:{id}`. 1 to 100
+    /// bytes, without colons and control characters.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// How many rows this process loads at once, 16 by default: 1 to 1,000.
+    pub fn concurrency(mut self, rows: usize) -> Self {
+        self.concurrency = rows;
+        self
+    }
+
+    /// How long loading a row may take, 5 s by default: 1 ms to 10 min.
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    /// The largest row in JSON, in bytes, 1 MiB by default: 1 byte to 64 MiB. A larger one counts as a failure.
+    pub fn max_bytes(mut self, bytes: usize) -> Self {
+        self.max_bytes = bytes;
+        self
+    }
+
+    /// The age at which a row that could not be refreshed is removed. Without one, the last good row stays. 1 s to
+    /// a year.
+    pub fn max_age(mut self, age: Duration) -> Self {
+        self.max_age = Some(age);
+        self
+    }
+
+    /// How long a row without a schedule stays cached after [`get_or_load`](RowCache::get_or_load), 1 s by
+    /// default: 1 ms to a year.
+    pub fn unscheduled_age(mut self, age: Duration) -> Self {
+        self.unscheduled_age = age;
+        self
+    }
+
+    /// The most scheduled rows, 100,000 by default: 1 to 10,000,000.
+    pub fn max_rows(mut self, rows: usize) -> Self {
+        self.max_rows = rows;
+        self
+    }
+
+    /// Drops the schedule of a row of which the loader says that there is none. By default only the cached row
+    /// goes, and the loader is asked again at the next turn.
+    pub fn drop_missing(mut self, drop: bool) -> Self {
+        self.drop_missing = drop;
+        self
+    }
+
+    /// Answers reads with the last value that this process has seen while the store is away. Off by default.
+    pub fn local_fallback(mut self, on: bool) -> Self {
+        self.local_fallback = on;
+        self
+    }
+
+    /// Keeps a row in this process for so long after a read. Off by default; 1 ms to 1 h.
+    pub fn read_through(mut self, age: Duration) -> Self {
+        self.read_through = Some(age);
+        self
+    }
+
+    /// The most bytes of rows that this process keeps, 64 MiB by default, for
+    /// [`local_fallback`](Self::local_fallback) and [`read_through`](Self::read_through).
+    pub fn local_bytes(mut self, bytes: usize) -> Self {
+        self.local_bytes = bytes;
+        self
+    }
+
+    fn validate(&self) -> Result<(), BuildError> {
+        let refuse = |field, value: String, allowed| Err(BuildError::new(field, value, allowed));
+        let name = &self.name;
+        if name.len() > MAX_NAME || name.contains(|c: char| c == ':' || c.is_control()) {
+            let allowed = "at most 100 bytes, without colons and control characters";
+            return refuse("name", format!("{name:?}"), allowed);
+        }
+        let number =
+            |field, value: usize, allowed: std::ops::RangeInclusive<usize>, text| match allowed
+                .contains(&value)
+            {
+                true => Ok(()),
+                false => Err(BuildError::new(field, value.to_string(), text)),
+            };
+        number("concurrency", self.concurrency, 1..=1_000, "1 to 1,000")?;
+        number("max_bytes", self.max_bytes, 1..=64 << 20, "1 to 67,108,864")?;
+        number("max_rows", self.max_rows, 1..=10_000_000, "1 to 10,000,000")?;
+        const MS: Duration = Duration::from_millis(1);
+        const SECOND: Duration = Duration::from_secs(1);
+        const HOUR: Duration = Duration::from_secs(3_600);
+        const YEAR: Duration = Duration::from_secs(365 * 86_400);
+        let durations = [
+            (
+                "deadline",
+                Some(self.deadline),
+                MS,
+                10 * 60 * SECOND,
+                "1 ms to 10 min",
+            ),
+            ("max_age", self.max_age, SECOND, YEAR, "1 s to a year"),
+            (
+                "unscheduled_age",
+                Some(self.unscheduled_age),
+                MS,
+                YEAR,
+                "1 ms to a year",
+            ),
+            ("read_through", self.read_through, MS, HOUR, "1 ms to 1 h"),
+        ];
+        for (field, value, least, most, allowed) in durations {
+            if let Some(value) = value.filter(|value| *value < least || *value > most) {
+                return refuse(field, format!("{value:?}"), allowed);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<L: RowLoader> RowCacheBuilder<L> {
+    /// Builds the cache, and spawns its task, which is joined by [`Pulse::shutdown`](crate::Pulse::shutdown).
+    ///
+    /// # Errors
+    /// A field that is out of range, or there is no Tokio runtime.
+    pub fn build(mut self) -> Result<RowCache, BuildError> {
+        let Some(spawn) = self.parts.spawn.take() else {
+            return Err(BuildError::new(
+                "runtime",
+                "none".to_owned(),
+                "a Tokio runtime; without one, use `build_with_task`",
+            ));
+        };
+        let (cache, task) = self.build_with_task()?;
+        spawn(task);
+        Ok(cache)
+    }
+
+    /// Builds the cache, and returns its task for the caller to run, on a Tokio runtime.
+    ///
+    /// # Errors
+    /// A field that is out of range.
+    pub fn build_with_task(self) -> Result<(RowCache, Task), BuildError> {
+        self.validate()?;
+        let loader: AnyLoader = loader::any(self.loader, self.deadline, self.max_bytes);
+        let prefix = match &*self.name {
+            "" => "row".to_owned(),
+            name => format!("row:{name}"),
+        };
+        let recorder = &self.parts.recorder;
+        let counter = |event: &str| recorder.counter(&format!("{prefix}:{event}"));
+        let inner = Arc::new(Inner {
+            options: Options {
+                name: self.name,
+                concurrency: self.concurrency,
+                lease: self.deadline + LEASE_MARGIN,
+                max_age: self.max_age,
+                unscheduled_age: self.unscheduled_age,
+                max_rows: self.max_rows,
+                drop_missing: self.drop_missing,
+                local_fallback: self.local_fallback,
+                read_through: self.read_through,
+            },
+            loading: recorder.entry(Kind::Timer, &format!("{prefix}:load")),
+            hits: counter("hits"),
+            misses: counter("misses"),
+            stale: counter("stale"),
+            refreshes: counter("refreshes"),
+            failures: counter("failures"),
+            local: Local::new(self.parts.clock.clone(), self.local_bytes),
+            store: self.parts.store,
+            clock: self.parts.clock,
+            loader,
+            scheduled: Notify::new(),
+        });
+        let daemon = Daemon::new(inner.clone());
+        let task = Task::new("rows", daemon.refresh_until(self.parts.stopped));
+        Ok((RowCache(inner), task))
+    }
+}
+
+impl<L> std::fmt::Debug for RowCacheBuilder<L> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RowCacheBuilder")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}

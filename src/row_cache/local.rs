@@ -1,0 +1,221 @@
+//! Rows in this process: those that it has read lately, how often rows were hit and missed, and which reads are
+//! under way.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use crate::clock::{Clock, Tick};
+use crate::task::lock;
+
+/// A row as this process has last read it.
+#[derive(Clone, Debug)]
+pub(super) struct LocalRow {
+    pub(super) json: Arc<[u8]>,
+    /// How old it was when it was read.
+    age: Option<Duration>,
+    read: Tick,
+}
+
+impl LocalRow {
+    /// How old it is now.
+    pub(super) fn age(&self, clock: &Clock) -> Option<Duration> {
+        self.age.map(|age| age + clock.since(self.read))
+    }
+}
+
+/// Hits and misses of a row in this process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Reads {
+    pub(super) hits: u64,
+    pub(super) misses: u64,
+}
+
+/// The most rows with counts of their own.
+const MAX_COUNTED: usize = 10_000;
+
+/// Rows that this process remembers, up to a number of bytes.
+#[derive(Debug)]
+pub(super) struct Local {
+    clock: Clock,
+    max_bytes: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    rows: HashMap<String, LocalRow>,
+    bytes: usize,
+    reads: HashMap<String, Reads>,
+    flights: HashMap<String, Arc<tokio::sync::Mutex<()>>>,
+}
+
+impl Local {
+    pub(super) fn new(clock: Clock, max_bytes: usize) -> Self {
+        Self {
+            clock,
+            max_bytes,
+            state: Mutex::default(),
+        }
+    }
+
+    /// The row as it was last read.
+    pub(super) fn last(&self, id: &str) -> Option<LocalRow> {
+        lock(&self.state).rows.get(id).cloned()
+    }
+
+    /// The row, if it was read within `age`.
+    pub(super) fn recent(&self, id: &str, age: Duration) -> Option<LocalRow> {
+        let row = self.last(id)?;
+        (self.clock.since(row.read) < age).then_some(row)
+    }
+
+    /// Remembers a row, or that there is none. Forgets others when there are too many bytes.
+    pub(super) fn remember(&self, id: &str, row: Option<(&[u8], Option<Duration>)>) {
+        let mut state = lock(&self.state);
+        if let Some(before) = state.rows.remove(id) {
+            state.bytes -= size_of_row(id, &before);
+        }
+        let Some((json, age)) = row else { return };
+        let row = LocalRow {
+            json: json.into(),
+            age,
+            read: self.clock.tick(),
+        };
+        let bytes = size_of_row(id, &row);
+        if bytes > self.max_bytes {
+            return;
+        }
+        while state.bytes + bytes > self.max_bytes {
+            let Some(any) = state.rows.keys().next().cloned() else {
+                break;
+            };
+            if let Some(row) = state.rows.remove(&any) {
+                state.bytes -= size_of_row(&any, &row);
+            }
+        }
+        state.bytes += bytes;
+        state.rows.insert(id.to_owned(), row);
+    }
+
+    /// Counts a read.
+    pub(super) fn count(&self, id: &str, is_hit: bool) {
+        let mut state = lock(&self.state);
+        if !state.reads.contains_key(id) {
+            if state.reads.len() >= MAX_COUNTED {
+                return;
+            }
+            state.reads.insert(id.to_owned(), Reads::default());
+        }
+        if let Some(reads) = state.reads.get_mut(id) {
+            let count = if is_hit {
+                &mut reads.hits
+            } else {
+                &mut reads.misses
+            };
+            *count += 1;
+        }
+    }
+
+    /// How often a row was hit and missed.
+    pub(super) fn reads(&self, id: &str) -> Reads {
+        lock(&self.state).reads.get(id).copied().unwrap_or_default()
+    }
+
+    /// Waits until no other task of this process reads or loads the row. The next task waits until the returned
+    /// guard is dropped.
+    pub(super) async fn flight(&self, id: &str) -> Flight<'_> {
+        let lane = {
+            let mut state = lock(&self.state);
+            match state.flights.get(id) {
+                Some(lane) => lane.clone(),
+                None => {
+                    let lane = Arc::<tokio::sync::Mutex<()>>::default();
+                    state.flights.insert(id.to_owned(), lane.clone());
+                    lane
+                }
+            }
+        };
+        let mut flight = Flight {
+            local: self,
+            id: id.to_owned(),
+            held: None,
+        };
+        flight.held = Some(lane.lock_owned().await);
+        flight
+    }
+}
+
+fn size_of_row(id: &str, row: &LocalRow) -> usize {
+    id.len() + row.json.len() + size_of::<LocalRow>() + 48
+}
+
+/// The right to read or load a row, alone in this process.
+pub(super) struct Flight<'a> {
+    local: &'a Local,
+    id: String,
+    held: Option<tokio::sync::OwnedMutexGuard<()>>,
+}
+
+impl Drop for Flight<'_> {
+    fn drop(&mut self) {
+        self.held = None;
+        let mut state = lock(&self.local.state);
+        // The map holds one reference; others belong to tasks that wait.
+        let is_last = |lane: &Arc<tokio::sync::Mutex<()>>| Arc::strong_count(lane) == 1;
+        if state.flights.get(&self.id).is_some_and(is_last) {
+            state.flights.remove(&self.id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_remembered_up_to_a_number_of_bytes() {
+        let (clock, manual) = Clock::manual(1_700_000_000);
+        let local = Local::new(clock.clone(), 10_000);
+        for number in 0..50 {
+            let age = Some(Duration::from_secs(number));
+            local.remember(&number.to_string(), Some((&[b'x'; 900], age)));
+            assert!(lock(&local.state).bytes <= 10_000);
+        }
+        let rows = lock(&local.state).rows.len();
+        assert!((5..=10).contains(&rows), "{rows}");
+        let row = local.last("49").expect("it was read last");
+        manual.advance(Duration::from_secs(2));
+        assert_eq!(row.age(&clock), Some(Duration::from_secs(51)));
+        assert!(local.recent("49", Duration::from_secs(3)).is_some());
+        assert!(local.recent("49", Duration::from_secs(2)).is_none());
+        local.remember("49", None);
+        assert!(local.last("49").is_none());
+        local.remember("huge", Some((&[b'x'; 10_000], None)));
+        assert!(local.last("huge").is_none());
+    }
+
+    #[tokio::test]
+    async fn one_task_at_a_time_reads_a_row() {
+        let local = Local::new(Clock::system(), 10_000);
+        let first = local.flight("a").await;
+        let second = local.flight("a");
+        tokio::pin!(second);
+        assert!(futures_util::poll!(&mut second).is_pending());
+        let other = local.flight("b").await;
+        drop(first);
+        assert!(futures_util::poll!(&mut second).is_ready());
+        drop(other);
+        assert_eq!(lock(&local.state).flights.len(), 0);
+    }
+
+    #[test]
+    fn reads_are_counted_by_row() {
+        let local = Local::new(Clock::system(), 10_000);
+        for is_hit in [true, false, true] {
+            local.count("a", is_hit);
+        }
+        assert_eq!(local.reads("a"), Reads { hits: 2, misses: 1 });
+        assert_eq!(local.reads("b"), Reads::default());
+    }
+}

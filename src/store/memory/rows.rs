@@ -1,0 +1,264 @@
+//! Cached rows and their schedule.
+
+use std::collections::BTreeMap;
+
+use super::{MemoryStore, ready};
+use crate::error::StoreError;
+use crate::store::rows::{
+    CachedRow, FinishedRow, LeaseOf, LeasedRow, LeasedRows, LoadedRow, RowDelay, RowState, Rows,
+    Scheduled,
+};
+use crate::task::BoxFuture;
+
+/// The rows of a cache.
+#[derive(Debug, Default)]
+pub(super) struct RowCache {
+    rows: BTreeMap<String, Row>,
+}
+
+#[derive(Debug, Default)]
+struct Row {
+    /// The delay in seconds, and when the row is due, in Unix seconds; `None` for a row without a schedule.
+    schedule: Option<(f64, f64)>,
+    is_spread: bool,
+    /// The token of the lease, and until when it lasts.
+    lease: Option<(String, f64)>,
+    cached: Option<Cached>,
+    failures: u32,
+    last_error: Option<String>,
+}
+
+#[derive(Debug)]
+struct Cached {
+    json: Vec<u8>,
+    loaded: f64,
+    expires: Option<f64>,
+}
+
+impl Row {
+    fn is_leased(&self, now: f64) -> bool {
+        self.lease.as_ref().is_some_and(|(_, until)| *until > now)
+    }
+
+    fn lease(&mut self, id: &str, token: &str, until: f64) -> LeasedRow {
+        self.lease = Some((token.to_owned(), until));
+        LeasedRow {
+            id: id.to_owned(),
+            due: self.schedule.map(|(_, due)| due.to_string()),
+            failures: self.failures,
+        }
+    }
+
+    fn cached(&self, now: f64) -> Option<&Cached> {
+        let cached = self.cached.as_ref();
+        cached.filter(|cached| cached.expires.is_none_or(|expires| expires > now))
+    }
+}
+
+impl RowCache {
+    fn schedule(&mut self, rows: &[RowDelay], max_rows: usize, now: f64) -> Scheduled {
+        let scheduled = self.rows.values().filter(|row| row.schedule.is_some());
+        let scheduled = scheduled.count();
+        let is_new = |row: &&RowDelay| {
+            let known = self.rows.get(&row.id);
+            row.seconds > 0.0 && known.is_none_or(|known| known.schedule.is_none())
+        };
+        let new = rows.iter().filter(is_new).count();
+        if new > 0 && scheduled + new > max_rows {
+            return Scheduled::Full { rows: scheduled };
+        }
+        for row in rows {
+            if row.seconds <= 0.0 {
+                self.rows.remove(&row.id);
+                continue;
+            }
+            let known = self.rows.entry(row.id.clone()).or_default();
+            known.schedule = Some((row.seconds, now));
+            known.is_spread = rows.len() > 1;
+            (known.lease, known.failures) = (None, 0);
+        }
+        Scheduled::Done
+    }
+
+    fn lease(&mut self, token: &str, which: LeaseOf<'_>, seconds: f64, now: f64) -> LeasedRows {
+        let mut leased = LeasedRows::default();
+        let until = now + seconds;
+        let most = match which {
+            LeaseOf::Due(most) => most,
+            LeaseOf::Row(id) | LeaseOf::Free(id) => {
+                let row = self.rows.entry(id.to_owned()).or_default();
+                if matches!(which, LeaseOf::Row(_)) || !row.is_leased(now) {
+                    leased.rows.push(row.lease(id, token, until));
+                }
+                return leased;
+            }
+        };
+        let due_of = |row: &Row| row.schedule.map(|(_, due)| due);
+        let due = self.rows.iter_mut();
+        let mut due: Vec<_> = due.filter(|(_, row)| due_of(row).is_some()).collect();
+        due.sort_by(|(a, x), (b, y)| {
+            let order = due_of(x).partial_cmp(&due_of(y));
+            order.unwrap_or(std::cmp::Ordering::Equal).then(a.cmp(b))
+        });
+        for (id, row) in due {
+            let due = due_of(row).unwrap_or(now);
+            let ready = match &row.lease {
+                Some((_, until)) if *until > now => due.max(*until),
+                _ => due,
+            };
+            if ready <= now && leased.rows.len() < most {
+                leased.rows.push(row.lease(id, token, until));
+            } else {
+                let next = leased.next.get_or_insert(f64::INFINITY);
+                *next = next.min((ready - now).max(0.0));
+            }
+        }
+        leased
+    }
+
+    fn finish(&mut self, token: &str, row: &FinishedRow, now: f64) -> bool {
+        let id = &row.leased.id;
+        let Some(known) = self.rows.get_mut(id) else {
+            return false;
+        };
+        if known.lease.take_if(|(mine, _)| mine == token).is_none() {
+            return false;
+        }
+        match &row.loaded {
+            LoadedRow::Row(json) => {
+                known.cached = Some(Cached {
+                    json: json.clone(),
+                    loaded: now,
+                    expires: row.ttl.map(|ttl| now + ttl),
+                });
+                (known.failures, known.last_error) = (0, None);
+            }
+            LoadedRow::Missing { is_scheduled } => {
+                (known.cached, known.failures, known.last_error) = (None, 0, None);
+                if !is_scheduled {
+                    self.rows.remove(id);
+                    return true;
+                }
+            }
+            LoadedRow::Failed { reason, .. } => {
+                known.failures = known.failures.saturating_add(1);
+                known.last_error = Some(reason.clone());
+            }
+        }
+        let Some((delay, due)) = known.schedule else {
+            if known.cached.is_none() {
+                self.rows.remove(id);
+            }
+            return true;
+        };
+        let part = match std::mem::take(&mut known.is_spread) {
+            true => row.spread,
+            false => 1.0,
+        };
+        let next = match row.loaded {
+            LoadedRow::Failed { backoff, .. } => now + backoff,
+            // It was refreshed before it is due.
+            _ if now < due => due,
+            _ => due + delay * (((now - due) / delay).floor() + part),
+        };
+        known.schedule = Some((delay, if next > now { next } else { now + delay }));
+        true
+    }
+
+    /// Removes rows without a schedule that have expired.
+    fn forget_expired(&mut self, now: f64) {
+        self.rows.retain(|_, row| {
+            row.schedule.is_some() || row.is_leased(now) || row.cached(now).is_some()
+        });
+    }
+}
+
+impl MemoryStore {
+    fn with_rows<T>(&self, cache: &str, with: impl FnOnce(&mut RowCache, f64) -> T) -> T {
+        let now = self.clock.now_nanos() as f64 / 1e9;
+        let mut state = self.state();
+        match state.row_caches.get_mut(cache) {
+            Some(rows) => with(rows, now),
+            None => with(state.row_caches.entry(cache.to_owned()).or_default(), now),
+        }
+    }
+}
+
+impl Rows for MemoryStore {
+    fn schedule_rows<'a>(
+        &'a self,
+        cache: &'a str,
+        rows: &'a [RowDelay],
+        max_rows: usize,
+    ) -> BoxFuture<'a, Result<Scheduled, StoreError>> {
+        ready(self.with_rows(cache, |known, now| known.schedule(rows, max_rows, now)))
+    }
+
+    fn lease_rows<'a>(
+        &'a self,
+        cache: &'a str,
+        token: &'a str,
+        which: LeaseOf<'a>,
+        seconds: f64,
+    ) -> BoxFuture<'a, Result<LeasedRows, StoreError>> {
+        ready(self.with_rows(cache, |rows, now| {
+            rows.forget_expired(now);
+            rows.lease(token, which, seconds, now)
+        }))
+    }
+
+    fn finish_row<'a>(
+        &'a self,
+        cache: &'a str,
+        token: &'a str,
+        row: &'a FinishedRow,
+    ) -> BoxFuture<'a, Result<bool, StoreError>> {
+        ready(self.with_rows(cache, |rows, now| rows.finish(token, row, now)))
+    }
+
+    fn cached_rows<'a>(
+        &'a self,
+        cache: &'a str,
+        ids: &'a [String],
+    ) -> BoxFuture<'a, Result<Vec<Option<CachedRow>>, StoreError>> {
+        ready(self.with_rows(cache, |rows, now| {
+            let row = |id: &String| {
+                let row = rows.rows.get(id)?;
+                let cached = row.cached(now)?;
+                Some(CachedRow {
+                    json: cached.json.clone(),
+                    age: row.schedule.map(|_| (now - cached.loaded).max(0.0)),
+                    ttl: cached.expires.map(|expires| expires - now),
+                })
+            };
+            ids.iter().map(row).collect()
+        }))
+    }
+
+    fn list_rows<'a>(
+        &'a self,
+        cache: &'a str,
+        offset: usize,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<(usize, Vec<RowState>), StoreError>> {
+        ready(self.with_rows(cache, |rows, now| {
+            let mut states: Vec<RowState> = (rows.rows.iter())
+                .filter_map(|(id, row)| {
+                    let (every, due) = row.schedule?;
+                    Some(RowState {
+                        id: id.clone(),
+                        every,
+                        due_in: due - now,
+                        age: row.cached(now).map(|cached| (now - cached.loaded).max(0.0)),
+                        failures: row.failures,
+                        last_error: row.last_error.clone(),
+                        is_leased: row.is_leased(now),
+                    })
+                })
+                .collect();
+            states.sort_by(|a, b| a.due_in.total_cmp(&b.due_in).then_with(|| a.id.cmp(&b.id)));
+            let total = states.len();
+            (total, states.into_iter().skip(offset).take(limit).collect())
+        }))
+    }
+}

@@ -1,0 +1,343 @@
+//! Cached rows and their schedule, in the book's keys.
+
+use redis::pipe;
+
+use super::RedisStore;
+use super::connection::Role;
+use super::keys::RowKeys;
+use super::script::{Invocation, ROWS_FINISH, ROWS_LEASE, ROWS_SCHEDULE};
+use super::value::{bytes, float, int, items, pairs, text};
+use crate::clock::Clock;
+use crate::error::StoreError;
+use crate::store::rows::{
+    CachedRow, FinishedRow, LeaseOf, LeasedRow, LeasedRows, LoadedRow, RowDelay, RowState, Rows,
+    Scheduled,
+};
+use crate::task::BoxFuture;
+
+/// Rows that one script schedules.
+const ROWS_AT_ONCE: usize = 200;
+
+/// The longest reason of a failure that is stored, in bytes.
+const MAX_REASON: usize = 200;
+
+impl RedisStore {
+    /// The time to use instead of the server's, in tests.
+    fn time_arg(&self) -> String {
+        let now = self.clock.as_ref().map(Clock::now_nanos);
+        now.map_or_else(String::new, |nanos| format!("{:.6}", nanos as f64 / 1e9))
+    }
+
+    /// The time in seconds.
+    async fn time(&self) -> Result<f64, StoreError> {
+        if let Some(clock) = &self.clock {
+            return Ok(clock.now_nanos() as f64 / 1e9);
+        }
+        let time = self
+            .connections
+            .call(Role::Read, &redis::cmd("TIME"))
+            .await?;
+        let part = |at: usize| items(&time).get(at).and_then(int).unwrap_or(0) as f64;
+        Ok(part(0) + part(1) / 1e6)
+    }
+
+    async fn schedule(
+        &self,
+        cache: &str,
+        rows: &[RowDelay],
+        max_rows: usize,
+    ) -> Result<Scheduled, StoreError> {
+        let keys = self.keys.rows(cache);
+        let spread = if rows.len() > 1 { "1" } else { "0" };
+        for part in rows.chunks(ROWS_AT_ONCE) {
+            let mut script = sets(&keys);
+            script.arg(self.time_arg());
+            script.arg(max_rows.to_string());
+            script.arg(spread);
+            for row in part {
+                script.key(format!("{}{}", keys.cached, row.id));
+                script.arg(&*row.id);
+                script.arg(format!("{:?}", row.seconds));
+            }
+            let reply = (self.connections).run(Role::Write, &ROWS_SCHEDULE, &script);
+            let reply = reply.await?;
+            match items(&reply) {
+                [word, rows] if text(word) == Some("FULL") => {
+                    let rows = int(rows).and_then(|rows| usize::try_from(rows).ok());
+                    let rows = rows.unwrap_or(max_rows);
+                    return Ok(Scheduled::Full { rows });
+                }
+                [_, _] => {}
+                _ => return Err(self.not_understood("rows_schedule.lua")),
+            }
+        }
+        Ok(Scheduled::Done)
+    }
+
+    async fn lease(
+        &self,
+        cache: &str,
+        token: &str,
+        which: LeaseOf<'_>,
+        seconds: f64,
+    ) -> Result<LeasedRows, StoreError> {
+        let keys = self.keys.rows(cache);
+        let mut script = sets(&keys);
+        script.arg(self.time_arg());
+        script.arg(token);
+        script.arg(format!("{seconds:.6}"));
+        match which {
+            LeaseOf::Due(rows) => {
+                script.arg("DUE");
+                script.arg(rows.to_string());
+            }
+            LeaseOf::Row(id) => {
+                script.arg("ROW");
+                script.arg(id);
+            }
+            LeaseOf::Free(id) => {
+                script.arg("FREE");
+                script.arg(id);
+            }
+        }
+        script.arg(&*keys.cached);
+        let reply = (self.connections).run(Role::Write, &ROWS_LEASE, &script);
+        let reply = reply.await?;
+        let [leased, next, _removed] = items(&reply) else {
+            return Err(self.not_understood("rows_lease.lua"));
+        };
+        let mut rows = LeasedRows {
+            next: float(next),
+            ..LeasedRows::default()
+        };
+        for row in items(leased).chunks_exact(4) {
+            let failures = int(&row[2]).and_then(|n| u32::try_from(n).ok());
+            let due = text(&row[1]).unwrap_or_default();
+            match text(&row[0]) {
+                Some(id) => rows.rows.push(LeasedRow {
+                    id: id.to_owned(),
+                    due: (!due.is_empty()).then(|| due.to_owned()),
+                    failures: failures.unwrap_or(0),
+                }),
+                None => rows.problems.push((
+                    keys.schedule.clone(),
+                    "it holds an id that is not UTF-8: remove it by ZREM".to_owned(),
+                )),
+            }
+        }
+        Ok(rows)
+    }
+
+    async fn finish(
+        &self,
+        cache: &str,
+        token: &str,
+        row: &FinishedRow,
+    ) -> Result<bool, StoreError> {
+        let keys = self.keys.rows(cache);
+        let mut script = sets(&keys);
+        script.key(format!("{}{}", keys.cached, row.leased.id));
+        script.arg(self.time_arg());
+        script.arg(token);
+        script.arg(&*row.leased.id);
+        script.arg(row.leased.due.as_deref().unwrap_or_default());
+        let (kind, value, backoff) = match &row.loaded {
+            LoadedRow::Row(json) => ("ROW", json.clone(), 0.0),
+            LoadedRow::Missing { is_scheduled: true } => ("MISSING", Vec::new(), 0.0),
+            LoadedRow::Missing {
+                is_scheduled: false,
+            } => ("DROPPED", Vec::new(), 0.0),
+            LoadedRow::Failed { reason, backoff } => {
+                let reason = reason.replace(char::is_control, " ");
+                let end = (0..=MAX_REASON.min(reason.len())).rev();
+                let end = end.into_iter().find(|at| reason.is_char_boundary(*at));
+                let reason = &reason[..end.unwrap_or(0)];
+                ("FAILED", reason.as_bytes().to_vec(), *backoff)
+            }
+        };
+        script.arg(kind);
+        script.arg(value);
+        let millis = row.ttl.map(|ttl| (ttl * 1e3).ceil().max(1.0) as i64);
+        script.arg(millis.map_or_else(String::new, |millis| millis.to_string()));
+        script.arg(format!("{:.6}", row.spread));
+        script.arg(format!("{backoff:.6}"));
+        let reply = (self.connections).run(Role::Write, &ROWS_FINISH, &script);
+        match int(&reply.await?) {
+            Some(finished) => Ok(finished == 1),
+            None => Err(self.not_understood("rows_finish.lua")),
+        }
+    }
+
+    async fn cached(
+        &self,
+        cache: &str,
+        ids: &[String],
+    ) -> Result<Vec<Option<CachedRow>>, StoreError> {
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let keys = self.keys.rows(cache);
+        let mut pipeline = pipe();
+        let states = pipeline.cmd("HMGET").arg(&keys.states);
+        for id in ids {
+            states.arg(id);
+        }
+        for id in ids {
+            let key = format!("{}{id}", keys.cached);
+            pipeline.cmd("GET").arg(&key);
+            pipeline.cmd("PTTL").arg(&key);
+        }
+        let (replies, now) = (self.read(&mut pipeline).await?, self.time().await?);
+        let reply = |at: usize| replies.get(at).and_then(|reply| reply.as_ref().ok());
+        let states = reply(0).map_or(&[][..], items);
+        let row = |at: usize| {
+            let json = reply(1 + 2 * at).and_then(bytes)?.to_vec();
+            let state = states.get(at).and_then(text).and_then(State::from_text);
+            let ttl = reply(2 + 2 * at).and_then(int).filter(|ttl| *ttl >= 0);
+            Some(CachedRow {
+                json,
+                age: state.and_then(|state| state.age(now)),
+                ttl: ttl.map(|ttl| ttl as f64 / 1e3),
+            })
+        };
+        Ok((0..ids.len()).map(row).collect())
+    }
+
+    async fn list(
+        &self,
+        cache: &str,
+        offset: usize,
+        limit: usize,
+    ) -> Result<(usize, Vec<RowState>), StoreError> {
+        let keys = self.keys.rows(cache);
+        let mut pipeline = pipe();
+        pipeline.cmd("ZCARD").arg(&keys.schedule);
+        let last = offset.saturating_add(limit.max(1)) - 1;
+        let page = pipeline.cmd("ZRANGE").arg(&keys.schedule);
+        page.arg(offset).arg(last).arg("WITHSCORES");
+        let (replies, now) = (self.read(&mut pipeline).await?, self.time().await?);
+        let reply = |at: usize| replies.get(at).and_then(|reply| reply.as_ref().ok());
+        let total = reply(0).and_then(int).and_then(|n| usize::try_from(n).ok());
+        let page = reply(1).map(pairs).into_iter().flatten().take(limit);
+        let page = page.filter_map(|(id, due)| Some((text(id)?.to_owned(), float(due)?)));
+        let page: Vec<(String, f64)> = page.collect();
+        if page.is_empty() {
+            return Ok((total.unwrap_or(0), Vec::new()));
+        }
+        let mut pipeline = pipe();
+        let states = pipeline.cmd("HMGET").arg(&keys.states);
+        for (id, _) in &page {
+            states.arg(id);
+        }
+        let delays = pipeline.cmd("ZMSCORE").arg(&keys.delay);
+        for (id, _) in &page {
+            delays.arg(id);
+        }
+        let replies = self.read(&mut pipeline).await?;
+        let reply = |at: usize| replies.get(at).and_then(|reply| reply.as_ref().ok());
+        let (states, delays) = (
+            reply(0).map_or(&[][..], items),
+            reply(1).map_or(&[][..], items),
+        );
+        let rows = page.into_iter().enumerate().map(|(at, (id, due))| {
+            let state = states.get(at).and_then(text).and_then(State::from_text);
+            let state = state.unwrap_or_default();
+            RowState {
+                id,
+                every: delays.get(at).and_then(float).unwrap_or(0.0),
+                due_in: due - now,
+                age: state.age(now),
+                failures: state.failures,
+                is_leased: state.leased_until > now,
+                last_error: Some(state.reason).filter(|reason| !reason.is_empty()),
+            }
+        });
+        Ok((total.unwrap_or(0), rows.collect()))
+    }
+}
+
+/// The call of a script with the sets of a cache.
+fn sets(keys: &RowKeys) -> Invocation {
+    let mut script = Invocation::default();
+    script.key(&*keys.delay);
+    script.key(&*keys.schedule);
+    script.key(&*keys.states);
+    script
+}
+
+/// A field of `pulse:rows:`.
+#[derive(Default)]
+struct State {
+    leased_until: f64,
+    loaded: Option<f64>,
+    failures: u32,
+    reason: String,
+}
+
+impl State {
+    /// Reads `{leased until} {token} {loaded} {failures} {spread} {reason}`.
+    fn from_text(text: &str) -> Option<Self> {
+        let mut words = text.splitn(6, ' ');
+        let leased_until = words.next()?.parse().ok()?;
+        let loaded = words.nth(1)?.parse().ok();
+        let failures = words.next()?.parse().ok()?;
+        let reason = words.nth(1)?.to_owned();
+        Some(Self {
+            leased_until,
+            loaded,
+            failures,
+            reason,
+        })
+    }
+
+    fn age(&self, now: f64) -> Option<f64> {
+        self.loaded.map(|loaded| (now - loaded).max(0.0))
+    }
+}
+
+impl Rows for RedisStore {
+    fn schedule_rows<'a>(
+        &'a self,
+        cache: &'a str,
+        rows: &'a [RowDelay],
+        max_rows: usize,
+    ) -> BoxFuture<'a, Result<Scheduled, StoreError>> {
+        Box::pin(self.schedule(cache, rows, max_rows))
+    }
+
+    fn lease_rows<'a>(
+        &'a self,
+        cache: &'a str,
+        token: &'a str,
+        which: LeaseOf<'a>,
+        seconds: f64,
+    ) -> BoxFuture<'a, Result<LeasedRows, StoreError>> {
+        Box::pin(self.lease(cache, token, which, seconds))
+    }
+
+    fn finish_row<'a>(
+        &'a self,
+        cache: &'a str,
+        token: &'a str,
+        row: &'a FinishedRow,
+    ) -> BoxFuture<'a, Result<bool, StoreError>> {
+        Box::pin(self.finish(cache, token, row))
+    }
+
+    fn cached_rows<'a>(
+        &'a self,
+        cache: &'a str,
+        ids: &'a [String],
+    ) -> BoxFuture<'a, Result<Vec<Option<CachedRow>>, StoreError>> {
+        Box::pin(self.cached(cache, ids))
+    }
+
+    fn list_rows<'a>(
+        &'a self,
+        cache: &'a str,
+        offset: usize,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<(usize, Vec<RowState>), StoreError>> {
+        Box::pin(self.list(cache, offset, limit))
+    }
+}

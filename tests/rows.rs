@@ -1,0 +1,56 @@
+//! The row cache: one suite, run in memory and in a real Redis, and tests of what only Redis has.
+
+#![cfg(all(feature = "redis", feature = "row-cache"))]
+#![allow(clippy::unwrap_used, unreachable_pub, missing_docs)]
+
+mod rig;
+
+#[path = "rows/book.rs"]
+mod book;
+#[path = "rows/fixture.rs"]
+mod fixture;
+#[path = "rows/outage.rs"]
+mod outage;
+#[path = "rows/suite.rs"]
+mod suite;
+
+/// Runs each test of the suite in each store.
+macro_rules! conformance {
+    ($($test:ident),* $(,)?) => {
+        mod memory {
+            $(#[tokio::test]
+            async fn $test() {
+                crate::suite::$test(&crate::fixture::Service::memory()).await;
+            })*
+        }
+        mod redis {
+            $(#[tokio::test]
+            async fn $test() {
+                crate::suite::$test(&crate::fixture::Service::redis().await).await;
+            })*
+        }
+    };
+}
+
+conformance!(
+    a_row_is_refreshed_at_its_due_time_plus_its_delay,
+    missed_turns_are_skipped,
+    a_removed_row_is_gone_whatever_its_loader_returns,
+    a_later_change_wins_over_an_older_answer,
+    a_row_that_fails_keeps_its_last_value_and_others_are_on_time,
+    a_loader_that_hangs_panics_or_returns_too_much_fails,
+    a_row_that_is_too_old_is_removed,
+    a_row_that_there_is_not,
+    each_turn_is_done_by_one_of_several_daemons,
+    a_daemon_that_dies_gives_its_rows_back,
+    many_callers_cause_one_load,
+    rows_without_a_schedule_expire,
+    rows_beyond_the_maximum_are_refused,
+    bad_ids_and_delays_are_refused,
+    rows_scheduled_together_are_spread,
+    rows_are_listed_the_latest_due_first,
+    several_rows_are_read_at_once,
+    caches_of_several_names_are_apart,
+    a_read_through_asks_the_store_once,
+    all_of_it_is_recorded,
+);

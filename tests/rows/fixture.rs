@@ -1,0 +1,195 @@
+//! Instances of a service that share a store and a manual clock, and a loader that counts and obeys.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use tower_pulse::row_cache::{RowCache, RowCacheBuilder, RowLoader};
+use tower_pulse::store::Store;
+use tower_pulse::store::memory::MemoryStore;
+use tower_pulse::store::redis::{RedisOptions, RedisStore};
+use tower_pulse::{Clock, ManualClock, Pulse};
+
+use crate::rig::server::RedisServer;
+use crate::rig::wait::until;
+
+pub const NOW: i64 = 1_700_000_000;
+
+/// A store, its clock, and a database.
+pub struct Service {
+    pub store: Arc<dyn Store>,
+    pub clock: Clock,
+    pub manual: ManualClock,
+    pub database: Database,
+    pub server: Option<RedisServer>,
+    /// The instances, whose tasks end when they are dropped.
+    pulses: Mutex<Vec<Pulse>>,
+}
+
+/// What the loader does with a row.
+#[derive(Clone, Debug, Default)]
+pub enum Mode {
+    /// Returns the number of the load.
+    #[default]
+    Ok,
+    Missing,
+    Fail,
+    Panic,
+    Hang,
+    Huge,
+}
+
+/// A database whose rows say how often they were loaded.
+#[derive(Clone, Default)]
+pub struct Database(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    loads: HashMap<String, u64>,
+    modes: HashMap<String, Mode>,
+    /// Loads that wait until the test lets them go, by row: the numbers of the loads.
+    gates: HashMap<String, Arc<tokio::sync::Semaphore>>,
+}
+
+#[derive(Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Stock {
+    pub load: u64,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub filling: String,
+}
+
+impl Database {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// How often a row was loaded.
+    pub fn loads(&self, id: &str) -> u64 {
+        self.state().loads.get(id).copied().unwrap_or(0)
+    }
+
+    pub fn all_loads(&self) -> u64 {
+        self.state().loads.values().sum()
+    }
+
+    pub fn set(&self, id: &str, mode: Mode) {
+        self.state().modes.insert(id.to_owned(), mode);
+    }
+
+    /// Makes each load of a row wait for a permit.
+    pub fn gate(&self, id: &str) -> Arc<tokio::sync::Semaphore> {
+        let gate = Arc::new(tokio::sync::Semaphore::new(0));
+        self.state().gates.insert(id.to_owned(), gate.clone());
+        gate
+    }
+
+    pub fn open(&self, id: &str) {
+        self.state().gates.remove(id);
+    }
+}
+
+impl RowLoader for Database {
+    type Row = Stock;
+    type Error = String;
+
+    async fn load(&self, id: String) -> Result<Option<Stock>, String> {
+        let (load, mode, gate) = {
+            let mut state = self.state();
+            let loads = state.loads.entry(id.clone()).or_default();
+            *loads += 1;
+            let load = *loads;
+            let mode = state.modes.get(&id).cloned().unwrap_or_default();
+            (load, mode, state.gates.get(&id).cloned())
+        };
+        if let Some(gate) = gate {
+            gate.acquire().await.unwrap().forget();
+        }
+        let filling = String::new();
+        match mode {
+            Mode::Ok => Ok(Some(Stock { load, filling })),
+            Mode::Missing => Ok(None),
+            Mode::Fail => Err(format!("load {load} failed")),
+            Mode::Panic => panic!("the loader panics, as the test wants"),
+            Mode::Hang => std::future::pending().await,
+            Mode::Huge => Ok(Some(Stock {
+                load,
+                filling: "x".repeat(2_000),
+            })),
+        }
+    }
+}
+
+impl Service {
+    pub fn memory() -> Self {
+        let (clock, manual) = Clock::manual(NOW);
+        let store = MemoryStore::new(Default::default(), clock.clone());
+        Self {
+            store: Arc::new(store),
+            clock,
+            manual,
+            database: Database::default(),
+            server: None,
+            pulses: Mutex::default(),
+        }
+    }
+
+    pub async fn redis() -> Self {
+        let server = RedisServer::start().await;
+        let (clock, manual) = Clock::manual(NOW);
+        let options = RedisOptions::new(&*server.url()).unwrap();
+        let store = RedisStore::open(options.prefix("".to_owned()).unwrap()).unwrap();
+        Self {
+            store: Arc::new(store.with_clock(clock.clone())),
+            clock,
+            manual,
+            database: Database::default(),
+            server: Some(server),
+            pulses: Mutex::default(),
+        }
+    }
+
+    pub fn pulse(&self) -> Pulse {
+        let builder = Pulse::builder().store(self.store.clone());
+        let pulse = builder.clock(self.clock.clone()).build().unwrap();
+        self.pulses.lock().unwrap().push(pulse.clone());
+        pulse
+    }
+
+    /// A cache of another instance.
+    pub fn builder(&self) -> RowCacheBuilder<Database> {
+        RowCache::builder(&self.pulse()).loader(self.database.clone())
+    }
+
+    pub fn cache(&self) -> RowCache {
+        self.builder().build().unwrap()
+    }
+
+    /// Advances the clock in steps of 10 ms, as a daemon sleeps many times.
+    pub async fn advance(&self, millis: u64) {
+        for _ in 0..millis.div_ceil(10) {
+            self.manual.advance(Duration::from_millis(10));
+            crate::rig::wait::let_tasks_run().await;
+        }
+    }
+
+    /// Advances the clock by a few milliseconds at a time until a condition holds.
+    pub async fn until(&self, what: &str, mut condition: impl AsyncFnMut() -> bool) {
+        until(what, async || {
+            self.manual.advance(Duration::from_millis(1));
+            condition().await
+        })
+        .await;
+    }
+
+    /// Waits until a row was loaded so often, and the load is in the cache.
+    pub async fn until_cached(&self, cache: &RowCache, id: &str, load: u64) {
+        let what = format!("load {load} of {id} is cached");
+        self.until(&what, async || {
+            let row = cache.get::<Stock>(id).await.unwrap();
+            row.is_some_and(|row| row.value.load == load)
+        })
+        .await;
+    }
+}

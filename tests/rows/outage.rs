@@ -1,0 +1,70 @@
+//! While Redis is away.
+
+use std::time::{Duration, Instant};
+
+use tower_pulse::row_cache::RowError;
+
+use crate::fixture::{Service, Stock};
+
+#[tokio::test]
+async fn reads_fail_at_once_or_answer_from_this_process() {
+    let service = Service::redis().await;
+    let plain = service.cache();
+    let fallback = service.builder().local_fallback(true).build().unwrap();
+    plain.schedule("1", Duration::from_secs(1)).await.unwrap();
+    service.until_cached(&plain, "1", 1).await;
+    service
+        .until("the other instance has read it", async || {
+            fallback.get::<Stock>("1").await.unwrap().is_some()
+        })
+        .await;
+    let server = service.server.as_ref().unwrap();
+    server.freeze();
+    let start = Instant::now();
+    let error = plain.get::<Stock>("1").await.unwrap_err();
+    let took = start.elapsed();
+    assert!(matches!(error, RowError::Store(_)), "{error}");
+    // A bound of ten times the promise: the machine may be busy.
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    service.manual.advance(Duration::from_secs(30));
+    let row = fallback.get::<Stock>("1").await.unwrap().unwrap();
+    assert!(row.age.unwrap() >= Duration::from_secs(30), "{:?}", row.age);
+    assert!(
+        fallback.get::<Stock>("2").await.is_err(),
+        "it was never seen"
+    );
+    let loaded = plain.get_or_load::<Stock>("3").await.unwrap().unwrap();
+    assert_eq!(loaded.value.load, 1, "it is loaded, and not cached");
+    server.thaw();
+    // A lease whose answer never came lasts for 7 s.
+    service.manual.advance(Duration::from_secs(8));
+    let loads = service.database.loads("1");
+    service
+        .until("rows are refreshed again", async || {
+            service.database.loads("1") > loads
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn rows_are_refreshed_after_redis_was_killed() {
+    let service = Service::redis().await;
+    let cache = service.cache();
+    cache.schedule("1", Duration::from_secs(1)).await.unwrap();
+    service.until_cached(&cache, "1", 1).await;
+    let server = service.server.as_ref().unwrap();
+    server.kill_9();
+    service.manual.advance(Duration::from_secs(5));
+    server.restart().await;
+    // The server kept nothing on disk.
+    service
+        .until("the row can be scheduled", async || {
+            cache.schedule("1", Duration::from_secs(1)).await.is_ok()
+        })
+        .await;
+    service
+        .until("the row is cached", async || {
+            matches!(cache.get::<Stock>("1").await, Ok(Some(_)))
+        })
+        .await;
+}

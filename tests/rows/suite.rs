@@ -1,0 +1,481 @@
+//! What every store does.
+
+use std::time::Duration;
+
+use tower_pulse::row_cache::{RowCache, RowError};
+use tower_pulse::store::CounterQuery;
+use tower_pulse::store::rows::LeaseOf;
+
+use crate::fixture::{Mode, Service, Stock};
+use crate::rig::wait::until;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+async fn value(cache: &RowCache, id: &str) -> Option<u64> {
+    let row = cache.get::<Stock>(id).await.unwrap();
+    row.map(|row| row.value.load)
+}
+
+/// Seconds until a row is due.
+async fn due_in(cache: &RowCache, id: &str) -> f64 {
+    let (_, rows) = cache.list(0, 100).await.unwrap();
+    rows.iter().find(|row| row.id == id).unwrap().due_in
+}
+
+pub async fn a_row_is_refreshed_at_its_due_time_plus_its_delay(service: &Service) {
+    let cache = service.cache();
+    assert_eq!(value(&cache, "1").await, None);
+    cache.schedule("1", 5 * SECOND).await.unwrap();
+    service.until_cached(&cache, "1", 1).await;
+    let left = due_in(&cache, "1").await;
+    assert!((4.0..=5.0).contains(&left), "{left}");
+    service.manual.advance(Duration::from_secs_f64(left - 0.2));
+    let row = cache.get::<Stock>("1").await.unwrap().unwrap();
+    assert!(row.age.unwrap() < 5 * SECOND, "{:?}", row.age);
+    assert_eq!(service.database.loads("1"), 1, "it is not due");
+    for load in 2..5 {
+        service.until_cached(&cache, "1", load).await;
+        let left = due_in(&cache, "1").await;
+        assert!((3.0..=5.0).contains(&left), "{left}");
+        service.manual.advance(Duration::from_secs_f64(left));
+    }
+}
+
+pub async fn missed_turns_are_skipped(service: &Service) {
+    let cache = service.cache();
+    cache.schedule("1", 5 * SECOND).await.unwrap();
+    service.until_cached(&cache, "1", 1).await;
+    let phase = due_in(&cache, "1").await;
+    let before = service.clock.now_seconds();
+    service.manual.advance(Duration::from_secs(32));
+    service.until_cached(&cache, "1", 2).await;
+    let passed = (service.clock.now_seconds() - before) as f64;
+    let left = due_in(&cache, "1").await;
+    let turns = (passed + left - phase) / 5.0;
+    assert!((turns - turns.round()).abs() < 0.3, "{turns} turns");
+    assert!((0.0..=5.0).contains(&left), "{left}");
+    assert_eq!(service.database.loads("1"), 2);
+}
+
+pub async fn a_removed_row_is_gone_whatever_its_loader_returns(service: &Service) {
+    let cache = service.cache();
+    cache.schedule("1", SECOND).await.unwrap();
+    service.until_cached(&cache, "1", 1).await;
+    let gate = service.database.gate("1");
+    service.manual.advance(SECOND);
+    service
+        .until("the second load begins", async || {
+            service.database.loads("1") == 2
+        })
+        .await;
+    cache.unschedule("1").await.unwrap();
+    assert_eq!(value(&cache, "1").await, None);
+    gate.add_permits(1);
+    service.advance(3_000).await;
+    assert_eq!(value(&cache, "1").await, None);
+    assert_eq!(cache.list(0, 9).await.unwrap().0, 0);
+    // A negative delay is the book's way to say it.
+    service.database.open("1");
+    cache.schedule("1", SECOND).await.unwrap();
+    service.until_cached(&cache, "1", 3).await;
+    cache.schedule("1", -1.0).await.unwrap();
+    assert_eq!(value(&cache, "1").await, None);
+}
+
+pub async fn a_later_change_wins_over_an_older_answer(service: &Service) {
+    let cache = service.cache();
+    let gate = service.database.gate("1");
+    cache.schedule("1", 60 * SECOND).await.unwrap();
+    service
+        .until("the first load begins", async || {
+            service.database.loads("1") == 1
+        })
+        .await;
+    service.database.open("1");
+    assert!(cache.refresh_now("1").await.unwrap());
+    assert_eq!(value(&cache, "1").await, Some(2));
+    gate.add_permits(1);
+    service.advance(500).await;
+    assert_eq!(value(&cache, "1").await, Some(2), "the first load is older");
+
+    let gate = service.database.gate("1");
+    service.manual.advance(60 * SECOND);
+    service
+        .until("the third load begins", async || {
+            service.database.loads("1") == 3
+        })
+        .await;
+    service.database.open("1");
+    cache.schedule("1", 30 * SECOND).await.unwrap();
+    service.until_cached(&cache, "1", 4).await;
+    gate.add_permits(1);
+    service.advance(500).await;
+    assert_eq!(value(&cache, "1").await, Some(4), "the third load is older");
+}
+
+pub async fn a_row_that_fails_keeps_its_last_value_and_others_are_on_time(service: &Service) {
+    let cache = service.cache();
+    for id in ["1", "2"] {
+        cache.schedule(id, SECOND).await.unwrap();
+        service
+            .until_cached(&cache, id, service.database.loads(id).max(1))
+            .await;
+    }
+    service.database.set("1", Mode::Fail);
+    let good = value(&cache, "1").await;
+    for _ in 0..60 {
+        service.advance(100).await;
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    assert_eq!(value(&cache, "1").await, good);
+    let loads = (service.database.loads("1"), service.database.loads("2"));
+    assert!(loads.1 >= 6, "{loads:?}");
+    let (_, rows) = cache.list(0, 9).await.unwrap();
+    let failing = rows.iter().find(|row| row.id == "1").unwrap();
+    assert!(failing.failures >= 2, "{failing:?}");
+    assert!(failing.last_error.as_ref().unwrap().contains("failed"));
+    assert!(failing.age.unwrap() >= 5 * SECOND);
+    service.database.set("1", Mode::Ok);
+    // The longest wait after a failure is a minute.
+    service.manual.advance(60 * SECOND);
+    service
+        .until("it recovers", async || value(&cache, "1").await != good)
+        .await;
+    let (_, rows) = cache.list(0, 9).await.unwrap();
+    let row = rows.iter().find(|row| row.id == "1").unwrap();
+    assert_eq!((row.failures, &row.last_error), (0, &None));
+}
+
+pub async fn a_loader_that_hangs_panics_or_returns_too_much_fails(service: &Service) {
+    let builder = service.builder().deadline(Duration::from_millis(30));
+    let cache = builder.max_bytes(1_000).build().unwrap();
+    for (id, mode, why) in [
+        ("panic", Mode::Panic, "panicked"),
+        ("hang", Mode::Hang, "longer than"),
+        ("huge", Mode::Huge, "max_bytes"),
+        ("fail", Mode::Fail, "failed"),
+    ] {
+        service.database.set(id, mode);
+        cache.schedule(id, SECOND).await.unwrap();
+        let error = cache.refresh_now(id).await.unwrap_err();
+        assert!(matches!(error, RowError::Load { .. }));
+        assert!(error.to_string().contains(why), "{error}");
+        assert_eq!(value(&cache, id).await, None);
+    }
+    cache.schedule("good", SECOND).await.unwrap();
+    service.until_cached(&cache, "good", 1).await;
+}
+
+pub async fn a_row_that_is_too_old_is_removed(service: &Service) {
+    let cache = service.builder().max_age(2 * SECOND).build().unwrap();
+    cache.schedule("1", 10 * SECOND).await.unwrap();
+    service.until_cached(&cache, "1", 1).await;
+    service.database.set("1", Mode::Fail);
+    // Redis removes it by its own clock.
+    service.manual.advance(Duration::from_millis(2_100));
+    until("it is too old", async || value(&cache, "1").await.is_none()).await;
+}
+
+pub async fn a_row_that_there_is_not(service: &Service) {
+    let cache = service.cache();
+    let dropping = service.builder().name("dropping").drop_missing(true);
+    let dropping = dropping.build().unwrap();
+    for cache in [&cache, &dropping] {
+        service.database.set("1", Mode::Ok);
+        cache.schedule("1", 5 * SECOND).await.unwrap();
+        let load = service.database.loads("1") + 1;
+        service.until_cached(cache, "1", load).await;
+        service.database.set("1", Mode::Missing);
+        assert!(!cache.refresh_now("1").await.unwrap());
+        assert_eq!(value(cache, "1").await, None);
+    }
+    assert_eq!(cache.list(0, 9).await.unwrap().0, 1, "it stays scheduled");
+    assert_eq!(dropping.list(0, 9).await.unwrap().0, 0);
+    service.database.set("1", Mode::Ok);
+    service.manual.advance(5 * SECOND);
+    service
+        .until("it is there again", async || {
+            value(&cache, "1").await.is_some()
+        })
+        .await;
+    assert_eq!(value(&dropping, "1").await, None);
+}
+
+pub async fn each_turn_is_done_by_one_of_several_daemons(service: &Service) {
+    let caches = [service.cache(), service.cache(), service.cache()];
+    let rows = (0..50).map(|id| (id.to_string(), 10 * SECOND));
+    caches[0].schedule_many(rows).await.unwrap();
+    service
+        .until("all rows are loaded", async || {
+            service.database.all_loads() >= 50
+        })
+        .await;
+    service.advance(30).await;
+    let loads = service.database.all_loads();
+    assert!((50..=53).contains(&loads), "{loads} loads of 50 rows");
+    // The first intervals are shortened; after that, each row has one turn in ten seconds.
+    service.advance(10_000).await;
+    let before = service.database.all_loads();
+    for _ in 0..300 {
+        service.advance(100).await;
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let turns = service.database.all_loads() - before;
+    assert!((140..=155).contains(&turns), "{turns} loads in 30 s");
+}
+
+pub async fn a_daemon_that_dies_gives_its_rows_back(service: &Service) {
+    let (cache, task) = service.builder().build_with_task().unwrap();
+    cache.schedule("1", SECOND).await.unwrap();
+    // A daemon that leases the row and dies.
+    let rows = service.store.rows();
+    let leased = rows
+        .lease_rows("", "dead", LeaseOf::Due(5), 7.0)
+        .await
+        .unwrap();
+    assert_eq!(leased.rows.len(), 1);
+    let _running = tokio::spawn(task);
+    service.advance(6_800).await;
+    assert_eq!(service.database.loads("1"), 0, "it is leased");
+    service.until_cached(&cache, "1", 1).await;
+}
+
+pub async fn many_callers_cause_one_load(service: &Service) {
+    let caches = [service.cache(), service.cache()];
+    let gate = service.database.gate("1");
+    let callers = (0..40).map(|number| {
+        let cache = caches[number % 2].clone();
+        tokio::spawn(async move { cache.get_or_load::<Stock>("1").await.unwrap() })
+    });
+    let callers: Vec<_> = callers.collect();
+    until("the row is being loaded", async || {
+        service.database.loads("1") == 1
+    })
+    .await;
+    tokio::time::sleep(Duration::from_millis(60)).await;
+    gate.add_permits(100);
+    for caller in callers {
+        let row = caller.await.unwrap().unwrap();
+        assert_eq!(row.value.load, 1);
+    }
+    service.database.set("none", Mode::Missing);
+    assert_eq!(caches[0].get_or_load::<Stock>("none").await.unwrap(), None);
+    service.database.set("bad", Mode::Fail);
+    let error = caches[0].get_or_load::<Stock>("bad").await.unwrap_err();
+    assert!(matches!(error, RowError::Load { .. }));
+}
+
+pub async fn rows_without_a_schedule_expire(service: &Service) {
+    let builder = service
+        .builder()
+        .unscheduled_age(Duration::from_millis(300));
+    let cache = builder.build().unwrap();
+    assert_eq!(
+        cache
+            .get_or_load::<Stock>("1")
+            .await
+            .unwrap()
+            .unwrap()
+            .value
+            .load,
+        1
+    );
+    let row = cache.get::<Stock>("1").await.unwrap().unwrap();
+    assert!(row.age.unwrap() <= Duration::from_millis(300));
+    assert_eq!(cache.list(0, 9).await.unwrap().0, 0);
+    service.manual.advance(Duration::from_millis(400));
+    until("it has expired", async || {
+        value(&cache, "1").await.is_none()
+    })
+    .await;
+    assert_eq!(
+        cache
+            .get_or_load::<Stock>("1")
+            .await
+            .unwrap()
+            .unwrap()
+            .value
+            .load,
+        2
+    );
+}
+
+pub async fn rows_beyond_the_maximum_are_refused(service: &Service) {
+    let cache = service.builder().max_rows(3).build().unwrap();
+    let rows = ["1", "2", "3"].map(|id| (id, SECOND));
+    cache.schedule_many(rows).await.unwrap();
+    let error = cache.schedule("4", SECOND).await.unwrap_err();
+    let text = error.to_string();
+    assert!(
+        text.contains("\"4\"") && text.contains("max_rows"),
+        "{text}"
+    );
+    assert!(matches!(
+        error,
+        RowError::Full {
+            rows: 3,
+            max_rows: 3,
+            ..
+        }
+    ));
+    cache.schedule("3", 2 * SECOND).await.unwrap();
+    cache.unschedule("1").await.unwrap();
+    cache.schedule("4", SECOND).await.unwrap();
+    assert_eq!(cache.list(0, 9).await.unwrap().0, 3);
+}
+
+pub async fn bad_ids_and_delays_are_refused(service: &Service) {
+    let cache = service.cache();
+    for seconds in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 366.0 * 86_400.0] {
+        let error = cache.schedule("1", seconds).await.unwrap_err();
+        assert!(matches!(error, RowError::Delay { .. }), "{error}");
+    }
+    let error = cache.schedule(&"x".repeat(257), SECOND).await.unwrap_err();
+    assert!(matches!(error, RowError::Id { bytes: 257 }), "{error}");
+    assert_eq!(cache.list(0, 9).await.unwrap().0, 0);
+    let long = "ü".repeat(128);
+    cache.schedule(&long, SECOND).await.unwrap();
+    service.until_cached(&cache, &long, 1).await;
+    for (builder, field) in [
+        (service.builder().name("a:b"), "name"),
+        (service.builder().concurrency(0), "concurrency"),
+        (service.builder().deadline(Duration::ZERO), "deadline"),
+        (service.builder().max_rows(0), "max_rows"),
+        (service.builder().max_bytes(0), "max_bytes"),
+        (service.builder().max_age(Duration::ZERO), "max_age"),
+        (
+            service.builder().read_through(Duration::ZERO),
+            "read_through",
+        ),
+    ] {
+        let error = builder.build().unwrap_err().to_string();
+        assert!(error.contains(field), "{error}");
+    }
+}
+
+pub async fn rows_scheduled_together_are_spread(service: &Service) {
+    let cache = service.cache();
+    let rows = (0..40).map(|id| (id.to_string(), 100 * SECOND));
+    cache.schedule_many(rows).await.unwrap();
+    service
+        .until("all rows are loaded and written", async || {
+            let (_, rows) = cache.list(0, 100).await.unwrap();
+            rows.iter().all(|row| row.age.is_some())
+        })
+        .await;
+    let (_, rows) = cache.list(0, 100).await.unwrap();
+    let (first, last) = (rows[0].due_in, rows[39].due_in);
+    assert!(
+        first < 40.0 && last > 60.0 && last <= 100.0,
+        "{first} {last}"
+    );
+}
+
+pub async fn rows_are_listed_the_latest_due_first(service: &Service) {
+    let (cache, _task) = service.builder().build_with_task().unwrap();
+    for (at, id) in ["c", "a", "b"].into_iter().enumerate() {
+        cache.schedule(id, (at + 1) as f64).await.unwrap();
+        service.manual.advance(SECOND);
+    }
+    let (total, rows) = cache.list(0, 2).await.unwrap();
+    let ids: Vec<_> = rows.iter().map(|row| (&*row.id, row.every)).collect();
+    assert_eq!((total, ids), (3, vec![("c", 1.0), ("a", 2.0)]));
+    assert!(
+        (-3.1..=-2.9).contains(&rows[0].due_in),
+        "{}",
+        rows[0].due_in
+    );
+    let (_, rows) = cache.list(2, 5).await.unwrap();
+    assert_eq!(rows.len(), 1);
+    assert_eq!(cache.list(9, 5).await.unwrap(), (3, vec![]));
+    assert_eq!(cache.list(0, 0).await.unwrap(), (3, vec![]));
+}
+
+pub async fn several_rows_are_read_at_once(service: &Service) {
+    let cache = service.cache();
+    cache.schedule("1", 60 * SECOND).await.unwrap();
+    service.until_cached(&cache, "1", 1).await;
+    let rows = cache.get_many::<Stock>(&["2", "1", "3"]).await.unwrap();
+    let loads: Vec<_> = rows
+        .iter()
+        .map(|row| row.as_ref().map(|row| row.value.load))
+        .collect();
+    assert_eq!(loads, [None, Some(1), None]);
+    assert!(
+        cache
+            .get_many::<Stock>(&[] as &[&str])
+            .await
+            .unwrap()
+            .is_empty()
+    );
+    let error = cache.get::<Vec<u8>>("1").await.unwrap_err();
+    assert!(matches!(error, RowError::Type { .. }), "{error}");
+}
+
+pub async fn caches_of_several_names_are_apart(service: &Service) {
+    let (plain, named) = (
+        service.cache(),
+        service.builder().name("offers").build().unwrap(),
+    );
+    plain.schedule("1", 60 * SECOND).await.unwrap();
+    service.until_cached(&plain, "1", 1).await;
+    assert_eq!(value(&named, "1").await, None);
+    named.schedule("1", 60 * SECOND).await.unwrap();
+    service.until_cached(&named, "1", 2).await;
+    assert_eq!((plain.name(), named.name()), ("", "offers"));
+    named.unschedule("1").await.unwrap();
+    assert_eq!(value(&plain, "1").await, Some(1));
+}
+
+pub async fn a_read_through_asks_the_store_once(service: &Service) {
+    let cache = service.builder().read_through(SECOND).build().unwrap();
+    cache.schedule("1", 60 * SECOND).await.unwrap();
+    service.until_cached(&cache, "1", 1).await;
+    let commands = async || match &service.server {
+        Some(server) => {
+            let stats = server.info("stats").await;
+            stats["total_commands_processed"].parse::<u64>().unwrap()
+        }
+        None => 0,
+    };
+    value(&cache, "1").await;
+    let before = commands().await;
+    for _ in 0..1_000 {
+        assert_eq!(value(&cache, "1").await, Some(1));
+    }
+    let sent = commands().await - before;
+    assert!(sent < 100, "{sent} commands");
+    let other = service.cache();
+    other.refresh_now("1").await.unwrap();
+    service
+        .until("it is read again", async || {
+            value(&cache, "1").await == Some(2)
+        })
+        .await;
+}
+
+pub async fn all_of_it_is_recorded(service: &Service) {
+    let pulse = service.pulse();
+    let cache = RowCache::builder(&pulse).loader(service.database.clone());
+    let cache = cache.name("offers").build().unwrap();
+    value(&cache, "1").await;
+    cache.schedule("1", 60 * SECOND).await.unwrap();
+    cache.refresh_now("1").await.unwrap();
+    service.database.set("2", Mode::Fail);
+    let _ = cache.refresh_now("2").await;
+    value(&cache, "1").await;
+    pulse.drain();
+    pulse.flush().await.unwrap();
+    let count = async |name: &str| {
+        let query = CounterQuery::new([format!("row:offers:{name}")], 86_400);
+        pulse.store().counters(&query).await.unwrap()[0].sum()
+    };
+    assert_eq!(count("hits").await, 1);
+    assert_eq!(count("misses").await, 1);
+    assert!((1..=2).contains(&count("refreshes").await));
+    assert_eq!(count("failures").await, 1);
+    let slowest = pulse.store().slowest(&Default::default()).await.unwrap();
+    assert_eq!(slowest[0].context, "row:offers:load");
+    let (_, rows) = cache.list(0, 9).await.unwrap();
+    assert_eq!((rows[0].hits, rows[0].misses), (1, 1));
+}
