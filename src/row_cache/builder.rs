@@ -6,9 +6,10 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::daemon::Daemon;
-use super::handle::{Inner, RowCache};
+use super::handle::RowCache;
 use super::loader::{self, AnyLoader, RowLoader};
 use super::local::Local;
+use super::shared::{Options, Shared};
 use super::{Host, Parts};
 use crate::error::BuildError;
 use crate::model::context::Kind;
@@ -38,23 +39,16 @@ pub struct RowCacheBuilder<L = ()> {
     local_bytes: usize,
 }
 
-/// The configuration that reads and refreshes depend on.
-#[derive(Clone, Debug)]
-pub(super) struct Options {
-    pub(super) name: String,
-    pub(super) concurrency: usize,
-    /// How long a lease lasts.
-    pub(super) lease: Duration,
-    pub(super) max_age: Option<Duration>,
-    pub(super) unscheduled_age: Duration,
-    pub(super) max_rows: usize,
-    pub(super) drop_missing: bool,
-    pub(super) local_fallback: bool,
-    pub(super) read_through: Option<Duration>,
+impl RowCache {
+    /// Configures a cache that uses the store, the clock and the recorder of a [`Pulse`](crate::Pulse). Its task
+    /// ends with the `Pulse`.
+    pub fn builder(pulse: &impl Host) -> RowCacheBuilder {
+        RowCacheBuilder::new(pulse)
+    }
 }
 
 impl RowCacheBuilder {
-    pub(super) fn new(host: &impl Host) -> Self {
+    fn new(host: &impl Host) -> Self {
         Self {
             parts: host.parts(),
             loader: (),
@@ -244,7 +238,7 @@ impl<L: RowLoader> RowCacheBuilder<L> {
         };
         let recorder = &self.parts.recorder;
         let counter = |event: &str| recorder.counter(&format!("{prefix}:{event}"));
-        let inner = Arc::new(Inner {
+        let inner = Arc::new(Shared {
             options: Options {
                 name: self.name,
                 concurrency: self.concurrency,

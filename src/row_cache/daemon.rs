@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 
-use super::handle::Inner;
+use super::shared::{Shared, new_token};
 use crate::error::StoreError;
 use crate::store::rows::{LeaseOf, LeasedRow};
 use crate::task::Stopped;
@@ -17,13 +17,13 @@ const MIN_WAIT: Duration = Duration::from_millis(5);
 
 /// Refreshes due rows, several at once.
 pub(super) struct Daemon {
-    cache: Arc<Inner>,
+    cache: Arc<Shared>,
     loading: JoinSet<()>,
     has_failed: bool,
 }
 
 impl Daemon {
-    pub(super) fn new(cache: Arc<Inner>) -> Self {
+    pub(super) fn new(cache: Arc<Shared>) -> Self {
         Self {
             cache,
             loading: JoinSet::new(),
@@ -107,9 +107,4 @@ impl Daemon {
         }
         self.has_failed = true;
     }
-}
-
-/// A random token, which no lease before has had.
-pub(super) fn new_token() -> String {
-    format!("{:016x}", fastrand::u64(..))
 }

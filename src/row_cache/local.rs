@@ -171,6 +171,8 @@ impl Drop for Flight<'_> {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt;
+
     use super::*;
 
     #[test]
@@ -201,10 +203,10 @@ mod tests {
         let first = local.flight("a").await;
         let second = local.flight("a");
         tokio::pin!(second);
-        assert!(futures_util::poll!(&mut second).is_pending());
+        assert!(second.as_mut().now_or_never().is_none());
         let other = local.flight("b").await;
         drop(first);
-        assert!(futures_util::poll!(&mut second).is_ready());
+        assert!(second.as_mut().now_or_never().is_some());
         drop(other);
         assert_eq!(lock(&local.state).flights.len(), 0);
     }

@@ -25,8 +25,9 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Read `builder` (the configuration), `loader`, `handle` (what the application calls), `local` (rows in this
-//! process), `daemon` (the task that refreshes due rows) and `error`.
+
+// Read `loader`, `local` (rows in this process), `shared` (refreshing and reading), `handle` (what the application
+// calls), `daemon` (the task that refreshes due rows), then `builder` (the configuration).
 
 mod builder;
 mod daemon;
@@ -34,6 +35,7 @@ mod error;
 mod handle;
 mod loader;
 mod local;
+mod shared;
 
 pub use self::builder::RowCacheBuilder;
 pub use self::error::RowError;

@@ -138,7 +138,7 @@ impl Service {
     pub async fn redis() -> Self {
         let server = RedisServer::start().await;
         let (clock, manual) = Clock::manual(NOW);
-        let options = RedisOptions::new(&*server.url()).unwrap();
+        let options = RedisOptions::new(&server.url()).unwrap();
         let store = RedisStore::open(options.prefix("".to_owned()).unwrap()).unwrap();
         Self {
             store: Arc::new(store.with_clock(clock.clone())),
@@ -174,10 +174,10 @@ impl Service {
         }
     }
 
-    /// Advances the clock by a few milliseconds at a time until a condition holds.
+    /// Advances the clock by 10 ms at a time until a condition holds.
     pub async fn until(&self, what: &str, mut condition: impl AsyncFnMut() -> bool) {
         until(what, async || {
-            self.manual.advance(Duration::from_millis(1));
+            self.manual.advance(Duration::from_millis(10));
             condition().await
         })
         .await;

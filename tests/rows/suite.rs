@@ -241,7 +241,14 @@ pub async fn a_daemon_that_dies_gives_its_rows_back(service: &Service) {
 }
 
 pub async fn many_callers_cause_one_load(service: &Service) {
-    let caches = [service.cache(), service.cache()];
+    let cache = || {
+        service
+            .builder()
+            .unscheduled_age(60 * SECOND)
+            .build()
+            .unwrap()
+    };
+    let caches = [cache(), cache()];
     let gate = service.database.gate("1");
     let callers = (0..40).map(|number| {
         let cache = caches[number % 2].clone();
