@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 
 use super::error::RowError;
-use super::shared::{ReadRow, Shared, new_token, seconds};
-use crate::store::rows::{LeaseOf, RowDelay, Scheduled};
+use super::shared::{ReadRow, RowInfo, Shared, new_token};
+use crate::store::rows::{LeaseOf, RowDelay, RowQuery, Scheduled};
 
 /// The longest id of a row, in bytes.
 const MAX_ID: usize = 256;
@@ -43,28 +43,6 @@ pub struct Row<T> {
     pub value: T,
     /// How long ago it was loaded; `None` if another program has cached it.
     pub age: Option<Duration>,
-}
-
-/// A scheduled row.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct RowInfo {
-    /// The id of the row.
-    pub id: String,
-    /// Seconds between two refreshes.
-    pub every: f64,
-    /// Seconds until it is due; negative for a row that is late.
-    pub due_in: f64,
-    /// How long ago it was loaded; `None` if it is not cached.
-    pub age: Option<Duration>,
-    /// Failures of its loader in a row.
-    pub failures: u32,
-    /// Why its loader failed last; `None` after a success.
-    pub last_error: Option<String>,
-    /// How often this process has read it from the cache.
-    pub hits: u64,
-    /// How often this process has looked for it in vain.
-    pub misses: u64,
 }
 
 impl std::fmt::Debug for RowCache {
@@ -194,7 +172,7 @@ impl RowCache {
         row.map(|row| parsed(&id, &row)).transpose()
     }
 
-    /// Some of the scheduled rows, the latest due first, and the number of all.
+    /// Some of the scheduled rows, and the number of all: first those that fail, then the latest due.
     ///
     /// # Errors
     /// [`RowError::Store`].
@@ -203,23 +181,12 @@ impl RowCache {
         offset: usize,
         limit: usize,
     ) -> Result<(usize, Vec<RowInfo>), RowError> {
-        let Shared { options, store, .. } = &*self.0;
-        let listing = store.rows().list_rows(&options.name, offset, limit);
-        let (total, rows) = listing.await?;
-        let rows = rows.into_iter().map(|row| {
-            let reads = self.0.local.reads(&row.id);
-            RowInfo {
-                every: row.every,
-                due_in: row.due_in,
-                age: row.age.map(seconds),
-                failures: row.failures,
-                last_error: row.last_error,
-                hits: reads.hits,
-                misses: reads.misses,
-                id: row.id,
-            }
-        });
-        Ok((total, rows.collect()))
+        let query = RowQuery {
+            contains: String::new(),
+            offset,
+            limit,
+        };
+        Ok(self.0.list(&query).await?)
     }
 
     /// The name of the cache; empty for the unnamed one.

@@ -9,9 +9,6 @@ use serde::Serialize;
 
 use crate::task::BoxFuture;
 
-/// An error of a loader.
-pub type LoadError = Box<dyn std::error::Error + Send + Sync>;
-
 /// Loads rows from where they are kept: a database, another service.
 ///
 /// Any closure from an id to a future of `Result<Option<T>, E>` is one: `Ok(None)` says that there is no such

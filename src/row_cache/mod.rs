@@ -39,8 +39,9 @@ mod shared;
 
 pub use self::builder::RowCacheBuilder;
 pub use self::error::RowError;
-pub use self::handle::{Delay, Row, RowCache, RowInfo};
-pub use self::loader::{LoadError, RowLoader};
+pub use self::handle::{Delay, Row, RowCache};
+pub use self::loader::RowLoader;
+pub use self::shared::RowInfo;
 
 use std::sync::Arc;
 

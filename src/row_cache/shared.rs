@@ -13,7 +13,9 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::model::outcome::Outcome;
 use crate::recorder::{Counter, Entry};
 use crate::store::Store;
-use crate::store::rows::{CachedRow, FinishedRow, LeaseOf, LeasedRow, LeasedRows, LoadedRow};
+use crate::store::rows::{
+    CachedRow, FinishedRow, LeaseOf, LeasedRow, LeasedRows, LoadedRow, RowQuery,
+};
 
 /// How long a read may take.
 const READ_DEADLINE: Duration = Duration::from_millis(500);
@@ -21,6 +23,29 @@ const READ_DEADLINE: Duration = Duration::from_millis(500);
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 /// The longest wait after a failure.
 const MAX_BACKOFF: f64 = 60.0;
+
+/// A scheduled row.
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "admin", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct RowInfo {
+    /// The id of the row.
+    pub id: String,
+    /// Seconds between two refreshes.
+    pub every: f64,
+    /// Seconds until it is due; negative for a row that is late.
+    pub due_in: f64,
+    /// Seconds since it was loaded; `None` if it is not cached.
+    pub age: Option<f64>,
+    /// Failures of its loader in a row.
+    pub failures: u32,
+    /// Why its loader failed last; `None` after a success.
+    pub last_error: Option<String>,
+    /// How often this process has read it from the cache.
+    pub hits: u64,
+    /// How often this process has looked for it in vain.
+    pub misses: u64,
+}
 
 /// The configuration that reads and refreshes depend on.
 #[derive(Clone, Debug)]
@@ -61,6 +86,26 @@ pub(super) struct ReadRow {
 }
 
 impl Shared {
+    /// Lists some of the scheduled rows, and the number of all.
+    pub(crate) async fn list(&self, query: &RowQuery) -> Result<(usize, Vec<RowInfo>), StoreError> {
+        let rows = self.store.rows();
+        let page = rows.list_rows(&self.options.name, query).await?;
+        let rows = page.rows.into_iter().map(|row| {
+            let reads = self.local.reads(&row.id);
+            RowInfo {
+                every: row.every,
+                due_in: row.due_in,
+                age: row.age,
+                failures: row.failures,
+                last_error: row.last_error,
+                hits: reads.hits,
+                misses: reads.misses,
+                id: row.id,
+            }
+        });
+        Ok((page.total, rows.collect()))
+    }
+
     pub(super) async fn lease(
         &self,
         token: &str,

@@ -102,6 +102,26 @@ pub struct CachedRow {
     pub ttl: Option<f64>,
 }
 
+/// Asks for some scheduled rows.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct RowQuery {
+    /// A part of their ids; empty for all rows.
+    pub contains: String,
+    /// How many rows to leave out.
+    pub offset: usize,
+    /// How many rows to return after these.
+    pub limit: usize,
+}
+
+/// Some scheduled rows.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RowPage {
+    /// The number of all rows whose ids match.
+    pub total: usize,
+    /// The rows.
+    pub rows: Vec<RowState>,
+}
+
 /// A scheduled row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RowState {
@@ -159,11 +179,10 @@ pub trait Rows: Sealed + Send + Sync {
         ids: &'a [String],
     ) -> BoxFuture<'a, Result<Vec<Option<CachedRow>>, StoreError>>;
 
-    /// The number of scheduled rows, and some of them, the latest due first.
+    /// The number of scheduled rows, and some of them: first those that fail, then the latest due.
     fn list_rows<'a>(
         &'a self,
         cache: &'a str,
-        offset: usize,
-        limit: usize,
-    ) -> BoxFuture<'a, Result<(usize, Vec<RowState>), StoreError>>;
+        query: &'a RowQuery,
+    ) -> BoxFuture<'a, Result<RowPage, StoreError>>;
 }

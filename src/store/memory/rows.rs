@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::{MemoryStore, ready};
 use crate::error::StoreError;
 use crate::store::rows::{
-    CachedRow, FinishedRow, LeaseOf, LeasedRow, LeasedRows, LoadedRow, RowDelay, RowState, Rows,
-    Scheduled,
+    CachedRow, FinishedRow, LeaseOf, LeasedRow, LeasedRows, LoadedRow, RowDelay, RowPage, RowQuery,
+    RowState, Rows, Scheduled,
 };
 use crate::task::BoxFuture;
 
@@ -49,6 +49,22 @@ impl Row {
         }
     }
 
+    /// The row as it is listed; `None` for a row without a schedule.
+    fn state(&self, id: &str, now: f64) -> Option<RowState> {
+        let (every, due) = self.schedule?;
+        Some(RowState {
+            id: id.to_owned(),
+            every,
+            due_in: due - now,
+            age: self
+                .cached(now)
+                .map(|cached| (now - cached.loaded).max(0.0)),
+            failures: self.failures,
+            last_error: self.last_error.clone(),
+            is_leased: self.is_leased(now),
+        })
+    }
+
     fn cached(&self, now: f64) -> Option<&Cached> {
         let cached = self.cached.as_ref();
         cached.filter(|cached| cached.expires.is_none_or(|expires| expires > now))
@@ -75,7 +91,7 @@ impl RowCache {
             let known = self.rows.entry(row.id.clone()).or_default();
             known.schedule = Some((row.seconds, now));
             known.is_spread = rows.len() > 1;
-            (known.lease, known.failures) = (None, 0);
+            (known.lease, known.failures, known.last_error) = (None, 0, None);
         }
         Scheduled::Done
     }
@@ -238,27 +254,23 @@ impl Rows for MemoryStore {
     fn list_rows<'a>(
         &'a self,
         cache: &'a str,
-        offset: usize,
-        limit: usize,
-    ) -> BoxFuture<'a, Result<(usize, Vec<RowState>), StoreError>> {
+        query: &'a RowQuery,
+    ) -> BoxFuture<'a, Result<RowPage, StoreError>> {
         ready(self.with_rows(cache, |rows, now| {
             let mut states: Vec<RowState> = (rows.rows.iter())
-                .filter_map(|(id, row)| {
-                    let (every, due) = row.schedule?;
-                    Some(RowState {
-                        id: id.clone(),
-                        every,
-                        due_in: due - now,
-                        age: row.cached(now).map(|cached| (now - cached.loaded).max(0.0)),
-                        failures: row.failures,
-                        last_error: row.last_error.clone(),
-                        is_leased: row.is_leased(now),
-                    })
-                })
+                .filter(|(id, _)| id.contains(&*query.contains))
+                .filter_map(|(id, row)| row.state(id, now))
                 .collect();
-            states.sort_by(|a, b| a.due_in.total_cmp(&b.due_in).then_with(|| a.id.cmp(&b.id)));
-            let total = states.len();
-            (total, states.into_iter().skip(offset).take(limit).collect())
+            states.sort_by(|a, b| {
+                let order = b.failures.cmp(&a.failures);
+                let order = order.then_with(|| a.due_in.total_cmp(&b.due_in));
+                order.then_with(|| a.id.cmp(&b.id))
+            });
+            let (total, states) = (states.len(), states.into_iter());
+            RowPage {
+                total,
+                rows: states.skip(query.offset).take(query.limit).collect(),
+            }
         }))
     }
 }

@@ -21,6 +21,7 @@
 //! | `{prefix}delay:{cache}` | ZSET row, seconds | the delays of a cache's rows; `{cache}` is empty or a name and a colon | for ever |
 //! | `{prefix}schedule:{cache}` | ZSET row, Unix seconds | when each row is due | for ever |
 //! | `{prefix}inv:{cache}{row}` | STRING JSON | a cached row | until the row is removed, or its maximum age |
+//! | `{prefix}pulse:failing:{cache}` | ZSET row, failures | the rows whose loader has failed last | for ever |
 //! | `{prefix}pulse:rows:{cache}` | HASH row -> lease, age, failures | what is known of each row | for ever |
 //! | `{prefix}pulse:state` | HASH | generation, progress and exceptions of the journal, and a fence per instance | for ever |
 //! | `{prefix}pulse:journal` | STREAM | calls that are not folded yet | until they are folded |
@@ -136,6 +137,7 @@ impl Keys {
             delay: format!("{prefix}delay:{name}"),
             schedule: format!("{prefix}schedule:{name}"),
             states: format!("{prefix}pulse:rows:{name}"),
+            failing: format!("{prefix}pulse:failing:{name}"),
             cached: format!("{prefix}inv:{name}"),
         }
     }
@@ -238,6 +240,7 @@ pub(super) struct RowKeys {
     pub(super) delay: String,
     pub(super) schedule: String,
     pub(super) states: String,
+    pub(super) failing: String,
     /// The key of a cached row without the id.
     pub(super) cached: String,
 }

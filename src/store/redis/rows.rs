@@ -1,22 +1,30 @@
 //! Cached rows and their schedule, in the book's keys.
 
+use std::collections::HashSet;
+
 use redis::pipe;
 
 use super::RedisStore;
 use super::connection::Role;
 use super::keys::RowKeys;
 use super::script::{Invocation, ROWS_FINISH, ROWS_LEASE, ROWS_SCHEDULE};
-use super::value::{bytes, float, int, items, pairs, text};
+use super::value::{bytes, float, int, items, text};
 use crate::clock::Clock;
 use crate::error::StoreError;
 use crate::store::rows::{
-    CachedRow, FinishedRow, LeaseOf, LeasedRow, LeasedRows, LoadedRow, RowDelay, RowState, Rows,
-    Scheduled,
+    CachedRow, FinishedRow, LeaseOf, LeasedRow, LeasedRows, LoadedRow, RowDelay, RowPage, RowQuery,
+    RowState, Rows, Scheduled,
 };
 use crate::task::BoxFuture;
 
 /// Rows that one script schedules.
 const ROWS_AT_ONCE: usize = 200;
+
+/// Ids of the schedule that one command reads.
+const IDS_AT_ONCE: usize = 2_000;
+
+/// Failing rows that are listed first.
+const MAX_FAILING: usize = 1_000;
 
 /// The longest reason of a failure that is stored, in bytes.
 const MAX_REASON: usize = 200;
@@ -203,56 +211,84 @@ impl RedisStore {
         Ok((0..ids.len()).map(row).collect())
     }
 
-    async fn list(
-        &self,
-        cache: &str,
-        offset: usize,
-        limit: usize,
-    ) -> Result<(usize, Vec<RowState>), StoreError> {
+    async fn list(&self, cache: &str, query: &RowQuery) -> Result<RowPage, StoreError> {
         let keys = self.keys.rows(cache);
         let mut pipeline = pipe();
         pipeline.cmd("ZCARD").arg(&keys.schedule);
-        let last = offset.saturating_add(limit.max(1)) - 1;
-        let page = pipeline.cmd("ZRANGE").arg(&keys.schedule);
-        page.arg(offset).arg(last).arg("WITHSCORES");
-        let (replies, now) = (self.read(&mut pipeline).await?, self.time().await?);
-        let reply = |at: usize| replies.get(at).and_then(|reply| reply.as_ref().ok());
-        let total = reply(0).and_then(int).and_then(|n| usize::try_from(n).ok());
-        let page = reply(1).map(pairs).into_iter().flatten().take(limit);
-        let page = page.filter_map(|(id, due)| Some((text(id)?.to_owned(), float(due)?)));
-        let page: Vec<(String, f64)> = page.collect();
-        if page.is_empty() {
-            return Ok((total.unwrap_or(0), Vec::new()));
-        }
-        let mut pipeline = pipe();
-        let states = pipeline.cmd("HMGET").arg(&keys.states);
-        for (id, _) in &page {
-            states.arg(id);
-        }
-        let delays = pipeline.cmd("ZMSCORE").arg(&keys.delay);
-        for (id, _) in &page {
-            delays.arg(id);
-        }
+        let failing = pipeline.cmd("ZREVRANGE").arg(&keys.failing);
+        failing.arg(0).arg(MAX_FAILING - 1);
         let replies = self.read(&mut pipeline).await?;
         let reply = |at: usize| replies.get(at).and_then(|reply| reply.as_ref().ok());
-        let (states, delays) = (
-            reply(0).map_or(&[][..], items),
-            reply(1).map_or(&[][..], items),
-        );
-        let rows = page.into_iter().enumerate().map(|(at, (id, due))| {
-            let state = states.get(at).and_then(text).and_then(State::from_text);
+        let total = reply(0).and_then(int).and_then(|n| usize::try_from(n).ok());
+        let failing = reply(1).map_or(&[][..], items).iter().filter_map(text);
+        let failing: Vec<String> = failing.map(str::to_owned).collect();
+
+        let is_asked = |id: &String| id.contains(&*query.contains);
+        let mut ids: Vec<String> = failing.iter().filter(|id| is_asked(id)).cloned().collect();
+        let is_failing: HashSet<&String> = failing.iter().collect();
+        let needed = query.offset.saturating_add(query.limit);
+        let mut start = 0;
+        // All rows are looked through for a part of their ids only.
+        while !query.contains.is_empty() || ids.len() < needed {
+            let mut pipeline = pipe();
+            let page = pipeline.cmd("ZRANGE").arg(&keys.schedule);
+            page.arg(start).arg(start + IDS_AT_ONCE - 1);
+            let replies = self.read(&mut pipeline).await?;
+            let page = replies.first().and_then(|reply| reply.as_ref().ok());
+            let page = page.map_or(&[][..], items);
+            let more = page.iter().filter_map(text).map(str::to_owned);
+            ids.extend(more.filter(|id| is_asked(id) && !is_failing.contains(id)));
+            start += IDS_AT_ONCE;
+            if page.len() < IDS_AT_ONCE {
+                break;
+            }
+        }
+        let total = match query.contains.is_empty() {
+            true => total.unwrap_or(0),
+            false => ids.len(),
+        };
+        let ids: Vec<String> = (ids.into_iter().skip(query.offset))
+            .take(query.limit)
+            .collect();
+        let rows = match ids.is_empty() {
+            true => Vec::new(),
+            false => self.states(&keys, ids).await?,
+        };
+        Ok(RowPage { total, rows })
+    }
+
+    async fn states(&self, keys: &RowKeys, ids: Vec<String>) -> Result<Vec<RowState>, StoreError> {
+        let mut pipeline = pipe();
+        for (command, key) in [
+            ("HMGET", &keys.states),
+            ("ZMSCORE", &keys.delay),
+            ("ZMSCORE", &keys.schedule),
+        ] {
+            let fields = pipeline.cmd(command).arg(key);
+            for id in &ids {
+                fields.arg(id);
+            }
+        }
+        let (replies, now) = (self.read(&mut pipeline).await?, self.time().await?);
+        let value = |at: usize, row: usize| {
+            let values = replies.get(at)?.as_ref().ok()?;
+            items(values).get(row)
+        };
+        let rows = ids.into_iter().enumerate().filter_map(|(at, id)| {
+            let state = value(0, at).and_then(text).and_then(State::from_text);
             let state = state.unwrap_or_default();
-            RowState {
+            Some(RowState {
                 id,
-                every: delays.get(at).and_then(float).unwrap_or(0.0),
-                due_in: due - now,
+                every: value(1, at).and_then(float).unwrap_or(0.0),
+                // It may have been removed since it was listed.
+                due_in: value(2, at).and_then(float)? - now,
                 age: state.age(now),
                 failures: state.failures,
                 is_leased: state.leased_until > now,
                 last_error: Some(state.reason).filter(|reason| !reason.is_empty()),
-            }
+            })
         });
-        Ok((total.unwrap_or(0), rows.collect()))
+        Ok(rows.collect())
     }
 }
 
@@ -262,6 +298,7 @@ fn sets(keys: &RowKeys) -> Invocation {
     script.key(&*keys.delay);
     script.key(&*keys.schedule);
     script.key(&*keys.states);
+    script.key(&*keys.failing);
     script
 }
 
@@ -335,9 +372,8 @@ impl Rows for RedisStore {
     fn list_rows<'a>(
         &'a self,
         cache: &'a str,
-        offset: usize,
-        limit: usize,
-    ) -> BoxFuture<'a, Result<(usize, Vec<RowState>), StoreError>> {
-        Box::pin(self.list(cache, offset, limit))
+        query: &'a RowQuery,
+    ) -> BoxFuture<'a, Result<RowPage, StoreError>> {
+        Box::pin(self.list(cache, query))
     }
 }

@@ -1,5 +1,5 @@
 -- Ends the lease of a row. An answer that is older than a later change of the row is dropped.
--- KEYS  1 delay:, 2 schedule:, 3 pulse:rows:, 4 the cached row.
+-- KEYS  1 delay:, 2 schedule:, 3 pulse:rows:, 4 pulse:failing:, 5 the cached row.
 -- ARGV  1 time or '' for TIME, 2 token, 3 id, 4 due or '' for a row without a schedule, 5 'ROW', 'MISSING', 'DROPPED' or
 --       'FAILED', 6 the row, or why it failed, 7 ttl in ms or '', 8 part of the delay until the next turn, 9 backoff in s.
 -- Returns 1, or 0 if the lease has passed to another holder.
@@ -14,14 +14,16 @@ if score ~= due or due ~= '' and not (delay > 0) then -- Another program has sch
   return 0
 end
 local reason = ''
+if kind ~= 'FAILED' then redis.call('ZREM', KEYS[4], id) end
 if kind == 'ROW' then
-  redis.call('SET', KEYS[4], ARGV[6])
-  if ARGV[7] ~= '' then redis.call('PEXPIRE', KEYS[4], ARGV[7]) end
+  redis.call('SET', KEYS[5], ARGV[6])
+  if ARGV[7] ~= '' then redis.call('PEXPIRE', KEYS[5], ARGV[7]) end
   loaded, failures = string.format('%.6f', now), 0
 elseif kind == 'FAILED' then
   failures, reason = failures + 1, ARGV[6]
+  if due ~= '' then redis.call('ZADD', KEYS[4], failures, id) end
 else
-  redis.call('DEL', KEYS[4])
+  redis.call('DEL', KEYS[5])
   loaded, failures = '-', 0
 end
 if kind == 'DROPPED' or due == '' then

@@ -1,5 +1,5 @@
 -- Leases rows. A leased row stays in schedule:, so that the book's functions see it.
--- KEYS  1 delay:, 2 schedule:, 3 pulse:rows:.
+-- KEYS  1 delay:, 2 schedule:, 3 pulse:rows:, 4 pulse:failing:.
 -- ARGV  1 time or '' for TIME, 2 token, 3 seconds, 4 'DUE', 'ROW' or 'FREE', 5 number of rows or an id, 6 prefix of the
 --       keys of cached rows.
 -- Returns {leased rows as id, due or '', failures, '1' for the first turn of a spread row; seconds until the next row is
@@ -32,7 +32,7 @@ while #leased < limit and offset < 5000 do
     local id, delay = page[i], tonumber(redis.call('ZSCORE', KEYS[1], page[i]) or 0)
     if not (delay > 0) then
       redis.call('ZREM', KEYS[1], id); redis.call('ZREM', KEYS[2], id); redis.call('HDEL', KEYS[3], id)
-      redis.call('DEL', ARGV[6] .. id)
+      redis.call('ZREM', KEYS[4], id); redis.call('DEL', ARGV[6] .. id)
       removed[#removed + 1], gone = id, gone + 1
     elseif #leased < limit then
       local till = lease(id, page[i + 1])

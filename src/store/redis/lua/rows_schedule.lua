@@ -1,5 +1,5 @@
 -- Schedules rows, which are due now, and removes rows whose delay is not positive.
--- KEYS  1 delay:, 2 schedule:, 3 pulse:rows:, then the key of each cached row.
+-- KEYS  1 delay:, 2 schedule:, 3 pulse:rows:, 4 pulse:failing:, then the key of each cached row.
 -- ARGV  1 time or '' for TIME, 2 the most rows, 3 '1' to spread their next turns, then id and delay of each row.
 -- Returns {'DONE', rows} or, without a change, {'FULL', rows}.
 local time, rows = redis.call('TIME'), redis.call('ZCARD', KEYS[1])
@@ -10,17 +10,18 @@ end
 if new > 0 and rows + new > tonumber(ARGV[2]) then return {'FULL', rows} end
 for i = 4, #ARGV, 2 do
   local id = ARGV[i]
+  redis.call('ZREM', KEYS[4], id)
   if tonumber(ARGV[i + 1]) > 0 then
     redis.call('ZADD', KEYS[1], ARGV[i + 1], id)
     redis.call('ZADD', KEYS[2], now, id)
     -- Without a token, an answer that is still being loaded is dropped.
-    local loaded, failures, reason = string.match(redis.call('HGET', KEYS[3], id) or '', '^%S+ %S+ (%S+) (%S+) %S+ (.*)$')
-    redis.call('HSET', KEYS[3], id, string.format('0 - %s %s %s %s', loaded or '-', failures or 0, ARGV[3], reason or ''))
+    local loaded = string.match(redis.call('HGET', KEYS[3], id) or '', '^%S+ %S+ (%S+) ')
+    redis.call('HSET', KEYS[3], id, string.format('0 - %s 0 %s ', loaded or '-', ARGV[3]))
   else
     redis.call('ZREM', KEYS[1], id)
     redis.call('ZREM', KEYS[2], id)
     redis.call('HDEL', KEYS[3], id)
-    redis.call('DEL', KEYS[2 + i / 2])
+    redis.call('DEL', KEYS[3 + i / 2])
   end
 end
 return {'DONE', redis.call('ZCARD', KEYS[1])}
