@@ -2,11 +2,12 @@
 
 use std::collections::HashSet;
 
-use redis::pipe;
+use redis::{Pipeline, pipe};
 
 use super::RedisStore;
 use super::connection::Role;
 use super::keys::RowKeys;
+use super::oversized::Reply;
 use super::script::{Invocation, ROWS_FINISH, ROWS_LEASE, ROWS_SCHEDULE};
 use super::value::{bytes, float, int, items, text};
 use crate::clock::Clock;
@@ -36,17 +37,18 @@ impl RedisStore {
         now.map_or_else(String::new, |nanos| format!("{:.6}", nanos as f64 / 1e9))
     }
 
-    /// The time in seconds.
-    async fn time(&self) -> Result<f64, StoreError> {
+    /// Reads, and tells the store's time in seconds.
+    async fn read_at(&self, pipeline: &mut Pipeline) -> Result<(Vec<Reply>, f64), StoreError> {
         if let Some(clock) = &self.clock {
-            return Ok(clock.now_nanos() as f64 / 1e9);
+            let now = clock.now_nanos() as f64 / 1e9;
+            return Ok((self.read(pipeline).await?, now));
         }
-        let time = self
-            .connections
-            .call(Role::Read, &redis::cmd("TIME"))
-            .await?;
-        let part = |at: usize| items(&time).get(at).and_then(int).unwrap_or(0) as f64;
-        Ok(part(0) + part(1) / 1e6)
+        pipeline.cmd("TIME");
+        let mut replies = self.read(pipeline).await?;
+        let time = replies.pop().and_then(Result::ok);
+        let time = time.as_ref().map_or(&[][..], items);
+        let part = |at: usize| time.get(at).and_then(int).unwrap_or(0) as f64;
+        Ok((replies, part(0) + part(1) / 1e6))
     }
 
     async fn schedule(
@@ -195,7 +197,7 @@ impl RedisStore {
             pipeline.cmd("GET").arg(&key);
             pipeline.cmd("PTTL").arg(&key);
         }
-        let (replies, now) = (self.read(&mut pipeline).await?, self.time().await?);
+        let (replies, now) = self.read_at(&mut pipeline).await?;
         let reply = |at: usize| replies.get(at).and_then(|reply| reply.as_ref().ok());
         let states = reply(0).map_or(&[][..], items);
         let row = |at: usize| {
@@ -269,7 +271,7 @@ impl RedisStore {
                 fields.arg(id);
             }
         }
-        let (replies, now) = (self.read(&mut pipeline).await?, self.time().await?);
+        let (replies, now) = self.read_at(&mut pipeline).await?;
         let value = |at: usize, row: usize| {
             let values = replies.get(at)?.as_ref().ok()?;
             items(values).get(row)
