@@ -7,6 +7,8 @@ mod rig;
 
 #[path = "rows/book.rs"]
 mod book;
+#[path = "rows/example.rs"]
+mod example;
 #[path = "rows/fixture.rs"]
 mod fixture;
 #[path = "rows/outage.rs"]

@@ -1,0 +1,96 @@
+//! The example over HTTP, by two processes that share a database file and a Redis.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::rig::demo::{Demo, built_example};
+use crate::rig::http::Client;
+use crate::rig::process::TempDir;
+use crate::rig::server::RedisServer;
+use crate::rig::wait::{look_until, until};
+
+async fn stock(client: &mut Client, id: u32) -> i64 {
+    let offer = client.json(&format!("/offers/{id}")).await;
+    assert_eq!(offer["id"], id);
+    offer["stock"].as_i64().unwrap()
+}
+
+async fn stats(client: &mut Client) -> (u64, u64) {
+    let stats = client.json("/stats").await;
+    let number = |name: &str| stats[name].as_u64().unwrap();
+    (number("database_reads"), number("refreshes"))
+}
+
+async fn two_processes(redis: Option<&str>) -> (TempDir, [Demo; 2], [Client; 2]) {
+    let dir = TempDir::new("offers");
+    let file = dir.path().join("offers.db").display().to_string();
+    let mut env = vec![("DB", &*file)];
+    env.extend(redis.map(|url| ("REDIS_URL", url)));
+    let binary = built_example("row_cache");
+    let (a, b) = tokio::join!(Demo::start(&binary, &env), Demo::start(&binary, &env));
+    let clients = [
+        Client::connect(a.address()).await,
+        Client::connect(b.address()).await,
+    ];
+    (dir, [a, b], clients)
+}
+
+#[tokio::test]
+async fn two_processes_read_a_scheduled_offer_from_the_cache() {
+    let server = RedisServer::start().await;
+    let (_dir, _processes, [mut a, mut b]) = two_processes(Some(&server.url())).await;
+    let scheduled = a
+        .request("PUT", "/offers/7/schedule?every=0.5", &[], b"")
+        .await;
+    assert_eq!(scheduled.status, 204);
+    let first = look_until(Duration::from_secs(15), async || {
+        match stock(&mut b, 7).await {
+            stock if stock <= 1_000 => Ok(stock),
+            stock => Err(format!("a stock of {stock}")),
+        }
+    })
+    .await;
+    // Offer 7 is sold each second.
+    until("the stock falls", async || stock(&mut b, 7).await < first).await;
+    let before = (stats(&mut a).await, stats(&mut b).await);
+    for _ in 0..300 {
+        stock(&mut a, 7).await;
+        stock(&mut b, 7).await;
+    }
+    let after = (stats(&mut a).await, stats(&mut b).await);
+    let reads = after.0.0 + after.1.0 - before.0.0 - before.1.0;
+    assert!(reads < 200, "{reads} reads of the database for 600 pages");
+    let direct = a.json("/offers/7?direct=1").await;
+    assert_eq!(direct["name"], "Offer 7");
+    assert_eq!(
+        stats(&mut a).await.0,
+        after.0.0 + 1 + stats(&mut a).await.1 - after.0.1
+    );
+    let removed = b.request("DELETE", "/offers/7/schedule", &[], b"").await;
+    assert_eq!(removed.status, 204);
+    let rows: Value = a.json("/admin/pulse/api/rows").await;
+    assert_eq!(rows["total"], 0, "{rows}");
+}
+
+#[tokio::test]
+async fn what_is_asked_wrongly_is_refused() {
+    let (_dir, _processes, [mut client, _]) = two_processes(None).await;
+    for (path, status) in [
+        ("/offers/1001", 404),
+        ("/offers/none", 404),
+        ("/offers/7/schedule", 405),
+        ("/offers/7", 200),
+        ("/offers/7?direct=1", 200),
+    ] {
+        assert_eq!(client.get(path).await.status, status, "{path}");
+    }
+    for path in [
+        "/offers/7/schedule?every=nan",
+        "/offers/7/schedule?every=1e9",
+        "/offers/7/schedule",
+    ] {
+        let refused = client.request("PUT", path, &[], b"").await;
+        assert_eq!(refused.status, 400, "{path}: {}", refused.text());
+    }
+}
