@@ -8,6 +8,8 @@ mod rig;
 
 #[path = "stores/book.rs"]
 mod book;
+#[path = "stores/counters.rs"]
+mod counters;
 #[path = "stores/equal.rs"]
 mod equal;
 #[path = "stores/fixture.rs"]

@@ -14,7 +14,8 @@
 //! | `api/paths` | `[window=hour\|last_hour]` `[kind=http\|timer\|all]` `[sort=count\|mean\|p95\|max\|total\|errors]` `[order=asc\|desc]` `[q=]` `[limit=]` `[offset=]` | the contexts of an hour |
 //! | `api/path` | `context=` | one context: both hours, histogram, outcomes |
 //! | `api/slowest` | `[limit=]` | the slowest 100 by mean |
-//! | `api/counters` | `name=` `[precision=]` | the slices of a counter, oldest first |
+//! | `api/counters` | `name=` `[precision=]` | the slices of a counter, oldest first; 404 for an unknown name |
+//! | `api/counters` | `[precision=]` `[q=]` `[limit=]` `[offset=]` | the user's counters by name: last count, rate per second, sum |
 //! | `api/series` | `metric=hits\|errors\|mean\|p50\|p95\|p99` `[context=]` `[precision=]` | one metric over time |
 //! | `api/health` | | the page [reading health](crate::guide::reading_health) of the guide |
 //! | `metrics` | | Prometheus text, with the feature `prometheus` |
@@ -40,6 +41,7 @@ mod response;
 mod tests;
 mod windows;
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
@@ -81,6 +83,8 @@ pub(crate) struct Source {
     /// Returns the totals of this instance by context, which may include `<all>`.
     #[cfg_attr(not(feature = "prometheus"), allow(dead_code))]
     pub(crate) totals: Arc<dyn Fn() -> Vec<(Arc<str>, Totals)> + Send + Sync>,
+    /// Returns what each of the user's counters of this instance has counted since the start.
+    pub(crate) counters: Arc<dyn Fn() -> BTreeMap<Arc<str>, i64> + Send + Sync>,
 }
 
 impl fmt::Debug for Source {
@@ -215,7 +219,7 @@ impl Admin {
             ),
             Endpoint::Counters => response::json(
                 parts,
-                &api::series::counters(self, &params()?).await?,
+                &api::counters::counters(self, &params()?).await?,
                 as_of,
             ),
             Endpoint::Series => {

@@ -1,6 +1,7 @@
 //! `metrics`, in the Prometheus text format 0.0.4. Counters of this instance since it started, which
 //! Prometheus may sum over instances, and gauges of the fleet from the store, which it must not sum.
 
+use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
 use std::sync::Arc;
 
@@ -25,6 +26,7 @@ pub(super) async fn metrics(admin: &Admin) -> Response {
     totals.sort_by(|a, b| a.0.cmp(&b.0));
     let mut text = Text::default();
     text.requests(&totals);
+    text.counters(&(admin.source.counters)());
     text.health(&(admin.source.health)());
     text.fleet(snapshot.as_deref());
     response::body(text.0, CONTENT_TYPE)
@@ -99,6 +101,16 @@ impl Text {
         self.errors("pulse_timer_errors_total", help, of(Kind::Timer));
         let help = "Durations of timed code of this instance.";
         self.histogram("pulse_timer_duration_seconds", help, of(Kind::Timer));
+    }
+
+    /// The user's counters, which may fall: gauges, as a counter of Prometheus never falls.
+    fn counters(&mut self, counters: &BTreeMap<Arc<str>, i64>) {
+        let name = "pulse_counted";
+        let help = "What the counters of this instance have counted since it started.";
+        self.begin(name, "gauge", help);
+        for (counter, total) in counters {
+            self.sample(name, &[("name", counter)], total);
+        }
     }
 
     fn errors<'a>(&mut self, name: &str, help: &str, rows: impl Iterator<Item = &'a Row>) {

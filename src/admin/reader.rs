@@ -59,6 +59,7 @@ pub(super) struct Reader {
     status: SingleFlight<Span>,
     contexts: SingleFlightMap<String, Answer<ContextSnapshot>>,
     counters: SingleFlightMap<CounterQuery, Answer<CounterSeries>>,
+    counter_names: SingleFlightMap<Vec<u32>, Answer<String>>,
     records: SingleFlightMap<(ContextId, u32), Answer<SliceSums>>,
     windows: Windows,
     window_sums: SingleFlightMap<Window, Arc<WindowSums>>,
@@ -77,6 +78,7 @@ impl Reader {
             status: SingleFlight::default(),
             contexts: SingleFlightMap::default(),
             counters: SingleFlightMap::default(),
+            counter_names: SingleFlightMap::default(),
             records: SingleFlightMap::default(),
         }
     }
@@ -119,6 +121,16 @@ impl Reader {
     ) -> Result<Answer<CounterSeries>, ApiError> {
         let read = async { self.store.counters(query).await.map(Arc::new) };
         let flight = self.counters.of(&self.clock, query.clone());
+        flight.get(&self.clock, FRESH, read).await
+    }
+
+    /// The names of the user's counters that the store has at any of some precisions, in order.
+    pub(super) async fn counter_names(
+        &self,
+        precisions: Vec<u32>,
+    ) -> Result<Answer<String>, ApiError> {
+        let flight = self.counter_names.of(&self.clock, precisions.clone());
+        let read = async { self.store.counter_names(&precisions).await.map(Arc::new) };
         flight.get(&self.clock, FRESH, read).await
     }
 

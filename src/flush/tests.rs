@@ -181,6 +181,10 @@ impl Query for Scripted {
         unreachable!("a flusher only appends")
     }
 
+    fn counter_names<'a>(&'a self, _: &'a [u32]) -> BoxFuture<'a, Result<Vec<String>, StoreError>> {
+        unreachable!("a flusher only appends")
+    }
+
     fn records<'a>(
         &'a self,
         _: &'a RecordQuery,

@@ -370,6 +370,10 @@ impl Query for Scripted {
         unreachable!("a folder only folds")
     }
 
+    fn counter_names<'a>(&'a self, _: &'a [u32]) -> BoxFuture<'a, Result<Vec<String>, StoreError>> {
+        unreachable!("a folder only folds")
+    }
+
     fn records<'a>(
         &'a self,
         _: &'a RecordQuery,

@@ -266,6 +266,13 @@ impl Query for MemoryStore {
         ready(names.map(series).collect())
     }
 
+    fn counter_names<'a>(
+        &'a self,
+        precisions: &'a [u32],
+    ) -> BoxFuture<'a, Result<Vec<String>, StoreError>> {
+        ready(self.state().counter_names(precisions))
+    }
+
     fn records<'a>(
         &'a self,
         query: &'a RecordQuery,

@@ -25,7 +25,8 @@ pub use self::append::{
 use self::journal::Journal;
 #[doc(hidden)]
 pub use self::query::{
-    ContextQuery, ContextRecords, RECENT_SLICES, RecordIndex, RecordQuery, SliceRecords,
+    ContextQuery, ContextRecords, MAX_COUNTER_NAMES, RECENT_SLICES, RecordIndex, RecordQuery,
+    SliceRecords,
 };
 pub use self::query::{CounterQuery, CounterSeries, Query, SlowestQuery};
 #[cfg(feature = "redis")]

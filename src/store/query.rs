@@ -17,6 +17,10 @@ use crate::task::BoxFuture;
 #[doc(hidden)]
 pub const RECENT_SLICES: i64 = 15;
 
+/// The most names of counters that are listed.
+#[doc(hidden)]
+pub const MAX_COUNTER_NAMES: usize = 10_000;
+
 /// Asks for counters at a precision.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -159,6 +163,14 @@ pub trait Query: Sealed + Send + Sync {
         &'a self,
         query: &'a CounterQuery,
     ) -> BoxFuture<'a, Result<Vec<CounterSeries>, StoreError>>;
+
+    /// The names of the user's counters that the store has at any of some precisions, in order; at most
+    /// [`MAX_COUNTER_NAMES`].
+    #[doc(hidden)]
+    fn counter_names<'a>(
+        &'a self,
+        precisions: &'a [u32],
+    ) -> BoxFuture<'a, Result<Vec<String>, StoreError>>;
 
     /// The records of the contexts in a query that are retained, in the order of the query.
     #[doc(hidden)]

@@ -285,6 +285,12 @@ impl Query for Away {
     ) -> BoxFuture<'a, Result<Vec<CounterSeries>, StoreError>> {
         self.0.counters(query)
     }
+    fn counter_names<'a>(
+        &'a self,
+        precisions: &'a [u32],
+    ) -> BoxFuture<'a, Result<Vec<String>, StoreError>> {
+        self.0.counter_names(precisions)
+    }
     fn records<'a>(
         &'a self,
         query: &'a RecordQuery,

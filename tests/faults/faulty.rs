@@ -356,6 +356,13 @@ impl Query for Faulty {
         Box::pin(async move { self.inner().counters(query).await })
     }
 
+    fn counter_names<'a>(
+        &'a self,
+        precisions: &'a [u32],
+    ) -> BoxFuture<'a, Result<Vec<String>, StoreError>> {
+        Box::pin(async move { self.inner().counter_names(precisions).await })
+    }
+
     fn records<'a>(
         &'a self,
         query: &'a RecordQuery,

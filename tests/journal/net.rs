@@ -345,6 +345,10 @@ impl Query for Wire {
         unreachable!("these tests only append and fold")
     }
 
+    fn counter_names<'a>(&'a self, _: &'a [u32]) -> BoxFuture<'a, Result<Vec<String>, StoreError>> {
+        unreachable!("these tests only append and fold")
+    }
+
     fn records<'a>(
         &'a self,
         _: &'a RecordQuery,

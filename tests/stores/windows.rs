@@ -40,32 +40,41 @@ fn name(context: usize) -> String {
 }
 
 /// A page of the store, and the requests that it must show.
-struct Page {
+pub struct Page {
     router: axum::Router,
     served: Vec<Served>,
-    _tasks: (Pulse, Vec<Task>),
+    tasks: (Pulse, Vec<Task>),
 }
 
 impl Page {
-    fn new(fixture: &Fixture) -> Self {
+    pub fn new(fixture: &Fixture) -> Self {
         let builder = Pulse::builder().store(fixture.store.clone());
         let builder = builder.clock(fixture.clock.clone());
         let (pulse, tasks) = builder.build_with_tasks().unwrap();
         Self {
             router: pulse.router(Access::open()),
             served: Vec::new(),
-            _tasks: (pulse, tasks),
+            tasks: (pulse, tasks),
         }
     }
 
-    async fn get(&self, uri: &str) -> Value {
+    pub fn pulse(&self) -> &Pulse {
+        &self.tasks.0
+    }
+
+    /// The status and the JSON of an answer.
+    pub async fn answer(&self, uri: &str) -> (StatusCode, Value) {
         let request = Request::get(uri).body(Body::empty()).unwrap();
         let response = self.router.clone().oneshot(request).await.unwrap();
         let status = response.status();
         let body = response.into_body().collect().await.unwrap().to_bytes();
-        let text = String::from_utf8_lossy(&body);
-        assert_eq!(status, StatusCode::OK, "{uri}: {text}");
-        serde_json::from_slice(&body).unwrap()
+        (status, serde_json::from_slice(&body).unwrap())
+    }
+
+    pub async fn get(&self, uri: &str) -> Value {
+        let (status, answer) = self.answer(uri).await;
+        assert_eq!(status, StatusCode::OK, "{uri}: {answer}");
+        answer
     }
 
     /// Serves some requests, and flushes them.
@@ -183,7 +192,7 @@ impl Page {
 const CONTEXTS: usize = 4;
 
 #[track_caller]
-fn near(answer: &Value, expected: f64, error: f64) {
+pub fn near(answer: &Value, expected: f64, error: f64) {
     let answer = answer
         .as_f64()
         .unwrap_or_else(|| panic!("{answer} instead of {expected}"));

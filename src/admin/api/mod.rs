@@ -2,6 +2,7 @@
 //!
 //! Times are in seconds, moments in Unix seconds. A value that is not available is `null`.
 
+pub(super) mod counters;
 pub(super) mod health;
 pub(super) mod overview;
 pub(super) mod path;

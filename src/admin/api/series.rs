@@ -1,4 +1,4 @@
-//! `api/counters` and `api/series`: values over time, oldest first.
+//! `api/series`: a metric over time, oldest first.
 
 use std::collections::BTreeMap;
 
@@ -16,29 +16,6 @@ use crate::store::CounterQuery;
 
 /// The default precision, if it is configured.
 const DEFAULT_PRECISION: u32 = 60;
-
-#[derive(Serialize)]
-pub(in crate::admin) struct Counter<'a> {
-    name: &'a str,
-    precision: u32,
-    samples: Vec<(i64, i64)>,
-}
-
-pub(in crate::admin) async fn counters<'a>(
-    admin: &Admin,
-    params: &'a Params,
-) -> Result<Counter<'a>, ApiError> {
-    let name = params.required("name")?;
-    let precision = precision(params, &widths(&admin.source.precisions), "counters")?;
-    let query = CounterQuery::new([name], precision);
-    let counters = admin.reader.counters(&query).await?;
-    let slices = counters.iter().flat_map(|counter| &counter.slices);
-    Ok(Counter {
-        name,
-        precision,
-        samples: slices.map(|slice| (slice.start, slice.count)).collect(),
-    })
-}
 
 #[derive(Serialize)]
 pub(in crate::admin) struct Series<'a> {
@@ -80,7 +57,7 @@ pub(in crate::admin) async fn series<'a>(
     let precisions = &admin.source.precisions;
     let precision = match of {
         Of::Quantile(..) => precision(params, &WIDTHS, "histograms")?,
-        Of::Counter(_) | Of::Mean => precision(params, &widths(precisions), "counters")?,
+        Of::Counter(_) | Of::Mean => precision(params, &counter_widths(precisions), "counters")?,
     };
     let whose = context.unwrap_or(ALL);
     let (metric, points) = match of {
@@ -147,12 +124,12 @@ async fn means(
 }
 
 /// The precisions of all counters, in seconds.
-fn widths(precisions: &Precisions) -> Vec<u32> {
+pub(super) fn counter_widths(precisions: &Precisions) -> Vec<u32> {
     precisions.counters.iter().map(|p| p.seconds).collect()
 }
 
 /// The requested precision, which must be one of `widths`.
-fn precision(params: &Params, widths: &[u32], of: &str) -> Result<u32, ApiError> {
+pub(super) fn precision(params: &Params, widths: &[u32], of: &str) -> Result<u32, ApiError> {
     let asked = match params.digits("precision")? {
         None => {
             let default = widths.iter().find(|width| **width == DEFAULT_PRECISION);

@@ -221,12 +221,14 @@ impl Query for Canned {
         &'a self,
         query: &'a CounterQuery,
     ) -> BoxFuture<'a, Result<Vec<CounterSeries>, StoreError>> {
-        let slice = i64::from(query.precision) * 100;
+        let width = i64::from(query.precision);
+        let (slice, current) = (width * 100, NOW / width * width);
         let slices = |name: &str| match name {
             "hits" | "hits:GET /ping" => vec![(slice, 4), (slice * 2, 0), (slice * 3, 2)],
             "micros:<all>" | "micros:GET /ping" => vec![(slice, 2_000_000), (slice * 2, 5)],
             "errors" => vec![(slice, 1)],
             "sales" => vec![(slice, -7), (slice * 2, i64::MAX)],
+            "logins" => vec![(current - 2 * width, 9), (current - width, 2), (current, 5)],
             _ => Vec::new(),
         };
         let series = |name: &String| {
@@ -235,6 +237,10 @@ impl Query for Canned {
             CounterSeries::new(name.clone(), slices.collect())
         };
         self.answer(query.names.iter().map(series).collect())
+    }
+
+    fn counter_names<'a>(&'a self, _: &'a [u32]) -> BoxFuture<'a, Result<Vec<String>, StoreError>> {
+        self.answer(vec!["logins".into(), "sales".into()])
     }
 
     fn records<'a>(

@@ -238,6 +238,13 @@ impl Query for RedisStore {
         Box::pin(self.read_counters(query))
     }
 
+    fn counter_names<'a>(
+        &'a self,
+        precisions: &'a [u32],
+    ) -> BoxFuture<'a, Result<Vec<String>, StoreError>> {
+        Box::pin(self.read_counter_names(precisions))
+    }
+
     fn records<'a>(
         &'a self,
         query: &'a RecordQuery,
