@@ -20,6 +20,8 @@ mod oversized;
 mod own_keys;
 #[path = "stores/poison.rs"]
 mod poison;
+#[path = "stores/series.rs"]
+mod series;
 #[path = "stores/server.rs"]
 mod server;
 #[path = "stores/suite.rs"]

@@ -16,7 +16,7 @@
 //! | `api/slowest` | `[limit=]` | the slowest 100 by mean |
 //! | `api/counters` | `name=` `[precision=]` | the slices of a counter, oldest first; 404 for an unknown name |
 //! | `api/counters` | `[precision=]` `[q=]` `[limit=]` `[offset=]` | the user's counters by name: last count, rate per second, sum |
-//! | `api/series` | `metric=hits\|errors\|mean\|p50\|p95\|p99` `[context=]` `[precision=]` | one metric over time |
+//! | `api/series` | `[metric=hits\|errors\|mean\|p50\|p95\|p99\|total\|error_share\|stddev\|min\|max\|outcomes]` `[context=]` `[window=]` `[precision=]` | one metric over time: the start and the value of each slice that has data |
 //! | `api/health` | | the page [reading health](crate::guide::reading_health) of the guide |
 //! | `metrics` | | Prometheus text, with the feature `prometheus` |
 //!

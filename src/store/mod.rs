@@ -70,6 +70,13 @@ pub trait Store: Append + Query + Upkeep + 'static {
     /// The kind and the address of the store in a few words, without passwords.
     fn describe(&self) -> String;
 
+    /// Whether what a context has counted can be read at all precisions of the counters, and not only where there
+    /// are records.
+    #[doc(hidden)]
+    fn has_context_counters(&self) -> bool {
+        true
+    }
+
     /// Warnings for the operator about the store: an old version, an eviction policy, …
     fn warnings(&self) -> Vec<String> {
         Vec::new()

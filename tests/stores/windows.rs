@@ -21,21 +21,21 @@ const WINDOWS: [&str; 6] = ["5m", "15m", "1h", "6h", "24h", "7d"];
 
 /// One request.
 #[derive(Clone, Copy)]
-struct Served {
-    second: i64,
-    context: usize,
-    nanos: u64,
-    outcome: Outcome,
+pub struct Served {
+    pub second: i64,
+    pub context: usize,
+    pub nanos: u64,
+    pub outcome: Outcome,
 }
 
-const OUTCOMES: [Outcome; 4] = [
+pub const OUTCOMES: [Outcome; 4] = [
     Outcome::Success,
     Outcome::Success,
     Outcome::ClientError,
     Outcome::ServerError,
 ];
 
-fn name(context: usize) -> String {
+pub fn name(context: usize) -> String {
     format!("GET /{context}")
 }
 
@@ -55,6 +55,15 @@ impl Page {
             router: pulse.router(Access::open()),
             served: Vec::new(),
             tasks: (pulse, tasks),
+        }
+    }
+
+    /// The page of a pulse that runs by itself.
+    pub fn of(pulse: &Pulse) -> Self {
+        Self {
+            router: pulse.router(Access::open()),
+            served: Vec::new(),
+            tasks: (pulse.clone(), Vec::new()),
         }
     }
 
@@ -78,7 +87,7 @@ impl Page {
     }
 
     /// Serves some requests, and flushes them.
-    async fn serve(&mut self, fixture: &mut Fixture, requests: &[Served]) {
+    pub async fn serve(&mut self, fixture: &mut Fixture, requests: &[Served]) {
         let mut batch = Batch::new(fixture.precisions.clone());
         for served in requests {
             let aggregate = aggregate_of(&[served.nanos], served.outcome);
@@ -94,7 +103,7 @@ impl Page {
     }
 
     /// The access times, in nanoseconds, and the errors of a context in a range of time.
-    fn expected(&self, context: Option<usize>, from: i64, to: i64) -> Vec<Served> {
+    pub fn expected(&self, context: Option<usize>, from: i64, to: i64) -> Vec<Served> {
         let served = self.served.iter();
         let within = served.filter(|served| (from..to).contains(&served.second));
         let mut within: Vec<_> = within

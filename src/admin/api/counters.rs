@@ -9,10 +9,9 @@ use super::super::Admin;
 use super::super::params::Params;
 use super::super::reader::Span;
 use super::super::response::ApiError;
-use super::limit;
-use super::series::{counter_widths, precision};
+use super::{DEFAULT_PRECISION, limit};
 use crate::model::context::{ALL, Metric};
-use crate::model::slice::{Precision, SliceCount};
+use crate::model::slice::{Precision, Precisions, SliceCount};
 use crate::store::CounterQuery;
 
 /// Counters that are read at once, so that Redis serves others in between.
@@ -66,15 +65,28 @@ pub(in crate::admin) async fn counters<'a>(
     admin: &Admin,
     params: &'a Params,
 ) -> Result<Counters<'a>, ApiError> {
-    let precision = precision(
-        params,
-        &counter_widths(&admin.source.precisions),
-        "counters",
-    )?;
+    let precision = precision(params, &admin.source.precisions)?;
     match params.name("name")? {
         Some(name) => Ok(Counters::One(counter(admin, name, precision).await?)),
         None => Ok(Counters::List(list(admin, params, precision).await?)),
     }
+}
+
+/// The requested precision, which must be one of the counters'.
+fn precision(params: &Params, precisions: &Precisions) -> Result<u32, ApiError> {
+    let finest = precisions.counters.first().copied();
+    let precision = match params.digits("precision")? {
+        None => precisions.counter(DEFAULT_PRECISION).or(finest),
+        Some(asked) => asked.and_then(|asked| precisions.counter(asked)),
+    };
+    precision.map(|precision| precision.seconds).ok_or_else(|| {
+        let seconds = precisions.counters.iter().map(|p| p.seconds.to_string());
+        let seconds = seconds.collect::<Vec<_>>().join(", ");
+        ApiError::parameter(
+            "precision",
+            format!("precision must be one that counters are kept at, in seconds: {seconds}"),
+        )
+    })
 }
 
 async fn counter<'a>(
@@ -116,8 +128,8 @@ async fn is_known(admin: &Admin, name: &str) -> Result<bool, ApiError> {
             return Ok(true);
         }
     }
-    for precision in counter_widths(&admin.source.precisions).into_iter().rev() {
-        if !slices(admin, name, precision).await?.is_empty() {
+    for precision in admin.source.precisions.counters.iter().rev() {
+        if !slices(admin, name, precision.seconds).await?.is_empty() {
             return Ok(true);
         }
     }

@@ -4,9 +4,11 @@
 
 pub(super) mod counters;
 pub(super) mod health;
+mod metric;
 pub(super) mod overview;
 pub(super) mod path;
 pub(super) mod paths;
+mod resolution;
 pub(super) mod series;
 pub(super) mod slowest;
 mod window;
@@ -26,6 +28,9 @@ const DEFAULT_ROWS: usize = 100;
 
 /// Maximum number of rows. A larger limit counts as this one; a request with an offset gets further rows.
 const MAX_ROWS: usize = 1_000;
+
+/// The length of slices, in seconds, if a request does not say it and they are kept.
+const DEFAULT_PRECISION: u32 = 60;
 
 /// Statistics of access times, in seconds.
 #[derive(Clone, Debug, Serialize, Default)]

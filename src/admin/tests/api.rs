@@ -370,6 +370,14 @@ async fn invalid_parameters_are_named() {
         ("/api/series?context=", "context"),
         ("/api/series?metric=p42", "metric"),
         ("/api/series?precision=x", "precision"),
+        ("/api/series?window=1", "window"),
+        ("/api/series?window=1h&precision=7", "precision"),
+        (
+            "/api/series?metric=outcomes&window=1h&precision=5",
+            "precision",
+        ),
+        ("/api/series?from=5&to=5", "from"),
+        ("/api/series?to=5", "to"),
         ("/api/series?metric=p95&precision=1", "precision"),
     ] {
         let answered = get(&bench.router, uri).await;
@@ -389,7 +397,7 @@ async fn invalid_parameters_are_named() {
     let answer = get(&bench.router, "/api/series?precision=2").await.json();
     let message = answer["error"].as_str().expect("a message");
     assert!(
-        message.ends_with(": 1, 5, 60, 300, 3600, 18000, 86400"),
+        message.ends_with(": 1, 5, 60, 300, 1800, 3600, 18000, 21600, 86400"),
         "{message}"
     );
     let long = format!("/api/counters?name={}", "x".repeat(2_000));

@@ -190,6 +190,10 @@ impl Store for RedisStore {
         format!("{server} at {place} (prefix {:?})", self.keys.prefix())
     }
 
+    fn has_context_counters(&self) -> bool {
+        self.book_keys
+    }
+
     fn warnings(&self) -> Vec<String> {
         let server = self.connections.server();
         let mut warnings = server.map_or_else(Vec::new, |server| server.warnings());
