@@ -116,8 +116,8 @@ async fn series_show_what_was_served(mut fixture: Fixture, steps: usize) {
         let requests: Vec<Served> = (0..rng.usize(..12))
             .map(|_| Served {
                 second: match rng.u32(..20) {
+                    // None is ahead: a counter drops the slice that its newest one pushes out.
                     0 => now - rng.i64(0..1_500),
-                    1 => now + rng.i64(0..1_200),
                     _ => now - rng.i64(0..3),
                 },
                 context: rng.usize(..CONTEXTS),
