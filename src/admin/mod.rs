@@ -31,6 +31,7 @@
 
 mod access;
 mod api;
+mod book;
 mod page;
 mod params;
 #[cfg(feature = "prometheus")]

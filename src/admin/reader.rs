@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use tokio::sync::Mutex as AsyncMutex;
 
+use super::book::Book;
 use super::response::ApiError;
 use super::windows::{WindowSums, Windows};
 use crate::clock::{Clock, Tick};
@@ -17,17 +18,18 @@ use crate::model::batch::Aggregate;
 use crate::model::context::ContextId;
 use crate::model::records::SliceSums;
 use crate::model::slowest::RankedContext;
-use crate::model::snapshot::{ContextSnapshot, Snapshot};
+use crate::model::snapshot::{ContextSnapshot, FleetSnapshot};
 use crate::model::window::Window;
 use crate::store::{
     ContextQuery, CounterQuery, CounterSeries, PassRecord, RecordQuery, SlowestQuery, Store,
 };
+use crate::task::lock;
 
 /// Age up to which an answer of the store is served again.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// Age up to which a snapshot is used to list keys whose value has the wrong form.
-const RECENT: Duration = Duration::from_secs(10);
+/// Time between two pages of the book's statistics, which take some 50 commands each.
+const BOOK_PAGE: Duration = Duration::from_secs(10);
 
 /// Deadline for an answer of the store.
 const DEADLINE: Duration = Duration::from_secs(2);
@@ -53,7 +55,9 @@ pub(super) struct Span {
 pub(super) struct Reader {
     store: Arc<dyn Store>,
     clock: Clock,
-    snapshot: SingleFlight<Arc<Snapshot>>,
+    fleet: SingleFlight<Arc<FleetSnapshot>>,
+    book: SingleFlight<Arc<Book>>,
+    last_book: Mutex<Arc<Book>>,
     slowest: SingleFlight<Answer<RankedContext>>,
     last_pass: SingleFlight<Option<PassRecord>>,
     status: SingleFlight<Span>,
@@ -72,7 +76,9 @@ impl Reader {
             window_sums: SingleFlightMap::default(),
             store,
             clock,
-            snapshot: SingleFlight::default(),
+            fleet: SingleFlight::default(),
+            book: SingleFlight::default(),
+            last_book: Mutex::default(),
             slowest: SingleFlight::default(),
             last_pass: SingleFlight::default(),
             status: SingleFlight::default(),
@@ -83,22 +89,31 @@ impl Reader {
         }
     }
 
-    /// The data of all contexts.
-    pub(super) async fn snapshot(&self) -> Result<Arc<Snapshot>, ApiError> {
-        self.snapshot_of_the_last(FRESH).await
-    }
-
-    /// The data of all contexts, at most ten seconds old.
-    pub(super) async fn recent_snapshot(&self) -> Result<Arc<Snapshot>, ApiError> {
-        self.snapshot_of_the_last(RECENT).await
-    }
-
-    async fn snapshot_of_the_last(&self, age: Duration) -> Result<Arc<Snapshot>, ApiError> {
+    /// What the fleet does now.
+    pub(super) async fn fleet(&self) -> Result<Arc<FleetSnapshot>, ApiError> {
         let read = async {
             let now = self.clock.now_seconds();
-            self.store.snapshot(now).await.map(Arc::new)
+            self.store.fleet(now).await.map(Arc::new)
         };
-        self.snapshot.get(&self.clock, age, read).await
+        self.fleet.get(&self.clock, FRESH, read).await
+    }
+
+    /// What other programs have added to the book's statistics. It is read page by page, so slowly that many contexts
+    /// take no more commands than few.
+    pub(super) async fn book(&self) -> Result<Arc<Book>, ApiError> {
+        let read = async {
+            let last = lock(&self.last_book).clone();
+            let now = self.clock.now_seconds();
+            let page = self.store.book_statistics(last.offset(), now).await?;
+            let book = Arc::new(last.with(page));
+            *lock(&self.last_book) = book.clone();
+            Ok(book)
+        };
+        let age = |book: &Arc<Book>| match book.is_urgent() {
+            true => FRESH,
+            false => BOOK_PAGE,
+        };
+        self.book.get_aged(&self.clock, age, read).await
     }
 
     /// The data of the contexts of one name, which differ in their kind.
@@ -246,9 +261,23 @@ impl<T: Clone> SingleFlight<T> {
         age: Duration,
         read: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, ApiError> {
+        self.get_aged(clock, |_| age, read).await
+    }
+
+    /// As [`get`](Self::get), where the answer itself tells how old it may get.
+    async fn get_aged(
+        &self,
+        clock: &Clock,
+        age: impl Fn(&T) -> Duration,
+        read: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, ApiError> {
         let since = clock.tick();
         let mut last = within(clock, DEADLINE, self.0.lock()).await?;
-        if let Some(last) = last.as_ref().filter(|last| last.is_fresh(clock, age)) {
+        let is_fresh = |last: &&Answered<T>| {
+            let age = last.answer.as_ref().map_or(FRESH, &age);
+            last.is_fresh(clock, age)
+        };
+        if let Some(last) = last.as_ref().filter(is_fresh) {
             return last.answer.clone();
         }
         let remaining = DEADLINE.saturating_sub(clock.since(since));

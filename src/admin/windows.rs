@@ -97,8 +97,8 @@ pub(super) struct PartSums {
 /// What a context measured. Smaller than its sums, as a window of many contexts is held for a second.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Summary {
-    /// The access times. The smallest and the largest are those of the histogram, as sums that move on cannot tell
-    /// them.
+    /// The access times. The smallest and the largest are those of the histogram where slices were taken out of the
+    /// sums, and exact otherwise.
     pub(super) times: AccessTimeStats,
     /// Counts by outcome.
     pub(super) outcomes: OutcomeCounts,
@@ -108,18 +108,34 @@ pub(super) struct Summary {
     pub(super) p99: Option<f64>,
 }
 
-impl From<&Aggregate> for Summary {
-    fn from(sums: &Aggregate) -> Self {
-        let quantile = |q| sums.histogram.quantile(q);
+impl Summary {
+    fn new(sums: &Aggregate, has_exact_bounds: bool) -> Self {
         let mut times = AccessTimeStats::from(&sums.times);
-        times.min = quantile(0.0).unwrap_or(times.min);
-        times.max = quantile(1.0).unwrap_or(times.max);
+        if !has_exact_bounds {
+            times.min = sums.histogram.quantile(0.0).unwrap_or(times.min);
+            times.max = sums.histogram.quantile(1.0).unwrap_or(times.max);
+        }
+        let (min, max) = (times.smallest(), times.largest());
+        let quantile = |q| sums.histogram.quantile_within(q, min, max);
         Self {
             times,
             outcomes: sums.outcomes,
             p50: quantile(0.50),
             p95: quantile(0.95),
             p99: quantile(0.99),
+        }
+    }
+}
+
+/// Statistics without outcomes and histogram.
+impl From<AccessTimeStats> for Summary {
+    fn from(times: AccessTimeStats) -> Self {
+        Self {
+            times,
+            outcomes: OutcomeCounts::default(),
+            p50: None,
+            p95: None,
+            p99: None,
         }
     }
 }
@@ -447,7 +463,7 @@ impl State {
                 sums.merge(&running);
             }
             error = error.max(sums.histogram.error());
-            summaries.insert(id, Summary::from(&sums));
+            summaries.insert(id, Summary::new(&sums, running.has_exact_bounds()));
             if at % CONTEXTS_AT_ONCE == 0 {
                 tokio::task::yield_now().await;
             }

@@ -18,14 +18,14 @@ use crate::model::context::Kind;
 use crate::model::outcome::Outcome;
 use crate::model::slice::Precisions;
 use crate::model::slowest::RankedContext;
-use crate::model::snapshot::{ContextSnapshot, Snapshot};
+use crate::model::snapshot::{ContextSnapshot, FleetSnapshot, Snapshot};
 use crate::model::tier::TierSlice;
 use crate::recorder::{Limits, Recorder};
 use crate::store::{
-    Append, Appended, AppendedCall, CleanReport, ContextQuery, ContextRecords, CounterQuery,
-    CounterSeries, FencedBatch, Generation, Heartbeat, Pass, PassRecord, Position, Query, Readable,
-    Receipt, RecordIndex, RecordQuery, Sealed, SliceRecords, SlowestQuery, Store, StoreStatus,
-    Upkeep,
+    Append, Appended, AppendedCall, BookStatistics, CleanReport, ContextQuery, ContextRecords,
+    CounterQuery, CounterSeries, FencedBatch, Generation, Heartbeat, Pass, PassRecord, Position,
+    Query, Readable, Receipt, RecordIndex, RecordQuery, Sealed, SliceRecords, SlowestQuery, Store,
+    StoreStatus, Upkeep,
 };
 use crate::task::{BoxFuture, Stop, lock};
 
@@ -164,6 +164,18 @@ impl Upkeep for Scripted {
 
 impl Query for Scripted {
     fn snapshot(&self, _: i64) -> BoxFuture<'_, Result<Snapshot, StoreError>> {
+        unreachable!("a flusher only appends")
+    }
+
+    fn fleet(&self, _: i64) -> BoxFuture<'_, Result<FleetSnapshot, StoreError>> {
+        unreachable!("a flusher only appends")
+    }
+
+    fn book_statistics(
+        &self,
+        _: usize,
+        _: i64,
+    ) -> BoxFuture<'_, Result<BookStatistics, StoreError>> {
         unreachable!("a flusher only appends")
     }
 

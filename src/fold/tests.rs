@@ -18,13 +18,14 @@ use crate::model::records::{Record, RecordId, RecordKey};
 use crate::model::round::partition;
 use crate::model::slice::Precisions;
 use crate::model::slowest::RankedContext;
-use crate::model::snapshot::{ContextSnapshot, Snapshot};
+use crate::model::snapshot::{ContextSnapshot, FleetSnapshot, Snapshot};
 use crate::model::tier::{FINEST, TierSlice};
 use crate::store::journal::{Acquired, Entries, Entry, FoldStep, Journal, Progress, Step};
 use crate::store::{
-    Append, Appended, AppendedCall, CleanReport, ContextQuery, ContextRecords, CounterQuery,
-    CounterSeries, FencedBatch, Generation, Heartbeat, Pass, PassRecord, Position, Query, Readable,
-    RecordIndex, RecordQuery, Sealed, SliceRecords, SlowestQuery, Store, StoreStatus, Upkeep,
+    Append, Appended, AppendedCall, BookStatistics, CleanReport, ContextQuery, ContextRecords,
+    CounterQuery, CounterSeries, FencedBatch, Generation, Heartbeat, Pass, PassRecord, Position,
+    Query, Readable, RecordIndex, RecordQuery, Sealed, SliceRecords, SlowestQuery, Store,
+    StoreStatus, Upkeep,
 };
 use crate::task::{BoxFuture, Stop, lock};
 
@@ -353,6 +354,18 @@ impl Upkeep for Scripted {
 
 impl Query for Scripted {
     fn snapshot(&self, _: i64) -> BoxFuture<'_, Result<Snapshot, StoreError>> {
+        unreachable!("a folder only folds")
+    }
+
+    fn fleet(&self, _: i64) -> BoxFuture<'_, Result<FleetSnapshot, StoreError>> {
+        unreachable!("a folder only folds")
+    }
+
+    fn book_statistics(
+        &self,
+        _: usize,
+        _: i64,
+    ) -> BoxFuture<'_, Result<BookStatistics, StoreError>> {
         unreachable!("a folder only folds")
     }
 

@@ -11,10 +11,10 @@ use std::sync::{Mutex, MutexGuard};
 
 use super::sealed::Sealed;
 use super::{
-    Append, Appended, AppendedCall, CleanReport, ContextQuery, ContextRecords, CounterQuery,
-    CounterSeries, Exceptions, FencedBatch, Generation, Heartbeat, INSTANCE_TTL, Pass, PassRecord,
-    Query, Readable, RecordIndex, RecordQuery, SliceRecords, SlowestQuery, Store, StoreStatus,
-    Upkeep, check_precisions,
+    Append, Appended, AppendedCall, BookStatistics, CleanReport, ContextQuery, ContextRecords,
+    CounterQuery, CounterSeries, Exceptions, FencedBatch, Generation, Heartbeat, INSTANCE_TTL,
+    Pass, PassRecord, Query, Readable, RecordIndex, RecordQuery, SliceRecords, SlowestQuery, Store,
+    StoreStatus, Upkeep, check_precisions,
 };
 use crate::clock::Clock;
 use crate::error::StoreError;
@@ -23,7 +23,7 @@ use crate::model::context::Kind;
 use crate::model::records::{RecordId, Records};
 use crate::model::slice::Precisions;
 use crate::model::slowest::{self, RankedContext};
-use crate::model::snapshot::{ContextSnapshot, Snapshot};
+use crate::model::snapshot::{ContextSnapshot, FleetSnapshot, Snapshot};
 use crate::model::tier::{RolledUp, TierSlice};
 use crate::task::{BoxFuture, lock};
 
@@ -240,6 +240,19 @@ impl Upkeep for MemoryStore {
 impl Query for MemoryStore {
     fn snapshot(&self, now: i64) -> BoxFuture<'_, Result<Snapshot, StoreError>> {
         ready(self.state().snapshot(&self.precisions, now))
+    }
+
+    fn fleet(&self, now: i64) -> BoxFuture<'_, Result<FleetSnapshot, StoreError>> {
+        ready(self.state().fleet(&self.precisions, now))
+    }
+
+    fn book_statistics(
+        &self,
+        _: usize,
+        _: i64,
+    ) -> BoxFuture<'_, Result<BookStatistics, StoreError>> {
+        // No other program writes here.
+        ready(BookStatistics::default())
     }
 
     fn contexts<'a>(

@@ -25,8 +25,8 @@ pub use self::append::{
 use self::journal::Journal;
 #[doc(hidden)]
 pub use self::query::{
-    ContextQuery, ContextRecords, MAX_COUNTER_NAMES, RECENT_SLICES, RecordIndex, RecordQuery,
-    SliceRecords,
+    BookStatistics, ContextQuery, ContextRecords, MAX_BOOK_CONTEXTS, MAX_COUNTER_NAMES,
+    RECENT_SLICES, RecordIndex, RecordQuery, SliceRecords,
 };
 pub use self::query::{CounterQuery, CounterSeries, Query, SlowestQuery};
 #[cfg(feature = "redis")]

@@ -9,13 +9,31 @@ use crate::model::context::ContextId;
 use crate::model::records::{Record, RecordId, SliceSums};
 use crate::model::slice::SliceCount;
 use crate::model::slowest::{RANKING_LEN, RankedContext};
-use crate::model::snapshot::{ContextSnapshot, Snapshot};
+use crate::model::snapshot::{ContextSnapshot, FleetSnapshot, Problem, Snapshot};
 use crate::model::tier::{Revision, RolledUp, TierSlice};
 use crate::task::BoxFuture;
 
 /// The number of slices of the finest precision in [`Snapshot::recent`].
 #[doc(hidden)]
 pub const RECENT_SLICES: i64 = 15;
+
+/// The most contexts in [`BookStatistics`].
+#[doc(hidden)]
+pub const MAX_BOOK_CONTEXTS: usize = 10;
+
+/// The book's statistics of some contexts, which other programs may have added to.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[doc(hidden)]
+pub struct BookStatistics {
+    /// The contexts, each with its records of the same moment.
+    pub contexts: Vec<ContextSnapshot>,
+    /// Number of all contexts.
+    pub total: usize,
+    /// Number of contexts that only other programs have recorded.
+    pub foreign: usize,
+    /// Keys whose value has the wrong form.
+    pub problems: Vec<Problem>,
+}
 
 /// The most names of counters that are listed.
 #[doc(hidden)]
@@ -149,6 +167,19 @@ pub trait Query: Sealed + Send + Sync {
     /// All contexts, with their statistics of the hour of `now` and of the hour before.
     #[doc(hidden)]
     fn snapshot(&self, now: i64) -> BoxFuture<'_, Result<Snapshot, StoreError>>;
+
+    /// What the fleet does at `now`.
+    #[doc(hidden)]
+    fn fleet(&self, now: i64) -> BoxFuture<'_, Result<FleetSnapshot, StoreError>>;
+
+    /// Some contexts with the book's statistics of the hour of `now` and of the hour before, from number `offset` on,
+    /// at most [`MAX_BOOK_CONTEXTS`]. Those that only other programs have recorded come first.
+    #[doc(hidden)]
+    fn book_statistics(
+        &self,
+        offset: usize,
+        now: i64,
+    ) -> BoxFuture<'_, Result<BookStatistics, StoreError>>;
 
     /// Those of the contexts in a query that the store has. Problems are left out.
     #[doc(hidden)]

@@ -3,14 +3,14 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use tower_pulse::model::slice::Precisions;
-use tower_pulse::model::snapshot::{ContextSnapshot, Snapshot};
+use tower_pulse::model::snapshot::{ContextSnapshot, FleetSnapshot, Snapshot};
 use tower_pulse::model::tier::TierSlice;
 use tower_pulse::store::memory::MemoryStore;
 use tower_pulse::store::{
-    Append, Appended, AppendedCall, CleanReport, ContextQuery, ContextRecords, CounterQuery,
-    CounterSeries, FencedBatch, Generation, Heartbeat, Pass, PassRecord, Query, RankedContext,
-    Readable, RecordIndex, RecordQuery, Sealed, SliceRecords, SlowestQuery, Store, StoreStatus,
-    Upkeep,
+    Append, Appended, AppendedCall, BookStatistics, CleanReport, ContextQuery, ContextRecords,
+    CounterQuery, CounterSeries, FencedBatch, Generation, Heartbeat, Pass, PassRecord, Query,
+    RankedContext, Readable, RecordIndex, RecordQuery, Sealed, SliceRecords, SlowestQuery, Store,
+    StoreStatus, Upkeep,
 };
 use tower_pulse::{BoxFuture, Clock, ManualClock, StoreError, StoreErrorKind};
 
@@ -340,6 +340,18 @@ impl Upkeep for Faulty {
 impl Query for Faulty {
     fn snapshot(&self, now: i64) -> BoxFuture<'_, Result<Snapshot, StoreError>> {
         Box::pin(async move { self.inner().snapshot(now).await })
+    }
+
+    fn fleet(&self, now: i64) -> BoxFuture<'_, Result<FleetSnapshot, StoreError>> {
+        Box::pin(async move { self.inner().fleet(now).await })
+    }
+
+    fn book_statistics(
+        &self,
+        offset: usize,
+        now: i64,
+    ) -> BoxFuture<'_, Result<BookStatistics, StoreError>> {
+        Box::pin(async move { self.inner().book_statistics(offset, now).await })
     }
 
     fn contexts<'a>(

@@ -4,15 +4,15 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 use std::task::Poll;
 
 use tower_pulse::model::records::{Record, RecordId, RecordKey};
-use tower_pulse::model::snapshot::{ContextSnapshot, Snapshot};
+use tower_pulse::model::snapshot::{ContextSnapshot, FleetSnapshot, Snapshot};
 use tower_pulse::model::tier::TierSlice;
 use tower_pulse::store::journal::{Acquired, Entries, Entry, FoldStep, Journal, Step};
 use tower_pulse::store::redis::RedisStore;
 use tower_pulse::store::{
-    Append, Appended, AppendedCall, CleanReport, ContextQuery, ContextRecords, CounterQuery,
-    CounterSeries, FencedBatch, Generation, Heartbeat, Pass, PassRecord, Position, Precisions,
-    Query, RankedContext, Readable, RecordIndex, RecordQuery, Sealed, SliceRecords, SlowestQuery,
-    Store, StoreStatus, Upkeep,
+    Append, Appended, AppendedCall, BookStatistics, CleanReport, ContextQuery, ContextRecords,
+    CounterQuery, CounterSeries, FencedBatch, Generation, Heartbeat, Pass, PassRecord, Position,
+    Precisions, Query, RankedContext, Readable, RecordIndex, RecordQuery, Sealed, SliceRecords,
+    SlowestQuery, Store, StoreStatus, Upkeep,
 };
 use tower_pulse::{BoxFuture, StoreError};
 
@@ -328,6 +328,18 @@ impl Upkeep for Wire {
 
 impl Query for Wire {
     fn snapshot(&self, _: i64) -> BoxFuture<'_, Result<Snapshot, StoreError>> {
+        unreachable!("these tests only append and fold")
+    }
+
+    fn fleet(&self, _: i64) -> BoxFuture<'_, Result<FleetSnapshot, StoreError>> {
+        unreachable!("these tests only append and fold")
+    }
+
+    fn book_statistics(
+        &self,
+        _: usize,
+        _: i64,
+    ) -> BoxFuture<'_, Result<BookStatistics, StoreError>> {
         unreachable!("these tests only append and fold")
     }
 

@@ -19,6 +19,7 @@ use serde::Serialize;
 
 use super::params::Params;
 use super::response::ApiError;
+use super::windows::Summary;
 use crate::model::context::{Kind, method_and_path};
 use crate::model::outcome::{Outcome, OutcomeCounts};
 use crate::model::snapshot::{ContextSnapshot, HourSnapshot};
@@ -54,6 +55,21 @@ impl From<&HourSnapshot> for Times {
             p50: hour.quantile(0.50),
             p95: hour.quantile(0.95),
             p99: hour.quantile(0.99),
+        }
+    }
+}
+
+impl From<&Summary> for Times {
+    fn from(summary: &Summary) -> Self {
+        let times = &summary.times;
+        Self {
+            mean: times.mean(),
+            stddev: times.stddev(),
+            min: times.smallest(),
+            max: times.largest(),
+            p50: summary.p50,
+            p95: summary.p95,
+            p99: summary.p99,
         }
     }
 }

@@ -2,7 +2,6 @@
 
 use super::super::response::ApiError;
 use super::DEFAULT_PRECISION;
-use super::window::Asked;
 use crate::model::slice::{HOUR, Precision, Precisions, hour_of};
 use crate::model::tier::{WIDTHS, tier_for};
 use crate::model::window::{Window, WindowSlices};
@@ -34,13 +33,14 @@ pub(super) struct Bounds {
 }
 
 impl Bounds {
-    pub(super) fn new(asked: Asked, now: i64) -> Self {
-        let hour = hour_of(now);
-        let (from, to) = match asked {
-            Asked::Hour => (hour, hour + HOUR),
-            Asked::LastHour => (hour - HOUR, hour),
-            Asked::Records(Window::Last(seconds)) => (now - seconds, now + 1),
-            Asked::Records(Window::Between(from, to)) => (from, to.min(now + 1)),
+    pub(super) fn new(window: Window, now: i64) -> Self {
+        let (from, to) = match window {
+            Window::Last(seconds) => (now - seconds, now + 1),
+            Window::Between(from, to) => (from, to.min(now + 1)),
+            Window::HoursAgo(hours) => {
+                let from = hour_of(now) - hours * HOUR;
+                (from, from + HOUR)
+            }
         };
         Self { from, to }
     }
@@ -161,9 +161,9 @@ mod tests {
 
     const NOW: i64 = 1_700_000_000;
 
-    fn chosen(has_counters: bool, given: Option<u32>, asked: Option<Asked>) -> (u32, bool, i64) {
+    fn chosen(has_counters: bool, given: Option<u32>, asked: Option<Window>) -> (u32, bool, i64) {
         let all = Resolution::all(&Precisions::default(), has_counters);
-        let bounds = asked.map(|asked| Bounds::new(asked, NOW));
+        let bounds = asked.map(|window| Bounds::new(window, NOW));
         let chosen = Resolution::choose(&all, given.map(Some), bounds, NOW).expect("there is one");
         let is_counter = matches!(chosen.source, Source::Counters(_));
         let points = bounds.map_or(0, |bounds| {
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_window_has_a_sensible_number_of_points() {
-        let last = |seconds| Some(Asked::Records(Window::Last(seconds)));
+        let last = |seconds| Some(Window::Last(seconds));
         for (asked, with_counters, with_records) in [
             (last(300), (5, true, 61), (60, false, 6)),
             (last(900), (60, true, 16), (60, false, 16)),
@@ -182,13 +182,13 @@ mod tests {
             (last(21_600), (300, true, 73), (1_800, false, 13)),
             (last(86_400), (1_800, false, 49), (1_800, false, 49)),
             (last(604_800), (18_000, true, 35), (21_600, false, 29)),
-            (Some(Asked::Hour), (60, true, 60), (60, false, 60)),
-            (Some(Asked::LastHour), (60, true, 60), (60, false, 60)),
+            (Some(Window::HoursAgo(0)), (60, true, 60), (60, false, 60)),
+            (Some(Window::HoursAgo(1)), (60, true, 60), (60, false, 60)),
         ] {
             assert_eq!(chosen(true, None, asked), with_counters, "{asked:?}");
             assert_eq!(chosen(false, None, asked), with_records, "{asked:?}");
         }
-        let between = |from, to| Some(Asked::Records(Window::Between(NOW - from, NOW - to)));
+        let between = |from, to| Some(Window::Between(NOW - from, NOW - to));
         assert_eq!(chosen(true, None, between(100, 40)), (1, true, 60));
         assert_eq!(
             chosen(true, None, between(5_000_000, 0)),
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn slices_of_a_given_length_come_from_where_they_are_kept() {
-        let last = |seconds| Some(Asked::Records(Window::Last(seconds)));
+        let last = |seconds| Some(Window::Last(seconds));
         assert_eq!(chosen(true, Some(60), last(3_600)), (60, true, 61));
         // Counters are kept for 120 minutes, records for 130.
         assert_eq!(chosen(true, Some(60), last(7_500)), (60, false, 126));

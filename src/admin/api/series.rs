@@ -37,7 +37,7 @@ pub(in crate::admin) async fn series<'a>(
     let (context, kind) = (params.name("context")?, kind(params)?);
     let now = admin.source.clock.now_seconds();
     let (name, metric) = params.choice("metric", &METRICS.map(|named| (named.0, named)))?;
-    let bounds = Asked::read(params, now)?.map(|asked| Bounds::new(asked, now));
+    let bounds = Asked::read(params, now)?.map(|asked| Bounds::new(asked.window(), now));
     let precisions = &admin.source.precisions;
     let mut resolutions = Resolution::all(precisions, !metric.counters().is_empty());
     let given = params.digits("precision")?;

@@ -38,16 +38,16 @@ use self::replaced_keys::ReplacedKeys;
 use super::journal::Journal;
 use super::sealed::Sealed;
 use super::{
-    Append, Appended, AppendedCall, CleanReport, ContextQuery, ContextRecords, CounterQuery,
-    CounterSeries, FencedBatch, Generation, Heartbeat, INSTANCE_TTL, Pass, PassRecord, Query,
-    Readable, RecordIndex, RecordQuery, SliceRecords, SlowestQuery, Store, StoreStatus, Upkeep,
-    check_precisions,
+    Append, Appended, AppendedCall, BookStatistics, CleanReport, ContextQuery, ContextRecords,
+    CounterQuery, CounterSeries, FencedBatch, Generation, Heartbeat, INSTANCE_TTL, Pass,
+    PassRecord, Query, Readable, RecordIndex, RecordQuery, SliceRecords, SlowestQuery, Store,
+    StoreStatus, Upkeep, check_precisions,
 };
 use crate::clock::Clock;
 use crate::error::{BuildError, StoreError, StoreErrorKind};
 use crate::model::slice::Precisions;
 use crate::model::slowest::RankedContext;
-use crate::model::snapshot::{ContextSnapshot, Snapshot};
+use crate::model::snapshot::{ContextSnapshot, FleetSnapshot, Snapshot};
 use crate::model::tier::TierSlice;
 use crate::task::BoxFuture;
 
@@ -226,6 +226,18 @@ impl Append for RedisStore {
 impl Query for RedisStore {
     fn snapshot(&self, now: i64) -> BoxFuture<'_, Result<Snapshot, StoreError>> {
         Box::pin(self.read_snapshot(now))
+    }
+
+    fn fleet(&self, now: i64) -> BoxFuture<'_, Result<FleetSnapshot, StoreError>> {
+        Box::pin(self.read_fleet(now))
+    }
+
+    fn book_statistics(
+        &self,
+        offset: usize,
+        now: i64,
+    ) -> BoxFuture<'_, Result<BookStatistics, StoreError>> {
+        Box::pin(self.read_book_statistics(offset, now))
     }
 
     fn contexts<'a>(
