@@ -26,7 +26,8 @@
 //! store at most once a second. The admin router never records its own requests.
 
 // Read `mod.rs` (the endpoints), `access.rs` (which requests are answered), `params.rs` and `response.rs`
-// (input and output), `reader.rs` (the store is asked at most once a second), then `api/`, `page.rs` and
+// (input and output), `reader.rs` (the store is asked at most once a second), `windows.rs` with `window_sums.rs` (the
+// sums of all contexts), `book.rs` (what other programs have added), then `api/`, `page.rs` and
 // `prometheus.rs` (the answers).
 
 mod access;
@@ -40,6 +41,7 @@ mod reader;
 mod response;
 #[cfg(test)]
 mod tests;
+mod window_sums;
 mod windows;
 
 use std::collections::BTreeMap;

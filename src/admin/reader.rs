@@ -11,7 +11,8 @@ use tokio::sync::Mutex as AsyncMutex;
 
 use super::book::Book;
 use super::response::ApiError;
-use super::windows::{WindowSums, Windows};
+use super::window_sums::WindowSums;
+use super::windows::Windows;
 use crate::clock::{Clock, Tick};
 use crate::error::StoreError;
 use crate::model::batch::Aggregate;

@@ -19,7 +19,7 @@ use serde::Serialize;
 
 use super::params::Params;
 use super::response::ApiError;
-use super::windows::Summary;
+use super::window_sums::Summary;
 use crate::model::context::{Kind, method_and_path};
 use crate::model::outcome::{Outcome, OutcomeCounts};
 use crate::model::snapshot::{ContextSnapshot, HourSnapshot};

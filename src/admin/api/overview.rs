@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::super::Admin;
 use super::super::params::Params;
 use super::super::response::ApiError;
-use super::super::windows::PartSums;
+use super::super::window_sums::PartSums;
 use super::Times;
 use super::window::{Asked, WindowOf};
 use crate::model::context::ContextId;

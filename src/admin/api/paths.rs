@@ -9,7 +9,7 @@ use super::super::Admin;
 use super::super::book::Book;
 use super::super::params::Params;
 use super::super::response::ApiError;
-use super::super::windows::{PartSums, Summary};
+use super::super::window_sums::{PartSums, Summary};
 use super::window::{Asked, Change, Compared, Covered, Measured, share};
 use super::{Name, limit};
 use crate::model::context::{ContextId, Kind};

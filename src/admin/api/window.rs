@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::super::params::Params;
 use super::super::response::ApiError;
-use super::super::windows::{PartSums, Summary, WindowSums};
+use super::super::window_sums::{PartSums, Summary, WindowSums};
 use super::{Times, outcomes};
 use crate::model::context::{ContextId, Kind};
 use crate::model::outcome::OutcomeCounts;
