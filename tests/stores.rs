@@ -14,6 +14,8 @@ mod counters;
 mod equal;
 #[path = "stores/fixture.rs"]
 mod fixture;
+#[path = "stores/hours.rs"]
+mod hours;
 #[path = "stores/oversized.rs"]
 mod oversized;
 #[path = "stores/own_keys.rs"]
