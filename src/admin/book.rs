@@ -5,13 +5,14 @@
 //! is of other programs.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use crate::model::access_time::AccessTimeStats;
 use crate::model::context::{ContextId, Kind};
 use crate::model::snapshot::{ContextSnapshot, HourSnapshot, Problem};
 use crate::store::BookStatistics;
 
-/// Contexts that are read without a pause at the start.
+/// Contexts that are read sooner at the start.
 const FIRST_CONTEXTS: usize = 100;
 
 /// The most problems that are listed.
@@ -78,10 +79,14 @@ impl Book {
         self.offset
     }
 
-    /// Whether contexts that are not read yet may have additions that a page would miss: those of other programs, which
-    /// come first, and all contexts of a small service.
-    pub(super) fn is_urgent(&self) -> bool {
-        self.round == 0 && self.offset < self.foreign.max(FIRST_CONTEXTS)
+    /// The time until the next page, which takes some 50 commands. At first less: those contexts come first that only
+    /// other programs have recorded, and a small service has no others.
+    pub(super) fn pause(&self) -> Duration {
+        Duration::from_secs(match self.round {
+            0 if self.offset < self.foreign => 1,
+            0 if self.offset < FIRST_CONTEXTS => 5,
+            _ => 10,
+        })
     }
 
     /// Number of contexts that only other programs have recorded.
@@ -198,7 +203,7 @@ mod tests {
         assert!((added.sum - 0.030).abs() < 1e-12 && (added.sumsq - 0.0009).abs() < 1e-12);
         assert_eq!((added.min, added.max), (0.001, 0.030));
         assert!(book.added(&both, 3_600).is_none());
-        assert_eq!((book.foreign(), book.is_urgent()), (1, false));
+        assert_eq!((book.foreign(), book.pause().as_secs()), (1, 10));
     }
 
     #[test]
@@ -213,10 +218,10 @@ mod tests {
             ..page(foreign(&["/a", "/b"]), 3)
         };
         let book = Book::default().with(first);
-        assert_eq!((book.offset(), book.is_urgent()), (2, true));
+        assert_eq!((book.offset(), book.pause().as_secs()), (2, 5));
         assert_eq!(book.problems(), [problem("a")]);
         let book = book.with(page(foreign(&["/c"]), 3));
-        assert_eq!((book.offset(), book.is_urgent()), (0, false));
+        assert_eq!((book.offset(), book.pause().as_secs()), (0, 10));
         assert_eq!(counts(&book).len(), 3);
         assert_eq!(book.problems(), [problem("a")]);
         // The second round: `/b` has gone, and others have added nothing more to `/c` than is recorded.
@@ -229,11 +234,11 @@ mod tests {
         let book = book
             .with(page(foreign(&["/a"]), 9))
             .with(page(Vec::new(), 1));
-        assert_eq!((book.offset(), book.is_urgent()), (0, false));
+        assert_eq!((book.offset(), book.pause().as_secs()), (0, 10));
         let many: Vec<_> = (0..FIRST_CONTEXTS)
             .map(|n| context(&n.to_string(), &[1], &[1]))
             .collect();
         let book = Book::default().with(page(many, 9_000));
-        assert!(!book.is_urgent(), "a large service has time");
+        assert_eq!(book.pause().as_secs(), 10, "a large service has time");
     }
 }

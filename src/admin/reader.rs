@@ -29,9 +29,6 @@ use crate::task::lock;
 /// Age up to which an answer of the store is served again.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// Time between two pages of the book's statistics, which take some 50 commands each.
-const BOOK_PAGE: Duration = Duration::from_secs(10);
-
 /// Deadline for an answer of the store.
 const DEADLINE: Duration = Duration::from_secs(2);
 
@@ -110,10 +107,7 @@ impl Reader {
             *lock(&self.last_book) = book.clone();
             Ok(book)
         };
-        let age = |book: &Arc<Book>| match book.is_urgent() {
-            true => FRESH,
-            false => BOOK_PAGE,
-        };
+        let age = |book: &Arc<Book>| book.pause();
         self.book.get_aged(&self.clock, age, read).await
     }
 

@@ -109,7 +109,7 @@ async fn a_page_costs_few_commands_however_many_contexts() {
         }
     };
     // At first the contexts are looked through that other programs may have added to.
-    for _ in 0..15 {
+    for _ in 0..60 {
         look().await;
         fixture.advance(1);
     }
