@@ -407,12 +407,14 @@ impl Pulse {
     fn admin_source(&self) -> crate::admin::Source {
         let parts = &self.0.parts;
         let (recorder, pulse) = (parts.recorder.clone(), self.clone());
+        let counters = recorder.clone();
         crate::admin::Source {
             store: parts.store.clone(),
             clock: parts.clock.clone(),
             precisions: parts.precisions.clone(),
             health: Arc::new(move || pulse.health()),
             totals: Arc::new(move || recorder.drain.totals()),
+            counters: Arc::new(move || counters.counter_totals()),
         }
     }
 }

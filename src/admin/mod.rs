@@ -14,8 +14,9 @@
 //! | `api/paths` | `[window=hour\|last_hour]` `[kind=http\|timer\|all]` `[sort=count\|mean\|p95\|max\|total\|errors]` `[order=asc\|desc]` `[q=]` `[limit=]` `[offset=]` | the contexts of an hour |
 //! | `api/path` | `context=` | one context: both hours, histogram, outcomes |
 //! | `api/slowest` | `[limit=]` | the slowest 100 by mean |
-//! | `api/counters` | `name=` `[precision=]` | the slices of a counter, oldest first |
-//! | `api/series` | `metric=hits\|errors\|mean\|p50\|p95\|p99` `[context=]` `[precision=]` | one metric over time |
+//! | `api/counters` | `name=` `[precision=]` | the slices of a counter, oldest first; 404 for an unknown name |
+//! | `api/counters` | `[precision=]` `[q=]` `[limit=]` `[offset=]` | the user's counters by name: last count, rate per second, sum |
+//! | `api/series` | `[metric=hits\|errors\|mean\|p50\|p95\|p99\|total\|error_share\|stddev\|min\|max\|outcomes]` `[context=]` `[window=]` `[precision=]` | one metric over time: the start and the value of each slice that has data |
 //! | `api/health` | | the page [reading health](crate::guide::reading_health) of the guide |
 //! | `metrics` | | Prometheus text, with the feature `prometheus` |
 //!
@@ -25,11 +26,13 @@
 //! store at most once a second. The admin router never records its own requests.
 
 // Read `mod.rs` (the endpoints), `access.rs` (which requests are answered), `params.rs` and `response.rs`
-// (input and output), `reader.rs` (the store is asked at most once a second), then `api/`, `page.rs` and
+// (input and output), `reader.rs` (the store is asked at most once a second), `windows.rs` with `window_sums.rs` (the
+// sums of all contexts), `book.rs` (what other programs have added), then `api/`, `page.rs` and
 // `prometheus.rs` (the answers).
 
 mod access;
 mod api;
+mod book;
 mod page;
 mod params;
 #[cfg(feature = "prometheus")]
@@ -38,8 +41,10 @@ mod reader;
 mod response;
 #[cfg(test)]
 mod tests;
+mod window_sums;
 mod windows;
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
@@ -81,6 +86,8 @@ pub(crate) struct Source {
     /// Returns the totals of this instance by context, which may include `<all>`.
     #[cfg_attr(not(feature = "prometheus"), allow(dead_code))]
     pub(crate) totals: Arc<dyn Fn() -> Vec<(Arc<str>, Totals)> + Send + Sync>,
+    /// Returns what each of the user's counters of this instance has counted since the start.
+    pub(crate) counters: Arc<dyn Fn() -> BTreeMap<Arc<str>, i64> + Send + Sync>,
 }
 
 impl fmt::Debug for Source {
@@ -215,7 +222,7 @@ impl Admin {
             ),
             Endpoint::Counters => response::json(
                 parts,
-                &api::series::counters(self, &params()?).await?,
+                &api::counters::counters(self, &params()?).await?,
                 as_of,
             ),
             Endpoint::Series => {

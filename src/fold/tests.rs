@@ -19,16 +19,16 @@ use crate::model::round::partition;
 use crate::model::slice::Precisions;
 use crate::model::slow_request::SlowRequests;
 use crate::model::slowest::RankedContext;
-use crate::model::snapshot::{ContextSnapshot, Snapshot};
+use crate::model::snapshot::{ContextSnapshot, FleetSnapshot, Snapshot};
 use crate::model::tier::{FINEST, TierSlice};
 use crate::store::journal::{
     Acquired, Entries, Entry, FieldValues, FoldStep, Journal, Progress, Step,
 };
 use crate::store::table::Table;
 use crate::store::{
-    Append, Appended, AppendedCall, CleanReport, ContextQuery, ContextRecords, CounterQuery,
-    CounterSeries, FencedBatch, Generation, Heartbeat, Pass, PassRecord, Position, Query,
-    RankingPage, RankingQuery, Readable, RecordIndex, RecordQuery, Sealed, SliceRecords,
+    Append, Appended, AppendedCall, BookStatistics, CleanReport, ContextQuery, ContextRecords,
+    CounterQuery, CounterSeries, FencedBatch, Generation, Heartbeat, Pass, PassRecord, Position,
+    Query, RankingPage, RankingQuery, Readable, RecordIndex, RecordQuery, Sealed, SliceRecords,
     SlowRequestQuery, SlowestQuery, Store, StoreStatus, Upkeep,
 };
 use crate::task::{BoxFuture, Stop, lock};
@@ -383,6 +383,18 @@ impl Query for Scripted {
         unreachable!("a folder only folds")
     }
 
+    fn fleet(&self, _: i64) -> BoxFuture<'_, Result<FleetSnapshot, StoreError>> {
+        unreachable!("a folder only folds")
+    }
+
+    fn book_statistics(
+        &self,
+        _: usize,
+        _: i64,
+    ) -> BoxFuture<'_, Result<BookStatistics, StoreError>> {
+        unreachable!("a folder only folds")
+    }
+
     fn contexts<'a>(
         &'a self,
         _: &'a ContextQuery,
@@ -394,6 +406,10 @@ impl Query for Scripted {
         &'a self,
         _: &'a CounterQuery,
     ) -> BoxFuture<'a, Result<Vec<CounterSeries>, StoreError>> {
+        unreachable!("a folder only folds")
+    }
+
+    fn counter_names<'a>(&'a self, _: &'a [u32]) -> BoxFuture<'a, Result<Vec<String>, StoreError>> {
         unreachable!("a folder only folds")
     }
 

@@ -1,5 +1,7 @@
 //! Draining: at the turn of each second, samples move from the cells to the pending batch.
 
+#[cfg(feature = "admin")]
+use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -178,6 +180,25 @@ impl Recorder {
         }
     }
 
+    /// What each counter has counted since the start, drained or not.
+    #[cfg(feature = "admin")]
+    pub(crate) fn counter_totals(&self) -> BTreeMap<Arc<str>, i64> {
+        let mut guard = lock(&self.drain.state);
+        let entries = &mut guard.entries.counters;
+        self.counters.refresh(entries);
+        let overflow = self.counters.overflow();
+        let mut totals = BTreeMap::new();
+        for entry in entries {
+            let total = entry.value.total();
+            // There always is an entry for the names beyond the maximum.
+            if total != 0 || !Arc::ptr_eq(entry, &overflow) {
+                let sum: &mut i64 = totals.entry(entry.name.clone()).or_default();
+                *sum = sum.saturating_add(total);
+            }
+        }
+        totals
+    }
+
     /// Puts a batch back that could not be flushed.
     pub(crate) fn put_back(&self, batch: Batch) {
         let mut state = lock(&self.drain.state);
@@ -349,6 +370,29 @@ mod tests {
         let totals = recorder.drain.totals();
         let totals: Vec<_> = totals.iter().map(|(_, totals)| totals.count).collect();
         assert_eq!(totals, [2]);
+    }
+
+    #[cfg(feature = "admin")]
+    #[test]
+    fn totals_of_counters_are_those_since_the_start_drained_or_not() {
+        let (recorder, _) = recorder(9);
+        let totals = || recorder.counter_totals().into_iter().collect::<Vec<_>>();
+        assert_eq!(totals(), []);
+        for _ in 0..2 {
+            recorder.counter("sales").add(3);
+            recorder.drain();
+            recorder.drain.take();
+        }
+        recorder.counter("sales").add(-10);
+        recorder.counter("refunds");
+        assert_eq!(totals(), [("refunds".into(), 0), ("sales".into(), -4)]);
+        (0..PRESSURE).for_each(|number| recorder.counter(&number.to_string()).increment());
+        // The two names that found no room, and a counter that the user has given the same name.
+        let overflow = |totals: Vec<(Arc<str>, i64)>| {
+            let overflow = totals.into_iter().find(|(name, _)| &**name == OVERFLOW);
+            overflow.map(|(_, total)| total)
+        };
+        assert_eq!(overflow(totals()), Some(2));
     }
 
     #[test]

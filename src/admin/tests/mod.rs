@@ -10,6 +10,7 @@ mod prometheus;
 mod reading;
 mod store;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::Router;
@@ -61,6 +62,7 @@ pub(super) fn source(store: Canned) -> (Source, Arc<Canned>, ManualClock) {
         precisions: Precisions::default(),
         health: Arc::new(health),
         totals: Arc::new(totals),
+        counters: Arc::new(counters),
     };
     (source, store, manual_clock)
 }
@@ -139,6 +141,13 @@ fn totals() -> Vec<(Arc<str>, Totals)> {
         ("db:find".into(), totals(Kind::Timer, Outcome::Completed)),
         ("<all>".into(), totals(Kind::All, Outcome::Success)),
     ]
+}
+
+/// A counter whose name tries to break out of a label, one that has not counted, and one that the store has too.
+fn counters() -> BTreeMap<Arc<str>, i64> {
+    let counters = [("declared", 0), ("odd\"\\\n}", -4), ("sales", 12)];
+    let counters = counters.into_iter();
+    counters.map(|(name, total)| (name.into(), total)).collect()
 }
 
 /// A response. Receiving it checks the headers that every response must have.
