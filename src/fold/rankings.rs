@@ -16,13 +16,18 @@ use crate::store::table::{FieldWrites, Table};
 const IDS_AT_ONCE: usize = 200;
 /// Ids that are taken out before entries are folded again.
 const IDS_PER_ROUND: usize = 20_000;
-/// Seconds for which the keys of a ranking outlive twice its window.
-const SPARE_TIME: i64 = 86_400;
+/// Seconds for which the sums of a ranking outlive twice its window.
+const SPARE_TIME: i64 = 7 * 86_400;
 
-/// Time to live of the keys of a ranking after the last write, in seconds. A slice outlives its window by so
-/// much that it is missing only if the sums are as well.
+/// Time to live of the sums of a ranking after the last write, in seconds.
 fn ttl(spec: RankingSpec) -> i64 {
     2 * spec.period() + SPARE_TIME
+}
+
+/// Time to live of a slice. Sums are written last at the end of a slice's window, and must not outlive the slice:
+/// nobody could take it out of them any more.
+fn slice_ttl(spec: RankingSpec) -> i64 {
+    ttl(spec) + spec.period() + SPARE_TIME
 }
 
 fn slice_of(ranking: &Arc<str>, start: i64) -> Table {
@@ -45,13 +50,13 @@ fn number(value: Option<&Vec<u8>>) -> i64 {
         .unwrap_or(0)
 }
 
-/// Sets the sum of an id, or removes an id whose sum is 0.
-fn set_total(totals: &mut FieldWrites, id: &[u8], total: i64) {
-    match total {
-        0 => totals.removed.push(id.to_vec()),
-        _ => totals
+/// Sets the count or the sum of an id, or removes an id whose number is 0.
+fn set_number(write: &mut FieldWrites, id: &[u8], number: i64) {
+    match number {
+        0 => write.removed.push(id.to_vec()),
+        _ => write
             .set
-            .push((id.to_vec(), total.to_string().into_bytes())),
+            .push((id.to_vec(), number.to_string().into_bytes())),
     }
 }
 
@@ -70,7 +75,10 @@ impl Lease {
                     let state = RankingState::from_text(std::str::from_utf8(&state).ok()?)?;
                     Some((name.into(), state))
                 };
-                fields.into_iter().filter_map(ranking).collect()
+                let rankings: BTreeMap<_, _> = fields.into_iter().filter_map(ranking).collect();
+                // The folder before may have ended before it had limited them.
+                self.touched_rankings.extend(rankings.keys().cloned());
+                rankings
             }
         };
         Ok(self.rankings.insert(rankings))
@@ -193,11 +201,14 @@ impl Lease {
             let field = id.as_bytes().to_vec();
             let plan = plans.entry(partition_of_id(name, id)).or_default();
             plan.cost += 1 + 2 * delta.slices.len();
+            if delta.is_removed {
+                plan.cost += before.len();
+            }
             let mut total = next(&totals_of(name));
             if delta.is_removed {
                 total = 0;
                 for start in &before {
-                    let mut write = FieldWrites::new(slice_of(name, *start), Some(ttl(spec)));
+                    let mut write = FieldWrites::new(slice_of(name, *start), None);
                     write.removed.push(field.clone());
                     plan.fields.push(write);
                 }
@@ -209,15 +220,13 @@ impl Lease {
                     true => *n,
                     false => count.saturating_add(*n),
                 };
-                let mut write = FieldWrites::new(table, Some(ttl(spec)));
-                write
-                    .set
-                    .push((field.clone(), count.to_string().into_bytes()));
+                let mut write = FieldWrites::new(table, Some(slice_ttl(spec)));
+                set_number(&mut write, &field, count);
                 plan.fields.push(write);
                 total = total.saturating_add(*n);
             }
             let mut totals = FieldWrites::new(totals_of(name), Some(ttl(spec)));
-            set_total(&mut totals, &field, total);
+            set_number(&mut totals, &field, total);
             plan.fields.push(totals);
             plan.rankings.insert(name.clone());
         }
@@ -246,21 +255,33 @@ impl Lease {
     ) -> Result<bool, StoreError> {
         let mut left = IDS_PER_ROUND;
         let expired: Vec<_> = (self.rankings(journal).await?.iter())
-            .flat_map(|(name, state)| state.expired(now).map(|start| (name.clone(), start)))
+            .filter(|(_, state)| state.slices.is_empty() || state.expired(now).next().is_some())
+            .map(|(name, state)| {
+                let starts: Vec<i64> = state.expired(now).collect();
+                // Once the window is over, no slice may be left when another one begins: the sums of slices that
+                // are gone are removed with the last slice.
+                let is_over = starts.len() == state.slices.len();
+                (name.clone(), starts, is_over)
+            })
             .collect();
-        for (name, start) in expired {
-            let ids = journal.list_fields(&slice_of(&name, start)).await?;
-            let ids: Vec<_> = ids.into_iter().map(|(id, _)| id).collect();
-            if !self
-                .take_out(journal, instance, &name, start, &ids, 0)
-                .await?
-                || !self.forget_slice(journal, instance, &name, start).await?
-            {
-                return Ok(false);
+        for (name, starts, is_over) in expired {
+            for start in &starts {
+                let ids = journal.list_fields(&slice_of(&name, *start)).await?;
+                let ids: Vec<_> = ids.into_iter().map(|(id, _)| id).collect();
+                if !self
+                    .take_out(journal, instance, &name, *start, &ids, 0)
+                    .await?
+                    || !self.forget_slice(journal, instance, &name, *start).await?
+                {
+                    return Ok(false);
+                }
+                left = left.saturating_sub(ids.len());
+                if left == 0 && !is_over {
+                    return Ok(true);
+                }
             }
-            left = left.saturating_sub(ids.len());
-            if left == 0 {
-                break;
+            if starts.is_empty() && !self.forget_ranking(journal, instance, &name).await? {
+                return Ok(false);
             }
         }
         Ok(true)
@@ -312,7 +333,7 @@ impl Lease {
             for (at, id) in ids.iter().enumerate() {
                 let [count, total] = [0, 1].map(|table: usize| number(values[table][at].as_ref()));
                 slice.removed.push(id.clone());
-                set_total(&mut totals, id, total.saturating_sub(count));
+                set_number(&mut totals, id, total.saturating_sub(count));
                 sum = sum.saturating_add(count.unsigned_abs());
             }
             let mut writes = vec![slice, totals];
@@ -342,19 +363,31 @@ impl Lease {
             return Ok(true);
         };
         state.slices.remove(&start);
-        let mut writes = Vec::new();
         if state.slices.is_empty() {
-            self.rankings(journal).await?.remove(name);
-            // Sums are left if slices have been deleted by another program, or have expired.
-            let mut totals = FieldWrites::new(totals_of(name), None);
-            let left = journal.list_fields(&totals_of(name)).await?;
-            totals.removed.extend(left.into_iter().map(|(id, _)| id));
-            writes.push(totals);
-            writes.push(state_write(name, None));
-        } else {
-            writes.push(state_write(name, Some(state)));
+            return self.forget_ranking(journal, instance, name).await;
         }
-        self.maintain_fields(journal, instance, &writes).await
+        let write = state_write(name, Some(state));
+        self.maintain_fields(journal, instance, &[write]).await
+    }
+
+    /// Forgets a ranking without slices, and sums that are left as slices were deleted by another program.
+    async fn forget_ranking(
+        &mut self,
+        journal: &dyn Journal,
+        instance: &str,
+        name: &Arc<str>,
+    ) -> Result<bool, StoreError> {
+        let left = journal.list_fields(&totals_of(name)).await?;
+        for ids in left.chunks(IDS_AT_ONCE) {
+            let mut totals = FieldWrites::new(totals_of(name), None);
+            totals.removed.extend(ids.iter().map(|(id, _)| id.clone()));
+            if !self.maintain_fields(journal, instance, &[totals]).await? {
+                return Ok(false);
+            }
+        }
+        self.rankings(journal).await?.remove(name);
+        let write = state_write(name, None);
+        self.maintain_fields(journal, instance, &[write]).await
     }
 
     /// Drops the smallest counts of the oldest slices until a ranking has no more ids than it may.
