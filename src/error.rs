@@ -80,12 +80,12 @@ pub enum StoreErrorKind {
 ///
 /// The text says what happened and, where this crate knows a remedy, what to do. It never contains
 /// passwords.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct StoreError {
     kind: StoreErrorKind,
     message: String,
-    source: Option<Box<dyn StdError + Send + Sync>>,
+    source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
 impl StoreError {
@@ -100,7 +100,7 @@ impl StoreError {
 
     /// This error, with the error that caused it.
     pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
-        self.source = Some(source.into());
+        self.source = Some(Arc::from(source.into()));
         self
     }
 

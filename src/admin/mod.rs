@@ -15,6 +15,8 @@
 //! | `api/path` | `context=` | one context: both hours, histogram, outcomes |
 //! | `api/slowest` | `[limit=]` | the slowest 100 by mean |
 //! | `api/counters` | `name=` `[precision=]` | the slices of a counter, oldest first |
+//! | `api/rankings` | | the rankings of the fleet and of this process: `name`, `period`, `interval`, `max_ids`, `ids`, `dropped` |
+//! | `api/rankings` | `name=` `[limit=]` `[offset=]` | one ranking: `total` and the `ids`, each with `score` and `rank`, highest first |
 //! | `api/series` | `metric=hits\|errors\|mean\|p50\|p95\|p99` `[context=]` `[precision=]` | one metric over time |
 //! | `api/health` | | the page [reading health](crate::guide::reading_health) of the guide |
 //! | `metrics` | | Prometheus text, with the feature `prometheus` |
@@ -59,6 +61,7 @@ use self::response::ApiError;
 use crate::clock::Clock;
 use crate::error::BuildError;
 use crate::model::health::Health;
+use crate::model::ranking::RankingSpec;
 use crate::model::slice::Precisions;
 use crate::recorder::totals::Totals;
 use crate::store::Store;
@@ -76,6 +79,8 @@ pub(crate) struct Source {
     pub(crate) clock: Clock,
     /// The precisions of the counters.
     pub(crate) precisions: Precisions,
+    /// Returns the rankings of this instance.
+    pub(crate) rankings: Arc<dyn Fn() -> Vec<(Arc<str>, RankingSpec)> + Send + Sync>,
     /// Returns the health of this instance.
     pub(crate) health: Arc<dyn Fn() -> Health + Send + Sync>,
     /// Returns the totals of this instance by context, which may include `<all>`.
@@ -213,6 +218,11 @@ impl Admin {
                 &api::slowest::slowest(self, &params()?).await?,
                 as_of,
             ),
+            Endpoint::Rankings => response::json(
+                parts,
+                &api::rankings::rankings(self, &params()?).await?,
+                as_of,
+            ),
             Endpoint::Counters => response::json(
                 parts,
                 &api::series::counters(self, &params()?).await?,
@@ -240,6 +250,7 @@ enum Endpoint<'a> {
     Paths,
     Path,
     Slowest,
+    Rankings,
     Counters,
     Series,
     Health,
@@ -255,6 +266,7 @@ impl<'a> Endpoint<'a> {
             "/api/paths" => Self::Paths,
             "/api/path" => Self::Path,
             "/api/slowest" => Self::Slowest,
+            "/api/rankings" => Self::Rankings,
             "/api/counters" => Self::Counters,
             "/api/series" => Self::Series,
             "/api/health" => Self::Health,

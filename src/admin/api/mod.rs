@@ -6,6 +6,7 @@ pub(super) mod health;
 pub(super) mod overview;
 pub(super) mod path;
 pub(super) mod paths;
+pub(super) mod rankings;
 pub(super) mod series;
 pub(super) mod slowest;
 mod window;
