@@ -9,7 +9,7 @@ use super::round::Plan;
 use crate::error::StoreError;
 use crate::model::ranking::{IdDelta, RankingDelta, RankingSpec, RankingState};
 use crate::model::round::{Round, partition, partition_of_id};
-use crate::store::journal::{Journal, Step};
+use crate::store::journal::{FieldValues, Journal, Step};
 use crate::store::table::{FieldWrites, Table};
 
 /// Ids that one step takes out.
@@ -92,51 +92,89 @@ impl Lease {
         round: &Round,
         plans: &mut BTreeMap<usize, Plan>,
     ) -> Result<bool, StoreError> {
+        if round.rankings().is_empty() {
+            return Ok(true);
+        }
+        self.rankings(journal).await?;
+        let mut added = Vec::new();
+        let mut fields: BTreeMap<Table, Vec<Vec<u8>>> = BTreeMap::new();
         for (name, delta) in round.rankings() {
-            self.rankings(journal).await?;
-            if !self
-                .plan_dropped(journal, instance, name, delta, plans)
-                .await?
-            {
-                return Ok(false);
+            let more = self.begin_ranking(name, delta, round.stamp());
+            if more.counts_dropped {
+                let dropped = fields.entry(Table::RankingsDropped).or_default();
+                dropped.push(name.as_bytes().to_vec());
             }
-            let done = self.progress.done;
-            let ids = delta.ids.iter();
-            let ids = ids.filter(|(id, _)| !done.contains(partition_of_id(name, id)));
-            let ids: Vec<_> = ids.collect();
-            for ids in ids.chunks(IDS_AT_ONCE) {
-                let now = round.stamp();
-                if !self
-                    .plan_ids(journal, instance, (name, delta.spec), ids, now, plans)
-                    .await?
-                {
-                    return Ok(false);
+            for (id, _, slices) in more.ids() {
+                let field = || id.as_bytes().to_vec();
+                fields.entry(totals_of(name)).or_default().push(field());
+                for (start, _) in slices {
+                    fields
+                        .entry(slice_of(name, start))
+                        .or_default()
+                        .push(field());
+                }
+            }
+            added.push(more);
+        }
+        let fields: Vec<_> = fields.into_iter().collect();
+        let version = &self.progress.version;
+        let Step::Done(values) = journal.load_fields(instance, version, &fields).await? else {
+            return Ok(false);
+        };
+        let mut stored = Stored::new(fields, values);
+        for added in &added {
+            if added.counts_dropped {
+                let write = dropped_write(added.name, &mut stored, added.delta.dropped);
+                let plan = plans.entry(partition(added.name)).or_default();
+                plan.fields.push(write);
+            }
+            for (number, (id, delta, slices)) in added.ids().enumerate() {
+                let plan = plans.entry(partition_of_id(added.name, id)).or_default();
+                added.plan_id(id, delta, slices, &mut stored, plan);
+                if number % IDS_AT_ONCE == 0 {
+                    tokio::task::yield_now().await;
                 }
             }
         }
         Ok(true)
     }
 
-    /// Plans to count additions for which an instance had no room.
-    async fn plan_dropped(
+    /// Adds the slices of a delta to the state of its ranking.
+    fn begin_ranking<'a>(
         &mut self,
-        journal: &dyn Journal,
-        instance: &str,
-        name: &Arc<str>,
-        delta: &RankingDelta,
-        plans: &mut BTreeMap<usize, Plan>,
-    ) -> Result<bool, StoreError> {
-        if delta.dropped == 0 || self.progress.done.contains(partition(name)) {
-            return Ok(true);
-        }
-        let Some(write) = self.dropped(journal, instance, name, delta.dropped).await? else {
-            return Ok(false);
+        name: &'a Arc<str>,
+        delta: &'a RankingDelta,
+        now: i64,
+    ) -> Added<'a> {
+        let done = self.progress.done;
+        let ids = delta.ids.iter();
+        let ids: Vec<_> = ids
+            .filter(|(id, _)| !done.contains(partition_of_id(name, id)))
+            .collect();
+        let mut added = Added {
+            name,
+            delta,
+            counts_dropped: delta.dropped > 0 && !done.contains(partition(name)),
+            before: Vec::new(),
+            oldest: delta.spec.oldest(now),
+            ids,
         };
-        plans.entry(partition(name)).or_default().fields.push(write);
-        Ok(true)
+        if added.ids.is_empty() {
+            return added;
+        }
+        let rankings = self.rankings.get_or_insert_default();
+        let state = rankings.entry(name.clone());
+        let state = state.or_insert_with(|| RankingState::new(delta.spec));
+        state.spec = delta.spec;
+        added.before.extend(&state.slices);
+        let starts = added.ids().flat_map(|(_, _, slices)| slices);
+        let starts: Vec<i64> = starts.map(|(start, _)| start).collect();
+        state.slices.extend(starts);
+        self.touched_rankings.insert(name.clone());
+        added
     }
 
-    /// The write that adds to the additions for which there was no room. `None` when the lease is lost.
+    /// Counts what is taken out of a ranking as it has no room. `None` when the lease is lost.
     async fn dropped(
         &self,
         journal: &dyn Journal,
@@ -144,93 +182,13 @@ impl Lease {
         name: &Arc<str>,
         more: u64,
     ) -> Result<Option<FieldWrites>, StoreError> {
-        let field = name.as_bytes().to_vec();
-        let fields = [(Table::RankingsDropped, vec![field.clone()])];
+        let fields = vec![(Table::RankingsDropped, vec![name.as_bytes().to_vec()])];
         let version = &self.progress.version;
         let Step::Done(values) = journal.load_fields(instance, version, &fields).await? else {
             return Ok(None);
         };
-        let before = number(values[0][0].as_ref());
-        let dropped = before.saturating_add(i64::try_from(more).unwrap_or(i64::MAX));
-        let mut write = FieldWrites::new(Table::RankingsDropped, None);
-        write.set.push((field, dropped.to_string().into_bytes()));
-        Ok(Some(write))
-    }
-
-    async fn plan_ids(
-        &mut self,
-        journal: &dyn Journal,
-        instance: &str,
-        (name, spec): (&Arc<str>, RankingSpec),
-        ids: &[(&Arc<str>, &IdDelta)],
-        now: i64,
-        plans: &mut BTreeMap<usize, Plan>,
-    ) -> Result<bool, StoreError> {
-        let oldest = spec.oldest(now);
-        let state = self.rankings.get_or_insert_default();
-        let state = state.entry(name.clone());
-        let state = state.or_insert_with(|| RankingState::new(spec));
-        state.spec = spec;
-        self.touched_rankings.insert(name.clone());
-        // The slices that a removed id may be part of, and those to which is added.
-        let before: Vec<i64> = state.slices.iter().copied().collect();
-        let mut fields: BTreeMap<Table, Vec<Vec<u8>>> = BTreeMap::new();
-        for (id, delta) in ids {
-            let field = id.as_bytes().to_vec();
-            fields.entry(totals_of(name)).or_default().push(field);
-            for (start, _) in delta.slices.iter().filter(|(start, _)| *start >= oldest) {
-                state.slices.insert(start);
-                let field = id.as_bytes().to_vec();
-                fields.entry(slice_of(name, start)).or_default().push(field);
-            }
-        }
-        let fields: Vec<_> = fields.into_iter().collect();
-        let version = &self.progress.version;
-        let Step::Done(values) = journal.load_fields(instance, version, &fields).await? else {
-            return Ok(false);
-        };
-        // Each table lists the ids in their order.
-        let mut values: BTreeMap<_, _> = (fields.iter().map(|(table, _)| table))
-            .zip(values.into_iter().map(Vec::into_iter))
-            .collect();
-        let mut next = |table: &Table| {
-            let value = values.get_mut(table).and_then(Iterator::next);
-            number(value.flatten().as_ref())
-        };
-        for (id, delta) in ids {
-            let field = id.as_bytes().to_vec();
-            let plan = plans.entry(partition_of_id(name, id)).or_default();
-            plan.cost += 1 + 2 * delta.slices.len();
-            if delta.is_removed {
-                plan.cost += before.len();
-            }
-            let mut total = next(&totals_of(name));
-            if delta.is_removed {
-                total = 0;
-                for start in &before {
-                    let mut write = FieldWrites::new(slice_of(name, *start), None);
-                    write.removed.push(field.clone());
-                    plan.fields.push(write);
-                }
-            }
-            for (start, n) in delta.slices.iter().filter(|(start, _)| *start >= oldest) {
-                let table = slice_of(name, start);
-                let count = next(&table);
-                let count = match delta.is_removed {
-                    true => *n,
-                    false => count.saturating_add(*n),
-                };
-                let mut write = FieldWrites::new(table, Some(slice_ttl(spec)));
-                set_number(&mut write, &field, count);
-                plan.fields.push(write);
-                total = total.saturating_add(*n);
-            }
-            let mut totals = FieldWrites::new(totals_of(name), Some(ttl(spec)));
-            set_number(&mut totals, &field, total);
-            plan.fields.push(totals);
-            plan.rankings.insert(name.clone());
-        }
-        Ok(true)
+        let mut stored = Stored::new(fields, values);
+        Ok(Some(dropped_write(name, &mut stored, more)))
     }
 
     /// The writes of the states of some rankings. Each step that adds to a ranking has them, so that no sum
@@ -440,6 +398,107 @@ impl Lease {
         }
         Ok(true)
     }
+}
+
+/// Additions to a ranking of the partitions that are not folded yet.
+struct Added<'a> {
+    name: &'a Arc<str>,
+    delta: &'a RankingDelta,
+    /// Whether additions without room are counted.
+    counts_dropped: bool,
+    /// The slices that a removed id may be part of.
+    before: Vec<i64>,
+    /// The start of the oldest slice of the window.
+    oldest: i64,
+    ids: Vec<(&'a Arc<str>, &'a IdDelta)>,
+}
+
+impl<'a> Added<'a> {
+    /// The ids with their additions within the window.
+    fn ids(
+        &self,
+    ) -> impl Iterator<
+        Item = (
+            &'a str,
+            &'a IdDelta,
+            impl Iterator<Item = (i64, i64)> + use<'a>,
+        ),
+    > {
+        let oldest = self.oldest;
+        self.ids.iter().map(move |(id, delta)| {
+            let slices = delta.slices.iter().map(|(start, n)| (start, *n));
+            (
+                &***id,
+                *delta,
+                slices.filter(move |(start, _)| *start >= oldest),
+            )
+        })
+    }
+
+    /// Merges the additions to an id with the store's.
+    fn plan_id(
+        &self,
+        id: &str,
+        delta: &IdDelta,
+        slices: impl Iterator<Item = (i64, i64)>,
+        stored: &mut Stored,
+        plan: &mut Plan,
+    ) {
+        let (name, spec) = (self.name, self.delta.spec);
+        let mut total = stored.next(&totals_of(name));
+        plan.cost += 1;
+        if delta.is_removed {
+            total = 0;
+            plan.cost += self.before.len();
+            for start in &self.before {
+                let mut write = FieldWrites::new(slice_of(name, *start), None);
+                write.removed.push(id.into());
+                plan.fields.push(write);
+            }
+        }
+        for (start, n) in slices {
+            let table = slice_of(name, start);
+            let count = match (stored.next(&table), delta.is_removed) {
+                (_, true) => n,
+                (count, false) => count.saturating_add(n),
+            };
+            let mut write = FieldWrites::new(table, Some(slice_ttl(spec)));
+            set_number(&mut write, id.as_bytes(), count);
+            plan.fields.push(write);
+            plan.cost += 2;
+            total = total.saturating_add(n);
+        }
+        let mut totals = FieldWrites::new(totals_of(name), Some(ttl(spec)));
+        set_number(&mut totals, id.as_bytes(), total);
+        plan.fields.push(totals);
+        plan.rankings.insert(name.clone());
+    }
+}
+
+/// Values of the store by table, in the order in which they were asked for.
+struct Stored(BTreeMap<Table, std::vec::IntoIter<Option<Vec<u8>>>>);
+
+impl Stored {
+    fn new(fields: Vec<(Table, Vec<Vec<u8>>)>, values: Vec<FieldValues>) -> Self {
+        let tables = fields.into_iter().map(|(table, _)| table);
+        Self(tables.zip(values.into_iter().map(Vec::into_iter)).collect())
+    }
+
+    /// The next number of a table.
+    fn next(&mut self, table: &Table) -> i64 {
+        let value = self.0.get_mut(table).and_then(Iterator::next);
+        number(value.flatten().as_ref())
+    }
+}
+
+/// The write that adds to the additions for which there was no room.
+fn dropped_write(name: &Arc<str>, stored: &mut Stored, more: u64) -> FieldWrites {
+    let before = stored.next(&Table::RankingsDropped);
+    let dropped = before.saturating_add(i64::try_from(more).unwrap_or(i64::MAX));
+    let mut write = FieldWrites::new(Table::RankingsDropped, None);
+    let field = name.as_bytes().to_vec();
+    write.set.push((field, dropped.to_string().into_bytes()));
+    write
 }
 
 /// The write of a ranking's state, or of its removal.

@@ -116,12 +116,12 @@ impl RankingBuilder {
         let is_allowed = match interval {
             _ if self.interval.subsec_nanos() > 0 => false,
             0 => false,
-            1..HOUR => interval % MINUTE == 0 && HOUR % interval == 0,
+            1..HOUR => interval.is_multiple_of(MINUTE) && HOUR.is_multiple_of(interval),
             HOUR..DAY => {
                 let hours = [1, 2, 3, 4, 6, 8, 12];
-                interval % HOUR == 0 && hours.contains(&(interval / HOUR))
+                interval.is_multiple_of(HOUR) && hours.contains(&(interval / HOUR))
             }
-            _ => interval % DAY == 0 && interval <= MAX_PERIOD,
+            _ => interval.is_multiple_of(DAY) && interval <= MAX_PERIOD,
         };
         if !is_allowed {
             let allowed = "1, 2, 3, 4, 5, 6, 10, 12, 15, 20 or 30 minutes, 1, 2, 3, 4, 6, 8 or 12 hours, \
@@ -136,7 +136,7 @@ impl RankingBuilder {
         let slices = period / interval;
         if self.period.subsec_nanos() > 0
             || !(1..=MAX_SLICES).contains(&slices)
-            || period % interval > 0
+            || !period.is_multiple_of(interval)
             || period > MAX_PERIOD
         {
             let most = (MAX_PERIOD / interval).min(MAX_SLICES);
@@ -350,7 +350,7 @@ mod tests {
             let is_built = build(interval, interval, 1, "a").is_ok();
             assert_eq!(is_built, allowed.contains(&interval), "{interval} s");
         }
-        let error = build(7 * HOUR, 14 * HOUR, 1, "a").unwrap_err();
+        let error = build(7 * HOUR, 14 * HOUR, 1, "a").expect_err("seven hours");
         assert!(
             error.starts_with("interval is 25200s: 1, 2, 3, 4, 5, 6"),
             "{error}"

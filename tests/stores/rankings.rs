@@ -166,8 +166,8 @@ impl Pair {
         let query = RankingQuery {
             name: "posts".into(),
             now: self.now(),
-            offset: rng.usize(..6),
-            limit: rng.usize(..9),
+            offset: [rng.usize(..6), 0, usize::MAX][rng.usize(..3)],
+            limit: [rng.usize(..9), usize::MAX][rng.usize(..2)],
             ids: (0..IDS).map(id_of).collect(),
         };
         let (total, top, places) = model.page(&query);

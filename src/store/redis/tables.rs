@@ -9,7 +9,7 @@ use super::connection::Role;
 use super::script::READ;
 use super::value::{bytes, int, items, pairs};
 use crate::error::StoreError;
-use crate::store::journal::{FieldValues, Step};
+use crate::store::journal::{FieldValues, Fields, Step};
 use crate::store::table::Table;
 
 /// Fields that one script reads.
@@ -61,10 +61,7 @@ impl RedisStore {
         Ok(Step::Done(values))
     }
 
-    pub(super) async fn list_values(
-        &self,
-        table: &Table,
-    ) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StoreError> {
+    pub(super) async fn list_values(&self, table: &Table) -> Result<Fields, StoreError> {
         let mut pipeline = pipe();
         let key = self.keys.table(table);
         match table {

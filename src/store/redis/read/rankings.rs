@@ -104,10 +104,12 @@ impl RedisStore {
         let totals = self.keys.table(&totals_of(query));
         let mut pipeline = pipe();
         pipeline.cmd("ZCARD").arg(&totals);
-        // An inclusive range cannot be empty.
-        let last = query.offset.saturating_add(query.limit.max(1)) - 1;
+        // An inclusive range cannot be empty, and the server's numbers have a sign.
+        let most = isize::MAX.unsigned_abs();
+        let offset = query.offset.min(most);
+        let last = (offset.saturating_add(query.limit.max(1)) - 1).min(most);
         let top = pipeline.cmd("ZREVRANGE").arg(&totals);
-        top.arg(query.offset).arg(last).arg("WITHSCORES");
+        top.arg(offset).arg(last).arg("WITHSCORES");
         for id in &query.ids {
             pipeline.cmd("ZSCORE").arg(&totals).arg(id);
             pipeline.cmd("ZREVRANK").arg(&totals).arg(id);
