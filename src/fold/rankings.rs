@@ -1,5 +1,4 @@
-//! Folding rankings. The counts of each slice and their sums are merged with those of the store. Slices that
-//! have left the window are taken out of the sums, some ids at a time.
+//! Folding rankings: the counts of each slice, and their sums, are merged with those of the store.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,15 +11,13 @@ use crate::model::round::{Round, partition, partition_of_id};
 use crate::store::journal::{FieldValues, Journal, Step};
 use crate::store::table::{FieldWrites, Table};
 
-/// Ids that one step takes out.
-const IDS_AT_ONCE: usize = 200;
-/// Ids that are taken out before entries are folded again.
-const IDS_PER_ROUND: usize = 20_000;
+/// Ids that one step takes out, and ids that are planned before the task yields to others.
+pub(super) const IDS_AT_ONCE: usize = 200;
 /// Seconds for which the sums of a ranking outlive twice its window.
 const SPARE_TIME: i64 = 7 * 86_400;
 
 /// Time to live of the sums of a ranking after the last write, in seconds.
-fn ttl(spec: RankingSpec) -> i64 {
+pub(super) fn ttl(spec: RankingSpec) -> i64 {
     2 * spec.period() + SPARE_TIME
 }
 
@@ -30,18 +27,18 @@ fn slice_ttl(spec: RankingSpec) -> i64 {
     ttl(spec) + spec.period() + SPARE_TIME
 }
 
-fn slice_of(ranking: &Arc<str>, start: i64) -> Table {
+pub(super) fn slice_of(ranking: &Arc<str>, start: i64) -> Table {
     let ranking = ranking.clone();
     Table::RankingSlice { ranking, start }
 }
 
-fn totals_of(ranking: &Arc<str>) -> Table {
+pub(super) fn totals_of(ranking: &Arc<str>) -> Table {
     let ranking = ranking.clone();
     Table::RankingTotals { ranking }
 }
 
 /// A count or a sum of the store. A value that is not an integer counts as 0, and is replaced.
-fn number(value: Option<&Vec<u8>>) -> i64 {
+pub(super) fn number(value: Option<&Vec<u8>>) -> i64 {
     let text = value.and_then(|value| std::str::from_utf8(value).ok());
     let integer = |text: &str| text.parse::<i64>().ok();
     // Sums are scores, which are floats; a large one is written with an exponent.
@@ -51,7 +48,7 @@ fn number(value: Option<&Vec<u8>>) -> i64 {
 }
 
 /// Sets the count or the sum of an id, or removes an id whose number is 0.
-fn set_number(write: &mut FieldWrites, id: &[u8], number: i64) {
+pub(super) fn set_number(write: &mut FieldWrites, id: &[u8], number: i64) {
     match number {
         0 => write.removed.push(id.to_vec()),
         _ => write
@@ -62,7 +59,7 @@ fn set_number(write: &mut FieldWrites, id: &[u8], number: i64) {
 
 impl Lease {
     /// The rankings of the store, which are read once.
-    async fn rankings(
+    pub(super) async fn rankings(
         &mut self,
         journal: &dyn Journal,
     ) -> Result<&mut BTreeMap<Arc<str>, RankingState>, StoreError> {
@@ -174,23 +171,6 @@ impl Lease {
         added
     }
 
-    /// Counts what is taken out of a ranking as it has no room. `None` when the lease is lost.
-    async fn dropped(
-        &self,
-        journal: &dyn Journal,
-        instance: &str,
-        name: &Arc<str>,
-        more: u64,
-    ) -> Result<Option<FieldWrites>, StoreError> {
-        let fields = vec![(Table::RankingsDropped, vec![name.as_bytes().to_vec()])];
-        let version = &self.progress.version;
-        let Step::Done(values) = journal.load_fields(instance, version, &fields).await? else {
-            return Ok(None);
-        };
-        let mut stored = Stored::new(fields, values);
-        Ok(Some(dropped_write(name, &mut stored, more)))
-    }
-
     /// The writes of the states of some rankings. Each step that adds to a ranking has them, so that no sum
     /// includes a slice of which the ranking does not know.
     pub(super) fn state_writes(&self, names: &BTreeSet<Arc<str>>) -> Vec<FieldWrites> {
@@ -202,201 +182,6 @@ impl Lease {
             [Some(state_write(name, Some(state))), newest]
         });
         writes.flatten().collect()
-    }
-
-    /// Takes slices that have left the window at `now` out of the sums. `false` when the lease is lost.
-    pub(super) async fn expire_rankings(
-        &mut self,
-        journal: &dyn Journal,
-        instance: &str,
-        now: i64,
-    ) -> Result<bool, StoreError> {
-        let mut left = IDS_PER_ROUND;
-        let expired: Vec<_> = (self.rankings(journal).await?.iter())
-            .filter(|(_, state)| state.slices.is_empty() || state.expired(now).next().is_some())
-            .map(|(name, state)| {
-                let starts: Vec<i64> = state.expired(now).collect();
-                // Once the window is over, no slice may be left when another one begins: the sums of slices that
-                // are gone are removed with the last slice.
-                let is_over = starts.len() == state.slices.len();
-                (name.clone(), starts, is_over)
-            })
-            .collect();
-        for (name, starts, is_over) in expired {
-            for start in &starts {
-                let ids = journal.list_fields(&slice_of(&name, *start)).await?;
-                let ids: Vec<_> = ids.into_iter().map(|(id, _)| id).collect();
-                if !self
-                    .take_out(journal, instance, &name, *start, &ids, 0)
-                    .await?
-                    || !self.forget_slice(journal, instance, &name, *start).await?
-                {
-                    return Ok(false);
-                }
-                left = left.saturating_sub(ids.len());
-                if left == 0 && !is_over {
-                    return Ok(true);
-                }
-            }
-            if starts.is_empty() && !self.forget_ranking(journal, instance, &name).await? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
-    /// Drops ids for which the rankings that the last round has added to have no room. `false` when the lease is
-    /// lost.
-    pub(super) async fn limit_rankings(
-        &mut self,
-        journal: &dyn Journal,
-        instance: &str,
-    ) -> Result<bool, StoreError> {
-        while let Some(name) = self.touched_rankings.pop_first() {
-            if !self.limit_ranking(journal, instance, &name).await? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
-    /// Takes ids out of a slice and its counts out of the sums. Counts them as dropped if `dropped` is 1.
-    async fn take_out(
-        &mut self,
-        journal: &dyn Journal,
-        instance: &str,
-        name: &Arc<str>,
-        start: i64,
-        ids: &[Vec<u8>],
-        dropped: u64,
-    ) -> Result<bool, StoreError> {
-        let spec = self
-            .rankings(journal)
-            .await?
-            .get(name)
-            .map(|state| state.spec);
-        let ttl = spec.map(ttl);
-        for ids in ids.chunks(IDS_AT_ONCE) {
-            let fields = [
-                (slice_of(name, start), ids.to_vec()),
-                (totals_of(name), ids.to_vec()),
-            ];
-            let version = &self.progress.version;
-            let Step::Done(values) = journal.load_fields(instance, version, &fields).await? else {
-                return Ok(false);
-            };
-            let mut slice = FieldWrites::new(slice_of(name, start), None);
-            let mut totals = FieldWrites::new(totals_of(name), ttl);
-            let mut sum = 0u64;
-            for (at, id) in ids.iter().enumerate() {
-                let [count, total] = [0, 1].map(|table: usize| number(values[table][at].as_ref()));
-                slice.removed.push(id.clone());
-                set_number(&mut totals, id, total.saturating_sub(count));
-                sum = sum.saturating_add(count.unsigned_abs());
-            }
-            let mut writes = vec![slice, totals];
-            if dropped > 0 {
-                let Some(write) = self.dropped(journal, instance, name, sum).await? else {
-                    return Ok(false);
-                };
-                writes.push(write);
-            }
-            if !self.maintain_fields(journal, instance, &writes).await? {
-                return Ok(false);
-            }
-            tokio::task::yield_now().await;
-        }
-        Ok(true)
-    }
-
-    /// Forgets a slice that is empty. A ranking without slices is forgotten as well.
-    async fn forget_slice(
-        &mut self,
-        journal: &dyn Journal,
-        instance: &str,
-        name: &Arc<str>,
-        start: i64,
-    ) -> Result<bool, StoreError> {
-        let Some(state) = self.rankings(journal).await?.get_mut(name) else {
-            return Ok(true);
-        };
-        state.slices.remove(&start);
-        if state.slices.is_empty() {
-            return self.forget_ranking(journal, instance, name).await;
-        }
-        let write = state_write(name, Some(state));
-        self.maintain_fields(journal, instance, &[write]).await
-    }
-
-    /// Forgets a ranking without slices, and sums that are left as slices were deleted by another program.
-    async fn forget_ranking(
-        &mut self,
-        journal: &dyn Journal,
-        instance: &str,
-        name: &Arc<str>,
-    ) -> Result<bool, StoreError> {
-        let left = journal.list_fields(&totals_of(name)).await?;
-        for ids in left.chunks(IDS_AT_ONCE) {
-            let mut totals = FieldWrites::new(totals_of(name), None);
-            totals.removed.extend(ids.iter().map(|(id, _)| id.clone()));
-            if !self.maintain_fields(journal, instance, &[totals]).await? {
-                return Ok(false);
-            }
-        }
-        self.rankings(journal).await?.remove(name);
-        let write = state_write(name, None);
-        self.maintain_fields(journal, instance, &[write]).await
-    }
-
-    /// Drops the smallest counts of the oldest slices until a ranking has no more ids than it may.
-    async fn limit_ranking(
-        &mut self,
-        journal: &dyn Journal,
-        instance: &str,
-        name: &Arc<str>,
-    ) -> Result<bool, StoreError> {
-        let Some(state) = self.rankings(journal).await?.get(name).cloned() else {
-            return Ok(true);
-        };
-        let most = state.spec.max_ids as usize;
-        for start in state.slices {
-            let mut surplus = journal
-                .count_fields(&totals_of(name))
-                .await?
-                .saturating_sub(most);
-            if surplus == 0 {
-                return Ok(true);
-            }
-            let mut ids: Vec<_> = (journal.list_fields(&slice_of(name, start)).await?)
-                .into_iter()
-                .map(|(id, count)| (number(Some(&count)), id))
-                .collect();
-            ids.sort_unstable();
-            let is_emptied = ids.len() <= surplus;
-            let mut ids = ids.into_iter().map(|(_, id)| id);
-            // An id that is part of later slices stays, with what was added there.
-            while surplus > 0 {
-                let part: Vec<_> = ids.by_ref().take(surplus).collect();
-                if part.is_empty() {
-                    break;
-                }
-                if !self
-                    .take_out(journal, instance, name, start, &part, 1)
-                    .await?
-                {
-                    return Ok(false);
-                }
-                let left = journal.count_fields(&totals_of(name)).await?;
-                surplus = left.saturating_sub(most);
-            }
-            if is_emptied
-                && ids.next().is_none()
-                && !self.forget_slice(journal, instance, name, start).await?
-            {
-                return Ok(false);
-            }
-        }
-        Ok(true)
     }
 }
 
@@ -476,10 +261,10 @@ impl<'a> Added<'a> {
 }
 
 /// Values of the store by table, in the order in which they were asked for.
-struct Stored(BTreeMap<Table, std::vec::IntoIter<Option<Vec<u8>>>>);
+pub(super) struct Stored(BTreeMap<Table, std::vec::IntoIter<Option<Vec<u8>>>>);
 
 impl Stored {
-    fn new(fields: Vec<(Table, Vec<Vec<u8>>)>, values: Vec<FieldValues>) -> Self {
+    pub(super) fn new(fields: Vec<(Table, Vec<Vec<u8>>)>, values: Vec<FieldValues>) -> Self {
         let tables = fields.into_iter().map(|(table, _)| table);
         Self(tables.zip(values.into_iter().map(Vec::into_iter)).collect())
     }
@@ -492,7 +277,7 @@ impl Stored {
 }
 
 /// The write that adds to the additions for which there was no room.
-fn dropped_write(name: &Arc<str>, stored: &mut Stored, more: u64) -> FieldWrites {
+pub(super) fn dropped_write(name: &Arc<str>, stored: &mut Stored, more: u64) -> FieldWrites {
     let before = stored.next(&Table::RankingsDropped);
     let dropped = before.saturating_add(i64::try_from(more).unwrap_or(i64::MAX));
     let mut write = FieldWrites::new(Table::RankingsDropped, None);
@@ -502,7 +287,7 @@ fn dropped_write(name: &Arc<str>, stored: &mut Stored, more: u64) -> FieldWrites
 }
 
 /// The write of a ranking's state, or of its removal.
-fn state_write(name: &Arc<str>, state: Option<&RankingState>) -> FieldWrites {
+pub(super) fn state_write(name: &Arc<str>, state: Option<&RankingState>) -> FieldWrites {
     let mut write = FieldWrites::new(Table::Rankings, None);
     let field = name.as_bytes().to_vec();
     match state {

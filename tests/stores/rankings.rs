@@ -380,3 +380,186 @@ async fn rankings_are_listed_while_they_have_ids() {
         .unwrap();
     assert!(ttl > 0);
 }
+
+const SPEC: RankingSpec = RankingSpec {
+    interval: 3_600,
+    slices: 2,
+    max_ids: 10,
+};
+
+/// Additions to ids in the current hour.
+fn some(ids: &[(&str, i64)]) -> RankingDelta {
+    let mut delta = RankingDelta::new(SPEC);
+    for (id, n) in ids {
+        delta.add(&Arc::from(*id), NOW, *n);
+    }
+    delta
+}
+
+async fn run(server: &RedisServer, line: &str) -> redis::Value {
+    let mut words = line.split(' ');
+    let mut command = redis::cmd(words.next().unwrap());
+    for word in words {
+        command.arg(word);
+    }
+    let mut conn = server.connection().await;
+    command.query_async(&mut conn).await.unwrap()
+}
+
+async fn top(pair: &Pair) -> Vec<(String, i64)> {
+    let query = RankingQuery {
+        name: "posts".into(),
+        now: pair.now(),
+        limit: 100,
+        ..RankingQuery::default()
+    };
+    let page = pair.page(1, &query).await;
+    let top = page.map(|page| page.top).unwrap_or_default();
+    top.into_iter().map(|id| (id.id, id.score)).collect()
+}
+
+fn pairs(of: &[(&str, i64)]) -> Vec<(String, i64)> {
+    of.iter().map(|(id, n)| (String::from(*id), *n)).collect()
+}
+
+/// Appends to Redis only, folds, and returns the quarantined keys.
+async fn fold(pair: &mut Pair, delta: RankingDelta) -> BTreeSet<String> {
+    let call = pair.call(delta);
+    match pair.writers[1].apply(&call).await.unwrap() {
+        ApplyOutcome::Merged(report) => report.quarantined.into_iter().map(|p| p.key).collect(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn keys_of_another_type_are_quarantined_and_mended_by_deleting_them() {
+    let server = RedisServer::start().await;
+    let slot = format!("slot_posts_{}", NOW / 3_600 * 3_600);
+    for key in [&*slot, "stats_posts", "last_slot_posts"] {
+        run(&server, "FLUSHALL").await;
+        let mut pair = Pair::new(&server, "");
+        // A string can replace the newest slice, so that one gets another type.
+        let poison = match key {
+            "last_slot_posts" => format!("SADD {key} x"),
+            _ => format!("SET {key} x"),
+        };
+        run(&server, &poison).await;
+        let quarantined = fold(&mut pair, some(&[("a", 1)])).await;
+        let is_set = key == "last_slot_posts";
+        // SET replaces a value of any type.
+        let expected = if is_set { vec![] } else { vec![key.to_owned()] };
+        assert_eq!(Vec::from_iter(quarantined), expected, "{key}");
+        let _ = top(&pair).await;
+        run(&server, &format!("DEL {key}")).await;
+        assert_eq!(
+            fold(&mut pair, some(&[("b", 2)])).await,
+            BTreeSet::new(),
+            "{key}"
+        );
+        assert_eq!(top(&pair).await[0], ("b".to_owned(), 2));
+        // Nothing is left when the window is over.
+        pair.hand.advance(Duration::from_secs(3 * 3_600));
+        let mut later = RankingDelta::new(SPEC);
+        later.add(&"c".into(), pair.now(), 3);
+        assert_eq!(fold(&mut pair, later).await, BTreeSet::new(), "{key}");
+        assert_eq!(top(&pair).await, pairs(&[("c", 3)]), "{key}");
+    }
+}
+
+#[tokio::test]
+async fn numbers_of_other_programs_that_are_no_integers_never_stop_the_fold() {
+    let server = RedisServer::start().await;
+    let mut pair = Pair::new(&server, "");
+    fold(&mut pair, some(&[("a", 1), ("b", 2)])).await;
+    let slot = format!("slot_posts_{}", NOW / 3_600 * 3_600);
+    run(&server, &format!("HSET {slot} a x b 1.5 foreign y")).await;
+    run(&server, "ZADD stats_posts inf inf 0.25 half 1e300 huge").await;
+    fold(
+        &mut pair,
+        some(&[("a", 1), ("b", 1), ("inf", 1), ("half", 1), ("huge", 1)]),
+    )
+    .await;
+    assert!(top(&pair).await.contains(&("a".to_owned(), 2)));
+    run(&server, "HSET pulse:rankings posts garbage other x").await;
+    let mut pair = Pair::new(&server, "");
+    pair.seq = 2;
+    fold(&mut pair, some(&[("a", 1)])).await;
+    assert_eq!(pair.stores[1].rankings().await.unwrap(), ["other", "posts"]);
+    assert!(top(&pair).await.contains(&("a".to_owned(), 3)));
+}
+
+/// All slices expire with their keys when no instance runs for long: none of their counts may stay.
+#[tokio::test]
+async fn sums_of_slices_that_are_gone_go_with_the_window() {
+    let server = RedisServer::start().await;
+    let mut pair = Pair::new(&server, "");
+    fold(&mut pair, some(&[("a", 1), ("b", 2)])).await;
+    run(&server, &format!("DEL slot_posts_{}", NOW / 3_600 * 3_600)).await;
+    pair.hand.advance(Duration::from_secs(90 * 86_400));
+    assert_eq!(top(&pair).await, []);
+    let mut later = RankingDelta::new(SPEC);
+    later.add(&"b".into(), pair.now(), 3);
+    fold(&mut pair, later).await;
+    assert_eq!(top(&pair).await, pairs(&[("b", 3)]));
+}
+
+#[tokio::test]
+async fn slices_outlive_the_sums_that_they_are_taken_out_of() {
+    let server = RedisServer::start().await;
+    let mut pair = Pair::new(&server, "");
+    let mut delta = some(&[("a", 1)]);
+    delta.remove(&"b".into());
+    delta.add(&"b".into(), NOW, 1);
+    fold(&mut pair, delta).await;
+    let ttl = async |key: &str| -> i64 {
+        redis::from_redis_value(run(&server, &format!("TTL {key}")).await).unwrap()
+    };
+    let slot = ttl(&format!("slot_posts_{}", NOW / 3_600 * 3_600)).await;
+    let (sums, newest) = (ttl("stats_posts").await, ttl("last_slot_posts").await);
+    assert!(
+        sums > 2 * SPEC.period() && slot > sums + SPEC.period(),
+        "{slot} {sums}"
+    );
+    assert!(newest > 0);
+}
+
+/// The numbers of calls by command since the server's start.
+async fn calls(server: &RedisServer) -> BTreeMap<String, u64> {
+    let info = server.info("commandstats").await;
+    let calls = info.iter().filter_map(|(name, text)| {
+        let calls = text.split(['=', ',']).nth(1)?.parse().ok()?;
+        Some((name.strip_prefix("cmdstat_")?.to_owned(), calls))
+    });
+    calls.collect()
+}
+
+#[tokio::test]
+async fn a_flush_costs_as_many_commands_for_a_hundred_ids_as_for_one() {
+    let server = RedisServer::start().await;
+    let mut pair = Pair::new(&server, "");
+    let spec = RankingSpec {
+        max_ids: 1_000,
+        ..SPEC
+    };
+    let delta = |ids: u32| {
+        let mut delta = RankingDelta::new(spec);
+        (0..ids).for_each(|id| delta.add(&id.to_string().into(), NOW, 1));
+        delta
+    };
+    fold(&mut pair, delta(100)).await;
+    let mut costs = Vec::new();
+    for ids in [1, 100] {
+        let before: u64 = calls(&server).await.values().sum();
+        let call = pair.call(delta(ids));
+        pair.writers[1].apply(&call).await.unwrap();
+        let after: u64 = calls(&server).await.values().sum();
+        costs.push(after - before);
+    }
+    // A hundred ids take some more steps of a fold, as a step is short.
+    assert!(costs[1] < costs[0] + 60, "{costs:?}");
+    let calls = calls(&server).await;
+    // HSCAN reads the problems of the store, of which there are few.
+    for command in ["keys", "scan", "zscan", "sscan"] {
+        assert_eq!(calls.get(command), None, "{calls:?}");
+    }
+}
