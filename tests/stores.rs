@@ -22,6 +22,8 @@ mod oversized;
 mod own_keys;
 #[path = "stores/poison.rs"]
 mod poison;
+#[path = "stores/rankings.rs"]
+mod rankings;
 #[path = "stores/series.rs"]
 mod series;
 #[path = "stores/server.rs"]

@@ -16,6 +16,8 @@
 //! | `api/slowest` | `[limit=]` | the slowest 100 by mean |
 //! | `api/counters` | `name=` `[precision=]` | the slices of a counter, oldest first; 404 for an unknown name |
 //! | `api/counters` | `[precision=]` `[q=]` `[limit=]` `[offset=]` | the user's counters by name: last count, rate per second, sum |
+//! | `api/rankings` | | the rankings of the fleet and of this process: `name`, `period`, `interval`, `max_ids`, `ids`, `dropped` |
+//! | `api/rankings` | `name=` `[limit=]` `[offset=]` | one ranking: `total` and the `ids`, each with `score` and `rank`, highest first |
 //! | `api/series` | `[metric=hits\|errors\|mean\|p50\|p95\|p99\|total\|error_share\|stddev\|min\|max\|outcomes]` `[context=]` `[window=]` `[precision=]` | one metric over time: the start and the value of each slice that has data |
 //! | `api/health` | | the page [reading health](crate::guide::reading_health) of the guide |
 //! | `metrics` | | Prometheus text, with the feature `prometheus` |
@@ -64,6 +66,7 @@ use self::response::ApiError;
 use crate::clock::Clock;
 use crate::error::BuildError;
 use crate::model::health::Health;
+use crate::model::ranking::RankingSpec;
 use crate::model::slice::Precisions;
 use crate::recorder::totals::Totals;
 use crate::store::Store;
@@ -81,6 +84,8 @@ pub(crate) struct Source {
     pub(crate) clock: Clock,
     /// The precisions of the counters.
     pub(crate) precisions: Precisions,
+    /// Returns the rankings of this instance.
+    pub(crate) rankings: Arc<dyn Fn() -> Vec<(Arc<str>, RankingSpec)> + Send + Sync>,
     /// Returns the health of this instance.
     pub(crate) health: Arc<dyn Fn() -> Health + Send + Sync>,
     /// Returns the totals of this instance by context, which may include `<all>`.
@@ -220,6 +225,11 @@ impl Admin {
                 &api::slowest::slowest(self, &params()?).await?,
                 as_of,
             ),
+            Endpoint::Rankings => response::json(
+                parts,
+                &api::rankings::rankings(self, &params()?).await?,
+                as_of,
+            ),
             Endpoint::Counters => response::json(
                 parts,
                 &api::counters::counters(self, &params()?).await?,
@@ -247,6 +257,7 @@ enum Endpoint<'a> {
     Paths,
     Path,
     Slowest,
+    Rankings,
     Counters,
     Series,
     Health,
@@ -262,6 +273,7 @@ impl<'a> Endpoint<'a> {
             "/api/paths" => Self::Paths,
             "/api/path" => Self::Path,
             "/api/slowest" => Self::Slowest,
+            "/api/rankings" => Self::Rankings,
             "/api/counters" => Self::Counters,
             "/api/series" => Self::Series,
             "/api/health" => Self::Health,

@@ -22,7 +22,8 @@ use crate::model::slowest::RankedContext;
 use crate::model::snapshot::{ContextSnapshot, FleetSnapshot};
 use crate::model::window::Window;
 use crate::store::{
-    ContextQuery, CounterQuery, CounterSeries, PassRecord, RecordQuery, SlowestQuery, Store,
+    ContextQuery, CounterQuery, CounterSeries, PassRecord, RankingPage, RankingQuery, RecordQuery,
+    SlowestQuery, Store,
 };
 use crate::task::lock;
 
@@ -60,6 +61,8 @@ pub(super) struct Reader {
     last_pass: SingleFlight<Option<PassRecord>>,
     status: SingleFlight<Span>,
     contexts: SingleFlightMap<String, Answer<ContextSnapshot>>,
+    rankings: SingleFlight<Answer<(String, RankingPage)>>,
+    ranking_pages: SingleFlightMap<(String, usize, usize), Option<Arc<RankingPage>>>,
     counters: SingleFlightMap<CounterQuery, Answer<CounterSeries>>,
     counter_names: SingleFlightMap<Vec<u32>, Answer<String>>,
     records: SingleFlightMap<(ContextId, u32), Answer<SliceSums>>,
@@ -81,6 +84,8 @@ impl Reader {
             last_pass: SingleFlight::default(),
             status: SingleFlight::default(),
             contexts: SingleFlightMap::default(),
+            rankings: SingleFlight::default(),
+            ranking_pages: SingleFlightMap::default(),
             counters: SingleFlightMap::default(),
             counter_names: SingleFlightMap::default(),
             records: SingleFlightMap::default(),
@@ -190,6 +195,46 @@ impl Reader {
             self.store.slowest(&query).await.map(Arc::new)
         };
         self.slowest.get(&self.clock, FRESH, read).await
+    }
+
+    /// All rankings of the store without their ids, by name.
+    pub(super) async fn rankings(&self) -> Result<Answer<(String, RankingPage)>, ApiError> {
+        let read = async {
+            let mut rankings = Vec::new();
+            for name in self.store.rankings().await? {
+                let query = RankingQuery {
+                    name,
+                    now: self.clock.now_seconds(),
+                    ..RankingQuery::default()
+                };
+                let page = self.store.ranking(&query).await?;
+                rankings.extend(page.map(|page| (query.name, page)));
+            }
+            Ok(Arc::new(rankings))
+        };
+        self.rankings.get(&self.clock, FRESH, read).await
+    }
+
+    /// A part of a ranking; `None` if the store does not have the ranking.
+    pub(super) async fn ranking(
+        &self,
+        name: &str,
+        offset: usize,
+        limit: usize,
+    ) -> Result<Option<Arc<RankingPage>>, ApiError> {
+        let read = async {
+            let query = RankingQuery {
+                name: name.to_owned(),
+                now: self.clock.now_seconds(),
+                offset,
+                limit,
+                ids: Vec::new(),
+            };
+            Ok(self.store.ranking(&query).await?.map(Arc::new))
+        };
+        let key = (name.to_owned(), offset, limit);
+        let flight = self.ranking_pages.of(&self.clock, key);
+        flight.get(&self.clock, FRESH, read).await
     }
 
     /// The moment, in Unix seconds, up to which all samples can be read.

@@ -22,7 +22,7 @@ use crate::model::slowest::RankedContext;
 use crate::model::snapshot::{ContextSnapshot, FleetSnapshot, Snapshot};
 use crate::model::tier::{FINEST, TierSlice};
 use crate::store::journal::{
-    Acquired, Entries, Entry, FieldValues, FoldStep, Journal, Progress, Step,
+    Acquired, Entries, Entry, FieldValues, Fields, FoldStep, Journal, Progress, Step,
 };
 use crate::store::table::Table;
 use crate::store::{
@@ -299,10 +299,7 @@ impl Journal for Scripted {
         Box::pin(std::future::ready(Ok(Step::Done(values))))
     }
 
-    fn list_fields<'a>(
-        &'a self,
-        _: &'a Table,
-    ) -> BoxFuture<'a, Result<Vec<(Vec<u8>, Vec<u8>)>, StoreError>> {
+    fn list_fields<'a>(&'a self, _: &'a Table) -> BoxFuture<'a, Result<Fields, StoreError>> {
         Box::pin(std::future::ready(Ok(Vec::new())))
     }
 

@@ -20,7 +20,7 @@ use crate::task::{Stopped, lock};
 
 const SECOND: i64 = 1_000_000_000;
 
-/// Number of pending names that starts a flush before its time.
+/// Number of pending names, ids of rankings included, that starts a flush before its time.
 const PRESSURE: usize = 1_000;
 
 /// The pending batch and the counts of the drain. No request takes its lock.
@@ -170,12 +170,13 @@ impl Recorder {
             }
         }
         state.entries = entries;
+        state.dropped += self.rankings.drain(&mut state.pending, second);
         if all.times.count > 0 {
             let name = state.all.clone();
             let pending = &mut state.pending;
             pending.add(&name, Kind::All, second, &all);
         }
-        if state.pending.len() >= PRESSURE {
+        if state.pending.len() + state.pending.ranked_ids() >= PRESSURE {
             self.drain.pressure.notify_one();
         }
     }

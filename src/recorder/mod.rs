@@ -1,13 +1,14 @@
 //! Recording in this instance.
 //!
 //! The request path ends here. It hands on nanoseconds, which leave once a second. Read `cell` (where a
-//! sample is added), `registry` (under which name), `timer` and `counter` (other code), `response` and
+//! sample is added), `registry` (under which name), `timer`, `counter` and `ranking` (other code), `response` and
 //! `request_outcome` (which responses are errors), then `drain` (from the cells to the batch) and `totals` (for the Prometheus text).
 
 mod cell;
 mod counter;
 mod drain;
 mod flush_counters;
+mod ranking;
 mod registry;
 mod request_outcome;
 mod response;
@@ -24,14 +25,17 @@ pub use counter::Counter;
 pub(crate) use counter::check_counter;
 pub(crate) use drain::{Drain, DrainStats};
 pub(crate) use flush_counters::FlushCounters;
+pub(crate) use ranking::{RankingEntry, Rankings};
 pub use request_outcome::RequestOutcome;
 pub use response::ResponseHead;
 pub(crate) use response::{ErrorRule, MaybeErrorRule};
 pub use timer::{Timed, Timer};
 
 use crate::clock::{Clock, Tick};
+use crate::error::BuildError;
 use crate::model::context::{self, Kind};
 use crate::model::outcome::Outcome;
+use crate::model::ranking::RankingSpec;
 use crate::model::slice::Precisions;
 use cell::{Cells, MAX_SHARDS, MIN_SHARDS};
 use counter::{CounterEntry, Gauge, Striped};
@@ -99,6 +103,7 @@ pub(crate) struct Recorder {
     http: Registry<Entry>,
     timers: Registry<Entry>,
     counters: Registry<CounterEntry>,
+    pub(crate) rankings: Rankings,
     pub(crate) drain: Drain,
 }
 
@@ -148,6 +153,7 @@ impl Recorder {
                     value: Striped::new(shards),
                 }),
             ),
+            rankings: Rankings::default(),
             drain: Drain::new(precisions, clock.now_nanos()),
             core,
             limits,
@@ -227,6 +233,16 @@ impl Recorder {
             );
         }
         Counter(entry(&format!("\\{name}")))
+    }
+
+    /// The ranking of this name and configuration.
+    pub(crate) fn ranking(
+        &self,
+        name: &str,
+        spec: RankingSpec,
+    ) -> Result<Arc<RankingEntry>, BuildError> {
+        self.rankings
+            .get_or_insert(name, spec, &self.core, self.shards)
     }
 
     /// Number of shards of each context.

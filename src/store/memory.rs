@@ -356,17 +356,13 @@ impl Query for MemoryStore {
     }
 
     fn rankings(&self) -> BoxFuture<'_, Result<Vec<String>, StoreError>> {
-        let state = self.state();
-        let names = state.rankings.keys();
-        ready(names.map(|name| String::from(&**name)).collect())
+        ready(self.state().ranking_names())
     }
 
     fn ranking<'a>(
         &'a self,
         query: &'a RankingQuery,
     ) -> BoxFuture<'a, Result<Option<RankingPage>, StoreError>> {
-        let mut state = self.state();
-        let ranking = state.rankings.get_mut(&*query.name);
-        ready(ranking.map(|ranking| ranking.page(query)))
+        ready(self.state().ranking_page(query))
     }
 }

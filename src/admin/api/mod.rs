@@ -8,6 +8,7 @@ mod metric;
 pub(super) mod overview;
 pub(super) mod path;
 pub(super) mod paths;
+pub(super) mod rankings;
 mod resolution;
 pub(super) mod series;
 pub(super) mod slowest;

@@ -195,6 +195,47 @@ async fn one_path() {
 }
 
 #[tokio::test]
+async fn the_rankings_of_the_store_and_of_this_process_are_listed() {
+    let bench = bench();
+    let stored = |name: &str| json!({"name": name, "period": 86_400, "interval": 3_600, "max_ids": 10, "dropped": 4, "ids": 3});
+    let new = json!({"name": "new <b>", "period": 3_600, "interval": 60, "max_ids": 10, "dropped": 0, "ids": 0});
+    let answer = json(&bench.router, "/api/rankings").await;
+    assert_eq!(
+        answer,
+        json!({"rankings": [new, stored("posts"), stored("searches")], "as_of": NOW - 1})
+    );
+}
+
+#[tokio::test]
+async fn a_part_of_a_ranking_says_the_rank_of_each_id() {
+    let bench = bench();
+    let answer = json(&bench.router, "/api/rankings?name=posts&offset=1&limit=2").await;
+    let ids = json!([{"id": "a", "score": 7, "rank": 1}, {"id": "c", "score": -1, "rank": 2}]);
+    assert_eq!(
+        answer,
+        json!({
+            "name": "posts", "period": 86_400, "interval": 3_600, "max_ids": 10, "dropped": 4, "total": 3,
+            "ids": ids, "as_of": NOW - 1
+        })
+    );
+    let answer = json(&bench.router, "/api/rankings?name=posts&limit=1").await;
+    assert_eq!(
+        answer["ids"],
+        json!([{"id": "b\"<", "score": 7, "rank": 0}])
+    );
+    let answer = json(
+        &bench.router,
+        "/api/rankings?name=posts&offset=99999999999999999999",
+    )
+    .await;
+    assert_eq!((&answer["total"], &answer["ids"]), (&json!(3), &json!([])));
+    let answer = json(&bench.router, "/api/rankings?name=new+%3Cb%3E").await;
+    assert_eq!((&answer["total"], &answer["ids"]), (&json!(0), &json!([])));
+    let answered = get(&bench.router, "/api/rankings?name=unknown").await;
+    assert_eq!(answered.status, 404);
+}
+
+#[tokio::test]
 async fn slowest() {
     let bench = bench();
     let first = json!({"context": "GET /reports/{day}", "mean": 1.0});
@@ -359,6 +400,8 @@ async fn invalid_parameters_are_named() {
         ("/api/paths?q=%ff", "q"),
         ("/api/paths?q=%", "q"),
         ("/api/slowest?limit=x", "limit"),
+        ("/api/rankings?offset=-1", "offset"),
+        ("/api/rankings?name=", "name"),
         ("/api/path", "context"),
         ("/api/path?context=", "context"),
         ("/api/counters?precision=7", "precision"),
@@ -413,7 +456,7 @@ async fn invalid_parameters_are_named() {
 proptest! {
     #[test]
     fn garbage_is_answered(
-        endpoint in prop::sample::select(vec!["overview", "paths", "path", "slowest", "counters", "series", "health"]),
+        endpoint in prop::sample::select(vec!["overview", "paths", "path", "slowest", "rankings", "counters", "series", "health"]),
         names in prop::collection::vec(prop::sample::select(vec!["limit", "offset", "q", "context", "name", "precision", "metric", "sort", "window", "kind", "order", "from", "to", "status", "", "%"]), 0..4),
         values in prop::collection::vec("[!-~&&[^#<>`]]{0,12}", 4),
     ) {

@@ -62,6 +62,7 @@ async fn requests_come_out_as_they_went_in() {
         store,
         clock,
         precisions,
+        rankings: Arc::new(rankings),
         health: Arc::new(health),
         totals: Arc::new(totals),
         counters: Arc::new(counters),

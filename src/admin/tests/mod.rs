@@ -26,6 +26,7 @@ use crate::clock::{Clock, ManualClock};
 use crate::model::context::Kind;
 use crate::model::health::{FlushHealth, FoldHealth, Health, RecordingHealth, Status, StoreHealth};
 use crate::model::outcome::Outcome;
+use crate::model::ranking::RankingSpec;
 use crate::model::slice::Precisions;
 use crate::model::snapshot::Problem;
 use crate::model::worst_case::WorstCase;
@@ -60,11 +61,22 @@ pub(super) fn source(store: Canned) -> (Source, Arc<Canned>, ManualClock) {
         store: store.clone(),
         clock,
         precisions: Precisions::default(),
+        rankings: Arc::new(rankings),
         health: Arc::new(health),
         totals: Arc::new(totals),
         counters: Arc::new(counters),
     };
     (source, store, manual_clock)
+}
+
+/// One ranking of the store, and one that nothing was added to yet.
+fn rankings() -> Vec<(Arc<str>, RankingSpec)> {
+    let spec = RankingSpec {
+        interval: 60,
+        slices: 60,
+        max_ids: 10,
+    };
+    vec![("posts".into(), spec), ("new <b>".into(), spec)]
 }
 
 fn health() -> Health {

@@ -10,6 +10,7 @@ use crate::model::batch::Aggregate;
 use crate::model::context::{ALL, ContextId, Kind};
 use crate::model::histogram::{Histogram, SCALE, bucket_of};
 use crate::model::outcome::{Outcome, OutcomeCounts};
+use crate::model::ranking::RankingSpec;
 use crate::model::records::{Record, RecordId, SliceSums};
 use crate::model::slice::{HOUR, Precisions, SliceCount, hour_of};
 use crate::model::slow_request::SlowRequests;
@@ -352,14 +353,21 @@ impl Query for Canned {
     }
 
     fn rankings(&self) -> BoxFuture<'_, Result<Vec<String>, StoreError>> {
-        self.answer(Vec::new())
+        self.answer(vec!["posts".to_owned(), "searches".to_owned()])
     }
 
     fn ranking<'a>(
         &'a self,
-        _: &'a RankingQuery,
+        query: &'a RankingQuery,
     ) -> BoxFuture<'a, Result<Option<RankingPage>, StoreError>> {
-        self.answer(None)
+        let spec = RankingSpec {
+            interval: 3_600,
+            slices: 24,
+            max_ids: 10,
+        };
+        let totals = [("b\"<", 7), ("a", 7), ("c", -1)].map(|(id, n)| (id.into(), n));
+        let is_stored = ["posts", "searches"].contains(&&*query.name);
+        self.answer(is_stored.then(|| RankingPage::new(spec, 4, totals.to_vec(), query)))
     }
 }
 
