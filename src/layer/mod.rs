@@ -35,10 +35,11 @@
 //! the cost.
 
 // Read `layer` (added by the user), `service` and `future` (run for each request), `guard` (ends the
-// measurement, once), `route` (chooses the context), `source` (the user's choices of a context), and `body`
+// measurement, once), `details` (read for the case that the request is slow), `route` (chooses the context), `source` (the user's choices of a context), and `body`
 // (timing to the body's end).
 
 mod body;
+mod details;
 mod future;
 mod guard;
 #[allow(clippy::module_inception)]
