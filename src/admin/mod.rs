@@ -12,8 +12,9 @@
 //! | the mount point | | the page |
 //! | `api/overview` | | this hour and the last of all requests, in flight, requests per second, contexts, instances |
 //! | `api/paths` | `[window=hour\|last_hour]` `[kind=http\|timer\|all]` `[sort=count\|mean\|p95\|max\|total\|errors]` `[order=asc\|desc]` `[q=]` `[limit=]` `[offset=]` | the contexts of an hour |
-//! | `api/path` | `context=` | one context: both hours, histogram, outcomes |
+//! | `api/path` | `context=` | one context: both hours, histogram, outcomes, the 5 slowest requests of each hour |
 //! | `api/slowest` | `[limit=]` | the slowest 100 by mean |
+//! | `api/slowest_requests` | `[window=hour\|last_hour]` `[limit=]` | the slowest 100 requests of an hour, one by one |
 //! | `api/counters` | `name=` `[precision=]` | the slices of a counter, oldest first |
 //! | `api/series` | `metric=hits\|errors\|mean\|p50\|p95\|p99` `[context=]` `[precision=]` | one metric over time |
 //! | `api/health` | | the page [reading health](crate::guide::reading_health) of the guide |
@@ -213,6 +214,11 @@ impl Admin {
                 &api::slowest::slowest(self, &params()?).await?,
                 as_of,
             ),
+            Endpoint::SlowestRequests => response::json(
+                parts,
+                &api::slow_requests::slowest_requests(self, &params()?).await?,
+                as_of,
+            ),
             Endpoint::Counters => response::json(
                 parts,
                 &api::series::counters(self, &params()?).await?,
@@ -240,6 +246,7 @@ enum Endpoint<'a> {
     Paths,
     Path,
     Slowest,
+    SlowestRequests,
     Counters,
     Series,
     Health,
@@ -255,6 +262,7 @@ impl<'a> Endpoint<'a> {
             "/api/paths" => Self::Paths,
             "/api/path" => Self::Path,
             "/api/slowest" => Self::Slowest,
+            "/api/slowest_requests" => Self::SlowestRequests,
             "/api/counters" => Self::Counters,
             "/api/series" => Self::Series,
             "/api/health" => Self::Health,

@@ -16,11 +16,13 @@ use crate::error::StoreError;
 use crate::model::batch::Aggregate;
 use crate::model::context::ContextId;
 use crate::model::records::SliceSums;
+use crate::model::slow_request::SlowRequest;
 use crate::model::slowest::RankedContext;
 use crate::model::snapshot::{ContextSnapshot, Snapshot};
 use crate::model::window::Window;
 use crate::store::{
-    ContextQuery, CounterQuery, CounterSeries, PassRecord, RecordQuery, SlowestQuery, Store,
+    ContextQuery, CounterQuery, CounterSeries, PassRecord, RecordQuery, SlowRequestQuery,
+    SlowestQuery, Store,
 };
 
 /// Age up to which an answer of the store is served again.
@@ -55,6 +57,7 @@ pub(super) struct Reader {
     clock: Clock,
     snapshot: SingleFlight<Arc<Snapshot>>,
     slowest: SingleFlight<Answer<RankedContext>>,
+    slow_requests: SingleFlightMap<(ContextId, i64), Answer<SlowRequest>>,
     last_pass: SingleFlight<Option<PassRecord>>,
     status: SingleFlight<Span>,
     contexts: SingleFlightMap<String, Answer<ContextSnapshot>>,
@@ -73,6 +76,7 @@ impl Reader {
             clock,
             snapshot: SingleFlight::default(),
             slowest: SingleFlight::default(),
+            slow_requests: SingleFlightMap::default(),
             last_pass: SingleFlight::default(),
             status: SingleFlight::default(),
             contexts: SingleFlightMap::default(),
@@ -168,6 +172,25 @@ impl Reader {
             self.store.slowest(&query).await.map(Arc::new)
         };
         self.slowest.get(&self.clock, FRESH, read).await
+    }
+
+    /// The slowest requests of a context in an hour, slowest first.
+    pub(super) async fn slow_requests(
+        &self,
+        context: &ContextId,
+        hour: i64,
+    ) -> Result<Answer<SlowRequest>, ApiError> {
+        let read = async {
+            let query = SlowRequestQuery {
+                contexts: vec![context.clone()],
+                hour,
+            };
+            let mut lists = self.store.slow_requests(&query).await?;
+            let list = lists.pop().map(|list| list.into_requests());
+            Ok(Arc::new(list.unwrap_or_default()))
+        };
+        let flight = self.slow_requests.of(&self.clock, (context.clone(), hour));
+        flight.get(&self.clock, FRESH, read).await
     }
 
     /// The moment, in Unix seconds, up to which all samples can be read.

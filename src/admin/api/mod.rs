@@ -7,6 +7,7 @@ pub(super) mod overview;
 pub(super) mod path;
 pub(super) mod paths;
 pub(super) mod series;
+pub(super) mod slow_requests;
 pub(super) mod slowest;
 mod window;
 
