@@ -20,6 +20,9 @@ mod own_keys;
 mod poison;
 #[path = "stores/server.rs"]
 mod server;
+#[cfg(feature = "admin")]
+#[path = "stores/slow_requests.rs"]
+mod slow_requests;
 #[path = "stores/suite.rs"]
 mod suite;
 #[path = "stores/takeover.rs"]
