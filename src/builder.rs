@@ -352,7 +352,7 @@ impl Builder {
         self
     }
 
-    /// Whether the slowest requests tell their trace id: that of the header `traceparent`, or else the id in
+    /// Whether the [slowest requests](crate::guide::slow_requests) tell their trace id: that of the header `traceparent`, or else the id in
     /// `x-request-id`, of which at most 64 bytes of visible ASCII are recorded. Off by default.
     ///
     /// The id is that of the request as it reaches the layer, so a middleware that sets `x-request-id` must be
@@ -362,10 +362,10 @@ impl Builder {
         self
     }
 
-    /// Whether the slowest requests tell their path, for example `/users/7` instead of `/users/{id}` alone: at
+    /// Whether the [slowest requests](crate::guide::slow_requests) tell their path, for example `/users/7` instead of `/users/{id}` alone: at
     /// most 256 bytes of it, without the query, which is never recorded. Off by default.
     ///
-    /// A path may hold personal data, such as a name or an address. It is stored for two to four hours, and
+    /// A path may hold personal data, such as a name or an address. It is stored for up to four hours, and
     /// shown to all who may see the admin router.
     ///
     /// ```

@@ -30,7 +30,7 @@
 //! # Cost
 //!
 //! A request costs about as much as two readings of a clock: no I/O, no lock across an await, and no
-//! allocation once its route has been seen. axum creates the layers of a router anew for each connection,
+//! allocation once its route has been seen, unless it is one of the [slowest](crate::guide::slow_requests). axum creates the layers of a router anew for each connection,
 //! unless `with_state` was called: end with `.with_state(())`. The page [sizing](crate::guide::sizing) has
 //! the cost.
 
