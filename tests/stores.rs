@@ -28,6 +28,9 @@ mod rankings;
 mod series;
 #[path = "stores/server.rs"]
 mod server;
+#[cfg(feature = "admin")]
+#[path = "stores/slow_requests.rs"]
+mod slow_requests;
 #[path = "stores/suite.rs"]
 mod suite;
 #[path = "stores/takeover.rs"]

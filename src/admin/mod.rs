@@ -12,8 +12,9 @@
 //! | the mount point | | the page |
 //! | `api/overview` | | this hour and the last of all requests, in flight, requests per second, contexts, instances |
 //! | `api/paths` | `[window=hour\|last_hour]` `[kind=http\|timer\|all]` `[sort=count\|mean\|p95\|max\|total\|errors]` `[order=asc\|desc]` `[q=]` `[limit=]` `[offset=]` | the contexts of an hour |
-//! | `api/path` | `context=` | one context: both hours, histogram, outcomes |
+//! | `api/path` | `context=` | one context: both hours, histogram, outcomes, the 5 slowest requests of each hour |
 //! | `api/slowest` | `[limit=]` | the slowest 100 by mean |
+//! | `api/slowest_requests` | `[window=hour\|last_hour]` `[limit=]` | the slowest 100 requests of an hour, one by one |
 //! | `api/counters` | `name=` `[precision=]` | the slices of a counter, oldest first; 404 for an unknown name |
 //! | `api/counters` | `[precision=]` `[q=]` `[limit=]` `[offset=]` | the user's counters by name: last count, rate per second, sum |
 //! | `api/rankings` | | the rankings of the fleet and of this process: `name`, `period`, `interval`, `max_ids`, `ids`, `dropped` |
@@ -230,6 +231,11 @@ impl Admin {
                 &api::rankings::rankings(self, &params()?).await?,
                 as_of,
             ),
+            Endpoint::SlowestRequests => response::json(
+                parts,
+                &api::slow_requests::slowest_requests(self, &params()?).await?,
+                as_of,
+            ),
             Endpoint::Counters => response::json(
                 parts,
                 &api::counters::counters(self, &params()?).await?,
@@ -258,6 +264,7 @@ enum Endpoint<'a> {
     Path,
     Slowest,
     Rankings,
+    SlowestRequests,
     Counters,
     Series,
     Health,
@@ -274,6 +281,7 @@ impl<'a> Endpoint<'a> {
             "/api/path" => Self::Path,
             "/api/slowest" => Self::Slowest,
             "/api/rankings" => Self::Rankings,
+            "/api/slowest_requests" => Self::SlowestRequests,
             "/api/counters" => Self::Counters,
             "/api/series" => Self::Series,
             "/api/health" => Self::Health,

@@ -18,12 +18,13 @@ use crate::error::StoreError;
 use crate::model::batch::Aggregate;
 use crate::model::context::ContextId;
 use crate::model::records::SliceSums;
+use crate::model::slow_request::SlowRequest;
 use crate::model::slowest::RankedContext;
 use crate::model::snapshot::{ContextSnapshot, FleetSnapshot};
 use crate::model::window::Window;
 use crate::store::{
     ContextQuery, CounterQuery, CounterSeries, PassRecord, RankingPage, RankingQuery, RecordQuery,
-    SlowestQuery, Store,
+    SlowRequestQuery, SlowestQuery, Store,
 };
 use crate::task::lock;
 
@@ -58,6 +59,7 @@ pub(super) struct Reader {
     book: SingleFlight<Arc<Book>>,
     last_book: Mutex<Arc<Book>>,
     slowest: SingleFlight<Answer<RankedContext>>,
+    slow_requests: SingleFlightMap<(ContextId, i64), Answer<SlowRequest>>,
     last_pass: SingleFlight<Option<PassRecord>>,
     status: SingleFlight<Span>,
     contexts: SingleFlightMap<String, Answer<ContextSnapshot>>,
@@ -81,6 +83,7 @@ impl Reader {
             book: SingleFlight::default(),
             last_book: Mutex::default(),
             slowest: SingleFlight::default(),
+            slow_requests: SingleFlightMap::default(),
             last_pass: SingleFlight::default(),
             status: SingleFlight::default(),
             contexts: SingleFlightMap::default(),
@@ -234,6 +237,25 @@ impl Reader {
         };
         let key = (name.to_owned(), offset, limit);
         let flight = self.ranking_pages.of(&self.clock, key);
+        flight.get(&self.clock, FRESH, read).await
+    }
+
+    /// The slowest requests of a context in an hour, slowest first.
+    pub(super) async fn slow_requests(
+        &self,
+        context: &ContextId,
+        hour: i64,
+    ) -> Result<Answer<SlowRequest>, ApiError> {
+        let read = async {
+            let query = SlowRequestQuery {
+                contexts: vec![context.clone()],
+                hour,
+            };
+            let mut lists = self.store.slow_requests(&query).await?;
+            let list = lists.pop().map(|list| list.into_requests());
+            Ok(Arc::new(list.unwrap_or_default()))
+        };
+        let flight = self.slow_requests.of(&self.clock, (context.clone(), hour));
         flight.get(&self.clock, FRESH, read).await
     }
 

@@ -270,6 +270,7 @@ impl Flushing {
             max_counters: 1,
             pending_bytes: usize::MAX,
             error_rule: Default::default(),
+            details: Default::default(),
         };
         let (store, unattended) = (Arc::new(store), Arc::new(Notify::new()));
         let recorder = Arc::new(Recorder::new(clock, Precisions::default(), limits));

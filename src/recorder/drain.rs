@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 use super::cell::Scratch;
 use super::counter::CounterEntry;
 use super::flush_counters::FlushCounters;
+use super::slow_drain::SlowRequestDrain;
 use super::totals::Totals;
 use super::{Entry, Recorder};
 use crate::model::batch::{Aggregate, Batch, Merge};
@@ -42,6 +43,7 @@ struct State {
     max_lag: i64,
     dropped: u64,
     overflowed: u64,
+    slow: SlowRequestDrain,
 }
 
 /// Copies of the registries' entries, so that a drain holds no lock of a registry.
@@ -83,9 +85,15 @@ impl Drain {
                 max_lag: 0,
                 dropped: 0,
                 overflowed: 0,
+                slow: SlowRequestDrain::new(now.div_euclid(SECOND)),
             }),
             pressure: Notify::new(),
         }
+    }
+
+    /// Sets the name of this instance, which slow requests carry.
+    pub(crate) fn set_instance(&self, instance: &str) {
+        lock(&self.state).slow.set_instance(instance);
     }
 
     /// Takes the pending batch.
@@ -147,9 +155,17 @@ impl Recorder {
         state.drained_at = now;
 
         let mut all = Aggregate::default();
+        state.slow.begin(second, now.div_euclid(SECOND));
         let entries = std::mem::take(&mut state.entries);
         let contexts = entries.http.iter().chain(&entries.timers);
         for entry in contexts.chain(std::iter::once(&self.unmatched)) {
+            if let Some(list) = &entry.slow {
+                let requests = state.slow.take(list, &entry.cells);
+                if !requests.is_empty() && !self.core.is_closed() {
+                    let context = ContextId::new(entry.kind, entry.name.clone());
+                    state.slow.add(&mut state.pending, context, requests);
+                }
+            }
             let Some(aggregate) = entry.cells.drain(&mut state.scratch) else {
                 continue;
             };
@@ -176,6 +192,7 @@ impl Recorder {
             let pending = &mut state.pending;
             pending.add(&name, Kind::All, second, &all);
         }
+        state.slow.end(&mut state.pending);
         if state.pending.len() + state.pending.ranked_ids() >= PRESSURE {
             self.drain.pressure.notify_one();
         }
@@ -270,6 +287,7 @@ mod tests {
             max_counters: PRESSURE,
             pending_bytes: usize::MAX,
             error_rule: Default::default(),
+            details: Default::default(),
         };
         let recorder = Recorder::new(clock, Precisions::default(), limits);
         (Arc::new(recorder), manual_clock)

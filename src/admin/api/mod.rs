@@ -11,6 +11,7 @@ pub(super) mod paths;
 pub(super) mod rankings;
 mod resolution;
 pub(super) mod series;
+pub(super) mod slow_requests;
 pub(super) mod slowest;
 mod window;
 

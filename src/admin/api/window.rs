@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::super::params::Params;
+use super::super::reader::Span;
 use super::super::response::ApiError;
 use super::super::window_sums::{PartSums, Summary, WindowSums};
 use super::{Times, outcomes};
@@ -75,6 +76,19 @@ pub(super) struct Covered {
     /// Seconds that were recorded.
     #[serde(skip)]
     pub(super) seconds: i64,
+}
+
+impl Covered {
+    /// A window of the time that the store has recorded.
+    pub(super) fn of(window: Window, span: Span) -> Self {
+        let slices = window.slices(span.now);
+        Self {
+            from: slices.from,
+            to: slices.to,
+            complete: slices.complete(span.created, span.as_of, span.now),
+            seconds: slices.covered(span.created, span.as_of, span.now),
+        }
+    }
 }
 
 impl From<&PartSums> for Covered {

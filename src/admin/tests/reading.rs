@@ -7,13 +7,14 @@ use futures_util::future::join_all;
 use super::store::FaultMode;
 use super::*;
 
-const STORE_READERS: [&str; 10] = [
+const STORE_READERS: [&str; 11] = [
     "/api/overview",
     "/api/paths",
     "/api/path?context=GET+/ping",
     "/api/slowest",
     "/api/rankings",
     "/api/rankings?name=posts",
+    "/api/slowest_requests",
     "/api/counters?name=sales",
     "/api/counters",
     "/api/series",
@@ -46,9 +47,9 @@ async fn many_dashboards_ask_once_a_second() {
     for _ in 0..3 {
         join_all(STORE_READERS.map(|uri| get(&bench.router, uri))).await;
     }
-    // A context, the slowest, the names of the rankings and each, one of them, a counter, the names and the
-    // values of all counters, a metric, a histogram.
-    assert_eq!(bench.store.asked() - before, 11);
+    // A context, its slowest requests of two hours and those of all, the slowest, the names of the rankings and
+    // each, one of them, a counter, the names and the values of all counters, a metric, a histogram.
+    assert_eq!(bench.store.asked() - before, 14);
 }
 
 #[tokio::test]
