@@ -18,7 +18,7 @@ use crate::model::slice::{DEFAULT_PRECISIONS, DEFAULT_RETAINED, Precisions};
 use crate::model::worst_case::ProcessBytes;
 use crate::model::worst_case::{Bounds, WorstCase};
 use crate::pulse::{Parts, Pulse};
-use crate::recorder::{Limits, MaybeErrorRule, Recorder};
+use crate::recorder::{DetailOptions, Limits, MaybeErrorRule, Recorder};
 use crate::store::Store;
 use crate::store::memory::{MemoryStore, RECORD_BYTES};
 #[cfg(feature = "redis")]
@@ -66,6 +66,7 @@ pub struct Builder {
     ignore: Vec<String>,
     counters: Vec<String>,
     error_rule: MaybeErrorRule,
+    details: DetailOptions,
     warn_above_bytes: Option<u64>,
     clock: Clock,
 }
@@ -121,6 +122,7 @@ impl Default for Builder {
             ignore: Vec::new(),
             counters: Vec::new(),
             error_rule: MaybeErrorRule::default(),
+            details: DetailOptions::default(),
             warn_above_bytes: None,
             clock: Clock::system(),
         }
@@ -350,6 +352,35 @@ impl Builder {
         self
     }
 
+    /// Whether the [slowest requests](crate::guide::slow_requests) tell their trace id: that of the header `traceparent`, or else the id in
+    /// `x-request-id`, of which at most 64 bytes of visible ASCII are recorded. Off by default.
+    ///
+    /// The id is that of the request as it reaches the layer, so a middleware that sets `x-request-id` must be
+    /// around the layer. With it on, each request costs one or two header look-ups, and no allocation.
+    pub fn keep_trace_ids(mut self, on: bool) -> Self {
+        self.details.trace_ids = on;
+        self
+    }
+
+    /// Whether the [slowest requests](crate::guide::slow_requests) tell their path, for example `/users/7` instead of `/users/{id}` alone: at
+    /// most 256 bytes of it, without the query, which is never recorded. Off by default.
+    ///
+    /// A path may hold personal data, such as a name or an address. It is stored for up to four hours, and
+    /// shown to all who may see the admin router.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
+    /// let pulse = tower_pulse::Pulse::builder()
+    ///     .keep_trace_ids(true)
+    ///     .keep_request_paths(true)
+    ///     .build()?;
+    /// # Ok(()) }
+    /// ```
+    pub fn keep_request_paths(mut self, on: bool) -> Self {
+        self.details.paths = on;
+        self
+    }
+
     /// Logs a warning at the start, and shows it in health, when
     /// [`WorstCase::process_bytes`](crate::WorstCase::process_bytes) is above `bytes`: for example half
     /// of a container's memory. Without it the start only logs the bound, and the parts of it.
@@ -412,6 +443,7 @@ impl Builder {
             },
             memory_bytes: matches!(self.backend, Backend::Memory).then_some(self.memory_bytes),
             name_bytes: MAX_NAME,
+            slow_text_bytes: self.details.max_bytes(),
         }
     }
 
@@ -487,6 +519,7 @@ impl Builder {
             max_counters: self.max_counters,
             pending_bytes: self.pending_bytes,
             error_rule: self.error_rule,
+            details: self.details,
         };
         let recorder = Arc::new(Recorder::new(
             self.clock.clone(),

@@ -78,6 +78,7 @@ impl TestFlusher {
             max_counters: 1,
             pending_bytes: usize::MAX,
             error_rule: Default::default(),
+            details: Default::default(),
         };
         let recorder = Arc::new(Recorder::new(clock, precisions, limits));
         let options = FlushOptions {

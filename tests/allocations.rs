@@ -102,6 +102,37 @@ fn as_many_as_without_it() {
     assert_eq!(counts, expected.map(|(name, n)| (name.to_owned(), n)));
 }
 
+/// Sends requests with ids and paths to be recorded, in several hours. The first ones of each are slow.
+#[test]
+fn details_of_slow_requests_allocate_nothing_while_a_request_is_not_slow() {
+    let (clock, hand) = Clock::manual(NOW);
+    let (pulse, _tasks) = Pulse::builder()
+        .clock(clock)
+        .keep_trace_ids(true)
+        .keep_request_paths(true)
+        .build_with_tasks()
+        .unwrap();
+    let with_id = |app: Router| {
+        app.layer(axum::middleware::map_request(
+            |mut request: axum::extract::Request| async {
+                let id = http::HeaderValue::from_static("a-request-id");
+                request.headers_mut().insert("x-request-id", id);
+                request
+            },
+        ))
+    };
+    for hour in 0..2 {
+        hand.set_wall(NOW + hour * 3_600);
+        pulse.drain();
+        for (method, path) in [("GET", "/api/v1/users/7"), ("GET", "/none")] {
+            let identity = with_id(routes().layer(Identity(())));
+            let identity = allocations(identity, method, path);
+            let ours = allocations(with_id(routes().layer(pulse.layer())), method, path);
+            assert_eq!(ours, identity, "{method} {path}");
+        }
+    }
+}
+
 #[test]
 fn a_name_further_in_allocates_nothing() {
     let (clock, _hand) = Clock::manual(NOW);

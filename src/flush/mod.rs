@@ -192,8 +192,10 @@ impl Flusher {
             Some(_) => JOURNAL_COSTS,
             None => MEMORY_COSTS,
         };
+        let instance = new_instance();
+        recorder.drain.set_instance(&instance);
         let sending = Sending {
-            instance: new_instance(),
+            instance,
             generation: None,
             generations: VecDeque::new(),
             next: 1,

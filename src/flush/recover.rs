@@ -151,6 +151,7 @@ impl Flusher {
                 sending.in_doubt_since = None;
             }
         }
+        self.recorder.drain.set_instance(&instance);
         sending.instance = instance;
         self.publish(sending);
     }

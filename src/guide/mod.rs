@@ -14,6 +14,7 @@
     doc = "| [From axum-prometheus](axum_prometheus) | moving over, metric by metric |"
 )]
 //! | [Recipes](recipes) | the six systems of *Redis in Action* behind this crate, and their keys |
+//! | [The slowest requests](slow_requests) | which requests were slow, their trace ids, and privacy |
 //! | [Reading health](reading_health) | each field: what it means, its unit, what to do |
 //! | [Sizing](sizing) | memory, Redis and CPU of a configuration |
 //! | [Troubleshooting](troubleshooting) | what you see, why, and what to do |
@@ -36,6 +37,9 @@ pub mod recipes {}
 
 #[doc = include_str!("reading_health.md")]
 pub mod reading_health {}
+
+#[doc = include_str!("slow_requests.md")]
+pub mod slow_requests {}
 
 #[doc = include_str!("sizing.md")]
 pub mod sizing {}

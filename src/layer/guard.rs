@@ -10,7 +10,7 @@ use super::route::{ContextOverride, Route, Target};
 use super::source::Head;
 use crate::clock::Tick;
 use crate::model::outcome::Outcome;
-use crate::recorder::{Core, Entry, ResponseHead, Unrecorded};
+use crate::recorder::{Core, Ended, Entry, RequestDetails, ResponseHead, Unrecorded};
 
 thread_local! {
     /// The recorder whose request this thread is working on: its id in the lower half; in the upper half
@@ -26,6 +26,12 @@ thread_local! {
 /// use it.
 const OVERRIDDEN: u64 = 1 << 63;
 
+/// The details of a request of which none are recorded.
+const NO_DETAILS: RequestDetails<'static> = RequestDetails {
+    trace_id: None,
+    path: None,
+};
+
 /// The measurement of one request. Dropping it without an end records the request as cancelled or panicked.
 pub(super) struct Guard {
     /// `None` if the request is not recorded, or has ended.
@@ -37,6 +43,8 @@ pub(super) struct Guard {
     dropped_as: Outcome,
     /// Whether the head of a response counts as an error, for the end of its body.
     head_error: bool,
+    /// The status of the response, for the end of its body.
+    status: Option<StatusCode>,
 }
 
 /// Marks the thread as working on a guard's request, until this value is dropped.
@@ -110,6 +118,7 @@ impl Guard {
             id,
             dropped_as: Outcome::Cancelled,
             head_error: false,
+            status: None,
         }
     }
 
@@ -162,19 +171,28 @@ impl Guard {
             let _ = WITHIN.try_with(|within| within.set(before | OVERRIDDEN));
         }
         let Some(inner) = mine else { return };
-        match self.target.take() {
-            // The request is not recorded, or has ended.
-            None => return,
-            // Registers the context: the route then remembers it, and its next request allocates nothing.
-            Some(Target::Unregistered(new)) => self.target = Some(Target::Registered(new.entry())),
-            registered => self.target = registered,
-        }
-        let is_unmatched = self.target.as_ref().is_some_and(Target::is_unmatched);
+        // Otherwise the request is not recorded, or has ended.
+        let Some(target) = self.target.take() else {
+            return;
+        };
+        // Registers the context: the route then remembers it, and its next request allocates nothing.
+        let Some((entry, details)) = target.into_entry() else {
+            return;
+        };
+        let is_unmatched = entry.is_unmatched();
+        self.target = Some(Target::Registered(entry).with_details(details));
         match inner.target {
             Some(_) if inner.only_unmatched && !is_unmatched => {}
-            Some(target) => self.target = Some(target),
+            Some(target) => self.replace_target(target),
             None => self.discard(),
         }
+    }
+
+    /// Replaces the context. The details stay those of this layer, which sees the whole request.
+    fn replace_target(&mut self, target: Target) {
+        let details = self.target.take().and_then(Target::into_entry);
+        let details = details.map_or_else(Default::default, |(_, details)| details);
+        self.target = Some(target.with_details(details));
     }
 
     /// Ends with the head of a response. Never inlined, like [`start`](Self::start).
@@ -188,27 +206,22 @@ impl Guard {
         if is_unrecorded(extensions) {
             return self.discard();
         }
-        let Some(entry) = self.take_entry() else {
-            return;
-        };
-        let head = ResponseHead::new(status, headers, extensions);
-        let error = is_error(entry.core(), &head);
-        finish(
-            &entry,
-            self.start,
-            Outcome::from_status(status.as_u16()),
-            error,
-        );
+        match self.target.take() {
+            None => {}
+            Some(Target::Registered(entry)) => {
+                let head = ResponseHead::new(status, headers, extensions);
+                record_head(&entry, self.start, &head, NO_DETAILS);
+            }
+            Some(other) => record_head_of(other, self.start, status, headers, extensions),
+        }
     }
 
     /// The head of a response has been sent, and the body follows.
     pub(super) fn head_sent(&mut self, head: &ResponseHead<'_>) {
         self.dropped_as = Outcome::BodyAborted;
-        self.head_error = match &self.target {
-            None => false,
-            Some(Target::Registered(entry)) => is_error(entry.core(), head),
-            Some(Target::Unregistered(new)) => is_error(new.core(), head),
-        };
+        self.status = Some(head.status);
+        let core = self.target.as_ref().and_then(Target::core);
+        self.head_error = core.is_some_and(|core| is_error(core, head));
     }
 
     /// Ends with the body of a response.
@@ -224,34 +237,46 @@ impl Guard {
             id: self.id,
             dropped_as: self.dropped_as,
             head_error: self.head_error,
+            status: self.status,
         }
     }
 
     /// Ends without recording.
     #[cold]
     fn discard(&mut self) {
-        match self.target.take() {
-            None => {}
-            Some(Target::Registered(entry)) => entry.core().request_ended(),
-            Some(Target::Unregistered(new)) => new.core().request_ended(),
+        if let Some(core) = self.target.take().as_ref().and_then(Target::core) {
+            core.request_ended();
         }
     }
 
     /// Ends with an outcome. Further calls do nothing.
     #[inline(always)]
     pub(super) fn end(&mut self, outcome: Outcome, error: bool) {
-        if let Some(entry) = self.take_entry() {
-            finish(&entry, self.start, outcome, error);
+        match self.target.take() {
+            None => {}
+            Some(Target::Registered(entry)) => {
+                let ended = self.ended(outcome, error);
+                finish(&entry, self.start, ended, NO_DETAILS);
+            }
+            Some(other) => self.end_of(other, outcome, error),
         }
     }
 
-    /// Takes the context, so that it is recorded once.
-    #[inline(always)]
-    fn take_entry(&mut self) -> Option<Arc<Entry>> {
-        Some(match self.target.take()? {
-            Target::Registered(entry) => entry,
-            Target::Unregistered(new) => new.entry(),
-        })
+    #[cold]
+    #[inline(never)]
+    fn end_of(&self, target: Target, outcome: Outcome, error: bool) {
+        if let Some((entry, detailed)) = target.into_entry() {
+            let ended = self.ended(outcome, error);
+            finish(&entry, self.start, ended, detailed.details());
+        }
+    }
+
+    fn ended(&self, outcome: Outcome, is_error: bool) -> Ended {
+        Ended {
+            outcome,
+            is_error,
+            status: self.status,
+        }
     }
 
     #[cold]
@@ -275,11 +300,38 @@ impl Drop for Guard {
 }
 
 #[inline(always)]
-fn finish(entry: &Entry, start: Tick, outcome: Outcome, error: bool) {
+fn finish(entry: &Entry, start: Tick, ended: Ended, details: RequestDetails<'_>) {
     if entry.is_unmatched() {
-        warn_unmatched(entry.core(), outcome);
+        warn_unmatched(entry.core(), ended.outcome);
     }
-    entry.finish_request(start, outcome, error);
+    entry.finish_request(start, ended, details);
+}
+
+/// Ends with the head of a response.
+#[inline(always)]
+fn record_head(entry: &Entry, start: Tick, head: &ResponseHead<'_>, details: RequestDetails<'_>) {
+    let ended = Ended {
+        outcome: Outcome::from_status(head.status.as_u16()),
+        is_error: is_error(entry.core(), head),
+        status: Some(head.status),
+    };
+    finish(entry, start, ended, details);
+}
+
+/// Ends with the head of a response, where the context is not registered or there are details.
+#[cold]
+#[inline(never)]
+fn record_head_of(
+    target: Target,
+    start: Tick,
+    status: StatusCode,
+    headers: &HeaderMap,
+    extensions: &Extensions,
+) {
+    if let Some((entry, detailed)) = target.into_entry() {
+        let head = ResponseHead::new(status, headers, extensions);
+        record_head(&entry, start, &head, detailed.details());
+    }
 }
 
 /// Whether a response counts as an error, by the user's rule if there is one.

@@ -1,7 +1,8 @@
-//! axum's `MatchedPath`, which only this file uses.
+//! axum's `MatchedPath` and `OriginalUri`, which only this file uses.
 
 pub(super) use axum::extract::MatchedPath;
-use http::Extensions;
+use axum::extract::OriginalUri;
+use http::{Extensions, Uri};
 
 /// A route template.
 #[derive(Clone, Debug)]
@@ -29,4 +30,10 @@ impl Template {
         let (mine, theirs) = (self.0.as_str(), path.as_str());
         std::ptr::eq(mine, theirs) || mine == theirs
     }
+}
+
+/// The URI before routers removed their prefixes, if there are any.
+pub(super) fn original_uri(extensions: &Extensions) -> Option<&Uri> {
+    let original = extensions.get::<OriginalUri>();
+    original.map(|OriginalUri(uri)| uri)
 }

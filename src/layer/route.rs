@@ -10,6 +10,7 @@ use std::sync::{Arc, OnceLock};
 #[cfg(feature = "axum")]
 use http::Method;
 
+use super::details::Detailed;
 #[cfg(feature = "axum")]
 use super::matched::{MatchedPath, Template};
 use super::source::{Head, IgnoreList, Source};
@@ -99,8 +100,9 @@ struct Slot {
     path: Template,
     /// A handle that only this route uses.
     entry: Arc<Entry>,
-    /// Whether some of the template's paths may be ignored.
-    may_skip: bool,
+    /// Whether the head of a request is of interest: some of the template's paths may be ignored, or details
+    /// are recorded.
+    needs_head: bool,
 }
 
 /// The context to which a request is recorded.
@@ -110,12 +112,48 @@ pub(super) enum Target {
     /// A context that is registered when the request has ended and its response turned out not to be that
     /// of the admin router.
     Unregistered(Box<PendingContext>),
+    /// A registered context, with details of the request.
+    Detailed(Detailed),
 }
 
 impl Target {
-    /// Whether this is the context `<unmatched>`.
-    pub(super) fn is_unmatched(&self) -> bool {
-        matches!(self, Self::Registered(entry) if entry.is_unmatched())
+    /// This target with other details, in which there is no context yet.
+    pub(super) fn with_details(self, mut details: Detailed) -> Self {
+        match self {
+            Self::Unregistered(mut new) => {
+                new.details = details;
+                Self::Unregistered(new)
+            }
+            Self::Registered(entry) => match details.add_entry(entry) {
+                Some(entry) => Self::Registered(entry),
+                None => Self::Detailed(details),
+            },
+            Self::Detailed(mut others) => match others.take_entry() {
+                Some(entry) => Self::Registered(entry).with_details(details),
+                None => Self::Detailed(others),
+            },
+        }
+    }
+
+    /// The context, registered, and the details of the request.
+    pub(super) fn into_entry(self) -> Option<(Arc<Entry>, Detailed)> {
+        match self {
+            Self::Registered(entry) => Some((entry, Detailed::default())),
+            Self::Unregistered(mut new) => {
+                let details = std::mem::take(&mut new.details);
+                Some((new.entry(), details))
+            }
+            Self::Detailed(mut detailed) => Some((detailed.take_entry()?, detailed)),
+        }
+    }
+
+    /// The core of the recorder.
+    pub(super) fn core(&self) -> Option<&Core> {
+        match self {
+            Self::Registered(entry) => Some(entry.core()),
+            Self::Unregistered(new) => Some(&new.route.core),
+            Self::Detailed(detailed) => detailed.entry().map(|entry| &**entry.core()),
+        }
     }
 }
 
@@ -133,6 +171,7 @@ pub(super) struct ContextOverride {
 pub(super) struct PendingContext {
     name: Cow<'static, str>,
     route: Arc<Route>,
+    details: Detailed,
     /// The key of the slot that it is remembered in.
     #[cfg(feature = "axum")]
     key: Option<(Method, Template)>,
@@ -148,10 +187,6 @@ impl PendingContext {
             self.route.remember(key, &entry);
         }
         entry
-    }
-
-    pub(super) fn core(&self) -> &Core {
-        &self.route.core
     }
 }
 
@@ -215,14 +250,29 @@ impl Route {
                 && slot.path.is(path)
                 && (!with_method || slot.method == *head.method)
             {
-                if slot.may_skip && self.skips.contain(head.uri.path()) {
-                    return None;
+                if slot.needs_head {
+                    return self.with_head(slot, head);
                 }
                 return Some(Target::Registered(slot.entry.clone()));
             }
-            return self.matched(path, with_method, head);
+            return Some(self.detailed(self.matched(path, with_method, head)?, head));
         }
-        self.other(head)
+        Some(self.detailed(self.other(head)?, head))
+    }
+
+    /// The context in the slot, of a request whose head is of interest.
+    #[cfg(feature = "axum")]
+    #[cold]
+    fn with_head(&self, slot: &Slot, head: &Head<'_>) -> Option<Target> {
+        if self.skips.contain(head.uri.path()) {
+            return None;
+        }
+        Some(self.detailed(Target::Registered(slot.entry.clone()), head))
+    }
+
+    /// Adds the details of a request, if they are recorded.
+    fn detailed(&self, target: Target, head: &Head<'_>) -> Target {
+        target.with_details(Detailed::new(head, self.core.details()))
     }
 
     /// The context of a route template that is not in the slot.
@@ -262,6 +312,7 @@ impl Route {
         Some(Target::Unregistered(Box::new(PendingContext {
             name: Cow::Owned(name),
             route: self.clone(),
+            details: Detailed::default(),
             key: Some(key),
         })))
     }
@@ -272,7 +323,7 @@ impl Route {
         self.slot.get_or_init(|| Slot {
             method,
             entry: entry.clone_unshared(),
-            may_skip: self.skips.may_match(path.as_str()),
+            needs_head: self.core.details().any() || self.skips.may_match(path.as_str()),
             path,
         });
     }
@@ -326,6 +377,7 @@ impl Route {
             None => Target::Unregistered(Box::new(PendingContext {
                 name: name.into_owned().into(),
                 route: self.clone(),
+                details: Detailed::default(),
                 #[cfg(feature = "axum")]
                 key: None,
             })),

@@ -304,6 +304,11 @@ impl Batch {
     pub fn add_slow(&mut self, context: ContextId, second: i64, request: SlowRequest) {
         let mut slowest = SlowRequests::of(context.kind);
         slowest.add(request);
+        self.add_slowest(context, second, slowest);
+    }
+
+    /// Adds requests that ended within a second to the slowest of a context.
+    pub fn add_slowest(&mut self, context: ContextId, second: i64, slowest: SlowRequests) {
         let delta = self.contexts.entry(context);
         let delta = delta.or_insert_with(|| ContextDelta::new(&self.precisions));
         delta.last_seen = delta.last_seen.max(second);
@@ -347,16 +352,24 @@ impl Batch {
             }
         }
         for (ranking, theirs) in other.rankings {
-            match self.rankings.get_mut(&ranking) {
-                Some(mine) => {
-                    mine.merge(theirs);
-                    mine.limit();
-                }
-                None => {
-                    self.rankings.insert(ranking, theirs);
-                }
-            }
+            self.add_ranking(ranking, theirs);
         }
+    }
+
+    /// Adds to a ranking what was collected later.
+    pub fn add_ranking(&mut self, ranking: Arc<str>, delta: RankingDelta) {
+        match self.rankings.get_mut(&ranking) {
+            Some(mine) => {
+                mine.merge(delta);
+                mine.limit();
+            }
+            None => drop(self.rankings.insert(ranking, delta)),
+        }
+    }
+
+    /// Number of ids of all rankings.
+    pub(crate) fn ranked_ids(&self) -> usize {
+        self.rankings.values().map(|delta| delta.ids.len()).sum()
     }
 
     /// Whether the batch is empty.

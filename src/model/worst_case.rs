@@ -1,7 +1,9 @@
 //! The most memory that a configuration can take, whatever clients send.
 
 use super::histogram::{BUCKETS, COARSE_SCALE, SCALE};
+use super::ranking::RankingSpec;
 use super::slice::{Precision, Precisions};
+use super::slow_request::{SLOW_OF_ALL, SLOW_PER_CONTEXT, SLOW_PER_SECOND};
 use super::tier::{TIERS, is_coarse};
 
 /// The configuration that the calculation depends on.
@@ -25,6 +27,8 @@ pub struct Bounds {
     pub journal_bytes: u64,
     /// The longest name: at most [`MAX_NAME`](super::context::MAX_NAME).
     pub name_bytes: usize,
+    /// The most bytes of the trace id and the path of a slow request: 0 if neither is recorded.
+    pub slow_text_bytes: usize,
 }
 
 /// The most memory that a configuration can take.
@@ -54,6 +58,32 @@ impl WorstCase {
     }
 }
 
+impl WorstCase {
+    /// Calculates that of a ranking. `is_shared` says whether the store is elsewhere.
+    pub(crate) fn of_ranking(spec: RankingSpec, shards: usize, is_shared: bool) -> Self {
+        let (ids, slices) = (u64::from(spec.max_ids), u64::from(spec.slices));
+        let held = (ids + (shards * MIN_SHARD_IDS) as u64) * RANKED_ID;
+        // The batch that waits, and the ranking itself where it is stored here.
+        let pending = ids * (RANKED_ID + slices * PENDING_SLICE);
+        let stored = ids * (slices + 1) * RANKED_ID;
+        match is_shared {
+            true => Self {
+                process_bytes: held + pending,
+                store_bytes: stored,
+            },
+            false => Self {
+                process_bytes: held + pending + stored,
+                store_bytes: 0,
+            },
+        }
+    }
+}
+
+/// An id of a ranking, with its number: of [`MAX_NAME`](super::context::MAX_NAME) bytes, in a hash.
+const RANKED_ID: u64 = 256 + 128;
+/// A shard has room for at least this many ids of a ranking.
+pub(crate) const MIN_SHARD_IDS: usize = 16;
+
 /// A live cell of a context and recording shard, with its allocation.
 const CELL: u64 = 2_400;
 /// A context's other structures in the process: registries, totals, the frame of its pending delta.
@@ -66,6 +96,18 @@ const STORED_SLICE: u64 = 32;
 const PENDING_BUCKET: u64 = 16;
 /// A pending or cached record without its buckets.
 const PENDING_RECORD: u64 = 208;
+/// A slow request on the list of its context, without its texts.
+const LISTED_REQUEST: u64 = 90;
+/// A pending slow request, or one of a store in this process, without its texts.
+const SLOW_REQUEST: u64 = 144;
+/// A packed slow request without its texts.
+const PACKED_REQUEST: u64 = 64;
+/// Hours of which slow requests may be pending, and of which a store in this process has them.
+const SLOW_HOURS: u64 = 2;
+/// A field of a hash of packed slow requests, without these.
+const SLOW_FIELD: u64 = 120;
+/// Hours of which Redis may have slow requests, until their keys expire.
+const REDIS_SLOW_HOURS: u64 = 5;
 /// A round that is being folded: its entries as read, unpacked, and packed again.
 const ROUND: u64 = 24 * 1024 * 1024;
 
@@ -107,15 +149,23 @@ impl ProcessBytes {
                 (contexts + counters) * slices * PENDING_SLICE + records
             }
         };
+        let text = bounds.slow_text_bytes as u64;
+        let listed = SLOW_PER_SECOND as u64 * (LISTED_REQUEST + text);
+        let slow = SLOW_HOURS * slow_requests(contexts) * (SLOW_REQUEST + text);
+        let slow = match bounds.memory_bytes {
+            Some(_) => 2 * slow,
+            None => slow,
+        };
         let fine = BUCKETS as u64;
         Self {
-            in_use: contexts * (cells + CONTEXT + 4 * name) + counters * (1_024 + 2 * name),
+            in_use: contexts * (cells + CONTEXT + 4 * name + listed)
+                + counters * (1_024 + 2 * name),
             replay: bounds.replay_bytes as u64,
             folding: match bounds.folder_records as u64 {
                 0 => 0,
                 records => ROUND + records * (fine * PENDING_BUCKET + PENDING_RECORD),
             },
-            slices,
+            slices: slices + slow,
         }
     }
 
@@ -123,6 +173,11 @@ impl ProcessBytes {
     pub fn total(&self) -> u64 {
         self.in_use + self.replay + self.folding + self.slices
     }
+}
+
+/// Slow requests of an hour: those of each context, and those of all together.
+fn slow_requests(contexts: u64) -> u64 {
+    contexts * SLOW_PER_CONTEXT as u64 + SLOW_OF_ALL as u64
 }
 
 /// Bytes of a context's records when a store in this process has every slice of every tier.
@@ -184,7 +239,9 @@ pub fn store_bytes(bounds: &Bounds, precisions: &Precisions) -> u64 {
     let indexes = 2 * known_bytes(name);
     let context = 3 * counter + records + statistics + indexes;
     let counters = (bounds.max_counters + 1) as u64;
-    contexts * context + counters * counter + bounds.journal_bytes
+    let request = PACKED_REQUEST + name + bounds.slow_text_bytes as u64;
+    let slow = REDIS_SLOW_HOURS * (contexts * SLOW_FIELD + slow_requests(contexts) * request);
+    contexts * context + counters * counter + slow + bounds.journal_bytes
 }
 
 /// A packed record in its hash, with a count of a few digits in each bucket.
@@ -226,6 +283,7 @@ mod tests {
             folder_records: 300,
             journal_bytes: 7_000_001,
             name_bytes: 53,
+            slow_text_bytes: 320,
         }
     }
 
@@ -240,17 +298,17 @@ mod tests {
         let worst = WorstCase::new(&bounds(), &precisions());
         let parts = ProcessBytes::new(&bounds(), &precisions());
         let expected = ProcessBytes {
-            in_use: 1_504_690,
+            in_use: 2_324_690,
             replay: 1_000_003,
             folding: 27_666_624,
-            slices: 9_734_784,
+            slices: 10_291_584,
         };
         assert_eq!(parts, expected);
-        assert_eq!(worst.process_bytes, 39_906_101);
-        assert_eq!(worst.store_bytes, 82_258_261);
+        assert_eq!(worst.process_bytes, 41_282_901);
+        assert_eq!(worst.store_bytes, 83_629_261);
         // Above 512 fields a hash is a table.
         let long = Precisions::new([1, 60], 513);
-        assert_eq!(WorstCase::new(&bounds(), &long).store_bytes, 105_991_173);
+        assert_eq!(WorstCase::new(&bounds(), &long).store_bytes, 107_362_173);
     }
 
     #[test]
@@ -264,8 +322,8 @@ mod tests {
         };
         // What is compacted as far as can be takes more than the bound.
         assert_eq!(slices(6_000_000), slices(1));
-        assert_eq!(slices(10_000_000), 3_702_784 + 10_000_000);
-        assert_eq!(slices(usize::MAX), 69_433_984);
+        assert_eq!(slices(10_000_000), 4_259_584 + 10_000_000);
+        assert_eq!(slices(usize::MAX), 69_990_784);
     }
 
     #[test]
@@ -276,8 +334,8 @@ mod tests {
             ..bounds()
         };
         let parts = |bytes| ProcessBytes::new(&bounds(bytes), &precisions());
-        assert_eq!(parts(1 << 20).slices, 11_304_960);
-        assert_eq!(parts(usize::MAX).slices, 213_757_184);
+        assert_eq!(parts(1 << 20).slices, 12_418_560);
+        assert_eq!(parts(usize::MAX).slices, 214_870_784);
         assert_eq!(parts(1 << 20).folding, 0);
         assert_eq!(WorstCase::new(&bounds(1), &precisions()).store_bytes, 0);
     }

@@ -149,6 +149,9 @@ impl Scratch {
 struct Shard {
     taken: AtomicBool,
     cell: OnceLock<Box<Cell>>,
+    /// The context's [threshold](Cells::set_slow_from). Each shard has a copy, because a request reads it
+    /// from a cache line that it has anyway.
+    slow_from: std::sync::atomic::AtomicU64,
 }
 
 /// A shard that is taken, until this guard is dropped.
@@ -166,6 +169,7 @@ impl Shard {
         Self {
             taken: AtomicBool::new(false),
             cell: OnceLock::new(),
+            slow_from: u64::MAX.into(),
         }
     }
 
@@ -189,6 +193,20 @@ impl Cells {
     /// `shards` is a power of two.
     pub(crate) fn new(shards: usize) -> Self {
         Self((0..shards).map(|_| Shard::new()).collect())
+    }
+
+    /// Sets the shortest duration that [is slow](Self::is_slow). At first none is.
+    pub(crate) fn set_slow_from(&self, nanos: u64) {
+        for shard in &*self.0 {
+            shard.slow_from.store(nanos, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a duration is slow.
+    #[inline(always)]
+    pub(crate) fn is_slow(&self, thread: usize, nanos: u64) -> bool {
+        let shard = &self.0[thread & (self.0.len() - 1)];
+        nanos >= shard.slow_from.load(Ordering::Relaxed)
     }
 
     /// Adds a sample to the shard of this thread, or to a free one.
@@ -289,6 +307,19 @@ mod tests {
         let aggregate = cells.drain(&mut scratch).expect("one was recorded");
         assert_eq!(aggregate.times.count, 1);
         assert_eq!(cells.drain(&mut scratch), None);
+    }
+
+    #[test]
+    fn a_duration_is_slow_from_a_threshold_on() {
+        let cells = Cells::new(4);
+        assert!(!cells.is_slow(1, u64::MAX - 1), "there is no threshold yet");
+        cells.set_slow_from(7);
+        for thread in 0..4 {
+            let slow = [6, 7, 8].map(|nanos| cells.is_slow(thread, nanos));
+            assert_eq!(slow, [false, true, true]);
+        }
+        cells.set_slow_from(0);
+        assert!(cells.is_slow(2, 0));
     }
 
     #[test]

@@ -1,16 +1,21 @@
 //! Recording in this instance.
 //!
 //! The request path ends here. It hands on nanoseconds, which leave once a second. Read `cell` (where a
-//! sample is added), `registry` (under which name), `timer` and `counter` (other code), `response` and
-//! `request_outcome` (which responses are errors), then `drain` (from the cells to the batch) and `totals` (for the Prometheus text).
+//! sample is added), `registry` (under which name), `timer`, `counter` and `ranking` (other code), `response` and
+//! `request_outcome` (which responses are errors), `slow`, `slow_drain` and `details` (the slowest requests one by
+//! one), then `drain` (from the cells to the batch) and `totals` (for the Prometheus text).
 
 mod cell;
 mod counter;
+mod details;
 mod drain;
 mod flush_counters;
+mod ranking;
 mod registry;
 mod request_outcome;
 mod response;
+mod slow;
+mod slow_drain;
 mod sync;
 mod timer;
 pub(crate) mod totals;
@@ -22,24 +27,47 @@ use std::time::Duration;
 pub(crate) use cell::thread_number;
 pub use counter::Counter;
 pub(crate) use counter::check_counter;
+pub(crate) use details::{DetailOptions, RequestDetails};
 pub(crate) use drain::{Drain, DrainStats};
 pub(crate) use flush_counters::FlushCounters;
+pub(crate) use ranking::{RankingEntry, Rankings};
 pub use request_outcome::RequestOutcome;
 pub use response::ResponseHead;
 pub(crate) use response::{ErrorRule, MaybeErrorRule};
 pub use timer::{Timed, Timer};
 
+use http::StatusCode;
+
 use crate::clock::{Clock, Tick};
+use crate::error::BuildError;
 use crate::model::context::{self, Kind};
 use crate::model::outcome::Outcome;
+use crate::model::ranking::RankingSpec;
 use crate::model::slice::Precisions;
 use cell::{Cells, MAX_SHARDS, MIN_SHARDS};
 use counter::{CounterEntry, Gauge, Striped};
 use registry::Registry;
+use slow::{ListedRequest, SlowList};
 
 /// The longest duration that is recorded of what was measured elsewhere. A context may have 30,000 of them in a
 /// second before its sum of nanoseconds overflows.
 const LONGEST_MEASURED: Duration = Duration::from_secs(7 * 24 * 3_600);
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ended {
+    pub(crate) outcome: Outcome,
+    pub(crate) is_error: bool,
+    /// The status of the response, if there was one.
+    pub(crate) status: Option<StatusCode>,
+}
+
+/// The nanoseconds of a duration that was measured elsewhere. It may be of any length, and the sum of a cell must
+/// not overflow, so longer ones are cut to [`LONGEST_MEASURED`].
+fn nanos_of(duration: Duration) -> u64 {
+    // Seven days are less than 2^50 ns.
+    duration.min(LONGEST_MEASURED).as_nanos() as u64
+}
 
 /// Marks a response that is not recorded, as an extension. Responses of the admin router have it.
 ///
@@ -60,6 +88,8 @@ pub(crate) struct Entry {
     pub(crate) kind: Kind,
     unmatched: bool,
     cells: Cells,
+    /// Only requests have one.
+    slow: Option<Arc<SlowList>>,
     core: Arc<Core>,
 }
 
@@ -77,6 +107,7 @@ pub(crate) struct Core {
     contexts_overflow: AtomicBool,
     counters_overflow: AtomicBool,
     error_rule: MaybeErrorRule,
+    details: DetailOptions,
 }
 
 /// Limits and rules of a [`Recorder`].
@@ -87,6 +118,7 @@ pub(crate) struct Limits {
     /// Bytes of pending records above which they are compacted.
     pub(crate) pending_bytes: usize,
     pub(crate) error_rule: MaybeErrorRule,
+    pub(crate) details: DetailOptions,
 }
 
 /// All contexts and counters of this process.
@@ -99,6 +131,7 @@ pub(crate) struct Recorder {
     http: Registry<Entry>,
     timers: Registry<Entry>,
     counters: Registry<CounterEntry>,
+    pub(crate) rankings: Rankings,
     pub(crate) drain: Drain,
 }
 
@@ -124,16 +157,9 @@ impl Recorder {
             contexts_overflow: AtomicBool::new(false),
             counters_overflow: AtomicBool::new(false),
             error_rule: limits.error_rule.clone(),
+            details: limits.details,
         });
-        let entry = |name: &str, kind| {
-            Arc::new(Entry {
-                name: name.into(),
-                kind,
-                unmatched: name == context::UNMATCHED,
-                cells: Cells::new(shards),
-                core: core.clone(),
-            })
-        };
+        let entry = |name: &str, kind| Arc::new(Entry::new(name.into(), kind, shards, &core));
         Self {
             unmatched: entry(context::UNMATCHED, Kind::Http),
             http: Registry::new(limits.max_contexts, entry(context::OVERFLOW, Kind::Http)),
@@ -148,6 +174,7 @@ impl Recorder {
                     value: Striped::new(shards),
                 }),
             ),
+            rankings: Rankings::default(),
             drain: Drain::new(precisions, clock.now_nanos()),
             core,
             limits,
@@ -184,12 +211,8 @@ impl Recorder {
                 .warn_contexts_overflow(&name, self.limits.max_contexts);
             return registry.overflow();
         }
-        registry.get_or_insert(&name, |name| Entry {
-            name,
-            kind,
-            unmatched: false,
-            cells: Cells::new(self.shards),
-            core: self.core.clone(),
+        registry.get_or_insert(&name, |name| {
+            Entry::new(name, kind, self.shards, &self.core)
         })
     }
 
@@ -199,7 +222,17 @@ impl Recorder {
         let existing = self.existing_http(context);
         let entry = existing.unwrap_or_else(|| self.entry(Kind::Http, context));
         let (outcome, error) = ended.judge(self.core.error_rule());
-        entry.record_measured(duration, outcome, error);
+        let ended = Ended {
+            outcome,
+            is_error: error,
+            status: ended.status(),
+        };
+        let (thread, nanos) = (thread_number(), nanos_of(duration));
+        if entry.cells.is_slow(thread, nanos) {
+            entry.record_slow(thread, nanos, ended, RequestDetails::default());
+        } else {
+            entry.cells.record(thread, nanos, outcome, error);
+        }
     }
 
     /// The counter of this name. A reserved name gets a backslash before it, so that it is neither mixed
@@ -227,6 +260,16 @@ impl Recorder {
             );
         }
         Counter(entry(&format!("\\{name}")))
+    }
+
+    /// The ranking of this name and configuration.
+    pub(crate) fn ranking(
+        &self,
+        name: &str,
+        spec: RankingSpec,
+    ) -> Result<Arc<RankingEntry>, BuildError> {
+        self.rankings
+            .get_or_insert(name, spec, &self.core, self.shards)
     }
 
     /// Number of shards of each context.
@@ -327,6 +370,11 @@ impl Core {
         self.error_rule.0.as_deref()
     }
 
+    /// Which details of slow requests are recorded.
+    pub(crate) fn details(&self) -> DetailOptions {
+        self.details
+    }
+
     #[inline]
     pub(crate) fn request_started(&self) {
         self.in_flight.add(thread_number(), 1);
@@ -339,6 +387,19 @@ impl Core {
 }
 
 impl Entry {
+    fn new(name: Arc<str>, kind: Kind, shards: usize, core: &Arc<Core>) -> Self {
+        let cells = Cells::new(shards);
+        let has_slow = kind == Kind::Http;
+        Self {
+            unmatched: &*name == context::UNMATCHED,
+            slow: has_slow.then(|| Arc::new(SlowList::new(&cells))),
+            core: core.clone(),
+            name,
+            kind,
+            cells,
+        }
+    }
+
     /// A handle of the same context with a reference count of its own, so that threads do not contend for
     /// one count.
     #[cfg(feature = "axum")]
@@ -348,6 +409,7 @@ impl Entry {
             kind: self.kind,
             unmatched: self.unmatched,
             cells: self.cells.clone(),
+            slow: self.slow.clone(),
             core: self.core.clone(),
         })
     }
@@ -360,31 +422,51 @@ impl Entry {
     /// Records a sample that began at `start` and ends now.
     #[inline]
     pub(crate) fn finish(&self, start: Tick, outcome: Outcome, error: bool) {
-        self.record(thread_number(), start, outcome, error);
+        let nanos = self.nanos_since(start);
+        self.cells.record(thread_number(), nanos, outcome, error);
     }
 
     /// Records a request that began at `start` and ends now, and is no longer in flight.
     #[inline]
-    pub(crate) fn finish_request(&self, start: Tick, outcome: Outcome, error: bool) {
+    pub(crate) fn finish_request(&self, start: Tick, ended: Ended, details: RequestDetails<'_>) {
         let thread = thread_number();
-        self.record(thread, start, outcome, error);
+        let nanos = self.nanos_since(start);
+        if self.cells.is_slow(thread, nanos) {
+            self.record_slow(thread, nanos, ended, details);
+        } else {
+            self.cells
+                .record(thread, nanos, ended.outcome, ended.is_error);
+        }
         self.core.in_flight.add(thread, -1);
     }
 
-    /// Records a sample that was measured elsewhere. It may be of any length, and the sum of a cell must not
-    /// overflow, so longer ones are cut to [`LONGEST_MEASURED`].
+    /// Records a sample that was measured elsewhere, whose context is not one of requests.
     pub(crate) fn record_measured(&self, duration: Duration, outcome: Outcome, error: bool) {
-        let duration = duration.min(LONGEST_MEASURED);
-        // Seven days are less than 2^50 ns.
-        let nanos = duration.as_nanos() as u64;
+        let nanos = nanos_of(duration);
         self.cells.record(thread_number(), nanos, outcome, error);
     }
 
-    #[inline]
-    fn record(&self, thread: usize, start: Tick, outcome: Outcome, error: bool) {
+    #[inline(always)]
+    fn nanos_since(&self, start: Tick) -> u64 {
         let clock = &self.core.clock;
-        let nanos = clock.nanos_between(start, clock.tick());
-        self.cells.record(thread, nanos, outcome, error);
+        clock.nanos_between(start, clock.tick())
+    }
+
+    /// Records a request, and adds it to the list of the slow ones.
+    #[cold]
+    #[inline(never)]
+    fn record_slow(&self, thread: usize, nanos: u64, ended: Ended, details: RequestDetails<'_>) {
+        self.cells
+            .record(thread, nanos, ended.outcome, ended.is_error);
+        let Some(slow) = &self.slow else { return };
+        let request = ListedRequest {
+            nanos,
+            ended_at: self.core.clock.now_nanos().div_euclid(1_000_000),
+            ended,
+            trace_id: details.trace_id.map(Box::from),
+            path: details.path.map(Box::from),
+        };
+        slow.add(&self.cells, request);
     }
 
     /// Whether this is the context of requests that match no route.

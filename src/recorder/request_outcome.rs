@@ -33,6 +33,14 @@ impl From<Outcome> for RequestOutcome {
 }
 
 impl RequestOutcome {
+    /// The status of the response, if there was one.
+    pub(super) fn status(self) -> Option<StatusCode> {
+        match self.0 {
+            Ending::Responded(status) => Some(status),
+            Ending::Other(_) => None,
+        }
+    }
+
     /// The outcome, and whether it counts as an error.
     pub(super) fn judge(self, rule: Option<&ErrorRule>) -> (Outcome, bool) {
         let status = match self.0 {

@@ -25,4 +25,5 @@ mod outage;
 mod peers;
 mod refusals;
 mod server;
+mod slow_requests;
 mod timeouts;

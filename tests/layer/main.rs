@@ -11,6 +11,7 @@ mod outcomes;
 mod recorded;
 #[path = "../rig/mod.rs"]
 mod rig;
+mod slow_requests;
 mod timers;
 
 use std::collections::BTreeMap;

@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::super::Admin;
 use super::super::params::Params;
 use super::super::response::ApiError;
+use super::slow_requests::{BothHours, both_hours};
 use super::window::{Asked, WindowOf};
 use super::{Hour, Name, kind, of_kind, outcomes};
 use crate::model::batch::Aggregate;
@@ -25,6 +26,7 @@ pub(in crate::admin) struct Path<'a> {
     /// Lower bound, upper bound and count of each bucket that is not empty.
     histogram: Vec<(f64, f64, u64)>,
     outcomes: BTreeMap<&'static str, u64>,
+    slowest_requests: BothHours,
     /// The window that was asked for, unless it is an hour.
     #[serde(skip_serializing_if = "Option::is_none")]
     window: Option<HistogramOf>,
@@ -75,6 +77,8 @@ pub(in crate::admin) async fn path<'a>(
         start: hour.start,
         hour: Hour::from(hour),
     };
+    let id = ContextId::new(snapshot.kind, context);
+    let slowest_requests = both_hours(admin, &id).await?;
     let aggregate = aggregate(snapshot.hour.as_ref(), snapshot.last_hour.as_ref());
     Ok(Path {
         window,
@@ -86,6 +90,7 @@ pub(in crate::admin) async fn path<'a>(
             snapshot.kind,
             aggregate.map_or_else(OutcomeCounts::default, |s| s.outcomes),
         ),
+        slowest_requests,
     })
 }
 

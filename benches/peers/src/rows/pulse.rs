@@ -1,14 +1,30 @@
 //! tower-pulse, as a service would use it: with all features, flushed once a second.
 
+use std::time::Duration;
+
 use axum::Router;
+use http::StatusCode;
 use tower_pulse::Pulse;
 
 use super::App;
-use crate::driver::Ground;
+use crate::driver::{Ground, ROUTES};
 
 fn pulse(ground: &Ground) -> Result<Pulse, String> {
     let _inside = ground.back().enter();
-    Pulse::builder().build().map_err(|error| error.to_string())
+    let pulse = Pulse::builder().build();
+    let pulse = pulse.map_err(|error| error.to_string())?;
+    record_slow_requests(&pulse);
+    Ok(pulse)
+}
+
+/// Records enough slow requests that no measured one is among the slowest of the hour, of which there are a
+/// hundred in an hour of a real service.
+fn record_slow_requests(pulse: &Pulse) {
+    for context in (0..ROUTES).map(|route| format!("GET /route{route}/{{id}}")) {
+        for _ in 0..20 {
+            pulse.record(&context, Duration::from_secs(3_600), StatusCode::OK);
+        }
+    }
 }
 
 /// Timed to the head of the response.

@@ -1,0 +1,316 @@
+//! The trace id and the path of a request. They are read when the request begins, because the handler consumes
+//! it, and are of use only if it turns out to be slow. They are written to a buffer of a pool, so that a request
+//! allocates nothing.
+
+use std::sync::{Arc, Mutex};
+
+use http::{HeaderMap, HeaderName};
+
+use super::source::Head;
+use crate::model::slow_request::{MAX_PATH, MAX_TRACE_ID};
+use crate::recorder::{DetailOptions, Entry, RequestDetails, thread_number};
+
+/// The context of a request with the request's details. In a buffer of the pool, which gets it back when this
+/// value is dropped. Without one, nothing is known.
+#[derive(Default)]
+pub(super) struct Detailed(Option<Box<Buffer>>);
+
+/// A buffer of the pool. Empty texts are not known.
+struct Buffer {
+    /// The context, if it is registered.
+    entry: Option<Arc<Entry>>,
+    trace_id: String,
+    path: String,
+}
+
+impl Detailed {
+    /// Reads the details of a request. Allocates nothing, as long as the pool has a buffer.
+    pub(super) fn new(head: &Head<'_>, options: DetailOptions) -> Self {
+        if !options.any() {
+            return Self::default();
+        }
+        let mut buffer = POOL.take();
+        if options.trace_ids
+            && let Some(id) = trace_id(head.headers)
+        {
+            buffer.set_trace_id(id);
+        }
+        if options.paths {
+            buffer.set_path(path(head));
+        }
+        Self(Some(buffer))
+    }
+
+    /// Adds the context. Returns it if there are no details to add it to.
+    pub(super) fn add_entry(&mut self, entry: Arc<Entry>) -> Option<Arc<Entry>> {
+        match &mut self.0 {
+            None => Some(entry),
+            Some(buffer) => {
+                buffer.entry = Some(entry);
+                None
+            }
+        }
+    }
+
+    /// The context.
+    pub(super) fn entry(&self) -> Option<&Arc<Entry>> {
+        self.0.as_ref().and_then(|buffer| buffer.entry.as_ref())
+    }
+
+    /// Moves the context out.
+    pub(super) fn take_entry(&mut self) -> Option<Arc<Entry>> {
+        self.0.as_mut().and_then(|buffer| buffer.entry.take())
+    }
+
+    /// The details.
+    pub(super) fn details(&self) -> RequestDetails<'_> {
+        let text = |text: fn(&Buffer) -> &str| {
+            let text = self.0.as_ref().map(|buffer| text(buffer));
+            text.filter(|text| !text.is_empty())
+        };
+        RequestDetails {
+            trace_id: text(|buffer| &buffer.trace_id),
+            path: text(|buffer| &buffer.path),
+        }
+    }
+}
+
+impl Drop for Detailed {
+    #[cold]
+    fn drop(&mut self) {
+        if let Some(buffer) = self.0.take() {
+            POOL.give_back(buffer);
+        }
+    }
+}
+
+impl Buffer {
+    fn new() -> Self {
+        Self {
+            entry: None,
+            trace_id: String::with_capacity(MAX_TRACE_ID),
+            path: String::with_capacity(MAX_PATH + LONGEST_ESCAPE),
+        }
+    }
+
+    /// Sets the trace id from text of a client: visible ASCII of at most [`MAX_TRACE_ID`] bytes, all else is
+    /// left out.
+    fn set_trace_id(&mut self, text: &[u8]) {
+        let visible = text.iter().filter(|byte| byte.is_ascii_graphic());
+        let visible = visible.map(|byte| char::from(*byte));
+        self.trace_id.clear();
+        self.trace_id.extend(visible.take(MAX_TRACE_ID));
+    }
+
+    /// Sets the path, with control characters escaped, and cut at [`MAX_PATH`] bytes.
+    fn set_path(&mut self, path: &str) {
+        self.path.clear();
+        for c in path.chars() {
+            let before = self.path.len();
+            match c.is_control() {
+                true => self.path.extend(c.escape_default()),
+                false => self.path.push(c),
+            }
+            if self.path.len() > MAX_PATH {
+                self.path.truncate(before);
+                break;
+            }
+        }
+    }
+
+    fn clear(&mut self) {
+        self.entry = None;
+        self.trace_id.clear();
+        self.path.clear();
+    }
+}
+
+/// The path as the client sent it, without the query.
+fn path<'a>(head: &Head<'a>) -> &'a str {
+    #[cfg(feature = "axum")]
+    if let Some(uri) = super::matched::original_uri(head.extensions) {
+        return uri.path();
+    }
+    head.uri.path()
+}
+
+/// The id of the trace, or else that of the request.
+fn trace_id(headers: &HeaderMap) -> Option<&[u8]> {
+    static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+    static X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+    let traceparent = headers.get(&TRACEPARENT);
+    let id = traceparent.and_then(|value| of_traceparent(value.as_bytes()));
+    id.or_else(|| headers.get(&X_REQUEST_ID).map(|value| value.as_bytes()))
+}
+
+/// The trace id of a `traceparent`: `version-trace_id-parent_id-flags`, as W3C Trace Context defines it.
+fn of_traceparent(value: &[u8]) -> Option<&[u8]> {
+    let is_id = |text: &[u8], length: usize| {
+        let is_hex = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        text.len() == length && text.iter().all(is_hex)
+    };
+    let is_zero = |text: &[u8]| text.iter().all(|byte| *byte == b'0');
+    let mut parts = value.split(|byte| *byte == b'-');
+    let (version, id, parent, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+    // Later versions may add parts.
+    let is_whole = version != b"00" || parts.next().is_none();
+    let is_valid = is_id(version, 2) && version != b"ff" && is_id(flags, 2) && is_whole;
+    let is_valid = is_valid && is_id(id, 32) && is_id(parent, 16);
+    (is_valid && !is_zero(id) && !is_zero(parent)).then_some(id)
+}
+
+/// Number of the pool's lists, a power of two.
+const LISTS: usize = 8;
+/// The most buffers in a list: 100 kB in all lists together.
+const BUFFERS_PER_LIST: usize = 32;
+/// A path may exceed the limit by one escaped character before it is cut.
+const LONGEST_ESCAPE: usize = "\\u{10ffff}".len();
+
+/// A guard holds one pointer, and moves it to and from here.
+type Buffers = Vec<Box<Buffer>>;
+
+/// The buffers that no request uses. One for the process: they belong to no recorder.
+static POOL: Pool = Pool([const { Mutex::new(Vec::new()) }; LISTS]);
+
+struct Pool([Mutex<Buffers>; LISTS]);
+
+impl Pool {
+    /// The lists, those of this thread first. A list that another thread uses is passed over, so no thread
+    /// waits.
+    fn find<T>(&self, mut with: impl FnMut(&mut Buffers) -> Option<T>) -> Option<T> {
+        let first = thread_number();
+        (0..LISTS).find_map(|step| {
+            let list = &self.0[(first + step) % LISTS];
+            with(&mut *list.try_lock().ok()?)
+        })
+    }
+
+    #[cold]
+    fn take(&self) -> Box<Buffer> {
+        let pooled = self.find(Vec::pop);
+        pooled.unwrap_or_else(|| Box::new(Buffer::new()))
+    }
+
+    #[cold]
+    fn give_back(&self, mut buffer: Box<Buffer>) {
+        buffer.clear();
+        let mut buffer = Some(buffer);
+        // If all lists are full or in use, the buffer is dropped.
+        let _ = self.find(|list| {
+            if list.len() == BUFFERS_PER_LIST {
+                return None;
+            }
+            list.reserve_exact(BUFFERS_PER_LIST - list.len());
+            list.push(buffer.take()?);
+            Some(())
+        });
+    }
+}
+
+#[cfg(all(test, not(pulse_loom)))]
+mod tests {
+    use super::*;
+
+    fn with(set: impl FnOnce(&mut Buffer)) -> (Option<String>, Option<String>) {
+        let mut buffer = POOL.take();
+        set(&mut buffer);
+        let detailed = Detailed(Some(buffer));
+        let RequestDetails { trace_id, path } = detailed.details();
+        (trace_id.map(str::to_owned), path.map(str::to_owned))
+    }
+
+    const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+
+    fn id(headers: &[(&'static str, &str)]) -> Option<String> {
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            map.append(*name, value.parse().expect("a value"));
+        }
+        trace_id(&map).map(|id| String::from_utf8_lossy(id).into_owned())
+    }
+
+    #[test]
+    fn a_valid_traceparent_comes_before_the_id_of_the_request() {
+        let traceparent = format!("00-{TRACE}-00f067aa0ba902b7-01");
+        let both = [("x-request-id", "abc"), ("traceparent", &*traceparent)];
+        assert_eq!(id(&both).as_deref(), Some(TRACE));
+        assert_eq!(id(&both[..1]).as_deref(), Some("abc"));
+        assert_eq!(id(&[]), None);
+        let later = format!("cc-{TRACE}-00f067aa0ba902b7-01-what-comes");
+        assert_eq!(id(&[("traceparent", &later)]).as_deref(), Some(TRACE));
+    }
+
+    #[test]
+    fn an_invalid_traceparent_is_no_id() {
+        let zeros = "0".repeat(32);
+        for invalid in [
+            "",
+            "00",
+            TRACE,
+            &format!("00-{TRACE}-00f067aa0ba902b7"),
+            &format!("00-{TRACE}-00f067aa0ba902b7-1"),
+            &format!("00-{TRACE}-00f067aa0ba902b7-01-more"),
+            &format!("ff-{TRACE}-00f067aa0ba902b7-01"),
+            &format!("00-{zeros}-00f067aa0ba902b7-01"),
+            &format!("00-{TRACE}-0000000000000000-01"),
+            &format!("00-{}-00f067aa0ba902b7-01", TRACE.to_uppercase()),
+            &format!("00-{TRACE}0-00f067aa0ba902b7-01"),
+            &format!("0x-{TRACE}-00f067aa0ba902b7-01"),
+        ] {
+            assert_eq!(id(&[("traceparent", invalid)]), None, "{invalid}");
+            let with_request_id = [("traceparent", invalid), ("x-request-id", "abc")];
+            assert_eq!(id(&with_request_id).as_deref(), Some("abc"), "{invalid}");
+        }
+    }
+
+    #[test]
+    fn an_id_is_visible_ascii_and_short() {
+        let id = |text: &[u8]| with(|buffer| buffer.set_trace_id(text)).0;
+        assert_eq!(id(b"abc-1").as_deref(), Some("abc-1"));
+        assert_eq!(id("a b\t\u{e9}\n<c>".as_bytes()).as_deref(), Some("ab<c>"));
+        assert_eq!(id("\u{e9} ".as_bytes()), None);
+        assert_eq!(id(b""), None);
+        let long = [b'x'; 3 * MAX_TRACE_ID];
+        assert_eq!(id(&long).map(|id| id.len()), Some(MAX_TRACE_ID));
+    }
+
+    #[test]
+    fn a_path_is_cut_between_characters_and_escaped() {
+        let path = |text: &str| with(|buffer| buffer.set_path(text)).1;
+        assert_eq!(path("/a/b").as_deref(), Some("/a/b"));
+        assert_eq!(path("/a\u{1b}[31m\n").as_deref(), Some("/a\\u{1b}[31m\\n"));
+        let long = path(&format!("/{}", "\u{e9}".repeat(MAX_PATH))).expect("a path");
+        assert_eq!(long.len(), MAX_PATH - 1);
+        let escaped = path(&"\u{7f}".repeat(MAX_PATH)).expect("a path");
+        assert_eq!(escaped.len(), MAX_PATH - MAX_PATH % "\\u{7f}".len());
+    }
+
+    #[test]
+    fn a_buffer_is_used_again_and_says_nothing_of_the_last_request() {
+        let (_, path) = with(|buffer| {
+            buffer.set_trace_id(b"secret");
+            buffer.set_path("/secret");
+        });
+        assert_eq!(path.as_deref(), Some("/secret"));
+        for _ in 0..2 * LISTS {
+            assert_eq!(with(|_| {}), (None, None));
+        }
+    }
+
+    #[test]
+    fn the_pool_is_bounded() {
+        let pool = Pool([const { Mutex::new(Vec::new()) }; LISTS]);
+        let most = LISTS * BUFFERS_PER_LIST;
+        let buffers: Vec<_> = (0..most + 3).map(|_| pool.take()).collect();
+        buffers
+            .into_iter()
+            .for_each(|buffer| pool.give_back(buffer));
+        let lists = pool.0.iter();
+        let pooled = lists.map(|list| list.lock().expect("free").len());
+        assert_eq!(pooled.sum::<usize>(), most);
+        for _ in 0..most {
+            pool.take();
+        }
+        assert!(pool.find(Vec::pop).is_none());
+    }
+}

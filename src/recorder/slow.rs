@@ -1,0 +1,270 @@
+//! The slowest requests, one by one: from the request to the batch.
+//!
+//! A context has a threshold, and a request that is shorter is compared with it and no more. A longer one is
+//! put on the context's list, which the drain moves to the batch once a second. The thresholds rise as the
+//! hour goes on, because fewer and fewer requests can be among the slowest.
+
+use std::sync::Mutex;
+
+use super::Ended;
+use super::cell::Cells;
+use crate::model::slow_request::{SLOW_OF_ALL, SLOW_PER_CONTEXT, SLOW_PER_SECOND};
+use crate::task::lock;
+
+/// A request on the list of its context.
+#[derive(Debug)]
+pub(super) struct ListedRequest {
+    /// Its duration, in nanoseconds.
+    pub(super) nanos: u64,
+    /// When it ended, in Unix milliseconds.
+    pub(super) ended_at: i64,
+    pub(super) ended: Ended,
+    pub(super) trace_id: Option<Box<str>>,
+    pub(super) path: Option<Box<str>>,
+}
+
+/// The longest durations of an hour, as many as there are slow requests of it.
+#[derive(Debug)]
+pub(super) struct LongestDurations {
+    limit: usize,
+    /// In nanoseconds, longest first.
+    nanos: Vec<u64>,
+}
+
+impl LongestDurations {
+    /// Those of all contexts together.
+    pub(super) fn of_all() -> Self {
+        Self::new(SLOW_OF_ALL)
+    }
+
+    fn new(limit: usize) -> Self {
+        let nanos = Vec::new();
+        Self { limit, nanos }
+    }
+
+    /// Begins another hour.
+    pub(super) fn clear(&mut self) {
+        self.nanos.clear();
+    }
+
+    /// Adds a duration, if it is among the longest.
+    pub(super) fn add(&mut self, nanos: u64) {
+        let at = self.nanos.partition_point(|longer| *longer >= nanos);
+        if at < self.limit {
+            self.nanos.truncate(self.limit - 1);
+            self.nanos.insert(at, nanos);
+        }
+    }
+
+    /// The shortest duration that is long enough to be added: 0 while there is room.
+    pub(super) fn threshold(&self) -> u64 {
+        let last = self.nanos.get(self.limit - 1);
+        last.map_or(0, |last| last.saturating_add(1))
+    }
+}
+
+/// The slow requests of a context since the last drain.
+#[derive(Debug)]
+pub(super) struct SlowList(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    /// At most [`SLOW_PER_SECOND`], in no order.
+    requests: Vec<ListedRequest>,
+    /// The durations of this process's slowest requests of the hour.
+    longest: LongestDurations,
+    /// The threshold of the cells.
+    threshold: u64,
+}
+
+/// What a drain tells the lists.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SlowDrain {
+    /// The requests are of another hour than those of the last drain.
+    pub(super) begins_hour: bool,
+    /// The next drain's requests are of another hour than these.
+    pub(super) ends_hour: bool,
+    /// The threshold of all contexts together.
+    pub(super) threshold_of_all: u64,
+}
+
+impl SlowList {
+    /// A list for the requests in these cells.
+    pub(super) fn new(cells: &Cells) -> Self {
+        cells.set_slow_from(0);
+        Self(Mutex::new(State {
+            requests: Vec::new(),
+            longest: LongestDurations::new(SLOW_PER_CONTEXT),
+            threshold: 0,
+        }))
+    }
+
+    /// Adds a request that reached the threshold. A full list drops its fastest request, and raises the
+    /// threshold, so that a burst of slow requests does not wait for the lock.
+    pub(super) fn add(&self, cells: &Cells, request: ListedRequest) {
+        let mut state = lock(&self.0);
+        if state.requests.len() < SLOW_PER_SECOND {
+            state.requests.push(request);
+        } else {
+            let fastest = state.requests.iter_mut().min_by_key(|listed| listed.nanos);
+            match fastest {
+                Some(fastest) if fastest.nanos < request.nanos => *fastest = request,
+                _ => return,
+            }
+        }
+        if state.requests.len() == SLOW_PER_SECOND {
+            let fastest = state.requests.iter().map(|listed| listed.nanos).min();
+            let threshold = fastest.map_or(0, |nanos| nanos.saturating_add(1));
+            state.raise(threshold, cells);
+        }
+    }
+
+    /// Moves the requests out, and sets the threshold for the next ones.
+    pub(super) fn drain(&self, cells: &Cells, drain: SlowDrain) -> Vec<ListedRequest> {
+        let mut state = lock(&self.0);
+        let requests = std::mem::take(&mut state.requests);
+        if drain.begins_hour {
+            state.longest.clear();
+        }
+        for request in &requests {
+            state.longest.add(request.nanos);
+        }
+        if drain.ends_hour {
+            state.longest.clear();
+        }
+        let threshold = match drain.ends_hour {
+            true => 0,
+            false => state.longest.threshold().min(drain.threshold_of_all),
+        };
+        if threshold != state.threshold {
+            state.threshold = threshold;
+            cells.set_slow_from(threshold);
+        }
+        requests
+    }
+}
+
+impl State {
+    fn raise(&mut self, threshold: u64, cells: &Cells) {
+        if threshold > self.threshold {
+            self.threshold = threshold;
+            cells.set_slow_from(threshold);
+        }
+    }
+}
+
+#[cfg(all(test, not(pulse_loom)))]
+mod tests {
+    use super::*;
+    use crate::model::outcome::Outcome;
+
+    const STAYS: SlowDrain = SlowDrain {
+        begins_hour: false,
+        ends_hour: false,
+        threshold_of_all: u64::MAX,
+    };
+
+    fn add(list: &SlowList, cells: &Cells, nanos: u64) {
+        if cells.is_slow(0, nanos) {
+            let ended = Ended {
+                outcome: Outcome::Success,
+                is_error: false,
+                status: None,
+            };
+            let request = ListedRequest {
+                nanos,
+                ended_at: 0,
+                ended,
+                trace_id: None,
+                path: None,
+            };
+            list.add(cells, request);
+        }
+    }
+
+    fn drained(list: &SlowList, cells: &Cells, drain: SlowDrain) -> Vec<u64> {
+        let requests = list.drain(cells, drain).into_iter();
+        let mut nanos: Vec<_> = requests.map(|request| request.nanos).collect();
+        nanos.sort_unstable();
+        nanos
+    }
+
+    /// The shortest slow duration, 0 to 99.
+    fn threshold(cells: &Cells) -> Option<u64> {
+        (0..100).find(|nanos| cells.is_slow(3, *nanos))
+    }
+
+    #[test]
+    fn the_slowest_twenty_of_a_second_are_listed() {
+        let cells = Cells::new(4);
+        let list = SlowList::new(&cells);
+        for nanos in (0..50).map(|n| n * 7 % 50) {
+            add(&list, &cells, nanos);
+        }
+        assert_eq!(threshold(&cells), Some(31), "31 is slower than the fastest");
+        let slowest: Vec<_> = (30..50).collect();
+        assert_eq!(drained(&list, &cells, STAYS), slowest);
+        assert!(drained(&list, &cells, STAYS).is_empty());
+    }
+
+    #[test]
+    fn five_slower_requests_of_the_hour_keep_a_request_out() {
+        let cells = Cells::new(2);
+        let list = SlowList::new(&cells);
+        for nanos in [10, 20, 30, 40] {
+            add(&list, &cells, nanos);
+            drained(&list, &cells, STAYS);
+            assert_eq!(threshold(&cells), Some(0));
+        }
+        add(&list, &cells, 0);
+        drained(&list, &cells, STAYS);
+        assert_eq!(threshold(&cells), Some(1));
+        add(&list, &cells, 50);
+        drained(&list, &cells, STAYS);
+        assert_eq!(threshold(&cells), Some(11));
+        // The 100th of all may be faster.
+        let threshold_of_all = 7;
+        let of_all = SlowDrain {
+            threshold_of_all,
+            ..STAYS
+        };
+        drained(&list, &cells, of_all);
+        assert_eq!(threshold(&cells), Some(7));
+    }
+
+    #[test]
+    fn each_hour_begins_without_a_threshold() {
+        for (begins_hour, ends_hour) in [(true, false), (false, true)] {
+            let cells = Cells::new(2);
+            let list = SlowList::new(&cells);
+            (10..20).for_each(|nanos| add(&list, &cells, nanos));
+            drained(&list, &cells, STAYS);
+            assert_eq!(threshold(&cells), Some(16));
+            let turn = SlowDrain {
+                begins_hour,
+                ends_hour,
+                ..STAYS
+            };
+            drained(&list, &cells, turn);
+            assert_eq!(threshold(&cells), Some(0));
+            (0..5).for_each(|nanos| add(&list, &cells, nanos));
+            assert_eq!(drained(&list, &cells, STAYS), [0, 1, 2, 3, 4]);
+            assert_eq!(threshold(&cells), Some(1), "of the new hour alone");
+        }
+    }
+
+    #[test]
+    fn a_threshold_is_just_above_the_last_of_the_longest() {
+        let mut longest = LongestDurations::new(3);
+        let thresholds = [5, 5, 9, 5, 4, 6, u64::MAX, u64::MAX].map(|nanos| {
+            longest.add(nanos);
+            longest.threshold()
+        });
+        assert_eq!(thresholds, [0, 0, 6, 6, 6, 6, 7, 10]);
+        longest.add(u64::MAX);
+        assert_eq!(longest.threshold(), u64::MAX);
+        longest.clear();
+        assert_eq!(longest.threshold(), 0);
+        assert_eq!(LongestDurations::of_all().limit, 100);
+    }
+}

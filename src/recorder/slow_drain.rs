@@ -1,0 +1,288 @@
+//! Draining the slowest requests: they move from the lists of the contexts to the batch, and the thresholds of
+//! the lists follow those of the hour.
+
+use std::sync::Arc;
+
+use super::cell::Cells;
+use super::slow::{ListedRequest, LongestDurations, SlowDrain, SlowList};
+use crate::model::batch::Batch;
+use crate::model::context::{ContextId, Kind};
+use crate::model::slice::hour_of;
+use crate::model::slow_request::{SlowRequest, SlowRequests};
+
+/// The state of the drain of slow requests.
+pub(super) struct SlowRequestDrain {
+    /// The name of this instance.
+    instance: Arc<str>,
+    /// The second that is drained, in Unix seconds.
+    second: i64,
+    /// The start of the hour that the next drain is expected to be of, in Unix seconds.
+    hour: i64,
+    /// This process's longest durations of the hour.
+    longest: LongestDurations,
+    /// The slowest requests of this drain.
+    slowest: SlowRequests,
+    turn: SlowDrain,
+}
+
+impl SlowRequestDrain {
+    pub(super) fn new(now: i64) -> Self {
+        let longest = LongestDurations::of_all();
+        Self {
+            instance: "".into(),
+            second: now,
+            hour: hour_of(now),
+            turn: SlowDrain {
+                begins_hour: false,
+                ends_hour: false,
+                threshold_of_all: longest.threshold(),
+            },
+            longest,
+            slowest: SlowRequests::of(Kind::All),
+        }
+    }
+
+    /// Sets the name of this instance.
+    pub(super) fn set_instance(&mut self, instance: &str) {
+        self.instance = instance.into();
+    }
+
+    /// Begins to drain the requests of `second` at the second `now`.
+    pub(super) fn begin(&mut self, second: i64, now: i64) {
+        let hour = hour_of(second);
+        let begins_hour = hour != self.hour;
+        if begins_hour {
+            self.longest.clear();
+        }
+        self.second = second;
+        self.hour = hour_of(now);
+        self.turn = SlowDrain {
+            begins_hour,
+            ends_hour: hour != self.hour,
+            // A second old, and so lower than it could be: no request is left out by that.
+            threshold_of_all: self.longest.threshold(),
+        };
+    }
+
+    /// Moves the requests out of a list.
+    pub(super) fn take(&self, list: &SlowList, cells: &Cells) -> Vec<ListedRequest> {
+        list.drain(cells, self.turn)
+    }
+
+    /// Adds requests to their context in the batch, and those that are among the slowest of all to these.
+    pub(super) fn add(
+        &mut self,
+        pending: &mut Batch,
+        context: ContextId,
+        requests: Vec<ListedRequest>,
+    ) {
+        let mut slowest = SlowRequests::of(context.kind);
+        // The clock may have gone on since the last drain, even to another hour.
+        let start = self.second.saturating_mul(1_000);
+        let end = start.saturating_add(999);
+        for request in requests {
+            let request = SlowRequest {
+                nanos: request.nanos,
+                ended: request.ended_at.clamp(start, end),
+                context: context.name.clone(),
+                instance: self.instance.clone(),
+                outcome: request.ended.outcome,
+                is_error: request.ended.is_error,
+                status: request.ended.status.map(|status| status.as_u16()),
+                trace_id: request.trace_id,
+                path: request.path,
+            };
+            if request.nanos >= self.longest.threshold() {
+                self.longest.add(request.nanos);
+                self.slowest.add(request.clone());
+            }
+            slowest.add(request);
+        }
+        pending.add_slowest(context, self.second, slowest);
+    }
+
+    /// Adds the slowest of all to the batch.
+    pub(super) fn end(&mut self, pending: &mut Batch) {
+        let empty = SlowRequests::of(Kind::All);
+        let slowest = std::mem::replace(&mut self.slowest, empty);
+        if !slowest.is_empty() {
+            pending.add_slowest(ContextId::all(), self.second, slowest);
+        }
+        if self.turn.ends_hour {
+            self.longest.clear();
+        }
+    }
+}
+
+#[cfg(all(test, not(pulse_loom)))]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::clock::{Clock, ManualClock};
+    use crate::model::batch::Merge;
+    use crate::model::context::{OVERFLOW, UNMATCHED};
+    use crate::model::outcome::Outcome;
+    use crate::model::slice::Precisions;
+    use crate::recorder::{Limits, Recorder};
+
+    const NOW: i64 = 1_700_000_000;
+
+    fn recorder(max_contexts: usize) -> (Arc<Recorder>, ManualClock) {
+        let (clock, manual_clock) = Clock::manual(NOW);
+        let limits = Limits {
+            max_contexts,
+            max_counters: 9,
+            pending_bytes: usize::MAX,
+            error_rule: Default::default(),
+            details: Default::default(),
+        };
+        let recorder = Recorder::new(clock, Precisions::default(), limits);
+        (Arc::new(recorder), manual_clock)
+    }
+
+    /// The slow requests of a context in the pending batch, by hour: durations in milliseconds, slowest first.
+    fn slowest(recorder: &Recorder, context: &ContextId) -> Vec<(i64, Vec<u64>)> {
+        recorder.drain();
+        let batch = recorder.drain.take();
+        let lists = batch.contexts.get(context).map(|delta| &delta.slowest);
+        let lists = lists.into_iter().flat_map(|lists| lists.iter());
+        let millis = |list: &SlowRequests| list.iter().map(|r| r.nanos / 1_000_000).collect();
+        lists.map(|(hour, list)| (hour, millis(list))).collect()
+    }
+
+    fn request(recorder: &Recorder, context: &str, millis: u64) {
+        let duration = Duration::from_millis(millis);
+        recorder.record_request(context, duration, Outcome::Cancelled.into());
+    }
+
+    #[test]
+    fn a_slow_request_is_in_the_list_of_its_context_and_in_that_of_all() {
+        let (recorder, _) = recorder(9);
+        recorder.drain.set_instance("one");
+        let (root, all) = (ContextId::new(Kind::Http, "GET /"), ContextId::all());
+        (1..=7).for_each(|millis| request(&recorder, "GET /", millis));
+        request(&recorder, "POST /", 4);
+        recorder.drain();
+        let batch = recorder.drain.take();
+        let list = |context: &ContextId| {
+            let lists = &batch.contexts[context].slowest;
+            let (hour, list) = lists.iter().next().expect("a list");
+            assert_eq!((lists.len(), hour), (1, hour_of(NOW)));
+            list.iter().cloned().collect::<Vec<_>>()
+        };
+        let slowest = SlowRequest {
+            nanos: 7_000_000,
+            ended: 1_000 * NOW,
+            context: "GET /".into(),
+            instance: "one".into(),
+            outcome: Outcome::Cancelled,
+            is_error: false,
+            status: None,
+            trace_id: None,
+            path: None,
+        };
+        assert_eq!(list(&root)[0], slowest);
+        assert_eq!(list(&root).len(), 5);
+        let in_all = list(&all).into_iter();
+        let in_all = in_all.map(|r| (r.nanos / 1_000_000, r.context.to_string()));
+        let context = |millis| if millis == 4 { "POST /" } else { "GET /" };
+        assert_eq!(
+            in_all
+                .filter(|(millis, _)| *millis != 4)
+                .collect::<Vec<_>>(),
+            [7, 6, 5, 3, 2, 1].map(|millis| (millis, context(millis).to_owned()))
+        );
+        let in_all = list(&all).into_iter().filter(|r| r.nanos == 4_000_000);
+        assert_eq!(in_all.count(), 2);
+
+        // As long as there are fewer than 100 of all, any request is one of them.
+        request(&recorder, "GET /", 3);
+        request(&recorder, "GET /", 9);
+        assert_eq!(slowest_millis(&recorder, &root), [[9, 3]]);
+        (0..100).for_each(|n| request(&recorder, &format!("GET /{}", n % 6), 1_000));
+        recorder.drain();
+        recorder.drain();
+        request(&recorder, "GET /", 4);
+        request(&recorder, "GET /", 5);
+        assert_eq!(slowest_millis(&recorder, &root), [[5]]);
+    }
+
+    fn slowest_millis(recorder: &Recorder, context: &ContextId) -> Vec<Vec<u64>> {
+        let lists = slowest(recorder, context).into_iter();
+        lists.map(|(_, millis)| millis).collect()
+    }
+
+    #[test]
+    fn a_request_belongs_to_the_hour_of_the_drained_second() {
+        let (recorder, manual_clock) = recorder(9);
+        let root = ContextId::new(Kind::Http, "GET /");
+        let hour = hour_of(NOW);
+        manual_clock.set_wall(hour + 3_599);
+        recorder.drain();
+        (10..30).for_each(|millis| request(&recorder, "GET /", millis));
+        // The first drain after the turn of the hour is for the second before it.
+        manual_clock.set_wall(hour + 3_600);
+        (30..32).for_each(|millis| request(&recorder, "GET /", millis));
+        recorder.drain();
+        let batch = recorder.drain.take();
+        let (at, list) = batch.contexts[&root].slowest.iter().next().expect("a list");
+        let times = list.iter().map(|r| r.ended).collect::<Vec<_>>();
+        assert_eq!((at, list.len()), (hour, 5));
+        assert_eq!(times[0], 1_000 * (hour + 3_599) + 999, "within the second");
+        // In the new hour, all requests are slow at first.
+        request(&recorder, "GET /", 1);
+        assert_eq!(slowest(&recorder, &root), [(hour + 3_600, vec![1])]);
+        request(&recorder, "GET /", 2);
+        manual_clock.set_wall(hour);
+        assert_eq!(slowest(&recorder, &root), [(hour, vec![2])], "back in time");
+    }
+
+    #[test]
+    fn only_requests_are_slow_and_none_after_the_end() {
+        let (recorder, _) = recorder(1);
+        recorder.entry(Kind::Timer, "job").record_measured(
+            Duration::from_secs(9),
+            Outcome::Completed,
+            false,
+        );
+        assert_eq!(slowest(&recorder, &ContextId::new(Kind::Timer, "job")), []);
+        for context in [UNMATCHED, OVERFLOW] {
+            request(&recorder, context, 3);
+            let context = ContextId::new(Kind::Http, context);
+            assert_eq!(slowest_millis(&recorder, &context), [[3]]);
+        }
+        recorder.core.close();
+        request(&recorder, UNMATCHED, 5);
+        assert_eq!(slowest(&recorder, &ContextId::all()), []);
+        assert!(recorder.drain.take().is_empty());
+    }
+
+    #[test]
+    fn the_list_of_all_has_the_slowest_hundred_of_many_seconds() {
+        let (recorder, manual_clock) = recorder(99);
+        let mut rng = fastrand::Rng::with_seed(7);
+        let (mut all, mut listed) = (Vec::new(), SlowRequests::of(Kind::All));
+        for _ in 0..50 {
+            for _ in 0..200 {
+                let millis = rng.u64(..1 << 40) >> rng.u32(..40);
+                request(&recorder, &format!("GET /{}", rng.u8(..20)), millis);
+                all.push(millis.min(7 * 86_400_000));
+            }
+            manual_clock.advance(Duration::from_secs(1));
+            recorder.drain();
+            let batch = recorder.drain.take();
+            let delta = batch
+                .contexts
+                .get(&ContextId::all())
+                .expect("there were requests");
+            delta
+                .slowest
+                .iter()
+                .for_each(|(_, list)| listed.merge(list));
+        }
+        all.sort_unstable_by(|a, b| b.cmp(a));
+        let listed: Vec<_> = listed.iter().map(|r| r.nanos / 1_000_000).collect();
+        assert_eq!(listed, all[..100]);
+    }
+}

@@ -1,0 +1,287 @@
+//! The slowest requests of a fleet are the true ones, whatever its store does.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::StatusCode;
+use tower_pulse::model::context::{ContextId, Kind};
+use tower_pulse::model::slice::{Precisions, hour_of};
+use tower_pulse::store::redis::{RedisOptions, RedisStore};
+use tower_pulse::store::{SlowRequestQuery, Store};
+use tower_pulse::{Clock, ManualClock, Pulse};
+
+use crate::faulty::Faulty;
+use crate::rig::proxy::{Proxy, Swallow};
+use crate::rig::seed::seed;
+use crate::rig::server::RedisServer;
+
+const INSTANCES: usize = 4;
+const CONTEXTS: usize = 30;
+/// The turn of an hour, in the middle of each run.
+const TURN: i64 = 1_700_002_800;
+
+struct Instance {
+    pulse: Pulse,
+    clock: Clock,
+    manual_clock: ManualClock,
+}
+
+impl Instance {
+    fn new(store: Arc<dyn Store>, second: i64) -> Self {
+        let (clock, manual_clock) = Clock::manual(second);
+        let pulse = Pulse::builder().store(store).clock(clock.clone());
+        let (pulse, _tasks) = pulse.build_with_tasks().unwrap();
+        Self {
+            pulse,
+            clock,
+            manual_clock,
+        }
+    }
+}
+
+impl Instance {
+    /// Drains, and appends what was drained, without waiting until it is folded. What cannot be appended now is
+    /// appended later.
+    async fn append(&self) {
+        let _ = tokio::time::timeout(Duration::from_millis(60), self.pulse.flush()).await;
+    }
+}
+
+/// The store of a fleet, and its faults.
+enum Backend {
+    Memory(Arc<Faulty>),
+    Redis { _server: RedisServer, proxy: Proxy },
+}
+
+impl Backend {
+    /// The store of an instance.
+    fn store(&self, clock: &Clock) -> Arc<dyn Store> {
+        match self {
+            Self::Memory(store) => store.clone(),
+            Self::Redis { proxy, .. } => {
+                let options = RedisOptions::new(&proxy.url()).unwrap();
+                let options = options.response_timeout(Duration::from_millis(100));
+                let store = RedisStore::open(options).unwrap();
+                Arc::new(store.with_clock(clock.clone()))
+            }
+        }
+    }
+
+    fn heal(&self) {
+        match self {
+            Self::Memory(store) => {
+                store.away(false);
+                store.trouble(0.0);
+            }
+            Self::Redis { proxy, .. } => proxy.heal(),
+        }
+    }
+
+    /// Draws the fault of the next second.
+    fn trouble(&self, rng: &mut fastrand::Rng) {
+        let seed = rng.u64(..);
+        match (self, rng.u32(..10)) {
+            (Self::Memory(store), 0) => store.trouble(rng.f64() * 0.7),
+            (Self::Memory(store), 1) => store.away(true),
+            (Self::Memory(store), 2 | 3) => store.away(false),
+            (Self::Redis { proxy, .. }, 0) => {
+                proxy.swallow_replies(rng.f64() * 0.5, seed, Swallow::Cut);
+            }
+            (Self::Redis { proxy, .. }, 1) => proxy.truncate(rng.f64() * 0.5, seed),
+            (Self::Redis { proxy, .. }, 2) => proxy.cut(),
+            (Self::Redis { proxy, .. }, 3) => proxy.refuse(rng.bool()),
+            (Self::Redis { proxy, .. }, 4) => proxy.heal(),
+            _ => {}
+        }
+    }
+}
+
+/// A fleet, its store, and the durations of all requests by hour and context.
+struct Fleet {
+    instances: Vec<Instance>,
+    backend: Backend,
+    store_clock: (Clock, ManualClock),
+    rng: fastrand::Rng,
+    served: BTreeMap<(i64, usize), Vec<u64>>,
+    requests: usize,
+    /// There are failovers in this run, and otherwise restarts: a failover may lose what an instance had sent
+    /// that lives no more.
+    has_failovers: bool,
+}
+
+impl Fleet {
+    /// A fleet that begins so many seconds before the turn of the hour.
+    fn new(backend: Backend, store_clock: (Clock, ManualClock), seconds: i64, seed: u64) -> Self {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        // The clock of one instance is a second ahead.
+        let start = |at: usize| TURN - seconds + i64::from(at == 1);
+        let instance = |at| Instance::new(backend.store(&store_clock.0), start(at));
+        Self {
+            has_failovers: rng.bool(),
+            instances: (0..INSTANCES).map(instance).collect(),
+            backend,
+            store_clock,
+            rng,
+            served: BTreeMap::new(),
+            requests: 0,
+        }
+    }
+
+    fn on_faulty(seconds: i64, seed: u64) -> Self {
+        let store_clock = Clock::manual(TURN - seconds);
+        let store = Faulty::new(store_clock.0.clone(), Precisions::default(), seed);
+        Self::new(Backend::Memory(store), store_clock, seconds, seed)
+    }
+
+    async fn on_redis(seconds: i64, seed: u64) -> Self {
+        let server = RedisServer::start().await;
+        let proxy = Proxy::start(server.port()).await;
+        let store_clock = Clock::manual(TURN - seconds);
+        let backend = Backend::Redis {
+            _server: server,
+            proxy,
+        };
+        Self::new(backend, store_clock, seconds, seed)
+    }
+
+    /// Serves a request whose duration no other one has: heavy-tailed, about a millisecond or more.
+    fn request(&mut self, at: usize, slowness: f64) {
+        let instance = &self.instances[at];
+        // Some contexts have many more requests than others, and some are much slower.
+        let most = self.rng.usize(..CONTEXTS);
+        let context = self.rng.usize(..=most);
+        let millis = slowness * (1 + context % 5) as f64 / self.rng.f64().max(1e-9).powf(0.6);
+        let nanos = ((millis.min(1e6) as u64) << 20) + self.requests as u64;
+        self.requests += 1;
+        let (name, duration) = (name(context), Duration::from_nanos(nanos));
+        instance.pulse.record(&name, duration, StatusCode::OK);
+        let hour = hour_of(instance.clock.now_seconds());
+        self.served.entry((hour, context)).or_default().push(nanos);
+    }
+
+    /// Serves so many requests in each of so many seconds, and in each instance.
+    async fn run(&mut self, seconds: i64, requests: usize) {
+        for _ in 0..seconds {
+            let clocks = self.instances.iter().map(|one| &one.manual_clock);
+            for clock in clocks.chain([&self.store_clock.1]) {
+                clock.advance(Duration::from_secs(1));
+            }
+            self.backend.trouble(&mut self.rng);
+            match &self.backend {
+                Backend::Memory(store) if self.has_failovers && self.rng.u32(..12) == 0 => {
+                    store.fall_back(self.rng.usize(..6));
+                }
+                _ if !self.has_failovers && self.rng.u32(..12) == 0 => self.restart().await,
+                _ => {}
+            }
+            let slowness = if self.rng.u32(..20) == 0 { 10.0 } else { 1.0 };
+            for at in 0..INSTANCES {
+                self.instances[at].pulse.drain();
+                for _ in 0..requests {
+                    self.request(at, slowness);
+                }
+                self.instances[at].append().await;
+            }
+        }
+        self.settle().await;
+    }
+
+    /// One instance ends, if it can flush what it has, and another one starts.
+    async fn restart(&mut self) {
+        let at = self.rng.usize(..INSTANCES);
+        let instance = &self.instances[at];
+        if instance.pulse.flush().await.is_ok() {
+            let _ = instance.pulse.shutdown().await;
+            assert_eq!(instance.pulse.health().flush.lost, 0);
+            let store = self.backend.store(&self.store_clock.0);
+            self.instances[at] = Instance::new(store, instance.clock.now_seconds());
+        }
+    }
+
+    async fn settle(&mut self) {
+        self.backend.heal();
+        for at in 0..INSTANCES {
+            // What a failover has lost is sent again when the next call follows.
+            self.request(at, 1.0);
+            self.instances[at].append().await;
+        }
+        for one in &self.instances {
+            let pulse = &one.pulse;
+            let mut tries = 0;
+            while let Err(error) = pulse.flush().await {
+                tries += 1;
+                assert!(tries < 100, "{error}: {:?}", pulse.health());
+            }
+            let health = pulse.health();
+            assert_eq!((health.flush.lost, health.recording.dropped), (0, 0));
+        }
+    }
+
+    async fn stored(&self, hour: i64, context: ContextId) -> Vec<u64> {
+        let contexts = vec![context];
+        let query = SlowRequestQuery { contexts, hour };
+        let store = self.instances[0].pulse.store();
+        let lists = store.slow_requests(&query).await.unwrap();
+        let nanos: Vec<_> = lists[0].iter().map(|request| request.nanos).collect();
+        let different: BTreeSet<_> = nanos.iter().collect();
+        assert_eq!(different.len(), nanos.len(), "no request is listed twice");
+        nanos
+    }
+
+    /// Whether all lists are the true ones.
+    async fn is_true(&self) -> bool {
+        let mut all: BTreeMap<i64, Vec<u64>> = BTreeMap::new();
+        let mut is_true = true;
+        for ((hour, context), served) in &self.served {
+            let context = ContextId::new(Kind::Http, name(*context));
+            is_true &= self.stored(*hour, context).await == slowest(served, 5);
+            all.entry(*hour).or_default().extend(served);
+        }
+        assert_eq!(all.len(), 2);
+        for (hour, served) in all {
+            is_true &= self.stored(hour, ContextId::all()).await == slowest(&served, 100);
+        }
+        is_true
+    }
+}
+
+fn name(context: usize) -> String {
+    format!("GET /{context}")
+}
+
+fn slowest(served: &[u64], limit: usize) -> Vec<u64> {
+    let mut slowest = served.to_vec();
+    slowest.sort_unstable_by(|a, b| b.cmp(a));
+    slowest.truncate(limit);
+    slowest
+}
+
+/// Runs as often as `PULSE_RUNS` says, or twice.
+#[tokio::test]
+async fn the_slowest_of_a_million_requests_are_the_true_ones() {
+    let runs = std::env::var("PULSE_RUNS").map_or(2, |runs| runs.parse().unwrap());
+    let mut seeds = fastrand::Rng::with_seed(seed());
+    let mut failed = Vec::new();
+    for _ in 0..runs {
+        let seed = seeds.u64(..);
+        let mut fleet = Fleet::on_faulty(60, seed);
+        fleet.run(120, 1_000_000 / (120 * INSTANCES) + 1).await;
+        assert!(fleet.requests >= 1_000_000);
+        if !fleet.is_true().await {
+            failed.push(seed);
+        }
+    }
+    let agreed = runs - failed.len();
+    eprintln!("{agreed} of {runs} runs have the true lists; the others: {failed:?}");
+    assert!(100 * agreed >= 99 * runs, "{failed:?}");
+}
+
+/// The same through the journal, of fewer requests.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_slowest_requests_in_a_redis_with_network_faults_are_the_true_ones() {
+    let seed = seed();
+    let mut fleet = Fleet::on_redis(15, seed).await;
+    fleet.run(30, 500).await;
+    assert!(fleet.is_true().await);
+}

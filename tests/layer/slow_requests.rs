@@ -1,0 +1,271 @@
+//! What is recorded of the slowest requests, and what never is.
+
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::Path;
+use axum::routing::get;
+use futures_util::{FutureExt, stream};
+use http::{Request, StatusCode};
+use http_body_util::BodyExt;
+use tower::ServiceExt;
+use tower_pulse::model::context::{ContextId, Kind};
+use tower_pulse::model::outcome::Outcome;
+use tower_pulse::model::slice::hour_of;
+use tower_pulse::model::slow_request::SlowRequest;
+use tower_pulse::store::SlowRequestQuery;
+use tower_pulse::{Builder, Clock, ManualClock, Pulse};
+
+use super::{NOW, counts, expected, request, send};
+
+const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+
+fn pulse(configure: impl FnOnce(Builder) -> Builder) -> (Pulse, ManualClock) {
+    let (clock, hand) = Clock::manual(NOW);
+    let builder = configure(Pulse::builder().clock(clock));
+    (builder.build().unwrap(), hand)
+}
+
+/// The slowest requests of all contexts, or of one.
+async fn slowest(pulse: &Pulse, context: Option<&str>) -> Vec<SlowRequest> {
+    pulse.flush().await.unwrap();
+    let context = context.map(|name| ContextId::new(Kind::Http, name));
+    let query = SlowRequestQuery {
+        contexts: vec![context.unwrap_or_else(ContextId::all)],
+        hour: hour_of(NOW),
+    };
+    let mut lists = pulse.store().slow_requests(&query).await.unwrap();
+    lists.pop().unwrap().into_requests()
+}
+
+/// Sends a request with these headers, and returns what is recorded of it.
+async fn recorded(
+    pulse: &Pulse,
+    app: &Router,
+    uri: &str,
+    headers: &[(&str, &[u8])],
+) -> (Option<String>, Option<String>) {
+    let mut request = Request::builder().uri(uri);
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let before = slowest(pulse, None).await;
+    let request = request.body(Body::empty()).unwrap();
+    app.clone().oneshot(request).await.unwrap();
+    let mut all = slowest(pulse, None).await;
+    all.retain(|request| !before.contains(request));
+    assert_eq!(all.len(), 1, "{uri}");
+    let request = all.pop().unwrap();
+    (
+        request.trace_id.map(|id| id.into()),
+        request.path.map(|path| path.into()),
+    )
+}
+
+/// Each request takes a millisecond longer than the one before, so that no two are equal.
+fn users(pulse: &Pulse, hand: &ManualClock) -> Router {
+    let (hand, next) = (hand.clone(), std::sync::Arc::default());
+    let handler = move || {
+        let next: &std::sync::atomic::AtomicU64 = &next;
+        let millis = 1 + next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        hand.advance(Duration::from_micros(millis));
+        async { "user" }
+    };
+    Router::new()
+        .route("/users/{id}", get(handler.clone()))
+        .nest("/api", Router::new().route("/users/{id}", get(handler)))
+        .layer(pulse.layer())
+}
+
+#[tokio::test]
+async fn how_long_a_request_took_when_and_how_it_ended() {
+    let (pulse, hand) = pulse(|builder| builder);
+    let slow = hand.clone();
+    let handler = |Path(status): Path<u16>| async move {
+        slow.advance(Duration::from_millis(u64::from(status)));
+        StatusCode::from_u16(status).unwrap()
+    };
+    let app = Router::new()
+        .route("/{status}", get(handler))
+        .route(
+            "/boom",
+            get(async || -> &'static str { panic!("on purpose") }),
+        )
+        .route("/never", get(std::future::pending::<&'static str>))
+        .layer(pulse.layer());
+    for path in ["/200", "/404", "/503"] {
+        send(&app, "GET", path).await;
+    }
+    let boom = tokio::spawn(app.clone().oneshot(request("GET", "/boom")));
+    assert!(boom.await.is_err());
+    let never = app.clone().oneshot(request("GET", "/never")).now_or_never();
+    assert!(never.is_none());
+    let slowest = slowest(&pulse, None).await;
+    let rows = slowest.iter().map(|r| {
+        let millis = r.nanos / 1_000_000;
+        (&*r.context, millis, r.status, r.outcome, r.is_error)
+    });
+    let mut rows: Vec<_> = rows.collect();
+    rows[3..].sort_unstable_by_key(|row| row.0);
+    let status = "GET /{status}";
+    let expected = [
+        (status, 503, Some(503), Outcome::ServerError, true),
+        (status, 404, Some(404), Outcome::ClientError, false),
+        (status, 200, Some(200), Outcome::Success, false),
+        ("GET /boom", 0, None, Outcome::Panicked, true),
+        ("GET /never", 0, None, Outcome::Cancelled, false),
+    ];
+    assert_eq!(rows, expected);
+    // Within the second that was drained.
+    let ended: Vec<_> = slowest[..3].iter().map(|r| r.ended - 1_000 * NOW).collect();
+    assert!(
+        ended.iter().all(|ended| (0..1_000).contains(ended)),
+        "{ended:?}"
+    );
+    let instance = pulse.health().instance;
+    for request in &slowest {
+        assert_eq!(*request.instance, *instance);
+        assert_eq!((&request.trace_id, &request.path), (&None, &None));
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_ends_early_has_the_status_of_its_head() {
+    let (pulse, _hand) = pulse(|builder| builder.keep_request_paths(true));
+    let fails = || async {
+        let parts = [
+            Ok(Bytes::from_static(b"x")),
+            Err(std::io::Error::other("disk")),
+        ];
+        (
+            StatusCode::PARTIAL_CONTENT,
+            Body::from_stream(stream::iter(parts)),
+        )
+    };
+    let app = Router::new()
+        .route("/fails", get(fails))
+        .route("/whole", get(|| async { (StatusCode::ACCEPTED, "whole") }))
+        .layer(pulse.layer().until_body_end());
+    for (path, status, outcome) in [
+        ("/fails", 206, Outcome::BodyAborted),
+        ("/whole", 202, Outcome::Success),
+    ] {
+        let _ = send(&app, "GET", path).await.into_body().collect().await;
+        let slowest = slowest(&pulse, Some(&format!("GET {path}"))).await;
+        assert_eq!(slowest.len(), 1);
+        assert_eq!(
+            (slowest[0].status, slowest[0].outcome),
+            (Some(status), outcome)
+        );
+        assert_eq!(slowest[0].path.as_deref(), Some(path));
+    }
+}
+
+#[tokio::test]
+async fn a_trace_id_is_that_of_the_trace_or_else_that_of_the_request() {
+    let (pulse, hand) = pulse(|builder| builder.keep_trace_ids(true));
+    let app = users(&pulse, &hand);
+    let valid = format!("00-{TRACE}-00f067aa0ba902b7-01");
+    let upper = valid.to_uppercase();
+    let huge = "x".repeat(5_000);
+    let cases: [(&[(&str, &[u8])], Option<&str>); 8] = [
+        (&[], None),
+        (&[("traceparent", valid.as_bytes())], Some(TRACE)),
+        (
+            &[("x-request-id", b"mine"), ("traceparent", valid.as_bytes())],
+            Some(TRACE),
+        ),
+        (&[("traceparent", upper.as_bytes())], None),
+        (
+            &[("x-request-id", b"mine"), ("traceparent", b"00-x")],
+            Some("mine"),
+        ),
+        (&[("x-request-id", huge.as_bytes())], Some(&huge[..64])),
+        (&[("x-request-id", "é <b>\tü".as_bytes())], Some("<b>")),
+        (&[("x-request-id", "é".as_bytes())], None),
+    ];
+    for (headers, expected) in cases {
+        let (id, path) = recorded(&pulse, &app, "/users/7?a=b", headers).await;
+        assert_eq!((id.as_deref(), path), (expected, None), "{headers:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_path_is_that_of_the_client_without_the_query() {
+    let (pulse, hand) = pulse(|builder| builder.keep_request_paths(true));
+    let app = users(&pulse, &hand);
+    let long = format!("/users/{}", "%C3%A9".repeat(100));
+    for (uri, expected) in [
+        ("/users/7?token=secret", "/users/7"),
+        ("/api/users/8?token=secret", "/api/users/8"),
+        ("/nobody/knows?x", "/nobody/knows"),
+        ("http://user:secret@host/users/9?secret", "/users/9"),
+        (&long, &long[..256]),
+    ] {
+        let headers: &[(&str, &[u8])] = &[("x-request-id", b"secret")];
+        let (id, path) = recorded(&pulse, &app, uri, headers).await;
+        assert_eq!((id, path.as_deref()), (None, Some(expected)));
+    }
+}
+
+#[tokio::test]
+async fn a_layer_of_a_nested_router_records_the_whole_path() {
+    let (pulse, _hand) = pulse(|builder| builder.keep_request_paths(true));
+    let users = Router::new().route("/users/{id}", get(|| async { "user" }));
+    let inner = users.clone().layer(pulse.layer());
+    let both = Router::new().nest("/api", inner.clone());
+    let apps = [both.clone(), both.layer(pulse.layer())];
+    for (app, uri) in apps.iter().zip(["/api/users/6", "/api/users/7"]) {
+        let (_, path) = recorded(&pulse, app, uri, &[]).await;
+        assert_eq!(path.as_deref(), Some(uri));
+    }
+    // The name of an inner layer, with the path that the outer one sees.
+    let named = users.layer(pulse.layer().named("inner"));
+    let app = Router::new().nest("/api", named).layer(pulse.layer());
+    recorded(&pulse, &app, "/api/users/8", &[]).await;
+    recorded(&pulse, &app, "/api/users/9", &[]).await;
+    let mut paths = slowest(&pulse, Some("inner")).await;
+    paths.sort_unstable_by_key(|request| request.path.clone());
+    let paths: Vec<_> = paths.iter().map(|r| r.path.as_deref()).collect();
+    assert_eq!(paths, [Some("/api/users/8"), Some("/api/users/9")]);
+    let expected = expected([("GET /api/users/{id}", 2), ("inner", 2)]);
+    assert_eq!(counts(&pulse).await, expected);
+}
+
+#[tokio::test]
+async fn ignored_and_unrecorded_requests_are_not_listed() {
+    let (pulse, _hand) = pulse(|builder| {
+        let builder = builder.keep_request_paths(true).keep_trace_ids(true);
+        builder.ignore(["/healthz", "/users/me"])
+    });
+    let unrecorded = || async { (axum::Extension(tower_pulse::Unrecorded), "pong") };
+    let app = Router::new()
+        .route("/users/{id}", get(|| async { "user" }))
+        .route("/healthz", get(|| async { "ok" }))
+        .route("/pong", get(unrecorded))
+        .layer(pulse.layer());
+    for path in ["/users/7", "/users/me", "/healthz", "/pong", "/pong"] {
+        send(&app, "GET", path).await;
+    }
+    assert_eq!(counts(&pulse).await, expected([("GET /users/{id}", 1)]));
+    let slowest = slowest(&pulse, None).await;
+    let paths: Vec<_> = slowest.iter().map(|r| r.path.as_deref()).collect();
+    assert_eq!(paths, [Some("/users/7")]);
+    assert_eq!(pulse.health().recording.in_flight, 0);
+}
+
+#[tokio::test]
+async fn a_request_that_was_measured_elsewhere_is_listed_too() {
+    let (pulse, _hand) = pulse(|builder| builder.keep_request_paths(true));
+    pulse.record("GET /", Duration::from_secs(2), StatusCode::NOT_FOUND);
+    pulse.record("GET /", Duration::from_secs(1), Outcome::Cancelled);
+    pulse.record_duration("job", Duration::from_secs(9));
+    let slowest = slowest(&pulse, None).await;
+    let rows = slowest.iter().map(|r| (r.nanos, r.status, r.outcome));
+    let expected = [
+        (2_000_000_000, Some(404), Outcome::ClientError),
+        (1_000_000_000, None, Outcome::Cancelled),
+    ];
+    assert_eq!(rows.collect::<Vec<_>>(), expected);
+}

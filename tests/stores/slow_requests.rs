@@ -1,0 +1,163 @@
+//! The slowest requests over HTTP, from either store.
+
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::routing::get;
+use http::Request;
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use tower::ServiceExt;
+use tower_pulse::admin::Access;
+use tower_pulse::{Builder, Clock, Pulse};
+
+use crate::fixture::{NOW, THIS_HOUR};
+use crate::rig::server::RedisServer;
+
+const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+
+async fn send(app: &Router, uri: &str) -> (u16, Value) {
+    let request = Request::builder().uri(uri).header("x-secret", "secret");
+    let request = request.header("traceparent", format!("00-{TRACE}-00f067aa0ba902b7-01"));
+    let request = request.body(Body::empty()).unwrap();
+    let response = app.clone().oneshot(request).await.unwrap();
+    let status = response.status().as_u16();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    (status, serde_json::from_slice(&body).unwrap_or_default())
+}
+
+async fn are_told_over_http(builder: Builder) {
+    let (clock, hand) = Clock::manual(NOW);
+    let builder = builder.clock(clock).keep_trace_ids(true);
+    let (pulse, _tasks) = builder.keep_request_paths(true).build_with_tasks().unwrap();
+    let slow = hand.clone();
+    let handler = || async move { slow.advance(Duration::from_millis(20)) };
+    let app = Router::new()
+        .route("/users/{id}", get(handler))
+        .layer(pulse.layer())
+        .merge(pulse.mount("/pulse", Access::open()));
+    assert_eq!(send(&app, "/users/7?token=secret").await.0, 200);
+    // Much slower requests, of another context.
+    for seconds in 1..=120 {
+        let duration = Duration::from_secs(seconds);
+        let status = http::StatusCode::BAD_GATEWAY;
+        pulse.record("POST /report", duration, status);
+        if seconds % 10 == 0 {
+            pulse.flush().await.unwrap();
+            hand.advance(Duration::from_secs(1));
+            pulse.drain();
+        }
+    }
+
+    let get = async |uri: &str| send(&app, &format!("/pulse/api/{uri}")).await.1;
+    let all = get("slowest_requests").await;
+    assert_eq!(
+        (&all["window"], &all["from"], &all["to"]),
+        (&json!("hour"), &json!(THIS_HOUR), &json!(THIS_HOUR + 3_600))
+    );
+    let requests = all["requests"].as_array().unwrap();
+    let seconds: Vec<_> = requests
+        .iter()
+        .map(|r| r["duration"].as_f64().unwrap())
+        .collect();
+    let slowest: Vec<_> = (21..=120).rev().map(f64::from).collect();
+    assert_eq!(seconds, slowest);
+    let ended = requests[0]["ended"].as_f64().unwrap();
+    assert!((11.0..12.0).contains(&(ended - NOW as f64)), "{ended}");
+    let mut first = requests[0].clone();
+    first["ended"] = Value::Null;
+    let expected = json!({
+        "context": "POST /report", "kind": "http", "method": "POST", "path": "/report",
+        "duration": 120.0, "ended": null, "status": 502, "outcome": "5xx", "error": true,
+        "instance": pulse.health().instance, "trace_id": null, "request_path": null,
+    });
+    assert_eq!(first, expected);
+    let limited = get("slowest_requests?window=hour&limit=3").await;
+    assert_eq!(limited["requests"].as_array().unwrap()[..], requests[..3]);
+    let none = get("slowest_requests?window=last_hour").await;
+    assert_eq!(
+        (&none["requests"], &none["from"]),
+        (&json!([]), &json!(THIS_HOUR - 3_600))
+    );
+
+    let users = get("path?context=GET+/users/{id}").await;
+    let lists = &users["slowest_requests"];
+    assert_eq!(lists["last_hour"], json!([]));
+    let mut user = lists["hour"].as_array().unwrap().clone();
+    assert_eq!(user.len(), 1);
+    user[0]["ended"] = Value::Null;
+    let expected = json!({
+        "context": "GET /users/{id}", "kind": "http", "method": "GET", "path": "/users/{id}",
+        "duration": 0.02, "ended": null, "status": 200, "outcome": "2xx", "error": false,
+        "instance": pulse.health().instance, "trace_id": TRACE, "request_path": "/users/7",
+    });
+    assert_eq!(user[0], expected);
+    let report = get("path?context=POST+/report").await;
+    let hour = report["slowest_requests"]["hour"].as_array().unwrap();
+    assert_eq!(hour[..], requests[..5]);
+
+    // An hour later they are those of the last hour, and two hours later there are none.
+    hand.advance(Duration::from_secs(3_600));
+    let before = get("slowest_requests?window=last_hour").await;
+    assert_eq!(&before["requests"], &all["requests"]);
+    let report = get("path?context=POST+/report").await;
+    assert_eq!(report["slowest_requests"]["last_hour"][0], requests[0]);
+    assert_eq!(report["slowest_requests"]["hour"], json!([]));
+    hand.advance(Duration::from_secs(3_600));
+    let gone = get("slowest_requests?window=last_hour").await;
+    assert_eq!(gone["requests"], json!([]));
+
+    for (uri, parameter) in [
+        ("slowest_requests?window=5m", "window"),
+        ("slowest_requests?limit=x", "limit"),
+    ] {
+        let (status, answer) = send(&app, &format!("/pulse/api/{uri}")).await;
+        assert_eq!((status, &answer["parameter"]), (400, &json!(parameter)));
+    }
+}
+
+#[tokio::test]
+async fn of_a_store_in_memory() {
+    are_told_over_http(Pulse::builder()).await;
+}
+
+#[tokio::test]
+async fn of_redis_where_neither_query_nor_other_headers_are_stored() {
+    // Texts are searched for in what `DUMP` gives.
+    let redis = RedisServer::builder().arg("--rdbcompression", "no");
+    let redis = redis.start().await;
+    are_told_over_http(Pulse::builder().redis(redis.url())).await;
+
+    let mut connection = redis.connection().await;
+    let keys: Vec<String> = redis::cmd("KEYS")
+        .arg("*")
+        .query_async(&mut connection)
+        .await
+        .unwrap();
+    let lists: Vec<_> = keys
+        .iter()
+        .filter(|key| key.contains("pulse:slow1:"))
+        .collect();
+    assert_eq!(lists, [&format!("pulse:pulse:slow1:{THIS_HOUR}")]);
+    let ttl: i64 = redis::cmd("TTL")
+        .arg(lists[0])
+        .query_async(&mut connection)
+        .await
+        .unwrap();
+    assert!((1..=3 * 3_600).contains(&ttl), "{ttl}");
+    let contains = |bytes: &[u8], text: &[u8]| bytes.windows(text.len()).any(|part| part == text);
+    let (mut has_path, mut has_trace) = (false, false);
+    for key in &keys {
+        let dump: Option<Vec<u8>> = redis::cmd("DUMP")
+            .arg(key)
+            .query_async(&mut connection)
+            .await
+            .unwrap();
+        let dump = dump.unwrap_or_default();
+        assert!(!contains(&dump, b"secret"), "{key}");
+        has_path |= contains(&dump, b"/users/7");
+        has_trace |= contains(&dump, TRACE.as_bytes());
+    }
+    assert!(has_path && has_trace);
+}
