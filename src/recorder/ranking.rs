@@ -237,6 +237,7 @@ mod tests {
             max_contexts: 9,
             max_counters: 9,
             pending_bytes: usize::MAX,
+            details: Default::default(),
             error_rule: Default::default(),
         };
         let recorder = Recorder::new(clock, Precisions::default(), limits);
