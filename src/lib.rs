@@ -91,7 +91,7 @@ pub use model::health::{
 pub use model::outcome::Outcome;
 pub use model::snapshot::Problem;
 pub use model::worst_case::WorstCase;
-pub use pulse::{Pulse, ShutdownError};
+pub use pulse::{Pulse, Ranking, RankingBuilder, RankingError, ShutdownError};
 pub use recorder::{Counter, RequestOutcome, Timed, Timer, Unrecorded};
 #[doc(hidden)]
 pub use task::BoxFuture;

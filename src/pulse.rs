@@ -1,6 +1,8 @@
 //! The handle that a service holds.
 
 mod health;
+mod ranking;
+mod shared_flush;
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,6 +10,8 @@ use std::time::Duration;
 
 use tokio::task::JoinHandle;
 
+pub use self::ranking::{Ranking, RankingBuilder, RankingError};
+use self::shared_flush::SharedFlush;
 use crate::cleaner::CleanerStatus;
 #[cfg(feature = "admin")]
 use crate::clock::Clock;
@@ -41,6 +45,7 @@ struct Inner {
     parts: Parts,
     stop: Stop,
     tasks: Mutex<Vec<JoinHandle<()>>>,
+    flushes: SharedFlush,
 }
 
 /// What the builder has put together.
@@ -90,6 +95,7 @@ impl Pulse {
             parts,
             stop,
             tasks: Mutex::default(),
+            flushes: SharedFlush::default(),
         }))
     }
 
@@ -248,6 +254,26 @@ impl Pulse {
         Ok(self.counter(name))
     }
 
+    /// A ranking of anything within a moving window, 24 hours by the hour unless it is configured otherwise. The
+    /// recipe [ranking within a moving time window](crate::guide::recipes#5-ranking-within-a-moving-time-window).
+    /// Build it once, and hold on to it.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
+    /// # let pulse = tower_pulse::Pulse::builder().build()?;
+    /// use std::time::Duration;
+    ///
+    /// let minute = Duration::from_secs(60);
+    /// let searches = pulse.ranking("searches").period(60 * minute).interval(minute).build()?;
+    /// searches.add("shoes", 1);
+    /// let error = pulse.ranking("posts").interval(7 * minute).build().unwrap_err();
+    /// assert_eq!(error.field(), "interval");
+    /// # Ok(()) }
+    /// ```
+    pub fn ranking(&self, name: &str) -> RankingBuilder {
+        RankingBuilder::new(self.clone(), name)
+    }
+
     /// Where everything is kept, to read it in code.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.0.parts.store
@@ -297,7 +323,7 @@ impl Pulse {
     /// # Cancel safety
     /// Dropping it loses nothing and doubles nothing.
     pub async fn flush(&self) -> Result<(), StoreError> {
-        let flushing = self.0.parts.flush();
+        let flushing = self.0.flushes.run(self.0.parts.flush());
         if self.0.parts.store.journal().is_none() {
             // Nothing to wait for, and no timer that a runtime would have to run.
             return flushing.await;
@@ -407,12 +433,16 @@ impl Pulse {
     fn admin_source(&self) -> crate::admin::Source {
         let parts = &self.0.parts;
         let (recorder, pulse) = (parts.recorder.clone(), self.clone());
+        let counters = recorder.clone();
+        let rankings = recorder.clone();
         crate::admin::Source {
             store: parts.store.clone(),
             clock: parts.clock.clone(),
             precisions: parts.precisions.clone(),
+            rankings: Arc::new(move || rankings.rankings.list()),
             health: Arc::new(move || pulse.health()),
             totals: Arc::new(move || recorder.drain.totals()),
+            counters: Arc::new(move || counters.counter_totals()),
         }
     }
 }

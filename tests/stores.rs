@@ -8,16 +8,24 @@ mod rig;
 
 #[path = "stores/book.rs"]
 mod book;
+#[path = "stores/counters.rs"]
+mod counters;
 #[path = "stores/equal.rs"]
 mod equal;
 #[path = "stores/fixture.rs"]
 mod fixture;
+#[path = "stores/hours.rs"]
+mod hours;
 #[path = "stores/oversized.rs"]
 mod oversized;
 #[path = "stores/own_keys.rs"]
 mod own_keys;
 #[path = "stores/poison.rs"]
 mod poison;
+#[path = "stores/rankings.rs"]
+mod rankings;
+#[path = "stores/series.rs"]
+mod series;
 #[path = "stores/server.rs"]
 mod server;
 #[cfg(feature = "admin")]

@@ -15,8 +15,11 @@
 //! | `api/path` | `context=` | one context: both hours, histogram, outcomes, the 5 slowest requests of each hour |
 //! | `api/slowest` | `[limit=]` | the slowest 100 by mean |
 //! | `api/slowest_requests` | `[window=hour\|last_hour]` `[limit=]` | the slowest 100 requests of an hour, one by one |
-//! | `api/counters` | `name=` `[precision=]` | the slices of a counter, oldest first |
-//! | `api/series` | `metric=hits\|errors\|mean\|p50\|p95\|p99` `[context=]` `[precision=]` | one metric over time |
+//! | `api/counters` | `name=` `[precision=]` | the slices of a counter, oldest first; 404 for an unknown name |
+//! | `api/counters` | `[precision=]` `[q=]` `[limit=]` `[offset=]` | the user's counters by name: last count, rate per second, sum |
+//! | `api/rankings` | | the rankings of the fleet and of this process: `name`, `period`, `interval`, `max_ids`, `ids`, `dropped` |
+//! | `api/rankings` | `name=` `[limit=]` `[offset=]` | one ranking: `total` and the `ids`, each with `score` and `rank`, highest first |
+//! | `api/series` | `[metric=hits\|errors\|mean\|p50\|p95\|p99\|total\|error_share\|stddev\|min\|max\|outcomes]` `[context=]` `[window=]` `[precision=]` | one metric over time: the start and the value of each slice that has data |
 //! | `api/health` | | the page [reading health](crate::guide::reading_health) of the guide |
 //! | `metrics` | | Prometheus text, with the feature `prometheus` |
 //!
@@ -26,11 +29,13 @@
 //! store at most once a second. The admin router never records its own requests.
 
 // Read `mod.rs` (the endpoints), `access.rs` (which requests are answered), `params.rs` and `response.rs`
-// (input and output), `reader.rs` (the store is asked at most once a second), then `api/`, `page.rs` and
+// (input and output), `reader.rs` (the store is asked at most once a second), `windows.rs` with `window_sums.rs` (the
+// sums of all contexts), `book.rs` (what other programs have added), then `api/`, `page.rs` and
 // `prometheus.rs` (the answers).
 
 mod access;
 mod api;
+mod book;
 mod page;
 mod params;
 #[cfg(feature = "prometheus")]
@@ -39,8 +44,10 @@ mod reader;
 mod response;
 #[cfg(test)]
 mod tests;
+mod window_sums;
 mod windows;
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
@@ -60,6 +67,7 @@ use self::response::ApiError;
 use crate::clock::Clock;
 use crate::error::BuildError;
 use crate::model::health::Health;
+use crate::model::ranking::RankingSpec;
 use crate::model::slice::Precisions;
 use crate::recorder::totals::Totals;
 use crate::store::Store;
@@ -77,11 +85,15 @@ pub(crate) struct Source {
     pub(crate) clock: Clock,
     /// The precisions of the counters.
     pub(crate) precisions: Precisions,
+    /// Returns the rankings of this instance.
+    pub(crate) rankings: Arc<dyn Fn() -> Vec<(Arc<str>, RankingSpec)> + Send + Sync>,
     /// Returns the health of this instance.
     pub(crate) health: Arc<dyn Fn() -> Health + Send + Sync>,
     /// Returns the totals of this instance by context, which may include `<all>`.
     #[cfg_attr(not(feature = "prometheus"), allow(dead_code))]
     pub(crate) totals: Arc<dyn Fn() -> Vec<(Arc<str>, Totals)> + Send + Sync>,
+    /// Returns what each of the user's counters of this instance has counted since the start.
+    pub(crate) counters: Arc<dyn Fn() -> BTreeMap<Arc<str>, i64> + Send + Sync>,
 }
 
 impl fmt::Debug for Source {
@@ -214,6 +226,11 @@ impl Admin {
                 &api::slowest::slowest(self, &params()?).await?,
                 as_of,
             ),
+            Endpoint::Rankings => response::json(
+                parts,
+                &api::rankings::rankings(self, &params()?).await?,
+                as_of,
+            ),
             Endpoint::SlowestRequests => response::json(
                 parts,
                 &api::slow_requests::slowest_requests(self, &params()?).await?,
@@ -221,7 +238,7 @@ impl Admin {
             ),
             Endpoint::Counters => response::json(
                 parts,
-                &api::series::counters(self, &params()?).await?,
+                &api::counters::counters(self, &params()?).await?,
                 as_of,
             ),
             Endpoint::Series => {
@@ -246,6 +263,7 @@ enum Endpoint<'a> {
     Paths,
     Path,
     Slowest,
+    Rankings,
     SlowestRequests,
     Counters,
     Series,
@@ -262,6 +280,7 @@ impl<'a> Endpoint<'a> {
             "/api/paths" => Self::Paths,
             "/api/path" => Self::Path,
             "/api/slowest" => Self::Slowest,
+            "/api/rankings" => Self::Rankings,
             "/api/slowest_requests" => Self::SlowestRequests,
             "/api/counters" => Self::Counters,
             "/api/series" => Self::Series,

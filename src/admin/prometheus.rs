@@ -1,17 +1,19 @@
 //! `metrics`, in the Prometheus text format 0.0.4. Counters of this instance since it started, which
 //! Prometheus may sum over instances, and gauges of the fleet from the store, which it must not sum.
 
+use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
 use std::sync::Arc;
 
 use axum::response::Response;
 use http::HeaderValue;
 
+use super::response::ApiError;
 use super::{Admin, VERSION, response};
-use crate::model::context::{Kind, method_and_path};
+use crate::model::context::{ALL, Kind, method_and_path};
 use crate::model::health::Health;
 use crate::model::outcome::Outcome;
-use crate::model::snapshot::{ContextSnapshot, Snapshot};
+use crate::model::snapshot::{FleetSnapshot, HourSnapshot};
 use crate::recorder::totals::{BOUNDS, Totals};
 
 const CONTENT_TYPE: HeaderValue =
@@ -20,14 +22,33 @@ const CONTENT_TYPE: HeaderValue =
 type Row = (Arc<str>, Totals);
 
 pub(super) async fn metrics(admin: &Admin) -> Response {
-    let snapshot = admin.reader.snapshot().await.ok();
+    let fleet = fleet(admin).await.ok();
     let mut totals = (admin.source.totals)();
     totals.sort_by(|a, b| a.0.cmp(&b.0));
     let mut text = Text::default();
     text.requests(&totals);
+    text.counters(&(admin.source.counters)());
     text.health(&(admin.source.health)());
-    text.fleet(snapshot.as_deref());
+    text.fleet(fleet);
     response::body(text.0, CONTENT_TYPE)
+}
+
+/// The fleet as the store has it: all requests of the hour, and what goes on now.
+struct Fleet {
+    hour: Option<HourSnapshot>,
+    contexts: usize,
+    now: Arc<FleetSnapshot>,
+}
+
+async fn fleet(admin: &Admin) -> Result<Fleet, ApiError> {
+    let now = admin.reader.fleet().await?;
+    // One context of all, so that a scrape of each instance costs little.
+    let all = admin.reader.contexts(ALL).await?;
+    Ok(Fleet {
+        hour: all.iter().find_map(|all| all.hour.clone()),
+        contexts: now.contexts + admin.reader.book().await?.foreign(),
+        now,
+    })
 }
 
 /// The text that has been written so far.
@@ -99,6 +120,16 @@ impl Text {
         self.errors("pulse_timer_errors_total", help, of(Kind::Timer));
         let help = "Durations of timed code of this instance.";
         self.histogram("pulse_timer_duration_seconds", help, of(Kind::Timer));
+    }
+
+    /// The user's counters, which may fall: gauges, as a counter of Prometheus never falls.
+    fn counters(&mut self, counters: &BTreeMap<Arc<str>, i64>) {
+        let name = "pulse_counted";
+        let help = "What the counters of this instance have counted since it started.";
+        self.begin(name, "gauge", help);
+        for (counter, total) in counters {
+            self.sample(name, &[("name", counter)], total);
+        }
     }
 
     fn errors<'a>(&mut self, name: &str, help: &str, rows: impl Iterator<Item = &'a Row>) {
@@ -220,31 +251,31 @@ impl Text {
     }
 
     /// Gauges from the store. If the store does not answer, only that fact is written.
-    fn fleet(&mut self, snapshot: Option<&Snapshot>) {
+    fn fleet(&mut self, fleet: Option<Fleet>) {
         let help = "Whether the store could be read.";
-        self.single(
-            "pulse_store_up",
-            "gauge",
-            help,
-            u8::from(snapshot.is_some()),
-        );
-        let Some(snapshot) = snapshot else { return };
-        let ContextSnapshot { hour, .. } = &snapshot.all;
-        let requests = hour.as_ref().map_or(0, |hour| hour.times.count as u64);
-        let errors = hour
-            .as_ref()
-            .map_or(0, |hour| hour.aggregate.outcomes.errors);
+        self.single("pulse_store_up", "gauge", help, u8::from(fleet.is_some()));
+        let Some(Fleet {
+            hour,
+            contexts,
+            now,
+        }) = fleet
+        else {
+            return;
+        };
+        let hour = hour.as_ref();
+        let requests = hour.map_or(0, |hour| hour.times.count as u64);
+        let errors = hour.map_or(0, |hour| hour.aggregate.outcomes.errors);
         let gauge = "gauge";
         let help = "Requests of the whole fleet in this hour.";
         self.single("pulse_fleet_requests", gauge, help, requests);
         let help = "Errors of the whole fleet in this hour.";
         self.single("pulse_fleet_errors", gauge, help, errors);
         let help = "Instances that are alive.";
-        self.single("pulse_fleet_instances", gauge, help, snapshot.instances);
+        self.single("pulse_fleet_instances", gauge, help, now.instances);
         let help = "Requests in flight in the whole fleet.";
-        self.single("pulse_fleet_in_flight", gauge, help, snapshot.in_flight);
+        self.single("pulse_fleet_in_flight", gauge, help, now.in_flight);
         let help = "Number of contexts.";
-        self.single("pulse_fleet_contexts", gauge, help, snapshot.contexts.len());
+        self.single("pulse_fleet_contexts", gauge, help, contexts);
     }
 }
 

@@ -9,8 +9,10 @@ use std::time::Duration;
 
 use tokio::sync::Mutex as AsyncMutex;
 
+use super::book::Book;
 use super::response::ApiError;
-use super::windows::{WindowSums, Windows};
+use super::window_sums::WindowSums;
+use super::windows::Windows;
 use crate::clock::{Clock, Tick};
 use crate::error::StoreError;
 use crate::model::batch::Aggregate;
@@ -18,18 +20,16 @@ use crate::model::context::ContextId;
 use crate::model::records::SliceSums;
 use crate::model::slow_request::SlowRequest;
 use crate::model::slowest::RankedContext;
-use crate::model::snapshot::{ContextSnapshot, Snapshot};
+use crate::model::snapshot::{ContextSnapshot, FleetSnapshot};
 use crate::model::window::Window;
 use crate::store::{
-    ContextQuery, CounterQuery, CounterSeries, PassRecord, RecordQuery, SlowRequestQuery,
-    SlowestQuery, Store,
+    ContextQuery, CounterQuery, CounterSeries, PassRecord, RankingPage, RankingQuery, RecordQuery,
+    SlowRequestQuery, SlowestQuery, Store,
 };
+use crate::task::lock;
 
 /// Age up to which an answer of the store is served again.
 const FRESH: Duration = Duration::from_secs(1);
-
-/// Age up to which a snapshot is used to list keys whose value has the wrong form.
-const RECENT: Duration = Duration::from_secs(10);
 
 /// Deadline for an answer of the store.
 const DEADLINE: Duration = Duration::from_secs(2);
@@ -55,13 +55,18 @@ pub(super) struct Span {
 pub(super) struct Reader {
     store: Arc<dyn Store>,
     clock: Clock,
-    snapshot: SingleFlight<Arc<Snapshot>>,
+    fleet: SingleFlight<Arc<FleetSnapshot>>,
+    book: SingleFlight<Arc<Book>>,
+    last_book: Mutex<Arc<Book>>,
     slowest: SingleFlight<Answer<RankedContext>>,
     slow_requests: SingleFlightMap<(ContextId, i64), Answer<SlowRequest>>,
     last_pass: SingleFlight<Option<PassRecord>>,
     status: SingleFlight<Span>,
     contexts: SingleFlightMap<String, Answer<ContextSnapshot>>,
+    rankings: SingleFlight<Answer<(String, RankingPage)>>,
+    ranking_pages: SingleFlightMap<(String, usize, usize), Option<Arc<RankingPage>>>,
     counters: SingleFlightMap<CounterQuery, Answer<CounterSeries>>,
+    counter_names: SingleFlightMap<Vec<u32>, Answer<String>>,
     records: SingleFlightMap<(ContextId, u32), Answer<SliceSums>>,
     windows: Windows,
     window_sums: SingleFlightMap<Window, Arc<WindowSums>>,
@@ -74,33 +79,44 @@ impl Reader {
             window_sums: SingleFlightMap::default(),
             store,
             clock,
-            snapshot: SingleFlight::default(),
+            fleet: SingleFlight::default(),
+            book: SingleFlight::default(),
+            last_book: Mutex::default(),
             slowest: SingleFlight::default(),
             slow_requests: SingleFlightMap::default(),
             last_pass: SingleFlight::default(),
             status: SingleFlight::default(),
             contexts: SingleFlightMap::default(),
+            rankings: SingleFlight::default(),
+            ranking_pages: SingleFlightMap::default(),
             counters: SingleFlightMap::default(),
+            counter_names: SingleFlightMap::default(),
             records: SingleFlightMap::default(),
         }
     }
 
-    /// The data of all contexts.
-    pub(super) async fn snapshot(&self) -> Result<Arc<Snapshot>, ApiError> {
-        self.snapshot_of_the_last(FRESH).await
-    }
-
-    /// The data of all contexts, at most ten seconds old.
-    pub(super) async fn recent_snapshot(&self) -> Result<Arc<Snapshot>, ApiError> {
-        self.snapshot_of_the_last(RECENT).await
-    }
-
-    async fn snapshot_of_the_last(&self, age: Duration) -> Result<Arc<Snapshot>, ApiError> {
+    /// What the fleet does now.
+    pub(super) async fn fleet(&self) -> Result<Arc<FleetSnapshot>, ApiError> {
         let read = async {
             let now = self.clock.now_seconds();
-            self.store.snapshot(now).await.map(Arc::new)
+            self.store.fleet(now).await.map(Arc::new)
         };
-        self.snapshot.get(&self.clock, age, read).await
+        self.fleet.get(&self.clock, FRESH, read).await
+    }
+
+    /// What other programs have added to the book's statistics. It is read page by page, so slowly that many contexts
+    /// take no more commands than few.
+    pub(super) async fn book(&self) -> Result<Arc<Book>, ApiError> {
+        let read = async {
+            let last = lock(&self.last_book).clone();
+            let now = self.clock.now_seconds();
+            let page = self.store.book_statistics(last.offset(), now).await?;
+            let book = Arc::new(last.with(page));
+            *lock(&self.last_book) = book.clone();
+            Ok(book)
+        };
+        let age = |book: &Arc<Book>| book.pause();
+        self.book.get_aged(&self.clock, age, read).await
     }
 
     /// The data of the contexts of one name, which differ in their kind.
@@ -123,6 +139,16 @@ impl Reader {
     ) -> Result<Answer<CounterSeries>, ApiError> {
         let read = async { self.store.counters(query).await.map(Arc::new) };
         let flight = self.counters.of(&self.clock, query.clone());
+        flight.get(&self.clock, FRESH, read).await
+    }
+
+    /// The names of the user's counters that the store has at any of some precisions, in order.
+    pub(super) async fn counter_names(
+        &self,
+        precisions: Vec<u32>,
+    ) -> Result<Answer<String>, ApiError> {
+        let flight = self.counter_names.of(&self.clock, precisions.clone());
+        let read = async { self.store.counter_names(&precisions).await.map(Arc::new) };
         flight.get(&self.clock, FRESH, read).await
     }
 
@@ -172,6 +198,46 @@ impl Reader {
             self.store.slowest(&query).await.map(Arc::new)
         };
         self.slowest.get(&self.clock, FRESH, read).await
+    }
+
+    /// All rankings of the store without their ids, by name.
+    pub(super) async fn rankings(&self) -> Result<Answer<(String, RankingPage)>, ApiError> {
+        let read = async {
+            let mut rankings = Vec::new();
+            for name in self.store.rankings().await? {
+                let query = RankingQuery {
+                    name,
+                    now: self.clock.now_seconds(),
+                    ..RankingQuery::default()
+                };
+                let page = self.store.ranking(&query).await?;
+                rankings.extend(page.map(|page| (query.name, page)));
+            }
+            Ok(Arc::new(rankings))
+        };
+        self.rankings.get(&self.clock, FRESH, read).await
+    }
+
+    /// A part of a ranking; `None` if the store does not have the ranking.
+    pub(super) async fn ranking(
+        &self,
+        name: &str,
+        offset: usize,
+        limit: usize,
+    ) -> Result<Option<Arc<RankingPage>>, ApiError> {
+        let read = async {
+            let query = RankingQuery {
+                name: name.to_owned(),
+                now: self.clock.now_seconds(),
+                offset,
+                limit,
+                ids: Vec::new(),
+            };
+            Ok(self.store.ranking(&query).await?.map(Arc::new))
+        };
+        let key = (name.to_owned(), offset, limit);
+        let flight = self.ranking_pages.of(&self.clock, key);
+        flight.get(&self.clock, FRESH, read).await
     }
 
     /// The slowest requests of a context in an hour, slowest first.
@@ -257,9 +323,23 @@ impl<T: Clone> SingleFlight<T> {
         age: Duration,
         read: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, ApiError> {
+        self.get_aged(clock, |_| age, read).await
+    }
+
+    /// As [`get`](Self::get), where the answer itself tells how old it may get.
+    async fn get_aged(
+        &self,
+        clock: &Clock,
+        age: impl Fn(&T) -> Duration,
+        read: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, ApiError> {
         let since = clock.tick();
         let mut last = within(clock, DEADLINE, self.0.lock()).await?;
-        if let Some(last) = last.as_ref().filter(|last| last.is_fresh(clock, age)) {
+        let is_fresh = |last: &&Answered<T>| {
+            let age = last.answer.as_ref().map_or(FRESH, &age);
+            last.is_fresh(clock, age)
+        };
+        if let Some(last) = last.as_ref().filter(is_fresh) {
             return last.answer.clone();
         }
         let remaining = DEADLINE.saturating_sub(clock.since(since));

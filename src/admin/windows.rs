@@ -11,12 +11,11 @@ use std::time::Duration;
 
 use tokio::sync::Mutex;
 
+use super::window_sums::{PartSums, Summary, WindowSums};
 use crate::clock::{Clock, Tick};
 use crate::error::StoreError;
-use crate::model::access_time::AccessTimeStats;
 use crate::model::batch::{Aggregate, Merge};
-use crate::model::context::{ContextId, Kind};
-use crate::model::outcome::OutcomeCounts;
+use crate::model::context::ContextId;
 use crate::model::pack;
 use crate::model::records::{Record, RecordId};
 use crate::model::tier::{FINEST, Revision, TierSlice};
@@ -38,8 +37,8 @@ const UNUSED_TTL: Duration = Duration::from_secs(120);
 /// Contexts that are summed up before other tasks may run.
 const CONTEXTS_AT_ONCE: usize = 64;
 
-/// The most windows whose sums are held; a page asks for one at a time.
-const MAX_WINDOWS: usize = 6;
+/// The most windows whose sums are held: all that have a name. A page asks for one or two at a time.
+const MAX_WINDOWS: usize = 8;
 
 /// The records of a slice that is open, packed.
 struct OpenSlice {
@@ -67,61 +66,6 @@ struct HeldWindow {
     window: Window,
     asked_at: Tick,
     sums: [RunningSums; 2],
-}
-
-/// What all contexts measured in a window, and in the window of the same length before it.
-#[derive(Debug)]
-pub(super) struct WindowSums {
-    /// The contexts by the ids of their sums.
-    contexts: Arc<HashMap<RecordId, ContextId>>,
-    /// The window.
-    pub(super) now: PartSums,
-    /// The window before it.
-    pub(super) before: PartSums,
-}
-
-/// What all contexts measured in some slices.
-#[derive(Debug)]
-pub(super) struct PartSums {
-    /// The slices.
-    pub(super) slices: WindowSlices,
-    /// The share of the slices that was recorded, 0 to 1.
-    pub(super) complete: f64,
-    /// Seconds of the slices that were recorded.
-    pub(super) covered: i64,
-    /// The largest relative error of a quantile.
-    error: f64,
-    summaries: HashMap<RecordId, Summary>,
-}
-
-/// What a context measured. Smaller than its sums, as a window of many contexts is held for a second.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Summary {
-    /// The access times. The smallest and the largest are those of the histogram, as sums that move on cannot tell
-    /// them.
-    pub(super) times: AccessTimeStats,
-    /// Counts by outcome.
-    pub(super) outcomes: OutcomeCounts,
-    /// Percentiles, in seconds.
-    pub(super) p50: Option<f64>,
-    pub(super) p95: Option<f64>,
-    pub(super) p99: Option<f64>,
-}
-
-impl From<&Aggregate> for Summary {
-    fn from(sums: &Aggregate) -> Self {
-        let quantile = |q| sums.histogram.quantile(q);
-        let mut times = AccessTimeStats::from(&sums.times);
-        times.min = quantile(0.0).unwrap_or(times.min);
-        times.max = quantile(1.0).unwrap_or(times.max);
-        Self {
-            times,
-            outcomes: sums.outcomes,
-            p50: quantile(0.50),
-            p95: quantile(0.95),
-            p99: quantile(0.99),
-        }
-    }
 }
 
 /// A window whose slices are read.
@@ -447,7 +391,7 @@ impl State {
                 sums.merge(&running);
             }
             error = error.max(sums.histogram.error());
-            summaries.insert(id, Summary::from(&sums));
+            summaries.insert(id, Summary::new(&sums, running.has_exact_bounds()));
             if at % CONTEXTS_AT_ONCE == 0 {
                 tokio::task::yield_now().await;
             }
@@ -464,40 +408,5 @@ impl State {
         };
         part_sums.leave_out(ready.unread[part], ready.now);
         part_sums
-    }
-}
-
-impl PartSums {
-    /// What a context measured; `None` if it had no samples.
-    pub(super) fn get(&self, context: &ContextId) -> Option<&Summary> {
-        let id = RecordId::new(context.kind, &context.name);
-        self.summaries.get(&id)
-    }
-
-    /// Slices that were not read yet are not covered.
-    fn leave_out(&mut self, unread: usize, now: i64) {
-        let unread = i64::from(self.slices.tier.seconds) * unread as i64;
-        let passed = self.slices.to.min(now).saturating_sub(self.slices.from);
-        self.covered = self.covered.saturating_sub(unread).max(0);
-        if unread > 0 && passed > 0 {
-            self.complete = self.covered as f64 / passed as f64;
-        }
-    }
-}
-
-impl WindowSums {
-    /// The contexts that measured something in either part, without [`ALL`](crate::model::context::ALL).
-    pub(super) fn contexts(&self) -> impl Iterator<Item = &ContextId> {
-        let is_there = |id: &RecordId| {
-            self.now.summaries.contains_key(id) || self.before.summaries.contains_key(id)
-        };
-        let contexts = self.contexts.iter().filter(move |(id, _)| is_there(id));
-        let contexts = contexts.map(|(_, context)| context);
-        contexts.filter(|context| context.kind != Kind::All)
-    }
-
-    /// The largest relative error of the percentiles.
-    pub(super) fn error(&self) -> f64 {
-        self.now.error.max(self.before.error)
     }
 }

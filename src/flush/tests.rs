@@ -19,14 +19,14 @@ use crate::model::outcome::Outcome;
 use crate::model::slice::Precisions;
 use crate::model::slow_request::SlowRequests;
 use crate::model::slowest::RankedContext;
-use crate::model::snapshot::{ContextSnapshot, Snapshot};
+use crate::model::snapshot::{ContextSnapshot, FleetSnapshot, Snapshot};
 use crate::model::tier::TierSlice;
 use crate::recorder::{Limits, Recorder};
 use crate::store::{
-    Append, Appended, AppendedCall, CleanReport, ContextQuery, ContextRecords, CounterQuery,
-    CounterSeries, FencedBatch, Generation, Heartbeat, Pass, PassRecord, Position, Query,
-    RankingPage, RankingQuery, Readable, Receipt, RecordIndex, RecordQuery, Sealed, SliceRecords,
-    SlowRequestQuery, SlowestQuery, Store, StoreStatus, Upkeep,
+    Append, Appended, AppendedCall, BookStatistics, CleanReport, ContextQuery, ContextRecords,
+    CounterQuery, CounterSeries, FencedBatch, Generation, Heartbeat, Pass, PassRecord, Position,
+    Query, RankingPage, RankingQuery, Readable, Receipt, RecordIndex, RecordQuery, Sealed,
+    SliceRecords, SlowRequestQuery, SlowestQuery, Store, StoreStatus, Upkeep,
 };
 use crate::task::{BoxFuture, Stop, lock};
 
@@ -168,6 +168,18 @@ impl Query for Scripted {
         unreachable!("a flusher only appends")
     }
 
+    fn fleet(&self, _: i64) -> BoxFuture<'_, Result<FleetSnapshot, StoreError>> {
+        unreachable!("a flusher only appends")
+    }
+
+    fn book_statistics(
+        &self,
+        _: usize,
+        _: i64,
+    ) -> BoxFuture<'_, Result<BookStatistics, StoreError>> {
+        unreachable!("a flusher only appends")
+    }
+
     fn contexts<'a>(
         &'a self,
         _: &'a ContextQuery,
@@ -179,6 +191,10 @@ impl Query for Scripted {
         &'a self,
         _: &'a CounterQuery,
     ) -> BoxFuture<'a, Result<Vec<CounterSeries>, StoreError>> {
+        unreachable!("a flusher only appends")
+    }
+
+    fn counter_names<'a>(&'a self, _: &'a [u32]) -> BoxFuture<'a, Result<Vec<String>, StoreError>> {
         unreachable!("a flusher only appends")
     }
 

@@ -15,6 +15,7 @@
 //! [the guide](crate::guide::new_aggregate).
 
 mod lease;
+mod ranking_upkeep;
 mod rankings;
 mod roll_up;
 mod round;

@@ -1,5 +1,4 @@
-//! Folding rankings. The counts of each slice and their sums are merged with those of the store. Slices that
-//! have left the window are taken out of the sums, some ids at a time.
+//! Folding rankings: the counts of each slice, and their sums, are merged with those of the store.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,34 +8,37 @@ use super::round::Plan;
 use crate::error::StoreError;
 use crate::model::ranking::{IdDelta, RankingDelta, RankingSpec, RankingState};
 use crate::model::round::{Round, partition, partition_of_id};
-use crate::store::journal::{Journal, Step};
+use crate::store::journal::{FieldValues, Journal, Step};
 use crate::store::table::{FieldWrites, Table};
 
-/// Ids that one step takes out.
-const IDS_AT_ONCE: usize = 200;
-/// Ids that are taken out before entries are folded again.
-const IDS_PER_ROUND: usize = 20_000;
-/// Seconds for which the keys of a ranking outlive twice its window.
-const SPARE_TIME: i64 = 86_400;
+/// Ids that one step takes out, and ids that are planned before the task yields to others.
+pub(super) const IDS_AT_ONCE: usize = 200;
+/// Seconds for which the sums of a ranking outlive twice its window.
+const SPARE_TIME: i64 = 7 * 86_400;
 
-/// Time to live of the keys of a ranking after the last write, in seconds. A slice outlives its window by so
-/// much that it is missing only if the sums are as well.
-fn ttl(spec: RankingSpec) -> i64 {
+/// Time to live of the sums of a ranking after the last write, in seconds.
+pub(super) fn ttl(spec: RankingSpec) -> i64 {
     2 * spec.period() + SPARE_TIME
 }
 
-fn slice_of(ranking: &Arc<str>, start: i64) -> Table {
+/// Time to live of a slice. Sums are written last at the end of a slice's window, and must not outlive the slice:
+/// nobody could take it out of them any more.
+fn slice_ttl(spec: RankingSpec) -> i64 {
+    ttl(spec) + spec.period() + SPARE_TIME
+}
+
+pub(super) fn slice_of(ranking: &Arc<str>, start: i64) -> Table {
     let ranking = ranking.clone();
     Table::RankingSlice { ranking, start }
 }
 
-fn totals_of(ranking: &Arc<str>) -> Table {
+pub(super) fn totals_of(ranking: &Arc<str>) -> Table {
     let ranking = ranking.clone();
     Table::RankingTotals { ranking }
 }
 
 /// A count or a sum of the store. A value that is not an integer counts as 0, and is replaced.
-fn number(value: Option<&Vec<u8>>) -> i64 {
+pub(super) fn number(value: Option<&Vec<u8>>) -> i64 {
     let text = value.and_then(|value| std::str::from_utf8(value).ok());
     let integer = |text: &str| text.parse::<i64>().ok();
     // Sums are scores, which are floats; a large one is written with an exponent.
@@ -45,19 +47,19 @@ fn number(value: Option<&Vec<u8>>) -> i64 {
         .unwrap_or(0)
 }
 
-/// Sets the sum of an id, or removes an id whose sum is 0.
-fn set_total(totals: &mut FieldWrites, id: &[u8], total: i64) {
-    match total {
-        0 => totals.removed.push(id.to_vec()),
-        _ => totals
+/// Sets the count or the sum of an id, or removes an id whose number is 0.
+pub(super) fn set_number(write: &mut FieldWrites, id: &[u8], number: i64) {
+    match number {
+        0 => write.removed.push(id.to_vec()),
+        _ => write
             .set
-            .push((id.to_vec(), total.to_string().into_bytes())),
+            .push((id.to_vec(), number.to_string().into_bytes())),
     }
 }
 
 impl Lease {
     /// The rankings of the store, which are read once.
-    async fn rankings(
+    pub(super) async fn rankings(
         &mut self,
         journal: &dyn Journal,
     ) -> Result<&mut BTreeMap<Arc<str>, RankingState>, StoreError> {
@@ -70,7 +72,10 @@ impl Lease {
                     let state = RankingState::from_text(std::str::from_utf8(&state).ok()?)?;
                     Some((name.into(), state))
                 };
-                fields.into_iter().filter_map(ranking).collect()
+                let rankings: BTreeMap<_, _> = fields.into_iter().filter_map(ranking).collect();
+                // The folder before may have ended before it had limited them.
+                self.touched_rankings.extend(rankings.keys().cloned());
+                rankings
             }
         };
         Ok(self.rankings.insert(rankings))
@@ -84,144 +89,86 @@ impl Lease {
         round: &Round,
         plans: &mut BTreeMap<usize, Plan>,
     ) -> Result<bool, StoreError> {
-        for (name, delta) in round.rankings() {
-            self.rankings(journal).await?;
-            if !self
-                .plan_dropped(journal, instance, name, delta, plans)
-                .await?
-            {
-                return Ok(false);
-            }
-            let done = self.progress.done;
-            let ids = delta.ids.iter();
-            let ids = ids.filter(|(id, _)| !done.contains(partition_of_id(name, id)));
-            let ids: Vec<_> = ids.collect();
-            for ids in ids.chunks(IDS_AT_ONCE) {
-                let now = round.stamp();
-                if !self
-                    .plan_ids(journal, instance, (name, delta.spec), ids, now, plans)
-                    .await?
-                {
-                    return Ok(false);
-                }
-            }
-        }
-        Ok(true)
-    }
-
-    /// Plans to count additions for which an instance had no room.
-    async fn plan_dropped(
-        &mut self,
-        journal: &dyn Journal,
-        instance: &str,
-        name: &Arc<str>,
-        delta: &RankingDelta,
-        plans: &mut BTreeMap<usize, Plan>,
-    ) -> Result<bool, StoreError> {
-        if delta.dropped == 0 || self.progress.done.contains(partition(name)) {
+        if round.rankings().is_empty() {
             return Ok(true);
         }
-        let Some(write) = self.dropped(journal, instance, name, delta.dropped).await? else {
-            return Ok(false);
-        };
-        plans.entry(partition(name)).or_default().fields.push(write);
-        Ok(true)
-    }
-
-    /// The write that adds to the additions for which there was no room. `None` when the lease is lost.
-    async fn dropped(
-        &self,
-        journal: &dyn Journal,
-        instance: &str,
-        name: &Arc<str>,
-        more: u64,
-    ) -> Result<Option<FieldWrites>, StoreError> {
-        let field = name.as_bytes().to_vec();
-        let fields = [(Table::RankingsDropped, vec![field.clone()])];
-        let version = &self.progress.version;
-        let Step::Done(values) = journal.load_fields(instance, version, &fields).await? else {
-            return Ok(None);
-        };
-        let before = number(values[0][0].as_ref());
-        let dropped = before.saturating_add(i64::try_from(more).unwrap_or(i64::MAX));
-        let mut write = FieldWrites::new(Table::RankingsDropped, None);
-        write.set.push((field, dropped.to_string().into_bytes()));
-        Ok(Some(write))
-    }
-
-    async fn plan_ids(
-        &mut self,
-        journal: &dyn Journal,
-        instance: &str,
-        (name, spec): (&Arc<str>, RankingSpec),
-        ids: &[(&Arc<str>, &IdDelta)],
-        now: i64,
-        plans: &mut BTreeMap<usize, Plan>,
-    ) -> Result<bool, StoreError> {
-        let oldest = spec.oldest(now);
-        let state = self.rankings.get_or_insert_default();
-        let state = state.entry(name.clone());
-        let state = state.or_insert_with(|| RankingState::new(spec));
-        state.spec = spec;
-        self.touched_rankings.insert(name.clone());
-        // The slices that a removed id may be part of, and those to which is added.
-        let before: Vec<i64> = state.slices.iter().copied().collect();
+        self.rankings(journal).await?;
+        let mut added = Vec::new();
         let mut fields: BTreeMap<Table, Vec<Vec<u8>>> = BTreeMap::new();
-        for (id, delta) in ids {
-            let field = id.as_bytes().to_vec();
-            fields.entry(totals_of(name)).or_default().push(field);
-            for (start, _) in delta.slices.iter().filter(|(start, _)| *start >= oldest) {
-                state.slices.insert(start);
-                let field = id.as_bytes().to_vec();
-                fields.entry(slice_of(name, start)).or_default().push(field);
+        for (name, delta) in round.rankings() {
+            let more = self.begin_ranking(name, delta, round.stamp());
+            if more.counts_dropped {
+                let dropped = fields.entry(Table::RankingsDropped).or_default();
+                dropped.push(name.as_bytes().to_vec());
             }
+            for (id, _, slices) in more.ids() {
+                let field = || id.as_bytes().to_vec();
+                fields.entry(totals_of(name)).or_default().push(field());
+                for (start, _) in slices {
+                    fields
+                        .entry(slice_of(name, start))
+                        .or_default()
+                        .push(field());
+                }
+            }
+            added.push(more);
         }
         let fields: Vec<_> = fields.into_iter().collect();
         let version = &self.progress.version;
         let Step::Done(values) = journal.load_fields(instance, version, &fields).await? else {
             return Ok(false);
         };
-        // Each table lists the ids in their order.
-        let mut values: BTreeMap<_, _> = (fields.iter().map(|(table, _)| table))
-            .zip(values.into_iter().map(Vec::into_iter))
-            .collect();
-        let mut next = |table: &Table| {
-            let value = values.get_mut(table).and_then(Iterator::next);
-            number(value.flatten().as_ref())
-        };
-        for (id, delta) in ids {
-            let field = id.as_bytes().to_vec();
-            let plan = plans.entry(partition_of_id(name, id)).or_default();
-            plan.cost += 1 + 2 * delta.slices.len();
-            let mut total = next(&totals_of(name));
-            if delta.is_removed {
-                total = 0;
-                for start in &before {
-                    let mut write = FieldWrites::new(slice_of(name, *start), Some(ttl(spec)));
-                    write.removed.push(field.clone());
-                    plan.fields.push(write);
+        let mut stored = Stored::new(fields, values);
+        for added in &added {
+            if added.counts_dropped {
+                let write = dropped_write(added.name, &mut stored, added.delta.dropped);
+                let plan = plans.entry(partition(added.name)).or_default();
+                plan.fields.push(write);
+            }
+            for (number, (id, delta, slices)) in added.ids().enumerate() {
+                let plan = plans.entry(partition_of_id(added.name, id)).or_default();
+                added.plan_id(id, delta, slices, &mut stored, plan);
+                if number % IDS_AT_ONCE == 0 {
+                    tokio::task::yield_now().await;
                 }
             }
-            for (start, n) in delta.slices.iter().filter(|(start, _)| *start >= oldest) {
-                let table = slice_of(name, start);
-                let count = next(&table);
-                let count = match delta.is_removed {
-                    true => *n,
-                    false => count.saturating_add(*n),
-                };
-                let mut write = FieldWrites::new(table, Some(ttl(spec)));
-                write
-                    .set
-                    .push((field.clone(), count.to_string().into_bytes()));
-                plan.fields.push(write);
-                total = total.saturating_add(*n);
-            }
-            let mut totals = FieldWrites::new(totals_of(name), Some(ttl(spec)));
-            set_total(&mut totals, &field, total);
-            plan.fields.push(totals);
-            plan.rankings.insert(name.clone());
         }
         Ok(true)
+    }
+
+    /// Adds the slices of a delta to the state of its ranking.
+    fn begin_ranking<'a>(
+        &mut self,
+        name: &'a Arc<str>,
+        delta: &'a RankingDelta,
+        now: i64,
+    ) -> Added<'a> {
+        let done = self.progress.done;
+        let ids = delta.ids.iter();
+        let ids: Vec<_> = ids
+            .filter(|(id, _)| !done.contains(partition_of_id(name, id)))
+            .collect();
+        let mut added = Added {
+            name,
+            delta,
+            counts_dropped: delta.dropped > 0 && !done.contains(partition(name)),
+            before: Vec::new(),
+            oldest: delta.spec.oldest(now),
+            ids,
+        };
+        if added.ids.is_empty() {
+            return added;
+        }
+        let rankings = self.rankings.get_or_insert_default();
+        let state = rankings.entry(name.clone());
+        let state = state.or_insert_with(|| RankingState::new(delta.spec));
+        state.spec = delta.spec;
+        added.before.extend(&state.slices);
+        let starts = added.ids().flat_map(|(_, _, slices)| slices);
+        let starts: Vec<i64> = starts.map(|(start, _)| start).collect();
+        state.slices.extend(starts);
+        self.touched_rankings.insert(name.clone());
+        added
     }
 
     /// The writes of the states of some rankings. Each step that adds to a ranking has them, so that no sum
@@ -236,181 +183,111 @@ impl Lease {
         });
         writes.flatten().collect()
     }
+}
 
-    /// Takes slices that have left the window at `now` out of the sums. `false` when the lease is lost.
-    pub(super) async fn expire_rankings(
-        &mut self,
-        journal: &dyn Journal,
-        instance: &str,
-        now: i64,
-    ) -> Result<bool, StoreError> {
-        let mut left = IDS_PER_ROUND;
-        let expired: Vec<_> = (self.rankings(journal).await?.iter())
-            .flat_map(|(name, state)| state.expired(now).map(|start| (name.clone(), start)))
-            .collect();
-        for (name, start) in expired {
-            let ids = journal.list_fields(&slice_of(&name, start)).await?;
-            let ids: Vec<_> = ids.into_iter().map(|(id, _)| id).collect();
-            if !self
-                .take_out(journal, instance, &name, start, &ids, 0)
-                .await?
-                || !self.forget_slice(journal, instance, &name, start).await?
-            {
-                return Ok(false);
-            }
-            left = left.saturating_sub(ids.len());
-            if left == 0 {
-                break;
-            }
-        }
-        Ok(true)
+/// Additions to a ranking of the partitions that are not folded yet.
+struct Added<'a> {
+    name: &'a Arc<str>,
+    delta: &'a RankingDelta,
+    /// Whether additions without room are counted.
+    counts_dropped: bool,
+    /// The slices that a removed id may be part of.
+    before: Vec<i64>,
+    /// The start of the oldest slice of the window.
+    oldest: i64,
+    ids: Vec<(&'a Arc<str>, &'a IdDelta)>,
+}
+
+impl<'a> Added<'a> {
+    /// The ids with their additions within the window.
+    fn ids(
+        &self,
+    ) -> impl Iterator<
+        Item = (
+            &'a str,
+            &'a IdDelta,
+            impl Iterator<Item = (i64, i64)> + use<'a>,
+        ),
+    > {
+        let oldest = self.oldest;
+        self.ids.iter().map(move |(id, delta)| {
+            let slices = delta.slices.iter().map(|(start, n)| (start, *n));
+            (
+                &***id,
+                *delta,
+                slices.filter(move |(start, _)| *start >= oldest),
+            )
+        })
     }
 
-    /// Drops ids for which the rankings that the last round has added to have no room. `false` when the lease is
-    /// lost.
-    pub(super) async fn limit_rankings(
-        &mut self,
-        journal: &dyn Journal,
-        instance: &str,
-    ) -> Result<bool, StoreError> {
-        while let Some(name) = self.touched_rankings.pop_first() {
-            if !self.limit_ranking(journal, instance, &name).await? {
-                return Ok(false);
+    /// Merges the additions to an id with the store's.
+    fn plan_id(
+        &self,
+        id: &str,
+        delta: &IdDelta,
+        slices: impl Iterator<Item = (i64, i64)>,
+        stored: &mut Stored,
+        plan: &mut Plan,
+    ) {
+        let (name, spec) = (self.name, self.delta.spec);
+        let mut total = stored.next(&totals_of(name));
+        plan.cost += 1;
+        if delta.is_removed {
+            total = 0;
+            plan.cost += self.before.len();
+            for start in &self.before {
+                let mut write = FieldWrites::new(slice_of(name, *start), None);
+                write.removed.push(id.into());
+                plan.fields.push(write);
             }
         }
-        Ok(true)
-    }
-
-    /// Takes ids out of a slice and its counts out of the sums. Counts them as dropped if `dropped` is 1.
-    async fn take_out(
-        &mut self,
-        journal: &dyn Journal,
-        instance: &str,
-        name: &Arc<str>,
-        start: i64,
-        ids: &[Vec<u8>],
-        dropped: u64,
-    ) -> Result<bool, StoreError> {
-        let spec = self
-            .rankings(journal)
-            .await?
-            .get(name)
-            .map(|state| state.spec);
-        let ttl = spec.map(ttl);
-        for ids in ids.chunks(IDS_AT_ONCE) {
-            let fields = [
-                (slice_of(name, start), ids.to_vec()),
-                (totals_of(name), ids.to_vec()),
-            ];
-            let version = &self.progress.version;
-            let Step::Done(values) = journal.load_fields(instance, version, &fields).await? else {
-                return Ok(false);
+        for (start, n) in slices {
+            let table = slice_of(name, start);
+            let count = match (stored.next(&table), delta.is_removed) {
+                (_, true) => n,
+                (count, false) => count.saturating_add(n),
             };
-            let mut slice = FieldWrites::new(slice_of(name, start), None);
-            let mut totals = FieldWrites::new(totals_of(name), ttl);
-            let mut sum = 0u64;
-            for (at, id) in ids.iter().enumerate() {
-                let [count, total] = [0, 1].map(|table: usize| number(values[table][at].as_ref()));
-                slice.removed.push(id.clone());
-                set_total(&mut totals, id, total.saturating_sub(count));
-                sum = sum.saturating_add(count.unsigned_abs());
-            }
-            let mut writes = vec![slice, totals];
-            if dropped > 0 {
-                let Some(write) = self.dropped(journal, instance, name, sum).await? else {
-                    return Ok(false);
-                };
-                writes.push(write);
-            }
-            if !self.maintain_fields(journal, instance, &writes).await? {
-                return Ok(false);
-            }
-            tokio::task::yield_now().await;
+            let mut write = FieldWrites::new(table, Some(slice_ttl(spec)));
+            set_number(&mut write, id.as_bytes(), count);
+            plan.fields.push(write);
+            plan.cost += 2;
+            total = total.saturating_add(n);
         }
-        Ok(true)
-    }
-
-    /// Forgets a slice that is empty. A ranking without slices is forgotten as well.
-    async fn forget_slice(
-        &mut self,
-        journal: &dyn Journal,
-        instance: &str,
-        name: &Arc<str>,
-        start: i64,
-    ) -> Result<bool, StoreError> {
-        let Some(state) = self.rankings(journal).await?.get_mut(name) else {
-            return Ok(true);
-        };
-        state.slices.remove(&start);
-        let mut writes = Vec::new();
-        if state.slices.is_empty() {
-            self.rankings(journal).await?.remove(name);
-            // Sums are left if slices have been deleted by another program, or have expired.
-            let mut totals = FieldWrites::new(totals_of(name), None);
-            let left = journal.list_fields(&totals_of(name)).await?;
-            totals.removed.extend(left.into_iter().map(|(id, _)| id));
-            writes.push(totals);
-            writes.push(state_write(name, None));
-        } else {
-            writes.push(state_write(name, Some(state)));
-        }
-        self.maintain_fields(journal, instance, &writes).await
-    }
-
-    /// Drops the smallest counts of the oldest slices until a ranking has no more ids than it may.
-    async fn limit_ranking(
-        &mut self,
-        journal: &dyn Journal,
-        instance: &str,
-        name: &Arc<str>,
-    ) -> Result<bool, StoreError> {
-        let Some(state) = self.rankings(journal).await?.get(name).cloned() else {
-            return Ok(true);
-        };
-        let most = state.spec.max_ids as usize;
-        for start in state.slices {
-            let mut surplus = journal
-                .count_fields(&totals_of(name))
-                .await?
-                .saturating_sub(most);
-            if surplus == 0 {
-                return Ok(true);
-            }
-            let mut ids: Vec<_> = (journal.list_fields(&slice_of(name, start)).await?)
-                .into_iter()
-                .map(|(id, count)| (number(Some(&count)), id))
-                .collect();
-            ids.sort_unstable();
-            let is_emptied = ids.len() <= surplus;
-            let mut ids = ids.into_iter().map(|(_, id)| id);
-            // An id that is part of later slices stays, with what was added there.
-            while surplus > 0 {
-                let part: Vec<_> = ids.by_ref().take(surplus).collect();
-                if part.is_empty() {
-                    break;
-                }
-                if !self
-                    .take_out(journal, instance, name, start, &part, 1)
-                    .await?
-                {
-                    return Ok(false);
-                }
-                let left = journal.count_fields(&totals_of(name)).await?;
-                surplus = left.saturating_sub(most);
-            }
-            if is_emptied
-                && ids.next().is_none()
-                && !self.forget_slice(journal, instance, name, start).await?
-            {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+        let mut totals = FieldWrites::new(totals_of(name), Some(ttl(spec)));
+        set_number(&mut totals, id.as_bytes(), total);
+        plan.fields.push(totals);
+        plan.rankings.insert(name.clone());
     }
 }
 
+/// Values of the store by table, in the order in which they were asked for.
+pub(super) struct Stored(BTreeMap<Table, std::vec::IntoIter<Option<Vec<u8>>>>);
+
+impl Stored {
+    pub(super) fn new(fields: Vec<(Table, Vec<Vec<u8>>)>, values: Vec<FieldValues>) -> Self {
+        let tables = fields.into_iter().map(|(table, _)| table);
+        Self(tables.zip(values.into_iter().map(Vec::into_iter)).collect())
+    }
+
+    /// The next number of a table.
+    fn next(&mut self, table: &Table) -> i64 {
+        let value = self.0.get_mut(table).and_then(Iterator::next);
+        number(value.flatten().as_ref())
+    }
+}
+
+/// The write that adds to the additions for which there was no room.
+pub(super) fn dropped_write(name: &Arc<str>, stored: &mut Stored, more: u64) -> FieldWrites {
+    let before = stored.next(&Table::RankingsDropped);
+    let dropped = before.saturating_add(i64::try_from(more).unwrap_or(i64::MAX));
+    let mut write = FieldWrites::new(Table::RankingsDropped, None);
+    let field = name.as_bytes().to_vec();
+    write.set.push((field, dropped.to_string().into_bytes()));
+    write
+}
+
 /// The write of a ranking's state, or of its removal.
-fn state_write(name: &Arc<str>, state: Option<&RankingState>) -> FieldWrites {
+pub(super) fn state_write(name: &Arc<str>, state: Option<&RankingState>) -> FieldWrites {
     let mut write = FieldWrites::new(Table::Rankings, None);
     let field = name.as_bytes().to_vec();
     match state {

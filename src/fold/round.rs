@@ -497,6 +497,7 @@ fn by_table(writes: impl IntoIterator<Item = FieldWrites>) -> Vec<FieldWrites> {
     for mut write in writes {
         match tables.get_mut(&write.table) {
             Some(table) => {
+                table.ttl = table.ttl.or(write.ttl);
                 table.removed.append(&mut write.removed);
                 table.set.append(&mut write.set);
             }

@@ -19,16 +19,16 @@ use crate::model::round::partition;
 use crate::model::slice::Precisions;
 use crate::model::slow_request::SlowRequests;
 use crate::model::slowest::RankedContext;
-use crate::model::snapshot::{ContextSnapshot, Snapshot};
+use crate::model::snapshot::{ContextSnapshot, FleetSnapshot, Snapshot};
 use crate::model::tier::{FINEST, TierSlice};
 use crate::store::journal::{
-    Acquired, Entries, Entry, FieldValues, FoldStep, Journal, Progress, Step,
+    Acquired, Entries, Entry, FieldValues, Fields, FoldStep, Journal, Progress, Step,
 };
 use crate::store::table::Table;
 use crate::store::{
-    Append, Appended, AppendedCall, CleanReport, ContextQuery, ContextRecords, CounterQuery,
-    CounterSeries, FencedBatch, Generation, Heartbeat, Pass, PassRecord, Position, Query,
-    RankingPage, RankingQuery, Readable, RecordIndex, RecordQuery, Sealed, SliceRecords,
+    Append, Appended, AppendedCall, BookStatistics, CleanReport, ContextQuery, ContextRecords,
+    CounterQuery, CounterSeries, FencedBatch, Generation, Heartbeat, Pass, PassRecord, Position,
+    Query, RankingPage, RankingQuery, Readable, RecordIndex, RecordQuery, Sealed, SliceRecords,
     SlowRequestQuery, SlowestQuery, Store, StoreStatus, Upkeep,
 };
 use crate::task::{BoxFuture, Stop, lock};
@@ -299,10 +299,7 @@ impl Journal for Scripted {
         Box::pin(std::future::ready(Ok(Step::Done(values))))
     }
 
-    fn list_fields<'a>(
-        &'a self,
-        _: &'a Table,
-    ) -> BoxFuture<'a, Result<Vec<(Vec<u8>, Vec<u8>)>, StoreError>> {
+    fn list_fields<'a>(&'a self, _: &'a Table) -> BoxFuture<'a, Result<Fields, StoreError>> {
         Box::pin(std::future::ready(Ok(Vec::new())))
     }
 
@@ -383,6 +380,18 @@ impl Query for Scripted {
         unreachable!("a folder only folds")
     }
 
+    fn fleet(&self, _: i64) -> BoxFuture<'_, Result<FleetSnapshot, StoreError>> {
+        unreachable!("a folder only folds")
+    }
+
+    fn book_statistics(
+        &self,
+        _: usize,
+        _: i64,
+    ) -> BoxFuture<'_, Result<BookStatistics, StoreError>> {
+        unreachable!("a folder only folds")
+    }
+
     fn contexts<'a>(
         &'a self,
         _: &'a ContextQuery,
@@ -394,6 +403,10 @@ impl Query for Scripted {
         &'a self,
         _: &'a CounterQuery,
     ) -> BoxFuture<'a, Result<Vec<CounterSeries>, StoreError>> {
+        unreachable!("a folder only folds")
+    }
+
+    fn counter_names<'a>(&'a self, _: &'a [u32]) -> BoxFuture<'a, Result<Vec<String>, StoreError>> {
         unreachable!("a folder only folds")
     }
 

@@ -352,16 +352,24 @@ impl Batch {
             }
         }
         for (ranking, theirs) in other.rankings {
-            match self.rankings.get_mut(&ranking) {
-                Some(mine) => {
-                    mine.merge(theirs);
-                    mine.limit();
-                }
-                None => {
-                    self.rankings.insert(ranking, theirs);
-                }
-            }
+            self.add_ranking(ranking, theirs);
         }
+    }
+
+    /// Adds to a ranking what was collected later.
+    pub fn add_ranking(&mut self, ranking: Arc<str>, delta: RankingDelta) {
+        match self.rankings.get_mut(&ranking) {
+            Some(mine) => {
+                mine.merge(delta);
+                mine.limit();
+            }
+            None => drop(self.rankings.insert(ranking, delta)),
+        }
+    }
+
+    /// Number of ids of all rankings.
+    pub(crate) fn ranked_ids(&self) -> usize {
+        self.rankings.values().map(|delta| delta.ids.len()).sum()
     }
 
     /// Whether the batch is empty.

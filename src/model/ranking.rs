@@ -162,23 +162,23 @@ impl RankingDelta {
     }
 
     /// Drops the smallest additions of the oldest slices until there are at most `max_ids` ids, and counts
-    /// them. Removals stay.
+    /// them. Removals stay as long as there are other ids to drop.
     pub fn limit(&mut self) {
         let surplus = self.ids.len().saturating_sub(self.spec.max_ids as usize);
         if surplus == 0 {
             return;
         }
         let mut droppable: Vec<_> = (self.ids.iter())
-            .filter(|(_, delta)| !delta.is_removed)
             .map(|(id, delta)| {
                 let newest = delta.slices.iter().next_back().map(|(start, _)| start);
-                (newest, sum_of(delta), id.clone())
+                (delta.is_removed, newest, sum_of(delta), id.clone())
             })
             .collect();
         droppable.sort_unstable();
-        for (_, sum, id) in droppable.into_iter().take(surplus) {
+        for (is_removed, _, sum, id) in droppable.into_iter().take(surplus) {
             self.ids.remove(&id);
-            self.dropped = self.dropped.saturating_add(sum.unsigned_abs());
+            let dropped = sum.unsigned_abs().max(u64::from(is_removed));
+            self.dropped = self.dropped.saturating_add(dropped);
         }
     }
 

@@ -48,6 +48,23 @@ pub struct Problem {
     pub reason: String,
 }
 
+/// What the fleet does now.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FleetSnapshot {
+    /// Time of the snapshot, in Unix seconds.
+    pub taken_at: i64,
+    /// Number of contexts that this crate has recorded, without `<all>`.
+    pub contexts: usize,
+    /// Requests per slice of the finest precision, oldest first.
+    pub recent: Vec<SliceCount>,
+    /// Number of instances that are alive.
+    pub instances: u64,
+    /// Requests in flight in all instances.
+    pub in_flight: i64,
+    /// Keys whose value has the wrong form.
+    pub problems: Vec<Problem>,
+}
+
 /// The data of an overview.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use super::batch::{Aggregate, Merge};
 use super::pack;
 use super::records::{Record, RecordId};
-use super::slice::Precision;
+use super::slice::{HOUR, Precision, hour_of};
 use super::tier::{Revision, TIERS};
 
 /// The windows that have a name, with their length in seconds.
@@ -28,6 +28,8 @@ pub enum Window {
     Last(i64),
     /// The time between two Unix seconds, without the second one.
     Between(i64, i64),
+    /// The UTC hour so many hours ago: 0 is the hour of now.
+    HoursAgo(i64),
 }
 
 /// Adjacent slices of a tier.
@@ -55,6 +57,7 @@ impl Window {
         let (from, to) = match self {
             Self::Last(seconds) => (now.saturating_sub(seconds), now.saturating_add(1)),
             Self::Between(from, to) => (from, to.min(now.saturating_add(1))),
+            Self::HoursAgo(hours) => return WindowSlices::hour(hour_of(now) - hours * HOUR),
         };
         let slices = TIERS.map(|tier| {
             let width = i64::from(tier.seconds);
@@ -69,7 +72,7 @@ impl Window {
         let is_kept = |slices: &&WindowSlices| {
             let first = match self {
                 Self::Last(_) => slices.before().from,
-                Self::Between(..) => slices.from,
+                Self::Between(..) | Self::HoursAgo(_) => slices.from,
             };
             first > slices.tier.cut_off(now)
         };
@@ -79,6 +82,15 @@ impl Window {
 }
 
 impl WindowSlices {
+    /// The hour that starts at `from`, in half hours: few slices, with the fine histograms.
+    pub fn hour(from: i64) -> Self {
+        Self {
+            tier: TIERS[1],
+            from,
+            to: from.saturating_add(HOUR),
+        }
+    }
+
     /// The slices of the same length just before.
     pub fn before(&self) -> Self {
         Self {
@@ -132,6 +144,8 @@ impl WindowSlices {
 pub struct RunningSums {
     slices: BTreeMap<i64, Revision>,
     sums: HashMap<RecordId, Box<[u8]>>,
+    /// Whether a slice was taken out, and others not.
+    is_reduced: bool,
 }
 
 impl RunningSums {
@@ -175,12 +189,22 @@ impl RunningSums {
                 }
             }
         }
+        self.is_reduced = true;
+        if self.slices.is_empty() {
+            self.clear();
+        }
     }
 
     /// Takes everything out.
     pub fn clear(&mut self) {
         self.slices.clear();
         self.sums.clear();
+        self.is_reduced = false;
+    }
+
+    /// Whether the smallest and the largest access times are those of the slices in it: they cannot be taken out.
+    pub fn has_exact_bounds(&self) -> bool {
+        !self.is_reduced
     }
 
     /// The sums of a context.
@@ -238,6 +262,22 @@ mod tests {
                 assert_eq!(starts.len() as i64, before.seconds() / i64::from(tier));
                 assert!((before.complete(i64::MIN, now, now) - 1.0).abs() < 1e-9);
             }
+        }
+    }
+
+    #[test]
+    fn an_hour_is_two_half_hours_and_the_one_before_it_is_kept() {
+        for (hours, now) in [
+            (0, NOW),
+            (1, NOW),
+            (1, hour_of(NOW)),
+            (0, hour_of(NOW) + HOUR - 1),
+        ] {
+            let slices = Window::HoursAgo(hours).slices(now);
+            assert_eq!(slices.from, hour_of(now) - hours * HOUR);
+            assert_eq!((slices.tier.seconds, slices.seconds()), (1_800, HOUR));
+            let starts: Vec<_> = slices.before().starts(now).collect();
+            assert_eq!(starts, [slices.from - HOUR, slices.from - HOUR / 2]);
         }
     }
 
@@ -328,9 +368,10 @@ mod tests {
                 prop_assert_eq!(running.ids().count(), expected.len());
                 for id in running.ids() {
                     let (sums, mut expected) = (running.get(id).expect("it has sums"), expected[&id].clone());
-                    // These two cannot be taken out.
-                    expected.times.min = sums.times.min;
-                    expected.times.max = sums.times.max;
+                    if !running.has_exact_bounds() {
+                        expected.times.min = sums.times.min;
+                        expected.times.max = sums.times.max;
+                    }
                     prop_assert_eq!(sums, expected);
                 }
             }

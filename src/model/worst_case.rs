@@ -1,6 +1,7 @@
 //! The most memory that a configuration can take, whatever clients send.
 
 use super::histogram::{BUCKETS, COARSE_SCALE, SCALE};
+use super::ranking::RankingSpec;
 use super::slice::{Precision, Precisions};
 use super::slow_request::{SLOW_OF_ALL, SLOW_PER_CONTEXT, SLOW_PER_SECOND};
 use super::tier::{TIERS, is_coarse};
@@ -56,6 +57,32 @@ impl WorstCase {
         }
     }
 }
+
+impl WorstCase {
+    /// Calculates that of a ranking. `is_shared` says whether the store is elsewhere.
+    pub(crate) fn of_ranking(spec: RankingSpec, shards: usize, is_shared: bool) -> Self {
+        let (ids, slices) = (u64::from(spec.max_ids), u64::from(spec.slices));
+        let held = (ids + (shards * MIN_SHARD_IDS) as u64) * RANKED_ID;
+        // The batch that waits, and the ranking itself where it is stored here.
+        let pending = ids * (RANKED_ID + slices * PENDING_SLICE);
+        let stored = ids * (slices + 1) * RANKED_ID;
+        match is_shared {
+            true => Self {
+                process_bytes: held + pending,
+                store_bytes: stored,
+            },
+            false => Self {
+                process_bytes: held + pending + stored,
+                store_bytes: 0,
+            },
+        }
+    }
+}
+
+/// An id of a ranking, with its number: of [`MAX_NAME`](super::context::MAX_NAME) bytes, in a hash.
+const RANKED_ID: u64 = 256 + 128;
+/// A shard has room for at least this many ids of a ranking.
+pub(crate) const MIN_SHARD_IDS: usize = 16;
 
 /// A live cell of a context and recording shard, with its allocation.
 const CELL: u64 = 2_400;

@@ -18,7 +18,11 @@ pub(crate) fn check_counter(field: &'static str, name: &str) -> Result<(), Build
 
 /// A number that several threads add to, each to its own stripe.
 #[derive(Debug)]
-pub(crate) struct Striped(Box<[Stripe]>);
+pub(crate) struct Striped {
+    stripes: Box<[Stripe]>,
+    /// The sum of all that was taken.
+    taken: AtomicI64,
+}
 
 #[derive(Debug, Default)]
 #[repr(align(128))]
@@ -27,22 +31,35 @@ struct Stripe(AtomicI64);
 impl Striped {
     /// `stripes` is a power of two.
     pub(crate) fn new(stripes: usize) -> Self {
-        Self((0..stripes).map(|_| Stripe::default()).collect())
+        Self {
+            stripes: (0..stripes).map(|_| Stripe::default()).collect(),
+            taken: AtomicI64::new(0),
+        }
     }
 
     #[inline]
     pub(crate) fn add(&self, n: i64) {
-        let stripe = thread_number() & (self.0.len() - 1);
-        self.0[stripe].0.fetch_add(n, Ordering::Relaxed);
+        let stripe = thread_number() & (self.stripes.len() - 1);
+        self.stripes[stripe].0.fetch_add(n, Ordering::Relaxed);
     }
 
-    /// Returns the sum and sets it to 0.
+    /// Returns the sum and sets it to 0. Calls of this and of [`total`](Self::total) must not overlap.
     pub(crate) fn take(&self) -> i64 {
-        let values = self
-            .0
-            .iter()
-            .map(|stripe| stripe.0.swap(0, Ordering::Relaxed));
-        values.fold(0, i64::saturating_add)
+        let stripes = self.stripes.iter();
+        let values = stripes.map(|stripe| stripe.0.swap(0, Ordering::Relaxed));
+        let sum = values.fold(0, i64::saturating_add);
+        let taken = self.taken.load(Ordering::Relaxed);
+        self.taken
+            .store(taken.saturating_add(sum), Ordering::Relaxed);
+        sum
+    }
+
+    /// Returns the sum of everything that was ever added.
+    #[cfg(feature = "admin")]
+    pub(crate) fn total(&self) -> i64 {
+        let stripes = self.stripes.iter();
+        let values = stripes.map(|stripe| stripe.0.load(Ordering::Relaxed));
+        values.fold(self.taken.load(Ordering::Relaxed), i64::saturating_add)
     }
 }
 
@@ -156,6 +173,9 @@ mod tests {
             }
         });
         assert_eq!((striped.take(), striped.take()), (80_000, 0));
+        striped.add(-3);
+        #[cfg(feature = "admin")]
+        assert_eq!(striped.total(), 79_997);
         assert_eq!(gauge.sum(), 80_000);
     }
 }

@@ -1,5 +1,7 @@
 //! Draining: at the turn of each second, samples move from the cells to the pending batch.
 
+#[cfg(feature = "admin")]
+use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -19,7 +21,7 @@ use crate::task::{Stopped, lock};
 
 const SECOND: i64 = 1_000_000_000;
 
-/// Number of pending names that starts a flush before its time.
+/// Number of pending names, ids of rankings included, that starts a flush before its time.
 const PRESSURE: usize = 1_000;
 
 /// The pending batch and the counts of the drain. No request takes its lock.
@@ -184,15 +186,35 @@ impl Recorder {
             }
         }
         state.entries = entries;
+        state.dropped += self.rankings.drain(&mut state.pending, second);
         if all.times.count > 0 {
             let name = state.all.clone();
             let pending = &mut state.pending;
             pending.add(&name, Kind::All, second, &all);
         }
         state.slow.end(&mut state.pending);
-        if state.pending.len() >= PRESSURE {
+        if state.pending.len() + state.pending.ranked_ids() >= PRESSURE {
             self.drain.pressure.notify_one();
         }
+    }
+
+    /// What each counter has counted since the start, drained or not.
+    #[cfg(feature = "admin")]
+    pub(crate) fn counter_totals(&self) -> BTreeMap<Arc<str>, i64> {
+        let mut guard = lock(&self.drain.state);
+        let entries = &mut guard.entries.counters;
+        self.counters.refresh(entries);
+        let overflow = self.counters.overflow();
+        let mut totals = BTreeMap::new();
+        for entry in entries {
+            let total = entry.value.total();
+            // There always is an entry for the names beyond the maximum.
+            if total != 0 || !Arc::ptr_eq(entry, &overflow) {
+                let sum: &mut i64 = totals.entry(entry.name.clone()).or_default();
+                *sum = sum.saturating_add(total);
+            }
+        }
+        totals
     }
 
     /// Puts a batch back that could not be flushed.
@@ -367,6 +389,29 @@ mod tests {
         let totals = recorder.drain.totals();
         let totals: Vec<_> = totals.iter().map(|(_, totals)| totals.count).collect();
         assert_eq!(totals, [2]);
+    }
+
+    #[cfg(feature = "admin")]
+    #[test]
+    fn totals_of_counters_are_those_since_the_start_drained_or_not() {
+        let (recorder, _) = recorder(9);
+        let totals = || recorder.counter_totals().into_iter().collect::<Vec<_>>();
+        assert_eq!(totals(), []);
+        for _ in 0..2 {
+            recorder.counter("sales").add(3);
+            recorder.drain();
+            recorder.drain.take();
+        }
+        recorder.counter("sales").add(-10);
+        recorder.counter("refunds");
+        assert_eq!(totals(), [("refunds".into(), 0), ("sales".into(), -4)]);
+        (0..PRESSURE).for_each(|number| recorder.counter(&number.to_string()).increment());
+        // The two names that found no room, and a counter that the user has given the same name.
+        let overflow = |totals: Vec<(Arc<str>, i64)>| {
+            let overflow = totals.into_iter().find(|(name, _)| &**name == OVERFLOW);
+            overflow.map(|(_, total)| total)
+        };
+        assert_eq!(overflow(totals()), Some(2));
     }
 
     #[test]

@@ -1,15 +1,16 @@
 //! Recording in this instance.
 //!
 //! The request path ends here. It hands on nanoseconds, which leave once a second. Read `cell` (where a
-//! sample is added), `registry` (under which name), `timer` and `counter` (other code), `response` and
-//! `request_outcome` (which responses are errors), `slow`, `slow_drain` and `details` (the slowest requests one by one), then `drain`
-//! (from the cells to the batch) and `totals` (for the Prometheus text).
+//! sample is added), `registry` (under which name), `timer`, `counter` and `ranking` (other code), `response` and
+//! `request_outcome` (which responses are errors), `slow`, `slow_drain` and `details` (the slowest requests one by
+//! one), then `drain` (from the cells to the batch) and `totals` (for the Prometheus text).
 
 mod cell;
 mod counter;
 mod details;
 mod drain;
 mod flush_counters;
+mod ranking;
 mod registry;
 mod request_outcome;
 mod response;
@@ -29,6 +30,7 @@ pub(crate) use counter::check_counter;
 pub(crate) use details::{DetailOptions, RequestDetails};
 pub(crate) use drain::{Drain, DrainStats};
 pub(crate) use flush_counters::FlushCounters;
+pub(crate) use ranking::{RankingEntry, Rankings};
 pub use request_outcome::RequestOutcome;
 pub use response::ResponseHead;
 pub(crate) use response::{ErrorRule, MaybeErrorRule};
@@ -37,8 +39,10 @@ pub use timer::{Timed, Timer};
 use http::StatusCode;
 
 use crate::clock::{Clock, Tick};
+use crate::error::BuildError;
 use crate::model::context::{self, Kind};
 use crate::model::outcome::Outcome;
+use crate::model::ranking::RankingSpec;
 use crate::model::slice::Precisions;
 use cell::{Cells, MAX_SHARDS, MIN_SHARDS};
 use counter::{CounterEntry, Gauge, Striped};
@@ -127,6 +131,7 @@ pub(crate) struct Recorder {
     http: Registry<Entry>,
     timers: Registry<Entry>,
     counters: Registry<CounterEntry>,
+    pub(crate) rankings: Rankings,
     pub(crate) drain: Drain,
 }
 
@@ -169,6 +174,7 @@ impl Recorder {
                     value: Striped::new(shards),
                 }),
             ),
+            rankings: Rankings::default(),
             drain: Drain::new(precisions, clock.now_nanos()),
             core,
             limits,
@@ -254,6 +260,16 @@ impl Recorder {
             );
         }
         Counter(entry(&format!("\\{name}")))
+    }
+
+    /// The ranking of this name and configuration.
+    pub(crate) fn ranking(
+        &self,
+        name: &str,
+        spec: RankingSpec,
+    ) -> Result<Arc<RankingEntry>, BuildError> {
+        self.rankings
+            .get_or_insert(name, spec, &self.core, self.shards)
     }
 
     /// Number of shards of each context.

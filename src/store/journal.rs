@@ -157,6 +157,9 @@ pub struct FoldStep<'a> {
 /// The values of some fields of a table; `None` for a missing field.
 pub type FieldValues = Vec<Option<Vec<u8>>>;
 
+/// The fields of a table with their values.
+pub type Fields = Vec<(Vec<u8>, Vec<u8>)>;
+
 /// A journal as its folder uses it.
 ///
 /// # Cancel safety
@@ -206,10 +209,7 @@ pub trait Journal: Sealed + Send + Sync {
     ) -> BoxFuture<'a, Result<Step<Vec<FieldValues>>, StoreError>>;
 
     /// Lists the fields of a table and their values, in no order.
-    fn list_fields<'a>(
-        &'a self,
-        table: &'a Table,
-    ) -> BoxFuture<'a, Result<Vec<(Vec<u8>, Vec<u8>)>, StoreError>>;
+    fn list_fields<'a>(&'a self, table: &'a Table) -> BoxFuture<'a, Result<Fields, StoreError>>;
 
     /// The number of fields of a table.
     fn count_fields<'a>(&'a self, table: &'a Table) -> BoxFuture<'a, Result<usize, StoreError>>;

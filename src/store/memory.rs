@@ -13,10 +13,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use self::rankings::Ranking;
 use super::sealed::Sealed;
 use super::{
-    Append, Appended, AppendedCall, CleanReport, ContextQuery, ContextRecords, CounterQuery,
-    CounterSeries, Exceptions, FencedBatch, Generation, Heartbeat, INSTANCE_TTL, Pass, PassRecord,
-    Query, RankingPage, RankingQuery, Readable, RecordIndex, RecordQuery, SliceRecords,
-    SlowRequestQuery, SlowestQuery, Store, StoreStatus, Upkeep, check_precisions,
+    Append, Appended, AppendedCall, BookStatistics, CleanReport, ContextQuery, ContextRecords,
+    CounterQuery, CounterSeries, Exceptions, FencedBatch, Generation, Heartbeat, INSTANCE_TTL,
+    Pass, PassRecord, Query, RankingPage, RankingQuery, Readable, RecordIndex, RecordQuery,
+    SliceRecords, SlowRequestQuery, SlowestQuery, Store, StoreStatus, Upkeep, check_precisions,
 };
 use crate::clock::Clock;
 use crate::error::StoreError;
@@ -26,7 +26,7 @@ use crate::model::records::{RecordId, Records};
 use crate::model::slice::Precisions;
 use crate::model::slow_request::SlowRequests;
 use crate::model::slowest::{self, RankedContext};
-use crate::model::snapshot::{ContextSnapshot, Snapshot};
+use crate::model::snapshot::{ContextSnapshot, FleetSnapshot, Snapshot};
 use crate::model::tier::{RolledUp, TierSlice};
 use crate::task::{BoxFuture, lock};
 
@@ -248,6 +248,19 @@ impl Query for MemoryStore {
         ready(self.state().snapshot(&self.precisions, now))
     }
 
+    fn fleet(&self, now: i64) -> BoxFuture<'_, Result<FleetSnapshot, StoreError>> {
+        ready(self.state().fleet(&self.precisions, now))
+    }
+
+    fn book_statistics(
+        &self,
+        _: usize,
+        _: i64,
+    ) -> BoxFuture<'_, Result<BookStatistics, StoreError>> {
+        // No other program writes here.
+        ready(BookStatistics::default())
+    }
+
     fn contexts<'a>(
         &'a self,
         query: &'a ContextQuery,
@@ -270,6 +283,13 @@ impl Query for MemoryStore {
         let series =
             |name: &String| CounterSeries::new(name.clone(), state.counter(name, query.precision));
         ready(names.map(series).collect())
+    }
+
+    fn counter_names<'a>(
+        &'a self,
+        precisions: &'a [u32],
+    ) -> BoxFuture<'a, Result<Vec<String>, StoreError>> {
+        ready(self.state().counter_names(precisions))
     }
 
     fn records<'a>(
@@ -336,17 +356,13 @@ impl Query for MemoryStore {
     }
 
     fn rankings(&self) -> BoxFuture<'_, Result<Vec<String>, StoreError>> {
-        let state = self.state();
-        let names = state.rankings.keys();
-        ready(names.map(|name| String::from(&**name)).collect())
+        ready(self.state().ranking_names())
     }
 
     fn ranking<'a>(
         &'a self,
         query: &'a RankingQuery,
     ) -> BoxFuture<'a, Result<Option<RankingPage>, StoreError>> {
-        let mut state = self.state();
-        let ranking = state.rankings.get_mut(&*query.name);
-        ready(ranking.map(|ranking| ranking.page(query)))
+        ready(self.state().ranking_page(query))
     }
 }

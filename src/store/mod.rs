@@ -27,8 +27,9 @@ pub use self::append::{
 use self::journal::Journal;
 #[doc(hidden)]
 pub use self::query::{
-    ContextQuery, ContextRecords, RECENT_SLICES, RankingPage, RankingPlace, RankingQuery,
-    RecordIndex, RecordQuery, SliceRecords, SlowRequestQuery,
+    BookStatistics, ContextQuery, ContextRecords, MAX_BOOK_CONTEXTS, MAX_COUNTER_NAMES,
+    RECENT_SLICES, RankingPage, RankingPlace, RankingQuery, RecordIndex, RecordQuery, SliceRecords,
+    SlowRequestQuery,
 };
 pub use self::query::{CounterQuery, CounterSeries, Query, RankedId, SlowestQuery};
 #[cfg(feature = "redis")]
@@ -71,6 +72,13 @@ pub trait Store: Append + Query + Upkeep + 'static {
 
     /// The kind and the address of the store in a few words, without passwords.
     fn describe(&self) -> String;
+
+    /// Whether what a context has counted can be read at all precisions of the counters, and not only where there
+    /// are records.
+    #[doc(hidden)]
+    fn has_context_counters(&self) -> bool {
+        true
+    }
 
     /// Warnings for the operator about the store: an old version, an eviction policy, …
     fn warnings(&self) -> Vec<String> {

@@ -12,13 +12,35 @@ use crate::model::records::{Record, RecordId, SliceSums};
 use crate::model::slice::SliceCount;
 use crate::model::slow_request::SlowRequests;
 use crate::model::slowest::{RANKING_LEN, RankedContext};
-use crate::model::snapshot::{ContextSnapshot, Snapshot};
+use crate::model::snapshot::{ContextSnapshot, FleetSnapshot, Problem, Snapshot};
 use crate::model::tier::{Revision, RolledUp, TierSlice};
 use crate::task::BoxFuture;
 
 /// The number of slices of the finest precision in [`Snapshot::recent`].
 #[doc(hidden)]
 pub const RECENT_SLICES: i64 = 15;
+
+/// The most contexts in [`BookStatistics`].
+#[doc(hidden)]
+pub const MAX_BOOK_CONTEXTS: usize = 10;
+
+/// The book's statistics of some contexts, which other programs may have added to.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[doc(hidden)]
+pub struct BookStatistics {
+    /// The contexts, each with its records of the same moment.
+    pub contexts: Vec<ContextSnapshot>,
+    /// Number of all contexts.
+    pub total: usize,
+    /// Number of contexts that only other programs have recorded.
+    pub foreign: usize,
+    /// Keys whose value has the wrong form.
+    pub problems: Vec<Problem>,
+}
+
+/// The most names of counters that are listed.
+#[doc(hidden)]
+pub const MAX_COUNTER_NAMES: usize = 10_000;
 
 /// Asks for counters at a precision.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -249,6 +271,19 @@ pub trait Query: Sealed + Send + Sync {
     #[doc(hidden)]
     fn snapshot(&self, now: i64) -> BoxFuture<'_, Result<Snapshot, StoreError>>;
 
+    /// What the fleet does at `now`.
+    #[doc(hidden)]
+    fn fleet(&self, now: i64) -> BoxFuture<'_, Result<FleetSnapshot, StoreError>>;
+
+    /// Some contexts with the book's statistics of the hour of `now` and of the hour before, from number `offset` on,
+    /// at most [`MAX_BOOK_CONTEXTS`]. Those that only other programs have recorded come first.
+    #[doc(hidden)]
+    fn book_statistics(
+        &self,
+        offset: usize,
+        now: i64,
+    ) -> BoxFuture<'_, Result<BookStatistics, StoreError>>;
+
     /// Those of the contexts in a query that the store has. Problems are left out.
     #[doc(hidden)]
     fn contexts<'a>(
@@ -262,6 +297,14 @@ pub trait Query: Sealed + Send + Sync {
         &'a self,
         query: &'a CounterQuery,
     ) -> BoxFuture<'a, Result<Vec<CounterSeries>, StoreError>>;
+
+    /// The names of the user's counters that the store has at any of some precisions, in order; at most
+    /// [`MAX_COUNTER_NAMES`].
+    #[doc(hidden)]
+    fn counter_names<'a>(
+        &'a self,
+        precisions: &'a [u32],
+    ) -> BoxFuture<'a, Result<Vec<String>, StoreError>>;
 
     /// The records of the contexts in a query that are retained, in the order of the query.
     #[doc(hidden)]

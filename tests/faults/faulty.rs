@@ -4,14 +4,14 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use tower_pulse::model::slice::Precisions;
 use tower_pulse::model::slow_request::SlowRequests;
-use tower_pulse::model::snapshot::{ContextSnapshot, Snapshot};
+use tower_pulse::model::snapshot::{ContextSnapshot, FleetSnapshot, Snapshot};
 use tower_pulse::model::tier::TierSlice;
 use tower_pulse::store::memory::MemoryStore;
 use tower_pulse::store::{
-    Append, Appended, AppendedCall, CleanReport, ContextQuery, ContextRecords, CounterQuery,
-    CounterSeries, FencedBatch, Generation, Heartbeat, Pass, PassRecord, Query, RankedContext,
-    RankingPage, RankingQuery, Readable, RecordIndex, RecordQuery, Sealed, SliceRecords,
-    SlowRequestQuery, SlowestQuery, Store, StoreStatus, Upkeep,
+    Append, Appended, AppendedCall, BookStatistics, CleanReport, ContextQuery, ContextRecords,
+    CounterQuery, CounterSeries, FencedBatch, Generation, Heartbeat, Pass, PassRecord, Query,
+    RankedContext, RankingPage, RankingQuery, Readable, RecordIndex, RecordQuery, Sealed,
+    SliceRecords, SlowRequestQuery, SlowestQuery, Store, StoreStatus, Upkeep,
 };
 use tower_pulse::{BoxFuture, Clock, ManualClock, StoreError, StoreErrorKind};
 
@@ -343,6 +343,18 @@ impl Query for Faulty {
         Box::pin(async move { self.inner().snapshot(now).await })
     }
 
+    fn fleet(&self, now: i64) -> BoxFuture<'_, Result<FleetSnapshot, StoreError>> {
+        Box::pin(async move { self.inner().fleet(now).await })
+    }
+
+    fn book_statistics(
+        &self,
+        offset: usize,
+        now: i64,
+    ) -> BoxFuture<'_, Result<BookStatistics, StoreError>> {
+        Box::pin(async move { self.inner().book_statistics(offset, now).await })
+    }
+
     fn contexts<'a>(
         &'a self,
         query: &'a ContextQuery,
@@ -355,6 +367,13 @@ impl Query for Faulty {
         query: &'a CounterQuery,
     ) -> BoxFuture<'a, Result<Vec<CounterSeries>, StoreError>> {
         Box::pin(async move { self.inner().counters(query).await })
+    }
+
+    fn counter_names<'a>(
+        &'a self,
+        precisions: &'a [u32],
+    ) -> BoxFuture<'a, Result<Vec<String>, StoreError>> {
+        Box::pin(async move { self.inner().counter_names(precisions).await })
     }
 
     fn records<'a>(

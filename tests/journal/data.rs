@@ -8,6 +8,7 @@ use crate::rig::reads::StoreReads;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, FromRedisValue, cmd};
 use tokio::runtime::{Builder, Runtime};
+use tower_pulse::model::ranking::RankingState;
 use tower_pulse::model::slice::{Precision, Precisions};
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse::{Clock, ManualClock, StoreError};
@@ -142,6 +143,30 @@ impl Data {
             count.unwrap_or(0.0) as u64
         };
         (count(key.clone()), count(key + ":last"))
+    }
+
+    /// The sums of a ranking by request, and those of its slices.
+    pub fn ranking(&self, name: &str) -> [BTreeMap<usize, i64>; 2] {
+        let totals: Vec<(usize, f64)> = self.query(
+            cmd("ZRANGE")
+                .arg(format!("stats_{name}"))
+                .arg(&["0", "-1", "WITHSCORES"]),
+        );
+        let totals = totals.into_iter().map(|(id, n)| (id, n as i64)).collect();
+        let state: Option<String> = self.query(cmd("HGET").arg("pulse:rankings").arg(name));
+        let state = state.map_or_else(Default::default, |state| {
+            let state = RankingState::from_text(&state);
+            state.expect("the state of a ranking").slices
+        });
+        let mut sums = BTreeMap::new();
+        for start in state {
+            let slice: Vec<(usize, i64)> =
+                self.query(cmd("HGETALL").arg(format!("slot_{name}_{start}")));
+            for (id, n) in slice {
+                *sums.entry(id).or_default() += n;
+            }
+        }
+        [totals, sums]
     }
 
     /// How often each request is in the records of a context. Each request has a bucket of its own, also in a coarse

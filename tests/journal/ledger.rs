@@ -7,6 +7,7 @@ use tower_pulse::model::batch::Batch;
 use tower_pulse::model::context::{ALL, Kind};
 use tower_pulse::model::histogram::{SCALE, lower_bound};
 use tower_pulse::model::outcome::Outcome;
+use tower_pulse::model::ranking::{RankingDelta, RankingSpec};
 use tower_pulse::model::slice::{HOUR, hour_of};
 use tower_pulse::store::FencedBatch;
 
@@ -19,6 +20,11 @@ pub const MAX_REQUESTS: usize = 120;
 /// Slices of a counter to which a wide request adds, enough for a step of their own.
 pub const WIDTH: i64 = 200;
 
+/// The ranking that every request is added to at its time, as an id of its own.
+pub const RANKING: &str = "r";
+/// Another one, whose window ends within a run.
+pub const SHORT_RANKING: &str = "short";
+
 /// Hours that an instance keeps separate while it cannot send them.
 const HOURS_UNSENT: usize = 2;
 
@@ -28,6 +34,7 @@ pub enum Part {
     Context,
     All,
     Counter,
+    Ranked,
     Wide,
 }
 
@@ -50,6 +57,7 @@ impl Served {
         let calls_of = |part| self.calls.get(&part).cloned().unwrap_or_default();
         calls_of(Part::Context) == calls_of(Part::All)
             && calls_of(Part::All) == calls_of(Part::Counter)
+            && calls_of(Part::Counter) == calls_of(Part::Ranked)
     }
 }
 
@@ -98,6 +106,16 @@ impl Ledger {
         batch.add(&Arc::from(context), Kind::Http, second, &aggregate);
         batch.add(&Arc::from(ALL), Kind::All, second, &aggregate);
         batch.count(&Arc::from(format!("u{id}")), second, 1);
+        for (ranking, interval, slices) in [(RANKING, 3_600, 1_000), (SHORT_RANKING, 60, 3)] {
+            let mut delta = RankingDelta::new(RankingSpec {
+                interval,
+                slices,
+                max_ids: 1_000,
+            });
+            let second = if ranking == RANKING { second } else { now };
+            delta.add(&Arc::from(id.to_string()), second, 1);
+            batch.rankings.insert(Arc::from(ranking), delta);
+        }
         if is_wide {
             let wide = Arc::from(format!("w{id}"));
             for minute in 0..WIDTH {
@@ -130,6 +148,14 @@ impl Ledger {
                 Part::Counter
             };
             parts.push((part, name[1..].parse().unwrap()));
+        }
+        if let Some(delta) = call.batch.rankings.get(RANKING) {
+            parts.extend(
+                delta
+                    .ids
+                    .keys()
+                    .map(|id| (Part::Ranked, id.parse().unwrap())),
+            );
         }
         for (part, id) in parts {
             let calls = self.served[id].calls.entry(part).or_default();

@@ -5,16 +5,16 @@ use std::task::Poll;
 
 use tower_pulse::model::records::{Record, RecordId, RecordKey};
 use tower_pulse::model::slow_request::SlowRequests;
-use tower_pulse::model::snapshot::{ContextSnapshot, Snapshot};
+use tower_pulse::model::snapshot::{ContextSnapshot, FleetSnapshot, Snapshot};
 use tower_pulse::model::tier::TierSlice;
 use tower_pulse::store::journal::{Acquired, Entries, Entry, FieldValues, FoldStep, Journal, Step};
 use tower_pulse::store::redis::RedisStore;
 use tower_pulse::store::table::Table;
 use tower_pulse::store::{
-    Append, Appended, AppendedCall, CleanReport, ContextQuery, ContextRecords, CounterQuery,
-    CounterSeries, FencedBatch, Generation, Heartbeat, Pass, PassRecord, Position, Precisions,
-    Query, RankedContext, RankingPage, RankingQuery, Readable, RecordIndex, RecordQuery, Sealed,
-    SliceRecords, SlowRequestQuery, SlowestQuery, Store, StoreStatus, Upkeep,
+    Append, Appended, AppendedCall, BookStatistics, CleanReport, ContextQuery, ContextRecords,
+    CounterQuery, CounterSeries, FencedBatch, Generation, Heartbeat, Pass, PassRecord, Position,
+    Precisions, Query, RankedContext, RankingPage, RankingQuery, Readable, RecordIndex,
+    RecordQuery, Sealed, SliceRecords, SlowRequestQuery, SlowestQuery, Store, StoreStatus, Upkeep,
 };
 use tower_pulse::{BoxFuture, StoreError};
 
@@ -379,6 +379,18 @@ impl Query for Wire {
         unreachable!("these tests only append and fold")
     }
 
+    fn fleet(&self, _: i64) -> BoxFuture<'_, Result<FleetSnapshot, StoreError>> {
+        unreachable!("these tests only append and fold")
+    }
+
+    fn book_statistics(
+        &self,
+        _: usize,
+        _: i64,
+    ) -> BoxFuture<'_, Result<BookStatistics, StoreError>> {
+        unreachable!("these tests only append and fold")
+    }
+
     fn contexts<'a>(
         &'a self,
         _: &'a ContextQuery,
@@ -390,6 +402,10 @@ impl Query for Wire {
         &'a self,
         _: &'a CounterQuery,
     ) -> BoxFuture<'a, Result<Vec<CounterSeries>, StoreError>> {
+        unreachable!("these tests only append and fold")
+    }
+
+    fn counter_names<'a>(&'a self, _: &'a [u32]) -> BoxFuture<'a, Result<Vec<String>, StoreError>> {
         unreachable!("these tests only append and fold")
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use tower_pulse::model::context::ALL;
 
-use crate::ledger::{CONTEXTS, WIDTH};
+use crate::ledger::{CONTEXTS, RANKING, SHORT_RANKING, WIDTH};
 use crate::world::World;
 
 impl World<'_> {
@@ -38,13 +38,30 @@ impl World<'_> {
             }
             self.judge_context(context, records[context].values().sum());
         }
+        self.judge_rankings();
         self.judge_requests(&records);
         if !self.may_tear() {
             self.judge_exceptions();
         }
     }
 
+    /// Checks that the sums of the rankings are those of their slices, and that no request is in them twice.
+    fn judge_rankings(&mut self) {
+        for name in [RANKING, SHORT_RANKING] {
+            let [totals, sums] = self.data.ranking(name);
+            if totals != sums && !self.may_tear() {
+                self.violated(format!(
+                    "torn: the ranking {name} has {totals:?}, its slices {sums:?}"
+                ));
+            }
+            if let Some((id, n)) = totals.iter().find(|(_, n)| **n != 1) {
+                self.violated(format!("over: {id} is {n} times in the ranking {name}"));
+            }
+        }
+    }
+
     fn judge_requests(&mut self, records: &BTreeMap<&str, BTreeMap<usize, u64>>) {
+        let [ranked, _] = self.data.ranking(RANKING);
         let (mut missing, mut unexplained, mut ahead, mut excused) = (0, 0, 0, 0);
         for (id, served) in self.ledger.served.clone().into_iter().enumerate() {
             let has = |context| records[context].get(&id).copied().unwrap_or(0);
@@ -63,10 +80,11 @@ impl World<'_> {
             let is_owed = own > 0 && self.is_alive(served.by) && !is_forgetful;
             self.judge_wide(id, served.is_wide, is_owed);
             let is_comparable = served.is_whole() && !self.may_tear();
-            let counts = [own, all, hours.len() as u64, minutes.len() as u64];
-            if is_comparable && counts != [own; 4] {
+            let ranked = ranked.get(&id).copied().unwrap_or(0) as u64;
+            let counts = [own, all, hours.len() as u64, minutes.len() as u64, ranked];
+            if is_comparable && counts != [own; 5] {
                 self.violated(format!(
-                    "torn: {id} is in {counts:?} of context, all, hours, minutes"
+                    "torn: {id} is in {counts:?} of context, all, hours, minutes, ranking"
                 ));
             }
             let is_excused = self.ledger.excused.contains(&id);

@@ -21,6 +21,9 @@ use crate::process::{Process, Sleep};
 const BEFORE_THE_HOUR: i64 = 20;
 /// Time to live of the lease to fold in seconds. The scheduler expires its key by the tests' clock.
 const LEASE: i64 = 5;
+/// The same without faults. A call takes some seconds of the tests' clock, and with three folders, none would ever
+/// keep the lease for the calls of a whole round.
+const CALM_LEASE: i64 = 60;
 /// Seconds after which a call that is on its way is lost.
 const MAX_LATENESS: i64 = 300;
 /// Steps without faults within which all work must be complete.
@@ -184,6 +187,11 @@ impl<'a> World<'a> {
         }
     }
 
+    fn prolong_lease(&mut self) {
+        let lease = if self.is_calm { CALM_LEASE } else { LEASE };
+        self.lease_until = self.now() + lease;
+    }
+
     pub fn set_server_clock(&self) {
         self.data
             .manual_clock
@@ -275,11 +283,12 @@ impl<'a> World<'a> {
         match (&request, &reply) {
             (Request::Fold(step), Reply::Fold(Step::Done(()))) => {
                 self.expected.done(step);
-                self.lease_until = self.now() + LEASE;
+                self.prolong_lease();
             }
             (_, Reply::Acquire(Acquired::Mine(_)))
             | (_, Reply::Read(Step::Done(_)))
-            | (_, Reply::Load(Step::Done(_))) => self.lease_until = self.now() + LEASE,
+            | (_, Reply::Load(Step::Done(_)))
+            | (_, Reply::LoadFields(Step::Done(_))) => self.prolong_lease(),
             (Request::Readable(call), Reply::Readable(Readable::Yes)) => {
                 self.judge_readable(&call.instance, call.seq);
             }

@@ -7,8 +7,9 @@ use crate::rig::reads::StoreReads;
 use redis::cmd;
 use tower_pulse::model::batch::Batch;
 use tower_pulse::model::context::Kind;
+use tower_pulse::model::ranking::{RankingDelta, RankingSpec};
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
-use tower_pulse::store::{Appended, FencedBatch, Heartbeat, Store};
+use tower_pulse::store::{Appended, FencedBatch, Heartbeat, RankingQuery, Store};
 use tower_pulse::testing::TestFolder;
 use tower_pulse::{Clock, StoreErrorKind};
 
@@ -187,6 +188,52 @@ async fn call_every_method(fixture: &Fixture, store: &Arc<dyn Store>) {
     }
     store.last_pass().await.unwrap().unwrap();
     store.deregister("x").await.unwrap();
+    call_every_command_of_rankings(fixture, store).await;
+}
+
+/// Adds, removes, drops, reads and expires.
+async fn call_every_command_of_rankings(fixture: &Fixture, store: &Arc<dyn Store>) {
+    let spec = RankingSpec {
+        interval: 3_600,
+        slices: 2,
+        max_ids: 2,
+    };
+    let folder = TestFolder::new(store.clone(), fixture.clock.clone(), "folder", 1_000);
+    let generation = store.hello().await.unwrap().id;
+    for seq in 1..=3 {
+        let mut delta = RankingDelta::new(spec);
+        let second = fixture.clock.now_seconds();
+        (0..4).for_each(|id| delta.add(&id.to_string().into(), second, 1 + id));
+        delta.remove(&"3".into());
+        let mut batch = Batch::new(fixture.precisions.clone());
+        batch.rankings.insert("posts".into(), delta);
+        let mut call = call("rankings", seq, batch);
+        call.generation.clone_from(&generation);
+        store.append(&call).await.unwrap();
+        assert!(folder.fold().await.unwrap());
+        let query = RankingQuery {
+            name: "posts".into(),
+            now: second,
+            offset: 0,
+            limit: 10,
+            ids: vec!["2".into()],
+        };
+        let page = store.ranking(&query).await.unwrap().unwrap();
+        assert_eq!((page.total, page.places[0].unwrap().rank), (2, 0));
+        assert_eq!(store.rankings().await.unwrap(), ["posts"]);
+        fixture.advance(3_600);
+        let later = RankingQuery {
+            now: second + 3_600 * 2,
+            ..query
+        };
+        assert_eq!(store.ranking(&later).await.unwrap().unwrap().total, 0);
+    }
+    fixture.advance(9 * 3_600);
+    folder.fold().await.unwrap();
+    assert_eq!(store.rankings().await.unwrap(), [""; 0]);
+    let quarantined = store.status(NOW).await.unwrap().exceptions.quarantined;
+    assert_eq!(quarantined, 0);
+    folder.release().await.unwrap();
 }
 
 #[tokio::test]
@@ -263,6 +310,48 @@ async fn a_folder_that_loses_a_permission_changes_nothing() {
     }
     let quarantined = store.status(NOW).await.unwrap().exceptions.quarantined;
     assert_eq!(quarantined, 0);
+}
+
+/// An application that had no rankings may have a rule without their keys.
+#[tokio::test]
+async fn a_folder_without_the_keys_of_rankings_changes_nothing() {
+    let fixture = Fixture::redis().await;
+    let server = fixture.server();
+    let rule = "ACL SETUSER app on >secret +@all ~known: ~count:* ~stats:* ~slowest:* ~pulse:*";
+    let words: Vec<&str> = rule.split(' ').collect();
+    let _: () = ask(server, &words).await;
+    let url = format!("redis://app:secret@127.0.0.1:{}", server.port());
+    let store = redis_store(&url, "", Some(&fixture.clock));
+    let merged = ApplyOutcome::Merged(MergeReport::default());
+    let mut first = two_samples(&fixture, 1);
+    assert_eq!(apply(&store, &first).await.unwrap(), merged);
+    let spec = RankingSpec {
+        interval: 3_600,
+        slices: 2,
+        max_ids: 2,
+    };
+    let mut delta = RankingDelta::new(spec);
+    delta.add(&"7".into(), NOW, 1);
+    (first.seq, first.previous) = (2, 1);
+    first.batch.rankings.insert("posts".into(), delta);
+    let error = apply(&store, &first).await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Forbidden, "{error}");
+    assert!(error.to_string().contains("~last_slot_*"), "{error}");
+    let words = [
+        "ACL",
+        "SETUSER",
+        "app",
+        "~slot_*",
+        "~stats_*",
+        "~last_slot_*",
+    ];
+    let _: () = ask(server, &words).await;
+    let folder = TestFolder::new(store.clone(), fixture.clock.clone(), "folder", 1_000);
+    assert!(folder.fold().await.unwrap());
+    let score: f64 = ask(server, &["ZSCORE", "stats_posts", "7"]).await;
+    assert_eq!(score, 1.0);
+    let hits = store.counter("hits:GET /", 60).await.unwrap();
+    assert_eq!(hits, [(NOW, 4)]);
 }
 
 #[tokio::test]

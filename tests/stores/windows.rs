@@ -17,59 +17,83 @@ use tower_pulse::{Pulse, Task};
 use crate::fixture::{Fixture, aggregate_of};
 use crate::rig::seed::seed;
 
-const WINDOWS: [&str; 6] = ["5m", "15m", "1h", "6h", "24h", "7d"];
+const WINDOWS: [&str; 8] = ["5m", "15m", "1h", "6h", "24h", "7d", "hour", "last_hour"];
 
 /// One request.
 #[derive(Clone, Copy)]
-struct Served {
-    second: i64,
-    context: usize,
-    nanos: u64,
-    outcome: Outcome,
+pub struct Served {
+    pub second: i64,
+    pub context: usize,
+    pub nanos: u64,
+    pub outcome: Outcome,
 }
 
-const OUTCOMES: [Outcome; 4] = [
+pub const OUTCOMES: [Outcome; 4] = [
     Outcome::Success,
     Outcome::Success,
     Outcome::ClientError,
     Outcome::ServerError,
 ];
 
-fn name(context: usize) -> String {
+pub fn name(context: usize) -> String {
     format!("GET /{context}")
 }
 
 /// A page of the store, and the requests that it must show.
-struct Page {
+pub struct Page {
     router: axum::Router,
     served: Vec<Served>,
-    _tasks: (Pulse, Vec<Task>),
+    tasks: (Pulse, Vec<Task>),
 }
 
 impl Page {
-    fn new(fixture: &Fixture) -> Self {
+    pub fn new(fixture: &Fixture) -> Self {
         let builder = Pulse::builder().store(fixture.store.clone());
         let builder = builder.clock(fixture.clock.clone());
         let (pulse, tasks) = builder.build_with_tasks().unwrap();
         Self {
             router: pulse.router(Access::open()),
             served: Vec::new(),
-            _tasks: (pulse, tasks),
+            tasks: (pulse, tasks),
         }
     }
 
-    async fn get(&self, uri: &str) -> Value {
+    /// The page of a pulse that runs by itself.
+    pub fn of(pulse: &Pulse) -> Self {
+        Self {
+            router: pulse.router(Access::open()),
+            served: Vec::new(),
+            tasks: (pulse.clone(), Vec::new()),
+        }
+    }
+
+    pub fn pulse(&self) -> &Pulse {
+        &self.tasks.0
+    }
+
+    /// The status and the text of an answer.
+    pub async fn text(&self, uri: &str) -> (StatusCode, String) {
         let request = Request::get(uri).body(Body::empty()).unwrap();
         let response = self.router.clone().oneshot(request).await.unwrap();
         let status = response.status();
         let body = response.into_body().collect().await.unwrap().to_bytes();
-        let text = String::from_utf8_lossy(&body);
-        assert_eq!(status, StatusCode::OK, "{uri}: {text}");
-        serde_json::from_slice(&body).unwrap()
+        (status, String::from_utf8(body.to_vec()).unwrap())
+    }
+
+    /// The status and the JSON of an answer.
+    pub async fn answer(&self, uri: &str) -> (StatusCode, Value) {
+        let (status, text) = self.text(uri).await;
+        (status, serde_json::from_str(&text).unwrap())
+    }
+
+    pub async fn get(&self, uri: &str) -> Value {
+        let (status, answer) = self.answer(uri).await;
+        assert_eq!(status, StatusCode::OK, "{uri}: {answer}");
+        answer
     }
 
     /// Serves some requests, and flushes them.
-    async fn serve(&mut self, fixture: &mut Fixture, requests: &[Served]) {
+    pub async fn serve(&mut self, fixture: &mut Fixture, requests: &[Served]) {
         let mut batch = Batch::new(fixture.precisions.clone());
         for served in requests {
             let aggregate = aggregate_of(&[served.nanos], served.outcome);
@@ -85,7 +109,7 @@ impl Page {
     }
 
     /// The access times, in nanoseconds, and the errors of a context in a range of time.
-    fn expected(&self, context: Option<usize>, from: i64, to: i64) -> Vec<Served> {
+    pub fn expected(&self, context: Option<usize>, from: i64, to: i64) -> Vec<Served> {
         let served = self.served.iter();
         let within = served.filter(|served| (from..to).contains(&served.second));
         let mut within: Vec<_> = within
@@ -172,6 +196,25 @@ impl Page {
             }
         }
         let overview = self.get(&format!("/api/overview?{query}")).await;
+        if query.ends_with("hour") {
+            let hour = match query {
+                "window=hour" => &overview["hour"],
+                _ => &overview["last_hour"],
+            };
+            let expected = self.expected(None, now.0, now.1);
+            if !expected.is_empty() {
+                assert_eq!(
+                    (&hour["start"], &hour["requests"]),
+                    (&now.0.into(), &expected.len().into())
+                );
+                // These are exact, as hours do not move.
+                let bounds = [expected.first(), expected.last()];
+                for (name, served) in ["min", "max"].into_iter().zip(bounds) {
+                    near(&hour[name], served.unwrap().nanos as f64 / 1e9, 1e-12);
+                }
+            }
+            return;
+        }
         assert_eq!(range(&overview["window"]), now);
         self.check(&overview["window"], None, now, error);
         if is_kept {
@@ -183,7 +226,7 @@ impl Page {
 const CONTEXTS: usize = 4;
 
 #[track_caller]
-fn near(answer: &Value, expected: f64, error: f64) {
+pub fn near(answer: &Value, expected: f64, error: f64) {
     let answer = answer
         .as_f64()
         .unwrap_or_else(|| panic!("{answer} instead of {expected}"));
@@ -224,7 +267,7 @@ async fn windows_show_what_was_served(mut fixture: Fixture, steps: usize) {
             .collect();
         page.serve(&mut fixture, &requests).await;
         if rng.u32(..3) > 0 {
-            let window = WINDOWS[rng.usize(..6)];
+            let window = WINDOWS[rng.usize(..WINDOWS.len())];
             page.check_window(&format!("window={window}")).await;
         } else {
             let from = now - rng.i64(1..7_000);

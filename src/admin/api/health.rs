@@ -61,9 +61,10 @@ impl From<PassRecord> for PassJson {
 
 pub(in crate::admin) async fn health(admin: &Admin) -> HealthJson {
     // If the store cannot be read, all other fields are still answered.
-    let (last_pass, snapshot) =
-        tokio::join!(admin.reader.last_pass(), admin.reader.recent_snapshot());
-    let unreadable = snapshot.map_or_else(|_| Vec::new(), |snapshot| snapshot.problems.clone());
+    let reader = &admin.reader;
+    let (last_pass, book, fleet) = tokio::join!(reader.last_pass(), reader.book(), reader.fleet());
+    let mut unreadable = book.map_or_else(|_| Vec::new(), |book| book.problems());
+    unreadable.extend(fleet.iter().flat_map(|fleet| fleet.problems.clone()));
     HealthJson {
         health: (admin.source.health)(),
         cleaning: CleaningJson {

@@ -2,10 +2,14 @@
 //!
 //! Times are in seconds, moments in Unix seconds. A value that is not available is `null`.
 
+pub(super) mod counters;
 pub(super) mod health;
+mod metric;
 pub(super) mod overview;
 pub(super) mod path;
 pub(super) mod paths;
+pub(super) mod rankings;
+mod resolution;
 pub(super) mod series;
 pub(super) mod slow_requests;
 pub(super) mod slowest;
@@ -17,6 +21,7 @@ use serde::Serialize;
 
 use super::params::Params;
 use super::response::ApiError;
+use super::window_sums::Summary;
 use crate::model::context::{Kind, method_and_path};
 use crate::model::outcome::{Outcome, OutcomeCounts};
 use crate::model::snapshot::{ContextSnapshot, HourSnapshot};
@@ -26,6 +31,9 @@ const DEFAULT_ROWS: usize = 100;
 
 /// Maximum number of rows. A larger limit counts as this one; a request with an offset gets further rows.
 const MAX_ROWS: usize = 1_000;
+
+/// The length of slices, in seconds, if a request does not say it and they are kept.
+const DEFAULT_PRECISION: u32 = 60;
 
 /// Statistics of access times, in seconds.
 #[derive(Clone, Debug, Serialize, Default)]
@@ -49,6 +57,21 @@ impl From<&HourSnapshot> for Times {
             p50: hour.quantile(0.50),
             p95: hour.quantile(0.95),
             p99: hour.quantile(0.99),
+        }
+    }
+}
+
+impl From<&Summary> for Times {
+    fn from(summary: &Summary) -> Self {
+        let times = &summary.times;
+        Self {
+            mean: times.mean(),
+            stddev: times.stddev(),
+            min: times.smallest(),
+            max: times.largest(),
+            p50: summary.p50,
+            p95: summary.p95,
+            p99: summary.p99,
         }
     }
 }

@@ -5,11 +5,12 @@ use serde::Serialize;
 use super::super::Admin;
 use super::super::params::Params;
 use super::super::response::ApiError;
+use super::super::window_sums::PartSums;
+use super::Times;
 use super::window::{Asked, WindowOf};
-use super::{Times, count};
 use crate::model::context::ContextId;
-use crate::model::slice::hour_of;
-use crate::model::snapshot::{HourSnapshot, Snapshot};
+use crate::model::slice::SliceCount;
+use crate::model::window::Window;
 
 /// Number of complete seconds that the rate is a mean of.
 const SECONDS: i64 = 10;
@@ -36,24 +37,23 @@ struct Total {
     times: Times,
 }
 
-impl From<&HourSnapshot> for Total {
-    fn from(hour: &HourSnapshot) -> Self {
-        Self {
-            start: hour.start,
-            requests: count(hour),
-            errors: hour.aggregate.outcomes.errors,
-            times: Times::from(hour),
-        }
-    }
-}
-
 impl Total {
-    fn none(start: i64) -> Self {
-        Self {
-            start,
-            requests: 0,
-            errors: 0,
-            times: Times::default(),
+    /// All requests of an hour.
+    fn new(hour: &PartSums) -> Self {
+        let start = hour.slices.from;
+        match hour.get(&ContextId::all()) {
+            Some(all) => Self {
+                start,
+                requests: all.times.count as u64,
+                errors: all.outcomes.errors,
+                times: Times::from(all),
+            },
+            None => Self {
+                start,
+                requests: 0,
+                errors: 0,
+                times: Times::default(),
+            },
         }
     }
 }
@@ -62,26 +62,27 @@ pub(in crate::admin) async fn overview(
     admin: &Admin,
     params: &Params,
 ) -> Result<Overview, ApiError> {
-    let window = match Asked::read(params, admin.source.clock.now_seconds())? {
+    let now = admin.source.clock.now_seconds();
+    let window = match Asked::read(params, now)? {
         Some(Asked::Records(window)) => {
             let sums = admin.reader.window(window).await?;
             Some(WindowOf::new(&sums, &ContextId::all()))
         }
         _ => None,
     };
-    let snapshot = admin.reader.snapshot().await?;
-    let (hour, last_hour) = (&snapshot.all.hour, &snapshot.all.last_hour);
+    let hours = admin.reader.window(Window::HoursAgo(0)).await?;
+    let last_hour = Total::new(&hours.before);
+    let fleet = admin.reader.fleet().await?;
+    let book = admin.reader.book().await?;
     let finest = admin.source.precisions.counters.first();
+    let precision = finest.map_or(1, |finest| i64::from(finest.seconds));
     Ok(Overview {
-        hour: match hour {
-            Some(hour) => Total::from(hour),
-            None => Total::none(hour_of(snapshot.taken_at)),
-        },
-        last_hour: last_hour.as_ref().map(Total::from),
-        in_flight: snapshot.in_flight,
-        requests_per_second: rate(&snapshot, finest.map_or(1, |p| i64::from(p.seconds))),
-        contexts: snapshot.contexts.len(),
-        instances: snapshot.instances,
+        hour: Total::new(&hours.now),
+        last_hour: Some(last_hour).filter(|hour| hour.requests > 0),
+        in_flight: fleet.in_flight,
+        requests_per_second: rate(&fleet.recent, fleet.taken_at, precision),
+        contexts: fleet.contexts + book.foreign(),
+        instances: fleet.instances,
         window,
     })
 }
@@ -89,12 +90,12 @@ pub(in crate::admin) async fn overview(
 /// Requests per second over the last ten complete seconds, or over the last complete slice if that is
 /// longer. A missing slice had no requests. The slice that has just ended is left out: it has usually not
 /// been flushed yet, and a steady rate would appear a tenth too low.
-fn rate(snapshot: &Snapshot, precision: i64) -> f64 {
+fn rate(recent: &[SliceCount], taken_at: i64, precision: i64) -> f64 {
     let precision = precision.max(1);
     let slices = (SECONDS + precision - 1) / precision;
-    let end = (snapshot.taken_at - 1).div_euclid(precision) * precision;
+    let end = (taken_at - 1).div_euclid(precision) * precision;
     let window = end.saturating_sub(slices * precision)..end;
-    let recent = snapshot.recent.iter();
+    let recent = recent.iter();
     let within = recent.filter(|slice| window.contains(&slice.start));
     let requests = within.fold(0i64, |sum, slice| sum.saturating_add(slice.count));
     requests as f64 / (slices * precision) as f64

@@ -1,17 +1,18 @@
 //! `api/paths`: the table of all contexts in a window, with filter, order and pages.
 
 use std::cmp::Ordering;
+use std::collections::HashSet;
 
 use serde::Serialize;
 
 use super::super::Admin;
+use super::super::book::Book;
 use super::super::params::Params;
 use super::super::response::ApiError;
-use super::super::windows::PartSums;
+use super::super::window_sums::{PartSums, Summary};
 use super::window::{Asked, Change, Compared, Covered, Measured, share};
 use super::{Name, limit};
 use crate::model::context::{ContextId, Kind};
-use crate::model::histogram::{COARSE_SCALE, Histogram, SCALE};
 use crate::model::window::Window;
 
 /// The measurements that rows can be ordered by.
@@ -158,10 +159,12 @@ pub(in crate::admin) async fn paths(admin: &Admin, params: &Params) -> Result<Pa
     let limit = limit(params)?;
     let offset = params.number("offset", 0, usize::MAX)?;
 
-    let mut table = match asked {
-        Asked::Hour | Asked::LastHour => hours(admin, asked).await?,
-        Asked::Records(window) => window_rows(admin, window).await?,
+    // The book has statistics of hours.
+    let book = match asked {
+        Asked::Hour | Asked::LastHour => Some(admin.reader.book().await?),
+        Asked::Records(_) => None,
     };
+    let mut table = rows(admin, asked.window(), book.as_deref()).await?;
     table
         .rows
         .retain(|row| kind.is_none_or(|kind| kind == row.context.kind));
@@ -211,55 +214,32 @@ fn share_of(now: &Measured, whole: f64) -> Option<f64> {
     share(now.total, whole)
 }
 
-/// The contexts of an hour, in the statistics of the book.
-async fn hours(admin: &Admin, asked: Asked) -> Result<Table, ApiError> {
-    let span = admin.reader.recorded_span().await?;
-    let snapshot = admin.reader.snapshot().await?;
-    let ago = i64::from(asked == Asked::LastHour);
-    let (now, before) = (Covered::hour(span, ago), Covered::hour(span, ago + 1));
-    let rows = snapshot.contexts.iter().map(|context| {
-        // The statistics of the hour before the last are not kept.
-        let (hour, last) = match asked {
-            Asked::LastHour => (&context.last_hour, &None),
-            _ => (&context.hour, &context.last_hour),
-        };
-        let measured = |hour: &Option<_>| {
-            let hour = hour.as_ref();
-            hour.and_then(|hour| Measured::of_hour(context.kind, hour))
-        };
-        Row {
-            measured: Compared::new(
-                (measured(hour), now.seconds),
-                (measured(last), before.seconds),
-            ),
-            context: ContextId::new(context.kind, context.context.as_str()),
-        }
-    });
-    let scale = match asked {
-        Asked::LastHour => COARSE_SCALE,
-        _ => SCALE,
-    };
-    Ok(Table {
-        now,
-        before,
-        error: Histogram::new(scale, []).error(),
-        rows: rows.collect(),
-    })
-}
-
-/// The contexts of a window of the records.
-async fn window_rows(admin: &Admin, window: Window) -> Result<Table, ApiError> {
+/// The contexts of a window of the records, with what other programs have added to the book's statistics.
+async fn rows(admin: &Admin, window: Window, book: Option<&Book>) -> Result<Table, ApiError> {
     let sums = admin.reader.window(window).await?;
     let (now, before) = (Covered::from(&sums.now), Covered::from(&sums.before));
-    let rows = sums.contexts().map(|context| {
-        let measured = |part: &PartSums| Measured::of_summary(context.kind, part.get(context)?);
-        Row {
-            measured: Compared::new(
-                (measured(&sums.now), now.seconds),
-                (measured(&sums.before), before.seconds),
-            ),
-            context: context.clone(),
-        }
+    let recorded = sums.contexts();
+    let contexts: HashSet<_> = recorded
+        .chain(book.into_iter().flat_map(Book::contexts))
+        .collect();
+    let measured = |context: &ContextId, part: &PartSums| {
+        let added = book.and_then(|book| book.added(context, part.slices.from));
+        let summary = match (part.get(context).copied(), added) {
+            (Some(mut summary), Some(added)) => {
+                summary.times.merge(added);
+                summary
+            }
+            (None, Some(added)) => Summary::from(*added),
+            (summary, None) => summary?,
+        };
+        Measured::of_summary(context.kind, &summary)
+    };
+    let rows = contexts.into_iter().map(|context| Row {
+        measured: Compared::new(
+            (measured(context, &sums.now), now.seconds),
+            (measured(context, &sums.before), before.seconds),
+        ),
+        context: context.clone(),
     });
     Ok(Table {
         now,

@@ -1,113 +1,109 @@
-//! `api/counters` and `api/series`: values over time, oldest first.
-
-use std::collections::BTreeMap;
+//! `api/series`: a metric over time, oldest first.
 
 use serde::Serialize;
 
 use super::super::Admin;
 use super::super::params::Params;
+use super::super::reader::Span;
 use super::super::response::ApiError;
+use super::metric::{METRICS, SeriesMetric, Value};
+use super::resolution::{Bounds, Resolution, Source};
+use super::window::{Asked, Covered};
 use super::{kind, of_kind};
-use crate::model::context::{ALL, ContextId, Kind, Metric};
-use crate::model::records::SliceSums;
-use crate::model::slice::Precisions;
-use crate::model::tier::WIDTHS;
+use crate::model::context::{ALL, ContextId, Kind};
+use crate::model::window::WindowSlices;
 use crate::store::CounterQuery;
 
-/// The default precision, if it is configured.
-const DEFAULT_PRECISION: u32 = 60;
-
-#[derive(Serialize)]
-pub(in crate::admin) struct Counter<'a> {
-    name: &'a str,
-    precision: u32,
-    samples: Vec<(i64, i64)>,
-}
-
-pub(in crate::admin) async fn counters<'a>(
-    admin: &Admin,
-    params: &'a Params,
-) -> Result<Counter<'a>, ApiError> {
-    let name = params.required("name")?;
-    let precision = precision(params, &widths(&admin.source.precisions), "counters")?;
-    let query = CounterQuery::new([name], precision);
-    let counters = admin.reader.counters(&query).await?;
-    let slices = counters.iter().flat_map(|counter| &counter.slices);
-    Ok(Counter {
-        name,
-        precision,
-        samples: slices.map(|slice| (slice.start, slice.count)).collect(),
-    })
-}
-
+/// A metric of a context, or of all requests, over time.
 #[derive(Serialize)]
 pub(in crate::admin) struct Series<'a> {
     context: Option<&'a str>,
     metric: &'static str,
     precision: u32,
-    points: Vec<(i64, Point)>,
+    /// The window that was asked for.
+    #[serde(flatten)]
+    window: Option<Covered>,
+    /// The largest relative error of the points, if a window was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<f64>,
+    /// The start and the value of each slice that has data.
+    points: Vec<(i64, Value)>,
 }
-
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Point {
-    Count(i64),
-    Seconds(Option<f64>),
-}
-
-#[derive(Clone, Copy)]
-enum Of {
-    Counter(Metric),
-    Mean,
-    Quantile(&'static str, f64),
-}
-
-const METRICS: [(&str, Of); 6] = [
-    ("hits", Of::Counter(Metric::Hits)),
-    ("errors", Of::Counter(Metric::Errors)),
-    ("mean", Of::Mean),
-    ("p50", Of::Quantile("p50", 0.50)),
-    ("p95", Of::Quantile("p95", 0.95)),
-    ("p99", Of::Quantile("p99", 0.99)),
-];
 
 pub(in crate::admin) async fn series<'a>(
     admin: &Admin,
     params: &'a Params,
 ) -> Result<Series<'a>, ApiError> {
     let (context, kind) = (params.name("context")?, kind(params)?);
-    let of = params.choice("metric", &METRICS)?;
+    let now = admin.source.clock.now_seconds();
+    let (name, metric) = params.choice("metric", &METRICS.map(|named| (named.0, named)))?;
+    let bounds = Asked::read(params, now)?.map(|asked| Bounds::new(asked.window(), now));
     let precisions = &admin.source.precisions;
-    let precision = match of {
-        Of::Quantile(..) => precision(params, &WIDTHS, "histograms")?,
-        Of::Counter(_) | Of::Mean => precision(params, &widths(precisions), "counters")?,
-    };
+    let mut resolutions = Resolution::all(precisions, !metric.counters().is_empty());
+    let given = params.digits("precision")?;
+    if given.is_none() && bounds.is_some() && !admin.source.store.has_context_counters() {
+        resolutions.retain(|one| matches!(one.source, Source::Records(_)));
+    }
+    let resolution = Resolution::choose(&resolutions, given, bounds, now)?;
+
     let whose = context.unwrap_or(ALL);
-    let (metric, points) = match of {
-        Of::Counter(metric) => {
-            let query = CounterQuery::new([metric.counter(whose)], precision);
-            let counters = admin.reader.counters(&query).await?;
-            let slices = counters.iter().flat_map(|counter| &counter.slices);
-            let points = slices.map(|slice| (slice.start, Point::Count(slice.count)));
-            (metric.as_str(), points.collect())
+    let (mut points, mut error) = match resolution.source {
+        Source::Counters(_) => {
+            let names = metric.counters().iter().map(|of| of.counter(whose));
+            let query = CounterQuery::new(names, resolution.precision);
+            (
+                metric.of_counters(&admin.reader.counters(&query).await?),
+                0.0,
+            )
         }
-        Of::Mean => ("mean", means(admin, whose, precision).await?),
-        Of::Quantile(name, q) => {
+        Source::Records(_) => {
             let id = ContextId::new(kind_of(admin, whose, kind).await?, whose);
-            let records = admin.reader.records(&id, precision).await?;
-            let point = |slice: &SliceSums| {
-                let quantile = slice.sums.histogram.quantile(q);
-                (slice.start, Point::Seconds(quantile))
-            };
-            (name, records.iter().map(point).collect())
+            of_records(admin, &id, metric, resolution.precision).await?
         }
     };
+    let slices = bounds.map(|bounds| resolution.slices(bounds));
+    let mut window = None;
+    if let Some(slices) = slices {
+        let oldest = points.first().map(|(start, _)| *start);
+        window = Some(covered(slices, admin.reader.recorded_span().await?, oldest));
+        points.retain(|(start, _)| slices.contains(*start));
+    }
+    if points.is_empty() {
+        error = 0.0;
+    }
     Ok(Series {
         context,
-        metric,
-        precision,
+        metric: name,
+        precision: resolution.precision,
+        error: window.map(|_| error),
+        window,
         points,
     })
+}
+
+/// The points of the records of a context, and their largest relative error.
+async fn of_records(
+    admin: &Admin,
+    context: &ContextId,
+    metric: SeriesMetric,
+    width: u32,
+) -> Result<(Vec<(i64, Value)>, f64), ApiError> {
+    let records = admin.reader.records(context, width).await?;
+    let points = records.iter();
+    let points = points.map(|slice| (slice.start, metric.of_record(context.kind, &slice.sums)));
+    let errors = records.iter().map(|slice| metric.error(&slice.sums));
+    Ok((points.collect(), errors.fold(0.0, f64::max)))
+}
+
+/// What the slices of a window cover. There may be samples from before the store's beginning.
+fn covered(slices: WindowSlices, span: Span, oldest: Option<i64>) -> Covered {
+    let since = oldest.map_or(span.created, |oldest| oldest.min(span.created));
+    Covered {
+        from: slices.from,
+        to: slices.to,
+        complete: slices.complete(since, span.as_of, span.now),
+        seconds: slices.covered(since, span.as_of, span.now),
+    }
 }
 
 /// The kind of the context of this name, of which the request may say the kind.
@@ -120,52 +116,4 @@ async fn kind_of(admin: &Admin, context: &str, kind: Option<Kind>) -> Result<Kin
     }
     let contexts = admin.reader.contexts(context).await?;
     Ok(of_kind(&contexts, None).map_or(Kind::Http, |context| context.kind))
-}
-
-/// Microseconds by hits; `null` where there were no hits.
-async fn means(
-    admin: &Admin,
-    context: &str,
-    precision: u32,
-) -> Result<Vec<(i64, Point)>, ApiError> {
-    let metrics = [Metric::Hits, Metric::Micros].map(|metric| metric.counter(context));
-    let query = CounterQuery::new(metrics, precision);
-    let counters = admin.reader.counters(&query).await?;
-    let mut slices: BTreeMap<i64, (i64, i64)> = BTreeMap::new();
-    for (at, counter) in counters.iter().enumerate() {
-        for slice in &counter.slices {
-            let (hits, micros) = slices.entry(slice.start).or_default();
-            let sum = if at == 0 { hits } else { micros };
-            *sum = slice.count;
-        }
-    }
-    let mean = |(hits, micros): (i64, i64)| (hits > 0).then(|| micros as f64 / hits as f64 / 1e6);
-    let points = slices.into_iter();
-    Ok(points
-        .map(|(slice, both)| (slice, Point::Seconds(mean(both))))
-        .collect())
-}
-
-/// The precisions of all counters, in seconds.
-fn widths(precisions: &Precisions) -> Vec<u32> {
-    precisions.counters.iter().map(|p| p.seconds).collect()
-}
-
-/// The requested precision, which must be one of `widths`.
-fn precision(params: &Params, widths: &[u32], of: &str) -> Result<u32, ApiError> {
-    let asked = match params.digits("precision")? {
-        None => {
-            let default = widths.iter().find(|width| **width == DEFAULT_PRECISION);
-            default.or(widths.first()).copied()
-        }
-        Some(asked) => asked.filter(|asked| widths.contains(asked)),
-    };
-    asked.ok_or_else(|| {
-        let widths: Vec<_> = widths.iter().map(u32::to_string).collect();
-        let widths = widths.join(", ");
-        ApiError::parameter(
-            "precision",
-            format!("precision must be one that {of} are kept at, in seconds: {widths}"),
-        )
-    })
 }

@@ -10,6 +10,7 @@ use super::window::Covered;
 use crate::model::context::{ContextId, Kind};
 use crate::model::slice::{HOUR, hour_of};
 use crate::model::slow_request::{SLOW_OF_ALL, SlowRequest};
+use crate::model::window::Window;
 
 #[derive(Serialize)]
 pub(in crate::admin) struct SlowestRequests {
@@ -90,7 +91,7 @@ pub(in crate::admin) async fn slowest_requests(
     let (window, hours_ago) = params.choice("window", &hours)?;
     let limit = params.number("limit", SLOW_OF_ALL, SLOW_OF_ALL)?;
     let span = admin.reader.recorded_span().await?;
-    let covered = Covered::hour(span, hours_ago);
+    let covered = Covered::of(Window::HoursAgo(hours_ago), span);
     let all = ContextId::all();
     let slowest = admin.reader.slow_requests(&all, covered.from).await?;
     Ok(SlowestRequests {

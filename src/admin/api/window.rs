@@ -7,23 +7,20 @@ use serde::Serialize;
 use super::super::params::Params;
 use super::super::reader::Span;
 use super::super::response::ApiError;
-use super::super::windows::{PartSums, Summary, WindowSums};
+use super::super::window_sums::{PartSums, Summary, WindowSums};
 use super::{Times, outcomes};
 use crate::model::context::{ContextId, Kind};
 use crate::model::outcome::OutcomeCounts;
-use crate::model::slice::{HOUR, hour_of};
-use crate::model::snapshot::HourSnapshot;
-use crate::model::tier::TIERS;
-use crate::model::window::{NAMED, Window, WindowSlices};
+use crate::model::window::{NAMED, Window};
 
 /// The window that a request asks about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
-    /// The current hour, in the statistics of the book.
+    /// The current hour.
     Hour,
     /// The hour before.
     LastHour,
-    /// A window of the records.
+    /// Another window.
     Records(Window),
 }
 
@@ -56,6 +53,17 @@ impl Asked {
     }
 }
 
+impl Asked {
+    /// The window of the records.
+    pub(super) fn window(self) -> Window {
+        match self {
+            Self::Hour => Window::HoursAgo(0),
+            Self::LastHour => Window::HoursAgo(1),
+            Self::Records(window) => window,
+        }
+    }
+}
+
 /// What a window covers.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Covered {
@@ -71,17 +79,12 @@ pub(super) struct Covered {
 }
 
 impl Covered {
-    /// The hour of a time, or the hour before.
-    pub(super) fn hour(span: Span, hours_ago: i64) -> Self {
-        let from = hour_of(span.now) - hours_ago * HOUR;
-        let slices = WindowSlices {
-            tier: TIERS[1],
-            from,
-            to: from + HOUR,
-        };
+    /// A window of the time that the store has recorded.
+    pub(super) fn of(window: Window, span: Span) -> Self {
+        let slices = window.slices(span.now);
         Self {
-            from,
-            to: from + HOUR,
+            from: slices.from,
+            to: slices.to,
             complete: slices.complete(span.created, span.as_of, span.now),
             seconds: slices.covered(span.created, span.as_of, span.now),
         }
@@ -114,19 +117,6 @@ pub(super) struct Measured {
 }
 
 impl Measured {
-    /// The samples of an hour. `None` if there are none.
-    pub(super) fn of_hour(kind: Kind, hour: &HourSnapshot) -> Option<Self> {
-        let count = super::count(hour);
-        (count > 0).then(|| Self {
-            count,
-            errors: hour.aggregate.outcomes.errors,
-            error_share: share(hour.aggregate.outcomes.errors as f64, count as f64),
-            times: Times::from(hour),
-            total: hour.times.sum,
-            outcomes: outcomes(kind, hour.aggregate.outcomes),
-        })
-    }
-
     /// The samples of a window. `None` if there are none.
     pub(super) fn of_summary(kind: Kind, summary: &Summary) -> Option<Self> {
         let Summary {
@@ -139,15 +129,7 @@ impl Measured {
             count,
             errors: counts.errors,
             error_share: share(counts.errors as f64, times.count),
-            times: Times {
-                mean: times.mean(),
-                stddev: times.stddev(),
-                min: times.smallest(),
-                max: times.largest(),
-                p50: summary.p50,
-                p95: summary.p95,
-                p99: summary.p99,
-            },
+            times: Times::from(summary),
             total: times.sum,
             outcomes: outcomes(kind, *counts),
         })

@@ -195,6 +195,47 @@ async fn one_path() {
 }
 
 #[tokio::test]
+async fn the_rankings_of_the_store_and_of_this_process_are_listed() {
+    let bench = bench();
+    let stored = |name: &str| json!({"name": name, "period": 86_400, "interval": 3_600, "max_ids": 10, "dropped": 4, "ids": 3});
+    let new = json!({"name": "new <b>", "period": 3_600, "interval": 60, "max_ids": 10, "dropped": 0, "ids": 0});
+    let answer = json(&bench.router, "/api/rankings").await;
+    assert_eq!(
+        answer,
+        json!({"rankings": [new, stored("posts"), stored("searches")], "as_of": NOW - 1})
+    );
+}
+
+#[tokio::test]
+async fn a_part_of_a_ranking_says_the_rank_of_each_id() {
+    let bench = bench();
+    let answer = json(&bench.router, "/api/rankings?name=posts&offset=1&limit=2").await;
+    let ids = json!([{"id": "a", "score": 7, "rank": 1}, {"id": "c", "score": -1, "rank": 2}]);
+    assert_eq!(
+        answer,
+        json!({
+            "name": "posts", "period": 86_400, "interval": 3_600, "max_ids": 10, "dropped": 4, "total": 3,
+            "ids": ids, "as_of": NOW - 1
+        })
+    );
+    let answer = json(&bench.router, "/api/rankings?name=posts&limit=1").await;
+    assert_eq!(
+        answer["ids"],
+        json!([{"id": "b\"<", "score": 7, "rank": 0}])
+    );
+    let answer = json(
+        &bench.router,
+        "/api/rankings?name=posts&offset=99999999999999999999",
+    )
+    .await;
+    assert_eq!((&answer["total"], &answer["ids"]), (&json!(3), &json!([])));
+    let answer = json(&bench.router, "/api/rankings?name=new+%3Cb%3E").await;
+    assert_eq!((&answer["total"], &answer["ids"]), (&json!(0), &json!([])));
+    let answered = get(&bench.router, "/api/rankings?name=unknown").await;
+    assert_eq!(answered.status, 404);
+}
+
+#[tokio::test]
 async fn slowest() {
     let bench = bench();
     let first = json!({"context": "GET /reports/{day}", "mean": 1.0});
@@ -214,8 +255,18 @@ async fn counters_and_series() {
     let get = async |uri: &str| json(&bench.router, uri).await;
     let sales = json!({"name": "sales", "precision": 5, "samples": [[500, -7], [1_000, i64::MAX]], "as_of": NOW - 1});
     assert_eq!(get("/api/counters?name=sales&precision=5").await, sales);
-    let unknown = json!({"name": "no", "precision": 60, "samples": [], "as_of": NOW - 1});
-    assert_eq!(get("/api/counters?name=no").await, unknown);
+    // Counters of this process, and of contexts, are not unknown before they have counted.
+    for known in ["declared", "errors:db:find", "errors:GET /past", "micros"] {
+        let none = json!({"name": known, "precision": 1, "samples": [], "as_of": NOW - 1});
+        let uri = format!("/api/counters?name={}&precision=1", known.replace(' ', "+"));
+        assert_eq!(get(&uri).await, none);
+    }
+    for unknown in ["no", "hits:GET+/nowhere", "no:hits", "\\hits"] {
+        let uri = format!("/api/counters?name={}", unknown.replace('\\', "%5C"));
+        let answered = super::get(&bench.router, &uri).await;
+        assert_eq!(answered.status, 404, "{unknown}");
+        assert!(answered.json()["error"].is_string());
+    }
 
     let hits = json!({"context": null, "metric": "hits", "precision": 60, "points": [[6_000, 4], [12_000, 0], [18_000, 2]], "as_of": NOW - 1});
     assert_eq!(get("/api/series").await, hits);
@@ -237,6 +288,46 @@ async fn counters_and_series() {
     let value = p99["points"][0][1].as_f64().expect("a number");
     assert!((value - 1.0).abs() < 0.022, "{value}");
     assert_eq!(p99["points"][1], json!([720_000, null]));
+}
+
+#[tokio::test]
+async fn counters_are_listed_by_name() {
+    let bench = bench();
+    let get = async |query: &str| json(&bench.router, &format!("/api/counters{query}")).await;
+    let names = |answer: &Value| {
+        let rows = answer["counters"].as_array().expect("rows").iter();
+        let names = rows.map(|row| row["name"].as_str().expect("a name").to_owned());
+        names.collect::<Vec<_>>()
+    };
+    let all = get("").await;
+    let keys_of_list = ["as_of", "counters", "from", "precision", "to", "total"];
+    assert_eq!(keys(&all), keys_of_list);
+    // NOW is 10 s into a minute.
+    assert_eq!(
+        (&all["precision"], &all["from"], &all["to"]),
+        (&json!(60), &json!(NOW - 70), &json!(NOW + 50))
+    );
+    assert_eq!(names(&all), ["declared", "logins", "odd\"\\\n}", "sales"]);
+    let none = json!({"name": "declared", "last": null, "last_start": null, "rate": 0.0, "sum": 0});
+    assert_eq!(all["counters"][0], none);
+    let logins =
+        json!({"name": "logins", "last": 5, "last_start": NOW - 10, "rate": 0.1, "sum": 16});
+    assert_eq!(all["counters"][1], logins);
+    assert_eq!(
+        all["counters"][3]["sum"], 0,
+        "its slices are not kept any more"
+    );
+    let page = get("?limit=1&offset=1&precision=5").await;
+    assert_eq!(
+        (names(&page), &page["total"]),
+        (vec!["logins".to_owned()], &json!(4))
+    );
+    assert_eq!(page["precision"], 5);
+    let wanted = get("?q=l").await;
+    assert_eq!((names(&wanted).len(), &wanted["total"]), (3, &json!(3)));
+    assert_eq!(names(&get("?offset=99999999999999999999").await), [""; 0]);
+    let page = get("?limit=0").await;
+    assert_eq!((names(&page).len(), &page["total"]), (0, &json!(4)));
 }
 
 #[tokio::test]
@@ -309,9 +400,12 @@ async fn invalid_parameters_are_named() {
         ("/api/paths?q=%ff", "q"),
         ("/api/paths?q=%", "q"),
         ("/api/slowest?limit=x", "limit"),
+        ("/api/rankings?offset=-1", "offset"),
+        ("/api/rankings?name=", "name"),
         ("/api/path", "context"),
         ("/api/path?context=", "context"),
-        ("/api/counters", "name"),
+        ("/api/counters?precision=7", "precision"),
+        ("/api/counters?limit=x", "limit"),
         ("/api/counters?name=", "name"),
         ("/api/counters?name=a&precision=7", "precision"),
         ("/api/counters?name=a&precision=-60", "precision"),
@@ -319,6 +413,14 @@ async fn invalid_parameters_are_named() {
         ("/api/series?context=", "context"),
         ("/api/series?metric=p42", "metric"),
         ("/api/series?precision=x", "precision"),
+        ("/api/series?window=1", "window"),
+        ("/api/series?window=1h&precision=7", "precision"),
+        (
+            "/api/series?metric=outcomes&window=1h&precision=5",
+            "precision",
+        ),
+        ("/api/series?from=5&to=5", "from"),
+        ("/api/series?to=5", "to"),
         ("/api/series?metric=p95&precision=1", "precision"),
     ] {
         let answered = get(&bench.router, uri).await;
@@ -338,7 +440,7 @@ async fn invalid_parameters_are_named() {
     let answer = get(&bench.router, "/api/series?precision=2").await.json();
     let message = answer["error"].as_str().expect("a message");
     assert!(
-        message.ends_with(": 1, 5, 60, 300, 3600, 18000, 86400"),
+        message.ends_with(": 1, 5, 60, 300, 1800, 3600, 18000, 21600, 86400"),
         "{message}"
     );
     let long = format!("/api/counters?name={}", "x".repeat(2_000));
@@ -354,7 +456,7 @@ async fn invalid_parameters_are_named() {
 proptest! {
     #[test]
     fn garbage_is_answered(
-        endpoint in prop::sample::select(vec!["overview", "paths", "path", "slowest", "counters", "series", "health"]),
+        endpoint in prop::sample::select(vec!["overview", "paths", "path", "slowest", "rankings", "counters", "series", "health"]),
         names in prop::collection::vec(prop::sample::select(vec!["limit", "offset", "q", "context", "name", "precision", "metric", "sort", "window", "kind", "order", "from", "to", "status", "", "%"]), 0..4),
         values in prop::collection::vec("[!-~&&[^#<>`]]{0,12}", 4),
     ) {

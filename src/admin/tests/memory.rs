@@ -62,8 +62,10 @@ async fn requests_come_out_as_they_went_in() {
         store,
         clock,
         precisions,
+        rankings: Arc::new(rankings),
         health: Arc::new(health),
         totals: Arc::new(totals),
+        counters: Arc::new(counters),
     };
     manual_clock.advance(Duration::from_secs(2));
     let router = router(source, Access::open()).expect("open");

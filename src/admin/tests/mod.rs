@@ -10,6 +10,7 @@ mod prometheus;
 mod reading;
 mod store;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::Router;
@@ -25,6 +26,7 @@ use crate::clock::{Clock, ManualClock};
 use crate::model::context::Kind;
 use crate::model::health::{FlushHealth, FoldHealth, Health, RecordingHealth, Status, StoreHealth};
 use crate::model::outcome::Outcome;
+use crate::model::ranking::RankingSpec;
 use crate::model::slice::Precisions;
 use crate::model::snapshot::Problem;
 use crate::model::worst_case::WorstCase;
@@ -59,10 +61,22 @@ pub(super) fn source(store: Canned) -> (Source, Arc<Canned>, ManualClock) {
         store: store.clone(),
         clock,
         precisions: Precisions::default(),
+        rankings: Arc::new(rankings),
         health: Arc::new(health),
         totals: Arc::new(totals),
+        counters: Arc::new(counters),
     };
     (source, store, manual_clock)
+}
+
+/// One ranking of the store, and one that nothing was added to yet.
+fn rankings() -> Vec<(Arc<str>, RankingSpec)> {
+    let spec = RankingSpec {
+        interval: 60,
+        slices: 60,
+        max_ids: 10,
+    };
+    vec![("posts".into(), spec), ("new <b>".into(), spec)]
 }
 
 fn health() -> Health {
@@ -139,6 +153,13 @@ fn totals() -> Vec<(Arc<str>, Totals)> {
         ("db:find".into(), totals(Kind::Timer, Outcome::Completed)),
         ("<all>".into(), totals(Kind::All, Outcome::Success)),
     ]
+}
+
+/// A counter whose name tries to break out of a label, one that has not counted, and one that the store has too.
+fn counters() -> BTreeMap<Arc<str>, i64> {
+    let counters = [("declared", 0), ("odd\"\\\n}", -4), ("sales", 12)];
+    let counters = counters.into_iter();
+    counters.map(|(name, total)| (name.into(), total)).collect()
 }
 
 /// A response. Receiving it checks the headers that every response must have.

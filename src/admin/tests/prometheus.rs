@@ -135,6 +135,10 @@ async fn metrics_have_the_totals_and_the_fleet() {
         0.0
     );
 
+    let counted = |name| find(&samples, "pulse_counted", "name", name)[0].value;
+    assert_eq!((counted("sales"), counted("declared")), (12.0, 0.0));
+    assert_eq!(counted("odd\"\\\n}"), -4.0);
+
     for (family, context) in [("request", "GET /a"), ("timer", "db:find")] {
         let name = |suffix: &str| format!("pulse_{family}_duration_seconds_{suffix}");
         let buckets = find(&samples, &name("bucket"), "context", context);

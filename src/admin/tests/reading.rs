@@ -7,13 +7,16 @@ use futures_util::future::join_all;
 use super::store::FaultMode;
 use super::*;
 
-const STORE_READERS: [&str; 8] = [
+const STORE_READERS: [&str; 11] = [
     "/api/overview",
     "/api/paths",
     "/api/path?context=GET+/ping",
     "/api/slowest",
+    "/api/rankings",
+    "/api/rankings?name=posts",
     "/api/slowest_requests",
     "/api/counters?name=sales",
+    "/api/counters",
     "/api/series",
     "/api/series?metric=p95",
 ];
@@ -26,40 +29,44 @@ async fn many_dashboards_ask_once_a_second() {
     for answered in all().await {
         assert_eq!(answered.status, 200);
     }
-    assert_eq!(bench.store.asked(), 1);
+    // The index, the four half hours of two hours, the fleet, and the contexts without records.
+    assert_eq!(bench.store.asked(), 7);
     bench.manual_clock.advance(Duration::from_millis(900));
     all().await;
-    assert_eq!(bench.store.asked(), 1);
+    assert_eq!(bench.store.asked(), 7);
     bench.manual_clock.advance(Duration::from_millis(100));
     all().await;
-    assert_eq!(bench.store.asked(), 2);
+    // The index and the fleet: no half hour has changed.
+    assert_eq!(bench.store.asked(), 9);
     bench.manual_clock.set_wall(NOW + 3_600);
     all().await;
-    assert_eq!(bench.store.asked(), 3, "the hour has turned");
+    let asked = bench.store.asked();
+    assert!(asked > 9, "the hour has turned");
 
     let before = bench.store.asked();
     for _ in 0..3 {
         join_all(STORE_READERS.map(|uri| get(&bench.router, uri))).await;
     }
-    // A context, its slowest requests of two hours and those of all, the ranking, two counters, a histogram.
-    assert_eq!(bench.store.asked() - before, 8);
+    // A context, its slowest requests of two hours and those of all, the slowest, the names of the rankings and
+    // each, one of them, a counter, the names and the values of all counters, a metric, a histogram.
+    assert_eq!(bench.store.asked() - before, 14);
 }
 
 #[tokio::test]
 async fn the_cache_of_answers_is_bounded() {
     let bench = bench();
     for i in 0..1_000 {
-        let uri = format!("/api/counters?name=c{i}");
+        let uri = format!("/api/series?context=c{i}");
         assert_eq!(get(&bench.router, &uri).await.status, 200);
     }
     assert_eq!(bench.store.asked(), 1_000);
-    get(&bench.router, "/api/counters?name=c0").await;
+    get(&bench.router, "/api/series?context=c0").await;
     assert_eq!(bench.store.asked(), 1_000, "the first ones are remembered");
-    get(&bench.router, "/api/counters?name=c999").await;
+    get(&bench.router, "/api/series?context=c999").await;
     assert_eq!(bench.store.asked(), 1_001, "the last ones are not");
     bench.manual_clock.advance(Duration::from_secs(1));
     for _ in 0..2 {
-        get(&bench.router, "/api/counters?name=c999").await;
+        get(&bench.router, "/api/series?context=c999").await;
     }
     assert_eq!(bench.store.asked(), 1_002, "there is room again");
 }
@@ -113,7 +120,7 @@ async fn a_hanging_store_is_503_after_two_seconds() {
                 "{uri}"
             );
         }
-        assert!(bench.store.asked() <= 2, "{uri}");
+        assert!(bench.store.asked() <= 3, "{uri}: each question once");
     }
 }
 

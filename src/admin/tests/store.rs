@@ -10,22 +10,29 @@ use crate::model::batch::Aggregate;
 use crate::model::context::{ALL, ContextId, Kind};
 use crate::model::histogram::{Histogram, SCALE, bucket_of};
 use crate::model::outcome::{Outcome, OutcomeCounts};
-use crate::model::records::SliceSums;
+use crate::model::ranking::RankingSpec;
+use crate::model::records::{Record, RecordId, SliceSums};
 use crate::model::slice::{HOUR, Precisions, SliceCount, hour_of};
 use crate::model::slow_request::SlowRequests;
 use crate::model::slowest::RankedContext;
-use crate::model::snapshot::{ContextSnapshot, HourSnapshot, Problem, Snapshot};
+use crate::model::snapshot::{ContextSnapshot, FleetSnapshot, HourSnapshot, Problem, Snapshot};
 use crate::model::tier::TierSlice;
 use crate::store::{
-    Append, Appended, AppendedCall, CleanReport, ContextQuery, ContextRecords, CounterQuery,
-    CounterSeries, FencedBatch, Generation, Heartbeat, Pass, PassRecord, Query, RankingPage,
-    RankingQuery, Readable, RecordIndex, RecordQuery, Sealed, SliceRecords, SlowRequestQuery,
-    SlowestQuery, Store, StoreStatus, Upkeep,
+    Append, Appended, AppendedCall, BookStatistics, CleanReport, ContextQuery, ContextRecords,
+    CounterQuery, CounterSeries, FencedBatch, Generation, Heartbeat, Pass, PassRecord, Query,
+    RankingPage, RankingQuery, Readable, RecordIndex, RecordQuery, Sealed, SliceRecords,
+    SlowRequestQuery, SlowestQuery, Store, StoreStatus, Upkeep,
 };
 use crate::task::BoxFuture;
 
 /// Eight minutes and ten seconds into an hour.
 pub(in crate::admin) const NOW: i64 = 1_336_374_000 + 490;
+
+/// The half hours that hold the requests of this hour and of the last.
+const HALF_HOURS: [i64; 2] = [NOW - 490, NOW - 490 - 1_800];
+
+/// The context that only the book's own functions have recorded.
+const FOREIGN: &str = "/book";
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::admin) enum FaultMode {
@@ -60,7 +67,7 @@ fn hour(start: i64, millis: &[u64], errors: usize) -> HourSnapshot {
         start,
         times: AccessTimeStats::from(&times),
         aggregate: Aggregate {
-            times: DurationSums::default(),
+            times,
             histogram: Histogram::new(SCALE, buckets.map(|bucket| (bucket, 1))),
             outcomes,
             ..Aggregate::default()
@@ -178,11 +185,14 @@ impl Append for Canned {
 }
 
 impl Query for Canned {
-    fn snapshot(&self, now: i64) -> BoxFuture<'_, Result<Snapshot, StoreError>> {
-        let mut snapshot = Snapshot {
+    fn snapshot(&self, _: i64) -> BoxFuture<'_, Result<Snapshot, StoreError>> {
+        unreachable!("it would read the statistics of all contexts at once")
+    }
+
+    fn fleet(&self, now: i64) -> BoxFuture<'_, Result<FleetSnapshot, StoreError>> {
+        let mut fleet = FleetSnapshot {
             taken_at: now,
-            contexts: Self::contexts(now),
-            all: Self::all(now),
+            contexts: 4,
             // Not complete; ten complete slices with two missing; too old.
             recent: [
                 (0, 900),
@@ -197,17 +207,32 @@ impl Query for Canned {
             .to_vec(),
             instances: 2,
             in_flight: 4,
+            problems: Vec::new(),
+        };
+        if self.empty {
+            fleet.recent.clear();
+        }
+        self.answer(fleet)
+    }
+
+    fn book_statistics(
+        &self,
+        _: usize,
+        now: i64,
+    ) -> BoxFuture<'_, Result<BookStatistics, StoreError>> {
+        let contexts = match self.empty {
+            true => Vec::new(),
+            false => Self::contexts(now),
+        };
+        self.answer(BookStatistics {
+            total: contexts.len(),
+            foreign: usize::from(!self.empty),
+            contexts,
             problems: vec![Problem {
                 key: "stats:<script>".into(),
                 reason: "holds a list".into(),
             }],
-        };
-        if self.empty {
-            snapshot.contexts.clear();
-            snapshot.all = context(ALL, Kind::All, None, None);
-            snapshot.recent.clear();
-        }
-        self.answer(snapshot)
+        })
     }
 
     fn contexts<'a>(
@@ -224,12 +249,14 @@ impl Query for Canned {
         &'a self,
         query: &'a CounterQuery,
     ) -> BoxFuture<'a, Result<Vec<CounterSeries>, StoreError>> {
-        let slice = i64::from(query.precision) * 100;
+        let width = i64::from(query.precision);
+        let (slice, current) = (width * 100, NOW / width * width);
         let slices = |name: &str| match name {
             "hits" | "hits:GET /ping" => vec![(slice, 4), (slice * 2, 0), (slice * 3, 2)],
             "micros:<all>" | "micros:GET /ping" => vec![(slice, 2_000_000), (slice * 2, 5)],
             "errors" => vec![(slice, 1)],
             "sales" => vec![(slice, -7), (slice * 2, i64::MAX)],
+            "logins" => vec![(current - 2 * width, 9), (current - width, 2), (current, 5)],
             _ => Vec::new(),
         };
         let series = |name: &String| {
@@ -238,6 +265,10 @@ impl Query for Canned {
             CounterSeries::new(name.clone(), slices.collect())
         };
         self.answer(query.names.iter().map(series).collect())
+    }
+
+    fn counter_names<'a>(&'a self, _: &'a [u32]) -> BoxFuture<'a, Result<Vec<String>, StoreError>> {
+        self.answer(vec!["logins".into(), "sales".into()])
     }
 
     fn records<'a>(
@@ -262,14 +293,46 @@ impl Query for Canned {
     }
 
     fn record_index(&self, _: i64) -> BoxFuture<'_, Result<RecordIndex, StoreError>> {
-        self.answer(RecordIndex::default())
+        if self.empty {
+            return self.answer(RecordIndex::default());
+        }
+        let mut contexts = Self::contexts(NOW);
+        contexts.retain(|context| context.context != FOREIGN);
+        let contexts = contexts.into_iter();
+        self.answer(RecordIndex {
+            contexts: contexts
+                .map(|context| ContextId::new(context.kind, context.context))
+                .collect(),
+            revisions: HALF_HOURS.map(|start| ((1_800, start), 1)).into(),
+            created: NOW - 1_000_000,
+            ..RecordIndex::default()
+        })
     }
 
     fn slice_records<'a>(
         &'a self,
         slices: &'a [TierSlice],
     ) -> BoxFuture<'a, Result<Vec<SliceRecords>, StoreError>> {
-        self.answer(vec![SliceRecords::default(); slices.len()])
+        let mut contexts = Self::contexts(NOW);
+        contexts.retain(|context| context.context != FOREIGN);
+        contexts.push(Self::all(NOW));
+        let record = |context: &ContextSnapshot, start: i64| {
+            let hours = [&context.hour, &context.last_hour].into_iter().flatten();
+            let mut hours = hours.filter(|hour| hour.start == hour_of(start));
+            let sums = hours.next()?.aggregate.clone();
+            let record = Record {
+                sums,
+                ..Record::default()
+            };
+            Some((RecordId::new(context.kind, &context.context), record))
+        };
+        let records = |slice: &TierSlice| match slice {
+            (1_800, start) if HALF_HOURS.contains(start) && !self.empty => SliceRecords {
+                records: contexts.iter().filter_map(|c| record(c, *start)).collect(),
+            },
+            _ => SliceRecords::default(),
+        };
+        self.answer(slices.iter().map(records).collect())
     }
 
     fn slowest<'a>(
@@ -290,14 +353,21 @@ impl Query for Canned {
     }
 
     fn rankings(&self) -> BoxFuture<'_, Result<Vec<String>, StoreError>> {
-        self.answer(Vec::new())
+        self.answer(vec!["posts".to_owned(), "searches".to_owned()])
     }
 
     fn ranking<'a>(
         &'a self,
-        _: &'a RankingQuery,
+        query: &'a RankingQuery,
     ) -> BoxFuture<'a, Result<Option<RankingPage>, StoreError>> {
-        self.answer(None)
+        let spec = RankingSpec {
+            interval: 3_600,
+            slices: 24,
+            max_ids: 10,
+        };
+        let totals = [("b\"<", 7), ("a", 7), ("c", -1)].map(|(id, n)| (id.into(), n));
+        let is_stored = ["posts", "searches"].contains(&&*query.name);
+        self.answer(is_stored.then(|| RankingPage::new(spec, 4, totals.to_vec(), query)))
     }
 }
 

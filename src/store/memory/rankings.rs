@@ -7,12 +7,12 @@ use super::State;
 use crate::model::ranking::{RankingDelta, RankingSpec};
 use crate::store::{RankingPage, RankingQuery};
 
-/// A ranking: the additions by slice, and their sums.
+/// A ranking: the additions by slice, and their sums. Ids whose number is 0 are left out.
 #[derive(Debug)]
 pub(super) struct Ranking {
     spec: RankingSpec,
     slices: BTreeMap<i64, HashMap<Arc<str>, i64>>,
-    /// The sums of all slices. Ids whose sum is 0 are left out.
+    /// The sums of all slices.
     totals: HashMap<Arc<str>, i64>,
     dropped: u64,
 }
@@ -25,12 +25,28 @@ impl State {
         ranking.add(delta, now);
     }
 
-    /// Drops the rankings whose slices have all left the window.
+    /// Drops the rankings whose slices have all left the window. What is left of those that had no room for some
+    /// ids is how much was added to these.
     pub(super) fn expire_rankings(&mut self, now: i64) {
         self.rankings.retain(|_, ranking| {
             ranking.expire(now);
-            !ranking.slices.is_empty()
+            !ranking.slices.is_empty() || ranking.dropped > 0
         });
+    }
+
+    pub(super) fn ranking_names(&self) -> Vec<String> {
+        let rankings = self.rankings.iter();
+        let rankings = rankings.filter(|(_, ranking)| !ranking.slices.is_empty());
+        rankings.map(|(name, _)| String::from(&**name)).collect()
+    }
+
+    pub(super) fn ranking_page(&mut self, query: &RankingQuery) -> Option<RankingPage> {
+        let ranking = self.rankings.get_mut(&*query.name)?;
+        ranking.expire(query.now);
+        if ranking.slices.is_empty() {
+            return None;
+        }
+        Some(ranking.page(query))
     }
 }
 
@@ -54,10 +70,9 @@ impl Ranking {
             }
             let in_window = added.slices.iter().filter(|(start, _)| *start >= oldest);
             for (start, n) in in_window {
-                let count = self.slices.entry(start).or_default();
-                let count = count.entry(id.clone()).or_default();
-                *count = count.saturating_add(*n);
-                add_to_total(&mut self.totals, id, *n);
+                let slice = self.slices.entry(start).or_default();
+                add_to(slice, id, *n);
+                add_to(&mut self.totals, id, *n);
             }
         }
         self.expire(now);
@@ -76,7 +91,7 @@ impl Ranking {
         let retained = self.slices.split_off(&self.spec.oldest(now));
         let expired = std::mem::replace(&mut self.slices, retained);
         for (id, n) in expired.into_values().flatten() {
-            add_to_total(&mut self.totals, &id, n.saturating_neg());
+            add_to(&mut self.totals, &id, n.saturating_neg());
         }
     }
 
@@ -91,7 +106,7 @@ impl Ranking {
                 && let Some((n, id)) = counts.pop()
             {
                 self.dropped = self.dropped.saturating_add(n.unsigned_abs());
-                add_to_total(&mut self.totals, &id, n.saturating_neg());
+                add_to(&mut self.totals, &id, n.saturating_neg());
             }
             if !counts.is_empty() {
                 let left = counts.into_iter().map(|(n, id)| (id, n));
@@ -100,18 +115,18 @@ impl Ranking {
         }
     }
 
-    pub(super) fn page(&mut self, query: &RankingQuery) -> RankingPage {
-        self.expire(query.now);
+    fn page(&self, query: &RankingQuery) -> RankingPage {
         let totals = self.totals.iter();
         let totals = totals.map(|(id, total)| (id.clone(), *total)).collect();
         RankingPage::new(self.spec, self.dropped, totals, query)
     }
 }
 
-fn add_to_total(totals: &mut HashMap<Arc<str>, i64>, id: &Arc<str>, n: i64) {
-    let total = totals.entry(id.clone()).or_default();
-    *total = total.saturating_add(n);
-    if *total == 0 {
-        totals.remove(id);
+/// Adds to the number of an id. An id whose number is 0 is left out.
+fn add_to(numbers: &mut HashMap<Arc<str>, i64>, id: &Arc<str>, n: i64) {
+    let number = numbers.entry(id.clone()).or_default();
+    *number = number.saturating_add(n);
+    if *number == 0 {
+        numbers.remove(id);
     }
 }

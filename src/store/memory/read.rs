@@ -2,20 +2,17 @@
 
 use super::{ContextState, State};
 use crate::model::access_time::AccessTimeStats;
-use crate::model::context::{ALL, ContextId, Kind, Metric};
+use crate::model::context::{ALL, ContextId, Kind, Metric, is_reserved};
 use crate::model::records::{RecordId, SliceSums, combine};
 use crate::model::slice::{HOUR, Precisions, SliceCount, hour_of};
-use crate::model::snapshot::{ContextSnapshot, HourSnapshot, Snapshot};
+use crate::model::snapshot::{ContextSnapshot, FleetSnapshot, HourSnapshot, Snapshot};
 use crate::model::tier::{FINEST, tier_for};
-use crate::store::{INSTANCE_TTL, RECENT_SLICES, RecordIndex};
+use crate::store::{INSTANCE_TTL, MAX_COUNTER_NAMES, RECENT_SLICES, RecordIndex};
 
 impl State {
     pub(super) fn snapshot(&self, precisions: &Precisions, now: i64) -> Snapshot {
         let contexts = self.contexts.iter().filter(|(name, _)| *name != ALL);
-        let alive = self.instances.values();
-        let alive: Vec<_> = alive
-            .filter(|heartbeat| heartbeat.at >= now - INSTANCE_TTL)
-            .collect();
+        let fleet = self.fleet(precisions, now);
         Snapshot {
             taken_at: now,
             contexts: contexts
@@ -30,6 +27,22 @@ impl State {
                     hour: None,
                     last_hour: None,
                 }),
+            recent: fleet.recent,
+            instances: fleet.instances,
+            in_flight: fleet.in_flight,
+            problems: Vec::new(),
+        }
+    }
+
+    pub(super) fn fleet(&self, precisions: &Precisions, now: i64) -> FleetSnapshot {
+        let contexts = self.contexts.iter().filter(|(name, _)| *name != ALL);
+        let alive = self.instances.values();
+        let alive: Vec<_> = alive
+            .filter(|heartbeat| heartbeat.at >= now - INSTANCE_TTL)
+            .collect();
+        FleetSnapshot {
+            taken_at: now,
+            contexts: contexts.map(|(_, context)| context.last_seen.len()).sum(),
             recent: self.recent(precisions, now),
             instances: alive.len() as u64,
             in_flight: alive.iter().map(|heartbeat| heartbeat.in_flight).sum(),
@@ -66,6 +79,17 @@ impl State {
                 .map(|(start, n)| SliceCount::new(*start, *n))
                 .collect()
         })
+    }
+
+    /// The names of the user's counters that have slices at any of the precisions.
+    pub(super) fn counter_names(&self, precisions: &[u32]) -> Vec<String> {
+        let counters = self.counters.iter().filter(|(name, by_precision)| {
+            !is_reserved(name) && precisions.iter().any(|p| by_precision.contains_key(p))
+        });
+        let mut names: Vec<_> = counters.map(|(name, _)| name.clone()).collect();
+        names.sort_unstable();
+        names.truncate(MAX_COUNTER_NAMES);
+        names
     }
 
     pub(super) fn record_index(&self) -> RecordIndex {

@@ -11,7 +11,7 @@ use crate::error::{StoreError, StoreErrorKind};
 /// connection is made. The commands change nothing: their arguments are not numbers, or their key never exists
 /// (`P`). `C`, `K`, `S` and `W` stand for a counter, `known:`, a set of statistics and the ranking. Without this
 /// check, a script would fail half-way at the first command that is not permitted.
-pub(super) const COMMANDS: [&str; 48] = [
+pub(super) const COMMANDS: [&str; 49] = [
     "TIME",
     "GET P",
     "GETRANGE P 0 0",
@@ -43,6 +43,7 @@ pub(super) const COMMANDS: [&str; 48] = [
     "ZRANGEBYSCORE P 0 0",
     "ZCOUNT P 0 0",
     "ZREVRANGE P 0 0",
+    "ZREVRANK P x",
     "XADD P x x x",
     "XLEN P",
     "XRANGE P - +",

@@ -17,7 +17,7 @@ use crate::model::records::{Record, RecordId, RecordKey};
 use crate::model::round::PARTITIONS;
 use crate::model::tier::{RolledUp, TierSlice};
 use crate::store::journal::{
-    Acquired, Entries, Entry, FieldValues, FoldStep, Journal, Partitions, Progress, Step,
+    Acquired, Entries, Entry, FieldValues, Fields, FoldStep, Journal, Partitions, Progress, Step,
 };
 use crate::store::table::Table;
 use crate::store::{Appended, AppendedCall, FencedBatch, Generation, Position, Readable, Receipt};
@@ -503,10 +503,7 @@ impl Journal for RedisStore {
         Box::pin(self.load_values(instance, version, fields))
     }
 
-    fn list_fields<'a>(
-        &'a self,
-        table: &'a Table,
-    ) -> BoxFuture<'a, Result<Vec<(Vec<u8>, Vec<u8>)>, StoreError>> {
+    fn list_fields<'a>(&'a self, table: &'a Table) -> BoxFuture<'a, Result<Fields, StoreError>> {
         Box::pin(self.list_values(table))
     }
 

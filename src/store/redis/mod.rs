@@ -39,17 +39,17 @@ use self::replaced_keys::ReplacedKeys;
 use super::journal::Journal;
 use super::sealed::Sealed;
 use super::{
-    Append, Appended, AppendedCall, CleanReport, ContextQuery, ContextRecords, CounterQuery,
-    CounterSeries, FencedBatch, Generation, Heartbeat, INSTANCE_TTL, Pass, PassRecord, Query,
-    RankingPage, RankingQuery, Readable, RecordIndex, RecordQuery, SliceRecords, SlowRequestQuery,
-    SlowestQuery, Store, StoreStatus, Upkeep, check_precisions,
+    Append, Appended, AppendedCall, BookStatistics, CleanReport, ContextQuery, ContextRecords,
+    CounterQuery, CounterSeries, FencedBatch, Generation, Heartbeat, INSTANCE_TTL, Pass,
+    PassRecord, Query, RankingPage, RankingQuery, Readable, RecordIndex, RecordQuery, SliceRecords,
+    SlowRequestQuery, SlowestQuery, Store, StoreStatus, Upkeep, check_precisions,
 };
 use crate::clock::Clock;
 use crate::error::{BuildError, StoreError, StoreErrorKind};
 use crate::model::slice::Precisions;
 use crate::model::slow_request::SlowRequests;
 use crate::model::slowest::RankedContext;
-use crate::model::snapshot::{ContextSnapshot, Snapshot};
+use crate::model::snapshot::{ContextSnapshot, FleetSnapshot, Snapshot};
 use crate::model::tier::TierSlice;
 use crate::task::BoxFuture;
 
@@ -192,6 +192,10 @@ impl Store for RedisStore {
         format!("{server} at {place} (prefix {:?})", self.keys.prefix())
     }
 
+    fn has_context_counters(&self) -> bool {
+        self.book_keys
+    }
+
     fn warnings(&self) -> Vec<String> {
         let server = self.connections.server();
         let mut warnings = server.map_or_else(Vec::new, |server| server.warnings());
@@ -226,6 +230,18 @@ impl Query for RedisStore {
         Box::pin(self.read_snapshot(now))
     }
 
+    fn fleet(&self, now: i64) -> BoxFuture<'_, Result<FleetSnapshot, StoreError>> {
+        Box::pin(self.read_fleet(now))
+    }
+
+    fn book_statistics(
+        &self,
+        offset: usize,
+        now: i64,
+    ) -> BoxFuture<'_, Result<BookStatistics, StoreError>> {
+        Box::pin(self.read_book_statistics(offset, now))
+    }
+
     fn contexts<'a>(
         &'a self,
         query: &'a ContextQuery,
@@ -238,6 +254,13 @@ impl Query for RedisStore {
         query: &'a CounterQuery,
     ) -> BoxFuture<'a, Result<Vec<CounterSeries>, StoreError>> {
         Box::pin(self.read_counters(query))
+    }
+
+    fn counter_names<'a>(
+        &'a self,
+        precisions: &'a [u32],
+    ) -> BoxFuture<'a, Result<Vec<String>, StoreError>> {
+        Box::pin(self.read_counter_names(precisions))
     }
 
     fn records<'a>(

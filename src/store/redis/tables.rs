@@ -1,5 +1,7 @@
 //! The tables of the store, as an instance that folds reads them.
 
+use std::collections::VecDeque;
+
 use redis::{Value, pipe};
 
 use super::RedisStore;
@@ -7,7 +9,7 @@ use super::connection::Role;
 use super::script::READ;
 use super::value::{bytes, int, items, pairs};
 use crate::error::StoreError;
-use crate::store::journal::{FieldValues, Step};
+use crate::store::journal::{FieldValues, Fields, Step};
 use crate::store::table::Table;
 
 /// Fields that one script reads.
@@ -20,37 +22,46 @@ impl RedisStore {
         version: &str,
         fields: &[(Table, Vec<Vec<u8>>)],
     ) -> Result<Step<Vec<FieldValues>>, StoreError> {
-        let mut values = Vec::with_capacity(fields.len());
-        for (table, fields) in fields {
-            let mut loaded = FieldValues::with_capacity(fields.len());
-            for part in fields.chunks(FIELDS_AT_ONCE) {
-                let mut script = self.read_step(instance, version, ["", ""]);
+        let mut values = vec![FieldValues::new(); fields.len()];
+        let parts = fields.iter().enumerate().flat_map(|(at, (table, fields))| {
+            let parts = fields.chunks(FIELDS_AT_ONCE);
+            parts.map(move |fields| (at, table, fields))
+        });
+        let mut parts: VecDeque<_> = parts.collect();
+        while !parts.is_empty() {
+            let mut script = self.read_step(instance, version, ["", ""]);
+            let (mut group, mut size) = (Vec::new(), 0);
+            while let Some((_, table, fields)) = parts.front()
+                && (size == 0 || size + fields.len() <= FIELDS_AT_ONCE)
+            {
                 script.key(self.keys.table(table));
                 script.arg(match table {
                     Table::RankingTotals { .. } => "ZMSCORE",
                     _ => "HMGET",
                 });
-                script.arg(part.len().to_string());
-                part.iter().for_each(|field| script.arg(&**field));
-                let reply = match self.run_step(&READ, &script).await? {
-                    Step::Done(reply) => reply,
-                    Step::Stale(version) => return Ok(Step::Stale(version)),
-                    Step::Absent => return Ok(Step::Absent),
-                };
-                // A key of another type reads as empty here, and is quarantined when it is written.
-                let replies = items(&reply).get(3).map_or(&[][..], items);
-                let replies = replies.iter().map(|value| bytes(value).map(<[u8]>::to_vec));
-                loaded.extend(replies.chain(std::iter::repeat(None)).take(part.len()));
+                script.arg(fields.len().to_string());
+                fields.iter().for_each(|field| script.arg(&**field));
+                // A table costs about as much as a field.
+                size += 1 + fields.len();
+                group.extend(parts.pop_front());
             }
-            values.push(loaded);
+            let reply = match self.run_step(&READ, &script).await? {
+                Step::Done(reply) => reply,
+                Step::Stale(version) => return Ok(Step::Stale(version)),
+                Step::Absent => return Ok(Step::Absent),
+            };
+            let mut replies = items(&reply).iter().skip(3);
+            for (at, _, fields) in group {
+                // A key of another type reads as empty here, and is quarantined when it is written.
+                let reply = replies.next().map_or(&[][..], items).iter();
+                let reply = reply.map(|value| bytes(value).map(<[u8]>::to_vec));
+                values[at].extend(reply.chain(std::iter::repeat(None)).take(fields.len()));
+            }
         }
         Ok(Step::Done(values))
     }
 
-    pub(super) async fn list_values(
-        &self,
-        table: &Table,
-    ) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StoreError> {
+    pub(super) async fn list_values(&self, table: &Table) -> Result<Fields, StoreError> {
         let mut pipeline = pipe();
         let key = self.keys.table(table);
         match table {

@@ -236,15 +236,23 @@ breaks! {
 
     "the last record of a group is not read",
     "a step adds to records as the store holds them",
-    "a + 2, a + 1 + ARGV[a + 1]))" => "a + 2, a + ARGV[a + 1]))";
+    "a + 3, a + 2 + ARGV[a + 2]))" => "a + 3, a + 1 + ARGV[a + 2]))";
+
+    "the second group is read with the arguments of the first",
+    "a read returns the values of each of its groups",
+    "a, result[i] = a + 2 + ARGV[a + 2]," => "result[i] =";
+
+    "the sums of a ranking are read as the fields of a hash",
+    "additions are merged with the sums that the store holds",
+    "redis.pcall(ARGV[a + 1], KEYS[i]" => "redis.pcall('HMGET', KEYS[i]";
 
     "records of 20 MiB are read",
     "a record that is too large reads as empty and is replaced",
-    "records[j] and #records[j] <= 2 ^ 20 and records[j]" => "records[j]";
+    "values[j] and #values[j] <= 2 ^ 20 and values[j]" => "values[j]";
 
     "records of another type stop the fold",
     "a key that cannot be read reads as empty, and is quarantined",
-    "redis.pcall('HMGET'" => "redis.call('HMGET'";
+    "redis.pcall(ARGV[a + 1]" => "redis.call(ARGV[a + 1]";
 ]
 "fold": [
     "a step under another version takes effect",
@@ -262,6 +270,10 @@ breaks! {
     "a missing permission quarantines all keys",
     "a missing permission fails the step before it changes anything",
     "not is_permitted and '' or 'HINCRBY" => "'' or 'HINCRBY";
+
+    "a missing permission for the keys of rankings quarantines them",
+    "a missing permission for a key fails the step before it changes anything",
+    "KEYS[5], KEYS[#KEYS])" => "KEYS[5])";
 
     "folding needs free memory",
     "folding works on a server that is out of memory, as it frees memory",
@@ -383,13 +395,17 @@ breaks! {
     "a step blocks the server for a short time only",
     "math.min(surplus, 1000) - 1)" => "surplus - 1)";
 
-    "a step writes no more than 500 records of a slice",
+    "a step writes no more than 500 fields of a key",
     "a step writes all its records",
-    "math.min(n, first + 999)" => "math.min(n, 1000)";
+    "math.min(a + 3 + n, first + 999)" => "math.min(a + 3 + n, a + 1003)";
+
+    "a write that fails is not told",
+    "a key of another type is quarantined",
+    "    if type(reply) == 'table' and reply.err then quarantine(key, reply) end\n" => "";
 
     "records never expire",
     "records expire after the retention of their tier",
-    "  try('EXPIRE', key, ARGV[a + 1])\n" => "";
+    "  if ARGV[a + 2] ~= '' then try('EXPIRE', key, ARGV[a + 2]) end\n" => "";
 
     "missing entries are not told",
     "a hole is told in bytes",

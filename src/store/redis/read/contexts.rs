@@ -5,21 +5,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use redis::{Value, pipe};
 
 use super::super::RedisStore;
-use super::super::value::{
-    ISO_HOUR_LEN, MAX_STATISTICS, access_time, bytes, int, items, problem, shown, text,
-};
-use super::series::slices_of;
+use super::super::value::{ISO_HOUR_LEN, MAX_STATISTICS, access_time, bytes, items, shown, text};
 use super::{MAX_NAMES, ROLLED, Replies, rolled_up};
 use crate::error::StoreError;
 use crate::model::access_time::AccessTimeStats;
 use crate::model::batch::Aggregate;
-use crate::model::context::{ALL, ContextId, Kind, Metric, method_and_path};
+use crate::model::context::{ALL, ContextId, Kind, method_and_path};
 use crate::model::pack;
 use crate::model::records::{Record, RecordId, combine};
 use crate::model::slice::{HOUR, Precision, hour_from_iso, hour_of};
 use crate::model::snapshot::{ContextSnapshot, HourSnapshot, Problem, Snapshot};
 use crate::model::tier::{FINEST, RolledUp, TierSlice, tier_for};
-use crate::store::{ContextQuery, INSTANCE_TTL, RECENT_SLICES};
+use crate::store::{BookStatistics, ContextQuery, MAX_BOOK_CONTEXTS};
 
 /// Contexts per pipeline: many enough for few pipelines, few enough not to block the server.
 const CHUNK: usize = 100;
@@ -30,9 +27,14 @@ const MAX_NAME_BYTES: usize = 1_024;
 /// Bytes that are shown of a name that cannot be used.
 const SHOWN_BYTES: usize = 100;
 
-/// The kinds of contexts by their name.
+/// The contexts of the store.
 #[derive(Default)]
-struct Listing(BTreeMap<String, BTreeSet<Kind>>);
+struct Listing {
+    /// The kinds of contexts by their name.
+    kinds: BTreeMap<String, BTreeSet<Kind>>,
+    /// The names of contexts that only the book's functions have recorded.
+    foreign: BTreeSet<String>,
+}
 
 /// A context to read.
 struct Listed {
@@ -41,19 +43,32 @@ struct Listed {
     is_shared: bool,
 }
 
+impl Listed {
+    /// The sum of all HTTP contexts, which is in no list.
+    fn all() -> Self {
+        Self {
+            id: ContextId::all(),
+            is_shared: false,
+        }
+    }
+}
+
 impl Listing {
-    /// Adds a context. `None` for the kind of a context that only the book's functions have recorded.
+    /// Adds a context. `None`, after all others, for the kind of one that the book's functions have recorded.
     fn add(&mut self, name: &str, kind: Option<Kind>) {
-        let kinds = self.0.entry(name.to_owned()).or_default();
+        let kinds = self.kinds.entry(name.to_owned()).or_default();
         match kind {
             Some(kind) => drop(kinds.insert(kind)),
-            None if kinds.is_empty() => drop(kinds.insert(kind_of(name))),
+            None if kinds.is_empty() => {
+                kinds.insert(kind_of(name));
+                self.foreign.insert(name.to_owned());
+            }
             None => {}
         }
     }
 
     fn into_contexts(self) -> Vec<Listed> {
-        let names = self.0.into_iter();
+        let names = self.kinds.into_iter();
         let contexts = names.flat_map(|(name, kinds)| {
             let (is_shared, name) = (kinds.len() > 1, std::sync::Arc::<str>::from(name));
             kinds.into_iter().map(move |kind| Listed {
@@ -79,35 +94,79 @@ impl RedisStore {
         &self,
         now: i64,
     ) -> Result<Snapshot, StoreError> {
-        let keys = &self.keys;
         let mut problems = Vec::new();
-        let mut listing = Listing::default();
+        let listing = self.read_listing(&mut problems).await?;
+        let fleet = self.read_fleet(now).await?;
+        problems.extend(fleet.problems);
+        let listed = listing.into_contexts();
+        let mut contexts = Vec::with_capacity(listed.len());
+        for chunk in listed.chunks(CHUNK) {
+            let read = self.read_contexts(chunk, now, &mut problems);
+            contexts.extend(read.await?);
+        }
+        let all = [Listed::all()];
+        let all = self.read_contexts(&all, now, &mut problems);
+        let all = all.await?;
+        Ok(Snapshot {
+            taken_at: now,
+            contexts,
+            all: all.into_iter().next().unwrap_or_else(|| ContextSnapshot {
+                context: ALL.to_owned(),
+                kind: Kind::All,
+                hour: None,
+                last_hour: None,
+            }),
+            recent: fleet.recent,
+            instances: fleet.instances,
+            in_flight: fleet.in_flight,
+            problems,
+        })
+    }
+
+    pub(in crate::store::redis) async fn read_book_statistics(
+        &self,
+        offset: usize,
+        now: i64,
+    ) -> Result<BookStatistics, StoreError> {
+        let mut problems = Vec::new();
+        let listing = self.read_listing(&mut problems).await?;
+        let foreign = listing.foreign.clone();
+        let mut listed = listing.into_contexts();
+        listed.sort_by_key(|context| !foreign.contains(&*context.id.name));
+        listed.push(Listed::all());
+        let end = listed.len().min(offset.saturating_add(MAX_BOOK_CONTEXTS));
+        let page = listed.get(offset..end).unwrap_or_default();
+        let contexts = self.read_contexts(page, now, &mut problems);
+        Ok(BookStatistics {
+            contexts: contexts.await?,
+            total: listed.len(),
+            foreign: foreign.len(),
+            problems,
+        })
+    }
+
+    /// Lists the contexts.
+    async fn read_listing(&self, problems: &mut Vec<Problem>) -> Result<Listing, StoreError> {
+        let keys = &self.keys;
+        // In this order: a context that is recorded for the first time meanwhile is not taken for one that only the
+        // book's functions have recorded.
+        let sources = [
+            (keys.slowest(), None),
+            (keys.contexts(), Some(Kind::Http)),
+            (keys.timers(), Some(Kind::Timer)),
+        ];
         let mut pipeline = pipe();
-        for key in [keys.contexts(), keys.timers(), keys.slowest()] {
+        for (key, _) in &sources {
             pipeline.cmd("ZREVRANGE").arg(key).arg(0).arg(MAX_NAMES);
         }
-        let since = now.saturating_sub(INSTANCE_TTL);
-        let instances = pipeline.cmd("ZRANGEBYSCORE").arg(keys.instances());
-        instances.arg(since).arg("+inf");
-        instances.arg("LIMIT").arg(0).arg(MAX_NAMES);
-        let finest = self.precisions.counters.first();
-        let hits = finest.map(|finest| keys.count(finest.seconds, Metric::Hits.as_str()));
-        if let Some(hits) = &hits {
-            pipeline.cmd("HGETALL").arg(hits);
-        }
-        pipeline.cmd("HGET").arg(keys.state()).arg(ROLLED);
         let replies = self.read(&mut pipeline).await?;
         let mut replies = Replies {
             replies: replies.into_iter(),
-            problems: &mut problems,
+            problems,
         };
-        let sources = [
-            (keys.contexts(), Some(Kind::Http)),
-            (keys.timers(), Some(Kind::Timer)),
-            (keys.slowest(), None),
-        ];
-        for (key, kind) in sources {
-            let members = replies.next(&key);
+        let members = sources.map(|(key, kind)| (replies.next(&key), key, kind));
+        let mut listing = Listing::default();
+        for (members, key, kind) in members.into_iter().rev() {
             let members = members.as_ref().map_or(&[][..], items);
             if members.len() > MAX_NAMES {
                 let reason = format!("of more than {MAX_NAMES} members only those are shown");
@@ -129,89 +188,21 @@ impl RedisStore {
                 listing.add(name, kind);
             }
         }
-        let alive: Vec<String> = replies
-            .next(&keys.instances())
-            .iter()
-            .flat_map(items)
-            .filter_map(|id| text(id).map(str::to_owned))
-            .collect();
-        let mut recent = Vec::new();
-        if let (Some(finest), Some(hits)) = (finest, &hits) {
-            let since = finest.slice(now) - RECENT_SLICES * i64::from(finest.seconds);
-            recent = replies.next(hits).map_or_else(Vec::new, |v| slices_of(&v));
-            recent.retain(|slice| slice.start > since);
-        }
-        let rolled = rolled_up(replies.next(&keys.state()).as_ref(), now);
-
-        listing.0.remove(ALL);
-        let listed = listing.into_contexts();
-        let mut contexts = Vec::with_capacity(listed.len());
-        for chunk in listed.chunks(CHUNK) {
-            let read = self.read_contexts(chunk, now, &rolled, &mut problems);
-            contexts.extend(read.await?);
-        }
-        let all = [Listed {
-            id: ContextId::all(),
-            is_shared: false,
-        }];
-        let all = self
-            .read_contexts(&all, now, &rolled, &mut problems)
-            .await?;
-        Ok(Snapshot {
-            taken_at: now,
-            contexts,
-            all: all.into_iter().next().unwrap_or_else(|| ContextSnapshot {
-                context: ALL.to_owned(),
-                kind: Kind::All,
-                hour: None,
-                last_hour: None,
-            }),
-            recent,
-            instances: alive.len() as u64,
-            in_flight: self.in_flight(&alive, &mut problems).await?,
-            problems,
-        })
+        listing.kinds.remove(ALL);
+        Ok(listing)
     }
 
-    async fn in_flight(
-        &self,
-        instances: &[String],
-        problems: &mut Vec<Problem>,
-    ) -> Result<i64, StoreError> {
-        let mut sum = 0i64;
-        for chunk in instances.chunks(CHUNK) {
-            let mut pipeline = pipe();
-            for id in chunk {
-                let instance = self.keys.instance(id);
-                pipeline.cmd("HGET").arg(instance).arg("in_flight");
-            }
-            let replies = self.read(&mut pipeline).await?;
-            for (id, reply) in chunk.iter().zip(replies) {
-                let reason = match &reply {
-                    // The instance has ended meanwhile.
-                    Ok(Value::Nil) => continue,
-                    Ok(value) => match int(value) {
-                        Some(number) => {
-                            sum = sum.saturating_add(number);
-                            continue;
-                        }
-                        None => "`in_flight` is not a number",
-                    },
-                    Err(reason) => reason,
-                };
-                problems.push(problem(self.keys.instance(id).as_bytes(), reason));
-            }
-        }
-        Ok(sum)
-    }
-
+    /// Reads the statistics before the records, so that every sample in the statistics is in the records too, unless
+    /// another program has added it.
     async fn read_contexts(
         &self,
         contexts: &[Listed],
         now: i64,
-        rolled: &RolledUp,
         problems: &mut Vec<Problem>,
     ) -> Result<Vec<ContextSnapshot>, StoreError> {
+        if contexts.is_empty() {
+            return Ok(Vec::new());
+        }
         let hour = hour_of(now);
         let mut pipeline = redis::Pipeline::with_capacity(PER_CONTEXT * contexts.len());
         for context in contexts {
@@ -225,15 +216,18 @@ impl RedisStore {
                 command.arg(0).arg(MAX_STATISTICS).arg("WITHSCORES");
             }
         }
-        let slices = HourSlices::new(hour, rolled);
+        pipeline.cmd("HGET").arg(self.keys.state()).arg(ROLLED);
+        let mut main = self.read(&mut pipeline).await?;
+        let rolled = main.pop().and_then(Result::ok);
+        let slices = HourSlices::new(hour, &rolled_up(rolled.as_ref(), now));
+        let mut pipeline = redis::Pipeline::with_capacity(slices.all().len());
         for slice in slices.all() {
             let command = pipeline.cmd("HMGET").arg(self.keys.records(*slice));
             for Listed { id, .. } in contexts {
                 command.arg(&RecordId::new(id.kind, &id.name).to_bytes());
             }
         }
-        let mut main = self.read(&mut pipeline).await?;
-        let records = main.split_off(PER_CONTEXT * contexts.len());
+        let records = self.read(&mut pipeline).await?;
         let mut replies = Replies {
             replies: records.into_iter(),
             problems,
@@ -333,7 +327,6 @@ impl RedisStore {
             let stats = keys.stats(name);
             pipeline.cmd("EXISTS").arg(stats.current).arg(stats.last);
         }
-        pipeline.cmd("HGET").arg(keys.state()).arg(ROLLED);
         let replies = self.read(&mut pipeline).await?;
         let mut listing = Listing::default();
         for (name, replies) in query.names.iter().zip(replies.chunks(PER_NAME)) {
@@ -348,11 +341,9 @@ impl RedisStore {
                 listing.add(name, None);
             }
         }
-        let rolled = replies.last().and_then(|reply| reply.as_ref().ok());
-        let rolled = rolled_up(rolled, query.now);
         let (mut contexts, mut problems) = (Vec::new(), Vec::new());
         for chunk in listing.into_contexts().chunks(CHUNK) {
-            let read = self.read_contexts(chunk, query.now, &rolled, &mut problems);
+            let read = self.read_contexts(chunk, query.now, &mut problems);
             contexts.extend(read.await?);
         }
         Ok(contexts)

@@ -1,7 +1,9 @@
-//! Answers to queries: `contexts` reads the statistics of contexts, `series` what has a value per slice, and
-//! the ranking, and `windows` the records of all contexts.
+//! Answers to queries: `contexts` reads the statistics of contexts, `fleet` what goes on now, `series` what has a value per slice, and
+//! the ranking, `counter_names` the list of the user's counters, and `windows` the records of all contexts.
 
 mod contexts;
+mod counter_names;
+mod fleet;
 mod rankings;
 mod series;
 mod windows;

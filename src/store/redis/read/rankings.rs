@@ -8,17 +8,17 @@ use redis::{Pipeline, Value, pipe};
 use super::super::RedisStore;
 use super::super::oversized::Reply;
 use super::super::value::{bytes, float, int, items, pairs, text};
-use crate::error::StoreError;
+use crate::error::{StoreError, StoreErrorKind};
 use crate::model::context::ContextId;
 use crate::model::pack;
-use crate::model::ranking::RankingState;
+use crate::model::ranking::{RankingSpec, RankingState};
 use crate::model::records::RecordId;
 use crate::model::slow_request::SlowRequests;
 use crate::store::table::Table;
 use crate::store::{RankedId, RankingPage, RankingPlace, RankingQuery, SlowRequestQuery};
 
 /// How often a ranking is read again because a step of folding came in between.
-const MAX_TRIES: usize = 5;
+const MAX_TRIES: usize = 20;
 
 impl RedisStore {
     pub(in crate::store::redis) async fn read_slow_requests(
@@ -68,10 +68,15 @@ impl RedisStore {
         let Some(mut state) = state else {
             return Ok(None);
         };
-        for _ in 1..MAX_TRIES {
+        for _ in 0..MAX_TRIES {
             let expired: Vec<i64> = state.expired(query.now).collect();
+            if expired.len() == state.slices.len() {
+                // The whole window is over.
+                let page = RankingPage::new(state.spec, dropped, Vec::new(), query);
+                return Ok(Some(page));
+            }
             if expired.is_empty() {
-                break;
+                return self.read_totals(query, state.spec, dropped).await.map(Some);
             }
             let read = self.read_expiring(query, &expired).await?;
             match read {
@@ -84,13 +89,27 @@ impl RedisStore {
                 Err(None) => return Ok(None),
             }
         }
+        let message = format!("the ranking {:?} changes too often to be read", query.name);
+        let server_info = self.connections.server_info();
+        Err(server_info.error(StoreErrorKind::Unexpected, &message))
+    }
+
+    /// Reads the totals, of which no slice has left the window.
+    async fn read_totals(
+        &self,
+        query: &RankingQuery,
+        spec: RankingSpec,
+        dropped: u64,
+    ) -> Result<RankingPage, StoreError> {
         let totals = self.keys.table(&totals_of(query));
         let mut pipeline = pipe();
         pipeline.cmd("ZCARD").arg(&totals);
-        // An inclusive range cannot be empty.
-        let last = query.offset.saturating_add(query.limit.max(1)) - 1;
+        // An inclusive range cannot be empty, and the server's numbers have a sign.
+        let most = isize::MAX.unsigned_abs();
+        let offset = query.offset.min(most);
+        let last = (offset.saturating_add(query.limit.max(1)) - 1).min(most);
         let top = pipeline.cmd("ZREVRANGE").arg(&totals);
-        top.arg(query.offset).arg(last).arg("WITHSCORES");
+        top.arg(offset).arg(last).arg("WITHSCORES");
         for id in &query.ids {
             pipeline.cmd("ZSCORE").arg(&totals).arg(id);
             pipeline.cmd("ZREVRANK").arg(&totals).arg(id);
@@ -108,8 +127,8 @@ impl RedisStore {
             let rank = number(3 + 2 * at)?;
             Some(RankingPlace { score, rank })
         };
-        Ok(Some(RankingPage {
-            spec: state.spec,
+        Ok(RankingPage {
+            spec,
             total: number(0).unwrap_or(0),
             dropped,
             top: top
@@ -117,7 +136,7 @@ impl RedisStore {
                 .map(|(id, score)| RankedId::new(&*id, score))
                 .collect(),
             places: (0..query.ids.len()).map(place).collect(),
-        }))
+        })
     }
 
     async fn read_ranking_state(

@@ -1,0 +1,281 @@
+//! `api/counters`: the list of the user's counters, or one counter over time.
+
+use std::collections::BTreeSet;
+
+use http::StatusCode;
+use serde::Serialize;
+
+use super::super::Admin;
+use super::super::params::Params;
+use super::super::reader::Span;
+use super::super::response::ApiError;
+use super::{DEFAULT_PRECISION, limit};
+use crate::model::context::{ALL, Metric};
+use crate::model::slice::{Precision, Precisions, SliceCount};
+use crate::store::CounterQuery;
+
+/// Counters that are read at once, so that Redis serves others in between.
+const COUNTERS_AT_ONCE: usize = 100;
+
+/// Seconds that a rate is a mean of, without the current slice.
+const RATE_SECONDS: u32 = 60;
+
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(in crate::admin) enum Counters<'a> {
+    One(Counter<'a>),
+    List(List),
+}
+
+/// A counter over time.
+#[derive(Serialize)]
+pub(in crate::admin) struct Counter<'a> {
+    name: &'a str,
+    precision: u32,
+    samples: Vec<(i64, i64)>,
+}
+
+/// A page of the list of counters.
+#[derive(Serialize)]
+pub(in crate::admin) struct List {
+    precision: u32,
+    /// Bounds of the time that the rates are about, in Unix seconds, without `to`.
+    from: i64,
+    to: i64,
+    /// Number of counters on all pages.
+    total: usize,
+    counters: Vec<Row>,
+}
+
+/// A counter of the list.
+#[derive(Debug, PartialEq, Serialize)]
+struct Row {
+    name: String,
+    /// The count of the newest slice that has one.
+    last: Option<i64>,
+    /// The start of that slice.
+    last_start: Option<i64>,
+    /// Counts per second from `from` until now.
+    rate: f64,
+    /// The sum of all slices that are kept.
+    sum: i64,
+}
+
+pub(in crate::admin) async fn counters<'a>(
+    admin: &Admin,
+    params: &'a Params,
+) -> Result<Counters<'a>, ApiError> {
+    let precision = precision(params, &admin.source.precisions)?;
+    match params.name("name")? {
+        Some(name) => Ok(Counters::One(counter(admin, name, precision).await?)),
+        None => Ok(Counters::List(list(admin, params, precision).await?)),
+    }
+}
+
+/// The requested precision, which must be one of the counters'.
+fn precision(params: &Params, precisions: &Precisions) -> Result<u32, ApiError> {
+    let finest = precisions.counters.first().copied();
+    let precision = match params.digits("precision")? {
+        None => precisions.counter(DEFAULT_PRECISION).or(finest),
+        Some(asked) => asked.and_then(|asked| precisions.counter(asked)),
+    };
+    precision.map(|precision| precision.seconds).ok_or_else(|| {
+        let seconds = precisions.counters.iter().map(|p| p.seconds.to_string());
+        let seconds = seconds.collect::<Vec<_>>().join(", ");
+        ApiError::parameter(
+            "precision",
+            format!("precision must be one that counters are kept at, in seconds: {seconds}"),
+        )
+    })
+}
+
+async fn counter<'a>(
+    admin: &Admin,
+    name: &'a str,
+    precision: u32,
+) -> Result<Counter<'a>, ApiError> {
+    let samples: Vec<_> = slices(admin, name, precision).await?;
+    if samples.is_empty() && !is_known(admin, name).await? {
+        let message = "there is no counter of this name";
+        return Err(ApiError::new(StatusCode::NOT_FOUND, message));
+    }
+    Ok(Counter {
+        name,
+        precision,
+        samples,
+    })
+}
+
+/// The starts and counts of a counter's slices.
+async fn slices(admin: &Admin, name: &str, precision: u32) -> Result<Vec<(i64, i64)>, ApiError> {
+    let query = CounterQuery::new([name], precision);
+    let counters = admin.reader.counters(&query).await?;
+    let slices = counters.iter().flat_map(|counter| &counter.slices);
+    Ok(slices.map(|slice| (slice.start, slice.count)).collect())
+}
+
+/// Whether there is a counter of this name, which may have no slices at some precision: it is in this process, or
+/// counts a context, or the store has it at another precision.
+async fn is_known(admin: &Admin, name: &str) -> Result<bool, ApiError> {
+    if Metric::ALL.iter().any(|metric| metric.as_str() == name)
+        || (admin.source.counters)().contains_key(name)
+    {
+        return Ok(true);
+    }
+    if let Some((_, context)) = Metric::of_counter(name) {
+        let is_context = context == ALL || !admin.reader.contexts(context).await?.is_empty();
+        if is_context {
+            return Ok(true);
+        }
+    }
+    for precision in admin.source.precisions.counters.iter().rev() {
+        if !slices(admin, name, precision.seconds).await?.is_empty() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// The counters of this process and those in the store at the precision or at the coarsest one, which are kept
+/// for longest.
+async fn list(admin: &Admin, params: &Params, seconds: u32) -> Result<List, ApiError> {
+    let wanted = params.text("q")?;
+    let limit = limit(params)?;
+    let offset = params.number("offset", 0, usize::MAX)?;
+    let precisions = &admin.source.precisions;
+    let precision = precisions.counter(seconds);
+    let precision = precision.unwrap_or(Precision::new(seconds, 1));
+    let span = rate_span(precision, admin.reader.recorded_span().await?);
+
+    let coarsest = precisions.counters.last().map(|p| p.seconds);
+    let listed = BTreeSet::from_iter([seconds].into_iter().chain(coarsest));
+    let stored = admin.reader.counter_names(listed.into_iter().collect());
+    let stored = stored.await?;
+    let own = (admin.source.counters)();
+    let names = stored.iter().map(String::as_str);
+    let names: BTreeSet<&str> = names.chain(own.keys().map(|name| &**name)).collect();
+    let names: Vec<&str> = (names.into_iter())
+        .filter(|name| name.contains(wanted))
+        .collect();
+    let page: Vec<&str> = names.iter().copied().skip(offset).take(limit).collect();
+    let mut counters = Vec::with_capacity(page.len());
+    for names in page.chunks(COUNTERS_AT_ONCE) {
+        let query = CounterQuery::new(names.iter().copied(), seconds);
+        let read = admin.reader.counters(&query).await?;
+        let rows = read.iter();
+        counters.extend(rows.map(|counter| Row::new(&counter.name, &counter.slices, span)));
+    }
+    Ok(List {
+        precision: seconds,
+        from: span.from,
+        to: span.to,
+        total: names.len(),
+        counters,
+    })
+}
+
+/// The time that rates are about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct RateSpan {
+    /// Slices that begin then or earlier are not kept, although they may still be there.
+    cut_off: i64,
+    from: i64,
+    to: i64,
+    /// Seconds of it that have passed and were recorded.
+    seconds: i64,
+}
+
+/// The current slice, and slices before it that last a minute together, or one slice if that is longer.
+fn rate_span(precision: Precision, recorded: Span) -> RateSpan {
+    let width = i64::from(precision.seconds);
+    let current = precision.slice(recorded.now);
+    let before = RATE_SECONDS.div_ceil(precision.seconds);
+    let before = i64::from(before.min(precision.retained.saturating_sub(1)));
+    let from = current.saturating_sub(before * width);
+    let since = from.max(recorded.created);
+    RateSpan {
+        cut_off: precision.cut_off(recorded.now),
+        from,
+        to: current.saturating_add(width),
+        seconds: recorded.now.saturating_sub(since).max(1),
+    }
+}
+
+impl Row {
+    /// The slices of a counter are given oldest first.
+    fn new(name: &str, slices: &[SliceCount], span: RateSpan) -> Self {
+        // The clock of an instance may be ahead.
+        let is_kept = |slice: &&SliceCount| span.cut_off < slice.start && slice.start < span.to;
+        let kept = || slices.iter().filter(is_kept);
+        let sum = |sum: i64, slice: &SliceCount| sum.saturating_add(slice.count);
+        let recent = kept().filter(|slice| slice.start >= span.from);
+        let last = kept().next_back();
+        Self {
+            name: name.to_owned(),
+            last: last.map(|slice| slice.count),
+            last_start: last.map(|slice| slice.start),
+            rate: recent.fold(0, sum) as f64 / span.seconds as f64,
+            sum: kept().fold(0, sum),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: i64 = 1_700_000_000; // 20 s into a minute
+
+    fn recorded(created: i64) -> Span {
+        Span {
+            created,
+            as_of: NOW,
+            now: NOW,
+        }
+    }
+
+    #[test]
+    fn a_rate_is_about_a_minute_or_a_slice_and_the_current_slice() {
+        let span = |seconds, created| {
+            let span = rate_span(Precision::new(seconds, 120), recorded(created));
+            (NOW - span.from, span.to - NOW, span.seconds)
+        };
+        assert_eq!(span(1, 0), (60, 1, 60));
+        assert_eq!(span(5, 0), (60, 5, 60));
+        assert_eq!(span(7, 0), (69, 1, 69));
+        assert_eq!(span(60, 0), (80, 40, 80));
+        assert_eq!(span(3_600, 0), (4_400, 2_800, 4_400));
+        // Less was recorded.
+        assert_eq!(span(60, NOW - 30), (80, 40, 30));
+        assert_eq!(span(60, NOW), (80, 40, 1));
+        // Less is kept.
+        let span = rate_span(Precision::new(1, 10), recorded(0));
+        assert_eq!((NOW - span.from, span.seconds), (9, 9));
+        let span = rate_span(Precision::new(60, 1), recorded(0));
+        assert_eq!((NOW - span.from, span.seconds), (20, 20));
+    }
+
+    #[test]
+    fn a_row_tells_the_newest_slice_the_rate_and_the_sum() {
+        let span = rate_span(Precision::new(60, 120), recorded(0));
+        let row = |slices: &[(i64, i64)]| {
+            let slices = slices.iter();
+            let slices = slices.map(|(ago, n)| SliceCount::new(NOW - 20 - 60 * ago, *n));
+            let row = Row::new("sales", &slices.collect::<Vec<_>>(), span);
+            (
+                row.last,
+                row.last_start.map(|at| NOW - at),
+                row.rate,
+                row.sum,
+            )
+        };
+        assert_eq!(row(&[]), (None, None, 0.0, 0));
+        assert_eq!(row(&[(9, 7), (1, 5), (0, 3)]), (Some(3), Some(20), 0.1, 15));
+        assert_eq!(row(&[(2, 7), (1, -8)]), (Some(-8), Some(80), -0.1, -1));
+        assert_eq!(row(&[(2, 7)]), (Some(7), Some(140), 0.0, 7));
+        assert_eq!(row(&[(120, 9)]), (None, None, 0.0, 0));
+        assert_eq!(row(&[(0, 3), (-1, 99)]), (Some(3), Some(20), 0.0375, 3));
+        let most = i64::MAX;
+        assert_eq!(row(&[(1, most), (0, most)]).3, most);
+    }
+}

@@ -1,0 +1,199 @@
+//! The metrics of `api/series`: what each one is, in counters and in records.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::outcomes;
+use super::window::share;
+use crate::model::access_time::AccessTimeStats;
+use crate::model::batch::Aggregate;
+use crate::model::context::{Kind, Metric};
+use crate::store::CounterSeries;
+
+/// What a series shows of each slice.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum SeriesMetric {
+    Hits,
+    Errors,
+    /// Sum of all access times.
+    Total,
+    Mean,
+    /// Errors by hits.
+    ErrorShare,
+    Stddev,
+    Min,
+    Max,
+    Quantile(f64),
+    Outcomes,
+}
+
+/// The metrics by their names. The first is the default.
+pub(super) const METRICS: [(&str, SeriesMetric); 12] = [
+    ("hits", SeriesMetric::Hits),
+    ("errors", SeriesMetric::Errors),
+    ("mean", SeriesMetric::Mean),
+    ("p50", SeriesMetric::Quantile(0.50)),
+    ("p95", SeriesMetric::Quantile(0.95)),
+    ("p99", SeriesMetric::Quantile(0.99)),
+    ("total", SeriesMetric::Total),
+    ("error_share", SeriesMetric::ErrorShare),
+    ("stddev", SeriesMetric::Stddev),
+    ("min", SeriesMetric::Min),
+    ("max", SeriesMetric::Max),
+    ("outcomes", SeriesMetric::Outcomes),
+];
+
+/// The value of a metric in a slice.
+#[derive(Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub(super) enum Value {
+    Count(i64),
+    /// Seconds, or a share.
+    Number(Option<f64>),
+    Outcomes(BTreeMap<&'static str, u64>),
+}
+
+impl SeriesMetric {
+    /// The counters of a context that the metric is computed from; none if it needs records.
+    pub(super) fn counters(self) -> &'static [Metric] {
+        use Metric::{Errors, Hits, Micros};
+        match self {
+            Self::Hits => &[Hits],
+            Self::Errors => &[Errors],
+            Self::Total => &[Micros],
+            Self::Mean => &[Hits, Micros],
+            Self::ErrorShare => &[Hits, Errors],
+            Self::Stddev | Self::Min | Self::Max | Self::Quantile(_) | Self::Outcomes => &[],
+        }
+    }
+
+    /// The values in the slices of [`counters`](Self::counters), oldest first.
+    pub(super) fn of_counters(self, counters: &[CounterSeries]) -> Vec<(i64, Value)> {
+        let mut slices: BTreeMap<i64, [i64; 2]> = BTreeMap::new();
+        for (at, counter) in counters.iter().enumerate().take(2) {
+            for slice in &counter.slices {
+                slices.entry(slice.start).or_default()[at] = slice.count;
+            }
+        }
+        let ratio = |part: i64, whole: i64| share(part as f64, whole as f64);
+        let value = |[first, second]: [i64; 2]| match self {
+            Self::Total => Value::Number(Some(first as f64 / 1e6)),
+            Self::Mean => Value::Number(ratio(second, first).map(|micros| micros / 1e6)),
+            Self::ErrorShare => Value::Number(ratio(second, first)),
+            _ => Value::Count(first),
+        };
+        let slices = slices.into_iter();
+        slices
+            .map(|(start, counts)| (start, value(counts)))
+            .collect()
+    }
+
+    /// The value in a slice of the records of a context.
+    pub(super) fn of_record(self, kind: Kind, sums: &Aggregate) -> Value {
+        let times = AccessTimeStats::from(&sums.times);
+        let count = |n: u64| Value::Count(i64::try_from(n).unwrap_or(i64::MAX));
+        match self {
+            Self::Hits => count(sums.times.count),
+            Self::Errors => count(sums.outcomes.errors),
+            Self::Outcomes => Value::Outcomes(outcomes(kind, sums.outcomes)),
+            Self::Total => Value::Number(Some(times.sum)),
+            Self::Mean => Value::Number(times.mean()),
+            Self::ErrorShare => Value::Number(share(sums.outcomes.errors as f64, times.count)),
+            Self::Stddev => Value::Number(times.stddev()),
+            Self::Min => Value::Number(times.smallest()),
+            Self::Max => Value::Number(times.largest()),
+            Self::Quantile(q) => {
+                let (min, max) = (times.smallest(), times.largest());
+                Value::Number(sums.histogram.quantile_within(q, min, max))
+            }
+        }
+    }
+
+    /// The largest relative error of a value.
+    pub(super) fn error(self, sums: &Aggregate) -> f64 {
+        match self {
+            Self::Quantile(_) => sums.histogram.error(),
+            _ => 0.0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::histogram::{Histogram, SCALE, bucket_of};
+    use crate::model::outcome::Outcome;
+    use crate::store::SliceCount;
+
+    fn counter(slices: &[(i64, i64)]) -> CounterSeries {
+        let slices = slices.iter();
+        let slices = slices.map(|(start, n)| SliceCount::new(*start, *n));
+        CounterSeries::new("a", slices.collect())
+    }
+
+    #[test]
+    fn counters_are_joined_by_slice() {
+        let hits = counter(&[(0, 4), (60, 0), (180, 2)]);
+        let other = counter(&[(0, 1), (120, 3)]);
+        let values = |metric: SeriesMetric| metric.of_counters(&[hits.clone(), other.clone()]);
+        let numbers = |metric: SeriesMetric| {
+            let number = |(start, value)| match value {
+                Value::Number(number) => (start, number),
+                other => panic!("{other:?}"),
+            };
+            values(metric).into_iter().map(number).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            numbers(SeriesMetric::ErrorShare),
+            [(0, Some(0.25)), (60, None), (120, None), (180, Some(0.0))]
+        );
+        assert_eq!(numbers(SeriesMetric::Mean)[0], (0, Some(0.25e-6)));
+        let hits = SeriesMetric::Hits.of_counters(std::slice::from_ref(&hits));
+        assert_eq!(hits[1..], [(60, Value::Count(0)), (180, Value::Count(2))]);
+        let total = SeriesMetric::Total.of_counters(&[counter(&[(0, 2_500_000)])]);
+        assert_eq!(total, [(0, Value::Number(Some(2.5)))]);
+    }
+
+    #[test]
+    fn a_record_has_every_metric() {
+        let mut sums = Aggregate::default();
+        for (millis, outcome) in [(1, Outcome::Success), (3, Outcome::ServerError)] {
+            sums.times.record(millis * 1_000_000);
+            sums.outcomes.record(outcome, outcome.is_error());
+        }
+        // The middle of a bucket may lie beyond the exact bounds.
+        sums.histogram = Histogram::new(SCALE, [(bucket_of(9_000_000) as u16, 2)]);
+        for (metric, expected) in [
+            (SeriesMetric::Total, 0.004),
+            (SeriesMetric::Mean, 0.002),
+            (SeriesMetric::ErrorShare, 0.5),
+            (SeriesMetric::Stddev, 0.002f64.sqrt() * 0.001f64.sqrt()),
+            (SeriesMetric::Min, 0.001),
+            (SeriesMetric::Max, 0.003),
+            (SeriesMetric::Quantile(0.5), 0.003),
+        ] {
+            match metric.of_record(Kind::Http, &sums) {
+                Value::Number(Some(number)) => {
+                    assert!((number - expected).abs() < 1e-9, "{metric:?}: {number}");
+                }
+                other => panic!("{metric:?}: {other:?}"),
+            }
+            let is_exact = !matches!(metric, SeriesMetric::Quantile(_));
+            assert_eq!(metric.error(&sums) == 0.0, is_exact);
+        }
+        assert_eq!(
+            SeriesMetric::Hits.of_record(Kind::Http, &sums),
+            Value::Count(2)
+        );
+        assert_eq!(
+            SeriesMetric::Errors.of_record(Kind::Http, &sums),
+            Value::Count(1)
+        );
+        let Value::Outcomes(counts) = SeriesMetric::Outcomes.of_record(Kind::Http, &sums) else {
+            panic!("outcomes");
+        };
+        assert_eq!((counts["2xx"], counts["5xx"], counts["4xx"]), (1, 1, 0));
+        assert!(!counts.contains_key("completed"), "only timers complete");
+    }
+}

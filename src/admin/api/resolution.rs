@@ -1,0 +1,240 @@
+//! The slices that a series is made of: how long they are, and whether counters or records have them.
+
+use super::super::response::ApiError;
+use super::DEFAULT_PRECISION;
+use crate::model::slice::{HOUR, Precision, Precisions, hour_of};
+use crate::model::tier::{WIDTHS, tier_for};
+use crate::model::window::{Window, WindowSlices};
+
+/// The most points of a series, if the request leaves the precision open.
+const MAX_POINTS: i64 = 200;
+
+/// Slices of one length that are kept in one place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Resolution {
+    /// Length of the slices, in seconds.
+    pub(super) precision: u32,
+    /// What they are made of: counters of the same precision, or a tier of the records.
+    pub(super) source: Source,
+}
+
+/// Where slices are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    Counters(Precision),
+    Records(Precision),
+}
+
+/// The bounds of a window in Unix seconds, not rounded, without the second one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Bounds {
+    from: i64,
+    to: i64,
+}
+
+impl Bounds {
+    pub(super) fn new(window: Window, now: i64) -> Self {
+        let (from, to) = match window {
+            Window::Last(seconds) => (now - seconds, now + 1),
+            Window::Between(from, to) => (from, to.min(now + 1)),
+            Window::HoursAgo(hours) => {
+                let from = hour_of(now) - hours * HOUR;
+                (from, from + HOUR)
+            }
+        };
+        Self { from, to }
+    }
+}
+
+impl Resolution {
+    /// The slices that have a metric, finest first, and counters before records: a counter is one key.
+    ///
+    /// Without `has_counters` the metric can be read from records only.
+    pub(super) fn all(precisions: &Precisions, has_counters: bool) -> Vec<Self> {
+        let counters = precisions.counters.iter().filter(|_| has_counters);
+        let counters = counters.map(|precision| Self {
+            precision: precision.seconds,
+            source: Source::Counters(*precision),
+        });
+        let records = WIDTHS.into_iter().filter_map(|precision| {
+            Some(Self {
+                precision,
+                source: Source::Records(tier_for(precision)?),
+            })
+        });
+        let mut all: Vec<_> = counters.chain(records).collect();
+        all.sort_by_key(|resolution| resolution.precision);
+        all
+    }
+
+    /// The resolution for a request: with slices of the given length, which cover the window. If the request does
+    /// not say how long, the finest slices that cover the window by no more than 200 points.
+    ///
+    /// `given` is the parameter, and `None` within it a value that is no number.
+    pub(super) fn choose(
+        all: &[Self],
+        given: Option<Option<u32>>,
+        bounds: Option<Bounds>,
+        now: i64,
+    ) -> Result<Self, ApiError> {
+        let wanted = match (given, bounds) {
+            (Some(given), _) => given,
+            (None, None) => Self::default_precision(all),
+            (None, Some(bounds)) => return Ok(Self::finest(all.iter().copied(), bounds, now)),
+        };
+        let of_wanted = all.iter().filter(|one| Some(one.precision) == wanted);
+        let of_wanted = of_wanted.copied();
+        let mut first = of_wanted.clone();
+        match (first.next(), bounds) {
+            (None, _) => Err(refused(all)),
+            (Some(first), None) => Ok(first),
+            (Some(_), Some(bounds)) => Ok(Self::reaching(of_wanted, bounds, now)),
+        }
+    }
+
+    /// The precision of a series without a window: of the counters, if the metric has counters.
+    fn default_precision(all: &[Self]) -> Option<u32> {
+        let is_counter = |one: &&Self| matches!(one.source, Source::Counters(_));
+        let has_counters = all.iter().any(|one| is_counter(&one));
+        let mut precisions = (all.iter())
+            .filter(|one| !has_counters || is_counter(one))
+            .map(|one| one.precision);
+        let finest = precisions.clone().next();
+        precisions.find(|one| *one == DEFAULT_PRECISION).or(finest)
+    }
+
+    /// The finest slices that cover a window by a limited number of points; if none are kept for so long, those that
+    /// are kept for longest.
+    fn finest(all: impl Iterator<Item = Self> + Clone, bounds: Bounds, now: i64) -> Self {
+        let few = all.filter(|one| {
+            let slices = one.slices(bounds);
+            slices.seconds() / i64::from(one.precision) <= MAX_POINTS || one.precision >= 86_400
+        });
+        Self::reaching(few, bounds, now)
+    }
+
+    /// The first that covers a window; if none does, the first of those that are kept for longest.
+    fn reaching(all: impl Iterator<Item = Self> + Clone, bounds: Bounds, now: i64) -> Self {
+        let mut covering = all
+            .clone()
+            .filter(|one| one.first_kept(now) <= one.slices(bounds).from);
+        let longest = || all.min_by_key(|one| one.first_kept(now));
+        // The records have slices of a day, whatever the configuration.
+        let day = Self {
+            precision: 86_400,
+            source: Source::Records(crate::model::tier::TIERS[2]),
+        };
+        covering.next().or_else(longest).unwrap_or(day)
+    }
+
+    /// The start of the first slice that is kept.
+    fn first_kept(self, now: i64) -> i64 {
+        let (Source::Counters(kept) | Source::Records(kept)) = self.source;
+        kept.slice(kept.cut_off(now)) + i64::from(kept.seconds)
+    }
+
+    /// A window, rounded outward to slices. The tier is what they are made of.
+    pub(super) fn slices(self, bounds: Bounds) -> WindowSlices {
+        let (Source::Counters(tier) | Source::Records(tier)) = self.source;
+        let precision = Precision::new(self.precision, 1);
+        let last = precision.slice(bounds.to.saturating_sub(1));
+        WindowSlices {
+            tier,
+            from: precision.slice(bounds.from),
+            to: last.saturating_add(i64::from(self.precision)),
+        }
+    }
+}
+
+fn refused(all: &[Resolution]) -> ApiError {
+    let mut precisions: Vec<_> = all.iter().map(|one| one.precision).collect();
+    precisions.dedup();
+    let precisions: Vec<_> = precisions.iter().map(u32::to_string).collect();
+    let precisions = precisions.join(", ");
+    let message = format!("precision must be one that the metric has, in seconds: {precisions}");
+    ApiError::parameter("precision", message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: i64 = 1_700_000_000;
+
+    fn chosen(has_counters: bool, given: Option<u32>, asked: Option<Window>) -> (u32, bool, i64) {
+        let all = Resolution::all(&Precisions::default(), has_counters);
+        let bounds = asked.map(|window| Bounds::new(window, NOW));
+        let chosen = Resolution::choose(&all, given.map(Some), bounds, NOW).expect("there is one");
+        let is_counter = matches!(chosen.source, Source::Counters(_));
+        let points = bounds.map_or(0, |bounds| {
+            chosen.slices(bounds).seconds() / i64::from(chosen.precision)
+        });
+        (chosen.precision, is_counter, points)
+    }
+
+    #[test]
+    fn a_window_has_a_sensible_number_of_points() {
+        let last = |seconds| Some(Window::Last(seconds));
+        for (asked, with_counters, with_records) in [
+            (last(300), (5, true, 61), (60, false, 6)),
+            (last(900), (60, true, 16), (60, false, 16)),
+            (last(3_600), (60, true, 61), (60, false, 61)),
+            (last(21_600), (300, true, 73), (1_800, false, 13)),
+            (last(86_400), (1_800, false, 49), (1_800, false, 49)),
+            (last(604_800), (18_000, true, 35), (21_600, false, 29)),
+            (Some(Window::HoursAgo(0)), (60, true, 60), (60, false, 60)),
+            (Some(Window::HoursAgo(1)), (60, true, 60), (60, false, 60)),
+        ] {
+            assert_eq!(chosen(true, None, asked), with_counters, "{asked:?}");
+            assert_eq!(chosen(false, None, asked), with_records, "{asked:?}");
+        }
+        let between = |from, to| Some(Window::Between(NOW - from, NOW - to));
+        assert_eq!(chosen(true, None, between(100, 40)), (1, true, 60));
+        assert_eq!(
+            chosen(true, None, between(5_000_000, 0)),
+            (86_400, true, 58)
+        );
+        // Nothing is kept for so long.
+        assert_eq!(chosen(true, None, between(NOW, 0)).0, 86_400);
+        assert_eq!(chosen(false, None, between(2_000_000, 0)).0, 21_600);
+    }
+
+    #[test]
+    fn slices_of_a_given_length_come_from_where_they_are_kept() {
+        let last = |seconds| Some(Window::Last(seconds));
+        assert_eq!(chosen(true, Some(60), last(3_600)), (60, true, 61));
+        // Counters are kept for 120 minutes, records for 130.
+        assert_eq!(chosen(true, Some(60), last(7_500)), (60, false, 126));
+        assert!(!chosen(true, Some(60), last(86_400)).1);
+        assert_eq!(chosen(true, Some(300), last(21_600)), (300, true, 73));
+        assert_eq!(chosen(true, Some(1_800), last(21_600)), (1_800, false, 13));
+        assert_eq!(chosen(true, None, None), (60, true, 0));
+        assert_eq!(chosen(false, None, None), (60, false, 0));
+        assert_eq!(chosen(true, Some(21_600), None), (21_600, false, 0));
+        let all = Resolution::all(&Precisions::new([7], 9), true);
+        let default = Resolution::choose(&all, None, None, NOW).expect("there is one");
+        assert_eq!(default.precision, 7, "counters are not kept by the minute");
+        let refused = Resolution::choose(&all, Some(Some(5)), None, NOW);
+        let refused = format!("{:?}", refused.expect_err("there is none"));
+        assert!(
+            refused.contains(": 7, 60, 300, 1800, 3600, 21600, 86400"),
+            "{refused}"
+        );
+    }
+
+    #[test]
+    fn a_window_is_rounded_outward() {
+        let all = Resolution::all(&Precisions::default(), true);
+        for resolution in all {
+            let bounds = Bounds {
+                from: NOW - 100_000,
+                to: NOW - 7,
+            };
+            let slices = resolution.slices(bounds);
+            let width = i64::from(resolution.precision);
+            assert!(slices.from <= bounds.from && bounds.from < slices.from + width);
+            assert!(bounds.to <= slices.to && slices.to < bounds.to + width);
+            assert_eq!((slices.from % width, slices.to % width), (0, 0));
+        }
+    }
+}

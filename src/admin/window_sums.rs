@@ -1,0 +1,118 @@
+//! What windows measured: the answers of [`Windows`](super::windows::Windows).
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::model::access_time::AccessTimeStats;
+use crate::model::batch::Aggregate;
+use crate::model::context::{ContextId, Kind};
+use crate::model::outcome::OutcomeCounts;
+use crate::model::records::RecordId;
+use crate::model::window::WindowSlices;
+
+/// What all contexts measured in a window, and in the window of the same length before it.
+#[derive(Debug)]
+pub(super) struct WindowSums {
+    /// The contexts by the ids of their sums.
+    pub(super) contexts: Arc<HashMap<RecordId, ContextId>>,
+    /// The window.
+    pub(super) now: PartSums,
+    /// The window before it.
+    pub(super) before: PartSums,
+}
+
+/// What all contexts measured in some slices.
+#[derive(Debug)]
+pub(super) struct PartSums {
+    /// The slices.
+    pub(super) slices: WindowSlices,
+    /// The share of the slices that was recorded, 0 to 1.
+    pub(super) complete: f64,
+    /// Seconds of the slices that were recorded.
+    pub(super) covered: i64,
+    /// The largest relative error of a quantile.
+    pub(super) error: f64,
+    /// What each context measured that had samples.
+    pub(super) summaries: HashMap<RecordId, Summary>,
+}
+
+/// What a context measured. Smaller than its sums, as a window of many contexts is held for a second.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Summary {
+    /// The access times. The smallest and the largest are those of the histogram where slices were taken out of the
+    /// sums, and exact otherwise.
+    pub(super) times: AccessTimeStats,
+    /// Counts by outcome.
+    pub(super) outcomes: OutcomeCounts,
+    /// Percentiles, in seconds.
+    pub(super) p50: Option<f64>,
+    pub(super) p95: Option<f64>,
+    pub(super) p99: Option<f64>,
+}
+
+impl Summary {
+    pub(super) fn new(sums: &Aggregate, has_exact_bounds: bool) -> Self {
+        let mut times = AccessTimeStats::from(&sums.times);
+        if !has_exact_bounds {
+            times.min = sums.histogram.quantile(0.0).unwrap_or(times.min);
+            times.max = sums.histogram.quantile(1.0).unwrap_or(times.max);
+        }
+        let (min, max) = (times.smallest(), times.largest());
+        let quantile = |q| sums.histogram.quantile_within(q, min, max);
+        Self {
+            times,
+            outcomes: sums.outcomes,
+            p50: quantile(0.50),
+            p95: quantile(0.95),
+            p99: quantile(0.99),
+        }
+    }
+}
+
+/// Statistics without outcomes and histogram.
+impl From<AccessTimeStats> for Summary {
+    fn from(times: AccessTimeStats) -> Self {
+        Self {
+            times,
+            outcomes: OutcomeCounts::default(),
+            p50: None,
+            p95: None,
+            p99: None,
+        }
+    }
+}
+
+impl PartSums {
+    /// What a context measured; `None` if it had no samples.
+    pub(super) fn get(&self, context: &ContextId) -> Option<&Summary> {
+        let id = RecordId::new(context.kind, &context.name);
+        self.summaries.get(&id)
+    }
+
+    /// Slices that were not read yet are not covered.
+    pub(super) fn leave_out(&mut self, unread: usize, now: i64) {
+        let unread = i64::from(self.slices.tier.seconds) * unread as i64;
+        let passed = self.slices.to.min(now).saturating_sub(self.slices.from);
+        self.covered = self.covered.saturating_sub(unread).max(0);
+        if unread > 0 && passed > 0 {
+            self.complete = self.covered as f64 / passed as f64;
+        }
+    }
+}
+
+impl WindowSums {
+    /// The contexts that measured something in either part, without [`ALL`](crate::model::context::ALL).
+    pub(super) fn contexts(&self) -> impl Iterator<Item = &ContextId> {
+        let is_there = |id: &RecordId| {
+            self.now.summaries.contains_key(id) || self.before.summaries.contains_key(id)
+        };
+        let contexts = self.contexts.iter().filter(move |(id, _)| is_there(id));
+        let contexts = contexts.map(|(_, context)| context);
+        contexts.filter(|context| context.kind != Kind::All)
+    }
+
+    /// The largest relative error of the percentiles.
+    pub(super) fn error(&self) -> f64 {
+        self.now.error.max(self.before.error)
+    }
+}

@@ -1,0 +1,99 @@
+//! One flush for all who wait for one at the same time.
+
+use std::future::Future;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::sync::Mutex;
+
+use crate::error::StoreError;
+
+/// Callers who arrive while a flush is under way wait for its end, and share the next one.
+#[derive(Debug, Default)]
+pub(super) struct SharedFlush {
+    /// Number of flushes that have begun.
+    begun: AtomicU64,
+    last: Mutex<Option<Ended>>,
+}
+
+/// A flush that has ended: its number and its result.
+#[derive(Debug)]
+struct Ended {
+    number: u64,
+    result: Result<(), StoreError>,
+}
+
+impl SharedFlush {
+    /// Runs a flush that begins after this call, or waits for one of another caller.
+    ///
+    /// Cancel safe: if the caller that runs it is dropped, the next one that waits runs its own.
+    pub(super) async fn run(
+        &self,
+        flush: impl Future<Output = Result<(), StoreError>>,
+    ) -> Result<(), StoreError> {
+        let before = self.begun.load(Ordering::SeqCst);
+        let mut last = self.last.lock().await;
+        if let Some(ended) = last.as_ref().filter(|ended| ended.number > before) {
+            return ended.result.clone();
+        }
+        let number = self.begun.fetch_add(1, Ordering::SeqCst) + 1;
+        let result = flush.await;
+        *last = Some(Ended {
+            number,
+            result: result.clone(),
+        });
+        result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicUsize;
+
+    use futures_util::FutureExt;
+    use tokio::sync::Semaphore;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn callers_share_the_flush_that_begins_after_they_came() {
+        let (shared, flushes) = (
+            Arc::new(SharedFlush::default()),
+            Arc::new(AtomicUsize::new(0)),
+        );
+        let permits = Arc::new(Semaphore::new(0));
+        let caller = || {
+            let (shared, flushes, permits) = (shared.clone(), flushes.clone(), permits.clone());
+            tokio::spawn(async move {
+                let flush = async {
+                    flushes.fetch_add(1, Ordering::SeqCst);
+                    permits.acquire().await.expect("open").forget();
+                    Ok(())
+                };
+                shared.run(flush).await
+            })
+        };
+        let first = caller();
+        tokio::task::yield_now().await;
+        let later: Vec<_> = (0..20).map(|_| caller()).collect();
+        for _ in 0..50 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(flushes.load(Ordering::SeqCst), 1);
+        permits.add_permits(2);
+        for task in later.into_iter().chain([first]) {
+            assert!(task.await.expect("it ends").is_ok());
+        }
+        assert_eq!(flushes.load(Ordering::SeqCst), 2);
+    }
+
+    #[tokio::test]
+    async fn a_caller_that_goes_leaves_the_flush_to_the_next_one() {
+        let shared = SharedFlush::default();
+        let never = shared.run(std::future::pending());
+        assert!(never.now_or_never().is_none());
+        let error = || StoreError::new(crate::StoreErrorKind::Refused, "full");
+        assert!(shared.run(async { Err(error()) }).await.is_err());
+        assert!(shared.run(async { Ok(()) }).await.is_ok());
+    }
+}

@@ -1,0 +1,124 @@
+//! The hours of the page: what other programs have added to them, and what looking at them costs.
+
+use http::StatusCode;
+use serde_json::Value;
+use tower_pulse::model::outcome::Outcome;
+use tower_pulse::model::slice::HOUR;
+
+use crate::fixture::{Fixture, NOW, THIS_HOUR};
+use crate::rig::book;
+use crate::windows::{Page, Served, name, near};
+
+#[tokio::test]
+async fn an_hour_has_the_contexts_of_other_programs_too() {
+    let fixture = Fixture::redis().await;
+    let mut connection = fixture.server().connection().await;
+    let conn = &mut connection;
+    let mut page = Page::new(&fixture);
+    let mut fixture = fixture;
+    let one = Served {
+        second: NOW,
+        context: 0,
+        nanos: 1_000_000,
+        outcome: Outcome::Success,
+    };
+    page.serve(&mut fixture, &[one; 4]).await;
+    let hour = book::hour_iso(THIS_HOUR);
+    for seconds in [0.25, 0.75] {
+        book::access_time_at(conn, "pulse:", "/profile", seconds, &hour)
+            .await
+            .unwrap();
+    }
+    // Another program times a context that this one records too.
+    book::access_time_at(conn, "pulse:", &name(0), 2.0, &hour)
+        .await
+        .unwrap();
+    let contexts = |answer: &Value| -> Vec<(String, u64)> {
+        let rows = answer["paths"].as_array().unwrap().iter();
+        let row = |row: &Value| {
+            (
+                row["context"].as_str().unwrap().to_owned(),
+                row["count"].as_u64().unwrap(),
+            )
+        };
+        rows.map(row).collect()
+    };
+    let both = [(name(0), 5), ("/profile".to_owned(), 2)];
+    let answer = page.get("/api/paths").await;
+    assert_eq!(contexts(&answer), both);
+    let row = &answer["paths"][1];
+    assert_eq!((&row["mean"], &row["max"]), (&0.5.into(), &0.75.into()));
+    assert_eq!((&row["p95"], &row["kind"]), (&Value::Null, &"http".into()));
+    let shared = &answer["paths"][0];
+    near(&shared["total"], 2.004, 1e-9);
+    assert_eq!(
+        (&shared["max"], &shared["outcomes"]["2xx"]),
+        (&2.0.into(), &4.into())
+    );
+    assert_eq!(page.get("/api/overview").await["contexts"], 2);
+    let own = [(name(0), 4)];
+    assert_eq!(contexts(&page.get("/api/paths?window=1h").await), own);
+    // Nobody has flushed or read in the meantime.
+    fixture.advance(HOUR);
+    assert_eq!(
+        contexts(&page.get("/api/paths?window=last_hour").await),
+        both
+    );
+    assert_eq!(contexts(&page.get("/api/paths?window=hour").await), []);
+}
+
+/// How many commands the server has run, but for INFO.
+async fn commands(fixture: &Fixture) -> u64 {
+    let stats = fixture.server().info("commandstats").await;
+    let stats = stats
+        .iter()
+        .filter(|(command, _)| *command != "cmdstat_info");
+    let calls = stats.map(|(_, stats)| {
+        let calls = stats.split(',').next().unwrap();
+        calls
+            .strip_prefix("calls=")
+            .unwrap()
+            .parse::<u64>()
+            .unwrap()
+    });
+    calls.sum()
+}
+
+/// The page polls the overview, the hours and health each second.
+#[tokio::test]
+async fn a_page_costs_few_commands_however_many_contexts() {
+    let mut fixture = Fixture::redis().await;
+    let mut page = Page::new(&fixture);
+    let served = |context: usize| Served {
+        second: NOW,
+        context,
+        nanos: 1_000_000,
+        outcome: Outcome::Success,
+    };
+    let requests: Vec<Served> = (0..1_000).map(served).collect();
+    page.serve(&mut fixture, &requests).await;
+    let look = async || {
+        for uri in [
+            "/api/overview",
+            "/api/paths",
+            "/api/paths?window=last_hour",
+            "/api/health",
+        ] {
+            let (status, _) = page.text(uri).await;
+            assert_eq!(status, StatusCode::OK, "{uri}");
+        }
+    };
+    // At first the contexts are looked through that other programs may have added to.
+    for _ in 0..60 {
+        look().await;
+        fixture.advance(1);
+    }
+    let before = commands(&fixture).await;
+    const SECONDS: u64 = 30;
+    for _ in 0..SECONDS {
+        fixture.advance(1);
+        look().await;
+    }
+    let per_second = (commands(&fixture).await - before) as f64 / SECONDS as f64;
+    assert!(per_second <= 20.0, "{per_second} commands per second");
+}
