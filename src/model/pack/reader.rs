@@ -142,11 +142,15 @@ impl<'a> Reader<'a> {
         };
         while let Some((id, tail)) = self.0.split_first_chunk::<8>() {
             self.0 = tail;
+            let count = self.uint()?;
+            let requests = count.wrapping_sub(self.int()? as u64);
+            let sum = self.uint()?;
+            let covered = sum.wrapping_sub(self.int()? as u64);
             let sums = TimerSums {
-                count: self.uint()?,
-                requests: self.uint()?,
-                sum: self.uint()?,
-                covered: self.uint()?,
+                count,
+                requests,
+                sum,
+                covered,
             };
             timers.add(RecordId::from_bytes(id)?, &sums);
         }

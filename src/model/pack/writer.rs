@@ -93,10 +93,11 @@ impl Writer {
         self.uint(timers.covered);
         for (id, sums) in &timers.sums {
             self.0.extend_from_slice(&id.to_bytes());
+            // The others as differences, which are 0 for a timer that runs once per request.
             self.uint(sums.count);
-            self.uint(sums.requests);
+            self.int(sums.count.wrapping_sub(sums.requests) as i64);
             self.uint(sums.sum);
-            self.uint(sums.covered);
+            self.int(sums.sum.wrapping_sub(sums.covered) as i64);
         }
     }
 
