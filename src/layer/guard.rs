@@ -1,7 +1,7 @@
 //! The guard of a measurement, which ends exactly once: with a response, an error, a cancelled or panicking
 //! request, or the end of a body.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use http::{Extensions, HeaderMap, StatusCode};
@@ -10,21 +10,13 @@ use super::route::{ContextOverride, Route, Target};
 use super::source::Head;
 use crate::clock::Tick;
 use crate::model::outcome::Outcome;
-use crate::recorder::{Core, Entry, ResponseHead, Unrecorded};
+use crate::recorder::{Core, Entry, ResponseHead, Scope, Unrecorded, active};
 
 thread_local! {
-    /// The recorder whose request this thread is working on: its id in the lower half; in the upper half
-    /// the id of the recorder around that one, and [`OVERRIDDEN`]. A second layer of the same `Pulse`
-    /// around the same request reads it, and leaves the measurement to the first.
-    static WITHIN: Cell<u64> = const { Cell::new(0) };
     /// Contexts that inner layers have given to requests of outer layers on this thread. An outer layer
     /// takes its context when the inner service returns.
     static OVERRIDES: RefCell<Vec<ContextOverride>> = const { RefCell::new(Vec::new()) };
 }
-
-/// The bit of [`WITHIN`] that says that an inner layer has added to [`OVERRIDES`]. Ids of recorders do not
-/// use it.
-const OVERRIDDEN: u64 = 1 << 63;
 
 /// The measurement of one request. Dropping it without an end records the request as cancelled or panicked.
 pub(super) struct Guard {
@@ -48,20 +40,10 @@ struct ActiveRequest<'a> {
 impl Drop for ActiveRequest<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        let before = self.before;
-        let replaced = WITHIN.try_with(|within| within.replace(before));
-        if replaced.is_ok_and(|within| within & OVERRIDDEN != 0) {
-            self.guard.take_override(before);
+        if active::leave(self.before) {
+            self.guard.settle(self.before);
         }
     }
-}
-
-/// Whether this thread is working on a request of this recorder.
-#[inline(always)]
-fn is_within(id: u32) -> bool {
-    let within = WITHIN.try_with(Cell::get).unwrap_or(0);
-    // Checked first, because the outermost layer calls this most often.
-    within != 0 && (within as u32 == id || ((within & !OVERRIDDEN) >> 32) as u32 == id)
 }
 
 /// Passes the context of an inner layer to the layer that measures the request. The context of the
@@ -80,7 +62,7 @@ fn add_override(new: ContextOverride) {
             None => overrides.push(new),
         }
     });
-    let _ = WITHIN.try_with(|within| within.set(within.get() | OVERRIDDEN));
+    active::mark_unsettled();
 }
 
 impl Guard {
@@ -92,7 +74,7 @@ impl Guard {
     #[inline(never)]
     pub(super) fn start(route: &Arc<Route>, head: &Head<'_>) -> Self {
         let core = &*route.core;
-        let (target, id) = if is_within(core.id()) {
+        let (target, id) = if active::is_within(core.id()) {
             if let Some(inner) = route.context_override(head) {
                 add_override(inner);
             }
@@ -118,6 +100,9 @@ impl Guard {
     pub(super) fn run<T>(&mut self, part: impl FnOnce() -> T) -> T {
         let otherwise = std::mem::replace(&mut self.dropped_as, Outcome::Panicked);
         let within = self.within();
+        if let Some(Target::Timed(timed)) = &within.guard.target {
+            active::resume(within.guard.id, &timed.scope);
+        }
         let value = part();
         drop(within);
         self.dropped_as = otherwise;
@@ -133,24 +118,31 @@ impl Guard {
 
     #[inline(always)]
     fn within(&mut self) -> ActiveRequest<'_> {
-        let id = u64::from(self.id);
-        let mark = |within: &Cell<u64>| {
-            let before = within.get();
-            within.set(if id == 0 { before } else { before << 32 | id });
-            before
-        };
-        let before = WITHIN.try_with(mark).unwrap_or(0);
+        let before = active::enter(self.id);
         ActiveRequest {
             guard: self,
             before,
         }
     }
 
-    /// Takes the context that an inner layer has given to this request. Contexts for requests of other
-    /// recorders are left to the outer guards, whose mark is `before`.
+    /// Takes the timers of this request off the thread, and the context that an inner layer has given to it. What
+    /// belongs to requests of other recorders is left to the outer guards, whose mark is `before`.
     #[cold]
     #[inline(never)]
-    fn take_override(&mut self, before: u64) {
+    fn settle(&mut self, before: u64) {
+        let scope = active::suspend(self.id, before);
+        let has_overrides = self.take_override();
+        if let Some(scope) = scope {
+            self.target = self.target.take().map(|target| target.timed(scope));
+        }
+        if before != 0 && (has_overrides || active::has_scopes()) {
+            active::mark_unsettled();
+        }
+    }
+
+    /// Takes the context that an inner layer has given to this request. Returns whether there are contexts of other
+    /// requests.
+    fn take_override(&mut self) -> bool {
         let take = |overrides: &RefCell<Vec<ContextOverride>>| {
             let mut overrides = overrides.borrow_mut();
             let mine = overrides.iter().position(|one| one.recorder == self.id);
@@ -158,17 +150,20 @@ impl Guard {
             (mine, overrides.is_empty())
         };
         let (mine, is_last) = OVERRIDES.try_with(take).unwrap_or((None, true));
-        if !is_last && before != 0 {
-            let _ = WITHIN.try_with(|within| within.set(before | OVERRIDDEN));
+        if let Some(inner) = mine {
+            self.override_target(inner);
         }
-        let Some(inner) = mine else { return };
-        match self.target.take() {
-            // The request is not recorded, or has ended.
-            None => return,
-            // Registers the context: the route then remembers it, and its next request allocates nothing.
-            Some(Target::Unregistered(new)) => self.target = Some(Target::Registered(new.entry())),
-            registered => self.target = registered,
-        }
+        !is_last
+    }
+
+    /// Records this request to the context that an inner layer has given to it.
+    fn override_target(&mut self, inner: ContextOverride) {
+        // `None` if the request is not recorded, or has ended.
+        let Some(target) = self.target.take() else {
+            return;
+        };
+        // Registers the context: the route then remembers it, and its next request allocates nothing.
+        self.target = Some(Target::Registered(target.into_entry().0));
         let is_unmatched = self.target.as_ref().is_some_and(Target::is_unmatched);
         match inner.target {
             Some(_) if inner.only_unmatched && !is_unmatched => {}
@@ -188,17 +183,14 @@ impl Guard {
         if is_unrecorded(extensions) {
             return self.discard();
         }
-        let Some(entry) = self.take_entry() else {
+        let Some(target) = self.target.take() else {
             return;
         };
+        let (entry, scope) = target.into_entry();
         let head = ResponseHead::new(status, headers, extensions);
         let error = is_error(entry.core(), &head);
-        finish(
-            &entry,
-            self.start,
-            Outcome::from_status(status.as_u16()),
-            error,
-        );
+        let outcome = Outcome::from_status(status.as_u16());
+        finish(&entry, scope, self.start, outcome, error);
     }
 
     /// The head of a response has been sent, and the body follows.
@@ -206,8 +198,7 @@ impl Guard {
         self.dropped_as = Outcome::BodyAborted;
         self.head_error = match &self.target {
             None => false,
-            Some(Target::Registered(entry)) => is_error(entry.core(), head),
-            Some(Target::Unregistered(new)) => is_error(new.core(), head),
+            Some(target) => is_error(target.core(), head),
         };
     }
 
@@ -230,28 +221,18 @@ impl Guard {
     /// Ends without recording.
     #[cold]
     fn discard(&mut self) {
-        match self.target.take() {
-            None => {}
-            Some(Target::Registered(entry)) => entry.core().request_ended(),
-            Some(Target::Unregistered(new)) => new.core().request_ended(),
+        if let Some(target) = self.target.take() {
+            target.core().request_ended();
         }
     }
 
     /// Ends with an outcome. Further calls do nothing.
     #[inline(always)]
     pub(super) fn end(&mut self, outcome: Outcome, error: bool) {
-        if let Some(entry) = self.take_entry() {
-            finish(&entry, self.start, outcome, error);
+        if let Some(target) = self.target.take() {
+            let (entry, scope) = target.into_entry();
+            finish(&entry, scope, self.start, outcome, error);
         }
-    }
-
-    /// Takes the context, so that it is recorded once.
-    #[inline(always)]
-    fn take_entry(&mut self) -> Option<Arc<Entry>> {
-        Some(match self.target.take()? {
-            Target::Registered(entry) => entry,
-            Target::Unregistered(new) => new.entry(),
-        })
     }
 
     #[cold]
@@ -275,11 +256,29 @@ impl Drop for Guard {
 }
 
 #[inline(always)]
-fn finish(entry: &Entry, start: Tick, outcome: Outcome, error: bool) {
+fn finish(
+    entry: &Arc<Entry>,
+    scope: Option<Arc<Scope>>,
+    start: Tick,
+    outcome: Outcome,
+    error: bool,
+) {
     if entry.is_unmatched() {
         warn_unmatched(entry.core(), outcome);
     }
+    match scope {
+        None => entry.finish_request(start, outcome, error),
+        Some(scope) => finish_timed(entry, &scope, start, outcome, error),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn finish_timed(entry: &Arc<Entry>, scope: &Scope, start: Tick, outcome: Outcome, error: bool) {
+    // In this order, timers never cover more than the request's time, and are never drained before it.
+    let timers = scope.end(entry);
     entry.finish_request(start, outcome, error);
+    timers.add_to(entry);
 }
 
 /// Whether a response counts as an error, by the user's rule if there is one.

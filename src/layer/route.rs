@@ -16,7 +16,7 @@ use super::source::{Head, IgnoreList, Source};
 use crate::model::context::{Kind, clean_name};
 #[cfg(feature = "axum")]
 use crate::model::context::{UNMATCHED, fold_method};
-use crate::recorder::{Core, Entry, Recorder, thread_number};
+use crate::recorder::{Core, Entry, Recorder, Scope, thread_number};
 
 /// Number of alternations between cloning threads after which a service gets a [`Route`] for each recording
 /// shard.
@@ -110,12 +110,58 @@ pub(super) enum Target {
     /// A context that is registered when the request has ended and its response turned out not to be that
     /// of the admin router.
     Unregistered(Box<PendingContext>),
+    /// Any of these, of a request within which timers ran.
+    Timed(Box<TimedTarget>),
+}
+
+/// A context, and the timers of a request to it.
+pub(super) struct TimedTarget {
+    pub(super) target: Target,
+    pub(super) scope: Arc<Scope>,
 }
 
 impl Target {
     /// Whether this is the context `<unmatched>`.
     pub(super) fn is_unmatched(&self) -> bool {
-        matches!(self, Self::Registered(entry) if entry.is_unmatched())
+        match self {
+            Self::Registered(entry) => entry.is_unmatched(),
+            Self::Unregistered(_) => false,
+            Self::Timed(timed) => timed.target.is_unmatched(),
+        }
+    }
+
+    pub(super) fn core(&self) -> &Core {
+        match self {
+            Self::Registered(entry) => entry.core(),
+            Self::Unregistered(new) => new.core(),
+            Self::Timed(timed) => timed.target.core(),
+        }
+    }
+
+    /// The target of a request within which timers ran.
+    pub(super) fn timed(self, scope: Arc<Scope>) -> Self {
+        match self {
+            Self::Timed(timed) if Arc::ptr_eq(&timed.scope, &scope) => Self::Timed(timed),
+            target => Self::Timed(Box::new(TimedTarget { target, scope })),
+        }
+    }
+
+    /// Registers the context. Returns it with the timers of the request, if any ran.
+    #[inline(always)]
+    pub(super) fn into_entry(self) -> (Arc<Entry>, Option<Arc<Scope>>) {
+        match self {
+            Self::Registered(entry) => (entry, None),
+            Self::Unregistered(new) => (new.entry(), None),
+            Self::Timed(timed) => timed.into_entry(),
+        }
+    }
+}
+
+impl TimedTarget {
+    #[cold]
+    #[inline(never)]
+    fn into_entry(self) -> (Arc<Entry>, Option<Arc<Scope>>) {
+        (self.target.into_entry().0, Some(self.scope))
     }
 }
 

@@ -2,18 +2,24 @@
 //!
 //! The request path ends here. It hands on nanoseconds, which leave once a second. Read `cell` (where a
 //! sample is added), `registry` (under which name), `timer` and `counter` (other code), `response` and
-//! `request_outcome` (which responses are errors), then `drain` (from the cells to the batch) and `totals` (for the Prometheus text).
+//! `request_outcome` (which responses are errors), `active`, `scope` and `timer_cells` (which timers ran within which
+//! requests), then `drain` (from the cells to the batch) and `totals` (for the Prometheus text).
 
+pub(crate) mod active;
 mod cell;
 mod counter;
+mod covered;
 mod drain;
 mod flush_counters;
 mod registry;
 mod request_outcome;
 mod response;
+mod scope;
 mod sync;
 mod timer;
+mod timer_cells;
 pub(crate) mod totals;
+mod within;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -27,15 +33,18 @@ pub(crate) use flush_counters::FlushCounters;
 pub use request_outcome::RequestOutcome;
 pub use response::ResponseHead;
 pub(crate) use response::{ErrorRule, MaybeErrorRule};
+pub(crate) use scope::Scope;
 pub use timer::{Timed, Timer};
+pub use within::Within;
 
 use crate::clock::{Clock, Tick};
-use crate::model::context::{self, Kind};
+use crate::model::context::{self, Kind, RecordId};
 use crate::model::outcome::Outcome;
 use crate::model::slice::Precisions;
 use cell::{Cells, MAX_SHARDS, MIN_SHARDS};
 use counter::{CounterEntry, Gauge, Striped};
 use registry::Registry;
+use timer_cells::TimerCells;
 
 /// The longest duration that is recorded of what was measured elsewhere. A context may have 30,000 of them in a
 /// second before its sum of nanoseconds overflows.
@@ -59,7 +68,11 @@ pub(crate) struct Entry {
     pub(crate) name: Arc<str>,
     pub(crate) kind: Kind,
     unmatched: bool,
+    /// The id of its records.
+    id: RecordId,
     cells: Cells,
+    /// The timers within its requests.
+    timers: Arc<TimerCells>,
     core: Arc<Core>,
 }
 
@@ -113,7 +126,7 @@ impl Recorder {
         let shards = Self::shards_of_this_machine();
         static NEXT: AtomicU32 = AtomicU32::new(1);
         let core = Arc::new(Core {
-            // 31 bits, as the layer's marks use the last bit.
+            // 31 bits, as the marks of threads use the last bit.
             id: (NEXT.fetch_add(1, Ordering::Relaxed) & (u32::MAX >> 1)).max(1),
             clock: clock.clone(),
             in_flight: Gauge::new(),
@@ -125,15 +138,7 @@ impl Recorder {
             counters_overflow: AtomicBool::new(false),
             error_rule: limits.error_rule.clone(),
         });
-        let entry = |name: &str, kind| {
-            Arc::new(Entry {
-                name: name.into(),
-                kind,
-                unmatched: name == context::UNMATCHED,
-                cells: Cells::new(shards),
-                core: core.clone(),
-            })
-        };
+        let entry = |name: &str, kind| Arc::new(Entry::new(name.into(), kind, shards, &core));
         Self {
             unmatched: entry(context::UNMATCHED, Kind::Http),
             http: Registry::new(limits.max_contexts, entry(context::OVERFLOW, Kind::Http)),
@@ -184,12 +189,8 @@ impl Recorder {
                 .warn_contexts_overflow(&name, self.limits.max_contexts);
             return registry.overflow();
         }
-        registry.get_or_insert(&name, |name| Entry {
-            name,
-            kind,
-            unmatched: false,
-            cells: Cells::new(self.shards),
-            core: self.core.clone(),
+        registry.get_or_insert(&name, |name| {
+            Entry::new(name, kind, self.shards, &self.core)
         })
     }
 
@@ -339,6 +340,18 @@ impl Core {
 }
 
 impl Entry {
+    fn new(name: Arc<str>, kind: Kind, shards: usize, core: &Arc<Core>) -> Self {
+        Self {
+            kind,
+            unmatched: &*name == context::UNMATCHED,
+            id: RecordId::new(kind, &name),
+            cells: Cells::new(shards),
+            timers: Arc::new(TimerCells::new(shards)),
+            core: core.clone(),
+            name,
+        }
+    }
+
     /// A handle of the same context with a reference count of its own, so that threads do not contend for
     /// one count.
     #[cfg(feature = "axum")]
@@ -347,7 +360,9 @@ impl Entry {
             name: self.name.clone(),
             kind: self.kind,
             unmatched: self.unmatched,
+            id: self.id,
             cells: self.cells.clone(),
+            timers: self.timers.clone(),
             core: self.core.clone(),
         })
     }

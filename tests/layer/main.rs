@@ -9,6 +9,7 @@ mod mounted;
 mod names;
 mod outcomes;
 mod recorded;
+mod request_timers;
 #[path = "../rig/mod.rs"]
 mod rig;
 mod timers;
