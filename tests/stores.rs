@@ -18,6 +18,8 @@ mod oversized;
 mod own_keys;
 #[path = "stores/poison.rs"]
 mod poison;
+#[path = "stores/request_timers.rs"]
+mod request_timers;
 #[path = "stores/server.rs"]
 mod server;
 #[path = "stores/suite.rs"]

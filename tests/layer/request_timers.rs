@@ -545,3 +545,45 @@ async fn more_than_sixteen_timers_are_others() {
         .collect();
     assert_eq!(all, BTreeMap::from([(millis(5), 1), (millis(84), 84)]));
 }
+
+#[cfg(feature = "admin")]
+#[tokio::test]
+async fn the_admin_tells_where_the_time_of_requests_goes() {
+    let (pulse, hand) = pulse();
+    let (inner, clock) = (pulse.clone(), hand.clone());
+    let app = app(&pulse, move || {
+        let (pulse, hand) = (inner.clone(), clock.clone());
+        async move {
+            let timed = |name, millis| pulse.time(name, async move { millis });
+            for (name, millis) in [("db", 3), ("db", 3), ("render", 2)] {
+                let timer = pulse.timer(name);
+                after(&hand, timed("parse", millis).await);
+                timer.stop();
+            }
+            after(&hand, 2);
+            "done"
+        }
+    });
+    let app = app.merge(pulse.mount("/admin/pulse", tower_pulse::admin::Access::open()));
+    for _ in 0..2 {
+        send(&app, "GET", "/").await;
+    }
+    pulse.flush().await.unwrap();
+    let path = "/admin/pulse/api/path?context=GET+/&window=5m";
+    let body = send(&app, "GET", path).await.into_body().collect().await;
+    let answer: serde_json::Value = serde_json::from_slice(&body.unwrap().to_bytes()).unwrap();
+    for answer in [&answer, &answer["window"]] {
+        let rows = answer["timers"].as_array().unwrap();
+        let names: Vec<_> = rows.iter().map(|row| &row["timer"]).collect();
+        assert_eq!(names, ["db", "render", "parse"]);
+        let db = serde_json::json!({
+            "timer": "db", "count": 4, "per_request": 2.0, "requests": 2,
+            "total": 0.012, "covered": 0.012, "share": 0.6, "overlap": 0.0,
+        });
+        assert_eq!(rows[0], db);
+        assert_eq!(
+            (&answer["timed_share"], &answer["untimed_share"]),
+            (&0.8.into(), &0.2.into())
+        );
+    }
+}

@@ -8,6 +8,7 @@ pub(super) mod path;
 pub(super) mod paths;
 pub(super) mod series;
 pub(super) mod slowest;
+mod timers;
 mod window;
 
 use std::collections::BTreeMap;

@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::super::Admin;
 use super::super::params::Params;
 use super::super::response::ApiError;
+use super::timers::RequestTimers;
 use super::window::{Asked, WindowOf};
 use super::{Hour, Name, kind, of_kind, outcomes};
 use crate::model::batch::Aggregate;
@@ -25,6 +26,8 @@ pub(in crate::admin) struct Path<'a> {
     /// Lower bound, upper bound and count of each bucket that is not empty.
     histogram: Vec<(f64, f64, u64)>,
     outcomes: BTreeMap<&'static str, u64>,
+    #[serde(flatten)]
+    timers: RequestTimers,
     /// The window that was asked for, unless it is an hour.
     #[serde(skip_serializing_if = "Option::is_none")]
     window: Option<HistogramOf>,
@@ -37,6 +40,8 @@ struct HistogramOf {
     window: WindowOf,
     histogram: Vec<(f64, f64, u64)>,
     histogram_before: Vec<(f64, f64, u64)>,
+    #[serde(flatten)]
+    timers: RequestTimers,
 }
 
 #[derive(Serialize)]
@@ -67,6 +72,7 @@ pub(in crate::admin) async fn path<'a>(
                 window: WindowOf::new(&sums, &id),
                 histogram: buckets(&now.histogram),
                 histogram_before: buckets(&before.histogram),
+                timers: RequestTimers::new(admin, id.kind, &now).await?,
             })
         }
         _ => None,
@@ -76,8 +82,13 @@ pub(in crate::admin) async fn path<'a>(
         hour: Hour::from(hour),
     };
     let aggregate = aggregate(snapshot.hour.as_ref(), snapshot.last_hour.as_ref());
+    let timers = match aggregate {
+        Some(aggregate) => RequestTimers::new(admin, snapshot.kind, aggregate).await?,
+        None => RequestTimers::default(),
+    };
     Ok(Path {
         window,
+        timers,
         name: Name::new(context, snapshot.kind),
         hour: snapshot.hour.as_ref().map(started),
         last_hour: snapshot.last_hour.as_ref().map(started),
