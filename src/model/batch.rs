@@ -594,8 +594,8 @@ mod tests {
             batch.add(&"GET /".into(), Kind::Http, 1_700_000_000, &timers);
         }
         let (_, record) = (batch.contexts[&get()].records[0].iter().next()).expect("there is one");
-        assert_eq!(record.timers.sums.len(), MAX_TIMERS + 1);
-        let count: u64 = record.timers.sums.values().map(|sums| sums.count).sum();
+        assert_eq!(record.timers.len(), MAX_TIMERS + 1);
+        let count: u64 = record.timers.iter().map(|(_, sums)| sums.count).sum();
         assert_eq!(count, 10 + 20 + 30);
     }
 

@@ -329,9 +329,9 @@ mod tests {
             records.add(key, &added, &rolled);
         }
         let record = records.get(key).expect("it was added");
-        let timers = &record.sums.timers.sums;
+        let timers = &record.sums.timers;
         assert_eq!(timers.len(), MAX_TIMERS + 1);
-        assert_eq!(timers.values().map(|sums| sums.sum).sum::<u64>(), 40 * 7);
+        assert_eq!(timers.iter().map(|(_, sums)| sums.sum).sum::<u64>(), 40 * 7);
         assert_eq!(records.bytes, record.sums.bytes() + PER_RECORD);
     }
 

@@ -7,23 +7,27 @@ use crate::model::context::RecordId;
 use crate::model::timer_sums::{MAX_TIMERS, TimerSums, Timers, other};
 use crate::task::lock;
 
+/// The most tables of a context. A table is locked once per request that has timers, and for a moment only.
+const MAX_TABLES: usize = 4;
+
 /// Timers of a request, or of a context between two drains, that are told apart: more than the
 /// [`MAX_TIMERS`] that leave, so that these are the ones that took the most time.
-pub(super) const MAX_LIVE: usize = 4 * MAX_TIMERS;
+pub(crate) const MAX_LIVE: usize = 2 * MAX_TIMERS;
 
 /// Sums of the timers of a context since the last drain: nothing until the first timer runs within one of its
-/// requests, then a table for each recording shard.
+/// requests, then a table for each of a few shards.
 #[derive(Debug)]
 pub(super) struct TimerCells {
+    /// Number of tables, a power of two.
     shards: usize,
     tables: OnceLock<Box<[Mutex<Timers>]>>,
 }
 
 impl TimerCells {
-    /// `shards` is a power of two.
+    /// `shards` is the number of recording shards, a power of two.
     pub(super) fn new(shards: usize) -> Self {
         Self {
-            shards,
+            shards: shards.min(MAX_TABLES),
             tables: OnceLock::new(),
         }
     }
@@ -42,7 +46,7 @@ impl TimerCells {
         let mut table = lock(&tables[thread & (self.shards - 1)]);
         table.covered = table.covered.saturating_add(covered);
         for (timer, sums) in sums {
-            let has_room = table.sums.len() < MAX_LIVE || table.sums.contains_key(&timer);
+            let has_room = table.len() < MAX_LIVE || table.get(timer).is_some();
             table.add(if has_room { timer } else { other() }, &sums);
         }
     }
@@ -87,10 +91,13 @@ mod tests {
             cells.add(thread, 5, [(id(1), sums(2)), (id(2), sums(3))]);
         }
         let drained = cells.drain().expect("timers ran");
-        assert_eq!((drained.covered, drained.sums.len()), (45, 2));
+        assert_eq!((drained.covered, drained.len()), (45, 2));
         assert_eq!(
-            (drained.sums[&id(1)].count, drained.sums[&id(2)].sum),
-            (9, 27)
+            (
+                drained.get(id(1)).map(|one| one.count),
+                drained.get(id(2)).map(|two| two.sum)
+            ),
+            (Some(9), Some(27))
         );
         assert_eq!(cells.drain(), None);
     }
@@ -100,12 +107,15 @@ mod tests {
         let cells = TimerCells::new(2);
         // More names than are held, the slow ones among the first of them.
         for number in 0..500 {
-            let sum = if (20..36).contains(&number) { 1_000 } else { 1 };
+            let sum = if (10..26).contains(&number) { 1_000 } else { 1 };
             cells.add(0, sum, [(id(number), sums(sum))]);
         }
         let drained = cells.drain().expect("timers ran");
-        assert_eq!(drained.sums.len(), MAX_TIMERS + 1);
-        assert!((20..36).all(|number| drained.sums.contains_key(&id(number))));
-        assert_eq!(drained.sums[&other()].count, 500 - 16);
+        assert_eq!(drained.len(), MAX_TIMERS + 1);
+        assert!((10..26).all(|number| drained.get(id(number)).is_some()));
+        assert_eq!(
+            drained.get(other()).map(|others| others.count),
+            Some(500 - 16)
+        );
     }
 }

@@ -26,10 +26,8 @@ async fn timers(pulse: &Pulse, name: &str) -> Timers {
 
 /// Count, requests, sum and covered time of some timers, in milliseconds.
 fn expected<const N: usize>(covered: u64, timers: [(&str, [u64; 4]); N]) -> Timers {
-    let mut expected = Timers {
-        covered: millis(covered),
-        ..Timers::default()
-    };
+    let mut expected = Timers::default();
+    expected.covered = millis(covered);
     for (name, [count, requests, sum, covered]) in timers {
         let sums = TimerSums {
             count,
@@ -40,6 +38,10 @@ fn expected<const N: usize>(covered: u64, timers: [(&str, [u64; 4]); N]) -> Time
         expected.add(RecordId::new(Kind::Timer, name), &sums);
     }
     expected
+}
+
+fn sums_of(timers: &Timers, name: &str) -> TimerSums {
+    *timers.get(RecordId::new(Kind::Timer, name)).unwrap()
 }
 
 fn millis(n: u64) -> u64 {
@@ -120,10 +122,10 @@ async fn concurrent_and_nested_timers_cover_their_time_once() {
     send(&app, "GET", "/").await;
     let found = timers(&pulse, "GET /").await;
     // Seven milliseconds passed, in the turns of three futures.
-    let db = found.sums[&RecordId::new(Kind::Timer, "db")];
+    let db = sums_of(&found, "db");
     assert_eq!((db.count, db.requests, db.covered), (3, 1, millis(7)));
     assert!(db.sum > millis(7), "{db:?}");
-    let all = found.sums[&RecordId::new(Kind::Timer, "all")];
+    let all = sums_of(&found, "all");
     assert_eq!(
         (all.sum, all.covered, found.covered),
         (millis(7), millis(7), millis(7))
@@ -267,7 +269,7 @@ async fn a_timer_that_outlives_its_request_counts_when_it_ends() {
     send(&app, "GET", "/").await;
     // It has covered the whole of the request, and has not ended.
     let running = timers(&pulse, "GET /").await;
-    let audit = running.sums[&RecordId::new(Kind::Timer, "audit")];
+    let audit = sums_of(&running, "audit");
     assert_eq!(
         (audit.count, audit.covered, running.covered),
         (0, millis(4), millis(4))
@@ -276,15 +278,15 @@ async fn a_timer_that_outlives_its_request_counts_when_it_ends() {
     let task = tasks.lock().unwrap().pop().unwrap();
     task.await.unwrap();
     let found = timers(&pulse, "GET /").await;
-    let audit = found.sums[&RecordId::new(Kind::Timer, "audit")];
+    let audit = sums_of(&found, "audit");
     assert_eq!((audit.count, audit.requests), (2, 1));
     assert_eq!((audit.sum, audit.covered), (millis(4 + 10 + 2), millis(4)));
-    let later = found.sums[&RecordId::new(Kind::Timer, "later")];
+    let later = sums_of(&found, "later");
     assert_eq!(
         (later.count, later.requests, later.sum, later.covered),
         (1, 1, millis(1), 0)
     );
-    let discarded = found.sums[&RecordId::new(Kind::Timer, "discarded")];
+    let discarded = sums_of(&found, "discarded");
     assert_eq!((discarded.count, discarded.sum), (0, 0));
     let hits = pulse.store().snapshot(super::NOW).await.unwrap();
     assert_eq!(hits.all.hour.unwrap().times.count, 1.0);
@@ -354,8 +356,8 @@ async fn each_pulse_has_its_own_timers() {
         expected(6, [("a", [3, 1, 6, 6])])
     );
     let of_inner = timers(&inner, "GET /").await;
-    assert_eq!(of_inner.sums.len(), 1);
-    assert_eq!(of_inner.sums[&RecordId::new(Kind::Timer, "b")].count, 2);
+    assert_eq!(of_inner.len(), 1);
+    assert_eq!(sums_of(&of_inner, "b").count, 2);
     assert_nothing_is_left(&outer);
     assert_nothing_is_left(&inner);
 }
@@ -534,14 +536,13 @@ async fn more_than_sixteen_timers_are_others() {
     });
     send(&app, "GET", "/").await;
     let found = timers(&pulse, "GET /").await;
-    assert_eq!(found.sums.len(), MAX_TIMERS + 1);
+    assert_eq!(found.len(), MAX_TIMERS + 1);
     assert_eq!(found.covered, millis(16 * 5 + 84));
-    let others = found.sums[&RecordId::new(Kind::Timer, OTHER)];
+    let others = sums_of(&found, OTHER);
     assert_eq!((others.count, others.sum), (84, millis(84)));
     let all: BTreeMap<_, _> = found
-        .sums
-        .values()
-        .map(|sums| (sums.sum, sums.count))
+        .iter()
+        .map(|(_, sums)| (sums.sum, sums.count))
         .collect();
     assert_eq!(all, BTreeMap::from([(millis(5), 1), (millis(84), 84)]));
 }

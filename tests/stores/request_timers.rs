@@ -157,7 +157,7 @@ impl Page {
             .collect();
         let expected: BTreeMap<String, TimerSums> = (0..TIMERS)
             .map(|number| (timer(number), RecordId::new(Kind::Timer, &timer(number))))
-            .filter_map(|(name, id)| Some((name, *sums.timers.sums.get(&id)?)))
+            .filter_map(|(name, id)| Some((name, *sums.timers.get(id)?)))
             .collect();
         assert!(
             rows.keys().copied().eq(expected.keys().map(String::as_str)),

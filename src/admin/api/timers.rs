@@ -55,8 +55,8 @@ impl RequestTimers {
             name.map_or_else(|| format!("<{id}>"), |name| name.to_string())
         };
         let requests = (sums.times.count, sums.times.sum);
-        let mut rows: Vec<_> = (timers.sums.iter())
-            .map(|(id, timer)| TimerRow::new(name(*id), timer, &timers, requests))
+        let mut rows: Vec<_> = (timers.iter())
+            .map(|(id, timer)| TimerRow::new(name(id), timer, &timers, requests))
             .collect();
         rows.sort_by(|a, b| {
             let by_share = b.covered.total_cmp(&a.covered);

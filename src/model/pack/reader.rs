@@ -136,10 +136,8 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) fn timers(&mut self) -> Option<Timers> {
-        let mut timers = Timers {
-            covered: self.uint()?,
-            ..Timers::default()
-        };
+        let mut timers = Timers::default();
+        timers.covered = self.uint()?;
         while let Some((id, tail)) = self.0.split_first_chunk::<8>() {
             self.0 = tail;
             let count = self.uint()?;

@@ -91,7 +91,7 @@ impl Writer {
 
     pub(super) fn timers(&mut self, timers: &Timers) {
         self.uint(timers.covered);
-        for (id, sums) in &timers.sums {
+        for (id, sums) in timers.iter() {
             self.0.extend_from_slice(&id.to_bytes());
             // The others as differences, which are 0 for a timer that runs once per request.
             self.uint(sums.count);
