@@ -3,6 +3,7 @@
 use super::histogram::{BUCKETS, COARSE_SCALE, SCALE};
 use super::slice::{Precision, Precisions};
 use super::tier::{TIERS, is_coarse};
+use super::timer_sums::MAX_TIMERS;
 
 /// The configuration that the calculation depends on.
 #[derive(Clone, Debug)]
@@ -64,8 +65,11 @@ const PENDING_SLICE: u64 = 32;
 const STORED_SLICE: u64 = 32;
 /// A bucket of a histogram in this process.
 const PENDING_BUCKET: u64 = 16;
-/// A pending or cached record without its buckets.
-const PENDING_RECORD: u64 = 208;
+/// A pending or cached record without its buckets: its sums, and the timers within its requests, as many as are told
+/// apart and the others.
+const PENDING_RECORD: u64 = 240 + 16 + (MAX_TIMERS as u64 + 1) * 40;
+/// The timers within the requests of a context until the next drain: up to four lists.
+const LIVE_TIMERS: u64 = 4 * (2 * MAX_TIMERS as u64 + 1) * 40;
 /// A round that is being folded: its entries as read, unpacked, and packed again.
 const ROUND: u64 = 24 * 1024 * 1024;
 
@@ -109,7 +113,8 @@ impl ProcessBytes {
         };
         let fine = BUCKETS as u64;
         Self {
-            in_use: contexts * (cells + CONTEXT + 4 * name) + counters * (1_024 + 2 * name),
+            in_use: contexts * (cells + CONTEXT + LIVE_TIMERS + 4 * name)
+                + counters * (1_024 + 2 * name),
             replay: bounds.replay_bytes as u64,
             folding: match bounds.folder_records as u64 {
                 0 => 0,
@@ -187,9 +192,9 @@ pub fn store_bytes(bounds: &Bounds, precisions: &Precisions) -> u64 {
     contexts * context + counters * counter + bounds.journal_bytes
 }
 
-/// A packed record in its hash, with a count of a few digits in each bucket.
+/// A packed record in its hash, with a count of a few digits in each bucket, and all timers.
 fn record_bytes(buckets: u64) -> u64 {
-    buckets * 5 + 180
+    buckets * 5 + 180 + (MAX_TIMERS as u64 + 1) * 27
 }
 
 /// A hash of small integers: a listpack up to 512 fields, a table beyond.
@@ -240,17 +245,17 @@ mod tests {
         let worst = WorstCase::new(&bounds(), &precisions());
         let parts = ProcessBytes::new(&bounds(), &precisions());
         let expected = ProcessBytes {
-            in_use: 1_504_690,
+            in_use: 2_032_690,
             replay: 1_000_003,
-            folding: 27_666_624,
-            slices: 9_734_784,
+            folding: 27_885_024,
+            slices: 14_393_984,
         };
         assert_eq!(parts, expected);
-        assert_eq!(worst.process_bytes, 39_906_101);
-        assert_eq!(worst.store_bytes, 82_258_261);
+        assert_eq!(worst.process_bytes, 45_311_701);
+        assert_eq!(worst.store_bytes, 96_120_061);
         // Above 512 fields a hash is a table.
         let long = Precisions::new([1, 60], 513);
-        assert_eq!(WorstCase::new(&bounds(), &long).store_bytes, 105_991_173);
+        assert_eq!(WorstCase::new(&bounds(), &long).store_bytes, 119_852_973);
     }
 
     #[test]
@@ -264,8 +269,8 @@ mod tests {
         };
         // What is compacted as far as can be takes more than the bound.
         assert_eq!(slices(6_000_000), slices(1));
-        assert_eq!(slices(10_000_000), 3_702_784 + 10_000_000);
-        assert_eq!(slices(usize::MAX), 69_433_984);
+        assert_eq!(slices(11_000_000), 3_702_784 + 11_000_000);
+        assert_eq!(slices(usize::MAX), 90_400_384);
     }
 
     #[test]
@@ -277,7 +282,7 @@ mod tests {
         };
         let parts = |bytes| ProcessBytes::new(&bounds(bytes), &precisions());
         assert_eq!(parts(1 << 20).slices, 11_304_960);
-        assert_eq!(parts(usize::MAX).slices, 213_757_184);
+        assert_eq!(parts(usize::MAX).slices, 234_723_584);
         assert_eq!(parts(1 << 20).folding, 0);
         assert_eq!(WorstCase::new(&bounds(1), &precisions()).store_bytes, 0);
     }
