@@ -171,3 +171,40 @@ impl Drop for Entered<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+
+    fn scope() -> Arc<Scope> {
+        Arc::new(Scope::new(Clock::system().tick()))
+    }
+
+    #[test]
+    fn a_thread_is_not_marked_once_everything_is_left() {
+        let (outer, inner) = (scope(), scope());
+        let entered = Entered::new(7, &outer);
+        drop(Entered::new(7, &inner));
+        assert!(has_scopes() && !is_within(7));
+        drop(entered);
+        assert_eq!((ACTIVE.get(), has_scopes()), (0, false));
+    }
+
+    #[test]
+    fn a_request_takes_its_own_scope_only() {
+        let (first, second) = (scope(), scope());
+        let outer = enter(7);
+        resume(7, &first);
+        let inner = enter(9);
+        assert!(is_within(7) && is_within(9) && !is_within(8));
+        resume(9, &second);
+        assert!(leave(inner));
+        let taken = suspend(9, inner);
+        assert!(taken.is_some_and(|taken| Arc::ptr_eq(&taken, &second)));
+        assert!(leave(outer));
+        let taken = suspend(7, outer);
+        assert!(taken.is_some_and(|taken| Arc::ptr_eq(&taken, &first)));
+        assert_eq!((ACTIVE.get(), has_scopes()), (0, false));
+    }
+}

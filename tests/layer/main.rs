@@ -7,6 +7,7 @@ mod contexts;
 #[cfg(feature = "admin")]
 mod mounted;
 mod names;
+mod nested_timers;
 mod outcomes;
 mod recorded;
 mod request_timers;
