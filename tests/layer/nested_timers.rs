@@ -8,9 +8,10 @@ use axum::routing::get;
 use futures_util::FutureExt;
 use http::{Request, Response};
 use tower::{Service, ServiceBuilder, ServiceExt};
+use tower_pulse::Pulse;
 
 use super::request_timers::{after, app, assert_nothing_is_left, expected, sums_of, timers};
-use super::{pulse, send};
+use super::{context, pulse, send};
 
 #[tokio::test]
 async fn of_two_layers_the_context_of_the_request_counts() {
@@ -165,4 +166,60 @@ async fn a_request_that_another_polls_has_its_own_timers() {
         );
     }
     assert_nothing_is_left(&pulse);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn of_many_requests_at_once_no_timer_is_lost_or_doubled() {
+    const REQUESTS: u64 = 500;
+    let (clock, _manual_clock) = tower_pulse::Clock::manual(super::NOW);
+    let pulse = Pulse::builder().clock(clock).build().unwrap();
+    let inner = pulse.clone();
+    let audits = Arc::new(Mutex::new(Vec::new()));
+    let tasks = audits.clone();
+    let app = app(&pulse, move || {
+        let (pulse, tasks) = (inner.clone(), tasks.clone());
+        async move {
+            let query = |name| pulse.time(name, tokio::task::yield_now());
+            tokio::join!(query("db"), query("db"));
+            // Some end before the request, others after it.
+            let audit = tokio::spawn(pulse.within({
+                let pulse = pulse.clone();
+                async move { pulse.time("audit", tokio::task::yield_now()).await }
+            }));
+            tasks.lock().unwrap().push(audit);
+            query("render").await;
+            "done"
+        }
+    });
+    let clients = (0..8).map(|_| {
+        let app = app.clone();
+        tokio::spawn(async move {
+            for _ in 0..REQUESTS {
+                send(&app, "GET", "/").await;
+            }
+        })
+    });
+    let clients: Vec<_> = clients.collect();
+    while !clients.iter().all(tokio::task::JoinHandle::is_finished) {
+        pulse.drain();
+        tokio::task::yield_now().await;
+    }
+    for client in clients {
+        client.await.unwrap();
+    }
+    let audits = std::mem::take(&mut *audits.lock().unwrap());
+    for task in audits {
+        task.await.unwrap();
+    }
+    let all = 8 * REQUESTS;
+    for (name, runs) in [("db", 2 * all), ("audit", all), ("render", all)] {
+        let own = context(&pulse, name).await.hour.unwrap();
+        assert_eq!(own.aggregate.times.count, runs, "{name}");
+        let of_requests = sums_of(&timers(&pulse, "GET /").await, name);
+        assert_eq!(
+            (of_requests.count, of_requests.requests),
+            (runs, all),
+            "{name}"
+        );
+    }
 }
