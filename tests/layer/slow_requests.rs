@@ -19,9 +19,6 @@ use tower_pulse::{Builder, Clock, ManualClock, Pulse};
 
 use super::{NOW, counts, expected, request, send};
 
-/// Names and values.
-type Headers<'a> = &'a [(&'a str, &'a [u8])];
-
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 
 fn pulse(configure: impl FnOnce(Builder) -> Builder) -> (Pulse, ManualClock) {
@@ -47,7 +44,7 @@ async fn recorded(
     pulse: &Pulse,
     app: &Router,
     uri: &str,
-    headers: Headers<'_>,
+    headers: &[(&str, &[u8])],
 ) -> (Option<String>, Option<String>) {
     let mut request = Request::builder().uri(uri);
     for (name, value) in headers {
@@ -172,6 +169,7 @@ async fn a_trace_id_is_that_of_the_trace_or_else_that_of_the_request() {
     let valid = format!("00-{TRACE}-00f067aa0ba902b7-01");
     let upper = valid.to_uppercase();
     let huge = "x".repeat(5_000);
+    type Headers<'a> = &'a [(&'a str, &'a [u8])];
     let cases: [(Headers<'_>, Option<&str>); 8] = [
         (&[], None),
         (&[("traceparent", valid.as_bytes())], Some(TRACE)),
@@ -206,7 +204,7 @@ async fn a_path_is_that_of_the_client_without_the_query() {
         ("http://user:secret@host/users/9?secret", "/users/9"),
         (&long, &long[..256]),
     ] {
-        let headers: Headers<'_> = &[("x-request-id", b"secret")];
+        let headers: &[(&str, &[u8])] = &[("x-request-id", b"secret")];
         let (id, path) = recorded(&pulse, &app, uri, headers).await;
         assert_eq!((id, path.as_deref()), (None, Some(expected)));
     }
