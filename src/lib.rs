@@ -94,7 +94,7 @@ pub use model::outcome::Outcome;
 pub use model::snapshot::Problem;
 pub use model::worst_case::WorstCase;
 pub use pulse::{Pulse, Ranking, RankingBuilder, RankingError, ShutdownError};
-pub use recorder::{Counter, RequestOutcome, Timed, Timer, Unrecorded};
+pub use recorder::{Counter, RequestOutcome, Timed, Timer, Unrecorded, Within};
 #[doc(hidden)]
 pub use task::BoxFuture;
 pub use task::Task;

@@ -25,7 +25,7 @@ use crate::model::outcome::Outcome;
 #[cfg(feature = "admin")]
 use crate::model::slice::Precisions;
 use crate::model::worst_case::WorstCase;
-use crate::recorder::{Counter, Recorder, RequestOutcome, Timed, Timer, check_counter};
+use crate::recorder::{Counter, Recorder, RequestOutcome, Timed, Timer, Within, check_counter};
 use crate::store::Store;
 use crate::task::Stop;
 
@@ -214,6 +214,31 @@ impl Pulse {
     {
         let entry = self.0.parts.recorder.entry(Kind::Timer, context);
         Timed::new(entry, future, Result::is_err)
+    }
+
+    /// Wraps a future, so that the timers in it count under the request in which `within` is called, wherever the
+    /// future runs: in a spawned task, on another thread, after the response. Outside of requests, and in a request
+    /// that is not recorded, it changes nothing. See [where the time goes](crate::guide::request_timers).
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
+    /// # let pulse = tower_pulse::Pulse::builder().build()?;
+    /// # async fn render() {}
+    /// // In a handler:
+    /// let thumbnail = tokio::spawn(pulse.within({
+    ///     let pulse = pulse.clone();
+    ///     async move { pulse.time("image:thumbnail", render()).await }
+    /// }));
+    /// # thumbnail.await.expect("it ends");
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// A request that a [`layer`](Self::layer) of this `Pulse` measures within the future has its own timers.
+    ///
+    /// # Cancel safety
+    /// As that of the future.
+    pub fn within<F: Future>(&self, future: F) -> Within<F> {
+        Within::new(&self.0.parts.recorder.core, future)
     }
 
     /// Records an HTTP request that was measured elsewhere, as the layer would: in a proxy, in another

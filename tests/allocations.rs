@@ -147,6 +147,33 @@ fn a_name_further_in_allocates_nothing() {
 }
 
 #[test]
+fn a_request_without_timers_allocates_nothing_where_others_have_some() {
+    let (clock, _hand) = Clock::manual(NOW);
+    let (pulse, _tasks) = Pulse::builder().clock(clock).build_with_tasks().unwrap();
+    let routes = || {
+        let pulse = pulse.clone();
+        let handler = move |uri: http::Uri| {
+            let timer = uri.query().map(|_| pulse.timer("db"));
+            async move {
+                std::future::ready(()).await;
+                drop(timer);
+                "done"
+            }
+        };
+        Router::new().route("/x", get(handler))
+    };
+    let identity = allocations(routes().layer(Identity(())), "GET", "/x");
+    let ours = routes().layer(pulse.layer());
+    assert!(allocations(ours.clone(), "GET", "/x?timed") > identity);
+    assert_eq!(allocations(ours, "GET", "/x"), identity);
+    let expected = [
+        ("GET /x".to_owned(), 4 * REQUESTS),
+        ("db".to_owned(), 2 * REQUESTS),
+    ];
+    assert_eq!(recorded(&pulse), expected);
+}
+
+#[test]
 fn a_request_that_was_measured_elsewhere_allocates_nothing() {
     let (clock, _hand) = Clock::manual(NOW);
     let (pulse, _tasks) = Pulse::builder()

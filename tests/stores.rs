@@ -24,6 +24,8 @@ mod own_keys;
 mod poison;
 #[path = "stores/rankings.rs"]
 mod rankings;
+#[path = "stores/request_timers.rs"]
+mod request_timers;
 #[path = "stores/series.rs"]
 mod series;
 #[path = "stores/server.rs"]

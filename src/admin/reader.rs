@@ -16,11 +16,12 @@ use super::windows::Windows;
 use crate::clock::{Clock, Tick};
 use crate::error::StoreError;
 use crate::model::batch::Aggregate;
-use crate::model::context::ContextId;
-use crate::model::records::SliceSums;
+use crate::model::context::{ContextId, Kind};
+use crate::model::records::{RecordId, SliceSums};
 use crate::model::slow_request::SlowRequest;
 use crate::model::slowest::RankedContext;
 use crate::model::snapshot::{ContextSnapshot, FleetSnapshot};
+use crate::model::timer_sums;
 use crate::model::window::Window;
 use crate::store::{
     ContextQuery, CounterQuery, CounterSeries, PassRecord, RankingPage, RankingQuery, RecordQuery,
@@ -70,13 +71,18 @@ pub(super) struct Reader {
     records: SingleFlightMap<(ContextId, u32), Answer<SliceSums>>,
     windows: Windows,
     window_sums: SingleFlightMap<Window, Arc<WindowSums>>,
+    timer_names: SingleFlight<Arc<TimerNames>>,
 }
+
+/// The names of timers by the ids of their records.
+pub(super) type TimerNames = HashMap<RecordId, Arc<str>>;
 
 impl Reader {
     pub(super) fn new(store: Arc<dyn Store>, clock: Clock) -> Self {
         Self {
             windows: Windows::new(store.clone(), clock.clone()),
             window_sums: SingleFlightMap::default(),
+            timer_names: SingleFlight::default(),
             store,
             clock,
             fleet: SingleFlight::default(),
@@ -189,6 +195,23 @@ impl Reader {
         let read = self.windows.context(window, context);
         let sums = within(&self.clock, DEADLINE, read).await?;
         sums.map_err(|error| ApiError::store(&error))
+    }
+
+    /// The names of all timers.
+    pub(super) async fn timer_names(&self) -> Result<Arc<TimerNames>, ApiError> {
+        let read = async {
+            let index = self.store.record_index(self.clock.now_seconds()).await?;
+            let timers = index
+                .contexts
+                .into_iter()
+                .filter(|id| id.kind == Kind::Timer);
+            let mut names: TimerNames = timers
+                .map(|id| (RecordId::new(Kind::Timer, &id.name), id.name))
+                .collect();
+            names.insert(timer_sums::other(), timer_sums::OTHER.into());
+            Ok(Arc::new(names))
+        };
+        self.timer_names.get(&self.clock, FRESH, read).await
     }
 
     /// The ranking of the slowest contexts.

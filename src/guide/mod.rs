@@ -8,6 +8,7 @@
     doc = "| [Access](access) | tokens, own sessions, reverse proxies |",
     doc = "| [Tests](testing) | a service's own tests, with a clock that stands still |"
 )]
+//! | [Where the time goes](request_timers) | which timers take the time of a context's requests |
 //! | [Your own log](own_log) | the dashboard of what has happened already |
 #![cfg_attr(
     feature = "prometheus",
@@ -28,6 +29,9 @@ pub mod quick_start {}
 #[cfg(feature = "admin")]
 #[doc = include_str!("access.md")]
 pub mod access {}
+
+#[doc = include_str!("request_timers.md")]
+pub mod request_timers {}
 
 #[doc = include_str!("own_log.md")]
 pub mod own_log {}

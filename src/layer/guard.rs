@@ -1,30 +1,22 @@
 //! The guard of a measurement, which ends exactly once: with a response, an error, a cancelled or panicking
 //! request, or the end of a body.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use http::{Extensions, HeaderMap, StatusCode};
 
-use super::route::{ContextOverride, Route, Target};
+use super::route::{ContextOverride, Recorded, Route, Target};
 use super::source::Head;
 use crate::clock::Tick;
 use crate::model::outcome::Outcome;
-use crate::recorder::{Core, Ended, Entry, RequestDetails, ResponseHead, Unrecorded};
+use crate::recorder::{Core, Ended, Entry, RequestDetails, ResponseHead, Unrecorded, active};
 
 thread_local! {
-    /// The recorder whose request this thread is working on: its id in the lower half; in the upper half
-    /// the id of the recorder around that one, and [`OVERRIDDEN`]. A second layer of the same `Pulse`
-    /// around the same request reads it, and leaves the measurement to the first.
-    static WITHIN: Cell<u64> = const { Cell::new(0) };
     /// Contexts that inner layers have given to requests of outer layers on this thread. An outer layer
     /// takes its context when the inner service returns.
     static OVERRIDES: RefCell<Vec<ContextOverride>> = const { RefCell::new(Vec::new()) };
 }
-
-/// The bit of [`WITHIN`] that says that an inner layer has added to [`OVERRIDES`]. Ids of recorders do not
-/// use it.
-const OVERRIDDEN: u64 = 1 << 63;
 
 /// The details of a request of which none are recorded.
 const NO_DETAILS: RequestDetails<'static> = RequestDetails {
@@ -43,7 +35,7 @@ pub(super) struct Guard {
     dropped_as: Outcome,
     /// Whether the head of a response counts as an error, for the end of its body.
     head_error: bool,
-    /// The status of the response, for the end of its body.
+    /// The status of a head that was sent.
     status: Option<StatusCode>,
 }
 
@@ -56,20 +48,10 @@ struct ActiveRequest<'a> {
 impl Drop for ActiveRequest<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        let before = self.before;
-        let replaced = WITHIN.try_with(|within| within.replace(before));
-        if replaced.is_ok_and(|within| within & OVERRIDDEN != 0) {
-            self.guard.take_override(before);
+        if active::leave(self.before) {
+            self.guard.settle(self.before);
         }
     }
-}
-
-/// Whether this thread is working on a request of this recorder.
-#[inline(always)]
-fn is_within(id: u32) -> bool {
-    let within = WITHIN.try_with(Cell::get).unwrap_or(0);
-    // Checked first, because the outermost layer calls this most often.
-    within != 0 && (within as u32 == id || ((within & !OVERRIDDEN) >> 32) as u32 == id)
 }
 
 /// Passes the context of an inner layer to the layer that measures the request. The context of the
@@ -88,7 +70,7 @@ fn add_override(new: ContextOverride) {
             None => overrides.push(new),
         }
     });
-    let _ = WITHIN.try_with(|within| within.set(within.get() | OVERRIDDEN));
+    active::mark_unsettled();
 }
 
 impl Guard {
@@ -100,7 +82,7 @@ impl Guard {
     #[inline(never)]
     pub(super) fn start(route: &Arc<Route>, head: &Head<'_>) -> Self {
         let core = &*route.core;
-        let (target, id) = if is_within(core.id()) {
+        let (target, id) = if active::is_within(core.id()) {
             if let Some(inner) = route.context_override(head) {
                 add_override(inner);
             }
@@ -127,6 +109,9 @@ impl Guard {
     pub(super) fn run<T>(&mut self, part: impl FnOnce() -> T) -> T {
         let otherwise = std::mem::replace(&mut self.dropped_as, Outcome::Panicked);
         let within = self.within();
+        if let Some(Target::Timed(timed)) = &within.guard.target {
+            active::resume(within.guard.id, &timed.scope);
+        }
         let value = part();
         drop(within);
         self.dropped_as = otherwise;
@@ -142,24 +127,31 @@ impl Guard {
 
     #[inline(always)]
     fn within(&mut self) -> ActiveRequest<'_> {
-        let id = u64::from(self.id);
-        let mark = |within: &Cell<u64>| {
-            let before = within.get();
-            within.set(if id == 0 { before } else { before << 32 | id });
-            before
-        };
-        let before = WITHIN.try_with(mark).unwrap_or(0);
+        let before = active::enter(self.id);
         ActiveRequest {
             guard: self,
             before,
         }
     }
 
-    /// Takes the context that an inner layer has given to this request. Contexts for requests of other
-    /// recorders are left to the outer guards, whose mark is `before`.
+    /// Takes the timers of this request off the thread, and the context that an inner layer has given to it. What
+    /// belongs to requests of other recorders is left to the outer guards, whose mark is `before`.
     #[cold]
     #[inline(never)]
-    fn take_override(&mut self, before: u64) {
+    fn settle(&mut self, before: u64) {
+        let scope = active::suspend(self.id, before);
+        let has_overrides = self.take_override();
+        if let Some(scope) = scope {
+            self.target = self.target.take().map(|target| target.timed(scope));
+        }
+        if before != 0 && (has_overrides || active::has_scopes()) {
+            active::mark_unsettled();
+        }
+    }
+
+    /// Takes the context that an inner layer has given to this request. Returns whether there are contexts of other
+    /// requests.
+    fn take_override(&mut self) -> bool {
         let take = |overrides: &RefCell<Vec<ContextOverride>>| {
             let mut overrides = overrides.borrow_mut();
             let mine = overrides.iter().position(|one| one.recorder == self.id);
@@ -167,32 +159,32 @@ impl Guard {
             (mine, overrides.is_empty())
         };
         let (mine, is_last) = OVERRIDES.try_with(take).unwrap_or((None, true));
-        if !is_last && before != 0 {
-            let _ = WITHIN.try_with(|within| within.set(before | OVERRIDDEN));
+        if let Some(inner) = mine {
+            self.override_target(inner);
         }
-        let Some(inner) = mine else { return };
+        !is_last
+    }
+
+    /// Records this request to the context that an inner layer has given to it. The details stay those of this
+    /// layer, which sees the whole request.
+    fn override_target(&mut self, inner: ContextOverride) {
         // Otherwise the request is not recorded, or has ended.
         let Some(target) = self.target.take() else {
             return;
         };
         // Registers the context: the route then remembers it, and its next request allocates nothing.
-        let Some((entry, details)) = target.into_entry() else {
+        let Some(Recorded { entry, details, .. }) = target.into_recorded() else {
             return;
         };
         let is_unmatched = entry.is_unmatched();
-        self.target = Some(Target::Registered(entry).with_details(details));
-        match inner.target {
-            Some(_) if inner.only_unmatched && !is_unmatched => {}
-            Some(target) => self.replace_target(target),
-            None => self.discard(),
-        }
-    }
-
-    /// Replaces the context. The details stay those of this layer, which sees the whole request.
-    fn replace_target(&mut self, target: Target) {
-        let details = self.target.take().and_then(Target::into_entry);
-        let details = details.map_or_else(Default::default, |(_, details)| details);
-        self.target = Some(target.with_details(details));
+        self.target = Some(match inner.target {
+            Some(target) if is_unmatched || !inner.only_unmatched => target.with_details(details),
+            Some(_) => Target::Registered(entry).with_details(details),
+            None => {
+                self.target = Some(Target::Registered(entry));
+                return self.discard();
+            }
+        });
     }
 
     /// Ends with the head of a response. Never inlined, like [`start`](Self::start).
@@ -210,9 +202,13 @@ impl Guard {
             None => {}
             Some(Target::Registered(entry)) => {
                 let head = ResponseHead::new(status, headers, extensions);
-                record_head(&entry, self.start, &head, NO_DETAILS);
+                finish(&entry, self.start, ended_with(&entry, &head), NO_DETAILS);
             }
-            Some(other) => record_head_of(other, self.start, status, headers, extensions),
+            Some(other) => {
+                let head = ResponseHead::new(status, headers, extensions);
+                let ended = |entry: &Entry| ended_with(entry, &head);
+                finish_other(other, self.start, ended);
+            }
         }
     }
 
@@ -252,30 +248,15 @@ impl Guard {
     /// Ends with an outcome. Further calls do nothing.
     #[inline(always)]
     pub(super) fn end(&mut self, outcome: Outcome, error: bool) {
+        let ended = Ended {
+            outcome,
+            is_error: error,
+            status: self.status,
+        };
         match self.target.take() {
             None => {}
-            Some(Target::Registered(entry)) => {
-                let ended = self.ended(outcome, error);
-                finish(&entry, self.start, ended, NO_DETAILS);
-            }
-            Some(other) => self.end_of(other, outcome, error),
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn end_of(&self, target: Target, outcome: Outcome, error: bool) {
-        if let Some((entry, detailed)) = target.into_entry() {
-            let ended = self.ended(outcome, error);
-            finish(&entry, self.start, ended, detailed.details());
-        }
-    }
-
-    fn ended(&self, outcome: Outcome, is_error: bool) -> Ended {
-        Ended {
-            outcome,
-            is_error,
-            status: self.status,
+            Some(Target::Registered(entry)) => finish(&entry, self.start, ended, NO_DETAILS),
+            Some(other) => finish_other(other, self.start, |_| ended),
         }
     }
 
@@ -307,30 +288,34 @@ fn finish(entry: &Entry, start: Tick, ended: Ended, details: RequestDetails<'_>)
     entry.finish_request(start, ended, details);
 }
 
-/// Ends with the head of a response.
+/// Ends a request whose context is not registered, which has details, or within which timers ran.
+#[cold]
+#[inline(never)]
+fn finish_other(target: Target, start: Tick, ended: impl FnOnce(&Entry) -> Ended) {
+    let Some(Recorded {
+        entry,
+        details,
+        scope,
+    }) = target.into_recorded()
+    else {
+        return;
+    };
+    let ended = ended(&entry);
+    // In this order, timers never cover more than the request's time, and are never drained before it.
+    let timers = scope.map(|scope| scope.end(&entry));
+    finish(&entry, start, ended, details.details());
+    if let Some(timers) = timers {
+        timers.add_to(&entry);
+    }
+}
+
+/// The end with the head of a response.
 #[inline(always)]
-fn record_head(entry: &Entry, start: Tick, head: &ResponseHead<'_>, details: RequestDetails<'_>) {
-    let ended = Ended {
+fn ended_with(entry: &Entry, head: &ResponseHead<'_>) -> Ended {
+    Ended {
         outcome: Outcome::from_status(head.status.as_u16()),
         is_error: is_error(entry.core(), head),
         status: Some(head.status),
-    };
-    finish(entry, start, ended, details);
-}
-
-/// Ends with the head of a response, where the context is not registered or there are details.
-#[cold]
-#[inline(never)]
-fn record_head_of(
-    target: Target,
-    start: Tick,
-    status: StatusCode,
-    headers: &HeaderMap,
-    extensions: &Extensions,
-) {
-    if let Some((entry, detailed)) = target.into_entry() {
-        let head = ResponseHead::new(status, headers, extensions);
-        record_head(&entry, start, &head, detailed.details());
     }
 }
 

@@ -17,7 +17,7 @@ use super::source::{Head, IgnoreList, Source};
 use crate::model::context::{Kind, clean_name};
 #[cfg(feature = "axum")]
 use crate::model::context::{UNMATCHED, fold_method};
-use crate::recorder::{Core, Entry, Recorder, thread_number};
+use crate::recorder::{Core, Entry, Recorder, Scope, thread_number};
 
 /// Number of alternations between cloning threads after which a service gets a [`Route`] for each recording
 /// shard.
@@ -114,6 +114,22 @@ pub(super) enum Target {
     Unregistered(Box<PendingContext>),
     /// A registered context, with details of the request.
     Detailed(Detailed),
+    /// Any of these, of a request within which timers ran.
+    Timed(Box<TimedTarget>),
+}
+
+/// A context, and the timers of a request to it.
+pub(super) struct TimedTarget {
+    pub(super) target: Target,
+    pub(super) scope: Arc<Scope>,
+}
+
+/// What a request is recorded to.
+pub(super) struct Recorded {
+    pub(super) entry: Arc<Entry>,
+    pub(super) details: Detailed,
+    /// The timers within it, if any ran.
+    pub(super) scope: Option<Arc<Scope>>,
 }
 
 impl Target {
@@ -132,19 +148,38 @@ impl Target {
                 Some(entry) => Self::Registered(entry).with_details(details),
                 None => Self::Detailed(others),
             },
+            Self::Timed(timed) => timed.target.with_details(details).timed(timed.scope),
         }
     }
 
-    /// The context, registered, and the details of the request.
-    pub(super) fn into_entry(self) -> Option<(Arc<Entry>, Detailed)> {
+    /// The target of a request within which timers ran.
+    pub(super) fn timed(self, scope: Arc<Scope>) -> Self {
         match self {
-            Self::Registered(entry) => Some((entry, Detailed::default())),
+            Self::Timed(timed) if Arc::ptr_eq(&timed.scope, &scope) => Self::Timed(timed),
+            target => Self::Timed(Box::new(TimedTarget { target, scope })),
+        }
+    }
+
+    /// Registers the context. Returns it with what else is known of the request.
+    pub(super) fn into_recorded(self) -> Option<Recorded> {
+        let (entry, details) = match self {
+            Self::Registered(entry) => (entry, Detailed::default()),
             Self::Unregistered(mut new) => {
                 let details = std::mem::take(&mut new.details);
-                Some((new.entry(), details))
+                (new.entry(), details)
             }
-            Self::Detailed(mut detailed) => Some((detailed.take_entry()?, detailed)),
-        }
+            Self::Detailed(mut detailed) => (detailed.take_entry()?, detailed),
+            Self::Timed(timed) => {
+                let recorded = timed.target.into_recorded()?;
+                let scope = Some(timed.scope);
+                return Some(Recorded { scope, ..recorded });
+            }
+        };
+        Some(Recorded {
+            entry,
+            details,
+            scope: None,
+        })
     }
 
     /// The core of the recorder.
@@ -153,6 +188,7 @@ impl Target {
             Self::Registered(entry) => Some(entry.core()),
             Self::Unregistered(new) => Some(&new.route.core),
             Self::Detailed(detailed) => detailed.entry().map(|entry| &**entry.core()),
+            Self::Timed(timed) => timed.target.core(),
         }
     }
 }

@@ -110,7 +110,11 @@ fn add_record(records: &mut [Slices<Aggregate>], tier: usize, slice: i64, sums: 
         if at > 0 {
             sums.histogram.coarsen(COARSE_SCALE);
         }
-        overflow = slices.add(tier.slice(slice), sums, tier.retained as usize);
+        let start = tier.slice(slice);
+        overflow = slices.add(start, sums, tier.retained as usize);
+        if let Some(sums) = slices.get_mut(start) {
+            sums.timers.limit();
+        }
         slices.coarsen();
     }
 }
@@ -146,6 +150,11 @@ impl ContextDelta {
     /// statistics to make room.
     fn add(&mut self, precisions: &Precisions, second: i64, aggregate: &Aggregate) -> u64 {
         self.last_seen = self.last_seen.max(second);
+        add_record(&mut self.records, 0, second, aggregate.clone());
+        if aggregate.times.count == 0 {
+            // Timers that ended after their requests: nothing for the counters and statistics.
+            return 0;
+        }
         let hits = RequestCounts {
             hits: aggregate.times.count,
             errors: aggregate.outcomes.errors,
@@ -154,7 +163,6 @@ impl ContextDelta {
         for (slices, precision) in self.counters.iter_mut().zip(&precisions.counters) {
             slices.add(precision.slice(second), hits, precision.retained as usize);
         }
-        add_record(&mut self.records, 0, second, aggregate.clone());
         let gone = self.hours.add(hour_of(second), aggregate.times, MAX_HOURS);
         gone.map_or(0, |(_, times)| times.count)
     }
@@ -517,9 +525,10 @@ impl Batch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::context::ALL;
+    use crate::model::context::{ALL, RecordId};
     use crate::model::histogram::bucket_of;
     use crate::model::slice::HOUR;
+    use crate::model::timer_sums::{MAX_TIMERS, TimerSums};
     use proptest::collection::vec;
     use proptest::prelude::*;
 
@@ -560,6 +569,47 @@ mod tests {
     fn samples(seconds: std::ops::Range<i64>) -> impl Strategy<Value = Vec<Sample>> {
         let nanos = (0..4_000_000u64).prop_map(|micros| micros * 1_000);
         vec((0..3u8, seconds, nanos, any::<bool>()), 0..60)
+    }
+
+    /// Timers of this many names that ended after their requests.
+    fn late_timers(names: usize) -> Aggregate {
+        let mut aggregate = Aggregate::default();
+        for number in 0..names {
+            let sums = TimerSums {
+                count: 1,
+                requests: 0,
+                sum: 1_000 + number as u64,
+                covered: 0,
+            };
+            let timer = RecordId::new(Kind::Timer, &number.to_string());
+            aggregate.timers.add(timer, &sums);
+        }
+        aggregate
+    }
+
+    #[test]
+    fn timers_without_requests_are_in_the_records_only() {
+        let mut batch = Batch::new(Precisions::default());
+        batch.add(&"GET /".into(), Kind::Http, 1_700_000_000, &late_timers(1));
+        let delta = &batch.contexts[&get()];
+        assert!(delta.counters.iter().all(Slices::is_empty));
+        assert!(delta.hours.is_empty());
+        let (_, record) = delta.records[0].iter().next().expect("there is one");
+        assert_eq!(record, &late_timers(1));
+        assert_eq!((batch.requests(), batch.is_empty()), (0, false));
+    }
+
+    #[test]
+    fn a_pending_slice_tells_a_limited_number_of_timers_apart() {
+        let mut batch = Batch::new(Precisions::default());
+        for part in 0..3 {
+            let timers = late_timers(10 * (part + 1));
+            batch.add(&"GET /".into(), Kind::Http, 1_700_000_000, &timers);
+        }
+        let (_, record) = (batch.contexts[&get()].records[0].iter().next()).expect("there is one");
+        assert_eq!(record.timers.len(), MAX_TIMERS + 1);
+        let count: u64 = record.timers.iter().map(|(_, sums)| sums.count).sum();
+        assert_eq!(count, 10 + 20 + 30);
     }
 
     #[test]

@@ -75,6 +75,7 @@ impl Records {
         self.changes += 1;
         self.revisions.insert(at, self.changes);
         record.sums.merge(added);
+        record.sums.timers.limit();
         if at.0 != FINEST.seconds {
             record.rolled_until = record.rolled_until.max(rolled.until());
         }
@@ -278,6 +279,7 @@ mod tests {
     use super::*;
     use crate::model::context::Kind;
     use crate::model::histogram::Histogram;
+    use crate::model::timer_sums::{MAX_TIMERS, TimerSums};
 
     const HALF_HOUR: u32 = 1_800;
     const SIX_HOURS: u32 = 21_600;
@@ -309,6 +311,28 @@ mod tests {
         records.clear();
         assert_eq!((records.len(), records.is_empty()), (0, true));
         assert_eq!(records.bytes, 0);
+    }
+
+    #[test]
+    fn a_record_tells_a_limited_number_of_timers_apart() {
+        let (mut records, rolled) = (Records::default(), RolledUp::default());
+        let key = ((60, 60), RecordId::new(Kind::Http, "GET /"));
+        for number in 0..40 {
+            let mut added = one(1);
+            let timer = RecordId::new(Kind::Timer, &number.to_string());
+            let sums = TimerSums {
+                count: 1,
+                sum: 7,
+                ..TimerSums::default()
+            };
+            added.timers.add(timer, &sums);
+            records.add(key, &added, &rolled);
+        }
+        let record = records.get(key).expect("it was added");
+        let timers = &record.sums.timers;
+        assert_eq!(timers.len(), MAX_TIMERS + 1);
+        assert_eq!(timers.iter().map(|(_, sums)| sums.sum).sum::<u64>(), 40 * 7);
+        assert_eq!(records.bytes, record.sums.bytes() + PER_RECORD);
     }
 
     /// Instances of all versions must agree, as they share the records.

@@ -1,7 +1,5 @@
 //! Where the time of a context's requests goes: sums of the timers that ran within them.
 
-use std::collections::BTreeMap;
-
 use super::context::{Kind, RecordId};
 use super::slices::Merge;
 
@@ -52,8 +50,8 @@ impl TimerSums {
 pub struct Timers {
     /// The time of the requests during which any timer ran, in nanoseconds.
     pub covered: u64,
-    /// The sums by timer.
-    pub sums: BTreeMap<RecordId, TimerSums>,
+    /// The sums by timer, sorted: a map would take several times the memory, and there is one per record.
+    sums: Vec<(RecordId, TimerSums)>,
 }
 
 impl Timers {
@@ -62,9 +60,36 @@ impl Timers {
         self.sums.is_empty()
     }
 
+    /// How many timers there are.
+    pub fn len(&self) -> usize {
+        self.sums.len()
+    }
+
+    /// The timers and their sums, by their ids.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (RecordId, &TimerSums)> {
+        self.sums.iter().map(|(id, sums)| (*id, sums))
+    }
+
+    /// The sums of a timer, if it ran.
+    pub fn get(&self, timer: RecordId) -> Option<&TimerSums> {
+        let at = self.place(timer).ok()?;
+        Some(&self.sums[at].1)
+    }
+
+    fn place(&self, timer: RecordId) -> Result<usize, usize> {
+        self.sums.binary_search_by_key(&timer, |(id, _)| *id)
+    }
+
     /// Adds to the sums of a timer.
     pub fn add(&mut self, timer: RecordId, sums: &TimerSums) {
-        self.sums.entry(timer).or_default().merge(sums);
+        match self.place(timer) {
+            Ok(at) => self.sums[at].1.merge(sums),
+            Err(at) => {
+                // Room for more is rarely needed, and there are many of these lists.
+                self.sums.reserve_exact(1);
+                self.sums.insert(at, (timer, *sums));
+            }
+        }
     }
 
     /// Adds all but the [`MAX_TIMERS`] timers that took most of the time to `<other>`.
@@ -73,26 +98,28 @@ impl Timers {
         if self.sums.len() <= MAX_TIMERS {
             return;
         }
-        let mut timers: Vec<_> = (self.sums.iter())
-            .filter(|(id, _)| **id != other)
-            .map(|(id, sums)| (std::cmp::Reverse(sums.sum), *id))
+        let named = self.iter().filter(|(id, _)| *id != other);
+        let mut named: Vec<_> = named
+            .map(|(id, sums)| (std::cmp::Reverse(sums.sum), id))
             .collect();
-        timers.sort_unstable();
-        for (_, id) in timers.into_iter().skip(MAX_TIMERS) {
-            if let Some(sums) = self.sums.remove(&id) {
+        named.sort_unstable();
+        for (_, id) in named.into_iter().skip(MAX_TIMERS) {
+            if let Ok(at) = self.place(id) {
+                let (_, sums) = self.sums.remove(at);
                 self.add(other, &sums);
             }
         }
+        self.sums.shrink_to_fit();
     }
 
     /// Takes out all of `other`, which was merged before.
     pub(crate) fn subtract(&mut self, other: &Self) {
         self.covered = self.covered.saturating_sub(other.covered);
         for (id, theirs) in &other.sums {
-            if let Some(mine) = self.sums.get_mut(id) {
-                mine.subtract(theirs);
-                if *mine == TimerSums::default() {
-                    self.sums.remove(id);
+            if let Ok(at) = self.place(*id) {
+                self.sums[at].1.subtract(theirs);
+                if self.sums[at].1 == TimerSums::default() {
+                    self.sums.remove(at);
                 }
             }
         }
@@ -100,8 +127,11 @@ impl Timers {
 
     /// Approximate bytes in memory, without the struct itself.
     pub fn bytes(&self) -> usize {
-        const PER_TIMER: usize = 64;
-        self.sums.len() * PER_TIMER
+        const ALLOCATION: usize = 16;
+        match self.len() {
+            0 => 0,
+            timers => timers * size_of::<(RecordId, TimerSums)>() + ALLOCATION,
+        }
     }
 }
 
@@ -143,7 +173,7 @@ mod tests {
         let mut both = a.clone();
         both.merge(&b);
         assert_eq!(both.covered, 24);
-        assert_eq!(both.sums[&id(2)].sum, 10);
+        assert_eq!(both.get(id(2)).expect("it ran").sum, 10);
         both.subtract(&b);
         assert_eq!(both, a);
         both.subtract(&a);
@@ -155,10 +185,11 @@ mod tests {
         let mut many = timers((0..20).map(|number| (number, 100 - number as u64)));
         let expected = many.clone();
         many.limit();
-        assert_eq!(many.sums.len(), MAX_TIMERS + 1);
-        assert_eq!(many.sums[&other()].sum, (81..=84).sum::<u64>());
-        assert_eq!(many.sums[&other()].count, 4);
-        assert!((0..16).all(|n| many.sums[&id(n)] == expected.sums[&id(n)]));
+        assert_eq!(many.len(), MAX_TIMERS + 1);
+        let others = many.get(other()).expect("there are others");
+        assert_eq!((others.sum, others.count), ((81..=84).sum::<u64>(), 4));
+        assert!((0..16).all(|n| many.get(id(n)) == expected.get(id(n))));
+        assert!(many.iter().is_sorted_by_key(|(id, _)| id));
         let limited = many.clone();
         many.limit();
         assert_eq!(many, limited);

@@ -183,9 +183,11 @@ impl RunningSums {
         for (id, record) in records {
             if let Some(mut sums) = self.get(*id) {
                 sums.subtract(&record.sums);
-                match sums.times.count {
-                    0 => drop(self.sums.remove(id)),
-                    _ => drop(self.sums.insert(*id, pack::aggregate(&sums).into())),
+                // Timers that ended after their requests may be all that is left.
+                let is_empty = sums.times.count == 0 && sums.timers.is_empty();
+                match is_empty {
+                    true => drop(self.sums.remove(id)),
+                    false => drop(self.sums.insert(*id, pack::aggregate(&sums).into())),
                 }
             }
         }
@@ -223,6 +225,7 @@ mod tests {
     use super::*;
     use crate::model::context::Kind;
     use crate::model::histogram::{Histogram, bucket_of};
+    use crate::model::timer_sums::TimerSums;
     use proptest::collection::vec;
     use proptest::prelude::*;
 
@@ -335,11 +338,43 @@ mod tests {
             sums.outcomes.counts[*nanos as usize % 10] += 1;
             let bucket = bucket_of(*nanos) as u16;
             sums.histogram.merge(&Histogram::new(4, [(bucket, 1)]));
+            let timer = RecordId::new(Kind::Timer, &(nanos % 3).to_string());
+            let timed = TimerSums {
+                count: 2,
+                requests: 1,
+                sum: nanos / 2,
+                covered: nanos / 3,
+            };
+            sums.timers.add(timer, &timed);
+            sums.timers.covered += nanos / 3;
         }
         Record {
             sums,
             ..Record::default()
         }
+    }
+
+    #[test]
+    fn timers_whose_requests_have_left_stay_until_they_leave() {
+        let id = RecordId::new(Kind::Http, "GET /");
+        let mut late = Record::default();
+        let timer = RecordId::new(Kind::Timer, "db");
+        let sums = TimerSums {
+            count: 1,
+            sum: 7,
+            ..TimerSums::default()
+        };
+        late.sums.timers.add(timer, &sums);
+        let (first, second) = ([(id, record(&[1_000]))], [(id, late)]);
+        let mut running = RunningSums::default();
+        running.add(0, 1, &first);
+        running.add(60, 1, &second);
+        running.remove(0, &first);
+        let sums = running.get(id).expect("the timer is left");
+        let left = sums.timers.get(timer).map(|timer| timer.sum);
+        assert_eq!((sums.times.count, left), (0, Some(7)));
+        running.remove(60, &second);
+        assert_eq!(running.ids().count(), 0);
     }
 
     proptest! {

@@ -5,6 +5,7 @@ use super::ranking::RankingSpec;
 use super::slice::{Precision, Precisions};
 use super::slow_request::{SLOW_OF_ALL, SLOW_PER_CONTEXT, SLOW_PER_SECOND};
 use super::tier::{TIERS, is_coarse};
+use super::timer_sums::MAX_TIMERS;
 
 /// The configuration that the calculation depends on.
 #[derive(Clone, Debug)]
@@ -94,8 +95,11 @@ const PENDING_SLICE: u64 = 32;
 const STORED_SLICE: u64 = 32;
 /// A bucket of a histogram in this process.
 const PENDING_BUCKET: u64 = 16;
-/// A pending or cached record without its buckets.
-const PENDING_RECORD: u64 = 208;
+/// A pending or cached record without its buckets: its sums, and the timers within its requests, as many as are told
+/// apart and the others.
+const PENDING_RECORD: u64 = 240 + 16 + (MAX_TIMERS as u64 + 1) * 40;
+/// The timers within the requests of a context until the next drain: up to four lists.
+const LIVE_TIMERS: u64 = 4 * (2 * MAX_TIMERS as u64 + 1) * 40;
 /// A slow request on the list of its context, without its texts.
 const LISTED_REQUEST: u64 = 90;
 /// A pending slow request, or one of a store in this process, without its texts.
@@ -158,7 +162,7 @@ impl ProcessBytes {
         };
         let fine = BUCKETS as u64;
         Self {
-            in_use: contexts * (cells + CONTEXT + 4 * name + listed)
+            in_use: contexts * (cells + CONTEXT + LIVE_TIMERS + 4 * name + listed)
                 + counters * (1_024 + 2 * name),
             replay: bounds.replay_bytes as u64,
             folding: match bounds.folder_records as u64 {
@@ -244,9 +248,9 @@ pub fn store_bytes(bounds: &Bounds, precisions: &Precisions) -> u64 {
     contexts * context + counters * counter + slow + bounds.journal_bytes
 }
 
-/// A packed record in its hash, with a count of a few digits in each bucket.
+/// A packed record in its hash, with a count of a few digits in each bucket, and all timers.
 fn record_bytes(buckets: u64) -> u64 {
-    buckets * 5 + 180
+    buckets * 5 + 180 + (MAX_TIMERS as u64 + 1) * 27
 }
 
 /// A hash of small integers: a listpack up to 512 fields, a table beyond.
@@ -298,17 +302,17 @@ mod tests {
         let worst = WorstCase::new(&bounds(), &precisions());
         let parts = ProcessBytes::new(&bounds(), &precisions());
         let expected = ProcessBytes {
-            in_use: 2_324_690,
+            in_use: 2_852_690,
             replay: 1_000_003,
-            folding: 27_666_624,
-            slices: 10_291_584,
+            folding: 27_885_024,
+            slices: 14_950_784,
         };
         assert_eq!(parts, expected);
-        assert_eq!(worst.process_bytes, 41_282_901);
-        assert_eq!(worst.store_bytes, 83_629_261);
+        assert_eq!(worst.process_bytes, 46_688_501);
+        assert_eq!(worst.store_bytes, 97_491_061);
         // Above 512 fields a hash is a table.
         let long = Precisions::new([1, 60], 513);
-        assert_eq!(WorstCase::new(&bounds(), &long).store_bytes, 107_362_173);
+        assert_eq!(WorstCase::new(&bounds(), &long).store_bytes, 121_223_973);
     }
 
     #[test]
@@ -322,8 +326,8 @@ mod tests {
         };
         // What is compacted as far as can be takes more than the bound.
         assert_eq!(slices(6_000_000), slices(1));
-        assert_eq!(slices(10_000_000), 4_259_584 + 10_000_000);
-        assert_eq!(slices(usize::MAX), 69_990_784);
+        assert_eq!(slices(11_000_000), 4_259_584 + 11_000_000);
+        assert_eq!(slices(usize::MAX), 90_957_184);
     }
 
     #[test]
@@ -335,7 +339,7 @@ mod tests {
         };
         let parts = |bytes| ProcessBytes::new(&bounds(bytes), &precisions());
         assert_eq!(parts(1 << 20).slices, 12_418_560);
-        assert_eq!(parts(usize::MAX).slices, 214_870_784);
+        assert_eq!(parts(usize::MAX).slices, 235_837_184);
         assert_eq!(parts(1 << 20).folding, 0);
         assert_eq!(WorstCase::new(&bounds(1), &precisions()).store_bytes, 0);
     }

@@ -166,17 +166,23 @@ impl Recorder {
                     state.slow.add(&mut state.pending, context, requests);
                 }
             }
-            let Some(aggregate) = entry.cells.drain(&mut state.scratch) else {
+            // Timers first: a request is recorded before its timers are, so that they never come without it.
+            let timers = entry.timers.drain();
+            let aggregate = entry.cells.drain(&mut state.scratch);
+            if aggregate.is_none() && timers.is_none() {
                 continue;
-            };
+            }
+            let mut aggregate = aggregate.unwrap_or_default();
             if self.core.is_closed() {
                 state.dropped += aggregate.times.count;
                 continue;
             }
-            state.add_to_pending(entry, second, &aggregate);
             if entry.kind == Kind::Http {
+                // Without the timers, which say nothing about all contexts together.
                 all.merge(&aggregate);
             }
+            aggregate.timers = timers.unwrap_or_default();
+            state.add_to_pending(entry, second, &aggregate);
         }
         for counter in &entries.counters {
             let n = counter.value.take();

@@ -2,11 +2,14 @@
 //!
 //! The request path ends here. It hands on nanoseconds, which leave once a second. Read `cell` (where a
 //! sample is added), `registry` (under which name), `timer`, `counter` and `ranking` (other code), `response` and
-//! `request_outcome` (which responses are errors), `slow`, `slow_drain` and `details` (the slowest requests one by
-//! one), then `drain` (from the cells to the batch) and `totals` (for the Prometheus text).
+//! `request_outcome` (which responses are errors), `active`, `scope` and `timer_cells` (which timers ran within which
+//! requests), `slow`, `slow_drain` and `details` (the slowest requests one by one), then `drain` (from the cells to
+//! the batch) and `totals` (for the Prometheus text).
 
+pub(crate) mod active;
 mod cell;
 mod counter;
+mod covered;
 mod details;
 mod drain;
 mod flush_counters;
@@ -14,11 +17,14 @@ mod ranking;
 mod registry;
 mod request_outcome;
 mod response;
+mod scope;
 mod slow;
 mod slow_drain;
 mod sync;
 mod timer;
+mod timer_cells;
 pub(crate) mod totals;
+mod within;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -34,13 +40,15 @@ pub(crate) use ranking::{RankingEntry, Rankings};
 pub use request_outcome::RequestOutcome;
 pub use response::ResponseHead;
 pub(crate) use response::{ErrorRule, MaybeErrorRule};
+pub(crate) use scope::Scope;
 pub use timer::{Timed, Timer};
+pub use within::Within;
 
 use http::StatusCode;
 
 use crate::clock::{Clock, Tick};
 use crate::error::BuildError;
-use crate::model::context::{self, Kind};
+use crate::model::context::{self, Kind, RecordId};
 use crate::model::outcome::Outcome;
 use crate::model::ranking::RankingSpec;
 use crate::model::slice::Precisions;
@@ -48,6 +56,7 @@ use cell::{Cells, MAX_SHARDS, MIN_SHARDS};
 use counter::{CounterEntry, Gauge, Striped};
 use registry::Registry;
 use slow::{ListedRequest, SlowList};
+use timer_cells::TimerCells;
 
 /// The longest duration that is recorded of what was measured elsewhere. A context may have 30,000 of them in a
 /// second before its sum of nanoseconds overflows.
@@ -87,9 +96,13 @@ pub(crate) struct Entry {
     pub(crate) name: Arc<str>,
     pub(crate) kind: Kind,
     unmatched: bool,
+    /// The id of its records.
+    id: RecordId,
     cells: Cells,
     /// Only requests have one.
     slow: Option<Arc<SlowList>>,
+    /// The timers within its requests.
+    timers: Arc<TimerCells>,
     core: Arc<Core>,
 }
 
@@ -146,7 +159,7 @@ impl Recorder {
         let shards = Self::shards_of_this_machine();
         static NEXT: AtomicU32 = AtomicU32::new(1);
         let core = Arc::new(Core {
-            // 31 bits, as the layer's marks use the last bit.
+            // 31 bits, as the marks of threads use the last bit.
             id: (NEXT.fetch_add(1, Ordering::Relaxed) & (u32::MAX >> 1)).max(1),
             clock: clock.clone(),
             in_flight: Gauge::new(),
@@ -391,11 +404,13 @@ impl Entry {
         let cells = Cells::new(shards);
         let has_slow = kind == Kind::Http;
         Self {
+            kind,
             unmatched: &*name == context::UNMATCHED,
+            id: RecordId::new(kind, &name),
             slow: has_slow.then(|| Arc::new(SlowList::new(&cells))),
+            timers: Arc::new(TimerCells::new(shards)),
             core: core.clone(),
             name,
-            kind,
             cells,
         }
     }
@@ -408,8 +423,10 @@ impl Entry {
             name: self.name.clone(),
             kind: self.kind,
             unmatched: self.unmatched,
+            id: self.id,
             cells: self.cells.clone(),
             slow: self.slow.clone(),
+            timers: self.timers.clone(),
             core: self.core.clone(),
         })
     }

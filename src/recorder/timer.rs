@@ -5,10 +5,12 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use pin_project_lite::pin_project;
 
-use super::Entry;
+use super::scope::Started;
+use super::{Entry, active};
 use crate::clock::Tick;
 use crate::model::outcome::Outcome;
 
@@ -18,12 +20,17 @@ use crate::model::outcome::Outcome;
 /// A timer records exactly one sample, even if the code returns early with `?`, is cancelled or panics. It
 /// does not see the result of the code: call [`failed`](Self::failed), or time a future with
 /// [`Pulse::try_time`](crate::Pulse::try_time).
+///
+/// A timer that is started within a recorded request counts under that request's context as well: see
+/// [where the time goes](crate::guide::request_timers).
 #[must_use = "a timer that is dropped at once times nothing"]
 pub struct Timer {
     entry: Arc<Entry>,
     start: Tick,
     outcome: Outcome,
     is_discarded: bool,
+    /// `None` outside of requests.
+    within: Option<Started>,
 }
 
 impl fmt::Debug for Timer {
@@ -34,8 +41,12 @@ impl fmt::Debug for Timer {
 
 impl Timer {
     pub(crate) fn start(entry: Arc<Entry>) -> Self {
+        // The request's own time begins before that of its timers.
+        let scope = active::scope(entry.core());
         let start = entry.core().clock().tick();
+        let within = scope.map(|scope| Started::new(scope, &entry, start));
         Self {
+            within,
             entry,
             start,
             outcome: Outcome::Completed,
@@ -72,7 +83,9 @@ impl Timer {
 
 impl Drop for Timer {
     fn drop(&mut self) {
+        let within = self.within.take();
         if self.is_discarded {
+            within.into_iter().for_each(Started::discard);
             return;
         }
         let outcome = if std::thread::panicking() {
@@ -80,7 +93,15 @@ impl Drop for Timer {
         } else {
             self.outcome
         };
-        self.entry.finish(self.start, outcome, outcome.is_error());
+        let Some(within) = within else {
+            return self.entry.finish(self.start, outcome, outcome.is_error());
+        };
+        let clock = self.entry.core().clock();
+        let nanos = clock.nanos_between(self.start, clock.tick());
+        let duration = Duration::from_nanos(nanos);
+        self.entry
+            .record_measured(duration, outcome, outcome.is_error());
+        within.end(nanos);
     }
 }
 

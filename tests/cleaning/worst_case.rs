@@ -9,13 +9,14 @@ use crate::rig::reads::StoreReads;
 use redis::pipe;
 use tower::{Layer, Service};
 use tower_pulse::model::batch::{Aggregate, Batch, Slices};
-use tower_pulse::model::context::{ALL, ContextId, Kind, MAX_NAME, OVERFLOW, UNMATCHED};
+use tower_pulse::model::context::{ALL, ContextId, Kind, MAX_NAME, OVERFLOW, RecordId, UNMATCHED};
 use tower_pulse::model::histogram::{BUCKETS, SCALE, lower_bound};
 use tower_pulse::model::outcome::Outcome;
 use tower_pulse::model::slice::{HOUR, Precisions};
 use tower_pulse::model::slow_request::SlowRequests;
 use tower_pulse::model::snapshot::{ContextSnapshot, FleetSnapshot, Snapshot};
 use tower_pulse::model::tier::{TIERS, TierSlice};
+use tower_pulse::model::timer_sums::{MAX_TIMERS, OTHER, TimerSums, Timers};
 use tower_pulse::store::memory::MemoryStore;
 use tower_pulse::store::{
     Append, Appended, AppendedCall, BookStatistics, CleanReport, ContextQuery, ContextRecords,
@@ -83,6 +84,28 @@ fn multiply(aggregate: &mut Aggregate, by: u64) {
     aggregate.outcomes.errors = by;
 }
 
+/// The names of as many timers as a context tells apart, and of the others.
+fn timers() -> Vec<Arc<str>> {
+    let timers = (0..MAX_TIMERS).map(|n| name("db:", n));
+    timers.chain([OTHER.into()]).collect()
+}
+
+/// Sums of timers within a million requests per second.
+fn many_timers() -> Timers {
+    let mut many = Timers::default();
+    many.covered = 50_000_000_000_000;
+    for timer in timers() {
+        let sums = TimerSums {
+            count: 60_000_000,
+            requests: 59_000_000,
+            sum: 60_000_000_000_000,
+            covered: 59_990_000_000_000,
+        };
+        many.add(RecordId::new(Kind::Timer, &timer), &sums);
+    }
+    many
+}
+
 /// Sends all slices of a context or counter, so that all its keys are full afterwards.
 async fn send_all_slices(
     writer: &Writer,
@@ -140,7 +163,9 @@ async fn send_all_slices(
         for slices in &mut delta.records {
             let starts: Vec<i64> = slices.iter().map(|(start, _)| start).collect();
             for start in starts {
-                multiply(slices.get_mut(start).unwrap(), 1_000_000);
+                let record = slices.get_mut(start).unwrap();
+                multiply(record, 1_000_000);
+                record.timers = many_timers();
             }
         }
         send(batch).await;
@@ -350,9 +375,9 @@ impl Query for Away {
     }
 }
 
-/// Answers when the test has moved the manual clock.
+/// Answers when the test has moved the manual clock. Runs all timers within a request with a query.
 #[derive(Clone)]
-struct Slow;
+struct Slow(Pulse);
 
 impl Service<http::Request<()>> for Slow {
     type Response = http::Response<()>;
@@ -364,7 +389,10 @@ impl Service<http::Request<()>> for Slow {
     ) -> std::task::Poll<Result<(), Infallible>> {
         std::task::Poll::Ready(Ok(()))
     }
-    fn call(&mut self, _: http::Request<()>) -> Self::Future {
+    fn call(&mut self, request: http::Request<()>) -> Self::Future {
+        if request.uri().query().is_some() {
+            timers().iter().for_each(|timer| self.0.timer(timer).stop());
+        }
         let mut response = http::Response::new(());
         *response.status_mut() = http::StatusCode::INTERNAL_SERVER_ERROR;
         std::future::ready(Ok(response))
@@ -376,7 +404,9 @@ fn fill_during_outage() -> u64 {
     let (clock, manual_clock) = Clock::manual(NOW - 200 * 86_400);
     let precisions = Precisions::default();
     let store = Arc::new(Away(MemoryStore::new(precisions.clone(), clock.clone())));
-    let builder = builder().clock(clock).store(store);
+    let timers = timers();
+    let builder = builder().max_contexts(CONTEXTS + timers.len());
+    let builder = builder.clock(clock).store(store);
     let worst = builder.worst_case().process_bytes;
     let (pulse, _tasks) = builder.build_with_tasks().unwrap();
     let shards = std::thread::available_parallelism().map_or(1, usize::from);
@@ -401,7 +431,10 @@ fn fill_during_outage() -> u64 {
         std::thread::scope(|scope| {
             for _ in 0..shards {
                 scope.spawn(|| {
-                    let mut service = layer.layer(Slow);
+                    for timer in &timers {
+                        pulse.record_duration(timer, Duration::ZERO);
+                    }
+                    let mut service = layer.layer(Slow(pulse.clone()));
                     for n in 0..names.len() {
                         futures_util::FutureExt::now_or_never(service.call(request(n)))
                             .unwrap()
@@ -418,7 +451,7 @@ fn fill_during_outage() -> u64 {
         assert!(failed.is_err());
     };
     let all = durations();
-    let mut service = layer.layer(Slow);
+    let mut service = layer.layer(Slow(pulse.clone()));
     for second in seconds(&precisions) {
         manual_clock.set_wall(second);
         // For slices older than the two newest, every fourth bucket is enough.
@@ -429,7 +462,17 @@ fn fill_during_outage() -> u64 {
             false => all[..1].iter().step_by(1),
         };
         let durations: Vec<u64> = durations.copied().collect();
+        for (timer, nanos) in timers
+            .iter()
+            .flat_map(|timer| durations.iter().map(move |n| (timer, n)))
+        {
+            pulse.record_duration(timer, Duration::from_nanos(*nanos));
+        }
         for n in 0..names.len() {
+            let timed = http::Request::get(format!("/{n}?timers")).body(()).unwrap();
+            futures_util::FutureExt::now_or_never(service.call(timed))
+                .unwrap()
+                .unwrap();
             for nanos in &durations {
                 let response = service.call(request(n));
                 manual_clock.advance(Duration::from_nanos(*nanos));

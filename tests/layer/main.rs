@@ -7,8 +7,10 @@ mod contexts;
 #[cfg(feature = "admin")]
 mod mounted;
 mod names;
+mod nested_timers;
 mod outcomes;
 mod recorded;
+mod request_timers;
 #[path = "../rig/mod.rs"]
 mod rig;
 mod slow_requests;

@@ -169,7 +169,8 @@ async fn a_trace_id_is_that_of_the_trace_or_else_that_of_the_request() {
     let valid = format!("00-{TRACE}-00f067aa0ba902b7-01");
     let upper = valid.to_uppercase();
     let huge = "x".repeat(5_000);
-    let cases: [(&[(&str, &[u8])], Option<&str>); 8] = [
+    type Headers<'a> = &'a [(&'a str, &'a [u8])];
+    let cases: [(Headers<'_>, Option<&str>); 8] = [
         (&[], None),
         (&[("traceparent", valid.as_bytes())], Some(TRACE)),
         (

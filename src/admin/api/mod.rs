@@ -13,6 +13,7 @@ mod resolution;
 pub(super) mod series;
 pub(super) mod slow_requests;
 pub(super) mod slowest;
+mod timers;
 mod window;
 
 use std::collections::BTreeMap;

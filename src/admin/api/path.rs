@@ -9,6 +9,7 @@ use super::super::Admin;
 use super::super::params::Params;
 use super::super::response::ApiError;
 use super::slow_requests::{BothHours, both_hours};
+use super::timers::RequestTimers;
 use super::window::{Asked, WindowOf};
 use super::{Hour, Name, kind, of_kind, outcomes};
 use crate::model::batch::Aggregate;
@@ -27,6 +28,8 @@ pub(in crate::admin) struct Path<'a> {
     histogram: Vec<(f64, f64, u64)>,
     outcomes: BTreeMap<&'static str, u64>,
     slowest_requests: BothHours,
+    #[serde(flatten)]
+    timers: RequestTimers,
     /// The window that was asked for, unless it is an hour.
     #[serde(skip_serializing_if = "Option::is_none")]
     window: Option<HistogramOf>,
@@ -39,6 +42,8 @@ struct HistogramOf {
     window: WindowOf,
     histogram: Vec<(f64, f64, u64)>,
     histogram_before: Vec<(f64, f64, u64)>,
+    #[serde(flatten)]
+    timers: RequestTimers,
 }
 
 #[derive(Serialize)]
@@ -69,6 +74,7 @@ pub(in crate::admin) async fn path<'a>(
                 window: WindowOf::new(&sums, &id),
                 histogram: buckets(&now.histogram),
                 histogram_before: buckets(&before.histogram),
+                timers: RequestTimers::new(admin, id.kind, &now).await?,
             })
         }
         _ => None,
@@ -80,8 +86,13 @@ pub(in crate::admin) async fn path<'a>(
     let id = ContextId::new(snapshot.kind, context);
     let slowest_requests = both_hours(admin, &id).await?;
     let aggregate = aggregate(snapshot.hour.as_ref(), snapshot.last_hour.as_ref());
+    let timers = match aggregate {
+        Some(aggregate) => RequestTimers::new(admin, snapshot.kind, aggregate).await?,
+        None => RequestTimers::default(),
+    };
     Ok(Path {
         window,
+        timers,
         name: Name::new(context, snapshot.kind),
         hour: snapshot.hour.as_ref().map(started),
         last_hour: snapshot.last_hour.as_ref().map(started),

@@ -156,7 +156,7 @@ pub fn entry(batch: &Batch) -> Vec<u8> {
 fn hours_of(finest: &Slices<Aggregate>) -> Slices<DurationSums> {
     let hour = Precision::new(HOUR as u32, MAX_HOURS as u32);
     let mut hours = Slices::default();
-    for (start, record) in finest.iter() {
+    for (start, record) in finest.iter().filter(|(_, record)| record.times.count > 0) {
         hours.add(hour.slice(start), record.times, MAX_HOURS);
     }
     hours
@@ -349,6 +349,39 @@ mod tests {
             aggregate.timers.covered += number;
         }
         aggregate
+    }
+
+    #[test]
+    fn timers_that_ended_after_their_requests_come_without_hours() {
+        let mut batch = Batch::new(Precisions::default());
+        let late = timed(Aggregate::default(), 3);
+        batch.add(&"GET /".into(), Kind::Http, 1_700_000_000, &late);
+        let unpacked = unpacked(&entry(&batch)).expect("it can be unpacked");
+        assert_eq!(unpacked, batch);
+        assert!(
+            unpacked
+                .contexts
+                .values()
+                .all(|delta| delta.hours.is_empty())
+        );
+    }
+
+    #[test]
+    fn sixteen_timers_take_few_bytes() {
+        let mut busy = Aggregate::default();
+        for number in 0..17 {
+            let sums = TimerSums {
+                count: 6_000,
+                requests: 6_000,
+                sum: 6_000 * 12_345_678,
+                covered: 6_000 * 12_345_678,
+            };
+            busy.timers
+                .add(RecordId::new(Kind::Timer, &number.to_string()), &sums);
+        }
+        let plain = super::aggregate(&Aggregate::default()).len();
+        let timers = super::aggregate(&busy).len() - plain;
+        assert!(timers <= 17 * 18 + 5, "{timers} bytes");
     }
 
     fn slow(nanos: u64, number: u64) -> SlowRequest {

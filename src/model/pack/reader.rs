@@ -136,17 +136,19 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) fn timers(&mut self) -> Option<Timers> {
-        let mut timers = Timers {
-            covered: self.uint()?,
-            ..Timers::default()
-        };
+        let mut timers = Timers::default();
+        timers.covered = self.uint()?;
         while let Some((id, tail)) = self.0.split_first_chunk::<8>() {
             self.0 = tail;
+            let count = self.uint()?;
+            let requests = count.wrapping_sub(self.int()? as u64);
+            let sum = self.uint()?;
+            let covered = sum.wrapping_sub(self.int()? as u64);
             let sums = TimerSums {
-                count: self.uint()?,
-                requests: self.uint()?,
-                sum: self.uint()?,
-                covered: self.uint()?,
+                count,
+                requests,
+                sum,
+                covered,
             };
             timers.add(RecordId::from_bytes(id)?, &sums);
         }

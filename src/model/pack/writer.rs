@@ -91,12 +91,13 @@ impl Writer {
 
     pub(super) fn timers(&mut self, timers: &Timers) {
         self.uint(timers.covered);
-        for (id, sums) in &timers.sums {
+        for (id, sums) in timers.iter() {
             self.0.extend_from_slice(&id.to_bytes());
+            // The others as differences, which are 0 for a timer that runs once per request.
             self.uint(sums.count);
-            self.uint(sums.requests);
+            self.int(sums.count.wrapping_sub(sums.requests) as i64);
             self.uint(sums.sum);
-            self.uint(sums.covered);
+            self.int(sums.sum.wrapping_sub(sums.covered) as i64);
         }
     }
 

@@ -65,7 +65,10 @@ impl RedisStore {
             now: now.now_seconds(),
         };
         let mut slices: BTreeMap<i64, u64> = BTreeMap::new();
-        for slice in (self.read_records(&query).await?.into_iter()).flat_map(|read| read.slices) {
+        let read = self.read_records(&query).await?.into_iter();
+        let slices_read = read.flat_map(|read| read.slices);
+        // A slice may have nothing but timers that ended after their requests.
+        for slice in slices_read.filter(|slice| slice.sums.times.count > 0) {
             let n = match metric {
                 Metric::Hits => slice.sums.times.count,
                 Metric::Errors => slice.sums.outcomes.errors,

@@ -1,0 +1,92 @@
+//! Where the time of a context's requests goes: the timers that ran within them.
+
+use serde::Serialize;
+
+use super::super::Admin;
+use super::super::response::ApiError;
+use super::window::share;
+use crate::model::batch::Aggregate;
+use crate::model::context::Kind;
+use crate::model::timer_sums::{TimerSums, Timers};
+
+/// The timers within the requests of a context, and the share of the requests' time that they cover.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct RequestTimers {
+    /// The largest share first.
+    timers: Vec<TimerRow>,
+    /// The share of the time during which any timer ran.
+    timed_share: Option<f64>,
+    /// The share of the time during which none ran.
+    untimed_share: Option<f64>,
+}
+
+#[derive(Debug, Serialize)]
+struct TimerRow {
+    timer: String,
+    count: u64,
+    /// How often it ran, by the number of all requests.
+    per_request: Option<f64>,
+    /// Number of requests within which it ran.
+    requests: u64,
+    /// Its durations added up, in seconds.
+    total: f64,
+    /// Seconds of the requests' time during which it ran.
+    covered: f64,
+    /// `covered` by the time of all requests.
+    share: Option<f64>,
+    /// Seconds of `total` in which it ran beside itself, or on after the request.
+    overlap: f64,
+}
+
+impl RequestTimers {
+    /// The timers within the requests of a context of this kind. Only HTTP requests have some.
+    pub(super) async fn new(admin: &Admin, kind: Kind, sums: &Aggregate) -> Result<Self, ApiError> {
+        if kind != Kind::Http {
+            return Ok(Self::default());
+        }
+        let mut timers = sums.timers.clone();
+        timers.limit();
+        let names = match timers.is_empty() {
+            true => None,
+            false => Some(admin.reader.timer_names().await?),
+        };
+        let name = |id| {
+            let name = names.as_ref().and_then(|names| names.get(&id));
+            name.map_or_else(|| format!("<{id}>"), |name| name.to_string())
+        };
+        let requests = (sums.times.count, sums.times.sum);
+        let mut rows: Vec<_> = (timers.iter())
+            .map(|(id, timer)| TimerRow::new(name(id), timer, &timers, requests))
+            .collect();
+        rows.sort_by(|a, b| {
+            let by_share = b.covered.total_cmp(&a.covered);
+            by_share.then_with(|| a.timer.cmp(&b.timer))
+        });
+        // Timers that ended late may be in a window that their requests have left.
+        let timed = timers.covered.min(sums.times.sum);
+        let untimed = sums.times.sum - timed;
+        Ok(Self {
+            timers: rows,
+            timed_share: share(timed as f64, sums.times.sum as f64),
+            untimed_share: share(untimed as f64, sums.times.sum as f64),
+        })
+    }
+}
+
+impl TimerRow {
+    /// `count` and `time` are those of all requests.
+    fn new(timer: String, sums: &TimerSums, all: &Timers, (count, time): (u64, u64)) -> Self {
+        // The sums of `<other>` add up several timers.
+        let covered = sums.covered.min(all.covered).min(time);
+        Self {
+            timer,
+            count: sums.count,
+            per_request: share(sums.count as f64, count as f64),
+            requests: sums.requests,
+            total: sums.sum as f64 / 1e9,
+            covered: covered as f64 / 1e9,
+            share: share(covered as f64, time as f64),
+            overlap: sums.sum.saturating_sub(covered) as f64 / 1e9,
+        }
+    }
+}

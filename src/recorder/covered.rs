@@ -1,0 +1,105 @@
+//! The time during which at least one of several intervals lasted.
+
+/// Intervals that are held apart, because something that still runs may yet join them.
+const MAX_OPEN: usize = 64;
+
+/// The union of intervals that are added in the order of their ends. Times are nanoseconds since the same moment.
+#[derive(Debug, Default)]
+pub(super) struct Covered {
+    /// The length of the intervals before `settled_until`.
+    settled: u64,
+    settled_until: u64,
+    /// Later intervals, apart from each other, oldest first.
+    open: Vec<(u64, u64)>,
+}
+
+impl Covered {
+    /// Adds an interval. All that are added later begin at `oldest` or after.
+    pub(super) fn add(&mut self, start: u64, end: u64, oldest: Option<u64>) {
+        // Threads read the clock before they take their turn, so one may come a moment late.
+        let mut start = start.max(self.settled_until);
+        let mut end = end.max(start);
+        while let Some((before, until)) = self.open.pop_if(|(_, until)| *until >= start) {
+            start = start.min(before);
+            end = end.max(until);
+        }
+        let is_settled = |until: u64| oldest.is_none_or(|oldest| oldest >= until);
+        let settled = self.open.partition_point(|(_, until)| is_settled(*until));
+        for (start, end) in self.open.drain(..settled) {
+            self.settled += end - start;
+            self.settled_until = end;
+        }
+        if self.open.is_empty() && is_settled(end) {
+            self.settled += end - start;
+            self.settled_until = end;
+            return;
+        }
+        self.open.push((start, end));
+        if self.open.len() > MAX_OPEN {
+            // The gap counts as well: what has run since before it covers it, unless it is discarded.
+            let (start, _) = self.open.remove(0);
+            self.open[0].0 = start;
+        }
+    }
+
+    /// The length of the union.
+    pub(super) fn total(&self) -> u64 {
+        let open = self.open.iter().map(|(start, end)| end - start);
+        self.settled + open.sum::<u64>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    #[test]
+    fn intervals_one_after_another_add_up_and_are_not_held() {
+        let mut covered = Covered::default();
+        for at in 0..1_000 {
+            covered.add(10 * at, 10 * at + 3, None);
+        }
+        assert_eq!((covered.total(), covered.open.capacity()), (3_000, 0));
+    }
+
+    #[test]
+    fn an_interval_that_comes_a_moment_late_counts_no_moment_twice() {
+        let mut covered = Covered::default();
+        covered.add(0, 10, None);
+        covered.add(8, 12, None);
+        covered.add(5, 9, None);
+        assert_eq!(covered.total(), 12);
+    }
+
+    #[test]
+    fn an_interval_around_many_others_covers_them() {
+        let mut covered = Covered::default();
+        for at in 1..1_000 {
+            covered.add(10 * at, 10 * at + 3, Some(0));
+        }
+        assert!(covered.open.len() <= MAX_OPEN);
+        covered.add(0, 10_000, None);
+        assert_eq!(covered.total(), 10_000);
+    }
+
+    proptest! {
+        #[test]
+        fn it_is_the_number_of_moments_in_any_interval(mut intervals in vec((0..100u64, 0..40u64, any::<bool>()), 0..40)) {
+            intervals.iter_mut().for_each(|interval| interval.1 += interval.0);
+            intervals.sort_unstable_by_key(|(start, end, _)| (*end, *start));
+            let (mut covered, mut moments) = (Covered::default(), [false; 140]);
+            for (at, (start, end, is_added)) in intervals.iter().enumerate() {
+                // Those that are not added were discarded at their end.
+                if *is_added {
+                    let running = intervals[at + 1..].iter().map(|(start, ..)| *start);
+                    covered.add(*start, *end, running.min());
+                    (*start..*end).for_each(|moment| moments[moment as usize] = true);
+                }
+                let expected = moments.iter().filter(|moment| **moment).count();
+                prop_assert_eq!(covered.total(), expected as u64);
+            }
+        }
+    }
+}

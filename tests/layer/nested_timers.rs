@@ -1,0 +1,225 @@
+//! Timers within requests that are within each other: two layers, two pulses, requests that serve requests.
+
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::routing::get;
+use futures_util::FutureExt;
+use http::{Request, Response};
+use tower::{Service, ServiceBuilder, ServiceExt};
+use tower_pulse::Pulse;
+
+use super::request_timers::{after, app, assert_nothing_is_left, expected, sums_of, timers};
+use super::{context, pulse, send};
+
+#[tokio::test]
+async fn of_two_layers_the_context_of_the_request_counts() {
+    let (pulse, hand) = pulse();
+    let (inner, clock) = (pulse.clone(), hand.clone());
+    let handler = move || {
+        let (pulse, hand) = (inner.clone(), clock.clone());
+        async move {
+            for _ in 0..2 {
+                pulse.time("db", async { after(&hand, 2) }).await;
+                tokio::task::yield_now().await;
+            }
+            "done"
+        }
+    };
+    let app = Router::new()
+        .route("/", get(handler.clone()).layer(pulse.layer()))
+        .route("/named", get(handler).layer(pulse.layer().named("inner")))
+        .layer(pulse.layer());
+    for path in ["/", "/named", "/named"] {
+        send(&app, "GET", path).await;
+    }
+    assert_eq!(
+        timers(&pulse, "GET /").await,
+        expected(4, [("db", [2, 1, 4, 4])])
+    );
+    assert_eq!(
+        timers(&pulse, "inner").await,
+        expected(8, [("db", [4, 2, 8, 8])])
+    );
+    assert_nothing_is_left(&pulse);
+}
+
+#[tokio::test]
+async fn each_pulse_has_its_own_timers() {
+    let (outer, hand) = pulse();
+    let (inner, _) = pulse();
+    let (a, b, clock) = (outer.clone(), inner.clone(), hand.clone());
+    let handler = move || {
+        let (a, b, hand) = (a.clone(), b.clone(), clock.clone());
+        async move {
+            for _ in 0..2 {
+                let (first, second) = (a.timer("a"), b.timer("b"));
+                after(&hand, 3);
+                tokio::task::yield_now().await;
+                first.stop();
+                second.stop();
+            }
+            let task = a.within({
+                let a = a.clone();
+                async move { a.timer("a").stop() }
+            });
+            tokio::spawn(task).await.unwrap();
+            let within = a.clone();
+            a.within(async move { within.timer("a").stop() }).await;
+            "done"
+        }
+    };
+    let app = Router::new()
+        .route("/", get(handler).layer(inner.layer()))
+        .layer(outer.layer());
+    send(&app, "GET", "/").await;
+    assert_eq!(
+        timers(&outer, "GET /").await,
+        expected(6, [("a", [4, 1, 6, 6])])
+    );
+    let of_inner = timers(&inner, "GET /").await;
+    assert_eq!(of_inner.len(), 1);
+    assert_eq!(sums_of(&of_inner, "b").count, 2);
+    assert_nothing_is_left(&outer);
+    assert_nothing_is_left(&inner);
+}
+
+#[tokio::test]
+async fn a_request_within_a_request_has_its_own_timers() {
+    let (pulse, hand) = pulse();
+    let (inner, clock) = (pulse.clone(), hand.clone());
+    let page = app(&pulse, move || {
+        let (pulse, hand) = (inner.clone(), clock.clone());
+        async move {
+            pulse.time("page", async { after(&hand, 2) }).await;
+            "page"
+        }
+    });
+    let inner = pulse.clone();
+    let (clock, called) = (hand.clone(), page.clone());
+    let outer = Router::new()
+        .route(
+            "/outer",
+            get(move || {
+                let (pulse, hand, page) = (inner.clone(), clock.clone(), called.clone());
+                async move {
+                    // A task of its own serves a request of its own, although its future is within the first one.
+                    let task = pulse.within({
+                        let pulse = pulse.clone();
+                        async move {
+                            pulse.time("before", async { after(&hand, 1) }).await;
+                            send(&page, "GET", "/").await;
+                            pulse.time("after", async { after(&hand, 1) }).await;
+                        }
+                    });
+                    tokio::spawn(task).await.unwrap();
+                    "outer"
+                }
+            }),
+        )
+        .layer(pulse.layer());
+    send(&outer, "GET", "/outer").await;
+    assert_eq!(
+        timers(&pulse, "GET /").await,
+        expected(2, [("page", [1, 1, 2, 2])])
+    );
+    assert_eq!(
+        timers(&pulse, "GET /outer").await,
+        expected(2, [("before", [1, 1, 1, 1]), ("after", [1, 1, 1, 1])])
+    );
+}
+
+#[tokio::test]
+async fn a_request_that_another_polls_has_its_own_timers() {
+    let (pulse, hand) = pulse();
+    let waiting = Arc::new(Mutex::new(None));
+    let (inner, slot) = (pulse.clone(), waiting.clone());
+    let mut service = ServiceBuilder::new()
+        .layer(pulse.layer_with(|head| Some(head.uri.path().to_owned().into())))
+        .service_fn(move |request: Request<()>| {
+            let (pulse, hand) = (inner.clone(), hand.clone());
+            let slot = slot.clone();
+            async move {
+                pulse.time("first", async { after(&hand, 1) }).await;
+                let other = slot.lock().unwrap().take();
+                if let (Some(other), "/outer") = (other, request.uri().path()) {
+                    let _: Result<Response<()>, Infallible> = other.await;
+                }
+                pulse.time("last", async { after(&hand, 2) }).await;
+                Ok::<_, Infallible>(Response::new(()))
+            }
+        });
+    let mut call = |path| {
+        let request = Request::get(path).body(()).unwrap();
+        let service = service.ready().now_or_never().unwrap().unwrap();
+        service.call(request).boxed()
+    };
+    let (other, outer) = (call("/other"), call("/outer"));
+    *waiting.lock().unwrap() = Some(other);
+    outer.await.unwrap();
+    for path in ["/other", "/outer"] {
+        assert_eq!(
+            timers(&pulse, path).await,
+            expected(3, [("first", [1, 1, 1, 1]), ("last", [1, 1, 2, 2])]),
+            "{path}"
+        );
+    }
+    assert_nothing_is_left(&pulse);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn of_many_requests_at_once_no_timer_is_lost_or_doubled() {
+    const REQUESTS: u64 = 500;
+    let (clock, _manual_clock) = tower_pulse::Clock::manual(super::NOW);
+    let pulse = Pulse::builder().clock(clock).build().unwrap();
+    let inner = pulse.clone();
+    let audits = Arc::new(Mutex::new(Vec::new()));
+    let tasks = audits.clone();
+    let app = app(&pulse, move || {
+        let (pulse, tasks) = (inner.clone(), tasks.clone());
+        async move {
+            let query = |name| pulse.time(name, tokio::task::yield_now());
+            tokio::join!(query("db"), query("db"));
+            // Some end before the request, others after it.
+            let audit = tokio::spawn(pulse.within({
+                let pulse = pulse.clone();
+                async move { pulse.time("audit", tokio::task::yield_now()).await }
+            }));
+            tasks.lock().unwrap().push(audit);
+            query("render").await;
+            "done"
+        }
+    });
+    let clients = (0..8).map(|_| {
+        let app = app.clone();
+        tokio::spawn(async move {
+            for _ in 0..REQUESTS {
+                send(&app, "GET", "/").await;
+            }
+        })
+    });
+    let clients: Vec<_> = clients.collect();
+    while !clients.iter().all(tokio::task::JoinHandle::is_finished) {
+        pulse.drain();
+        tokio::task::yield_now().await;
+    }
+    for client in clients {
+        client.await.unwrap();
+    }
+    let audits = std::mem::take(&mut *audits.lock().unwrap());
+    for task in audits {
+        task.await.unwrap();
+    }
+    let all = 8 * REQUESTS;
+    for (name, runs) in [("db", 2 * all), ("audit", all), ("render", all)] {
+        let own = context(&pulse, name).await.hour.unwrap();
+        assert_eq!(own.aggregate.times.count, runs, "{name}");
+        let of_requests = sums_of(&timers(&pulse, "GET /").await, name);
+        assert_eq!(
+            (of_requests.count, of_requests.requests),
+            (runs, all),
+            "{name}"
+        );
+    }
+}

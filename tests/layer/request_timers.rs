@@ -1,0 +1,442 @@
+//! Timers within requests: which request they count under, and which part of its time they cover.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::routing::get;
+use futures_util::{FutureExt, StreamExt};
+use http::{Request, Response};
+use http_body_util::BodyExt;
+use tokio::sync::oneshot;
+use tower::{Service, ServiceBuilder, ServiceExt};
+use tower_pulse::model::context::{Kind, RecordId};
+use tower_pulse::model::timer_sums::{MAX_TIMERS, OTHER, TimerSums, Timers};
+use tower_pulse::{ManualClock, Pulse, Unrecorded};
+
+use super::{context, pulse, send, snapshot};
+
+/// The timers within the requests of a context.
+pub(super) async fn timers(pulse: &Pulse, name: &str) -> Timers {
+    context(pulse, name).await.hour.unwrap().aggregate.timers
+}
+
+/// Count, requests, sum and covered time of some timers, in milliseconds.
+pub(super) fn expected<const N: usize>(covered: u64, timers: [(&str, [u64; 4]); N]) -> Timers {
+    let mut expected = Timers::default();
+    expected.covered = millis(covered);
+    for (name, [count, requests, sum, covered]) in timers {
+        let sums = TimerSums {
+            count,
+            requests,
+            sum: millis(sum),
+            covered: millis(covered),
+        };
+        expected.add(RecordId::new(Kind::Timer, name), &sums);
+    }
+    expected
+}
+
+pub(super) fn sums_of(timers: &Timers, name: &str) -> TimerSums {
+    *timers.get(RecordId::new(Kind::Timer, name)).unwrap()
+}
+
+fn millis(n: u64) -> u64 {
+    n * 1_000_000
+}
+
+pub(super) fn after(hand: &ManualClock, millis: u64) {
+    hand.advance(Duration::from_millis(millis));
+}
+
+/// A router with one route, `GET /`, recorded by `pulse`.
+pub(super) fn app<F>(
+    pulse: &Pulse,
+    handler: impl Fn() -> F + Clone + Send + Sync + 'static,
+) -> Router
+where
+    F: Future<Output = &'static str> + Send + 'static,
+{
+    Router::new().route("/", get(handler)).layer(pulse.layer())
+}
+
+#[tokio::test]
+async fn timers_one_after_another_cover_their_sum() {
+    let (pulse, hand) = pulse();
+    let (inner, clock) = (pulse.clone(), hand.clone());
+    let app = app(&pulse, move || {
+        let (pulse, hand) = (inner.clone(), clock.clone());
+        async move {
+            for _ in 0..3 {
+                let timer = pulse.timer("db");
+                after(&hand, 2);
+                tokio::task::yield_now().await;
+                timer.stop();
+                after(&hand, 1);
+            }
+            pulse.time("render", async { after(&hand, 5) }).await;
+            let cached = pulse.timer("cached");
+            after(&hand, 1);
+            cached.discard();
+            "done"
+        }
+    });
+    for _ in 0..2 {
+        send(&app, "GET", "/").await;
+    }
+    let db = ("db", [6, 2, 12, 12]);
+    let render = ("render", [2, 2, 10, 10]);
+    assert_eq!(timers(&pulse, "GET /").await, expected(22, [db, render]));
+    // And under their own names, as before.
+    let own = context(&pulse, "db").await.hour.unwrap();
+    assert_eq!((own.times.count, own.times.sum), (6.0, 0.012));
+    assert!(own.aggregate.timers.is_empty());
+    assert_eq!(
+        snapshot(&pulse).await.all.hour.unwrap().aggregate.timers,
+        Timers::default()
+    );
+}
+
+#[tokio::test]
+async fn concurrent_and_nested_timers_cover_their_time_once() {
+    let (pulse, hand) = pulse();
+    let (inner, clock) = (pulse.clone(), hand.clone());
+    let app = app(&pulse, move || {
+        let (pulse, hand) = (inner.clone(), clock.clone());
+        async move {
+            after(&hand, 1);
+            let all = pulse.timer("all");
+            let queries = [1, 2, 4].map(|rounds| {
+                let hand = hand.clone();
+                pulse.time("db", async move {
+                    for _ in 0..rounds {
+                        after(&hand, 1);
+                        tokio::task::yield_now().await;
+                    }
+                })
+            });
+            futures_util::future::join_all(queries).await;
+            all.stop();
+            after(&hand, 1);
+            "done"
+        }
+    });
+    send(&app, "GET", "/").await;
+    let found = timers(&pulse, "GET /").await;
+    // Seven milliseconds passed, in the turns of three futures.
+    let db = sums_of(&found, "db");
+    assert_eq!((db.count, db.requests, db.covered), (3, 1, millis(7)));
+    assert!(db.sum > millis(7), "{db:?}");
+    let all = sums_of(&found, "all");
+    assert_eq!(
+        (all.sum, all.covered, found.covered),
+        (millis(7), millis(7), millis(7))
+    );
+    let request = context(&pulse, "GET /").await.hour.unwrap();
+    assert_eq!(request.aggregate.times.sum, millis(9));
+    let own = context(&pulse, "db").await.hour.unwrap();
+    assert_eq!(own.aggregate.times.sum, db.sum);
+}
+
+#[tokio::test]
+async fn a_cancelled_request_and_a_panic_have_their_timers() {
+    let (pulse, hand) = pulse();
+    let (inner, clock) = (pulse.clone(), hand.clone());
+    let cancelled = app(&pulse, move || {
+        let pulse = inner.clone();
+        async move {
+            let _timer = pulse.timer("db");
+            std::future::pending::<&str>().await
+        }
+    });
+    let mut waiting = Box::pin(send(&cancelled, "GET", "/"));
+    assert!(waiting.as_mut().now_or_never().is_none());
+    after(&hand, 3);
+    assert!(waiting.as_mut().now_or_never().is_none());
+    drop(waiting);
+    assert_eq!(
+        timers(&pulse, "GET /").await,
+        expected(3, [("db", [1, 1, 3, 3])])
+    );
+
+    let inner = pulse.clone();
+    let mut panicking = ServiceBuilder::new()
+        .layer(pulse.layer_with(|_| Some("panic".into())))
+        .service_fn(move |_: Request<()>| {
+            let (pulse, hand) = (inner.clone(), clock.clone());
+            async move {
+                let _timer = pulse.timer("db");
+                after(&hand, 2);
+                if pulse.health().recording.in_flight > 0 {
+                    panic!("on purpose");
+                }
+                Ok::<_, Infallible>(Response::new(()))
+            }
+        });
+    let call = panicking.ready().await.unwrap().call(Request::new(()));
+    tokio::spawn(call).await.unwrap_err();
+    assert_eq!(
+        timers(&pulse, "panic").await,
+        expected(2, [("db", [1, 1, 2, 2])])
+    );
+    assert_nothing_is_left(&pulse);
+}
+
+/// A timer outside of requests counts under none: this thread is not marked any more.
+pub(super) fn assert_nothing_is_left(pulse: &Pulse) {
+    let within = format!("{:?}", pulse.within(async {}));
+    assert!(within.contains("has_request: false"), "{within}");
+}
+
+#[tokio::test]
+async fn spawned_tasks_count_if_they_are_within_the_request() {
+    let (pulse, hand) = pulse();
+    let (inner, clock) = (pulse.clone(), hand.clone());
+    let app = app(&pulse, move || {
+        let (pulse, hand) = (inner.clone(), clock.clone());
+        async move {
+            let job = |name: &'static str, millis| {
+                let (pulse, hand) = (pulse.clone(), hand.clone());
+                async move {
+                    tokio::task::yield_now().await;
+                    let timer = pulse.timer(name);
+                    tokio::task::yield_now().await;
+                    after(&hand, millis);
+                    timer.stop();
+                }
+            };
+            tokio::spawn(pulse.within(job("within", 2))).await.unwrap();
+            tokio::spawn(job("without", 3)).await.unwrap();
+            // Further in, and on another thread.
+            let nested = pulse.within({
+                let pulse = pulse.clone();
+                let nested = job("within", 4);
+                async move { tokio::spawn(pulse.within(nested)).await.unwrap() }
+            });
+            tokio::spawn(nested).await.unwrap();
+            let elsewhere = pulse.within(job("elsewhere", 5));
+            let thread = std::thread::spawn(move || {
+                let runtime = tokio::runtime::Builder::new_current_thread().build();
+                runtime.unwrap().block_on(elsewhere);
+            });
+            thread.join().unwrap();
+            "done"
+        }
+    });
+    send(&app, "GET", "/").await;
+    assert_eq!(
+        timers(&pulse, "GET /").await,
+        expected(11, [("within", [2, 1, 6, 6]), ("elsewhere", [1, 1, 5, 5])])
+    );
+    assert_eq!(
+        context(&pulse, "without").await.hour.unwrap().times.count,
+        1.0
+    );
+    assert_nothing_is_left(&pulse);
+}
+
+#[tokio::test]
+async fn a_timer_that_outlives_its_request_counts_when_it_ends() {
+    let (pulse, hand) = pulse();
+    let (inner, clock) = (pulse.clone(), hand.clone());
+    let (release, released) = oneshot::channel::<()>();
+    let released = Arc::new(Mutex::new(Some(released)));
+    let tasks = Arc::new(Mutex::new(Vec::new()));
+    let spawned = tasks.clone();
+    let app = app(&pulse, move || {
+        let (pulse, hand) = (inner.clone(), clock.clone());
+        let released = released.lock().unwrap().take().unwrap();
+        let spawned = spawned.clone();
+        async move {
+            let audit = pulse.within({
+                let (pulse, hand) = (pulse.clone(), hand.clone());
+                async move {
+                    let timer = pulse.timer("audit");
+                    let discarded = pulse.timer("discarded");
+                    released.await.unwrap();
+                    after(&hand, 10);
+                    timer.stop();
+                    discarded.discard();
+                    pulse.time("later", async { after(&hand, 1) }).await;
+                    pulse.time("audit", async { after(&hand, 2) }).await;
+                }
+            });
+            let task = tokio::spawn(audit);
+            tokio::task::yield_now().await;
+            after(&hand, 4);
+            spawned.lock().unwrap().push(task);
+            "done"
+        }
+    });
+    send(&app, "GET", "/").await;
+    // It has covered the whole of the request, and has not ended.
+    let running = timers(&pulse, "GET /").await;
+    let audit = sums_of(&running, "audit");
+    assert_eq!(
+        (audit.count, audit.covered, running.covered),
+        (0, millis(4), millis(4))
+    );
+    release.send(()).unwrap();
+    let task = tasks.lock().unwrap().pop().unwrap();
+    task.await.unwrap();
+    let found = timers(&pulse, "GET /").await;
+    let audit = sums_of(&found, "audit");
+    assert_eq!((audit.count, audit.requests), (2, 1));
+    assert_eq!((audit.sum, audit.covered), (millis(4 + 10 + 2), millis(4)));
+    let later = sums_of(&found, "later");
+    assert_eq!(
+        (later.count, later.requests, later.sum, later.covered),
+        (1, 1, millis(1), 0)
+    );
+    let discarded = sums_of(&found, "discarded");
+    assert_eq!((discarded.count, discarded.sum), (0, 0));
+    let hits = pulse.store().snapshot(super::NOW).await.unwrap();
+    assert_eq!(hits.all.hour.unwrap().times.count, 1.0);
+}
+
+#[tokio::test]
+async fn a_request_that_is_not_recorded_has_no_timers() {
+    let (clock, hand) = tower_pulse::Clock::manual(super::NOW);
+    let pulse = Pulse::builder()
+        .clock(clock)
+        .ignore(["/ignored"])
+        .build()
+        .unwrap();
+    let inner = pulse.clone();
+    let handler = move || {
+        let (pulse, hand) = (inner.clone(), hand.clone());
+        async move {
+            pulse.time("db", async { after(&hand, 2) }).await;
+            let (done, task) = oneshot::channel();
+            tokio::spawn(pulse.within({
+                let pulse = pulse.clone();
+                async move {
+                    pulse.timer("late").stop();
+                    done.send(()).unwrap();
+                }
+            }));
+            task.await.unwrap();
+            let mut response = Response::new(Body::empty());
+            response.extensions_mut().insert(Unrecorded);
+            response
+        }
+    };
+    let app = Router::new()
+        .route("/ignored", get(handler.clone()))
+        .route("/marked", get(handler))
+        .layer(pulse.layer());
+    for path in ["/ignored", "/marked"] {
+        send(&app, "GET", path).await;
+    }
+    let contexts = snapshot(&pulse).await.contexts;
+    let names: Vec<_> = contexts.iter().map(|context| &*context.context).collect();
+    assert_eq!(names, ["db", "late"]);
+    assert_eq!(contexts[0].hour.as_ref().unwrap().times.count, 2.0);
+    assert_eq!(pulse.health().recording.in_flight, 0);
+}
+
+#[tokio::test]
+async fn timers_run_until_the_end_of_a_body_that_is_timed() {
+    let (pulse, hand) = pulse();
+    let inner = pulse.clone();
+    let handler = move || {
+        let (pulse, hand) = (inner.clone(), hand.clone());
+        async move {
+            pulse.time("head", async { after(&hand, 1) }).await;
+            let frames = futures_util::stream::iter(0..3).then(move |_| {
+                let (pulse, hand) = (pulse.clone(), hand.clone());
+                async move {
+                    pulse.time("row", async { after(&hand, 2) }).await;
+                    Ok::<_, Infallible>("row")
+                }
+            });
+            Body::from_stream(frames)
+        }
+    };
+    let app = Router::new()
+        .route("/", get(handler))
+        .layer(pulse.layer().until_body_end());
+    let response = send(&app, "GET", "/").await;
+    assert_eq!(
+        response.into_body().collect().await.unwrap().to_bytes(),
+        "rowrowrow"
+    );
+    assert_eq!(
+        timers(&pulse, "GET /").await,
+        expected(7, [("head", [1, 1, 1, 1]), ("row", [3, 1, 6, 6])])
+    );
+    assert_nothing_is_left(&pulse);
+}
+
+#[tokio::test]
+async fn more_than_sixteen_timers_are_others() {
+    let (pulse, hand) = pulse();
+    let inner = pulse.clone();
+    let app = app(&pulse, move || {
+        let (pulse, hand) = (inner.clone(), hand.clone());
+        async move {
+            for number in 0..100 {
+                let timer = pulse.timer(&format!("timer {number}"));
+                after(&hand, if number < 16 { 5 } else { 1 });
+                timer.stop();
+            }
+            "done"
+        }
+    });
+    send(&app, "GET", "/").await;
+    let found = timers(&pulse, "GET /").await;
+    assert_eq!(found.len(), MAX_TIMERS + 1);
+    assert_eq!(found.covered, millis(16 * 5 + 84));
+    let others = sums_of(&found, OTHER);
+    assert_eq!((others.count, others.sum), (84, millis(84)));
+    let all: BTreeMap<_, _> = found
+        .iter()
+        .map(|(_, sums)| (sums.sum, sums.count))
+        .collect();
+    assert_eq!(all, BTreeMap::from([(millis(5), 1), (millis(84), 84)]));
+}
+
+#[cfg(feature = "admin")]
+#[tokio::test]
+async fn the_admin_tells_where_the_time_of_requests_goes() {
+    let (pulse, hand) = pulse();
+    let (inner, clock) = (pulse.clone(), hand.clone());
+    let app = app(&pulse, move || {
+        let (pulse, hand) = (inner.clone(), clock.clone());
+        async move {
+            let timed = |name, millis| pulse.time(name, async move { millis });
+            for (name, millis) in [("db", 3), ("db", 3), ("render", 2)] {
+                let timer = pulse.timer(name);
+                after(&hand, timed("parse", millis).await);
+                timer.stop();
+            }
+            after(&hand, 2);
+            "done"
+        }
+    });
+    let app = app.merge(pulse.mount("/admin/pulse", tower_pulse::admin::Access::open()));
+    for _ in 0..2 {
+        send(&app, "GET", "/").await;
+    }
+    pulse.flush().await.unwrap();
+    let path = "/admin/pulse/api/path?context=GET+/&window=5m";
+    let body = send(&app, "GET", path).await.into_body().collect().await;
+    let answer: serde_json::Value = serde_json::from_slice(&body.unwrap().to_bytes()).unwrap();
+    for answer in [&answer, &answer["window"]] {
+        let rows = answer["timers"].as_array().unwrap();
+        let names: Vec<_> = rows.iter().map(|row| &row["timer"]).collect();
+        assert_eq!(names, ["db", "render", "parse"]);
+        let db = serde_json::json!({
+            "timer": "db", "count": 4, "per_request": 2.0, "requests": 2,
+            "total": 0.012, "covered": 0.012, "share": 0.6, "overlap": 0.0,
+        });
+        assert_eq!(rows[0], db);
+        assert_eq!(
+            (&answer["timed_share"], &answer["untimed_share"]),
+            (&0.8.into(), &0.2.into())
+        );
+    }
+}
