@@ -99,13 +99,9 @@ async fn reads() {
         .await
         .unwrap();
     cache.refresh_now("7").await.unwrap();
-    let near = RowCache::builder(&pulse).loader(Slow::default());
-    let near = near
-        .name("")
-        .read_through(Duration::from_secs(60))
-        .build_with_task()
-        .unwrap()
-        .0;
+    let (_other, builder, _) = instance(&server);
+    let builder = builder.read_through(Duration::from_secs(60));
+    let (near, _task) = builder.build_with_task().unwrap();
     let connection = server.connection().await;
     let file = server.dir().join("offers.db");
     let database = Connection::open(file).unwrap();
@@ -261,7 +257,7 @@ async fn lateness() {
         // A turn is at a whole number of seconds after the first that was on time.
         let phase = times
             .iter()
-            .map(|time| since(time))
+            .map(since)
             .map(|t| t - t.round())
             .fold(0.0, f64::min);
         let turns: Vec<i64> = times

@@ -575,6 +575,8 @@ impl Builder {
             #[cfg(feature = "admin")]
             precisions,
             skips,
+            #[cfg(feature = "row-cache")]
+            row_caches: Default::default(),
             cleaning,
             shutdown_timeout: self.shutdown_timeout,
         };

@@ -59,6 +59,8 @@ pub(crate) struct Parts {
     #[cfg(feature = "admin")]
     pub(crate) precisions: Precisions,
     pub(crate) skips: IgnoreList,
+    #[cfg(feature = "row-cache")]
+    pub(crate) row_caches: crate::row_cache::RowCaches,
     pub(crate) cleaning: Arc<Mutex<CleanerStatus>>,
     pub(crate) shutdown_timeout: Duration,
     pub(crate) worst: WorstCase,
@@ -78,6 +80,7 @@ impl crate::row_cache::sealed::Sealed for Pulse {
             recorder: self.0.parts.recorder.clone(),
             clock: self.0.parts.clock.clone(),
             stopped: self.0.stop.stopped(),
+            caches: self.0.parts.row_caches.clone(),
             spawn: runtime.map(|runtime| -> Box<dyn FnOnce(crate::Task)> {
                 Box::new(move |task| pulse.join_later(std::iter::once(runtime.spawn(task))))
             }),
@@ -488,6 +491,8 @@ impl Pulse {
             health: Arc::new(move || pulse.health()),
             totals: Arc::new(move || recorder.drain.totals()),
             counters: Arc::new(move || counters.counter_totals()),
+            #[cfg(feature = "row-cache")]
+            row_caches: parts.row_caches.clone(),
         }
     }
 }

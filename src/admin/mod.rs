@@ -19,6 +19,7 @@
 //! | `api/counters` | `[precision=]` `[q=]` `[limit=]` `[offset=]` | the user's counters by name: last count, rate per second, sum |
 //! | `api/rankings` | | the rankings of the fleet and of this process: `name`, `period`, `interval`, `max_ids`, `ids`, `dropped` |
 //! | `api/rankings` | `name=` `[limit=]` `[offset=]` | one ranking: `total` and the `ids`, each with `score` and `rank`, highest first |
+//! | `api/rows` | `[name=]` `[q=]` `[limit=]` `[offset=]` | the scheduled rows of a row cache of this process: failing rows first, then the latest due |
 //! | `api/series` | `[metric=hits\|errors\|mean\|p50\|p95\|p99\|total\|error_share\|stddev\|min\|max\|outcomes]` `[context=]` `[window=]` `[precision=]` | one metric over time: the start and the value of each slice that has data |
 //! | `api/health` | | the page [reading health](crate::guide::reading_health) of the guide |
 //! | `metrics` | | Prometheus text, with the feature `prometheus` |
@@ -87,6 +88,8 @@ pub(crate) struct Source {
     pub(crate) precisions: Precisions,
     /// Returns the rankings of this instance.
     pub(crate) rankings: Arc<dyn Fn() -> Vec<(Arc<str>, RankingSpec)> + Send + Sync>,
+    #[cfg(feature = "row-cache")]
+    pub(crate) row_caches: crate::row_cache::RowCaches,
     /// Returns the health of this instance.
     pub(crate) health: Arc<dyn Fn() -> Health + Send + Sync>,
     /// Returns the totals of this instance by context, which may include `<all>`.
@@ -241,6 +244,10 @@ impl Admin {
                 &api::counters::counters(self, &params()?).await?,
                 as_of,
             ),
+            #[cfg(feature = "row-cache")]
+            Endpoint::Rows => {
+                response::json(parts, &api::rows::rows(self, &params()?).await?, as_of)
+            }
             Endpoint::Series => {
                 response::json(parts, &api::series::series(self, &params()?).await?, as_of)
             }
@@ -266,6 +273,8 @@ enum Endpoint<'a> {
     Rankings,
     SlowestRequests,
     Counters,
+    #[cfg(feature = "row-cache")]
+    Rows,
     Series,
     Health,
     #[cfg(feature = "prometheus")]
@@ -283,6 +292,8 @@ impl<'a> Endpoint<'a> {
             "/api/rankings" => Self::Rankings,
             "/api/slowest_requests" => Self::SlowestRequests,
             "/api/counters" => Self::Counters,
+            #[cfg(feature = "row-cache")]
+            "/api/rows" => Self::Rows,
             "/api/series" => Self::Series,
             "/api/health" => Self::Health,
             #[cfg(feature = "prometheus")]

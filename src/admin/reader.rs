@@ -23,6 +23,10 @@ use crate::model::slowest::RankedContext;
 use crate::model::snapshot::{ContextSnapshot, FleetSnapshot};
 use crate::model::timer_sums;
 use crate::model::window::Window;
+#[cfg(feature = "row-cache")]
+use crate::row_cache::{RowList, Shared};
+#[cfg(feature = "row-cache")]
+use crate::store::rows::RowQuery;
 use crate::store::{
     ContextQuery, CounterQuery, CounterSeries, PassRecord, RankingPage, RankingQuery, RecordQuery,
     SlowRequestQuery, SlowestQuery, Store,
@@ -66,6 +70,8 @@ pub(super) struct Reader {
     contexts: SingleFlightMap<String, Answer<ContextSnapshot>>,
     rankings: SingleFlight<Answer<(String, RankingPage)>>,
     ranking_pages: SingleFlightMap<(String, usize, usize), Option<Arc<RankingPage>>>,
+    #[cfg(feature = "row-cache")]
+    rows: SingleFlightMap<(String, RowQuery), Arc<RowList>>,
     counters: SingleFlightMap<CounterQuery, Answer<CounterSeries>>,
     counter_names: SingleFlightMap<Vec<u32>, Answer<String>>,
     records: SingleFlightMap<(ContextId, u32), Answer<SliceSums>>,
@@ -95,6 +101,8 @@ impl Reader {
             contexts: SingleFlightMap::default(),
             rankings: SingleFlight::default(),
             ranking_pages: SingleFlightMap::default(),
+            #[cfg(feature = "row-cache")]
+            rows: SingleFlightMap::default(),
             counters: SingleFlightMap::default(),
             counter_names: SingleFlightMap::default(),
             records: SingleFlightMap::default(),
@@ -239,6 +247,19 @@ impl Reader {
             Ok(Arc::new(rankings))
         };
         self.rankings.get(&self.clock, FRESH, read).await
+    }
+
+    /// Some of the scheduled rows of a cache, and the number of all.
+    #[cfg(feature = "row-cache")]
+    pub(super) async fn rows(
+        &self,
+        cache: &Shared,
+        query: RowQuery,
+    ) -> Result<Arc<RowList>, ApiError> {
+        let read = async { Ok(Arc::new(cache.list(&query).await?)) };
+        let key = (cache.options.name.clone(), query.clone());
+        let flight = self.rows.of(&self.clock, key);
+        flight.get(&self.clock, FRESH, read).await
     }
 
     /// A part of a ranking; `None` if the store does not have the ranking.

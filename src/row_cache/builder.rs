@@ -238,7 +238,7 @@ impl<L: RowLoader> RowCacheBuilder<L> {
         };
         let recorder = &self.parts.recorder;
         let counter = |event: &str| recorder.counter(&format!("{prefix}:{event}"));
-        let inner = Arc::new(Shared {
+        let shared = Arc::new(Shared {
             options: Options {
                 name: self.name,
                 concurrency: self.concurrency,
@@ -262,9 +262,17 @@ impl<L: RowLoader> RowCacheBuilder<L> {
             loader,
             scheduled: Notify::new(),
         });
-        let daemon = Daemon::new(inner.clone());
+        if !self.parts.caches.add(&shared) {
+            let allowed = "a name that no other cache of this `Pulse` has";
+            return Err(BuildError::new(
+                "name",
+                format!("{:?}", shared.options.name),
+                allowed,
+            ));
+        }
+        let daemon = Daemon::new(shared.clone());
         let task = Task::new("rows", daemon.refresh_until(self.parts.stopped));
-        Ok((RowCache(inner), task))
+        Ok((RowCache(shared), task))
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 
 use super::error::RowError;
-use super::shared::{ReadRow, RowInfo, Shared, new_token};
+use super::shared::{ReadRow, RowList, Shared, new_token};
 use crate::store::rows::{LeaseOf, RowDelay, RowQuery, Scheduled};
 
 /// The longest id of a row, in bytes.
@@ -176,11 +176,7 @@ impl RowCache {
     ///
     /// # Errors
     /// [`RowError::Store`].
-    pub async fn list(
-        &self,
-        offset: usize,
-        limit: usize,
-    ) -> Result<(usize, Vec<RowInfo>), RowError> {
+    pub async fn list(&self, offset: usize, limit: usize) -> Result<RowList, RowError> {
         let query = RowQuery {
             contains: String::new(),
             offset,

@@ -26,7 +26,7 @@
 //! ```
 //!
 
-// Read `loader`, `local` (rows in this process), `shared` (refreshing and reading), `handle` (what the application
+// Read `loader`, `local` (rows in this process), `shared` (refreshing and reading), `registry`, `handle` (what the application
 // calls), `daemon` (the task that refreshes due rows), then `builder` (the configuration).
 
 mod builder;
@@ -35,13 +35,18 @@ mod error;
 mod handle;
 mod loader;
 mod local;
+mod registry;
 mod shared;
 
 pub use self::builder::RowCacheBuilder;
 pub use self::error::RowError;
 pub use self::handle::{Delay, Row, RowCache};
 pub use self::loader::RowLoader;
-pub use self::shared::RowInfo;
+#[doc(hidden)]
+pub use self::registry::RowCaches;
+#[cfg(feature = "admin")]
+pub(crate) use self::shared::Shared;
+pub use self::shared::{RowInfo, RowList};
 
 use std::sync::Arc;
 
@@ -57,6 +62,7 @@ pub struct Parts {
     pub(crate) recorder: Arc<Recorder>,
     pub(crate) clock: Clock,
     pub(crate) stopped: Stopped,
+    pub(crate) caches: RowCaches,
     /// Runs a task, and joins it when the `Pulse` shuts down. `None` outside of a runtime.
     pub(crate) spawn: Option<Box<dyn FnOnce(Task)>>,
 }

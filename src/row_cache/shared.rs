@@ -47,10 +47,20 @@ pub struct RowInfo {
     pub misses: u64,
 }
 
+/// Some of the scheduled rows of a cache.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct RowList {
+    /// Number of all scheduled rows.
+    pub total: usize,
+    /// The rows: first those that fail, then the latest due.
+    pub rows: Vec<RowInfo>,
+}
+
 /// The configuration that reads and refreshes depend on.
 #[derive(Clone, Debug)]
-pub(super) struct Options {
-    pub(super) name: String,
+pub(crate) struct Options {
+    pub(crate) name: String,
     pub(super) concurrency: usize,
     /// How long a lease lasts.
     pub(super) lease: Duration,
@@ -62,8 +72,8 @@ pub(super) struct Options {
     pub(super) read_through: Option<Duration>,
 }
 
-pub(super) struct Shared {
-    pub(super) options: Options,
+pub(crate) struct Shared {
+    pub(crate) options: Options,
     pub(super) store: Arc<dyn Store>,
     pub(super) clock: Clock,
     pub(super) loader: AnyLoader,
@@ -86,8 +96,8 @@ pub(super) struct ReadRow {
 }
 
 impl Shared {
-    /// Lists some of the scheduled rows, and the number of all.
-    pub(crate) async fn list(&self, query: &RowQuery) -> Result<(usize, Vec<RowInfo>), StoreError> {
+    /// Lists some of the scheduled rows.
+    pub(crate) async fn list(&self, query: &RowQuery) -> Result<RowList, StoreError> {
         let rows = self.store.rows();
         let page = rows.list_rows(&self.options.name, query).await?;
         let rows = page.rows.into_iter().map(|row| {
@@ -103,7 +113,10 @@ impl Shared {
                 id: row.id,
             }
         });
-        Ok((page.total, rows.collect()))
+        Ok(RowList {
+            total: page.total,
+            rows: rows.collect(),
+        })
     }
 
     pub(super) async fn lease(

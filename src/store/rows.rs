@@ -32,7 +32,7 @@ pub enum LeaseOf<'a> {
     Due(usize),
     /// One row, due or not, even if it is leased already: what its other holder loads is older.
     Row(&'a str),
-    /// One row, unless it is leased already.
+    /// One row, unless it is leased or cached already.
     Free(&'a str),
 }
 

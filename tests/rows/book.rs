@@ -69,7 +69,7 @@ async fn a_row_that_the_book_schedules_again_is_not_overwritten_by_an_older_answ
     schedule_row_cache(&mut connection, "1", 30.0, now).await;
     gate.add_permits(1);
     service.until_cached(&cache, "1", 2).await;
-    let (_, rows) = cache.list(0, 1).await.unwrap();
+    let rows = cache.list(0, 1).await.unwrap().rows;
     assert!(rows[0].every == 30.0 && rows[0].due_in > 20.0, "{rows:?}");
 }
 

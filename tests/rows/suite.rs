@@ -18,7 +18,7 @@ async fn value(cache: &RowCache, id: &str) -> Option<u64> {
 
 /// Seconds until a row is due.
 async fn due_in(cache: &RowCache, id: &str) -> f64 {
-    let (_, rows) = cache.list(0, 100).await.unwrap();
+    let rows = cache.list(0, 100).await.unwrap().rows;
     rows.iter().find(|row| row.id == id).unwrap().due_in
 }
 
@@ -73,7 +73,7 @@ pub async fn a_removed_row_is_gone_whatever_its_loader_returns(service: &Service
     gate.add_permits(1);
     service.advance(3_000).await;
     assert_eq!(value(&cache, "1").await, None);
-    assert_eq!(cache.list(0, 9).await.unwrap().0, 0);
+    assert_eq!(cache.list(0, 9).await.unwrap().total, 0);
     // A negative delay is the book's way to say it.
     service.database.open("1");
     cache.schedule("1", SECOND).await.unwrap();
@@ -130,7 +130,7 @@ pub async fn a_row_that_fails_keeps_its_last_value_and_others_are_on_time(servic
     assert_eq!(value(&cache, "1").await, good);
     let loads = (service.database.loads("1"), service.database.loads("2"));
     assert!(loads.1 >= 6, "{loads:?}");
-    let (_, rows) = cache.list(0, 9).await.unwrap();
+    let rows = cache.list(0, 9).await.unwrap().rows;
     let failing = rows.iter().find(|row| row.id == "1").unwrap();
     assert!(failing.failures >= 2, "{failing:?}");
     assert!(failing.last_error.as_ref().unwrap().contains("failed"));
@@ -142,7 +142,7 @@ pub async fn a_row_that_fails_keeps_its_last_value_and_others_are_on_time(servic
     service
         .until("it recovers", async || value(&cache, "1").await != good)
         .await;
-    let (_, rows) = cache.list(0, 9).await.unwrap();
+    let rows = cache.list(0, 9).await.unwrap().rows;
     let row = rows.iter().find(|row| row.id == "1").unwrap();
     assert_eq!((row.failures, &row.last_error), (0, &None));
 }
@@ -190,8 +190,12 @@ pub async fn a_row_that_there_is_not(service: &Service) {
         assert!(!cache.refresh_now("1").await.unwrap());
         assert_eq!(value(cache, "1").await, None);
     }
-    assert_eq!(cache.list(0, 9).await.unwrap().0, 1, "it stays scheduled");
-    assert_eq!(dropping.list(0, 9).await.unwrap().0, 0);
+    assert_eq!(
+        cache.list(0, 9).await.unwrap().total,
+        1,
+        "it stays scheduled"
+    );
+    assert_eq!(dropping.list(0, 9).await.unwrap().total, 0);
     service.database.set("1", Mode::Ok);
     service.manual.advance(5 * SECOND);
     service
@@ -290,7 +294,7 @@ pub async fn rows_without_a_schedule_expire(service: &Service) {
     );
     let row = cache.get::<Stock>("1").await.unwrap().unwrap();
     assert!(row.age.unwrap() <= Duration::from_millis(300));
-    assert_eq!(cache.list(0, 9).await.unwrap().0, 0);
+    assert_eq!(cache.list(0, 9).await.unwrap().total, 0);
     service.manual.advance(Duration::from_millis(400));
     until("it has expired", async || {
         value(&cache, "1").await.is_none()
@@ -329,7 +333,7 @@ pub async fn rows_beyond_the_maximum_are_refused(service: &Service) {
     cache.schedule("3", 2 * SECOND).await.unwrap();
     cache.unschedule("1").await.unwrap();
     cache.schedule("4", SECOND).await.unwrap();
-    assert_eq!(cache.list(0, 9).await.unwrap().0, 3);
+    assert_eq!(cache.list(0, 9).await.unwrap().total, 3);
 }
 
 pub async fn bad_ids_and_delays_are_refused(service: &Service) {
@@ -340,7 +344,7 @@ pub async fn bad_ids_and_delays_are_refused(service: &Service) {
     }
     let error = cache.schedule(&"x".repeat(257), SECOND).await.unwrap_err();
     assert!(matches!(error, RowError::Id { bytes: 257 }), "{error}");
-    assert_eq!(cache.list(0, 9).await.unwrap().0, 0);
+    assert_eq!(cache.list(0, 9).await.unwrap().total, 0);
     let long = "ü".repeat(128);
     cache.schedule(&long, SECOND).await.unwrap();
     service.until_cached(&cache, &long, 1).await;
@@ -367,11 +371,11 @@ pub async fn rows_scheduled_together_are_spread(service: &Service) {
     cache.schedule_many(rows).await.unwrap();
     service
         .until("all rows are loaded and written", async || {
-            let (_, rows) = cache.list(0, 100).await.unwrap();
+            let rows = cache.list(0, 100).await.unwrap().rows;
             rows.iter().all(|row| row.age.is_some())
         })
         .await;
-    let (_, rows) = cache.list(0, 100).await.unwrap();
+    let rows = cache.list(0, 100).await.unwrap().rows;
     let (first, last) = (rows[0].due_in, rows[39].due_in);
     assert!(
         first < 40.0 && last > 60.0 && last <= 100.0,
@@ -385,7 +389,8 @@ pub async fn rows_are_listed_the_latest_due_first(service: &Service) {
         cache.schedule(id, (at + 1) as f64).await.unwrap();
         service.manual.advance(SECOND);
     }
-    let (total, rows) = cache.list(0, 2).await.unwrap();
+    let list = cache.list(0, 2).await.unwrap();
+    let (total, rows) = (list.total, list.rows);
     let ids: Vec<_> = rows.iter().map(|row| (&*row.id, row.every)).collect();
     assert_eq!((total, ids), (3, vec![("c", 1.0), ("a", 2.0)]));
     assert!(
@@ -393,10 +398,12 @@ pub async fn rows_are_listed_the_latest_due_first(service: &Service) {
         "{}",
         rows[0].due_in
     );
-    let (_, rows) = cache.list(2, 5).await.unwrap();
+    let rows = cache.list(2, 5).await.unwrap().rows;
     assert_eq!(rows.len(), 1);
-    assert_eq!(cache.list(9, 5).await.unwrap(), (3, vec![]));
-    assert_eq!(cache.list(0, 0).await.unwrap(), (3, vec![]));
+    for (offset, limit) in [(9, 5), (0, 0)] {
+        let list = cache.list(offset, limit).await.unwrap();
+        assert_eq!((list.total, list.rows), (3, vec![]));
+    }
 }
 
 pub async fn several_rows_are_read_at_once(service: &Service) {
@@ -484,6 +491,6 @@ pub async fn all_of_it_is_recorded(service: &Service) {
     assert_eq!(count("failures").await, 1);
     let slowest = pulse.store().slowest(&Default::default()).await.unwrap();
     assert_eq!(slowest[0].context, "row:offers:load");
-    let (_, rows) = cache.list(0, 9).await.unwrap();
+    let rows = cache.list(0, 9).await.unwrap().rows;
     assert_eq!((rows[0].hits, rows[0].misses), (1, 1));
 }

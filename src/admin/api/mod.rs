@@ -10,6 +10,8 @@ pub(super) mod path;
 pub(super) mod paths;
 pub(super) mod rankings;
 mod resolution;
+#[cfg(feature = "row-cache")]
+pub(super) mod rows;
 pub(super) mod series;
 pub(super) mod slow_requests;
 pub(super) mod slowest;

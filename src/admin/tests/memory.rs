@@ -66,6 +66,8 @@ async fn requests_come_out_as_they_went_in() {
         health: Arc::new(health),
         totals: Arc::new(totals),
         counters: Arc::new(counters),
+        #[cfg(feature = "row-cache")]
+        row_caches: Default::default(),
     };
     manual_clock.advance(Duration::from_secs(2));
     let router = router(source, Access::open()).expect("open");

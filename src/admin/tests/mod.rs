@@ -65,6 +65,8 @@ pub(super) fn source(store: Canned) -> (Source, Arc<Canned>, ManualClock) {
         health: Arc::new(health),
         totals: Arc::new(totals),
         counters: Arc::new(counters),
+        #[cfg(feature = "row-cache")]
+        row_caches: Default::default(),
     };
     (source, store, manual_clock)
 }

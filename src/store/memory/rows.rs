@@ -103,7 +103,8 @@ impl RowCache {
             LeaseOf::Due(most) => most,
             LeaseOf::Row(id) | LeaseOf::Free(id) => {
                 let row = self.rows.entry(id.to_owned()).or_default();
-                if matches!(which, LeaseOf::Row(_)) || !row.is_leased(now) {
+                let is_free = !row.is_leased(now) && row.cached(now).is_none();
+                if is_free || matches!(which, LeaseOf::Row(_)) {
                     leased.rows.push(row.lease(id, token, until));
                 }
                 return leased;

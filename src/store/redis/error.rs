@@ -11,7 +11,7 @@ use crate::error::{StoreError, StoreErrorKind};
 /// connection is made. The commands change nothing: their arguments are not numbers, or their key never exists
 /// (`P`). `C`, `K`, `S` and `W` stand for a counter, `known:`, a set of statistics and the ranking. Without this
 /// check, a script would fail half-way at the first command that is not permitted.
-pub(super) const COMMANDS: [&str; 49] = [
+pub(super) const COMMANDS: [&str; 50] = [
     "TIME",
     "GET P",
     "GETRANGE P 0 0",
@@ -22,6 +22,7 @@ pub(super) const COMMANDS: [&str; 49] = [
     "EXPIRE P x",
     "PERSIST P",
     "TTL P",
+    "PTTL P",
     "HINCRBY P 0 x",
     "HDEL P x",
     "HKEYS P",

@@ -215,7 +215,7 @@ impl Keys {
     /// The key patterns that an ACL rule must allow.
     pub(super) fn acl_patterns(&self) -> String {
         if self.prefix.is_empty() {
-            return "~known: ~count:* ~stats:* ~slowest:* ~slot_* ~stats_* ~last_slot_* ~pulse:*"
+            return "~known: ~count:* ~stats:* ~slowest:* ~slot_* ~stats_* ~last_slot_* ~delay:* ~schedule:* ~inv:* ~pulse:*"
                 .to_owned();
         }
         let mut escaped = String::from("~");

@@ -16,8 +16,7 @@ end
 local reason = ''
 if kind ~= 'FAILED' then redis.call('ZREM', KEYS[4], id) end
 if kind == 'ROW' then
-  redis.call('SET', KEYS[5], ARGV[6])
-  if ARGV[7] ~= '' then redis.call('PEXPIRE', KEYS[5], ARGV[7]) end
+  redis.call('SET', KEYS[5], ARGV[6], unpack(ARGV[7] ~= '' and {'PX', ARGV[7]} or {}))
   loaded, failures = string.format('%.6f', now), 0
 elseif kind == 'FAILED' then
   failures, reason = failures + 1, ARGV[6]

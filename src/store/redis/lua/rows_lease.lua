@@ -21,6 +21,7 @@ local function lease(id, due)
 end
 
 if ARGV[4] ~= 'DUE' then
+  if ARGV[4] == 'FREE' and redis.call('EXISTS', ARGV[6] .. ARGV[5]) == 1 then return {leased, '', removed} end
   lease(ARGV[5], redis.call('ZSCORE', KEYS[2], ARGV[5]) or '')
   return {leased, '', removed}
 end
