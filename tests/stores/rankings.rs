@@ -503,6 +503,36 @@ async fn sums_of_slices_that_are_gone_go_with_the_window() {
     assert_eq!(top(&pair).await, pairs(&[("b", 3)]));
 }
 
+/// However many ids there are to take out: no slice may begin before.
+#[tokio::test]
+async fn a_window_that_is_over_is_taken_out_completely_before_another_slice_begins() {
+    let server = RedisServer::start().await;
+    let mut pair = Pair::new(&server, "");
+    let spec = RankingSpec {
+        max_ids: 100_000,
+        ..SPEC
+    };
+    let delta = |ids: std::ops::Range<u32>, second: i64| {
+        let mut delta = RankingDelta::new(spec);
+        ids.for_each(|id| delta.add(&id.to_string().into(), second, 1));
+        delta
+    };
+    fold(&mut pair, delta(0..20_000, NOW)).await;
+    pair.hand.advance(Duration::from_secs(3_600));
+    let second = pair.now();
+    fold(&mut pair, delta(20_000..20_001, second)).await;
+    run(
+        &server,
+        &format!("DEL slot_posts_{}", second / 3_600 * 3_600),
+    )
+    .await;
+    pair.hand.advance(Duration::from_secs(9 * 3_600));
+    let second = pair.now();
+    fold(&mut pair, delta(7..8, second)).await;
+    pair.writers[1].folder.fold().await.unwrap();
+    assert_eq!(top(&pair).await, pairs(&[("7", 1)]));
+}
+
 #[tokio::test]
 async fn slices_outlive_the_sums_that_they_are_taken_out_of() {
     let server = RedisServer::start().await;
