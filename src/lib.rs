@@ -46,7 +46,8 @@
 //! context; if it is an error (5xx, a service error, a panic, a gRPC status that is not OK, or what
 //! [`Builder::count_as_error`] says), 1 to `errors` and `errors:{context}`. [`Pulse::timer`],
 //! [`Pulse::time`] and [`Pulse::try_time`] do the same for any other code, [`Pulse::record`] for
-//! requests that were measured elsewhere, [`Pulse::counter`] counts anything else.
+//! requests that were measured elsewhere, [`Pulse::counter`] counts anything else, and [`Pulse::ranking`] ranks
+//! anything that has an id within a moving window.
 //!
 //! # Where to read on
 //!

@@ -99,10 +99,18 @@ impl std::fmt::Debug for Pulse {
 /// A shutdown could not flush everything that was recorded. Its
 /// [`source`](std::error::Error::source) says why.
 #[derive(Debug, thiserror::Error)]
-#[error("{requests} requests could not be flushed before the shutdown")]
+#[error("{requests} requests{} could not be flushed before the shutdown", rankings(*ranked_ids))]
 pub struct ShutdownError {
     requests: u64,
+    ranked_ids: usize,
     source: StoreError,
+}
+
+fn rankings(ranked_ids: usize) -> String {
+    match ranked_ids {
+        0 => String::new(),
+        ids => format!(", and additions to {ids} ids of rankings,"),
+    }
 }
 
 impl ShutdownError {
@@ -417,7 +425,11 @@ impl Pulse {
         let left = parts.shutdown_timeout.saturating_sub(start.elapsed());
         let _ = tokio::time::timeout(left, parts.folder.fold()).await;
         let _ = tokio::time::timeout(RELEASE_TIMEOUT, parts.folder.release()).await;
-        result.map_err(|(requests, source)| ShutdownError { requests, source })
+        result.map_err(|unflushed| ShutdownError {
+            requests: unflushed.requests,
+            ranked_ids: unflushed.ranked_ids,
+            source: unflushed.error,
+        })
     }
 }
 

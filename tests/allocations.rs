@@ -193,3 +193,18 @@ fn a_request_that_was_measured_elsewhere_allocates_nothing() {
     let expected = ["<unmatched>", "GET /users/{id}"].map(|name| (name.to_owned(), 2 * REQUESTS));
     assert_eq!(recorded(&pulse), expected);
 }
+
+#[test]
+fn adding_to_an_id_of_the_last_seconds_allocates_nothing() {
+    let (clock, _hand) = Clock::manual(NOW);
+    let (pulse, _tasks) = Pulse::builder().clock(clock).build_with_tasks().unwrap();
+    let posts = pulse.ranking("posts").build().unwrap();
+    let ids: Vec<String> = (0..100).map(|id| id.to_string()).collect();
+    let add = || ids.iter().for_each(|id| posts.add(id, 1));
+    add();
+    pulse.drain();
+    let allocated = allocation_counter::measure(add).count_total;
+    assert_eq!(allocated, 0);
+    let new = allocation_counter::measure(|| posts.add("new", 1));
+    assert!(new.count_total > 0, "nothing is counted");
+}

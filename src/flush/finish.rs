@@ -7,10 +7,18 @@ use super::{BACKOFF, Flusher};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::task::lock;
 
+/// What a shutdown could not flush.
+pub(crate) struct Unflushed {
+    pub(crate) requests: u64,
+    /// Ids of rankings that were added to.
+    pub(crate) ranked_ids: usize,
+    pub(crate) error: StoreError,
+}
+
 impl Flusher {
     /// Flushes everything that is pending, trying again until `within` has passed in real time, whatever the
-    /// clock says. Requests that are recorded later are dropped. Returns how many requests could not be flushed.
-    pub(crate) async fn finish(&self, within: Duration) -> Result<(), (u64, StoreError)> {
+    /// clock says. Requests that are recorded later are dropped. The error says what could not be flushed.
+    pub(crate) async fn finish(&self, within: Duration) -> Result<(), Unflushed> {
         self.recorder.drain();
         self.recorder.core.close();
         self.finishing.store(true, Ordering::SeqCst);
@@ -60,16 +68,22 @@ impl Flusher {
         let error = lock(&last_error).take().unwrap_or_else(|| {
             StoreError::new(StoreErrorKind::TimedOut, "the store did not answer in time")
         });
-        if requests == 0 {
+        let ranked_ids = left.ranked_ids();
+        if requests == 0 && ranked_ids == 0 {
             return Ok(());
         }
         tracing::error!(
             requests,
+            ranked_ids,
             %error,
-            "these requests are lost, as they could not be flushed before the shutdown; raise \
+            "these requests, and additions to so many ids of rankings, are lost, as they could not be flushed before the shutdown; raise \
              `shutdown_timeout` if the store is slow rather than away"
         );
-        Err((requests, error))
+        Err(Unflushed {
+            requests,
+            ranked_ids,
+            error,
+        })
     }
 
     /// Counts what an earlier shutdown gave up as sent after all.

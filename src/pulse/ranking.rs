@@ -254,11 +254,16 @@ impl Ranking {
     }
 
     async fn flush(&self) -> Result<(), RankingError> {
-        let flushed = self.pulse.flush().await;
         let ranking = || self.entry.name.to_string();
+        let shut_down = || RankingError::ShutDown { ranking: ranking() };
+        // A flush now would take the lease to fold, which the shutdown has given up.
+        if self.entry.is_closed() {
+            return Err(shut_down());
+        }
+        let flushed = self.pulse.flush().await;
         // A flush during a shutdown says nothing about what was added after the last drain.
         if self.entry.is_closed() {
-            return Err(RankingError::ShutDown { ranking: ranking() });
+            return Err(shut_down());
         }
         flushed.map_err(|source| RankingError::Unconfirmed {
             ranking: ranking(),

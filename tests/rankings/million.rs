@@ -10,7 +10,7 @@ use crate::rig::server::RedisServer;
 use crate::rig::wait::{PATIENCE, look_until};
 
 const INCREMENTS: u64 = 1_000_000;
-const STEPS: u64 = 32;
+const STEPS: u64 = 24;
 const START: i64 = 1_700_000_000;
 
 /// The counts by interval and id.

@@ -503,13 +503,45 @@ async fn sums_of_slices_that_are_gone_go_with_the_window() {
     assert_eq!(top(&pair).await, pairs(&[("b", 3)]));
 }
 
+/// However many ids there are to take out: no slice may begin before.
+#[tokio::test]
+async fn a_window_that_is_over_is_taken_out_completely_before_another_slice_begins() {
+    let server = RedisServer::start().await;
+    let mut pair = Pair::new(&server, "");
+    let spec = RankingSpec {
+        max_ids: 100_000,
+        ..SPEC
+    };
+    let delta = |ids: std::ops::Range<u32>, second: i64| {
+        let mut delta = RankingDelta::new(spec);
+        ids.for_each(|id| delta.add(&id.to_string().into(), second, 1));
+        delta
+    };
+    fold(&mut pair, delta(0..20_000, NOW)).await;
+    pair.hand.advance(Duration::from_secs(3_600));
+    let second = pair.now();
+    fold(&mut pair, delta(20_000..20_001, second)).await;
+    run(
+        &server,
+        &format!("DEL slot_posts_{}", second / 3_600 * 3_600),
+    )
+    .await;
+    pair.hand.advance(Duration::from_secs(9 * 3_600));
+    let second = pair.now();
+    fold(&mut pair, delta(7..8, second)).await;
+    pair.writers[1].folder.fold().await.unwrap();
+    assert_eq!(top(&pair).await, pairs(&[("7", 1)]));
+}
+
 #[tokio::test]
 async fn slices_outlive_the_sums_that_they_are_taken_out_of() {
     let server = RedisServer::start().await;
     let mut pair = Pair::new(&server, "");
-    let mut delta = some(&[("a", 1)]);
-    delta.remove(&"b".into());
-    delta.add(&"b".into(), NOW, 1);
+    fold(&mut pair, some(&[("a", 1)])).await;
+    // The slice is empty after the removal, so that it is made again.
+    let mut delta = some(&[]);
+    delta.remove(&"a".into());
+    delta.add(&"a".into(), NOW, 1);
     fold(&mut pair, delta).await;
     let ttl = async |key: &str| -> i64 {
         redis::from_redis_value(run(&server, &format!("TTL {key}")).await).unwrap()
@@ -521,6 +553,28 @@ async fn slices_outlive_the_sums_that_they_are_taken_out_of() {
         "{slot} {sums}"
     );
     assert!(newest > 0);
+}
+
+/// The folder before may have ended before it had dropped the ids.
+#[tokio::test]
+async fn a_folder_that_takes_over_drops_the_ids_for_which_there_is_no_room() {
+    let server = RedisServer::start().await;
+    let mut pair = Pair::new(&server, "");
+    fold(&mut pair, some(&[("a", 50)])).await;
+    let slot = format!("slot_posts_{}", NOW / 3_600 * 3_600);
+    for n in 1..=20 {
+        run(&server, &format!("HSET {slot} {n} {n}")).await;
+        run(&server, &format!("ZADD stats_posts {n} {n}")).await;
+    }
+    pair.writers[1].folder.release().await.unwrap();
+    let mut batch = Batch::new(Precisions::default());
+    batch.rankings.insert("other".into(), some(&[("a", 1)]));
+    pair.writers[1].apply(&call("b", 1, batch)).await.unwrap();
+    let left = top(&pair).await;
+    assert_eq!(
+        (left.len(), &left[0], &left[9].1),
+        (10, &("a".to_owned(), 50), &12)
+    );
 }
 
 /// The numbers of calls by command since the server's start.

@@ -271,10 +271,6 @@ breaks! {
     "a missing permission fails the step before it changes anything",
     "not is_permitted and '' or 'HINCRBY" => "'' or 'HINCRBY";
 
-    "a missing permission for the keys of rankings quarantines them",
-    "a missing permission for a key fails the step before it changes anything",
-    "KEYS[5], KEYS[#KEYS])" => "KEYS[5])";
-
     "folding needs free memory",
     "folding works on a server that is out of memory, as it frees memory",
     "call('PERSIST', state)\n" => "";

@@ -20,7 +20,7 @@ if open == '' and upto ~= '' and upto ~= head and #call('XRANGE', KEYS[2], upto,
 -- Without a permission, the writes below would fail one by one and be quarantined. Servers from 7.0 can check first.
 local is_permitted = redis.acl_check_cmd
 for command in string.gmatch(not is_permitted and '' or 'HINCRBY HSET HDEL EXPIRE ZADD ZMSCORE ZCARD EXISTS DEL RENAME SET GET ZREM ZREMRANGEBYRANK', '%u+') do
-  if not is_permitted(command, KEYS[4], KEYS[5], KEYS[#KEYS]) then return redis.error_reply("NOPERM no permissions to run " .. command) end
+  if not is_permitted(command, KEYS[4], KEYS[5]) then return redis.error_reply("NOPERM no permissions to run " .. command) end
 end
 -- A server that refuses writes fails here, before any change. PERSIST and all writes after it need no free memory.
 call('PERSIST', state)
