@@ -714,7 +714,9 @@ async fn a_flush_sends_what_a_dropped_shutdown_had_taken() {
     flushing.store.set(Behaviour::Fine);
     let flushed = flushing.flusher.flush().await.expect("the store answers");
     assert_eq!(flushed.map(|flushed| flushed.call.seq), Some(1));
-    assert_eq!(flushing.store.calls().len(), 3);
+    // The shutdown may have tried it twice before it was dropped.
+    let calls = flushing.store.calls().len();
+    assert!((3..=4).contains(&calls), "{calls} calls");
     assert!(flushing.flusher.finish(SECOND).await.is_ok());
     assert_eq!(flushing.lost(), 0);
 }
