@@ -55,4 +55,5 @@ conformance!(
     caches_of_several_names_are_apart,
     a_read_through_asks_the_store_once,
     all_of_it_is_recorded,
+    rows_beside_bad_ones_are_on_time,
 );

@@ -94,3 +94,50 @@ async fn what_is_asked_wrongly_is_refused() {
         assert_eq!(refused.status, 400, "{path}: {}", refused.text());
     }
 }
+
+#[tokio::test]
+async fn the_rows_of_a_process_that_is_killed_are_refreshed_by_another() {
+    let server = RedisServer::start().await;
+    let (_dir, [first, _second], [mut a, mut b]) = two_processes(Some(&server.url())).await;
+    for id in 1..=30 {
+        let path = format!("/offers/{id}/schedule?every=0.2");
+        assert_eq!(a.request("PUT", path, &[], b"").await.status, 204);
+    }
+    until("both processes refresh rows", async || {
+        stats(&mut a).await.1 > 20 && stats(&mut b).await.1 > 20
+    })
+    .await;
+    first.kill_9();
+    // No row is left behind, also none that the dead process had leased.
+    until("every row is loaded after the kill", async || {
+        let rows = b.json("/admin/pulse/api/rows?limit=100").await;
+        let rows = rows["rows"].as_array().unwrap().clone();
+        let is_fresh = |row: &Value| row["age"].as_f64().is_some_and(|age| age < 1.0);
+        rows.len() == 30 && rows.iter().all(is_fresh)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn rows_go_on_after_redis_was_away() {
+    let server = RedisServer::start().await;
+    let (_dir, _processes, [mut a, mut b]) = two_processes(Some(&server.url())).await;
+    let scheduled = a
+        .request("PUT", "/offers/7/schedule?every=0.2", &[], b"")
+        .await;
+    assert_eq!(scheduled.status, 204);
+    until("the row is refreshed", async || {
+        stats(&mut a).await.1 + stats(&mut b).await.1 > 2
+    })
+    .await;
+    server.freeze();
+    // The page is answered from the database meanwhile.
+    let offer = a.get("/offers/7").await;
+    assert_eq!(offer.status, 200, "{}", offer.text());
+    server.thaw();
+    let before = stats(&mut a).await.1 + stats(&mut b).await.1;
+    until("the row is refreshed again", async || {
+        stats(&mut a).await.1 + stats(&mut b).await.1 > before + 5
+    })
+    .await;
+}

@@ -494,3 +494,44 @@ pub async fn all_of_it_is_recorded(service: &Service) {
     let rows = cache.list(0, 9).await.unwrap().rows;
     assert_eq!((rows[0].hits, rows[0].misses), (1, 1));
 }
+
+/// Loaders of a tenth of the rows hang, panic or fail.
+pub async fn rows_beside_bad_ones_are_on_time(service: &Service) {
+    let builder = service.builder().deadline(Duration::from_millis(50));
+    let cache = builder.build().unwrap();
+    let bad = [Mode::Hang, Mode::Panic, Mode::Fail];
+    for (at, mode) in bad.iter().cycle().take(6).enumerate() {
+        service.database.set(&format!("bad {at}"), mode.clone());
+    }
+    let rows = (0..60).map(|id| match id {
+        0..54 => (format!("good {id}"), SECOND),
+        _ => (format!("bad {}", id - 54), SECOND),
+    });
+    cache.schedule_many(rows).await.unwrap();
+    let good = || -> Vec<u64> {
+        let loads = (0..54).map(|id| service.database.loads(&format!("good {id}")));
+        loads.collect()
+    };
+    service
+        .until("all good rows are loaded", async || {
+            good().iter().all(|loads| *loads > 0)
+        })
+        .await;
+    let before = good();
+    // Loaders that hang are given up in real time.
+    for _ in 0..80 {
+        service.advance(100).await;
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let turns = good()
+        .into_iter()
+        .zip(before)
+        .map(|(after, before)| after - before);
+    let turns: Vec<u64> = turns.collect();
+    assert!(
+        turns.iter().all(|turns| (6..=10).contains(turns)),
+        "{turns:?}"
+    );
+    let rows = cache.list(0, 6).await.unwrap().rows;
+    assert!(rows.iter().all(|row| row.id.starts_with("bad")), "{rows:?}");
+}
