@@ -28,6 +28,7 @@ features:
 	RUSTFLAGS="-D warnings" cargo check --locked --target-dir target/features --no-default-features --features axum
 	RUSTFLAGS="-D warnings" cargo check --locked --target-dir target/features --no-default-features --features redis
 	RUSTFLAGS="-D warnings" cargo check --locked --target-dir target/features --no-default-features --features admin
+	RUSTFLAGS="-D warnings" cargo check --locked --target-dir target/features --no-default-features --features row-cache
 	RUSTFLAGS="-D warnings" cargo test --locked --target-dir target/features --features redis-tls --test stores tls
 
 unit:

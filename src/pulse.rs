@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 pub use self::ranking::{Ranking, RankingBuilder, RankingError};
 use self::shared_flush::SharedFlush;
 use crate::cleaner::CleanerStatus;
-#[cfg(feature = "admin")]
+#[cfg(any(feature = "admin", feature = "row-cache"))]
 use crate::clock::Clock;
 use crate::error::{BuildError, StoreError, StoreErrorKind};
 use crate::flush::{Flushed, Flusher};

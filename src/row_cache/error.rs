@@ -23,7 +23,7 @@ pub enum RowError {
         /// The id of the row.
         id: String,
         /// Why.
-        source: serde_json::Error,
+        source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The id is longer than 256 bytes.
     #[error("an id of a row has {bytes} bytes, and at most 256 are allowed")]

@@ -201,7 +201,7 @@ fn checked(id: String) -> Result<String, RowError> {
 fn parsed<T: DeserializeOwned>(id: &str, row: &ReadRow) -> Result<Row<T>, RowError> {
     let value = serde_json::from_slice(&row.json).map_err(|source| RowError::Type {
         id: id.to_owned(),
-        source,
+        source: source.into(),
     })?;
     Ok(Row {
         value,
