@@ -39,12 +39,15 @@ impl Daemon {
             };
             let cache = self.cache.clone();
             let waiting = async {
+                if self.is_full() {
+                    // No row can be loaded before another one is.
+                    self.loading.join_next().await;
+                    return;
+                }
                 cache.clock.sleep(MIN_WAIT).await;
                 tokio::select! {
                     () = cache.clock.sleep(wait.saturating_sub(MIN_WAIT)) => {}
                     () = cache.scheduled.notified() => {}
-                    // A place is free again.
-                    Some(_) = self.loading.join_next(), if self.is_full() => {}
                 }
             };
             if stopped.or(waiting).await.is_none() {

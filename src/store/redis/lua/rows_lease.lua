@@ -30,12 +30,13 @@ while #leased < limit and offset < 5000 do
   local page = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now, 'WITHSCORES', 'LIMIT', offset, 100)
   local gone = 0
   for i = 1, #page, 2 do
+    if #leased >= limit then break end
     local id, delay = page[i], tonumber(redis.call('ZSCORE', KEYS[1], page[i]) or 0)
     if not (delay > 0) then
       redis.call('ZREM', KEYS[1], id); redis.call('ZREM', KEYS[2], id); redis.call('HDEL', KEYS[3], id)
       redis.call('ZREM', KEYS[4], id); redis.call('DEL', ARGV[6] .. id)
       removed[#removed + 1], gone = id, gone + 1
-    elseif #leased < limit then
+    else
       local till = lease(id, page[i + 1])
       if till and till < (next_due or math.huge) then next_due = till end
     end
