@@ -14,12 +14,15 @@
 //! A new aggregate is added in three places, none of which is in this folder: see
 //! [the guide](crate::guide::new_aggregate).
 
+mod gather;
 mod lease;
+mod plan;
 mod ranking_upkeep;
 mod rankings;
 mod roll_up;
 mod round;
 mod slow_requests;
+mod steps;
 #[cfg(test)]
 mod tests;
 
@@ -31,6 +34,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use self::lease::Lease;
+use self::plan::Outcome;
 use crate::clock::Clock;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::journal::Journal;
@@ -177,28 +181,28 @@ impl Folder {
                 return Ok(Attendance::Mine);
             }
             match lease.next_round(journal, &self.instance).await? {
-                round::Outcome::Folded => {
+                Outcome::Folded => {
                     lease.forget_ended(self.max_records);
                     *slot = Some(lease);
                 }
                 // Entries that arrived meanwhile are left for the next read: in a large fleet there always are
                 // some, and a larger round costs less per entry.
-                round::Outcome::CaughtUp => {
+                Outcome::CaughtUp => {
                     lease.forget_ended(self.max_records);
                     *slot = Some(lease);
                     return Ok(Attendance::Mine);
                 }
-                round::Outcome::Idle => {
+                Outcome::Idle => {
                     *slot = Some(lease);
                     return Ok(Attendance::Mine);
                 }
-                round::Outcome::Lost => {
+                Outcome::Lost => {
                     losses += 1;
                     if losses > 2 {
                         return Ok(Attendance::Others);
                     }
                 }
-                round::Outcome::Newer => {
+                Outcome::Newer => {
                     journal.release(&self.instance).await?;
                     return Ok(Attendance::Others);
                 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::lease::Lease;
-use super::round::Plan;
+use super::plan::Plan;
 use crate::error::StoreError;
 use crate::model::ranking::{IdDelta, RankingDelta, RankingSpec, RankingState};
 use crate::model::round::{Round, partition, partition_of_id};

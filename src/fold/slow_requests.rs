@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::lease::Lease;
-use super::round::Plan;
+use super::plan::Plan;
 use crate::error::StoreError;
 use crate::model::batch::Merge;
 use crate::model::context::{ContextId, RecordId};

@@ -1,0 +1,221 @@
+//! Writing a round in steps, and what is written between rounds.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use super::lease::{Lease, new_version};
+use super::plan::{Outcome, Plan, RoundEnd};
+use crate::error::{StoreError, StoreErrorKind};
+use crate::model::records::{Record, RecordKey, Records};
+use crate::model::round::Round;
+use crate::model::tier::TierSlice;
+use crate::store::Position;
+use crate::store::journal::{FoldStep, Journal, Partitions, Step};
+use crate::store::table::{FieldWrites, Table};
+
+/// Entries that one step trims.
+const TRIMMED_AT_ONCE: usize = 64;
+/// How often a step is sent until an answer comes.
+const MAX_TRIES: usize = 3;
+const RETRY_DELAY: Duration = Duration::from_millis(50);
+
+impl Lease {
+    /// Writes a round in steps.
+    pub(super) async fn write(
+        &mut self,
+        journal: &dyn Journal,
+        instance: &str,
+        round: &Round,
+        mut plans: Vec<Plan>,
+        end: RoundEnd,
+    ) -> Result<Outcome, StoreError> {
+        let upto = end.upto;
+        if plans.is_empty() {
+            plans.push(Plan::default());
+        }
+        let steps = plans.len();
+        for (number, plan) in plans.into_iter().enumerate() {
+            let is_last = number + 1 == steps;
+            let mut done = self.progress.done;
+            plan.partitions.iter().for_each(|at| done.insert(*at));
+            // Entries of this round may be trimmed by its last step, entries of earlier rounds by any step.
+            let trimmable = self.folded.iter().take(TRIMMED_AT_ONCE);
+            let trimmable = trimmable
+                .take_while(|entry| is_last || entry.offset <= self.progress.low.offset)
+                .copied();
+            let trimmed: Vec<Position> = trimmable.collect();
+            let records = with_values(&self.records, &plan.records);
+            let states = self.state_writes(&plan.rankings);
+            let fields = by_table(plan.fields.into_iter().chain(states));
+            let next = new_version();
+            let step = FoldStep {
+                version: &self.progress.version,
+                next: &next,
+                instance,
+                upto: Some(upto),
+                done: (!is_last).then_some(done),
+                trim: trimmed.last().copied(),
+                round,
+                partitions: &plan.partitions,
+                records: &records,
+                fields: &fields,
+                rolled: &self.progress.rolled,
+                released: &[],
+                hole_bytes: end.hole_bytes,
+                took_millis: millis_since(end.start),
+            };
+            let (sent, cost) = (Instant::now(), self.sizer.cost);
+            match write_with_retries(journal, &step).await? {
+                Step::Done(()) => {}
+                Step::Stale(version) if version == next => {}
+                Step::Stale(_) | Step::Absent => return Ok(Outcome::Lost),
+            }
+            drop(records);
+            if plan.cost > 0 {
+                self.sizer.adapt(sent.elapsed(), cost.min(plan.cost));
+            }
+            self.folded.drain(..trimmed.len());
+            self.progress.version = next;
+            self.progress.done = done;
+            self.progress.upto = Some(upto);
+        }
+        self.progress.low = upto;
+        self.progress.upto = None;
+        self.progress.done = Partitions::default();
+        self.progress.aside.clear();
+        self.stamp = round.stamp();
+        self.took_millis = millis_since(end.start);
+        while self.folded.len() > TRIMMED_AT_ONCE {
+            if !self.trim(journal, instance).await? {
+                return Ok(Outcome::Lost);
+            }
+        }
+        Ok(Outcome::Folded)
+    }
+
+    /// Trims the oldest folded entries by a step that folds no entry. `false` when the lease is lost.
+    pub(super) async fn trim(
+        &mut self,
+        journal: &dyn Journal,
+        instance: &str,
+    ) -> Result<bool, StoreError> {
+        let count = self.folded.len().min(TRIMMED_AT_ONCE);
+        let last = self.folded.get(count.saturating_sub(1)).copied();
+        let is_ours = self.maintain(journal, instance, &[], &[], last).await?;
+        if is_ours {
+            self.folded.drain(..count);
+        }
+        Ok(is_ours)
+    }
+
+    /// Writes fields of tables by a step that folds no entry. `false` when the lease is lost.
+    pub(super) async fn maintain_fields(
+        &mut self,
+        journal: &dyn Journal,
+        instance: &str,
+        fields: &[FieldWrites],
+    ) -> Result<bool, StoreError> {
+        self.write_between(journal, instance, (&[], fields), &[], None)
+            .await
+    }
+
+    /// Writes records and trims entries by a step that folds no entry. `false` when the lease is lost.
+    pub(super) async fn maintain(
+        &mut self,
+        journal: &dyn Journal,
+        instance: &str,
+        records: &[RecordKey],
+        released: &[TierSlice],
+        trim: Option<Position>,
+    ) -> Result<bool, StoreError> {
+        self.write_between(journal, instance, (records, &[]), released, trim)
+            .await
+    }
+
+    async fn write_between(
+        &mut self,
+        journal: &dyn Journal,
+        instance: &str,
+        (records, fields): (&[RecordKey], &[FieldWrites]),
+        released: &[TierSlice],
+        trim: Option<Position>,
+    ) -> Result<bool, StoreError> {
+        let records = with_values(&self.records, records);
+        let next = new_version();
+        let step = FoldStep {
+            version: &self.progress.version,
+            next: &next,
+            instance,
+            upto: None,
+            done: None,
+            trim,
+            round: &Round::empty(self.stamp),
+            partitions: &[],
+            records: &records,
+            fields,
+            rolled: &self.progress.rolled,
+            released,
+            hole_bytes: 0,
+            took_millis: self.took_millis,
+        };
+        match write_with_retries(journal, &step).await? {
+            Step::Done(()) => {}
+            Step::Stale(version) if version == next => {}
+            Step::Stale(_) | Step::Absent => return Ok(false),
+        }
+        drop(records);
+        self.progress.version = next;
+        Ok(true)
+    }
+}
+
+/// Combines the writes of each table, so that each is one command.
+fn by_table(writes: impl IntoIterator<Item = FieldWrites>) -> Vec<FieldWrites> {
+    let mut tables: BTreeMap<Table, FieldWrites> = BTreeMap::new();
+    for mut write in writes {
+        match tables.get_mut(&write.table) {
+            Some(table) => {
+                table.ttl = table.ttl.or(write.ttl);
+                table.removed.append(&mut write.removed);
+                table.set.append(&mut write.set);
+            }
+            None => drop(tables.insert(write.table.clone(), write)),
+        }
+    }
+    tables.into_values().collect()
+}
+
+/// Looks up the values of records.
+fn with_values<'a>(records: &'a Records, keys: &[RecordKey]) -> Vec<(RecordKey, &'a Record)> {
+    let keys = keys.iter();
+    keys.filter_map(|key| Some((*key, records.get(*key)?)))
+        .collect()
+}
+
+/// Writes a step, and sends it again if no answer came. The answer then says whether it had taken effect.
+async fn write_with_retries(
+    journal: &dyn Journal,
+    step: &FoldStep<'_>,
+) -> Result<Step<()>, StoreError> {
+    let mut tries = 1;
+    loop {
+        match journal.fold(step).await {
+            Err(error) if tries < MAX_TRIES && is_in_doubt(&error) => {
+                tries += 1;
+                tokio::time::sleep(RETRY_DELAY).await;
+            }
+            result => return result,
+        }
+    }
+}
+
+fn millis_since(start: Instant) -> u64 {
+    u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX)
+}
+
+fn is_in_doubt(error: &StoreError) -> bool {
+    matches!(
+        error.kind(),
+        StoreErrorKind::TimedOut | StoreErrorKind::Unreachable
+    )
+}
