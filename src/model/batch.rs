@@ -7,19 +7,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::access_time::DurationSums;
+pub use super::aggregate::{Aggregate, RequestCounts};
 use super::context::{ContextId, Kind};
-use super::histogram::{COARSE_SCALE, Histogram};
-use super::outcome::OutcomeCounts;
+pub use super::context_delta::ContextDelta;
+use super::context_delta::add_record;
+pub(crate) use super::context_delta::{MAX_HOURS, merge_all};
 use super::ranking::RankingDelta;
-use super::slice::{Precision, Precisions, hour_of};
+use super::slice::{Precisions, hour_of};
 pub use super::slices::{Merge, Slices};
 use super::slow_request::{SlowRequest, SlowRequests};
 use super::tier::TIERS;
-use super::timer_sums::Timers;
-
-/// Hours of statistics that are retained while a store is away. Readers see the current hour and the one
-/// before.
-pub(crate) const MAX_HOURS: usize = 2;
 
 /// Slices of each tier that keep their width when a batch is compacted.
 const SLICES_NOT_COMPACTED: usize = 2;
@@ -27,235 +24,6 @@ const SLICES_NOT_COMPACTED: usize = 2;
 /// The scale, one bucket per octave, of histograms of a batch that is still too large when its slices have
 /// the widest tier.
 const COARSEST_SCALE: u8 = 0;
-
-/// Histograms that keep the fine scale while a store is away. Older ones are reduced to a quarter of their
-/// size.
-const FINE_KEPT: usize = 2;
-
-/// Additions to the counters of a context within a slice.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RequestCounts {
-    /// Number of samples.
-    pub hits: u64,
-    /// Number of samples that were errors.
-    pub errors: u64,
-    /// Sum of their durations, in microseconds.
-    pub micros: u64,
-}
-
-impl Merge for RequestCounts {
-    fn merge(&mut self, other: &Self) {
-        self.hits = self.hits.saturating_add(other.hits);
-        self.errors = self.errors.saturating_add(other.errors);
-        self.micros = self.micros.saturating_add(other.micros);
-    }
-}
-
-/// Merged samples of a context within a slice, or within one drained second: everything that the crate
-/// records about them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Aggregate {
-    /// The access times.
-    pub times: DurationSums,
-    /// Counts by outcome.
-    pub outcomes: OutcomeCounts,
-    /// Histogram of the access times.
-    pub histogram: Histogram,
-    /// The timers that ran within the requests.
-    pub timers: Timers,
-}
-
-impl Merge for Aggregate {
-    fn merge(&mut self, other: &Self) {
-        self.times.merge(&other.times);
-        self.outcomes.merge(&other.outcomes);
-        self.histogram.merge(&other.histogram);
-        self.timers.merge(&other.timers);
-    }
-}
-
-impl Aggregate {
-    /// Takes out all of `other`, which was merged before. The smallest and the largest access time stay.
-    pub(crate) fn subtract(&mut self, other: &Self) {
-        self.times.subtract(&other.times);
-        self.outcomes.subtract(&other.outcomes);
-        self.histogram.subtract(&other.histogram);
-        self.timers.subtract(&other.timers);
-    }
-
-    /// Approximate bytes in memory, with the start of its slice.
-    pub(crate) fn bytes(&self) -> usize {
-        const PER_BUCKET: usize = 16;
-        size_of::<(i64, Self)>() + PER_BUCKET * self.histogram.buckets().len() + self.timers.bytes()
-    }
-}
-
-impl Slices<Aggregate> {
-    /// Reduces the histograms of all but the newest slices to the coarse scale.
-    fn coarsen(&mut self) {
-        for (_, aggregate) in self.iter_mut().rev().skip(FINE_KEPT) {
-            aggregate.histogram.coarsen(COARSE_SCALE);
-        }
-    }
-}
-
-/// Adds to the records of a tier. A slice that no longer fits is added to a slice of the next coarser tier:
-/// during a long outage of the store, pending records grow coarser and their number stays bounded.
-fn add_record(records: &mut [Slices<Aggregate>], tier: usize, slice: i64, sums: Aggregate) {
-    let mut overflow = Some((slice, sums));
-    for (at, (slices, tier)) in records.iter_mut().zip(TIERS).enumerate().skip(tier) {
-        let Some((slice, mut sums)) = overflow else {
-            return;
-        };
-        if at > 0 {
-            sums.histogram.coarsen(COARSE_SCALE);
-        }
-        let start = tier.slice(slice);
-        overflow = slices.add(start, sums, tier.retained as usize);
-        if let Some(sums) = slices.get_mut(start) {
-            sums.timers.limit();
-        }
-        slices.coarsen();
-    }
-}
-
-/// Additions to one context.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ContextDelta {
-    /// Time of the last addition, in Unix seconds.
-    pub last_seen: i64,
-    /// Counters, in the order of [`Precisions::counters`].
-    pub counters: Vec<Slices<RequestCounts>>,
-    /// Statistics by hour.
-    pub hours: Slices<DurationSums>,
-    /// Records, in the order of [`TIERS`]. Each sample is in exactly one: a record of the finest tier, or
-    /// of a coarser one if the store was away for longer than the finest tier retains slices.
-    pub records: [Slices<Aggregate>; TIERS.len()],
-    /// The slowest requests by hour.
-    pub slowest: Slices<SlowRequests>,
-}
-
-impl ContextDelta {
-    fn new(precisions: &Precisions) -> Self {
-        Self {
-            last_seen: i64::MIN,
-            counters: vec![Slices::default(); precisions.counters.len()],
-            hours: Slices::default(),
-            records: Default::default(),
-            slowest: Slices::default(),
-        }
-    }
-
-    /// Adds an aggregate of one second. Returns the number of samples whose hour was dropped from the
-    /// statistics to make room.
-    fn add(&mut self, precisions: &Precisions, second: i64, aggregate: &Aggregate) -> u64 {
-        self.last_seen = self.last_seen.max(second);
-        add_record(&mut self.records, 0, second, aggregate.clone());
-        if aggregate.times.count == 0 {
-            // Timers that ended after their requests: nothing for the counters and statistics.
-            return 0;
-        }
-        let hits = RequestCounts {
-            hits: aggregate.times.count,
-            errors: aggregate.outcomes.errors,
-            micros: aggregate.times.sum.saturating_add(500) / 1_000,
-        };
-        for (slices, precision) in self.counters.iter_mut().zip(&precisions.counters) {
-            slices.add(precision.slice(second), hits, precision.retained as usize);
-        }
-        let gone = self.hours.add(hour_of(second), aggregate.times, MAX_HOURS);
-        gone.map_or(0, |(_, times)| times.count)
-    }
-
-    /// Adds all of `other`, retaining statistics of at most `max_hours` hours. Returns the number of
-    /// samples whose hour was dropped.
-    pub(crate) fn merge(&mut self, other: Self, precisions: &Precisions, max_hours: usize) -> u64 {
-        self.last_seen = self.last_seen.max(other.last_seen);
-        merge_all(&mut self.counters, other.counters, &precisions.counters);
-        for (tier, slices) in other.records.into_iter().enumerate() {
-            for (slice, sums) in slices.into_slices() {
-                add_record(&mut self.records, tier, slice, sums);
-            }
-        }
-        self.slowest.merge(other.slowest, max_hours, drop);
-        let mut late = 0;
-        self.hours
-            .merge(other.hours, max_hours, |times| late += times.count);
-        late
-    }
-
-    /// Drops slices that start after `latest`, which only a wrong clock can have made. Returns the number
-    /// of samples that were dropped from the statistics.
-    pub(crate) fn drop_future(&mut self, latest: i64) -> u64 {
-        let counters = self.counters.iter_mut();
-        counters.for_each(|slices| drop(slices.drop_after(latest)));
-        let records = self.records.iter_mut();
-        records.for_each(|slices| drop(slices.drop_after(latest)));
-        drop(self.slowest.drop_after(latest));
-        let hours = self.hours.drop_after(latest);
-        hours.iter().map(|times| times.count).sum()
-    }
-
-    /// Number of samples in its statistics.
-    pub fn requests(&self) -> u64 {
-        self.hours.iter().map(|(_, times)| times.count).sum()
-    }
-
-    /// Approximate number of commands that a store needs to merge it.
-    pub(crate) fn cost(&self) -> usize {
-        let slices: usize = self.counters.iter().map(Slices::len).sum();
-        2 * slices + self.fixed_cost()
-    }
-
-    fn fixed_cost(&self) -> usize {
-        let records: usize = self.records.iter().map(Slices::len).sum();
-        2 * records + 3 * self.hours.len() + self.slowest.len() + 1
-    }
-
-    /// Approximate bytes of its records in memory.
-    fn record_bytes(&self) -> usize {
-        let records = self.records.iter().flat_map(Slices::iter);
-        records.map(|(_, record)| record.bytes()).sum()
-    }
-
-    fn is_empty(&self) -> bool {
-        self.hours.is_empty()
-            && self.slowest.is_empty()
-            && self.counters.iter().all(Slices::is_empty)
-            && self.records.iter().all(Slices::is_empty)
-    }
-
-    /// Moves out a part that costs about `cost` commands, at least one slice.
-    fn split(&mut self, cost: usize) -> Self {
-        let mut slices = (cost.saturating_sub(self.fixed_cost()) / 2).max(1);
-
-        Self {
-            last_seen: self.last_seen,
-            hours: std::mem::take(&mut self.hours),
-            records: std::mem::take(&mut self.records),
-            slowest: std::mem::take(&mut self.slowest),
-            counters: self
-                .counters
-                .iter_mut()
-                .map(|counters| {
-                    let part = counters.split_newest(slices);
-                    slices -= part.len();
-                    part
-                })
-                .collect(),
-        }
-    }
-}
-
-pub(crate) fn merge_all<V: Merge>(
-    mine: &mut [Slices<V>],
-    theirs: Vec<Slices<V>>,
-    precisions: &[Precision],
-) {
-    for ((mine, theirs), precision) in mine.iter_mut().zip(theirs).zip(precisions) {
-        mine.merge(theirs, precision.retained as usize, drop);
-    }
-}
 
 /// Additions to one of the user's counters, in the order of [`Precisions::counters`].
 pub type CounterDelta = Vec<Slices<i64>>;
@@ -527,6 +295,7 @@ mod tests {
     use super::*;
     use crate::model::context::{ALL, RecordId};
     use crate::model::histogram::bucket_of;
+    use crate::model::histogram::{COARSE_SCALE, Histogram};
     use crate::model::slice::HOUR;
     use crate::model::timer_sums::{MAX_TIMERS, TimerSums};
     use proptest::collection::vec;

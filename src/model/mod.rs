@@ -6,8 +6,10 @@
 //! from a store).
 
 pub mod access_time;
+mod aggregate;
 pub mod batch;
 pub mod context;
+mod context_delta;
 pub mod health;
 pub mod histogram;
 pub mod outcome;
