@@ -899,12 +899,12 @@ async fn a_flusher_without_a_pulse_flushes_once_more() {
     let requests: u64 = flushing.store.calls().iter().map(|call| call.2).sum();
     assert_eq!(requests, 2);
 
-    let told = Flushing::new();
+    let stopping = Flushing::new();
     let (stop, stopped) = Stop::new();
-    let task = tokio::spawn(told.flusher.clone().flush_at_intervals(stopped));
+    let task = tokio::spawn(stopping.flusher.clone().flush_at_intervals(stopped));
     tokio::task::yield_now().await;
-    told.record(2);
+    stopping.record(2);
     stop.stop();
     task.await.expect("it ends");
-    assert_eq!(told.store.calls(), [], "the shutdown flushes");
+    assert_eq!(stopping.store.calls(), [], "the shutdown flushes");
 }

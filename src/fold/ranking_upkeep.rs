@@ -202,7 +202,7 @@ impl Lease {
             ids.sort_unstable();
             let is_emptied = ids.len() <= surplus;
             let mut ids = ids.into_iter().map(|(_, id)| id);
-            // An id that is part of later slices stays, with what was added there.
+            // An id that is part of later slices stays, with its additions there.
             while surplus > 0 {
                 let part: Vec<_> = ids.by_ref().take(surplus).collect();
                 if part.is_empty() {

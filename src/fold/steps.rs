@@ -1,4 +1,4 @@
-//! Writing a round in steps, and what is written between rounds.
+//! Writes a round in steps, and records and tables between rounds.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -229,10 +229,10 @@ mod tests {
     /// One request of `GET /` and one sale in each of these seconds.
     fn batch(precisions: &Precisions, seconds: &[i64], late: u64) -> Batch {
         let mut batch = Batch::new(precisions.clone());
-        let mut found = Aggregate::default();
-        found.times.record(1_000);
+        let mut request = Aggregate::default();
+        request.times.record(1_000);
         for second in seconds {
-            batch.add(&"GET /".into(), Kind::Http, *second, &found);
+            batch.add(&"GET /".into(), Kind::Http, *second, &request);
             batch.count(&"sales".into(), *second, 1);
         }
         batch.late = late;

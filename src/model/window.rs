@@ -121,8 +121,8 @@ impl WindowSlices {
 
     /// The part of the window that was recorded, if there is data from `since` to `as_of`, in seconds.
     pub fn covered(&self, since: i64, as_of: i64, now: i64) -> i64 {
-        let kept = self.tier.slice(self.tier.cut_off(now)) + i64::from(self.tier.seconds);
-        let first = self.from.max(since).max(kept);
+        let oldest = self.tier.slice(self.tier.cut_off(now)) + i64::from(self.tier.seconds);
+        let first = self.from.max(since).max(oldest);
         let is_recent = as_of.saturating_add(LAG) >= now;
         let last = self.to.min(if is_recent { now } else { as_of.min(now) });
         last.saturating_sub(first).max(0)

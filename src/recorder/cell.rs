@@ -331,8 +331,8 @@ mod tests {
                 .filter(|(at, _)| *at != free)
                 .map(|(_, shard)| shard.take())
                 .collect();
-            let found = cells.free_shard(thread);
-            assert!(std::ptr::eq(found.0, &cells.0[free]), "{thread} {free}");
+            let shard = cells.free_shard(thread);
+            assert!(std::ptr::eq(shard.0, &cells.0[free]), "{thread} {free}");
             drop(taken);
         }
     }

@@ -22,7 +22,7 @@ const IDLE_DRAINS: u8 = 8;
 #[derive(Debug, Default)]
 pub(crate) struct Rankings(Mutex<BTreeMap<Arc<str>, Arc<RankingEntry>>>);
 
-/// A ranking, and what was added to it since the last drain.
+/// A ranking, and the additions to it since the last drain.
 #[derive(Debug)]
 pub(crate) struct RankingEntry {
     pub(crate) name: Arc<str>,
@@ -152,7 +152,7 @@ impl RankingEntry {
         ids.entry((&*id).into()).or_default().add(n);
     }
 
-    /// Removes an id, and what was added to it before.
+    /// Removes an id, and the additions to it before.
     pub(crate) fn remove(&self, id: &str) {
         let id = clean_name(id);
         let mut collected = lock(&self.collected);
@@ -163,7 +163,7 @@ impl RankingEntry {
         collected.delta.limit();
     }
 
-    /// Whether the `Pulse` is shut down: what is added is dropped.
+    /// Whether the `Pulse` is shut down, so that additions are dropped.
     pub(crate) fn is_closed(&self) -> bool {
         self.core.is_closed()
     }

@@ -1,4 +1,4 @@
-//! What the handle and the daemon share: the configuration, refreshing a leased row, and reading.
+//! The part of a cache that handle and daemon share: it refreshes leased rows, and reads cached ones.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -54,7 +54,7 @@ pub struct LeasedRows {
     pub rows: Vec<LeasedRow>,
     /// Seconds until the next row is due that is not leased; `None` if there is none.
     pub next: Option<f64>,
-    /// Entries that are no rows: the key, and what is wrong.
+    /// Entries that are no rows: the key, and the reason.
     pub problems: Vec<(String, String)>,
 }
 

@@ -205,17 +205,17 @@ impl Row {
     /// The slices of a counter are given oldest first.
     fn new(name: &str, slices: &[SliceCount], span: RateSpan) -> Self {
         // The clock of an instance may be ahead.
-        let is_kept = |slice: &&SliceCount| span.cut_off < slice.start && slice.start < span.to;
-        let kept = || slices.iter().filter(is_kept);
+        let is_retained = |slice: &&SliceCount| span.cut_off < slice.start && slice.start < span.to;
+        let retained = || slices.iter().filter(is_retained);
         let sum = |sum: i64, slice: &SliceCount| sum.saturating_add(slice.count);
-        let recent = kept().filter(|slice| slice.start >= span.from);
-        let last = kept().next_back();
+        let recent = retained().filter(|slice| slice.start >= span.from);
+        let last = retained().next_back();
         Self {
             name: name.to_owned(),
             last: last.map(|slice| slice.count),
             last_start: last.map(|slice| slice.start),
             rate: recent.fold(0, sum) as f64 / span.seconds as f64,
-            sum: kept().fold(0, sum),
+            sum: retained().fold(0, sum),
         }
     }
 }
