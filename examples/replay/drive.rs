@@ -13,6 +13,11 @@ use crate::line::Line;
 /// Seconds of the log after which a flush is due. Until then the batch must hold all that can be read later: up
 /// to 120 slices of each precision, 130 minutes, and statistics of two hours.
 const FLUSH_AFTER: i64 = 1_800;
+/// Minutes of the log after which a flush is due among those whose histograms are kept fine: a batch that waits for
+/// longer makes those of its older minutes coarser.
+const FINE_MINUTES: i64 = 2;
+/// For how long before the last line histograms are kept fine: in the 98 half hours that are stored.
+const FINE_FOR: i64 = 98 * 1_800;
 /// Lines after which a flush is due, as each of them may add to the batch.
 const FLUSH_LINES: u64 = 250_000;
 /// For how long a flush is tried again while the store is away.
@@ -33,13 +38,17 @@ pub(crate) struct Replay<'a> {
     /// The second in which the last drain was.
     drained: i64,
     flushed: i64,
+    /// The first minute that has lines since the last flush.
+    first_minute: i64,
+    /// From then on histograms are kept fine.
+    fine_from: i64,
     lines: u64,
     flushed_lines: u64,
 }
 
 impl<'a> Replay<'a> {
-    /// A replay that begins in `second`, where the clock of `pulse` must stand.
-    pub(crate) fn new(pulse: &'a Pulse, time: ManualClock, second: i64) -> Self {
+    /// A replay of lines from `second`, where the clock of `pulse` must stand, to `last`.
+    pub(crate) fn new(pulse: &'a Pulse, time: ManualClock, (second, last): (i64, i64)) -> Self {
         Self {
             pulse,
             time,
@@ -47,6 +56,8 @@ impl<'a> Replay<'a> {
             latest: second,
             drained: second,
             flushed: second,
+            first_minute: second / 60,
+            fine_from: last - FINE_FOR,
             lines: 0,
             flushed_lines: 0,
         }
@@ -72,10 +83,19 @@ impl<'a> Replay<'a> {
     pub(crate) async fn turn_to(&mut self, second: i64) -> Result<(), StoreError> {
         self.end_second();
         let waiting = self.lines - self.flushed_lines;
+        let becomes_coarse =
+            second >= self.fine_from && second / 60 - self.first_minute >= FINE_MINUTES;
+        let is_due = second - self.flushed >= FLUSH_AFTER || becomes_coarse;
         // Before the clock moves: the store judges by its time what is late and what has ended.
-        if waiting >= FLUSH_LINES || (waiting > 0 && second - self.flushed >= FLUSH_AFTER) {
+        if waiting >= FLUSH_LINES || (waiting > 0 && is_due) {
             self.flush().await?;
         }
+        let first_minute = match self.lines == self.flushed_lines {
+            true => second / 60,
+            // Lines may be late.
+            false => self.first_minute.min(second / 60),
+        };
+        self.first_minute = first_minute;
         self.time.set_wall(second);
         if second < self.drained {
             // The clock went back: without this, the next drain would not be one after the turn of a second.

@@ -35,6 +35,8 @@ pub(crate) struct Survey {
     pub(crate) first_unreadable: Option<FirstUnreadable>,
     /// The second of the first line that can be read.
     pub(crate) first: i64,
+    /// The latest second of all lines that can be read.
+    pub(crate) last: i64,
     /// Number of different contexts; one more than [`MAX_CONTEXTS`] if there are more.
     pub(crate) contexts: usize,
 }
@@ -100,7 +102,9 @@ impl Input {
                 Ok((format, line)) => {
                     if survey.readable == 0 {
                         (survey.format, survey.first) = (Some(format), line.second);
+                        survey.last = line.second;
                     }
+                    survey.last = survey.last.max(line.second);
                     survey.readable += 1;
                     if contexts.len() <= MAX_CONTEXTS && !contexts.contains(line.context) {
                         contexts.insert(line.context.to_owned());

@@ -95,7 +95,7 @@ async fn run(args: &Args) -> Result<(), Box<dyn Error>> {
 
     let (pulse, time, tasks) = build(&survey, survey.first)?;
     refuse_other_data(&pulse).await?;
-    let mut replay = Replay::new(&pulse, time.clone(), survey.first);
+    let mut replay = Replay::new(&pulse, time.clone(), (survey.first, survey.last));
     let mut progress = Progress::new("recording", input.bytes());
     let mut lines = input.lines()?;
     let mut context = String::new();

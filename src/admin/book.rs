@@ -115,7 +115,7 @@ impl Book {
 }
 
 /// What other programs have added to the hours of a context.
-fn added_hours(context: &ContextSnapshot) -> Vec<(i64, AccessTimeStats)> {
+pub(super) fn added_hours(context: &ContextSnapshot) -> Vec<(i64, AccessTimeStats)> {
     let hours = [&context.hour, &context.last_hour].into_iter().flatten();
     let added = hours.filter_map(|hour| Some((hour.start, added(hour)?)));
     added.collect()

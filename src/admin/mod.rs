@@ -10,9 +10,9 @@
 //! | `GET` | Parameters | Answer |
 //! |---|---|---|
 //! | the mount point | | the page |
-//! | `api/overview` | | this hour and the last of all requests, in flight, requests per second, contexts, instances |
-//! | `api/paths` | `[window=hour\|last_hour]` `[kind=http\|timer\|all]` `[sort=count\|mean\|p95\|max\|total\|errors]` `[order=asc\|desc]` `[q=]` `[limit=]` `[offset=]` | the contexts of an hour |
-//! | `api/path` | `context=` | one context: both hours, histogram, outcomes, the 5 slowest requests of each hour |
+//! | `api/overview` | `[window=]` | this hour and the last of all requests, in flight, requests per second, contexts, instances; `window` if one was asked for |
+//! | `api/paths` | `[window=]` `[kind=http\|timer\|all]` `[sort=count\|mean\|p95\|max\|total\|errors\|stddev\|min\|p50\|p99\|error_share\|share\|change]` `[order=desc\|asc]` `[status=any\|new\|gone\|up\|down]` `[q=]` `[limit=]` `[offset=]` | the contexts of a window, each with the window before |
+//! | `api/path` | `context=` `[kind=any\|http\|timer]` `[window=]` | one context: both hours, histogram, outcomes, the timers within its requests, the 5 slowest requests of each hour; `window` if one was asked for |
 //! | `api/slowest` | `[limit=]` | the slowest 100 by mean |
 //! | `api/slowest_requests` | `[window=hour\|last_hour]` `[limit=]` | the slowest 100 requests of an hour, one by one |
 //! | `api/counters` | `name=` `[precision=]` | the slices of a counter, oldest first; 404 for an unknown name |
@@ -20,9 +20,12 @@
 //! | `api/rankings` | | the rankings of the fleet and of this process: `name`, `period`, `interval`, `max_ids`, `ids`, `dropped` |
 //! | `api/rankings` | `name=` `[limit=]` `[offset=]` | one ranking: `total` and the `ids`, each with `score` and `rank`, highest first |
 //! | `api/rows` | `[name=]` `[q=]` `[limit=]` `[offset=]` | the scheduled rows of a row cache of this process: failing rows first, then the latest due |
-//! | `api/series` | `[metric=hits\|errors\|mean\|p50\|p95\|p99\|total\|error_share\|stddev\|min\|max\|outcomes]` `[context=]` `[window=]` `[precision=]` | one metric over time: the start and the value of each slice that has data |
+//! | `api/series` | `[metric=hits\|errors\|mean\|p50\|p95\|p99\|total\|error_share\|stddev\|min\|max\|outcomes]` `[context=]` `[kind=any\|http\|timer]` `[window=]` `[precision=]` | one metric over time: the start and the value of each slice that has data |
 //! | `api/health` | | the page [reading health](crate::guide::reading_health) of the guide |
 //! | `metrics` | | Prometheus text, with the feature `prometheus` |
+//!
+//! `window` is `hour`, `last_hour`, `5m`, `15m`, `1h`, `6h`, `24h` or `7d`; or `from=` and `to=` in Unix seconds stand
+//! instead of it.
 //!
 //! Every JSON answer has `as_of`: it includes all samples that were recorded until then. Errors are JSON
 //! too, with `error` and, for an invalid parameter, its name in `parameter`: 400, 401 or 403, 404, 405,

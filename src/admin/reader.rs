@@ -188,6 +188,7 @@ impl Reader {
 
     /// The sums of all contexts over a window, and over the window before it.
     pub(super) async fn window(&self, window: Window) -> Result<Arc<WindowSums>, ApiError> {
+        let window = window.rounded(self.clock.now_seconds());
         let as_of = self.as_of().await?;
         let read = async { self.windows.sums(window, as_of).await.map(Arc::new) };
         let flight = self.window_sums.of(&self.clock, window);
@@ -200,6 +201,7 @@ impl Reader {
         window: Window,
         context: &ContextId,
     ) -> Result<[Aggregate; 2], ApiError> {
+        let window = window.rounded(self.clock.now_seconds());
         let read = self.windows.context(window, context);
         let sums = within(&self.clock, DEADLINE, read).await?;
         sums.map_err(|error| ApiError::store(&error))

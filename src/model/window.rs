@@ -44,6 +44,18 @@ pub struct WindowSlices {
 }
 
 impl Window {
+    /// The same window with the bounds of its slices at `now`, so that questions about nearby times share an answer.
+    #[must_use]
+    pub fn rounded(self, now: i64) -> Self {
+        match self {
+            Self::Between(..) => {
+                let slices = self.slices(now);
+                Self::Between(slices.from, slices.to)
+            }
+            Self::Last(_) | Self::HoursAgo(_) => self,
+        }
+    }
+
     /// The slices that cover the window at `now`: of the finest tier that still has its first slice and, if the
     /// window moves, also the first slice of the window before it. The last slice is that of `now` at the latest.
     ///
@@ -237,6 +249,24 @@ mod tests {
             .find(|(other, _)| *other == name)
             .expect("it is one")
             .1
+    }
+
+    #[test]
+    fn a_rounded_window_has_the_same_slices() {
+        for (from, to) in [
+            (30, 0),
+            (3_600, 60),
+            (9_000, 8_000),
+            (400_000, 0),
+            (2_000_000, 7),
+        ] {
+            for now in (NOW..NOW + 3_600).step_by(13) {
+                let window = Window::Between(now - from, now - to + 1);
+                let rounded = window.rounded(now);
+                assert_eq!(rounded.slices(now), window.slices(now));
+                assert_eq!(rounded.rounded(now), rounded);
+            }
+        }
     }
 
     #[test]

@@ -110,12 +110,22 @@ async fn records_are_where_the_model_has_lines(client: &mut Client, model: &Mode
     }
 }
 
+/// The percentiles of all windows but those of six-hour slices are as precise as those of a live service.
+async fn percentiles_are_precise(client: &mut Client) {
+    for window in ["hour", "last_hour", "5m", "15m", "1h", "6h", "24h"] {
+        let path = format!("/admin/pulse/api/paths?window={window}");
+        let error = client.json(&path).await["error"].as_f64().unwrap();
+        assert!(error < 0.022, "{window}: {error}");
+    }
+}
+
 async fn is_exact(env: &[(&str, &str)]) {
     let model = generated(START, 7, 40_000, seed::seed());
     let (replay, mut client) = serve(&model, env).await;
     counters_equal_the_model(&mut client, &model).await;
     hours_equal_the_model(&mut client, &model).await;
     records_are_where_the_model_has_lines(&mut client, &model).await;
+    percentiles_are_precise(&mut client).await;
     let health = client.json("/admin/pulse/api/health").await;
     assert_eq!(health["recording"]["recorded"], model.lines);
     for (group, figure) in [

@@ -55,6 +55,9 @@ async fn an_hour_has_the_contexts_of_other_programs_too() {
         (&shared["max"], &shared["outcomes"]["2xx"]),
         (&2.0.into(), &4.into())
     );
+    let path = page.get("/api/path?context=GET+/0&window=hour").await;
+    assert_eq!(path["window"]["count"], 5);
+    near(&path["window"]["total"], 2.004, 1e-9);
     assert_eq!(page.get("/api/overview").await["contexts"], 2);
     let own = [(name(0), 4)];
     assert_eq!(contexts(&page.get("/api/paths?window=1h").await), own);
@@ -69,10 +72,19 @@ async fn an_hour_has_the_contexts_of_other_programs_too() {
 
 /// How many commands the server has run, but for INFO.
 async fn commands(fixture: &Fixture) -> u64 {
+    calls(fixture, |command| command != "cmdstat_info").await
+}
+
+/// How many records, and slices of records, were read.
+async fn reads(fixture: &Fixture) -> u64 {
+    let is_read = |command: &str| ["cmdstat_hget", "cmdstat_hgetall"].contains(&command);
+    calls(fixture, is_read).await
+}
+
+/// How often the server has run some commands.
+async fn calls(fixture: &Fixture, is_counted: impl Fn(&str) -> bool) -> u64 {
     let stats = fixture.server().info("commandstats").await;
-    let stats = stats
-        .iter()
-        .filter(|(command, _)| *command != "cmdstat_info");
+    let stats = stats.iter().filter(|(command, _)| is_counted(command));
     let calls = stats.map(|(_, stats)| {
         let calls = stats.split(',').next().unwrap();
         calls
@@ -121,4 +133,59 @@ async fn a_page_costs_few_commands_however_many_contexts() {
     }
     let per_second = (commands(&fixture).await - before) as f64 / SECONDS as f64;
     assert!(per_second <= 20.0, "{per_second} commands per second");
+}
+
+/// Charts of percentiles, and a window whose bounds move on by a second each second.
+#[tokio::test]
+async fn a_series_and_a_moving_window_cost_few_commands() {
+    let mut fixture = Fixture::redis().await;
+    let mut page = Page::new(&fixture);
+    let minutes_ago = |n: i64| Served {
+        second: NOW - 60 * n,
+        context: 0,
+        nanos: 1_000_000,
+        outcome: Outcome::Success,
+    };
+    for n in (0..60).rev() {
+        page.serve(&mut fixture, &[minutes_ago(n)]).await;
+    }
+    let look = async |second: i64| {
+        let (from, to) = (NOW + second - 3_600, NOW + second);
+        for uri in [
+            "/api/series?metric=p95&window=1h".to_owned(),
+            "/api/series?metric=outcomes&window=24h&context=GET+/0".to_owned(),
+            format!("/api/paths?from={from}&to={to}"),
+        ] {
+            let (status, _) = page.text(&uri).await;
+            assert_eq!(status, StatusCode::OK, "{uri}");
+        }
+    };
+    look(0).await;
+    let before = reads(&fixture).await;
+    const SECONDS: u64 = 30;
+    for second in 1..=SECONDS {
+        fixture.advance(1);
+        look(second as i64).await;
+    }
+    let per_second = (reads(&fixture).await - before) as f64 / SECONDS as f64;
+    assert!(
+        per_second <= 12.0,
+        "{per_second} records and slices per second"
+    );
+    // What has changed is read.
+    let last = async || {
+        let answer = page.get("/api/series?metric=outcomes&precision=60").await;
+        let points = answer["points"].as_array().unwrap();
+        points.last().unwrap()[1]["2xx"].as_u64().unwrap()
+    };
+    let counted = last().await;
+    fixture.advance(2);
+    let late = Served {
+        second: NOW,
+        ..minutes_ago(0)
+    };
+    let mut other = Page::new(&fixture);
+    other.serve(&mut fixture, &[late; 3]).await;
+    fixture.advance(2);
+    assert_eq!(last().await, counted + 3);
 }

@@ -120,7 +120,7 @@ impl Page {
         within
     }
 
-    /// Checks what is answer of a context in a window.
+    /// Checks the answer about a context in a window.
     fn check(&self, answer: &Value, context: Option<usize>, (from, to): (i64, i64), error: f64) {
         let expected = self.expected(context, from, to);
         let count = |outcomes: &[Outcome]| {
@@ -176,7 +176,7 @@ impl Page {
         };
         let (now, before) = (range(&paths), range(&paths["before"]));
         assert_eq!((before.1, before.1 - before.0), (now.0, now.1 - now.0));
-        // Minutes are kept for two hours: of an earlier window the part that is kept is answer, and how much it is.
+        // Minutes are kept for two hours: an answer about an earlier window has the part that is kept, and says how much it is.
         let complete = |answer: &Value| answer["complete"].as_f64().unwrap();
         let is_kept = query.starts_with("window") || complete(&paths["before"]) >= 1.0;
         let error = paths["error"].as_f64().unwrap();
@@ -213,7 +213,6 @@ impl Page {
                     near(&hour[name], served.unwrap().nanos as f64 / 1e9, 1e-12);
                 }
             }
-            return;
         }
         assert_eq!(range(&overview["window"]), now);
         self.check(&overview["window"], None, now, error);

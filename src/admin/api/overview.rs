@@ -23,7 +23,7 @@ pub(in crate::admin) struct Overview {
     requests_per_second: f64,
     contexts: usize,
     instances: u64,
-    /// The window that was asked for, unless it is an hour.
+    /// The window, if one was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     window: Option<WindowOf>,
 }
@@ -64,11 +64,11 @@ pub(in crate::admin) async fn overview(
 ) -> Result<Overview, ApiError> {
     let now = admin.source.clock.now_seconds();
     let window = match Asked::read(params, now)? {
-        Some(Asked::Records(window)) => {
-            let sums = admin.reader.window(window).await?;
-            Some(WindowOf::new(&sums, &ContextId::all()))
+        Some(asked) => {
+            let sums = admin.reader.window(asked.window()).await?;
+            Some(WindowOf::new(&sums, &ContextId::all(), &[]))
         }
-        _ => None,
+        None => None,
     };
     let hours = admin.reader.window(Window::HoursAgo(0)).await?;
     let last_hour = Total::new(&hours.before);

@@ -6,6 +6,7 @@ use http::StatusCode;
 use serde::Serialize;
 
 use super::super::Admin;
+use super::super::book::added_hours;
 use super::super::params::Params;
 use super::super::response::ApiError;
 use super::slow_requests::{BothHours, both_hours};
@@ -30,7 +31,7 @@ pub(in crate::admin) struct Path<'a> {
     slowest_requests: BothHours,
     #[serde(flatten)]
     timers: RequestTimers,
-    /// The window that was asked for, unless it is an hour.
+    /// The window, if one was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     window: Option<HistogramOf>,
 }
@@ -66,18 +67,24 @@ pub(in crate::admin) async fn path<'a>(
         ApiError::new(StatusCode::NOT_FOUND, message)
     })?;
     let window = match asked {
-        Some(Asked::Records(window)) => {
+        Some(asked) => {
+            let window = asked.window();
             let sums = admin.reader.window(window).await?;
             let id = ContextId::new(snapshot.kind, context);
+            // The book has statistics of hours.
+            let added = match asked {
+                Asked::Hour | Asked::LastHour => added_hours(snapshot),
+                Asked::Records(_) => Vec::new(),
+            };
             let [now, before] = admin.reader.window_of(window, &id).await?;
             Some(HistogramOf {
-                window: WindowOf::new(&sums, &id),
+                window: WindowOf::new(&sums, &id, &added),
                 histogram: buckets(&now.histogram),
                 histogram_before: buckets(&before.histogram),
                 timers: RequestTimers::new(admin, id.kind, &now).await?,
             })
         }
-        _ => None,
+        None => None,
     };
     let started = |hour: &HourSnapshot| Started {
         start: hour.start,

@@ -9,7 +9,7 @@ use super::super::Admin;
 use super::super::book::Book;
 use super::super::params::Params;
 use super::super::response::ApiError;
-use super::super::window_sums::{PartSums, Summary};
+use super::super::window_sums::PartSums;
 use super::window::{Asked, Change, Compared, Covered, Measured, share};
 use super::{Name, limit};
 use crate::model::context::{ContextId, Kind};
@@ -224,15 +224,7 @@ async fn rows(admin: &Admin, window: Window, book: Option<&Book>) -> Result<Tabl
         .collect();
     let measured = |context: &ContextId, part: &PartSums| {
         let added = book.and_then(|book| book.added(context, part.slices.from));
-        let summary = match (part.get(context).copied(), added) {
-            (Some(mut summary), Some(added)) => {
-                summary.times.merge(added);
-                summary
-            }
-            (None, Some(added)) => Summary::from(*added),
-            (summary, None) => summary?,
-        };
-        Measured::of_summary(context.kind, &summary)
+        Measured::of_part(context, part, added)
     };
     let rows = contexts.into_iter().map(|context| Row {
         measured: Compared::new(

@@ -9,6 +9,7 @@ use super::super::reader::Span;
 use super::super::response::ApiError;
 use super::super::window_sums::{PartSums, Summary, WindowSums};
 use super::{Times, outcomes};
+use crate::model::access_time::AccessTimeStats;
 use crate::model::context::{ContextId, Kind};
 use crate::model::outcome::OutcomeCounts;
 use crate::model::window::{NAMED, Window};
@@ -118,7 +119,7 @@ pub(super) struct Measured {
 
 impl Measured {
     /// The samples of a window. `None` if there are none.
-    pub(super) fn of_summary(kind: Kind, summary: &Summary) -> Option<Self> {
+    fn of_summary(kind: Kind, summary: &Summary) -> Option<Self> {
         let Summary {
             times,
             outcomes: counts,
@@ -133,6 +134,23 @@ impl Measured {
             total: times.sum,
             outcomes: outcomes(kind, *counts),
         })
+    }
+
+    /// The samples of a context in a part of a window, with what other programs have added to it.
+    pub(super) fn of_part(
+        context: &ContextId,
+        part: &PartSums,
+        added: Option<&AccessTimeStats>,
+    ) -> Option<Self> {
+        let summary = match (part.get(context).copied(), added) {
+            (Some(mut summary), Some(added)) => {
+                summary.times.merge(added);
+                summary
+            }
+            (None, Some(added)) => Summary::from(*added),
+            (summary, None) => summary?,
+        };
+        Self::of_summary(context.kind, &summary)
     }
 
     /// No samples.
@@ -218,10 +236,17 @@ struct Before {
 }
 
 impl WindowOf {
-    /// The window of a context.
-    pub(super) fn new(sums: &WindowSums, context: &ContextId) -> Self {
+    /// The window of a context, with what other programs have added to the hours that begin then.
+    pub(super) fn new(
+        sums: &WindowSums,
+        context: &ContextId,
+        added: &[(i64, AccessTimeStats)],
+    ) -> Self {
         let kind = context.kind;
-        let measured = |part: &PartSums| Measured::of_summary(kind, part.get(context)?);
+        let measured = |part: &PartSums| {
+            let added = added.iter().find(|(start, _)| *start == part.slices.from);
+            Measured::of_part(context, part, added.map(|(_, added)| added))
+        };
         let (covered, old) = (Covered::from(&sums.now), Covered::from(&sums.before));
         let compared = Compared::new(
             (measured(&sums.now), covered.seconds),

@@ -37,6 +37,7 @@ use redis::pipe;
 use self::connection::{Connections, Role};
 use self::keys::Keys;
 use self::oversized::OversizedKeys;
+use self::read::RecordCache;
 use self::replaced_keys::ReplacedKeys;
 use super::journal::Journal;
 use super::sealed::Sealed;
@@ -69,6 +70,7 @@ pub struct RedisStore {
     journal_bytes: u64,
     replaced_keys: ReplacedKeys,
     oversized: OversizedKeys,
+    record_cache: RecordCache,
     /// Replaces the server's clock in tests.
     clock: Option<Clock>,
 }
@@ -99,6 +101,7 @@ impl RedisStore {
             journal_bytes: options.journal_bytes,
             replaced_keys: ReplacedKeys::default(),
             oversized: OversizedKeys::default(),
+            record_cache: RecordCache::default(),
             clock: None,
         })
     }

@@ -1,13 +1,16 @@
 //! Answers to queries: `contexts` reads the statistics of contexts, `fleet` what goes on now, `series` what has a value per slice, and
-//! the ranking, `counter_names` the list of the user's counters, and `windows` the records of all contexts.
+//! the ranking, `counter_names` the list of the user's counters, and `windows` the records of all contexts. `record_cache` holds what
+//! `series` has read.
 
 mod contexts;
 mod counter_names;
 mod fleet;
 mod rankings;
+mod record_cache;
 mod series;
 mod windows;
 
+pub(super) use record_cache::RecordCache;
 use redis::Value;
 
 use super::oversized::Reply;

@@ -1,12 +1,13 @@
 //! Counters, records and the ranking.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use redis::{Value, cmd, pipe};
 
 use super::super::RedisStore;
-use super::super::oversized::Reply;
-use super::super::value::{bytes, float, int, pairs, text};
+use super::super::value::{bytes, float, int, items, pairs, text};
+use super::record_cache::{HeldRecord, HeldRecords, SeriesId};
+use super::windows::revisions;
 use super::{ROLLED, rolled_up};
 use crate::clock::Clock;
 use crate::error::StoreError;
@@ -16,8 +17,16 @@ use crate::model::records::{Record, RecordId, combine};
 use crate::model::round::SKEW_ALLOWED;
 use crate::model::slice::SliceCount;
 use crate::model::slowest::{self, RankedContext};
-use crate::model::tier::{FINEST, TierSlice, tier_for};
+use crate::model::tier::{FINEST, Revision, TierSlice, tier_for};
 use crate::store::{ContextRecords, CounterQuery, CounterSeries, RecordQuery};
+
+/// Which data the store holds, without the data.
+struct Contents {
+    /// When the store's generation began, in Unix seconds.
+    created: Option<i64>,
+    /// Which content a slice has.
+    revisions: HashMap<TierSlice, Revision>,
+}
 
 impl RedisStore {
     pub(in crate::store::redis) async fn read_counters(
@@ -102,10 +111,17 @@ impl RedisStore {
             .saturating_add(i64::from(tier.seconds));
         let starts = (first..=ahead).step_by(tier.seconds as usize);
         let mut pipeline = pipe();
-        pipeline.cmd("HGET").arg(self.keys.state()).arg(ROLLED);
+        let state = pipeline.cmd("HMGET").arg(self.keys.state());
+        state.arg(ROLLED).arg("created");
+        pipeline.cmd("HGETALL").arg(self.keys.revisions());
         let replies = self.read(&mut pipeline).await?;
-        let rolled = replies.first().and_then(|reply| reply.as_ref().ok());
-        let rolled = rolled_up(rolled, query.now);
+        let reply = |at: usize| replies.get(at).and_then(|reply| reply.as_ref().ok());
+        let state = reply(0).map_or(&[][..], items);
+        let rolled = rolled_up(state.first(), query.now);
+        let contents = Contents {
+            created: state.get(1).and_then(int),
+            revisions: reply(1).map_or_else(HashMap::new, revisions),
+        };
         let pending = rolled
             .pending()
             .filter(|minute| *minute >= first && tier != FINEST);
@@ -117,7 +133,10 @@ impl RedisStore {
         for context in contexts {
             let id = RecordId::new(context.kind, &context.name);
             let (mut of_tier, mut pending) = (Vec::new(), Vec::new());
-            for ((seconds, start), record) in self.read_record_in(id, &slices).await? {
+            for ((seconds, start), record) in self
+                .read_record_in((id, tier.seconds), &slices, &contents)
+                .await?
+            {
                 match seconds == tier.seconds {
                     true => of_tier.push((start, record)),
                     false => pending.push((start, record)),
@@ -132,20 +151,50 @@ impl RedisStore {
     /// The records of a context in some slices. Slices without a record are left out.
     async fn read_record_in(
         &self,
-        id: RecordId,
+        series: SeriesId,
         slices: &[TierSlice],
+        contents: &Contents,
     ) -> Result<Vec<(TierSlice, Record)>, StoreError> {
-        let mut pipeline = redis::Pipeline::with_capacity(slices.len());
-        for slice in slices {
-            let command = pipeline.cmd("HGET").arg(self.keys.records(*slice));
-            command.arg(&id.to_bytes());
+        let Contents { created, revisions } = contents;
+        // Without revisions nobody knows what has changed.
+        let created = created.filter(|_| !revisions.is_empty());
+        let mut held = match created {
+            Some(created) => self.record_cache.take(series, created),
+            None => HeldRecords::new(),
+        };
+        held.retain(|slice, record| record.revision == revisions.get(slice).copied());
+        let unread: Vec<_> = (slices.iter())
+            .filter(|slice| !held.contains_key(*slice))
+            .collect();
+        let mut pipeline = redis::Pipeline::with_capacity(unread.len());
+        for slice in &unread {
+            let command = pipeline.cmd("HGET").arg(self.keys.records(**slice));
+            command.arg(&series.0.to_bytes());
         }
-        let replies = self.read(&mut pipeline).await?;
-        let record = |reply: &Reply| pack::read_record(bytes(reply.as_ref().ok()?)?);
-        let read = slices.iter().zip(&replies);
-        Ok(read
-            .filter_map(|(slice, reply)| Some((*slice, record(reply)?)))
-            .collect())
+        let replies = match unread.is_empty() {
+            true => Vec::new(),
+            false => self.read(&mut pipeline).await?,
+        };
+        for (slice, reply) in unread.into_iter().zip(&replies) {
+            // A key that cannot be read is tried again.
+            if let Ok(reply) = reply {
+                let record = HeldRecord {
+                    revision: revisions.get(slice).copied(),
+                    packed: bytes(reply).map(Box::from),
+                };
+                held.insert(*slice, record);
+            }
+        }
+        let record = |slice: &TierSlice| pack::read_record(held.get(slice)?.packed.as_ref()?);
+        let records = slices
+            .iter()
+            .filter_map(|slice| Some((*slice, record(slice)?)));
+        let records = records.collect();
+        if let Some(created) = created {
+            held.retain(|slice, _| slices.contains(slice));
+            self.record_cache.put(series, created, held);
+        }
+        Ok(records)
     }
 
     pub(in crate::store::redis) async fn read_slowest(

@@ -86,7 +86,7 @@ fn records_of(reply: &Reply) -> Vec<(RecordId, Record)> {
 }
 
 /// Reads the key of the revisions, whose fields are `{tier}:{place}` and `{slice} {version}`.
-fn revisions(hash: &Value) -> HashMap<TierSlice, Revision> {
+pub(super) fn revisions(hash: &Value) -> HashMap<TierSlice, Revision> {
     let revision = |(field, value): (&Value, &Value)| {
         let (seconds, _) = text(field)?.split_once(':')?;
         let (slice, version) = text(value)?.split_once(' ')?;
