@@ -56,4 +56,12 @@ conformance!(
     a_read_through_asks_the_store_once,
     all_of_it_is_recorded,
     rows_beside_bad_ones_are_on_time,
+    a_delay_below_a_second_is_kept,
+    a_delay_that_is_nearly_zero_goes_on,
+    callers_share_a_load_that_returns_no_row,
+    a_read_does_not_wait_for_a_load,
+    a_shutdown_does_not_wait_for_a_loader_that_hangs,
+    a_long_reason_is_shortened,
+    rows_are_refused_two_hundred_at_a_time,
+    rows_behind_many_leased_ones_are_on_time,
 );
