@@ -64,4 +64,5 @@ conformance!(
     a_long_reason_is_shortened,
     rows_are_refused_two_hundred_at_a_time,
     rows_behind_many_leased_ones_are_on_time,
+    a_row_that_is_scheduled_twice_in_an_instant_drops_the_first_answer,
 );

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tower_pulse::row_cache::{RowCache, RowError};
 use tower_pulse::store::CounterQuery;
-use tower_pulse::store::rows::LeaseOf;
+use tower_pulse::store::rows::{FinishedRow, LeaseOf, LoadedRow, RowDelay};
 
 use crate::fixture::{Mode, Service, Stock};
 use crate::rig::wait::until;
@@ -669,4 +669,32 @@ pub async fn rows_behind_many_leased_ones_are_on_time(service: &Service) {
     service.manual.advance(Duration::from_millis(10));
     cache.schedule("1", SECOND).await.unwrap();
     service.until_cached(&cache, "1", 2).await;
+}
+
+/// Its due time alone does not tell the second schedule from the first.
+pub async fn a_row_that_is_scheduled_twice_in_an_instant_drops_the_first_answer(service: &Service) {
+    let rows = service.store.rows();
+    let schedule = [RowDelay {
+        id: "1".to_owned(),
+        seconds: 5.0,
+    }];
+    rows.schedule_rows("", &schedule, 9).await.unwrap();
+    let leased = rows.lease_rows("", "token", LeaseOf::Due(1), 7.0).await;
+    let row = FinishedRow {
+        leased: leased.unwrap().rows.remove(0),
+        loaded: LoadedRow::Row(b"{}".to_vec()),
+        ttl: None,
+        spread: 1.0,
+    };
+    rows.schedule_rows("", &schedule, 9).await.unwrap();
+    let report = rows.finish_row("", "token", &row).await.unwrap();
+    assert!(!report.is_written);
+    let leased = rows.lease_rows("", "token", LeaseOf::Due(1), 7.0).await;
+    assert_eq!(leased.unwrap().rows.len(), 1, "it is due again");
+    let report = rows.finish_row("", "token", &row).await.unwrap();
+    assert!(report.is_written);
+    let next = report.next.unwrap();
+    assert!((4.99..=5.01).contains(&next), "{next}");
+    let cached = rows.cached_rows("", &["1".to_owned()]).await.unwrap();
+    assert!(cached[0].is_some());
 }

@@ -42,7 +42,9 @@ local function problem(id, delay)
 end
 
 if ARGV[4] ~= 'DUE' then
-  local is_cached = redis.call('TYPE', ARGV[6] .. ARGV[5]).ok == 'string'
+  -- A value of another type, of which this is an error, is replaced.
+  local first_byte = redis.pcall('GETRANGE', ARGV[6] .. ARGV[5], 0, 0)
+  local is_cached = type(first_byte) == 'string' and first_byte ~= ''
   if ARGV[4] == 'ROW' or not is_cached then
     lease(ARGV[5], redis.call('ZSCORE', KEYS[2], ARGV[5]) or '', redis.call('HGET', KEYS[3], ARGV[5]))
   end
