@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 
 use super::error::RowError;
-use super::shared::{ReadRow, RowList, Shared, new_token};
-use crate::store::rows::{LeaseOf, ROWS_AT_ONCE, RowDelay, RowQuery, Scheduled};
+use super::shared::{ReadRow, RowList, Shared};
+use crate::store::rows::{ROWS_AT_ONCE, RowDelay, RowQuery, Scheduled};
 
 /// The longest id of a row, in bytes.
 const MAX_ID: usize = 256;
@@ -127,11 +127,9 @@ impl RowCache {
     /// # Errors
     /// [`RowError::Id`], [`RowError::Load`] or [`RowError::Store`].
     pub async fn refresh_now(&self, id: &str) -> Result<bool, RowError> {
-        let (id, token) = (checked(id)?.to_owned(), new_token());
-        let leased = self.0.lease(&token, LeaseOf::Row(&id)).await?;
-        match leased.rows.into_iter().next() {
-            Some(row) => {
-                let refreshed = self.0.refresh_in_task(token, row).await;
+        match self.0.refresh_in_task(checked(id)?, true).await? {
+            Some(refreshed) => {
+                let id = id.to_owned();
                 let row = refreshed
                     .row
                     .map_err(|reason| RowError::Load { id, reason })?;

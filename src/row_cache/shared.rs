@@ -214,17 +214,31 @@ impl Shared {
         }
     }
 
-    /// Refreshes in a task of its own, which goes on if the caller is dropped.
+    /// Leases a row and refreshes it; `None` if it is leased or cached already. A refresh by hand takes the lease from its
+    /// holder. It is done in a task of its own, which goes on if the caller is dropped: others wait for a lease.
     pub(super) async fn refresh_in_task(
         self: &Arc<Self>,
-        token: String,
-        leased: LeasedRow,
-    ) -> Refreshed {
-        let cache = self.clone();
-        let task = tokio::spawn(async move { cache.refresh(&token, leased).await });
-        task.await.unwrap_or_else(|_| Refreshed {
-            row: Err("the runtime shut down".to_owned()),
-            finished: Ok(FinishReport::default()),
+        id: &str,
+        is_by_hand: bool,
+    ) -> Result<Option<Refreshed>, StoreError> {
+        let (cache, id) = (self.clone(), id.to_owned());
+        let task = tokio::spawn(async move {
+            let token = new_token();
+            let which = match is_by_hand {
+                true => LeaseOf::Row(&id),
+                false => LeaseOf::Free(&id),
+            };
+            let leased = cache.lease(&token, which).await?;
+            Ok(match leased.rows.into_iter().next() {
+                Some(row) => Some(cache.refresh(&token, row).await),
+                None => None,
+            })
+        });
+        task.await.unwrap_or_else(|_| {
+            Ok(Some(Refreshed {
+                row: Err("the runtime shut down".to_owned()),
+                finished: Ok(FinishReport::default()),
+            }))
         })
     }
 
@@ -264,16 +278,14 @@ impl Shared {
                 Ok(None) => {}
                 Err(_) => return self.load_uncached(id).await,
             }
-            let token = new_token();
-            let Ok(leased) = self.lease(&token, LeaseOf::Free(id)).await else {
-                return self.load_uncached(id).await;
-            };
-            if let Some(row) = leased.rows.into_iter().next() {
+            match self.refresh_in_task(id, false).await {
                 // The row is good even if the store has not taken it.
-                let loaded = self.refresh_in_task(token, row).await.row;
-                return loaded
-                    .map(|json| json.map(loaded_now))
-                    .map_err(Failure::Load);
+                Ok(Some(refreshed)) => {
+                    let row = refreshed.row.map(|json| json.map(loaded_now));
+                    return row.map_err(Failure::Load);
+                }
+                Ok(None) => {}
+                Err(_) => return self.load_uncached(id).await,
             }
             if tokio::time::Instant::now() >= deadline {
                 let reason = "another process has not loaded it in time";

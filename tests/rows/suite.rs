@@ -698,3 +698,34 @@ pub async fn a_row_that_is_scheduled_twice_in_an_instant_drops_the_first_answer(
     let cached = rows.cached_rows("", &["1".to_owned()]).await.unwrap();
     assert!(cached[0].is_some());
 }
+
+pub async fn a_caller_that_is_dropped_leaves_no_lease(service: &Service) {
+    let cache = service.cache();
+    for polls in 0..40 {
+        let id = polls.to_string();
+        let polled = async {
+            for _ in 0..polls {
+                std::thread::sleep(Duration::from_micros(50));
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! {
+            _ = cache.get_or_load::<Stock>(&id) => {}
+            () = polled => {}
+        }
+        // No lease ends by itself, as the clock stands still.
+        let row = tokio::time::timeout(5 * SECOND, cache.get_or_load::<Stock>(&id)).await;
+        let row = row.expect("nobody holds the row").unwrap().unwrap();
+        assert_eq!(row.value.load, 1, "{id}");
+    }
+}
+
+pub async fn a_cached_row_is_not_leased_for_a_caller(service: &Service) {
+    let cache = service.cache();
+    cache.get_or_load::<Stock>("1").await.unwrap();
+    let rows = service.store.rows();
+    for (which, leased) in [(LeaseOf::Free("1"), 0), (LeaseOf::Row("1"), 1)] {
+        let rows = rows.lease_rows("", "token", which, 7.0).await.unwrap();
+        assert_eq!(rows.rows.len(), leased, "{which:?}");
+    }
+}
