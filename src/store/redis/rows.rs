@@ -8,7 +8,7 @@ use super::RedisStore;
 use super::connection::Role;
 use super::keys::RowKeys;
 use super::oversized::Reply;
-use super::script::{Invocation, ROWS_FINISH, ROWS_LEASE, ROWS_SCHEDULE};
+use super::script::{Invocation, Lua, ROWS_FINISH, ROWS_LEASE, ROWS_SCHEDULE};
 use super::value::{bytes, float, int, items, shown, text};
 use crate::clock::Clock;
 use crate::error::StoreError;
@@ -45,6 +45,39 @@ impl RedisStore {
         Ok((replies, part(0) + part(1) / 1e6))
     }
 
+    /// Runs a script. If a key is of another type, the error names this key.
+    async fn run_script(
+        &self,
+        keys: &RowKeys,
+        lua: &Lua,
+        script: &Invocation,
+    ) -> Result<Value, StoreError> {
+        let error = match self.connections.run(Role::Write, lua, script).await {
+            Err(error) if error.to_string().contains("WRONGTYPE") => error,
+            result => return result,
+        };
+        let sizes = [
+            ("ZCARD", &keys.delay, "a sorted set"),
+            ("ZCARD", &keys.schedule, "a sorted set"),
+            ("HLEN", &keys.states, "a hash"),
+            ("ZCARD", &keys.failing, "a sorted set"),
+        ];
+        let mut pipeline = pipe();
+        for (command, key, _) in sizes {
+            pipeline.cmd(command).arg(key);
+        }
+        let replies = self.read(&mut pipeline).await.unwrap_or_default();
+        let wrong = sizes.iter().zip(&replies).find(|(_, reply)| reply.is_err());
+        Err(match wrong {
+            Some(((_, key, kind), _)) => {
+                let key = shown(key.as_bytes());
+                let message = format!("{key} is not {kind} (WRONGTYPE): delete or rename it");
+                StoreError::new(error.kind(), message)
+            }
+            None => error,
+        })
+    }
+
     async fn schedule(
         &self,
         cache: &str,
@@ -62,7 +95,7 @@ impl RedisStore {
             script.arg(&*row.id);
             script.arg(format!("{:?}", row.seconds));
         }
-        let reply = (self.connections).run(Role::Write, &ROWS_SCHEDULE, &script);
+        let reply = self.run_script(&keys, &ROWS_SCHEDULE, &script);
         let reply = reply.await?;
         match items(&reply) {
             [word, rows] if text(word) == Some("FULL") => {
@@ -102,7 +135,7 @@ impl RedisStore {
             }
         }
         script.arg(&*keys.cached);
-        let reply = (self.connections).run(Role::Write, &ROWS_LEASE, &script);
+        let reply = self.run_script(&keys, &ROWS_LEASE, &script);
         let reply = reply.await?;
         let [leased, next, garbage] = items(&reply) else {
             return Err(self.not_understood("rows_lease.lua"));
@@ -157,7 +190,7 @@ impl RedisStore {
         script.arg(millis.map_or_else(String::new, |millis| millis.to_string()));
         script.arg(format!("{:.6}", row.spread));
         script.arg(format!("{backoff:.6}"));
-        let reply = (self.connections).run(Role::Write, &ROWS_FINISH, &script);
+        let reply = self.run_script(&keys, &ROWS_FINISH, &script);
         match items(&reply.await?) {
             [is_written, next] => Ok(FinishReport {
                 is_written: int(is_written) == Some(1),
