@@ -81,6 +81,7 @@ impl crate::row_cache::sealed::Sealed for Pulse {
             clock: self.0.parts.clock.clone(),
             stopped: self.0.stop.stopped(),
             caches: self.0.parts.row_caches.clone(),
+            shutdown_timeout: self.0.parts.shutdown_timeout,
             spawn: runtime.map(|runtime| -> Box<dyn FnOnce(crate::Task)> {
                 Box::new(move |task| pulse.join_later(std::iter::once(runtime.spawn(task))))
             }),

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::daemon::Daemon;
+use super::flights::Flights;
 use super::handle::RowCache;
 use super::loader::{self, AnyLoader, RowLoader};
 use super::local::Local;
@@ -101,7 +102,8 @@ impl<L> RowCacheBuilder<L> {
         self
     }
 
-    /// How long loading a row may take, 5 s by default: 1 ms to 10 min.
+    /// How long loading a row may take, 5 s by default: 1 ms to 10 min. A shutdown waits for loads for at most half
+    /// of [`shutdown_timeout`](crate::Builder::shutdown_timeout).
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
         self
@@ -261,6 +263,8 @@ impl<L: RowLoader> RowCacheBuilder<L> {
             clock: self.parts.clock,
             loader,
             scheduled: Notify::new(),
+            loads: Flights::default(),
+            fetches: Flights::default(),
         });
         if !self.parts.caches.add(&shared) {
             let allowed = "a name that no other cache of this `Pulse` has";
@@ -270,7 +274,7 @@ impl<L: RowLoader> RowCacheBuilder<L> {
                 allowed,
             ));
         }
-        let daemon = Daemon::new(shared.clone());
+        let daemon = Daemon::new(shared.clone(), self.parts.shutdown_timeout / 2);
         let task = Task::new("rows", daemon.refresh_until(self.parts.stopped));
         Ok((RowCache(shared), task))
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 
 use super::shared::{Shared, new_token};
+use crate::clock::Tick;
 use crate::error::StoreError;
 use crate::store::rows::{LeaseOf, LeasedRow};
 use crate::task::Stopped;
@@ -14,52 +15,107 @@ use crate::task::Stopped;
 const MAX_WAIT: Duration = Duration::from_secs(1);
 /// The least time between two looks, so that rows whose turns are close together are leased together.
 const MIN_WAIT: Duration = Duration::from_millis(5);
+/// The least time between two warnings about the same cause.
+const WARNING_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Refreshes due rows, several at once.
 pub(super) struct Daemon {
     cache: Arc<Shared>,
-    loading: JoinSet<()>,
-    has_failed: bool,
+    loading: JoinSet<Loaded>,
+    /// How long the end of the task waits for rows that are being loaded.
+    end_timeout: Duration,
+    store_warning: Option<Tick>,
+    entry_warning: Option<Tick>,
+}
+
+/// The end of a refresh.
+struct Loaded {
+    ended: Tick,
+    /// Seconds until the row is due again.
+    next: Option<f64>,
+    error: Option<StoreError>,
 }
 
 impl Daemon {
-    pub(super) fn new(cache: Arc<Shared>) -> Self {
+    pub(super) fn new(cache: Arc<Shared>, end_timeout: Duration) -> Self {
         Self {
             cache,
             loading: JoinSet::new(),
-            has_failed: false,
+            end_timeout,
+            store_warning: None,
+            entry_warning: None,
         }
     }
 
-    /// Refreshes due rows until the `Pulse` shuts down. Rows that are being loaded then are finished.
+    /// Refreshes due rows until the `Pulse` shuts down. Rows that are being loaded then are finished if they are
+    /// loaded in time; another daemon refreshes the others when their leases end.
     pub(super) async fn refresh_until(mut self, mut stopped: Stopped) {
-        loop {
-            let Some(wait) = stopped.or(self.lease()).await else {
-                break;
-            };
-            let cache = self.cache.clone();
-            let waiting = async {
-                if self.is_full() {
-                    // No row can be loaded before another one is.
-                    self.loading.join_next().await;
-                    return;
-                }
-                cache.clock.sleep(MIN_WAIT).await;
-                tokio::select! {
-                    () = cache.clock.sleep(wait.saturating_sub(MIN_WAIT)) => {}
-                    () = cache.scheduled.notified() => {}
+        while !stopped.is_told() {
+            let end_timeout = self.end_timeout;
+            let wait = {
+                let lease = self.lease();
+                tokio::pin!(lease);
+                match stopped.or(&mut lease).await {
+                    Some(wait) => wait,
+                    // A dropped call may lease rows that nobody loads.
+                    None => {
+                        let _ = tokio::time::timeout(end_timeout, lease).await;
+                        break;
+                    }
                 }
             };
-            if stopped.or(waiting).await.is_none() {
+            if stopped.or(self.wait(wait)).await.is_none() {
                 break;
             }
-            while self.loading.try_join_next().is_some() {}
         }
-        while self.loading.join_next().await.is_some() {}
+        let loaded = async { while self.loading.join_next().await.is_some() {} };
+        // Dropping the set ends the loads that are left.
+        let _ = tokio::time::timeout(self.end_timeout, loaded).await;
     }
 
     fn is_full(&self) -> bool {
         self.loading.len() >= self.cache.options.concurrency
+    }
+
+    /// Waits until the next look: until a row is due, one was scheduled, or there is a place for a row again.
+    async fn wait(&mut self, mut wait: Duration) {
+        let cache = self.cache.clone();
+        let start = cache.clock.tick();
+        // A place that becomes free is filled at once.
+        if !self.is_full() {
+            cache.clock.sleep(MIN_WAIT).await;
+        }
+        loop {
+            let left = wait.saturating_sub(cache.clock.since(start));
+            let was_full = self.is_full();
+            tokio::select! {
+                () = cache.clock.sleep(left) => break,
+                () = cache.scheduled.notified() => break,
+                Some(loaded) = self.loading.join_next() => {
+                    let due = loaded.ok().and_then(|loaded| self.ended(loaded));
+                    if was_full {
+                        break;
+                    }
+                    if let Some((ended, next)) = due {
+                        let since_start = cache.clock.since(start).saturating_sub(cache.clock.since(ended));
+                        wait = wait.min(since_start.saturating_add(next));
+                    }
+                }
+            }
+        }
+        // The next look sees when these rows are due.
+        while let Some(loaded) = self.loading.try_join_next() {
+            let _ = loaded.map(|loaded| self.ended(loaded));
+        }
+    }
+
+    /// Returns when a load ended, and how long after that the row is due.
+    fn ended(&mut self, loaded: Loaded) -> Option<(Tick, Duration)> {
+        if let Some(error) = &loaded.error {
+            self.warn_of_store(error);
+        }
+        let next = Duration::try_from_secs_f64(loaded.next?.max(0.0)).ok()?;
+        Some((loaded.ended, next))
     }
 
     /// Leases due rows and begins to load them. Returns how long to wait until the next look.
@@ -73,14 +129,11 @@ impl Daemon {
         let leased = match leased {
             Ok(leased) => leased,
             Err(error) => {
-                self.failed(&error);
+                self.warn_of_store(&error);
                 return MAX_WAIT;
             }
         };
-        self.has_failed = false;
-        for (key, reason) in &leased.problems {
-            tracing::warn!(%key, %reason, "an entry of the schedule is no row, and is skipped");
-        }
+        self.warn_of_entries(&leased.problems);
         let is_full = leased.rows.len() >= free;
         for row in leased.rows {
             self.load(token.clone(), row);
@@ -98,16 +151,43 @@ impl Daemon {
         let cache = self.cache.clone();
         self.loading.spawn(async move {
             let id = row.id.clone();
-            if let Err(error) = cache.refresh(&token, row).await {
-                tracing::debug!(%error, id, "a row was not refreshed");
+            let refreshed = cache.refresh(&token, row).await;
+            if let Err(reason) = &refreshed.row {
+                tracing::debug!(reason, id, "a row was not refreshed");
+            }
+            let (next, error) = match refreshed.finished {
+                Ok(report) => (report.next, None),
+                Err(error) => (None, Some(error)),
+            };
+            Loaded {
+                ended: cache.clock.tick(),
+                next,
+                error,
             }
         });
     }
 
-    fn failed(&mut self, error: &StoreError) {
-        if !self.has_failed {
+    fn warn_of_store(&mut self, error: &StoreError) {
+        if is_due(&self.cache, &mut self.store_warning) {
             tracing::warn!(%error, cache = self.cache.options.name, "rows are not refreshed until the store answers");
         }
-        self.has_failed = true;
     }
+
+    fn warn_of_entries(&mut self, problems: &[(String, String)]) {
+        if let Some((entry, reason)) = problems.first()
+            && is_due(&self.cache, &mut self.entry_warning)
+        {
+            let others = problems.len() - 1;
+            tracing::warn!(%entry, %reason, others, "an entry of the schedule is no row, and is skipped");
+        }
+    }
+}
+
+/// Whether a warning may be logged again.
+fn is_due(cache: &Shared, last: &mut Option<Tick>) -> bool {
+    let is_due = last.is_none_or(|last| cache.clock.since(last) >= WARNING_INTERVAL);
+    if is_due {
+        *last = Some(cache.clock.tick());
+    }
+    is_due
 }

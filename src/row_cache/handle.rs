@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 
 use super::error::RowError;
-use super::shared::{ReadRow, RowList, Shared, new_token};
-use crate::store::rows::{LeaseOf, RowDelay, RowQuery, Scheduled};
+use super::shared::{ReadRow, RowList, Shared};
+use crate::store::rows::{ROWS_AT_ONCE, RowDelay, RowQuery, Scheduled};
 
 /// The longest id of a row, in bytes.
 const MAX_ID: usize = 256;
@@ -65,7 +65,8 @@ impl RowCache {
     /// Schedules several rows. Their first intervals are shortened by chance, so that later turns are spread.
     ///
     /// # Errors
-    /// As [`schedule`](Self::schedule). Of more than 200 rows, some may be scheduled then.
+    /// As [`schedule`](Self::schedule). Rows are scheduled 200 at a time: those before the 200 that were refused are
+    /// scheduled then.
     pub async fn schedule_many<I, D>(
         &self,
         rows: impl IntoIterator<Item = (I, D)>,
@@ -75,16 +76,24 @@ impl RowCache {
         D: Into<Delay>,
     {
         let delay = |(id, delay): (I, D)| {
-            let (id, Delay(seconds)) = (checked(id.into())?, delay.into());
+            let (id, Delay(seconds)): (String, Delay) = (id.into(), delay.into());
+            checked(&id)?;
             if !seconds.is_finite() || seconds > YEAR {
                 return Err(RowError::Delay { seconds });
             }
             Ok(RowDelay { id, seconds })
         };
         let rows: Vec<RowDelay> = rows.into_iter().map(delay).collect::<Result<_, _>>()?;
+        for part in rows.chunks(ROWS_AT_ONCE) {
+            self.schedule_part(part).await?;
+        }
+        Ok(())
+    }
+
+    async fn schedule_part(&self, rows: &[RowDelay]) -> Result<(), RowError> {
         let Shared { options, store, .. } = &*self.0;
         let max_rows = options.max_rows;
-        let scheduling = store.rows().schedule_rows(&options.name, &rows, max_rows);
+        let scheduling = store.rows().schedule_rows(&options.name, rows, max_rows);
         match scheduling.await? {
             Scheduled::Done => {
                 for row in rows.iter().filter(|row| row.seconds <= 0.0) {
@@ -93,14 +102,14 @@ impl RowCache {
                 self.0.scheduled.notify_one();
                 Ok(())
             }
-            Scheduled::Full { rows: scheduled } => Err(RowError::Full {
-                id: rows
-                    .into_iter()
-                    .next()
-                    .map_or_else(String::new, |row| row.id),
-                rows: scheduled,
-                max_rows,
-            }),
+            Scheduled::Full { rows: scheduled } => {
+                let first = rows.iter().find(|row| row.seconds > 0.0);
+                Err(RowError::Full {
+                    id: first.map_or_else(String::new, |row| row.id.clone()),
+                    rows: scheduled,
+                    max_rows,
+                })
+            }
         }
     }
 
@@ -118,10 +127,15 @@ impl RowCache {
     /// # Errors
     /// [`RowError::Id`], [`RowError::Load`] or [`RowError::Store`].
     pub async fn refresh_now(&self, id: &str) -> Result<bool, RowError> {
-        let (id, token) = (checked(id.to_owned())?, new_token());
-        let leased = self.0.lease(&token, LeaseOf::Row(&id)).await?;
-        match leased.rows.into_iter().next() {
-            Some(row) => Ok(self.0.refresh_in_task(token, row).await?.is_some()),
+        match self.0.refresh_in_task(checked(id)?, true).await? {
+            Some(refreshed) => {
+                let id = id.to_owned();
+                let row = refreshed
+                    .row
+                    .map_err(|reason| RowError::Load { id, reason })?;
+                refreshed.finished?;
+                Ok(row.is_some())
+            }
             None => Ok(false),
         }
     }
@@ -129,10 +143,10 @@ impl RowCache {
     /// The cached row; `None` if it is not cached.
     ///
     /// # Errors
-    /// [`RowError::Store`] within 500 ms when the store does not answer, unless
+    /// [`RowError::Id`]; [`RowError::Store`] within 500 ms when the store does not answer, unless
     /// [`local_fallback`](super::RowCacheBuilder::local_fallback) has the row; [`RowError::Type`].
     pub async fn get<T: DeserializeOwned>(&self, id: &str) -> Result<Option<Row<T>>, RowError> {
-        let row = self.0.read(id).await?;
+        let row = self.0.read(checked(id)?).await?;
         row.map(|row| parsed(id, &row)).transpose()
     }
 
@@ -144,7 +158,8 @@ impl RowCache {
         &self,
         ids: &[impl AsRef<str>],
     ) -> Result<Vec<Option<Row<T>>>, RowError> {
-        let ids: Vec<String> = ids.iter().map(|id| id.as_ref().to_owned()).collect();
+        let ids = ids.iter().map(|id| Ok(checked(id.as_ref())?.to_owned()));
+        let ids: Vec<String> = ids.collect::<Result<_, RowError>>()?;
         let rows = self.0.read_many(&ids).await?;
         let rows = ids.iter().zip(rows);
         rows.map(|(id, row)| row.map(|row| parsed(id, &row)).transpose())
@@ -163,13 +178,12 @@ impl RowCache {
         &self,
         id: &str,
     ) -> Result<Option<Row<T>>, RowError> {
-        let id = checked(id.to_owned())?;
-        let row = match self.0.read(&id).await {
+        let row = match self.0.read(checked(id)?).await {
             Ok(Some(row)) => Some(row),
-            Ok(None) => self.0.load_once(&id).await?,
-            Err(_) => self.0.load_uncached(&id).await?,
+            Ok(None) => self.0.load_once(id, true).await?,
+            Err(_) => self.0.load_once(id, false).await?,
         };
-        row.map(|row| parsed(&id, &row)).transpose()
+        row.map(|row| parsed(id, &row)).transpose()
     }
 
     /// Some of the scheduled rows, and the number of all: first those that fail, then the latest due.
@@ -191,7 +205,7 @@ impl RowCache {
     }
 }
 
-fn checked(id: String) -> Result<String, RowError> {
+fn checked(id: &str) -> Result<&str, RowError> {
     match id.len() {
         0..=MAX_ID => Ok(id),
         bytes => Err(RowError::Id { bytes }),

@@ -1,5 +1,4 @@
-//! Rows in this process: those that it has read lately, how often rows were hit and missed, and which reads are
-//! under way.
+//! Rows in this process: those that it has read lately, and how often rows were hit and missed.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -47,7 +46,6 @@ struct State {
     rows: HashMap<String, LocalRow>,
     bytes: usize,
     reads: HashMap<String, Reads>,
-    flights: HashMap<String, Arc<tokio::sync::Mutex<()>>>,
 }
 
 impl Local {
@@ -102,7 +100,9 @@ impl Local {
     pub(super) fn count(&self, id: &str, is_hit: bool) {
         let mut state = lock(&self.state);
         if !state.reads.contains_key(id) {
-            if state.reads.len() >= MAX_COUNTED {
+            // Misses alone, as of ids that a client invents, leave room for rows that are hit.
+            let most = if is_hit { MAX_COUNTED } else { MAX_COUNTED / 2 };
+            if state.reads.len() >= most {
                 return;
             }
             state.reads.insert(id.to_owned(), Reads::default());
@@ -121,58 +121,14 @@ impl Local {
     pub(super) fn reads(&self, id: &str) -> Reads {
         lock(&self.state).reads.get(id).copied().unwrap_or_default()
     }
-
-    /// Waits until no other task of this process reads or loads the row. The next task waits until the returned
-    /// guard is dropped.
-    pub(super) async fn flight(&self, id: &str) -> Flight<'_> {
-        let lane = {
-            let mut state = lock(&self.state);
-            match state.flights.get(id) {
-                Some(lane) => lane.clone(),
-                None => {
-                    let lane = Arc::<tokio::sync::Mutex<()>>::default();
-                    state.flights.insert(id.to_owned(), lane.clone());
-                    lane
-                }
-            }
-        };
-        let mut flight = Flight {
-            local: self,
-            id: id.to_owned(),
-            held: None,
-        };
-        flight.held = Some(lane.lock_owned().await);
-        flight
-    }
 }
 
 fn size_of_row(id: &str, row: &LocalRow) -> usize {
     id.len() + row.json.len() + size_of::<LocalRow>() + 48
 }
 
-/// The right to read or load a row, alone in this process.
-pub(super) struct Flight<'a> {
-    local: &'a Local,
-    id: String,
-    held: Option<tokio::sync::OwnedMutexGuard<()>>,
-}
-
-impl Drop for Flight<'_> {
-    fn drop(&mut self) {
-        self.held = None;
-        let mut state = lock(&self.local.state);
-        // The map holds one reference; others belong to tasks that wait.
-        let is_last = |lane: &Arc<tokio::sync::Mutex<()>>| Arc::strong_count(lane) == 1;
-        if state.flights.get(&self.id).is_some_and(is_last) {
-            state.flights.remove(&self.id);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use futures_util::FutureExt;
-
     use super::*;
 
     #[test]
@@ -195,20 +151,6 @@ mod tests {
         assert!(local.last("49").is_none());
         local.remember("huge", Some((&[b'x'; 10_000], None)));
         assert!(local.last("huge").is_none());
-    }
-
-    #[tokio::test]
-    async fn one_task_at_a_time_reads_a_row() {
-        let local = Local::new(Clock::system(), 10_000);
-        let first = local.flight("a").await;
-        let second = local.flight("a");
-        tokio::pin!(second);
-        assert!(second.as_mut().now_or_never().is_none());
-        let other = local.flight("b").await;
-        drop(first);
-        assert!(second.as_mut().now_or_never().is_some());
-        drop(other);
-        assert_eq!(lock(&local.state).flights.len(), 0);
     }
 
     #[test]

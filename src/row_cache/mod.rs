@@ -24,14 +24,14 @@
 //! assert_eq!(offer.value.stock, 7);
 //! # Ok(()) }
 //! ```
-//!
 
-// Read `loader`, `local` (rows in this process), `shared` (refreshing and reading), `registry`, `handle` (what the application
-// calls), `daemon` (the task that refreshes due rows), then `builder` (the configuration).
+// Read `loader`, `local` (rows in this process), `flights` (callers that share an answer), `shared` (refreshing and
+// reading), `registry`, `handle` (what the application calls), `daemon` (the task that refreshes due rows), then `builder` (the configuration).
 
 mod builder;
 mod daemon;
 mod error;
+mod flights;
 mod handle;
 mod loader;
 mod local;
@@ -63,6 +63,8 @@ pub struct Parts {
     pub(crate) clock: Clock,
     pub(crate) stopped: Stopped,
     pub(crate) caches: RowCaches,
+    /// How long the `Pulse` may take to shut down.
+    pub(crate) shutdown_timeout: std::time::Duration,
     /// Runs a task, and joins it when the `Pulse` shuts down. `None` outside of a runtime.
     pub(crate) spawn: Option<Box<dyn FnOnce(Task)>>,
 }

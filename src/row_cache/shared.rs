@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::error::RowError;
+use super::flights::Flights;
 use super::loader::{AnyLoader, Loaded};
 use super::local::{Local, LocalRow};
 use crate::clock::Clock;
@@ -14,7 +15,7 @@ use crate::model::outcome::Outcome;
 use crate::recorder::{Counter, Entry};
 use crate::store::Store;
 use crate::store::rows::{
-    CachedRow, FinishedRow, LeaseOf, LeasedRow, LeasedRows, LoadedRow, RowQuery,
+    CachedRow, FinishReport, FinishedRow, LeaseOf, LeasedRow, LeasedRows, LoadedRow, RowQuery,
 };
 
 /// How long a read may take.
@@ -87,9 +88,50 @@ pub(crate) struct Shared {
     pub(super) failures: Counter,
     /// Notified when this process has scheduled a row.
     pub(super) scheduled: Notify,
+    /// Rows that are being loaded for callers.
+    pub(super) loads: Flights<Answer>,
+    /// Rows that are being read from the store for callers, with `read_through`.
+    pub(super) fetches: Flights<Answer>,
+}
+
+/// An answer that several callers share.
+type Answer = Result<Option<ReadRow>, Failure>;
+
+/// Why there is no answer.
+#[derive(Clone, Debug)]
+pub(super) enum Failure {
+    Store(StoreError),
+    Load(String),
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl Failure {
+    fn of(self, id: &str) -> RowError {
+        match self {
+            Self::Store(error) => RowError::Store(error),
+            Self::Load(reason) => RowError::Load {
+                id: id.to_owned(),
+                reason,
+            },
+        }
+    }
+}
+
+/// The end of a refresh.
+pub(super) struct Refreshed {
+    /// The row in JSON, unless there is none, or why it could not be loaded.
+    pub(super) row: Loaded,
+    /// Whether the store has taken it.
+    pub(super) finished: Result<FinishReport, StoreError>,
 }
 
 /// A row as it was read or loaded.
+#[derive(Clone, Debug)]
 pub(super) struct ReadRow {
     pub(super) json: Arc<[u8]>,
     pub(super) age: Option<Duration>,
@@ -130,12 +172,8 @@ impl Shared {
             .await
     }
 
-    /// Loads a leased row and writes it. The inner option is the row in JSON, unless there is none.
-    pub(super) async fn refresh(
-        &self,
-        token: &str,
-        leased: LeasedRow,
-    ) -> Result<Option<Vec<u8>>, RowError> {
+    /// Loads a leased row and writes it.
+    pub(super) async fn refresh(&self, token: &str, leased: LeasedRow) -> Refreshed {
         let id = leased.id.clone();
         let loaded = self.load(&id).await;
         let options = &self.options;
@@ -160,33 +198,48 @@ impl Shared {
             spread: fastrand::f64().max(0.01),
         };
         let rows = self.store.rows();
-        let is_written = rows.finish_row(&options.name, token, &finished).await;
-        match loaded {
-            Ok(row) => {
-                if is_written? {
-                    self.refreshes.increment();
-                    let read = row.as_deref().map(|json| (json, Some(Duration::ZERO)));
-                    self.remember(&id, read);
-                }
-                Ok(row)
+        let finished_row = rows.finish_row(&options.name, token, &finished).await;
+        match &loaded {
+            Ok(row) if finished_row.as_ref().is_ok_and(|report| report.is_written) => {
+                self.refreshes.increment();
+                let read = row.as_deref().map(|json| (json, Some(Duration::ZERO)));
+                self.remember(&id, read);
             }
-            Err(reason) => {
-                self.failures.increment();
-                Err(RowError::Load { id, reason })
-            }
+            Ok(_) => {}
+            Err(_) => self.failures.increment(),
+        }
+        Refreshed {
+            row: loaded,
+            finished: finished_row,
         }
     }
 
-    /// Refreshes in a task of its own, which goes on if the caller is dropped.
+    /// Leases a row and refreshes it; `None` if it is leased or cached already. A refresh by hand takes the lease from its
+    /// holder. It is done in a task of its own, which goes on if the caller is dropped: others wait for a lease.
     pub(super) async fn refresh_in_task(
         self: &Arc<Self>,
-        token: String,
-        leased: LeasedRow,
-    ) -> Result<Option<Vec<u8>>, RowError> {
-        let (cache, id) = (self.clone(), leased.id.clone());
-        let task = tokio::spawn(async move { cache.refresh(&token, leased).await });
-        let reason = "the runtime shut down".to_owned();
-        task.await.unwrap_or(Err(RowError::Load { id, reason }))
+        id: &str,
+        is_by_hand: bool,
+    ) -> Result<Option<Refreshed>, StoreError> {
+        let (cache, id) = (self.clone(), id.to_owned());
+        let task = tokio::spawn(async move {
+            let token = new_token();
+            let which = match is_by_hand {
+                true => LeaseOf::Row(&id),
+                false => LeaseOf::Free(&id),
+            };
+            let leased = cache.lease(&token, which).await?;
+            Ok(match leased.rows.into_iter().next() {
+                Some(row) => Some(cache.refresh(&token, row).await),
+                None => None,
+            })
+        });
+        task.await.unwrap_or_else(|_| {
+            Ok(Some(Refreshed {
+                row: Err("the runtime shut down".to_owned()),
+                finished: Ok(FinishReport::default()),
+            }))
+        })
     }
 
     async fn load(&self, id: &str) -> Loaded {
@@ -200,64 +253,70 @@ impl Shared {
         loaded
     }
 
-    /// Loads a row that is not cached, unless another task or process does: then waits for its row.
-    pub(super) async fn load_once(self: &Arc<Self>, id: &str) -> Result<Option<ReadRow>, RowError> {
-        let flight = self.local.flight(id).await;
+    /// Loads a row that is not cached, unless another task or process does: then waits for its row. Without the store,
+    /// loads it for this process.
+    pub(super) async fn load_once(
+        self: &Arc<Self>,
+        id: &str,
+        has_store: bool,
+    ) -> Result<Option<ReadRow>, RowError> {
+        let load = async {
+            match has_store {
+                true => self.load_in_fleet(id).await,
+                false => self.load_uncached(id).await,
+            }
+        };
+        let row = self.loads.join(id, load).await;
+        row.map_err(|failure| failure.of(id))
+    }
+
+    async fn load_in_fleet(self: &Arc<Self>, id: &str) -> Answer {
         let deadline = tokio::time::Instant::now() + self.options.lease;
         loop {
             match self.fetch(id).await {
                 Ok(Some(row)) => return Ok(Some(row)),
                 Ok(None) => {}
-                Err(_) => {
-                    drop(flight);
-                    return self.load_uncached(id).await;
-                }
+                Err(_) => return self.load_uncached(id).await,
             }
-            let token = new_token();
-            let Ok(leased) = self.lease(&token, LeaseOf::Free(id)).await else {
-                drop(flight);
-                return self.load_uncached(id).await;
-            };
-            if let Some(row) = leased.rows.into_iter().next() {
-                let json = self.refresh_in_task(token, row).await?;
-                return Ok(json.map(loaded_now));
+            match self.refresh_in_task(id, false).await {
+                // The row is good even if the store has not taken it.
+                Ok(Some(refreshed)) => {
+                    let row = refreshed.row.map(|json| json.map(loaded_now));
+                    return row.map_err(Failure::Load);
+                }
+                Ok(None) => {}
+                Err(_) => return self.load_uncached(id).await,
             }
             if tokio::time::Instant::now() >= deadline {
-                let reason = "another process has not loaded it in time".to_owned();
-                let id = id.to_owned();
-                return Err(RowError::Load { id, reason });
+                let reason = "another process has not loaded it in time";
+                return Err(Failure::Load(reason.to_owned()));
             }
             tokio::time::sleep(LOOK_INTERVAL).await;
         }
     }
 
-    /// Loads a row for this caller while the store is away.
-    pub(super) async fn load_uncached(&self, id: &str) -> Result<Option<ReadRow>, RowError> {
-        match self.load(id).await {
-            Ok(row) => Ok(row.map(loaded_now)),
-            Err(reason) => Err(RowError::Load {
-                id: id.to_owned(),
-                reason,
-            }),
-        }
+    async fn load_uncached(&self, id: &str) -> Answer {
+        let loaded = self.load(id).await;
+        loaded.map(|row| row.map(loaded_now)).map_err(Failure::Load)
     }
 
     /// Reads a row, and counts the read.
     pub(super) async fn read(&self, id: &str) -> Result<Option<ReadRow>, RowError> {
         let row = match self.options.read_through {
             Some(age) => self.read_through(id, age).await,
-            None => self.fetch(id).await,
+            None => self.fetch(id).await.map_err(Failure::Store),
         };
         match &row {
             Ok(row) => self.count(id, row.is_some()),
             Err(_) => self.count(id, false),
         }
-        row
+        row.map_err(|failure| failure.of(id))
     }
 
-    async fn read_through(&self, id: &str, age: Duration) -> Result<Option<ReadRow>, RowError> {
+    async fn read_through(&self, id: &str, age: Duration) -> Answer {
         let recent = || {
-            let row = self.local.recent(id, age)?;
+            let row = self.local.recent(id, age);
+            let row = row.filter(|row| !self.is_too_old(row))?;
             let age = row.age(&self.clock);
             Some(ReadRow {
                 json: row.json,
@@ -267,11 +326,19 @@ impl Shared {
         if let Some(row) = recent() {
             return Ok(Some(row));
         }
-        let _flight = self.local.flight(id).await;
-        match recent() {
-            Some(row) => Ok(Some(row)),
-            None => self.fetch(id).await,
-        }
+        let read = async {
+            match recent() {
+                Some(row) => Ok(Some(row)),
+                None => self.fetch(id).await.map_err(Failure::Store),
+            }
+        };
+        self.fetches.join(id, read).await
+    }
+
+    /// Whether a row that this process remembers is older than `max_age`.
+    fn is_too_old(&self, row: &LocalRow) -> bool {
+        let age = row.age(&self.clock).unwrap_or_default();
+        self.options.max_age.is_some_and(|most| age >= most)
     }
 
     fn count(&self, id: &str, is_hit: bool) {
@@ -283,7 +350,7 @@ impl Shared {
     }
 
     /// Reads a row from the store, or what this process has seen of it if the store is away.
-    async fn fetch(&self, id: &str) -> Result<Option<ReadRow>, RowError> {
+    async fn fetch(&self, id: &str) -> Result<Option<ReadRow>, StoreError> {
         let ids = [id.to_owned()];
         let mut rows = self.fetch_many(&ids).await?;
         Ok(rows.pop().flatten())
@@ -295,10 +362,10 @@ impl Shared {
             let is_hit = rows.as_ref().is_ok_and(|rows| rows[at].is_some());
             self.count(id, is_hit);
         }
-        rows
+        Ok(rows?)
     }
 
-    async fn fetch_many(&self, ids: &[String]) -> Result<Vec<Option<ReadRow>>, RowError> {
+    async fn fetch_many(&self, ids: &[String]) -> Result<Vec<Option<ReadRow>>, StoreError> {
         let rows = self.store.rows();
         let reading = rows.cached_rows(&self.options.name, ids);
         let rows = match tokio::time::timeout(READ_DEADLINE, reading).await {
@@ -315,9 +382,10 @@ impl Shared {
                 .map(|(id, row)| self.in_store(id, row))
                 .collect()),
             Err(error) if self.options.local_fallback => {
-                let last: Vec<_> = ids.iter().map(|id| self.local.last(id)).collect();
+                let last = |id: &String| self.local.last(id).filter(|row| !self.is_too_old(row));
+                let last: Vec<_> = ids.iter().map(last).collect();
                 if last.iter().all(Option::is_none) {
-                    return Err(error.into());
+                    return Err(error);
                 }
                 let row = |row: LocalRow| {
                     self.stale.increment();
@@ -328,7 +396,7 @@ impl Shared {
                 };
                 Ok(last.into_iter().map(|last| last.map(row)).collect())
             }
-            Err(error) => Err(error.into()),
+            Err(error) => Err(error),
         }
     }
 
@@ -341,7 +409,9 @@ impl Shared {
             }
         };
         let unscheduled = self.options.unscheduled_age.as_secs_f64();
-        let age = row.age.or(row.ttl.map(|ttl| (unscheduled - ttl).max(0.0)));
+        // The age of a row that lives longer is not known.
+        let ttl = row.ttl.filter(|ttl| *ttl <= unscheduled);
+        let age = row.age.or(ttl.map(|ttl| unscheduled - ttl));
         let age = age.map(seconds);
         self.remember(id, Some((&row.json, age)));
         Some(ReadRow {

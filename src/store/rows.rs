@@ -4,6 +4,25 @@ use super::sealed::Sealed;
 use crate::error::StoreError;
 use crate::task::BoxFuture;
 
+/// The most rows that one call schedules, so that no call keeps a server busy for long.
+pub const ROWS_AT_ONCE: usize = 200;
+
+/// The longest reason of a failure that is stored, in bytes.
+const MAX_REASON: usize = 200;
+
+/// The beginning of a reason, on one line.
+pub(crate) fn short_reason(reason: &str) -> String {
+    let mut short = String::new();
+    for c in reason.chars() {
+        let c = if c.is_control() { ' ' } else { c };
+        if short.len() + c.len_utf8() > MAX_REASON {
+            break;
+        }
+        short.push(c);
+    }
+    short
+}
+
 /// A row to schedule, or to remove.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RowDelay {
@@ -54,7 +73,8 @@ pub struct LeasedRows {
     pub rows: Vec<LeasedRow>,
     /// Seconds until the next row is due that is not leased; `None` if there is none.
     pub next: Option<f64>,
-    /// Entries that are no rows: the key, and the reason.
+    /// Entries of the schedule that are no rows: the entry with its key, and what is wrong. They are skipped for a
+    /// minute.
     pub problems: Vec<(String, String)>,
 }
 
@@ -89,6 +109,16 @@ pub struct FinishedRow {
     /// The part of the delay until the next turn, 0 to 1, if this is the first one of a row that was scheduled
     /// together with others.
     pub spread: f64,
+}
+
+/// How a lease ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct FinishReport {
+    /// Whether the result was written. It is not if the lease has passed to somebody else, or the row was scheduled
+    /// again or removed meanwhile: then nothing is changed.
+    pub is_written: bool,
+    /// Seconds until the row is due, as far as this call knows; `None` for a row without a schedule.
+    pub next: Option<f64>,
 }
 
 /// A cached row.
@@ -146,7 +176,8 @@ pub struct RowState {
 /// # Cancel safety
 /// A call whose future is dropped may have taken effect.
 pub trait Rows: Sealed + Send + Sync {
-    /// Schedules rows, which are due now, and removes rows. Rows that are being loaded are due again.
+    /// Schedules rows, which are due now, and removes rows. Rows that are being loaded are due again. At most
+    /// [`ROWS_AT_ONCE`] rows.
     fn schedule_rows<'a>(
         &'a self,
         cache: &'a str,
@@ -163,14 +194,13 @@ pub trait Rows: Sealed + Send + Sync {
         seconds: f64,
     ) -> BoxFuture<'a, Result<LeasedRows, StoreError>>;
 
-    /// Ends a lease. `false` if the lease has passed to somebody else, or the row was scheduled again or removed
-    /// meanwhile: then nothing is changed.
+    /// Ends a lease.
     fn finish_row<'a>(
         &'a self,
         cache: &'a str,
         token: &'a str,
         row: &'a FinishedRow,
-    ) -> BoxFuture<'a, Result<bool, StoreError>>;
+    ) -> BoxFuture<'a, Result<FinishReport, StoreError>>;
 
     /// Cached rows, in the order of `ids`.
     fn cached_rows<'a>(

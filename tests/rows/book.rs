@@ -125,3 +125,134 @@ async fn keys_of_another_type_are_reported() {
     cache.schedule("1", Duration::from_secs(1)).await.unwrap();
     service.until_cached(&cache, "1", 1).await;
 }
+
+/// Entries that are no rows stand at the head of the schedule.
+#[tokio::test]
+async fn many_entries_that_are_no_rows_delay_no_row() {
+    let service = Service::redis().await;
+    let server = service.server.as_ref().unwrap();
+    let mut connection = server.connection().await;
+    let mut pipeline = redis::pipe();
+    for number in 0..2_000u32 {
+        let mut id = number.to_be_bytes().to_vec();
+        id.extend(match number % 3 {
+            0 => &b"\xff"[..],
+            1 => &b"\xed\xa0\x80"[..],
+            _ => &[b'x'; 300][..],
+        });
+        pipeline.zadd("delay:", &id, 1.0).ignore();
+        pipeline.zadd("schedule:", &id, 0.0).ignore();
+        // A scheduled row without a delay is removed.
+        pipeline.zadd("schedule:", format!("orphan {number}"), 1.0);
+        pipeline.ignore();
+    }
+    let _: () = pipeline.query_async(&mut connection).await.unwrap();
+    let cache = service.cache();
+    cache
+        .schedule("good", Duration::from_secs(1))
+        .await
+        .unwrap();
+    service.until_cached(&cache, "good", 1).await;
+    let calls = async || {
+        let stats = server.info("commandstats").await;
+        let calls = stats.get("cmdstat_evalsha").cloned().unwrap_or_default();
+        let calls = calls.trim_start_matches("calls=");
+        calls.split(',').next().unwrap().parse::<u64>().unwrap_or(0)
+    };
+    let (loads, before) = (service.database.loads("good"), calls().await);
+    for _ in 0..100 {
+        service.advance(50).await;
+        tokio::time::sleep(Duration::from_millis(3)).await;
+    }
+    let (loads, calls) = (
+        service.database.loads("good") - loads,
+        calls().await - before,
+    );
+    assert!((4..=6).contains(&loads), "{loads} turns in 5 s");
+    assert!(calls < 60, "{calls} calls of scripts in 5 s");
+    let all = service.database.all_loads();
+    assert_eq!(
+        all,
+        service.database.loads("good"),
+        "no other row is loaded"
+    );
+    let total: u64 = connection.zcard("schedule:").await.unwrap();
+    assert_eq!(total, 2_001, "other programs' entries stay");
+}
+
+#[tokio::test]
+async fn garbage_beside_a_row_does_not_stop_it() {
+    let service = Service::redis().await;
+    let mut connection = service.server.as_ref().unwrap().connection().await;
+    for (id, text) in [
+        ("1", "inf x inf inf 1 "),
+        ("2", "99999999999 - - - - -"),
+        ("3", "nonsense"),
+        ("4", "0 - nan nan 0 x"),
+    ] {
+        let _: () = connection.hset("pulse:rows:", id, text).await.unwrap();
+        schedule_row_cache(&mut connection, id, 1.0, 0.0).await;
+        let _: () = connection.lpush(format!("inv:{id}"), "x").await.unwrap();
+    }
+    let cache = service.cache();
+    for id in ["1", "2", "3", "4"] {
+        service.until_cached(&cache, id, 2).await;
+    }
+    // An id of any script is a row.
+    for id in [
+        "ß",
+        "日本",
+        "🦀",
+        "\u{d7ff}\u{e000}\u{10ffff}\u{10000}\u{7ff}\u{800}",
+    ] {
+        schedule_row_cache(&mut connection, id, 1.0, 0.0).await;
+        service.until_cached(&cache, id, 1).await;
+    }
+    // Neither does a value of another type in the place of a row without a schedule.
+    let _: () = connection.lpush("inv:free", "x").await.unwrap();
+    let row = cache.get_or_load::<Stock>("free");
+    let row = tokio::time::timeout(Duration::from_secs(5), row).await;
+    assert_eq!(row.expect("it is loaded").unwrap().unwrap().value.load, 1);
+}
+
+/// An answer that the book's removal of a row has overtaken leaves nothing behind.
+#[tokio::test]
+async fn a_row_that_the_book_removes_during_its_load_is_gone() {
+    let service = Service::redis().await;
+    let mut connection = service.server.as_ref().unwrap().connection().await;
+    let cache = service.cache();
+    let gate = service.database.gate("1");
+    cache.schedule("1", Duration::from_secs(1)).await.unwrap();
+    service
+        .until("the load begins", async || service.database.loads("1") == 1)
+        .await;
+    for set in ["delay:", "schedule:"] {
+        let _: () = connection.zrem(set, "1").await.unwrap();
+    }
+    gate.add_permits(1);
+    until("nothing is left", async || {
+        let mut connection = service.server.as_ref().unwrap().connection().await;
+        let states: u64 = connection.hlen("pulse:rows:").await.unwrap();
+        states == 0
+    })
+    .await;
+    assert!(cache.get::<Stock>("1").await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_key_of_another_type_is_named() {
+    let service = Service::redis().await;
+    let mut connection = service.server.as_ref().unwrap().connection().await;
+    let cache = service.cache();
+    let keys = ["delay:", "schedule:", "pulse:rows:", "pulse:failing:"];
+    for key in keys {
+        let _: () = connection.set(key, "garbage").await.unwrap();
+        let error = cache.schedule("1", Duration::from_secs(1)).await;
+        let error = error.unwrap_err();
+        let source = std::error::Error::source(&error).unwrap().to_string();
+        for other in keys {
+            assert_eq!(source.contains(other), other == key, "{key}: {source}");
+        }
+        let _: () = connection.del(key).await.unwrap();
+    }
+}

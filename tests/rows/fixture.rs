@@ -34,6 +34,8 @@ pub enum Mode {
     Ok,
     Missing,
     Fail,
+    /// Fails with a reason of many lines.
+    FailAtLength,
     Panic,
     Hang,
     Huge,
@@ -111,6 +113,7 @@ impl RowLoader for Database {
             Mode::Ok => Ok(Some(Stock { load, filling })),
             Mode::Missing => Ok(None),
             Mode::Fail => Err(format!("load {load} failed")),
+            Mode::FailAtLength => Err("1\n2 ü".repeat(50_000)),
             Mode::Panic => panic!("the loader panics, as the test wants"),
             Mode::Hang => std::future::pending().await,
             Mode::Huge => Ok(Some(Stock {

@@ -68,3 +68,63 @@ async fn rows_are_refreshed_after_redis_was_killed() {
         })
         .await;
 }
+
+#[tokio::test]
+async fn a_row_that_cannot_be_written_is_returned() {
+    let service = Service::redis().await;
+    let cache = service.cache();
+    let mut connection = service.server.as_ref().unwrap().connection().await;
+    let acl = redis::cmd("ACL")
+        .arg(&["SETUSER", "default", "-set"])
+        .to_owned();
+    let _: () = acl.query_async(&mut connection).await.unwrap();
+    let row = cache.get_or_load::<Stock>("1").await.unwrap().unwrap();
+    assert_eq!(row.value.load, 1);
+    let error = cache.refresh_now("2").await.unwrap_err();
+    assert!(matches!(error, RowError::Store(_)), "{error}");
+}
+
+#[tokio::test]
+async fn callers_share_a_load_and_its_wait_while_redis_is_away() {
+    let service = Service::redis().await;
+    let cache = service.builder().read_through(Duration::from_secs(1));
+    let cache = cache.build().unwrap();
+    cache.get::<Stock>("1").await.unwrap();
+    service.server.as_ref().unwrap().freeze();
+    let start = Instant::now();
+    let reads = (0..40).map(|_| {
+        let cache = cache.clone();
+        tokio::spawn(async move { cache.get::<Stock>("1").await })
+    });
+    for read in reads.collect::<Vec<_>>() {
+        assert!(read.await.unwrap().is_err());
+    }
+    let took = start.elapsed();
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    let gate = service.database.gate("1");
+    let loads = (0..40).map(|_| {
+        let cache = cache.clone();
+        tokio::spawn(async move { cache.get_or_load::<Stock>("1").await.unwrap() })
+    });
+    let loads: Vec<_> = loads.collect();
+    tokio::time::sleep(Duration::from_millis(1_000)).await;
+    gate.add_permits(100);
+    for load in loads {
+        assert!(load.await.unwrap().is_some());
+    }
+    let loads = service.database.loads("1");
+    assert!(loads <= 2, "{loads} loads for 40 callers");
+}
+
+#[tokio::test]
+async fn a_row_beyond_its_maximum_age_is_not_served_from_this_process() {
+    let service = Service::redis().await;
+    let cache = service.builder().max_age(Duration::from_secs(20));
+    let cache = cache.local_fallback(true).build().unwrap();
+    cache.schedule("1", Duration::from_secs(10)).await.unwrap();
+    service.until_cached(&cache, "1", 1).await;
+    service.server.as_ref().unwrap().freeze();
+    assert!(cache.get::<Stock>("1").await.unwrap().is_some());
+    service.manual.advance(Duration::from_secs(21));
+    assert!(cache.get::<Stock>("1").await.is_err());
+}

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tower_pulse::row_cache::{RowCache, RowError};
 use tower_pulse::store::CounterQuery;
-use tower_pulse::store::rows::LeaseOf;
+use tower_pulse::store::rows::{FinishedRow, LeaseOf, LoadedRow, RowDelay};
 
 use crate::fixture::{Mode, Service, Stock};
 use crate::rig::wait::until;
@@ -175,6 +175,8 @@ pub async fn a_row_that_is_too_old_is_removed(service: &Service) {
     // Redis removes it by its own clock.
     service.manual.advance(Duration::from_millis(2_100));
     until("it is too old", async || value(&cache, "1").await.is_none()).await;
+    let rows = cache.list(0, 9).await.unwrap().rows;
+    assert_eq!(rows[0].age, None, "a row that is not cached has no age");
 }
 
 pub async fn a_row_that_there_is_not(service: &Service) {
@@ -343,6 +345,8 @@ pub async fn bad_ids_and_delays_are_refused(service: &Service) {
         assert!(matches!(error, RowError::Delay { .. }), "{error}");
     }
     let error = cache.schedule(&"x".repeat(257), SECOND).await.unwrap_err();
+    assert!(matches!(error, RowError::Id { bytes: 257 }), "{error}");
+    let error = cache.get::<Stock>(&"x".repeat(257)).await.unwrap_err();
     assert!(matches!(error, RowError::Id { bytes: 257 }), "{error}");
     assert_eq!(cache.list(0, 9).await.unwrap().total, 0);
     let long = "ü".repeat(128);
@@ -534,4 +538,194 @@ pub async fn rows_beside_bad_ones_are_on_time(service: &Service) {
     );
     let rows = cache.list(0, 6).await.unwrap().rows;
     assert!(rows.iter().all(|row| row.id.starts_with("bad")), "{rows:?}");
+}
+
+/// Nothing else wakes the daemon here: no other row is due.
+pub async fn a_delay_below_a_second_is_kept(service: &Service) {
+    let cache = service.cache();
+    cache.schedule("1", 0.2).await.unwrap();
+    service.until_cached(&cache, "1", 1).await;
+    let before = service.database.loads("1");
+    for _ in 0..200 {
+        service.advance(20).await;
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    let turns = service.database.loads("1") - before;
+    assert!((17..=21).contains(&turns), "{turns} turns in 4 s");
+}
+
+pub async fn a_delay_that_is_nearly_zero_goes_on(service: &Service) {
+    let cache = service.cache();
+    cache.schedule("1", 5e-324).await.unwrap();
+    for load in [1, 2, 3] {
+        service
+            .until("it is loaded again", async || {
+                service.database.loads("1") >= load
+            })
+            .await;
+    }
+}
+
+pub async fn callers_share_a_load_that_returns_no_row(service: &Service) {
+    let cache = service.cache();
+    for (id, mode) in [("none", Mode::Missing), ("bad", Mode::Fail)] {
+        service.database.set(id, mode);
+        let gate = service.database.gate(id);
+        let callers = (0..20).map(|_| {
+            let cache = cache.clone();
+            tokio::spawn(async move { cache.get_or_load::<Stock>(id).await })
+        });
+        let callers: Vec<_> = callers.collect();
+        until("the row is being loaded", async || {
+            service.database.loads(id) == 1
+        })
+        .await;
+        tokio::time::sleep(Duration::from_millis(60)).await;
+        gate.add_permits(100);
+        for caller in callers {
+            let row = caller.await.unwrap();
+            assert!(!matches!(row, Ok(Some(_))), "{row:?}");
+        }
+        assert_eq!(service.database.loads(id), 1, "{id}");
+        // A later caller does not get the old answer.
+        let _ = cache.get_or_load::<Stock>(id).await;
+        assert_eq!(service.database.loads(id), 2, "{id}");
+    }
+}
+
+pub async fn a_read_does_not_wait_for_a_load(service: &Service) {
+    let cache = service.builder().read_through(SECOND).build().unwrap();
+    let gate = service.database.gate("1");
+    let caller = {
+        let cache = cache.clone();
+        tokio::spawn(async move { cache.get_or_load::<Stock>("1").await })
+    };
+    until("the row is being loaded", async || {
+        service.database.loads("1") == 1
+    })
+    .await;
+    let read = tokio::time::timeout(5 * SECOND, cache.get::<Stock>("1")).await;
+    assert_eq!(read.expect("the read ends").unwrap(), None);
+    // A caller that is dropped frees the row for the next one.
+    caller.abort();
+    gate.add_permits(9);
+    let row = cache.get_or_load::<Stock>("1").await.unwrap().unwrap();
+    assert_eq!(row.value.load, 1, "the load goes on without its caller");
+}
+
+pub async fn a_shutdown_does_not_wait_for_a_loader_that_hangs(service: &Service) {
+    let pulse = service.pulse();
+    let cache = RowCache::builder(&pulse).loader(service.database.clone());
+    let cache = cache.deadline(600 * SECOND).build().unwrap();
+    service.database.set("1", Mode::Hang);
+    cache.schedule("1", SECOND).await.unwrap();
+    service
+        .until("the load begins", async || service.database.loads("1") == 1)
+        .await;
+    let shutdown = tokio::time::timeout(10 * SECOND, pulse.shutdown()).await;
+    shutdown.expect("the shutdown ends").unwrap();
+}
+
+pub async fn a_long_reason_is_shortened(service: &Service) {
+    let cache = service.cache();
+    service.database.set("1", Mode::FailAtLength);
+    cache.schedule("1", SECOND).await.unwrap();
+    service
+        .until("it has failed", async || {
+            let rows = cache.list(0, 9).await.unwrap().rows;
+            rows[0].failures > 0
+        })
+        .await;
+    let rows = cache.list(0, 9).await.unwrap().rows;
+    let reason = rows[0].last_error.clone().unwrap();
+    assert!(reason.starts_with("1 2"), "{reason}");
+    assert!(reason.len() <= 200 && !reason.contains('\n'), "{reason}");
+}
+
+pub async fn rows_are_refused_two_hundred_at_a_time(service: &Service) {
+    let builder = service.builder().max_rows(250);
+    let (cache, _task) = builder.build_with_task().unwrap();
+    let rows = (0..300).map(|id| (id.to_string(), SECOND));
+    let error = cache.schedule_many(rows).await.unwrap_err();
+    let RowError::Full { id, rows, .. } = error else {
+        panic!("{error}")
+    };
+    assert_eq!((&*id, rows), ("200", 200));
+    assert_eq!(cache.list(0, 1).await.unwrap().total, 200);
+    // A row that is named twice is one row.
+    let rows = (0..100).map(|id| (format!("new {}", id % 50), SECOND));
+    cache.schedule_many(rows).await.unwrap();
+    assert_eq!(cache.list(0, 1).await.unwrap().total, 250);
+}
+
+/// Rows that another daemon has leased are the first of the schedule.
+pub async fn rows_behind_many_leased_ones_are_on_time(service: &Service) {
+    let cache = service.cache();
+    let rows = (0..1_000).map(|id| (format!("leased {id}"), 60 * SECOND));
+    cache.schedule_many(rows).await.unwrap();
+    let rows = service.store.rows();
+    let lease = rows.lease_rows("", "other", LeaseOf::Due(1_000), 600.0);
+    assert!(lease.await.unwrap().rows.len() > 900);
+    service.manual.advance(Duration::from_millis(10));
+    cache.schedule("1", SECOND).await.unwrap();
+    service.until_cached(&cache, "1", 2).await;
+}
+
+/// Its due time alone does not tell the second schedule from the first.
+pub async fn a_row_that_is_scheduled_twice_in_an_instant_drops_the_first_answer(service: &Service) {
+    let rows = service.store.rows();
+    let schedule = [RowDelay {
+        id: "1".to_owned(),
+        seconds: 5.0,
+    }];
+    rows.schedule_rows("", &schedule, 9).await.unwrap();
+    let leased = rows.lease_rows("", "token", LeaseOf::Due(1), 7.0).await;
+    let row = FinishedRow {
+        leased: leased.unwrap().rows.remove(0),
+        loaded: LoadedRow::Row(b"{}".to_vec()),
+        ttl: None,
+        spread: 1.0,
+    };
+    rows.schedule_rows("", &schedule, 9).await.unwrap();
+    let report = rows.finish_row("", "token", &row).await.unwrap();
+    assert!(!report.is_written);
+    let leased = rows.lease_rows("", "token", LeaseOf::Due(1), 7.0).await;
+    assert_eq!(leased.unwrap().rows.len(), 1, "it is due again");
+    let report = rows.finish_row("", "token", &row).await.unwrap();
+    assert!(report.is_written);
+    let next = report.next.unwrap();
+    assert!((4.99..=5.01).contains(&next), "{next}");
+    let cached = rows.cached_rows("", &["1".to_owned()]).await.unwrap();
+    assert!(cached[0].is_some());
+}
+
+pub async fn a_caller_that_is_dropped_leaves_no_lease(service: &Service) {
+    let cache = service.cache();
+    for polls in 0..40 {
+        let id = polls.to_string();
+        let polled = async {
+            for _ in 0..polls {
+                std::thread::sleep(Duration::from_micros(50));
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! {
+            _ = cache.get_or_load::<Stock>(&id) => {}
+            () = polled => {}
+        }
+        // No lease ends by itself, as the clock stands still.
+        let row = tokio::time::timeout(5 * SECOND, cache.get_or_load::<Stock>(&id)).await;
+        let row = row.expect("nobody holds the row").unwrap().unwrap();
+        assert_eq!(row.value.load, 1, "{id}");
+    }
+}
+
+pub async fn a_cached_row_is_not_leased_for_a_caller(service: &Service) {
+    let cache = service.cache();
+    cache.get_or_load::<Stock>("1").await.unwrap();
+    let rows = service.store.rows();
+    for (which, leased) in [(LeaseOf::Free("1"), 0), (LeaseOf::Row("1"), 1)] {
+        let rows = rows.lease_rows("", "token", which, 7.0).await.unwrap();
+        assert_eq!(rows.rows.len(), leased, "{which:?}");
+    }
 }

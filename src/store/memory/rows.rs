@@ -1,12 +1,12 @@
 //! Cached rows and their schedule.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use super::{MemoryStore, ready};
 use crate::error::StoreError;
 use crate::store::rows::{
-    CachedRow, FinishedRow, LeaseOf, LeasedRow, LeasedRows, LoadedRow, RowDelay, RowPage, RowQuery,
-    RowState, Rows, Scheduled,
+    CachedRow, FinishReport, FinishedRow, LeaseOf, LeasedRow, LeasedRows, LoadedRow, RowDelay,
+    RowPage, RowQuery, RowState, Rows, Scheduled, short_reason,
 };
 use crate::task::BoxFuture;
 
@@ -14,6 +14,28 @@ use crate::task::BoxFuture;
 #[derive(Debug, Default)]
 pub(super) struct RowCache {
     rows: BTreeMap<String, Row>,
+    /// The scheduled rows, ordered by when they are due.
+    due: BTreeSet<(Due, String)>,
+    /// Number of rows without a schedule at which the expired ones are forgotten.
+    forget_at: usize,
+}
+
+/// A time in Unix seconds, which has an order.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Due(f64);
+
+impl Eq for Due {}
+
+impl Ord for Due {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.0.total_cmp(&other.0)
+    }
+}
+
+impl PartialOrd for Due {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
 #[derive(Debug, Default)]
@@ -73,27 +95,40 @@ impl Row {
 
 impl RowCache {
     fn schedule(&mut self, rows: &[RowDelay], max_rows: usize, now: f64) -> Scheduled {
-        let scheduled = self.rows.values().filter(|row| row.schedule.is_some());
-        let scheduled = scheduled.count();
+        let scheduled = self.due.len();
         let is_new = |row: &&RowDelay| {
             let known = self.rows.get(&row.id);
             row.seconds > 0.0 && known.is_none_or(|known| known.schedule.is_none())
         };
-        let new = rows.iter().filter(is_new).count();
-        if new > 0 && scheduled + new > max_rows {
+        let new: HashSet<&str> = rows.iter().filter(is_new).map(|row| &*row.id).collect();
+        if !new.is_empty() && scheduled + new.len() > max_rows {
             return Scheduled::Full { rows: scheduled };
         }
         for row in rows {
             if row.seconds <= 0.0 {
-                self.rows.remove(&row.id);
+                self.remove(&row.id);
                 continue;
             }
+            self.set_schedule(&row.id, row.seconds, now);
             let known = self.rows.entry(row.id.clone()).or_default();
-            known.schedule = Some((row.seconds, now));
             known.is_spread = rows.len() > 1;
             (known.lease, known.failures, known.last_error) = (None, 0, None);
         }
         Scheduled::Done
+    }
+
+    fn remove(&mut self, id: &str) {
+        if let Some((_, due)) = self.rows.remove(id).and_then(|row| row.schedule) {
+            self.due.remove(&(Due(due), id.to_owned()));
+        }
+    }
+
+    fn set_schedule(&mut self, id: &str, delay: f64, due: f64) {
+        let known = self.rows.entry(id.to_owned()).or_default();
+        if let Some((_, before)) = known.schedule.replace((delay, due)) {
+            self.due.remove(&(Due(before), id.to_owned()));
+        }
+        self.due.insert((Due(due), id.to_owned()));
     }
 
     fn lease(&mut self, token: &str, which: LeaseOf<'_>, seconds: f64, now: f64) -> LeasedRows {
@@ -110,37 +145,42 @@ impl RowCache {
                 return leased;
             }
         };
-        let due_of = |row: &Row| row.schedule.map(|(_, due)| due);
-        let due = self.rows.iter_mut();
-        let mut due: Vec<_> = due.filter(|(_, row)| due_of(row).is_some()).collect();
-        due.sort_by(|(a, x), (b, y)| {
-            let order = due_of(x).partial_cmp(&due_of(y));
-            order.unwrap_or(std::cmp::Ordering::Equal).then(a.cmp(b))
-        });
-        for (id, row) in due {
-            let due = due_of(row).unwrap_or(now);
-            let ready = match &row.lease {
-                Some((_, until)) if *until > now => due.max(*until),
-                _ => due,
+        let mut wait_until = |time: f64| {
+            let next = leased.next.get_or_insert(f64::INFINITY);
+            *next = next.min((time - now).max(0.0));
+        };
+        for (Due(due), id) in &self.due {
+            if *due > now {
+                wait_until(*due);
+                break;
+            }
+            if leased.rows.len() >= most {
+                break;
+            }
+            // Every entry of `due` is a row.
+            let Some(row) = self.rows.get_mut(id) else {
+                continue;
             };
-            if ready <= now && leased.rows.len() < most {
-                leased.rows.push(row.lease(id, token, until));
-            } else {
-                let next = leased.next.get_or_insert(f64::INFINITY);
-                *next = next.min((ready - now).max(0.0));
+            match &row.lease {
+                Some((_, other)) if *other > now => wait_until(*other),
+                _ => leased.rows.push(row.lease(id, token, until)),
             }
         }
         leased
     }
 
-    fn finish(&mut self, token: &str, row: &FinishedRow, now: f64) -> bool {
+    fn finish(&mut self, token: &str, row: &FinishedRow, now: f64) -> FinishReport {
         let id = &row.leased.id;
         let Some(known) = self.rows.get_mut(id) else {
-            return false;
+            return FinishReport::default();
         };
         if known.lease.take_if(|(mine, _)| mine == token).is_none() {
-            return false;
+            return FinishReport::default();
         }
+        let mut report = FinishReport {
+            is_written: true,
+            next: None,
+        };
         match &row.loaded {
             LoadedRow::Row(json) => {
                 known.cached = Some(Cached {
@@ -153,20 +193,20 @@ impl RowCache {
             LoadedRow::Missing { is_scheduled } => {
                 (known.cached, known.failures, known.last_error) = (None, 0, None);
                 if !is_scheduled {
-                    self.rows.remove(id);
-                    return true;
+                    self.remove(id);
+                    return report;
                 }
             }
             LoadedRow::Failed { reason, .. } => {
                 known.failures = known.failures.saturating_add(1);
-                known.last_error = Some(reason.clone());
+                known.last_error = Some(short_reason(reason));
             }
         }
         let Some((delay, due)) = known.schedule else {
             if known.cached.is_none() {
-                self.rows.remove(id);
+                self.remove(id);
             }
-            return true;
+            return report;
         };
         let part = match std::mem::take(&mut known.is_spread) {
             true => row.spread,
@@ -176,17 +216,26 @@ impl RowCache {
             LoadedRow::Failed { backoff, .. } => now + backoff,
             // It was refreshed before it is due.
             _ if now < due => due,
-            _ => due + delay * (((now - due) / delay).floor() + part),
+            _ => {
+                let next = due + delay * (((now - due) / delay).floor() + part);
+                let is_ahead = next > now && next <= now + delay;
+                if is_ahead { next } else { now + delay }
+            }
         };
-        known.schedule = Some((delay, if next > now { next } else { now + delay }));
-        true
+        self.set_schedule(id, delay, next);
+        report.next = Some((next - now).max(0.0));
+        report
     }
 
-    /// Removes rows without a schedule that have expired.
+    /// Removes rows without a schedule that have expired, once there are twice as many as after the last time.
     fn forget_expired(&mut self, now: f64) {
+        if self.rows.len() - self.due.len() < self.forget_at {
+            return;
+        }
         self.rows.retain(|_, row| {
             row.schedule.is_some() || row.is_leased(now) || row.cached(now).is_some()
         });
+        self.forget_at = 2 * (self.rows.len() - self.due.len()) + 64;
     }
 }
 
@@ -229,7 +278,7 @@ impl Rows for MemoryStore {
         cache: &'a str,
         token: &'a str,
         row: &'a FinishedRow,
-    ) -> BoxFuture<'a, Result<bool, StoreError>> {
+    ) -> BoxFuture<'a, Result<FinishReport, StoreError>> {
         ready(self.with_rows(cache, |rows, now| rows.finish(token, row, now)))
     }
 

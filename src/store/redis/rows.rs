@@ -2,33 +2,27 @@
 
 use std::collections::HashSet;
 
-use redis::{Pipeline, pipe};
+use redis::{Pipeline, Value, pipe};
 
 use super::RedisStore;
 use super::connection::Role;
 use super::keys::RowKeys;
 use super::oversized::Reply;
-use super::script::{Invocation, ROWS_FINISH, ROWS_LEASE, ROWS_SCHEDULE};
-use super::value::{bytes, float, int, items, text};
+use super::script::{Invocation, Lua, ROWS_FINISH, ROWS_LEASE, ROWS_SCHEDULE};
+use super::value::{bytes, float, int, items, shown, text};
 use crate::clock::Clock;
 use crate::error::StoreError;
 use crate::store::rows::{
-    CachedRow, FinishedRow, LeaseOf, LeasedRow, LeasedRows, LoadedRow, RowDelay, RowPage, RowQuery,
-    RowState, Rows, Scheduled,
+    CachedRow, FinishReport, FinishedRow, LeaseOf, LeasedRow, LeasedRows, LoadedRow, RowDelay,
+    RowPage, RowQuery, RowState, Rows, Scheduled, short_reason,
 };
 use crate::task::BoxFuture;
-
-/// Rows that one script schedules.
-const ROWS_AT_ONCE: usize = 200;
 
 /// Ids of the schedule that one command reads.
 const IDS_AT_ONCE: usize = 2_000;
 
 /// Failing rows that are listed first.
 const MAX_FAILING: usize = 1_000;
-
-/// The longest reason of a failure that is stored, in bytes.
-const MAX_REASON: usize = 200;
 
 impl RedisStore {
     /// The time to use instead of the server's, in tests.
@@ -51,6 +45,39 @@ impl RedisStore {
         Ok((replies, part(0) + part(1) / 1e6))
     }
 
+    /// Runs a script. If a key is of another type, the error names this key.
+    async fn run_script(
+        &self,
+        keys: &RowKeys,
+        lua: &Lua,
+        script: &Invocation,
+    ) -> Result<Value, StoreError> {
+        let error = match self.connections.run(Role::Write, lua, script).await {
+            Err(error) if error.to_string().contains("WRONGTYPE") => error,
+            result => return result,
+        };
+        let sizes = [
+            ("ZCARD", &keys.delay, "a sorted set"),
+            ("ZCARD", &keys.schedule, "a sorted set"),
+            ("HLEN", &keys.states, "a hash"),
+            ("ZCARD", &keys.failing, "a sorted set"),
+        ];
+        let mut pipeline = pipe();
+        for (command, key, _) in sizes {
+            pipeline.cmd(command).arg(key);
+        }
+        let replies = self.read(&mut pipeline).await.unwrap_or_default();
+        let wrong = sizes.iter().zip(&replies).find(|(_, reply)| reply.is_err());
+        Err(match wrong {
+            Some(((_, key, kind), _)) => {
+                let key = shown(key.as_bytes());
+                let message = format!("{key} is not {kind} (WRONGTYPE): delete or rename it");
+                StoreError::new(error.kind(), message)
+            }
+            None => error,
+        })
+    }
+
     async fn schedule(
         &self,
         cache: &str,
@@ -59,29 +86,26 @@ impl RedisStore {
     ) -> Result<Scheduled, StoreError> {
         let keys = self.keys.rows(cache);
         let spread = if rows.len() > 1 { "1" } else { "0" };
-        for part in rows.chunks(ROWS_AT_ONCE) {
-            let mut script = sets(&keys);
-            script.arg(self.time_arg());
-            script.arg(max_rows.to_string());
-            script.arg(spread);
-            for row in part {
-                script.key(format!("{}{}", keys.cached, row.id));
-                script.arg(&*row.id);
-                script.arg(format!("{:?}", row.seconds));
-            }
-            let reply = (self.connections).run(Role::Write, &ROWS_SCHEDULE, &script);
-            let reply = reply.await?;
-            match items(&reply) {
-                [word, rows] if text(word) == Some("FULL") => {
-                    let rows = int(rows).and_then(|rows| usize::try_from(rows).ok());
-                    let rows = rows.unwrap_or(max_rows);
-                    return Ok(Scheduled::Full { rows });
-                }
-                [_, _] => {}
-                _ => return Err(self.not_understood("rows_schedule.lua")),
-            }
+        let mut script = sets(&keys);
+        script.arg(self.time_arg());
+        script.arg(max_rows.to_string());
+        script.arg(spread);
+        for row in rows {
+            script.key(format!("{}{}", keys.cached, row.id));
+            script.arg(&*row.id);
+            script.arg(format!("{:?}", row.seconds));
         }
-        Ok(Scheduled::Done)
+        let reply = self.run_script(&keys, &ROWS_SCHEDULE, &script);
+        let reply = reply.await?;
+        match items(&reply) {
+            [word, rows] if text(word) == Some("FULL") => {
+                let rows = int(rows).and_then(|rows| usize::try_from(rows).ok());
+                let rows = rows.unwrap_or(max_rows);
+                Ok(Scheduled::Full { rows })
+            }
+            [_, _] => Ok(Scheduled::Done),
+            _ => Err(self.not_understood("rows_schedule.lua")),
+        }
     }
 
     async fn lease(
@@ -111,31 +135,30 @@ impl RedisStore {
             }
         }
         script.arg(&*keys.cached);
-        let reply = (self.connections).run(Role::Write, &ROWS_LEASE, &script);
+        let reply = self.run_script(&keys, &ROWS_LEASE, &script);
         let reply = reply.await?;
-        let [leased, next, _removed] = items(&reply) else {
+        let [leased, next, garbage] = items(&reply) else {
             return Err(self.not_understood("rows_lease.lua"));
         };
-        let mut rows = LeasedRows {
-            next: float(next),
-            ..LeasedRows::default()
-        };
-        for row in items(leased).chunks_exact(4) {
+        let row = |row: &[Value]| {
             let failures = int(&row[2]).and_then(|n| u32::try_from(n).ok());
             let due = text(&row[1]).unwrap_or_default();
-            match text(&row[0]) {
-                Some(id) => rows.rows.push(LeasedRow {
-                    id: id.to_owned(),
-                    due: (!due.is_empty()).then(|| due.to_owned()),
-                    failures: failures.unwrap_or(0),
-                }),
-                None => rows.problems.push((
-                    keys.schedule.clone(),
-                    "it holds an id that is not UTF-8: remove it by ZREM".to_owned(),
-                )),
-            }
-        }
-        Ok(rows)
+            Some(LeasedRow {
+                id: text(&row[0])?.to_owned(),
+                due: (!due.is_empty()).then(|| due.to_owned()),
+                failures: failures.unwrap_or(0),
+            })
+        };
+        let problem = |entry: &[Value]| {
+            let id = shown(bytes(&entry[0]).unwrap_or_default());
+            let reason = text(&entry[1]).unwrap_or("it is no row").to_owned();
+            (format!("{} {id}", keys.schedule), reason)
+        };
+        Ok(LeasedRows {
+            rows: items(leased).chunks_exact(3).filter_map(row).collect(),
+            next: float(next),
+            problems: items(garbage).chunks_exact(2).map(problem).collect(),
+        })
     }
 
     async fn finish(
@@ -143,7 +166,7 @@ impl RedisStore {
         cache: &str,
         token: &str,
         row: &FinishedRow,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<FinishReport, StoreError> {
         let keys = self.keys.rows(cache);
         let mut script = sets(&keys);
         script.key(format!("{}{}", keys.cached, row.leased.id));
@@ -158,11 +181,7 @@ impl RedisStore {
                 is_scheduled: false,
             } => ("DROPPED", Vec::new(), 0.0),
             LoadedRow::Failed { reason, backoff } => {
-                let reason = reason.replace(char::is_control, " ");
-                let end = (0..=MAX_REASON.min(reason.len())).rev();
-                let end = end.into_iter().find(|at| reason.is_char_boundary(*at));
-                let reason = &reason[..end.unwrap_or(0)];
-                ("FAILED", reason.as_bytes().to_vec(), *backoff)
+                ("FAILED", short_reason(reason).into_bytes(), *backoff)
             }
         };
         script.arg(kind);
@@ -171,10 +190,13 @@ impl RedisStore {
         script.arg(millis.map_or_else(String::new, |millis| millis.to_string()));
         script.arg(format!("{:.6}", row.spread));
         script.arg(format!("{backoff:.6}"));
-        let reply = (self.connections).run(Role::Write, &ROWS_FINISH, &script);
-        match int(&reply.await?) {
-            Some(finished) => Ok(finished == 1),
-            None => Err(self.not_understood("rows_finish.lua")),
+        let reply = self.run_script(&keys, &ROWS_FINISH, &script);
+        match items(&reply.await?) {
+            [is_written, next] => Ok(FinishReport {
+                is_written: int(is_written) == Some(1),
+                next: float(next),
+            }),
+            _ => Err(self.not_understood("rows_finish.lua")),
         }
     }
 
@@ -227,7 +249,8 @@ impl RedisStore {
 
         let is_asked = |id: &String| id.contains(&*query.contains);
         let mut ids: Vec<String> = failing.iter().filter(|id| is_asked(id)).cloned().collect();
-        let is_failing: HashSet<&String> = failing.iter().collect();
+        // A row may move while the pages are read, and is listed once.
+        let mut seen: HashSet<String> = failing.into_iter().collect();
         let needed = query.offset.saturating_add(query.limit);
         let mut start = 0;
         // All rows are looked through for a part of their ids only.
@@ -239,7 +262,7 @@ impl RedisStore {
             let page = replies.first().and_then(|reply| reply.as_ref().ok());
             let page = page.map_or(&[][..], items);
             let more = page.iter().filter_map(text).map(str::to_owned);
-            ids.extend(more.filter(|id| is_asked(id) && !is_failing.contains(id)));
+            ids.extend(more.filter(|id| is_asked(id) && seen.insert(id.clone())));
             start += IDS_AT_ONCE;
             if page.len() < IDS_AT_ONCE {
                 break;
@@ -271,7 +294,14 @@ impl RedisStore {
                 fields.arg(id);
             }
         }
+        for id in &ids {
+            pipeline.cmd("EXISTS").arg(format!("{}{id}", keys.cached));
+        }
         let (replies, now) = self.read_at(&mut pipeline).await?;
+        let is_cached = |row: usize| match replies.get(3 + row) {
+            Some(Ok(exists)) => int(exists) == Some(1),
+            _ => false,
+        };
         let value = |at: usize, row: usize| {
             let values = replies.get(at)?.as_ref().ok()?;
             items(values).get(row)
@@ -284,7 +314,7 @@ impl RedisStore {
                 every: value(1, at).and_then(float).unwrap_or(0.0),
                 // It may have been removed since it was listed.
                 due_in: value(2, at).and_then(float)? - now,
-                age: state.age(now),
+                age: state.age(now).filter(|_| is_cached(at)),
                 failures: state.failures,
                 is_leased: state.leased_until > now,
                 last_error: Some(state.reason).filter(|reason| !reason.is_empty()),
@@ -318,7 +348,7 @@ impl State {
     fn from_text(text: &str) -> Option<Self> {
         let mut words = text.splitn(6, ' ');
         let leased_until = words.next()?.parse().ok()?;
-        let loaded = words.nth(1)?.parse().ok();
+        let loaded = words.nth(1)?.parse().ok().filter(|at: &f64| at.is_finite());
         let failures = words.next()?.parse().ok()?;
         let reason = words.nth(1)?.to_owned();
         Some(Self {
@@ -359,7 +389,7 @@ impl Rows for RedisStore {
         cache: &'a str,
         token: &'a str,
         row: &'a FinishedRow,
-    ) -> BoxFuture<'a, Result<bool, StoreError>> {
+    ) -> BoxFuture<'a, Result<FinishReport, StoreError>> {
         Box::pin(self.finish(cache, token, row))
     }
 

@@ -562,6 +562,105 @@ breaks! {
     "a context that stays keeps its data",
     "k, a = k + n, a + 3 + m" => "k, a = 5, a + 3 + m";
 ]
+"rows_schedule": [
+    "rows beyond the maximum are scheduled",
+    "above `max_rows`, rows are refused",
+    "if new > 0 and rows + new > tonumber(ARGV[2]) then" => "if false then";
+
+    "a row that is named twice is counted twice",
+    "above `max_rows`, rows are refused, and not below",
+    "not seen[ARGV[i]] and " => "";
+
+    "a load that began before the schedule keeps its lease",
+    "an answer that is older than the schedule is dropped",
+    "string.format('0 - %s 0 %s ', loaded or '-', ARGV[3])" => "(string.gsub(redis.call('HGET', KEYS[3], id) or string.format('0 - - 0 %s ', ARGV[3]), '^%S+', '0'))";
+
+    "a removed row stays cached",
+    "removing a row removes what is cached",
+    "    redis.call('DEL', KEYS[3 + i / 2])\n" => "";
+]
+"rows_lease": [
+    "a leased row is leased again",
+    "each turn is done by one daemon",
+    "if till > now and till < now + HOUR and ARGV[4] ~= 'ROW' then return till end" => "";
+
+    "a lease never ends",
+    "a daemon that dies gives its rows back",
+    "if till > now and till < now + HOUR and" => "if till > 0 and till < now + HOUR and";
+
+    "a lease of garbage is believed",
+    "no lease lasts for an hour",
+    " and till < now + HOUR" => "";
+
+    "a refresh by hand waits for the lease",
+    "an answer that is older than a refresh by hand is dropped",
+    " and ARGV[4] ~= 'ROW' then return till" => " then return till";
+
+    "a cached row is loaded for each caller",
+    "many callers cause one load",
+    "if ARGV[4] == 'ROW' or not is_cached then" => "if true then";
+
+    "ids that are not UTF-8 are leased",
+    "entries that are no rows are skipped, and loaded by nobody",
+    "if not is_utf8(id) then" => "if false then";
+
+    "ids that are too long are leased",
+    "entries that are no rows are skipped, and loaded by nobody",
+    "if #id > MAX_ID then" => "if false then";
+
+    "entries that are no rows stay at the head",
+    "entries that are no rows delay no row, and are reported once a minute",
+    "now + 60), id)" => "now), id)";
+
+    "a row without a delay stays",
+    "a delay of 0 or less removes the row",
+    "redis.call('ZREM', KEYS[4], id); redis.call('DEL', ARGV[6] .. id)" => "redis.call('ZREM', KEYS[4], id)";
+
+    "rows behind a page of leased ones are not seen",
+    "rows behind many leased ones are on time",
+    "if #ids < 100 then break end" => "if true then break end";
+]
+"rows_finish": [
+    "an answer is written without the lease",
+    "an answer that is older than a later change is dropped",
+    "if token ~= ARGV[2] then return {0, ''} end" => "";
+
+    "an answer overtakes the schedule of the book",
+    "an answer that is older than the book's schedule is dropped",
+    "if score ~= due or due" => "if due";
+
+    "what the book removed leaves a state behind",
+    "nothing is left of a removed row",
+    "  if score == '' then redis.call('HDEL', KEYS[3], id); return {0, ''} end\n" => "";
+
+    "failures are not counted",
+    "a row that fails waits longer each time, and is listed first",
+    "(tonumber(failures) or 0) + 1" => "(tonumber(failures) or 0)";
+
+    "the next turn is counted from the end of the load",
+    "the next turn is due time + delay",
+    "next_due = due + delay * (missed" => "next_due = now + delay * (0 * missed";
+
+    "missed turns are replayed",
+    "missed turns are skipped",
+    "if not (next_due > now and next_due <= now + delay) then next_due = now + delay end" => "next_due = due + delay";
+
+    "rows that were scheduled together stay together",
+    "the first interval of rows that were scheduled together is shortened",
+    "(spread == '1' and tonumber(ARGV[8]) or 1)" => "1";
+
+    "every interval is shortened",
+    "only the first interval of a row is shortened",
+    "string.format('0 - %s %d 0 %s', loaded, failures, reason)" => "string.format('0 - %s %d 1 %s', loaded, failures, reason)";
+
+    "a missing row stays cached",
+    "a row that there is not is removed from the cache",
+    "  redis.call('DEL', KEYS[5])\n" => "";
+
+    "a failed row is not listed first",
+    "failing rows are listed first",
+    "  if due ~= '' then redis.call('ZADD', KEYS[4], failures, id) end\n" => "";
+]
 }
 
 #[cfg(test)]

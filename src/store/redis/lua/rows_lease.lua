@@ -2,48 +2,85 @@
 -- KEYS  1 delay:, 2 schedule:, 3 pulse:rows:, 4 pulse:failing:.
 -- ARGV  1 time or '' for TIME, 2 token, 3 seconds, 4 'DUE', 'ROW' or 'FREE', 5 number of rows or an id, 6 prefix of the
 --       keys of cached rows.
--- Returns {leased rows as id, due or '', failures, '1' for the first turn of a spread row; seconds until the next row is
--- due, or ''; removed ids}.
+-- Returns {leased rows as id, due or '', failures; seconds until the next row is due, or ''; entries that are no rows as
+-- id, reason}.
 local time = redis.call('TIME')
 local now = tonumber(ARGV[1] ~= '' and ARGV[1] or string.format('%d.%06d', time[1], time[2]))
-local leased, removed, next_due, until_time = {}, {}, nil, string.format('%.6f', now + ARGV[3])
+local leased, garbage, next_due, until_time = {}, {}, nil, string.format('%.6f', now + ARGV[3])
+local YEAR, HOUR, MAX_ID, MAX_LOOKS = 31536000, 3600, 256, 5000
 
-local function state(id)
-  local till, _, loaded, failures, spread, reason =
-    string.match(redis.call('HGET', KEYS[3], id) or '', '^(%S+) (%S+) (%S+) (%S+) (%S+) (.*)$')
-  return tonumber(till) or 0, loaded or '-', tonumber(failures) or 0, spread or '0', reason or ''
+-- Leases a row unless it is leased. Returns the end of the other lease, if there is one.
+local function lease(id, due, state)
+  local till, _, loaded, failures, spread, reason = string.match(state or '', '^(%S+) (%S+) (%S+) (%S+) (%S+) (.*)$')
+  till, failures = tonumber(till) or 0, tonumber(failures) or 0
+  -- No lease lasts for an hour: such a time is garbage.
+  if till > now and till < now + HOUR and ARGV[4] ~= 'ROW' then return till end
+  if not (failures >= 0 and failures < 1e9) then failures = 0 end
+  redis.call('HSET', KEYS[3], id, string.format('%s %s %s %d %s %s', until_time, ARGV[2],
+    tonumber(loaded) and loaded or '-', failures, spread == '1' and '1' or '0', reason or ''))
+  for _, value in ipairs({id, due, failures}) do leased[#leased + 1] = value end
 end
-local function lease(id, due)
-  local till, loaded, failures, spread, reason = state(id)
-  if till > now and ARGV[4] ~= 'ROW' then return till end
-  redis.call('HSET', KEYS[3], id, string.format('%s %s %s %d %s %s', until_time, ARGV[2], loaded, failures, spread, reason))
-  for _, value in ipairs({id, due, failures, spread}) do leased[#leased + 1] = value end
+
+-- The sequences of UTF-8 of several bytes.
+local TAIL = '[\128-\191]'
+local SEQUENCES = {
+  '[\194-\223]' .. TAIL, '\224[\160-\191]' .. TAIL, '[\225-\236\238\239]' .. TAIL .. TAIL, '\237[\128-\159]' .. TAIL,
+  '\240[\144-\191]' .. TAIL .. TAIL, '[\241-\243]' .. TAIL .. TAIL .. TAIL, '\244[\128-\143]' .. TAIL .. TAIL,
+}
+local function is_utf8(text)
+  if not string.find(text, '[\128-\255]') then return true end
+  -- A sequence becomes a character of ASCII, so that the bytes around it do not join.
+  for _, sequence in ipairs(SEQUENCES) do text = string.gsub(text, sequence, '-') end
+  return not string.find(text, '[\128-\255]')
+end
+
+-- Why an entry of the schedule is no row.
+local function problem(id, delay)
+  if #id > MAX_ID then return 'its id is longer than 256 bytes' end
+  if delay > YEAR then return 'its delay is longer than a year' end
+  if not is_utf8(id) then return 'its id is not UTF-8' end
 end
 
 if ARGV[4] ~= 'DUE' then
-  if ARGV[4] == 'FREE' and redis.call('EXISTS', ARGV[6] .. ARGV[5]) == 1 then return {leased, '', removed} end
-  lease(ARGV[5], redis.call('ZSCORE', KEYS[2], ARGV[5]) or '')
-  return {leased, '', removed}
+  -- A value of another type, of which this is an error, is replaced.
+  local first_byte = redis.pcall('GETRANGE', ARGV[6] .. ARGV[5], 0, 0)
+  local is_cached = type(first_byte) == 'string' and first_byte ~= ''
+  if ARGV[4] == 'ROW' or not is_cached then
+    lease(ARGV[5], redis.call('ZSCORE', KEYS[2], ARGV[5]) or '', redis.call('HGET', KEYS[3], ARGV[5]))
+  end
+  return {leased, '', garbage}
 end
-local limit, offset = 4 * ARGV[5], 0
-while #leased < limit and offset < 5000 do
+local limit, offset, looks = 3 * ARGV[5], 0, 0
+while #leased < limit do
   local page = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now, 'WITHSCORES', 'LIMIT', offset, 100)
-  local gone = 0
-  for i = 1, #page, 2 do
-    if #leased >= limit then break end
-    local id, delay = page[i], tonumber(redis.call('ZSCORE', KEYS[1], page[i]) or 0)
+  local ids, moved = {}, 0
+  for i = 1, #page, 2 do ids[#ids + 1] = page[i] end
+  if #ids == 0 then break end
+  local delays, states = redis.call('ZMSCORE', KEYS[1], unpack(ids)), redis.call('HMGET', KEYS[3], unpack(ids))
+  for at, id in ipairs(ids) do
+    local delay = tonumber(delays[at] or 0)
+    local why = delay > 0 and problem(id, delay)
     if not (delay > 0) then
       redis.call('ZREM', KEYS[1], id); redis.call('ZREM', KEYS[2], id); redis.call('HDEL', KEYS[3], id)
       redis.call('ZREM', KEYS[4], id); redis.call('DEL', ARGV[6] .. id)
-      removed[#removed + 1], gone = id, gone + 1
-    else
-      local till = lease(id, page[i + 1])
+      moved = moved + 1
+    elseif why then
+      -- It is looked at again in a minute, and stands in nobody's way until then.
+      redis.call('ZADD', KEYS[2], string.format('%.6f', now + 60), id)
+      garbage[#garbage + 1], garbage[#garbage + 2] = string.sub(id, 1, MAX_ID), why
+      moved = moved + 1
+    elseif #leased < limit then
+      local till = lease(id, page[2 * at], states[at])
       if till and till < (next_due or math.huge) then next_due = till end
     end
   end
-  if #page < 200 then break end
-  offset = offset + 100 - gone
+  if #ids < 100 then break end
+  offset, looks = offset + #ids - moved, looks + #ids + 4 * moved
+  if looks >= MAX_LOOKS then
+    if moved > 0 then next_due = now end -- The next call goes on.
+    break
+  end
 end
 local later = redis.call('ZRANGEBYSCORE', KEYS[2], string.format('(%.6f', now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
 if later and tonumber(later) < (next_due or math.huge) then next_due = tonumber(later) end
-return {leased, next_due and string.format('%.6f', next_due - now) or '', removed}
+return {leased, next_due and string.format('%.6f', next_due - now) or '', garbage}

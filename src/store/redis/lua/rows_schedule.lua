@@ -4,8 +4,11 @@
 -- Returns {'DONE', rows} or, without a change, {'FULL', rows}.
 local time, rows = redis.call('TIME'), redis.call('ZCARD', KEYS[1])
 local now, new = ARGV[1] ~= '' and ARGV[1] or string.format('%d.%06d', time[1], time[2]), 0
+local seen = {}
 for i = 4, #ARGV, 2 do
-  if tonumber(ARGV[i + 1]) > 0 and not redis.call('ZSCORE', KEYS[1], ARGV[i]) then new = new + 1 end
+  if tonumber(ARGV[i + 1]) > 0 and not seen[ARGV[i]] and not redis.call('ZSCORE', KEYS[1], ARGV[i]) then
+    new, seen[ARGV[i]] = new + 1, true
+  end
 end
 if new > 0 and rows + new > tonumber(ARGV[2]) then return {'FULL', rows} end
 for i = 4, #ARGV, 2 do
