@@ -64,6 +64,7 @@ conformance!(
     a_long_reason_is_shortened,
     rows_are_refused_two_hundred_at_a_time,
     rows_behind_many_leased_ones_are_on_time,
+    rows_that_fail_alike_are_listed_the_latest_due_first,
     a_caller_that_is_dropped_leaves_no_lease,
     a_cached_row_is_not_leased_for_a_caller,
     a_row_that_is_scheduled_twice_in_an_instant_drops_the_first_answer,

@@ -729,3 +729,25 @@ pub async fn a_cached_row_is_not_leased_for_a_caller(service: &Service) {
         assert_eq!(rows.rows.len(), leased, "{which:?}");
     }
 }
+
+pub async fn rows_that_fail_alike_are_listed_the_latest_due_first(service: &Service) {
+    let rows = service.store.rows();
+    for (id, backoff) in [("b", 5.0), ("a", 3.0), ("c", 4.0)] {
+        let (id, seconds) = (id.to_owned(), 60.0);
+        let schedule = [RowDelay { id, seconds }];
+        rows.schedule_rows("", &schedule, 9).await.unwrap();
+        let leased = rows.lease_rows("", "token", LeaseOf::Due(1), 7.0).await;
+        let reason = "it failed".to_owned();
+        let row = FinishedRow {
+            leased: leased.unwrap().rows.remove(0),
+            loaded: LoadedRow::Failed { reason, backoff },
+            ttl: None,
+            spread: 1.0,
+        };
+        assert!(rows.finish_row("", "token", &row).await.unwrap().is_written);
+    }
+    let (cache, _task) = service.builder().build_with_task().unwrap();
+    let rows = cache.list(0, 9).await.unwrap().rows;
+    let ids: Vec<_> = rows.iter().map(|row| &*row.id).collect();
+    assert_eq!(ids, ["a", "c", "b"]);
+}

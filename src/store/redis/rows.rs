@@ -9,7 +9,7 @@ use super::connection::Role;
 use super::keys::RowKeys;
 use super::oversized::Reply;
 use super::script::{Invocation, Lua, ROWS_FINISH, ROWS_LEASE, ROWS_SCHEDULE};
-use super::value::{bytes, float, int, items, shown, text};
+use super::value::{bytes, float, int, items, pairs, shown, text};
 use crate::clock::Clock;
 use crate::error::StoreError;
 use crate::store::rows::{
@@ -240,12 +240,14 @@ impl RedisStore {
         let mut pipeline = pipe();
         pipeline.cmd("ZCARD").arg(&keys.schedule);
         let failing = pipeline.cmd("ZREVRANGE").arg(&keys.failing);
-        failing.arg(0).arg(MAX_FAILING - 1);
+        failing.arg(0).arg(MAX_FAILING - 1).arg("WITHSCORES");
         let replies = self.read(&mut pipeline).await?;
         let reply = |at: usize| replies.get(at).and_then(|reply| reply.as_ref().ok());
         let total = reply(0).and_then(int).and_then(|n| usize::try_from(n).ok());
-        let failing = reply(1).map_or(&[][..], items).iter().filter_map(text);
-        let failing: Vec<String> = failing.map(str::to_owned).collect();
+        let failing: Vec<(f64, String)> = (pairs(reply(1).unwrap_or(&Value::Nil)))
+            .filter_map(|(id, failures)| Some((float(failures)?, text(id)?.to_owned())))
+            .collect();
+        let failing = self.latest_due_first(&keys, failing).await?;
 
         let is_asked = |id: &String| id.contains(&*query.contains);
         let mut ids: Vec<String> = failing.iter().filter(|id| is_asked(id)).cloned().collect();
@@ -280,6 +282,30 @@ impl RedisStore {
             false => self.states(&keys, ids).await?,
         };
         Ok(RowPage { total, rows })
+    }
+
+    /// Failing rows in the order of the list, without those that are not scheduled.
+    async fn latest_due_first(
+        &self,
+        keys: &RowKeys,
+        failing: Vec<(f64, String)>,
+    ) -> Result<Vec<String>, StoreError> {
+        if failing.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut pipeline = pipe();
+        let dues = pipeline.cmd("ZMSCORE").arg(&keys.schedule);
+        for (_, id) in &failing {
+            dues.arg(id);
+        }
+        let replies = self.read(&mut pipeline).await?;
+        let dues = replies.first().and_then(|reply| reply.as_ref().ok());
+        let dues = dues.map_or(&[][..], items);
+        let mut rows: Vec<(f64, f64, String)> = (failing.into_iter().zip(dues))
+            .filter_map(|((failures, id), due)| Some((failures, float(due)?, id)))
+            .collect();
+        rows.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.total_cmp(&b.1)));
+        Ok(rows.into_iter().map(|(_, _, id)| id).collect())
     }
 
     async fn states(&self, keys: &RowKeys, ids: Vec<String>) -> Result<Vec<RowState>, StoreError> {
