@@ -9,6 +9,10 @@ use crate::rows::{self, App, Row};
 
 const REQUESTS: usize = 2_000;
 
+/// How often each row is counted. The least count is taken: the work of other threads, such as a flush at the turn
+/// of a second, may be counted as well, and only adds to it.
+const RUNS: usize = 3;
+
 /// Instructions per request of each row, or why they could not be counted.
 pub(crate) fn per_request(
     apps: &[(&'static Row, App)],
@@ -17,7 +21,11 @@ pub(crate) fn per_request(
         return Err("Instructions are not counted: valgrind is not installed.".to_owned());
     }
     let rows = apps.iter().filter(|(row, _)| row.slowness == 1);
-    rows.map(|(row, _)| Ok((row.id, of(row)?))).collect()
+    let least = |row: &Row| -> Result<f64, String> {
+        let counts: Result<Vec<f64>, _> = (0..RUNS).map(|_| of(row)).collect();
+        Ok(counts?.into_iter().fold(f64::INFINITY, f64::min))
+    };
+    rows.map(|(row, _)| Ok((row.id, least(row)?))).collect()
 }
 
 fn of(row: &Row) -> Result<f64, String> {
