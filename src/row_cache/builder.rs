@@ -19,24 +19,13 @@ use crate::task::Task;
 /// The longest name of a cache, in bytes.
 const MAX_NAME: usize = 100;
 
-/// How long a lease outlasts the deadline of the loader, so that the row is written in time.
-const LEASE_MARGIN: Duration = Duration::from_secs(2);
-
 /// Builds a [`RowCache`]. Created by [`RowCache::builder`].
 #[must_use = "a builder does nothing until it builds"]
 pub struct RowCacheBuilder<L = ()> {
     parts: Parts,
     loader: L,
-    name: String,
-    concurrency: usize,
-    deadline: Duration,
+    options: Options,
     max_bytes: usize,
-    max_age: Option<Duration>,
-    unscheduled_age: Duration,
-    max_rows: usize,
-    drop_missing: bool,
-    local_fallback: bool,
-    read_through: Option<Duration>,
     local_bytes: usize,
 }
 
@@ -53,16 +42,18 @@ impl RowCacheBuilder {
         Self {
             parts: host.parts(),
             loader: (),
-            name: String::new(),
-            concurrency: 16,
-            deadline: Duration::from_secs(5),
+            options: Options {
+                name: String::new(),
+                concurrency: 16,
+                deadline: Duration::from_secs(5),
+                max_age: None,
+                unscheduled_age: Duration::from_secs(1),
+                max_rows: 100_000,
+                drop_missing: false,
+                local_fallback: false,
+                read_through: None,
+            },
             max_bytes: 1024 * 1024,
-            max_age: None,
-            unscheduled_age: Duration::from_secs(1),
-            max_rows: 100_000,
-            drop_missing: false,
-            local_fallback: false,
-            read_through: None,
             local_bytes: 64 * 1024 * 1024,
         }
     }
@@ -74,16 +65,8 @@ impl<L> RowCacheBuilder<L> {
         RowCacheBuilder {
             parts: self.parts,
             loader,
-            name: self.name,
-            concurrency: self.concurrency,
-            deadline: self.deadline,
+            options: self.options,
             max_bytes: self.max_bytes,
-            max_age: self.max_age,
-            unscheduled_age: self.unscheduled_age,
-            max_rows: self.max_rows,
-            drop_missing: self.drop_missing,
-            local_fallback: self.local_fallback,
-            read_through: self.read_through,
             local_bytes: self.local_bytes,
         }
     }
@@ -92,20 +75,20 @@ impl<L> RowCacheBuilder<L> {
     /// `inv:{name}:{id}`; the unnamed cache has the book's `delay:`, `schedule:` and `inv:{id}`. 1 to 100
     /// bytes, without colons and control characters.
     pub fn name(mut self, name: impl Into<String>) -> Self {
-        self.name = name.into();
+        self.options.name = name.into();
         self
     }
 
     /// How many rows this process loads at once, 16 by default: 1 to 1,000.
     pub fn concurrency(mut self, rows: usize) -> Self {
-        self.concurrency = rows;
+        self.options.concurrency = rows;
         self
     }
 
     /// How long loading a row may take, 5 s by default: 1 ms to 10 min. A shutdown waits for loads for at most half
     /// of [`shutdown_timeout`](crate::Builder::shutdown_timeout).
     pub fn deadline(mut self, deadline: Duration) -> Self {
-        self.deadline = deadline;
+        self.options.deadline = deadline;
         self
     }
 
@@ -118,39 +101,39 @@ impl<L> RowCacheBuilder<L> {
     /// The age at which a row that could not be refreshed is removed. Without one, the last good row stays. 1 s to
     /// a year.
     pub fn max_age(mut self, age: Duration) -> Self {
-        self.max_age = Some(age);
+        self.options.max_age = Some(age);
         self
     }
 
     /// How long a row without a schedule stays cached after [`get_or_load`](RowCache::get_or_load), 1 s by
     /// default: 1 ms to a year.
     pub fn unscheduled_age(mut self, age: Duration) -> Self {
-        self.unscheduled_age = age;
+        self.options.unscheduled_age = age;
         self
     }
 
     /// The most scheduled rows, 100,000 by default: 1 to 10,000,000.
     pub fn max_rows(mut self, rows: usize) -> Self {
-        self.max_rows = rows;
+        self.options.max_rows = rows;
         self
     }
 
     /// Drops the schedule of a row of which the loader says that there is none. By default only the cached row
     /// goes, and the loader is asked again at the next turn.
     pub fn drop_missing(mut self, drop: bool) -> Self {
-        self.drop_missing = drop;
+        self.options.drop_missing = drop;
         self
     }
 
     /// Answers reads with the last value that this process has seen while the store is away. Off by default.
     pub fn local_fallback(mut self, on: bool) -> Self {
-        self.local_fallback = on;
+        self.options.local_fallback = on;
         self
     }
 
     /// Keeps a row in this process for so long after a read. Off by default; 1 ms to 1 h.
     pub fn read_through(mut self, age: Duration) -> Self {
-        self.read_through = Some(age);
+        self.options.read_through = Some(age);
         self
     }
 
@@ -163,7 +146,7 @@ impl<L> RowCacheBuilder<L> {
 
     fn validate(&self) -> Result<(), BuildError> {
         let refuse = |field, value: String, allowed| Err(BuildError::new(field, value, allowed));
-        let name = &self.name;
+        let name = &self.options.name;
         if name.len() > MAX_NAME || name.contains(|c: char| c == ':' || c.is_control()) {
             let allowed = "at most 100 bytes, without colons and control characters";
             return refuse("name", format!("{name:?}"), allowed);
@@ -175,9 +158,19 @@ impl<L> RowCacheBuilder<L> {
                 true => Ok(()),
                 false => Err(BuildError::new(field, value.to_string(), text)),
             };
-        number("concurrency", self.concurrency, 1..=1_000, "1 to 1,000")?;
+        number(
+            "concurrency",
+            self.options.concurrency,
+            1..=1_000,
+            "1 to 1,000",
+        )?;
         number("max_bytes", self.max_bytes, 1..=64 << 20, "1 to 67,108,864")?;
-        number("max_rows", self.max_rows, 1..=10_000_000, "1 to 10,000,000")?;
+        number(
+            "max_rows",
+            self.options.max_rows,
+            1..=10_000_000,
+            "1 to 10,000,000",
+        )?;
         const MS: Duration = Duration::from_millis(1);
         const SECOND: Duration = Duration::from_secs(1);
         const HOUR: Duration = Duration::from_secs(3_600);
@@ -185,20 +178,32 @@ impl<L> RowCacheBuilder<L> {
         let durations = [
             (
                 "deadline",
-                Some(self.deadline),
+                Some(self.options.deadline),
                 MS,
                 10 * 60 * SECOND,
                 "1 ms to 10 min",
             ),
-            ("max_age", self.max_age, SECOND, YEAR, "1 s to a year"),
+            (
+                "max_age",
+                self.options.max_age,
+                SECOND,
+                YEAR,
+                "1 s to a year",
+            ),
             (
                 "unscheduled_age",
-                Some(self.unscheduled_age),
+                Some(self.options.unscheduled_age),
                 MS,
                 YEAR,
                 "1 ms to a year",
             ),
-            ("read_through", self.read_through, MS, HOUR, "1 ms to 1 h"),
+            (
+                "read_through",
+                self.options.read_through,
+                MS,
+                HOUR,
+                "1 ms to 1 h",
+            ),
         ];
         for (field, value, least, most, allowed) in durations {
             if let Some(value) = value.filter(|value| *value < least || *value > most) {
@@ -233,25 +238,15 @@ impl<L: RowLoader> RowCacheBuilder<L> {
     /// A field that is out of range.
     pub fn build_with_task(self) -> Result<(RowCache, Task), BuildError> {
         self.validate()?;
-        let loader: AnyLoader = loader::any(self.loader, self.deadline, self.max_bytes);
-        let prefix = match &*self.name {
+        let loader: AnyLoader = loader::any(self.loader, self.options.deadline, self.max_bytes);
+        let prefix = match &*self.options.name {
             "" => "row".to_owned(),
             name => format!("row:{name}"),
         };
         let recorder = &self.parts.recorder;
         let counter = |event: &str| recorder.counter(&format!("{prefix}:{event}"));
         let shared = Arc::new(Shared {
-            options: Options {
-                name: self.name,
-                concurrency: self.concurrency,
-                lease: self.deadline + LEASE_MARGIN,
-                max_age: self.max_age,
-                unscheduled_age: self.unscheduled_age,
-                max_rows: self.max_rows,
-                drop_missing: self.drop_missing,
-                local_fallback: self.local_fallback,
-                read_through: self.read_through,
-            },
+            options: self.options,
             loading: recorder.entry(Kind::Timer, &format!("{prefix}:load")),
             hits: counter("hits"),
             misses: counter("misses"),
@@ -283,7 +278,7 @@ impl<L: RowLoader> RowCacheBuilder<L> {
 impl<L> std::fmt::Debug for RowCacheBuilder<L> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("RowCacheBuilder")
-            .field("name", &self.name)
+            .field("name", &self.options.name)
             .finish_non_exhaustive()
     }
 }

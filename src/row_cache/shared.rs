@@ -63,14 +63,22 @@ pub struct RowList {
 pub(crate) struct Options {
     pub(crate) name: String,
     pub(super) concurrency: usize,
-    /// How long a lease lasts.
-    pub(super) lease: Duration,
+    /// How long loading a row may take.
+    pub(super) deadline: Duration,
     pub(super) max_age: Option<Duration>,
     pub(super) unscheduled_age: Duration,
     pub(super) max_rows: usize,
     pub(super) drop_missing: bool,
     pub(super) local_fallback: bool,
     pub(super) read_through: Option<Duration>,
+}
+
+impl Options {
+    /// How long a lease lasts: longer than loading may take, so that the row is written in time.
+    pub(super) fn lease(&self) -> Duration {
+        const MARGIN: Duration = Duration::from_secs(2);
+        self.deadline + MARGIN
+    }
 }
 
 pub(crate) struct Shared {
@@ -166,7 +174,7 @@ impl Shared {
         token: &str,
         which: LeaseOf<'_>,
     ) -> Result<LeasedRows, StoreError> {
-        let seconds = self.options.lease.as_secs_f64();
+        let seconds = self.options.lease().as_secs_f64();
         let rows = self.store.rows();
         rows.lease_rows(&self.options.name, token, which, seconds)
             .await
@@ -271,7 +279,7 @@ impl Shared {
     }
 
     async fn load_in_fleet(self: &Arc<Self>, id: &str) -> Answer {
-        let deadline = tokio::time::Instant::now() + self.options.lease;
+        let deadline = tokio::time::Instant::now() + self.options.lease();
         loop {
             match self.fetch(id).await {
                 Ok(Some(row)) => return Ok(Some(row)),
