@@ -88,6 +88,8 @@ pub use clock::{Clock, ManualClock};
 pub use error::{BuildError, StoreError, StoreErrorKind};
 #[doc(hidden)]
 pub use internal::model;
+pub use model::changes::change::{Change, ChangeKind, Earlier, Suspect};
+pub use model::changes::mark::Mark;
 pub use model::health::{
     FlushHealth, FoldHealth, Health, JournalHealth, RecordingHealth, Status, StoreHealth,
 };

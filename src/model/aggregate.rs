@@ -35,6 +35,11 @@ pub struct Aggregate {
     pub outcomes: OutcomeCounts,
     /// Histogram of the access times.
     pub histogram: Histogram,
+    /// The part of the histogram that is of failures: 4xx, 5xx, errors and panics.
+    pub failures: Histogram,
+    /// The part of the histogram that is of requests which were cut off: cancelled, or with an aborted body.
+    /// They would have taken at least this long.
+    pub cut_off: Histogram,
     /// The timers that ran within the requests.
     pub timers: Timers,
 }
@@ -44,6 +49,8 @@ impl Merge for Aggregate {
         self.times.merge(&other.times);
         self.outcomes.merge(&other.outcomes);
         self.histogram.merge(&other.histogram);
+        self.failures.merge(&other.failures);
+        self.cut_off.merge(&other.cut_off);
         self.timers.merge(&other.timers);
     }
 }
@@ -54,12 +61,32 @@ impl Aggregate {
         self.times.subtract(&other.times);
         self.outcomes.subtract(&other.outcomes);
         self.histogram.subtract(&other.histogram);
+        self.failures.subtract(&other.failures);
+        self.cut_off.subtract(&other.cut_off);
         self.timers.subtract(&other.timers);
+    }
+
+    /// Reduces the histograms to `scale`, if they are finer.
+    pub(crate) fn coarsen(&mut self, scale: u8) {
+        self.histogram.coarsen(scale);
+        self.failures.coarsen(scale);
+        self.cut_off.coarsen(scale);
+    }
+
+    /// Histogram of the successful responses.
+    pub fn successes(&self) -> Histogram {
+        let mut successes = self.histogram.clone();
+        successes.subtract(&self.failures);
+        successes.subtract(&self.cut_off);
+        successes
     }
 
     /// Approximate bytes in memory, with the start of its slice.
     pub(crate) fn bytes(&self) -> usize {
         const PER_BUCKET: usize = 16;
-        size_of::<(i64, Self)>() + PER_BUCKET * self.histogram.buckets().len() + self.timers.bytes()
+        let histograms = [&self.histogram, &self.failures, &self.cut_off];
+        let buckets = histograms.map(|histogram| histogram.buckets().len());
+        let buckets: usize = buckets.iter().sum();
+        size_of::<(i64, Self)>() + PER_BUCKET * buckets + self.timers.bytes()
     }
 }

@@ -208,7 +208,7 @@ impl Batch {
             let newest = delta.records[0].len();
             let records = delta.records.iter_mut().flat_map(Slices::iter_mut);
             for (_, sums) in records.skip(newest) {
-                sums.histogram.coarsen(COARSEST_SCALE);
+                sums.coarsen(COARSEST_SCALE);
             }
         }
     }

@@ -20,7 +20,7 @@ impl Slices<Aggregate> {
     /// Reduces the histograms of all but the newest slices to the coarse scale.
     fn coarsen(&mut self) {
         for (_, aggregate) in self.iter_mut().rev().skip(FINE_KEPT) {
-            aggregate.histogram.coarsen(COARSE_SCALE);
+            aggregate.coarsen(COARSE_SCALE);
         }
     }
 }
@@ -39,7 +39,7 @@ pub(super) fn add_record(
             return;
         };
         if at > 0 {
-            sums.histogram.coarsen(COARSE_SCALE);
+            sums.coarsen(COARSE_SCALE);
         }
         let start = tier.slice(slice);
         overflow = slices.add(start, sums, tier.retained as usize);

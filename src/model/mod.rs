@@ -8,6 +8,7 @@
 pub mod access_time;
 mod aggregate;
 pub mod batch;
+pub mod changes;
 pub mod context;
 mod context_delta;
 pub mod health;

@@ -80,7 +80,7 @@ impl Records {
             record.rolled_until = record.rolled_until.max(rolled.until());
         }
         if is_coarse(at.0) {
-            record.sums.histogram.coarsen(COARSE_SCALE);
+            record.sums.coarsen(COARSE_SCALE);
         }
         self.bytes += record.sums.bytes();
     }

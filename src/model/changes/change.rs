@@ -1,0 +1,163 @@
+//! A change, as readers see it.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// What has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "lowercase")
+)]
+#[non_exhaustive]
+pub enum ChangeKind {
+    /// Successful responses take longer.
+    Slower,
+    /// Successful responses take less time.
+    Faster,
+    /// A larger share of the requests are errors.
+    Failing,
+    /// There are many more requests.
+    Surging,
+    /// There are no requests, where there always were some.
+    Silent,
+    /// One instance is slower, or fails more often, than the others on the same route.
+    Instance,
+}
+
+impl ChangeKind {
+    /// All kinds.
+    pub const ALL: [Self; 6] = [
+        Self::Slower,
+        Self::Faster,
+        Self::Failing,
+        Self::Surging,
+        Self::Silent,
+        Self::Instance,
+    ];
+
+    /// The name in the API: `"slower"`, …
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Slower => "slower",
+            Self::Faster => "faster",
+            Self::Failing => "failing",
+            Self::Surging => "surging",
+            Self::Silent => "silent",
+            Self::Instance => "instance",
+        }
+    }
+}
+
+impl fmt::Display for ChangeKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Something that may have caused a change.
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(tag = "kind", rename_all = "lowercase")
+)]
+#[non_exhaustive]
+pub enum Suspect {
+    /// A mark a short time before the change began.
+    Deploy {
+        /// The id of the mark.
+        mark: u64,
+        /// Its text.
+        text: Arc<str>,
+        /// Its version, if it has one.
+        version: Option<Arc<str>>,
+        /// Seconds from the mark to the start of the change.
+        seconds_before: i64,
+        /// The ratio of new to old in the same minutes, where both versions ran side by side.
+        side_by_side: Option<f64>,
+    },
+    /// One instance, out of line with the others.
+    Instance {
+        /// The name of the instance.
+        instance: Arc<str>,
+        /// How much slower it is than the others, or how many times as often it fails.
+        ratio: f64,
+        /// The part of the change that comes from this instance, 0 to 1.
+        share: f64,
+    },
+    /// A timer within the requests of the context.
+    Timer {
+        /// The name of the timer.
+        timer: Arc<str>,
+        /// Seconds per request before.
+        then: f64,
+        /// Seconds per request now.
+        now: f64,
+        /// The part of the slowdown that this timer covers, 0 to 1.
+        share: f64,
+    },
+}
+
+/// The same figure at an earlier time of day.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub struct Earlier {
+    /// The figure then, in the unit of [`Change::then`].
+    pub value: f64,
+    /// [`Change::now`] divided by it.
+    pub ratio: f64,
+    /// The largest relative error of the figure.
+    pub error: f64,
+    /// The number of requests that it is made from.
+    pub requests: u64,
+}
+
+/// A context, or one instance on a context, that behaves differently than before.
+///
+/// [`Pulse::on_change`](crate::Pulse::on_change) passes each change when it begins and when it ends;
+/// `api/changes` lists them.
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub struct Change {
+    /// Names the change, the same in the whole fleet.
+    pub id: u64,
+    /// What has changed.
+    pub kind: ChangeKind,
+    /// The context; `<all>` if all contexts have changed together.
+    pub context: Arc<str>,
+    /// The instance, for [`ChangeKind::Instance`].
+    pub instance: Option<Arc<str>>,
+    /// When the change began, in Unix seconds: the start of a minute.
+    pub since: i64,
+    /// When it was detected, in Unix seconds: the end of a minute.
+    pub detected: i64,
+    /// When it ended, in Unix seconds. `None` while it stands.
+    pub ended: Option<i64>,
+    /// The figure before: seconds per request for slower, faster and instance; the share of errors for failing,
+    /// and for an instance that fails; requests per minute for surging and silent.
+    pub then: f64,
+    /// The figure since the change, in the same unit.
+    pub now: f64,
+    /// `now` divided by `then`, corrected for what all contexts share. For figures that were zero, a bound from below.
+    pub ratio: f64,
+    /// How sure the change is: 1 minus the probability that chance alone makes such a difference.
+    pub confidence: f64,
+    /// The number of requests since the change that the figure is made from.
+    pub requests: u64,
+    /// Seconds of service time per minute beyond those before.
+    pub extra_seconds_per_minute: f64,
+    /// The part of `extra_seconds_per_minute` that comes from more requests.
+    pub from_traffic: f64,
+    /// The part of `extra_seconds_per_minute` that comes from slower requests.
+    pub from_code: f64,
+    /// What may have caused it, most likely first.
+    pub suspects: Vec<Suspect>,
+    /// The same time of day yesterday, where it is retained.
+    pub yesterday: Option<Earlier>,
+    /// The same time a week ago, where it is retained.
+    pub week_ago: Option<Earlier>,
+}

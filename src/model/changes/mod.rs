@@ -1,0 +1,11 @@
+//! Changes: contexts that are slower, faster, failing, surging or silent, compared with their own past, and
+//! instances that are out of line with the others.
+//!
+//! The [`detector`] looks at one minute after the other and says what stands at the end of each: a
+//! [`Verdict`](detector::Verdict). A [`Change`](change::Change) is a verdict with everything that a reader
+//! asks next: its name, its cost, its suspects. [`mark`] has the deploys and other events that changes are
+//! compared with.
+
+pub mod change;
+pub mod detector;
+pub mod mark;
