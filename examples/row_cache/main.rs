@@ -133,18 +133,18 @@ async fn offer(
     State(app): State<App>,
     Path(id): Path<String>,
     Query(asked): Query<Asked>,
-) -> Result<Response, Failure> {
+) -> Result<Response, ApiError> {
     let offer = match asked.direct.as_deref() {
         None | Some("" | "0") => cached(&app.offers, &id).await?,
         Some(_) => app
             .database
             .offer(&id)
             .await
-            .map_err(Failure::unavailable)?,
+            .map_err(ApiError::unavailable)?,
     };
     match offer {
         Some(offer) => Ok(Json(offer).into_response()),
-        None => Err(Failure(
+        None => Err(ApiError(
             StatusCode::NOT_FOUND,
             format!("there is no offer {id:?}"),
         )),
@@ -160,12 +160,15 @@ async fn schedule(
     State(app): State<App>,
     Path(id): Path<String>,
     Query(Schedule { every }): Query<Schedule>,
-) -> Result<StatusCode, Failure> {
+) -> Result<StatusCode, ApiError> {
     app.offers.schedule(&id, every).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn unschedule(State(app): State<App>, Path(id): Path<String>) -> Result<StatusCode, Failure> {
+async fn unschedule(
+    State(app): State<App>,
+    Path(id): Path<String>,
+) -> Result<StatusCode, ApiError> {
     app.offers.unschedule(&id).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -195,15 +198,15 @@ async fn sell(database: Database) {
 }
 
 /// An answer that is no offer.
-struct Failure(StatusCode, String);
+struct ApiError(StatusCode, String);
 
-impl Failure {
+impl ApiError {
     fn unavailable(error: impl std::fmt::Display) -> Self {
         Self(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
     }
 }
 
-impl From<RowError> for Failure {
+impl From<RowError> for ApiError {
     fn from(error: RowError) -> Self {
         match error {
             RowError::Id { .. } | RowError::Delay { .. } | RowError::Full { .. } => {
@@ -214,7 +217,7 @@ impl From<RowError> for Failure {
     }
 }
 
-impl IntoResponse for Failure {
+impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         (self.0, Json(json!({ "error": self.1 }))).into_response()
     }

@@ -37,7 +37,7 @@ pub(in crate::admin) struct Page {
     #[serde(flatten)]
     head: Head,
     total: usize,
-    ids: Vec<Place>,
+    ids: Vec<RankedRow>,
 }
 
 #[derive(Serialize)]
@@ -50,7 +50,7 @@ struct Head {
 }
 
 #[derive(Serialize)]
-struct Place {
+struct RankedRow {
     #[serde(flatten)]
     id: RankedId,
     rank: usize,
@@ -116,13 +116,13 @@ async fn one(
         ApiError::new(StatusCode::NOT_FOUND, message)
     })?;
     let ids = page.map_or(&[][..], |page| &page.top);
-    let place = |(at, id): (usize, &RankedId)| Place {
+    let row = |(at, id): (usize, &RankedId)| RankedRow {
         id: id.clone(),
         rank: offset + at,
     };
     Ok(Rankings::One(Page {
         head: Head::new(name, page, spec),
         total: page.map_or(0, |page| page.total),
-        ids: ids.iter().enumerate().map(place).collect(),
+        ids: ids.iter().enumerate().map(row).collect(),
     }))
 }
