@@ -450,7 +450,7 @@ fn loaded_now(json: Vec<u8>) -> ReadRow {
     }
 }
 
-pub(super) fn seconds(seconds: f64) -> Duration {
+fn seconds(seconds: f64) -> Duration {
     Duration::try_from_secs_f64(seconds).unwrap_or_default()
 }
 

@@ -186,13 +186,13 @@ pub(in crate::admin) async fn paths(admin: &Admin, params: &Params) -> Result<Pa
     let page = table.rows.into_iter().skip(offset).take(limit);
     let row = |row: Row| {
         let name = Name::new(&row.context.name, row.context.kind);
-        let share = row.measured.now.as_ref();
+        let now = row.measured.now.as_ref();
         PathRow {
             context: name.context.to_owned(),
             kind: name.kind,
             method: name.method.map(str::to_owned),
             path: name.path.map(str::to_owned),
-            share: share.and_then(|now| share_of(now, whole)),
+            share: now.and_then(|now| share(now.total, whole)),
             now: row
                 .measured
                 .now
@@ -208,10 +208,6 @@ pub(in crate::admin) async fn paths(admin: &Admin, params: &Params) -> Result<Pa
         total,
         paths: page.map(row).collect(),
     })
-}
-
-fn share_of(now: &Measured, whole: f64) -> Option<f64> {
-    share(now.total, whole)
 }
 
 /// The contexts of a window of the records, with what other programs have added to the book's statistics.
