@@ -11,7 +11,7 @@ use super::super::params::Params;
 use super::super::response::ApiError;
 use super::super::window_sums::PartSums;
 use super::window::{Asked, Change, Compared, Covered, Measured, share};
-use super::{Name, limit};
+use super::{Name, limit, offset};
 use crate::model::context::{ContextId, Kind};
 use crate::model::window::Window;
 
@@ -157,7 +157,7 @@ pub(in crate::admin) async fn paths(admin: &Admin, params: &Params) -> Result<Pa
     let status = params.choice("status", &statuses)?;
     let wanted = params.text("q")?;
     let limit = limit(params)?;
-    let offset = params.number("offset", 0, usize::MAX)?;
+    let offset = offset(params)?;
 
     // The book has statistics of hours.
     let book = match asked {

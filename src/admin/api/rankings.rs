@@ -9,12 +9,9 @@ use serde::Serialize;
 use super::super::Admin;
 use super::super::params::Params;
 use super::super::response::ApiError;
-use super::limit;
+use super::{limit, offset};
 use crate::model::ranking::RankingSpec;
 use crate::store::{RankedId, RankingPage};
-
-/// The largest offset. A ranking never has so many ids.
-const MAX_OFFSET: usize = 1_000_000_000;
 
 #[derive(Serialize)]
 #[serde(untagged)]
@@ -72,7 +69,7 @@ pub(in crate::admin) async fn rankings(
     admin: &Admin,
     params: &Params,
 ) -> Result<Rankings, ApiError> {
-    let (limit, offset) = (limit(params)?, params.number("offset", 0, MAX_OFFSET)?);
+    let (limit, offset) = (limit(params)?, offset(params)?);
     let own: BTreeMap<_, _> = (admin.source.rankings)().into_iter().collect();
     match params.name("name")? {
         None => list(admin, own).await,
