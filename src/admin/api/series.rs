@@ -98,12 +98,7 @@ async fn of_records(
 /// What the slices of a window cover. There may be samples from before the store's beginning.
 fn covered(slices: WindowSlices, span: Span, oldest: Option<i64>) -> Covered {
     let since = oldest.map_or(span.created, |oldest| oldest.min(span.created));
-    Covered {
-        from: slices.from,
-        to: slices.to,
-        complete: slices.complete(since, span.as_of, span.now),
-        seconds: slices.covered(since, span.as_of, span.now),
-    }
+    Covered::new(slices, since, span)
 }
 
 /// The kind of the context of this name, of which the request may say the kind.
