@@ -20,6 +20,8 @@
 #![allow(clippy::print_stdout)] // An example talks to whoever started it.
 
 mod database;
+#[path = "../common/signal.rs"]
+mod signal;
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -39,6 +41,7 @@ use tower_pulse::admin::Access;
 use tower_pulse::row_cache::{RowCache, RowError};
 
 use self::database::{Database, Offer};
+use self::signal::shutdown_signal;
 
 #[derive(Clone)]
 struct App {
@@ -111,7 +114,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!("the dashboard  http://{address}/admin/pulse");
     let selling = tokio::spawn(sell(database));
     axum::serve(listener, app)
-        .with_graceful_shutdown(signal())
+        .with_graceful_shutdown(shutdown_signal())
         .await?;
     selling.abort();
     pulse.shutdown().await?;
@@ -220,23 +223,5 @@ impl From<RowError> for ApiError {
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         (self.0, Json(json!({ "error": self.1 }))).into_response()
-    }
-}
-
-/// Waits for Ctrl-C, or SIGTERM, which operators' tools send.
-async fn signal() {
-    let interrupt = tokio::signal::ctrl_c();
-    #[cfg(unix)]
-    let terminate = async {
-        match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
-            Ok(mut signal) => signal.recv().await,
-            Err(_) => std::future::pending().await,
-        }
-    };
-    #[cfg(not(unix))]
-    let terminate = std::future::pending::<Option<()>>();
-    tokio::select! {
-        _ = interrupt => {}
-        _ = terminate => {}
     }
 }
