@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use self::memory::bytes;
+use crate::changes::Judge;
 use crate::cleaner::{Cleaner, CleanerStatus, Retention};
 use crate::clock::Clock;
 use crate::error::BuildError;
@@ -546,6 +547,11 @@ impl Builder {
             unattended,
         );
         let folder = Arc::new(folder.with_step(self.fold_step_contexts));
+        let is_folder = {
+            let folder = folder.clone();
+            move || folder.status().is_folder
+        };
+        let judge = Arc::new(Judge::new(store.clone(), self.clock.clone(), is_folder));
         let cleaning = Arc::<Mutex<CleanerStatus>>::default();
         let cleaner = Cleaner {
             store: store.clone(),
@@ -570,7 +576,7 @@ impl Builder {
             flusher,
             folder,
             store,
-            #[cfg(any(feature = "admin", feature = "row-cache"))]
+            judge,
             clock: self.clock,
             #[cfg(feature = "admin")]
             precisions,
@@ -597,11 +603,13 @@ impl Builder {
             .flusher
             .clone()
             .heartbeat_at_intervals(stopped.clone());
+        let judge = parts.judge.clone().judge_at_intervals(stopped.clone());
         let tasks = vec![
             Task::new("drain", drain),
             Task::new("flush", flush),
             Task::new("fold", fold),
             Task::new("heartbeat", heartbeat),
+            Task::new("judge", judge),
             Task::new("clean", cleaner.clean_at_intervals(stopped)),
         ];
         Ok((Pulse::new(parts, stop), tasks))

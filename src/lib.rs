@@ -69,6 +69,7 @@
 #[cfg(feature = "admin")]
 pub mod admin;
 mod builder;
+mod changes;
 mod cleaner;
 mod clock;
 mod error;

@@ -2,6 +2,7 @@
 //!
 //! `fold` adds calls, `rankings` holds the rankings, `read` answers queries, `clean` removes old data.
 
+mod changes;
 mod clean;
 mod fold;
 mod rankings;
@@ -12,6 +13,7 @@ mod rows;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use self::changes::ChangeState;
 use self::rankings::Ranking;
 use super::sealed::Sealed;
 use super::{
@@ -89,6 +91,7 @@ struct State {
     /// The slowest requests, by hour and context.
     slow_requests: BTreeMap<i64, HashMap<ContextId, SlowRequests>>,
     rankings: BTreeMap<Arc<str>, Ranking>,
+    changes: ChangeState,
     instances: HashMap<String, Heartbeat>,
     last_pass: Option<PassRecord>,
     /// By the name of the cache.
@@ -157,6 +160,10 @@ impl Store for MemoryStore {
     #[cfg(feature = "row-cache")]
     fn rows(&self) -> &dyn super::rows::Rows {
         self
+    }
+
+    fn changes(&self) -> Option<&dyn super::changes::Changes> {
+        Some(self)
     }
 
     fn describe(&self) -> String {

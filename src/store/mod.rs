@@ -9,6 +9,8 @@
 
 mod append;
 #[doc(hidden)]
+pub mod changes;
+#[doc(hidden)]
 pub mod journal;
 pub mod memory;
 pub(crate) mod pace;
@@ -70,6 +72,12 @@ pub trait Store: Append + Query + Upkeep + 'static {
     /// The journal, if one instance of the fleet folds calls later. `None` if the store folds each call at once.
     #[doc(hidden)]
     fn journal(&self) -> Option<&dyn Journal> {
+        None
+    }
+
+    /// The changes and the marks. `None` if the store does not hold any: changes are not detected then.
+    #[doc(hidden)]
+    fn changes(&self) -> Option<&dyn changes::Changes> {
         None
     }
 

@@ -17,7 +17,7 @@ const RANKS: [&[&str]; 8] = [
     &["error", "clock", "task"],
     &["model"],
     &["store", "recorder"],
-    &["flush", "fold", "cleaner", "row_cache"],
+    &["flush", "fold", "cleaner", "row_cache", "changes"],
     &["layer", "admin", "testing"],
     &["pulse"],
     &["builder"],

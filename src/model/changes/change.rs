@@ -68,7 +68,7 @@ pub enum Suspect {
     /// A mark a short time before the change began.
     Deploy {
         /// The id of the mark.
-        mark: u64,
+        mark: Arc<str>,
         /// Its text.
         text: Arc<str>,
         /// Its version, if it has one.
@@ -124,7 +124,7 @@ pub struct Earlier {
 #[non_exhaustive]
 pub struct Change {
     /// Names the change, the same in the whole fleet.
-    pub id: u64,
+    pub id: Arc<str>,
     /// What has changed.
     pub kind: ChangeKind,
     /// The context; `<all>` if all contexts have changed together.

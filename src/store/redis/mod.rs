@@ -4,6 +4,7 @@
 //! once) and `encode` (the arguments of these scripts), then `connection`, `stream` (bounds of answers), `value`
 //! (safe texts), `read`, `oversized`, `pass`, `lease`, `clean`, `sweep` and `replaced_keys`.
 
+mod changes;
 mod clean;
 mod connection;
 mod encode;
@@ -193,6 +194,10 @@ impl Store for RedisStore {
     #[cfg(feature = "row-cache")]
     fn rows(&self) -> &dyn super::rows::Rows {
         self
+    }
+
+    fn changes(&self) -> Option<&dyn super::changes::Changes> {
+        Some(self)
     }
 
     fn describe(&self) -> String {
