@@ -36,11 +36,14 @@ pub(super) struct Session {
     contexts: HashMap<RecordId, ContextId>,
 }
 
+/// The records of some contexts.
+type ContextRecords = Vec<(RecordId, Aggregate)>;
+
 /// The samples of a minute.
-pub(super) struct MinuteRecords {
+struct MinuteRecords {
     start: i64,
-    contexts: Vec<(RecordId, Aggregate)>,
-    instances: Vec<(Arc<str>, Vec<(RecordId, Aggregate)>)>,
+    contexts: ContextRecords,
+    instances: Vec<(Arc<str>, ContextRecords)>,
 }
 
 impl MinuteRecords {
@@ -61,7 +64,7 @@ impl MinuteRecords {
     }
 
     fn minute(&self) -> Minute<'_> {
-        fn borrowed(records: &[(RecordId, Aggregate)]) -> Vec<(RecordId, &Aggregate)> {
+        fn borrowed(records: &ContextRecords) -> Vec<(RecordId, &Aggregate)> {
             records.iter().map(|(id, sums)| (*id, sums)).collect()
         }
         let instances = self.instances.iter();
