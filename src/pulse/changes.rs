@@ -31,6 +31,22 @@ impl Pulse {
         self.0.parts.judge.on_change(Arc::new(on_change));
     }
 
+    /// The changes of the fleet: those that stand first, by the time that they cost, then those that have ended.
+    ///
+    /// # Errors
+    /// The store failed.
+    ///
+    /// # Cancel safety
+    /// Dropping it changes nothing.
+    pub async fn changes(&self) -> Result<Vec<Change>, StoreError> {
+        let Some(changes) = self.0.parts.store.changes() else {
+            return Ok(Vec::new());
+        };
+        let mut changes = changes.change_log().await?.changes;
+        changes.sort_by(Change::by_urgency);
+        Ok(changes)
+    }
+
     /// Marks this moment, for the whole fleet: a deploy, a migration, a campaign. Changes that begin near a mark name
     /// it as a suspect, and `api/deploy` compares each page before and after it. The newest 50 marks are kept.
     ///

@@ -53,17 +53,6 @@ impl From<&Change> for ChangeRow {
     }
 }
 
-/// Those that stand first, by the time that they cost; then the others, the last that ended first.
-fn sort(changes: &mut [&Change]) {
-    changes.sort_by(|a, b| {
-        let ended = |change: &Change| change.ended.unwrap_or(i64::MAX);
-        let extra = |change: &Change| change.extra_seconds_per_minute;
-        (ended(b).cmp(&ended(a)))
-            .then_with(|| extra(b).total_cmp(&extra(a)))
-            .then_with(|| a.id.cmp(&b.id))
-    });
-}
-
 pub(in crate::admin) async fn changes(admin: &Admin, params: &Params) -> Result<Changes, ApiError> {
     let kinds = ChangeKind::ALL.map(|kind| (kind.as_str(), Some(kind)));
     let kind = params.choice("kind", &[&[("any", None)], &kinds[..]].concat())?;
@@ -72,7 +61,7 @@ pub(in crate::admin) async fn changes(admin: &Admin, params: &Params) -> Result<
     let mut matching: Vec<&Change> = (log.changes.iter())
         .filter(|change| kind.is_none_or(|kind| change.kind == kind))
         .collect();
-    sort(&mut matching);
+    matching.sort_by(|a, b| a.by_urgency(b));
     Ok(Changes {
         judged_until: (log.judged.until > 0).then_some(log.judged.until),
         sight: log.judged.sight,
@@ -92,6 +81,6 @@ pub(super) async fn changes_of(admin: &Admin, context: &str) -> Result<Vec<Chang
     let log = admin.reader.changes().await?;
     let changes = log.changes.iter();
     let mut of_context: Vec<&Change> = changes.filter(|c| *c.context == *context).collect();
-    sort(&mut of_context);
+    of_context.sort_by(|a, b| a.by_urgency(b));
     Ok(of_context.into_iter().map(ChangeRow::from).collect())
 }
