@@ -25,13 +25,15 @@ use super::slow_request::SlowRequests;
 use super::tier::TIERS;
 
 /// The version of the form of an entry. Raise it with every change that an older folder cannot read.
-pub const ENTRY_VERSION: u8 = 2;
+pub const ENTRY_VERSION: u8 = 3;
 
 const TIMES: u64 = 1;
 const OUTCOMES: u64 = 2;
 const HISTOGRAM: u64 = 3;
 const ROLLED_UNTIL: u64 = 4;
 const TIMERS: u64 = 5;
+const FAILURES: u64 = 6;
+const CUT_OFF: u64 = 7;
 
 /// The slices of hours.
 const HOURS: Precision = Precision::new(HOUR as u32, 1);
@@ -210,6 +212,11 @@ mod tests {
         nanos.iter().for_each(|n| aggregate.times.record(*n));
         aggregate.outcomes.counts[2] = nanos.len() as u64;
         aggregate.outcomes.errors = errors;
+        let part = |number: u16| {
+            let part = buckets.iter().filter(|(index, _)| index % 5 == number);
+            Histogram::new(4, part.copied())
+        };
+        aggregate.merge_parts(&part(1), &part(2));
         aggregate.histogram = Histogram::new(4, buckets);
         aggregate
     }
@@ -251,6 +258,17 @@ mod tests {
         assert_eq!(read.sums.outcomes, one.sums.outcomes);
         assert_eq!(read_record(b""), None);
         assert_eq!(read_record(b"garbage"), None);
+    }
+
+    #[test]
+    fn failures_and_requests_cut_off_have_sections_only_where_there_are_any() {
+        let sections = |buckets| {
+            let packed = record(&with(aggregate(&[5], buckets, 0)));
+            [FAILURES, CUT_OFF].map(|tag| section(&packed, tag).is_some())
+        };
+        assert_eq!(sections(vec![(0, 1)]), [false, false]);
+        assert_eq!(sections(vec![(0, 1), (1, 1)]), [true, false]);
+        assert_eq!(sections(vec![(0, 1), (2, 1)]), [false, true]);
     }
 
     #[test]

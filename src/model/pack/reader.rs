@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{HISTOGRAM, OUTCOMES, TIMERS, TIMES, derived};
+use super::{CUT_OFF, FAILURES, HISTOGRAM, OUTCOMES, TIMERS, TIMES, derived};
 use crate::model::access_time::DurationSums;
 use crate::model::batch::{Aggregate, Merge, RequestCounts};
 use crate::model::context::{Kind, RecordId};
@@ -127,6 +127,8 @@ impl<'a> Reader<'a> {
                 TIMES => aggregate.times = body.times()?,
                 OUTCOMES => aggregate.outcomes = body.outcomes()?,
                 HISTOGRAM => aggregate.histogram = body.histogram()?,
+                FAILURES => aggregate.failures = body.histogram()?,
+                CUT_OFF => aggregate.cut_off = body.histogram()?,
                 TIMERS => aggregate.timers = body.timers()?,
                 _ => continue,
             }

@@ -1,6 +1,6 @@
 //! Writing numbers, sections and slices.
 
-use super::{HISTOGRAM, OUTCOMES, TIMERS, TIMES, derived};
+use super::{CUT_OFF, FAILURES, HISTOGRAM, OUTCOMES, TIMERS, TIMES, derived};
 use crate::model::access_time::DurationSums;
 use crate::model::batch::{Aggregate, Merge, RequestCounts};
 use crate::model::histogram::Histogram;
@@ -84,6 +84,13 @@ impl Writer {
         self.section(TIMES, |out| out.times(&aggregate.times));
         self.section(OUTCOMES, |out| out.outcomes(&aggregate.outcomes));
         self.section(HISTOGRAM, |out| out.histogram(&aggregate.histogram));
+        let parts = [
+            (FAILURES, &aggregate.failures),
+            (CUT_OFF, &aggregate.cut_off),
+        ];
+        for (tag, part) in parts.into_iter().filter(|(_, part)| !part.is_empty()) {
+            self.section(tag, |out| out.histogram(part));
+        }
         if !aggregate.timers.is_empty() {
             self.section(TIMERS, |out| out.timers(&aggregate.timers));
         }
