@@ -20,9 +20,10 @@ use tower_pulse::model::timer_sums::{MAX_TIMERS, OTHER, TimerSums, Timers};
 use tower_pulse::store::memory::MemoryStore;
 use tower_pulse::store::{
     Append, Appended, AppendedCall, BookStatistics, CleanReport, ContextQuery, ContextRecords,
-    CounterQuery, CounterSeries, FencedBatch, Generation, Heartbeat, Pass, PassRecord, Query,
-    RankedContext, RankingPage, RankingQuery, Readable, RecordIndex, RecordQuery, Sealed,
-    SliceRecords, SlowRequestQuery, SlowestQuery, Store, StoreStatus, Upkeep,
+    CounterQuery, CounterSeries, FencedBatch, Fleet, Generation, Heartbeat, InstanceMinuteRecords,
+    Pass, PassRecord, Query, RankedContext, RankingPage, RankingQuery, Readable, RecordIndex,
+    RecordQuery, Sealed, SliceRecords, SlowRequestQuery, SlowestQuery, Store, StoreStatus, Upkeep,
+    VersionRecords,
 };
 use tower_pulse::{BoxFuture, Builder, Clock, Pulse, StoreError, StoreErrorKind};
 
@@ -293,7 +294,7 @@ impl Upkeep for Away {
     fn status(&self, _: i64) -> BoxFuture<'_, Result<StoreStatus, StoreError>> {
         away()
     }
-    fn heartbeat<'a>(&'a self, _: &'a Heartbeat) -> BoxFuture<'a, Result<(), StoreError>> {
+    fn heartbeat<'a>(&'a self, _: &'a Heartbeat) -> BoxFuture<'a, Result<Fleet, StoreError>> {
         away()
     }
     fn deregister<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
@@ -368,6 +369,20 @@ impl Query for Away {
         query: &'a SlowRequestQuery,
     ) -> BoxFuture<'a, Result<Vec<SlowRequests>, StoreError>> {
         self.0.slow_requests(query)
+    }
+
+    fn minute_reports<'a>(
+        &'a self,
+        minutes: &'a [i64],
+    ) -> BoxFuture<'a, Result<Vec<Vec<InstanceMinuteRecords>>, StoreError>> {
+        self.0.minute_reports(minutes)
+    }
+
+    fn version_records<'a>(
+        &'a self,
+        minutes: &'a [i64],
+    ) -> BoxFuture<'a, Result<Vec<VersionRecords>, StoreError>> {
+        self.0.version_records(minutes)
     }
 
     fn rankings(&self) -> BoxFuture<'_, Result<Vec<String>, StoreError>> {

@@ -18,6 +18,7 @@ use self::writer::Writer;
 use super::access_time::DurationSums;
 use super::batch::{Aggregate, Batch, MAX_HOURS, Merge};
 use super::context::Kind;
+use super::minute_report::InstanceMinute;
 use super::records::Record;
 use super::slice::{HOUR, Precision};
 use super::slices::Slices;
@@ -83,6 +84,23 @@ pub fn slow_requests(list: &SlowRequests) -> Vec<u8> {
 /// Unpacks the slow requests of a context of this kind; `None` if the bytes are not a list of them.
 pub fn read_slow_requests(bytes: &[u8], kind: Kind) -> Option<SlowRequests> {
     Reader(bytes).slow_requests(kind)
+}
+
+/// Packs what an instance did in a minute.
+pub fn instance_minute(minute: &InstanceMinute) -> Vec<u8> {
+    let mut out = Writer(Vec::new());
+    out.bytes(minute.version.as_deref().unwrap_or_default().as_bytes());
+    out.reported_contexts(&minute.contexts);
+    out.0
+}
+
+/// Unpacks what an instance did in a minute; `None` if the bytes are not that.
+pub fn read_instance_minute(bytes: &[u8]) -> Option<InstanceMinute> {
+    let mut reader = Reader(bytes);
+    Some(InstanceMinute {
+        version: reader.version()?,
+        contexts: reader.reported_contexts()?,
+    })
 }
 
 /// Adds a section to a packed record. Readers that do not know its tag skip it.
@@ -151,6 +169,10 @@ pub fn entry(batch: &Batch) -> Vec<u8> {
         out.bytes(name.as_bytes());
         out.ranking(delta, base);
     }
+    out.uint(batch.reports.len() as u64);
+    for report in &batch.reports {
+        out.report(report, base);
+    }
     out.0
 }
 
@@ -202,6 +224,7 @@ mod tests {
                 Item::Context(context, delta) => drop(batch.contexts.insert(context, delta)),
                 Item::Counter(name, series) => drop(batch.counters.insert(name, series)),
                 Item::Ranking(name, delta) => drop(batch.rankings.insert(name, delta)),
+                Item::Report(report) => batch.reports.push(report),
             }
         }
         Ok(batch)
