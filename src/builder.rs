@@ -69,6 +69,7 @@ pub struct Builder {
     error_rule: MaybeErrorRule,
     details: DetailOptions,
     warn_above_bytes: Option<u64>,
+    app_version: Option<String>,
     clock: Clock,
 }
 
@@ -125,6 +126,7 @@ impl Default for Builder {
             error_rule: MaybeErrorRule::default(),
             details: DetailOptions::default(),
             warn_above_bytes: None,
+            app_version: None,
             clock: Clock::system(),
         }
     }
@@ -326,6 +328,27 @@ impl Builder {
         self
     }
 
+    /// The version of the application, such as a release or a commit: 1 to 200 bytes without control characters.
+    /// Without it, instances of an old version and of a new one cannot be told apart.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
+    /// let pulse = tower_pulse::Pulse::builder()
+    ///     .app_version(env!("CARGO_PKG_VERSION"))
+    ///     .build()?;
+    /// # pulse.shutdown().await.unwrap();
+    /// let error = tower_pulse::Pulse::builder().app_version("").build().unwrap_err();
+    /// assert_eq!(error.field(), "app_version");
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// Each instance tells its version to the store. While several versions run side by side, as during a deploy,
+    /// what each of them does is recorded by the minute.
+    pub fn app_version(mut self, version: impl Into<String>) -> Self {
+        self.app_version = Some(version.into());
+        self
+    }
+
     /// Which responses count as errors: those for which the function returns `true`. It replaces the
     /// default, [`ResponseHead::is_error`], and runs once for each response, so it must be fast and must
     /// not panic. Service errors and panics always count as errors. The outcome (`4xx`, `5xx`, …)
@@ -521,6 +544,7 @@ impl Builder {
             pending_bytes: self.pending_bytes,
             error_rule: self.error_rule,
             details: self.details,
+            app_version: self.app_version.map(Arc::from),
         };
         let recorder = Arc::new(Recorder::new(
             self.clock.clone(),

@@ -80,7 +80,7 @@ impl<'a> Replay<'a> {
 
     /// Records a line of the current second.
     pub(crate) fn record(&mut self, line: &Line<'_>) {
-        self.pulse.record(line.context, line.duration, line.status);
+        self.pulse.record(line.context, line.duration, line.outcome);
         self.lines += 1;
     }
 

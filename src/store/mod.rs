@@ -32,9 +32,9 @@ pub use self::append::{
 use self::journal::Journal;
 #[doc(hidden)]
 pub use self::query::{
-    BookStatistics, ContextQuery, ContextRecords, MAX_BOOK_CONTEXTS, MAX_COUNTER_NAMES,
-    RECENT_SLICES, RankingPage, RankingPlace, RankingQuery, RecordIndex, RecordQuery, SliceRecords,
-    SlowRequestQuery,
+    BookStatistics, ContextQuery, ContextRecords, InstanceMinuteRecords, MAX_BOOK_CONTEXTS,
+    MAX_COUNTER_NAMES, RECENT_SLICES, RankingPage, RankingPlace, RankingQuery, RecordIndex,
+    RecordQuery, SliceRecords, SlowRequestQuery, VersionRecords,
 };
 pub use self::query::{CounterQuery, CounterSeries, Query, RankedId, SlowestQuery};
 #[cfg(feature = "redis")]
@@ -46,6 +46,8 @@ pub use self::upkeep::{
 };
 use crate::error::{StoreError, StoreErrorKind};
 use crate::model::batch::Batch;
+#[doc(hidden)]
+pub use crate::model::fleet::Fleet;
 pub use crate::model::slice::{Precision, Precisions, SliceCount};
 pub use crate::model::slowest::RankedContext;
 pub use crate::task::BoxFuture;

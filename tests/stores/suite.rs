@@ -538,6 +538,7 @@ pub async fn instances_are_alive_for_a_minute_after_a_heartbeat(fixture: &mut Fi
             at,
             in_flight,
             dropped: 0,
+            version: None,
         };
         fixture.store.heartbeat(&heartbeat).await.unwrap();
     }

@@ -13,6 +13,8 @@
 //! | `{prefix}pulse:r1:{tier}:{slice}` | HASH context -> packed record | the records of all contexts in a slice; `r1` is the version of their form | retained slices * tier + max(10 min, 2 tiers) after its last write; until it is rolled up, as long as the coarsest tier |
 //! | `{prefix}pulse:revisions` | HASH tier and place -> slice and version | the step of folding that last wrote each slice of the records | as long as the coarsest tier |
 //! | `{prefix}pulse:slow1:{hour}` | HASH context -> packed list | the slowest requests of an hour | 3 h after its last write |
+//! | `{prefix}pulse:by_instance1:{minute}` | HASH instance -> version, packed records | what each instance did in a minute on its busiest contexts | 140 min after its last write |
+//! | `{prefix}pulse:by_version1:{minute}` | HASH context and version -> packed record | what each version of the application did in a minute, while several ran | 140 min after its last write |
 //! | `{prefix}slot_{ranking}_{slice}` | HASH id -> count | a slice of a ranking | until it leaves the window; three periods and two weeks after its last write |
 //! | `{prefix}stats_{ranking}` | ZSET id, sum | a ranking: the sums of its slices within the window | two periods and a week after its last write |
 //! | `{prefix}last_slot_{ranking}` | STRING slice | the newest slice of a ranking | two periods and a week after its last write |
@@ -31,6 +33,7 @@
 //! | `{prefix}pulse:quarantine` | HASH key -> when and why | quarantined keys | a day |
 //! | `{prefix}pulse:instances` | ZSET instance, last heartbeat | the instances that are alive | for ever |
 //! | `{prefix}pulse:instance:{id}` | HASH | the last heartbeat of an instance | 60 s after its last heartbeat |
+//! | `{prefix}pulse:versions` | ZSET version, last heartbeat | the newest 100 versions of the application | for ever |
 //! | `{prefix}pulse:lease:clean` | STRING token | the instance that cleans | 15 s |
 //! | `{prefix}pulse:lease:clean:last` | HASH | the last pass of cleaning | for ever |
 //! | `{prefix}pulse:changes` | HASH `judged`, `detector`, `revision`, `c:{id}` -> JSON | the last judgement, the detector's state, and the changes | 16 days after the last judgement |
@@ -136,6 +139,8 @@ impl Keys {
         let prefix = &self.prefix;
         match table {
             Table::SlowRequests { hour } => format!("{prefix}pulse:slow1:{hour}"),
+            Table::InstanceMinutes { minute } => format!("{prefix}pulse:by_instance1:{minute}"),
+            Table::VersionMinutes { minute } => format!("{prefix}pulse:by_version1:{minute}"),
             Table::Rankings => self.own("rankings"),
             Table::RankingsDropped => self.own("rankings:dropped"),
             Table::RankingSlice { ranking, start } => format!("{prefix}slot_{ranking}_{start}"),
@@ -189,6 +194,10 @@ impl Keys {
         self.own("instances")
     }
 
+    pub(super) fn versions(&self) -> String {
+        self.own("versions")
+    }
+
     pub(super) fn instance(&self, id: &str) -> String {
         format!("{}pulse:instance:{id}", self.prefix)
     }
@@ -224,6 +233,7 @@ impl Keys {
             (self.contexts(), SORTED_SET),
             (self.timers(), SORTED_SET),
             (self.instances(), SORTED_SET),
+            (self.versions(), SORTED_SET),
             (self.lease(), STRING),
             (self.last_pass(), HASH),
             (self.known(), SORTED_SET),
