@@ -13,6 +13,9 @@
 //! | `api/overview` | `[window=]` | this hour and the last of all requests, in flight, requests per second, contexts, instances; `window` if one was asked for |
 //! | `api/paths` | `[window=]` `[kind=http\|timer\|all]` `[sort=count\|mean\|p95\|max\|total\|errors\|stddev\|min\|p50\|p99\|error_share\|share\|change]` `[order=desc\|asc]` `[status=any\|new\|gone\|up\|down]` `[q=]` `[limit=]` `[offset=]` | the contexts of a window, each with the window before |
 //! | `api/path` | `context=` `[kind=any\|http\|timer]` `[window=]` | one context: both hours, histogram, outcomes, the timers within its requests, the 5 slowest requests of each hour; `window` if one was asked for |
+//! | `api/changes` | `[kind=any\|slower\|faster\|failing\|surging\|silent\|instance]` `[limit=]` `[offset=]` | [what has changed](crate::guide::changes), what stands first |
+//! | `api/marks` | | the newest 50 marks; `POST` with `{"text": "…"}` as `application/json` makes one: 201 |
+//! | `api/deploy` | `[mark=]` `[limit=]` `[offset=]` | each context in the hour before a mark and since, and the new version beside the old one; the newest mark if none is given; 404 for an unknown one |
 //! | `api/slowest` | `[limit=]` | the slowest 100 by mean |
 //! | `api/slowest_requests` | `[window=hour\|last_hour]` `[limit=]` | the slowest 100 requests of an hour, one by one |
 //! | `api/counters` | `name=` `[precision=]` | the slices of a counter, oldest first; 404 for an unknown name |
@@ -242,6 +245,9 @@ impl Admin {
                 &api::changes::changes(self, &params()?).await?,
                 as_of,
             ),
+            Endpoint::Deploy => {
+                response::json(parts, &api::deploy::deploy(self, &params()?).await?, as_of)
+            }
             Endpoint::Marks => response::json(parts, &api::marks::marks(self).await?, as_of),
             Endpoint::Slowest => response::json(
                 parts,
@@ -301,6 +307,7 @@ enum Endpoint<'a> {
     Paths,
     Path,
     Changes,
+    Deploy,
     Marks,
     Slowest,
     Rankings,
@@ -322,6 +329,7 @@ impl<'a> Endpoint<'a> {
             "/api/paths" => Self::Paths,
             "/api/path" => Self::Path,
             "/api/changes" => Self::Changes,
+            "/api/deploy" => Self::Deploy,
             "/api/marks" => Self::Marks,
             "/api/slowest" => Self::Slowest,
             "/api/rankings" => Self::Rankings,

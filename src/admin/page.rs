@@ -28,7 +28,7 @@ macro_rules! assets {
 
 static STYLES: &[Asset] = &assets!("text/css; charset=utf-8": "app.css");
 static SCRIPTS: &[Asset] = &assets!("text/javascript; charset=utf-8":
-    "api.js" "app.js" "chart.js" "context.js" "detail.js" "dom.js" "format.js" "health.js"
+    "api.js" "app.js" "changes.js" "chart.js" "context.js" "detail.js" "dom.js" "format.js" "health.js"
     "overview.js" "poll.js" "slowest.js" "state.js" "table.js");
 
 fn assets() -> impl Iterator<Item = &'static Asset> {

@@ -17,6 +17,7 @@ use crate::clock::{Clock, Tick};
 use crate::error::StoreError;
 use crate::model::batch::Aggregate;
 use crate::model::changes::mark::Mark;
+use crate::model::changes::side_by_side::Versions;
 use crate::model::context::{ContextId, Kind};
 use crate::model::records::{RecordId, SliceSums};
 use crate::model::slow_request::SlowRequest;
@@ -37,6 +38,9 @@ use crate::task::lock;
 
 /// Age up to which an answer of the store is served again.
 const FRESH: Duration = Duration::from_secs(1);
+
+/// Age up to which records of minutes that have ended are served again.
+const A_MINUTE: Duration = Duration::from_secs(60);
 
 /// Deadline for an answer of the store.
 const DEADLINE: Duration = Duration::from_secs(2);
@@ -79,6 +83,7 @@ pub(super) struct Reader {
     change_log: SingleFlight<Arc<ChangeLog>>,
     last_log: Mutex<Arc<ChangeLog>>,
     marks: SingleFlight<Answer<Mark>>,
+    versions: SingleFlightMap<(Arc<str>, Vec<i64>), Arc<Versions>>,
     windows: Windows,
     window_sums: SingleFlightMap<Window, Arc<WindowSums>>,
     timer_names: SingleFlight<Arc<TimerNames>>,
@@ -94,6 +99,7 @@ impl Reader {
             change_log: SingleFlight::default(),
             last_log: Mutex::default(),
             marks: SingleFlight::default(),
+            versions: SingleFlightMap::default(),
             window_sums: SingleFlightMap::default(),
             timer_names: SingleFlight::default(),
             store,
@@ -358,6 +364,28 @@ impl Reader {
             }))
         };
         self.marks.get(&self.clock, FRESH, read).await
+    }
+
+    /// What a version and the others did in the minutes in which they ran side by side. The records of a minute that
+    /// has ended hardly change, so that the same minutes are read once.
+    pub(super) async fn versions(
+        &self,
+        version: &Arc<str>,
+        minutes: Vec<i64>,
+    ) -> Result<Arc<Versions>, ApiError> {
+        let flight = self
+            .versions
+            .of(&self.clock, (version.clone(), minutes.clone()));
+        let read = async {
+            let mut versions = Versions::default();
+            for minute in &minutes {
+                let records = self.store.version_records(&[*minute]).await?;
+                let of_each = records.iter().map(|of| (&*of.version, &of.records[..]));
+                versions.add_minute(version, of_each);
+            }
+            Ok(Arc::new(versions))
+        };
+        flight.get(&self.clock, A_MINUTE, read).await
     }
 
     /// Forgets the marks that were read, as there is a new one.

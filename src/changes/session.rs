@@ -56,10 +56,12 @@ impl MinuteRecords {
         let slices = store.slice_records(&[(FINEST.seconds, start)]).await?;
         let records = slices.into_iter().flat_map(|slice| slice.records);
         let http = records.filter(|(id, _)| contexts.contains_key(id));
+        let reports = store.minute_reports(&[start]).await?;
+        let reports = reports.into_iter().flatten();
         Ok(Self {
             start,
             contexts: http.map(|(id, record)| (id, record.sums)).collect(),
-            instances: Vec::new(),
+            instances: reports.map(|of| (of.instance, of.records)).collect(),
         })
     }
 

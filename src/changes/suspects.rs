@@ -1,11 +1,13 @@
 //! Looks for the suspects of a change.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::MINUTE;
 use crate::error::StoreError;
-use crate::model::changes::change::{Change, ChangeKind};
+use crate::model::batch::{Aggregate, Merge};
+use crate::model::changes::change::{Change, ChangeKind, Suspect};
+use crate::model::changes::side_by_side::{self, Versions};
 use crate::model::changes::suspects::{self, Sides};
 use crate::model::context::{ALL, ContextId, Kind};
 use crate::model::records::RecordId;
@@ -16,6 +18,9 @@ use crate::store::{RecordQuery, Store};
 /// Seconds before a change that its timers are compared with.
 const PAST: i64 = 3_600;
 
+/// The most minutes of a change in which instances and versions are compared.
+const MAX_MINUTES: i64 = side_by_side::MAX_MINUTES;
+
 /// Sets the suspects of a change that stands at `end`, most likely first.
 pub(super) async fn find(
     store: &dyn Store,
@@ -23,31 +28,100 @@ pub(super) async fn find(
     change: &mut Change,
     end: i64,
 ) -> Result<(), StoreError> {
-    let marks = changes.marks().await?;
-    let mut deploys = suspects::deploys(change, &marks);
-    let mut timers = Vec::new();
-    if matches!(change.kind, ChangeKind::Slower | ChangeKind::Faster) && *change.context != *ALL {
-        let query = RecordQuery {
-            contexts: vec![ContextId::new(Kind::Http, change.context.clone())],
-            width: FINEST.seconds,
-            now: end + MINUTE,
-        };
-        let records = store.records(&query).await?;
-        let slices = records.into_iter().flat_map(|records| records.slices);
-        let slices: Vec<_> = slices.collect();
-        let sides = Sides::new(&slices, change.since, end, PAST);
-        if !sides.now.timers.is_empty() {
-            let index = store.record_index(end).await?;
-            let names = index.contexts.into_iter();
-            let names = names.filter(|context| context.kind == Kind::Timer);
-            let names: HashMap<RecordId, Arc<str>> = names
-                .map(|context| (RecordId::new(Kind::Timer, &context.name), context.name))
-                .collect();
-            timers = suspects::timers(&sides, |id| names.get(&id).cloned());
+    let mut suspects = Vec::new();
+    // What concerns one instance, or all pages, is no matter of a page's timers.
+    let is_of_a_page = *change.context != *ALL && change.kind != ChangeKind::Instance;
+    let minutes: Vec<i64> = (change.since.max(end - MAX_MINUTES * MINUTE)..end)
+        .step_by(FINEST.seconds as usize)
+        .collect();
+    if is_of_a_page {
+        suspects.extend(instance(store, change, &minutes).await?);
+    }
+    suspects.extend(deploys(store, changes, change, &minutes).await?);
+    if is_of_a_page && matches!(change.kind, ChangeKind::Slower | ChangeKind::Faster) {
+        suspects.extend(timers(store, change, end).await?);
+    }
+    change.suspects = suspects;
+    Ok(())
+}
+
+fn id_of(change: &Change) -> RecordId {
+    RecordId::new(Kind::Http, &change.context)
+}
+
+/// The instance that the change comes from.
+async fn instance(
+    store: &dyn Store,
+    change: &Change,
+    minutes: &[i64],
+) -> Result<Option<Suspect>, StoreError> {
+    let id = id_of(change);
+    let mut instances: BTreeMap<Arc<str>, Aggregate> = BTreeMap::new();
+    for report in store.minute_reports(minutes).await?.into_iter().flatten() {
+        let of_context = report.records.iter().find(|(other, _)| *other == id);
+        if let Some((_, sums)) = of_context {
+            instances.entry(report.instance).or_default().merge(sums);
         }
     }
-    change.suspects.clear();
-    change.suspects.append(&mut deploys);
-    change.suspects.append(&mut timers);
-    Ok(())
+    let instances: Vec<_> = instances.into_iter().collect();
+    Ok(suspects::instance(change, &instances))
+}
+
+/// The deploys near the beginning of the change. Where the new version ran beside another and did no worse, the deploy
+/// is none.
+async fn deploys(
+    store: &dyn Store,
+    changes: &dyn Changes,
+    change: &Change,
+    minutes: &[i64],
+) -> Result<Vec<Suspect>, StoreError> {
+    let marks = changes.marks().await?;
+    let mut deploys = suspects::deploys(change, &marks);
+    if *change.context == *ALL || deploys.is_empty() {
+        return Ok(deploys);
+    }
+    let records = store.version_records(minutes).await?;
+    deploys.retain_mut(|suspect| {
+        let Suspect::Deploy {
+            version: Some(version),
+            side_by_side,
+            ..
+        } = suspect
+        else {
+            return true;
+        };
+        let mut versions = Versions::default();
+        for minute in minutes {
+            let of_minute = records.iter().filter(|of| of.minute == *minute);
+            versions.add_minute(version, of_minute.map(|of| (&*of.version, &of.records[..])));
+        }
+        let compared = versions.compare(id_of(change));
+        let ratio = compared.and_then(|compared| suspects::ratio_of(change.kind, &compared));
+        *side_by_side = ratio;
+        ratio.is_none_or(|ratio| suspects::is_confirmed(change, ratio))
+    });
+    Ok(deploys)
+}
+
+/// The timers that cover the change.
+async fn timers(store: &dyn Store, change: &Change, end: i64) -> Result<Vec<Suspect>, StoreError> {
+    let query = RecordQuery {
+        contexts: vec![ContextId::new(Kind::Http, change.context.clone())],
+        width: FINEST.seconds,
+        now: end,
+    };
+    let records = store.records(&query).await?;
+    let slices = records.into_iter().flat_map(|records| records.slices);
+    let slices: Vec<_> = slices.collect();
+    let sides = Sides::new(&slices, change.since, end, PAST);
+    if sides.now.timers.is_empty() {
+        return Ok(Vec::new());
+    }
+    let index = store.record_index(end).await?;
+    let names = index.contexts.into_iter();
+    let names = names.filter(|context| context.kind == Kind::Timer);
+    let names: HashMap<RecordId, Arc<str>> = names
+        .map(|context| (RecordId::new(Kind::Timer, &context.name), context.name))
+        .collect();
+    Ok(suspects::timers(&sides, |id| names.get(&id).cloned()))
 }

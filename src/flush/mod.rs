@@ -9,6 +9,7 @@
 
 mod append;
 mod finish;
+mod heartbeat;
 mod recover;
 mod replay;
 mod schedule;
@@ -74,6 +75,10 @@ pub(crate) struct Flusher {
     /// Notified when an entry of this instance waits and no instance seems to fold.
     unattended: Arc<Notify>,
     replays: AtomicU64,
+    /// When the last heartbeat was sent, in Unix seconds.
+    beat_at: Mutex<Option<i64>>,
+    /// Whether the version of the application has a mark, if it needs one.
+    is_version_marked: AtomicBool,
 }
 
 /// The one call in flight, and what it takes to repeat it.
@@ -227,6 +232,8 @@ impl Flusher {
             finish: tokio::sync::Mutex::default(),
             unattended,
             replays: AtomicU64::new(0),
+            beat_at: Mutex::default(),
+            is_version_marked: AtomicBool::new(false),
         }
     }
 

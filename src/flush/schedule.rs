@@ -6,7 +6,6 @@ use std::time::Duration;
 use super::{BACKOFF, Flusher};
 use crate::error::StoreErrorKind;
 use crate::recorder::Recorder;
-use crate::store::Heartbeat;
 use crate::task::{Stopped, lock};
 
 /// Wait after the server has refused the user: that takes a person.
@@ -90,19 +89,7 @@ impl Flusher {
     pub(crate) async fn heartbeat_at_intervals(self: Arc<Self>, mut stopped: Stopped) {
         loop {
             let period = (self.interval()).clamp(Duration::from_secs(1), Duration::from_secs(20));
-            let heartbeat = Heartbeat {
-                instance: self.instance(),
-                at: self.clock().now_seconds(),
-                in_flight: self.recorder.core.in_flight(),
-                dropped: self.recorder.drain.drain_stats().dropped,
-                version: self.recorder.limits.app_version.clone(),
-            };
-            let beating = async {
-                let fleet = self.store.heartbeat(&heartbeat).await?;
-                self.recorder.drain.set_fleet(fleet);
-                self.refresh_fleet().await
-            };
-            let Some(result) = stopped.or(beating).await else {
+            let Some(result) = stopped.or(self.beat()).await else {
                 return;
             };
             let mut wait = period;

@@ -4,6 +4,7 @@
 
 pub(super) mod changes;
 pub(super) mod counters;
+pub(super) mod deploy;
 pub(super) mod health;
 pub(super) mod marks;
 mod metric;

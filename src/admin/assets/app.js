@@ -1,6 +1,7 @@
 // Connects the parts of the page: which data is fetched when, and what the controls change.
 
 import { ApiError, get, serverNow } from './api.js';
+import { drawChanges } from './changes.js';
 import { Chart } from './chart.js';
 import { splitContext } from './context.js';
 import { closeDetail, connectDetail, drawDetail, failDetail, openDetail } from './detail.js';
@@ -33,6 +34,9 @@ const sources = {
 	async overview(signal) {
 		overview = await get('overview', {}, signal);
 		drawOverview(overview);
+	},
+	async changes(signal) {
+		drawChanges(...await Promise.all([get('changes', { limit: 50 }, signal), get('marks', {}, signal)]));
 	},
 	series: (signal) => expecting([400], async () => {
 		const { precision } = state;

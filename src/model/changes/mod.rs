@@ -10,4 +10,5 @@ pub mod change;
 pub mod detector;
 pub mod log;
 pub mod mark;
+pub mod side_by_side;
 pub mod suspects;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::change::{Change, ChangeKind, Suspect};
 use super::mark::Mark;
+use super::side_by_side::SideBySide;
 use crate::model::batch::{Aggregate, Merge};
 use crate::model::histogram::{Histogram, lower_bound};
 use crate::model::records::{RecordId, SliceSums};
@@ -13,8 +14,14 @@ use crate::model::records::{RecordId, SliceSums};
 const DEPLOY_BEFORE: i64 = 600;
 const DEPLOY_AFTER: i64 = 120;
 
-/// The smallest part of a change that a timer, or an instance, must cover to be a suspect.
+/// The smallest part of a change that a timer must cover to be a suspect.
 const MIN_SHARE: f64 = 0.3;
+
+/// The smallest part of a change that one instance must account for.
+const MIN_INSTANCE_SHARE: f64 = 0.6;
+
+/// The part of a change that a new version must show beside the old one.
+const MIN_CONFIRMED: f64 = 0.3;
 
 /// How much slower than the others an instance must be to be a suspect, and how many times as often it must fail.
 const MIN_RATIO: f64 = 1.25;
@@ -85,6 +92,27 @@ pub fn deploys(change: &Change, marks: &[Mark]) -> Vec<Suspect> {
         .collect()
 }
 
+/// How many times as much a new version does of what has changed as the others do in the same minutes.
+pub fn ratio_of(kind: ChangeKind, compared: &SideBySide) -> Option<f64> {
+    match kind {
+        ChangeKind::Slower | ChangeKind::Faster => compared.ratio,
+        ChangeKind::Failing => {
+            let is_enough = compared.new.count.min(compared.old.count) >= MIN_REQUESTS;
+            let (new, old) = (compared.new.error_share?, compared.old.error_share?);
+            // Half an error stands for none.
+            let old = old.max(0.5 / compared.old.count as f64);
+            is_enough.then(|| new / old)
+        }
+        _ => None,
+    }
+}
+
+/// Whether a change is that of the new version: beside the others it shows a good part of it.
+pub fn is_confirmed(change: &Change, side_by_side: f64) -> bool {
+    let (beside, change) = (side_by_side.ln(), change.ratio.ln());
+    change != 0.0 && beside / change >= MIN_CONFIRMED
+}
+
 /// The timers that cover a part of a slowdown, the largest part first.
 pub fn timers(sides: &Sides, name: impl Fn(RecordId) -> Option<Arc<str>>) -> Vec<Suspect> {
     let (then, now) = (&sides.then, &sides.now);
@@ -146,7 +174,7 @@ pub fn instance(change: &Change, instances: &[(Arc<str>, Aggregate)]) -> Option<
         Some((instance.clone(), ratio, share))
     });
     let (instance, ratio, share) = judged.max_by(|a, b| a.2.total_cmp(&b.2))?;
-    (ratio >= MIN_RATIO && share >= MIN_SHARE).then(|| Suspect::Instance {
+    (ratio >= MIN_RATIO && share >= MIN_INSTANCE_SHARE).then(|| Suspect::Instance {
         instance,
         ratio,
         share: share.min(1.0),

@@ -1,0 +1,74 @@
+//! Heartbeats: the store learns that this instance is alive, and which version of the application it runs; the instance
+//! learns the fleet.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::Flusher;
+use crate::error::StoreError;
+use crate::model::changes::mark::Mark;
+use crate::model::fleet::Fleet;
+use crate::store::Heartbeat;
+use crate::task::lock;
+
+/// Seconds after a heartbeat from which on a flush that somebody waits for sends the next one. Where tasks run, they
+/// have sent it by then.
+const OVERDUE: i64 = 20;
+
+impl Flusher {
+    /// Sends a heartbeat, and asks how the fleet is doing.
+    pub(super) async fn beat(&self) -> Result<(), StoreError> {
+        let now = self.clock().now_seconds();
+        self.mark_version(now).await?;
+        let version = self.recorder.limits.app_version.clone();
+        let fleet = self.send_heartbeat(now, version).await?;
+        self.recorder.drain.set_fleet(fleet);
+        *lock(&self.beat_at) = Some(now);
+        self.refresh_fleet().await
+    }
+
+    /// Sends a heartbeat if none was sent for a while, as no task runs that does. Asks in any case how the fleet is
+    /// doing.
+    pub(crate) async fn beat_if_overdue(&self) -> Result<(), StoreError> {
+        let now = self.clock().now_seconds();
+        let last = *lock(&self.beat_at);
+        match last.is_some_and(|last| (last..last + OVERDUE).contains(&now)) {
+            true => self.refresh_fleet().await,
+            false => self.beat().await,
+        }
+    }
+
+    async fn send_heartbeat(
+        &self,
+        now: i64,
+        version: Option<Arc<str>>,
+    ) -> Result<Fleet, StoreError> {
+        let heartbeat = Heartbeat {
+            instance: self.instance(),
+            at: now,
+            in_flight: self.recorder.core.in_flight(),
+            dropped: self.recorder.drain.drain_stats().dropped,
+            version,
+        };
+        self.store.heartbeat(&heartbeat).await
+    }
+
+    /// Makes a mark, once, if no living instance has the version of this one. So neither a restart in the middle of a
+    /// deploy makes one, nor the second instance of a new version.
+    async fn mark_version(&self, now: i64) -> Result<(), StoreError> {
+        if self.is_version_marked.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        if let Some(version) = &self.recorder.limits.app_version
+            && let Some(changes) = self.store.changes()
+        {
+            // The first heartbeat is without the version, so that the answer has only those of others.
+            let others = self.send_heartbeat(now, None).await?;
+            if !others.versions.contains(version) {
+                changes.add_mark(&Mark::of_version(now, version)).await?;
+            }
+        }
+        self.is_version_marked.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+}
