@@ -4,7 +4,6 @@ use super::MINUTE;
 use crate::error::StoreError;
 use crate::model::batch::{Aggregate, Merge};
 use crate::model::changes::change::{Change, ChangeKind, Earlier};
-use crate::model::changes::suspects::mean_of_successes;
 use crate::model::context::{ALL, ContextId, Kind};
 use crate::model::tier::TIERS;
 use crate::store::{RecordQuery, Store};
@@ -57,7 +56,7 @@ async fn earlier(
         ChangeKind::Surging | ChangeKind::Silent => {
             (requests as f64 * MINUTE as f64 / f64::from(width), 0.0)
         }
-        _ => match mean_of_successes(&sums) {
+        _ => match sums.successes().mean() {
             Some(mean) => (mean, sums.histogram.error()),
             None => return Ok(None),
         },

@@ -265,6 +265,18 @@ impl Histogram {
         None
     }
 
+    /// The mean in seconds, with each duration taken as the middle of its bucket; `None` when it is empty.
+    pub fn mean(&self) -> Option<f64> {
+        let (mut count, mut sum) = (0.0, 0.0);
+        for (index, n) in &self.buckets {
+            let low = lower_bound(*index, self.scale);
+            let high = lower_bound(index.saturating_add(1), self.scale);
+            count += *n as f64;
+            sum += *n as f64 * (low + high) / 2.0;
+        }
+        (count > 0.0).then(|| sum / count)
+    }
+
     /// The `q`-quantile, limited to the exact smallest and largest value.
     pub fn quantile_within(&self, q: f64, min: Option<f64>, max: Option<f64>) -> Option<f64> {
         let value = self.quantile(q)?;

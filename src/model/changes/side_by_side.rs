@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 
-use super::suspects::mean_of_successes;
 use crate::model::batch::{Aggregate, Merge};
 use crate::model::minute_report::ReportedContext;
 use crate::model::records::RecordId;
@@ -65,7 +64,7 @@ impl From<&Aggregate> for Side {
         Self {
             count,
             error_share: (count > 0).then(|| sums.outcomes.errors as f64 / count as f64),
-            mean: mean_of_successes(sums),
+            mean: successes.mean(),
             p50: successes.quantile(0.50),
             p95: successes.quantile(0.95),
             p99: successes.quantile(0.99),

@@ -6,7 +6,6 @@ use super::change::{Change, ChangeKind, Suspect};
 use super::mark::Mark;
 use super::side_by_side::SideBySide;
 use crate::model::batch::{Aggregate, Merge};
-use crate::model::histogram::{Histogram, lower_bound};
 use crate::model::records::{RecordId, SliceSums};
 
 /// Seconds before and after the start of a change within which a mark is a suspect. The start is known to the
@@ -51,29 +50,6 @@ impl Sides {
         }
         sides
     }
-}
-
-/// Mean seconds of the successful responses, as their histogram has it; `None` if there are none.
-pub fn mean_of_successes(sums: &Aggregate) -> Option<f64> {
-    mean(&sums.successes())
-}
-
-/// The mean of a histogram, in seconds; `None` if it is empty.
-pub fn mean(histogram: &Histogram) -> Option<f64> {
-    let scale = histogram.scale();
-    let middle = |index: u16| {
-        let (low, high) = (
-            lower_bound(index, scale),
-            lower_bound(index.saturating_add(1), scale),
-        );
-        (low + high) / 2.0
-    };
-    let (mut count, mut sum) = (0.0, 0.0);
-    for (index, n) in histogram.buckets() {
-        count += *n as f64;
-        sum += *n as f64 * middle(*index);
-    }
-    (count > 0.0).then(|| sum / count)
 }
 
 /// The marks around the start of a change, nearest first.
@@ -150,7 +126,7 @@ pub fn instance(change: &Change, instances: &[(Arc<str>, Aggregate)]) -> Option<
         return None;
     }
     let figure: fn(&Aggregate) -> Option<f64> = match change.kind {
-        ChangeKind::Slower => mean_of_successes,
+        ChangeKind::Slower => |sums| sums.successes().mean(),
         ChangeKind::Failing => |sums| {
             let count = sums.times.count as f64;
             (count > 0.0).then(|| sums.outcomes.errors as f64 / count)
