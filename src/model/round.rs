@@ -299,6 +299,53 @@ mod tests {
     }
 
     #[test]
+    fn reports_are_merged_and_those_that_are_not_retained_dropped() {
+        let precisions = Precisions::new([60], 120);
+        let context = |number: u64| {
+            let mut sums = Aggregate::default();
+            (0..number).for_each(|_| sums.times.record(1_000));
+            (RecordId::new(Kind::Http, &number.to_string()), sums)
+        };
+        let report = |minute, numbers: &[u64]| MinuteReport {
+            minute,
+            instance: "a".into(),
+            version: Some("1".into()),
+            max_contexts: numbers.len(),
+            is_side_by_side: numbers.len() > 1,
+            contexts: numbers.iter().copied().map(context).collect(),
+        };
+        let newest = FINEST.slice(NOW);
+        let oldest = FINEST.slice(FINEST.cut_off(NOW)) + 60;
+        let mut round = Round::empty(NOW);
+        for (minute, numbers) in [
+            (newest, &[3, 1][..]),
+            (oldest - 60, &[9]),
+            (oldest, &[9]),
+            (newest, &[5]),
+            (newest + SKEW_ALLOWED, &[9]),
+            (newest + SKEW_ALLOWED + 60, &[9]),
+        ] {
+            let mut batch = Batch::new(precisions.clone());
+            batch.add_report(report(minute, numbers));
+            round.add(batch, NOW);
+        }
+        let mut merged = report(newest, &[5, 3, 1]);
+        merged.max_contexts = 2;
+        let expected = [
+            report(oldest, &[9]),
+            merged,
+            report(newest + SKEW_ALLOWED, &[9]),
+        ];
+        assert!(round.reports().eq(&expected));
+    }
+
+    #[test]
+    fn partitions_of_records_never_change() {
+        let id = RecordId::new(Kind::Http, "GET /");
+        assert_eq!(partition_of_record(id), 60);
+    }
+
+    #[test]
     fn each_configuration_of_precisions_has_a_group() {
         let (minutes, hours) = (Precisions::new([60], 120), Precisions::new([3_600], 120));
         let mut round = Round::default();
