@@ -135,8 +135,8 @@ impl Round {
         }
     }
 
-    /// Adds a report, unless its minute is no longer retained or lies in the future.
-    fn add_report(&mut self, report: MinuteReport, stamp: i64) {
+    /// Adds a minute report, unless its minute is no longer retained or lies in the future.
+    pub fn add_report(&mut self, report: MinuteReport, stamp: i64) {
         if !report.is_retained(stamp) {
             return;
         }
