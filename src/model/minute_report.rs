@@ -143,3 +143,64 @@ pub(crate) fn sort_by_requests(contexts: &mut [ReportedContext]) {
         order.then_with(|| id.cmp(other_id))
     });
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::context::Kind;
+
+    fn contexts(counts: &[(u64, u64)]) -> Vec<ReportedContext> {
+        let context = |(name, count): &(u64, u64)| {
+            let mut sums = Aggregate::default();
+            (0..*count).for_each(|_| sums.times.record(1_000));
+            (RecordId::new(Kind::Http, &name.to_string()), sums)
+        };
+        counts.iter().map(context).collect()
+    }
+
+    fn report(counts: &[(u64, u64)], max_contexts: usize) -> MinuteReport {
+        MinuteReport {
+            minute: 60,
+            instance: "a".into(),
+            version: Some("1".into()),
+            max_contexts,
+            is_side_by_side: true,
+            contexts: contexts(counts),
+        }
+    }
+
+    #[test]
+    fn the_larger_the_fleet_the_fewer_contexts_an_instance_reports() {
+        let reported = [0, 1, 32, 33, 64, 1_000, u64::MAX].map(reported_contexts);
+        assert_eq!(reported, [32, 32, 32, 31, 16, 1, 1]);
+    }
+
+    #[test]
+    fn the_busiest_contexts_of_all_parts_are_those_of_the_instance() {
+        let mut whole = report(&[(1, 9), (2, 8), (3, 7), (4, 6), (5, 5)], 3);
+        let expected = contexts(&[(1, 9), (2, 8), (3, 7)]);
+        for count in 1..=5 {
+            let (mut left, mut minute) = (whole.clone(), InstanceMinute::default());
+            while !left.contexts.is_empty() {
+                minute.add(&left.split(count));
+            }
+            assert_eq!(minute.contexts, expected);
+            assert_eq!(minute.version.as_deref(), Some("1"));
+        }
+        let first = whole.split(2);
+        whole.merge(first);
+        assert_eq!(whole, report(&[(1, 9), (2, 8), (3, 7), (4, 6), (5, 5)], 3));
+        // The clock was set back: the minute went on.
+        whole.merge(report(&[(5, 5), (6, 1)], 4));
+        let counts = &[(5, 10), (1, 9), (2, 8), (3, 7), (4, 6), (6, 1)];
+        assert_eq!(whole, report(counts, 4));
+    }
+
+    #[test]
+    fn no_more_contexts_are_stored_than_the_most() {
+        let counts: Vec<_> = (0..50).map(|name| (name, 100 - name)).collect();
+        let mut minute = InstanceMinute::default();
+        minute.add(&report(&counts, usize::MAX));
+        assert_eq!(minute.contexts, contexts(&counts[..MAX_REPORTED]));
+    }
+}

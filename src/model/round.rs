@@ -135,8 +135,8 @@ impl Round {
         }
     }
 
-    /// Adds a report, unless its minute is no longer retained or lies in the future.
-    fn add_report(&mut self, report: MinuteReport, stamp: i64) {
+    /// Adds a minute report, unless its minute is no longer retained or lies in the future.
+    pub fn add_report(&mut self, report: MinuteReport, stamp: i64) {
         if !report.is_retained(stamp) {
             return;
         }
@@ -296,6 +296,53 @@ mod tests {
         let slice = |second| precisions.counters[0].slice(second);
         assert_eq!(sales, [(slice(NOW), &2), (slice(allowed), &2)]);
         assert_eq!(round.late(), 3);
+    }
+
+    #[test]
+    fn reports_are_merged_and_those_that_are_not_retained_dropped() {
+        let precisions = Precisions::new([60], 120);
+        let context = |number: u64| {
+            let mut sums = Aggregate::default();
+            (0..number).for_each(|_| sums.times.record(1_000));
+            (RecordId::new(Kind::Http, &number.to_string()), sums)
+        };
+        let report = |minute, numbers: &[u64]| MinuteReport {
+            minute,
+            instance: "a".into(),
+            version: Some("1".into()),
+            max_contexts: numbers.len(),
+            is_side_by_side: numbers.len() > 1,
+            contexts: numbers.iter().copied().map(context).collect(),
+        };
+        let newest = FINEST.slice(NOW);
+        let oldest = FINEST.slice(FINEST.cut_off(NOW)) + 60;
+        let mut round = Round::empty(NOW);
+        for (minute, numbers) in [
+            (newest, &[3, 1][..]),
+            (oldest - 60, &[9]),
+            (oldest, &[9]),
+            (newest, &[5]),
+            (newest + SKEW_ALLOWED, &[9]),
+            (newest + SKEW_ALLOWED + 60, &[9]),
+        ] {
+            let mut batch = Batch::new(precisions.clone());
+            batch.add_report(report(minute, numbers));
+            round.add(batch, NOW);
+        }
+        let mut merged = report(newest, &[5, 3, 1]);
+        merged.max_contexts = 2;
+        let expected = [
+            report(oldest, &[9]),
+            merged,
+            report(newest + SKEW_ALLOWED, &[9]),
+        ];
+        assert!(round.reports().eq(&expected));
+    }
+
+    #[test]
+    fn partitions_of_records_never_change() {
+        let id = RecordId::new(Kind::Http, "GET /");
+        assert_eq!(partition_of_record(id), 60);
     }
 
     #[test]

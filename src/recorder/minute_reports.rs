@@ -95,3 +95,162 @@ impl ReportCollector {
         });
     }
 }
+
+#[cfg(all(test, not(pulse_loom)))]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::clock::{Clock, ManualClock};
+    use crate::model::context::Kind;
+    use crate::model::minute_report::MAX_REPORTED;
+    use crate::model::outcome::Outcome;
+    use crate::model::slice::Precisions;
+    use crate::recorder::{Limits, Recorder};
+
+    /// The start of a minute.
+    const NOW: i64 = 1_700_000_040;
+
+    fn recorder(version: Option<&str>) -> (Recorder, ManualClock) {
+        let (clock, manual_clock) = Clock::manual(NOW);
+        let limits = Limits {
+            max_contexts: 99,
+            max_counters: 9,
+            pending_bytes: usize::MAX,
+            error_rule: Default::default(),
+            details: Default::default(),
+            app_version: version.map(Arc::from),
+        };
+        let recorder = Recorder::new(clock, Precisions::default(), limits);
+        recorder.drain.set_instance("a");
+        (recorder, manual_clock)
+    }
+
+    fn fleet(instances: u64, versions: &[&str]) -> Fleet {
+        let versions = versions.iter().map(|version| Arc::from(*version));
+        Fleet {
+            instances,
+            versions: versions.collect(),
+        }
+    }
+
+    fn record(recorder: &Recorder, context: &str, count: usize) {
+        for _ in 0..count {
+            let millisecond = Duration::from_millis(1);
+            recorder.record_request(context, millisecond, Outcome::Cancelled.into());
+        }
+    }
+
+    /// Turns to the second, and drains. Returns the minutes that were reported, with the requests of each context.
+    fn turn(recorder: &Recorder, clock: &ManualClock, second: i64) -> Vec<(i64, Vec<u64>)> {
+        clock.set_wall(NOW + second);
+        recorder.drain();
+        reports(recorder)
+    }
+
+    fn reports(recorder: &Recorder) -> Vec<(i64, Vec<u64>)> {
+        let counts = |report: &MinuteReport| {
+            let contexts = report.contexts.iter();
+            contexts.map(|(_, sums)| sums.times.count).collect()
+        };
+        let reports = recorder.drain.take().reports;
+        let reports = reports.iter();
+        reports
+            .map(|report| (report.minute - NOW, counts(report)))
+            .collect()
+    }
+
+    #[test]
+    fn a_lone_instance_without_a_version_reports_nothing() {
+        let (recorder, clock) = recorder(None);
+        recorder.drain.set_fleet(fleet(1, &["1", "2"]));
+        for second in 0..200 {
+            record(&recorder, "GET /", 1);
+            assert_eq!(turn(&recorder, &clock, second), []);
+        }
+        // From now on it is reported.
+        recorder.drain.set_fleet(fleet(2, &[]));
+        record(&recorder, "GET /", 1);
+        assert_eq!(turn(&recorder, &clock, 240), [(180, vec![1])]);
+    }
+
+    #[test]
+    fn a_minute_is_reported_at_its_end_and_only_if_it_has_requests() {
+        let (recorder, clock) = recorder(Some("1"));
+        record(&recorder, "GET /", 1);
+        recorder.entry(Kind::Timer, "job").record_measured(
+            Duration::ZERO,
+            Outcome::Completed,
+            false,
+        );
+        assert_eq!(turn(&recorder, &clock, 30), []);
+        record(&recorder, "GET /", 1);
+        record(&recorder, "GET /busy", 3);
+        // The first drain after the turn is of the minute that has ended.
+        assert_eq!(turn(&recorder, &clock, 60), [(0, vec![3, 2])]);
+        assert_eq!(turn(&recorder, &clock, 120), []);
+        record(&recorder, "GET /", 1);
+        assert_eq!(turn(&recorder, &clock, 121), []);
+        // The clock jumps.
+        assert_eq!(turn(&recorder, &clock, 7_200), [(120, vec![1])]);
+        record(&recorder, "GET /", 2);
+        assert_eq!(turn(&recorder, &clock, 7_201), []);
+        assert_eq!(turn(&recorder, &clock, 30), [(7_200, vec![2])]);
+    }
+
+    #[test]
+    fn all_contexts_are_reported_while_versions_run_side_by_side() {
+        let (recorder, clock) = recorder(Some("1"));
+        let report = |second| {
+            for context in 0..40 {
+                record(&recorder, &format!("GET /{context}"), 1 + context);
+            }
+            clock.set_wall(NOW + second);
+            recorder.drain();
+            recorder.drain.take().reports.remove(0)
+        };
+        let first = report(60);
+        assert_eq!(
+            (first.max_contexts, first.contexts.len()),
+            (32, MAX_REPORTED)
+        );
+        assert!(!first.is_side_by_side && first.contexts[0].1.times.count == 40);
+        assert_eq!(
+            (&*first.instance, first.version.as_deref()),
+            ("a", Some("1"))
+        );
+        recorder.drain.set_fleet(fleet(100, &["1"]));
+        assert_eq!(report(120).contexts.len(), 10);
+        recorder.drain.set_fleet(fleet(100, &["1", "2"]));
+        let both = report(180);
+        assert_eq!((both.max_contexts, both.contexts.len()), (10, 40));
+        assert!(both.is_side_by_side);
+        let sums = &both.contexts[0].1;
+        assert_eq!((sums.cut_off.count(), sums.timers.is_empty()), (40, true));
+    }
+
+    #[test]
+    fn the_open_minute_is_reported_when_the_recorder_is_closed() {
+        let (recorder, clock) = recorder(Some("1"));
+        record(&recorder, "GET /", 1);
+        assert_eq!(turn(&recorder, &clock, 30), []);
+        recorder.core.close();
+        record(&recorder, "GET /", 1);
+        assert_eq!(turn(&recorder, &clock, 30), [(0, vec![1])]);
+        assert_eq!(turn(&recorder, &clock, 90), []);
+    }
+
+    #[test]
+    fn a_report_that_is_put_back_stays() {
+        let (recorder, clock) = recorder(Some("1"));
+        record(&recorder, "GET /", 1);
+        clock.set_wall(NOW + 60);
+        recorder.drain();
+        let batch = recorder.drain.take();
+        record(&recorder, "GET /", 1);
+        clock.set_wall(NOW + 120);
+        recorder.drain();
+        recorder.put_back(batch);
+        assert_eq!(reports(&recorder), [(0, vec![1]), (60, vec![1])]);
+    }
+}

@@ -8,8 +8,10 @@ use crate::rig::reads::StoreReads;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, FromRedisValue, cmd};
 use tokio::runtime::{Builder, Runtime};
+use tower_pulse::model::histogram::Histogram;
 use tower_pulse::model::ranking::RankingState;
 use tower_pulse::model::slice::{Precision, Precisions};
+use tower_pulse::store::Query;
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse::{Clock, ManualClock, StoreError};
 
@@ -169,6 +171,30 @@ impl Data {
         [totals, sums]
     }
 
+    /// How often each request is in the minutes of the instances, and in those of the versions.
+    pub fn reported(&self) -> [BTreeMap<usize, u64>; 2] {
+        let keys: Vec<String> = self.query(cmd("KEYS").arg("pulse:by_*1:*"));
+        let minutes = keys
+            .iter()
+            .filter_map(|key| key.split(':').nth(2)?.parse().ok());
+        let mut minutes: Vec<i64> = minutes.collect();
+        minutes.sort_unstable();
+        minutes.dedup();
+        let (instances, versions) = self.io.block_on(async {
+            let instances = self.store.minute_reports(&minutes).await.unwrap();
+            (
+                instances,
+                self.store.version_records(&minutes).await.unwrap(),
+            )
+        });
+        let instances = instances.iter().flatten().flat_map(|one| &one.records);
+        let versions = versions.iter().flat_map(|one| &one.records);
+        [
+            requests_of(instances.map(|(_, sums)| &sums.histogram)),
+            requests_of(versions.map(|(_, sums)| &sums.histogram)),
+        ]
+    }
+
     /// How often each request is in the records of a context. Each request has a bucket of its own, also in a coarse
     /// histogram.
     pub fn records(&self, context: &str, tier: u32) -> BTreeMap<usize, u64> {
@@ -185,4 +211,13 @@ impl Data {
         }
         counts
     }
+}
+
+/// How often each request is in histograms of the fine scale.
+fn requests_of<'a>(histograms: impl Iterator<Item = &'a Histogram>) -> BTreeMap<usize, u64> {
+    let mut counts = BTreeMap::new();
+    for (bucket, n) in histograms.flat_map(|histogram| histogram.buckets()) {
+        *counts.entry(usize::from(*bucket >> 2)).or_default() += n;
+    }
+    counts
 }

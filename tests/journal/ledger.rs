@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use tower_pulse::model::batch::Batch;
-use tower_pulse::model::context::{ALL, Kind};
+use tower_pulse::model::context::{ALL, Kind, RecordId};
 use tower_pulse::model::histogram::{SCALE, lower_bound};
+use tower_pulse::model::minute_report::{MinuteReport, REPORTED_MINUTES};
 use tower_pulse::model::outcome::Outcome;
 use tower_pulse::model::ranking::{RankingDelta, RankingSpec};
 use tower_pulse::model::slice::{HOUR, hour_of};
@@ -25,6 +26,9 @@ pub const RANKING: &str = "r";
 /// Another one, whose window ends within a run.
 pub const SHORT_RANKING: &str = "short";
 
+/// The versions of the application that the instances run.
+const VERSIONS: [&str; 2] = ["1", "2"];
+
 /// Hours that an instance keeps separate while it cannot send them.
 const HOURS_UNSENT: usize = 2;
 
@@ -35,6 +39,7 @@ pub enum Part {
     All,
     Counter,
     Ranked,
+    Reported,
     Wide,
 }
 
@@ -58,6 +63,7 @@ impl Served {
         calls_of(Part::Context) == calls_of(Part::All)
             && calls_of(Part::All) == calls_of(Part::Counter)
             && calls_of(Part::Counter) == calls_of(Part::Ranked)
+            && calls_of(Part::Ranked) == calls_of(Part::Reported)
     }
 }
 
@@ -105,6 +111,14 @@ impl Ledger {
         let mut batch = Batch::new(precisions());
         batch.add(&Arc::from(context), Kind::Http, second, &aggregate);
         batch.add(&Arc::from(ALL), Kind::All, second, &aggregate);
+        batch.add_report(MinuteReport {
+            minute: REPORTED_MINUTES.slice(now),
+            instance: format!("reporter {by}").into(),
+            version: Some(VERSIONS[by % VERSIONS.len()].into()),
+            max_contexts: CONTEXTS.len(),
+            is_side_by_side: true,
+            contexts: vec![(RecordId::new(Kind::Http, context), aggregate.clone())],
+        });
         batch.count(&Arc::from(format!("u{id}")), second, 1);
         for (ranking, interval, slices) in [(RANKING, 3_600, 1_000), (SHORT_RANKING, 60, 3)] {
             let mut delta = RankingDelta::new(RankingSpec {
@@ -156,6 +170,15 @@ impl Ledger {
                     .keys()
                     .map(|id| (Part::Ranked, id.parse().unwrap())),
             );
+        }
+        let reported = call
+            .batch
+            .reports
+            .iter()
+            .flat_map(|report| &report.contexts);
+        for (_, aggregate) in reported {
+            let buckets = aggregate.histogram.buckets().iter();
+            parts.extend(buckets.map(|(bucket, _)| (Part::Reported, usize::from(*bucket >> 2))));
         }
         for (part, id) in parts {
             let calls = self.served[id].calls.entry(part).or_default();

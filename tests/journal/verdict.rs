@@ -39,6 +39,7 @@ impl World<'_> {
             self.judge_context(context, records[context].values().sum());
         }
         self.judge_rankings();
+        self.judge_reports(&records);
         self.judge_requests(&records);
         if !self.may_tear() {
             self.judge_exceptions();
@@ -56,6 +57,30 @@ impl World<'_> {
             }
             if let Some((id, n)) = totals.iter().find(|(_, n)| **n != 1) {
                 self.violated(format!("over: {id} is {n} times in the ranking {name}"));
+            }
+        }
+    }
+
+    /// Checks that each request is in the minutes of its instance and of its version once, if it was sent with its
+    /// report, and never twice.
+    fn judge_reports(&mut self, records: &BTreeMap<&str, BTreeMap<usize, u64>>) {
+        let [instances, versions] = self.data.reported();
+        if instances != versions && !self.may_tear() {
+            self.violated(format!(
+                "torn: instances reported {instances:?}, versions {versions:?}"
+            ));
+        }
+        let mut reported = instances.iter().chain(&versions);
+        if let Some((id, n)) = reported.find(|(_, n)| **n > 1) {
+            self.violated(format!("over: {id} was reported {n} times"));
+        }
+        if self.may_tear() || self.has_outlasted_reports() {
+            return;
+        }
+        for (id, served) in self.ledger.served.clone().into_iter().enumerate() {
+            let is_recorded = records[served.context].contains_key(&id);
+            if served.is_whole() && is_recorded != versions.contains_key(&id) {
+                self.violated(format!("torn: {id} is not in both, records and reports"));
             }
         }
     }

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use fastrand::Rng;
+use tower_pulse::model::minute_report::REPORTED_MINUTES;
 use tower_pulse::store::journal::{Acquired, Step};
 use tower_pulse::store::{Appended, Readable};
 use tower_pulse::{Clock, ManualClock, StoreError, StoreErrorKind};
@@ -94,6 +95,12 @@ impl<'a> World<'a> {
             world.spawn();
         }
         world
+    }
+
+    /// Whether a report may have been appended after its minute was no longer retained.
+    pub fn has_outlasted_reports(&self) -> bool {
+        let passed = self.data.now() - (THIS_HOUR - BEFORE_THE_HOUR);
+        passed + 3_600 > REPORTED_MINUTES.span()
     }
 
     /// Runs `steps` steps with faults, then steps without faults until all work is complete, then the checks.

@@ -207,6 +207,7 @@ mod tests {
     use crate::model::context::Kind;
     use crate::model::context::{ContextId, RecordId};
     use crate::model::histogram::Histogram;
+    use crate::model::minute_report::MinuteReport;
     use crate::model::outcome::{OUTCOMES as OUTCOME_COUNT, Outcome};
     use crate::model::ranking::{RankingDelta, RankingSpec};
     use crate::model::slice::Precisions;
@@ -330,11 +331,50 @@ mod tests {
         let one = aggregate(&[5], vec![(0, 1)], 1);
         batch.add(&"GET /".into(), Kind::Http, 1_700_000_000, &one);
         let mut packed = entry(&batch);
-        // Contexts end with the mark of no slow requests; counters and rankings follow, none of both.
-        assert_eq!(packed.split_off(packed.len() - 3), [1, 0, 0]);
+        // Contexts end with the mark of no slow requests; counters, rankings and reports follow, none of them.
+        assert_eq!(packed.split_off(packed.len() - 4), [1, 0, 0, 0]);
         packed.push(0);
         packed[0] = 1;
         assert_eq!(unpacked(&packed), Ok(batch));
+    }
+
+    #[test]
+    fn an_entry_of_the_second_version_has_no_reports() {
+        let mut batch = Batch::new(Precisions::new([60], 120));
+        batch.count(&"sales".into(), 1_700_000_000, 3);
+        let mut packed = entry(&batch);
+        assert_eq!(packed.pop(), Some(0));
+        packed[0] = 2;
+        assert_eq!(unpacked(&packed), Ok(batch));
+    }
+
+    fn report(minute: i64, instance: &str, contexts: u64, parts: Aggregate) -> MinuteReport {
+        let context = |number: u64| {
+            let id = RecordId::new(Kind::Http, &number.to_string());
+            (id, parts.clone())
+        };
+        MinuteReport {
+            minute,
+            instance: instance.into(),
+            version: (contexts % 2 == 0).then(|| "1.4.2".into()),
+            max_contexts: contexts as usize,
+            is_side_by_side: contexts > 2,
+            contexts: (0..contexts).map(context).collect(),
+        }
+    }
+
+    #[test]
+    fn a_minute_of_an_instance_comes_back() {
+        let contexts = report(0, "a", 4, aggregate(&[5], vec![(1, 2)], 1)).contexts;
+        for version in [None, Some("1.4.2".into())] {
+            let contexts = contexts.clone();
+            let minute = InstanceMinute { version, contexts };
+            let packed = instance_minute(&minute);
+            assert_eq!(read_instance_minute(&packed), Some(minute));
+            for length in 0..packed.len() {
+                assert_eq!(read_instance_minute(&packed[..length]), None);
+            }
+        }
     }
 
     #[test]
@@ -359,10 +399,12 @@ mod tests {
     #[test]
     fn lists_may_announce_more_than_there_is() {
         let empty = entry(&Batch::new(Precisions { counters: vec![] }));
-        // The last numbers are those of contexts, counters and rankings.
-        let (head, _) = empty.split_at(empty.len() - 3);
-        for numbers in [[u64::MAX, 0, 0], [0, u64::MAX, 0], [0, 0, u64::MAX]] {
+        // The last numbers are those of contexts, counters, rankings and reports.
+        let (head, _) = empty.split_at(empty.len() - 4);
+        for at in 0..4 {
             let mut out = Writer(head.to_vec());
+            let mut numbers = [0; 4];
+            numbers[at] = u64::MAX;
             numbers.iter().for_each(|n| out.uint(*n));
             assert_eq!(unpacked(&out.0), Err(Undecodable));
         }
@@ -481,6 +523,12 @@ mod tests {
                     ranking.remove(&name);
                 }
                 ranking.dropped += errors;
+                let parts = batch.contexts.values().next().into_iter();
+                let parts = parts.flat_map(|delta| delta.records[0].iter());
+                if let Some((_, parts)) = parts.last() {
+                    let report = report(second, &name, errors, parts.clone());
+                    batch.reports.push(report);
+                }
             }
             batch.late += late;
             batch
