@@ -6,6 +6,16 @@
 //! asks next: its name, its cost, its suspects. [`mark`] has the deploys and other events that changes are
 //! compared with.
 
+mod all;
 pub mod change;
 pub mod detector;
+mod failing;
+mod history;
 pub mod mark;
+mod noise;
+mod page;
+mod reference;
+mod speed;
+mod state;
+mod traffic;
+mod verdict;
