@@ -77,6 +77,7 @@ pub(crate) fn random_labels(random: &mut Random, pages: &[Page]) -> Vec<Label> {
 
 /// Something on some pages for some minutes.
 struct Episode {
+    name: &'static str,
     pages: Vec<usize>,
     from: usize,
     to: usize,
@@ -145,6 +146,18 @@ impl Events {
             .sum()
     }
 
+    /// What happened to a page by itself in the minutes up to this one.
+    pub(crate) fn explain(&self, page: usize, minute: usize) -> String {
+        let episodes = self.by_page[page].iter().map(|index| &self.episodes[*index]);
+        let near = episodes.filter(|e| e.from <= minute && e.to + 8 > minute);
+        let mut text: Vec<_> = near
+            .map(|e| format!("{} {}-{} {:.2} cold {:.1} x{:.1}", e.name, e.from, e.to, e.shift, e.cold, e.traffic))
+            .collect();
+        let host = (minute.saturating_sub(6)..=minute).filter(|at| self.host[*at] > 0.0);
+        text.extend(host.map(|at| format!("host {at} {:.2}", self.host[at])));
+        text.join(", ")
+    }
+
     pub(crate) fn page(&self, page: usize, minute: usize) -> f64 {
         self.sum(page, minute, |episode| episode.shift)
     }
@@ -163,6 +176,7 @@ impl Events {
 }
 
 const NOTHING: Episode = Episode {
+    name: "",
     pages: Vec::new(),
     from: 0,
     to: 0,
@@ -185,6 +199,7 @@ fn deploys(random: &mut Random, episodes: &mut Vec<Episode>) {
                 continue;
             }
             episodes.push(Episode {
+                name: "deploy",
                 pages: vec![page],
                 from,
                 to: from + 12,
@@ -210,6 +225,7 @@ fn batch_jobs(random: &mut Random, episodes: &mut Vec<Episode>, other: bool) {
         while from < MINUTES {
             for page in &pages {
                 episodes.push(Episode {
+                    name: "batch job",
                     pages: vec![*page],
                     from,
                     to: from + length,
@@ -228,8 +244,9 @@ fn bursts(random: &mut Random, episodes: &mut Vec<Episode>) {
         let mean = random.between(0.0, 3.0);
         for _ in 0..random.poisson(mean) {
             let from = random.whole(0, MINUTES);
-            let length = if random.chance(0.8) { 1 } else { 2 };
+            let length = if random.chance(0.9) { 1 } else { 2 };
             episodes.push(Episode {
+                name: "burst",
                 pages: vec![page],
                 from,
                 to: from + length,
@@ -243,10 +260,12 @@ fn bursts(random: &mut Random, episodes: &mut Vec<Episode>) {
     // One page gets slow requests of its own kind for a while: a crawler, a large export.
     for _ in 0..random.whole(4, 20) {
         let from = random.whole(0, MINUTES);
+        let length = random.pick(&[1, 1, 1, 1, 1, 1, 1, 2, 2, 3]);
         episodes.push(Episode {
+            name: "crawler",
             pages: vec![random.whole(0, PAGES)],
             from,
-            to: from + random.whole(1, 4),
+            to: from + length,
             shift: random.log_between(1.2, 4.0).ln(),
             ..NOTHING
         });
@@ -262,6 +281,7 @@ fn group_trouble(random: &mut Random, episodes: &mut Vec<Episode>, pages: &[Page
         let shift = random.log_between(1.2, 2.5).ln();
         for page in (0..PAGES).filter(|page| pages[*page].group == group) {
             episodes.push(Episode {
+                name: "database",
                 pages: vec![page],
                 from,
                 to,

@@ -123,6 +123,7 @@ fn run_one(design: Design, seed: u64) -> Scores {
                 kind: LabelKind::Slower,
                 since: None,
                 ratio: f64::NAN,
+                strength: f64::NAN,
             });
             follower.minute(minute, &slower.collect::<Vec<_>>());
         }
@@ -130,6 +131,10 @@ fn run_one(design: Design, seed: u64) -> Scores {
     let page_hours = (PAGES * MINUTES) as f64 / 60.0;
     let all = scores.detector.all_verdicts;
     scores.detector = follower.finish(page_hours);
+    for alarm in &mut scores.detector.false_alarms {
+        let why = run.explain(alarm.page, alarm.minute);
+        alarm.context = format!("{}; {why}", alarm.context);
+    }
     scores.detector.all_verdicts = all;
     scores.rules = rule_followers.map(|follower| follower.finish(page_hours));
     scores
@@ -151,5 +156,6 @@ fn standing(verdict: &Verdict) -> Option<Standing> {
         kind,
         since: Some((verdict.since - START).div_euclid(60)),
         ratio: verdict.ratio,
+        strength: (-2.0 * (1.0 - verdict.confidence).ln()).sqrt(),
     })
 }

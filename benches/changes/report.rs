@@ -120,7 +120,10 @@ fn details(score: &Score) {
 
 fn list(score: &Score) {
     for alarm in &score.false_alarms {
-        println!("false {:?}: seed {} page {} minute {}", alarm.kind, alarm.seed, alarm.page, alarm.minute);
+        println!(
+            "false {:?}: seed {} page {} minute {} since {}; {}",
+            alarm.kind, alarm.seed, alarm.page, alarm.minute, alarm.since, alarm.context
+        );
     }
     for outcome in score.outcomes.iter().filter(|outcome| outcome.delay.is_none()) {
         println!("missed {:?}", outcome.label);

@@ -12,6 +12,8 @@ pub(crate) struct Standing {
     /// The minute in which it began, if the detector tells.
     pub(crate) since: Option<i64>,
     pub(crate) ratio: f64,
+    /// How sure it is, in standard deviations.
+    pub(crate) strength: f64,
 }
 
 /// Minutes after the end of a label in which a verdict is still about it.
@@ -34,12 +36,15 @@ pub(crate) struct Outcome {
 }
 
 /// What a detector said without reason.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct FalseAlarm {
     pub(crate) seed: u64,
     pub(crate) page: usize,
     pub(crate) kind: LabelKind,
     pub(crate) minute: usize,
+    pub(crate) since: i64,
+    /// What was so at the time.
+    pub(crate) context: String,
 }
 
 /// What a detector said in one run or in many.
@@ -120,6 +125,8 @@ impl Follower {
                     page: verdict.page,
                     kind: verdict.kind,
                     minute,
+                    since: verdict.since.unwrap_or(-1),
+                    context: format!("ratio {:.2} sigma {:.1}", verdict.ratio, verdict.strength),
                 });
             }
             standing.insert(key, counted || !fits);

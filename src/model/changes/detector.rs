@@ -117,9 +117,9 @@ fn number(id: RecordId) -> u64 {
     u64::from_be_bytes(id.to_bytes())
 }
 
-/// Pages that change in the same minute may share the cause of it, which may pass.
-const TOGETHER: Tick = 1;
-/// Minutes that a change of several pages in the same minute must last.
+/// Standard deviations of a page that changes with others.
+const CROWD: f64 = 3.0;
+/// Minutes that a change of several pages at once must last.
 const TOGETHER_LASTING: Tick = 8;
 /// An alarm of a page without requests ends after so many minutes.
 const UNSEEN: Tick = 20;
@@ -441,19 +441,11 @@ impl Detector {
 
     /// Opens the alarms that are not only a part of something larger, or of something that may pass.
     fn open(&mut self, mut found: Vec<Alarm>, silent: Vec<Alarm>, steady: usize, now: Tick) {
-        let recent = self.state.alarms.iter();
-        let recent = recent.filter(|alarm| alarm.detected > now - 10);
-        let speeds: Vec<_> = found
-            .iter()
-            .chain(recent)
-            .filter(|alarm| SPEED.contains(&alarm.kind))
-            .map(|alarm| (alarm.kind, alarm.since))
-            .collect();
-        let many = (self.pages.len() * 8 / 100).max(2);
+        let mut crowds: HashMap<Tick, bool> = HashMap::new();
         found.retain(|alarm| {
-            let with = speeds.iter().filter(|(kind, since)| *kind == alarm.kind && (since - alarm.since).abs() <= TOGETHER);
-            let together = SPEED.contains(&alarm.kind) && with.count() > many;
-            !together || now - alarm.since >= TOGETHER_LASTING
+            let lasts = now - alarm.since >= TOGETHER_LASTING;
+            let speed = SPEED.contains(&alarm.kind);
+            !speed || lasts || !*crowds.entry(alarm.since).or_insert_with(|| self.is_crowded(alarm.since))
         });
         let silences = self.state.alarms.iter().filter(|alarm| alarm.kind == ChangeKind::Silent);
         match silent.len() >= 2 && 2 * (silent.len() + silences.count()) >= steady {
@@ -492,6 +484,18 @@ impl Detector {
             }
             self.state.alarms.push(alarm);
         }
+    }
+
+    /// Whether several pages are different since this minute, which may have one cause that will pass: a deploy,
+    /// a batch job, a database.
+    fn is_crowded(&self, since: Tick) -> bool {
+        let lenses = self.pages.values().filter(|page| !page.is_frozen());
+        let lenses = lenses.filter_map(|page| page.lens.as_ref());
+        let deviations = lenses.map(|lens| speed::deviation(lens, &self.state.shared, since).abs());
+        let (all, many) = deviations.fold((0, 0), |(all, many), deviation| {
+            (all + 1, many + usize::from(deviation >= CROWD))
+        });
+        many > (all / 20).max(2)
     }
 
     fn stands(&self, id: RecordId, kind: ChangeKind) -> bool {

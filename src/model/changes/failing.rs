@@ -43,6 +43,7 @@ const PAST_ENDS: Tick = 20;
 const YOUNG_PAST_ENDS: Tick = 10;
 const FEWEST_MINUTES: usize = 15;
 const FEWEST_REQUESTS: f64 = 40.0;
+const SHORTEST: usize = 3;
 const LONGEST: usize = 20;
 const BAR: f64 = 5.5;
 /// The least increase of the share.
@@ -86,12 +87,11 @@ pub(super) fn search(history: &History, now: Tick, excluded: &[(Tick, Tick)]) ->
         window.add(minute);
         let length = index + 1;
         let share = window.share();
-        if length < 2 || share < usual + LEAST || share < 1.5 * usual {
+        if length < SHORTEST || share < usual + LEAST || share < 1.5 * usual {
             continue;
         }
         let strength = (deviance(window, past) / dispersion).max(0.0).sqrt();
-        let bar = if length == 2 { BAR + 1.0 } else { BAR };
-        if strength < bar || best.is_some_and(|best| best.strength >= strength) {
+        if strength < BAR || best.is_some_and(|best| best.strength >= strength) {
             continue;
         }
         if goes_on(&recent[..length], window, usual) {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::history::{BUCKETS, Counts, History, Packed, STORED, Tick};
 use super::noise::Noise;
-use super::reference::{Past, Reference, SCORES};
+use super::reference::{Past, Reference, SCORES, SPANS};
 use super::state::SharedMinutes;
 
 /// Minutes that have scores.
@@ -274,6 +274,20 @@ fn make_past(history: &mut History, (from, to): (Tick, Tick), shared: &SharedMin
     });
     for (kind, residuals) in residuals.iter().enumerate() {
         past.noise[kind] = Noise::estimate(residuals, reference.slope(kind));
+        past.highest[kind] = highest(residuals);
     }
     Some(past)
+}
+
+/// The largest mean residual of 2, 3, … minutes in a row, each without its largest one, in millionths.
+fn highest(residuals: &[(Tick, f64, f64)]) -> [i64; SPANS] {
+    std::array::from_fn(|index| {
+        let length = index + 2;
+        let means = residuals.windows(length).map(|window| {
+            let sum: f64 = window.iter().map(|(_, residual, _)| residual).sum();
+            let largest = window.iter().map(|(_, residual, _)| *residual).fold(f64::MIN, f64::max);
+            (sum - largest) / (length - 1) as f64
+        });
+        (means.fold(0.0, f64::max) * 1e6) as i64
+    })
 }

@@ -21,6 +21,9 @@ pub(super) const PLACE: usize = 1;
 /// Index of the tail score.
 pub(super) const TAIL: usize = 2;
 
+/// The spans of minutes whose highest mean is known are 2 to `SPANS + 1`.
+pub(super) const SPANS: usize = 9;
+
 /// The farthest shift of the table of expected scores, in buckets.
 const FARTHEST: usize = 28;
 const SHIFTS: usize = 2 * FARTHEST + 1;
@@ -50,6 +53,8 @@ pub struct Past {
     pub(super) level: i64,
     /// The noise of each score.
     pub(super) noise: [Noise; SCORES],
+    /// The largest mean score above the usual of 2, 3, … minutes in a row, in millionths.
+    pub(super) highest: [[i64; SPANS]; SCORES],
 }
 
 /// Scores by bucket, and what they are under a shift.
@@ -63,6 +68,8 @@ pub(super) struct Reference {
     shifted: Vec<[f32; SCORES]>,
     /// Variance of the scores of one request.
     variance: [f64; SCORES],
+    /// Third central moment of the scores of one request, divided by the variance.
+    skew: [f64; SCORES],
     /// Share of the requests in the upper tenth.
     tail_share: f64,
     /// Mean time of all successful responses, and of those in the upper tenth.
@@ -120,6 +127,7 @@ impl Reference {
             median,
             shifted: Vec::with_capacity(SHIFTS),
             variance: [0.0; SCORES],
+            skew: [0.0; SCORES],
             tail_share: above,
             mean,
             tail_mean: tail_mean / above.max(1e-9),
@@ -154,6 +162,12 @@ impl Reference {
         for scores in self.scores.iter_mut().chain(&mut self.shifted) {
             for (score, centre) in scores.iter_mut().zip(centre) {
                 *score -= centre;
+            }
+        }
+        for bucket in support.filter(|bucket| counts[*bucket] > 0) {
+            let share = f64::from(counts[bucket]) / total;
+            for (kind, score) in self.of(bucket).into_iter().enumerate() {
+                self.skew[kind] += share * f64::from(score).powi(3) / self.variance[kind];
             }
         }
     }
@@ -199,6 +213,10 @@ impl Reference {
 
     pub(super) fn variance(&self, kind: usize) -> f64 {
         self.variance[kind]
+    }
+
+    pub(super) fn skew(&self, kind: usize) -> f64 {
+        self.skew[kind]
     }
 
     pub(super) fn tail_share(&self) -> f64 {

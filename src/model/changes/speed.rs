@@ -9,9 +9,11 @@
 use super::history::Tick;
 use super::noise::Window;
 use super::page::{Lens, Scored};
-use super::reference::{RANK, SCORES, TAIL};
+use super::reference::{PLACE, RANK, SCORES, SPANS, TAIL};
 use super::state::SharedMinutes;
 
+/// The shortest window, in minutes with requests.
+const SHORTEST: usize = 3;
 /// The longest window, in minutes with requests.
 const LONGEST: usize = 20;
 
@@ -31,6 +33,7 @@ pub(super) struct Finding {
 #[derive(Clone, Copy, Debug)]
 struct Residual {
     tick: Tick,
+    count: f64,
     scores: [f64; SCORES],
     /// Variance of the scores that comes from sampling, and from the page's own answer to what is shared.
     sampling: [f64; SCORES],
@@ -43,6 +46,7 @@ fn residual(scored: &Scored, lens: &Lens, shared: &SharedMinutes) -> Residual {
     let shift = shared.level(scored.tick) - lens.past.level as f64 * 1e-6;
     let mut residual = Residual {
         tick: scored.tick,
+        count: f64::from(scored.count),
         scores: [0.0; SCORES],
         sampling: [0.0; SCORES],
     };
@@ -70,6 +74,11 @@ fn bar(minutes: usize, alone: bool) -> f64 {
     if alone { bar + 1.5 } else { bar }
 }
 
+/// A change is larger than what the page did for as long in its past by this factor.
+const UNUSUAL: f64 = 1.2;
+/// Minutes in which a larger change may fade.
+const LEFT_OVER: usize = 15;
+
 /// The least change, as a logarithm of time: slower, faster, in the tail.
 const LEAST_SLOWER: f64 = 0.077;
 const LEAST_FASTER: f64 = 0.14;
@@ -84,6 +93,36 @@ fn past_variance(lens: &Lens, kind: usize) -> f64 {
         + noise.variance() * lasting / f64::from(lens.past.minutes.max(1))
 }
 
+/// Standard deviations of a mean score of `count` requests. The sum of few skewed scores exceeds its mean more
+/// easily than a normal deviate does: its skewness is part of the variance, as in the deviance of a Poisson count
+/// or in Bernstein's inequality.
+fn strength(lens: &Lens, kind: usize, effect: f64, variance: f64, count: f64) -> f64 {
+    let skewed = effect * lens.reference.skew(kind) / (3.0 * count.max(1.0));
+    effect.abs() / (variance + skewed.max(0.0)).sqrt()
+}
+
+/// Standard deviations, with their sign, of the most different score since a minute; for pages that do not stand
+/// out alone.
+pub(super) fn deviation(lens: &Lens, shared: &SharedMinutes, since: Tick) -> f64 {
+    let minutes: Vec<_> = residuals(lens, shared).filter(|m| m.tick >= since).collect();
+    let mut most = 0.0f64;
+    for kind in [RANK, PLACE] {
+        let mut window = Window::new(lens.past.noise[kind]);
+        let mut count = 0.0;
+        for minute in minutes.iter().rev() {
+            window.grow(minute.tick, minute.scores[kind], minute.sampling[kind]);
+            count += minute.count;
+        }
+        let effect = window.mean();
+        let variance = window.variance() + past_variance(lens, kind);
+        let here = effect.signum() * strength(lens, kind, effect, variance, count);
+        if here.abs() > most.abs() {
+            most = here;
+        }
+    }
+    most
+}
+
 /// Looks for a change that is there at the end of minute `now`.
 pub(super) fn search(lens: &Lens, shared: &SharedMinutes, now: Tick, alone: bool) -> Option<Finding> {
     let minutes: Vec<_> = residuals(lens, shared)
@@ -95,22 +134,29 @@ pub(super) fn search(lens: &Lens, shared: &SharedMinutes, now: Tick, alone: bool
     let mut windows = lens.past.noise.map(Window::new);
     let past: [f64; SCORES] = std::array::from_fn(|kind| past_variance(lens, kind));
     let mut best: Option<(f64, Finding)> = None;
+    let mut count = 0.0;
     for (index, minute) in minutes.iter().rev().take(LONGEST).enumerate() {
         let length = index + 1;
+        count += minute.count;
         for kind in 0..SCORES {
             let window = &mut windows[kind];
             window.grow(minute.tick, minute.scores[kind], minute.sampling[kind]);
-            if length < 2 {
+            if length < SHORTEST {
                 continue;
             }
             let effect = window.mean();
-            let strength = effect.abs() / (window.variance() + past[kind]).sqrt();
+            let strength = strength(lens, kind, effect, window.variance() + past[kind], count);
             let over = strength / bar(length, alone);
             if over < 1.0 || best.is_some_and(|(most, _)| most >= over) {
                 continue;
             }
             let window = &minutes[minutes.len() - length..];
-            if is_large(lens, kind, effect) && goes_on(window, kind, effect) {
+            let earlier = &minutes[..minutes.len() - length];
+            if is_large(lens, kind, effect)
+                && goes_on(window, kind, effect)
+                && is_unusual(lens, window, kind, effect)
+                && !is_left_over(earlier, window, kind, effect)
+            {
                 let finding = Finding {
                     score: kind,
                     faster: effect < 0.0,
@@ -148,10 +194,21 @@ fn weighted_mean<'a>(minutes: impl Iterator<Item = &'a Residual>, kind: usize) -
     sum / f64::max(weights, 1e-9)
 }
 
-/// Whether the change is still there, is not only that of the worst minutes, and is not on its way back.
+/// Whether the change is still there, is that of nearly all minutes, and is not only that of the worst.
 fn goes_on(window: &[Residual], kind: usize, effect: f64) -> bool {
-    let least = 0.5 * effect.abs();
+    let size = effect.abs();
     let sign = effect.signum();
+    let shows = |minute: &&Residual| {
+        sign * minute.scores[kind] >= 0.4 * size - minute.sampling[kind].sqrt()
+    };
+    let spared = match window.len() {
+        0..=3 => 0,
+        4..=7 => 1,
+        length => length / 5,
+    };
+    if window.iter().filter(shows).count() + spared < window.len() {
+        return false;
+    }
     let mut order: Vec<_> = window.iter().collect();
     order.sort_unstable_by(|a, b| (sign * a.scores[kind]).total_cmp(&(sign * b.scores[kind])));
     let worst = match window.len() {
@@ -160,15 +217,37 @@ fn goes_on(window: &[Residual], kind: usize, effect: f64) -> bool {
         _ => 3,
     };
     let rest = &order[..order.len() - worst];
-    if sign * weighted_mean(rest.iter().copied(), kind) < least {
+    let last = |minutes: usize| window[window.len() - window.len().min(minutes)..].iter();
+    sign * weighted_mean(rest.iter().copied(), kind) >= 0.55 * size
+        && sign * weighted_mean(last(2), kind) >= 0.5 * size
+        && sign * weighted_mean(last(4), kind) >= 0.6 * size
+}
+
+/// Mean of some minutes without their largest one.
+fn lower_mean(window: &[Residual], kind: usize, sign: f64) -> f64 {
+    let values = window.iter().map(|minute| sign * minute.scores[kind]);
+    let largest = values.clone().fold(f64::MIN, f64::max);
+    (values.sum::<f64>() - largest) / (window.len() - 1).max(1) as f64
+}
+
+/// Whether the page was not as slow for as long in its past.
+fn is_unusual(lens: &Lens, window: &[Residual], kind: usize, effect: f64) -> bool {
+    if effect < 0.0 || window.len() > SPANS + 1 {
+        return true;
+    }
+    let highest = lens.past.highest[kind][window.len() - 2] as f64 * 1e-6;
+    lower_mean(window, kind, 1.0) >= UNUSUAL * highest
+}
+
+/// Whether a larger change of a short time before is on its way back: caches warm up.
+fn is_left_over(earlier: &[Residual], window: &[Residual], kind: usize, effect: f64) -> bool {
+    if window.len() >= LEFT_OVER {
         return false;
     }
-    let last = &window[window.len() - window.len().min(2)..];
-    if sign * weighted_mean(last.iter(), kind) < least {
-        return false;
-    }
-    let last = &window[window.len() - window.len().min(4)..];
-    sign * weighted_mean(last.iter(), kind) >= 0.6 * effect.abs()
+    let before = &earlier[earlier.len() - earlier.len().min(LEFT_OVER)..];
+    let half = &window[..window.len() / 2];
+    let all: Vec<_> = before.iter().chain(half).map(|m| effect.signum() * m.scores[kind]).collect();
+    all.windows(2).any(|pair| (pair[0] + pair[1]) / 2.0 * 0.55 > effect.abs())
 }
 
 /// The first minute of the change: where the cumulative sum of the scores beyond half of the effect turns
@@ -239,9 +318,12 @@ pub(super) fn ratio(lens: &Lens, shared: &SharedMinutes, kind: usize, since: Tic
     if count == 0.0 {
         return 1.0;
     }
-    let log = match kind {
-        TAIL => tail / count / lens.reference.tail_share(),
-        _ => lens.reference.shift_of(rank / count) - shift / count,
+    let body = lens.reference.shift_of(rank / count) - shift / count;
+    let tail = tail / count;
+    // All requests are slower, and so is the tail; or only the tail is.
+    let log = match kind == TAIL && lens.reference.expected(TAIL, body) < 0.5 * tail {
+        true => tail / lens.reference.tail_share(),
+        false => body,
     };
     log.clamp(-20.0, 20.0).exp()
 }

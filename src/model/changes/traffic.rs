@@ -95,6 +95,7 @@ pub(super) struct Found {
 
 /// Standard deviations that a surge needs.
 const SURGE_BAR: f64 = 5.5;
+const SHORTEST_SURGE: usize = 3;
 /// The least ratio of a surge: of the mean, and of the mean without the largest minute.
 const LEAST_SURGE: f64 = 2.4;
 const LEAST_LOWER: f64 = 2.0;
@@ -104,7 +105,7 @@ pub(super) fn surge(traffic: &Traffic, shared: &SharedMinutes) -> Option<Found> 
     let past = &traffic.counts[..traffic.past];
     let recent = traffic.counts.len() - traffic.past;
     let mut best: Option<Found> = None;
-    for length in 2..=recent.min(20) {
+    for length in SHORTEST_SURGE..=recent.min(20) {
         let window = traffic.last(length);
         let all: f64 = window.iter().map(|(tick, _)| shared.traffic(*tick).max(0.0).exp()).sum();
         let expected = traffic.rate * all;
@@ -113,8 +114,8 @@ pub(super) fn surge(traffic: &Traffic, shared: &SharedMinutes) -> Option<Found> 
         let scale = all / length as f64 * traffic.rate;
         let mean = sum / length as f64;
         let lower = Traffic::lower_mean(window);
-        let last = window[length - 1].1;
-        if strength < SURGE_BAR || mean < LEAST_SURGE * scale || lower < LEAST_LOWER * scale || last < 0.5 * mean {
+        let low = window.iter().filter(|(_, count)| *count < LEAST_LOWER * scale - 2.0 * scale.sqrt()).count();
+        if strength < SURGE_BAR || mean < LEAST_SURGE * scale || lower < LEAST_LOWER * scale || low > length / 5 {
             continue;
         }
         let usual = past.windows(length).map(Traffic::lower_mean).fold(0.0, f64::max);
