@@ -1,9 +1,20 @@
 //! The detector: says at the end of each minute which contexts have changed.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::all;
 use super::change::ChangeKind;
+use super::failing;
+use super::history::{Tick, tick};
+use super::page::Page;
+use super::reference::Past;
+use super::speed;
+use super::state::{Alarm, Ended, Shared, SharedMinutes};
+use super::traffic::{self, Traffic};
+use super::verdict::{Sums, verdict};
 use crate::model::batch::Aggregate;
+use crate::model::context::{ALL, Kind};
 use crate::model::records::RecordId;
 
 /// What all contexts did in one minute. Contexts without requests are absent.
@@ -67,6 +78,12 @@ pub struct Verdict {
 pub struct DetectorState {
     /// The end of the last minute that was judged, in Unix seconds.
     pub judged_until: i64,
+    /// What stands.
+    pub(super) alarms: Vec<Alarm>,
+    /// What stood in the last minutes.
+    pub(super) ended: Vec<Ended>,
+    /// What all contexts did together in the last minutes.
+    pub(super) shared: SharedMinutes,
 }
 
 /// How well a detector can see.
@@ -85,26 +102,75 @@ pub struct Sight {
 pub const RECALLED_MINUTES: i64 = 90;
 
 /// Finds changes, minute by minute.
+///
+/// The first verdict on a context can come once it has been known for about half an hour: 15 minutes with
+/// requests to compare with, which end 10 minutes before. After 70 minutes it sees best.
 #[derive(Debug, Default)]
 pub struct Detector {
     state: DetectorState,
+    pages: HashMap<RecordId, Page>,
+    last: Option<Tick>,
 }
+
+/// The number of a context, which tells when it is its turn.
+fn number(id: RecordId) -> u64 {
+    u64::from_be_bytes(id.to_bytes())
+}
+
+/// Standard deviations of a page that changes with others.
+const CROWD: f64 = 3.0;
+/// Minutes that a change of several pages at once must last.
+const TOGETHER_LASTING: Tick = 8;
+/// An alarm of a page without requests ends after so many minutes.
+const UNSEEN: Tick = 20;
+/// What has stood for a day is how the page is.
+const USUAL_AFTER: Tick = 24 * 60;
+/// Ended alarms matter for so many minutes.
+const REMEMBERED: Tick = 90;
+/// A clock that goes back by more minutes than this was set.
+const CLOCK_SET: Tick = 90;
 
 impl Detector {
     /// A detector that goes on from a state. Recall the minutes before
     /// [`judged_until`](DetectorState::judged_until), oldest first, before the next one is judged.
     pub fn new(state: DetectorState) -> Self {
-        Self { state }
+        Self {
+            state,
+            ..Self::default()
+        }
     }
 
     /// Adds a minute that another detector has judged.
-    pub fn recall(&mut self, _minute: &Minute<'_>) {}
+    pub fn recall(&mut self, minute: &Minute<'_>) {
+        let now = tick(minute.start);
+        if !self.add(now, minute) {
+            return;
+        }
+        let known = self
+            .state
+            .shared
+            .last()
+            .is_some_and(|shared| shared.tick >= now);
+        if !known && !minute.contexts.is_empty() {
+            self.state.shared.push(Shared {
+                tick: now,
+                ..Shared::default()
+            });
+        }
+    }
 
     /// Judges a minute that has ended. Returns all verdicts that stand at its end. Minutes are given in
     /// order; those without any request may be left out.
     pub fn judge(&mut self, minute: &Minute<'_>) -> Vec<Verdict> {
-        self.state.judged_until = minute.start + 60;
-        Vec::new()
+        let now = tick(minute.start);
+        self.state.judged_until = minute.start.saturating_add(60);
+        if self.add(now, minute) && !minute.contexts.is_empty() {
+            self.refresh(now, minute);
+            self.share(now, minute);
+            self.follow(now);
+            self.search(now);
+        }
+        self.verdicts(now)
     }
 
     /// What another detector needs to go on from here.
@@ -114,11 +180,412 @@ impl Detector {
 
     /// How well it can see.
     pub fn sight(&self) -> Sight {
-        Sight::default()
+        let Some(now) = self.last else {
+            return Sight::default();
+        };
+        let pages = self.pages.values();
+        let seen = |page: &&Page| page.history.last().is_some_and(|last| last.tick > now - 60);
+        let seen: Vec<_> = pages.filter(seen).collect();
+        let judged = self.state.shared.0.iter().map(|shared| shared.tick);
+        let first = judged.clone().min().unwrap_or(now).max(now - 59);
+        let judged = judged.filter(|tick| *tick >= first).count();
+        Sight {
+            contexts: seen.len(),
+            compared: seen.iter().filter(|page| page.lens.is_some()).count(),
+            gaps: ((now - first + 1) as usize).saturating_sub(judged),
+        }
     }
 
     /// Approximate bytes in memory.
     pub fn bytes(&self) -> usize {
-        size_of::<Self>()
+        let pages: usize = self.pages.values().map(Page::bytes).sum();
+        let past = |past: &Past| past.buckets.len() * 8 + size_of::<Past>();
+        let alarms = self
+            .state
+            .alarms
+            .iter()
+            .map(|alarm| past(&alarm.past) + 128);
+        let ended = self.state.ended.iter().map(|ended| past(&ended.past) + 128);
+        size_of::<Self>() + pages + alarms.chain(ended).sum::<usize>() + self.state.shared.bytes()
     }
+
+    /// Adds a minute to the histories. `false` if it is not later than all others.
+    fn add(&mut self, now: Tick, minute: &Minute<'_>) -> bool {
+        if let Some(last) = self.last {
+            if now < last - CLOCK_SET {
+                self.pages.clear();
+                self.state.shared = SharedMinutes::default();
+                self.state.alarms.clear();
+                self.state.ended.clear();
+            } else if now <= last {
+                return false;
+            }
+        }
+        self.last = Some(now);
+        for (id, sums) in &minute.contexts {
+            let page = self.pages.entry(*id).or_insert_with(|| Page {
+                first: now,
+                ..Page::default()
+            });
+            // A context that is given twice counts once.
+            if page.history.last().is_none_or(|last| last.tick < now) {
+                page.history.push(now, sums);
+            }
+        }
+        let oldest = now - super::history::STORED + 1;
+        self.pages.retain(|_, page| {
+            page.history.prune(oldest);
+            page.first = page.first.max(oldest);
+            !page.history.is_empty()
+        });
+        true
+    }
+
+    /// The times of a context that may not be part of its past.
+    fn excluded(&self, id: RecordId, kinds: &[ChangeKind], now: Tick) -> Vec<(Tick, Tick)> {
+        let alarms = self.state.alarms.iter();
+        let alarms = alarms.filter(|alarm| alarm.context == id && kinds.contains(&alarm.kind));
+        let ended = self.state.ended.iter();
+        let ended = ended.filter(|ended| ended.context == id && kinds.contains(&ended.kind));
+        let alarms = alarms.map(|alarm| (alarm.since, now));
+        alarms
+            .chain(ended.map(|ended| (ended.from, ended.to)))
+            .collect()
+    }
+
+    /// Makes the pasts anew whose turn it is, and scores the minute.
+    fn refresh(&mut self, now: Tick, minute: &Minute<'_>) {
+        for (id, _) in &minute.contexts {
+            let alarms = self.state.alarms.iter();
+            let mut alarms =
+                alarms.filter(|alarm| alarm.context == *id && SPEED.contains(&alarm.kind));
+            let frozen = alarms.next().map(|alarm| alarm.past.clone());
+            let excluded = self.excluded(*id, &SPEED, now);
+            let ended = self.state.ended.iter().rev();
+            let mut ended =
+                ended.filter(|ended| ended.context == *id && SPEED.contains(&ended.kind));
+            let kept = ended.next().map(|ended| &ended.past);
+            let Some(page) = self.pages.get_mut(id) else {
+                continue;
+            };
+            match frozen {
+                Some(past) if !page.is_frozen() => page.freeze(&past, now),
+                Some(_) => {}
+                None => page.renew(number(*id), now, &self.state.shared, &excluded, kept),
+            }
+            page.score_last(now);
+        }
+    }
+
+    /// Finds what all pages share in the minute.
+    fn share(&mut self, now: Tick, minute: &Minute<'_>) {
+        let (mut levels, mut traffic) = (Vec::new(), Vec::new());
+        for page in self.pages.values() {
+            let Some(lens) = &page.lens else { continue };
+            if !page.is_frozen() {
+                levels.extend(speed::level_of(lens, now));
+            }
+            let rate = lens.past.requests as f64 / f64::from(lens.past.minutes.max(1));
+            let last = page.history.last().filter(|last| last.tick == now);
+            let requests = last.map_or(0.0, |last| f64::from(last.requests));
+            if rate >= 4.0 {
+                traffic.push((((requests + 0.5) / (rate + 0.5)).ln(), 1.0));
+            }
+        }
+        let before = self.state.shared.last().map_or(0, |shared| shared.level);
+        let level = all::weighted_median(&mut levels).map_or(before, |level| (level * 1e6) as i64);
+        let traffic = all::weighted_median(&mut traffic).unwrap_or(0.0);
+        let sums = minute.contexts.iter().map(|(_, sums)| sums.times);
+        self.state.shared.push(Shared {
+            tick: now,
+            level,
+            traffic: (traffic * 1e6) as i64,
+            requests: sums
+                .clone()
+                .fold(0, |all, times| all.saturating_add(times.count)),
+            micros: sums.fold(0, |all, times| all.saturating_add(times.sum / 1_000)),
+        });
+    }
+
+    /// Ends what is over.
+    fn follow(&mut self, now: Tick) {
+        let mut alarms = std::mem::take(&mut self.state.alarms);
+        alarms.retain_mut(|alarm| {
+            let is_over =
+                self.is_over(alarm, now) || now.saturating_sub(alarm.detected) > USUAL_AFTER;
+            if is_over {
+                self.state.ended.push(Ended {
+                    context: alarm.context,
+                    kind: alarm.kind,
+                    from: alarm.since,
+                    to: now,
+                    past: alarm.past.clone(),
+                });
+                if let Some(page) = self.pages.get_mut(&alarm.context)
+                    && SPEED.contains(&alarm.kind)
+                {
+                    page.drop_lens();
+                }
+            }
+            !is_over
+        });
+        self.state.alarms = alarms;
+        self.state
+            .ended
+            .retain(|ended| now.saturating_sub(ended.to) <= REMEMBERED);
+    }
+
+    fn is_over(&self, alarm: &mut Alarm, now: Tick) -> bool {
+        let effect = alarm.effect as f64 * 1e-6;
+        let shared = &self.state.shared;
+        if alarm.context == all_id() {
+            let then = alarm.past.level as f64 * 1e-6;
+            return match alarm.kind {
+                ChangeKind::Silent => shared.last().is_some_and(|last| last.traffic > -1_000_000),
+                _ => all::is_over(shared, then, effect),
+            };
+        }
+        let Some(page) = self.pages.get(&alarm.context) else {
+            // A silent page is forgotten after a while, and its silence is still so.
+            return alarm.kind != ChangeKind::Silent;
+        };
+        let seen = page.history.last().map_or(alarm.since, |last| last.tick);
+        if alarm.kind != ChangeKind::Silent && now - seen > UNSEEN {
+            return true;
+        }
+        match alarm.kind {
+            ChangeKind::Slower | ChangeKind::Faster => {
+                let Some(lens) = page.lens.as_ref().filter(|_| seen == now) else {
+                    return false;
+                };
+                let progress = speed::follow(lens, shared, alarm.score, alarm.since, effect);
+                let strength = (progress.strength * 100.0).clamp(0.0, 1e6) as u32;
+                alarm.strength = alarm.strength.max(strength);
+                progress.is_over
+            }
+            ChangeKind::Surging => {
+                let counts = traffic::recent(&page.history, shared, 3);
+                traffic::surge_is_over(&counts, alarm.past.rate(), effect)
+            }
+            ChangeKind::Silent => {
+                let counts = traffic::recent(&page.history, shared, 2);
+                counts.iter().map(|(_, count)| count).sum::<f64>()
+                    >= (0.3 * alarm.past.rate()).max(1.0)
+            }
+            ChangeKind::Failing => {
+                failing::is_over(&page.history, now, alarm.past.error_share(), effect)
+            }
+            ChangeKind::Instance => true,
+        }
+    }
+
+    /// Looks for what is new.
+    fn search(&mut self, now: Tick) {
+        let compared = self
+            .pages
+            .values()
+            .filter(|page| page.lens.is_some())
+            .count();
+        let alone = compared < all::FEWEST_PAGES;
+        let mut found = Vec::new();
+        let mut silent = Vec::new();
+        let mut steady = 0;
+        for (id, page) in &self.pages {
+            let seen = page.history.last().is_some_and(|last| last.tick == now);
+            let stands = |kinds: &[ChangeKind]| {
+                let mut alarms = self.state.alarms.iter();
+                alarms.any(|alarm| alarm.context == *id && kinds.contains(&alarm.kind))
+            };
+            if let Some(lens) = page.lens.as_ref().filter(|_| seen && !stands(&SPEED))
+                && let Some(finding) = speed::search(lens, &self.state.shared, now, alone)
+            {
+                let kind = if finding.faster {
+                    ChangeKind::Faster
+                } else {
+                    ChangeKind::Slower
+                };
+                found.push(Alarm {
+                    context: *id,
+                    kind,
+                    instance: None,
+                    since: finding.since,
+                    detected: now,
+                    score: finding.score,
+                    strength: hundredths(finding.strength),
+                    effect: (finding.effect * 1e6) as i64,
+                    past: lens.past.clone(),
+                });
+            }
+            let excluded = self.excluded(*id, &[ChangeKind::Surging, ChangeKind::Silent], now);
+            let traffic = Traffic::of(
+                &page.history,
+                page.first,
+                &self.state.shared,
+                now,
+                &excluded,
+            );
+            if let Some(traffic) = traffic {
+                steady += usize::from(traffic.rate >= 4.0);
+                let alarm = |kind, found: traffic::Found| Alarm {
+                    context: *id,
+                    kind,
+                    instance: None,
+                    since: found.since,
+                    detected: now,
+                    score: 0,
+                    strength: hundredths(found.strength),
+                    effect: (found.now * 1e6) as i64,
+                    past: Past {
+                        requests: (traffic.rate * 1_000.0) as u64,
+                        minutes: 1_000,
+                        ..Sums::of(&page.history, now - 76, found.since).past(1)
+                    },
+                };
+                if seen && !stands(&[ChangeKind::Surging]) {
+                    let surge = traffic::surge(&traffic, &self.state.shared);
+                    found.extend(surge.map(|surge| alarm(ChangeKind::Surging, surge)));
+                }
+                if !seen && !stands(&[ChangeKind::Silent]) {
+                    let silence = traffic::silence(&traffic);
+                    silent.extend(silence.map(|silence| alarm(ChangeKind::Silent, silence)));
+                }
+            }
+            if seen && !stands(&[ChangeKind::Failing]) {
+                let excluded = self.excluded(*id, &[ChangeKind::Failing], now);
+                if let Some(failing) = failing::search(&page.history, now, &excluded) {
+                    let sums = Sums::of(&page.history, failing.since, now + 1);
+                    let before = Sums::of(&page.history, now - 76, failing.since);
+                    found.push(Alarm {
+                        context: *id,
+                        kind: ChangeKind::Failing,
+                        instance: None,
+                        since: failing.since,
+                        detected: now,
+                        score: 0,
+                        strength: hundredths(failing.strength),
+                        effect: (sums.error_share() * 1e6) as i64,
+                        past: Past {
+                            errors: (failing.then * before.requests as f64).round() as u64,
+                            ..before.past(before.minutes)
+                        },
+                    });
+                }
+            }
+        }
+        self.open(found, silent, steady, now);
+    }
+
+    /// Opens the alarms that are not only a part of something larger, or of something that may pass.
+    fn open(&mut self, mut found: Vec<Alarm>, silent: Vec<Alarm>, steady: usize, now: Tick) {
+        let mut crowds: HashMap<Tick, bool> = HashMap::new();
+        found.retain(|alarm| {
+            let lasts = now - alarm.since >= TOGETHER_LASTING;
+            let speed = SPEED.contains(&alarm.kind);
+            !speed
+                || lasts
+                || !*crowds
+                    .entry(alarm.since)
+                    .or_insert_with(|| self.is_crowded(alarm.since))
+        });
+        let silences = self
+            .state
+            .alarms
+            .iter()
+            .filter(|alarm| alarm.kind == ChangeKind::Silent);
+        match silent.len() >= 2 && 2 * (silent.len() + silences.count()) >= steady {
+            false => found.extend(silent),
+            true if self.stands(all_id(), ChangeKind::Silent) => {}
+            true => found.extend(
+                silent
+                    .into_iter()
+                    .min_by_key(|alarm| alarm.since)
+                    .map(|alarm| Alarm {
+                        context: all_id(),
+                        past: self.past_of_all(alarm.since),
+                        ..alarm
+                    }),
+            ),
+        }
+        let speeds = SPEED.iter().any(|kind| self.stands(all_id(), *kind));
+        if let Some(level) = all::search(&self.state.shared, now).filter(|_| !speeds) {
+            let kind = if level.effect < 0.0 {
+                ChangeKind::Faster
+            } else {
+                ChangeKind::Slower
+            };
+            found.push(Alarm {
+                context: all_id(),
+                kind,
+                instance: None,
+                since: level.since,
+                detected: now,
+                score: 0,
+                strength: hundredths(level.strength),
+                effect: (level.effect * 1e6) as i64,
+                past: Past {
+                    level: (level.then * 1e6) as i64,
+                    ..self.past_of_all(level.since)
+                },
+            });
+        }
+        found.sort_unstable_by_key(|alarm| (alarm.context, alarm.kind));
+        for alarm in found {
+            if let Some(page) = self.pages.get_mut(&alarm.context)
+                && SPEED.contains(&alarm.kind)
+            {
+                page.freeze(&alarm.past, now);
+            }
+            self.state.alarms.push(alarm);
+        }
+    }
+
+    /// Whether several pages are different since this minute, which may have one cause that will pass: a deploy,
+    /// a batch job, a database.
+    fn is_crowded(&self, since: Tick) -> bool {
+        let lenses = self.pages.values().filter(|page| !page.is_frozen());
+        let lenses = lenses.filter_map(|page| page.lens.as_ref());
+        let deviations = lenses.map(|lens| speed::deviation(lens, &self.state.shared, since).abs());
+        let (all, many) = deviations.fold((0, 0), |(all, many), deviation| {
+            (all + 1, many + usize::from(deviation >= CROWD))
+        });
+        many > (all / 20).max(2)
+    }
+
+    fn stands(&self, id: RecordId, kind: ChangeKind) -> bool {
+        let mut alarms = self.state.alarms.iter();
+        alarms.any(|alarm| alarm.context == id && alarm.kind == kind)
+    }
+
+    fn past_of_all(&self, until: Tick) -> Past {
+        let sums = Sums::of_all(&self.state.shared, until - 60, until);
+        sums.past(sums.minutes)
+    }
+
+    fn verdicts(&self, now: Tick) -> Vec<Verdict> {
+        let alarms = self.state.alarms.iter();
+        let verdicts = alarms.map(|alarm| {
+            verdict(
+                alarm,
+                self.pages.get(&alarm.context),
+                &self.state.shared,
+                now,
+            )
+        });
+        let mut verdicts: Vec<_> = verdicts.collect();
+        verdicts.sort_by(|a, b| {
+            (a.context, a.kind, &a.instance).cmp(&(b.context, b.kind, &b.instance))
+        });
+        verdicts
+    }
+}
+
+const SPEED: [ChangeKind; 2] = [ChangeKind::Slower, ChangeKind::Faster];
+
+/// All contexts together.
+pub(super) fn all_id() -> RecordId {
+    RecordId::new(Kind::All, ALL)
+}
+
+fn hundredths(strength: f64) -> u32 {
+    (strength * 100.0).clamp(0.0, 1e6) as u32
 }

@@ -6,9 +6,19 @@
 //! asks next: its name, its cost, its suspects. [`mark`] has the deploys and other events that changes are
 //! compared with.
 
+mod all;
 pub mod change;
 pub mod detector;
+mod failing;
+mod history;
 pub mod log;
 pub mod mark;
+mod noise;
+mod page;
+mod reference;
 pub mod side_by_side;
+mod speed;
+mod state;
 pub mod suspects;
+mod traffic;
+mod verdict;

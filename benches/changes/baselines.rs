@@ -1,0 +1,124 @@
+//! Three usual rules, to compare with. They see the same aggregates per minute.
+
+use std::collections::VecDeque;
+
+use tower_pulse::model::batch::Aggregate;
+
+use crate::workload::PAGES;
+
+/// Sums of a minute, or of several, in seconds.
+#[derive(Clone, Copy, Default)]
+struct Sums {
+    count: f64,
+    sum: f64,
+    squares: f64,
+}
+
+impl Sums {
+    fn add(&mut self, other: Self, sign: f64) {
+        self.count += sign * other.count;
+        self.sum += sign * other.sum;
+        self.squares += sign * other.squares;
+    }
+
+    fn mean(self) -> f64 {
+        self.sum / self.count.max(1.0)
+    }
+
+    fn variance(self) -> f64 {
+        (self.squares / self.count.max(1.0) - self.mean().powi(2)).max(0.0)
+    }
+}
+
+/// A rule.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Rule {
+    /// The mean of 5 minutes is above 1.5 times that of the hour.
+    Mean,
+    /// Welch's t of 10 minutes against the hour, and a ratio of at least 1.2.
+    Recent,
+    /// Welch's t of this hour against the last.
+    Hours,
+}
+
+impl Rule {
+    pub(crate) const ALL: [Self; 3] = [Self::Mean, Self::Recent, Self::Hours];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Mean => "mean of 5 min > 1.5 x the hour",
+            Self::Recent => "Welch's t, 10 min against the hour, >= 1.2",
+            Self::Hours => "Welch's t, this hour against the last",
+        }
+    }
+
+    /// (minutes now, minutes before them)
+    fn windows(self) -> (usize, usize) {
+        match self {
+            Self::Mean => (5, 60),
+            Self::Recent => (10, 60),
+            Self::Hours => (60, 60),
+        }
+    }
+
+    fn alarms(self, recent: Sums, past: Sums) -> bool {
+        if recent.count < 2.0 || past.count < 2.0 {
+            return false;
+        }
+        let ratio = recent.mean() / past.mean();
+        let error = recent.variance() / recent.count + past.variance() / past.count;
+        let t = (recent.mean() - past.mean()) / error.sqrt().max(1e-12);
+        match self {
+            Rule::Mean => ratio > 1.5,
+            Rule::Recent => ratio >= 1.2 && t > SIGNIFICANT,
+            Rule::Hours => t > SIGNIFICANT,
+        }
+    }
+}
+
+/// A rule on all pages.
+pub(crate) struct Baseline {
+    rule: Rule,
+    minutes: Vec<VecDeque<Sums>>,
+}
+
+/// As usual for Welch's test: a chance of 1 in 100.
+const SIGNIFICANT: f64 = 2.58;
+
+impl Baseline {
+    pub(crate) fn new(rule: Rule) -> Self {
+        Self {
+            rule,
+            minutes: vec![VecDeque::new(); PAGES],
+        }
+    }
+
+    /// The pages that are slower at the end of the minute.
+    pub(crate) fn judge(&mut self, minute: &[(usize, Aggregate)]) -> Vec<usize> {
+        let (now, before) = self.rule.windows();
+        let mut slower = Vec::new();
+        let mut given = minute.iter().peekable();
+        for (page, minutes) in self.minutes.iter_mut().enumerate() {
+            let sums = given.next_if(|(at, _)| *at == page);
+            let sums = sums.map_or(Sums::default(), |(_, aggregate)| Sums {
+                count: aggregate.times.count as f64,
+                sum: aggregate.times.sum as f64 / 1e9,
+                squares: aggregate.times.sumsq as f64 / 1e18,
+            });
+            minutes.push_front(sums);
+            minutes.truncate(now + before);
+            if minutes.len() < now + before.min(20) {
+                continue;
+            }
+            let (mut recent, mut past) = (Sums::default(), Sums::default());
+            for (back, sums) in minutes.iter().enumerate() {
+                let side = if back < now { &mut recent } else { &mut past };
+                side.add(*sums, 1.0);
+            }
+            if self.rule.alarms(recent, past) {
+                slower.push(page);
+            }
+        }
+        slower
+    }
+}

@@ -1,0 +1,325 @@
+//! What happens to a service: by itself, which nobody should be told of, and labelled, which somebody should.
+
+use crate::page::Page;
+use crate::rng::Random;
+use crate::workload::{MINUTES, PAGES};
+
+/// What a label says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum LabelKind {
+    Slower,
+    Faster,
+    Surge,
+    Failing,
+}
+
+/// Which requests are slower.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// All.
+    Body,
+    /// The slowest tenth.
+    UpperTenth,
+    /// A tenth, whichever.
+    SomeRequests,
+}
+
+/// A change that a detector should find.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Label {
+    pub(crate) page: usize,
+    pub(crate) kind: LabelKind,
+    pub(crate) part: Part,
+    /// The first minute.
+    pub(crate) from: usize,
+    /// The minute after the last one.
+    pub(crate) to: usize,
+    /// Of the times, or of the rate; for failing, the share of errors.
+    pub(crate) ratio: f64,
+    /// Requests per minute of the page.
+    pub(crate) rate: f64,
+}
+
+/// Each page has one change at most, so that no change is within the past of another one.
+pub(crate) fn random_labels(random: &mut Random, pages: &[Page]) -> Vec<Label> {
+    use LabelKind::{Failing, Faster, Slower, Surge};
+    let mut kinds = vec![(Slower, Part::Body); 6];
+    kinds.extend([(Slower, Part::UpperTenth), (Slower, Part::SomeRequests)]);
+    kinds.extend([
+        (Faster, Part::Body),
+        (Surge, Part::Body),
+        (Surge, Part::Body),
+    ]);
+    kinds.extend([(Failing, Part::Body); 2]);
+    let chosen = random.sample(PAGES, kinds.len());
+    let labels = kinds.into_iter().zip(chosen).map(|((kind, part), page)| {
+        let from = random.whole(60, MINUTES - 15);
+        let length = match random.chance(0.3) {
+            true => MINUTES,
+            false => random.whole(10, 60),
+        };
+        let ratio = match (kind, part) {
+            (Slower, Part::Body) => random.pick(&[1.15, 1.3, 1.5, 2.0, 3.0]),
+            (Slower, Part::UpperTenth) => random.pick(&[2.0, 3.0, 5.0]),
+            (Slower, Part::SomeRequests) => random.pick(&[3.0, 5.0, 10.0]),
+            (Faster, _) => random.pick(&[0.7, 0.5]),
+            (Surge, _) => random.log_between(3.0, 10.0),
+            (Failing, _) => {
+                (pages[page].error_share * 3.0 + random.log_between(0.03, 0.5)).min(0.9)
+            }
+        };
+        Label {
+            page,
+            kind,
+            part,
+            from,
+            to: (from + length).min(MINUTES),
+            ratio,
+            rate: pages[page].rate,
+        }
+    });
+    labels.collect()
+}
+
+/// Something on some pages for some minutes.
+struct Episode {
+    name: &'static str,
+    pages: Vec<usize>,
+    from: usize,
+    to: usize,
+    /// Of the logarithm of the time.
+    shift: f64,
+    /// Minutes in which it falls to 1/e; 0 if it stays.
+    decay: f64,
+    /// Factor of the odds of a miss.
+    cold: f64,
+    traffic: f64,
+    errors: f64,
+}
+
+impl Episode {
+    fn strength(&self, minute: usize) -> f64 {
+        if !(self.from..self.to).contains(&minute) {
+            return 0.0;
+        }
+        match self.decay > 0.0 {
+            true => (-((minute - self.from) as f64) / self.decay).exp(),
+            false => 1.0,
+        }
+    }
+}
+
+/// All that happens by itself in a run.
+pub(crate) struct Events {
+    episodes: Vec<Episode>,
+    /// Of the host, per minute, in logarithms of the time.
+    host: Vec<f64>,
+    /// Index of episodes per page.
+    by_page: Vec<Vec<usize>>,
+}
+
+impl Events {
+    pub(crate) fn random(random: &mut Random, pages: &[Page], other: bool) -> Self {
+        let mut episodes = Vec::new();
+        deploys(random, &mut episodes);
+        batch_jobs(random, &mut episodes, other);
+        bursts(random, &mut episodes);
+        if other {
+            group_trouble(random, &mut episodes, pages);
+        }
+        let host = slow_minutes(random);
+        let mut by_page = vec![Vec::new(); PAGES];
+        for (index, episode) in episodes.iter().enumerate() {
+            for page in &episode.pages {
+                by_page[*page].push(index);
+            }
+        }
+        Self {
+            episodes,
+            host,
+            by_page,
+        }
+    }
+
+    pub(crate) fn host(&self, minute: usize, random: &mut Random) -> f64 {
+        self.host[minute] + 0.01 * random.normal()
+    }
+
+    fn sum(&self, page: usize, minute: usize, part: impl Fn(&Episode) -> f64) -> f64 {
+        let episodes = self.by_page[page]
+            .iter()
+            .map(|index| &self.episodes[*index]);
+        episodes
+            .map(|episode| part(episode) * episode.strength(minute))
+            .sum()
+    }
+
+    /// What happened to a page by itself in the minutes up to this one.
+    pub(crate) fn explain(&self, page: usize, minute: usize) -> String {
+        let episodes = self.by_page[page]
+            .iter()
+            .map(|index| &self.episodes[*index]);
+        let near = episodes.filter(|e| e.from <= minute && e.to + 8 > minute);
+        let mut text: Vec<_> = near
+            .map(|e| {
+                format!(
+                    "{} {}-{} {:.2} cold {:.1} x{:.1}",
+                    e.name, e.from, e.to, e.shift, e.cold, e.traffic
+                )
+            })
+            .collect();
+        let host = (minute.saturating_sub(6)..=minute).filter(|at| self.host[*at] > 0.0);
+        text.extend(host.map(|at| format!("host {at} {:.2}", self.host[at])));
+        text.join(", ")
+    }
+
+    pub(crate) fn page(&self, page: usize, minute: usize) -> f64 {
+        self.sum(page, minute, |episode| episode.shift)
+    }
+
+    pub(crate) fn cold(&self, page: usize, minute: usize) -> f64 {
+        self.sum(page, minute, |episode| episode.cold.ln()).exp()
+    }
+
+    pub(crate) fn traffic(&self, page: usize, minute: usize) -> f64 {
+        self.sum(page, minute, |episode| episode.traffic.ln()).exp()
+    }
+
+    pub(crate) fn errors(&self, page: usize, minute: usize) -> f64 {
+        self.sum(page, minute, |episode| episode.errors.ln()).exp()
+    }
+}
+
+const NOTHING: Episode = Episode {
+    name: "",
+    pages: Vec::new(),
+    from: 0,
+    to: 0,
+    shift: 0.0,
+    decay: 0.0,
+    cold: 1.0,
+    traffic: 1.0,
+    errors: 1.0,
+};
+
+/// Cold caches for some minutes after a deploy, on some pages or all.
+fn deploys(random: &mut Random, episodes: &mut Vec<Episode>) {
+    for _ in 0..random.whole(1, 4) {
+        let from = random.whole(0, MINUTES);
+        let affected = random.between(0.3, 1.0);
+        let decay = random.between(0.7, 3.0);
+        let strength = random.log_between(1.2, 2.5).ln();
+        for page in 0..PAGES {
+            if !random.chance(affected) {
+                continue;
+            }
+            episodes.push(Episode {
+                name: "deploy",
+                pages: vec![page],
+                from,
+                to: from + 12,
+                shift: strength * random.between(0.3, 1.5),
+                decay: decay * random.between(0.7, 1.4),
+                cold: random.between(1.0, 4.0),
+                errors: random.between(1.0, 3.0),
+                ..NOTHING
+            });
+        }
+    }
+}
+
+/// Jobs that slow several pages for some minutes, again and again.
+fn batch_jobs(random: &mut Random, episodes: &mut Vec<Episode>, other: bool) {
+    for _ in 0..random.whole(1, 4) {
+        let count = random.whole(3, 16);
+        let pages = random.sample(PAGES, count);
+        let every = random.pick(&[15, 20, 30, 30, 60, 60]);
+        let length = random.whole(1, if other { 6 } else { 5 });
+        let shift = random.log_between(1.1, 1.7).ln();
+        let mut from = random.whole(0, every);
+        while from < MINUTES {
+            for page in &pages {
+                episodes.push(Episode {
+                    name: "batch job",
+                    pages: vec![*page],
+                    from,
+                    to: from + length,
+                    shift: shift * random.between(0.5, 1.5),
+                    ..NOTHING
+                });
+            }
+            from += every;
+        }
+    }
+}
+
+/// Traffic for a minute or two, which slows the page a little.
+fn bursts(random: &mut Random, episodes: &mut Vec<Episode>) {
+    for page in 0..PAGES {
+        let mean = random.between(0.0, 3.0);
+        for _ in 0..random.poisson(mean) {
+            let from = random.whole(0, MINUTES);
+            let length = if random.chance(0.9) { 1 } else { 2 };
+            episodes.push(Episode {
+                name: "burst",
+                pages: vec![page],
+                from,
+                to: from + length,
+                traffic: random.log_between(1.5, 5.0),
+                shift: random.between(0.0, 0.4),
+                errors: random.between(1.0, 2.0),
+                ..NOTHING
+            });
+        }
+    }
+    // One page gets slow requests of its own kind for a while: a crawler, a large export.
+    for _ in 0..random.whole(4, 20) {
+        let from = random.whole(0, MINUTES);
+        let length = random.pick(&[1, 1, 1, 1, 1, 1, 1, 2, 2, 3]);
+        episodes.push(Episode {
+            name: "crawler",
+            pages: vec![random.whole(0, PAGES)],
+            from,
+            to: from + length,
+            shift: random.log_between(1.2, 4.0).ln(),
+            ..NOTHING
+        });
+    }
+}
+
+/// A database that pages share is slow for some minutes.
+fn group_trouble(random: &mut Random, episodes: &mut Vec<Episode>, pages: &[Page]) {
+    for _ in 0..random.whole(1, 5) {
+        let group = random.whole(0, 6);
+        let from = random.whole(0, MINUTES);
+        let to = from + random.whole(1, 5);
+        let shift = random.log_between(1.2, 2.5).ln();
+        for page in (0..PAGES).filter(|page| pages[*page].group == group) {
+            episodes.push(Episode {
+                name: "database",
+                pages: vec![page],
+                from,
+                to,
+                shift: shift * random.between(0.3, 1.2),
+                errors: random.between(1.0, 4.0),
+                ..NOTHING
+            });
+        }
+    }
+}
+
+/// Minutes in which the host does something else.
+fn slow_minutes(random: &mut Random) -> Vec<f64> {
+    let mut host = vec![0.0; MINUTES];
+    let share = random.between(0.02, 0.08);
+    for minute in 0..MINUTES {
+        if random.chance(share) {
+            let length = random.pick(&[1, 1, 1, 1, 2, 3]);
+            let shift = random.log_between(1.15, 3.0).ln();
+            for slow in host.iter_mut().skip(minute).take(length) {
+                *slow = shift;
+            }
+        }
+    }
+    host
+}

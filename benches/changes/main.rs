@@ -1,0 +1,161 @@
+//! How well the change detector finds what was injected into a labelled workload, and how often it says what is
+//! not so: `cargo bench --bench changes`. Three usual rules stand beside it. Seeds are printed;
+//! `CHANGES_SEED=7` starts with another one, `CHANGES_RUNS=100` makes that many runs of each design.
+//! `CHANGES_VERBOSE=1` lists each false alarm and each change that was missed.
+//!
+//! Read `page` and `events` (what a workload is made of), `workload`, `baselines`, `score`, `report`.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    missing_docs,
+    reason = "a bench: a panic is a failed one"
+)]
+
+mod baselines;
+mod events;
+mod page;
+mod report;
+mod rng;
+mod score;
+mod workload;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use baselines::{Baseline, Rule};
+use events::LabelKind;
+use score::{Follower, Score, Standing};
+use tower_pulse::model::changes::change::ChangeKind;
+use tower_pulse::model::changes::detector::{Detector, DetectorState, Minute, Verdict};
+use workload::{Design, MINUTES, PAGES, Run, id_of};
+
+/// The scores of the detector and of the three rules, and the detector's time.
+#[derive(Default)]
+pub(crate) struct Scores {
+    pub(crate) detector: Score,
+    pub(crate) rules: [Score; 3],
+    pub(crate) judging: Duration,
+    pub(crate) minutes: u32,
+}
+
+impl Scores {
+    fn add(&mut self, other: Self) {
+        self.detector.add(other.detector);
+        for (mine, theirs) in self.rules.iter_mut().zip(other.rules) {
+            mine.add(theirs);
+        }
+        self.judging += other.judging;
+        self.minutes += other.minutes;
+    }
+}
+
+fn setting(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| text.parse().unwrap())
+}
+
+fn main() {
+    // `cargo test --benches` and the like only check that it runs.
+    if !std::env::args().any(|argument| argument == "--bench") {
+        return;
+    }
+    let seed = setting("CHANGES_SEED", 20_261_122);
+    let runs = setting("CHANGES_RUNS", 24);
+    let mut failed = false;
+    for design in [Design::Plain, Design::Other] {
+        let scores = run_all(design, seed, runs);
+        failed |= !report::print(design, seed, runs, &scores);
+    }
+    if failed {
+        println!("NOT ACCEPTED");
+        std::process::exit(1);
+    }
+}
+
+/// Runs seeds `seed` and up, on all processors.
+fn run_all(design: Design, seed: u64, runs: u64) -> Scores {
+    let next = AtomicU64::new(0);
+    let threads = std::thread::available_parallelism().map_or(2, usize::from);
+    let work = || {
+        let mut scores = Scores::default();
+        loop {
+            let run = next.fetch_add(1, Ordering::Relaxed);
+            if run >= runs {
+                return scores;
+            }
+            scores.add(run_one(design, seed + run));
+        }
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        let mut scores = Scores::default();
+        for thread in threads {
+            scores.add(thread.join().unwrap());
+        }
+        scores
+    })
+}
+
+fn run_one(design: Design, seed: u64) -> Scores {
+    let mut run = Run::new(seed, design);
+    let mut detector = Detector::new(DetectorState::default());
+    let mut baselines = Rule::ALL.map(Baseline::new);
+    let mut follower = Follower::new(seed, &run.labels);
+    let mut rule_followers = Rule::ALL.map(|_| Follower::new(seed, &run.labels));
+    let mut scores = Scores::default();
+    for minute in 0..MINUTES {
+        let pages = run.next();
+        let contexts = pages.iter().map(|(page, sums)| (id_of(*page), sums));
+        let given = Minute {
+            start: START + 60 * minute as i64,
+            contexts: contexts.collect(),
+            instances: Vec::new(),
+        };
+        let before = Instant::now();
+        let verdicts = detector.judge(&given);
+        scores.judging += before.elapsed();
+        scores.minutes += 1;
+        let standing: Vec<_> = verdicts.iter().filter_map(standing).collect();
+        scores.detector.all_verdicts += verdicts.len() - standing.len();
+        follower.minute(minute, &standing);
+        for (baseline, follower) in baselines.iter_mut().zip(&mut rule_followers) {
+            let slower = baseline.judge(&pages).into_iter().map(|page| Standing {
+                page,
+                kind: LabelKind::Slower,
+                since: None,
+                ratio: f64::NAN,
+                strength: f64::NAN,
+            });
+            follower.minute(minute, &slower.collect::<Vec<_>>());
+        }
+    }
+    let page_hours = (PAGES * MINUTES) as f64 / 60.0;
+    let all = scores.detector.all_verdicts;
+    scores.detector = follower.finish(page_hours);
+    for alarm in &mut scores.detector.false_alarms {
+        let why = run.explain(alarm.page, alarm.minute);
+        alarm.context = format!("{}; {why}", alarm.context);
+    }
+    scores.detector.all_verdicts = all;
+    scores.rules = rule_followers.map(|follower| follower.finish(page_hours));
+    scores
+}
+
+const START: i64 = 1_800_000_000;
+
+fn standing(verdict: &Verdict) -> Option<Standing> {
+    let page = (0..PAGES).find(|page| id_of(*page) == verdict.context)?;
+    let kind = match verdict.kind {
+        ChangeKind::Slower => LabelKind::Slower,
+        ChangeKind::Faster => LabelKind::Faster,
+        ChangeKind::Failing => LabelKind::Failing,
+        ChangeKind::Surging => LabelKind::Surge,
+        _ => return None,
+    };
+    Some(Standing {
+        page,
+        kind,
+        since: Some((verdict.since - START).div_euclid(60)),
+        ratio: verdict.ratio,
+        strength: (-2.0 * (1.0 - verdict.confidence).ln()).sqrt(),
+    })
+}

@@ -1,0 +1,133 @@
+//! One page of a workload: how long its requests take, and how many there are.
+
+use crate::rng::Random;
+
+/// The distribution of the time of one request, in logarithms of the median.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Shape {
+    LogNormal {
+        sigma: f64,
+    },
+    /// Log-normal, and a share of the requests with a power law above it.
+    Pareto {
+        sigma: f64,
+        share: f64,
+        alpha: f64,
+    },
+    /// Hits and misses of a cache.
+    Bimodal {
+        sigma: f64,
+        misses: f64,
+        factor: f64,
+    },
+    /// A fixed part and an exponential one.
+    Shifted {
+        fixed: f64,
+    },
+}
+
+impl Shape {
+    pub(crate) fn random(random: &mut Random) -> Self {
+        match random.whole(0, 10) {
+            0..=3 => Self::LogNormal {
+                sigma: random.between(0.25, 1.3),
+            },
+            4..=5 => Self::Pareto {
+                sigma: random.between(0.3, 0.9),
+                share: random.between(0.01, 0.1),
+                alpha: random.between(1.2, 2.2),
+            },
+            6..=8 => Self::Bimodal {
+                sigma: random.between(0.2, 0.8),
+                misses: random.between(0.05, 0.5),
+                factor: random.log_between(4.0, 60.0),
+            },
+            _ => Self::Shifted {
+                fixed: random.between(0.1, 0.8),
+            },
+        }
+    }
+
+    /// A draw. `miss_odds` multiplies the odds of the slow mode.
+    pub(crate) fn draw(self, random: &mut Random, miss_odds: f64) -> f64 {
+        match self {
+            Self::LogNormal { sigma } => sigma * random.normal(),
+            Self::Pareto {
+                sigma,
+                share,
+                alpha,
+            } => {
+                let body = sigma * random.normal();
+                match random.chance(share) {
+                    true => body + sigma + random.exponential() / alpha,
+                    false => body,
+                }
+            }
+            Self::Bimodal {
+                sigma,
+                misses,
+                factor,
+            } => {
+                let odds = misses / (1.0 - misses) * miss_odds;
+                let body = sigma * random.normal();
+                match random.chance(odds / (1.0 + odds)) {
+                    true => body + factor.ln(),
+                    false => body,
+                }
+            }
+            Self::Shifted { fixed } => (fixed + (1.0 - fixed) * random.exponential()).ln(),
+        }
+    }
+}
+
+/// A series that returns to its mean (AR(1)), or wanders.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wobble {
+    pub(crate) sigma: f64,
+    pub(crate) persistence: f64,
+    pub(crate) heavy: bool,
+    pub(crate) value: f64,
+}
+
+impl Wobble {
+    pub(crate) fn next(&mut self, random: &mut Random) -> f64 {
+        let noise = if self.heavy {
+            random.heavy()
+        } else {
+            random.normal()
+        };
+        let fresh = self.sigma * (1.0 - self.persistence.powi(2)).sqrt();
+        self.value = self.persistence * self.value + fresh * noise;
+        self.value
+    }
+}
+
+/// A page without what happens to it.
+pub(crate) struct Page {
+    pub(crate) shape: Shape,
+    /// Median time of a request, in seconds.
+    pub(crate) median: f64,
+    /// Requests per minute.
+    pub(crate) rate: f64,
+    pub(crate) error_share: f64,
+    /// Of the time.
+    pub(crate) wobble: Wobble,
+    /// Of the odds of a miss.
+    pub(crate) miss_wobble: Wobble,
+    /// Of the rate.
+    pub(crate) rate_wobble: Wobble,
+    /// How strongly it feels what all pages feel.
+    pub(crate) loading: f64,
+    /// The pages that share its database.
+    pub(crate) group: usize,
+    /// The 0.9-quantile of its draws.
+    pub(crate) upper_tenth: f64,
+}
+
+impl Page {
+    pub(crate) fn find_upper_tenth(&mut self, random: &mut Random) {
+        let mut draws: Vec<_> = (0..8_000).map(|_| self.shape.draw(random, 1.0)).collect();
+        draws.sort_unstable_by(f64::total_cmp);
+        self.upper_tenth = draws[7_200];
+    }
+}

@@ -1,0 +1,197 @@
+//! Compares what a detector says with the labels.
+
+use std::collections::HashMap;
+
+use crate::events::{Label, LabelKind, Part};
+
+/// What stands on one page at the end of a minute.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Standing {
+    pub(crate) page: usize,
+    pub(crate) kind: LabelKind,
+    /// The minute in which it began, if the detector tells.
+    pub(crate) since: Option<i64>,
+    pub(crate) ratio: f64,
+    /// How sure it is, in standard deviations.
+    pub(crate) strength: f64,
+}
+
+/// Minutes after the end of a label in which a verdict is still about it.
+const GRACE: usize = 5;
+/// Minutes after the end of a label in which its verdict must have ended.
+const CLEARED: usize = 15;
+
+/// A label, and what was said about it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outcome {
+    pub(crate) label: Label,
+    /// Minutes from its start to the end of the minute in which it was found.
+    pub(crate) delay: Option<usize>,
+    /// Minutes from the start that was told to the true one.
+    pub(crate) start_error: Option<f64>,
+    /// The ratio told last, divided by the true one.
+    pub(crate) ratio_error: Option<f64>,
+    /// Minutes from its end to the end of the verdict.
+    pub(crate) clearing: Option<usize>,
+}
+
+/// What a detector said without reason.
+#[derive(Clone, Debug)]
+pub(crate) struct FalseAlarm {
+    pub(crate) seed: u64,
+    pub(crate) page: usize,
+    pub(crate) kind: LabelKind,
+    pub(crate) minute: usize,
+    pub(crate) since: i64,
+    /// What was so at the time.
+    pub(crate) context: String,
+}
+
+/// What a detector said in one run or in many.
+#[derive(Debug, Default)]
+pub(crate) struct Score {
+    pub(crate) page_hours: f64,
+    pub(crate) false_alarms: Vec<FalseAlarm>,
+    pub(crate) outcomes: Vec<Outcome>,
+    /// Surges that were said, whether true or not.
+    pub(crate) surges_said: usize,
+    pub(crate) all_verdicts: usize,
+}
+
+impl Score {
+    pub(crate) fn add(&mut self, other: Self) {
+        self.page_hours += other.page_hours;
+        self.false_alarms.extend(other.false_alarms);
+        self.outcomes.extend(other.outcomes);
+        self.surges_said += other.surges_said;
+        self.all_verdicts += other.all_verdicts;
+    }
+
+    pub(crate) fn per_1000(&self) -> f64 {
+        self.false_alarms.len() as f64 * 1e3 / self.page_hours
+    }
+
+    pub(crate) fn of_kind(&self, kind: LabelKind) -> usize {
+        let alarms = self.false_alarms.iter();
+        alarms.filter(|alarm| alarm.kind == kind).count()
+    }
+
+    /// The outcomes of some labels.
+    pub(crate) fn select(&self, wanted: impl Fn(&Label) -> bool) -> Vec<Outcome> {
+        let outcomes = self
+            .outcomes
+            .iter()
+            .filter(|outcome| wanted(&outcome.label));
+        outcomes.copied().collect()
+    }
+}
+
+/// Follows one detector through one run.
+pub(crate) struct Follower {
+    seed: u64,
+    outcomes: Vec<Outcome>,
+    /// What stood at the end of the minute before, and whether it has been counted as false.
+    standing: HashMap<(usize, LabelKind), bool>,
+    score: Score,
+}
+
+impl Follower {
+    pub(crate) fn new(seed: u64, labels: &[Label]) -> Self {
+        let outcomes = labels.iter().map(|label| Outcome {
+            label: *label,
+            delay: None,
+            start_error: None,
+            ratio_error: None,
+            clearing: None,
+        });
+        Self {
+            seed,
+            outcomes: outcomes.collect(),
+            standing: HashMap::new(),
+            score: Score::default(),
+        }
+    }
+
+    pub(crate) fn minute(&mut self, minute: usize, verdicts: &[Standing]) {
+        let mut standing = HashMap::new();
+        for verdict in verdicts {
+            let key = (verdict.page, verdict.kind);
+            let before = self.standing.get(&key).copied();
+            if before.is_none() && verdict.kind == LabelKind::Surge {
+                self.score.surges_said += 1;
+            }
+            let counted = before == Some(true);
+            let fits = self.compare(minute, verdict, before.is_none());
+            if !fits && !counted {
+                self.score.false_alarms.push(FalseAlarm {
+                    seed: self.seed,
+                    page: verdict.page,
+                    kind: verdict.kind,
+                    minute,
+                    since: verdict.since.unwrap_or(-1),
+                    context: format!("ratio {:.2} sigma {:.1}", verdict.ratio, verdict.strength),
+                });
+            }
+            standing.insert(key, counted || !fits);
+        }
+        self.standing = standing;
+    }
+
+    /// Whether the verdict is about a label.
+    fn compare(&mut self, minute: usize, verdict: &Standing, new: bool) -> bool {
+        let outcomes = self.outcomes.iter_mut();
+        let mut same = outcomes.filter(|outcome| {
+            let label = &outcome.label;
+            label.page == verdict.page && label.kind == verdict.kind && minute >= label.from
+        });
+        let Some(outcome) = same.next() else {
+            return false;
+        };
+        let label = outcome.label;
+        if minute < label.to {
+            if outcome.delay.is_none() {
+                outcome.delay = Some(minute - label.from + 1);
+                let error = |since| (since - label.from as i64) as f64;
+                outcome.start_error = verdict.since.map(error);
+            }
+            outcome.ratio_error = Some(verdict.ratio / label.ratio);
+            return true;
+        }
+        if outcome.delay.is_some() {
+            outcome.clearing = Some(minute + 1 - label.to);
+        }
+        let allowed = if new { GRACE } else { CLEARED };
+        minute < label.to + allowed
+    }
+
+    pub(crate) fn finish(mut self, page_hours: f64) -> Score {
+        self.score.page_hours = page_hours;
+        self.score.outcomes = self.outcomes;
+        self.score
+    }
+}
+
+/// The share of those that were found.
+pub(crate) fn found(outcomes: &[Outcome]) -> f64 {
+    let found = outcomes.iter().filter(|outcome| outcome.delay.is_some());
+    found.count() as f64 / outcomes.len() as f64
+}
+
+/// A quantile of some figure of the outcomes that have it.
+pub(crate) fn quantile(
+    outcomes: &[Outcome],
+    q: f64,
+    figure: impl Fn(&Outcome) -> Option<f64>,
+) -> f64 {
+    let mut figures: Vec<_> = outcomes.iter().filter_map(figure).collect();
+    figures.sort_unstable_by(f64::total_cmp);
+    let rank = (q * figures.len() as f64).ceil() as usize;
+    figures
+        .get(rank.saturating_sub(1))
+        .copied()
+        .unwrap_or(f64::NAN)
+}
+
+pub(crate) fn is_slower(label: &Label, part: Part) -> bool {
+    label.kind == LabelKind::Slower && label.part == part
+}

@@ -1,0 +1,228 @@
+//! A labelled workload: 40 pages over three hours, with everything that a service does by itself and that
+//! nobody should be told of, and with changes that somebody should be told of.
+
+use tower_pulse::model::batch::Aggregate;
+use tower_pulse::model::context::{Kind, RecordId};
+use tower_pulse::model::histogram::{BUCKETS, Histogram, bucket_of};
+use tower_pulse::model::outcome::Outcome;
+
+use crate::events::{Events, Label, LabelKind, Part};
+use crate::page::{Page, Shape, Wobble};
+use crate::rng::Random;
+
+pub(crate) const PAGES: usize = 40;
+pub(crate) const MINUTES: usize = 180;
+
+/// How the noise is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Design {
+    /// As the issue tells it: each page wobbles for itself.
+    Plain,
+    /// Not as the detector assumes: wandering levels, groups of pages that share a database, jumps with
+    /// heavy tails, uneven traffic, overdispersed counts.
+    Other,
+}
+
+/// Three hours of a service.
+pub(crate) struct Run {
+    pub(crate) pages: Vec<Page>,
+    pub(crate) labels: Vec<Label>,
+    events: Events,
+    groups: Vec<Wobble>,
+    design: Design,
+    random: Random,
+    minute: usize,
+    diurnal: f64,
+    phase: f64,
+    hardness: f64,
+    counts: Vec<u32>,
+    failures: Vec<u32>,
+}
+
+pub(crate) fn id_of(page: usize) -> RecordId {
+    RecordId::new(Kind::Http, &format!("GET /page/{page}"))
+}
+
+impl Run {
+    pub(crate) fn new(seed: u64, design: Design) -> Self {
+        let mut random = Random::new(seed);
+        let other = design == Design::Other;
+        // The properties of a run as a whole, so that runs differ more than pages of one run.
+        let busy = random.log_between(300.0, 1_500.0);
+        let persistence = random.between(0.3, 0.9);
+        let pages: Vec<_> = (0..PAGES)
+            .map(|_| new_page(&mut random, design, busy, persistence))
+            .collect();
+        let groups = (0..6).map(|_| Wobble {
+            sigma: if other {
+                random.between(0.01, 0.05)
+            } else {
+                0.0
+            },
+            persistence: random.between(0.5, 0.97),
+            heavy: other,
+            value: 0.0,
+        });
+        let groups = groups.collect();
+        let hardness = random.between(0.7, 1.3);
+        let labels = crate::events::random_labels(&mut random, &pages);
+        let events = Events::random(&mut random, &pages, other);
+        Self {
+            pages,
+            labels,
+            events,
+            groups,
+            design,
+            minute: 0,
+            diurnal: random.between(0.0, 0.4),
+            phase: random.between(0.0, std::f64::consts::TAU),
+            hardness,
+            random,
+            counts: vec![0; BUCKETS],
+            failures: vec![0; BUCKETS],
+        }
+    }
+
+    /// What a page is, and what happened to it by itself.
+    pub(crate) fn explain(&self, page: usize, minute: usize) -> String {
+        let events = self.events.explain(page, minute);
+        let page = &self.pages[page];
+        format!(
+            "{:?} rate {:.0} wobble {:.3}, {:.2}; {events}",
+            page.shape, page.rate, page.wobble.sigma, page.wobble.persistence
+        )
+    }
+
+    /// The next minute: of each page with requests, what it did.
+    pub(crate) fn next(&mut self) -> Vec<(usize, Aggregate)> {
+        let minute = self.minute;
+        self.minute += 1;
+        let groups: Vec<_> = (self.groups.iter_mut())
+            .map(|group| group.next(&mut self.random))
+            .collect();
+        let host = self.events.host(minute, &mut self.random) * self.hardness;
+        let angle = minute as f64 / MINUTES as f64 * std::f64::consts::PI + self.phase;
+        let mut day = 1.0 + self.diurnal * angle.sin();
+        if self.design == Design::Other && minute % 60 < 3 {
+            // Clients that wake up at the full hour.
+            day *= 1.0 + self.diurnal;
+        }
+        let load_shift = 0.15 * day.ln();
+        (0..PAGES)
+            .filter_map(|page| {
+                let group = groups[self.pages[page].group];
+                let shift = group + host * self.pages[page].loading + load_shift;
+                let aggregate = self.page_minute(page, minute, shift, day)?;
+                Some((page, aggregate))
+            })
+            .collect()
+    }
+
+    fn page_minute(
+        &mut self,
+        number: usize,
+        minute: usize,
+        shift: f64,
+        day: f64,
+    ) -> Option<Aggregate> {
+        let random = &mut self.random;
+        let page = &mut self.pages[number];
+        let mut shift = shift + page.wobble.next(random) + self.events.page(number, minute);
+        let mut miss_odds = page.miss_wobble.next(random).exp();
+        miss_odds *= self.events.cold(number, minute);
+        let mut rate = page.rate * day * page.rate_wobble.next(random).exp();
+        rate *= self.events.traffic(number, minute);
+        let mut error_share = page.error_share * self.events.errors(number, minute);
+        let mut tail = None;
+        for label in &self.labels {
+            if label.page != number || !(label.from..label.to).contains(&minute) {
+                continue;
+            }
+            match (label.kind, label.part) {
+                (LabelKind::Surge, _) => rate *= label.ratio,
+                (LabelKind::Failing, _) => error_share = label.ratio,
+                (_, Part::Body) => shift += label.ratio.ln(),
+                (_, part) => tail = Some((part, label.ratio.ln())),
+            }
+        }
+        let count = random.poisson(rate);
+        if count == 0 {
+            return None;
+        }
+        let mut aggregate = Aggregate::default();
+        let errors = random.binomial(count, error_share.min(1.0));
+        for request in 0..count {
+            let failed = request < errors;
+            let mut draw = page.shape.draw(random, miss_odds);
+            match tail {
+                Some((Part::UpperTenth, more)) if draw > page.upper_tenth => draw += more,
+                Some((Part::SomeRequests, more)) if random.chance(0.1) => draw += more,
+                _ => {}
+            }
+            if failed {
+                draw = draw.min(0.0) - 1.0;
+            }
+            let seconds = page.median * (draw + shift).exp();
+            let nanos = ((seconds * 1e6).round() * 1e3).clamp(1e3, 3.6e12) as u64;
+            let bucket = bucket_of(nanos);
+            aggregate.times.record(nanos);
+            self.counts[bucket] += 1;
+            if failed {
+                self.failures[bucket] += 1;
+            }
+            let outcome = match failed {
+                true => Outcome::ServerError,
+                false => Outcome::Success,
+            };
+            aggregate.outcomes.record(outcome, failed);
+        }
+        aggregate.histogram = Histogram::from_counts(&self.counts);
+        self.counts.fill(0);
+        if errors > 0 {
+            aggregate.failures = Histogram::from_counts(&self.failures);
+            self.failures.fill(0);
+        }
+        Some(aggregate)
+    }
+}
+
+fn new_page(random: &mut Random, design: Design, busy: f64, persistence: f64) -> Page {
+    let other = design == Design::Other;
+    let wobble = Wobble {
+        sigma: random.between(0.01, 0.05),
+        persistence: match other {
+            true => random.between(0.2, 0.985),
+            false => (persistence + random.between(-0.1, 0.1)).clamp(0.0, 0.95),
+        },
+        heavy: other,
+        value: 0.0,
+    };
+    let rate_wobble = Wobble {
+        sigma: random.between(0.02, if other { 0.3 } else { 0.15 }),
+        persistence: random.between(0.0, 0.95),
+        heavy: false,
+        value: 0.0,
+    };
+    let miss_wobble = Wobble {
+        sigma: random.between(0.0, if other { 0.2 } else { 0.1 }),
+        ..wobble
+    };
+    let mut page = Page {
+        shape: Shape::random(random),
+        median: random.log_between(0.001, 1.0),
+        rate: random.log_between(1.5, busy),
+        error_share: match random.whole(0, 3) {
+            0 => 0.0,
+            1 => random.log_between(0.0005, 0.01),
+            _ => random.log_between(0.005, 0.05),
+        },
+        wobble,
+        miss_wobble,
+        rate_wobble,
+        loading: random.between(0.6, 1.4),
+        group: random.whole(0, 6),
+        upper_tenth: 0.0,
+    };
+    page.find_upper_tenth(random);
+    page
+}

@@ -1,0 +1,191 @@
+//! Failing: whether a larger share of a page's requests are errors than in its past.
+//!
+//! The shares of two binomials are compared by the likelihood ratio (Wilks, 1938), which holds for rare errors
+//! as for frequent ones, and for a past without any. Errors come in clusters: its statistic is divided by the
+//! overdispersion of the past (McCullagh and Nelder, *Generalized Linear Models*, 1989, 4.5).
+
+use super::history::{History, PageMinute, Tick};
+
+/// Errors and requests.
+#[derive(Clone, Copy, Debug, Default)]
+struct Share {
+    errors: f64,
+    requests: f64,
+}
+
+impl Share {
+    fn add(&mut self, minute: &PageMinute) {
+        self.errors += f64::from(minute.errors);
+        self.requests += f64::from(minute.requests);
+    }
+
+    fn share(self) -> f64 {
+        self.errors / self.requests.max(1.0)
+    }
+
+    /// Logarithm of the likelihood of these counts if the share is `p`.
+    fn likelihood(self, p: f64) -> f64 {
+        let term = |count: f64, p: f64| {
+            if count > 0.0 {
+                count * p.max(1e-12).ln()
+            } else {
+                0.0
+            }
+        };
+        term(self.errors, p) + term(self.requests - self.errors, 1.0 - p)
+    }
+}
+
+/// An increase that was found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Found {
+    pub(super) since: Tick,
+    pub(super) strength: f64,
+    /// The share of errors before.
+    pub(super) then: f64,
+}
+
+const PAST_ENDS: Tick = 20;
+const YOUNG_PAST_ENDS: Tick = 10;
+const FEWEST_MINUTES: usize = 15;
+const FEWEST_REQUESTS: f64 = 40.0;
+const SHORTEST: usize = 3;
+const LONGEST: usize = 20;
+const BAR: f64 = 5.5;
+/// The least increase of the share.
+const LEAST: f64 = 0.005;
+/// Minutes that the usual dispersion counts for.
+const USUAL_MINUTES: f64 = 10.0;
+const USUAL_DISPERSION: f64 = 1.3;
+
+/// Looks for an increase that is there at the end of minute `now`.
+pub(super) fn search(history: &History, now: Tick, excluded: &[(Tick, Tick)]) -> Option<Found> {
+    let minutes = history.minutes();
+    let last = minutes.back().filter(|last| last.tick == now)?;
+    // Most pages have no errors now and need no test.
+    let lately = minutes
+        .iter()
+        .rev()
+        .take(3)
+        .map(|minute| minute.errors)
+        .max();
+    if lately == Some(0) || last.requests == 0 {
+        return None;
+    }
+    let quiet = |tick: Tick| {
+        !excluded
+            .iter()
+            .any(|(from, to)| (*from..=*to).contains(&tick))
+    };
+    let until = |ends: Tick| {
+        minutes
+            .iter()
+            .filter(move |minute| minute.tick <= now - ends && quiet(minute.tick))
+    };
+    let ends = if until(PAST_ENDS).count() >= 30 {
+        PAST_ENDS
+    } else {
+        YOUNG_PAST_ENDS
+    };
+    let mut past = Share::default();
+    until(ends).for_each(|minute| past.add(minute));
+    if until(ends).count() < FEWEST_MINUTES || past.requests < FEWEST_REQUESTS {
+        return None;
+    }
+    let usual = past.share();
+    let (mut squares, mut counted) = (USUAL_MINUTES * USUAL_DISPERSION, USUAL_MINUTES);
+    let smoothed = (past.errors + 0.5) / (past.requests + 1.0);
+    for minute in until(ends) {
+        let requests = f64::from(minute.requests);
+        let expected = requests * smoothed;
+        squares +=
+            (f64::from(minute.errors) - expected).powi(2) / (expected * (1.0 - smoothed)).max(0.05);
+        counted += 1.0;
+    }
+    let dispersion = (squares / counted).max(1.0);
+
+    let recent: Vec<_> = minutes
+        .iter()
+        .rev()
+        .take_while(|minute| minute.tick > now - ends)
+        .take(LONGEST)
+        .collect();
+    let mut window = Share::default();
+    let mut best: Option<Found> = None;
+    for (index, minute) in recent.iter().enumerate() {
+        window.add(minute);
+        let length = index + 1;
+        let share = window.share();
+        if length < SHORTEST || share < usual + LEAST || share < 1.5 * usual {
+            continue;
+        }
+        let strength = (deviance(window, past) / dispersion).max(0.0).sqrt();
+        if strength < BAR || best.is_some_and(|best| best.strength >= strength) {
+            continue;
+        }
+        if goes_on(&recent[..length], window, usual) {
+            let since = minute.tick;
+            best = Some(Found {
+                since,
+                strength,
+                then: usual,
+            });
+        }
+    }
+    let mut best = best?;
+    let since = best.since;
+    let mut window = Share::default();
+    recent
+        .iter()
+        .filter(|minute| minute.tick >= since)
+        .for_each(|minute| window.add(minute));
+    best.since = turning_point(&recent, (usual + window.share()) / 2.0);
+    Some(best)
+}
+
+/// Twice the logarithm of the likelihood ratio of two shares against a common one.
+fn deviance(a: Share, b: Share) -> f64 {
+    let common = (a.errors + b.errors) / (a.requests + b.requests).max(1.0);
+    2.0 * (a.likelihood(a.share()) + b.likelihood(b.share())
+        - a.likelihood(common)
+        - b.likelihood(common))
+}
+
+/// Whether the errors are those of several minutes, and still come.
+fn goes_on(recent: &[&PageMinute], window: Share, usual: f64) -> bool {
+    let least = usual + 0.5 * (window.share() - usual);
+    let most = recent.iter().map(|minute| minute.errors).max().unwrap_or(0);
+    let mut without = window;
+    if let Some(worst) = recent.iter().find(|minute| minute.errors == most) {
+        without.errors -= f64::from(worst.errors);
+        without.requests -= f64::from(worst.requests);
+    }
+    let mut last = Share::default();
+    recent.iter().take(3).for_each(|minute| last.add(minute));
+    without.errors >= 2.0 && without.share() >= least && last.share() >= least
+}
+
+/// The first minute of the errors, from minutes that are given last to first.
+fn turning_point(recent: &[&PageMinute], between: f64) -> Tick {
+    let (mut sum, mut most, mut since) = (0.0, f64::NEG_INFINITY, 0);
+    for minute in recent {
+        sum += f64::from(minute.errors) - between * f64::from(minute.requests);
+        if sum > most {
+            (most, since) = (sum, minute.tick);
+        }
+    }
+    since
+}
+
+/// Whether an increase from `then` to `now` is over.
+pub(super) fn is_over(history: &History, now_tick: Tick, then: f64, now: f64) -> bool {
+    let mut last = Share::default();
+    for minute in history.minutes().iter().rev().take(12) {
+        let enough = last.requests * now >= 12.0;
+        if minute.tick < now_tick - 2 && enough {
+            break;
+        }
+        last.add(minute);
+    }
+    last.share() < then + 0.45 * (now - then)
+}

@@ -1,0 +1,375 @@
+//! Slower and faster: whether the last minutes of a page have other scores than its past.
+//!
+//! Each of the last 2 to 20 minutes may be the first one that is different. For each, the mean of the scores
+//! since then, less what all pages share, is divided by its standard deviation, in which the page's own wobble
+//! and its correlation have their part: a generalized likelihood ratio over the time of the change (Siegmund
+//! and Venkatraman, *Using the generalized likelihood ratio statistic for sequential detection of a
+//! change-point*, 1995). A change must also go on: a page that was slow for some minutes is no news.
+
+use super::history::Tick;
+use super::noise::Window;
+use super::page::{Lens, Scored};
+use super::reference::{PLACE, RANK, SCORES, SPANS, TAIL};
+use super::state::SharedMinutes;
+
+/// The shortest window, in minutes with requests.
+const SHORTEST: usize = 3;
+/// The longest window, in minutes with requests.
+const LONGEST: usize = 20;
+
+/// A change that was found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Finding {
+    pub(super) score: usize,
+    pub(super) faster: bool,
+    /// Standard deviations.
+    pub(super) strength: f64,
+    /// Of the mean score.
+    pub(super) effect: f64,
+    pub(super) since: Tick,
+}
+
+/// A minute, without what all pages share.
+#[derive(Clone, Copy, Debug)]
+struct Residual {
+    tick: Tick,
+    count: f64,
+    scores: [f64; SCORES],
+    /// Variance of the scores that comes from sampling, and from the page's own answer to what is shared.
+    sampling: [f64; SCORES],
+}
+
+/// How differently pages answer to what they share: one standard deviation, as a part of it.
+const LOADING: f64 = 0.4;
+
+fn residual(scored: &Scored, lens: &Lens, shared: &SharedMinutes) -> Residual {
+    let shift = shared.level(scored.tick) - lens.past.level as f64 * 1e-6;
+    let mut residual = Residual {
+        tick: scored.tick,
+        count: f64::from(scored.count),
+        scores: [0.0; SCORES],
+        sampling: [0.0; SCORES],
+    };
+    for kind in 0..SCORES {
+        residual.scores[kind] =
+            f64::from(scored.scores[kind]) - lens.reference.expected(kind, shift);
+        let answer = LOADING * shift * lens.reference.slope(kind);
+        residual.sampling[kind] =
+            lens.reference.variance(kind) / f64::from(scored.count) + answer * answer;
+    }
+    residual
+}
+
+fn residuals<'a>(
+    lens: &'a Lens,
+    shared: &'a SharedMinutes,
+) -> impl DoubleEndedIterator<Item = Residual> + 'a {
+    let counted = lens.scored.iter().filter(|scored| scored.count >= 1.0);
+    counted.map(|scored| residual(scored, lens, shared))
+}
+
+/// Standard deviations that are needed, by the number of minutes.
+fn bar(minutes: usize, alone: bool) -> f64 {
+    let bar = match minutes {
+        0..=2 => 8.0,
+        3 => 6.5,
+        _ => 5.5,
+    };
+    // Without other pages nothing can be taken off.
+    if alone { bar + 1.5 } else { bar }
+}
+
+/// A change is larger than what the page did for as long in its past by this factor.
+const UNUSUAL: f64 = 1.2;
+/// Minutes in which a larger change may fade.
+const LEFT_OVER: usize = 15;
+
+/// The least change, as a logarithm of time: slower, faster, in the tail.
+const LEAST_SLOWER: f64 = 0.077;
+const LEAST_FASTER: f64 = 0.14;
+const LEAST_TAIL: f64 = 0.3;
+
+/// The variance of the mean of the past.
+fn past_variance(lens: &Lens, kind: usize) -> f64 {
+    let noise = lens.past.noise[kind];
+    let correlation = noise.correlation();
+    let lasting = (1.0 + correlation) / (1.0 - correlation);
+    lens.reference.variance(kind) / lens.reference.count()
+        + noise.variance() * lasting / f64::from(lens.past.minutes.max(1))
+}
+
+/// Standard deviations of a mean score of `count` requests. The sum of few skewed scores exceeds its mean more
+/// easily than a normal deviate does: its skewness is part of the variance, as in the deviance of a Poisson count
+/// or in Bernstein's inequality.
+fn strength(lens: &Lens, kind: usize, effect: f64, variance: f64, count: f64) -> f64 {
+    let skewed = effect * lens.reference.skew(kind) / (3.0 * count.max(1.0));
+    effect.abs() / (variance + skewed.max(0.0)).sqrt()
+}
+
+/// Standard deviations, with their sign, of the most different score since a minute; for pages that do not stand
+/// out alone.
+pub(super) fn deviation(lens: &Lens, shared: &SharedMinutes, since: Tick) -> f64 {
+    let minutes: Vec<_> = residuals(lens, shared)
+        .filter(|m| m.tick >= since)
+        .collect();
+    let mut most = 0.0f64;
+    for kind in [RANK, PLACE] {
+        let mut window = Window::new(lens.past.noise[kind]);
+        let mut count = 0.0;
+        for minute in minutes.iter().rev() {
+            window.grow(minute.tick, minute.scores[kind], minute.sampling[kind]);
+            count += minute.count;
+        }
+        let effect = window.mean();
+        let variance = window.variance() + past_variance(lens, kind);
+        let here = effect.signum() * strength(lens, kind, effect, variance, count);
+        if here.abs() > most.abs() {
+            most = here;
+        }
+    }
+    most
+}
+
+/// Looks for a change that is there at the end of minute `now`.
+pub(super) fn search(
+    lens: &Lens,
+    shared: &SharedMinutes,
+    now: Tick,
+    alone: bool,
+) -> Option<Finding> {
+    let minutes: Vec<_> = residuals(lens, shared)
+        .filter(|minute| minute.tick >= lens.past.end)
+        .collect();
+    if minutes.last()?.tick != now {
+        return None;
+    }
+    let mut windows = lens.past.noise.map(Window::new);
+    let past: [f64; SCORES] = std::array::from_fn(|kind| past_variance(lens, kind));
+    let mut best: Option<(f64, Finding)> = None;
+    let mut count = 0.0;
+    for (index, minute) in minutes.iter().rev().take(LONGEST).enumerate() {
+        let length = index + 1;
+        count += minute.count;
+        for kind in 0..SCORES {
+            let window = &mut windows[kind];
+            window.grow(minute.tick, minute.scores[kind], minute.sampling[kind]);
+            if length < SHORTEST {
+                continue;
+            }
+            let effect = window.mean();
+            let strength = strength(lens, kind, effect, window.variance() + past[kind], count);
+            let over = strength / bar(length, alone);
+            if over < 1.0 || best.is_some_and(|(most, _)| most >= over) {
+                continue;
+            }
+            let window = &minutes[minutes.len() - length..];
+            let earlier = &minutes[..minutes.len() - length];
+            if is_large(lens, kind, effect)
+                && goes_on(window, kind, effect)
+                && is_unusual(lens, window, kind, effect)
+                && !is_left_over(earlier, window, kind, effect)
+            {
+                let finding = Finding {
+                    score: kind,
+                    faster: effect < 0.0,
+                    strength,
+                    effect,
+                    since: minute.tick,
+                };
+                best = Some((over, finding));
+            }
+        }
+    }
+    let (_, mut finding) = best?;
+    finding.since = turning_point(lens, &minutes, finding.score, finding.effect);
+    Some(finding)
+}
+
+/// Whether anybody would call it a change.
+fn is_large(lens: &Lens, kind: usize, effect: f64) -> bool {
+    match kind {
+        TAIL => effect / lens.reference.tail_share() >= LEAST_TAIL,
+        RANK if effect > 0.0 => lens.reference.shift_of(effect) >= LEAST_SLOWER,
+        RANK => lens.reference.shift_of(effect) <= -LEAST_FASTER,
+        _ if effect > 0.0 => effect / lens.reference.slope(kind) >= LEAST_SLOWER,
+        _ => effect / lens.reference.slope(kind) <= -LEAST_FASTER,
+    }
+}
+
+fn weighted_mean<'a>(minutes: impl Iterator<Item = &'a Residual>, kind: usize) -> f64 {
+    let (mut sum, mut weights) = (0.0, 0.0);
+    for minute in minutes {
+        let weight = 1.0 / minute.sampling[kind].max(1e-9);
+        sum += weight * minute.scores[kind];
+        weights += weight;
+    }
+    sum / f64::max(weights, 1e-9)
+}
+
+/// Whether the change is still there, is that of nearly all minutes, and is not only that of the worst.
+fn goes_on(window: &[Residual], kind: usize, effect: f64) -> bool {
+    let size = effect.abs();
+    let sign = effect.signum();
+    let shows = |minute: &&Residual| {
+        sign * minute.scores[kind] >= 0.4 * size - minute.sampling[kind].sqrt()
+    };
+    let spared = match window.len() {
+        0..=3 => 0,
+        4..=7 => 1,
+        length => length / 5,
+    };
+    if window.iter().filter(shows).count() + spared < window.len() {
+        return false;
+    }
+    let mut order: Vec<_> = window.iter().collect();
+    order.sort_unstable_by(|a, b| (sign * a.scores[kind]).total_cmp(&(sign * b.scores[kind])));
+    let worst = match window.len() {
+        0..=4 => 1,
+        5..=9 => 2,
+        _ => 3,
+    };
+    let rest = &order[..order.len() - worst];
+    let last = |minutes: usize| window[window.len() - window.len().min(minutes)..].iter();
+    sign * weighted_mean(rest.iter().copied(), kind) >= 0.55 * size
+        && sign * weighted_mean(last(2), kind) >= 0.5 * size
+        && sign * weighted_mean(last(4), kind) >= 0.6 * size
+}
+
+/// Mean of some minutes without their largest one.
+fn lower_mean(window: &[Residual], kind: usize, sign: f64) -> f64 {
+    let values = window.iter().map(|minute| sign * minute.scores[kind]);
+    let largest = values.clone().fold(f64::MIN, f64::max);
+    (values.sum::<f64>() - largest) / (window.len() - 1).max(1) as f64
+}
+
+/// Whether the page was not as slow for as long in its past.
+fn is_unusual(lens: &Lens, window: &[Residual], kind: usize, effect: f64) -> bool {
+    if effect < 0.0 || window.len() > SPANS + 1 {
+        return true;
+    }
+    let highest = lens.past.highest[kind][window.len() - 2] as f64 * 1e-6;
+    lower_mean(window, kind, 1.0) >= UNUSUAL * highest
+}
+
+/// Whether a larger change of a short time before is on its way back: caches warm up.
+fn is_left_over(earlier: &[Residual], window: &[Residual], kind: usize, effect: f64) -> bool {
+    if window.len() >= LEFT_OVER {
+        return false;
+    }
+    let before = &earlier[earlier.len() - earlier.len().min(LEFT_OVER)..];
+    let half = &window[..window.len() / 2];
+    let all: Vec<_> = before
+        .iter()
+        .chain(half)
+        .map(|m| effect.signum() * m.scores[kind])
+        .collect();
+    all.windows(2)
+        .any(|pair| (pair[0] + pair[1]) / 2.0 * 0.55 > effect.abs())
+}
+
+/// The first minute of the change: where the cumulative sum of the scores beyond half of the effect turns
+/// (Page, *Continuous inspection schemes*, 1954).
+fn turning_point(lens: &Lens, minutes: &[Residual], kind: usize, effect: f64) -> Tick {
+    let wobble = lens.past.noise[kind].variance();
+    let (mut sum, mut most, mut since) = (0.0, f64::NEG_INFINITY, 0);
+    for minute in minutes.iter().rev() {
+        let weight = 1.0 / (minute.sampling[kind] + wobble).max(1e-12);
+        sum += weight * effect.signum() * (minute.scores[kind] - effect / 2.0);
+        if sum > most {
+            (most, since) = (sum, minute.tick);
+        }
+    }
+    since
+}
+
+/// What stands of a change that was found before.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Progress {
+    pub(super) is_over: bool,
+    /// Standard deviations.
+    pub(super) strength: f64,
+}
+
+/// The part of a change below which it is over.
+const OVER: f64 = 0.45;
+
+/// Follows a change that stands. `since` and `effect` are those of its finding.
+pub(super) fn follow(
+    lens: &Lens,
+    shared: &SharedMinutes,
+    kind: usize,
+    since: Tick,
+    effect: f64,
+) -> Progress {
+    let minutes: Vec<_> = residuals(lens, shared)
+        .filter(|m| m.tick >= since)
+        .collect();
+    let mut recent = Window::new(lens.past.noise[kind]);
+    let mut taken = 0;
+    for minute in minutes.iter().rev() {
+        let enough = taken >= 8 || recent.variance().sqrt() <= 0.2 * effect.abs();
+        if taken >= 3 && enough {
+            break;
+        }
+        recent.grow(minute.tick, minute.scores[kind], minute.sampling[kind]);
+        taken += 1;
+    }
+    let mut all = Window::new(lens.past.noise[kind]);
+    for minute in minutes[..minutes.len() - taken].iter().rev() {
+        all.grow(minute.tick, minute.scores[kind], minute.sampling[kind]);
+    }
+    // A change that grew is over when it is back, not when it is as large as it began.
+    let now = if minutes.len() - taken >= 5 {
+        all.mean()
+    } else {
+        effect
+    };
+    let sign = effect.signum();
+    let size = (sign * now).max(0.7 * effect.abs());
+    Progress {
+        is_over: taken >= 3 && sign * recent.mean() < OVER * size,
+        strength: size / (all.variance() + past_variance(lens, kind)).sqrt(),
+    }
+}
+
+/// The ratio of a change, from the minutes since it began.
+pub(super) fn ratio(lens: &Lens, shared: &SharedMinutes, kind: usize, since: Tick) -> f64 {
+    let (mut rank, mut tail, mut shift, mut count) = (0.0, 0.0, 0.0, 0.0);
+    let level = lens.past.level as f64 * 1e-6;
+    for scored in lens.scored.iter().filter(|scored| scored.tick >= since) {
+        let n = f64::from(scored.count);
+        let here = shared.level(scored.tick) - level;
+        rank += n * f64::from(scored.scores[RANK]);
+        tail += n * (f64::from(scored.scores[TAIL]) - lens.reference.expected(TAIL, here));
+        shift += n * here;
+        count += n;
+    }
+    if count == 0.0 {
+        return 1.0;
+    }
+    let body = lens.reference.shift_of(rank / count) - shift / count;
+    let tail = tail / count;
+    // All requests are slower, and so is the tail; or only the tail is.
+    let log = match kind == TAIL && lens.reference.expected(TAIL, body) < 0.5 * tail {
+        true => tail / lens.reference.tail_share(),
+        false => body,
+    };
+    log.clamp(-20.0, 20.0).exp()
+}
+
+/// The level that a page sees in its last minute, with its weight.
+pub(super) fn level_of(lens: &Lens, now: Tick) -> Option<(f64, f64)> {
+    let scored = lens
+        .scored
+        .back()
+        .filter(|scored| scored.tick == now && scored.count >= 1.0)?;
+    let reference = &lens.reference;
+    let shift = reference.shift_of(f64::from(scored.scores[RANK]));
+    let slope = reference.slope(RANK);
+    let sampling = reference.variance(RANK) / f64::from(scored.count) / (slope * slope);
+    let wobble = (lens.past.noise[RANK].variance() / (slope * slope)).min(0.04);
+    Some((
+        lens.past.level as f64 * 1e-6 + shift,
+        1.0 / (sampling + wobble),
+    ))
+}

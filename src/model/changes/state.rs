@@ -1,0 +1,106 @@
+//! What a detector remembers beside the minutes themselves. Integers only: a state that was stored as text is
+//! exactly the same afterwards.
+
+use std::sync::Arc;
+
+use super::change::ChangeKind;
+use super::history::{STORED, Tick};
+use super::reference::Past;
+use crate::model::records::RecordId;
+
+/// Something that stands.
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Alarm {
+    pub(super) context: RecordId,
+    pub(super) kind: ChangeKind,
+    pub(super) instance: Option<Arc<str>>,
+    /// The first minute that is different.
+    pub(super) since: Tick,
+    /// The minute in which it was detected.
+    pub(super) detected: Tick,
+    /// For slower and faster, the kind of score that shows it.
+    pub(super) score: usize,
+    /// Standard deviations, in hundredths.
+    pub(super) strength: u32,
+    /// Of the score or of the rate, in millionths.
+    pub(super) effect: i64,
+    /// What the context is compared with while the alarm stands.
+    pub(super) past: Past,
+}
+
+/// A time in which an alarm stood. It never enters a reference.
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Ended {
+    pub(super) context: RecordId,
+    pub(super) kind: ChangeKind,
+    pub(super) from: Tick,
+    /// The last minute.
+    pub(super) to: Tick,
+    /// Used until there is a new one.
+    pub(super) past: Past,
+}
+
+/// What all contexts did together in a minute.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default))]
+pub struct Shared {
+    pub(super) tick: Tick,
+    /// The level of the times, in millionths of a logarithm.
+    pub(super) level: i64,
+    /// The traffic beside that of the past, in millionths of a logarithm.
+    pub(super) traffic: i64,
+    pub(super) requests: u64,
+    pub(super) micros: u64,
+}
+
+/// The shared figures of the last minutes.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct SharedMinutes(pub(super) Vec<Shared>);
+
+impl SharedMinutes {
+    /// Adds a minute that is later than all others.
+    pub(super) fn push(&mut self, shared: Shared) {
+        self.0.retain(|old| old.tick > shared.tick - STORED - 4);
+        self.0.push(shared);
+    }
+
+    pub(super) fn last(&self) -> Option<&Shared> {
+        self.0.last()
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.0.capacity() * size_of::<Shared>()
+    }
+
+    fn at(&self, tick: Tick) -> Option<&Shared> {
+        let index = self.0.binary_search_by_key(&tick, |shared| shared.tick);
+        index.ok().map(|index| &self.0[index])
+    }
+
+    /// The level in a minute, as a logarithm.
+    pub(super) fn level(&self, tick: Tick) -> f64 {
+        let shared = self.at(tick).or(self.0.last());
+        shared.map_or(0.0, |shared| shared.level as f64 * 1e-6)
+    }
+
+    /// The median level between two minutes, the second excluded.
+    pub(super) fn median_level(&self, from: Tick, to: Tick) -> Option<f64> {
+        let levels = self
+            .0
+            .iter()
+            .filter(|shared| (from..to).contains(&shared.tick));
+        let mut levels: Vec<_> = levels.map(|shared| shared.level).collect();
+        levels.sort_unstable();
+        let middle = levels.get(levels.len() / 2)?;
+        Some(*middle as f64 * 1e-6)
+    }
+
+    pub(super) fn traffic(&self, tick: Tick) -> f64 {
+        self.at(tick)
+            .map_or(0.0, |shared| shared.traffic as f64 * 1e-6)
+    }
+}
