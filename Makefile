@@ -77,7 +77,7 @@ mutants: setup
 	--re "$$(sed 's/[][().*+?{}|^$$\\]/\\&/g; s/.*/^&$$/' mutants.out/missed.txt | paste -sd'|')"
 
 # Breaks the Lua scripts in one place at a time, in a copy of the tree, and fails when no test notices a break:
-# TIME on two cores. BREAK=forget.lua tries the breaks whose script or name contains it.
+# about half an hour on two cores. BREAK=forget.lua tries the breaks whose script or name contains it.
 lua-breaks: setup
 	cargo run --locked -p pulse-lua-breaks -- $(if $(BREAK),"$(BREAK)")
 

@@ -115,9 +115,9 @@ async fn reads() {
         .execute("INSERT INTO offers VALUES (7, 'Offer 7', 1000)", ())
         .unwrap();
     let database = Arc::new(Mutex::new(database));
-    let mut figures = [const { Vec::new() }; 4];
+    let mut micros_per_read = [const { Vec::new() }; 4];
     for _ in 0..ROUNDS {
-        figures[0].push(
+        micros_per_read[0].push(
             micros(async || {
                 let mut connection: MultiplexedConnection = connection.clone();
                 let json: String = connection.get("inv:7").await.unwrap();
@@ -125,11 +125,11 @@ async fn reads() {
             })
             .await,
         );
-        figures[1]
+        micros_per_read[1]
             .push(micros(async || assert!(cache.get::<Offer>("7").await.unwrap().is_some())).await);
-        figures[2]
+        micros_per_read[2]
             .push(micros(async || assert!(near.get::<Offer>("7").await.unwrap().is_some())).await);
-        figures[3].push(
+        micros_per_read[3].push(
             micros(async || {
                 let database = database.clone();
                 // As a service does, whose runtime must not block.
@@ -147,7 +147,7 @@ async fn reads() {
             .await,
         );
     }
-    let [bare, cached, near, sqlite] = figures.map(median);
+    let [bare, cached, near, sqlite] = micros_per_read.map(median);
     println!("| read, one after the other | us | / bare GET | / SQLite |");
     println!("|---|---|---|---|");
     for (name, micros) in [

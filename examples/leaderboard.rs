@@ -14,6 +14,9 @@
 //! | `PULSE_PREFIX` | what every key begins with; empty gives exactly the article's keys | `pulse:` |
 #![allow(clippy::print_stdout)] // An example talks to whoever started it.
 
+#[path = "common/signal.rs"]
+mod signal;
+
 use std::error::Error;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -24,6 +27,7 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use http::StatusCode;
 use serde_json::json;
+use signal::shutdown_signal;
 use tower_pulse::admin::Access;
 use tower_pulse::{Pulse, Ranking, RankingError};
 
@@ -71,7 +75,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let listener = tokio::net::TcpListener::bind(listen).await?;
     println!("http://{}/top", listener.local_addr()?);
     axum::serve(listener, app)
-        .with_graceful_shutdown(signal())
+        .with_graceful_shutdown(shutdown_signal())
         .await?;
     // Flushes what is still pending.
     pulse.shutdown().await?;
@@ -128,28 +132,5 @@ fn number<T: std::str::FromStr>(
     match parameters.iter().find(|(given, _)| given == name) {
         Some((_, value)) => value.parse().ok(),
         None => Some(default),
-    }
-}
-
-/// Waits for Ctrl-C, or SIGTERM, which operators' tools send.
-async fn signal() {
-    let interrupt = async {
-        // Without a handler the process ends by the signal itself.
-        if tokio::signal::ctrl_c().await.is_err() {
-            std::future::pending().await
-        }
-    };
-    #[cfg(unix)]
-    let terminate = async {
-        match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
-            Ok(mut signal) => signal.recv().await,
-            Err(_) => std::future::pending().await,
-        }
-    };
-    #[cfg(not(unix))]
-    let terminate = std::future::pending::<Option<()>>();
-    tokio::select! {
-        () = interrupt => {}
-        _ = terminate => {}
     }
 }

@@ -52,10 +52,13 @@
 //! # Where to read on
 //!
 //! [`Pulse`] and its [`Builder`]; [`layer`] for what the middleware does in which case; `admin` for the
-//! pages and the API; and the [`guide`], which has a page for each of these:
+//! pages and the API; `row_cache` for rows that are refreshed on schedule; and the [`guide`], which has a page for each
+//! of these:
 //!
 //! - quick start, access (own sessions, reverse proxies), tests with a clock that stands still, and moving
 //!   over from axum-prometheus;
+//! - [where the time goes](guide::request_timers), [the slowest requests](guide::slow_requests), and
+//!   [your own log](guide::own_log);
 //! - the six [recipes](guide::recipes) and their keys, [sizing](guide::sizing),
 //!   [reading health](guide::reading_health), [troubleshooting](guide::troubleshooting), and a
 //!   [glossary](guide::glossary) that defines each term.

@@ -1,6 +1,5 @@
 //! The row cache: one suite, run in memory and in a real Redis, and tests of what only Redis has.
 
-#![cfg(all(feature = "redis", feature = "row-cache"))]
 #![allow(clippy::unwrap_used, unreachable_pub, missing_docs)]
 
 mod rig;

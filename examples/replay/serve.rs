@@ -3,6 +3,9 @@
 //! A task moves the manual clock. A kind of [`Clock`](tower_pulse::Clock) that runs from another time would make
 //! every reading of the wall clock slower for all users, for the sake of this example.
 
+#[path = "../common/signal.rs"]
+mod signal;
+
 use std::error::Error;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -11,6 +14,7 @@ use tokio::net::TcpListener;
 use tower_pulse::admin::Access;
 use tower_pulse::{ManualClock, Pulse, Task};
 
+use self::signal::shutdown_signal;
 use crate::variable;
 
 /// Time between two moves of the clock.
@@ -68,7 +72,7 @@ impl Server {
         // Requests of the dashboard end in milliseconds, or are given up with the process.
         tokio::select! {
             result = axum::serve(listener, admin).into_future() => result?,
-            () = signal() => {}
+            () = shutdown_signal() => {}
         }
         let ended = pulse.shutdown().await;
         for task in tasks {
@@ -87,28 +91,5 @@ async fn run_in_real_time(time: ManualClock) {
         let elapsed = start.elapsed();
         time.advance(elapsed - moved);
         moved = elapsed;
-    }
-}
-
-/// Waits for Ctrl-C, or SIGTERM, which operators' tools send.
-async fn signal() {
-    let interrupt = async {
-        // Without a handler the process ends by the signal itself.
-        if tokio::signal::ctrl_c().await.is_err() {
-            std::future::pending().await
-        }
-    };
-    #[cfg(unix)]
-    let terminate = async {
-        match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
-            Ok(mut signal) => signal.recv().await,
-            Err(_) => std::future::pending().await,
-        }
-    };
-    #[cfg(not(unix))]
-    let terminate = std::future::pending::<Option<()>>();
-    tokio::select! {
-        () = interrupt => {}
-        _ = terminate => {}
     }
 }

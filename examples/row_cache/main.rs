@@ -20,6 +20,8 @@
 #![allow(clippy::print_stdout)] // An example talks to whoever started it.
 
 mod database;
+#[path = "../common/signal.rs"]
+mod signal;
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -39,6 +41,7 @@ use tower_pulse::admin::Access;
 use tower_pulse::row_cache::{RowCache, RowError};
 
 use self::database::{Database, Offer};
+use self::signal::shutdown_signal;
 
 #[derive(Clone)]
 struct App {
@@ -111,7 +114,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!("the dashboard  http://{address}/admin/pulse");
     let selling = tokio::spawn(sell(database));
     axum::serve(listener, app)
-        .with_graceful_shutdown(signal())
+        .with_graceful_shutdown(shutdown_signal())
         .await?;
     selling.abort();
     pulse.shutdown().await?;
@@ -133,18 +136,18 @@ async fn offer(
     State(app): State<App>,
     Path(id): Path<String>,
     Query(asked): Query<Asked>,
-) -> Result<Response, Failure> {
+) -> Result<Response, ApiError> {
     let offer = match asked.direct.as_deref() {
         None | Some("" | "0") => cached(&app.offers, &id).await?,
         Some(_) => app
             .database
             .offer(&id)
             .await
-            .map_err(Failure::unavailable)?,
+            .map_err(ApiError::unavailable)?,
     };
     match offer {
         Some(offer) => Ok(Json(offer).into_response()),
-        None => Err(Failure(
+        None => Err(ApiError(
             StatusCode::NOT_FOUND,
             format!("there is no offer {id:?}"),
         )),
@@ -160,12 +163,15 @@ async fn schedule(
     State(app): State<App>,
     Path(id): Path<String>,
     Query(Schedule { every }): Query<Schedule>,
-) -> Result<StatusCode, Failure> {
+) -> Result<StatusCode, ApiError> {
     app.offers.schedule(&id, every).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn unschedule(State(app): State<App>, Path(id): Path<String>) -> Result<StatusCode, Failure> {
+async fn unschedule(
+    State(app): State<App>,
+    Path(id): Path<String>,
+) -> Result<StatusCode, ApiError> {
     app.offers.unschedule(&id).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -195,15 +201,15 @@ async fn sell(database: Database) {
 }
 
 /// An answer that is no offer.
-struct Failure(StatusCode, String);
+struct ApiError(StatusCode, String);
 
-impl Failure {
+impl ApiError {
     fn unavailable(error: impl std::fmt::Display) -> Self {
         Self(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
     }
 }
 
-impl From<RowError> for Failure {
+impl From<RowError> for ApiError {
     fn from(error: RowError) -> Self {
         match error {
             RowError::Id { .. } | RowError::Delay { .. } | RowError::Full { .. } => {
@@ -214,26 +220,8 @@ impl From<RowError> for Failure {
     }
 }
 
-impl IntoResponse for Failure {
+impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         (self.0, Json(json!({ "error": self.1 }))).into_response()
-    }
-}
-
-/// Waits for Ctrl-C, or SIGTERM, which operators' tools send.
-async fn signal() {
-    let interrupt = tokio::signal::ctrl_c();
-    #[cfg(unix)]
-    let terminate = async {
-        match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
-            Ok(mut signal) => signal.recv().await,
-            Err(_) => std::future::pending().await,
-        }
-    };
-    #[cfg(not(unix))]
-    let terminate = std::future::pending::<Option<()>>();
-    tokio::select! {
-        _ = interrupt => {}
-        _ = terminate => {}
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::future::Future;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::Mutex as AsyncMutex;
@@ -39,8 +39,7 @@ const FRESH: Duration = Duration::from_secs(1);
 /// Deadline for an answer of the store.
 const DEADLINE: Duration = Duration::from_secs(2);
 
-/// Maximum number of contexts, of counters and of records whose answers are cached. Others are read each
-/// time.
+/// Maximum number of keys of each [`SingleFlightMap`] whose answers are cached. Others are read each time.
 const MAX_KEYS: usize = 64;
 
 type Answer<T> = Arc<Vec<T>>;
@@ -422,7 +421,7 @@ impl<K, T> Default for SingleFlightMap<K, T> {
 
 impl<K: Eq + Hash, T: Clone> SingleFlightMap<K, T> {
     fn of(&self, clock: &Clock, key: K) -> Arc<SingleFlight<T>> {
-        let mut flights = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut flights = lock(&self.0);
         if let Some(flight) = flights.get(&key) {
             return flight.clone();
         }

@@ -21,7 +21,7 @@ const WARNING_INTERVAL: Duration = Duration::from_secs(10);
 /// Refreshes due rows, several at once.
 pub(super) struct Daemon {
     cache: Arc<Shared>,
-    loading: JoinSet<Loaded>,
+    loading: JoinSet<LoadEnd>,
     /// How long the end of the task waits for rows that are being loaded.
     end_timeout: Duration,
     store_warning: Option<Tick>,
@@ -29,7 +29,7 @@ pub(super) struct Daemon {
 }
 
 /// The end of a refresh.
-struct Loaded {
+struct LoadEnd {
     ended: Tick,
     /// Seconds until the row is due again.
     next: Option<f64>,
@@ -110,7 +110,7 @@ impl Daemon {
     }
 
     /// Returns when a load ended, and how long after that the row is due.
-    fn ended(&mut self, loaded: Loaded) -> Option<(Tick, Duration)> {
+    fn ended(&mut self, loaded: LoadEnd) -> Option<(Tick, Duration)> {
         if let Some(error) = &loaded.error {
             self.warn_of_store(error);
         }
@@ -159,7 +159,7 @@ impl Daemon {
                 Ok(report) => (report.next, None),
                 Err(error) => (None, Some(error)),
             };
-            Loaded {
+            LoadEnd {
                 ended: cache.clock.tick(),
                 next,
                 error,

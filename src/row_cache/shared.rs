@@ -103,23 +103,23 @@ pub(crate) struct Shared {
 }
 
 /// An answer that several callers share.
-type Answer = Result<Option<ReadRow>, Failure>;
+type Answer = Result<Option<ReadRow>, AnswerError>;
 
 /// Why there is no answer.
 #[derive(Clone, Debug)]
-pub(super) enum Failure {
+pub(super) enum AnswerError {
     Store(StoreError),
     Load(String),
 }
 
-impl From<StoreError> for Failure {
+impl From<StoreError> for AnswerError {
     fn from(error: StoreError) -> Self {
         Self::Store(error)
     }
 }
 
-impl Failure {
-    fn of(self, id: &str) -> RowError {
+impl AnswerError {
+    fn into_row_error(self, id: &str) -> RowError {
         match self {
             Self::Store(error) => RowError::Store(error),
             Self::Load(reason) => RowError::Load {
@@ -275,7 +275,7 @@ impl Shared {
             }
         };
         let row = self.loads.join(id, load).await;
-        row.map_err(|failure| failure.of(id))
+        row.map_err(|error| error.into_row_error(id))
     }
 
     async fn load_in_fleet(self: &Arc<Self>, id: &str) -> Answer {
@@ -290,14 +290,14 @@ impl Shared {
                 // The row is good even if the store has not taken it.
                 Ok(Some(refreshed)) => {
                     let row = refreshed.row.map(|json| json.map(loaded_now));
-                    return row.map_err(Failure::Load);
+                    return row.map_err(AnswerError::Load);
                 }
                 Ok(None) => {}
                 Err(_) => return self.load_uncached(id).await,
             }
             if tokio::time::Instant::now() >= deadline {
                 let reason = "another process has not loaded it in time";
-                return Err(Failure::Load(reason.to_owned()));
+                return Err(AnswerError::Load(reason.to_owned()));
             }
             tokio::time::sleep(LOOK_INTERVAL).await;
         }
@@ -305,20 +305,22 @@ impl Shared {
 
     async fn load_uncached(&self, id: &str) -> Answer {
         let loaded = self.load(id).await;
-        loaded.map(|row| row.map(loaded_now)).map_err(Failure::Load)
+        loaded
+            .map(|row| row.map(loaded_now))
+            .map_err(AnswerError::Load)
     }
 
     /// Reads a row, and counts the read.
     pub(super) async fn read(&self, id: &str) -> Result<Option<ReadRow>, RowError> {
         let row = match self.options.read_through {
             Some(age) => self.read_through(id, age).await,
-            None => self.fetch(id).await.map_err(Failure::Store),
+            None => self.fetch(id).await.map_err(AnswerError::Store),
         };
         match &row {
             Ok(row) => self.count(id, row.is_some()),
             Err(_) => self.count(id, false),
         }
-        row.map_err(|failure| failure.of(id))
+        row.map_err(|error| error.into_row_error(id))
     }
 
     async fn read_through(&self, id: &str, age: Duration) -> Answer {
@@ -337,7 +339,7 @@ impl Shared {
         let read = async {
             match recent() {
                 Some(row) => Ok(Some(row)),
-                None => self.fetch(id).await.map_err(Failure::Store),
+                None => self.fetch(id).await.map_err(AnswerError::Store),
             }
         };
         self.fetches.join(id, read).await
@@ -448,7 +450,7 @@ fn loaded_now(json: Vec<u8>) -> ReadRow {
     }
 }
 
-pub(super) fn seconds(seconds: f64) -> Duration {
+fn seconds(seconds: f64) -> Duration {
     Duration::try_from_secs_f64(seconds).unwrap_or_default()
 }
 

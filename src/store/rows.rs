@@ -167,8 +167,6 @@ pub struct RowState {
     pub failures: u32,
     /// Why its loader failed last.
     pub last_error: Option<String>,
-    /// Whether it is being loaded.
-    pub is_leased: bool,
 }
 
 /// Cached rows and their schedule. `cache` is the name of a cache, `""` for the unnamed one.

@@ -121,7 +121,7 @@ async fn child() {
     let Ok(url) = std::env::var(ADDRESS) else {
         return;
     };
-    let (clock, hand) = Clock::manual(std::env::var(TIME).unwrap().parse().unwrap());
+    let (clock, manual) = Clock::manual(std::env::var(TIME).unwrap().parse().unwrap());
     let options = RedisOptions::new(&url).unwrap();
     let options = options.response_timeout(Duration::from_millis(200));
     let store = RedisStore::open(options).unwrap().with_clock(clock.clone());
@@ -157,7 +157,7 @@ async fn child() {
         if words[0] == "shutdown" {
             flushing.abort();
         }
-        let answer = execute(&words, &pulse, &ranking, &hand).await;
+        let answer = execute(&words, &pulse, &ranking, &manual).await;
         writeln!(std::io::stdout(), "\nanswer {answer}").unwrap();
         if words[0] == "shutdown" {
             return;
@@ -165,11 +165,11 @@ async fn child() {
     }
 }
 
-async fn execute(words: &[&str], pulse: &Pulse, ranking: &Ranking, hand: &ManualClock) -> String {
+async fn execute(words: &[&str], pulse: &Pulse, ranking: &Ranking, manual: &ManualClock) -> String {
     match words {
         ["time", second] => {
             pulse.drain();
-            hand.set_wall(second.parse().unwrap());
+            manual.set_wall(second.parse().unwrap());
             // From now on, what is drained belongs to this second.
             pulse.drain();
         }

@@ -9,7 +9,7 @@ use super::super::Admin;
 use super::super::params::Params;
 use super::super::reader::Span;
 use super::super::response::ApiError;
-use super::{DEFAULT_PRECISION, limit};
+use super::{DEFAULT_PRECISION, limit, offset};
 use crate::model::context::{ALL, Metric};
 use crate::model::slice::{Precision, Precisions, SliceCount};
 use crate::store::CounterQuery;
@@ -141,7 +141,7 @@ async fn is_known(admin: &Admin, name: &str) -> Result<bool, ApiError> {
 async fn list(admin: &Admin, params: &Params, seconds: u32) -> Result<List, ApiError> {
     let wanted = params.text("q")?;
     let limit = limit(params)?;
-    let offset = params.number("offset", 0, usize::MAX)?;
+    let offset = offset(params)?;
     let precisions = &admin.source.precisions;
     let precision = precisions.counter(seconds);
     let precision = precision.unwrap_or(Precision::new(seconds, 1));

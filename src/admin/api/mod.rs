@@ -35,6 +35,9 @@ const DEFAULT_ROWS: usize = 100;
 /// Maximum number of rows. A larger limit counts as this one; a request with an offset gets further rows.
 const MAX_ROWS: usize = 1_000;
 
+/// The largest offset. A larger one counts as this one: nothing has so many rows.
+const MAX_OFFSET: usize = 1_000_000_000;
+
 /// The length of slices, in seconds, if a request does not say it and they are kept.
 const DEFAULT_PRECISION: u32 = 60;
 
@@ -164,4 +167,8 @@ fn outcomes(kind: Kind, outcomes: OutcomeCounts) -> BTreeMap<&'static str, u64> 
 
 fn limit(params: &Params) -> Result<usize, ApiError> {
     params.number("limit", DEFAULT_ROWS, MAX_ROWS)
+}
+
+fn offset(params: &Params) -> Result<usize, ApiError> {
+    params.number("offset", 0, MAX_OFFSET)
 }

@@ -66,11 +66,11 @@ pub(in crate::admin) async fn path<'a>(
         let message = "there is no context of this name";
         ApiError::new(StatusCode::NOT_FOUND, message)
     })?;
+    let id = ContextId::new(snapshot.kind, context);
     let window = match asked {
         Some(asked) => {
             let window = asked.window();
             let sums = admin.reader.window(window).await?;
-            let id = ContextId::new(snapshot.kind, context);
             // The book has statistics of hours.
             let added = match asked {
                 Asked::Hour | Asked::LastHour => added_hours(snapshot),
@@ -90,7 +90,6 @@ pub(in crate::admin) async fn path<'a>(
         start: hour.start,
         hour: Hour::from(hour),
     };
-    let id = ContextId::new(snapshot.kind, context);
     let slowest_requests = both_hours(admin, &id).await?;
     let aggregate = aggregate(snapshot.hour.as_ref(), snapshot.last_hour.as_ref());
     let timers = match aggregate {

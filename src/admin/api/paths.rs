@@ -11,7 +11,7 @@ use super::super::params::Params;
 use super::super::response::ApiError;
 use super::super::window_sums::PartSums;
 use super::window::{Asked, Change, Compared, Covered, Measured, share};
-use super::{Name, limit};
+use super::{Name, limit, offset};
 use crate::model::context::{ContextId, Kind};
 use crate::model::window::Window;
 
@@ -157,7 +157,7 @@ pub(in crate::admin) async fn paths(admin: &Admin, params: &Params) -> Result<Pa
     let status = params.choice("status", &statuses)?;
     let wanted = params.text("q")?;
     let limit = limit(params)?;
-    let offset = params.number("offset", 0, usize::MAX)?;
+    let offset = offset(params)?;
 
     // The book has statistics of hours.
     let book = match asked {
@@ -186,13 +186,13 @@ pub(in crate::admin) async fn paths(admin: &Admin, params: &Params) -> Result<Pa
     let page = table.rows.into_iter().skip(offset).take(limit);
     let row = |row: Row| {
         let name = Name::new(&row.context.name, row.context.kind);
-        let share = row.measured.now.as_ref();
+        let now = row.measured.now.as_ref();
         PathRow {
             context: name.context.to_owned(),
             kind: name.kind,
             method: name.method.map(str::to_owned),
             path: name.path.map(str::to_owned),
-            share: share.and_then(|now| share_of(now, whole)),
+            share: now.and_then(|now| share(now.total, whole)),
             now: row
                 .measured
                 .now
@@ -208,10 +208,6 @@ pub(in crate::admin) async fn paths(admin: &Admin, params: &Params) -> Result<Pa
         total,
         paths: page.map(row).collect(),
     })
-}
-
-fn share_of(now: &Measured, whole: f64) -> Option<f64> {
-    share(now.total, whole)
 }
 
 /// The contexts of a window of the records, with what other programs have added to the book's statistics.

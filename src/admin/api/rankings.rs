@@ -9,12 +9,9 @@ use serde::Serialize;
 use super::super::Admin;
 use super::super::params::Params;
 use super::super::response::ApiError;
-use super::limit;
+use super::{limit, offset};
 use crate::model::ranking::RankingSpec;
 use crate::store::{RankedId, RankingPage};
-
-/// The largest offset. A ranking never has so many ids.
-const MAX_OFFSET: usize = 1_000_000_000;
 
 #[derive(Serialize)]
 #[serde(untagged)]
@@ -37,7 +34,7 @@ pub(in crate::admin) struct Page {
     #[serde(flatten)]
     head: Head,
     total: usize,
-    ids: Vec<Place>,
+    ids: Vec<RankedRow>,
 }
 
 #[derive(Serialize)]
@@ -50,7 +47,7 @@ struct Head {
 }
 
 #[derive(Serialize)]
-struct Place {
+struct RankedRow {
     #[serde(flatten)]
     id: RankedId,
     rank: usize,
@@ -72,7 +69,7 @@ pub(in crate::admin) async fn rankings(
     admin: &Admin,
     params: &Params,
 ) -> Result<Rankings, ApiError> {
-    let (limit, offset) = (limit(params)?, params.number("offset", 0, MAX_OFFSET)?);
+    let (limit, offset) = (limit(params)?, offset(params)?);
     let own: BTreeMap<_, _> = (admin.source.rankings)().into_iter().collect();
     match params.name("name")? {
         None => list(admin, own).await,
@@ -116,13 +113,13 @@ async fn one(
         ApiError::new(StatusCode::NOT_FOUND, message)
     })?;
     let ids = page.map_or(&[][..], |page| &page.top);
-    let place = |(at, id): (usize, &RankedId)| Place {
+    let row = |(at, id): (usize, &RankedId)| RankedRow {
         id: id.clone(),
         rank: offset + at,
     };
     Ok(Rankings::One(Page {
         head: Head::new(name, page, spec),
         total: page.map_or(0, |page| page.total),
-        ids: ids.iter().enumerate().map(place).collect(),
+        ids: ids.iter().enumerate().map(row).collect(),
     }))
 }

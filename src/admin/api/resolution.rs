@@ -15,12 +15,12 @@ pub(super) struct Resolution {
     /// Length of the slices, in seconds.
     pub(super) precision: u32,
     /// What they are made of: counters of the same precision, or a tier of the records.
-    pub(super) source: Source,
+    pub(super) source: SliceSource,
 }
 
 /// Where slices are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Source {
+pub(super) enum SliceSource {
     Counters(Precision),
     Records(Precision),
 }
@@ -54,12 +54,12 @@ impl Resolution {
         let counters = precisions.counters.iter().filter(|_| has_counters);
         let counters = counters.map(|precision| Self {
             precision: precision.seconds,
-            source: Source::Counters(*precision),
+            source: SliceSource::Counters(*precision),
         });
         let records = WIDTHS.into_iter().filter_map(|precision| {
             Some(Self {
                 precision,
-                source: Source::Records(tier_for(precision)?),
+                source: SliceSource::Records(tier_for(precision)?),
             })
         });
         let mut all: Vec<_> = counters.chain(records).collect();
@@ -94,7 +94,7 @@ impl Resolution {
 
     /// The precision of a series without a window: of the counters, if the metric has counters.
     fn default_precision(all: &[Self]) -> Option<u32> {
-        let is_counter = |one: &&Self| matches!(one.source, Source::Counters(_));
+        let is_counter = |one: &&Self| matches!(one.source, SliceSource::Counters(_));
         let has_counters = all.iter().any(|one| is_counter(&one));
         let mut precisions = (all.iter())
             .filter(|one| !has_counters || is_counter(one))
@@ -122,20 +122,20 @@ impl Resolution {
         // The records have slices of a day, whatever the configuration.
         let day = Self {
             precision: 86_400,
-            source: Source::Records(crate::model::tier::TIERS[2]),
+            source: SliceSource::Records(crate::model::tier::TIERS[2]),
         };
         covering.next().or_else(longest).unwrap_or(day)
     }
 
     /// The start of the first slice that is kept.
     fn first_kept(self, now: i64) -> i64 {
-        let (Source::Counters(kept) | Source::Records(kept)) = self.source;
+        let (SliceSource::Counters(kept) | SliceSource::Records(kept)) = self.source;
         kept.slice(kept.cut_off(now)) + i64::from(kept.seconds)
     }
 
     /// A window, rounded outward to slices. The tier is what they are made of.
     pub(super) fn slices(self, bounds: Bounds) -> WindowSlices {
-        let (Source::Counters(tier) | Source::Records(tier)) = self.source;
+        let (SliceSource::Counters(tier) | SliceSource::Records(tier)) = self.source;
         let precision = Precision::new(self.precision, 1);
         let last = precision.slice(bounds.to.saturating_sub(1));
         WindowSlices {
@@ -165,7 +165,7 @@ mod tests {
         let all = Resolution::all(&Precisions::default(), has_counters);
         let bounds = asked.map(|window| Bounds::new(window, NOW));
         let chosen = Resolution::choose(&all, given.map(Some), bounds, NOW).expect("there is one");
-        let is_counter = matches!(chosen.source, Source::Counters(_));
+        let is_counter = matches!(chosen.source, SliceSource::Counters(_));
         let points = bounds.map_or(0, |bounds| {
             chosen.slices(bounds).seconds() / i64::from(chosen.precision)
         });

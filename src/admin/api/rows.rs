@@ -8,12 +8,9 @@ use serde::Serialize;
 use super::super::Admin;
 use super::super::params::Params;
 use super::super::response::ApiError;
-use super::limit;
+use super::{limit, offset};
 use crate::row_cache::{RowInfo, Shared};
 use crate::store::rows::RowQuery;
-
-/// The largest offset. No cache has so many rows.
-const MAX_OFFSET: usize = 1_000_000_000;
 
 #[derive(Serialize)]
 pub(in crate::admin) struct Rows {
@@ -29,7 +26,7 @@ pub(in crate::admin) struct Rows {
 pub(in crate::admin) async fn rows(admin: &Admin, params: &Params) -> Result<Rows, ApiError> {
     let query = RowQuery {
         contains: params.text("q")?.to_owned(),
-        offset: params.number("offset", 0, MAX_OFFSET)?,
+        offset: offset(params)?,
         limit: limit(params)?,
     };
     let caches = admin.source.row_caches.all();

@@ -7,7 +7,7 @@ use super::super::params::Params;
 use super::super::reader::Span;
 use super::super::response::ApiError;
 use super::metric::{METRICS, SeriesMetric, Value};
-use super::resolution::{Bounds, Resolution, Source};
+use super::resolution::{Bounds, Resolution, SliceSource};
 use super::window::{Asked, Covered};
 use super::{kind, of_kind};
 use crate::model::context::{ALL, ContextId, Kind};
@@ -42,13 +42,13 @@ pub(in crate::admin) async fn series<'a>(
     let mut resolutions = Resolution::all(precisions, !metric.counters().is_empty());
     let given = params.digits("precision")?;
     if given.is_none() && bounds.is_some() && !admin.source.store.has_context_counters() {
-        resolutions.retain(|one| matches!(one.source, Source::Records(_)));
+        resolutions.retain(|one| matches!(one.source, SliceSource::Records(_)));
     }
     let resolution = Resolution::choose(&resolutions, given, bounds, now)?;
 
     let whose = context.unwrap_or(ALL);
     let (mut points, mut error) = match resolution.source {
-        Source::Counters(_) => {
+        SliceSource::Counters(_) => {
             let names = metric.counters().iter().map(|of| of.counter(whose));
             let query = CounterQuery::new(names, resolution.precision);
             (
@@ -56,7 +56,7 @@ pub(in crate::admin) async fn series<'a>(
                 0.0,
             )
         }
-        Source::Records(_) => {
+        SliceSource::Records(_) => {
             let id = ContextId::new(kind_of(admin, whose, kind).await?, whose);
             of_records(admin, &id, metric, resolution.precision).await?
         }
@@ -98,12 +98,7 @@ async fn of_records(
 /// What the slices of a window cover. There may be samples from before the store's beginning.
 fn covered(slices: WindowSlices, span: Span, oldest: Option<i64>) -> Covered {
     let since = oldest.map_or(span.created, |oldest| oldest.min(span.created));
-    Covered {
-        from: slices.from,
-        to: slices.to,
-        complete: slices.complete(since, span.as_of, span.now),
-        seconds: slices.covered(since, span.as_of, span.now),
-    }
+    Covered::new(slices, since, span)
 }
 
 /// The kind of the context of this name, of which the request may say the kind.

@@ -12,7 +12,7 @@ use super::{Times, outcomes};
 use crate::model::access_time::AccessTimeStats;
 use crate::model::context::{ContextId, Kind};
 use crate::model::outcome::OutcomeCounts;
-use crate::model::window::{NAMED, Window};
+use crate::model::window::{NAMED, Window, WindowSlices};
 
 /// The window that a request asks about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,9 +52,7 @@ impl Asked {
         }
         Ok(Some(Self::Records(Window::Between(from, to))))
     }
-}
 
-impl Asked {
     /// The window of the records.
     pub(super) fn window(self) -> Window {
         match self {
@@ -82,12 +80,16 @@ pub(super) struct Covered {
 impl Covered {
     /// A window of the time that the store has recorded.
     pub(super) fn of(window: Window, span: Span) -> Self {
-        let slices = window.slices(span.now);
+        Self::new(window.slices(span.now), span.created, span)
+    }
+
+    /// Slices that are recorded from `since` on.
+    pub(super) fn new(slices: WindowSlices, since: i64, span: Span) -> Self {
         Self {
             from: slices.from,
             to: slices.to,
-            complete: slices.complete(span.created, span.as_of, span.now),
-            seconds: slices.covered(span.created, span.as_of, span.now),
+            complete: slices.complete(since, span.as_of, span.now),
+            seconds: slices.covered(since, span.as_of, span.now),
         }
     }
 }

@@ -83,7 +83,6 @@ impl Row {
                 .map(|cached| (now - cached.loaded).max(0.0)),
             failures: self.failures,
             last_error: self.last_error.clone(),
-            is_leased: self.is_leased(now),
         })
     }
 

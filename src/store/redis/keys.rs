@@ -13,10 +13,10 @@
 //! | `{prefix}pulse:r1:{tier}:{slice}` | HASH context -> packed record | the records of all contexts in a slice; `r1` is the version of their form | retained slices * tier + max(10 min, 2 tiers) after its last write; until it is rolled up, as long as the coarsest tier |
 //! | `{prefix}pulse:revisions` | HASH tier and place -> slice and version | the step of folding that last wrote each slice of the records | as long as the coarsest tier |
 //! | `{prefix}pulse:slow1:{hour}` | HASH context -> packed list | the slowest requests of an hour | 3 h after its last write |
-//! | `{prefix}slot_{ranking}_{slice}` | HASH id -> count | a slice of a ranking | twice the period and a day after its last write |
-//! | `{prefix}stats_{ranking}` | ZSET id, sum | a ranking: the sums of its slices within the window | as its newest slice |
-//! | `{prefix}last_slot_{ranking}` | STRING slice | the newest slice of a ranking | as its newest slice |
-//! | `{prefix}pulse:rankings` | HASH ranking -> interval, slices, limit, starts | the rankings and the slices that they have | for ever |
+//! | `{prefix}slot_{ranking}_{slice}` | HASH id -> count | a slice of a ranking | until it leaves the window; three periods and two weeks after its last write |
+//! | `{prefix}stats_{ranking}` | ZSET id, sum | a ranking: the sums of its slices within the window | two periods and a week after its last write |
+//! | `{prefix}last_slot_{ranking}` | STRING slice | the newest slice of a ranking | two periods and a week after its last write |
+//! | `{prefix}pulse:rankings` | HASH ranking -> interval, slices, limit, starts | the rankings and the slices that they have | each ranking while it has slices |
 //! | `{prefix}pulse:rankings:dropped` | HASH ranking -> count | additions to ids for which there was no room | for ever |
 //! | `{prefix}delay:{cache}` | ZSET row, seconds | the delays of a cache's rows; `{cache}` is empty or a name and a colon | for ever |
 //! | `{prefix}schedule:{cache}` | ZSET row, Unix seconds | when each row is due | for ever |
@@ -35,9 +35,10 @@
 //! | `{prefix}pulse:lease:clean:last` | HASH | the last pass of cleaning | for ever |
 //! | `{prefix}pulse:probe` | - | never exists; permissions are tried on it | - |
 //!
-//! `slot_`, `stats_` and `last_slot_` are those of the article on rankings. The first six are the book's, byte for byte: the counters, cleaning, statistics and slowest pages of
-//! [`guide::recipes`](crate::guide::recipes). With an empty prefix they are shared with the book's functions in
-//! any language.
+//! The first six are the book's, byte for byte: the counters, cleaning, statistics and slowest pages of
+//! [`guide::recipes`](crate::guide::recipes). `slot_`, `stats_` and `last_slot_` are those of the article on rankings.
+//! `delay:`, `schedule:` and `inv:` of the unnamed cache are those of the book's row cache. With an empty prefix all of
+//! them are shared with the functions of the book and of the article in any language.
 
 use crate::model::records::TierSlice;
 use crate::model::slowest::ACCESS_TIME;

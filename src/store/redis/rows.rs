@@ -342,7 +342,6 @@ impl RedisStore {
                 due_in: value(2, at).and_then(float)? - now,
                 age: state.age(now).filter(|_| is_cached(at)),
                 failures: state.failures,
-                is_leased: state.leased_until > now,
                 last_error: Some(state.reason).filter(|reason| !reason.is_empty()),
             })
         });
@@ -363,7 +362,6 @@ fn sets(keys: &RowKeys) -> Invocation {
 /// A field of `pulse:rows:`.
 #[derive(Default)]
 struct State {
-    leased_until: f64,
     loaded: Option<f64>,
     failures: u32,
     reason: String,
@@ -373,12 +371,10 @@ impl State {
     /// Reads `{leased until} {token} {loaded} {failures} {spread} {reason}`.
     fn from_text(text: &str) -> Option<Self> {
         let mut words = text.splitn(6, ' ');
-        let leased_until = words.next()?.parse().ok()?;
-        let loaded = words.nth(1)?.parse().ok().filter(|at: &f64| at.is_finite());
+        let loaded = words.nth(2)?.parse().ok().filter(|at: &f64| at.is_finite());
         let failures = words.next()?.parse().ok()?;
         let reason = words.nth(1)?.to_owned();
         Some(Self {
-            leased_until,
             loaded,
             failures,
             reason,

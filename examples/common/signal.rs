@@ -1,0 +1,24 @@
+//! The signals that end an example.
+
+/// Waits for Ctrl-C, or SIGTERM, which operators' tools send.
+pub(crate) async fn shutdown_signal() {
+    let interrupt = async {
+        // Without a handler the process ends by the signal itself.
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending().await
+        }
+    };
+    #[cfg(unix)]
+    let terminate = async {
+        match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
+            Ok(mut signal) => signal.recv().await,
+            Err(_) => std::future::pending().await,
+        }
+    };
+    #[cfg(not(unix))]
+    let terminate = std::future::pending::<Option<()>>();
+    tokio::select! {
+        () = interrupt => {}
+        _ = terminate => {}
+    }
+}
