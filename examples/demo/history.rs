@@ -13,6 +13,7 @@ use futures_util::future::{join_all, try_join_all};
 use tokio::task::JoinHandle;
 use tower_pulse::store::CounterQuery;
 use tower_pulse::{Clock, ManualClock, Pulse, StoreError};
+use tracing::subscriber::NoSubscriber;
 
 use crate::catalogue::draw_visits;
 use crate::fleet::{Backend, INSTANCES, name, now};
@@ -31,19 +32,21 @@ const RETRY: Duration = Duration::from_millis(200);
 /// How often an instance looks whether all of its requests are in the journal.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Records the past up to now. Returns the second at which it ends, or `None` where there are requests already.
+/// Records the past up to now, unless there are requests already.
 pub(crate) async fn record(
     settings: &Settings,
     backend: &Backend,
     length: Duration,
-) -> Result<Option<i64>, Box<dyn Error>> {
+) -> Result<(), Box<dyn Error>> {
     let start = Instant::now();
     let begin = first_second(length);
     let incident_at = (now().div_euclid(MINUTE) - INCIDENT_BEFORE) * MINUTE;
     let mut past = Past::begin(settings, backend, begin)?;
     if past.has_requests().await? {
         past.shut_down().await?;
-        return Ok(None);
+        let message = "there are requests in the store already, to which simulated ones must not be added: set \
+                       PULSE_PREFIX to a prefix of its own";
+        return Err(message.into());
     }
     tracing::info!("recording {length:?} of simulated traffic");
     // It catches up with the clock, which goes on meanwhile.
@@ -69,7 +72,7 @@ pub(crate) async fn record(
             incident.description()
         );
     }
-    Ok(Some(until))
+    Ok(())
 }
 
 /// The second at which a past of this length begins, at the turn of a minute.
@@ -127,7 +130,9 @@ impl<'a> Past<'a> {
         let version = incident::version(incident);
         let builder = self.backend.builder(self.settings, number, version);
         let builder = builder.clock(clock).shutdown_timeout(PATIENCE);
-        let (pulse, tasks) = builder.build_with_tasks()?;
+        // The live instances log their bounds, which are the same.
+        let (pulse, tasks) =
+            tracing::subscriber::with_default(NoSubscriber::new(), || builder.build_with_tasks())?;
         let folding = tasks.into_iter().filter(|task| task.name() == "fold");
         let folding = folding.map(tokio::spawn).collect();
         // The same past each time, at another time.
@@ -224,9 +229,10 @@ impl PastInstance {
     /// Serves requests from one second to another.
     async fn pass(mut self, from: i64, until: i64) -> Self {
         for second in from..until {
-            for (_, visit) in draw_visits(&mut self.visitors, self.incident, INSTANCES) {
+            for (wait, visit) in draw_visits(&mut self.visitors, self.incident, INSTANCES) {
                 // The request before has moved the clock.
                 self.time.set_wall(second);
+                self.time.advance(wait);
                 self.target.visit(visit).await;
                 self.requests += 1;
             }

@@ -42,6 +42,7 @@ use http::StatusCode;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tower_pulse::BuildError;
 
 use crate::fleet::{Backend, Instance};
 use crate::settings::Settings;
@@ -146,12 +147,12 @@ async fn start_fleet(settings: &Settings) -> Result<Vec<Instance>, Box<dyn Error
         .history
         .map_or_else(fleet::now, history::first_second);
     let backend = Backend::new(settings, begin);
-    if let Some(length) = settings.history
-        && history::record(settings, &backend, length).await?.is_none()
-    {
-        tracing::warn!(
-            "DEMO_HISTORY is left out: there are requests in the store already, to which a simulated past must not be added. Set PULSE_PREFIX to a prefix of its own"
-        );
+    if let Some(length) = settings.history {
+        match history::record(settings, &backend, length).await {
+            Err(error) if error.is::<BuildError>() => return Err(error),
+            Err(error) => tracing::warn!("the simulated past is left out, or ends early: {error}"),
+            Ok(()) => {}
+        }
     }
     fleet::live(settings, &backend)
 }
