@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use self::memory::bytes;
+use crate::changes::Judge;
 use crate::cleaner::{Cleaner, CleanerStatus, Retention};
 use crate::clock::Clock;
 use crate::error::BuildError;
@@ -69,6 +70,7 @@ pub struct Builder {
     error_rule: MaybeErrorRule,
     details: DetailOptions,
     warn_above_bytes: Option<u64>,
+    app_version: Option<String>,
     clock: Clock,
 }
 
@@ -126,6 +128,7 @@ impl Default for Builder {
             error_rule: MaybeErrorRule::default(),
             details: DetailOptions::default(),
             warn_above_bytes: None,
+            app_version: None,
             clock: Clock::system(),
         }
     }
@@ -345,6 +348,27 @@ impl Builder {
         self
     }
 
+    /// The version of the application, such as a release or a commit: 1 to 200 bytes without control characters.
+    /// Without it, instances of an old version and of a new one cannot be told apart.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
+    /// let pulse = tower_pulse::Pulse::builder()
+    ///     .app_version(env!("CARGO_PKG_VERSION"))
+    ///     .build()?;
+    /// # pulse.shutdown().await.unwrap();
+    /// let error = tower_pulse::Pulse::builder().app_version("").build().unwrap_err();
+    /// assert_eq!(error.field(), "app_version");
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// Each instance tells its version to the store. While several versions run side by side, as during a deploy,
+    /// what each of them does is recorded by the minute.
+    pub fn app_version(mut self, version: impl Into<String>) -> Self {
+        self.app_version = Some(version.into());
+        self
+    }
+
     /// Which responses count as errors: those for which the function returns `true`. It replaces the
     /// default, [`ResponseHead::is_error`], and runs once for each response, so it must be fast and must
     /// not panic. Service errors and panics always count as errors. The outcome (`4xx`, `5xx`, …)
@@ -540,6 +564,7 @@ impl Builder {
             pending_bytes: self.pending_bytes,
             error_rule: self.error_rule,
             details: self.details,
+            app_version: self.app_version.map(Arc::from),
         };
         let recorder = Arc::new(Recorder::new(
             self.clock.clone(),
@@ -567,6 +592,11 @@ impl Builder {
             unattended,
         );
         let folder = Arc::new(folder.with_step(self.fold_step_contexts));
+        let is_folder = {
+            let folder = folder.clone();
+            move || folder.status().is_folder
+        };
+        let judge = Arc::new(Judge::new(store.clone(), self.clock.clone(), is_folder));
         let cleaning = Arc::<Mutex<CleanerStatus>>::default();
         let cleaner = Cleaner {
             store: store.clone(),
@@ -591,7 +621,7 @@ impl Builder {
             flusher,
             folder,
             store,
-            #[cfg(any(feature = "admin", feature = "row-cache"))]
+            judge,
             clock: self.clock,
             #[cfg(feature = "admin")]
             precisions,
@@ -618,11 +648,13 @@ impl Builder {
             .flusher
             .clone()
             .heartbeat_at_intervals(stopped.clone());
+        let judge = parts.judge.clone().judge_at_intervals(stopped.clone());
         let tasks = vec![
             Task::new("drain", drain),
             Task::new("flush", flush),
             Task::new("fold", fold),
             Task::new("heartbeat", heartbeat),
+            Task::new("judge", judge),
             Task::new("clean", cleaner.clean_at_intervals(stopped)),
         ];
         Ok((Pulse::new(parts, stop), tasks))

@@ -69,6 +69,7 @@
 #[cfg(feature = "admin")]
 pub mod admin;
 mod builder;
+mod changes;
 mod cleaner;
 mod clock;
 mod error;
@@ -94,7 +95,8 @@ pub use internal::model;
 pub use model::changes::change::{Change, ChangeKind, Earlier, Suspect};
 pub use model::changes::mark::Mark;
 pub use model::health::{
-    FlushHealth, FoldHealth, Health, JournalHealth, RecordingHealth, Status, StoreHealth,
+    ChangeHealth, FlushHealth, FoldHealth, Health, JournalHealth, RecordingHealth, Status,
+    StoreHealth,
 };
 pub use model::outcome::Outcome;
 pub use model::snapshot::Problem;

@@ -39,7 +39,7 @@ impl Task {
         }
     }
 
-    /// The task's purpose in a word: `"drain"`, `"flush"`, `"fold"`, `"clean"`, `"heartbeat"` or
+    /// The task's purpose in a word: `"drain"`, `"flush"`, `"fold"`, `"judge"`, `"clean"`, `"heartbeat"` or
     /// `"rows"`.
     pub fn name(&self) -> &'static str {
         self.name

@@ -79,6 +79,7 @@ impl TestFlusher {
             pending_bytes: usize::MAX,
             error_rule: Default::default(),
             details: Default::default(),
+            app_version: None,
         };
         let recorder = Arc::new(Recorder::new(clock, precisions, limits));
         let options = FlushOptions {

@@ -8,6 +8,8 @@ mod rig;
 
 #[path = "stores/book.rs"]
 mod book;
+#[path = "stores/changes.rs"]
+mod changes;
 #[path = "stores/counters.rs"]
 mod counters;
 #[path = "stores/equal.rs"]
@@ -87,4 +89,7 @@ conformance!(
     an_old_sample_makes_no_context_idle,
     each_pass_is_run_once,
     an_empty_store_answers_every_query,
+    a_judgement_replaces_the_one_that_it_was_made_from,
+    the_newest_marks_are_retained,
+    a_version_is_marked_when_it_follows_another,
 );

@@ -61,6 +61,7 @@ impl Light {
             at,
             in_flight: 0,
             dropped: 0,
+            version: None,
         };
         self.store.heartbeat(&heartbeat).await.unwrap();
         self.store.status(at).await.unwrap();

@@ -5,14 +5,16 @@ use std::path::PathBuf;
 
 /// What `--help` prints.
 pub(crate) const USAGE: &str = "\
-usage: replay [--serve] FILE
+usage: replay [--serve] [--verdicts VERDICTS] FILE
   FILE     lines `unix_seconds,context,micros,status` sorted by time, or an nginx log in combined
            format with $request_time at the end; - is standard input
   --serve  afterwards, show the dashboard on LISTEN (127.0.0.1:3000)
+  --verdicts VERDICTS
+           write what has changed at the end of each minute to this file, as lines of JSON
 REDIS_URL stores everything in Redis instead of memory, below PULSE_PREFIX (pulse:).";
 
 /// All flags.
-const FLAGS: [&str; 2] = ["--serve", "--help"];
+const FLAGS: [&str; 3] = ["--serve", "--verdicts", "--help"];
 
 /// What the user asks for.
 #[derive(Debug, PartialEq, Eq)]
@@ -25,6 +27,8 @@ pub(crate) enum Command {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Args {
     pub(crate) serve: bool,
+    /// Where to write what has changed.
+    pub(crate) verdicts: Option<PathBuf>,
     pub(crate) file: Source,
 }
 
@@ -38,11 +42,20 @@ pub(crate) enum Source {
 /// Reads the arguments after the program's name. An error says what is allowed.
 pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, String> {
     let (mut serve, mut file, mut are_flags_over) = (false, None, false);
-    for arg in args {
+    let mut verdicts = None;
+    let mut args = args.into_iter();
+    while let Some(arg) = args.next() {
         let text = arg.to_string_lossy();
         match &*text {
             "--" if !are_flags_over => are_flags_over = true,
             "--serve" if !are_flags_over => serve = true,
+            "--verdicts" if !are_flags_over => {
+                let path = args.next().filter(|path| !path.is_empty());
+                let path = path.ok_or("--verdicts needs the name of a file to write")?;
+                if verdicts.replace(PathBuf::from(path)).is_some() {
+                    return Err("--verdicts is given twice".to_owned());
+                }
+            }
             "--help" | "-h" if !are_flags_over => return Ok(Command::Help),
             flag if flag.starts_with('-') && flag != "-" && !are_flags_over => {
                 let allowed = FLAGS.join(", ");
@@ -56,5 +69,9 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command,
         }
     }
     let file = file.ok_or("FILE is missing")?;
-    Ok(Command::Replay(Args { serve, file }))
+    Ok(Command::Replay(Args {
+        serve,
+        verdicts,
+        file,
+    }))
 }

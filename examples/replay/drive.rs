@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use tower_pulse::{ManualClock, Pulse, StoreError, StoreErrorKind};
+use tower_pulse::{Change, ManualClock, Pulse, StoreError, StoreErrorKind};
 
 use crate::line::Line;
 
@@ -73,9 +73,14 @@ impl<'a> Replay<'a> {
         self.lines
     }
 
+    /// The changes that were found so far.
+    pub(crate) async fn changes(&self) -> Result<Vec<Change>, StoreError> {
+        self.pulse.changes().await
+    }
+
     /// Records a line of the current second.
     pub(crate) fn record(&mut self, line: &Line<'_>) {
-        self.pulse.record(line.context, line.duration, line.status);
+        self.pulse.record(line.context, line.duration, line.outcome);
         self.lines += 1;
     }
 
@@ -104,6 +109,19 @@ impl<'a> Replay<'a> {
         }
         self.second = second;
         self.latest = self.latest.max(second);
+        Ok(())
+    }
+
+    /// Ends the current second and begins `end`, the end of a minute; takes everything to the store, and judges the
+    /// minute.
+    pub(crate) async fn end_minute(&mut self, end: i64) -> Result<(), StoreError> {
+        if self.second < end {
+            self.turn_to(end).await?;
+        }
+        if self.lines > self.flushed_lines {
+            self.flush().await?;
+        }
+        self.pulse.judge().await?;
         Ok(())
     }
 

@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use http::StatusCode;
+use tower_pulse::{Outcome, RequestOutcome};
 
 use crate::nginx;
 
@@ -22,7 +23,7 @@ pub(crate) struct Line<'a> {
     pub(crate) second: i64,
     pub(crate) context: &'a str,
     pub(crate) duration: Duration,
-    pub(crate) status: StatusCode,
+    pub(crate) outcome: RequestOutcome,
 }
 
 /// The format of a log.
@@ -77,7 +78,7 @@ fn parse_csv(line: &[u8]) -> Result<Line<'_>, Unreadable> {
         context: std::str::from_utf8(context)
             .map_err(|_| Unreadable("the context is not UTF-8"))?,
         duration: duration(micros)?,
-        status: status_of(status)?,
+        outcome: outcome_of(status)?,
     })
 }
 
@@ -100,11 +101,18 @@ pub(crate) fn duration(micros: u64) -> Result<Duration, Unreadable> {
     }
 }
 
-pub(crate) fn status_of(text: &[u8]) -> Result<StatusCode, Unreadable> {
+/// nginx's status of a request that the client has given up.
+const CLIENT_CLOSED_REQUEST: u16 = 499;
+
+/// How a request with this status ended.
+pub(crate) fn outcome_of(text: &[u8]) -> Result<RequestOutcome, Unreadable> {
     let status = digits(text).and_then(|status| u16::try_from(status).ok());
     let status = status.filter(|status| (100..600).contains(status) && text.len() == 3);
     let status = status.and_then(|status| StatusCode::from_u16(status).ok());
-    status.ok_or(Unreadable("the status is not 100 to 599"))
+    match status.ok_or(Unreadable("the status is not 100 to 599"))? {
+        status if status == CLIENT_CLOSED_REQUEST => Ok(Outcome::Cancelled.into()),
+        status => Ok(status.into()),
+    }
 }
 
 /// A number without a sign.

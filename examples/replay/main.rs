@@ -1,13 +1,14 @@
 //! Shows a log of yours on the dashboard: `cargo run --release --example replay -- --serve access.log`.
 //!
 //! ```text
-//! replay [--serve] FILE
+//! replay [--serve] [--verdicts VERDICTS] FILE
 //! ```
 //!
 //! `FILE` (`-`: standard input) has lines `unix_seconds,context,micros,status`, or lines of nginx's combined
 //! format with `$request_time` at the end, sorted by time. `line` and `nginx` say how a line is read. Each
 //! line is recorded as a request in the second that it carries. With `--serve`, the dashboard is at
-//! `/admin/pulse` once every line is in the store, and the clock goes on from the time of the last line.
+//! `/admin/pulse` once every line is in the store, and the clock goes on from the time of the last line. With
+//! `--verdicts`, the changes that stand at the end of each minute are written to a file: see `verdicts`.
 //!
 //! | Variable | Meaning | Default |
 //! |---|---|---|
@@ -26,6 +27,7 @@ mod line;
 mod nginx;
 mod progress;
 mod serve;
+mod verdicts;
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -38,6 +40,7 @@ use progress::Progress;
 use serve::Server;
 use tower_pulse::store::CounterQuery;
 use tower_pulse::{Clock, ManualClock, Pulse, Task};
+use verdicts::Verdicts;
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -75,6 +78,10 @@ async fn run(args: &Args) -> Result<(), Box<dyn Error>> {
         true => Some(Server::from_env()?),
         false => None,
     };
+    let mut verdicts = match &args.verdicts {
+        Some(path) => Some(Verdicts::create(path)?),
+        None => None,
+    };
     let start = Instant::now();
     let mut input = Input::open(&args.file)?;
     let survey = input.survey()?;
@@ -106,11 +113,17 @@ async fn run(args: &Args) -> Result<(), Box<dyn Error>> {
         let Ok(line) = line::parse(format, bytes, &mut context) else {
             continue;
         };
+        if let Some(verdicts) = &mut verdicts {
+            verdicts.write_until(line.second, &mut replay).await?;
+        }
         if line.second != replay.second() {
             replay.turn_to(line.second).await?;
             progress.show(replay.lines(), read);
         }
         replay.record(&line);
+    }
+    if let Some(verdicts) = verdicts {
+        verdicts.finish(&mut replay).await?;
     }
     replay.finish().await?;
     progress.clear();

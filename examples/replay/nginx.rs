@@ -11,7 +11,7 @@
 
 use http::Method;
 
-use crate::line::{Line, Unreadable, digits, duration, second, status_of};
+use crate::line::{Line, Unreadable, digits, duration, outcome_of, second};
 
 /// Hexadecimal digits from which on a segment is an id and not a word.
 const LONG_HEX: usize = 16;
@@ -49,7 +49,7 @@ pub(crate) fn parse<'a>(line: &[u8], context: &'a mut String) -> Result<Line<'a>
     Ok(Line {
         second,
         duration: duration(micros)?,
-        status: status_of(status)?,
+        outcome: outcome_of(status)?,
         context,
     })
 }

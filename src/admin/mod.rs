@@ -55,13 +55,15 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::{OriginalUri, Request};
 use axum::response::Response;
 use http::request::Parts;
 use http::{Method, StatusCode};
-use http_body::Body;
+use http_body::Body as _;
 
 pub use self::access::Access;
 use self::page::Page;
@@ -79,8 +81,16 @@ use crate::store::Store;
 /// The version of this crate, for the page and `api/health`.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The largest body of a request, in bytes. No endpoint reads one.
-const MAX_BODY: u64 = 16 * 1024;
+/// The largest body of a request, in bytes.
+const MAX_BODY: usize = 16 * 1024;
+
+/// How long a body may take to arrive.
+const BODY_DEADLINE: Duration = Duration::from_secs(5);
+
+fn too_large() -> ApiError {
+    let message = format!("the body may have at most {MAX_BODY} bytes");
+    ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, message)
+}
 
 /// The sources of the admin router's answers.
 pub(crate) struct Source {
@@ -179,10 +189,7 @@ struct Admin {
 impl Admin {
     async fn serve(&self, request: Request) -> Response {
         let (parts, body) = request.into_parts();
-        let size = body.size_hint().lower();
-        // No endpoint reads a body.
-        drop(body);
-        let mut response = match self.answer(&parts, size).await {
+        let mut response = match self.answer(&parts, body).await {
             Ok(response) => response,
             Err(failure) => failure.into_response(),
         };
@@ -191,19 +198,22 @@ impl Admin {
     }
 
     /// Checks access first, so that a refused request does not reveal which paths exist.
-    async fn answer(&self, parts: &Parts, body_size: u64) -> Result<Response, ApiError> {
+    async fn answer(&self, parts: &Parts, body: Body) -> Result<Response, ApiError> {
         self.access.check(parts).await?;
-        if body_size > MAX_BODY {
-            let message = format!("the body may have at most {MAX_BODY} bytes");
-            return Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, message));
+        if body.size_hint().lower() > MAX_BODY as u64 {
+            return Err(too_large());
         }
         let path = parts.uri.path();
         let endpoint = Endpoint::at(path.strip_prefix(&*self.prefix).unwrap_or(path))
             .ok_or_else(|| ApiError::new(StatusCode::NOT_FOUND, "no endpoint has this path"))?;
-        if parts.method != Method::GET && parts.method != Method::HEAD {
-            let message = "only GET and HEAD are served here";
-            return Err(ApiError::new(StatusCode::METHOD_NOT_ALLOWED, message));
+        match (&parts.method, &endpoint) {
+            (&Method::GET | &Method::HEAD, _) => {}
+            (&Method::POST, Endpoint::Marks) => return self.add_mark(parts, body).await,
+            (_, Endpoint::Marks) => return Err(ApiError::method("GET, HEAD, POST")),
+            _ => return Err(ApiError::method("GET, HEAD")),
         }
+        // No other endpoint reads a body.
+        drop(body);
         let params = || Params::parse(parts.uri.query());
         let as_of = match &endpoint {
             Endpoint::Index | Endpoint::Asset(_) => None,
@@ -227,6 +237,12 @@ impl Admin {
             Endpoint::Path => {
                 response::json(parts, &api::path::path(self, &params()?).await?, as_of)
             }
+            Endpoint::Changes => response::json(
+                parts,
+                &api::changes::changes(self, &params()?).await?,
+                as_of,
+            ),
+            Endpoint::Marks => response::json(parts, &api::marks::marks(self).await?, as_of),
             Endpoint::Slowest => response::json(
                 parts,
                 &api::slowest::slowest(self, &params()?).await?,
@@ -263,6 +279,18 @@ impl Admin {
             Endpoint::Metrics => Ok(prometheus::metrics(self).await),
         }
     }
+
+    async fn add_mark(&self, parts: &Parts, body: Body) -> Result<Response, ApiError> {
+        let body = axum::body::to_bytes(body, MAX_BODY);
+        let body = tokio::time::timeout(BODY_DEADLINE, body).await;
+        let body = body.map_err(|_| {
+            let message = "the body did not arrive in time";
+            ApiError::new(StatusCode::REQUEST_TIMEOUT, message)
+        })?;
+        let body = body.map_err(|_| too_large())?;
+        let mark = api::marks::add(self, parts, &body).await?;
+        response::created(&mark)
+    }
 }
 
 /// An endpoint below the mount point.
@@ -272,6 +300,8 @@ enum Endpoint<'a> {
     Overview,
     Paths,
     Path,
+    Changes,
+    Marks,
     Slowest,
     Rankings,
     SlowestRequests,
@@ -291,6 +321,8 @@ impl<'a> Endpoint<'a> {
             "/api/overview" => Self::Overview,
             "/api/paths" => Self::Paths,
             "/api/path" => Self::Path,
+            "/api/changes" => Self::Changes,
+            "/api/marks" => Self::Marks,
             "/api/slowest" => Self::Slowest,
             "/api/rankings" => Self::Rankings,
             "/api/slowest_requests" => Self::SlowestRequests,

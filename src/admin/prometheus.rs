@@ -10,11 +10,13 @@ use http::HeaderValue;
 
 use super::response::ApiError;
 use super::{Admin, VERSION, response};
+use crate::model::changes::change::ChangeKind;
 use crate::model::context::{ALL, Kind, method_and_path};
 use crate::model::health::Health;
 use crate::model::outcome::Outcome;
 use crate::model::snapshot::{FleetSnapshot, HourSnapshot};
 use crate::recorder::totals::{BOUNDS, Totals};
+use crate::store::changes::ChangeLog;
 
 const CONTENT_TYPE: HeaderValue =
     HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
@@ -30,6 +32,7 @@ pub(super) async fn metrics(admin: &Admin) -> Response {
     text.counters(&(admin.source.counters)());
     text.health(&(admin.source.health)());
     text.fleet(fleet);
+    text.changes(admin.reader.changes().await.ok().as_deref());
     response::body(text.0, CONTENT_TYPE)
 }
 
@@ -129,6 +132,18 @@ impl Text {
         self.begin(name, "gauge", help);
         for (counter, total) in counters {
             self.sample(name, &[("name", counter)], total);
+        }
+    }
+
+    /// The changes that stand; nothing while the store cannot be read.
+    fn changes(&mut self, log: Option<&ChangeLog>) {
+        let name = "pulse_changes";
+        let help = "Changes of the fleet that stand. Do not sum over instances.";
+        self.begin(name, "gauge", help);
+        for kind in ChangeKind::ALL.into_iter().filter(|_| log.is_some()) {
+            let changes = log.into_iter().flat_map(|log| &log.changes);
+            let standing = changes.filter(|c| c.kind == kind && c.ended.is_none());
+            self.sample(name, &[("kind", kind.as_str())], standing.count());
         }
     }
 

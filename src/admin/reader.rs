@@ -16,6 +16,7 @@ use super::windows::Windows;
 use crate::clock::{Clock, Tick};
 use crate::error::StoreError;
 use crate::model::batch::Aggregate;
+use crate::model::changes::mark::Mark;
 use crate::model::context::{ContextId, Kind};
 use crate::model::records::{RecordId, SliceSums};
 use crate::model::slow_request::SlowRequest;
@@ -25,6 +26,7 @@ use crate::model::timer_sums;
 use crate::model::window::Window;
 #[cfg(feature = "row-cache")]
 use crate::row_cache::{RowList, Shared};
+use crate::store::changes::ChangeLog;
 #[cfg(feature = "row-cache")]
 use crate::store::rows::RowQuery;
 use crate::store::{
@@ -74,6 +76,9 @@ pub(super) struct Reader {
     counters: SingleFlightMap<CounterQuery, Answer<CounterSeries>>,
     counter_names: SingleFlightMap<Vec<u32>, Answer<String>>,
     records: SingleFlightMap<(ContextId, u32), Answer<SliceSums>>,
+    change_log: SingleFlight<Arc<ChangeLog>>,
+    last_log: Mutex<Arc<ChangeLog>>,
+    marks: SingleFlight<Answer<Mark>>,
     windows: Windows,
     window_sums: SingleFlightMap<Window, Arc<WindowSums>>,
     timer_names: SingleFlight<Arc<TimerNames>>,
@@ -86,6 +91,9 @@ impl Reader {
     pub(super) fn new(store: Arc<dyn Store>, clock: Clock) -> Self {
         Self {
             windows: Windows::new(store.clone(), clock.clone()),
+            change_log: SingleFlight::default(),
+            last_log: Mutex::default(),
+            marks: SingleFlight::default(),
             window_sums: SingleFlightMap::default(),
             timer_names: SingleFlight::default(),
             store,
@@ -323,6 +331,40 @@ impl Reader {
         self.status.get(&self.clock, FRESH, read).await
     }
 
+    /// The changes. They are read only when there is a new judgement: once a minute.
+    pub(super) async fn changes(&self) -> Result<Arc<ChangeLog>, ApiError> {
+        let read = async {
+            let Some(changes) = self.store.changes() else {
+                return Ok(Arc::default());
+            };
+            let last = lock(&self.last_log).clone();
+            let judged = changes.judged().await?;
+            if !judged.revision.is_empty() && judged.revision == last.judged.revision {
+                return Ok(last);
+            }
+            let log = Arc::new(changes.change_log().await?);
+            *lock(&self.last_log) = log.clone();
+            Ok(log)
+        };
+        self.change_log.get(&self.clock, FRESH, read).await
+    }
+
+    /// The marks, oldest first.
+    pub(super) async fn marks(&self) -> Result<Answer<Mark>, ApiError> {
+        let read = async {
+            Ok(Arc::new(match self.store.changes() {
+                Some(changes) => changes.marks().await?,
+                None => Vec::new(),
+            }))
+        };
+        self.marks.get(&self.clock, FRESH, read).await
+    }
+
+    /// Forgets the marks that were read, as there is a new one.
+    pub(super) async fn forget_marks(&self) {
+        self.marks.forget().await;
+    }
+
     /// The last cleaning pass of any instance.
     pub(super) async fn last_pass(&self) -> Result<Option<PassRecord>, ApiError> {
         let read = async { self.store.last_pass().await };
@@ -358,6 +400,11 @@ impl<T> Answered<T> {
 }
 
 impl<T: Clone> SingleFlight<T> {
+    /// Forgets the last answer.
+    async fn forget(&self) {
+        *self.0.lock().await = None;
+    }
+
     /// Returns the last answer if it is not older than `age`, or else a new one. Waiting for the lock and
     /// for the store takes no longer than the deadline together.
     ///

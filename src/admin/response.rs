@@ -17,7 +17,6 @@ const CONTENT_SECURITY_POLICY: HeaderValue = HeaderValue::from_static(
 );
 const CHALLENGE: HeaderValue =
     HeaderValue::from_static("Basic realm=\"tower-pulse\", charset=\"UTF-8\"");
-const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD");
 const ONE_SECOND: HeaderValue = HeaderValue::from_static("1");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
@@ -27,6 +26,8 @@ pub(super) struct ApiError {
     status: StatusCode,
     message: String,
     parameter: Option<String>,
+    /// The methods that are served, if another one was asked for.
+    allow: Option<&'static str>,
 }
 
 #[derive(Serialize)]
@@ -42,6 +43,16 @@ impl ApiError {
             status,
             message: message.into(),
             parameter: None,
+            allow: None,
+        }
+    }
+
+    /// 405: only these methods are served.
+    pub(super) fn method(allow: &'static str) -> Self {
+        let message = format!("only {allow} are served here");
+        Self {
+            allow: Some(allow),
+            ..Self::new(StatusCode::METHOD_NOT_ALLOWED, message)
         }
     }
 
@@ -71,9 +82,10 @@ impl ApiError {
         // Serializing two strings never fails.
         let mut response = body(serde_json::to_vec(&json).unwrap_or_default(), JSON);
         *response.status_mut() = self.status;
+        let allow = self.allow.map(HeaderValue::from_static);
         let header = match self.status {
             StatusCode::UNAUTHORIZED => Some((header::WWW_AUTHENTICATE, CHALLENGE)),
-            StatusCode::METHOD_NOT_ALLOWED => Some((header::ALLOW, METHODS)),
+            StatusCode::METHOD_NOT_ALLOWED => allow.map(|allow| (header::ALLOW, allow)),
             StatusCode::SERVICE_UNAVAILABLE => Some((header::RETRY_AFTER, ONE_SECOND)),
             _ => None,
         };
@@ -111,6 +123,17 @@ pub(super) fn json(
     }
     let mut response = body(json, JSON);
     response.headers_mut().insert(header::ETAG, etag);
+    Ok(response)
+}
+
+/// 201 with what was made.
+pub(super) fn created(value: &impl Serialize) -> Result<Response, ApiError> {
+    let json = serde_json::to_vec(value).map_err(|error| {
+        let message = format!("the answer cannot be written as JSON: {error}");
+        ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, message)
+    })?;
+    let mut response = body(json, JSON);
+    *response.status_mut() = StatusCode::CREATED;
     Ok(response)
 }
 

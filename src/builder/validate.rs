@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::{Backend, Builder};
 use crate::error::BuildError;
+use crate::model::fleet::MAX_VERSION_BYTES;
 use crate::recorder::check_counter;
 
 impl Builder {
@@ -88,6 +89,16 @@ impl Builder {
         {
             let allowed = "1 to 100 bytes without control characters";
             return Err(BuildError::new("instance", format!("{name:?}"), allowed));
+        }
+        if let Some(version) = &self.app_version
+            && (!(1..=MAX_VERSION_BYTES).contains(&version.len())
+                || version.chars().any(char::is_control))
+        {
+            return Err(BuildError::new(
+                "app_version",
+                format!("{version:?}"),
+                format!("1 to {MAX_VERSION_BYTES} bytes without control characters"),
+            ));
         }
         self.validate_store()
     }

@@ -95,9 +95,11 @@ impl Flusher {
                 at: self.clock().now_seconds(),
                 in_flight: self.recorder.core.in_flight(),
                 dropped: self.recorder.drain.drain_stats().dropped,
+                version: self.recorder.limits.app_version.clone(),
             };
             let beating = async {
-                self.store.heartbeat(&heartbeat).await?;
+                let fleet = self.store.heartbeat(&heartbeat).await?;
+                self.recorder.drain.set_fleet(fleet);
                 self.refresh_fleet().await
             };
             let Some(result) = stopped.or(beating).await else {

@@ -24,9 +24,10 @@ use crate::model::tier::TierSlice;
 use crate::recorder::{Limits, Recorder};
 use crate::store::{
     Append, Appended, AppendedCall, BookStatistics, CleanReport, ContextQuery, ContextRecords,
-    CounterQuery, CounterSeries, FencedBatch, Generation, Heartbeat, Pass, PassRecord, Position,
-    Query, RankingPage, RankingQuery, Readable, Receipt, RecordIndex, RecordQuery, Sealed,
-    SliceRecords, SlowRequestQuery, SlowestQuery, Store, StoreStatus, Upkeep,
+    CounterQuery, CounterSeries, FencedBatch, Fleet, Generation, Heartbeat, InstanceMinuteRecords,
+    Pass, PassRecord, Position, Query, RankingPage, RankingQuery, Readable, Receipt, RecordIndex,
+    RecordQuery, Sealed, SliceRecords, SlowRequestQuery, SlowestQuery, Store, StoreStatus, Upkeep,
+    VersionRecords,
 };
 use crate::task::{BoxFuture, Stop, lock};
 
@@ -145,9 +146,12 @@ impl Upkeep for Scripted {
         })
     }
 
-    fn heartbeat<'a>(&'a self, heartbeat: &'a Heartbeat) -> BoxFuture<'a, Result<(), StoreError>> {
+    fn heartbeat<'a>(
+        &'a self,
+        heartbeat: &'a Heartbeat,
+    ) -> BoxFuture<'a, Result<Fleet, StoreError>> {
         lock(&self.heartbeats).push((Instant::now(), heartbeat.clone()));
-        self.answer(())
+        self.answer(Fleet::default())
     }
 
     fn deregister<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
@@ -230,6 +234,20 @@ impl Query for Scripted {
         unreachable!("a flusher only appends")
     }
 
+    fn minute_reports<'a>(
+        &'a self,
+        _: &'a [i64],
+    ) -> BoxFuture<'a, Result<Vec<Vec<InstanceMinuteRecords>>, StoreError>> {
+        unreachable!("a flusher only appends")
+    }
+
+    fn version_records<'a>(
+        &'a self,
+        _: &'a [i64],
+    ) -> BoxFuture<'a, Result<Vec<VersionRecords>, StoreError>> {
+        unreachable!("a flusher only appends")
+    }
+
     fn rankings(&self) -> BoxFuture<'_, Result<Vec<String>, StoreError>> {
         unreachable!("a flusher only appends")
     }
@@ -285,6 +303,7 @@ impl Flushing {
             pending_bytes: usize::MAX,
             error_rule: Default::default(),
             details: Default::default(),
+            app_version: None,
         };
         let (store, unattended) = (Arc::new(store), Arc::new(Notify::new()));
         let recorder = Arc::new(Recorder::new(clock, Precisions::default(), limits));

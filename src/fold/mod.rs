@@ -16,6 +16,7 @@
 
 mod gather;
 mod lease;
+mod minute_reports;
 mod plan;
 mod ranking_upkeep;
 mod rankings;

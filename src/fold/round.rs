@@ -187,6 +187,7 @@ impl Lease {
         let is_ours = self.plan_slow_requests(journal, instance, round, &mut partitions);
         if !is_ours.await?
             || !(self.plan_rankings(journal, instance, round, &mut partitions)).await?
+            || !(self.plan_minute_reports(journal, instance, round, &mut partitions)).await?
         {
             return Ok(None);
         }

@@ -27,9 +27,10 @@ use crate::store::journal::{
 use crate::store::table::Table;
 use crate::store::{
     Append, Appended, AppendedCall, BookStatistics, CleanReport, ContextQuery, ContextRecords,
-    CounterQuery, CounterSeries, FencedBatch, Generation, Heartbeat, Pass, PassRecord, Position,
-    Query, RankingPage, RankingQuery, Readable, RecordIndex, RecordQuery, Sealed, SliceRecords,
-    SlowRequestQuery, SlowestQuery, Store, StoreStatus, Upkeep,
+    CounterQuery, CounterSeries, FencedBatch, Fleet, Generation, Heartbeat, InstanceMinuteRecords,
+    Pass, PassRecord, Position, Query, RankingPage, RankingQuery, Readable, RecordIndex,
+    RecordQuery, Sealed, SliceRecords, SlowRequestQuery, SlowestQuery, Store, StoreStatus, Upkeep,
+    VersionRecords,
 };
 use crate::task::{BoxFuture, Stop, lock};
 
@@ -358,7 +359,7 @@ impl Upkeep for Scripted {
         unreachable!("a folder only folds")
     }
 
-    fn heartbeat<'a>(&'a self, _: &'a Heartbeat) -> BoxFuture<'a, Result<(), StoreError>> {
+    fn heartbeat<'a>(&'a self, _: &'a Heartbeat) -> BoxFuture<'a, Result<Fleet, StoreError>> {
         unreachable!("a folder only folds")
     }
 
@@ -439,6 +440,20 @@ impl Query for Scripted {
         &'a self,
         _: &'a SlowRequestQuery,
     ) -> BoxFuture<'a, Result<Vec<SlowRequests>, StoreError>> {
+        unreachable!("a folder only folds")
+    }
+
+    fn minute_reports<'a>(
+        &'a self,
+        _: &'a [i64],
+    ) -> BoxFuture<'a, Result<Vec<Vec<InstanceMinuteRecords>>, StoreError>> {
+        unreachable!("a folder only folds")
+    }
+
+    fn version_records<'a>(
+        &'a self,
+        _: &'a [i64],
+    ) -> BoxFuture<'a, Result<Vec<VersionRecords>, StoreError>> {
         unreachable!("a folder only folds")
     }
 

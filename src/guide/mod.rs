@@ -8,6 +8,7 @@
     doc = "| [Access](access) | tokens, own sessions, reverse proxies |",
     doc = "| [Tests](testing) | a service's own tests, with a clock that stands still |"
 )]
+//! | [What has changed](changes) | which pages are slower than before, since when, and which deploy did it |
 //! | [Where the time goes](request_timers) | which timers take the time of a context's requests |
 //! | [Your own log](own_log) | the dashboard of what has happened already |
 #![cfg_attr(
@@ -29,6 +30,9 @@ pub mod quick_start {}
 #[cfg(feature = "admin")]
 #[doc = include_str!("access.md")]
 pub mod access {}
+
+#[doc = include_str!("changes.md")]
+pub mod changes {}
 
 #[doc = include_str!("request_timers.md")]
 pub mod request_timers {}

@@ -12,6 +12,7 @@ use super::context::{ContextId, Kind};
 pub use super::context_delta::ContextDelta;
 use super::context_delta::add_record;
 pub(crate) use super::context_delta::{MAX_HOURS, merge_all};
+use super::minute_report::{MAX_PENDING_REPORTS, MinuteReport};
 use super::ranking::RankingDelta;
 use super::slice::{Precisions, hour_of};
 pub use super::slices::{Merge, Slices};
@@ -24,6 +25,9 @@ const SLICES_NOT_COMPACTED: usize = 2;
 /// The scale, one bucket per octave, of histograms of a batch that is still too large when its slices have
 /// the widest tier.
 const COARSEST_SCALE: u8 = 0;
+
+/// About how many commands a reported context costs, compared with those of the counters.
+const REPORTED_CONTEXT_COST: usize = 4;
 
 /// Additions to one of the user's counters, in the order of [`Precisions::counters`].
 pub type CounterDelta = Vec<Slices<i64>>;
@@ -39,6 +43,8 @@ pub struct Batch {
     pub counters: BTreeMap<Arc<str>, CounterDelta>,
     /// Additions to rankings.
     pub rankings: BTreeMap<Arc<str>, RankingDelta>,
+    /// Minute reports, oldest first.
+    pub reports: Vec<MinuteReport>,
     /// Samples whose hour was dropped from the statistics. The counters have them.
     pub late: u64,
 }
@@ -51,6 +57,7 @@ impl Batch {
             contexts: BTreeMap::new(),
             counters: BTreeMap::new(),
             rankings: BTreeMap::new(),
+            reports: Vec::new(),
             late: 0,
         }
     }
@@ -130,6 +137,26 @@ impl Batch {
         for (ranking, theirs) in other.rankings {
             self.add_ranking(ranking, theirs);
         }
+        for report in other.reports {
+            self.add_report(report);
+        }
+    }
+
+    /// Adds a minute report. Of too many reports, the oldest are dropped.
+    pub fn add_report(&mut self, report: MinuteReport) {
+        if let Some(mine) = self
+            .reports
+            .iter_mut()
+            .find(|mine| mine.is_of_same(&report))
+        {
+            return mine.merge(report);
+        }
+        let later = |mine: &MinuteReport| mine.minute <= report.minute;
+        let at = self.reports.partition_point(later);
+        self.reports.insert(at, report);
+        if self.reports.len() > MAX_PENDING_REPORTS {
+            self.reports.remove(0);
+        }
     }
 
     /// Adds to a ranking what was collected later.
@@ -150,12 +177,12 @@ impl Batch {
 
     /// Whether the batch is empty.
     pub fn is_empty(&self) -> bool {
-        self.contexts.is_empty() && self.counters.is_empty() && self.rankings.is_empty()
+        self.len() == 0
     }
 
-    /// Number of contexts, counters and rankings in it.
+    /// Number of contexts, counters, rankings and reports in it.
     pub fn len(&self) -> usize {
-        self.contexts.len() + self.counters.len() + self.rankings.len()
+        self.contexts.len() + self.counters.len() + self.rankings.len() + self.reports.len()
     }
 
     /// Approximate bytes in memory.
@@ -176,19 +203,32 @@ impl Batch {
         });
         let rankings = self.rankings.iter();
         let rankings = rankings.map(|(name, delta)| PER_NAME + name.len() + delta.bytes());
-        contexts.sum::<usize>() + counters.sum::<usize>() + rankings.sum::<usize>()
+        let reports = self.reports.iter().map(MinuteReport::bytes);
+        contexts.sum::<usize>()
+            + counters.sum::<usize>()
+            + rankings.sum::<usize>()
+            + reports.sum::<usize>()
     }
 
-    /// Approximate bytes of its records in memory.
+    /// Approximate bytes of its records and reports in memory.
     pub(crate) fn record_bytes(&self) -> usize {
         let contexts = self.contexts.values();
-        contexts.map(ContextDelta::record_bytes).sum()
+        let reports = self.reports.iter().map(MinuteReport::bytes);
+        contexts.map(ContextDelta::record_bytes).sum::<usize>() + reports.sum::<usize>()
     }
 
-    /// Compacts the records until they take about `bytes`: adds all but the newest slices of the finest
+    /// Compacts the records until they take about `bytes`: drops the oldest reports, then adds all but the newest slices of the finest
     /// tier to those of the next one, then these to the widest, then makes the histograms coarser. No count
     /// is lost.
     pub(crate) fn compact(&mut self, bytes: usize) {
+        let surplus = self.record_bytes().saturating_sub(bytes);
+        let mut dropped = 0;
+        let is_kept = |report: &MinuteReport| {
+            let is_kept = dropped >= surplus;
+            dropped += if is_kept { 0 } else { report.bytes() };
+            is_kept
+        };
+        self.reports.retain(is_kept);
         for tier in 1..TIERS.len() {
             if self.record_bytes() <= bytes {
                 return;
@@ -283,7 +323,18 @@ impl Batch {
             if entry.get().is_empty() {
                 entry.remove();
             } else {
+                return part;
+            }
+        }
+        while let Some(report) = self.reports.first_mut() {
+            if left < REPORTED_CONTEXT_COST && !part.is_empty() {
                 break;
+            }
+            let moved = report.split((left / REPORTED_CONTEXT_COST).max(1));
+            left = left.saturating_sub(REPORTED_CONTEXT_COST * moved.contexts.len().max(1));
+            part.reports.push(moved);
+            if report.contexts.is_empty() {
+                self.reports.remove(0);
             }
         }
         part

@@ -57,6 +57,8 @@ pub struct Health {
     pub flush: FlushHealth,
     /// Folding: from the journal to the data that is read.
     pub fold: FoldHealth,
+    /// Change detection.
+    pub changes: ChangeHealth,
     /// The store.
     pub store: StoreHealth,
     /// Upper bounds of the memory that this configuration can take.
@@ -146,6 +148,23 @@ pub struct JournalHealth {
     pub hole_bytes: u64,
     /// Orphaned entries: of an earlier generation whose state was missing.
     pub orphaned: u64,
+}
+
+/// Change detection, of the whole fleet.
+#[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "admin", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct ChangeHealth {
+    /// The end of the last minute that was judged, in Unix seconds; `None` before the first.
+    pub judged_until: Option<i64>,
+    /// Contexts with requests in the last hour.
+    pub contexts: usize,
+    /// Of these, contexts that can be compared with their past: they have enough requests, for long enough.
+    pub compared: usize,
+    /// Minutes of the last hour in which no context had a request.
+    pub gaps: usize,
+    /// Sentences that say what the detector cannot see, and why.
+    pub blind_spots: Vec<String>,
 }
 
 /// The store, as this instance sees it.

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::batch::{Aggregate, Batch, ContextDelta, merge_all};
-use super::context::{ContextId, fnv1a};
+use super::context::{ContextId, RecordId, fnv1a};
+use super::minute_report::MinuteReport;
 use super::pack::{EntryReader, Item, Undecodable};
 use super::ranking::RankingDelta;
 use super::records::TierSlice;
@@ -28,6 +29,11 @@ pub fn partition_of_id(ranking: &str, id: &str) -> usize {
     (fnv1a(bytes) % PARTITIONS as u64) as usize
 }
 
+/// The partition of a context of a minute report. It is the same for every instance and version.
+pub fn partition_of_record(id: RecordId) -> usize {
+    (fnv1a(id.to_bytes()) % PARTITIONS as u64) as usize
+}
+
 /// Additions of several entries, by name.
 #[derive(Debug, Default)]
 pub struct Round {
@@ -35,6 +41,8 @@ pub struct Round {
     groups: Vec<Group>,
     /// The rankings.
     rankings: BTreeMap<Arc<str>, RankingDelta>,
+    /// The minute reports that are retained, by minute and instance.
+    reports: BTreeMap<(i64, Arc<str>), MinuteReport>,
     /// Samples that were late when they were flushed. They belong to the partition of
     /// [`ALL`](super::context::ALL).
     late: u64,
@@ -82,6 +90,9 @@ impl Round {
             group.add_counter(name, series, stamp);
         }
         self.add_rankings(batch.rankings, stamp);
+        for report in batch.reports {
+            self.add_report(report, stamp);
+        }
     }
 
     /// Adds to rankings.
@@ -109,6 +120,7 @@ impl Round {
                 Some(Item::Context(context, delta)) => group.add_context(context, delta, stamp),
                 Some(Item::Counter(name, series)) => group.add_counter(name, series, stamp),
                 Some(Item::Ranking(name, delta)) => self.add_ranking(name, delta, stamp),
+                Some(Item::Report(report)) => self.add_report(report, stamp),
                 None => return Ok(false),
             }
         }
@@ -120,6 +132,18 @@ impl Round {
         match self.rankings.get_mut(&name) {
             Some(mine) => mine.merge(delta),
             None => drop(self.rankings.insert(name, delta)),
+        }
+    }
+
+    /// Adds a report, unless its minute is no longer retained or lies in the future.
+    fn add_report(&mut self, report: MinuteReport, stamp: i64) {
+        if !report.is_retained(stamp) {
+            return;
+        }
+        let key = (report.minute, report.instance.clone());
+        match self.reports.get_mut(&key) {
+            Some(mine) => mine.merge(report),
+            None => drop(self.reports.insert(key, report)),
         }
     }
 
@@ -153,6 +177,11 @@ impl Round {
     /// Additions to the rankings.
     pub fn rankings(&self) -> &BTreeMap<Arc<str>, RankingDelta> {
         &self.rankings
+    }
+
+    /// The minute reports, oldest first.
+    pub fn reports(&self) -> impl Iterator<Item = &MinuteReport> {
+        self.reports.values()
     }
 
     /// Number of samples that were late when they were flushed.

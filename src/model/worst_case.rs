@@ -1,5 +1,6 @@
 //! The most memory that a configuration can take, whatever clients send.
 
+use super::aggregate::MAX_PART_BUCKETS;
 use super::histogram::{BUCKETS, COARSE_SCALE, SCALE};
 use super::ranking::RankingSpec;
 use super::slice::{Precision, Precisions};
@@ -87,6 +88,8 @@ pub(crate) const MIN_SHARD_IDS: usize = 16;
 
 /// A live cell of a context and recording shard, with its allocation.
 const CELL: u64 = 2_400;
+/// The buckets of the failures of a cell, or of its requests that were cut off, with their allocation.
+const CELL_PART: u64 = 2_064;
 /// A context's other structures in the process: registries, totals, the frame of its pending delta.
 const CONTEXT: u64 = 2_048;
 /// A pending slice of a counter.
@@ -95,9 +98,9 @@ const PENDING_SLICE: u64 = 32;
 const STORED_SLICE: u64 = 32;
 /// A bucket of a histogram in this process.
 const PENDING_BUCKET: u64 = 16;
-/// A pending or cached record without its buckets: its sums, and the timers within its requests, as many as are told
-/// apart and the others.
-const PENDING_RECORD: u64 = 240 + 16 + (MAX_TIMERS as u64 + 1) * 40;
+/// A pending or cached record without its buckets: its sums, room that its histograms do not use, and the timers within
+/// its requests, as many as are told apart and the others.
+const PENDING_RECORD: u64 = 288 + 16 + 208 + (MAX_TIMERS as u64 + 1) * 40;
 /// The timers within the requests of a context until the next drain: up to four lists.
 const LIVE_TIMERS: u64 = 4 * (2 * MAX_TIMERS as u64 + 1) * 40;
 /// A slow request on the list of its context, without its texts.
@@ -138,7 +141,7 @@ impl ProcessBytes {
         let contexts = (bounds.max_contexts + SYNTHETIC) as u64;
         let counters = (bounds.max_counters + 1) as u64;
         let name = bounds.name_bytes as u64;
-        let cells = bounds.shards as u64 * (CELL + 128);
+        let cells = bounds.shards as u64 * (CELL + 2 * CELL_PART + 128);
         let slices = precisions.counters.iter().map(|p| u64::from(p.retained));
         let slices = slices.sum::<u64>();
         let slices = match bounds.memory_bytes {
@@ -160,7 +163,7 @@ impl ProcessBytes {
             Some(_) => 2 * slow,
             None => slow,
         };
-        let fine = BUCKETS as u64;
+        let fine = buckets_at(SCALE);
         Self {
             in_use: contexts * (cells + CONTEXT + LIVE_TIMERS + 4 * name + listed)
                 + counters * (1_024 + 2 * name),
@@ -179,6 +182,20 @@ impl ProcessBytes {
     }
 }
 
+/// Buckets of a record with this scale: those of the histogram and of its two parts.
+fn buckets_at(scale: u8) -> u64 {
+    let buckets = BUCKETS >> (SCALE - scale);
+    (buckets + 2 * buckets.min(MAX_PART_BUCKETS)) as u64
+}
+
+/// Buckets of a record of a tier.
+fn buckets_of(tier: Precision) -> u64 {
+    match is_coarse(tier.seconds) {
+        true => buckets_at(COARSE_SCALE),
+        false => buckets_at(SCALE),
+    }
+}
+
 /// Slow requests of an hour: those of each context, and those of all together.
 fn slow_requests(contexts: u64) -> u64 {
     contexts * SLOW_PER_CONTEXT as u64 + SLOW_OF_ALL as u64
@@ -187,19 +204,14 @@ fn slow_requests(contexts: u64) -> u64 {
 /// Bytes of a context's records when a store in this process has every slice of every tier.
 fn stored_records() -> u64 {
     let records = TIERS.iter().map(|tier| {
-        let buckets = match is_coarse(tier.seconds) {
-            true => BUCKETS as u64 >> (SCALE - COARSE_SCALE),
-            false => BUCKETS as u64,
-        };
-        u64::from(tier.retained) * (buckets * PENDING_BUCKET + PENDING_RECORD)
+        u64::from(tier.retained) * (buckets_of(*tier) * PENDING_BUCKET + PENDING_RECORD)
     });
     records.sum()
 }
 
 /// Bytes of a context's records when every slice of every tier is pending.
 fn pending_records() -> u64 {
-    let fine = BUCKETS as u64;
-    let coarse = fine >> (SCALE - COARSE_SCALE);
+    let (fine, coarse) = (buckets_at(SCALE), buckets_at(COARSE_SCALE));
     let records = |(at, tier): (usize, &Precision)| {
         let slices = u64::from(tier.retained);
         let fine_ones = if at == 0 { slices.min(2) } else { 0 };
@@ -212,7 +224,7 @@ fn pending_records() -> u64 {
 /// Bytes of a context's records when they are compacted: two slices of each tier but the widest, which has
 /// all of its slices, most of them with a bucket per octave.
 fn compacted_records() -> u64 {
-    let (fine, coarsest) = (BUCKETS as u64, BUCKETS as u64 >> SCALE);
+    let (fine, coarsest) = (buckets_at(SCALE), buckets_at(0));
     let wide = u64::from(2 + TIERS[TIERS.len() - 1].retained);
     2 * (fine * PENDING_BUCKET + PENDING_RECORD)
         + wide * (coarsest * PENDING_BUCKET + PENDING_RECORD)
@@ -232,11 +244,7 @@ pub fn store_bytes(bounds: &Bounds, precisions: &Precisions) -> u64 {
         .map(|tier| {
             // A slice expires by its time to live, some time after readers stop showing it.
             let slices = (tier.key_ttl() / i64::from(tier.seconds)) as u64;
-            let buckets = match is_coarse(tier.seconds) {
-                true => BUCKETS as u64 >> (SCALE - COARSE_SCALE),
-                false => BUCKETS as u64,
-            };
-            slices * record_bytes(buckets)
+            slices * record_bytes(buckets_of(*tier))
         })
         .sum();
     let statistics = 2 * (key_bytes(name + 32) + 160) + 2 * (key_bytes(name + 40) + 56);
@@ -302,17 +310,17 @@ mod tests {
         let worst = WorstCase::new(&bounds(), &precisions());
         let parts = ProcessBytes::new(&bounds(), &precisions());
         let expected = ProcessBytes {
-            in_use: 2_852_690,
+            in_use: 4_916_690,
             replay: 1_000_003,
-            folding: 27_885_024,
-            slices: 14_950_784,
+            folding: 29_181_024,
+            slices: 23_552_384,
         };
         assert_eq!(parts, expected);
-        assert_eq!(worst.process_bytes, 46_688_501);
-        assert_eq!(worst.store_bytes, 97_491_061);
+        assert_eq!(worst.process_bytes, 58_650_101);
+        assert_eq!(worst.store_bytes, 135_845_061);
         // Above 512 fields a hash is a table.
         let long = Precisions::new([1, 60], 513);
-        assert_eq!(WorstCase::new(&bounds(), &long).store_bytes, 121_223_973);
+        assert_eq!(WorstCase::new(&bounds(), &long).store_bytes, 159_577_973);
     }
 
     #[test]
@@ -326,8 +334,8 @@ mod tests {
         };
         // What is compacted as far as can be takes more than the bound.
         assert_eq!(slices(6_000_000), slices(1));
-        assert_eq!(slices(11_000_000), 4_259_584 + 11_000_000);
-        assert_eq!(slices(usize::MAX), 90_957_184);
+        assert_eq!(slices(20_000_000), 4_259_584 + 20_000_000);
+        assert_eq!(slices(usize::MAX), 215_373_184);
     }
 
     #[test]
@@ -339,7 +347,7 @@ mod tests {
         };
         let parts = |bytes| ProcessBytes::new(&bounds(bytes), &precisions());
         assert_eq!(parts(1 << 20).slices, 12_418_560);
-        assert_eq!(parts(usize::MAX).slices, 235_837_184);
+        assert_eq!(parts(usize::MAX).slices, 360_253_184);
         assert_eq!(parts(1 << 20).folding, 0);
         assert_eq!(WorstCase::new(&bounds(1), &precisions()).store_bytes, 0);
     }

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use super::Parts;
 use crate::model::health::{
-    FlushHealth, FoldHealth, Health, JournalHealth, RecordingHealth, Status, StoreHealth,
+    ChangeHealth, FlushHealth, FoldHealth, Health, JournalHealth, RecordingHealth, Status,
+    StoreHealth,
 };
 use crate::recorder::{DrainStats, FlushCounters};
 use crate::store::JournalStatus;
@@ -39,6 +40,12 @@ impl Parts {
         }
         if let Some(journal) = &flush.fleet.journal {
             warnings.extend(journal_warnings(journal));
+        }
+        let changes = self.change_health();
+        if let Some(error) = self.judge.status().last_error {
+            warnings.push(format!(
+                "changes are not detected, which is tried again: {error}"
+            ));
         }
         warnings.extend(self.memory_warning.clone());
         self.recorder.drain.counters(|figures| {
@@ -88,6 +95,7 @@ impl Parts {
                         orphaned: journal.orphaned,
                     }),
                 },
+                changes,
                 store: StoreHealth {
                     description: self.store.describe(),
                     contact_age_seconds: age.map(|age| age.as_secs_f64()),
@@ -138,6 +146,43 @@ impl Parts {
             ));
         }
         warnings
+    }
+}
+
+/// Seconds after the end of a minute from which on its judgement is late.
+const LATE_JUDGEMENT: i64 = 150;
+
+impl Parts {
+    fn change_health(&self) -> ChangeHealth {
+        let (status, now) = (self.judge.status(), self.clock.now_seconds());
+        let sight = status.sight;
+        let mut blind_spots = Vec::new();
+        if let Some(until) = status.until.filter(|until| now - until > LATE_JUDGEMENT) {
+            let seconds = now - until;
+            blind_spots.push(format!(
+                "no minute of the last {seconds} s is judged: folding is late, or no instance can fold"
+            ));
+        }
+        let unseen = sight.contexts.saturating_sub(sight.compared);
+        if unseen > 0 {
+            blind_spots.push(format!(
+                "{unseen} of {} contexts cannot be compared with their past: they have too few requests, or are new",
+                sight.contexts
+            ));
+        }
+        if sight.gaps > 0 {
+            blind_spots.push(format!(
+                "{} minutes of the last hour have no request at all: what changed within them is not known",
+                sight.gaps
+            ));
+        }
+        ChangeHealth {
+            judged_until: status.until,
+            contexts: sight.contexts,
+            compared: sight.compared,
+            gaps: sight.gaps,
+            blind_spots,
+        }
     }
 }
 

@@ -24,12 +24,39 @@ pub(crate) const MIN_SHARDS: usize = 2;
 /// Number of shards to try before the thread yields to others.
 const TRIES: usize = if cfg!(all(test, pulse_loom)) { 2 } else { 64 };
 
+/// The number of the first outcome that is not surely a success.
+const FIRST_UNSUCCESSFUL: u8 = Outcome::ClientError as u8;
+
 /// Loom follows each atomic, and two buckets are enough for it to show every interleaving of 508.
 const BUCKETS_PER_CELL: usize = if cfg!(all(test, pulse_loom)) {
     2
 } else {
     BUCKETS
 };
+
+/// Number of samples by the bucket of their duration.
+#[derive(Debug)]
+struct Buckets([AtomicU32; BUCKETS_PER_CELL]);
+
+impl Buckets {
+    fn new() -> Self {
+        Self(std::array::from_fn(|_| AtomicU32::new(0)))
+    }
+
+    #[inline(always)]
+    fn add(&self, nanos: u64) {
+        let bucket = &self.0[bucket_of(nanos).min(BUCKETS_PER_CELL - 1)];
+        let n = bucket.load(Ordering::Relaxed);
+        bucket.store(n.saturating_add(1), Ordering::Relaxed);
+    }
+
+    fn empty_into(&self, counts: &mut [u32; BUCKETS_PER_CELL]) {
+        for (to, from) in counts.iter_mut().zip(&self.0) {
+            *to = from.load(Ordering::Relaxed);
+            from.store(0, Ordering::Relaxed);
+        }
+    }
+}
 
 /// Sums of one context and shard since the last drain. The number of samples is the sum of the outcomes, as
 /// each sample has exactly one.
@@ -42,7 +69,11 @@ struct Cell {
     max: AtomicU64,
     outcomes: [AtomicU64; OUTCOMES],
     errors: AtomicU64,
-    buckets: [AtomicU32; BUCKETS_PER_CELL],
+    buckets: Buckets,
+    /// Of the samples in `buckets`, the failures. Made when there is one.
+    failures: OnceLock<Box<Buckets>>,
+    /// Of the samples in `buckets`, those that were cut off. Made when there is one.
+    cut_off: OnceLock<Box<Buckets>>,
 }
 
 /// The copy of a cell that a drain makes, to evaluate it after the shard is released.
@@ -51,6 +82,12 @@ pub(crate) struct Scratch {
     times: DurationSums,
     outcomes: OutcomeCounts,
     buckets: [u32; BUCKETS_PER_CELL],
+    /// Of the buckets, the failures; only if there may be any.
+    failures: [u32; BUCKETS_PER_CELL],
+    has_failures: bool,
+    /// Of the buckets, the samples that were cut off; only if there may be any.
+    cut_off: [u32; BUCKETS_PER_CELL],
+    has_cut_off: bool,
 }
 
 impl Cell {
@@ -63,7 +100,9 @@ impl Cell {
             max: zero(),
             outcomes: std::array::from_fn(|_| zero()),
             errors: zero(),
-            buckets: std::array::from_fn(|_| AtomicU32::new(0)),
+            buckets: Buckets::new(),
+            failures: OnceLock::new(),
+            cut_off: OnceLock::new(),
         })
     }
 
@@ -85,11 +124,28 @@ impl Cell {
             self.max.store(nanos, R);
         }
         add(&self.outcomes[outcome as usize], 1);
-        if error {
-            add(&self.errors, 1);
+        self.buckets.add(nanos);
+        // One comparison tells the samples that are surely successes: the first outcomes, without an error.
+        if (outcome as u8).wrapping_add(u8::from(error) * FIRST_UNSUCCESSFUL) >= FIRST_UNSUCCESSFUL
+        {
+            self.record_unsuccessful(nanos, outcome, error);
         }
-        let bucket = &self.buckets[bucket_of(nanos).min(BUCKETS_PER_CELL - 1)];
-        bucket.store(bucket.load(R).saturating_add(1), R);
+    }
+
+    /// Adds a sample, which is in all other sums already, to those of its errors, and to its part of the buckets.
+    #[cold]
+    fn record_unsuccessful(&self, nanos: u64, outcome: Outcome, error: bool) {
+        let errors = self.errors.load(Ordering::Relaxed);
+        self.errors
+            .store(errors.wrapping_add(error.into()), Ordering::Relaxed);
+        let part = match outcome {
+            _ if error => &self.failures,
+            Outcome::ClientError => &self.failures,
+            Outcome::Cancelled | Outcome::BodyAborted => &self.cut_off,
+            // The user's rule says that it is no error.
+            _ => return,
+        };
+        part.get_or_init(|| Box::new(Buckets::new())).add(nanos);
     }
 
     fn is_empty(&self) -> bool {
@@ -117,10 +173,12 @@ impl Cell {
             min: take(&self.min, u64::MAX),
             max: take(&self.max, 0),
         };
-        for (to, from) in scratch.buckets.iter_mut().zip(&self.buckets) {
-            *to = from.load(R);
-            from.store(0, R);
-        }
+        self.buckets.empty_into(&mut scratch.buckets);
+        let empty_part = |part: &OnceLock<Box<Buckets>>, counts: &mut [u32; BUCKETS_PER_CELL]| {
+            part.get().map(|part| part.empty_into(counts)).is_some()
+        };
+        scratch.has_failures = empty_part(&self.failures, &mut scratch.failures);
+        scratch.has_cut_off = empty_part(&self.cut_off, &mut scratch.cut_off);
     }
 }
 
@@ -130,6 +188,10 @@ impl Scratch {
             times: DurationSums::default(),
             outcomes: OutcomeCounts::default(),
             buckets: [0; BUCKETS_PER_CELL],
+            failures: [0; BUCKETS_PER_CELL],
+            has_failures: false,
+            cut_off: [0; BUCKETS_PER_CELL],
+            has_cut_off: false,
         })
     }
 
@@ -139,6 +201,14 @@ impl Scratch {
         aggregate
             .histogram
             .merge(&Histogram::from_counts(&self.buckets));
+        let part = |counts: &[u32], may_have_any: bool| match may_have_any {
+            true => Histogram::from_counts(counts),
+            false => Histogram::default(),
+        };
+        aggregate.merge_parts(
+            &part(&self.failures, self.has_failures),
+            &part(&self.cut_off, self.has_cut_off),
+        );
     }
 }
 
@@ -362,6 +432,13 @@ mod tests {
                 expected.outcomes.record(outcome, i % 3 == 0);
                 let bucket = Histogram::new(4, [(bucket_of(nanos) as u16, 1)]);
                 expected.histogram.merge(&bucket);
+                let none = Histogram::default();
+                match outcome {
+                    _ if i % 3 == 0 => expected.merge_parts(&bucket, &none),
+                    Outcome::ClientError => expected.merge_parts(&bucket, &none),
+                    Outcome::Cancelled | Outcome::BodyAborted => expected.merge_parts(&none, &bucket),
+                    _ => {}
+                }
             }
             proptest::prop_assert_eq!(cells.drain(&mut Scratch::new()), Some(expected));
         }

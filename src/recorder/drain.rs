@@ -11,11 +11,13 @@ use tokio::sync::Notify;
 use super::cell::Scratch;
 use super::counter::CounterEntry;
 use super::flush_counters::FlushCounters;
+use super::minute_reports::ReportCollector;
 use super::slow_drain::SlowRequestDrain;
 use super::totals::Totals;
 use super::{Entry, Recorder};
 use crate::model::batch::{Aggregate, Batch, Merge};
 use crate::model::context::{ALL, ContextId, Kind, OVERFLOW, TIMER_OVERFLOW};
+use crate::model::fleet::Fleet;
 use crate::model::slice::Precisions;
 use crate::task::{Stopped, lock};
 
@@ -44,6 +46,7 @@ struct State {
     dropped: u64,
     overflowed: u64,
     slow: SlowRequestDrain,
+    reports: ReportCollector,
 }
 
 /// Copies of the registries' entries, so that a drain holds no lock of a registry.
@@ -71,7 +74,7 @@ impl std::fmt::Debug for Drain {
 }
 
 impl Drain {
-    pub(crate) fn new(precisions: Precisions, now: i64) -> Self {
+    pub(crate) fn new(precisions: Precisions, now: i64, app_version: Option<Arc<str>>) -> Self {
         Self {
             state: Mutex::new(State {
                 pending: Batch::new(precisions),
@@ -86,14 +89,22 @@ impl Drain {
                 dropped: 0,
                 overflowed: 0,
                 slow: SlowRequestDrain::new(now.div_euclid(SECOND)),
+                reports: ReportCollector::new(app_version),
             }),
             pressure: Notify::new(),
         }
     }
 
-    /// Sets the name of this instance, which slow requests carry.
+    /// Sets the name of this instance, which slow requests and minute reports carry.
     pub(crate) fn set_instance(&self, instance: &str) {
-        lock(&self.state).slow.set_instance(instance);
+        let mut state = lock(&self.state);
+        state.slow.set_instance(instance);
+        state.reports.set_instance(instance);
+    }
+
+    /// Sets the fleet as it is now. Minutes are reported only where there is something to compare them with.
+    pub(crate) fn set_fleet(&self, fleet: Fleet) {
+        lock(&self.state).reports.set_fleet(fleet);
     }
 
     /// Takes the pending batch.
@@ -156,6 +167,7 @@ impl Recorder {
 
         let mut all = Aggregate::default();
         state.slow.begin(second, now.div_euclid(SECOND));
+        state.reports.begin(&mut state.pending, second);
         let entries = std::mem::take(&mut state.entries);
         let contexts = entries.http.iter().chain(&entries.timers);
         for entry in contexts.chain(std::iter::once(&self.unmatched)) {
@@ -180,6 +192,7 @@ impl Recorder {
             if entry.kind == Kind::Http {
                 // Without the timers, which say nothing about all contexts together.
                 all.merge(&aggregate);
+                state.reports.add(entry.id, &aggregate);
             }
             aggregate.timers = timers.unwrap_or_default();
             state.add_to_pending(entry, second, &aggregate);
@@ -199,6 +212,12 @@ impl Recorder {
             pending.add(&name, Kind::All, second, &all);
         }
         state.slow.end(&mut state.pending);
+        match self.core.is_closed() {
+            true => state.reports.report(&mut state.pending),
+            false => state
+                .reports
+                .end(&mut state.pending, now.div_euclid(SECOND)),
+        }
         if state.pending.len() + state.pending.ranked_ids() >= PRESSURE {
             self.drain.pressure.notify_one();
         }
@@ -294,6 +313,7 @@ mod tests {
             pending_bytes: usize::MAX,
             error_rule: Default::default(),
             details: Default::default(),
+            app_version: None,
         };
         let recorder = Recorder::new(clock, Precisions::default(), limits);
         (Arc::new(recorder), manual_clock)

@@ -4,7 +4,7 @@
 //! sample is added), `registry` (under which name), `timer`, `counter` and `ranking` (other code), `response` and
 //! `request_outcome` (which responses are errors), `active`, `scope` and `timer_cells` (which timers ran within which
 //! requests), `slow`, `slow_drain` and `details` (the slowest requests one by one), then `drain` (from the cells to
-//! the batch) and `totals` (for the Prometheus text).
+//! the batch), `minute_reports` (what this instance did in each minute) and `totals` (for the Prometheus text).
 
 pub(crate) mod active;
 mod cell;
@@ -13,6 +13,7 @@ mod covered;
 mod details;
 mod drain;
 mod flush_counters;
+mod minute_reports;
 mod ranking;
 mod registry;
 mod request_outcome;
@@ -132,6 +133,8 @@ pub(crate) struct Limits {
     pub(crate) pending_bytes: usize,
     pub(crate) error_rule: MaybeErrorRule,
     pub(crate) details: DetailOptions,
+    /// The version of the application.
+    pub(crate) app_version: Option<Arc<str>>,
 }
 
 /// All contexts and counters of this process.
@@ -188,7 +191,7 @@ impl Recorder {
                 }),
             ),
             rankings: Rankings::default(),
-            drain: Drain::new(precisions, clock.now_nanos()),
+            drain: Drain::new(precisions, clock.now_nanos(), limits.app_version.clone()),
             core,
             limits,
             shards,

@@ -238,6 +238,7 @@ mod tests {
             max_counters: 9,
             pending_bytes: usize::MAX,
             details: Default::default(),
+            app_version: None,
             error_rule: Default::default(),
         };
         let recorder = Recorder::new(clock, Precisions::default(), limits);

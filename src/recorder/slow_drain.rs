@@ -136,6 +136,7 @@ mod tests {
             pending_bytes: usize::MAX,
             error_rule: Default::default(),
             details: Default::default(),
+            app_version: None,
         };
         let recorder = Recorder::new(clock, Precisions::default(), limits);
         (Arc::new(recorder), manual_clock)

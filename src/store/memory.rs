@@ -1,9 +1,12 @@
 //! The embedded store: all data is in this process. It is the reference for the behaviour of every store.
 //!
-//! `fold` adds calls, `rankings` holds the rankings, `read` answers queries, `clean` removes old data.
+//! `fold` adds calls, `rankings` holds the rankings, `minute_reports` what each instance did, `changes` the changes and
+//! marks; `read` answers queries, `clean` removes old data.
 
+mod changes;
 mod clean;
 mod fold;
+mod minute_reports;
 mod rankings;
 mod read;
 #[cfg(feature = "row-cache")]
@@ -12,13 +15,16 @@ mod rows;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use self::changes::ChangeState;
+use self::minute_reports::MinuteReports;
 use self::rankings::Ranking;
 use super::sealed::Sealed;
 use super::{
     Append, Appended, AppendedCall, BookStatistics, CleanReport, ContextQuery, ContextRecords,
-    CounterQuery, CounterSeries, Exceptions, FencedBatch, Generation, Heartbeat, INSTANCE_TTL,
-    Pass, PassRecord, Query, RankingPage, RankingQuery, Readable, RecordIndex, RecordQuery,
-    SliceRecords, SlowRequestQuery, SlowestQuery, Store, StoreStatus, Upkeep, check_precisions,
+    CounterQuery, CounterSeries, Exceptions, FencedBatch, Fleet, Generation, Heartbeat,
+    INSTANCE_TTL, InstanceMinuteRecords, Pass, PassRecord, Query, RankingPage, RankingQuery,
+    Readable, RecordIndex, RecordQuery, SliceRecords, SlowRequestQuery, SlowestQuery, Store,
+    StoreStatus, Upkeep, VersionRecords, check_precisions,
 };
 use crate::clock::Clock;
 use crate::error::StoreError;
@@ -88,8 +94,12 @@ struct State {
     slowest: HashMap<String, f64>,
     /// The slowest requests, by hour and context.
     slow_requests: BTreeMap<i64, HashMap<ContextId, SlowRequests>>,
+    minute_reports: MinuteReports,
     rankings: BTreeMap<Arc<str>, Ranking>,
+    changes: ChangeState,
     instances: HashMap<String, Heartbeat>,
+    /// When an instance of each version of the application was last alive.
+    versions: BTreeMap<Arc<str>, i64>,
     last_pass: Option<PassRecord>,
     /// By the name of the cache.
     #[cfg(feature = "row-cache")]
@@ -159,6 +169,10 @@ impl Store for MemoryStore {
         self
     }
 
+    fn changes(&self) -> Option<&dyn super::changes::Changes> {
+        Some(self)
+    }
+
     fn describe(&self) -> String {
         "memory of this process".to_owned()
     }
@@ -210,14 +224,11 @@ impl Upkeep for MemoryStore {
         })
     }
 
-    fn heartbeat<'a>(&'a self, heartbeat: &'a Heartbeat) -> BoxFuture<'a, Result<(), StoreError>> {
-        Box::pin(async move {
-            let mut state = self.state();
-            state
-                .instances
-                .insert(heartbeat.instance.clone(), heartbeat.clone());
-            Ok(())
-        })
+    fn heartbeat<'a>(
+        &'a self,
+        heartbeat: &'a Heartbeat,
+    ) -> BoxFuture<'a, Result<Fleet, StoreError>> {
+        Box::pin(async move { Ok(self.state().heartbeat(heartbeat)) })
     }
 
     fn deregister<'a>(&'a self, instance: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
@@ -363,6 +374,32 @@ impl Query for MemoryStore {
                 .unwrap_or_else(|| SlowRequests::of(context.kind))
         };
         ready(query.contexts.iter().map(list).collect())
+    }
+
+    fn minute_reports<'a>(
+        &'a self,
+        minutes: &'a [i64],
+    ) -> BoxFuture<'a, Result<Vec<Vec<InstanceMinuteRecords>>, StoreError>> {
+        let state = self.state();
+        let minutes = minutes.iter();
+        ready(
+            minutes
+                .map(|minute| state.minute_reports.instances(*minute))
+                .collect(),
+        )
+    }
+
+    fn version_records<'a>(
+        &'a self,
+        minutes: &'a [i64],
+    ) -> BoxFuture<'a, Result<Vec<VersionRecords>, StoreError>> {
+        let state = self.state();
+        let minutes = minutes.iter();
+        ready(
+            minutes
+                .flat_map(|minute| state.minute_reports.versions(*minute))
+                .collect(),
+        )
     }
 
     fn rankings(&self) -> BoxFuture<'_, Result<Vec<String>, StoreError>> {

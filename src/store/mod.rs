@@ -9,6 +9,8 @@
 
 mod append;
 #[doc(hidden)]
+pub mod changes;
+#[doc(hidden)]
 pub mod journal;
 pub mod memory;
 pub(crate) mod pace;
@@ -30,9 +32,9 @@ pub use self::append::{
 use self::journal::Journal;
 #[doc(hidden)]
 pub use self::query::{
-    BookStatistics, ContextQuery, ContextRecords, MAX_BOOK_CONTEXTS, MAX_COUNTER_NAMES,
-    RECENT_SLICES, RankingPage, RankingPlace, RankingQuery, RecordIndex, RecordQuery, SliceRecords,
-    SlowRequestQuery,
+    BookStatistics, ContextQuery, ContextRecords, InstanceMinuteRecords, MAX_BOOK_CONTEXTS,
+    MAX_COUNTER_NAMES, RECENT_SLICES, RankingPage, RankingPlace, RankingQuery, RecordIndex,
+    RecordQuery, SliceRecords, SlowRequestQuery, VersionRecords,
 };
 pub use self::query::{CounterQuery, CounterSeries, Query, RankedId, SlowestQuery};
 #[cfg(feature = "redis")]
@@ -44,6 +46,8 @@ pub use self::upkeep::{
 };
 use crate::error::{StoreError, StoreErrorKind};
 use crate::model::batch::Batch;
+#[doc(hidden)]
+pub use crate::model::fleet::Fleet;
 pub use crate::model::slice::{Precision, Precisions, SliceCount};
 pub use crate::model::slowest::RankedContext;
 pub use crate::task::BoxFuture;
@@ -70,6 +74,12 @@ pub trait Store: Append + Query + Upkeep + 'static {
     /// The journal, if one instance of the fleet folds calls later. `None` if the store folds each call at once.
     #[doc(hidden)]
     fn journal(&self) -> Option<&dyn Journal> {
+        None
+    }
+
+    /// The changes and the marks. `None` if the store does not hold any: changes are not detected then.
+    #[doc(hidden)]
+    fn changes(&self) -> Option<&dyn changes::Changes> {
         None
     }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::sealed::Sealed;
 use crate::error::StoreError;
 use crate::model::context::ContextId;
+use crate::model::minute_report::ReportedContext;
 use crate::model::ranking::RankingSpec;
 use crate::model::records::{Record, RecordId, SliceSums};
 use crate::model::slice::SliceCount;
@@ -170,6 +171,30 @@ pub struct SlowRequestQuery {
     pub contexts: Vec<ContextId>,
     /// The start of the hour, in Unix seconds. The current hour and the last one are stored.
     pub hour: i64,
+}
+
+/// What an instance did in a minute.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[doc(hidden)]
+pub struct InstanceMinuteRecords {
+    /// The name of the instance.
+    pub instance: Arc<str>,
+    /// The version of the application.
+    pub version: Option<Arc<str>>,
+    /// Its busiest contexts, busiest first.
+    pub records: Vec<ReportedContext>,
+}
+
+/// What the instances of a version of the application did in a minute, while another version ran beside it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[doc(hidden)]
+pub struct VersionRecords {
+    /// The start of the minute, in Unix seconds.
+    pub minute: i64,
+    /// The version of the application.
+    pub version: Arc<str>,
+    /// Its contexts, in the order of their ids.
+    pub records: Vec<ReportedContext>,
 }
 
 /// Asks for a part of a ranking within a moving window.
@@ -338,6 +363,22 @@ pub trait Query: Sealed + Send + Sync {
         &'a self,
         query: &'a SlowRequestQuery,
     ) -> BoxFuture<'a, Result<Vec<SlowRequests>, StoreError>>;
+
+    /// What each instance did in some minutes, in the order of the minutes, and of the names in each. Minutes are
+    /// given by their start.
+    #[doc(hidden)]
+    fn minute_reports<'a>(
+        &'a self,
+        minutes: &'a [i64],
+    ) -> BoxFuture<'a, Result<Vec<Vec<InstanceMinuteRecords>>, StoreError>>;
+
+    /// What each version of the application did in those of some minutes in which several ran side by side, in the
+    /// order of the minutes, and of the versions in each.
+    #[doc(hidden)]
+    fn version_records<'a>(
+        &'a self,
+        minutes: &'a [i64],
+    ) -> BoxFuture<'a, Result<Vec<VersionRecords>, StoreError>>;
 
     /// The names of the rankings that have ids.
     #[doc(hidden)]

@@ -11,6 +11,17 @@ pub enum Table {
         /// The start of the hour, in Unix seconds.
         hour: i64,
     },
+    /// What each instance did in a minute, packed, by its name.
+    InstanceMinutes {
+        /// The start of the minute, in Unix seconds.
+        minute: i64,
+    },
+    /// What each version of the application did in a minute, as packed aggregates. A field is the id of a context's
+    /// records and the version behind it.
+    VersionMinutes {
+        /// The start of the minute, in Unix seconds.
+        minute: i64,
+    },
     /// The configuration and the slices of each ranking, by its name.
     Rankings,
     /// How much was added, by ranking, to ids for which there was no room.

@@ -1,7 +1,10 @@
 //! Looking after a store: heartbeats, its status, and cleaning.
 
+use std::sync::Arc;
+
 use super::sealed::Sealed;
 use crate::error::StoreError;
+use crate::model::fleet::Fleet;
 use crate::model::snapshot::Problem;
 use crate::task::BoxFuture;
 
@@ -90,6 +93,8 @@ pub struct Heartbeat {
     pub in_flight: i64,
     /// Samples that were dropped since the instance started.
     pub dropped: u64,
+    /// The version of the application.
+    pub version: Option<Arc<str>>,
 }
 
 /// A pass of cleaning: its time, and the retentions that it applies.
@@ -173,9 +178,12 @@ pub trait Upkeep: Sealed + Send + Sync {
     #[doc(hidden)]
     fn status(&self, now: i64) -> BoxFuture<'_, Result<StoreStatus, StoreError>>;
 
-    /// Records that an instance is alive.
+    /// Records that an instance is alive. Returns the fleet at that time.
     #[doc(hidden)]
-    fn heartbeat<'a>(&'a self, heartbeat: &'a Heartbeat) -> BoxFuture<'a, Result<(), StoreError>>;
+    fn heartbeat<'a>(
+        &'a self,
+        heartbeat: &'a Heartbeat,
+    ) -> BoxFuture<'a, Result<Fleet, StoreError>>;
 
     /// Removes an instance that has ended.
     #[doc(hidden)]

@@ -10,7 +10,7 @@ use redis::pipe;
 use tower::{Layer, Service};
 use tower_pulse::model::batch::{Aggregate, Batch, Slices};
 use tower_pulse::model::context::{ALL, ContextId, Kind, MAX_NAME, OVERFLOW, RecordId, UNMATCHED};
-use tower_pulse::model::histogram::{BUCKETS, SCALE, lower_bound};
+use tower_pulse::model::histogram::{BUCKETS, Histogram, SCALE, lower_bound};
 use tower_pulse::model::outcome::Outcome;
 use tower_pulse::model::slice::{HOUR, Precisions};
 use tower_pulse::model::slow_request::SlowRequests;
@@ -20,9 +20,10 @@ use tower_pulse::model::timer_sums::{MAX_TIMERS, OTHER, TimerSums, Timers};
 use tower_pulse::store::memory::MemoryStore;
 use tower_pulse::store::{
     Append, Appended, AppendedCall, BookStatistics, CleanReport, ContextQuery, ContextRecords,
-    CounterQuery, CounterSeries, FencedBatch, Generation, Heartbeat, Pass, PassRecord, Query,
-    RankedContext, RankingPage, RankingQuery, Readable, RecordIndex, RecordQuery, Sealed,
-    SliceRecords, SlowRequestQuery, SlowestQuery, Store, StoreStatus, Upkeep,
+    CounterQuery, CounterSeries, FencedBatch, Fleet, Generation, Heartbeat, InstanceMinuteRecords,
+    Pass, PassRecord, Query, RankedContext, RankingPage, RankingQuery, Readable, RecordIndex,
+    RecordQuery, Sealed, SliceRecords, SlowRequestQuery, SlowestQuery, Store, StoreStatus, Upkeep,
+    VersionRecords,
 };
 use tower_pulse::{BoxFuture, Builder, Clock, Pulse, StoreError, StoreErrorKind};
 
@@ -77,9 +78,15 @@ fn durations() -> Vec<u64> {
 
 /// Multiplies the counts of an aggregate, as no test could record so many samples.
 fn multiply(aggregate: &mut Aggregate, by: u64) {
-    let (scale, buckets) = (aggregate.histogram.scale(), aggregate.histogram.buckets());
-    let more: Vec<_> = buckets.iter().map(|(index, n)| (*index, n * by)).collect();
-    aggregate.histogram = tower_pulse::model::histogram::Histogram::new(scale, more);
+    for histogram in [
+        &mut aggregate.histogram,
+        &mut aggregate.failures,
+        &mut aggregate.cut_off,
+    ] {
+        let more = histogram.buckets().iter();
+        let more: Vec<_> = more.map(|(index, n)| (*index, n * by)).collect();
+        *histogram = Histogram::new(histogram.scale(), more);
+    }
     aggregate.outcomes.counts = [by; tower_pulse::model::outcome::OUTCOMES];
     aggregate.outcomes.errors = by;
 }
@@ -147,6 +154,7 @@ async fn send_all_slices(
     // The sums of a context with a million requests per second.
     let aggregate = |nanos: &[u64]| {
         let mut aggregate = aggregate_of(nanos, Outcome::ServerError);
+        aggregate.cut_off = aggregate.failures.clone();
         aggregate.times.count = 1_000_000;
         aggregate.times.sum = 1_000_000_000_000_000;
         aggregate.outcomes.errors = 1_000_000;
@@ -260,6 +268,10 @@ impl Store for Away {
     fn precisions(&self) -> &Precisions {
         self.0.precisions()
     }
+    fn changes(&self) -> Option<&dyn tower_pulse::store::changes::Changes> {
+        self.0.changes()
+    }
+
     #[cfg(feature = "row-cache")]
     fn rows(&self) -> &dyn tower_pulse::store::rows::Rows {
         self.0.rows()
@@ -286,7 +298,7 @@ impl Upkeep for Away {
     fn status(&self, _: i64) -> BoxFuture<'_, Result<StoreStatus, StoreError>> {
         away()
     }
-    fn heartbeat<'a>(&'a self, _: &'a Heartbeat) -> BoxFuture<'a, Result<(), StoreError>> {
+    fn heartbeat<'a>(&'a self, _: &'a Heartbeat) -> BoxFuture<'a, Result<Fleet, StoreError>> {
         away()
     }
     fn deregister<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
@@ -363,6 +375,20 @@ impl Query for Away {
         self.0.slow_requests(query)
     }
 
+    fn minute_reports<'a>(
+        &'a self,
+        minutes: &'a [i64],
+    ) -> BoxFuture<'a, Result<Vec<Vec<InstanceMinuteRecords>>, StoreError>> {
+        self.0.minute_reports(minutes)
+    }
+
+    fn version_records<'a>(
+        &'a self,
+        minutes: &'a [i64],
+    ) -> BoxFuture<'a, Result<Vec<VersionRecords>, StoreError>> {
+        self.0.version_records(minutes)
+    }
+
     fn rankings(&self) -> BoxFuture<'_, Result<Vec<String>, StoreError>> {
         self.0.rankings()
     }
@@ -399,6 +425,18 @@ impl Service<http::Request<()>> for Slow {
     }
 }
 
+/// Times something that fails and something that is cancelled, both after `wait`.
+fn end_badly(pulse: &Pulse, timer: &str, wait: impl Fn()) {
+    let mut failed = pulse.timer(timer);
+    wait();
+    failed.failed();
+    failed.stop();
+    let mut cancelled = Box::pin(pulse.time(timer, std::future::pending::<()>()));
+    assert!(futures_util::FutureExt::now_or_never(&mut cancelled).is_none());
+    wait();
+    drop(cancelled);
+}
+
 /// Fills a `Pulse` during an endless outage. Returns the calculated worst case.
 fn fill_during_outage() -> u64 {
     let (clock, manual_clock) = Clock::manual(NOW - 200 * 86_400);
@@ -433,12 +471,14 @@ fn fill_during_outage() -> u64 {
                 scope.spawn(|| {
                     for timer in &timers {
                         pulse.record_duration(timer, Duration::ZERO);
+                        end_badly(&pulse, timer, || ());
                     }
                     let mut service = layer.layer(Slow(pulse.clone()));
                     for n in 0..names.len() {
                         futures_util::FutureExt::now_or_never(service.call(request(n)))
                             .unwrap()
                             .unwrap();
+                        drop(service.call(request(n)));
                     }
                 });
             }
@@ -467,6 +507,9 @@ fn fill_during_outage() -> u64 {
             .flat_map(|timer| durations.iter().map(move |n| (timer, n)))
         {
             pulse.record_duration(timer, Duration::from_nanos(*nanos));
+            end_badly(&pulse, timer, || {
+                manual_clock.advance(Duration::from_nanos(*nanos));
+            });
         }
         for n in 0..names.len() {
             let timed = http::Request::get(format!("/{n}?timers")).body(()).unwrap();
@@ -479,6 +522,9 @@ fn fill_during_outage() -> u64 {
                 futures_util::FutureExt::now_or_never(response)
                     .unwrap()
                     .unwrap();
+                let response = service.call(request(n));
+                manual_clock.advance(Duration::from_nanos(*nanos));
+                drop(response);
             }
         }
         for n in 0..=COUNTERS {

@@ -9,9 +9,10 @@ use tower_pulse::model::tier::TierSlice;
 use tower_pulse::store::memory::MemoryStore;
 use tower_pulse::store::{
     Append, Appended, AppendedCall, BookStatistics, CleanReport, ContextQuery, ContextRecords,
-    CounterQuery, CounterSeries, FencedBatch, Generation, Heartbeat, Pass, PassRecord, Query,
-    RankedContext, RankingPage, RankingQuery, Readable, RecordIndex, RecordQuery, Sealed,
-    SliceRecords, SlowRequestQuery, SlowestQuery, Store, StoreStatus, Upkeep,
+    CounterQuery, CounterSeries, FencedBatch, Fleet, Generation, Heartbeat, InstanceMinuteRecords,
+    Pass, PassRecord, Query, RankedContext, RankingPage, RankingQuery, Readable, RecordIndex,
+    RecordQuery, Sealed, SliceRecords, SlowRequestQuery, SlowestQuery, Store, StoreStatus, Upkeep,
+    VersionRecords,
 };
 use tower_pulse::{BoxFuture, Clock, ManualClock, StoreError, StoreErrorKind};
 
@@ -318,7 +319,10 @@ impl Upkeep for Faulty {
         })
     }
 
-    fn heartbeat<'a>(&'a self, heartbeat: &'a Heartbeat) -> BoxFuture<'a, Result<(), StoreError>> {
+    fn heartbeat<'a>(
+        &'a self,
+        heartbeat: &'a Heartbeat,
+    ) -> BoxFuture<'a, Result<Fleet, StoreError>> {
         Box::pin(async move {
             if self.state().away {
                 return Err(failed(StoreErrorKind::Unreachable));
@@ -411,6 +415,20 @@ impl Query for Faulty {
         query: &'a SlowRequestQuery,
     ) -> BoxFuture<'a, Result<Vec<SlowRequests>, StoreError>> {
         Box::pin(async move { self.inner().slow_requests(query).await })
+    }
+
+    fn minute_reports<'a>(
+        &'a self,
+        minutes: &'a [i64],
+    ) -> BoxFuture<'a, Result<Vec<Vec<InstanceMinuteRecords>>, StoreError>> {
+        Box::pin(async move { self.inner().minute_reports(minutes).await })
+    }
+
+    fn version_records<'a>(
+        &'a self,
+        minutes: &'a [i64],
+    ) -> BoxFuture<'a, Result<Vec<VersionRecords>, StoreError>> {
+        Box::pin(async move { self.inner().version_records(minutes).await })
     }
 
     fn rankings(&self) -> BoxFuture<'_, Result<Vec<String>, StoreError>> {

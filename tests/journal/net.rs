@@ -12,9 +12,10 @@ use tower_pulse::store::redis::RedisStore;
 use tower_pulse::store::table::Table;
 use tower_pulse::store::{
     Append, Appended, AppendedCall, BookStatistics, CleanReport, ContextQuery, ContextRecords,
-    CounterQuery, CounterSeries, FencedBatch, Generation, Heartbeat, Pass, PassRecord, Position,
-    Precisions, Query, RankedContext, RankingPage, RankingQuery, Readable, RecordIndex,
-    RecordQuery, Sealed, SliceRecords, SlowRequestQuery, SlowestQuery, Store, StoreStatus, Upkeep,
+    CounterQuery, CounterSeries, FencedBatch, Fleet, Generation, Heartbeat, InstanceMinuteRecords,
+    Pass, PassRecord, Position, Precisions, Query, RankedContext, RankingPage, RankingQuery,
+    Readable, RecordIndex, RecordQuery, Sealed, SliceRecords, SlowRequestQuery, SlowestQuery,
+    Store, StoreStatus, Upkeep, VersionRecords,
 };
 use tower_pulse::{BoxFuture, StoreError};
 
@@ -362,7 +363,7 @@ impl Upkeep for Wire {
         unreachable!("these tests only append and fold")
     }
 
-    fn heartbeat<'a>(&'a self, _: &'a Heartbeat) -> BoxFuture<'a, Result<(), StoreError>> {
+    fn heartbeat<'a>(&'a self, _: &'a Heartbeat) -> BoxFuture<'a, Result<Fleet, StoreError>> {
         unreachable!("these tests only append and fold")
     }
 
@@ -443,6 +444,20 @@ impl Query for Wire {
         &'a self,
         _: &'a SlowRequestQuery,
     ) -> BoxFuture<'a, Result<Vec<SlowRequests>, StoreError>> {
+        unreachable!("these tests only append and fold")
+    }
+
+    fn minute_reports<'a>(
+        &'a self,
+        _: &'a [i64],
+    ) -> BoxFuture<'a, Result<Vec<Vec<InstanceMinuteRecords>>, StoreError>> {
+        unreachable!("these tests only append and fold")
+    }
+
+    fn version_records<'a>(
+        &'a self,
+        _: &'a [i64],
+    ) -> BoxFuture<'a, Result<Vec<VersionRecords>, StoreError>> {
         unreachable!("these tests only append and fold")
     }
 

@@ -7,7 +7,11 @@ fn parsed(args: &[&str]) -> Result<Command, String> {
 }
 
 fn replay(serve: bool, file: Source) -> Result<Command, String> {
-    Ok(Command::Replay(Args { serve, file }))
+    Ok(Command::Replay(Args {
+        serve,
+        verdicts: None,
+        file,
+    }))
 }
 
 #[test]
@@ -16,6 +20,16 @@ fn a_file_and_flags_in_any_order() {
     assert_eq!(parsed(&["a.csv"]), replay(false, file()));
     assert_eq!(parsed(&["--serve", "a.csv"]), replay(true, file()));
     assert_eq!(parsed(&["a.csv", "--serve"]), replay(true, file()));
+    let verdicts = Args {
+        serve: true,
+        verdicts: Some("out.jsonl".into()),
+        file: file(),
+    };
+    let expected = Ok(Command::Replay(verdicts));
+    assert_eq!(
+        parsed(&["--verdicts", "out.jsonl", "a.csv", "--serve"]),
+        expected
+    );
     assert_eq!(parsed(&["-"]), replay(false, Source::Stdin));
     let dashed = Source::File("--serve".into());
     assert_eq!(parsed(&["--", "--serve"]), replay(false, dashed));
@@ -32,9 +46,13 @@ fn what_is_not_allowed_is_an_error_that_says_what_is() {
     for flag in ["--server", "-s", "--serve=1"] {
         let error = error(&[flag, "a.csv"]);
         assert!(
-            error.contains(flag) && error.contains("--serve, --help"),
+            error.contains(flag) && error.contains("--serve, --verdicts, --help"),
             "{error}"
         );
     }
+    for incomplete in [&["a.csv", "--verdicts"][..], &["--verdicts", "", "a.csv"]] {
+        assert!(error(incomplete).contains("needs the name of a file"));
+    }
+    assert!(error(&["--verdicts", "a", "--verdicts", "b", "c"]).contains("twice"));
     assert!(error(&["a.csv", "b.csv"]).contains("b.csv"));
 }

@@ -2,23 +2,24 @@
 
 use std::time::Duration;
 
+use http::StatusCode;
 use proptest::prelude::*;
+use tower_pulse::{Outcome, RequestOutcome};
 
 use super::line::{Format, Unreadable, format_of, parse};
 
-/// Second, context, microseconds and status.
-type Fields = (i64, String, u64, u16);
+/// Second, context, microseconds and outcome.
+type Fields = (i64, String, u64, RequestOutcome);
 
 fn fields(format: Format, line: impl AsRef<[u8]>) -> Result<Fields, Unreadable> {
     let mut context = "of the line before".to_owned();
     let line = parse(format, line.as_ref(), &mut context)?;
     let micros = u64::try_from(line.duration.as_micros()).unwrap();
-    Ok((
-        line.second,
-        line.context.to_owned(),
-        micros,
-        line.status.as_u16(),
-    ))
+    Ok((line.second, line.context.to_owned(), micros, line.outcome))
+}
+
+fn status(code: u16) -> RequestOutcome {
+    StatusCode::from_u16(code).unwrap().into()
 }
 
 #[test]
@@ -30,7 +31,7 @@ fn a_csv_line_is_split_from_both_ends() {
         ("1700000000,,,,1500,200", ",,"),
         ("1700000000, \"ü\" ,1500,200", " \"ü\" "),
     ] {
-        let expected = (1_700_000_000, context.to_owned(), 1_500, 200);
+        let expected = (1_700_000_000, context.to_owned(), 1_500, status(200));
         assert_eq!(fields(Format::Csv, line), Ok(expected), "{line}");
     }
     let week = Duration::from_secs(7 * 86_400).as_micros();
@@ -88,7 +89,7 @@ fn an_nginx_line_has_a_time_zone_and_fractions_of_seconds() {
         ("01/Jan/1970:00:00:00 +0000", "0.000", 0, 0),
     ] {
         let line = nginx(time, "GET / HTTP/1.1", "204", took);
-        let expected = (second, "GET /".to_owned(), micros, 204);
+        let expected = (second, "GET /".to_owned(), micros, status(204));
         assert_eq!(fields(Format::Nginx, &line), Ok(expected), "{line}");
     }
 }
@@ -149,6 +150,14 @@ fn nginx_lines_that_cannot_be_read() {
 }
 
 #[test]
+fn a_request_that_the_client_gave_up_is_cancelled() {
+    let csv = fields(Format::Csv, "1700000000,GET /,1500,499").unwrap();
+    let line = nginx("14/Nov/2023:22:13:20 +0000", "GET / HTTP/1.1", "499", "0.1");
+    let nginx = fields(Format::Nginx, line).unwrap();
+    assert_eq!([csv.3, nginx.3], [Outcome::Cancelled.into(); 2]);
+}
+
+#[test]
 fn the_first_line_that_can_be_read_has_a_format() {
     assert_eq!(format_of(b"1700000000,GET /,5,200"), Ok(Format::Csv));
     assert!(format_of(b"unix_seconds,context,micros,status").is_err());
@@ -171,9 +180,9 @@ proptest! {
 
     #[test]
     fn csv_comes_back_as_it_was_written(
-        second in 0i64..9_000_000_000, context in "[^\r\n]{0,40}", micros in 0u64..604_800_000_000, status in 100u16..600,
+        second in 0i64..9_000_000_000, context in "[^\r\n]{0,40}", micros in 0u64..604_800_000_000, code in 100u16..499,
     ) {
-        let line = format!("{second},{context},{micros},{status}");
-        prop_assert_eq!(fields(Format::Csv, &line), Ok((second, context, micros, status)));
+        let line = format!("{second},{context},{micros},{code}");
+        prop_assert_eq!(fields(Format::Csv, &line), Ok((second, context, micros, status(code))));
     }
 }

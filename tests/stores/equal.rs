@@ -100,6 +100,7 @@ impl Pair {
                         at: now,
                         in_flight: *in_flight,
                         dropped: 0,
+                        version: None,
                     };
                     store.heartbeat(&heartbeat).await.unwrap();
                 }

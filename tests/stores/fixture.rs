@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tower_pulse::model::batch::{Aggregate, Batch};
+use tower_pulse::model::batch::{Aggregate, Batch, Merge};
 use tower_pulse::model::context::Kind;
 use tower_pulse::model::histogram::{Histogram, SCALE, bucket_of};
 use tower_pulse::model::outcome::Outcome;
@@ -237,5 +237,13 @@ pub fn aggregate_of(nanos: &[u64], outcome: Outcome) -> Aggregate {
     }
     let buckets = nanos.iter().map(|nanos| (bucket_of(*nanos) as u16, 1));
     aggregate.histogram = Histogram::new(SCALE, buckets);
+    let (part, mut parts) = (aggregate.histogram.clone(), Aggregate::default());
+    match outcome {
+        Outcome::Cancelled | Outcome::BodyAborted => parts.cut_off = part,
+        Outcome::ClientError => parts.failures = part,
+        _ if outcome.is_error() => parts.failures = part,
+        _ => {}
+    }
+    aggregate.merge(&parts);
     aggregate
 }

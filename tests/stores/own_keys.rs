@@ -47,6 +47,7 @@ fn heartbeat() -> Heartbeat {
         at: NOW,
         in_flight: 1,
         dropped: 0,
+        version: None,
     }
 }
 

@@ -173,6 +173,7 @@ async fn call_every_method(fixture: &Fixture, store: &Arc<dyn Store>) {
         at: NOW,
         in_flight: 1,
         dropped: 0,
+        version: None,
     };
     store.heartbeat(&heartbeat).await.unwrap();
     assert_eq!(store.snapshot(NOW).await.unwrap().problems, []);

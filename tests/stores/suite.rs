@@ -1,5 +1,9 @@
 //! The suite of tests that every store passes.
 
+pub use crate::changes::{
+    a_judgement_replaces_the_one_that_it_was_made_from,
+    a_version_is_marked_when_it_follows_another, the_newest_marks_are_retained,
+};
 use std::sync::Arc;
 
 use tower_pulse::model::batch::Batch;
@@ -534,6 +538,7 @@ pub async fn instances_are_alive_for_a_minute_after_a_heartbeat(fixture: &mut Fi
             at,
             in_flight,
             dropped: 0,
+            version: None,
         };
         fixture.store.heartbeat(&heartbeat).await.unwrap();
     }

@@ -2,8 +2,10 @@
 //!
 //! Times are in seconds, moments in Unix seconds. A value that is not available is `null`.
 
+pub(super) mod changes;
 pub(super) mod counters;
 pub(super) mod health;
+pub(super) mod marks;
 mod metric;
 pub(super) mod overview;
 pub(super) mod path;

@@ -9,6 +9,7 @@ use super::super::Admin;
 use super::super::book::added_hours;
 use super::super::params::Params;
 use super::super::response::ApiError;
+use super::changes::{ChangeRow, changes_of};
 use super::slow_requests::{BothHours, both_hours};
 use super::timers::RequestTimers;
 use super::window::{Asked, WindowOf};
@@ -29,6 +30,7 @@ pub(in crate::admin) struct Path<'a> {
     histogram: Vec<(f64, f64, u64)>,
     outcomes: BTreeMap<&'static str, u64>,
     slowest_requests: BothHours,
+    changes: Vec<ChangeRow>,
     #[serde(flatten)]
     timers: RequestTimers,
     /// The window, if one was asked for.
@@ -108,6 +110,7 @@ pub(in crate::admin) async fn path<'a>(
             aggregate.map_or_else(OutcomeCounts::default, |s| s.outcomes),
         ),
         slowest_requests,
+        changes: changes_of(admin, context).await?,
     })
 }
 

@@ -52,6 +52,7 @@ async fn requests_come_out_as_they_went_in() {
         at: NOW,
         in_flight: 7,
         dropped: 0,
+        version: None,
     };
     store
         .heartbeat(&heartbeat)

@@ -24,7 +24,9 @@ pub(super) use self::store::{Canned, NOW};
 use super::{Access, Source, router};
 use crate::clock::{Clock, ManualClock};
 use crate::model::context::Kind;
-use crate::model::health::{FlushHealth, FoldHealth, Health, RecordingHealth, Status, StoreHealth};
+use crate::model::health::{
+    ChangeHealth, FlushHealth, FoldHealth, Health, RecordingHealth, Status, StoreHealth,
+};
 use crate::model::outcome::Outcome;
 use crate::model::ranking::RankingSpec;
 use crate::model::slice::Precisions;
@@ -116,6 +118,7 @@ fn health() -> Health {
             quarantined_keys: vec![problem],
             journal: None,
         },
+        changes: ChangeHealth::default(),
         store: StoreHealth {
             description: "canned".into(),
             contact_age_seconds: Some(4.5),

@@ -19,9 +19,9 @@ use crate::model::snapshot::{ContextSnapshot, FleetSnapshot, HourSnapshot, Probl
 use crate::model::tier::TierSlice;
 use crate::store::{
     Append, Appended, AppendedCall, BookStatistics, CleanReport, ContextQuery, ContextRecords,
-    CounterQuery, CounterSeries, FencedBatch, Generation, Heartbeat, Pass, PassRecord, Query,
-    RankingPage, RankingQuery, Readable, RecordIndex, RecordQuery, Sealed, SliceRecords,
-    SlowRequestQuery, SlowestQuery, Store, StoreStatus, Upkeep,
+    CounterQuery, CounterSeries, FencedBatch, Fleet, Generation, Heartbeat, InstanceMinuteRecords,
+    Pass, PassRecord, Query, RankingPage, RankingQuery, Readable, RecordIndex, RecordQuery, Sealed,
+    SliceRecords, SlowRequestQuery, SlowestQuery, Store, StoreStatus, Upkeep, VersionRecords,
 };
 use crate::task::BoxFuture;
 
@@ -357,6 +357,20 @@ impl Query for Canned {
         self.answer(Vec::new())
     }
 
+    fn minute_reports<'a>(
+        &'a self,
+        _: &'a [i64],
+    ) -> BoxFuture<'a, Result<Vec<Vec<InstanceMinuteRecords>>, StoreError>> {
+        self.answer(Vec::new())
+    }
+
+    fn version_records<'a>(
+        &'a self,
+        _: &'a [i64],
+    ) -> BoxFuture<'a, Result<Vec<VersionRecords>, StoreError>> {
+        self.answer(Vec::new())
+    }
+
     fn rankings(&self) -> BoxFuture<'_, Result<Vec<String>, StoreError>> {
         self.answer(vec!["posts".to_owned(), "searches".to_owned()])
     }
@@ -386,7 +400,7 @@ impl Upkeep for Canned {
         })))
     }
 
-    fn heartbeat<'a>(&'a self, _: &'a Heartbeat) -> BoxFuture<'a, Result<(), StoreError>> {
+    fn heartbeat<'a>(&'a self, _: &'a Heartbeat) -> BoxFuture<'a, Result<Fleet, StoreError>> {
         unreachable!("the admin router only reads")
     }
 

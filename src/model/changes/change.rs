@@ -1,5 +1,6 @@
 //! A change, as readers see it.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
@@ -68,7 +69,7 @@ pub enum Suspect {
     /// A mark a short time before the change began.
     Deploy {
         /// The id of the mark.
-        mark: u64,
+        mark: Arc<str>,
         /// Its text.
         text: Arc<str>,
         /// Its version, if it has one.
@@ -124,7 +125,7 @@ pub struct Earlier {
 #[non_exhaustive]
 pub struct Change {
     /// Names the change, the same in the whole fleet.
-    pub id: u64,
+    pub id: Arc<str>,
     /// What has changed.
     pub kind: ChangeKind,
     /// The context; `<all>` if all contexts have changed together.
@@ -160,4 +161,15 @@ pub struct Change {
     pub yesterday: Option<Earlier>,
     /// The same time a week ago, where it is retained.
     pub week_ago: Option<Earlier>,
+}
+
+impl Change {
+    /// Orders changes: those that stand first, by the time that they cost; then the others, the last that ended first.
+    pub(crate) fn by_urgency(&self, other: &Self) -> Ordering {
+        let ended = |change: &Self| change.ended.unwrap_or(i64::MAX);
+        let extra = |change: &Self| change.extra_seconds_per_minute;
+        (ended(other).cmp(&ended(self)))
+            .then_with(|| extra(other).total_cmp(&extra(self)))
+            .then_with(|| self.id.cmp(&other.id))
+    }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::change::ChangeKind;
-use crate::model::aggregate::Aggregate;
+use crate::model::batch::Aggregate;
 use crate::model::records::RecordId;
 
 /// What all contexts did in one minute. Contexts without requests are absent.

@@ -5,8 +5,13 @@ use std::sync::Arc;
 /// The most marks that a store retains.
 pub const MAX_MARKS: usize = 50;
 
-/// The longest text of a mark, and the longest version, in bytes.
+/// The longest text of a mark, in bytes.
 pub const MAX_MARK_BYTES: usize = 200;
+
+/// A text that a mark may not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("must be 1 to {MAX_MARK_BYTES} bytes without control characters")]
+pub struct BadText;
 
 /// A moment at which somebody did something to the service.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,7 +19,7 @@ pub const MAX_MARK_BYTES: usize = 200;
 #[non_exhaustive]
 pub struct Mark {
     /// Names the mark.
-    pub id: u64,
+    pub id: Arc<str>,
     /// When it happened, in Unix seconds.
     pub at: i64,
     /// What happened.
@@ -25,4 +30,50 @@ pub struct Mark {
         serde(default, skip_serializing_if = "Option::is_none")
     )]
     pub version: Option<Arc<str>>,
+}
+
+impl Mark {
+    /// A mark of an operator.
+    ///
+    /// # Errors
+    /// The text is empty, too long, or has control characters.
+    pub(crate) fn of_text(id: String, at: i64, text: &str) -> Result<Self, BadText> {
+        let text = text.trim();
+        let is_good = (1..=MAX_MARK_BYTES).contains(&text.len());
+        if !is_good || text.chars().any(char::is_control) {
+            return Err(BadText);
+        }
+        Ok(Self {
+            id: id.into(),
+            at,
+            text: text.into(),
+            version: None,
+        })
+    }
+
+    /// The mark of an instance whose version is new.
+    pub(crate) fn of_version(at: i64, version: &Arc<str>) -> Self {
+        Self {
+            id: format!("{at}-{version}").into(),
+            at,
+            text: format!("version {version}").into(),
+            version: Some(version.clone()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_trimmed_and_bounded() {
+        let of = |text: &str| Mark::of_text("1".to_owned(), 7, text).map(|mark| mark.text);
+        assert_eq!(of(" new cache "), Ok("new cache".into()));
+        let longest = "x".repeat(MAX_MARK_BYTES);
+        assert_eq!(of(&longest), Ok(longest.as_str().into()));
+        for bad in ["", "  ", "a\nb", &format!("{longest}x")] {
+            assert_eq!(of(bad), Err(BadText), "{bad:?}");
+        }
+    }
 }

@@ -8,4 +8,6 @@
 
 pub mod change;
 pub mod detector;
+pub mod log;
 pub mod mark;
+pub mod suspects;

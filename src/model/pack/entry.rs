@@ -6,6 +6,7 @@ use super::reader::Reader;
 use super::{ENTRY_VERSION, HOURS, hours_of};
 use crate::model::batch::{Aggregate, ContextDelta};
 use crate::model::context::{ContextId, Kind};
+use crate::model::minute_report::MinuteReport;
 use crate::model::ranking::RankingDelta;
 use crate::model::slice::{Precision, Precisions};
 use crate::model::slices::Slices;
@@ -23,6 +24,7 @@ pub struct EntryReader<'a> {
     contexts: u64,
     counters: Option<u64>,
     rankings: Option<u64>,
+    reports: Option<u64>,
 }
 
 /// One name of an entry, with its data.
@@ -34,6 +36,8 @@ pub enum Item {
     Counter(Arc<str>, Vec<Slices<i64>>),
     /// Additions to a ranking.
     Ranking(Arc<str>, RankingDelta),
+    /// A minute report, or a part of one.
+    Report(MinuteReport),
 }
 
 /// The entry cannot be decoded.
@@ -67,6 +71,8 @@ impl<'a> EntryReader<'a> {
             counters: None,
             // The first version has no rankings.
             rankings: (version < 2).then_some(0),
+            // The second version has no reports.
+            reports: (version < 3).then_some(0),
             version,
             reader,
         })
@@ -102,6 +108,15 @@ impl<'a> EntryReader<'a> {
         self.rankings = Some(rankings.saturating_sub(1));
         if rankings > 0 {
             return self.ranking().map(Some).ok_or(Undecodable);
+        }
+        let reports = match self.reports {
+            Some(reports) => reports,
+            None => self.reader.uint().ok_or(Undecodable)?,
+        };
+        self.reports = Some(reports.saturating_sub(1));
+        if reports > 0 {
+            let report = self.reader.report(self.base).ok_or(Undecodable)?;
+            return Ok(Some(Item::Report(report)));
         }
         if self.reader.0.is_empty() {
             return Ok(None);

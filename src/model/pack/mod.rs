@@ -18,6 +18,7 @@ use self::writer::Writer;
 use super::access_time::DurationSums;
 use super::batch::{Aggregate, Batch, MAX_HOURS, Merge};
 use super::context::Kind;
+use super::minute_report::InstanceMinute;
 use super::records::Record;
 use super::slice::{HOUR, Precision};
 use super::slices::Slices;
@@ -25,13 +26,15 @@ use super::slow_request::SlowRequests;
 use super::tier::TIERS;
 
 /// The version of the form of an entry. Raise it with every change that an older folder cannot read.
-pub const ENTRY_VERSION: u8 = 2;
+pub const ENTRY_VERSION: u8 = 3;
 
 const TIMES: u64 = 1;
 const OUTCOMES: u64 = 2;
 const HISTOGRAM: u64 = 3;
 const ROLLED_UNTIL: u64 = 4;
 const TIMERS: u64 = 5;
+const FAILURES: u64 = 6;
+const CUT_OFF: u64 = 7;
 
 /// The slices of hours.
 const HOURS: Precision = Precision::new(HOUR as u32, 1);
@@ -81,6 +84,23 @@ pub fn slow_requests(list: &SlowRequests) -> Vec<u8> {
 /// Unpacks the slow requests of a context of this kind; `None` if the bytes are not a list of them.
 pub fn read_slow_requests(bytes: &[u8], kind: Kind) -> Option<SlowRequests> {
     Reader(bytes).slow_requests(kind)
+}
+
+/// Packs what an instance did in a minute.
+pub fn instance_minute(minute: &InstanceMinute) -> Vec<u8> {
+    let mut out = Writer(Vec::new());
+    out.bytes(minute.version.as_deref().unwrap_or_default().as_bytes());
+    out.reported_contexts(&minute.contexts);
+    out.0
+}
+
+/// Unpacks what an instance did in a minute; `None` if the bytes are not that.
+pub fn read_instance_minute(bytes: &[u8]) -> Option<InstanceMinute> {
+    let mut reader = Reader(bytes);
+    Some(InstanceMinute {
+        version: reader.version()?,
+        contexts: reader.reported_contexts()?,
+    })
 }
 
 /// Adds a section to a packed record. Readers that do not know its tag skip it.
@@ -149,6 +169,10 @@ pub fn entry(batch: &Batch) -> Vec<u8> {
         out.bytes(name.as_bytes());
         out.ranking(delta, base);
     }
+    out.uint(batch.reports.len() as u64);
+    for report in &batch.reports {
+        out.report(report, base);
+    }
     out.0
 }
 
@@ -200,6 +224,7 @@ mod tests {
                 Item::Context(context, delta) => drop(batch.contexts.insert(context, delta)),
                 Item::Counter(name, series) => drop(batch.counters.insert(name, series)),
                 Item::Ranking(name, delta) => drop(batch.rankings.insert(name, delta)),
+                Item::Report(report) => batch.reports.push(report),
             }
         }
         Ok(batch)
@@ -210,6 +235,11 @@ mod tests {
         nanos.iter().for_each(|n| aggregate.times.record(*n));
         aggregate.outcomes.counts[2] = nanos.len() as u64;
         aggregate.outcomes.errors = errors;
+        let part = |number: u16| {
+            let part = buckets.iter().filter(|(index, _)| index % 5 == number);
+            Histogram::new(4, part.copied())
+        };
+        aggregate.merge_parts(&part(1), &part(2));
         aggregate.histogram = Histogram::new(4, buckets);
         aggregate
     }
@@ -251,6 +281,17 @@ mod tests {
         assert_eq!(read.sums.outcomes, one.sums.outcomes);
         assert_eq!(read_record(b""), None);
         assert_eq!(read_record(b"garbage"), None);
+    }
+
+    #[test]
+    fn failures_and_requests_cut_off_have_sections_only_where_there_are_any() {
+        let sections = |buckets| {
+            let packed = record(&with(aggregate(&[5], buckets, 0)));
+            [FAILURES, CUT_OFF].map(|tag| section(&packed, tag).is_some())
+        };
+        assert_eq!(sections(vec![(0, 1)]), [false, false]);
+        assert_eq!(sections(vec![(0, 1), (1, 1)]), [true, false]);
+        assert_eq!(sections(vec![(0, 1), (2, 1)]), [false, true]);
     }
 
     #[test]

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use super::{HISTOGRAM, OUTCOMES, TIMERS, TIMES, derived};
+use super::{CUT_OFF, FAILURES, HISTOGRAM, OUTCOMES, TIMERS, TIMES, derived};
 use crate::model::access_time::DurationSums;
 use crate::model::batch::{Aggregate, Merge, RequestCounts};
 use crate::model::context::{Kind, RecordId};
 use crate::model::histogram::Histogram;
+use crate::model::minute_report::{MinuteReport, ReportedContext};
 use crate::model::outcome::{Outcome, OutcomeCounts};
 use crate::model::ranking::{IdDelta, RankingDelta, RankingSpec};
 use crate::model::slice::Precision;
@@ -127,6 +128,8 @@ impl<'a> Reader<'a> {
                 TIMES => aggregate.times = body.times()?,
                 OUTCOMES => aggregate.outcomes = body.outcomes()?,
                 HISTOGRAM => aggregate.histogram = body.histogram()?,
+                FAILURES => aggregate.failures = body.histogram()?,
+                CUT_OFF => aggregate.cut_off = body.histogram()?,
                 TIMERS => aggregate.timers = body.timers()?,
                 _ => continue,
             }
@@ -199,6 +202,32 @@ impl<'a> Reader<'a> {
             delta.ids.insert(id, IdDelta { is_removed, slices });
         }
         Some(delta)
+    }
+
+    pub(super) fn report(&mut self, base: i64) -> Option<MinuteReport> {
+        Some(MinuteReport {
+            minute: base.wrapping_sub(self.int()?),
+            instance: self.name()?,
+            version: self.version()?,
+            max_contexts: usize::try_from(self.uint()?).ok()?,
+            is_side_by_side: self.uint()? != 0,
+            contexts: self.reported_contexts()?,
+        })
+    }
+
+    pub(super) fn version(&mut self) -> Option<Option<Arc<str>>> {
+        self.name()
+            .map(|version| Some(version).filter(|version| !version.is_empty()))
+    }
+
+    pub(super) fn reported_contexts(&mut self) -> Option<Vec<ReportedContext>> {
+        let mut contexts = Vec::new();
+        for _ in 0..self.uint()? {
+            let (id, tail) = self.0.split_first_chunk::<8>()?;
+            self.0 = tail;
+            contexts.push((RecordId::from_bytes(id)?, self.aggregate_in_place()?));
+        }
+        Some(contexts)
     }
 
     pub(super) fn aggregate_in_place(&mut self) -> Option<Aggregate> {

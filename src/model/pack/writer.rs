@@ -1,9 +1,10 @@
 //! Writing numbers, sections and slices.
 
-use super::{HISTOGRAM, OUTCOMES, TIMERS, TIMES, derived};
+use super::{CUT_OFF, FAILURES, HISTOGRAM, OUTCOMES, TIMERS, TIMES, derived};
 use crate::model::access_time::DurationSums;
 use crate::model::batch::{Aggregate, Merge, RequestCounts};
 use crate::model::histogram::Histogram;
+use crate::model::minute_report::{MinuteReport, ReportedContext};
 use crate::model::outcome::OutcomeCounts;
 use crate::model::ranking::RankingDelta;
 use crate::model::slice::Precision;
@@ -84,6 +85,13 @@ impl Writer {
         self.section(TIMES, |out| out.times(&aggregate.times));
         self.section(OUTCOMES, |out| out.outcomes(&aggregate.outcomes));
         self.section(HISTOGRAM, |out| out.histogram(&aggregate.histogram));
+        let parts = [
+            (FAILURES, &aggregate.failures),
+            (CUT_OFF, &aggregate.cut_off),
+        ];
+        for (tag, part) in parts.into_iter().filter(|(_, part)| !part.is_empty()) {
+            self.section(tag, |out| out.histogram(part));
+        }
         if !aggregate.timers.is_empty() {
             self.section(TIMERS, |out| out.timers(&aggregate.timers));
         }
@@ -129,6 +137,23 @@ impl Writer {
             self.slices(&added.slices, delta.spec.precision(), base, |out, n| {
                 out.int(*n);
             });
+        }
+    }
+
+    pub(super) fn report(&mut self, report: &MinuteReport, base: i64) {
+        self.int(base.wrapping_sub(report.minute));
+        self.bytes(report.instance.as_bytes());
+        self.bytes(report.version.as_deref().unwrap_or_default().as_bytes());
+        self.uint(report.max_contexts as u64);
+        self.uint(u64::from(report.is_side_by_side));
+        self.reported_contexts(&report.contexts);
+    }
+
+    pub(super) fn reported_contexts(&mut self, contexts: &[ReportedContext]) {
+        self.uint(contexts.len() as u64);
+        for (id, aggregate) in contexts {
+            self.0.extend_from_slice(&id.to_bytes());
+            self.aggregate_in_place(aggregate);
         }
     }
 

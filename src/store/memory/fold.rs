@@ -17,6 +17,8 @@ use crate::store::{Appended, FencedBatch, Receipt};
 
 /// Contexts that one call rolls up.
 const ROLLED_UP_AT_ONCE: usize = 32;
+/// The part of the bytes of the records that minute reports may take.
+const REPORTS_PART: usize = 4;
 
 impl State {
     /// Folds a call once, however often it is appended.
@@ -67,6 +69,9 @@ impl State {
             self.add_to_ranking(name, delta, now);
         }
         self.expire_rankings(now);
+        let reports = &mut self.minute_reports;
+        round.reports().for_each(|report| reports.add(report));
+        reports.retain(now, record_bytes / REPORTS_PART);
         self.exceptions.late += late;
         self.records.retain(now, &self.rolled);
         self.cut_ranking();
@@ -88,7 +93,8 @@ impl State {
         }
         if self.due.is_empty() && self.rolled.due().next().is_some() {
             self.rolled.finish();
-            self.records.retain_bytes(record_bytes, &self.rolled);
+            let bytes = record_bytes.saturating_sub(self.minute_reports.bytes());
+            self.records.retain_bytes(bytes, &self.rolled);
         }
     }
 

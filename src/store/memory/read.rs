@@ -3,11 +3,12 @@
 use super::{ContextState, State};
 use crate::model::access_time::AccessTimeStats;
 use crate::model::context::{ALL, ContextId, Kind, Metric, is_reserved};
+use crate::model::fleet::MAX_VERSIONS;
 use crate::model::records::{RecordId, SliceSums, combine};
 use crate::model::slice::{HOUR, Precisions, SliceCount, hour_of};
 use crate::model::snapshot::{ContextSnapshot, FleetSnapshot, HourSnapshot, Snapshot};
 use crate::model::tier::{FINEST, tier_for};
-use crate::store::{INSTANCE_TTL, MAX_COUNTER_NAMES, RECENT_SLICES, RecordIndex};
+use crate::store::{Fleet, Heartbeat, INSTANCE_TTL, MAX_COUNTER_NAMES, RECENT_SLICES, RecordIndex};
 
 impl State {
     pub(super) fn snapshot(&self, precisions: &Precisions, now: i64) -> Snapshot {
@@ -47,6 +48,23 @@ impl State {
             instances: alive.len() as u64,
             in_flight: alive.iter().map(|heartbeat| heartbeat.in_flight).sum(),
             problems: Vec::new(),
+        }
+    }
+
+    /// Records that an instance is alive. Returns the fleet at that time.
+    pub(super) fn heartbeat(&mut self, heartbeat: &Heartbeat) -> Fleet {
+        let name = heartbeat.instance.clone();
+        self.instances.insert(name, heartbeat.clone());
+        if let Some(version) = &heartbeat.version {
+            let at = self.versions.entry(version.clone()).or_insert(i64::MIN);
+            *at = heartbeat.at.max(*at);
+        }
+        let since = heartbeat.at.saturating_sub(INSTANCE_TTL);
+        self.versions.retain(|_, at| *at >= since);
+        let instances = self.instances.values();
+        Fleet {
+            instances: instances.filter(|other| other.at >= since).count() as u64,
+            versions: self.versions.keys().take(MAX_VERSIONS).cloned().collect(),
         }
     }
 

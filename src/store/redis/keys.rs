@@ -13,6 +13,8 @@
 //! | `{prefix}pulse:r1:{tier}:{slice}` | HASH context -> packed record | the records of all contexts in a slice; `r1` is the version of their form | retained slices * tier + max(10 min, 2 tiers) after its last write; until it is rolled up, as long as the coarsest tier |
 //! | `{prefix}pulse:revisions` | HASH tier and place -> slice and version | the step of folding that last wrote each slice of the records | as long as the coarsest tier |
 //! | `{prefix}pulse:slow1:{hour}` | HASH context -> packed list | the slowest requests of an hour | 3 h after its last write |
+//! | `{prefix}pulse:by_instance1:{minute}` | HASH instance -> version, packed records | what each instance did in a minute on its busiest contexts | 140 min after its last write |
+//! | `{prefix}pulse:by_version1:{minute}` | HASH context and version -> packed record | what each version of the application did in a minute, while several ran | 140 min after its last write |
 //! | `{prefix}slot_{ranking}_{slice}` | HASH id -> count | a slice of a ranking | until it leaves the window; three periods and two weeks after its last write |
 //! | `{prefix}stats_{ranking}` | ZSET id, sum | a ranking: the sums of its slices within the window | two periods and a week after its last write |
 //! | `{prefix}last_slot_{ranking}` | STRING slice | the newest slice of a ranking | two periods and a week after its last write |
@@ -31,8 +33,12 @@
 //! | `{prefix}pulse:quarantine` | HASH key -> when and why | quarantined keys | a day |
 //! | `{prefix}pulse:instances` | ZSET instance, last heartbeat | the instances that are alive | for ever |
 //! | `{prefix}pulse:instance:{id}` | HASH | the last heartbeat of an instance | 60 s after its last heartbeat |
+//! | `{prefix}pulse:versions` | ZSET version, last heartbeat | the newest 100 versions of the application | for ever |
 //! | `{prefix}pulse:lease:clean` | STRING token | the instance that cleans | 15 s |
 //! | `{prefix}pulse:lease:clean:last` | HASH | the last pass of cleaning | for ever |
+//! | `{prefix}pulse:changes` | HASH `judged`, `detector`, `revision`, `c:{id}` -> JSON | the last judgement, the detector's state, and the changes | 16 days after the last judgement |
+//! | `{prefix}pulse:marks` | ZSET JSON, time | the newest 50 marks | for ever |
+//! | `{prefix}pulse:version` | STRING version | the version of the newest mark that has one | for ever |
 //! | `{prefix}pulse:probe` | - | never exists; permissions are tried on it | - |
 //!
 //! The first six are the book's, byte for byte: the counters, cleaning, statistics and slowest pages of
@@ -95,6 +101,21 @@ impl Keys {
         format!("{}slowest:{ACCESS_TIME}", self.prefix)
     }
 
+    /// The key of the changes.
+    pub(super) fn changes(&self) -> String {
+        self.own("changes")
+    }
+
+    /// The key of the marks.
+    pub(super) fn marks(&self) -> String {
+        self.own("marks")
+    }
+
+    /// The key of the version of the newest mark that has one.
+    pub(super) fn version(&self) -> String {
+        self.own("version")
+    }
+
     pub(super) fn contexts(&self) -> String {
         self.own("contexts")
     }
@@ -118,6 +139,8 @@ impl Keys {
         let prefix = &self.prefix;
         match table {
             Table::SlowRequests { hour } => format!("{prefix}pulse:slow1:{hour}"),
+            Table::InstanceMinutes { minute } => format!("{prefix}pulse:by_instance1:{minute}"),
+            Table::VersionMinutes { minute } => format!("{prefix}pulse:by_version1:{minute}"),
             Table::Rankings => self.own("rankings"),
             Table::RankingsDropped => self.own("rankings:dropped"),
             Table::RankingSlice { ranking, start } => format!("{prefix}slot_{ranking}_{start}"),
@@ -171,6 +194,10 @@ impl Keys {
         self.own("instances")
     }
 
+    pub(super) fn versions(&self) -> String {
+        self.own("versions")
+    }
+
     pub(super) fn instance(&self, id: &str) -> String {
         format!("{}pulse:instance:{id}", self.prefix)
     }
@@ -206,6 +233,7 @@ impl Keys {
             (self.contexts(), SORTED_SET),
             (self.timers(), SORTED_SET),
             (self.instances(), SORTED_SET),
+            (self.versions(), SORTED_SET),
             (self.lease(), STRING),
             (self.last_pass(), HASH),
             (self.known(), SORTED_SET),

@@ -4,6 +4,7 @@
 //! once) and `encode` (the arguments of these scripts), then `connection`, `stream` (bounds of answers), `value`
 //! (safe texts), `read`, `oversized`, `pass`, `lease`, `clean`, `sweep` and `replaced_keys`.
 
+mod changes;
 mod clean;
 mod connection;
 mod encode;
@@ -32,23 +33,28 @@ mod value;
 
 pub use options::RedisOptions;
 
-use redis::pipe;
+use std::sync::Arc;
+
+use redis::{Value, pipe};
 
 use self::connection::{Connections, Role};
 use self::keys::Keys;
 use self::oversized::OversizedKeys;
 use self::read::RecordCache;
 use self::replaced_keys::ReplacedKeys;
+use self::value::{int, items, text};
 use super::journal::Journal;
 use super::sealed::Sealed;
 use super::{
     Append, Appended, AppendedCall, BookStatistics, CleanReport, ContextQuery, ContextRecords,
-    CounterQuery, CounterSeries, FencedBatch, Generation, Heartbeat, INSTANCE_TTL, Pass,
-    PassRecord, Query, RankingPage, RankingQuery, Readable, RecordIndex, RecordQuery, SliceRecords,
-    SlowRequestQuery, SlowestQuery, Store, StoreStatus, Upkeep, check_precisions,
+    CounterQuery, CounterSeries, FencedBatch, Fleet, Generation, Heartbeat, INSTANCE_TTL,
+    InstanceMinuteRecords, Pass, PassRecord, Query, RankingPage, RankingQuery, Readable,
+    RecordIndex, RecordQuery, SliceRecords, SlowRequestQuery, SlowestQuery, Store, StoreStatus,
+    Upkeep, VersionRecords, check_precisions,
 };
 use crate::clock::Clock;
 use crate::error::{BuildError, StoreError, StoreErrorKind};
+use crate::model::fleet::MAX_VERSIONS;
 use crate::model::slice::Precisions;
 use crate::model::slow_request::SlowRequests;
 use crate::model::slowest::RankedContext;
@@ -114,12 +120,12 @@ impl RedisStore {
         self
     }
 
-    async fn write_heartbeat(&self, heartbeat: &Heartbeat) -> Result<(), StoreError> {
+    async fn write_heartbeat(&self, heartbeat: &Heartbeat) -> Result<Fleet, StoreError> {
         let instance = self.keys.instance(&heartbeat.instance);
+        let (instances, versions) = (self.keys.instances(), self.keys.versions());
         let mut pipeline = pipe();
-        pipeline
-            .cmd("HSET")
-            .arg(&instance)
+        let fields = pipeline.cmd("HSET").arg(&instance);
+        fields
             .arg("at")
             .arg(heartbeat.at)
             .arg("in_flight")
@@ -128,14 +134,36 @@ impl RedisStore {
             .arg(heartbeat.dropped)
             .arg("version")
             .arg(env!("CARGO_PKG_VERSION"));
+        if let Some(version) = &heartbeat.version {
+            fields.arg("app_version").arg(&**version);
+        }
         pipeline.cmd("EXPIRE").arg(&instance).arg(INSTANCE_TTL);
-        let instances = pipeline.cmd("ZADD").arg(self.keys.instances());
-        instances.arg(heartbeat.at).arg(&heartbeat.instance);
-        self.write_own_keys(
-            &mut pipeline,
-            [&instance, &instance, &self.keys.instances()],
-        )
-        .await
+        let alive = pipeline.cmd("ZADD").arg(&instances);
+        alive.arg(heartbeat.at).arg(&heartbeat.instance);
+        let since = heartbeat.at.saturating_sub(INSTANCE_TTL);
+        let alive = pipeline.cmd("ZCOUNT").arg(&instances);
+        alive.arg(since).arg("+inf");
+        let mut keys = vec![&*instance, &*instance, &*instances, &*instances];
+        if let Some(version) = &heartbeat.version {
+            let newest = pipeline.cmd("ZADD").arg(&versions);
+            newest.arg("GT").arg(heartbeat.at).arg(&**version);
+            let old = pipeline.cmd("ZREMRANGEBYRANK").arg(&versions);
+            old.arg(0).arg(-1 - MAX_VERSIONS as i64);
+            keys.extend([&*versions; 2]);
+        }
+        let running = pipeline.cmd("ZRANGEBYSCORE").arg(&versions);
+        running.arg(since).arg("+inf");
+        running.arg("LIMIT").arg(0).arg(MAX_VERSIONS);
+        keys.push(&versions);
+        let replies = self.write_own_keys(&mut pipeline, &keys).await?;
+        let count = replies.get(3).and_then(int);
+        let running = replies.last().map_or(&[][..], items).iter();
+        let mut versions: Vec<_> = running.filter_map(text).map(Arc::from).collect();
+        versions.sort_unstable();
+        Ok(Fleet {
+            instances: count.and_then(|n| u64::try_from(n).ok()).unwrap_or(0),
+            versions,
+        })
     }
 
     async fn remove_heartbeat(&self, instance: &str) -> Result<(), StoreError> {
@@ -146,36 +174,38 @@ impl RedisStore {
             .arg(instance);
         let instance = self.keys.instance(instance);
         pipeline.cmd("DEL").arg(&instance);
-        self.write_own_keys(&mut pipeline, [&self.keys.instances(), &instance])
+        self.write_own_keys(&mut pipeline, &[&self.keys.instances(), &instance])
             .await
+            .map(drop)
     }
 
     /// Sends commands about an instance. The command at each index writes the key at the same index, and all must
     /// succeed. Keys that hold something else are deleted, as heartbeats write them again.
-    async fn write_own_keys<const N: usize>(
+    async fn write_own_keys(
         &self,
         pipeline: &mut redis::Pipeline,
-        keys: [&str; N],
-    ) -> Result<(), StoreError> {
+        keys: &[&str],
+    ) -> Result<Vec<Value>, StoreError> {
         let replies = self.connections.pipeline(Role::Write, pipeline).await?;
-        let failed = replies.into_iter().zip(keys);
-        let mut failed = failed.filter_map(|(reply, key)| Some((key, reply.err()?)));
-        let Some((key, reason)) = failed.next() else {
-            return Ok(());
-        };
-        self.delete_own(Role::Write, key, &reason).await?;
+        let failed = replies.iter().zip(keys);
+        let failed = failed.filter_map(|(reply, key)| Some((*key, reply.as_ref().err()?)));
+        let mut failed: Vec<_> = failed.collect();
+        failed.dedup_by_key(|(key, _)| *key);
+        if failed.is_empty() {
+            return Ok(replies.into_iter().flatten().collect());
+        }
         for (key, reason) in failed {
-            self.delete_own(Role::Write, key, &reason).await?;
+            self.delete_own(Role::Write, key, reason).await?;
         }
         let replies = self.connections.pipeline(Role::Write, pipeline).await?;
-        for (reply, key) in replies.into_iter().zip(keys) {
+        let replies = replies.into_iter().zip(keys).map(|(reply, key)| {
             reply.map_err(|reason| {
                 let message = format!("{key} cannot be written; delete it ({reason})");
                 let server_info = self.connections.server_info();
                 server_info.error(StoreErrorKind::Unexpected, &message)
-            })?;
-        }
-        Ok(())
+            })
+        });
+        replies.collect()
     }
 }
 
@@ -193,6 +223,10 @@ impl Store for RedisStore {
     #[cfg(feature = "row-cache")]
     fn rows(&self) -> &dyn super::rows::Rows {
         self
+    }
+
+    fn changes(&self) -> Option<&dyn super::changes::Changes> {
+        Some(self)
     }
 
     fn describe(&self) -> String {
@@ -305,6 +339,20 @@ impl Query for RedisStore {
         Box::pin(self.read_slow_requests(query))
     }
 
+    fn minute_reports<'a>(
+        &'a self,
+        minutes: &'a [i64],
+    ) -> BoxFuture<'a, Result<Vec<Vec<InstanceMinuteRecords>>, StoreError>> {
+        Box::pin(self.read_instance_minutes(minutes))
+    }
+
+    fn version_records<'a>(
+        &'a self,
+        minutes: &'a [i64],
+    ) -> BoxFuture<'a, Result<Vec<VersionRecords>, StoreError>> {
+        Box::pin(self.read_version_minutes(minutes))
+    }
+
     fn rankings(&self) -> BoxFuture<'_, Result<Vec<String>, StoreError>> {
         Box::pin(self.read_ranking_names())
     }
@@ -322,7 +370,10 @@ impl Upkeep for RedisStore {
         Box::pin(self.read_status(now))
     }
 
-    fn heartbeat<'a>(&'a self, heartbeat: &'a Heartbeat) -> BoxFuture<'a, Result<(), StoreError>> {
+    fn heartbeat<'a>(
+        &'a self,
+        heartbeat: &'a Heartbeat,
+    ) -> BoxFuture<'a, Result<Fleet, StoreError>> {
         Box::pin(self.write_heartbeat(heartbeat))
     }
 

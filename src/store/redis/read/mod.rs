@@ -1,10 +1,11 @@
 //! Answers to queries: `contexts` reads the statistics of contexts, `fleet` what goes on now, `series` what has a value per slice, and
-//! the ranking, `counter_names` the list of the user's counters, and `windows` the records of all contexts. `record_cache` holds what
+//! the ranking, `counter_names` the list of the user's counters, `windows` the records of all contexts, and `minute_reports` what each instance did. `record_cache` holds what
 //! `series` has read.
 
 mod contexts;
 mod counter_names;
 mod fleet;
+mod minute_reports;
 mod rankings;
 mod record_cache;
 mod series;

@@ -1,0 +1,55 @@
+//! Says in the log and in a chat when a page has changed:
+//! `WEBHOOK_URL=http://127.0.0.1:9000/hook cargo run --release --example webhook`.
+//!
+//! Changes need a past to compare with: run it for half an hour, or on the Redis of a service that has one.
+//!
+//! | Variable | Meaning | Default |
+//! |---|---|---|
+//! | `WEBHOOK_URL` | where changes are posted as JSON; `https` needs ureq's feature `rustls` | absent: the log only |
+//! | `REDIS_URL` | where to keep everything | absent: in memory |
+//! | `LISTEN` | address and port | `127.0.0.1:3000` |
+#![allow(clippy::print_stdout)] // An example talks to whoever started it.
+
+mod notify;
+#[path = "../common/signal.rs"]
+mod signal;
+
+use axum::{Router, routing::get};
+use tower_pulse::admin::Access;
+use tower_pulse::{Change, Pulse};
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    tracing_subscriber::fmt().init();
+    let mut builder = Pulse::builder();
+    if let Ok(url) = std::env::var("REDIS_URL") {
+        builder = builder.redis(url);
+    }
+    let pulse = builder.build()?;
+    let url = std::env::var("WEBHOOK_URL").ok();
+    // It may block: it runs on a thread of its own.
+    pulse.on_change(move |change: &Change| {
+        tracing::warn!(
+            kind = %change.kind, context = %change.context, since = change.since, ratio = change.ratio,
+            "{}", notify::sentence(change)
+        );
+        if let Some(url) = &url
+            && let Err(error) = notify::post(url, change)
+        {
+            tracing::error!(%error, "the webhook does not answer");
+        }
+    });
+    let app = Router::new()
+        .route("/", get(|| async { "hello" }))
+        .layer(pulse.layer())
+        .merge(pulse.mount("/admin/pulse", Access::token("change me")));
+
+    let listen = std::env::var("LISTEN").unwrap_or_else(|_| "127.0.0.1:3000".to_owned());
+    let listener = tokio::net::TcpListener::bind(&listen).await?;
+    println!("http://{}/admin/pulse", listener.local_addr()?);
+    axum::serve(listener, app)
+        .with_graceful_shutdown(signal::shutdown_signal())
+        .await?;
+    pulse.shutdown().await?;
+    Ok(())
+}

@@ -1,0 +1,89 @@
+//! `api/marks`: the marks, and making one.
+
+use http::request::Parts;
+use http::{StatusCode, header};
+use serde::{Deserialize, Serialize};
+
+use super::super::Admin;
+use super::super::response::ApiError;
+use crate::model::changes::mark::Mark;
+
+#[derive(Serialize)]
+pub(in crate::admin) struct Marks {
+    /// Newest first.
+    marks: Vec<Mark>,
+}
+
+pub(in crate::admin) async fn marks(admin: &Admin) -> Result<Marks, ApiError> {
+    let marks = admin.reader.marks().await?;
+    Ok(Marks {
+        marks: marks.iter().rev().cloned().collect(),
+    })
+}
+
+/// The body of a request that makes a mark.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NewMark {
+    text: String,
+}
+
+/// Makes a mark of a JSON body.
+pub(in crate::admin) async fn add(
+    admin: &Admin,
+    parts: &Parts,
+    body: &[u8],
+) -> Result<Mark, ApiError> {
+    refuse_other_sites(parts)?;
+    let content_type = parts.headers.get(header::CONTENT_TYPE);
+    let content_type = content_type.and_then(|value| value.to_str().ok());
+    let essence = content_type.and_then(|value| value.split(';').next());
+    if !essence.is_some_and(|essence| essence.trim().eq_ignore_ascii_case("application/json")) {
+        let message = "the content-type must be application/json";
+        return Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
+    }
+    let new: NewMark = serde_json::from_slice(body).map_err(|_| {
+        let message = r#"the body must be a JSON object as {"text": "new index"}"#;
+        ApiError::new(StatusCode::BAD_REQUEST, message)
+    })?;
+    let id = format!("{:016x}", fastrand::u64(..));
+    let now = admin.source.clock.now_seconds();
+    let mark = Mark::of_text(id, now, &new.text)
+        .map_err(|error| ApiError::parameter("text", format!("text {error}")))?;
+    let Some(changes) = admin.source.store.changes() else {
+        return Err(ApiError::unavailable("this store holds no marks"));
+    };
+    let added = changes.add_mark(&mark).await;
+    added.map_err(|error| ApiError::store(&error))?;
+    admin.reader.forget_marks().await;
+    Ok(mark)
+}
+
+/// Refuses a request that a page of another site has made with the browser's credentials.
+fn refuse_other_sites(parts: &Parts) -> Result<(), ApiError> {
+    let text = |name| {
+        let value = parts.headers.get(name)?;
+        Some(value.to_str().unwrap_or_default())
+    };
+    let refused = || {
+        let message = "requests from pages of other sites are refused";
+        ApiError::new(StatusCode::FORBIDDEN, message)
+    };
+    // Absent in requests that no browser sends.
+    if let Some(site) = text(header::HeaderName::from_static("sec-fetch-site"))
+        && !matches!(site, "same-origin" | "none")
+    {
+        return Err(refused());
+    }
+    if let Some(origin) = text(header::ORIGIN) {
+        let host = text(header::HOST).or(parts.uri.authority().map(|host| host.as_str()));
+        let origin = origin.split_once("://").map(|(_, host)| host);
+        let is_own = origin
+            .zip(host)
+            .is_some_and(|(origin, host)| origin.eq_ignore_ascii_case(host));
+        if !is_own {
+            return Err(refused());
+        }
+    }
+    Ok(())
+}

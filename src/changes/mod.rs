@@ -1,0 +1,163 @@
+//! Change detection: once per minute, one instance of the fleet judges the minutes that have ended, and writes
+//! what has changed to the store.
+//!
+//! `schedule` says when an instance judges, and which one does; `session` reads minutes, has the
+//! [detector](crate::model::changes::detector) judge them, and writes the changes; `suspects` and `earlier` add
+//! what a reader asks next.
+//!
+//! A judgement takes effect only if nobody else has judged since the last one
+//! ([`store::changes`](crate::store::changes)). So two instances that judge the same minute do no harm, and each
+//! change is passed to the callbacks of one instance at most.
+
+mod earlier;
+mod schedule;
+mod session;
+mod suspects;
+
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex};
+
+use self::session::Session;
+use crate::clock::Clock;
+use crate::error::StoreError;
+use crate::model::changes::change::Change;
+use crate::model::changes::detector::Sight;
+use crate::store::Store;
+use crate::task::lock;
+
+/// The length of the slices that are judged, in seconds.
+const MINUTE: i64 = 60;
+
+/// A function of the user that is called with each change.
+type Callback = Arc<dyn Fn(&Change) + Send + Sync>;
+
+/// Judges the minutes of a fleet.
+pub(crate) struct Judge {
+    store: Arc<dyn Store>,
+    clock: Clock,
+    /// Whether this instance is the one that should judge.
+    is_folder: Box<dyn Fn() -> bool + Send + Sync>,
+    /// Taken out while a minute is judged: if the future is dropped then, the slot stays empty, and the next call
+    /// goes on from the store.
+    session: tokio::sync::Mutex<Option<Session>>,
+    callbacks: Mutex<Vec<Callback>>,
+    status: Mutex<JudgeStatus>,
+}
+
+/// How change detection is doing, as far as this instance knows.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct JudgeStatus {
+    /// The end of the last minute that was judged, by any instance, in Unix seconds.
+    pub(crate) until: Option<i64>,
+    /// How well the detector could see then.
+    pub(crate) sight: Sight,
+    /// Why the last attempt failed.
+    pub(crate) last_error: Option<String>,
+}
+
+impl Judge {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        clock: Clock,
+        is_folder: impl Fn() -> bool + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            store,
+            clock,
+            is_folder: Box::new(is_folder),
+            session: tokio::sync::Mutex::default(),
+            callbacks: Mutex::default(),
+            status: Mutex::default(),
+        }
+    }
+
+    /// Calls a function with each change that this instance finds to begin or to end.
+    pub(crate) fn on_change(&self, callback: Callback) {
+        lock(&self.callbacks).push(callback);
+    }
+
+    pub(crate) fn status(&self) -> JudgeStatus {
+        lock(&self.status).clone()
+    }
+
+    /// Judges all minutes that end until `until`, in Unix seconds, and whose samples can be read. Returns how many
+    /// this instance has judged.
+    ///
+    /// Cancel safe: the next call goes on from what the store has.
+    pub(crate) async fn judge(&self, until: i64) -> Result<usize, StoreError> {
+        let result = self.judge_minutes(until).await;
+        let mut status = lock(&self.status);
+        match &result {
+            Ok(_) => status.last_error = None,
+            Err(error) => {
+                if status.last_error.is_none() {
+                    tracing::warn!(%error, "changes cannot be detected now; it is tried again by itself");
+                }
+                status.last_error = Some(error.to_string());
+            }
+        }
+        result
+    }
+
+    async fn judge_minutes(&self, until: i64) -> Result<usize, StoreError> {
+        let Some(changes) = self.store.changes() else {
+            return Ok(0);
+        };
+        let readable = self.store.status(self.clock.now_seconds()).await?.as_of;
+        let end = until.min(readable).div_euclid(MINUTE) * MINUTE;
+        let mut slot = self.session.lock().await;
+        let mut judged = 0;
+        loop {
+            let last = changes.judged().await?;
+            self.remember(last.until, last.sight);
+            if last.until >= end {
+                // Whoever judges needs the history; for others it is a waste of memory.
+                if slot.as_ref().is_some_and(|s| s.revision() != last.revision) {
+                    *slot = None;
+                }
+                return Ok(judged);
+            }
+            let session = slot.take().filter(|s| s.revision() == last.revision);
+            let session = match session {
+                Some(session) => session,
+                None => Session::resume(&*self.store, changes, end).await?,
+            };
+            let now = self.clock.now_seconds();
+            let Some((session, events)) = session.judge(&*self.store, changes, end, now).await?
+            else {
+                continue;
+            };
+            self.remember(session.until(), session.sight());
+            *slot = Some(session);
+            judged += 1;
+            for change in events {
+                self.report(&change).await;
+            }
+        }
+    }
+
+    fn remember(&self, until: i64, sight: Sight) {
+        let mut status = lock(&self.status);
+        status.until = (until > 0).then_some(until);
+        status.sight = sight;
+    }
+
+    /// Calls the user's functions, which may block, or panic.
+    async fn report(&self, change: &Change) {
+        let callbacks = lock(&self.callbacks).clone();
+        if callbacks.is_empty() {
+            return;
+        }
+        let change = change.clone();
+        let calls = tokio::task::spawn_blocking(move || {
+            for callback in callbacks {
+                let call = AssertUnwindSafe(|| callback(&change));
+                if std::panic::catch_unwind(call).is_err() {
+                    tracing::error!(id = %change.id, "a function passed to `on_change` has panicked");
+                }
+            }
+        });
+        // It fails only if the runtime ends.
+        let _ = calls.await;
+    }
+}

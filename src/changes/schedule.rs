@@ -1,0 +1,63 @@
+//! When an instance judges.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Judge, MINUTE};
+use crate::task::Stopped;
+
+/// Seconds after the end of a minute at which it is judged: until then nearly all instances have flushed it.
+const GRACE: i64 = 15;
+
+/// Up to how much later than the others an instance looks, so that two with one store in memory rarely
+/// judge at once.
+const SPREAD: Duration = Duration::from_secs(2);
+
+/// Seconds after the end of a minute from which on any instance judges it: the folder has not, as it runs an
+/// earlier version of this crate, or cannot.
+const OVERDUE: i64 = 180;
+
+/// Wait after a failure, and while samples of the minute are not folded.
+const RETRY: Duration = Duration::from_secs(5);
+
+impl Judge {
+    /// Judges each minute after its end, until the `Pulse` shuts down.
+    pub(crate) async fn judge_at_intervals(self: Arc<Self>, mut stopped: Stopped) {
+        if self.store.changes().is_none() {
+            return;
+        }
+        loop {
+            let wait = self.until_next() + SPREAD.mul_f64(fastrand::f64());
+            if stopped.or(self.clock.sleep(wait)).await.is_none() {
+                return;
+            }
+            if stopped.or(self.judge_minute()).await.is_none() {
+                return;
+            }
+        }
+    }
+
+    /// The wait until the minute that is open now is judged.
+    fn until_next(&self) -> Duration {
+        let since_due = (self.clock.now_seconds() - GRACE).rem_euclid(MINUTE);
+        Duration::from_secs((MINUTE - since_due).unsigned_abs())
+    }
+
+    /// Judges the minute that has ended last, if it is this instance's turn. Tries again until the next minute ends.
+    async fn judge_minute(&self) {
+        let due = (self.clock.now_seconds() - GRACE).div_euclid(MINUTE) * MINUTE;
+        loop {
+            let is_mine = self.store.journal().is_none() || (self.is_folder)();
+            let until = if is_mine { due } else { due - OVERDUE };
+            let is_done = self.judge(until).await.is_ok() && self.has_judged(until);
+            if is_done || self.clock.now_seconds() >= due + GRACE + MINUTE {
+                return;
+            }
+            self.clock.sleep(RETRY).await;
+        }
+    }
+
+    fn has_judged(&self, until: i64) -> bool {
+        self.status().until.is_some_and(|judged| judged >= until)
+    }
+}

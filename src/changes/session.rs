@@ -1,0 +1,252 @@
+//! A detector with its history, and the log of changes that it goes on with.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::{MINUTE, earlier, suspects};
+use crate::error::{StoreError, StoreErrorKind};
+use crate::model::batch::Aggregate;
+use crate::model::changes::change::Change;
+use crate::model::changes::detector::{
+    Detector, InstanceMinute, Minute, RECALLED_MINUTES, Sight, Verdict,
+};
+use crate::model::changes::log::Log;
+use crate::model::context::{ContextId, Kind};
+use crate::model::records::RecordId;
+use crate::model::tier::FINEST;
+use crate::store::Store;
+use crate::store::changes::{Changes, Judged, JudgementWrite};
+
+/// Minutes after its start for which the suspects of a change are looked for again, as more is known by then.
+const SUSPECTS_FOR: i64 = 15;
+
+/// The most changes of a minute whose suspects are looked for: each is a read of its records.
+const MAX_EXAMINED: usize = 20;
+
+/// How far the last judgement may be ahead of the store's time before it counts as made by a wrong clock.
+const MAX_AHEAD: i64 = 3_600;
+
+/// What a judgement needs, as the store had it at a revision.
+pub(super) struct Session {
+    revision: String,
+    until: i64,
+    detector: Detector,
+    sight: Sight,
+    log: Log,
+    contexts: HashMap<RecordId, ContextId>,
+}
+
+/// The records of some contexts.
+type ContextRecords = Vec<(RecordId, Aggregate)>;
+
+/// The samples of a minute.
+struct MinuteRecords {
+    start: i64,
+    contexts: ContextRecords,
+    instances: Vec<(Arc<str>, ContextRecords)>,
+}
+
+impl MinuteRecords {
+    /// Reads the records of HTTP contexts in a minute.
+    async fn read(
+        store: &dyn Store,
+        start: i64,
+        contexts: &HashMap<RecordId, ContextId>,
+    ) -> Result<Self, StoreError> {
+        let slices = store.slice_records(&[(FINEST.seconds, start)]).await?;
+        let records = slices.into_iter().flat_map(|slice| slice.records);
+        let http = records.filter(|(id, _)| contexts.contains_key(id));
+        Ok(Self {
+            start,
+            contexts: http.map(|(id, record)| (id, record.sums)).collect(),
+            instances: Vec::new(),
+        })
+    }
+
+    fn minute(&self) -> Minute<'_> {
+        fn borrowed(records: &ContextRecords) -> Vec<(RecordId, &Aggregate)> {
+            records.iter().map(|(id, sums)| (*id, sums)).collect()
+        }
+        let instances = self.instances.iter();
+        let instances = instances.map(|(instance, records)| InstanceMinute {
+            instance: instance.clone(),
+            contexts: borrowed(records),
+        });
+        Minute {
+            start: self.start,
+            contexts: borrowed(&self.contexts),
+            instances: instances.collect(),
+        }
+    }
+}
+
+impl Session {
+    /// Goes on from what the store has, to judge minutes that end until `end`.
+    pub(super) async fn resume(
+        store: &dyn Store,
+        changes: &dyn Changes,
+        end: i64,
+    ) -> Result<Self, StoreError> {
+        let log = changes.change_log().await?;
+        let is_usable = (1..=end + MAX_AHEAD).contains(&log.judged.until);
+        // Without a judgement, there is nothing to say about the past.
+        let until = if is_usable {
+            log.judged.until
+        } else {
+            end - MINUTE
+        };
+        let mut session = Self {
+            revision: log.judged.revision,
+            until: until.max(end - RECALLED_MINUTES * MINUTE),
+            detector: Detector::new(log.detector),
+            sight: log.judged.sight,
+            log: Log::new(log.changes),
+            contexts: HashMap::new(),
+        };
+        session.refresh_contexts(store, end).await?;
+        for minute in (1..=RECALLED_MINUTES).rev() {
+            let start = session.until - minute * MINUTE;
+            let records = MinuteRecords::read(store, start, &session.contexts).await?;
+            if !records.contexts.is_empty() {
+                session = session
+                    .with_detector(move |detector| detector.recall(&records.minute()))
+                    .await?
+                    .0;
+            }
+        }
+        Ok(session)
+    }
+
+    pub(super) fn revision(&self) -> &str {
+        &self.revision
+    }
+
+    pub(super) fn until(&self) -> i64 {
+        self.until
+    }
+
+    pub(super) fn sight(&self) -> Sight {
+        self.sight
+    }
+
+    /// Runs the detector on a thread that may be busy for a while.
+    async fn with_detector<T: Send + 'static>(
+        mut self,
+        run: impl FnOnce(&mut Detector) -> T + Send + 'static,
+    ) -> Result<(Self, T), StoreError> {
+        let mut detector = std::mem::take(&mut self.detector);
+        let ran = tokio::task::spawn_blocking(move || {
+            let result = run(&mut detector);
+            (detector, result)
+        });
+        // It fails if the runtime ends. A detector that panics loses its history, which the next session reads.
+        let (detector, result) = ran.await.map_err(|error| {
+            StoreError::new(
+                StoreErrorKind::Unexpected,
+                format!("the detector has ended: {error}"),
+            )
+        })?;
+        self.detector = detector;
+        Ok((self, result))
+    }
+
+    async fn refresh_contexts(&mut self, store: &dyn Store, now: i64) -> Result<(), StoreError> {
+        let index = store.record_index(now).await?;
+        if index.contexts.len() != self.contexts.len() {
+            let http = index.contexts.into_iter().filter(|c| c.kind == Kind::Http);
+            self.contexts = http
+                .map(|context| (RecordId::new(context.kind, &context.name), context))
+                .collect();
+        }
+        Ok(())
+    }
+
+    /// The name of the context of a verdict.
+    fn name(&self, id: RecordId) -> Option<Arc<str>> {
+        let all = ContextId::all();
+        if id == RecordId::new(all.kind, &all.name) {
+            return Some(all.name);
+        }
+        self.contexts.get(&id).map(|context| context.name.clone())
+    }
+
+    /// Judges the next minute that ends until `end`, and writes what has changed. Returns the changes that began or
+    /// ended; `None` if another instance has judged meanwhile.
+    pub(super) async fn judge(
+        mut self,
+        store: &dyn Store,
+        changes: &dyn Changes,
+        end: i64,
+        now: i64,
+    ) -> Result<Option<(Self, Vec<Change>)>, StoreError> {
+        let start = self.until;
+        let minute_end = (start + MINUTE).min(end);
+        self.refresh_contexts(store, now).await?;
+        let records = MinuteRecords::read(store, start, &self.contexts).await?;
+        let (mut session, verdicts) = self
+            .with_detector(move |detector| detector.judge(&records.minute()))
+            .await?;
+        let named = verdicts.into_iter();
+        let named = named.filter_map(|v| Some((session.name(v.context)?, v)));
+        let named: Vec<(Arc<str>, Verdict)> = named.collect();
+        let difference = session.log.apply(&named, minute_end);
+        let examined = difference.began.iter().chain(&difference.standing);
+        for id in examined.take(MAX_EXAMINED) {
+            if let Some(change) = session.log.get_mut(id)
+                && minute_end - change.detected <= SUSPECTS_FOR * MINUTE
+            {
+                suspects::find(store, changes, change, minute_end).await?;
+                earlier::compare(store, change, minute_end).await?;
+            }
+        }
+        let written = [&difference.began, &difference.standing, &difference.ended];
+        let written = written.into_iter().flatten();
+        let sight = session.detector.sight();
+        let revision = format!("{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..));
+        let write = JudgementWrite {
+            expected: session.revision,
+            judged: Judged {
+                revision: revision.clone(),
+                until: minute_end,
+                sight,
+            },
+            detector: session.detector.state().clone(),
+            changes: written
+                .filter_map(|id| session.log.get(id))
+                .cloned()
+                .collect(),
+            removed: difference.removed.iter().map(|id| id.to_string()).collect(),
+        };
+        if !write_with_retries(changes, &write).await? {
+            return Ok(None);
+        }
+        session.revision = revision;
+        session.until = minute_end;
+        session.sight = sight;
+        let events = difference.began.iter().chain(&difference.ended);
+        let events = events.filter_map(|id| session.log.get(id)).cloned();
+        let events = events.collect();
+        Ok(Some((session, events)))
+    }
+}
+
+/// Writes a judgement, and sends it again if no answer came: its revision then says whether it was written.
+async fn write_with_retries(
+    changes: &dyn Changes,
+    write: &JudgementWrite,
+) -> Result<bool, StoreError> {
+    const TRIES: usize = 3;
+    let mut tries = 1;
+    loop {
+        let is_in_doubt = |error: &StoreError| {
+            matches!(
+                error.kind(),
+                StoreErrorKind::TimedOut | StoreErrorKind::Unreachable
+            )
+        };
+        match changes.write_judgement(write).await {
+            Err(error) if tries < TRIES && is_in_doubt(&error) => tries += 1,
+            result => return result,
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! The log of changes: those that stand, and those that have ended.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::change::{Change, ChangeKind};
+use super::detector::Verdict;
+use crate::model::context::fnv1a;
+
+/// The most changes of a log; those that ended first are removed first.
+pub const MAX_CHANGES: usize = 1_000;
+
+/// Changes by their ids.
+#[derive(Clone, Debug, Default)]
+pub struct Log {
+    changes: BTreeMap<Arc<str>, Change>,
+}
+
+/// The difference that the verdicts of a minute make to a log.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Difference {
+    /// The ids of changes that have begun.
+    pub began: Vec<Arc<str>>,
+    /// The ids of changes that have ended.
+    pub ended: Vec<Arc<str>>,
+    /// The ids of changes that stand and stood before.
+    pub standing: Vec<Arc<str>>,
+    /// The ids of changes that were removed from the log, as it was full.
+    pub removed: Vec<Arc<str>>,
+}
+
+impl Log {
+    /// A log of these changes.
+    pub fn new(changes: impl IntoIterator<Item = Change>) -> Self {
+        let changes = changes.into_iter();
+        Self {
+            changes: changes.map(|change| (change.id.clone(), change)).collect(),
+        }
+    }
+
+    /// A change.
+    pub fn get(&self, id: &str) -> Option<&Change> {
+        self.changes.get(id)
+    }
+
+    /// A change, to be completed.
+    pub fn get_mut(&mut self, id: &str) -> Option<&mut Change> {
+        self.changes.get_mut(id)
+    }
+
+    /// The change that stands for a context, and an instance if its kind is about one.
+    fn standing(
+        &self,
+        kind: ChangeKind,
+        context: &str,
+        instance: Option<&str>,
+    ) -> Option<&Arc<str>> {
+        let mut standing = self.changes.iter().filter(|(_, c)| c.ended.is_none());
+        let is_it = |change: &Change| {
+            change.kind == kind
+                && *change.context == *context
+                && change.instance.as_deref() == instance
+        };
+        standing.find(|(_, c)| is_it(c)).map(|(id, _)| id)
+    }
+
+    /// Takes over the verdicts that stand at `end`, the end of a minute in Unix seconds. A change without a verdict
+    /// has ended.
+    pub fn apply(&mut self, verdicts: &[(Arc<str>, Verdict)], end: i64) -> Difference {
+        let mut difference = Difference::default();
+        for (context, verdict) in verdicts {
+            let standing = self.standing(verdict.kind, context, verdict.instance.as_deref());
+            if let Some(id) = standing.cloned() {
+                if let Some(change) = self.changes.get_mut(&id) {
+                    update(change, verdict);
+                }
+                difference.standing.push(id);
+            } else {
+                let change = begun(context, verdict);
+                difference.began.push(change.id.clone());
+                self.changes.insert(change.id.clone(), change);
+            }
+        }
+        for change in self.changes.values_mut().filter(|c| c.ended.is_none()) {
+            let stands = [&difference.began, &difference.standing];
+            if !stands.iter().any(|ids| ids.contains(&change.id)) {
+                change.ended = Some(end);
+                difference.ended.push(change.id.clone());
+            }
+        }
+        while self.changes.len() > MAX_CHANGES {
+            let ended = self.changes.values();
+            let oldest = ended.min_by_key(|c| (c.ended.unwrap_or(i64::MAX), c.detected));
+            let Some(id) = oldest.map(|c| c.id.clone()) else {
+                break;
+            };
+            self.changes.remove(&id);
+            difference.removed.push(id);
+        }
+        difference
+    }
+}
+
+/// The change of a new verdict, without what is asked from the store.
+fn begun(context: &Arc<str>, verdict: &Verdict) -> Change {
+    let instance = verdict.instance.as_deref().unwrap_or_default();
+    let subject = [verdict.kind.as_str(), &**context, instance].join("\n");
+    let mut change = Change {
+        id: format!("{:x}-{:016x}", verdict.detected, fnv1a(subject.bytes())).into(),
+        kind: verdict.kind,
+        context: context.clone(),
+        instance: verdict.instance.clone(),
+        since: verdict.since,
+        detected: verdict.detected,
+        ended: None,
+        then: 0.0,
+        now: 0.0,
+        ratio: 1.0,
+        confidence: 0.0,
+        requests: 0,
+        extra_seconds_per_minute: 0.0,
+        from_traffic: 0.0,
+        from_code: 0.0,
+        suspects: Vec::new(),
+        yesterday: None,
+        week_ago: None,
+    };
+    update(&mut change, verdict);
+    change
+}
+
+/// Takes over the figures of a verdict. The extra time is divided between traffic and code so that neither is
+/// counted as the cause of the other: each at the mean of the other's two values (Shapley's division of two factors).
+fn update(change: &mut Change, verdict: &Verdict) {
+    let finite = |value: f64| if value.is_finite() { value } else { 0.0 };
+    change.since = verdict.since;
+    change.then = finite(verdict.then);
+    change.now = finite(verdict.now);
+    change.ratio = finite(verdict.ratio);
+    change.confidence = finite(verdict.confidence).clamp(0.0, 1.0);
+    change.requests = verdict.requests;
+    let rates = verdict.rate_now - verdict.rate_then;
+    let means = verdict.mean_now - verdict.mean_then;
+    change.from_traffic = finite(rates * (verdict.mean_now + verdict.mean_then) / 2.0);
+    change.from_code = finite(means * (verdict.rate_now + verdict.rate_then) / 2.0);
+    change.extra_seconds_per_minute = change.from_traffic + change.from_code;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::context::{Kind, RecordId};
+
+    fn slower(context: &str, detected: i64) -> (Arc<str>, Verdict) {
+        let verdict = Verdict {
+            context: RecordId::new(Kind::Http, context),
+            kind: ChangeKind::Slower,
+            instance: None,
+            since: detected - 180,
+            detected,
+            then: 0.1,
+            now: 0.2,
+            ratio: 2.0,
+            confidence: 0.999,
+            requests: 90,
+            rate_then: 30.0,
+            rate_now: 60.0,
+            mean_then: 0.1,
+            mean_now: 0.2,
+        };
+        (context.into(), verdict)
+    }
+
+    #[test]
+    fn a_change_begins_stands_and_ends() {
+        let mut log = Log::default();
+        let began = log.apply(&[slower("GET /", 600)], 600);
+        let [id] = &began.began[..] else {
+            panic!("{began:?}");
+        };
+        let change = log.get(id).expect("it has begun").clone();
+        assert_eq!(
+            (change.since, change.detected, change.ended),
+            (420, 600, None)
+        );
+        let mut verdict = slower("GET /", 600);
+        verdict.1.now = 0.3;
+        let stands = log.apply(&[verdict, slower("GET /a", 660)], 660);
+        assert_eq!((&stands.standing, stands.began.len()), (&began.began, 1));
+        assert_eq!(log.get(id).map(|change| change.now), Some(0.3));
+        let ended = log.apply(&[], 720);
+        assert_eq!(ended.ended.len(), 2);
+        assert_eq!(log.get(id).and_then(|change| change.ended), Some(720));
+        let again = log.apply(&[slower("GET /", 780)], 780);
+        assert_ne!(again.began, began.began);
+        // The same log goes on from the changes that were stored.
+        let mut resumed = Log::new(log.changes.values().cloned());
+        assert_eq!(resumed.apply(&[], 840), log.apply(&[], 840));
+    }
+
+    #[test]
+    fn the_extra_time_is_that_of_traffic_and_of_code() {
+        let mut log = Log::default();
+        let began = log.apply(&[slower("GET /", 600)], 600).began;
+        let change = log.get(&began[0]).expect("it has begun");
+        // 60 requests of 0.2 s instead of 30 of 0.1 s.
+        assert!((change.extra_seconds_per_minute - 9.0).abs() < 1e-9);
+        assert!((change.from_traffic - 4.5).abs() < 1e-9);
+        assert!((change.from_code - 4.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_changes_that_ended_first_make_room() {
+        let mut log = Log::default();
+        let stands = slower("GET /stands", 60);
+        let first = log.apply(&[stands.clone(), slower("GET /0", 60)], 60);
+        let mut removed = Vec::new();
+        for n in 1..MAX_CHANGES as i64 {
+            let other = slower(&format!("GET /{n}"), 60 * (n + 1));
+            removed.extend(log.apply(&[stands.clone(), other], 60 * (n + 1)).removed);
+        }
+        assert_eq!(log.changes.len(), MAX_CHANGES);
+        assert_eq!(removed, [first.began[1].clone()]);
+    }
+}

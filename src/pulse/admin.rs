@@ -1,0 +1,81 @@
+//! The admin router.
+
+use std::sync::Arc;
+
+use super::Pulse;
+use crate::error::BuildError;
+
+impl Pulse {
+    /// The admin router, to be merged: serves `path`, with and without a slash at its end, and all
+    /// below it.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
+    /// use axum::{Router, routing::get};
+    /// use tower_pulse::admin::Access;
+    ///
+    /// let pulse = tower_pulse::Pulse::builder().build()?;
+    /// let app: Router = Router::new()
+    ///     .route("/", get(|| async { "hello" }))
+    ///     .layer(pulse.layer())
+    ///     .merge(pulse.mount("/admin/pulse", Access::token("change me")));
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Panics
+    /// The path does not begin with a slash, ends with one or holds a parameter, or the access has
+    /// an empty secret. As with axum's `Router::nest`, that is found out when the service starts;
+    /// [`try_mount`](Self::try_mount) returns it.
+    #[track_caller]
+    pub fn mount(&self, path: &str, access: crate::admin::Access) -> axum::Router {
+        match self.try_mount(path, access) {
+            Ok(router) => router,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// The same as [`mount`](Self::mount), without the panic.
+    ///
+    /// # Errors
+    /// The path or the access cannot work.
+    pub fn try_mount(
+        &self,
+        path: &str,
+        access: crate::admin::Access,
+    ) -> Result<axum::Router, BuildError> {
+        let router = crate::admin::mounted(self.admin_source(), access, path)?;
+        self.0.parts.skips.add(&format!("{path}/*"));
+        Ok(router.layer(self.layer().standing_in()))
+    }
+
+    /// The admin router for axum's `nest` and `nest_service`. (`nest` never gives it the path with a
+    /// slash at its end; [`mount`](Self::mount) serves both.)
+    ///
+    /// # Panics
+    /// The access has an empty secret.
+    #[track_caller]
+    pub fn router(&self, access: crate::admin::Access) -> axum::Router {
+        match crate::admin::router(self.admin_source(), access) {
+            Ok(router) => router,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    fn admin_source(&self) -> crate::admin::Source {
+        let parts = &self.0.parts;
+        let (recorder, pulse) = (parts.recorder.clone(), self.clone());
+        let counters = recorder.clone();
+        let rankings = recorder.clone();
+        crate::admin::Source {
+            store: parts.store.clone(),
+            clock: parts.clock.clone(),
+            precisions: parts.precisions.clone(),
+            rankings: Arc::new(move || rankings.rankings.list()),
+            health: Arc::new(move || pulse.health()),
+            totals: Arc::new(move || recorder.drain.totals()),
+            counters: Arc::new(move || counters.counter_totals()),
+            #[cfg(feature = "row-cache")]
+            row_caches: parts.row_caches.clone(),
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Changes and marks.
+
+use std::sync::Arc;
+
+use super::Pulse;
+use crate::error::{StoreError, StoreErrorKind};
+use crate::model::changes::change::Change;
+use crate::model::changes::mark::Mark;
+
+impl Pulse {
+    /// Calls `on_change` with each [`Change`] that begins or ends: a page that is slower than before, fails, or has no
+    /// requests any more. Call it once, after the `Pulse` is built; each function is called.
+    ///
+    /// One instance of the fleet detects changes, so that a function which every instance registers is called at
+    /// most once when a change begins and once when it ends ([`Change::ended`] is set then), at the end of the
+    /// minute. If that instance dies at this moment, nobody calls it; `api/changes` shows the change all the same.
+    /// The call happens on a thread that may block.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let pulse = tower_pulse::Pulse::builder().build()?;
+    /// pulse.on_change(|change| match change.ended {
+    ///     None => tracing::warn!(
+    ///         kind = %change.kind, context = %change.context, ratio = change.ratio, "a page has changed"
+    ///     ),
+    ///     Some(_) => tracing::info!(kind = %change.kind, context = %change.context, "it is as before"),
+    /// });
+    /// # Ok(()) }
+    /// ```
+    pub fn on_change(&self, on_change: impl Fn(&Change) + Send + Sync + 'static) {
+        self.0.parts.judge.on_change(Arc::new(on_change));
+    }
+
+    /// The changes of the fleet: those that stand first, by the time that they cost, then those that have ended.
+    ///
+    /// # Errors
+    /// The store failed.
+    ///
+    /// # Cancel safety
+    /// Dropping it changes nothing.
+    pub async fn changes(&self) -> Result<Vec<Change>, StoreError> {
+        let Some(changes) = self.0.parts.store.changes() else {
+            return Ok(Vec::new());
+        };
+        let mut changes = changes.change_log().await?.changes;
+        changes.sort_by(Change::by_urgency);
+        Ok(changes)
+    }
+
+    /// Marks this moment, for the whole fleet: a deploy, a migration, a campaign. Changes that begin near a mark name
+    /// it as a suspect, and `api/deploy` compares each page before and after it. The newest 50 marks are kept.
+    ///
+    /// [`Builder::app_version`](crate::Builder::app_version) makes marks of deploys by itself.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let pulse = tower_pulse::Pulse::builder().build()?;
+    /// let mark = pulse.mark("new index on orders").await?;
+    /// assert_eq!(&*mark.text, "new index on orders");
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// The text is empty, longer than 200 bytes, or has control characters; or the store failed.
+    ///
+    /// # Cancel safety
+    /// The mark may have been made.
+    pub async fn mark(&self, text: &str) -> Result<Mark, StoreError> {
+        let id = format!("{:016x}", fastrand::u64(..));
+        let mark = Mark::of_text(id, self.0.parts.clock.now_seconds(), text);
+        let mark = mark.map_err(|error| {
+            StoreError::new(
+                StoreErrorKind::Refused,
+                format!("the text of a mark {error}"),
+            )
+        })?;
+        if let Some(changes) = self.0.parts.store.changes() {
+            changes.add_mark(&mark).await?;
+        }
+        Ok(mark)
+    }
+
+    /// Judges the minutes that have ended, now: which pages have changed. A background task does it 15 s after each
+    /// minute. For those who drive the clock themselves, after a [`flush`](Self::flush). Returns how many minutes
+    /// this instance has judged; another one may have judged some.
+    ///
+    /// # Errors
+    /// The store failed. The next call judges what this one has not.
+    ///
+    /// # Panics
+    /// Without a tokio runtime.
+    ///
+    /// # Cancel safety
+    /// The next call goes on where this one was.
+    pub async fn judge(&self) -> Result<usize, StoreError> {
+        let now = self.0.parts.clock.now_seconds();
+        self.0.parts.judge.judge(now).await
+    }
+}

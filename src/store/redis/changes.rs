@@ -1,0 +1,134 @@
+//! Changes and marks: JSON in a hash and a sorted set.
+
+use redis::{Value, cmd, pipe};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::RedisStore;
+use super::connection::Role;
+use super::script::{Invocation, JUDGE, MARK};
+use super::value::{bytes, int, items, pairs};
+use crate::error::{StoreError, StoreErrorKind};
+use crate::model::changes::mark::{MAX_MARKS, Mark};
+use crate::store::changes::{ChangeLog, Changes, Judged, JudgementWrite};
+use crate::task::BoxFuture;
+
+/// Time to live of the changes after the last judgement, in seconds: as long as the coarsest records.
+const TTL: i64 = 16 * 86_400;
+
+/// What precedes the id of a change in its field.
+const CHANGE: &[u8] = b"c:";
+
+fn json(value: &impl Serialize) -> Result<Vec<u8>, StoreError> {
+    serde_json::to_vec(value)
+        .map_err(|error| StoreError::new(StoreErrorKind::Refused, error.to_string()))
+}
+
+/// The value in this form; `None` for any other.
+fn read<T: DeserializeOwned>(value: &Value) -> Option<T> {
+    serde_json::from_slice(bytes(value)?).ok()
+}
+
+impl RedisStore {
+    /// Reads one value; `Nil` if there is none.
+    async fn read_one(&self, command: redis::Cmd) -> Result<Value, StoreError> {
+        let mut pipeline = pipe();
+        pipeline.add_command(command);
+        match self.read(&mut pipeline).await?.pop() {
+            Some(Ok(value)) => Ok(value),
+            Some(Err(reason)) => {
+                let message = format!("the changes cannot be read ({reason}): delete the key");
+                let server_info = self.connections.server_info();
+                Err(server_info.error(StoreErrorKind::Unexpected, &message))
+            }
+            None => Ok(Value::Nil),
+        }
+    }
+
+    async fn read_judged(&self) -> Result<Judged, StoreError> {
+        let mut command = cmd("HGET");
+        command.arg(self.keys.changes()).arg("judged");
+        Ok(read(&self.read_one(command).await?).unwrap_or_default())
+    }
+
+    /// Reads the changes. Those that another version has written in another form are left out.
+    async fn read_change_log(&self) -> Result<ChangeLog, StoreError> {
+        let mut command = cmd("HGETALL");
+        command.arg(self.keys.changes());
+        let all = self.read_one(command).await?;
+        let mut log = ChangeLog::default();
+        for (field, value) in pairs(&all) {
+            match bytes(field) {
+                Some(b"judged") => log.judged = read(value).unwrap_or_default(),
+                Some(b"detector") => log.detector = read(value).unwrap_or_default(),
+                Some(field) if field.starts_with(CHANGE) => log.changes.extend(read(value)),
+                _ => {}
+            }
+        }
+        Ok(log)
+    }
+
+    async fn write(&self, write: &JudgementWrite) -> Result<bool, StoreError> {
+        let mut script = Invocation::default();
+        script.key(self.keys.changes());
+        script.arg(&*write.expected);
+        script.arg(&*write.judged.revision);
+        script.arg(json(&write.judged)?);
+        script.arg(json(&write.detector)?);
+        script.arg(TTL.to_string());
+        script.arg(write.changes.len().to_string());
+        for change in &write.changes {
+            script.arg([CHANGE, change.id.as_bytes()].concat());
+            script.arg(json(change)?);
+        }
+        for id in &write.removed {
+            script.arg([CHANGE, id.as_bytes()].concat());
+        }
+        let reply = self.connections.run(Role::Write, &JUDGE, &script);
+        Ok(int(&reply.await?) == Some(1))
+    }
+
+    async fn read_marks(&self) -> Result<Vec<Mark>, StoreError> {
+        let mut command = cmd("ZRANGE");
+        command.arg(self.keys.marks()).arg(0).arg(-1);
+        let marks = self.read_one(command).await?;
+        Ok(items(&marks).iter().filter_map(read).collect())
+    }
+
+    async fn write_mark(&self, mark: &Mark) -> Result<bool, StoreError> {
+        let mut script = Invocation::default();
+        script.key(self.keys.marks());
+        script.key(self.keys.version());
+        script.arg(mark.at.to_string());
+        script.arg(json(mark)?);
+        script.arg(mark.version.as_deref().unwrap_or_default());
+        script.arg(MAX_MARKS.to_string());
+        let reply = self.connections.run(Role::Write, &MARK, &script);
+        Ok(int(&reply.await?) == Some(1))
+    }
+}
+
+impl Changes for RedisStore {
+    fn judged(&self) -> BoxFuture<'_, Result<Judged, StoreError>> {
+        Box::pin(self.read_judged())
+    }
+
+    fn change_log(&self) -> BoxFuture<'_, Result<ChangeLog, StoreError>> {
+        Box::pin(self.read_change_log())
+    }
+
+    fn write_judgement<'a>(
+        &'a self,
+        write: &'a JudgementWrite,
+    ) -> BoxFuture<'a, Result<bool, StoreError>> {
+        Box::pin(self.write(write))
+    }
+
+    fn marks(&self) -> BoxFuture<'_, Result<Vec<Mark>, StoreError>> {
+        Box::pin(self.read_marks())
+    }
+
+    fn add_mark<'a>(&'a self, mark: &'a Mark) -> BoxFuture<'a, Result<bool, StoreError>> {
+        Box::pin(self.write_mark(mark))
+    }
+}

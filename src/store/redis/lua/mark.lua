@@ -1,0 +1,13 @@
+-- Adds a mark.
+-- KEYS: marks, version
+-- ARGV: time, mark, version or '', number of marks to keep
+-- Returns 1, or 0 if the last mark that has a version has this one.
+if ARGV[3] ~= '' then
+    if redis.call('GET', KEYS[2]) == ARGV[3] then
+        return 0
+    end
+    redis.call('SET', KEYS[2], ARGV[3])
+end
+redis.call('ZADD', KEYS[1], ARGV[1], ARGV[2])
+redis.call('ZREMRANGEBYRANK', KEYS[1], 0, -1 - tonumber(ARGV[4]))
+return 1

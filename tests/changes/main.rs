@@ -1,0 +1,12 @@
+//! Changes as a user sees them: marks, verdicts, callbacks, over HTTP and in code, in both stores.
+#![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
+#![cfg(all(feature = "admin", feature = "redis"))]
+
+#[path = "../rig/mod.rs"]
+mod rig;
+
+#[path = "../../examples/webhook/notify.rs"]
+mod notify;
+
+mod marks;
+mod webhook;

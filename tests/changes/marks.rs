@@ -1,0 +1,157 @@
+//! Marks, made in code and over HTTP.
+
+use axum::Router;
+use axum::body::Body;
+use http::{Method, Request};
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use tower::ServiceExt;
+use tower_pulse::admin::Access;
+use tower_pulse::{Builder, Clock, Pulse};
+
+use crate::rig::server::RedisServer;
+
+const NOW: i64 = 1_700_000_000;
+
+struct Answer {
+    status: u16,
+    allow: Option<String>,
+    body: Value,
+}
+
+async fn send(app: &Router, method: Method, headers: &[(&str, &str)], body: &str) -> Answer {
+    let mut request = Request::builder().method(method).uri("/pulse/api/marks");
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let request = request.body(Body::from(body.to_owned())).unwrap();
+    let response = app.clone().oneshot(request).await.unwrap();
+    let allow = response.headers().get("allow");
+    let allow = allow.map(|allow| allow.to_str().unwrap().to_owned());
+    let status = response.status().as_u16();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    Answer {
+        status,
+        allow,
+        body: serde_json::from_slice(&body).unwrap_or_default(),
+    }
+}
+
+fn app(builder: Builder) -> (Pulse, Router) {
+    let (clock, _) = Clock::manual(NOW);
+    let (pulse, _tasks) = builder.clock(clock).build_with_tasks().unwrap();
+    let app = Router::new().merge(pulse.mount("/pulse", Access::token("secret")));
+    (pulse, app)
+}
+
+const TOKEN: (&str, &str) = ("authorization", "Bearer secret");
+const JSON: (&str, &str) = ("content-type", "application/json");
+
+async fn marks_are_made_and_listed(builder: Builder) {
+    let (pulse, app) = app(builder);
+    let listed = async || send(&app, Method::GET, &[TOKEN], "").await.body["marks"].clone();
+    assert_eq!(listed().await, json!([]));
+    let first = pulse
+        .mark("  new index <b>\"on orders\"</b> ")
+        .await
+        .unwrap();
+    assert_eq!(&*first.text, "new index <b>\"on orders\"</b>");
+    for bad in ["", " ", "two\nlines", &"x".repeat(201)] {
+        let error = pulse.mark(bad).await.unwrap_err().to_string();
+        assert!(error.contains("1 to 200 bytes"), "{error}");
+    }
+
+    let own = [
+        TOKEN,
+        ("content-type", "application/json; charset=utf-8"),
+        ("host", "shop.example"),
+        ("origin", "https://shop.example"),
+        ("sec-fetch-site", "same-origin"),
+    ];
+    let made = send(&app, Method::POST, &own, r#"{"text": "campaign"}"#).await;
+    assert_eq!((made.status, &made.body["text"]), (201, &json!("campaign")));
+    assert_eq!(made.body["at"], json!(NOW));
+    let marks = listed().await;
+    let ids: Vec<_> = (marks.as_array().unwrap().iter())
+        .map(|mark| mark["id"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(ids.len(), 2);
+    assert!(ids.contains(&first.id.to_string()));
+    assert!(ids.contains(&made.body["id"].as_str().unwrap().to_owned()));
+}
+
+async fn what_is_no_mark_is_refused(builder: Builder) {
+    let (pulse, app) = app(builder);
+    let mark = r#"{"text": "campaign"}"#;
+    let post =
+        async |headers: &[(&str, &str)], body: &str| send(&app, Method::POST, headers, body).await;
+    assert_eq!(post(&[JSON], mark).await.status, 401);
+    for foreign in [
+        [("host", "shop.example"), ("origin", "https://evil.example")],
+        [("host", "shop.example"), ("origin", "null")],
+        [
+            ("host", "shop.example"),
+            ("origin", "https://shop.example:444"),
+        ],
+        [("host", "shop.example"), ("sec-fetch-site", "cross-site")],
+        [("host", "shop.example"), ("sec-fetch-site", "same-site")],
+    ] {
+        let answer = post(&[&[TOKEN, JSON][..], &foreign].concat(), mark).await;
+        assert_eq!(answer.status, 403, "{foreign:?}");
+    }
+    for other in ["text/plain", "application/x-www-form-urlencoded", ""] {
+        let answer = post(&[TOKEN, ("content-type", other)], mark).await;
+        assert_eq!(answer.status, 415, "{other:?}");
+    }
+    assert_eq!(post(&[TOKEN], mark).await.status, 415);
+    for bad in [
+        "",
+        "{",
+        "[]",
+        "\"text\"",
+        r#"{"text": 7}"#,
+        r#"{"txt": "x"}"#,
+        r#"{"text":"x","at":1}"#,
+    ] {
+        assert_eq!(post(&[TOKEN, JSON], bad).await.status, 400, "{bad}");
+    }
+    for text in ["", "a\\u0000b", &"x".repeat(201)] {
+        let answer = post(&[TOKEN, JSON], &format!(r#"{{"text":"{text}"}}"#)).await;
+        assert_eq!(
+            (answer.status, &answer.body["parameter"]),
+            (400, &json!("text"))
+        );
+    }
+    let large = format!(r#"{{"text":"{}"}}"#, "x".repeat(17_000));
+    assert_eq!(post(&[TOKEN, JSON], &large).await.status, 413);
+    for method in [Method::PUT, Method::DELETE, Method::PATCH] {
+        let answer = send(&app, method, &[TOKEN, JSON], mark).await;
+        let allow = answer.allow.as_deref();
+        assert_eq!((answer.status, allow), (405, Some("GET, HEAD, POST")));
+    }
+    let marks = send(&app, Method::GET, &[TOKEN], "").await.body;
+    assert_eq!(marks["marks"], json!([]));
+    drop(pulse);
+}
+
+#[tokio::test]
+async fn marks_are_made_and_listed_in_memory() {
+    marks_are_made_and_listed(Pulse::builder()).await;
+}
+
+#[tokio::test]
+async fn marks_are_made_and_listed_in_redis() {
+    let server = RedisServer::start().await;
+    marks_are_made_and_listed(Pulse::builder().redis(server.url())).await;
+}
+
+#[tokio::test]
+async fn what_is_no_mark_is_refused_in_memory() {
+    what_is_no_mark_is_refused(Pulse::builder()).await;
+}
+
+#[tokio::test]
+async fn what_is_no_mark_is_refused_in_redis() {
+    let server = RedisServer::start().await;
+    what_is_no_mark_is_refused(Pulse::builder().redis(server.url())).await;
+}
