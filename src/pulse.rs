@@ -397,6 +397,19 @@ impl Pulse {
         })
     }
 
+    /// Tells the store that this instance is alive, and learns how many instances and which versions of the
+    /// application the fleet has: what a background task does each second. For those who drive the clock themselves,
+    /// and play several instances, at least once in the clock's minute.
+    ///
+    /// # Errors
+    /// The store failed.
+    ///
+    /// # Cancel safety
+    /// The store may have been told.
+    pub async fn heartbeat(&self) -> Result<(), StoreError> {
+        self.0.parts.flusher.send_heartbeat().await
+    }
+
     /// How recording and flushing are doing.
     pub fn health(&self) -> Health {
         self.0.parts.health()

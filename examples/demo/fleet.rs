@@ -59,9 +59,10 @@ impl Backend {
         &self,
         settings: &Settings,
         number: usize,
-        _version: &'static str,
+        version: &'static str,
     ) -> Builder {
-        let builder = settings.builder().instance(name(number));
+        let builder = settings.builder();
+        let builder = builder.instance(name(number)).app_version(version);
         match self {
             Self::Memory(store, _) => builder.store(store.clone()),
             Self::Redis(url) => builder.redis(url),

@@ -24,6 +24,8 @@ use crate::shop;
 use crate::traffic::Target;
 
 const MINUTE: i64 = 60;
+/// Seconds between heartbeats. An instance is alive for a minute after each.
+const HEARTBEAT: i64 = 30;
 /// How many whole minutes before now the incident begins.
 const INCIDENT_BEFORE: i64 = 8;
 /// For how long a flush is tried again.
@@ -54,9 +56,12 @@ pub(crate) async fn record(
         if let Some(incident) = settings.incident.filter(|_| past.second == incident_at) {
             past.begin_incident(incident).await?;
         }
-        let minute_end = (past.second.div_euclid(MINUTE) + 1) * MINUTE;
-        past.pass_until(minute_end.min(now())).await?;
-        past.flush().await?;
+        past.heartbeat().await?;
+        let beat_end = (past.second.div_euclid(HEARTBEAT) + 1) * HEARTBEAT;
+        past.pass_until(beat_end.min(now())).await?;
+        if past.second % MINUTE == 0 || past.second == now() {
+            past.flush_and_judge().await?;
+        }
     }
     let (until, requests) = (past.second, past.requests());
     past.shut_down().await?;
@@ -177,6 +182,14 @@ impl<'a> Past<'a> {
         Ok(())
     }
 
+    /// Lets the instances know of each other.
+    async fn heartbeat(&self) -> Result<(), StoreError> {
+        for instance in &self.instances {
+            instance.pulse.heartbeat().await?;
+        }
+        Ok(())
+    }
+
     /// Lets time pass on all instances, each of which is busy for itself.
     async fn pass_until(&mut self, second: i64) -> Result<(), tokio::task::JoinError> {
         let (from, instances) = (self.second, std::mem::take(&mut self.instances));
@@ -191,9 +204,9 @@ impl<'a> Past<'a> {
         Ok(())
     }
 
-    /// Takes everything to the store. The instance that folds comes last, so that it folds what all others have
-    /// appended.
-    async fn flush(&mut self) -> Result<(), StoreError> {
+    /// Takes everything to the store, and judges the minutes that have ended. The instance that folds comes last, so
+    /// that it folds what all others have appended.
+    async fn flush_and_judge(&mut self) -> Result<(), StoreError> {
         let folds = |instance: &PastInstance| {
             let journal = instance.pulse.health().fold.journal;
             journal.is_some_and(|journal| journal.is_folder)
@@ -204,6 +217,7 @@ impl<'a> Past<'a> {
         let appending = others.map(|(_, instance)| instance.append());
         try_join_all(appending).await?;
         self.instances[folder].flush().await?;
+        self.instances[folder].pulse.judge().await?;
         for instance in &mut self.instances {
             instance.has_flushed = true;
         }

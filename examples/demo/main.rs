@@ -52,6 +52,9 @@ use crate::traffic::Target;
 /// Time for open requests to end after a signal.
 const GRACE: Duration = Duration::from_secs(1);
 
+/// The mark that the page shows where the simulated past ends.
+const END_OF_PAST: &str = "simulated traffic until here";
+
 #[tokio::main]
 async fn main() -> ExitCode {
     match run().await {
@@ -146,15 +149,21 @@ async fn start_fleet(settings: &Settings) -> Result<Vec<Instance>, Box<dyn Error
     let begin = settings
         .history
         .map_or_else(fleet::now, history::first_second);
-    let backend = Backend::new(settings, begin);
+    let (backend, mut is_simulated) = (Backend::new(settings, begin), false);
     if let Some(length) = settings.history {
         match history::record(settings, &backend, length).await {
             Err(error) if error.is::<BuildError>() => return Err(error),
             Err(error) => tracing::warn!("the simulated past is left out, or ends early: {error}"),
-            Ok(()) => {}
+            Ok(()) => is_simulated = true,
         }
     }
-    fleet::live(settings, &backend)
+    let instances = fleet::live(settings, &backend)?;
+    if is_simulated {
+        instances[0].pulse.mark(END_OF_PAST).await?;
+    } else if let Some(incident) = settings.incident {
+        tracing::info!("the incident begins now: {}", incident.description());
+    }
+    Ok(instances)
 }
 
 /// Drops open requests when the grace period is over.

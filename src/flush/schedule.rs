@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{BACKOFF, Flusher};
-use crate::error::StoreErrorKind;
+use crate::error::{StoreError, StoreErrorKind};
 use crate::recorder::Recorder;
 use crate::store::Heartbeat;
 use crate::task::{Stopped, lock};
@@ -85,21 +85,27 @@ impl Flusher {
         Duration::from_nanos(u64::try_from(nanos - since_turn).unwrap_or(u64::MAX))
     }
 
+    /// Sends a heartbeat to the store, and learns of the fleet.
+    pub(crate) async fn send_heartbeat(&self) -> Result<(), StoreError> {
+        let heartbeat = Heartbeat {
+            instance: self.instance(),
+            at: self.clock().now_seconds(),
+            in_flight: self.recorder.core.in_flight(),
+            dropped: self.recorder.drain.drain_stats().dropped,
+            version: self.recorder.limits.app_version.clone(),
+        };
+        let fleet = self.store.heartbeat(&heartbeat).await?;
+        self.recorder.drain.set_fleet(fleet);
+        Ok(())
+    }
+
     /// Sends heartbeats to the store. By their answers it also finds out whether the store is alive when there
     /// is nothing to flush.
     pub(crate) async fn heartbeat_at_intervals(self: Arc<Self>, mut stopped: Stopped) {
         loop {
             let period = (self.interval()).clamp(Duration::from_secs(1), Duration::from_secs(20));
-            let heartbeat = Heartbeat {
-                instance: self.instance(),
-                at: self.clock().now_seconds(),
-                in_flight: self.recorder.core.in_flight(),
-                dropped: self.recorder.drain.drain_stats().dropped,
-                version: self.recorder.limits.app_version.clone(),
-            };
             let beating = async {
-                let fleet = self.store.heartbeat(&heartbeat).await?;
-                self.recorder.drain.set_fleet(fleet);
+                self.send_heartbeat().await?;
                 self.refresh_fleet().await
             };
             let Some(result) = stopped.or(beating).await else {
