@@ -46,6 +46,7 @@ pub struct Builder {
     backend: Backend,
     prefix: Option<String>,
     service: Option<String>,
+    instance: Option<String>,
     precisions: Vec<u32>,
     retained_slices: u32,
     flush_interval: Option<Duration>,
@@ -103,6 +104,7 @@ impl Default for Builder {
             backend: Backend::Memory,
             prefix: None,
             service: None,
+            instance: None,
             precisions: DEFAULT_PRECISIONS.to_vec(),
             retained_slices: DEFAULT_RETAINED,
             flush_interval: None,
@@ -208,6 +210,24 @@ impl Builder {
     /// Keeps several services in one Redis apart: the prefix becomes `pulse:{service}:`.
     pub fn service(mut self, service: impl Into<String>) -> Self {
         self.service = Some(service.into());
+        self
+    }
+
+    /// The name under which this instance appears in slow requests, in reports and in [`Health`](crate::Health),
+    /// such as its host name: 1 to 100 bytes without control characters. By default a generated id, which no
+    /// other process has had.
+    ///
+    /// Instances of the same name are shown as one; nothing else depends on it. The leases of folding and
+    /// cleaning name their holder with its id behind a colon.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
+    /// let pulse = tower_pulse::Pulse::builder().instance("web-1").build()?;
+    /// assert_eq!(pulse.health().instance, "web-1");
+    /// # Ok(()) }
+    /// ```
+    pub fn instance(mut self, name: impl Into<String>) -> Self {
+        self.instance = Some(name.into());
         self
     }
 
@@ -555,6 +575,7 @@ impl Builder {
         let options = FlushOptions {
             interval: self.flush_interval,
             replay_bytes: self.replay_bytes,
+            name: self.instance,
         };
         let flusher = Arc::new(Flusher::new(
             recorder.clone(),
@@ -562,7 +583,7 @@ impl Builder {
             &options,
             unattended.clone(),
         ));
-        let instance = flusher.status().instance;
+        let instance = flusher.status().unique_name;
         let folder = Folder::new(
             store.clone(),
             self.clock.clone(),

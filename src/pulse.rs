@@ -452,7 +452,7 @@ impl Parts {
             wait = (2 * wait).clamp(LOST_WAIT, 20 * LOST_WAIT);
         }
         // So that health tells at once what folding could not use; it is asked again soon anyway.
-        let _ = self.flusher.beat_if_overdue().await;
+        let _ = self.flusher.refresh_fleet().await;
         Ok(())
     }
 

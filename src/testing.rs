@@ -85,6 +85,7 @@ impl TestFlusher {
         let options = FlushOptions {
             interval: Some(std::time::Duration::from_secs(1)),
             replay_bytes,
+            name: None,
         };
         let flusher = Flusher::new(recorder.clone(), store, &options, Arc::default());
         Self {

@@ -116,6 +116,10 @@ fn each_field_out_of_range() {
     refused(b().prefix("a\nb"), "prefix", "\\n", allowed);
     refused(b().prefix("x".repeat(129)), "prefix", "xxx", allowed);
     refused(b().service(""), "service", "\"\"", "1 to 100 bytes");
+    let allowed = "1 to 100 bytes without control characters";
+    refused(b().instance(""), "instance", "\"\"", allowed);
+    refused(b().instance("web\t1"), "instance", "\\t", allowed);
+    refused(b().instance("x".repeat(101)), "instance", "xxx", allowed);
     refused(
         b().service("shop").prefix("x"),
         "service",

@@ -84,6 +84,12 @@ impl Builder {
             let allowed = "at most 128 bytes without control characters";
             return Err(BuildError::new("prefix", format!("{prefix:?}"), allowed));
         }
+        if let Some(name) = &self.instance
+            && (!(1..=100).contains(&name.len()) || name.chars().any(char::is_control))
+        {
+            let allowed = "1 to 100 bytes without control characters";
+            return Err(BuildError::new("instance", format!("{name:?}"), allowed));
+        }
         if let Some(version) = &self.app_version
             && (!(1..=MAX_VERSION_BYTES).contains(&version.len())
                 || version.chars().any(char::is_control))

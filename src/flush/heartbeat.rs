@@ -9,33 +9,16 @@ use crate::error::StoreError;
 use crate::model::changes::mark::Mark;
 use crate::model::fleet::Fleet;
 use crate::store::Heartbeat;
-use crate::task::lock;
-
-/// Seconds after a heartbeat from which on a flush that somebody waits for sends the next one. Where tasks run, they
-/// have sent it by then.
-const OVERDUE: i64 = 20;
 
 impl Flusher {
     /// Sends a heartbeat, and asks how the fleet is doing.
-    pub(super) async fn beat(&self) -> Result<(), StoreError> {
+    pub(crate) async fn beat(&self) -> Result<(), StoreError> {
         let now = self.clock().now_seconds();
         self.mark_version(now).await?;
         let version = self.recorder.limits.app_version.clone();
         let fleet = self.send_heartbeat(now, version).await?;
         self.recorder.drain.set_fleet(fleet);
-        *lock(&self.beat_at) = Some(now);
         self.refresh_fleet().await
-    }
-
-    /// Sends a heartbeat if none was sent for a while, as no task runs that does. Asks in any case how the fleet is
-    /// doing.
-    pub(crate) async fn beat_if_overdue(&self) -> Result<(), StoreError> {
-        let now = self.clock().now_seconds();
-        let last = *lock(&self.beat_at);
-        match last.is_some_and(|last| (last..last + OVERDUE).contains(&now)) {
-            true => self.refresh_fleet().await,
-            false => self.beat().await,
-        }
     }
 
     async fn send_heartbeat(

@@ -75,15 +75,16 @@ pub(crate) struct Flusher {
     /// Notified when an entry of this instance waits and no instance seems to fold.
     unattended: Arc<Notify>,
     replays: AtomicU64,
-    /// When the last heartbeat was sent, in Unix seconds.
-    beat_at: Mutex<Option<i64>>,
     /// Whether the version of the application has a mark, if it needs one.
     is_version_marked: AtomicBool,
+    /// The name that the user has given to this instance.
+    name: Option<String>,
 }
 
 /// The one call in flight, and what it takes to repeat it.
 struct Sending {
-    /// The name of this instance, which a reset of the store changes.
+    /// The id of this instance in the journal, which a reset of the store changes. No two processes ever have the
+    /// same one, whatever their names are: its fence counts the calls of one process.
     instance: String,
     generation: Option<Entered>,
     /// The names of all generations that this process has entered, oldest first.
@@ -160,7 +161,10 @@ impl From<&Sending> for FlushState {
 
 /// How flushing is doing.
 pub(crate) struct FlushStatus {
+    /// The name of this instance: the user's, or else its id in the journal.
     pub(crate) instance: String,
+    /// What no other process has had: the id in the journal, after the user's name if there is one.
+    pub(crate) unique_name: String,
     pub(crate) contact_age: Option<Duration>,
     pub(crate) flushed_age: Option<Duration>,
     pub(crate) in_doubt_age: Option<Duration>,
@@ -183,6 +187,8 @@ pub(crate) struct FlushOptions {
     /// The time between flushes; `None` for a second, and longer in a large fleet.
     pub(crate) interval: Option<Duration>,
     pub(crate) replay_bytes: usize,
+    /// The name of this instance; `None` for its id in the journal.
+    pub(crate) name: Option<String>,
 }
 
 impl Flusher {
@@ -198,7 +204,10 @@ impl Flusher {
             None => MEMORY_COSTS,
         };
         let instance = new_instance();
-        recorder.drain.set_instance(&instance);
+        let name = options.name.clone();
+        recorder
+            .drain
+            .set_instance(name.as_deref().unwrap_or(&instance));
         let sending = Sending {
             instance,
             generation: None,
@@ -232,8 +241,8 @@ impl Flusher {
             finish: tokio::sync::Mutex::default(),
             unattended,
             replays: AtomicU64::new(0),
-            beat_at: Mutex::default(),
             is_version_marked: AtomicBool::new(false),
+            name,
         }
     }
 
@@ -247,7 +256,7 @@ impl Flusher {
         *lock(&self.contacted_at) = Some(self.clock().tick());
     }
 
-    /// The name of this instance.
+    /// The id of this instance in the journal.
     fn instance(&self) -> String {
         lock(&self.state).instance.clone()
     }
@@ -342,7 +351,11 @@ impl Flusher {
             series: state.series,
             interval: self.interval(),
             fleet: lock(&self.fleet).clone(),
-            instance: state.instance,
+            unique_name: match &self.name {
+                Some(name) => format!("{name}:{}", state.instance),
+                None => state.instance.clone(),
+            },
+            instance: self.name.clone().unwrap_or(state.instance),
         }
     }
 
@@ -367,7 +380,7 @@ impl Flusher {
     }
 }
 
-/// A name that no other process has had: 128 random bits from the operating system.
+/// An id that no other process has had: 128 random bits from the operating system.
 fn new_instance() -> String {
     let random = || RandomState::new().build_hasher().finish();
     format!("{:016x}{:016x}", random(), random())

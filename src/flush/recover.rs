@@ -129,7 +129,7 @@ impl Flusher {
         Ok(())
     }
 
-    /// Goes on under a new name. Acknowledged calls are never replayed then; the call in doubt is sent again only
+    /// Goes on under a new id. Acknowledged calls are never replayed then; the call in doubt is sent again only
     /// if the store cannot have it.
     pub(super) fn restart_instance(&self, sending: &mut Sending, store_lacks_it: bool) {
         let instance = new_instance();
@@ -151,7 +151,9 @@ impl Flusher {
                 sending.in_doubt_since = None;
             }
         }
-        self.recorder.drain.set_instance(&instance);
+        if self.name.is_none() {
+            self.recorder.drain.set_instance(&instance);
+        }
         sending.instance = instance;
         self.publish(sending);
     }

@@ -288,6 +288,15 @@ struct Flushing {
 
 impl Flushing {
     fn of(store: Scripted, clock: Clock, interval: Option<Duration>) -> Self {
+        Self::named(None, store, clock, interval)
+    }
+
+    fn named(
+        name: Option<&str>,
+        store: Scripted,
+        clock: Clock,
+        interval: Option<Duration>,
+    ) -> Self {
         let limits = Limits {
             max_contexts: 1_000,
             max_counters: 1,
@@ -301,6 +310,7 @@ impl Flushing {
         let options = FlushOptions {
             interval,
             replay_bytes: 1 << 20,
+            name: name.map(str::to_owned),
         };
         let flusher = Flusher::new(
             recorder.clone(),
@@ -565,6 +575,30 @@ async fn a_call_that_was_never_sent_cannot_be_a_duplicate() {
     assert_ne!(renamed, name);
     assert_eq!(flushing.store.calls(), [(name, 1, 3), (renamed, 1, 3)]);
     assert_eq!((flushing.resets(), flushing.lost()), (1, 0));
+}
+
+#[tokio::test]
+async fn a_named_instance_has_an_id_of_its_own_in_the_journal() {
+    let flushings = [(); 2].map(|()| {
+        let store = Scripted::default();
+        *lock(&store.answers) = [Appended::Duplicate(Receipt::default())].into();
+        Flushing::named(Some("web-1"), store, Clock::system(), None)
+    });
+    let mut ids = Vec::new();
+    for flushing in &flushings {
+        flushing.flush(3).await;
+        let status = flushing.flusher.status();
+        assert_eq!(status.instance, "web-1");
+        let calls = flushing.store.calls();
+        let id = &calls[1].0;
+        assert_eq!(status.unique_name, format!("web-1:{id}"));
+        ids.extend(calls.into_iter().map(|(id, ..)| id));
+    }
+    // Each had to go on under another id.
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids.len(), 4);
+    assert!(ids.iter().all(|id| id.len() == 32));
 }
 
 #[tokio::test]

@@ -46,7 +46,8 @@ pub struct Health {
     pub status: Status,
     /// Sentences for the operator. Each ends in what to do.
     pub warnings: Vec<String>,
-    /// Name of this instance. It changes when the store is reset.
+    /// Name of this instance: that of [`Builder::instance`](crate::Builder::instance), or a generated id, which
+    /// changes when the store is reset.
     pub instance: String,
     /// `recorded / (recorded + dropped + lost)`.
     pub completeness: f64,

@@ -96,4 +96,17 @@ impl Pulse {
         let now = self.0.parts.clock.now_seconds();
         self.0.parts.judge.judge(now).await
     }
+
+    /// Tells the store that this instance is alive, and which version of the application it runs; learns how many
+    /// instances and which versions the fleet has. A background task does it each second. For those who drive the
+    /// clock themselves, and play several instances: at least once in the clock's minute.
+    ///
+    /// # Errors
+    /// The store failed.
+    ///
+    /// # Cancel safety
+    /// The store may have been told.
+    pub async fn heartbeat(&self) -> Result<(), StoreError> {
+        self.0.parts.flusher.beat().await
+    }
 }

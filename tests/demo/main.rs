@@ -8,6 +8,8 @@ mod rig;
 mod api;
 mod counted;
 mod ending;
+mod history;
+mod past;
 
 use rig::demo::{self, Demo};
 use rig::http::Client;

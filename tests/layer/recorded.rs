@@ -1,13 +1,16 @@
 //! Requests that were measured elsewhere.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
 use tower_pulse::model::context::{EMPTY, Kind};
+use tower_pulse::store::memory::MemoryStore;
+use tower_pulse::store::{Precisions, Store};
 use tower_pulse::{Clock, Outcome, Pulse};
 
 use super::rig::reads::StoreReads;
-use super::{context, outcome, pulse, snapshot};
+use super::{NOW, context, outcome, pulse, snapshot};
 
 #[tokio::test]
 async fn a_recorded_request_counts_like_one_that_went_through_the_layer() {
@@ -143,4 +146,23 @@ async fn a_drain_counts_in_the_second_that_has_ended() {
     let hits = pulse.store().counter("hits", 1).await.unwrap();
     let expected = [(0, 1), (1, 1), (60, 2), (61, 1)];
     assert_eq!(hits, expected.map(|(at, n)| (super::NOW + at, n)));
+}
+
+#[tokio::test]
+async fn an_instance_whose_tasks_do_not_run_is_alive_for_a_minute_after_a_heartbeat() {
+    let (clock, time) = Clock::manual(NOW);
+    let store = MemoryStore::new(Precisions::default(), clock.clone());
+    let store: Arc<dyn Store> = Arc::new(store);
+    let pulses = [(); 2].map(|()| {
+        let builder = Pulse::builder().store(store.clone()).clock(clock.clone());
+        builder.build_with_tasks().unwrap().0
+    });
+    let alive = async |second| store.status(second).await.unwrap().instances;
+    assert_eq!(alive(NOW).await, 0);
+    for pulse in &pulses {
+        pulse.heartbeat().await.unwrap();
+        time.set_wall(NOW + 1);
+    }
+    assert_eq!(alive(NOW + 60).await, 2);
+    assert_eq!(alive(NOW + 61).await, 1);
 }

@@ -235,6 +235,15 @@ async fn a_layer_of_a_nested_router_records_the_whole_path() {
 }
 
 #[tokio::test]
+async fn a_named_instance_is_listed_by_its_name() {
+    let (pulse, _hand) = pulse(|builder| builder.instance("web-1"));
+    pulse.record("GET /", Duration::from_secs(2), StatusCode::OK);
+    let slowest = slowest(&pulse, None).await;
+    let names: Vec<_> = slowest.iter().map(|r| &*r.instance).collect();
+    assert_eq!(names, ["web-1"]);
+}
+
+#[tokio::test]
 async fn ignored_and_unrecorded_requests_are_not_listed() {
     let (pulse, _hand) = pulse(|builder| {
         let builder = builder.keep_request_paths(true).keep_trace_ids(true);

@@ -1,0 +1,138 @@
+//! The instances of the shop: one, or with a past or an incident a fleet of four in this process, on one store.
+
+use std::error::Error;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use axum::Router;
+use fastrand::Rng;
+use futures_util::future::join_all;
+use tower_pulse::store::Precisions;
+use tower_pulse::store::memory::MemoryStore;
+use tower_pulse::{Builder, Clock, ManualClock, Pulse, ShutdownError};
+
+use crate::incident::{self, Incident};
+use crate::pace::Pace;
+use crate::settings::Settings;
+use crate::shop;
+
+/// Number of instances of a fleet.
+pub(crate) const INSTANCES: usize = 4;
+
+/// Time between two moves of the clock of a store in memory.
+const TICK: Duration = Duration::from_millis(50);
+
+/// An instance of the shop.
+#[derive(Debug)]
+pub(crate) struct Instance {
+    pub(crate) pulse: Pulse,
+    /// Its routes under its layer.
+    pub(crate) app: Router,
+    /// What goes wrong on it.
+    pub(crate) incident: Option<Incident>,
+}
+
+/// Where a fleet keeps everything.
+#[derive(Debug)]
+pub(crate) enum Backend {
+    /// One store that all instances share, whose clock goes from the past to the present.
+    Memory(Arc<MemoryStore>, ManualClock),
+    /// Each instance has its own connection.
+    Redis(String),
+}
+
+impl Backend {
+    /// A store that is used from a time in the past, or from now.
+    pub(crate) fn new(settings: &Settings, start: i64) -> Self {
+        match &settings.redis {
+            Some(url) => Self::Redis(url.clone()),
+            None => {
+                let (clock, time) = Clock::manual(start);
+                let store = MemoryStore::new(Precisions::default(), clock);
+                Self::Memory(Arc::new(store), time)
+            }
+        }
+    }
+
+    /// Begins the configuration of the instance of this number.
+    pub(crate) fn builder(
+        &self,
+        settings: &Settings,
+        number: usize,
+        version: &'static str,
+    ) -> Builder {
+        let builder = settings.builder();
+        let builder = builder.instance(name(number)).app_version(version);
+        match self {
+            Self::Memory(store, _) => builder.store(store.clone()),
+            Self::Redis(url) => builder.redis(url),
+        }
+    }
+}
+
+/// The name of the instance of this number.
+pub(crate) fn name(number: usize) -> String {
+    format!("web-{}", number + 1)
+}
+
+/// The one instance of a demo without a past and an incident.
+pub(crate) fn single(settings: &Settings) -> Result<Instance, Box<dyn Error>> {
+    let mut builder = settings.builder();
+    if let Some(url) = &settings.redis {
+        builder = builder.redis(url);
+    }
+    let pulse = builder.build()?;
+    let mut app = shop::routes(&pulse, Pace::Real, None, Rng::new());
+    if settings.has_layer {
+        app = app.layer(pulse.layer());
+    }
+    Ok(Instance {
+        pulse,
+        app,
+        incident: None,
+    })
+}
+
+/// The instances of a fleet, which record what happens from now on. The incident has begun.
+pub(crate) fn live(
+    settings: &Settings,
+    backend: &Backend,
+) -> Result<Vec<Instance>, Box<dyn Error>> {
+    if let Backend::Memory(_, time) = backend {
+        tokio::spawn(run_in_real_time(time.clone()));
+    }
+    let instances = (0..INSTANCES).map(|number| {
+        let incident = settings.incident.filter(|it| it.befalls(number));
+        let version = incident::version(incident);
+        let pulse = backend.builder(settings, number, version).build()?;
+        let app = shop::routes(&pulse, Pace::Real, incident, Rng::new());
+        let app = app.layer(pulse.layer());
+        Ok(Instance {
+            pulse,
+            app,
+            incident,
+        })
+    });
+    instances.collect()
+}
+
+/// Lets a clock show the time of the machine.
+async fn run_in_real_time(time: ManualClock) {
+    let mut ticks = tokio::time::interval(TICK);
+    loop {
+        ticks.tick().await;
+        time.set_wall(now());
+    }
+}
+
+/// Shuts all instances down at once.
+pub(crate) async fn shut_down(instances: &[Instance]) -> Result<(), ShutdownError> {
+    let ending = instances.iter().map(|instance| instance.pulse.shutdown());
+    join_all(ending).await.into_iter().collect()
+}
+
+/// The machine's time, in Unix seconds.
+pub(crate) fn now() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |now| i64::try_from(now.as_secs()).unwrap_or(i64::MAX))
+}

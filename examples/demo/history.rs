@@ -1,0 +1,301 @@
+//! The simulated past: `DEMO_HISTORY`.
+//!
+//! Each instance of the past has a clock of its own, which its requests move by what they take. So they go through
+//! the same routes, the same layer and the same timers as those of the live shop, and an hour of them takes seconds.
+//! The background tasks must not run, but for folding: a drain between two moves of the clock would count in another
+//! second.
+
+use std::error::Error;
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+use futures_util::future::{join_all, try_join_all};
+use tokio::task::JoinHandle;
+use tower_pulse::store::CounterQuery;
+use tower_pulse::{Clock, ManualClock, Pulse, StoreError};
+use tracing::subscriber::NoSubscriber;
+
+use crate::catalogue::draw_visits;
+use crate::fleet::{Backend, INSTANCES, name, now};
+use crate::incident::{self, Incident};
+use crate::pace::Pace;
+use crate::settings::Settings;
+use crate::shop;
+use crate::traffic::Target;
+
+const MINUTE: i64 = 60;
+/// Seconds between heartbeats. An instance is alive for a minute after each.
+const HEARTBEAT: i64 = 30;
+/// How many whole minutes before now the incident begins.
+const INCIDENT_BEFORE: i64 = 8;
+/// For how long a flush is tried again.
+const PATIENCE: Duration = Duration::from_secs(15);
+const RETRY: Duration = Duration::from_millis(200);
+/// How often an instance looks whether all of its requests are in the journal.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// Records the past up to now, unless there are requests already.
+pub(crate) async fn record(
+    settings: &Settings,
+    backend: &Backend,
+    length: Duration,
+) -> Result<(), Box<dyn Error>> {
+    let start = Instant::now();
+    let begin = first_second(length);
+    let incident_at = (now().div_euclid(MINUTE) - INCIDENT_BEFORE) * MINUTE;
+    let mut past = Past::begin(settings, backend, begin)?;
+    if past.has_requests().await? {
+        past.shut_down().await?;
+        let message = "there are requests in the store already, to which simulated ones must not be added: set \
+                       PULSE_PREFIX to a prefix of its own";
+        return Err(message.into());
+    }
+    tracing::info!("recording {length:?} of simulated traffic");
+    // It catches up with the clock, which goes on meanwhile.
+    while past.second < now() {
+        if let Some(incident) = settings.incident.filter(|_| past.second == incident_at) {
+            past.begin_incident(incident).await?;
+        }
+        past.heartbeat().await?;
+        let beat_end = (past.second.div_euclid(HEARTBEAT) + 1) * HEARTBEAT;
+        past.pass_until(beat_end.min(now())).await?;
+        if past.second % MINUTE == 0 || past.second == now() {
+            past.flush_and_judge().await?;
+        }
+    }
+    let (until, requests) = (past.second, past.requests());
+    past.shut_down().await?;
+    tracing::info!(
+        "recorded {requests} requests of simulated traffic in {:.1} s: everything before Unix second {until} is \
+         simulated",
+        start.elapsed().as_secs_f64()
+    );
+    if let Some(incident) = settings.incident {
+        tracing::info!(
+            "the incident began at Unix second {incident_at}, {} minutes ago, and goes on: {}",
+            (until - incident_at) / MINUTE,
+            incident.description()
+        );
+    }
+    Ok(())
+}
+
+/// The second at which a past of this length begins, at the turn of a minute.
+pub(crate) fn first_second(length: Duration) -> i64 {
+    let length = i64::try_from(length.as_secs()).unwrap_or(i64::MAX);
+    now().saturating_sub(length).div_euclid(MINUTE) * MINUTE
+}
+
+/// A fleet in the past.
+struct Past<'a> {
+    settings: &'a Settings,
+    backend: &'a Backend,
+    instances: Vec<PastInstance>,
+    /// All before this second is recorded.
+    second: i64,
+}
+
+/// An instance in the past.
+struct PastInstance {
+    pulse: Pulse,
+    time: ManualClock,
+    target: Target,
+    incident: Option<Incident>,
+    visitors: Rng,
+    requests: u64,
+    has_flushed: bool,
+    folding: Vec<JoinHandle<()>>,
+}
+
+impl<'a> Past<'a> {
+    fn begin(
+        settings: &'a Settings,
+        backend: &'a Backend,
+        second: i64,
+    ) -> Result<Self, Box<dyn Error>> {
+        let mut past = Self {
+            settings,
+            backend,
+            instances: Vec::new(),
+            second,
+        };
+        for number in 0..INSTANCES {
+            past.instances.push(past.instance(number, None)?);
+        }
+        Ok(past)
+    }
+
+    /// Starts the instance of this number.
+    fn instance(
+        &self,
+        number: usize,
+        incident: Option<Incident>,
+    ) -> Result<PastInstance, Box<dyn Error>> {
+        let (clock, time) = Clock::manual(self.second);
+        let version = incident::version(incident);
+        let builder = self.backend.builder(self.settings, number, version);
+        let builder = builder.clock(clock).shutdown_timeout(PATIENCE);
+        // The live instances log their bounds, which are the same.
+        let (pulse, tasks) =
+            tracing::subscriber::with_default(NoSubscriber::new(), || builder.build_with_tasks())?;
+        let folding = tasks.into_iter().filter(|task| task.name() == "fold");
+        let folding = folding.map(tokio::spawn).collect();
+        // The same past each time, at another time.
+        let mut visitors = Rng::with_seed(number as u64);
+        Ok(PastInstance {
+            target: target(&pulse, &time, incident, visitors.fork()),
+            pulse,
+            time,
+            incident,
+            visitors,
+            requests: 0,
+            has_flushed: false,
+            folding,
+        })
+    }
+
+    /// A simulated past must not be added to what a service has recorded.
+    async fn has_requests(&self) -> Result<bool, StoreError> {
+        const DAY: u32 = 86_400;
+        let hits = CounterQuery::new(["hits"], DAY);
+        let hits = self.instances[0].pulse.store().counters(&hits).await?;
+        Ok(hits.iter().any(|counter| !counter.slices.is_empty()))
+    }
+
+    /// Lets things go wrong from now on.
+    async fn begin_incident(&mut self, incident: Incident) -> Result<(), Box<dyn Error>> {
+        for number in (0..INSTANCES).filter(|number| incident.befalls(*number)) {
+            if incident == Incident::BadDeploy {
+                let new = self.instance(number, Some(incident))?;
+                let old = std::mem::replace(&mut self.instances[number], new);
+                self.instances[number].requests = old.requests;
+                old.shut_down().await?;
+                let version = incident::version(Some(incident));
+                tracing::info!("simulated: {} gets version {version}", name(number));
+            } else {
+                let instance = &mut self.instances[number];
+                let rng = instance.visitors.fork();
+                instance.target = target(&instance.pulse, &instance.time, Some(incident), rng);
+                instance.incident = Some(incident);
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets the instances know of each other.
+    async fn heartbeat(&self) -> Result<(), StoreError> {
+        for instance in &self.instances {
+            instance.pulse.heartbeat().await?;
+        }
+        Ok(())
+    }
+
+    /// Lets time pass on all instances, each of which is busy for itself.
+    async fn pass_until(&mut self, second: i64) -> Result<(), tokio::task::JoinError> {
+        let (from, instances) = (self.second, std::mem::take(&mut self.instances));
+        let busy = instances
+            .into_iter()
+            .map(|instance| tokio::spawn(instance.pass(from, second)));
+        self.instances = try_join_all(busy).await?;
+        self.second = second;
+        if let Backend::Memory(_, time) = self.backend {
+            time.set_wall(second);
+        }
+        Ok(())
+    }
+
+    /// Takes everything to the store, and judges the minutes that have ended. The instance that folds comes last, so
+    /// that it folds what all others have appended.
+    async fn flush_and_judge(&mut self) -> Result<(), StoreError> {
+        let folds = |instance: &PastInstance| {
+            let journal = instance.pulse.health().fold.journal;
+            journal.is_some_and(|journal| journal.is_folder)
+        };
+        let folder = self.instances.iter().position(folds).unwrap_or(0);
+        let others = self.instances.iter().enumerate();
+        let others = others.filter(|(number, _)| *number != folder);
+        let appending = others.map(|(_, instance)| instance.append());
+        try_join_all(appending).await?;
+        self.instances[folder].flush().await?;
+        self.instances[folder].pulse.judge().await?;
+        for instance in &mut self.instances {
+            instance.has_flushed = true;
+        }
+        Ok(())
+    }
+
+    fn requests(&self) -> u64 {
+        self.instances
+            .iter()
+            .map(|instance| instance.requests)
+            .sum()
+    }
+
+    async fn shut_down(self) -> Result<(), Box<dyn Error>> {
+        for ended in join_all(self.instances.into_iter().map(PastInstance::shut_down)).await {
+            ended?;
+        }
+        Ok(())
+    }
+}
+
+impl PastInstance {
+    /// Serves requests from one second to another.
+    async fn pass(mut self, from: i64, until: i64) -> Self {
+        for second in from..until {
+            for (wait, visit) in draw_visits(&mut self.visitors, self.incident, INSTANCES) {
+                // The request before has moved the clock.
+                self.time.set_wall(second);
+                self.time.advance(wait);
+                self.target.visit(visit).await;
+                self.requests += 1;
+            }
+            // The first drain after the turn of a second counts in the second before it.
+            self.time.set_wall(second + 1);
+            self.pulse.drain();
+        }
+        self
+    }
+
+    /// Appends everything to the journal, without waiting until it is folded.
+    async fn append(&self) -> Result<(), StoreError> {
+        if !self.has_flushed {
+            return self.flush().await;
+        }
+        let appended = async {
+            while self.pulse.health().recording.pending_series > 0 {
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            flushed = self.flush() => flushed,
+            () = appended => Ok(()),
+        }
+    }
+
+    async fn flush(&self) -> Result<(), StoreError> {
+        let start = Instant::now();
+        while let Err(error) = self.pulse.flush().await {
+            if start.elapsed() > PATIENCE {
+                return Err(error);
+            }
+            tokio::time::sleep(RETRY).await;
+        }
+        Ok(())
+    }
+
+    async fn shut_down(self) -> Result<(), Box<dyn Error>> {
+        self.pulse.shutdown().await?;
+        for task in self.folding {
+            task.await?;
+        }
+        Ok(())
+    }
+}
+
+/// The routes of an instance in the past, under its layer.
+fn target(pulse: &Pulse, time: &ManualClock, incident: Option<Incident>, rng: Rng) -> Target {
+    let app = shop::routes(pulse, Pace::Simulated(time.clone()), incident, rng);
+    Target::InProcess(app.layer(pulse.layer()))
+}

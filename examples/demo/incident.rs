@@ -1,0 +1,107 @@
+//! What goes wrong: `DEMO_INCIDENT`.
+
+use std::str::FromStr;
+
+use crate::catalogue::{CHECKOUT, PRODUCT, Page, SEARCH, Work};
+use crate::fleet::INSTANCES;
+
+/// The version of the shop, and the one that an incident brings.
+const VERSIONS: [&str; 2] = ["1.4.1", "1.4.2"];
+
+/// Something that goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Incident {
+    /// A query takes three times as long.
+    SlowQuery,
+    /// Half of the instances get a version in which a page is twice as slow.
+    BadDeploy,
+    /// Everything is slow on one instance.
+    BadInstance,
+    /// A page fails often.
+    Errors,
+    /// A page gets six times the requests.
+    Surge,
+}
+
+impl FromStr for Incident {
+    type Err = ();
+
+    fn from_str(name: &str) -> Result<Self, ()> {
+        match name {
+            "slow_query" => Ok(Self::SlowQuery),
+            "bad_deploy" => Ok(Self::BadDeploy),
+            "bad_instance" => Ok(Self::BadInstance),
+            "errors" => Ok(Self::Errors),
+            "surge" => Ok(Self::Surge),
+            _ => Err(()),
+        }
+    }
+}
+
+impl Incident {
+    pub(crate) const ALLOWED: &str = "slow_query, bad_deploy, bad_instance, errors or surge";
+
+    /// Whether it befalls the instance of this number.
+    pub(crate) fn befalls(self, instance: usize) -> bool {
+        match self {
+            Self::BadDeploy => instance < INSTANCES / 2,
+            Self::BadInstance => instance == INSTANCES / 2,
+            Self::SlowQuery | Self::Errors | Self::Surge => true,
+        }
+    }
+
+    /// What happens, in words.
+    pub(crate) fn description(self) -> &'static str {
+        match self {
+            Self::SlowQuery => "db:search takes three times as long",
+            Self::BadDeploy => {
+                "web-1 and web-2 get version 1.4.2, in which GET /products/{id} is twice as slow"
+            }
+            Self::BadInstance => "every request takes 2.5 times as long on web-3",
+            Self::Errors => "a quarter of POST /checkout fails",
+            Self::Surge => "GET /products/{id} gets six times the requests",
+        }
+    }
+
+    /// How much longer a piece of work takes, on an instance that it befalls.
+    pub(crate) fn slowness(self, page: &Page, work: Work) -> f64 {
+        match self {
+            Self::SlowQuery if is(page, &SEARCH) && work.timer == Some("db:search") => 3.0,
+            Self::BadInstance => 2.5,
+            _ => 1.0,
+        }
+    }
+
+    /// More work that a page does, in milliseconds and outside of timers.
+    pub(crate) fn more_millis(self, page: &Page) -> f64 {
+        match self {
+            Self::BadDeploy if is(page, &PRODUCT) => page.work.iter().map(|work| work.millis).sum(),
+            _ => 0.0,
+        }
+    }
+
+    /// The share of requests that fail.
+    pub(crate) fn failures(self, page: &Page) -> f64 {
+        match self {
+            Self::Errors if is(page, &CHECKOUT) => 0.25,
+            _ => page.failures,
+        }
+    }
+
+    /// How many times the usual requests a page gets.
+    pub(crate) fn traffic(self, page: &Page) -> f64 {
+        match self {
+            Self::Surge if is(page, &PRODUCT) => 6.0,
+            _ => 1.0,
+        }
+    }
+}
+
+/// The version of the shop that an instance runs, which has an incident or not.
+pub(crate) fn version(incident: Option<Incident>) -> &'static str {
+    VERSIONS[usize::from(incident == Some(Incident::BadDeploy))]
+}
+
+fn is(page: &Page, other: &Page) -> bool {
+    (page.method, page.template) == (other.method, other.template)
+}

@@ -1,0 +1,180 @@
+//! A small shop to try the crate with: `cargo run --release --example demo`.
+//!
+//! It generates its own traffic, so that the dashboard is never empty. Its environment:
+//!
+//! | Variable | Meaning | Default |
+//! |---|---|---|
+//! | `LISTEN` | address and port | `127.0.0.1:3000` |
+//! | `REDIS_URL` | where to keep everything | absent: in memory |
+//! | `PULSE_PREFIX` | what every key begins with; empty is the book's bare layout | `pulse:` |
+//! | `PULSE_TOKEN` | bearer token (or password) of the admin router | absent: open, on loopback only |
+//! | `PULSE_FLUSH_MS` | milliseconds between flushes, 10 to 60,000 | 1000 |
+//! | `PULSE_CLEAN_SECS` | seconds between cleaning passes, 1 to 3,600 | 60 |
+//! | `PULSE_FOLD_STEP` | contexts that a step of folding covers, for the fault tests | as the server's time allows |
+//! | `DEMO_HISTORY` | begin with so much simulated traffic, `30m` to `24h`, on a fleet of four instances | absent: none, and one instance |
+//! | `DEMO_INCIDENT` | what goes wrong, from the last ten minutes of the past on or from the start: `slow_query`, `bad_deploy`, `bad_instance`, `errors` or `surge` | absent: nothing |
+//! | `DEMO_TRAFFIC` | `off`: no live traffic of its own | on |
+//! | `DEMO_LAYER` | `off`: the same routes without the layer, for comparisons | on |
+//!
+//! Read this file, then `settings`, `catalogue` (what the shop is like), `shop` (its routes), `incident` (what goes
+//! wrong), `traffic` (its visitors), `fleet` (its instances) and `history` (its past).
+#![allow(clippy::print_stdout)] // An example talks to whoever started it.
+
+mod catalogue;
+mod fleet;
+mod history;
+mod incident;
+mod pace;
+mod settings;
+mod shop;
+#[path = "../common/signal.rs"]
+mod signal;
+mod traffic;
+
+use std::error::Error;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use axum::extract::{Request, State};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tower_pulse::BuildError;
+
+use crate::fleet::{Backend, Instance};
+use crate::settings::Settings;
+use crate::signal::shutdown_signal;
+use crate::traffic::Target;
+
+/// Time for open requests to end after a signal.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// The mark that the page shows where the simulated past ends.
+const END_OF_PAST: &str = "simulated traffic until here";
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match run().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            let mut cause = error.source();
+            while let Some(error) = cause {
+                eprintln!("  because: {error}");
+                cause = error.source();
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run() -> Result<(), Box<dyn Error>> {
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .init();
+    shop::log_boom_once();
+    let settings = Settings::from_env()?;
+    let instances = match settings.is_fleet() {
+        true => start_fleet(&settings).await?,
+        false => vec![fleet::single(&settings)?],
+    };
+    let first = &instances[0];
+    // Like `mount`, but returns an error instead of panicking.
+    let admin = first
+        .pulse
+        .try_mount("/admin/pulse", settings.access.clone())
+        .map_err(|error| format!("PULSE_TOKEN: {error}"))?;
+    let (end, ended) = watch::channel(false);
+    let app = first
+        .app
+        .clone()
+        .layer(middleware::from_fn_with_state(ended, cut_at_the_end))
+        .merge(admin);
+
+    let listener = TcpListener::bind(settings.listen)
+        .await
+        .map_err(|error| format!("LISTEN={}: {error}", settings.listen))?;
+    let address = listener.local_addr()?;
+    println!("the shop       http://{address}/");
+    println!("the dashboard  http://{address}/admin/pulse");
+    let (stop, stopped) = watch::channel(false);
+    let mut visitors = JoinSet::new();
+    if settings.has_traffic && settings.is_fleet() {
+        for (number, instance) in instances.iter().enumerate() {
+            let target = match number {
+                0 => Target::Http(address),
+                _ => Target::InProcess(instance.app.clone()),
+            };
+            let visiting = traffic::visit_instance(target, instance.incident, stopped.clone());
+            visitors.spawn(visiting);
+        }
+    } else if settings.has_traffic {
+        traffic::visit_in_waves(address);
+    }
+
+    let mut serving_until = stopped;
+    let serving = axum::serve(listener, app).with_graceful_shutdown(async move {
+        let _ = serving_until.wait_for(|stopped| *stopped).await;
+    });
+    let mut serving = tokio::spawn(serving.into_future());
+    tokio::select! {
+        result = &mut serving => result??,
+        () = shutdown_signal() => {}
+    }
+    // Stops accepting connections. Open requests have a second to end, then they are cut.
+    stop.send_replace(true);
+    let ending = async {
+        let _ = (&mut serving).await;
+        while visitors.join_next().await.is_some() {}
+    };
+    if tokio::time::timeout(GRACE, ending).await.is_err() {
+        end.send_replace(true);
+        serving.abort();
+        visitors.abort_all();
+        // Requests that are cut are recorded when they are dropped.
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    fleet::shut_down(&instances).await?;
+    Ok(())
+}
+
+/// Records the past of a fleet, if there shall be one, and starts the fleet.
+async fn start_fleet(settings: &Settings) -> Result<Vec<Instance>, Box<dyn Error>> {
+    // What cannot work must fail before the past, not after it.
+    std::net::TcpListener::bind(settings.listen)
+        .map_err(|error| format!("LISTEN={}: {error}", settings.listen))?;
+    let begin = settings
+        .history
+        .map_or_else(fleet::now, history::first_second);
+    let (backend, mut is_simulated) = (Backend::new(settings, begin), false);
+    if let Some(length) = settings.history {
+        match history::record(settings, &backend, length).await {
+            Err(error) if error.is::<BuildError>() => return Err(error),
+            Err(error) => tracing::warn!("the simulated past is left out, or ends early: {error}"),
+            Ok(()) => is_simulated = true,
+        }
+    }
+    let instances = fleet::live(settings, &backend)?;
+    if is_simulated {
+        instances[0].pulse.mark(END_OF_PAST).await?;
+    } else if let Some(incident) = settings.incident {
+        tracing::info!("the incident begins now: {}", incident.description());
+    }
+    Ok(instances)
+}
+
+/// Drops open requests when the grace period is over.
+async fn cut_at_the_end(
+    State(mut ended): State<watch::Receiver<bool>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    tokio::select! {
+        biased;
+        response = next.run(request) => response,
+        _ = ended.wait_for(|ended| *ended) => StatusCode::SERVICE_UNAVAILABLE.into_response(),
+    }
+}

@@ -1,0 +1,129 @@
+//! The environment, read and checked before anything else is done.
+
+use std::error::Error;
+use std::net::SocketAddr;
+use std::str::FromStr;
+use std::time::Duration;
+
+use tower_pulse::admin::Access;
+use tower_pulse::{Builder, Pulse};
+
+use crate::incident::Incident;
+
+const MINUTE: u64 = 60;
+const HOUR: u64 = 60 * MINUTE;
+
+/// What the environment says.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    pub(crate) listen: SocketAddr,
+    pub(crate) access: Access,
+    /// Where everything is kept, unless in memory.
+    pub(crate) redis: Option<String>,
+    pub(crate) has_traffic: bool,
+    pub(crate) has_layer: bool,
+    /// How long the simulated past is.
+    pub(crate) history: Option<Duration>,
+    pub(crate) incident: Option<Incident>,
+    /// Of each instance, without its store.
+    builder: Builder,
+}
+
+impl Settings {
+    pub(crate) fn from_env() -> Result<Self, Box<dyn Error>> {
+        let listen = "an IP address and a port, as 127.0.0.1:3000";
+        let listen = parsed("LISTEN", listen)?.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 3000)));
+        let token = variable("PULSE_TOKEN")?.filter(|token| !token.is_empty());
+        if token.is_none() && !listen.ip().is_loopback() {
+            return Err(format!(
+                "LISTEN={listen} is open to others: set PULSE_TOKEN, or listen on a loopback address"
+            )
+            .into());
+        }
+        let history = "a number of minutes or hours, 30m to 24h, as 3h";
+        let history = parsed("DEMO_HISTORY", history)?.map(|History(length)| length);
+        let incident = parsed("DEMO_INCIDENT", Incident::ALLOWED)?;
+        let has_layer = variable("DEMO_LAYER")?.as_deref() != Some("off");
+        if !has_layer && (history.is_some() || incident.is_some()) {
+            return Err(
+                "DEMO_LAYER=off records nothing: leave out DEMO_HISTORY and DEMO_INCIDENT".into(),
+            );
+        }
+        Ok(Self {
+            listen,
+            access: token.map_or_else(Access::open, Access::token),
+            redis: variable("REDIS_URL")?.filter(|url| !url.is_empty()),
+            has_traffic: variable("DEMO_TRAFFIC")?.as_deref() != Some("off"),
+            has_layer,
+            history,
+            incident,
+            builder: builder()?,
+        })
+    }
+
+    /// Begins the configuration of an instance, without its store.
+    pub(crate) fn builder(&self) -> Builder {
+        self.builder.clone()
+    }
+
+    /// Whether the demo is a fleet instead of one instance.
+    pub(crate) fn is_fleet(&self) -> bool {
+        self.history.is_some() || self.incident.is_some()
+    }
+}
+
+fn builder() -> Result<Builder, Box<dyn Error>> {
+    // With the second of grace before it, the process ends within two seconds.
+    let mut builder = Pulse::builder().shutdown_timeout(Duration::from_millis(700));
+    if let Some(prefix) = variable("PULSE_PREFIX")? {
+        builder = builder.prefix(prefix);
+    }
+    if let Some(millis) = parsed("PULSE_FLUSH_MS", "milliseconds, 10 to 60000")? {
+        builder = builder.flush_interval(Duration::from_millis(millis));
+    }
+    if let Some(seconds) = parsed("PULSE_CLEAN_SECS", "seconds, 1 to 3600")? {
+        builder = builder.clean_interval(Duration::from_secs(seconds));
+    }
+    if let Some(contexts) = parsed("PULSE_FOLD_STEP", "a number of contexts")? {
+        builder = builder.fold_step_contexts(contexts);
+    }
+    Ok(builder)
+}
+
+/// The length of the simulated past: a whole number of minutes or hours, from half an hour to a day.
+struct History(Duration);
+
+impl FromStr for History {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (number, unit) = match text.strip_suffix('h') {
+            Some(hours) => (hours, HOUR),
+            None => (text.strip_suffix('m').ok_or(())?, MINUTE),
+        };
+        let number: u64 = number.parse().map_err(|_| ())?;
+        let seconds = number.checked_mul(unit).ok_or(())?;
+        match (30 * MINUTE..=24 * HOUR).contains(&seconds) {
+            true => Ok(Self(Duration::from_secs(seconds))),
+            false => Err(()),
+        }
+    }
+}
+
+fn variable(name: &str) -> Result<Option<String>, String> {
+    match std::env::var(name) {
+        Ok(value) => Ok(Some(value)),
+        Err(std::env::VarError::NotPresent) => Ok(None),
+        Err(error) => Err(format!("{name}: {error}")),
+    }
+}
+
+/// The value of a variable, if it is set. The builder refuses values out of range.
+fn parsed<T: FromStr>(name: &str, allowed: &str) -> Result<Option<T>, String> {
+    let value = variable(name)?.filter(|value| !value.is_empty());
+    let parsed = value.map(|value| {
+        let parsed = value.trim().parse();
+        parsed.map_err(|_| format!("{name}={value:?}: must be {allowed}"))
+    });
+    parsed.transpose()
+}

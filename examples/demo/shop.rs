@@ -1,0 +1,169 @@
+//! The routes of the shop.
+
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::response::sse::{Event, Sse};
+use axum::response::{Html, IntoResponse, Response};
+use axum::routing::{get, post};
+use fastrand::Rng;
+use futures_util::stream::{self, Stream};
+use http::StatusCode;
+use tower_pulse::{Counter, Pulse};
+
+use crate::catalogue::{
+    ADD_TO_CART, CART, CHECKOUT, HOME, PRODUCT, Page, REPORT, SEARCH, USER, draw_duration,
+};
+use crate::incident::Incident;
+use crate::pace::Pace;
+
+/// A shop on one instance.
+#[derive(Clone)]
+struct Shop {
+    pulse: Pulse,
+    sales: Counter,
+    pace: Pace,
+    /// What goes wrong on this instance.
+    incident: Option<Incident>,
+    rng: Arc<Mutex<Rng>>,
+}
+
+/// The routes, whose timers `pulse` records, without its layer.
+pub(crate) fn routes(pulse: &Pulse, pace: Pace, incident: Option<Incident>, rng: Rng) -> Router {
+    let shop = Shop {
+        pulse: pulse.clone(),
+        sales: pulse.counter("sales"),
+        pace,
+        incident,
+        rng: Arc::new(Mutex::new(rng)),
+    };
+    let users = Router::new().route("/users/{id}", get(user));
+    Router::new()
+        .route("/", get(home))
+        .route("/ping", get(|| async { "pong" }))
+        .route("/products/{id}", get(product))
+        .route("/search", get(search))
+        .route("/cart", get(cart))
+        .route("/cart/items", post(add_to_cart))
+        .route("/checkout", post(checkout))
+        .route("/reports/daily", get(report))
+        .route("/stream", get(events))
+        .route("/boom", get(boom))
+        .nest("/api/v1", users)
+        .with_state(shop)
+}
+
+impl Shop {
+    fn draw<T>(&self, draw: impl FnOnce(&mut Rng) -> T) -> T {
+        draw(&mut self.rng.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Does the work of a page.
+    async fn work(&self, page: &Page) {
+        for work in page.work {
+            let slowness = self.incident.map_or(1.0, |it| it.slowness(page, *work));
+            let duration = self.draw(|rng| draw_duration(rng, work.millis * slowness));
+            let spending = self.pace.spend(duration);
+            match work.timer {
+                Some(timer) => self.pulse.time(timer, spending).await,
+                None => spending.await,
+            }
+        }
+        let more = self.incident.map_or(0.0, |it| it.more_millis(page));
+        if more > 0.0 {
+            let duration = self.draw(|rng| draw_duration(rng, more));
+            self.pace.spend(duration).await;
+        }
+    }
+
+    /// Whether this request of a page fails.
+    fn fails(&self, page: &Page) -> bool {
+        let failures = self.incident.map_or(page.failures, |it| it.failures(page));
+        self.draw(Rng::f64) < failures
+    }
+}
+
+async fn home(State(shop): State<Shop>) -> Html<&'static str> {
+    shop.work(&HOME).await;
+    Html(
+        "<!doctype html><title>The shop</title><h1>The shop</h1><p><a href=\"/admin/pulse\">What it is doing</a>",
+    )
+}
+
+async fn product(State(shop): State<Shop>, Path(id): Path<u32>) -> String {
+    shop.work(&PRODUCT).await;
+    format!("product {id}")
+}
+
+async fn search(State(shop): State<Shop>) -> &'static str {
+    shop.work(&SEARCH).await;
+    "nothing found"
+}
+
+async fn cart(State(shop): State<Shop>) -> &'static str {
+    shop.work(&CART).await;
+    "an empty cart"
+}
+
+async fn add_to_cart(State(shop): State<Shop>) -> StatusCode {
+    shop.work(&ADD_TO_CART).await;
+    StatusCode::CREATED
+}
+
+async fn checkout(State(shop): State<Shop>) -> StatusCode {
+    shop.work(&CHECKOUT).await;
+    if shop.fails(&CHECKOUT) {
+        return StatusCode::BAD_GATEWAY;
+    }
+    shop.sales.add(shop.draw(|rng| rng.i64(1..=4)));
+    StatusCode::CREATED
+}
+
+async fn report(State(shop): State<Shop>) -> &'static str {
+    shop.work(&REPORT).await;
+    "all is well"
+}
+
+async fn user(State(shop): State<Shop>, Path(id): Path<u32>) -> Response {
+    shop.work(&USER).await;
+    if id % 50 == 0 {
+        return StatusCode::NOT_FOUND.into_response();
+    }
+    format!("user {id}").into_response()
+}
+
+async fn events() -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
+    Sse::new(stream::unfold(0u32, |n| async move {
+        if n > 0 {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        Some((Ok(Event::default().data(n.to_string())), n + 1))
+    }))
+}
+
+/// The message of the panic of `/boom`.
+struct Boom;
+
+async fn boom() -> &'static str {
+    std::panic::panic_any(Boom)
+}
+
+/// The dashboard counts the panics of `/boom`, so the log shows one line for all of them instead of a
+/// backtrace for each. Other panics are logged as usual.
+pub(crate) fn log_boom_once() {
+    static LOGGED: std::sync::Once = std::sync::Once::new();
+    let log = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if !panic.payload().is::<Boom>() {
+            return log(panic);
+        }
+        LOGGED.call_once(|| {
+            tracing::info!(
+                "GET /boom panics on purpose: the dashboard counts each panic, this line comes once"
+            );
+        });
+    }));
+}

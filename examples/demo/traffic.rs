@@ -1,0 +1,118 @@
+//! The demo's own visitors.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use fastrand::Rng;
+use http::Request;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tower::ServiceExt;
+
+use crate::catalogue::{Visit, draw_visits};
+use crate::fleet::INSTANCES;
+use crate::incident::Incident;
+
+/// Where visitors send their requests to.
+#[derive(Clone, Debug)]
+pub(crate) enum Target {
+    /// A server.
+    Http(SocketAddr),
+    /// An instance of this process that has no server of its own.
+    InProcess(Router),
+}
+
+impl Target {
+    /// Sends a request, and waits until it has ended.
+    pub(crate) async fn visit(&self, visit: Visit) {
+        match self {
+            // Nobody minds a visit that fails.
+            Self::Http(address) => drop(send(*address, &visit).await),
+            Self::InProcess(app) => {
+                let request = Request::builder().method(visit.method).uri(visit.path);
+                let request = request.body(Body::empty());
+                drop(
+                    app.clone()
+                        .oneshot(request.expect("a path of the shop"))
+                        .await,
+                );
+            }
+        }
+    }
+}
+
+/// Visits one instance of a fleet, as often as [`draw_visits`] says, until `stopped`. Returns when the last visitor
+/// has gone.
+pub(crate) async fn visit_instance(
+    target: Target,
+    incident: Option<Incident>,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let (mut rng, mut visitors) = (Rng::new(), JoinSet::new());
+    let mut second = tokio::time::interval(Duration::from_secs(1));
+    loop {
+        tokio::select! {
+            _ = second.tick() => {}
+            _ = stopped.wait_for(|stopped| *stopped) => break,
+        }
+        for (wait, visit) in draw_visits(&mut rng, incident, INSTANCES) {
+            let target = target.clone();
+            visitors.spawn(async move {
+                tokio::time::sleep(wait).await;
+                target.visit(visit).await;
+            });
+        }
+        while visitors.try_join_next().is_some() {}
+    }
+    visitors.join_all().await;
+}
+
+/// Traffic from eight visitors of one instance, in waves.
+pub(crate) fn visit_in_waves(address: SocketAddr) {
+    for visitor in 0..8u32 {
+        tokio::spawn(async move {
+            let start = tokio::time::Instant::now();
+            loop {
+                let _ = send(address, &any_visit()).await;
+                let wave = 1.5 + (start.elapsed().as_secs_f64() / 20.0 + f64::from(visitor)).sin();
+                tokio::time::sleep(Duration::from_secs_f64(0.12 * wave * fastrand::f64())).await;
+            }
+        });
+    }
+}
+
+fn any_visit() -> Visit {
+    let id = fastrand::u32(1..500);
+    let (method, path) = match fastrand::u32(0..1_000) {
+        0..=249 => ("GET", "/".to_owned()),
+        250..=549 => ("GET", format!("/products/{id}")),
+        550..=699 => ("GET", format!("/api/v1/users/{id}")),
+        700..=819 => ("GET", "/search?q=shoes".to_owned()),
+        820..=919 => ("POST", "/checkout".to_owned()),
+        920..=949 => ("GET", "/reports/daily".to_owned()),
+        950..=979 => ("GET", "/ping".to_owned()),
+        980..=984 => ("GET", "/stream".to_owned()),
+        985..=997 => ("GET", format!("/no/such/page/{id}")),
+        _ => ("GET", "/boom".to_owned()),
+    };
+    Visit { method, path }
+}
+
+/// Sends a request on a connection of its own.
+async fn send(address: SocketAddr, visit: &Visit) -> std::io::Result<()> {
+    let Visit { method, path } = visit;
+    let mut connection = TcpStream::connect(address).await?;
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+    );
+    connection.write_all(request.as_bytes()).await?;
+    let mut answer = Vec::new();
+    let reading = connection.read_to_end(&mut answer);
+    // Streams do not end.
+    let _ = tokio::time::timeout(Duration::from_secs(5), reading).await;
+    Ok(())
+}

@@ -1,0 +1,105 @@
+//! A demo with a simulated past.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use serde_json::Value;
+use tokio::sync::Semaphore;
+
+use super::rig::demo::{self, Demo};
+use super::rig::http::Client;
+use super::rig::server::RedisServer;
+
+/// How long a debug build may take to record three hours.
+const MAX_START: Duration = Duration::from_secs(30);
+/// The pages of the shop that visitors of a fleet ask for, with their requests per minute.
+pub(crate) const RATES: [(&str, f64); 8] = [
+    ("GET /", 420.0),
+    ("GET /products/{id}", 480.0),
+    ("GET /api/v1/users/{id}", 240.0),
+    ("GET /search", 180.0),
+    ("GET /cart", 150.0),
+    ("POST /cart/items", 90.0),
+    ("POST /checkout", 90.0),
+    ("GET /reports/daily", 24.0),
+];
+
+/// The start of a minute, in Unix seconds.
+pub(crate) type Minute = u64;
+
+/// A fleet that has lived through three simulated hours.
+pub(crate) struct DemoWithPast {
+    /// Ends when it is dropped.
+    _demo: Demo,
+    pub(crate) client: Client,
+    /// The Unix second at which the simulated past ends.
+    pub(crate) seam: u64,
+}
+
+/// A kind of store, and the server that it needs.
+pub(crate) struct Backend(Option<RedisServer>);
+
+impl Backend {
+    pub(crate) async fn memory() -> Self {
+        Self(None)
+    }
+
+    pub(crate) async fn redis() -> Self {
+        Self(Some(RedisServer::start().await))
+    }
+
+    /// Starts a demo with a past.
+    pub(crate) async fn start(&self, env: &[(&str, &str)]) -> DemoWithPast {
+        // Several pasts at once would slow each other down.
+        static ONE: Semaphore = Semaphore::const_new(1);
+        let _turn = ONE.acquire().await.unwrap();
+        let url = self.0.as_ref().map(RedisServer::url);
+        let redis = url.iter().map(|url| ("REDIS_URL", &**url));
+        let history = redis.chain([("DEMO_HISTORY", "3h")]);
+        let env: Vec<_> = history.chain(env.iter().copied()).collect();
+        let start = Instant::now();
+        let demo = Demo::start(demo::built(), &env).await;
+        assert!(start.elapsed() < MAX_START, "{:?}", start.elapsed());
+        let log = demo.stderr();
+        let seam = log.split("before Unix second ").nth(1);
+        let seam = seam.and_then(|text| text.split(' ').next()?.parse().ok());
+        let client = Client::connect(demo.address()).await;
+        DemoWithPast {
+            seam: seam.unwrap_or_else(|| panic!("no past: {log}")),
+            _demo: demo,
+            client,
+        }
+    }
+}
+
+impl DemoWithPast {
+    pub(crate) async fn get(&mut self, path: &str) -> Value {
+        let path = format!("/admin/pulse/api/{path}");
+        self.client.json(&path).await
+    }
+
+    /// The rows of the pages in these minutes, and how many minutes they are.
+    pub(crate) async fn pages(&mut self, from: Minute, to: Minute) -> (Vec<Value>, f64) {
+        let path = format!("paths?limit=100&from={from}&to={to}");
+        let answer = self.get(&path).await;
+        assert_eq!((&answer["from"], &answer["to"]), (&from.into(), &to.into()));
+        let rows = answer["paths"].as_array().unwrap().clone();
+        (rows, (to - from) as f64 / 60.0)
+    }
+
+    /// The last minute that was simulated to its end.
+    pub(crate) fn last_simulated_minute(&self) -> Minute {
+        self.seam / 60 * 60 - 60
+    }
+
+    /// The first minute that was lived through from its begin on.
+    pub(crate) fn first_live_minute(&self) -> Minute {
+        self.seam.next_multiple_of(60)
+    }
+
+    /// Waits until this minute has ended, and can be read.
+    pub(crate) async fn wait_for_end_of(&self, minute: Minute) {
+        let end = UNIX_EPOCH + Duration::from_secs(minute + 60 + 3);
+        let wait = end.duration_since(SystemTime::now()).unwrap_or_default();
+        tokio::time::sleep(wait).await;
+    }
+}
