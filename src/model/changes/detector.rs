@@ -444,8 +444,8 @@ impl Detector {
         let mut crowds: HashMap<Tick, bool> = HashMap::new();
         found.retain(|alarm| {
             let lasts = now - alarm.since >= TOGETHER_LASTING;
-            let speed = SPEED.contains(&alarm.kind);
-            !speed || lasts || !*crowds.entry(alarm.since).or_insert_with(|| self.is_crowded(alarm.since))
+            let may_pass = SPEED.contains(&alarm.kind) || alarm.kind == ChangeKind::Failing;
+            !may_pass || lasts || !*crowds.entry(alarm.since).or_insert_with(|| self.is_crowded(alarm.since))
         });
         let silences = self.state.alarms.iter().filter(|alarm| alarm.kind == ChangeKind::Silent);
         match silent.len() >= 2 && 2 * (silent.len() + silences.count()) >= steady {

@@ -104,7 +104,8 @@ pub(super) fn search(history: &History, now: Tick, excluded: &[(Tick, Tick)]) ->
     let mut window = Share::default();
     recent.iter().filter(|minute| minute.tick >= since).for_each(|minute| window.add(minute));
     best.since = turning_point(&recent, (usual + window.share()) / 2.0);
-    Some(best)
+    let lasted = recent.iter().filter(|minute| minute.tick >= best.since);
+    (lasted.count() >= SHORTEST).then_some(best)
 }
 
 /// Twice the logarithm of the likelihood ratio of two shares against a common one.

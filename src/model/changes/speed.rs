@@ -34,11 +34,18 @@ pub(super) struct Finding {
 struct Residual {
     tick: Tick,
     count: f64,
+    /// What all pages share, as a logarithm of time.
+    shift: f64,
     scores: [f64; SCORES],
-    /// Variance of the scores that comes from sampling, and from the page's own answer to what is shared.
+    /// Variance of the scores that comes from sampling.
     sampling: [f64; SCORES],
+    /// What the page's own answer to what is shared may make of the scores: one standard deviation. It is the same
+    /// answer in each minute.
+    answer: [f64; SCORES],
 }
 
+/// In a calm minute, what all pages share is less than this.
+const CALM: f64 = 0.12;
 /// How differently pages answer to what they share: one standard deviation, as a part of it.
 const LOADING: f64 = 0.4;
 
@@ -47,13 +54,16 @@ fn residual(scored: &Scored, lens: &Lens, shared: &SharedMinutes) -> Residual {
     let mut residual = Residual {
         tick: scored.tick,
         count: f64::from(scored.count),
+        shift,
         scores: [0.0; SCORES],
         sampling: [0.0; SCORES],
+        answer: [0.0; SCORES],
     };
     for kind in 0..SCORES {
         residual.scores[kind] = f64::from(scored.scores[kind]) - lens.reference.expected(kind, shift);
-        let answer = LOADING * shift * lens.reference.slope(kind);
-        residual.sampling[kind] = lens.reference.variance(kind) / f64::from(scored.count) + answer * answer;
+        residual.sampling[kind] = lens.reference.variance(kind) / f64::from(scored.count);
+        let (more, less) = (shift * (1.0 + LOADING), shift * (1.0 - LOADING));
+        residual.answer[kind] = (lens.reference.expected(kind, more) - lens.reference.expected(kind, less)) / 2.0;
     }
     residual
 }
@@ -64,14 +74,15 @@ fn residuals<'a>(lens: &'a Lens, shared: &'a SharedMinutes) -> impl DoubleEndedI
 }
 
 /// Standard deviations that are needed, by the number of minutes.
-fn bar(minutes: usize, alone: bool) -> f64 {
+fn bar(minutes: usize, alone: bool, young: bool) -> f64 {
     let bar = match minutes {
         0..=2 => 8.0,
         3 => 6.5,
         _ => 5.5,
     };
     // Without other pages nothing can be taken off.
-    if alone { bar + 1.5 } else { bar }
+    let bar = if alone { bar + 1.5 } else { bar };
+    if young { bar + 1.5 } else { bar }
 }
 
 /// A change is larger than what the page did for as long in its past by this factor.
@@ -104,7 +115,11 @@ fn strength(lens: &Lens, kind: usize, effect: f64, variance: f64, count: f64) ->
 /// Standard deviations, with their sign, of the most different score since a minute; for pages that do not stand
 /// out alone.
 pub(super) fn deviation(lens: &Lens, shared: &SharedMinutes, since: Tick) -> f64 {
-    let minutes: Vec<_> = residuals(lens, shared).filter(|m| m.tick >= since).collect();
+    let minutes = residuals(lens, shared).filter(|m| m.tick >= since && m.shift.abs() < CALM);
+    let minutes: Vec<_> = minutes.collect();
+    if minutes.is_empty() {
+        return 0.0;
+    }
     let mut most = 0.0f64;
     for kind in [RANK, PLACE] {
         let mut window = Window::new(lens.past.noise[kind]);
@@ -131,9 +146,11 @@ pub(super) fn search(lens: &Lens, shared: &SharedMinutes, now: Tick, alone: bool
     if minutes.last()?.tick != now {
         return None;
     }
+    let young = lens.past.minutes < 30;
     let mut windows = lens.past.noise.map(Window::new);
     let past: [f64; SCORES] = std::array::from_fn(|kind| past_variance(lens, kind));
     let mut best: Option<(f64, Finding)> = None;
+    let mut answers = [0.0; SCORES];
     let mut count = 0.0;
     for (index, minute) in minutes.iter().rev().take(LONGEST).enumerate() {
         let length = index + 1;
@@ -141,12 +158,15 @@ pub(super) fn search(lens: &Lens, shared: &SharedMinutes, now: Tick, alone: bool
         for kind in 0..SCORES {
             let window = &mut windows[kind];
             window.grow(minute.tick, minute.scores[kind], minute.sampling[kind]);
+            answers[kind] += minute.answer[kind];
             if length < SHORTEST {
                 continue;
             }
             let effect = window.mean();
-            let strength = strength(lens, kind, effect, window.variance() + past[kind], count);
-            let over = strength / bar(length, alone);
+            let answer = answers[kind] / length as f64;
+            let variance = window.variance() + past[kind] + answer * answer;
+            let strength = strength(lens, kind, effect, variance, count);
+            let over = strength / bar(length, alone, young);
             if over < 1.0 || best.is_some_and(|(most, _)| most >= over) {
                 continue;
             }
@@ -170,7 +190,8 @@ pub(super) fn search(lens: &Lens, shared: &SharedMinutes, now: Tick, alone: bool
     }
     let (_, mut finding) = best?;
     finding.since = turning_point(lens, &minutes, finding.score, finding.effect);
-    Some(finding)
+    let lasted = minutes.iter().filter(|m| m.tick >= finding.since && m.shift.abs() < CALM);
+    (lasted.count() >= SHORTEST).then_some(finding)
 }
 
 /// Whether anybody would call it a change.

@@ -126,7 +126,8 @@ pub(super) fn surge(traffic: &Traffic, shared: &SharedMinutes) -> Option<Found> 
     }
     let mut best = best?;
     best.since = turning_point(traffic, (traffic.rate * best.now).sqrt());
-    Some(best)
+    let lasted = traffic.counts.iter().filter(|(tick, _)| *tick >= best.since);
+    (lasted.count() >= SHORTEST_SURGE).then_some(best)
 }
 
 /// The minute since which there are more requests than `between`.
