@@ -76,8 +76,10 @@ fn residuals<'a>(lens: &'a Lens, shared: &'a SharedMinutes) -> impl DoubleEndedI
 /// Standard deviations that are needed, by the number of minutes.
 fn bar(minutes: usize, alone: bool, young: bool) -> f64 {
     let bar = match minutes {
-        0..=2 => 8.0,
-        3 => 6.5,
+        0..=3 => 9.0,
+        4 => 7.5,
+        5 => 6.5,
+        6 | 7 => 6.0,
         _ => 5.5,
     };
     // Without other pages nothing can be taken off.
@@ -86,7 +88,7 @@ fn bar(minutes: usize, alone: bool, young: bool) -> f64 {
 }
 
 /// A change is larger than what the page did for as long in its past by this factor.
-const UNUSUAL: f64 = 1.2;
+const UNUSUAL: f64 = 1.5;
 /// Minutes in which a larger change may fade.
 const LEFT_OVER: usize = 15;
 
@@ -191,7 +193,8 @@ pub(super) fn search(lens: &Lens, shared: &SharedMinutes, now: Tick, alone: bool
     let (_, mut finding) = best?;
     finding.since = turning_point(lens, &minutes, finding.score, finding.effect);
     let lasted = minutes.iter().filter(|m| m.tick >= finding.since && m.shift.abs() < CALM);
-    (lasted.count() >= SHORTEST).then_some(finding)
+    let enough = lasted.count() >= SHORTEST;
+    (enough && !fades(lens, &minutes, &finding)).then_some(finding)
 }
 
 /// Whether anybody would call it a change.
@@ -258,6 +261,26 @@ fn is_unusual(lens: &Lens, window: &[Residual], kind: usize, effect: f64) -> boo
     }
     let highest = lens.past.highest[kind][window.len() - 2] as f64 * 1e-6;
     lower_mean(window, kind, 1.0) >= UNUSUAL * highest
+}
+
+/// Whether the last minutes of a change are much less than its first ones.
+fn fades(lens: &Lens, minutes: &[Residual], finding: &Finding) -> bool {
+    let start = minutes.partition_point(|minute| minute.tick < finding.since);
+    let changed = &minutes[start..];
+    if changed.len() < 5 {
+        return false;
+    }
+    let kind = finding.score;
+    let mean = |minutes: &[Residual]| {
+        let mut window = Window::new(lens.past.noise[kind]);
+        for minute in minutes.iter().rev() {
+            window.grow(minute.tick, minute.scores[kind], minute.sampling[kind]);
+        }
+        (finding.effect.signum() * window.mean(), window.variance())
+    };
+    let (first, first_variance) = mean(&changed[..3]);
+    let (last, last_variance) = mean(&changed[changed.len() - 3..]);
+    last < 0.65 * first && first - last > (first_variance + last_variance).sqrt()
 }
 
 /// Whether a larger change of a short time before is on its way back: caches warm up.
