@@ -493,9 +493,9 @@ impl Detector {
         let lenses = lenses.filter_map(|page| page.lens.as_ref());
         let deviations = lenses.map(|lens| speed::deviation(lens, &self.state.shared, since).abs());
         let (all, many) = deviations.fold((0, 0), |(all, many), deviation| {
-            (all + 1, many + usize::from(deviation >= CROWD))
+            (all + 1, many + usize::from(deviation >= speed::tune(11, CROWD)))
         });
-        many > (all / 20).max(2)
+        many > (all / 20).max(speed::tune(12, 2.0) as usize)
     }
 
     fn stands(&self, id: RecordId, kind: ChangeKind) -> bool {

@@ -62,7 +62,7 @@ fn residual(scored: &Scored, lens: &Lens, shared: &SharedMinutes) -> Residual {
     for kind in 0..SCORES {
         residual.scores[kind] = f64::from(scored.scores[kind]) - lens.reference.expected(kind, shift);
         residual.sampling[kind] = lens.reference.variance(kind) / f64::from(scored.count);
-        let (more, less) = (shift * (1.0 + LOADING), shift * (1.0 - LOADING));
+        let (more, less) = (shift * (1.0 + tune(9, LOADING)), shift * (1.0 - tune(9, LOADING)));
         residual.answer[kind] = (lens.reference.expected(kind, more) - lens.reference.expected(kind, less)) / 2.0;
     }
     residual
@@ -76,11 +76,11 @@ fn residuals<'a>(lens: &'a Lens, shared: &'a SharedMinutes) -> impl DoubleEndedI
 /// Standard deviations that are needed, by the number of minutes.
 fn bar(minutes: usize, alone: bool, young: bool) -> f64 {
     let bar = match minutes {
-        0..=3 => 9.0,
-        4 => 7.5,
-        5 => 6.5,
-        6 | 7 => 6.0,
-        _ => 5.5,
+        0..=3 => tune(3, 7.5),
+        4 => tune(4, 6.5),
+        5 => tune(5, 6.0),
+        6 | 7 => tune(6, 5.5),
+        _ => tune(7, 5.5),
     };
     // Without other pages nothing can be taken off.
     let bar = if alone { bar + 1.5 } else { bar };
@@ -127,7 +127,7 @@ pub(super) fn deviation(lens: &Lens, shared: &SharedMinutes, since: Tick) -> f64
         let mut window = Window::new(lens.past.noise[kind]);
         let mut count = 0.0;
         for minute in minutes.iter().rev() {
-            window.grow(minute.tick, minute.scores[kind], minute.sampling[kind]);
+            window.grow(minute.tick, minute.scores[kind], minute.sampling[kind], minute.answer[kind]);
             count += minute.count;
         }
         let effect = window.mean();
@@ -152,21 +152,18 @@ pub(super) fn search(lens: &Lens, shared: &SharedMinutes, now: Tick, alone: bool
     let mut windows = lens.past.noise.map(Window::new);
     let past: [f64; SCORES] = std::array::from_fn(|kind| past_variance(lens, kind));
     let mut best: Option<(f64, Finding)> = None;
-    let mut answers = [0.0; SCORES];
     let mut count = 0.0;
     for (index, minute) in minutes.iter().rev().take(LONGEST).enumerate() {
         let length = index + 1;
         count += minute.count;
         for kind in 0..SCORES {
             let window = &mut windows[kind];
-            window.grow(minute.tick, minute.scores[kind], minute.sampling[kind]);
-            answers[kind] += minute.answer[kind];
+            window.grow(minute.tick, minute.scores[kind], minute.sampling[kind], minute.answer[kind]);
             if length < SHORTEST {
                 continue;
             }
             let effect = window.mean();
-            let answer = answers[kind] / length as f64;
-            let variance = window.variance() + past[kind] + answer * answer;
+            let variance = window.variance() + past[kind];
             let strength = strength(lens, kind, effect, variance, count);
             let over = strength / bar(length, alone, young);
             if over < 1.0 || best.is_some_and(|(most, _)| most >= over) {
@@ -192,7 +189,7 @@ pub(super) fn search(lens: &Lens, shared: &SharedMinutes, now: Tick, alone: bool
     }
     let (_, mut finding) = best?;
     finding.since = turning_point(lens, &minutes, finding.score, finding.effect);
-    let lasted = minutes.iter().filter(|m| m.tick >= finding.since && m.shift.abs() < CALM);
+    let lasted = minutes.iter().filter(|m| m.tick >= finding.since && m.shift.abs() < tune(8, CALM));
     let enough = lasted.count() >= SHORTEST;
     (enough && !fades(lens, &minutes, &finding)).then_some(finding)
 }
@@ -211,7 +208,7 @@ fn is_large(lens: &Lens, kind: usize, effect: f64) -> bool {
 fn weighted_mean<'a>(minutes: impl Iterator<Item = &'a Residual>, kind: usize) -> f64 {
     let (mut sum, mut weights) = (0.0, 0.0);
     for minute in minutes {
-        let weight = 1.0 / minute.sampling[kind].max(1e-9);
+        let weight = 1.0 / (minute.sampling[kind] + minute.answer[kind].powi(2)).max(1e-9);
         sum += weight * minute.scores[kind];
         weights += weight;
     }
@@ -223,7 +220,7 @@ fn goes_on(window: &[Residual], kind: usize, effect: f64) -> bool {
     let size = effect.abs();
     let sign = effect.signum();
     let shows = |minute: &&Residual| {
-        sign * minute.scores[kind] >= 0.4 * size - minute.sampling[kind].sqrt()
+        sign * minute.scores[kind] >= tune(10, 0.4) * size - (minute.sampling[kind] + minute.answer[kind].powi(2)).sqrt()
     };
     let spared = match window.len() {
         0..=3 => 0,
@@ -260,7 +257,7 @@ fn is_unusual(lens: &Lens, window: &[Residual], kind: usize, effect: f64) -> boo
         return true;
     }
     let highest = lens.past.highest[kind][window.len() - 2] as f64 * 1e-6;
-    lower_mean(window, kind, 1.0) >= UNUSUAL * highest
+    lower_mean(window, kind, 1.0) >= tune(0, UNUSUAL) * highest
 }
 
 /// Whether the last minutes of a change are much less than its first ones.
@@ -274,13 +271,13 @@ fn fades(lens: &Lens, minutes: &[Residual], finding: &Finding) -> bool {
     let mean = |minutes: &[Residual]| {
         let mut window = Window::new(lens.past.noise[kind]);
         for minute in minutes.iter().rev() {
-            window.grow(minute.tick, minute.scores[kind], minute.sampling[kind]);
+            window.grow(minute.tick, minute.scores[kind], minute.sampling[kind], minute.answer[kind]);
         }
         (finding.effect.signum() * window.mean(), window.variance())
     };
     let (first, first_variance) = mean(&changed[..3]);
     let (last, last_variance) = mean(&changed[changed.len() - 3..]);
-    last < 0.65 * first && first - last > (first_variance + last_variance).sqrt()
+    last < tune(1, 0.65) * first && first - last > (first_variance + last_variance).sqrt()
 }
 
 /// Whether a larger change of a short time before is on its way back: caches warm up.
@@ -291,7 +288,7 @@ fn is_left_over(earlier: &[Residual], window: &[Residual], kind: usize, effect: 
     let before = &earlier[earlier.len() - earlier.len().min(LEFT_OVER)..];
     let half = &window[..window.len() / 2];
     let all: Vec<_> = before.iter().chain(half).map(|m| effect.signum() * m.scores[kind]).collect();
-    all.windows(2).any(|pair| (pair[0] + pair[1]) / 2.0 * 0.55 > effect.abs())
+    all.windows(2).any(|pair| (pair[0] + pair[1]) / 2.0 * tune(2, 0.55) > effect.abs())
 }
 
 /// The first minute of the change: where the cumulative sum of the scores beyond half of the effect turns
@@ -330,12 +327,12 @@ pub(super) fn follow(lens: &Lens, shared: &SharedMinutes, kind: usize, since: Ti
         if taken >= 3 && enough {
             break;
         }
-        recent.grow(minute.tick, minute.scores[kind], minute.sampling[kind]);
+        recent.grow(minute.tick, minute.scores[kind], minute.sampling[kind], minute.answer[kind]);
         taken += 1;
     }
     let mut all = Window::new(lens.past.noise[kind]);
     for minute in minutes[..minutes.len() - taken].iter().rev() {
-        all.grow(minute.tick, minute.scores[kind], minute.sampling[kind]);
+        all.grow(minute.tick, minute.scores[kind], minute.sampling[kind], minute.answer[kind]);
     }
     // A change that grew is over when it is back, not when it is as large as it began.
     let now = if minutes.len() - taken >= 5 { all.mean() } else { effect };
@@ -383,3 +380,11 @@ pub(super) fn level_of(lens: &Lens, now: Tick) -> Option<(f64, f64)> {
     Some((lens.past.level as f64 * 1e-6 + shift, 1.0 / (sampling + wobble)))
 }
 
+
+pub(super) fn tune(index: usize, default: f64) -> f64 {
+    static T: std::sync::OnceLock<Vec<f64>> = std::sync::OnceLock::new();
+    let t = T.get_or_init(|| {
+        std::env::var("TUNE").unwrap_or_default().split(',').map(|s| s.parse().unwrap_or(f64::NAN)).collect()
+    });
+    t.get(index).copied().filter(|v| !v.is_nan()).unwrap_or(default)
+}
