@@ -243,6 +243,12 @@ impl Detector {
         alarms.chain(ended.map(|ended| (ended.from, ended.to))).collect()
     }
 
+    /// The end of the last alarm of a context. What was before is no part of a new one.
+    fn last_end(&self, id: RecordId, kinds: &[ChangeKind]) -> Tick {
+        let ended = self.state.ended.iter().filter(|ended| ended.context == id && kinds.contains(&ended.kind));
+        ended.map(|ended| ended.to).max().unwrap_or(Tick::MIN)
+    }
+
     /// Makes the pasts anew whose turn it is, and scores the minute.
     fn refresh(&mut self, now: Tick, minute: &Minute<'_>) {
         for (id, _) in &minute.contexts {
@@ -371,7 +377,7 @@ impl Detector {
                 alarms.any(|alarm| alarm.context == *id && kinds.contains(&alarm.kind))
             };
             if let Some(lens) = page.lens.as_ref().filter(|_| seen && !stands(&SPEED))
-                && let Some(finding) = speed::search(lens, &self.state.shared, now, alone)
+                && let Some(finding) = speed::search(lens, &self.state.shared, now, self.last_end(*id, &SPEED), alone)
             {
                 let kind = if finding.faster { ChangeKind::Faster } else { ChangeKind::Slower };
                 found.push(Alarm {
@@ -406,7 +412,7 @@ impl Detector {
                     },
                 };
                 if seen && !stands(&[ChangeKind::Surging]) {
-                    let surge = traffic::surge(&traffic, &self.state.shared);
+                    let surge = traffic::surge(&traffic, &self.state.shared, self.last_end(*id, &[ChangeKind::Surging]));
                     found.extend(surge.map(|surge| alarm(ChangeKind::Surging, surge)));
                 }
                 if !seen && !stands(&[ChangeKind::Silent]) {
@@ -416,7 +422,7 @@ impl Detector {
             }
             if seen && !stands(&[ChangeKind::Failing]) {
                 let excluded = self.excluded(*id, &[ChangeKind::Failing], now);
-                if let Some(failing) = failing::search(&page.history, now, &excluded) {
+                if let Some(failing) = failing::search(&page.history, now, self.last_end(*id, &[ChangeKind::Failing]), &excluded) {
                     let sums = Sums::of(&page.history, failing.since, now + 1);
                     let before = Sums::of(&page.history, now - 76, failing.since);
                     found.push(Alarm {

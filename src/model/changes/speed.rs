@@ -92,9 +92,12 @@ const UNUSUAL: f64 = 1.5;
 /// Minutes in which a larger change may fade.
 const LEFT_OVER: usize = 15;
 
+/// Nobody waits to be told that a page is faster.
+const FASTER_BAR: f64 = 6.5;
+
 /// The least change, as a logarithm of time: slower, faster, in the tail.
 const LEAST_SLOWER: f64 = 0.077;
-const LEAST_FASTER: f64 = 0.14;
+const LEAST_FASTER: f64 = 0.18;
 const LEAST_TAIL: f64 = 0.3;
 
 /// The variance of the mean of the past.
@@ -141,9 +144,9 @@ pub(super) fn deviation(lens: &Lens, shared: &SharedMinutes, since: Tick) -> f64
 }
 
 /// Looks for a change that is there at the end of minute `now`.
-pub(super) fn search(lens: &Lens, shared: &SharedMinutes, now: Tick, alone: bool) -> Option<Finding> {
+pub(super) fn search(lens: &Lens, shared: &SharedMinutes, now: Tick, after: Tick, alone: bool) -> Option<Finding> {
     let minutes: Vec<_> = residuals(lens, shared)
-        .filter(|minute| minute.tick >= lens.past.end)
+        .filter(|minute| minute.tick >= lens.past.end && minute.tick > after)
         .collect();
     if minutes.last()?.tick != now {
         return None;
@@ -165,7 +168,10 @@ pub(super) fn search(lens: &Lens, shared: &SharedMinutes, now: Tick, alone: bool
             let effect = window.mean();
             let variance = window.variance() + past[kind];
             let strength = strength(lens, kind, effect, variance, count);
-            let over = strength / bar(length, alone, young);
+            let over = match effect > 0.0 {
+                true => strength / bar(length, alone, young),
+                false => strength / bar(length, alone, young).max(FASTER_BAR),
+            };
             if over < 1.0 || best.is_some_and(|(most, _)| most >= over) {
                 continue;
             }
