@@ -253,6 +253,16 @@ impl Detector {
             .collect()
     }
 
+    /// The end of the last alarm of a context. What was before is no part of a new one.
+    fn last_end(&self, id: RecordId, kinds: &[ChangeKind]) -> Tick {
+        let ended = self
+            .state
+            .ended
+            .iter()
+            .filter(|ended| ended.context == id && kinds.contains(&ended.kind));
+        ended.map(|ended| ended.to).max().unwrap_or(Tick::MIN)
+    }
+
     /// Makes the pasts anew whose turn it is, and scores the minute.
     fn refresh(&mut self, now: Tick, minute: &Minute<'_>) {
         for (id, _) in &minute.contexts {
@@ -397,7 +407,13 @@ impl Detector {
                 alarms.any(|alarm| alarm.context == *id && kinds.contains(&alarm.kind))
             };
             if let Some(lens) = page.lens.as_ref().filter(|_| seen && !stands(&SPEED))
-                && let Some(finding) = speed::search(lens, &self.state.shared, now, alone)
+                && let Some(finding) = speed::search(
+                    lens,
+                    &self.state.shared,
+                    now,
+                    self.last_end(*id, &SPEED),
+                    alone,
+                )
             {
                 let kind = if finding.faster {
                     ChangeKind::Faster
@@ -442,7 +458,11 @@ impl Detector {
                     },
                 };
                 if seen && !stands(&[ChangeKind::Surging]) {
-                    let surge = traffic::surge(&traffic, &self.state.shared);
+                    let surge = traffic::surge(
+                        &traffic,
+                        &self.state.shared,
+                        self.last_end(*id, &[ChangeKind::Surging]),
+                    );
                     found.extend(surge.map(|surge| alarm(ChangeKind::Surging, surge)));
                 }
                 if !seen && !stands(&[ChangeKind::Silent]) {
@@ -452,7 +472,12 @@ impl Detector {
             }
             if seen && !stands(&[ChangeKind::Failing]) {
                 let excluded = self.excluded(*id, &[ChangeKind::Failing], now);
-                if let Some(failing) = failing::search(&page.history, now, &excluded) {
+                if let Some(failing) = failing::search(
+                    &page.history,
+                    now,
+                    self.last_end(*id, &[ChangeKind::Failing]),
+                    &excluded,
+                ) {
                     let sums = Sums::of(&page.history, failing.since, now + 1);
                     let before = Sums::of(&page.history, now - 76, failing.since);
                     found.push(Alarm {
@@ -480,8 +505,8 @@ impl Detector {
         let mut crowds: HashMap<Tick, bool> = HashMap::new();
         found.retain(|alarm| {
             let lasts = now - alarm.since >= TOGETHER_LASTING;
-            let speed = SPEED.contains(&alarm.kind);
-            !speed
+            let may_pass = SPEED.contains(&alarm.kind) || alarm.kind == ChangeKind::Failing;
+            !may_pass
                 || lasts
                 || !*crowds
                     .entry(alarm.since)
@@ -546,9 +571,12 @@ impl Detector {
         let lenses = lenses.filter_map(|page| page.lens.as_ref());
         let deviations = lenses.map(|lens| speed::deviation(lens, &self.state.shared, since).abs());
         let (all, many) = deviations.fold((0, 0), |(all, many), deviation| {
-            (all + 1, many + usize::from(deviation >= CROWD))
+            (
+                all + 1,
+                many + usize::from(deviation >= speed::tune(11, CROWD)),
+            )
         });
-        many > (all / 20).max(2)
+        many > (all / 20).max(speed::tune(12, 2.0) as usize)
     }
 
     fn stands(&self, id: RecordId, kind: ChangeKind) -> bool {
