@@ -99,6 +99,7 @@ pub fn read_instance_minute(bytes: &[u8]) -> Option<InstanceMinute> {
     let mut reader = Reader(bytes);
     Some(InstanceMinute {
         version: reader.version()?,
+        max_contexts: 0,
         contexts: reader.reported_contexts()?,
     })
 }
@@ -368,7 +369,11 @@ mod tests {
         let contexts = report(0, "a", 4, aggregate(&[5], vec![(1, 2)], 1)).contexts;
         for version in [None, Some("1.4.2".into())] {
             let contexts = contexts.clone();
-            let minute = InstanceMinute { version, contexts };
+            let minute = InstanceMinute {
+                version,
+                max_contexts: 0,
+                contexts,
+            };
             let packed = instance_minute(&minute);
             assert_eq!(read_instance_minute(&packed), Some(minute));
             for length in 0..packed.len() {
