@@ -19,7 +19,7 @@ pub const MAX_REPORTED: usize = 32;
 
 /// The most contexts that a fleet reports in a minute, all instances together, unless it has more instances. The
 /// more instances, the fewer contexts each of them reports.
-pub const MAX_REPORTED_BY_FLEET: usize = 1_024;
+pub const MAX_REPORTED_BY_FLEET: usize = 512;
 
 /// The minutes of which reports are stored.
 pub const REPORTED_MINUTES: Precision = FINEST;
@@ -239,8 +239,8 @@ mod tests {
 
     #[test]
     fn the_larger_the_fleet_the_fewer_contexts_an_instance_reports() {
-        let reported = [0, 1, 32, 33, 64, 1_000, u64::MAX].map(reported_contexts);
-        assert_eq!(reported, [32, 32, 32, 31, 16, 1, 1]);
+        let reported = [0, 1, 16, 17, 64, 1_000, u64::MAX].map(reported_contexts);
+        assert_eq!(reported, [32, 32, 32, 30, 8, 1, 1]);
     }
 
     #[test]
