@@ -357,7 +357,7 @@ mod tests {
         MinuteReport {
             minute,
             instance: instance.into(),
-            version: (contexts % 2 == 0).then(|| "1.4.2".into()),
+            version: contexts.is_multiple_of(2).then(|| "1.4.2".into()),
             max_contexts: contexts as usize,
             is_side_by_side: contexts > 2,
             contexts: (0..contexts).map(context).collect(),
