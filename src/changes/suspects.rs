@@ -43,6 +43,13 @@ pub(super) async fn find(
             timers = self::timers(store, &sides, end).await?;
         }
     }
+    if let Some(instance) = &change.instance {
+        suspects.push(Suspect::Instance {
+            instance: instance.clone(),
+            ratio: change.ratio,
+            share: 1.0,
+        });
+    }
     suspects.extend(deploys(store, changes, change, &minutes).await?);
     suspects.append(&mut timers);
     change.suspects = suspects;
