@@ -488,6 +488,8 @@ impl Builder {
             memory_bytes: matches!(self.backend, Backend::Memory).then_some(self.memory_bytes),
             name_bytes: MAX_NAME,
             slow_text_bytes: self.details.max_bytes(),
+            has_fleet: !matches!(self.backend, Backend::Memory),
+            has_version: self.app_version.is_some(),
         }
     }
 

@@ -178,6 +178,7 @@ fn a_request_that_was_measured_elsewhere_allocates_nothing() {
     let (clock, _hand) = Clock::manual(NOW);
     let (pulse, _tasks) = Pulse::builder()
         .clock(clock)
+        .app_version("1.4.2")
         .count_as_error(|head| head.headers.contains_key("x-error"))
         .build_with_tasks()
         .unwrap();

@@ -63,6 +63,12 @@ fn each_field_out_of_range() {
         "61s",
         "0 to 60 s",
     );
+    let allowed = "1 to 200 bytes without control characters";
+    refused(b().app_version(""), "app_version", "\"\"", allowed);
+    let long = "v".repeat(201);
+    refused(b().app_version(&long), "app_version", &long, allowed);
+    refused(b().app_version("1\n"), "app_version", "1\\n", allowed);
+    assert!(b().app_version("v".repeat(200)).build_with_tasks().is_ok());
     refused(b().retained_slices(0), "retained_slices", "0", "1 to 10000");
     refused(
         b().retained_slices(10_001),

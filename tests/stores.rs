@@ -18,6 +18,8 @@ mod equal;
 mod fixture;
 #[path = "stores/hours.rs"]
 mod hours;
+#[path = "stores/minute_reports.rs"]
+mod minute_reports;
 #[path = "stores/oversized.rs"]
 mod oversized;
 #[path = "stores/own_keys.rs"]
@@ -74,6 +76,7 @@ conformance!(
     skewed_samples_do_not_enter_the_histograms_of_the_present,
     a_page_and_a_timer_of_one_name_are_two_contexts,
     a_batch_of_other_precisions_is_refused,
+    failures_and_requests_cut_off_are_told_apart,
     counters_are_stored_at_all_precisions,
     new_slices_push_old_ones_out,
     slices_that_have_ended_are_rolled_up,

@@ -234,8 +234,8 @@ fn batch_jobs(random: &mut Random, episodes: &mut Vec<Episode>, other: bool) {
         let count = random.whole(3, 16);
         let pages = random.sample(PAGES, count);
         let every = random.pick(&[15, 20, 30, 30, 60, 60]);
-        let length = random.whole(1, if other { 6 } else { 5 });
-        let shift = random.log_between(1.1, 1.7).ln();
+        let length = random.whole(1, if other { 6 } else { 4 });
+        let shift = random.log_between(1.05, 1.5).ln();
         let mut from = random.whole(0, every);
         while from < MINUTES {
             for page in &pages {
@@ -275,7 +275,11 @@ fn bursts(random: &mut Random, episodes: &mut Vec<Episode>) {
     // One page gets slow requests of its own kind for a while: a crawler, a large export.
     for _ in 0..random.whole(4, 20) {
         let from = random.whole(0, MINUTES);
-        let length = random.pick(&[1, 1, 1, 1, 1, 1, 1, 2, 2, 3]);
+        let length = match random.unit() {
+            0.0..0.85 => 1,
+            0.85..0.99 => 2,
+            _ => 3,
+        };
         episodes.push(Episode {
             name: "crawler",
             pages: vec![random.whole(0, PAGES)],

@@ -133,7 +133,14 @@ fn run_one(design: Design, seed: u64) -> Scores {
     scores.detector = follower.finish(page_hours);
     for alarm in &mut scores.detector.false_alarms {
         let why = run.explain(alarm.page, alarm.minute);
-        alarm.context = format!("{}; {why}", alarm.context);
+        let label = run.labels.iter().find(|label| label.page == alarm.page);
+        let label = label.map(|l| {
+            format!(
+                "{:?} {:?} {:.2} {}-{}",
+                l.kind, l.part, l.ratio, l.from, l.to
+            )
+        });
+        alarm.context = format!("{} {}; {why}", alarm.context, label.unwrap_or_default());
     }
     scores.detector.all_verdicts = all;
     scores.rules = rule_followers.map(|follower| follower.finish(page_hours));

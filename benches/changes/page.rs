@@ -29,18 +29,18 @@ pub(crate) enum Shape {
 impl Shape {
     pub(crate) fn random(random: &mut Random) -> Self {
         match random.whole(0, 10) {
-            0..=3 => Self::LogNormal {
+            0..=2 => Self::LogNormal {
                 sigma: random.between(0.25, 1.3),
             },
-            4..=5 => Self::Pareto {
+            3..=5 => Self::Pareto {
                 sigma: random.between(0.3, 0.9),
-                share: random.between(0.01, 0.1),
-                alpha: random.between(1.2, 2.2),
+                share: random.between(0.02, 0.12),
+                alpha: random.between(1.1, 2.0),
             },
             6..=8 => Self::Bimodal {
                 sigma: random.between(0.2, 0.8),
                 misses: random.between(0.05, 0.5),
-                factor: random.log_between(4.0, 60.0),
+                factor: random.log_between(4.0, 80.0),
             },
             _ => Self::Shifted {
                 fixed: random.between(0.1, 0.8),

@@ -48,7 +48,7 @@ impl Run {
         let mut random = Random::new(seed);
         let other = design == Design::Other;
         // The properties of a run as a whole, so that runs differ more than pages of one run.
-        let busy = random.log_between(300.0, 1_500.0);
+        let busy = random.log_between(200.0, 1_200.0);
         let persistence = random.between(0.3, 0.9);
         let pages: Vec<_> = (0..PAGES)
             .map(|_| new_page(&mut random, design, busy, persistence))

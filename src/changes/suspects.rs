@@ -28,21 +28,45 @@ pub(super) async fn find(
     change: &mut Change,
     end: i64,
 ) -> Result<(), StoreError> {
-    let mut suspects = Vec::new();
-    // What concerns one instance, or all pages, is no matter of a page's timers.
+    // What concerns one instance, or all pages, is no matter of a page's instances and timers.
     let is_of_a_page = *change.context != *ALL && change.kind != ChangeKind::Instance;
     let minutes: Vec<i64> = (change.since.max(end - MAX_MINUTES * MINUTE)..end)
         .step_by(FINEST.seconds as usize)
         .collect();
+    let mut suspects = Vec::new();
+    let mut timers = Vec::new();
     if is_of_a_page {
-        suspects.extend(instance(store, change, &minutes).await?);
+        let sides = sides(store, change, end).await?;
+        suspects.extend(instance(store, change, &sides, &minutes).await?);
+        // Whatever runs on a slow instance takes longer.
+        if suspects.is_empty() && matches!(change.kind, ChangeKind::Slower | ChangeKind::Faster) {
+            timers = self::timers(store, &sides, end).await?;
+        }
+    }
+    if let Some(instance) = &change.instance {
+        suspects.push(Suspect::Instance {
+            instance: instance.clone(),
+            ratio: change.ratio,
+            share: 1.0,
+        });
     }
     suspects.extend(deploys(store, changes, change, &minutes).await?);
-    if is_of_a_page && matches!(change.kind, ChangeKind::Slower | ChangeKind::Faster) {
-        suspects.extend(timers(store, change, end).await?);
-    }
+    suspects.append(&mut timers);
     change.suspects = suspects;
     Ok(())
+}
+
+/// What the context of a change did before it, and since.
+async fn sides(store: &dyn Store, change: &Change, end: i64) -> Result<Sides, StoreError> {
+    let query = RecordQuery {
+        contexts: vec![ContextId::new(Kind::Http, change.context.clone())],
+        width: FINEST.seconds,
+        now: end,
+    };
+    let records = store.records(&query).await?;
+    let slices = records.into_iter().flat_map(|records| records.slices);
+    let slices: Vec<_> = slices.collect();
+    Ok(Sides::new(&slices, change.since, end, PAST))
 }
 
 fn id_of(change: &Change) -> RecordId {
@@ -53,6 +77,7 @@ fn id_of(change: &Change) -> RecordId {
 async fn instance(
     store: &dyn Store,
     change: &Change,
+    sides: &Sides,
     minutes: &[i64],
 ) -> Result<Option<Suspect>, StoreError> {
     let id = id_of(change);
@@ -64,7 +89,7 @@ async fn instance(
         }
     }
     let instances: Vec<_> = instances.into_iter().collect();
-    Ok(suspects::instance(change, &instances))
+    Ok(suspects::instance(change.kind, sides, &instances))
 }
 
 /// The deploys near the beginning of the change. Where the new version ran beside another and did no worse, the deploy
@@ -104,16 +129,7 @@ async fn deploys(
 }
 
 /// The timers that cover the change.
-async fn timers(store: &dyn Store, change: &Change, end: i64) -> Result<Vec<Suspect>, StoreError> {
-    let query = RecordQuery {
-        contexts: vec![ContextId::new(Kind::Http, change.context.clone())],
-        width: FINEST.seconds,
-        now: end,
-    };
-    let records = store.records(&query).await?;
-    let slices = records.into_iter().flat_map(|records| records.slices);
-    let slices: Vec<_> = slices.collect();
-    let sides = Sides::new(&slices, change.since, end, PAST);
+async fn timers(store: &dyn Store, sides: &Sides, end: i64) -> Result<Vec<Suspect>, StoreError> {
     if sides.now.timers.is_empty() {
         return Ok(Vec::new());
     }
@@ -123,5 +139,5 @@ async fn timers(store: &dyn Store, change: &Change, end: i64) -> Result<Vec<Susp
     let names: HashMap<RecordId, Arc<str>> = names
         .map(|context| (RecordId::new(Kind::Timer, &context.name), context.name))
         .collect();
-    Ok(suspects::timers(&sides, |id| names.get(&id).cloned()))
+    Ok(suspects::timers(sides, |id| names.get(&id).cloned()))
 }

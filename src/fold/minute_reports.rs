@@ -7,7 +7,7 @@ use super::lease::Lease;
 use super::plan::{NAMES_AT_ONCE, Plan};
 use crate::error::StoreError;
 use crate::model::batch::{Aggregate, Merge};
-use crate::model::minute_report::REPORTED_MINUTES;
+use crate::model::minute_report::{InstanceMinute, REPORTED_MINUTES};
 use crate::model::pack;
 use crate::model::round::{Round, partition, partition_of_record};
 use crate::store::journal::{Journal, Step};
@@ -30,56 +30,51 @@ impl Lease {
         plans: &mut BTreeMap<usize, Plan>,
     ) -> Result<bool, StoreError> {
         let done = self.progress.done;
-        let mut instances = BTreeMap::new();
-        let mut versions: BTreeMap<Field, (usize, Aggregate)> = BTreeMap::new();
-        for report in round.reports() {
-            let minute = report.minute;
-            if !done.contains(partition(&report.instance)) {
-                let table = Table::InstanceMinutes { minute };
-                let name = report.instance.as_bytes().to_vec();
-                instances.insert((table, name), report);
+        let mut instances: BTreeMap<Field, (usize, &InstanceMinute)> = BTreeMap::new();
+        let mut versions: BTreeMap<Field, (usize, &Aggregate)> = BTreeMap::new();
+        for (minute, sums) in round.reports() {
+            let minute = *minute;
+            for (name, of_minute) in &sums.instances {
+                let field = (Table::InstanceMinutes { minute }, name.as_bytes().to_vec());
+                instances.insert(field, (partition(name), of_minute));
             }
-            let Some(version) = report.version.as_ref().filter(|_| report.is_side_by_side) else {
-                continue;
-            };
-            for (id, aggregate) in &report.contexts {
-                let partition = partition_of_record(*id);
-                if done.contains(partition) {
-                    continue;
-                }
+            let contexts = sums.versions.iter().flat_map(|(version, contexts)| {
+                let contexts = contexts.iter();
+                contexts.map(move |(id, aggregate)| (version, *id, aggregate))
+            });
+            for (version, id, aggregate) in contexts {
                 let field = [&id.to_bytes()[..], version.as_bytes()].concat();
-                let sums = versions.entry((Table::VersionMinutes { minute }, field));
-                let (_, sums) = sums.or_insert_with(|| (partition, Aggregate::default()));
-                sums.merge(aggregate);
+                let field = (Table::VersionMinutes { minute }, field);
+                versions.insert(field, (partition_of_record(id), aggregate));
             }
             tokio::task::yield_now().await;
         }
+        instances.retain(|_, (partition, _)| !done.contains(*partition));
+        versions.retain(|_, (partition, _)| !done.contains(*partition));
         if instances.is_empty() && versions.is_empty() {
             return Ok(true);
         }
-        let fields = instances.keys().chain(versions.keys());
-        let fields = by_table(fields);
+        let fields = by_table(instances.keys().chain(versions.keys()));
         let version = &self.progress.version;
         let Step::Done(values) = journal.load_fields(instance, version, &fields).await? else {
             return Ok(false);
         };
         // Both are in the order of the tables, and then of the fields. A field that cannot be read is replaced.
         let mut values = values.into_iter().flatten();
-        for ((table, field), report) in instances {
+        for ((table, field), (partition, added)) in instances {
             let before = values.next().flatten();
             let before = before.and_then(|before| pack::read_instance_minute(&before));
             let mut minute = before.unwrap_or_default();
-            minute.add(report);
+            minute.merge(added.clone());
             let cost = 1 + minute.contexts.len() / CONTEXTS_PER_COST;
-            let value = pack::instance_minute(&minute);
-            let plan = plans.entry(partition(&report.instance)).or_default();
-            add(plan, cost, table, field, value);
+            let plan = plans.entry(partition).or_default();
+            add(plan, cost, table, field, pack::instance_minute(&minute));
         }
-        for (number, ((table, field), (partition, mut sums))) in versions.into_iter().enumerate() {
+        for (number, ((table, field), (partition, added))) in versions.into_iter().enumerate() {
             let before = values.next().flatten();
-            if let Some(before) = before.and_then(|before| pack::read_aggregate(&before)) {
-                sums.merge(&before);
-            }
+            let before = before.and_then(|before| pack::read_aggregate(&before));
+            let mut sums = before.unwrap_or_default();
+            sums.merge(added);
             let plan = plans.entry(partition).or_default();
             add(plan, 1, table, field, pack::aggregate(&sums));
             if number % NAMES_AT_ONCE == 0 {

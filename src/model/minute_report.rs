@@ -4,8 +4,8 @@
 //! An instance reports its busiest contexts. While several versions of the application run side by side, it reports
 //! all of its contexts, and the reports of the instances of a version are added up.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::aggregate::Aggregate;
@@ -19,7 +19,7 @@ pub const MAX_REPORTED: usize = 32;
 
 /// The most contexts that a fleet reports in a minute, all instances together, unless it has more instances. The
 /// more instances, the fewer contexts each of them reports.
-pub const MAX_REPORTED_BY_FLEET: usize = 1_024;
+pub const MAX_REPORTED_BY_FLEET: usize = 512;
 
 /// The minutes of which reports are stored.
 pub const REPORTED_MINUTES: Precision = FINEST;
@@ -91,29 +91,97 @@ impl MinuteReport {
     }
 }
 
-/// What is stored of an instance and minute.
+/// What an instance did on its busiest contexts in a minute.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InstanceMinute {
     /// The version of the application.
     pub version: Option<Arc<str>>,
-    /// The busiest contexts, busiest first.
+    /// How many contexts are stored; 0 when it was read from the store.
+    pub max_contexts: usize,
+    /// The contexts, busiest first.
     pub contexts: Vec<ReportedContext>,
 }
 
 impl InstanceMinute {
-    /// Adds a report of this minute, or a part of one.
-    pub(crate) fn add(&mut self, report: &MinuteReport) {
-        let count = report.max_contexts.min(MAX_REPORTED);
-        let busiest = report.contexts.iter().take(count);
-        self.version = report.version.clone().or_else(|| self.version.take());
-        merge_contexts(&mut self.contexts, busiest.cloned().collect());
-        self.contexts.truncate(count);
+    /// Adds another part of the same minute.
+    pub fn merge(&mut self, other: Self) {
+        self.max_contexts = self.max_contexts.max(other.max_contexts);
+        self.version = self.version.take().or(other.version);
+        merge_contexts(&mut self.contexts, other.contexts);
+        self.contexts.truncate(self.max_contexts);
+    }
+}
+
+/// What the instances, and the versions of the application, did in a minute, by their names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MinuteSums {
+    /// The instances.
+    pub instances: BTreeMap<Arc<str>, InstanceMinute>,
+    /// The versions that ran side by side, with all of their contexts.
+    pub versions: BTreeMap<Arc<str>, BTreeMap<RecordId, Aggregate>>,
+}
+
+impl MinuteSums {
+    /// Adds a report, or a part of one.
+    pub fn add(&mut self, report: MinuteReport) {
+        if let Some(version) = report.version.as_ref().filter(|_| report.is_side_by_side) {
+            let contexts = report.contexts.iter();
+            self.add_to_version(version, contexts.map(|(id, sums)| (id, sums)));
+        }
+        let max_contexts = report.max_contexts.min(MAX_REPORTED);
+        let mut contexts = report.contexts;
+        contexts.truncate(max_contexts);
+        let minute = InstanceMinute {
+            version: report.version,
+            max_contexts,
+            contexts,
+        };
+        self.add_to_instance(report.instance, minute);
+    }
+
+    /// Adds the sums of other reports.
+    pub fn merge(&mut self, other: &Self) {
+        for (instance, minute) in &other.instances {
+            self.add_to_instance(instance.clone(), minute.clone());
+        }
+        for (version, contexts) in &other.versions {
+            self.add_to_version(version, contexts);
+        }
+    }
+
+    fn add_to_instance(&mut self, instance: Arc<str>, minute: InstanceMinute) {
+        match self.instances.get_mut(&instance) {
+            Some(mine) => mine.merge(minute),
+            None => drop(self.instances.insert(instance, minute)),
+        }
+    }
+
+    fn add_to_version<'a>(
+        &mut self,
+        version: &Arc<str>,
+        contexts: impl IntoIterator<Item = (&'a RecordId, &'a Aggregate)>,
+    ) {
+        let sums = self.versions.entry(version.clone()).or_default();
+        for (id, aggregate) in contexts {
+            sums.entry(*id).or_default().merge(aggregate);
+        }
     }
 
     /// Approximate bytes in memory.
     pub(crate) fn bytes(&self) -> usize {
-        let version = self.version.as_ref().map_or(0, |version| version.len());
-        size_of::<Self>() + version + bytes_of(&self.contexts)
+        /// Bytes of an entry in its map, without its content.
+        const PER_ENTRY: usize = 64;
+        let version = |version: &Option<Arc<str>>| version.as_ref().map_or(0, |name| name.len());
+        let instances = self.instances.iter().map(|(name, minute)| {
+            let own = size_of::<InstanceMinute>() + version(&minute.version);
+            PER_ENTRY + name.len() + own + bytes_of(&minute.contexts)
+        });
+        let versions = self.versions.iter().map(|(name, contexts)| {
+            let contexts = contexts.values();
+            let contexts = contexts.map(|aggregate| PER_ENTRY + aggregate.bytes());
+            PER_ENTRY + name.len() + contexts.sum::<usize>()
+        });
+        instances.sum::<usize>() + versions.sum::<usize>()
     }
 }
 
@@ -171,23 +239,41 @@ mod tests {
 
     #[test]
     fn the_larger_the_fleet_the_fewer_contexts_an_instance_reports() {
-        let reported = [0, 1, 32, 33, 64, 1_000, u64::MAX].map(reported_contexts);
-        assert_eq!(reported, [32, 32, 32, 31, 16, 1, 1]);
+        let reported = [0, 1, 16, 17, 64, 1_000, u64::MAX].map(reported_contexts);
+        assert_eq!(reported, [32, 32, 32, 30, 8, 1, 1]);
     }
 
     #[test]
-    fn the_busiest_contexts_of_all_parts_are_those_of_the_instance() {
-        let mut whole = report(&[(1, 9), (2, 8), (3, 7), (4, 6), (5, 5)], 3);
-        let expected = contexts(&[(1, 9), (2, 8), (3, 7)]);
+    fn parts_of_a_report_add_up_to_it() {
+        let counts = &[(1, 9), (2, 8), (3, 7), (4, 6), (5, 5)];
+        let mut whole = MinuteSums::default();
+        whole.add(report(counts, 3));
+        let instance = &whole.instances["a"];
+        assert_eq!(instance.contexts, contexts(&counts[..3]));
+        assert_eq!(instance.version.as_deref(), Some("1"));
+        assert_eq!(whole.versions["1"], contexts(counts).into_iter().collect());
         for count in 1..=5 {
-            let (mut left, mut minute) = (whole.clone(), InstanceMinute::default());
+            let (mut left, mut sums) = (report(counts, 3), MinuteSums::default());
             while !left.contexts.is_empty() {
-                minute.add(&left.split(count));
+                let mut part = MinuteSums::default();
+                part.add(left.split(count));
+                sums.merge(&part);
             }
-            assert_eq!(minute.contexts, expected);
-            assert_eq!(minute.version.as_deref(), Some("1"));
+            assert_eq!(sums, whole);
+            assert_eq!(sums.bytes(), whole.bytes());
         }
+        let mut other = report(counts, 3);
+        (other.instance, other.is_side_by_side) = ("b".into(), false);
+        whole.add(other);
+        assert_eq!(whole.instances.len(), 2);
+        assert_eq!(whole.versions["1"], contexts(counts).into_iter().collect());
+    }
+
+    #[test]
+    fn a_report_is_split_and_merged() {
+        let mut whole = report(&[(1, 9), (2, 8), (3, 7), (4, 6), (5, 5)], 3);
         let first = whole.split(2);
+        assert_eq!(first, report(&[(1, 9), (2, 8)], 3));
         whole.merge(first);
         assert_eq!(whole, report(&[(1, 9), (2, 8), (3, 7), (4, 6), (5, 5)], 3));
         // The clock was set back: the minute went on.
@@ -199,8 +285,9 @@ mod tests {
     #[test]
     fn no_more_contexts_are_stored_than_the_most() {
         let counts: Vec<_> = (0..50).map(|name| (name, 100 - name)).collect();
-        let mut minute = InstanceMinute::default();
-        minute.add(&report(&counts, usize::MAX));
-        assert_eq!(minute.contexts, contexts(&counts[..MAX_REPORTED]));
+        let mut sums = MinuteSums::default();
+        sums.add(report(&counts, usize::MAX));
+        let stored = &sums.instances["a"].contexts;
+        assert_eq!(*stored, contexts(&counts[..MAX_REPORTED]));
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::batch::{Aggregate, Batch, ContextDelta, merge_all};
 use super::context::{ContextId, RecordId, fnv1a};
-use super::minute_report::MinuteReport;
+use super::minute_report::{MinuteReport, MinuteSums};
 use super::pack::{EntryReader, Item, Undecodable};
 use super::ranking::RankingDelta;
 use super::records::TierSlice;
@@ -41,8 +41,8 @@ pub struct Round {
     groups: Vec<Group>,
     /// The rankings.
     rankings: BTreeMap<Arc<str>, RankingDelta>,
-    /// The minute reports that are retained, by minute and instance.
-    reports: BTreeMap<(i64, Arc<str>), MinuteReport>,
+    /// The sums of the minute reports, by minute.
+    reports: BTreeMap<i64, MinuteSums>,
     /// Samples that were late when they were flushed. They belong to the partition of
     /// [`ALL`](super::context::ALL).
     late: u64,
@@ -136,14 +136,17 @@ impl Round {
     }
 
     /// Adds a minute report, unless its minute is no longer retained or lies in the future.
-    pub fn add_report(&mut self, report: MinuteReport, stamp: i64) {
+    fn add_report(&mut self, report: MinuteReport, stamp: i64) {
         if !report.is_retained(stamp) {
             return;
         }
-        let key = (report.minute, report.instance.clone());
-        match self.reports.get_mut(&key) {
-            Some(mine) => mine.merge(report),
-            None => drop(self.reports.insert(key, report)),
+        self.reports.entry(report.minute).or_default().add(report);
+    }
+
+    /// Adds sums of minute reports.
+    pub fn add_reports(&mut self, reports: &BTreeMap<i64, MinuteSums>) {
+        for (minute, sums) in reports {
+            self.reports.entry(*minute).or_default().merge(sums);
         }
     }
 
@@ -179,9 +182,9 @@ impl Round {
         &self.rankings
     }
 
-    /// The minute reports, oldest first.
-    pub fn reports(&self) -> impl Iterator<Item = &MinuteReport> {
-        self.reports.values()
+    /// The sums of the minute reports, by minute.
+    pub fn reports(&self) -> &BTreeMap<i64, MinuteSums> {
+        &self.reports
     }
 
     /// Number of samples that were late when they were flushed.
@@ -329,14 +332,20 @@ mod tests {
             batch.add_report(report(minute, numbers));
             round.add(batch, NOW);
         }
-        let mut merged = report(newest, &[5, 3, 1]);
-        merged.max_contexts = 2;
-        let expected = [
+        let mut expected = BTreeMap::new();
+        for report in [
             report(oldest, &[9]),
-            merged,
+            report(newest, &[3, 1]),
+            report(newest, &[5]),
             report(newest + SKEW_ALLOWED, &[9]),
-        ];
-        assert!(round.reports().eq(&expected));
+        ] {
+            let sums: &mut MinuteSums = expected.entry(report.minute).or_default();
+            sums.add(report);
+        }
+        assert_eq!(*round.reports(), expected);
+        let mut copy = Round::default();
+        copy.add_reports(round.reports());
+        assert_eq!(*copy.reports(), expected);
     }
 
     #[test]

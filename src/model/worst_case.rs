@@ -1,7 +1,9 @@
 //! The most memory that a configuration can take, whatever clients send.
 
 use super::aggregate::MAX_PART_BUCKETS;
+use super::fleet::MAX_VERSION_BYTES;
 use super::histogram::{BUCKETS, COARSE_SCALE, SCALE};
+use super::minute_report::{MAX_REPORTED, MAX_REPORTED_BY_FLEET, REPORTED_MINUTES};
 use super::ranking::RankingSpec;
 use super::slice::{Precision, Precisions};
 use super::slow_request::{SLOW_OF_ALL, SLOW_PER_CONTEXT, SLOW_PER_SECOND};
@@ -31,6 +33,10 @@ pub struct Bounds {
     pub name_bytes: usize,
     /// The most bytes of the trace id and the path of a slow request: 0 if neither is recorded.
     pub slow_text_bytes: usize,
+    /// Whether other instances may share the store, so that each reports its minutes.
+    pub has_fleet: bool,
+    /// Whether the application has a version: all contexts are reported while several run side by side.
+    pub has_version: bool,
 }
 
 /// The most memory that a configuration can take.
@@ -101,6 +107,10 @@ const PENDING_BUCKET: u64 = 16;
 /// A pending or cached record without its buckets: its sums, room that its histograms do not use, and the timers within
 /// its requests, as many as are told apart and the others.
 const PENDING_RECORD: u64 = 288 + 16 + 208 + (MAX_TIMERS as u64 + 1) * 40;
+/// A context of a minute report in this process, or of the sums of such reports.
+const REPORTED: u64 = buckets_at(SCALE) * PENDING_BUCKET + 288 + 16 + 208;
+/// Versions that run side by side.
+const VERSIONS: u64 = 2;
 /// The timers within the requests of a context until the next drain: up to four lists.
 const LIVE_TIMERS: u64 = 4 * (2 * MAX_TIMERS as u64 + 1) * 40;
 /// A slow request on the list of its context, without its texts.
@@ -142,17 +152,29 @@ impl ProcessBytes {
         let counters = (bounds.max_counters + 1) as u64;
         let name = bounds.name_bytes as u64;
         let cells = bounds.shards as u64 * (CELL + 2 * CELL_PART + 128);
+        let is_reporting = bounds.has_fleet || bounds.has_version;
+        // Contexts of a report, and those of the minute that is collected.
+        let (reported, collected) = match (bounds.has_version, is_reporting) {
+            (true, _) => (contexts, contexts),
+            (false, true) => (of_instance(contexts), contexts),
+            (false, false) => (0, 0),
+        };
         let slices = precisions.counters.iter().map(|p| u64::from(p.retained));
         let slices = slices.sum::<u64>();
         let slices = match bounds.memory_bytes {
             Some(bytes) => {
-                let records = (contexts * stored_records()).min(bytes as u64);
+                let reports = match bounds.has_version {
+                    true => reported_minutes() * (of_instance(contexts) + contexts) * REPORTED,
+                    false => 0,
+                };
+                let records = (contexts * stored_records() + reports).min(bytes as u64);
                 (3 * contexts + counters) * slices * STORED_SLICE + records
             }
             None => {
                 // Above `pending_bytes` the pending records are compacted.
                 let compacted = (bounds.pending_bytes as u64).max(contexts * compacted_records());
-                let records = (contexts * pending_records()).min(compacted);
+                let reports = reported_minutes() * reported * REPORTED;
+                let records = (contexts * pending_records() + reports).min(compacted);
                 (contexts + counters) * slices * PENDING_SLICE + records
             }
         };
@@ -166,11 +188,15 @@ impl ProcessBytes {
         let fine = buckets_at(SCALE);
         Self {
             in_use: contexts * (cells + CONTEXT + LIVE_TIMERS + 4 * name + listed)
-                + counters * (1_024 + 2 * name),
+                + counters * (1_024 + 2 * name)
+                + (collected + reported) * REPORTED,
             replay: bounds.replay_bytes as u64,
             folding: match bounds.folder_records as u64 {
                 0 => 0,
-                records => ROUND + records * (fine * PENDING_BUCKET + PENDING_RECORD),
+                records => {
+                    let reported = reported_of_minute(contexts, bounds.has_version);
+                    ROUND + records * (fine * PENDING_BUCKET + PENDING_RECORD) + reported * REPORTED
+                }
             },
             slices: slices + slow,
         }
@@ -183,9 +209,39 @@ impl ProcessBytes {
 }
 
 /// Buckets of a record with this scale: those of the histogram and of its two parts.
-fn buckets_at(scale: u8) -> u64 {
+const fn buckets_at(scale: u8) -> u64 {
     let buckets = BUCKETS >> (SCALE - scale);
-    (buckets + 2 * buckets.min(MAX_PART_BUCKETS)) as u64
+    let of_part = match buckets < MAX_PART_BUCKETS {
+        true => buckets,
+        false => MAX_PART_BUCKETS,
+    };
+    (buckets + 2 * of_part) as u64
+}
+
+/// Minutes of which reports wait, or are stored in this process.
+fn reported_minutes() -> u64 {
+    u64::from(REPORTED_MINUTES.retained)
+}
+
+/// Contexts of a minute that are stored of an instance.
+fn of_instance(contexts: u64) -> u64 {
+    contexts.min(MAX_REPORTED as u64)
+}
+
+/// Contexts of a minute that are stored of all instances and versions.
+fn reported_of_minute(contexts: u64, has_version: bool) -> u64 {
+    let instances = (MAX_REPORTED_BY_FLEET / MAX_REPORTED) as u64;
+    let versions = if has_version { VERSIONS } else { 0 };
+    instances * of_instance(contexts) + versions * contexts
+}
+
+/// Bytes in the store of what the instances and versions did in each minute. More than 16 instances report fewer
+/// contexts each.
+pub fn report_bytes(contexts: u64, has_version: bool) -> u64 {
+    let minutes = (REPORTED_MINUTES.key_ttl() / i64::from(REPORTED_MINUTES.seconds)) as u64;
+    let version = if has_version { MAX_VERSION_BYTES } else { 0 } as u64;
+    let reported = reported_of_minute(contexts, has_version);
+    minutes * reported * (packed_bytes(buckets_at(SCALE)) + version)
 }
 
 /// Buckets of a record of a tier.
@@ -253,12 +309,21 @@ pub fn store_bytes(bounds: &Bounds, precisions: &Precisions) -> u64 {
     let counters = (bounds.max_counters + 1) as u64;
     let request = PACKED_REQUEST + name + bounds.slow_text_bytes as u64;
     let slow = REDIS_SLOW_HOURS * (contexts * SLOW_FIELD + slow_requests(contexts) * request);
-    contexts * context + counters * counter + slow + bounds.journal_bytes
+    let reports = match bounds.has_fleet {
+        true => report_bytes(contexts, bounds.has_version),
+        false => 0,
+    };
+    contexts * context + counters * counter + slow + reports + bounds.journal_bytes
 }
 
 /// A packed record in its hash, with a count of a few digits in each bucket, and all timers.
 fn record_bytes(buckets: u64) -> u64 {
-    buckets * 5 + 180 + (MAX_TIMERS as u64 + 1) * 27
+    packed_bytes(buckets) + (MAX_TIMERS as u64 + 1) * 27
+}
+
+/// The same without timers.
+fn packed_bytes(buckets: u64) -> u64 {
+    buckets * 5 + 180
 }
 
 /// A hash of small integers: a listpack up to 512 fields, a table beyond.
@@ -296,6 +361,8 @@ mod tests {
             journal_bytes: 7_000_001,
             name_bytes: 53,
             slow_text_bytes: 320,
+            has_fleet: true,
+            has_version: true,
         }
     }
 
@@ -310,17 +377,17 @@ mod tests {
         let worst = WorstCase::new(&bounds(), &precisions());
         let parts = ProcessBytes::new(&bounds(), &precisions());
         let expected = ProcessBytes {
-            in_use: 4_916_690,
+            in_use: 7_457_490,
             replay: 1_000_003,
-            folding: 29_181_024,
+            folding: 38_226_272,
             slices: 23_552_384,
         };
         assert_eq!(parts, expected);
-        assert_eq!(worst.process_bytes, 58_650_101);
-        assert_eq!(worst.store_bytes, 135_845_061);
+        assert_eq!(worst.process_bytes, 70_236_149);
+        assert_eq!(worst.store_bytes, 553_504_261);
         // Above 512 fields a hash is a table.
         let long = Precisions::new([1, 60], 513);
-        assert_eq!(WorstCase::new(&bounds(), &long).store_bytes, 159_577_973);
+        assert_eq!(WorstCase::new(&bounds(), &long).store_bytes, 577_237_173);
     }
 
     #[test]
@@ -335,7 +402,7 @@ mod tests {
         // What is compacted as far as can be takes more than the bound.
         assert_eq!(slices(6_000_000), slices(1));
         assert_eq!(slices(20_000_000), 4_259_584 + 20_000_000);
-        assert_eq!(slices(usize::MAX), 215_373_184);
+        assert_eq!(slices(usize::MAX), 380_525_184);
     }
 
     #[test]
@@ -347,7 +414,7 @@ mod tests {
         };
         let parts = |bytes| ProcessBytes::new(&bounds(bytes), &precisions());
         assert_eq!(parts(1 << 20).slices, 12_418_560);
-        assert_eq!(parts(usize::MAX).slices, 360_253_184);
+        assert_eq!(parts(usize::MAX).slices, 578_253_824);
         assert_eq!(parts(1 << 20).folding, 0);
         assert_eq!(WorstCase::new(&bounds(1), &precisions()).store_bytes, 0);
     }

@@ -220,10 +220,10 @@ mod tests {
             ("a", Some("1"))
         );
         recorder.drain.set_fleet(fleet(100, &["1"]));
-        assert_eq!(report(120).contexts.len(), 10);
+        assert_eq!(report(120).contexts.len(), 5);
         recorder.drain.set_fleet(fleet(100, &["1", "2"]));
         let both = report(180);
-        assert_eq!((both.max_contexts, both.contexts.len()), (10, 40));
+        assert_eq!((both.max_contexts, both.contexts.len()), (5, 40));
         assert!(both.is_side_by_side);
         let sums = &both.contexts[0].1;
         assert_eq!((sums.cut_off.count(), sums.timers.is_empty()), (40, true));

@@ -10,13 +10,16 @@ use redis::pipe;
 use tower::{Layer, Service};
 use tower_pulse::model::batch::{Aggregate, Batch, Slices};
 use tower_pulse::model::context::{ALL, ContextId, Kind, MAX_NAME, OVERFLOW, RecordId, UNMATCHED};
+use tower_pulse::model::fleet::MAX_VERSION_BYTES;
 use tower_pulse::model::histogram::{BUCKETS, Histogram, SCALE, lower_bound};
+use tower_pulse::model::minute_report::{MAX_REPORTED, MinuteReport, REPORTED_MINUTES};
 use tower_pulse::model::outcome::Outcome;
 use tower_pulse::model::slice::{HOUR, Precisions};
 use tower_pulse::model::slow_request::SlowRequests;
 use tower_pulse::model::snapshot::{ContextSnapshot, FleetSnapshot, Snapshot};
 use tower_pulse::model::tier::{TIERS, TierSlice};
 use tower_pulse::model::timer_sums::{MAX_TIMERS, OTHER, TimerSums, Timers};
+use tower_pulse::model::worst_case::report_bytes;
 use tower_pulse::store::memory::MemoryStore;
 use tower_pulse::store::{
     Append, Appended, AppendedCall, BookStatistics, CleanReport, ContextQuery, ContextRecords,
@@ -187,6 +190,36 @@ async fn send_all_slices(
     send(batch).await;
 }
 
+/// Instances, and versions, that a fleet is assumed to have.
+const INSTANCES: u64 = 16;
+const VERSIONS: u64 = 2;
+
+/// Sends full reports of each minute, of one instance and its version.
+async fn send_reports(writer: &Writer, seq: &mut u64, precisions: &Precisions) {
+    let mut full = aggregate_of(&durations(), Outcome::ServerError);
+    full.cut_off = full.failures.clone();
+    multiply(&mut full, 1_000_000);
+    let contexts: Vec<_> = (0..CONTEXTS + 3)
+        .map(|n| (RecordId::new(Kind::Http, &name("GET /", n)), full.clone()))
+        .collect();
+    let minutes = REPORTED_MINUTES.key_ttl() / i64::from(REPORTED_MINUTES.seconds);
+    let newest = NOW - NOW % 60 + 9 * 60;
+    for minute in 0..minutes {
+        let mut batch = Batch::new(precisions.clone());
+        batch.add_report(MinuteReport {
+            minute: newest - 60 * minute,
+            instance: "a".repeat(32).into(),
+            version: Some("v".repeat(MAX_VERSION_BYTES).into()),
+            max_contexts: MAX_REPORTED,
+            is_side_by_side: true,
+            contexts: contexts.clone(),
+        });
+        *seq += 1;
+        let applied = writer.apply(&call("filler", *seq, batch)).await.unwrap();
+        assert!(matches!(applied, ApplyOutcome::Merged(_)), "{applied:?}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_calculated_worst_case_is_close_to_that_of_redis() {
     let server = RedisServer::start().await;
@@ -208,9 +241,10 @@ async fn the_calculated_worst_case_is_close_to_that_of_redis() {
     for (name, kind) in names {
         send_all_slices(&writer, &mut seq, &precisions, &name, kind).await;
     }
+    send_reports(&writer, &mut seq, &precisions).await;
     let conn = &mut server.connection().await;
     let keys = keys(conn, "*").await;
-    let mut sum = 0;
+    let (mut sum, mut reports) = (0, 0);
     let mut kinds = std::collections::BTreeMap::<String, (u64, u64)>::new();
     for key in &keys {
         let mut pipeline = pipe();
@@ -221,16 +255,28 @@ async fn the_calculated_worst_case_is_close_to_that_of_redis() {
             .arg("SAMPLES")
             .arg(0);
         let (size,): (u64,) = pipeline.query_async(conn).await.unwrap();
-        sum += size;
         let kind: String = String::from_utf8_lossy(key).chars().take(22).collect();
+        match kind.contains("pulse:by_") {
+            true if kind.contains("by_i") => reports += INSTANCES * size,
+            true => reports += VERSIONS * size,
+            false => sum += size,
+        }
         let totals = kinds.entry(kind).or_default();
         *totals = (totals.0 + 1, totals.1 + size);
     }
     let used = server.used_memory().await - before;
     let journal = 1 << 20;
     let builder = builder().redis(server.url()).journal_bytes(journal);
+    let builder = builder.app_version("1");
+    let calculated = report_bytes(CONTEXTS as u64 + 3, true);
+    let ratio = calculated as f64 / reports as f64;
+    println!("reports {reports}, calculated {calculated}");
+    assert!(
+        (0.8..1.2).contains(&ratio),
+        "reports: {ratio:.2} of the real"
+    );
     // The journal is empty, as everything is folded.
-    let worst = builder.worst_case().store_bytes - journal;
+    let worst = builder.worst_case().store_bytes - journal - calculated;
     println!(
         "keys {sum} ({} keys), used memory {used}, calculated {worst}",
         keys.len()
@@ -444,6 +490,7 @@ fn fill_during_outage() -> u64 {
     let store = Arc::new(Away(MemoryStore::new(precisions.clone(), clock.clone())));
     let timers = timers();
     let builder = builder().max_contexts(CONTEXTS + timers.len());
+    let builder = builder.app_version("1");
     let builder = builder.clock(clock).store(store);
     let worst = builder.worst_case().process_bytes;
     let (pulse, _tasks) = builder.build_with_tasks().unwrap();

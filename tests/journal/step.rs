@@ -108,10 +108,7 @@ fn copy_of(round: &Round) -> Round {
         copy.add(batch, round.stamp());
     }
     copy.add_rankings(round.rankings().clone(), round.stamp());
-    for report in round.reports() {
-        // The minute was retained when the report was appended.
-        copy.add_report(report.clone(), report.minute);
-    }
+    copy.add_reports(round.reports());
     assert_eq!(
         format!("{copy:?}"),
         format!("{round:?}"),

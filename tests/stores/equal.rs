@@ -6,7 +6,8 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use tower_pulse::model::access_time::AccessTimeStats;
 use tower_pulse::model::batch::Batch;
-use tower_pulse::model::context::{ALL, Kind};
+use tower_pulse::model::context::{ALL, Kind, RecordId};
+use tower_pulse::model::minute_report::{MinuteReport, REPORTED_MINUTES};
 use tower_pulse::model::outcome::Outcome;
 use tower_pulse::model::slice::{HOUR, Precisions};
 use tower_pulse::model::snapshot::{ContextSnapshot, HourSnapshot};
@@ -76,6 +77,15 @@ impl Pair {
                     let outcome = Outcome::ALL[(nanos % 10) as usize];
                     let aggregate = aggregate_of(&[*nanos, nanos / 3], outcome);
                     batch.add(&name, kind, now + second, &aggregate);
+                    let version = [None, Some("1"), Some("2")][(nanos % 3) as usize];
+                    batch.add_report(MinuteReport {
+                        minute: REPORTED_MINUTES.slice(now + second),
+                        instance: version.unwrap_or("none").into(),
+                        version: version.map(Arc::from),
+                        max_contexts: 3,
+                        is_side_by_side: nanos % 2 == 0,
+                        contexts: vec![(RecordId::new(kind, &name), aggregate)],
+                    });
                 }
                 self.send(batch).await;
             }
@@ -94,16 +104,18 @@ impl Pair {
                 .manual_clock
                 .advance(std::time::Duration::from_secs(*seconds as u64)),
             Step::Heartbeat(instance, in_flight) => {
+                let mut fleets = Vec::new();
                 for store in &self.stores {
                     let heartbeat = Heartbeat {
                         instance: instance.to_string(),
                         at: now,
                         in_flight: *in_flight,
                         dropped: 0,
-                        version: None,
+                        version: (in_flight % 3 > 0).then(|| (in_flight % 3).to_string().into()),
                     };
-                    store.heartbeat(&heartbeat).await.unwrap();
+                    fleets.push(store.heartbeat(&heartbeat).await.unwrap());
                 }
+                assert_eq!(fleets[0], fleets[1]);
             }
             Step::Clean => {
                 self.clean().await;
@@ -181,6 +193,14 @@ impl Pair {
             b.records.sort_unstable_by_key(|(id, _)| *id);
             assert_eq!(a, b, "{at:?}");
         }
+        let newest = REPORTED_MINUTES.slice(now + HOUR);
+        let minutes = (0..).map(|n| newest - 60 * n);
+        let retained = minutes.take_while(|minute| *minute > REPORTED_MINUTES.cut_off(now));
+        let minutes: Vec<i64> = retained.collect();
+        let (reports, other) = (a.minute_reports(&minutes), b.minute_reports(&minutes));
+        assert_eq!(reports.await.unwrap(), other.await.unwrap());
+        let (records, other) = (a.version_records(&minutes), b.version_records(&minutes));
+        assert_eq!(records.await.unwrap(), other.await.unwrap());
         for context in [ALL, "timer 1", "GET /3", "both"] {
             for precision in [60, 3_600] {
                 assert_eq!(

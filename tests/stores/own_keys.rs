@@ -162,7 +162,7 @@ async fn a_record_of_cleaning_of_20_mib_is_replaced() {
 
 #[tokio::test]
 async fn heartbeats_replace_keys_of_another_type() {
-    for name in ["instances", "instance:a"] {
+    for name in ["instances", "instance:a", "versions"] {
         let (fixture, _connection) = poisoned(name).await;
         fixture.store.heartbeat(&heartbeat()).await.unwrap();
         let snapshot = fixture.snapshot().await;

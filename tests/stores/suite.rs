@@ -6,7 +6,7 @@ pub use crate::changes::{
 };
 use std::sync::Arc;
 
-use tower_pulse::model::batch::Batch;
+use tower_pulse::model::batch::{Aggregate, Batch, Merge};
 use tower_pulse::model::context::{ALL, ContextId, Kind, OVERFLOW};
 use tower_pulse::model::histogram::COARSE_SCALE;
 use tower_pulse::model::outcome::Outcome;
@@ -745,4 +745,37 @@ pub async fn an_empty_store_answers_every_query(fixture: &mut Fixture) {
         .await;
     assert!(!fixture.store.describe().is_empty());
     assert_eq!(fixture.store.warnings(), Vec::<String>::new());
+}
+
+pub async fn failures_and_requests_cut_off_are_told_apart(fixture: &mut Fixture) {
+    let mut expected = Aggregate::default();
+    // Two minutes that are rolled up, by several calls.
+    for (minute, outcome, nanos) in [
+        (0, Outcome::Success, 3 * MS),
+        (0, Outcome::ClientError, 5 * MS),
+        (1, Outcome::Cancelled, 7 * MS),
+        (0, Outcome::BodyAborted, 9 * MS),
+        (1, Outcome::Failed, 11 * MS),
+    ] {
+        let sums = aggregate_of(&[nanos, nanos, 2 * nanos], outcome);
+        let mut batch = Batch::new(fixture.precisions.clone());
+        batch.add(&"GET /".into(), Kind::Http, LAST_HOUR + 60 * minute, &sums);
+        fixture.merge_clean(batch).await;
+        expected.merge(&sums);
+    }
+    let records = async |width| {
+        let records = fixture.store.records_of("GET /", width, NOW).await.unwrap();
+        let mut all = Aggregate::default();
+        records.iter().for_each(|(_, sums)| all.merge(sums));
+        (records.len(), all)
+    };
+    assert_eq!(records(60).await, (2, expected.clone()));
+    assert_eq!(records(3_600).await, (1, expected.clone()));
+    let parts = |sums: &Aggregate| {
+        let counts = [&sums.failures, &sums.cut_off, &sums.successes()];
+        counts.map(|part| (part.scale(), part.count()))
+    };
+    let (_, wide) = records(21_600).await;
+    assert_eq!(parts(&wide), [(2, 6), (2, 6), (2, 3)]);
+    assert_eq!(parts(&expected), [(4, 6), (4, 6), (4, 3)]);
 }

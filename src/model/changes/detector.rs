@@ -7,6 +7,7 @@ use super::all;
 use super::change::ChangeKind;
 use super::failing;
 use super::history::{Tick, tick};
+use super::instances::{InstanceDetector, InstanceState};
 use super::page::Page;
 use super::reference::Past;
 use super::speed;
@@ -84,6 +85,8 @@ pub struct DetectorState {
     pub(super) ended: Vec<Ended>,
     /// What all contexts did together in the last minutes.
     pub(super) shared: SharedMinutes,
+    /// The instances that are out of line.
+    pub(super) instances: InstanceState,
 }
 
 /// How well a detector can see.
@@ -110,6 +113,7 @@ pub struct Detector {
     state: DetectorState,
     pages: HashMap<RecordId, Page>,
     last: Option<Tick>,
+    instances: InstanceDetector,
 }
 
 /// The number of a context, which tells when it is its turn.
@@ -135,6 +139,7 @@ impl Detector {
     /// [`judged_until`](DetectorState::judged_until), oldest first, before the next one is judged.
     pub fn new(state: DetectorState) -> Self {
         Self {
+            instances: InstanceDetector::new(state.instances.clone()),
             state,
             ..Self::default()
         }
@@ -142,6 +147,7 @@ impl Detector {
 
     /// Adds a minute that another detector has judged.
     pub fn recall(&mut self, minute: &Minute<'_>) {
+        self.instances.recall(minute.start, &minute.instances);
         let now = tick(minute.start);
         if !self.add(now, minute) {
             return;
@@ -170,7 +176,22 @@ impl Detector {
             self.follow(now);
             self.search(now);
         }
-        self.verdicts(now)
+        let mut verdicts = self.verdicts(now);
+        let of_instances = self.instances.judge(minute.start, &minute.instances);
+        self.state.instances = self.instances.state().clone();
+        // What one instance does to a page is said once.
+        verdicts.retain(|verdict| !self.is_of_an_instance(verdict));
+        verdicts.extend(of_instances);
+        verdicts
+    }
+
+    /// Whether a page changes only because an instance is out of line on it.
+    fn is_of_an_instance(&self, verdict: &Verdict) -> bool {
+        let (then, now) = (verdict.mean_then, verdict.mean_now);
+        match verdict.kind {
+            ChangeKind::Slower => self.instances.explains(verdict.context, then, now),
+            _ => false,
+        }
     }
 
     /// What another detector needs to go on from here.
@@ -206,7 +227,11 @@ impl Detector {
             .iter()
             .map(|alarm| past(&alarm.past) + 128);
         let ended = self.state.ended.iter().map(|ended| past(&ended.past) + 128);
-        size_of::<Self>() + pages + alarms.chain(ended).sum::<usize>() + self.state.shared.bytes()
+        size_of::<Self>()
+            + self.instances.bytes()
+            + pages
+            + alarms.chain(ended).sum::<usize>()
+            + self.state.shared.bytes()
     }
 
     /// Adds a minute to the histories. `false` if it is not later than all others.
@@ -251,6 +276,16 @@ impl Detector {
         alarms
             .chain(ended.map(|ended| (ended.from, ended.to)))
             .collect()
+    }
+
+    /// The end of the last alarm of a context. What was before is no part of a new one.
+    fn last_end(&self, id: RecordId, kinds: &[ChangeKind]) -> Tick {
+        let ended = self
+            .state
+            .ended
+            .iter()
+            .filter(|ended| ended.context == id && kinds.contains(&ended.kind));
+        ended.map(|ended| ended.to).max().unwrap_or(Tick::MIN)
     }
 
     /// Makes the pasts anew whose turn it is, and scores the minute.
@@ -397,7 +432,13 @@ impl Detector {
                 alarms.any(|alarm| alarm.context == *id && kinds.contains(&alarm.kind))
             };
             if let Some(lens) = page.lens.as_ref().filter(|_| seen && !stands(&SPEED))
-                && let Some(finding) = speed::search(lens, &self.state.shared, now, alone)
+                && let Some(finding) = speed::search(
+                    lens,
+                    &self.state.shared,
+                    now,
+                    self.last_end(*id, &SPEED),
+                    alone,
+                )
             {
                 let kind = if finding.faster {
                     ChangeKind::Faster
@@ -442,7 +483,11 @@ impl Detector {
                     },
                 };
                 if seen && !stands(&[ChangeKind::Surging]) {
-                    let surge = traffic::surge(&traffic, &self.state.shared);
+                    let surge = traffic::surge(
+                        &traffic,
+                        &self.state.shared,
+                        self.last_end(*id, &[ChangeKind::Surging]),
+                    );
                     found.extend(surge.map(|surge| alarm(ChangeKind::Surging, surge)));
                 }
                 if !seen && !stands(&[ChangeKind::Silent]) {
@@ -452,7 +497,12 @@ impl Detector {
             }
             if seen && !stands(&[ChangeKind::Failing]) {
                 let excluded = self.excluded(*id, &[ChangeKind::Failing], now);
-                if let Some(failing) = failing::search(&page.history, now, &excluded) {
+                if let Some(failing) = failing::search(
+                    &page.history,
+                    now,
+                    self.last_end(*id, &[ChangeKind::Failing]),
+                    &excluded,
+                ) {
                     let sums = Sums::of(&page.history, failing.since, now + 1);
                     let before = Sums::of(&page.history, now - 76, failing.since);
                     found.push(Alarm {
@@ -480,8 +530,8 @@ impl Detector {
         let mut crowds: HashMap<Tick, bool> = HashMap::new();
         found.retain(|alarm| {
             let lasts = now - alarm.since >= TOGETHER_LASTING;
-            let speed = SPEED.contains(&alarm.kind);
-            !speed
+            let may_pass = SPEED.contains(&alarm.kind) || alarm.kind == ChangeKind::Failing;
+            !may_pass
                 || lasts
                 || !*crowds
                     .entry(alarm.since)
@@ -546,9 +596,12 @@ impl Detector {
         let lenses = lenses.filter_map(|page| page.lens.as_ref());
         let deviations = lenses.map(|lens| speed::deviation(lens, &self.state.shared, since).abs());
         let (all, many) = deviations.fold((0, 0), |(all, many), deviation| {
-            (all + 1, many + usize::from(deviation >= CROWD))
+            (
+                all + 1,
+                many + usize::from(deviation >= speed::tune(11, CROWD)),
+            )
         });
-        many > (all / 20).max(2)
+        many > (all / 20).max(speed::tune(12, 2.0) as usize)
     }
 
     fn stands(&self, id: RecordId, kind: ChangeKind) -> bool {

@@ -53,13 +53,20 @@ const SHORTEST: usize = 3;
 const LONGEST: usize = 20;
 const BAR: f64 = 5.5;
 /// The least increase of the share.
-const LEAST: f64 = 0.005;
+const LEAST: f64 = 0.01;
+/// Logarithm of the likelihood ratio of what remains without the two worst minutes.
+const EVIDENCE: f64 = 3.0;
 /// Minutes that the usual dispersion counts for.
 const USUAL_MINUTES: f64 = 10.0;
 const USUAL_DISPERSION: f64 = 1.3;
 
 /// Looks for an increase that is there at the end of minute `now`.
-pub(super) fn search(history: &History, now: Tick, excluded: &[(Tick, Tick)]) -> Option<Found> {
+pub(super) fn search(
+    history: &History,
+    now: Tick,
+    after: Tick,
+    excluded: &[(Tick, Tick)],
+) -> Option<Found> {
     let minutes = history.minutes();
     let last = minutes.back().filter(|last| last.tick == now)?;
     // Most pages have no errors now and need no test.
@@ -107,7 +114,7 @@ pub(super) fn search(history: &History, now: Tick, excluded: &[(Tick, Tick)]) ->
     let recent: Vec<_> = minutes
         .iter()
         .rev()
-        .take_while(|minute| minute.tick > now - ends)
+        .take_while(|minute| minute.tick > (now - ends).max(after))
         .take(LONGEST)
         .collect();
     let mut window = Share::default();
@@ -116,14 +123,14 @@ pub(super) fn search(history: &History, now: Tick, excluded: &[(Tick, Tick)]) ->
         window.add(minute);
         let length = index + 1;
         let share = window.share();
-        if length < SHORTEST || share < usual + LEAST || share < 1.5 * usual {
+        if length < SHORTEST || share < usual + LEAST || share < 2.0 * usual {
             continue;
         }
         let strength = (deviance(window, past) / dispersion).max(0.0).sqrt();
         if strength < BAR || best.is_some_and(|best| best.strength >= strength) {
             continue;
         }
-        if goes_on(&recent[..length], window, usual) {
+        if goes_on(&recent[..length], window, smoothed, dispersion) {
             let since = minute.tick;
             best = Some(Found {
                 since,
@@ -140,7 +147,8 @@ pub(super) fn search(history: &History, now: Tick, excluded: &[(Tick, Tick)]) ->
         .filter(|minute| minute.tick >= since)
         .for_each(|minute| window.add(minute));
     best.since = turning_point(&recent, (usual + window.share()) / 2.0);
-    Some(best)
+    let lasted = recent.iter().filter(|minute| minute.tick >= best.since);
+    (lasted.count() >= SHORTEST).then_some(best)
 }
 
 /// Twice the logarithm of the likelihood ratio of two shares against a common one.
@@ -151,18 +159,20 @@ fn deviance(a: Share, b: Share) -> f64 {
         - b.likelihood(common))
 }
 
-/// Whether the errors are those of several minutes, and still come.
-fn goes_on(recent: &[&PageMinute], window: Share, usual: f64) -> bool {
-    let least = usual + 0.5 * (window.share() - usual);
-    let most = recent.iter().map(|minute| minute.errors).max().unwrap_or(0);
-    let mut without = window;
-    if let Some(worst) = recent.iter().find(|minute| minute.errors == most) {
-        without.errors -= f64::from(worst.errors);
-        without.requests -= f64::from(worst.requests);
-    }
+/// Whether the errors are not only those of the two worst minutes, and still come: by the likelihood ratio of
+/// the share since the change against the usual one.
+fn goes_on(recent: &[&PageMinute], window: Share, usual: f64, dispersion: f64) -> bool {
+    let now = window.share();
+    let evidence = |share: Share| (share.likelihood(now) - share.likelihood(usual)) / dispersion;
+    let mut order: Vec<_> = recent.iter().collect();
+    order.sort_unstable_by_key(|minute| minute.errors);
+    let mut rest = Share::default();
+    order[..order.len() - 2.min(order.len() - 1)]
+        .iter()
+        .for_each(|minute| rest.add(minute));
     let mut last = Share::default();
-    recent.iter().take(3).for_each(|minute| last.add(minute));
-    without.errors >= 2.0 && without.share() >= least && last.share() >= least
+    recent.iter().take(2).for_each(|minute| last.add(minute));
+    evidence(last) > 0.0 && evidence(rest) >= EVIDENCE
 }
 
 /// The first minute of the errors, from minutes that are given last to first.

@@ -11,6 +11,7 @@ pub mod change;
 pub mod detector;
 mod failing;
 mod history;
+pub mod instances;
 pub mod log;
 pub mod mark;
 mod noise;

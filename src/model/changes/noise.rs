@@ -85,6 +85,8 @@ pub(super) struct Window {
     variance: f64,
     /// Covariance of the next minute's wobble with the weighted sum, divided by the wobble's variance.
     reach: f64,
+    /// Weighted sum of the page's answers to what is shared.
+    answers: f64,
     oldest: Option<i32>,
 }
 
@@ -97,13 +99,16 @@ impl Window {
             sum: 0.0,
             variance: 0.0,
             reach: 0.0,
+            answers: 0.0,
             oldest: None,
         }
     }
 
-    /// Adds a minute before those that it has.
-    pub(super) fn grow(&mut self, tick: i32, value: f64, sampling: f64) {
-        let weight = 1.0 / (sampling + self.wobble).max(1e-12);
+    /// Adds a minute before those that it has. `answer` is a standard deviation that is the same deviate in each
+    /// minute, times a factor of the minute.
+    pub(super) fn grow(&mut self, tick: i32, value: f64, sampling: f64, answer: f64) {
+        let weight = 1.0 / (sampling + self.wobble + answer * answer).max(1e-12);
+        self.answers += weight * answer;
         let apart = self.oldest.map_or(0, |oldest| oldest - tick);
         self.reach *= self.correlation.powi(apart.clamp(0, 1_000));
         self.variance +=
@@ -120,6 +125,6 @@ impl Window {
 
     /// Variance of the mean.
     pub(super) fn variance(&self) -> f64 {
-        self.variance / (self.weights * self.weights).max(1e-24)
+        (self.variance + self.answers * self.answers) / (self.weights * self.weights).max(1e-24)
     }
 }

@@ -34,11 +34,18 @@ pub(super) struct Finding {
 struct Residual {
     tick: Tick,
     count: f64,
+    /// What all pages share, as a logarithm of time.
+    shift: f64,
     scores: [f64; SCORES],
-    /// Variance of the scores that comes from sampling, and from the page's own answer to what is shared.
+    /// Variance of the scores that comes from sampling.
     sampling: [f64; SCORES],
+    /// What the page's own answer to what is shared may make of the scores: one standard deviation. It is the same
+    /// answer in each minute.
+    answer: [f64; SCORES],
 }
 
+/// In a calm minute, what all pages share is less than this.
+const CALM: f64 = 0.12;
 /// How differently pages answer to what they share: one standard deviation, as a part of it.
 const LOADING: f64 = 0.4;
 
@@ -47,15 +54,21 @@ fn residual(scored: &Scored, lens: &Lens, shared: &SharedMinutes) -> Residual {
     let mut residual = Residual {
         tick: scored.tick,
         count: f64::from(scored.count),
+        shift,
         scores: [0.0; SCORES],
         sampling: [0.0; SCORES],
+        answer: [0.0; SCORES],
     };
     for kind in 0..SCORES {
         residual.scores[kind] =
             f64::from(scored.scores[kind]) - lens.reference.expected(kind, shift);
-        let answer = LOADING * shift * lens.reference.slope(kind);
-        residual.sampling[kind] =
-            lens.reference.variance(kind) / f64::from(scored.count) + answer * answer;
+        residual.sampling[kind] = lens.reference.variance(kind) / f64::from(scored.count);
+        let (more, less) = (
+            shift * (1.0 + tune(9, LOADING)),
+            shift * (1.0 - tune(9, LOADING)),
+        );
+        residual.answer[kind] =
+            (lens.reference.expected(kind, more) - lens.reference.expected(kind, less)) / 2.0;
     }
     residual
 }
@@ -69,24 +82,30 @@ fn residuals<'a>(
 }
 
 /// Standard deviations that are needed, by the number of minutes.
-fn bar(minutes: usize, alone: bool) -> f64 {
+fn bar(minutes: usize, alone: bool, young: bool) -> f64 {
     let bar = match minutes {
-        0..=2 => 8.0,
-        3 => 6.5,
-        _ => 5.5,
+        0..=3 => tune(3, 7.5),
+        4 => tune(4, 6.5),
+        5 => tune(5, 6.0),
+        6 | 7 => tune(6, 5.5),
+        _ => tune(7, 5.5),
     };
     // Without other pages nothing can be taken off.
-    if alone { bar + 1.5 } else { bar }
+    let bar = if alone { bar + 1.5 } else { bar };
+    if young { bar + 1.5 } else { bar }
 }
 
 /// A change is larger than what the page did for as long in its past by this factor.
-const UNUSUAL: f64 = 1.2;
+const UNUSUAL: f64 = 1.5;
 /// Minutes in which a larger change may fade.
 const LEFT_OVER: usize = 15;
 
+/// Nobody waits to be told that a page is faster.
+const FASTER_BAR: f64 = 6.5;
+
 /// The least change, as a logarithm of time: slower, faster, in the tail.
 const LEAST_SLOWER: f64 = 0.077;
-const LEAST_FASTER: f64 = 0.14;
+const LEAST_FASTER: f64 = 0.18;
 const LEAST_TAIL: f64 = 0.3;
 
 /// The variance of the mean of the past.
@@ -109,15 +128,22 @@ fn strength(lens: &Lens, kind: usize, effect: f64, variance: f64, count: f64) ->
 /// Standard deviations, with their sign, of the most different score since a minute; for pages that do not stand
 /// out alone.
 pub(super) fn deviation(lens: &Lens, shared: &SharedMinutes, since: Tick) -> f64 {
-    let minutes: Vec<_> = residuals(lens, shared)
-        .filter(|m| m.tick >= since)
-        .collect();
+    let minutes = residuals(lens, shared).filter(|m| m.tick >= since && m.shift.abs() < CALM);
+    let minutes: Vec<_> = minutes.collect();
+    if minutes.is_empty() {
+        return 0.0;
+    }
     let mut most = 0.0f64;
     for kind in [RANK, PLACE] {
         let mut window = Window::new(lens.past.noise[kind]);
         let mut count = 0.0;
         for minute in minutes.iter().rev() {
-            window.grow(minute.tick, minute.scores[kind], minute.sampling[kind]);
+            window.grow(
+                minute.tick,
+                minute.scores[kind],
+                minute.sampling[kind],
+                minute.answer[kind],
+            );
             count += minute.count;
         }
         let effect = window.mean();
@@ -135,14 +161,16 @@ pub(super) fn search(
     lens: &Lens,
     shared: &SharedMinutes,
     now: Tick,
+    after: Tick,
     alone: bool,
 ) -> Option<Finding> {
     let minutes: Vec<_> = residuals(lens, shared)
-        .filter(|minute| minute.tick >= lens.past.end)
+        .filter(|minute| minute.tick >= lens.past.end && minute.tick > after)
         .collect();
     if minutes.last()?.tick != now {
         return None;
     }
+    let young = lens.past.minutes < 30;
     let mut windows = lens.past.noise.map(Window::new);
     let past: [f64; SCORES] = std::array::from_fn(|kind| past_variance(lens, kind));
     let mut best: Option<(f64, Finding)> = None;
@@ -152,13 +180,22 @@ pub(super) fn search(
         count += minute.count;
         for kind in 0..SCORES {
             let window = &mut windows[kind];
-            window.grow(minute.tick, minute.scores[kind], minute.sampling[kind]);
+            window.grow(
+                minute.tick,
+                minute.scores[kind],
+                minute.sampling[kind],
+                minute.answer[kind],
+            );
             if length < SHORTEST {
                 continue;
             }
             let effect = window.mean();
-            let strength = strength(lens, kind, effect, window.variance() + past[kind], count);
-            let over = strength / bar(length, alone);
+            let variance = window.variance() + past[kind];
+            let strength = strength(lens, kind, effect, variance, count);
+            let over = match effect > 0.0 {
+                true => strength / bar(length, alone, young),
+                false => strength / bar(length, alone, young).max(FASTER_BAR),
+            };
             if over < 1.0 || best.is_some_and(|(most, _)| most >= over) {
                 continue;
             }
@@ -182,7 +219,11 @@ pub(super) fn search(
     }
     let (_, mut finding) = best?;
     finding.since = turning_point(lens, &minutes, finding.score, finding.effect);
-    Some(finding)
+    let lasted = minutes
+        .iter()
+        .filter(|m| m.tick >= finding.since && m.shift.abs() < tune(8, CALM));
+    let enough = lasted.count() >= SHORTEST;
+    (enough && !fades(lens, &minutes, &finding)).then_some(finding)
 }
 
 /// Whether anybody would call it a change.
@@ -199,7 +240,7 @@ fn is_large(lens: &Lens, kind: usize, effect: f64) -> bool {
 fn weighted_mean<'a>(minutes: impl Iterator<Item = &'a Residual>, kind: usize) -> f64 {
     let (mut sum, mut weights) = (0.0, 0.0);
     for minute in minutes {
-        let weight = 1.0 / minute.sampling[kind].max(1e-9);
+        let weight = 1.0 / (minute.sampling[kind] + minute.answer[kind].powi(2)).max(1e-9);
         sum += weight * minute.scores[kind];
         weights += weight;
     }
@@ -211,7 +252,8 @@ fn goes_on(window: &[Residual], kind: usize, effect: f64) -> bool {
     let size = effect.abs();
     let sign = effect.signum();
     let shows = |minute: &&Residual| {
-        sign * minute.scores[kind] >= 0.4 * size - minute.sampling[kind].sqrt()
+        sign * minute.scores[kind]
+            >= tune(10, 0.4) * size - (minute.sampling[kind] + minute.answer[kind].powi(2)).sqrt()
     };
     let spared = match window.len() {
         0..=3 => 0,
@@ -248,7 +290,32 @@ fn is_unusual(lens: &Lens, window: &[Residual], kind: usize, effect: f64) -> boo
         return true;
     }
     let highest = lens.past.highest[kind][window.len() - 2] as f64 * 1e-6;
-    lower_mean(window, kind, 1.0) >= UNUSUAL * highest
+    lower_mean(window, kind, 1.0) >= tune(0, UNUSUAL) * highest
+}
+
+/// Whether the last minutes of a change are much less than its first ones.
+fn fades(lens: &Lens, minutes: &[Residual], finding: &Finding) -> bool {
+    let start = minutes.partition_point(|minute| minute.tick < finding.since);
+    let changed = &minutes[start..];
+    if changed.len() < 5 {
+        return false;
+    }
+    let kind = finding.score;
+    let mean = |minutes: &[Residual]| {
+        let mut window = Window::new(lens.past.noise[kind]);
+        for minute in minutes.iter().rev() {
+            window.grow(
+                minute.tick,
+                minute.scores[kind],
+                minute.sampling[kind],
+                minute.answer[kind],
+            );
+        }
+        (finding.effect.signum() * window.mean(), window.variance())
+    };
+    let (first, first_variance) = mean(&changed[..3]);
+    let (last, last_variance) = mean(&changed[changed.len() - 3..]);
+    last < tune(1, 0.65) * first && first - last > (first_variance + last_variance).sqrt()
 }
 
 /// Whether a larger change of a short time before is on its way back: caches warm up.
@@ -264,7 +331,7 @@ fn is_left_over(earlier: &[Residual], window: &[Residual], kind: usize, effect: 
         .map(|m| effect.signum() * m.scores[kind])
         .collect();
     all.windows(2)
-        .any(|pair| (pair[0] + pair[1]) / 2.0 * 0.55 > effect.abs())
+        .any(|pair| (pair[0] + pair[1]) / 2.0 * tune(2, 0.55) > effect.abs())
 }
 
 /// The first minute of the change: where the cumulative sum of the scores beyond half of the effect turns
@@ -311,12 +378,22 @@ pub(super) fn follow(
         if taken >= 3 && enough {
             break;
         }
-        recent.grow(minute.tick, minute.scores[kind], minute.sampling[kind]);
+        recent.grow(
+            minute.tick,
+            minute.scores[kind],
+            minute.sampling[kind],
+            minute.answer[kind],
+        );
         taken += 1;
     }
     let mut all = Window::new(lens.past.noise[kind]);
     for minute in minutes[..minutes.len() - taken].iter().rev() {
-        all.grow(minute.tick, minute.scores[kind], minute.sampling[kind]);
+        all.grow(
+            minute.tick,
+            minute.scores[kind],
+            minute.sampling[kind],
+            minute.answer[kind],
+        );
     }
     // A change that grew is over when it is back, not when it is as large as it began.
     let now = if minutes.len() - taken >= 5 {
@@ -372,4 +449,19 @@ pub(super) fn level_of(lens: &Lens, now: Tick) -> Option<(f64, f64)> {
         lens.past.level as f64 * 1e-6 + shift,
         1.0 / (sampling + wobble),
     ))
+}
+
+pub(super) fn tune(index: usize, default: f64) -> f64 {
+    static T: std::sync::OnceLock<Vec<f64>> = std::sync::OnceLock::new();
+    let t = T.get_or_init(|| {
+        std::env::var("TUNE")
+            .unwrap_or_default()
+            .split(',')
+            .map(|s| s.parse().unwrap_or(f64::NAN))
+            .collect()
+    });
+    t.get(index)
+        .copied()
+        .filter(|v| !v.is_nan())
+        .unwrap_or(default)
 }

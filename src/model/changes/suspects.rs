@@ -121,11 +121,15 @@ pub fn timers(sides: &Sides, name: impl Fn(RecordId) -> Option<Arc<str>>) -> Vec
 
 /// The instance that a change of a context comes from, if it is one: it is out of line with the others, and without
 /// it most of the change would be gone. `instances` is what each did since the change began.
-pub fn instance(change: &Change, instances: &[(Arc<str>, Aggregate)]) -> Option<Suspect> {
+pub fn instance(
+    kind: ChangeKind,
+    sides: &Sides,
+    instances: &[(Arc<str>, Aggregate)],
+) -> Option<Suspect> {
     if instances.len() < 2 {
         return None;
     }
-    let figure: fn(&Aggregate) -> Option<f64> = match change.kind {
+    let figure: fn(&Aggregate) -> Option<f64> = match kind {
         ChangeKind::Slower => |sums| sums.successes().mean(),
         ChangeKind::Failing => |sums| {
             let count = sums.times.count as f64;
@@ -133,10 +137,11 @@ pub fn instance(change: &Change, instances: &[(Arc<str>, Aggregate)]) -> Option<
         },
         _ => return None,
     };
+    let change = figure(&sides.now)? - figure(&sides.then)?;
     let judged = instances.iter().filter_map(|(instance, sums)| {
         let mut others = Aggregate::default();
-        let rest = instances.iter().filter(|(other, _)| other != instance);
-        rest.for_each(|(_, sums)| others.merge(sums));
+        let remaining = instances.iter().filter(|(other, _)| other != instance);
+        remaining.for_each(|(_, sums)| others.merge(sums));
         if sums.times.count < MIN_REQUESTS || others.times.count < MIN_REQUESTS {
             return None;
         }
@@ -145,9 +150,8 @@ pub fn instance(change: &Change, instances: &[(Arc<str>, Aggregate)]) -> Option<
         let all = own_count + others.times.count as f64;
         // The part of the distance from the past that only this instance has.
         let extra = (own - theirs) * own_count / all;
-        let share = extra / (change.now - change.then).max(f64::MIN_POSITIVE);
-        let ratio = own / theirs.max(1.0 / all);
-        Some((instance.clone(), ratio, share))
+        let ratio = own / theirs.max(f64::MIN_POSITIVE).max(0.5 / all);
+        (change > 0.0).then(|| (instance.clone(), ratio, extra / change))
     });
     let (instance, ratio, share) = judged.max_by(|a, b| a.2.total_cmp(&b.2))?;
     (ratio >= MIN_RATIO && share >= MIN_INSTANCE_SHARE).then(|| Suspect::Instance {

@@ -107,14 +107,19 @@ pub(super) struct Found {
 /// Standard deviations that a surge needs.
 const SURGE_BAR: f64 = 5.5;
 const SHORTEST_SURGE: usize = 3;
+/// Logarithm of the likelihood ratio of what remains without the two largest minutes.
+const EVIDENCE: f64 = 4.0;
 /// The least ratio of a surge: of the mean, and of the mean without the largest minute.
 const LEAST_SURGE: f64 = 2.4;
 const LEAST_LOWER: f64 = 2.0;
 
 /// A surge goes on for two minutes at least, and is larger than what the page did for as long in its past.
-pub(super) fn surge(traffic: &Traffic, shared: &SharedMinutes) -> Option<Found> {
+pub(super) fn surge(traffic: &Traffic, shared: &SharedMinutes, after: Tick) -> Option<Found> {
     let past = &traffic.counts[..traffic.past];
-    let recent = traffic.counts.len() - traffic.past;
+    let recent = traffic.counts[traffic.past..]
+        .iter()
+        .filter(|(tick, _)| *tick > after)
+        .count();
     let mut best: Option<Found> = None;
     for length in SHORTEST_SURGE..=recent.min(20) {
         let window = traffic.last(length);
@@ -128,15 +133,10 @@ pub(super) fn surge(traffic: &Traffic, shared: &SharedMinutes) -> Option<Found> 
         let scale = all / length as f64 * traffic.rate;
         let mean = sum / length as f64;
         let lower = Traffic::lower_mean(window);
-        let low = window
-            .iter()
-            .filter(|(_, count)| *count < LEAST_LOWER * scale - 2.0 * scale.sqrt())
-            .count();
-        if strength < SURGE_BAR
-            || mean < LEAST_SURGE * scale
-            || lower < LEAST_LOWER * scale
-            || low > length / 5
-        {
+        if strength < SURGE_BAR || mean < LEAST_SURGE * scale || lower < LEAST_LOWER * scale {
+            continue;
+        }
+        if !goes_on(window, scale, mean, traffic.dispersion) {
             continue;
         }
         let usual = past
@@ -154,7 +154,24 @@ pub(super) fn surge(traffic: &Traffic, shared: &SharedMinutes) -> Option<Found> 
     }
     let mut best = best?;
     best.since = turning_point(traffic, (traffic.rate * best.now).sqrt());
-    Some(best)
+    let lasted = traffic
+        .counts
+        .iter()
+        .filter(|(tick, _)| *tick >= best.since);
+    (lasted.count() >= SHORTEST_SURGE).then_some(best)
+}
+
+/// Whether a surge is not only that of its two largest minutes, and is there in the last one: by the likelihood
+/// ratio of Poisson counts.
+fn goes_on(window: &[(Tick, f64)], then: f64, now: f64, dispersion: f64) -> bool {
+    let evidence = |count: f64, minutes: f64| {
+        (count * (now / then.max(1e-3)).ln() - minutes * (now - then)) / dispersion
+    };
+    let mut counts: Vec<_> = window.iter().map(|(_, count)| *count).collect();
+    let last = counts[counts.len() - 1];
+    counts.sort_unstable_by(f64::total_cmp);
+    let rest = &counts[..counts.len() - 2.min(counts.len() - 1)];
+    evidence(last, 1.0) > 0.0 && evidence(rest.iter().sum(), rest.len() as f64) >= EVIDENCE
 }
 
 /// The minute since which there are more requests than `between`.

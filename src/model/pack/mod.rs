@@ -99,6 +99,7 @@ pub fn read_instance_minute(bytes: &[u8]) -> Option<InstanceMinute> {
     let mut reader = Reader(bytes);
     Some(InstanceMinute {
         version: reader.version()?,
+        max_contexts: 0,
         contexts: reader.reported_contexts()?,
     })
 }
@@ -356,7 +357,7 @@ mod tests {
         MinuteReport {
             minute,
             instance: instance.into(),
-            version: (contexts % 2 == 0).then(|| "1.4.2".into()),
+            version: contexts.is_multiple_of(2).then(|| "1.4.2".into()),
             max_contexts: contexts as usize,
             is_side_by_side: contexts > 2,
             contexts: (0..contexts).map(context).collect(),
@@ -368,7 +369,11 @@ mod tests {
         let contexts = report(0, "a", 4, aggregate(&[5], vec![(1, 2)], 1)).contexts;
         for version in [None, Some("1.4.2".into())] {
             let contexts = contexts.clone();
-            let minute = InstanceMinute { version, contexts };
+            let minute = InstanceMinute {
+                version,
+                max_contexts: 0,
+                contexts,
+            };
             let packed = instance_minute(&minute);
             assert_eq!(read_instance_minute(&packed), Some(minute));
             for length in 0..packed.len() {

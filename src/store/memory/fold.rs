@@ -69,9 +69,8 @@ impl State {
             self.add_to_ranking(name, delta, now);
         }
         self.expire_rankings(now);
-        let reports = &mut self.minute_reports;
-        round.reports().for_each(|report| reports.add(report));
-        reports.retain(now, record_bytes / REPORTS_PART);
+        self.minute_reports.add(round.reports());
+        self.minute_reports.retain(now, record_bytes / REPORTS_PART);
         self.exceptions.late += late;
         self.records.retain(now, &self.rolled);
         self.cut_ranking();

@@ -9,11 +9,20 @@ use super::connection::Role;
 use super::script::READ;
 use super::value::{bytes, int, items, pairs};
 use crate::error::StoreError;
+use crate::model::minute_report::MAX_REPORTED;
 use crate::store::journal::{FieldValues, Fields, Step};
 use crate::store::table::Table;
 
-/// Fields that one script reads.
+/// Fields that one script reads, or fewer large ones.
 const FIELDS_AT_ONCE: usize = 500;
+
+/// How many small fields a field of the table is as large as.
+fn weight(table: &Table) -> usize {
+    match table {
+        Table::InstanceMinutes { .. } => MAX_REPORTED,
+        _ => 1,
+    }
+}
 
 impl RedisStore {
     pub(super) async fn load_values(
@@ -24,7 +33,7 @@ impl RedisStore {
     ) -> Result<Step<Vec<FieldValues>>, StoreError> {
         let mut values = vec![FieldValues::new(); fields.len()];
         let parts = fields.iter().enumerate().flat_map(|(at, (table, fields))| {
-            let parts = fields.chunks(FIELDS_AT_ONCE);
+            let parts = fields.chunks(FIELDS_AT_ONCE / weight(table));
             parts.map(move |fields| (at, table, fields))
         });
         let mut parts: VecDeque<_> = parts.collect();
@@ -32,7 +41,7 @@ impl RedisStore {
             let mut script = self.read_step(instance, version, ["", ""]);
             let (mut group, mut size) = (Vec::new(), 0);
             while let Some((_, table, fields)) = parts.front()
-                && (size == 0 || size + fields.len() <= FIELDS_AT_ONCE)
+                && (size == 0 || size + weight(table) * fields.len() <= FIELDS_AT_ONCE)
             {
                 script.key(self.keys.table(table));
                 script.arg(match table {
@@ -42,7 +51,7 @@ impl RedisStore {
                 script.arg(fields.len().to_string());
                 fields.iter().for_each(|field| script.arg(&**field));
                 // A table costs about as much as a field.
-                size += 1 + fields.len();
+                size += 1 + weight(table) * fields.len();
                 group.extend(parts.pop_front());
             }
             let reply = match self.run_step(&READ, &script).await? {
