@@ -205,7 +205,8 @@ pub(super) fn search(
             let earlier = &minutes[..minutes.len() - length];
             if is_large(lens, kind, effect)
                 && goes_on(window, kind, effect)
-                && rest_stands_out(lens, window, kind, effect) >= tune(13, REST) * bar(length, alone, young)
+                && rest_stands_out(lens, window, kind, effect)
+                    >= tune(13, REST) * bar(length, alone, young)
                 && is_unusual(lens, window, kind, effect)
                 && !is_left_over(earlier, window, kind, effect)
             {
@@ -287,17 +288,34 @@ fn spared(length: usize) -> usize {
 /// Standard deviations of a window without its worst minutes.
 fn rest_stands_out(lens: &Lens, window: &[Residual], kind: usize, effect: f64) -> f64 {
     let sign = effect.signum();
-    let mut scores: Vec<_> = window.iter().map(|minute| sign * minute.scores[kind]).collect();
+    let mut scores: Vec<_> = window
+        .iter()
+        .map(|minute| sign * minute.scores[kind])
+        .collect();
     scores.sort_unstable_by(f64::total_cmp);
     let most = scores[scores.len() - 1 - spared(window.len())];
     let mut rest = Window::new(lens.past.noise[kind]);
     let mut count = 0.0;
-    for minute in window.iter().rev().filter(|minute| sign * minute.scores[kind] <= most) {
-        rest.grow(minute.tick, minute.scores[kind], minute.sampling[kind], minute.answer[kind]);
+    for minute in window
+        .iter()
+        .rev()
+        .filter(|minute| sign * minute.scores[kind] <= most)
+    {
+        rest.grow(
+            minute.tick,
+            minute.scores[kind],
+            minute.sampling[kind],
+            minute.answer[kind],
+        );
         count += minute.count;
     }
-    sign * strength(lens, kind, rest.mean(), rest.variance() + past_variance(lens, kind), count)
-        * rest.mean().signum()
+    sign * strength(
+        lens,
+        kind,
+        rest.mean(),
+        rest.variance() + past_variance(lens, kind),
+        count,
+    ) * rest.mean().signum()
 }
 
 /// Mean of some minutes without their largest one.
