@@ -598,7 +598,13 @@ impl Builder {
             let folder = folder.clone();
             move || folder.status().is_folder
         };
-        let judge = Arc::new(Judge::new(store.clone(), self.clock.clone(), is_folder));
+        let judge = Judge::new(
+            store.clone(),
+            self.clock.clone(),
+            self.max_contexts,
+            is_folder,
+        );
+        let judge = Arc::new(judge);
         let cleaning = Arc::<Mutex<CleanerStatus>>::default();
         let cleaner = Cleaner {
             store: store.clone(),

@@ -7,6 +7,7 @@ use super::all;
 use super::change::ChangeKind;
 use super::failing;
 use super::history::{Tick, tick};
+use super::instances::{InstanceDetector, InstanceState};
 use super::page::Page;
 use super::reference::Past;
 use super::speed;
@@ -84,6 +85,8 @@ pub struct DetectorState {
     pub(super) ended: Vec<Ended>,
     /// What all contexts did together in the last minutes.
     pub(super) shared: SharedMinutes,
+    /// The instances that are out of line.
+    pub(super) instances: InstanceState,
 }
 
 /// How well a detector can see.
@@ -110,6 +113,7 @@ pub struct Detector {
     state: DetectorState,
     pages: HashMap<RecordId, Page>,
     last: Option<Tick>,
+    instances: InstanceDetector,
 }
 
 /// The number of a context, which tells when it is its turn.
@@ -135,6 +139,7 @@ impl Detector {
     /// [`judged_until`](DetectorState::judged_until), oldest first, before the next one is judged.
     pub fn new(state: DetectorState) -> Self {
         Self {
+            instances: InstanceDetector::new(state.instances.clone()),
             state,
             ..Self::default()
         }
@@ -142,6 +147,7 @@ impl Detector {
 
     /// Adds a minute that another detector has judged.
     pub fn recall(&mut self, minute: &Minute<'_>) {
+        self.instances.recall(minute.start, &minute.instances);
         let now = tick(minute.start);
         if !self.add(now, minute) {
             return;
@@ -170,7 +176,22 @@ impl Detector {
             self.follow(now);
             self.search(now);
         }
-        self.verdicts(now)
+        let mut verdicts = self.verdicts(now);
+        let of_instances = self.instances.judge(minute.start, &minute.instances);
+        self.state.instances = self.instances.state().clone();
+        // What one instance does to a page is said once.
+        verdicts.retain(|verdict| !self.is_of_an_instance(verdict));
+        verdicts.extend(of_instances);
+        verdicts
+    }
+
+    /// Whether a page changes only because an instance is out of line on it.
+    fn is_of_an_instance(&self, verdict: &Verdict) -> bool {
+        let (then, now) = (verdict.mean_then, verdict.mean_now);
+        match verdict.kind {
+            ChangeKind::Slower => self.instances.explains(verdict.context, then, now),
+            _ => false,
+        }
     }
 
     /// What another detector needs to go on from here.
@@ -206,7 +227,11 @@ impl Detector {
             .iter()
             .map(|alarm| past(&alarm.past) + 128);
         let ended = self.state.ended.iter().map(|ended| past(&ended.past) + 128);
-        size_of::<Self>() + pages + alarms.chain(ended).sum::<usize>() + self.state.shared.bytes()
+        size_of::<Self>()
+            + self.instances.bytes()
+            + pages
+            + alarms.chain(ended).sum::<usize>()
+            + self.state.shared.bytes()
     }
 
     /// Adds a minute to the histories. `false` if it is not later than all others.
