@@ -389,9 +389,10 @@ mod tests {
             replay: 1_000_003,
             folding: 38_226_272,
             slices: 23_552_384,
+            judging: 10_027_008,
         };
         assert_eq!(parts, expected);
-        assert_eq!(worst.process_bytes, 70_236_149);
+        assert_eq!(worst.process_bytes, 80_263_157);
         assert_eq!(worst.store_bytes, 553_504_261);
         // Above 512 fields a hash is a table.
         let long = Precisions::new([1, 60], 513);
