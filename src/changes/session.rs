@@ -161,12 +161,10 @@ impl Session {
 
     async fn refresh_contexts(&mut self, store: &dyn Store, now: i64) -> Result<(), StoreError> {
         let index = store.record_index(now).await?;
-        if index.contexts.len() != self.contexts.len() {
-            let http = index.contexts.into_iter().filter(|c| c.kind == Kind::Http);
-            self.contexts = http
-                .map(|context| (RecordId::new(context.kind, &context.name), context))
-                .collect();
-        }
+        let http = index.contexts.into_iter().filter(|c| c.kind == Kind::Http);
+        self.contexts = http
+            .map(|context| (RecordId::new(context.kind, &context.name), context))
+            .collect();
         Ok(())
     }
 
