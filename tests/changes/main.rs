@@ -8,8 +8,10 @@ mod rig;
 #[path = "../../examples/webhook/notify.rs"]
 mod notify;
 
+mod agree;
 mod fleet;
 mod marks;
 mod slower;
+mod takeover;
 mod traffic;
 mod webhook;
