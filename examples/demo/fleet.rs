@@ -82,6 +82,7 @@ pub(crate) fn single(settings: &Settings) -> Result<Instance, Box<dyn Error>> {
         builder = builder.redis(url);
     }
     let pulse = builder.build()?;
+    log_changes(&pulse);
     let mut app = shop::routes(&pulse, Pace::Real, None, Rng::new());
     if settings.has_layer {
         app = app.layer(pulse.layer());
@@ -105,6 +106,7 @@ pub(crate) fn live(
         let incident = settings.incident.filter(|it| it.befalls(number));
         let version = incident::version(incident);
         let pulse = backend.builder(settings, number, version).build()?;
+        log_changes(&pulse);
         let app = shop::routes(&pulse, Pace::Real, incident, Rng::new());
         let app = app.layer(pulse.layer());
         Ok(Instance {
@@ -114,6 +116,22 @@ pub(crate) fn live(
         })
     });
     instances.collect()
+}
+
+/// Logs the changes that this instance detects.
+pub(crate) fn log_changes(pulse: &Pulse) {
+    pulse.on_change(|change| {
+        let (kind, context) = (change.kind, &change.context);
+        let minutes = (now() - change.since) / 60;
+        match change.ended {
+            None => tracing::warn!(
+                instance = change.instance.as_deref(),
+                ratio = change.ratio,
+                "{context} is {kind} since {minutes} minutes"
+            ),
+            Some(_) => tracing::info!("{context} is no longer {kind}"),
+        }
+    });
 }
 
 /// Lets a clock show the time of the machine.

@@ -16,7 +16,7 @@ use tower_pulse::{Clock, ManualClock, Pulse, StoreError};
 use tracing::subscriber::NoSubscriber;
 
 use crate::catalogue::draw_visits;
-use crate::fleet::{Backend, INSTANCES, name, now};
+use crate::fleet::{Backend, INSTANCES, log_changes, name, now};
 use crate::incident::{self, Incident};
 use crate::pace::Pace;
 use crate::settings::Settings;
@@ -138,6 +138,7 @@ impl<'a> Past<'a> {
         // The live instances log their bounds, which are the same.
         let (pulse, tasks) =
             tracing::subscriber::with_default(NoSubscriber::new(), || builder.build_with_tasks())?;
+        log_changes(&pulse);
         let folding = tasks.into_iter().filter(|task| task.name() == "fold");
         let folding = folding.map(tokio::spawn).collect();
         // The same past each time, at another time.

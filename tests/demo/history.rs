@@ -8,18 +8,8 @@ use super::rig::http::Client;
 use super::rig::server::RedisServer;
 use super::{row, until};
 
-#[tokio::test]
-async fn the_past_goes_over_into_the_present_in_memory() {
-    the_past_goes_over_into_the_present(Backend::memory().await).await;
-}
-
-#[tokio::test]
-async fn the_past_goes_over_into_the_present_in_redis() {
-    the_past_goes_over_into_the_present(Backend::redis().await).await;
-}
-
-async fn the_past_goes_over_into_the_present(backend: Backend) {
-    let mut demo = backend.start(&[]).await;
+pub(crate) async fn the_past_goes_over_into_the_present(backend: Backend) {
+    let mut demo = backend.start(&[("DEMO_HISTORY", "3h")]).await;
     let past_end = demo.last_simulated_minute() + 60;
     let (past, minutes) = demo.pages(past_end - 3_600, past_end).await;
     assert_eq!(past.len(), RATES.len(), "{past:#?}");
@@ -57,7 +47,8 @@ async fn the_past_goes_over_into_the_present(backend: Backend) {
     assert_eq!(timers, expected.into());
 
     let live = demo.first_live_minute();
-    demo.wait_for_end_of(live).await;
+    // Some seconds later it can be read.
+    demo.wait_until(live + 63).await;
     let (present, _) = demo.pages(live, live + 60).await;
     for (context, rate) in RATES {
         let row = |rows: &[serde_json::Value]| {

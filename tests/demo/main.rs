@@ -9,6 +9,7 @@ mod api;
 mod counted;
 mod ending;
 mod history;
+mod incidents;
 mod past;
 
 use rig::demo::{self, Demo};

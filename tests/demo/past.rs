@@ -28,34 +28,33 @@ pub(crate) type Minute = u64;
 
 /// A fleet that has lived through three simulated hours.
 pub(crate) struct DemoWithPast {
-    /// Ends when it is dropped.
-    _demo: Demo,
+    pub(crate) demo: Demo,
     pub(crate) client: Client,
     /// The Unix second at which the simulated past ends.
     pub(crate) seam: u64,
+    _server: Option<RedisServer>,
 }
 
-/// A kind of store, and the server that it needs.
-pub(crate) struct Backend(Option<RedisServer>);
+/// A kind of store.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Backend {
+    Memory,
+    Redis,
+}
 
 impl Backend {
-    pub(crate) async fn memory() -> Self {
-        Self(None)
-    }
-
-    pub(crate) async fn redis() -> Self {
-        Self(Some(RedisServer::start().await))
-    }
-
-    /// Starts a demo with a past.
-    pub(crate) async fn start(&self, env: &[(&str, &str)]) -> DemoWithPast {
+    /// Starts a demo with a past, on a store of its own.
+    pub(crate) async fn start(self, env: &[(&str, &str)]) -> DemoWithPast {
         // Several pasts at once would slow each other down.
         static ONE: Semaphore = Semaphore::const_new(1);
         let _turn = ONE.acquire().await.unwrap();
-        let url = self.0.as_ref().map(RedisServer::url);
+        let server = match self {
+            Self::Memory => None,
+            Self::Redis => Some(RedisServer::start().await),
+        };
+        let url = server.as_ref().map(RedisServer::url);
         let redis = url.iter().map(|url| ("REDIS_URL", &**url));
-        let history = redis.chain([("DEMO_HISTORY", "3h")]);
-        let env: Vec<_> = history.chain(env.iter().copied()).collect();
+        let env: Vec<_> = redis.chain(env.iter().copied()).collect();
         let start = Instant::now();
         let demo = Demo::start(demo::built(), &env).await;
         assert!(start.elapsed() < MAX_START, "{:?}", start.elapsed());
@@ -65,8 +64,9 @@ impl Backend {
         let client = Client::connect(demo.address()).await;
         DemoWithPast {
             seam: seam.unwrap_or_else(|| panic!("no past: {log}")),
-            _demo: demo,
+            demo,
             client,
+            _server: server,
         }
     }
 }
@@ -96,9 +96,9 @@ impl DemoWithPast {
         self.seam.next_multiple_of(60)
     }
 
-    /// Waits until this minute has ended, and can be read.
-    pub(crate) async fn wait_for_end_of(&self, minute: Minute) {
-        let end = UNIX_EPOCH + Duration::from_secs(minute + 60 + 3);
+    /// Waits until this Unix second.
+    pub(crate) async fn wait_until(&self, second: u64) {
+        let end = UNIX_EPOCH + Duration::from_secs(second);
         let wait = end.duration_since(SystemTime::now()).unwrap_or_default();
         tokio::time::sleep(wait).await;
     }
