@@ -85,18 +85,31 @@ async fn four_instances_agree(backend: Backend) {
         let answered = answer["changes"].as_array().unwrap().iter().map(ids);
         let listed = changes.iter().map(|change| change.id.to_string());
         assert_eq!(answered.collect::<Vec<_>>(), listed.collect::<Vec<_>>());
-        known.extend(changes.into_iter().map(|change| (change.id.clone(), change)));
+        known.extend(
+            changes
+                .into_iter()
+                .map(|change| (change.id.clone(), change)),
+        );
     }
     let minutes = usize::try_from((fleet.now - START) / MINUTE).unwrap();
     assert_eq!(judged_by.iter().sum::<usize>(), minutes);
-    assert!(judged_by.iter().all(|minutes| *minutes > 0), "{judged_by:?}");
-    for (kind, context) in [(ChangeKind::Slower, SEARCH), (ChangeKind::Failing, "GET /cart")] {
+    assert!(
+        judged_by.iter().all(|minutes| *minutes > 0),
+        "{judged_by:?}"
+    );
+    for (kind, context) in [
+        (ChangeKind::Slower, SEARCH),
+        (ChangeKind::Failing, "GET /cart"),
+    ] {
         let ended = |change: &Change| {
             (change.kind, &*change.context) == (kind, context) && change.ended.is_some()
         };
         assert!(known.values().any(ended), "{kind} {context}: {known:#?}");
     }
-    let mut expected: Vec<_> = known.values().map(|change| (change.id.clone(), false)).collect();
+    let mut expected: Vec<_> = known
+        .values()
+        .map(|change| (change.id.clone(), false))
+        .collect();
     let ended = known.values().filter(|change| change.ended.is_some());
     expected.extend(ended.map(|change| (change.id.clone(), true)));
     expected.sort();

@@ -9,6 +9,8 @@ mod rig;
 mod notify;
 
 mod agree;
+mod extremes;
+mod failures;
 mod fleet;
 mod marks;
 mod slower;

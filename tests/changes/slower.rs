@@ -28,7 +28,9 @@ async fn follow(backend: Backend, seed: u64) -> Result<(), String> {
         standing = fleet.pass_and_judge(&requests).await;
         let minute = (fleet.now - slow_at) / MINUTE;
         let others = named(&standing);
-        if others.iter().any(|name| *name != ("slower", SEARCH)) || (minute <= 0 && !others.is_empty()) {
+        if others.iter().any(|name| *name != ("slower", SEARCH))
+            || (minute <= 0 && !others.is_empty())
+        {
             return Err(format!("minute {minute}: {standing:?}"));
         }
         let is_due = (5..=SLOW).contains(&minute);
@@ -40,7 +42,9 @@ async fn follow(backend: Backend, seed: u64) -> Result<(), String> {
             if (change.since - slow_at).abs() > 2 * MINUTE {
                 return Err(format!("since is wrong: {change:?}"));
             }
-            if !(1.7..=2.3).contains(&change.ratio) || (change.now / change.then / change.ratio - 1.0).abs() > 0.1 {
+            if !(1.7..=2.3).contains(&change.ratio)
+                || (change.now / change.then / change.ratio - 1.0).abs() > 0.1
+            {
                 return Err(format!("the ratio is wrong: {change:?}"));
             }
         }
@@ -49,10 +53,15 @@ async fn follow(backend: Backend, seed: u64) -> Result<(), String> {
     let [change] = &changes[..] else {
         return Err(format!("one change: {changes:?}"));
     };
-    assert_eq!((change.kind, &*change.context), (ChangeKind::Slower, SEARCH));
+    assert_eq!(
+        (change.kind, &*change.context),
+        (ChangeKind::Slower, SEARCH)
+    );
     match change.ended {
         Some(ended) if ended > fast_at => Ok(()),
-        _ => Err(format!("it stands, or ended early: {change:?}; {standing:?}")),
+        _ => Err(format!(
+            "it stands, or ended early: {change:?}; {standing:?}"
+        )),
     }
 }
 

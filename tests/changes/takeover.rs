@@ -64,7 +64,9 @@ fn is_same(a: &Value, b: &Value) -> bool {
             a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_same(a, b))
         }
         (Value::Object(a), Value::Object(b)) => {
-            a.len() == b.len() && a.iter().all(|(k, a)| b.get(k).is_some_and(|b| is_same(a, b)))
+            a.len() == b.len()
+                && a.iter()
+                    .all(|(k, a)| b.get(k).is_some_and(|b| is_same(a, b)))
         }
         (Value::Number(a), Value::Number(b)) => {
             let (a, b) = (a.as_f64().unwrap(), b.as_f64().unwrap());
@@ -153,7 +155,11 @@ async fn a_judgement_that_is_dropped_changes_no_verdict(
         let pulse = &fleet.instances[0].pulse;
         // In memory, a judgement waits for the detector's thread only: once for the minute and, after a judgement that
         // was dropped, for each minute of the past. In Redis, for each answer too.
-        let most = if number % 4 == 0 { 2 * points } else { points / 10 };
+        let most = if number % 4 == 0 {
+            2 * points
+        } else {
+            points / 10
+        };
         for _ in 0..3 {
             let has_ended = poll_times(pulse.judge(), rng.usize(1..=most)).await;
             dropped += usize::from(!has_ended);
@@ -174,5 +180,6 @@ async fn a_judgement_that_is_dropped_changes_no_verdict_in_memory() {
 
 #[tokio::test]
 async fn a_judgement_that_is_dropped_changes_no_verdict_in_redis() {
-    a_judgement_that_is_dropped_changes_no_verdict(Backend::redis().await, Backend::memory(), 150).await;
+    a_judgement_that_is_dropped_changes_no_verdict(Backend::redis().await, Backend::memory(), 150)
+        .await;
 }
