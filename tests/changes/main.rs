@@ -9,11 +9,13 @@ mod rig;
 mod notify;
 
 mod agree;
+mod deploys;
 mod extremes;
 mod failures;
 mod fleet;
 mod marks;
 mod slower;
+mod suspects;
 mod takeover;
 mod traffic;
 mod webhook;
