@@ -9,7 +9,9 @@ mod rig;
 mod notify;
 
 mod agree;
+mod api;
 mod deploys;
+mod earlier;
 mod extremes;
 mod failures;
 mod fleet;
