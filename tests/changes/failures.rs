@@ -280,6 +280,25 @@ async fn changes_of_another_type_are_an_error_that_names_the_key() {
 }
 
 #[tokio::test]
+async fn the_changes_of_a_fleet_that_has_ended_expire() {
+    const TTL: i64 = 16 * 86_400;
+    let (mut fleet, mut traffic, mut conn) = slow_fleet().await;
+    for _ in 0..2 {
+        let mut ttl = cmd("TTL");
+        let seconds: i64 = ttl.arg(CHANGES).query_async(&mut conn).await.unwrap();
+        assert!((TTL - 60..=TTL).contains(&seconds), "{seconds}");
+        let mut expire = cmd("EXPIRE");
+        expire
+            .arg(CHANGES)
+            .arg(100)
+            .exec_async(&mut conn)
+            .await
+            .unwrap();
+        slow_minute(&mut fleet, &mut traffic).await;
+    }
+}
+
+#[tokio::test]
 async fn marks_that_cannot_be_read_stop_nothing_else() {
     let (mut fleet, mut traffic, mut conn) = slow_fleet().await;
     for garbage in [
