@@ -453,7 +453,7 @@ impl Builder {
     /// let builder = tower_pulse::Pulse::builder().max_contexts(100);
     /// let worst = builder.worst_case();
     /// // The store is in this process.
-    /// assert!(worst.process_bytes < 300_000_000 && worst.store_bytes == 0);
+    /// assert!(worst.process_bytes < 350_000_000 && worst.store_bytes == 0);
     /// ```
     pub fn worst_case(&self) -> WorstCase {
         WorstCase::new(&self.bounds(), &self.all_precisions())
@@ -598,7 +598,13 @@ impl Builder {
             let folder = folder.clone();
             move || folder.status().is_folder
         };
-        let judge = Arc::new(Judge::new(store.clone(), self.clock.clone(), is_folder));
+        let judge = Judge::new(
+            store.clone(),
+            self.clock.clone(),
+            self.max_contexts,
+            is_folder,
+        );
+        let judge = Arc::new(judge);
         let cleaning = Arc::<Mutex<CleanerStatus>>::default();
         let cleaner = Cleaner {
             store: store.clone(),

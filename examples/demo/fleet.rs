@@ -121,15 +121,10 @@ pub(crate) fn live(
 /// Logs the changes that this instance detects.
 pub(crate) fn log_changes(pulse: &Pulse) {
     pulse.on_change(|change| {
-        let (kind, context) = (change.kind, &change.context);
         let minutes = (now() - change.since) / 60;
         match change.ended {
-            None => tracing::warn!(
-                instance = change.instance.as_deref(),
-                ratio = change.ratio,
-                "{context} is {kind} since {minutes} minutes"
-            ),
-            Some(_) => tracing::info!("{context} is no longer {kind}"),
+            None => tracing::warn!("{change}, for {minutes} minutes"),
+            Some(_) => tracing::info!("{change}"),
         }
     });
 }

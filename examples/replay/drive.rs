@@ -18,6 +18,8 @@ const FLUSH_AFTER: i64 = 1_800;
 const FINE_MINUTES: i64 = 2;
 /// For how long before the last line histograms are kept fine: in the 98 half hours that are stored.
 const FINE_FOR: i64 = 98 * 1_800;
+/// Seconds of a minute.
+const MINUTE: i64 = 60;
 /// Lines after which a flush is due, as each of them may add to the batch.
 const FLUSH_LINES: u64 = 250_000;
 /// For how long a flush is tried again while the store is away.
@@ -42,6 +44,8 @@ pub(crate) struct Replay<'a> {
     first_minute: i64,
     /// From then on histograms are kept fine.
     fine_from: i64,
+    /// From this second on each minute is judged at its end.
+    judged_from: Option<i64>,
     lines: u64,
     flushed_lines: u64,
 }
@@ -58,6 +62,7 @@ impl<'a> Replay<'a> {
             flushed: second,
             first_minute: second / 60,
             fine_from: last - FINE_FOR,
+            judged_from: None,
             lines: 0,
             flushed_lines: 0,
         }
@@ -84,8 +89,24 @@ impl<'a> Replay<'a> {
         self.lines += 1;
     }
 
+    /// Judges each minute from `second` on at its end, so that the dashboard shows what changed in these minutes.
+    pub(crate) fn judge_from(&mut self, second: i64) {
+        self.judged_from = Some(second);
+    }
+
     /// Ends the current second, and begins another one: usually a later one.
     pub(crate) async fn turn_to(&mut self, second: i64) -> Result<(), StoreError> {
+        let end = (self.second.div_euclid(MINUTE) + 1) * MINUTE;
+        if second >= end && self.judged_from.is_some_and(|from| self.second >= from) {
+            self.end_minute(end).await?;
+        }
+        match second == self.second {
+            true => Ok(()),
+            false => self.begin(second).await,
+        }
+    }
+
+    async fn begin(&mut self, second: i64) -> Result<(), StoreError> {
         self.end_second();
         let waiting = self.lines - self.flushed_lines;
         let becomes_coarse =
@@ -116,7 +137,7 @@ impl<'a> Replay<'a> {
     /// minute.
     pub(crate) async fn end_minute(&mut self, end: i64) -> Result<(), StoreError> {
         if self.second < end {
-            self.turn_to(end).await?;
+            self.begin(end).await?;
         }
         if self.lines > self.flushed_lines {
             self.flush().await?;

@@ -7,7 +7,8 @@
 //! `FILE` (`-`: standard input) has lines `unix_seconds,context,micros,status`, or lines of nginx's combined
 //! format with `$request_time` at the end, sorted by time. `line` and `nginx` say how a line is read. Each
 //! line is recorded as a request in the second that it carries. With `--serve`, the dashboard is at
-//! `/admin/pulse` once every line is in the store, and the clock goes on from the time of the last line. With
+//! `/admin/pulse` once every line is in the store, with what has changed in the last three hours of the log, and the clock
+//! goes on from the time of the last line. With
 //! `--verdicts`, the changes that stand at the end of each minute are written to a file: see `verdicts`.
 //!
 //! | Variable | Meaning | Default |
@@ -41,6 +42,9 @@ use serve::Server;
 use tower_pulse::store::CounterQuery;
 use tower_pulse::{Clock, ManualClock, Pulse, Task};
 use verdicts::Verdicts;
+
+/// Seconds at the end of a log whose minutes are judged, for the dashboard.
+const JUDGED: i64 = 3 * 3_600;
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -103,6 +107,9 @@ async fn run(args: &Args) -> Result<(), Box<dyn Error>> {
     let (pulse, time, tasks) = build(&survey, survey.first)?;
     refuse_other_data(&pulse).await?;
     let mut replay = Replay::new(&pulse, time.clone(), (survey.first, survey.last));
+    if server.is_some() {
+        replay.judge_from(survey.last - JUDGED);
+    }
     let mut progress = Progress::new("recording", input.bytes());
     let mut lines = input.lines()?;
     let mut context = String::new();
@@ -126,6 +133,7 @@ async fn run(args: &Args) -> Result<(), Box<dyn Error>> {
         verdicts.finish(&mut replay).await?;
     }
     replay.finish().await?;
+    pulse.judge().await?;
     progress.clear();
 
     let took = start.elapsed();

@@ -29,10 +29,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = std::env::var("WEBHOOK_URL").ok();
     // It may block: it runs on a thread of its own.
     pulse.on_change(move |change: &Change| {
-        tracing::warn!(
-            kind = %change.kind, context = %change.context, since = change.since, ratio = change.ratio,
-            "{}", notify::sentence(change)
-        );
+        tracing::warn!(since = change.since, "{change}");
         if let Some(url) = &url
             && let Err(error) = notify::post(url, change)
         {

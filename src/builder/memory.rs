@@ -15,13 +15,14 @@ impl ProcessBytes {
         };
         format!(
             "it never takes more than {} of this process's memory: {} for {} contexts and {} counters, \
-             {} for calls that may have to be sent again, {folding}and {} for {slices}, with requests in \
+             {} for calls that may have to be sent again, {folding}{} while it looks for changes, and {} for {slices}, with requests in \
              every context, every minute and at every duration; fewer contexts take less in proportion",
             bytes(self.total()),
             bytes(self.in_use),
             bounds.max_contexts,
             bounds.max_counters,
             bytes(self.replay),
+            bytes(self.judging),
             bytes(self.slices)
         )
     }

@@ -37,6 +37,8 @@ pub(crate) struct Judge {
     clock: Clock,
     /// Whether this instance is the one that should judge.
     is_folder: Box<dyn Fn() -> bool + Send + Sync>,
+    /// The most contexts that are judged.
+    max_contexts: usize,
     /// Taken out while a minute is judged: if the future is dropped then, the slot stays empty, and the next call
     /// goes on from the store.
     session: tokio::sync::Mutex<Option<Session>>,
@@ -59,12 +61,14 @@ impl Judge {
     pub(crate) fn new(
         store: Arc<dyn Store>,
         clock: Clock,
+        max_contexts: usize,
         is_folder: impl Fn() -> bool + Send + Sync + 'static,
     ) -> Self {
         Self {
             store,
             clock,
             is_folder: Box::new(is_folder),
+            max_contexts,
             session: tokio::sync::Mutex::default(),
             callbacks: Mutex::default(),
             status: Mutex::default(),
@@ -120,7 +124,7 @@ impl Judge {
             let session = slot.take().filter(|s| s.revision() == last.revision);
             let session = match session {
                 Some(session) => session,
-                None => Session::resume(&*self.store, changes, end).await?,
+                None => Session::resume(&*self.store, changes, end, self.max_contexts).await?,
             };
             let now = self.clock.now_seconds();
             let Some((session, events)) = session.judge(&*self.store, changes, end, now).await?

@@ -34,6 +34,9 @@ pub(super) struct Session {
     sight: Sight,
     log: Log,
     contexts: HashMap<RecordId, ContextId>,
+    /// The contexts that are judged, and the minute in which each last had a request.
+    admitted: HashMap<RecordId, i64>,
+    max_contexts: usize,
 }
 
 /// The records of some contexts.
@@ -88,6 +91,7 @@ impl Session {
         store: &dyn Store,
         changes: &dyn Changes,
         end: i64,
+        max_contexts: usize,
     ) -> Result<Self, StoreError> {
         let log = changes.change_log().await?;
         let is_usable = (1..=end + MAX_AHEAD).contains(&log.judged.until);
@@ -104,11 +108,14 @@ impl Session {
             sight: log.judged.sight,
             log: Log::new(log.changes),
             contexts: HashMap::new(),
+            admitted: HashMap::new(),
+            max_contexts,
         };
         session.refresh_contexts(store, end).await?;
         for minute in (1..=RECALLED_MINUTES).rev() {
             let start = session.until - minute * MINUTE;
-            let records = MinuteRecords::read(store, start, &session.contexts).await?;
+            let mut records = MinuteRecords::read(store, start, &session.contexts).await?;
+            session.admit(&mut records);
             if !records.contexts.is_empty() {
                 session = session
                     .with_detector(move |detector| detector.recall(&records.minute()))
@@ -154,13 +161,31 @@ impl Session {
 
     async fn refresh_contexts(&mut self, store: &dyn Store, now: i64) -> Result<(), StoreError> {
         let index = store.record_index(now).await?;
-        if index.contexts.len() != self.contexts.len() {
-            let http = index.contexts.into_iter().filter(|c| c.kind == Kind::Http);
-            self.contexts = http
-                .map(|context| (RecordId::new(context.kind, &context.name), context))
-                .collect();
-        }
+        let http = index.contexts.into_iter().filter(|c| c.kind == Kind::Http);
+        self.contexts = http
+            .map(|context| (RecordId::new(context.kind, &context.name), context))
+            .collect();
         Ok(())
+    }
+
+    /// Leaves out contexts that there is no room for: those that came last. Returns how many these are. A context that
+    /// was judged before still is, or it would seem to have fallen silent.
+    fn admit(&mut self, minute: &mut MinuteRecords) -> usize {
+        let start = minute.start;
+        self.admitted
+            .retain(|_, last| start - *last < RECALLED_MINUTES * MINUTE);
+        let count = minute.contexts.len();
+        // In the same order on every instance.
+        minute.contexts.sort_by_key(|(id, _)| *id);
+        minute.contexts.retain(|(id, _)| {
+            let has_room = self.admitted.len() < self.max_contexts;
+            let is_admitted = has_room || self.admitted.contains_key(id);
+            if is_admitted {
+                self.admitted.insert(*id, start);
+            }
+            is_admitted
+        });
+        count - minute.contexts.len()
     }
 
     /// The name of the context of a verdict.
@@ -184,7 +209,8 @@ impl Session {
         let start = self.until;
         let minute_end = (start + MINUTE).min(end);
         self.refresh_contexts(store, now).await?;
-        let records = MinuteRecords::read(store, start, &self.contexts).await?;
+        let mut records = MinuteRecords::read(store, start, &self.contexts).await?;
+        let refused = self.admit(&mut records);
         let (mut session, verdicts) = self
             .with_detector(move |detector| detector.judge(&records.minute()))
             .await?;
@@ -203,7 +229,8 @@ impl Session {
         }
         let written = [&difference.began, &difference.standing, &difference.ended];
         let written = written.into_iter().flatten();
-        let sight = session.detector.sight();
+        let mut sight = session.detector.sight();
+        sight.contexts += refused;
         let revision = format!("{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..));
         let write = JudgementWrite {
             expected: session.revision,

@@ -128,6 +128,11 @@ const REDIS_SLOW_HOURS: u64 = 5;
 /// A round that is being folded: its entries as read, unpacked, and packed again.
 const ROUND: u64 = 24 * 1024 * 1024;
 
+/// The history of a context that is compared with its past, busy in each of its minutes.
+const JUDGED: u64 = 16 * 1024;
+/// The log of changes, and what instances did in the last half hour.
+const LOG: u64 = 8 * 1024 * 1024;
+
 /// Synthetic contexts: `<unmatched>`, `<overflow>` and `<all>`.
 const SYNTHETIC: usize = 3;
 
@@ -143,6 +148,8 @@ pub struct ProcessBytes {
     /// Slices and histograms: those of a store in this process, or those that are pending while a store is
     /// away.
     pub slices: u64,
+    /// Change detection, in the instance that judges: the past hour of each context, and the changes.
+    pub judging: u64,
 }
 
 impl ProcessBytes {
@@ -199,12 +206,13 @@ impl ProcessBytes {
                 }
             },
             slices: slices + slow,
+            judging: contexts * JUDGED + LOG,
         }
     }
 
     /// The sum of all parts.
     pub fn total(&self) -> u64 {
-        self.in_use + self.replay + self.folding + self.slices
+        self.in_use + self.replay + self.folding + self.slices + self.judging
     }
 }
 
@@ -381,9 +389,10 @@ mod tests {
             replay: 1_000_003,
             folding: 38_226_272,
             slices: 23_552_384,
+            judging: 10_027_008,
         };
         assert_eq!(parts, expected);
-        assert_eq!(worst.process_bytes, 70_236_149);
+        assert_eq!(worst.process_bytes, 80_263_157);
         assert_eq!(worst.store_bytes, 553_504_261);
         // Above 512 fields a hash is a table.
         let long = Precisions::new([1, 60], 513);

@@ -8,5 +8,8 @@ mod rig;
 #[path = "../../examples/webhook/notify.rs"]
 mod notify;
 
+mod fleet;
 mod marks;
+mod slower;
+mod traffic;
 mod webhook;

@@ -132,7 +132,7 @@ async fn what_cannot_work_is_refused_before_anything_is_read() {
         (
             &["--verbose", "-"][..],
             ("LISTEN", ""),
-            "allowed are --serve, --help",
+            "allowed are --serve, --verdicts, --help",
         ),
         (&[][..], ("LISTEN", ""), "usage: replay"),
         (&["/no/such/file"][..], ("LISTEN", ""), "/no/such/file"),

@@ -173,3 +173,110 @@ impl Change {
             .then_with(|| self.id.cmp(&other.id))
     }
 }
+
+/// A sentence for people, such as `GET /search is slower: 2.58 times as before`.
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (context, ratio) = (&self.context, self.ratio);
+        if self.ended.is_some() {
+            return match (&self.instance, self.kind) {
+                (Some(instance), _) => {
+                    write!(
+                        f,
+                        "{instance} is in line with the other instances again on {context}"
+                    )
+                }
+                (None, ChangeKind::Surging) => write!(f, "{context} no longer surges"),
+                (None, kind) => write!(f, "{context} is no longer {kind}"),
+            };
+        }
+        let percent = |share: f64| 100.0 * share;
+        match self.kind {
+            ChangeKind::Slower | ChangeKind::Faster => {
+                write!(f, "{context} is {}: {ratio:.2} times as before", self.kind)
+            }
+            ChangeKind::Failing => {
+                let (then, now) = (percent(self.then), percent(self.now));
+                write!(
+                    f,
+                    "{context} is failing: {now:.1} % of its requests are errors, {then:.1} % before"
+                )
+            }
+            ChangeKind::Surging => {
+                write!(
+                    f,
+                    "{context} surges: {:.0} requests per minute, {:.0} before",
+                    self.now, self.then
+                )
+            }
+            ChangeKind::Silent => {
+                write!(
+                    f,
+                    "{context} is silent: it had {:.0} requests per minute",
+                    self.then
+                )
+            }
+            ChangeKind::Instance => {
+                let instance = self.instance.as_deref().unwrap_or("an instance");
+                write!(
+                    f,
+                    "{instance} is out of line on {context}: {ratio:.2} times the other instances"
+                )
+            }
+        }
+    }
+}
+
+#[cfg(all(test, feature = "serde"))]
+mod tests {
+    use super::*;
+
+    fn change(kind: ChangeKind, figures: (f64, f64, f64), instance: Option<&str>) -> Change {
+        let change = serde_json::json!({
+            "id": "1", "kind": kind, "context": "GET /", "instance": instance,
+            "since": 0, "detected": 0, "ended": null,
+            "then": figures.0, "now": figures.1, "ratio": figures.2,
+            "confidence": 1.0, "requests": 1, "extra_seconds_per_minute": 0.0,
+            "from_traffic": 0.0, "from_code": 0.0,
+            "suspects": [], "yesterday": null, "week_ago": null,
+        });
+        serde_json::from_value(change).expect("it is a change")
+    }
+
+    #[test]
+    fn a_change_is_a_sentence() {
+        let sentences = [
+            (ChangeKind::Slower, (0.1, 0.258, 2.58), None),
+            (ChangeKind::Failing, (0.041, 0.25, 6.1), None),
+            (ChangeKind::Surging, (120.0, 721.3, 6.0), None),
+            (ChangeKind::Silent, (40.0, 0.0, 0.0), None),
+            (ChangeKind::Instance, (0.1, 0.25, 2.5), Some("web-3")),
+        ]
+        .map(|(kind, figures, instance)| change(kind, figures, instance));
+        let begun = sentences.each_ref().map(Change::to_string);
+        assert_eq!(
+            begun,
+            [
+                "GET / is slower: 2.58 times as before",
+                "GET / is failing: 25.0 % of its requests are errors, 4.1 % before",
+                "GET / surges: 721 requests per minute, 120 before",
+                "GET / is silent: it had 40 requests per minute",
+                "web-3 is out of line on GET /: 2.50 times the other instances",
+            ]
+        );
+        let ended = sentences.map(|mut change| {
+            change.ended = Some(60);
+            change.to_string()
+        });
+        assert_eq!(
+            ended,
+            [
+                "GET / is no longer slower",
+                "GET / is no longer failing",
+                "GET / no longer surges",
+                "GET / is no longer silent",
+                "web-3 is in line with the other instances again on GET /",
+            ]
+        );
+    }
+}

@@ -47,7 +47,7 @@ struct Residual {
 /// In a calm minute, what all pages share is less than this.
 const CALM: f64 = 0.12;
 /// How differently pages answer to what they share: one standard deviation, as a part of it.
-const LOADING: f64 = 0.4;
+const LOADING: f64 = 0.3;
 
 fn residual(scored: &Scored, lens: &Lens, shared: &SharedMinutes) -> Residual {
     let shift = shared.level(scored.tick) - lens.past.level as f64 * 1e-6;
@@ -95,6 +95,8 @@ fn bar(minutes: usize, alone: bool, young: bool) -> f64 {
     if young { bar + 1.5 } else { bar }
 }
 
+/// What a window without its worst minutes must be, as a part of the standard deviations that are needed.
+const REST: f64 = 0.7;
 /// A change is larger than what the page did for as long in its past by this factor.
 const UNUSUAL: f64 = 1.5;
 /// Minutes in which a larger change may fade.
@@ -203,6 +205,8 @@ pub(super) fn search(
             let earlier = &minutes[..minutes.len() - length];
             if is_large(lens, kind, effect)
                 && goes_on(window, kind, effect)
+                && rest_stands_out(lens, window, kind, effect)
+                    >= tune(13, REST) * bar(length, alone, young)
                 && is_unusual(lens, window, kind, effect)
                 && !is_left_over(earlier, window, kind, effect)
             {
@@ -255,26 +259,63 @@ fn goes_on(window: &[Residual], kind: usize, effect: f64) -> bool {
         sign * minute.scores[kind]
             >= tune(10, 0.4) * size - (minute.sampling[kind] + minute.answer[kind].powi(2)).sqrt()
     };
-    let spared = match window.len() {
+    let unseen = match window.len() {
         0..=3 => 0,
         4..=7 => 1,
         length => length / 5,
     };
-    if window.iter().filter(shows).count() + spared < window.len() {
+    if window.iter().filter(shows).count() + unseen < window.len() {
         return false;
     }
     let mut order: Vec<_> = window.iter().collect();
     order.sort_unstable_by(|a, b| (sign * a.scores[kind]).total_cmp(&(sign * b.scores[kind])));
-    let worst = match window.len() {
-        0..=4 => 1,
-        5..=9 => 2,
-        _ => 3,
-    };
-    let rest = &order[..order.len() - worst];
+    let rest = &order[..order.len() - spared(window.len())];
     let last = |minutes: usize| window[window.len() - window.len().min(minutes)..].iter();
     sign * weighted_mean(rest.iter().copied(), kind) >= 0.55 * size
         && sign * weighted_mean(last(2), kind) >= 0.5 * size
         && sign * weighted_mean(last(4), kind) >= 0.6 * size
+}
+
+/// How many of the worst minutes of a window may not be all that there is to it.
+fn spared(length: usize) -> usize {
+    match length {
+        0..=4 => 1,
+        5..=9 => 2,
+        _ => 3,
+    }
+}
+
+/// Standard deviations of a window without its worst minutes.
+fn rest_stands_out(lens: &Lens, window: &[Residual], kind: usize, effect: f64) -> f64 {
+    let sign = effect.signum();
+    let mut scores: Vec<_> = window
+        .iter()
+        .map(|minute| sign * minute.scores[kind])
+        .collect();
+    scores.sort_unstable_by(f64::total_cmp);
+    let most = scores[scores.len() - 1 - spared(window.len())];
+    let mut rest = Window::new(lens.past.noise[kind]);
+    let mut count = 0.0;
+    for minute in window
+        .iter()
+        .rev()
+        .filter(|minute| sign * minute.scores[kind] <= most)
+    {
+        rest.grow(
+            minute.tick,
+            minute.scores[kind],
+            minute.sampling[kind],
+            minute.answer[kind],
+        );
+        count += minute.count;
+    }
+    sign * strength(
+        lens,
+        kind,
+        rest.mean(),
+        rest.variance() + past_variance(lens, kind),
+        count,
+    ) * rest.mean().signum()
 }
 
 /// Mean of some minutes without their largest one.

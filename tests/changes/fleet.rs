@@ -1,0 +1,289 @@
+//! Instances on one store, whose clocks the test moves minute by minute.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::body::Body;
+use futures_util::future::try_join_all;
+use http::{Request as HttpRequest, StatusCode};
+use http_body_util::BodyExt;
+use serde_json::Value;
+use tokio::task::JoinHandle;
+use tower::ServiceExt;
+use tower_pulse::admin::Access;
+use tower_pulse::store::Precisions;
+use tower_pulse::store::memory::MemoryStore;
+use tower_pulse::{Builder, Change, Clock, ManualClock, Pulse, StoreError};
+
+use crate::rig::fold::JournalKeys;
+use crate::rig::server::RedisServer;
+use crate::traffic::Request;
+
+pub const MINUTE: i64 = 60;
+/// The first minute of each fleet, which begins an hour.
+pub const START: i64 = 1_700_002_800;
+
+/// How long a flush may fail, as when the folder was killed.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Where a fleet keeps everything.
+pub enum Backend {
+    Memory(Arc<MemoryStore>, ManualClock),
+    Redis(RedisServer),
+}
+
+impl Backend {
+    pub fn memory() -> Self {
+        let (clock, time) = Clock::manual(START);
+        let store = MemoryStore::new(Precisions::default(), clock);
+        Self::Memory(Arc::new(store), time)
+    }
+
+    pub async fn redis() -> Self {
+        Self::Redis(RedisServer::start().await)
+    }
+
+    fn builder(&self) -> Builder {
+        match self {
+            Self::Memory(store, _) => Pulse::builder().store(store.clone()),
+            Self::Redis(server) => Pulse::builder().redis(server.url()),
+        }
+    }
+
+    pub fn server(&self) -> &RedisServer {
+        match self {
+            Self::Redis(server) => server,
+            Self::Memory(..) => panic!("the store is in memory"),
+        }
+    }
+}
+
+/// An instance that has no background task but the one that folds.
+pub struct Instance {
+    pub pulse: Pulse,
+    pub time: ManualClock,
+    pub app: Router,
+    folding: Vec<JoinHandle<()>>,
+}
+
+impl Instance {
+    fn start(builder: Builder, name: &str, second: i64) -> Self {
+        let (clock, time) = Clock::manual(second);
+        let builder = builder.instance(name).clock(clock);
+        let (pulse, tasks) = builder.build_with_tasks().unwrap();
+        let folding = tasks.into_iter().filter(|task| task.name() == "fold");
+        let app = Router::new().merge(pulse.mount("/pulse", Access::open()));
+        Self {
+            app,
+            pulse,
+            time,
+            folding: folding.map(tokio::spawn).collect(),
+        }
+    }
+
+    /// The answer of an endpoint.
+    pub async fn get(&self, endpoint: &str) -> (StatusCode, String) {
+        let request = HttpRequest::get(format!("/pulse/{endpoint}"));
+        let request = request.body(Body::empty()).unwrap();
+        let response = self.app.clone().oneshot(request).await.unwrap();
+        let status = response.status();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        (status, String::from_utf8(body.to_vec()).unwrap())
+    }
+
+    /// The answer of an endpoint, which must be 200.
+    pub async fn json(&self, endpoint: &str) -> Value {
+        let (status, body) = self.get(endpoint).await;
+        assert_eq!(status, StatusCode::OK, "{endpoint}: {body}");
+        serde_json::from_str(&body).unwrap()
+    }
+
+    fn is_folder(&self) -> bool {
+        let journal = self.pulse.health().fold.journal;
+        journal.is_some_and(|journal| journal.is_folder)
+    }
+
+    /// Flushes, and tries again while nobody folds.
+    async fn flush(&self) -> Result<(), StoreError> {
+        let start = Instant::now();
+        loop {
+            match self.pulse.flush().await {
+                Err(error) if start.elapsed() > PATIENCE => return Err(error),
+                Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+                Ok(()) => return Ok(()),
+            }
+        }
+    }
+
+    /// Flushes, without waiting until that can be read.
+    async fn append(&self) -> Result<(), StoreError> {
+        let appended = async {
+            while self.pulse.health().recording.pending_series > 0 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            flushed = self.flush() => flushed,
+            () = appended => Ok(()),
+        }
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        // As when the process is killed.
+        for task in &self.folding {
+            task.abort();
+        }
+    }
+}
+
+/// The fleet.
+pub struct Fleet {
+    pub backend: Backend,
+    pub instances: Vec<Instance>,
+    /// The start of the next minute, in Unix seconds.
+    pub now: i64,
+    /// The versions of the instances.
+    pub versions: Vec<Option<&'static str>>,
+}
+
+impl Fleet {
+    pub fn new(backend: Backend, instances: usize) -> Self {
+        Self::with_versions(backend, &vec![None; instances])
+    }
+
+    pub fn with_versions(backend: Backend, versions: &[Option<&'static str>]) -> Self {
+        let mut fleet = Self {
+            backend,
+            instances: Vec::new(),
+            now: START,
+            versions: versions.to_vec(),
+        };
+        for number in 0..versions.len() {
+            fleet.instances.push(fleet.start(number));
+        }
+        fleet
+    }
+
+    /// Starts the instance of this number.
+    pub fn start(&self, number: usize) -> Instance {
+        let mut builder = self.backend.builder();
+        if let Some(version) = self.versions[number] {
+            builder = builder.app_version(version);
+        }
+        Instance::start(builder, &format!("web-{}", number + 1), self.now)
+    }
+
+    /// Kills an instance, and starts it again.
+    pub async fn restart(&mut self, number: usize) {
+        let new = self.start(number);
+        self.instances[number] = new;
+        self.free_lease().await;
+    }
+
+    /// Kills an instance and starts another version.
+    pub async fn deploy(&mut self, number: usize, version: &'static str) {
+        self.versions[number] = Some(version);
+        self.restart(number).await;
+    }
+
+    /// Saves the seconds after which the lease of a killed folder ends.
+    async fn free_lease(&self) {
+        if let Backend::Redis(server) = &self.backend {
+            let mut conn = server.connection().await;
+            JournalKeys::below("pulse:").free_lease(&mut conn).await;
+        }
+    }
+
+    pub fn set_clocks(&self, second: i64) {
+        if let Backend::Memory(_, time) = &self.backend {
+            time.set_wall(second);
+        }
+        for instance in &self.instances {
+            instance.time.set_wall(second);
+        }
+    }
+
+    pub async fn heartbeat(&self) {
+        for instance in &self.instances {
+            instance.pulse.heartbeat().await.unwrap();
+        }
+    }
+
+    /// Records the requests of a minute in the middle of it, and ends it. Nobody judges it.
+    pub async fn pass(&mut self, requests: &[Request]) {
+        self.pass_with(requests, async |_| {}).await;
+    }
+
+    /// Like [`Self::pass`], and does something else in the middle of the minute.
+    pub async fn pass_with(&mut self, requests: &[Request], and: impl AsyncFnOnce(&Self)) {
+        self.set_clocks(self.now);
+        self.heartbeat().await;
+        self.record(self.now + 30, requests);
+        and(self).await;
+        for instance in &self.instances {
+            instance.pulse.drain();
+        }
+        self.now += MINUTE;
+        self.set_clocks(self.now);
+        self.flush().await.unwrap();
+    }
+
+    /// Records requests in a second.
+    pub fn record(&self, second: i64, requests: &[Request]) {
+        self.set_clocks(second);
+        for instance in &self.instances {
+            // The clock's second is this one from now on.
+            instance.pulse.drain();
+        }
+        for request in requests {
+            let status = StatusCode::from_u16(request.status).unwrap();
+            let pulse = &self.instances[request.instance].pulse;
+            pulse.record(&request.context, request.duration, status);
+        }
+    }
+
+    /// Takes everything to the store. The instance that folds comes last.
+    pub async fn flush(&self) -> Result<(), StoreError> {
+        let folder = self.instances.iter().position(Instance::is_folder);
+        let others = self.instances.iter().enumerate();
+        let others = others.filter(|(number, _)| Some(*number) != folder);
+        match folder {
+            None => try_join_all(others.map(|(_, instance)| instance.flush())).await?,
+            Some(_) => try_join_all(others.map(|(_, instance)| instance.append())).await?,
+        };
+        match folder {
+            None => Ok(()),
+            Some(folder) => self.instances[folder].flush().await,
+        }
+    }
+
+    /// Passes a minute, and the first instance judges it. Returns the changes that stand.
+    pub async fn pass_and_judge(&mut self, requests: &[Request]) -> Vec<Change> {
+        self.pass(requests).await;
+        let judged = self.instances[0].pulse.judge().await.unwrap();
+        assert_eq!(judged, 1, "minutes judged");
+        self.standing().await
+    }
+
+    pub async fn changes(&self) -> Vec<Change> {
+        self.instances[0].pulse.changes().await.unwrap()
+    }
+
+    pub async fn standing(&self) -> Vec<Change> {
+        let mut changes = self.changes().await;
+        changes.retain(|change| change.ended.is_none());
+        changes
+    }
+}
+
+/// Kinds and contexts.
+pub fn named(changes: &[Change]) -> Vec<(&str, &str)> {
+    let names = changes
+        .iter()
+        .map(|change| (change.kind.as_str(), &*change.context));
+    names.collect()
+}

@@ -1,0 +1,101 @@
+//! Requests of a service, drawn from a seed: heavy-tailed and bimodal times, pages that wobble from minute to minute.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fastrand::Rng;
+
+/// A page, its requests per minute, the median of their times in milliseconds, and how far they spread.
+type Page = (&'static str, f64, f64, f64);
+
+/// The page that most tests make slower.
+pub const SEARCH: &str = "GET /search";
+
+/// The pages of the service.
+pub const PAGES: [Page; 10] = [
+    ("GET /", 90.0, 12.0, 0.5),
+    (SEARCH, 60.0, 80.0, 0.7),
+    ("GET /products/{id}", 80.0, 30.0, 0.6),
+    ("GET /products", 50.0, 45.0, 0.5),
+    ("POST /cart", 40.0, 25.0, 0.4),
+    ("GET /cart", 45.0, 18.0, 0.6),
+    ("POST /orders", 30.0, 120.0, 0.6),
+    ("GET /orders/{id}", 35.0, 35.0, 0.5),
+    ("GET /users/{id}", 40.0, 20.0, 0.8),
+    ("POST /login", 30.0, 150.0, 0.3),
+];
+
+/// A request that has ended.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The number of the instance that has served it.
+    pub instance: usize,
+    pub context: Arc<str>,
+    pub duration: Duration,
+    pub status: u16,
+}
+
+/// Draws requests, minute by minute.
+#[derive(Clone, Debug)]
+pub struct Traffic {
+    rng: Rng,
+    pages: Vec<(Arc<str>, Page, f64)>,
+    instances: usize,
+}
+
+impl Traffic {
+    /// The traffic of [`PAGES`] on some instances.
+    pub fn new(seed: u64, instances: usize) -> Self {
+        Self::of(&PAGES, seed, instances)
+    }
+
+    pub fn of(pages: &[Page], seed: u64, instances: usize) -> Self {
+        let pages = pages.iter().map(|page| (page.0.into(), *page, 0.0));
+        Self {
+            rng: Rng::with_seed(seed),
+            pages: pages.collect(),
+            instances,
+        }
+    }
+
+    /// The requests of one more minute.
+    pub fn minute(&mut self) -> Vec<Request> {
+        let mut requests = Vec::with_capacity(600);
+        let rng = &mut self.rng;
+        for (context, (_, rate, median, spread), wobble) in &mut self.pages {
+            *wobble = 0.6 * *wobble + 0.02 * normal(rng);
+            let mut waited = exponential(rng);
+            while waited < *rate {
+                waited += exponential(rng);
+                let mut millis = *median * (*wobble + *spread * normal(rng)).exp();
+                if rng.u8(..) < 5 {
+                    // A tail without a mean of squares.
+                    millis *= (1.0 - rng.f64()).powf(-1.0 / 1.5).min(30.0);
+                }
+                requests.push(Request {
+                    instance: rng.usize(..self.instances),
+                    context: context.clone(),
+                    duration: Duration::from_secs_f64(millis / 1e3),
+                    status: if rng.u16(..) < 130 { 500 } else { 200 },
+                });
+            }
+        }
+        requests
+    }
+}
+
+/// A standard normal deviate (Box and Muller).
+fn normal(rng: &mut Rng) -> f64 {
+    (-2.0 * (1.0 - rng.f64()).ln()).sqrt() * (std::f64::consts::TAU * rng.f64()).cos()
+}
+
+fn exponential(rng: &mut Rng) -> f64 {
+    -(1.0 - rng.f64()).ln()
+}
+
+/// Makes a page slower by a factor.
+pub fn slow_down(requests: &mut [Request], context: &str, factor: f64) {
+    for request in requests.iter_mut().filter(|r| *r.context == *context) {
+        request.duration = request.duration.mul_f64(factor);
+    }
+}
