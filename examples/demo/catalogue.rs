@@ -61,25 +61,25 @@ const fn page(
     }
 }
 
-pub(crate) static HOME: Page = page(("GET", "/"), 420.0, &[untimed(8.0)]);
+pub(crate) static HOME: Page = page(("GET", "/"), 420.0, &[untimed(15.0)]);
 pub(crate) static PRODUCT: Page = page(
     ("GET", "/products/{id}"),
     480.0,
-    &[timed("db:find_product", 12.0), untimed(4.0)],
+    &[timed("db:find_product", 18.0), untimed(6.0)],
 );
-pub(crate) static USER: Page = page(("GET", "/api/v1/users/{id}"), 240.0, &[untimed(6.0)]);
+pub(crate) static USER: Page = page(("GET", "/api/v1/users/{id}"), 240.0, &[untimed(12.0)]);
 pub(crate) static SEARCH: Page = page(
     ("GET", "/search"),
     180.0,
-    &[timed("db:search", 25.0), timed("template:results", 5.0)],
+    &[timed("db:search", 40.0), timed("template:results", 8.0)],
 );
 pub(crate) static CART: Page = page(
     ("GET", "/cart"),
     150.0,
-    &[timed("cache:cart", 6.0), untimed(4.0)],
+    &[timed("cache:cart", 10.0), untimed(6.0)],
 );
 pub(crate) static ADD_TO_CART: Page =
-    page(("POST", "/cart/items"), 90.0, &[timed("db:add_item", 15.0)]);
+    page(("POST", "/cart/items"), 90.0, &[timed("db:add_item", 25.0)]);
 pub(crate) static CHECKOUT: Page = Page {
     failures: 0.04,
     ..page(("POST", "/checkout"), 90.0, &[timed("payment", 60.0)])

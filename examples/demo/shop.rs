@@ -63,10 +63,11 @@ impl Shop {
 
     /// Does the work of a page.
     async fn work(&self, page: &Page) {
+        let mut course = self.pace.begin();
         for work in page.work {
             let slowness = self.incident.map_or(1.0, |it| it.slowness(page, *work));
             let duration = self.draw(|rng| draw_duration(rng, work.millis * slowness));
-            let spending = self.pace.spend(duration);
+            let spending = course.spend(duration);
             match work.timer {
                 Some(timer) => self.pulse.time(timer, spending).await,
                 None => spending.await,
@@ -75,7 +76,7 @@ impl Shop {
         let more = self.incident.map_or(0.0, |it| it.more_millis(page));
         if more > 0.0 {
             let duration = self.draw(|rng| draw_duration(rng, more));
-            self.pace.spend(duration).await;
+            course.spend(duration).await;
         }
     }
 
