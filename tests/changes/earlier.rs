@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use tower_pulse::{Change, ChangeKind, Earlier};
 
-use crate::fleet::{Backend, Fleet, MINUTE};
+use crate::fleet::{Backend, Fleet, MINUTE, named};
 use crate::rig::seed::seed;
 use crate::traffic::{Request, SEARCH, Traffic, slow_down};
 
 const DAY: i64 = 86_400;
 const FAILING: &str = "GET /cart";
+const ALL: &str = "<all>";
 const SURGING: &str = "POST /login";
 
 /// What was recorded: the start of the minute, and its requests.
@@ -21,7 +22,10 @@ fn model(minutes: &Minutes, change: &Change, from: i64, width: i64) -> Option<(f
         .iter()
         .filter(|(at, _)| (from..from + width).contains(at));
     let requests = of_slice.flat_map(|(_, requests)| requests);
-    let requests: Vec<_> = requests.filter(|r| r.context == change.context).collect();
+    let is_all = *change.context == *ALL;
+    let requests: Vec<_> = requests
+        .filter(|r| is_all || r.context == change.context)
+        .collect();
     let count = requests.len() as u64;
     let successes: Vec<Duration> = requests
         .iter()
@@ -50,18 +54,18 @@ fn check(earlier: Option<Earlier>, change: &Change, minutes: &Minutes, (ago, wid
     };
     let earlier = earlier.unwrap_or_else(|| panic!("{ago} s ago: {change:#?}"));
     assert_eq!(earlier.requests, requests, "{ago} s ago: {change:#?}");
+    let error = (earlier.value - value).abs();
     assert!(
-        (earlier.value - value).abs() <= earlier.error * value + 1e-9,
+        error <= value * (earlier.error + 1e-9),
         "{ago} s ago: {value}, and not {earlier:?}"
     );
     assert!(earlier.error < 0.1, "{earlier:?}");
-    // A page without an error has no ratio.
-    let expected = if value > 0.0 {
+    let ratio = if value > 0.0 {
         change.now / earlier.value
     } else {
         0.0
     };
-    assert!((earlier.ratio - expected).abs() <= 1e-6 * expected);
+    assert!((earlier.ratio - ratio).abs() <= 1e-6 * ratio, "{earlier:?}");
 }
 
 async fn earlier_figures_are_those_of_a_plain_model(backend: Backend, days: &[(i64, f64)]) {
@@ -122,4 +126,36 @@ async fn earlier_figures_are_those_of_a_plain_model_in_redis() {
 #[tokio::test]
 async fn a_day_that_is_not_recorded_has_no_figure() {
     earlier_figures_are_those_of_a_plain_model(Backend::memory(), &[(7, 0.6)]).await;
+}
+
+/// All pages together are compared with all of them.
+#[tokio::test]
+async fn earlier_figures_of_all_pages_are_those_of_a_plain_model() {
+    let mut fleet = Fleet::new(Backend::memory(), 1);
+    let mut traffic = Traffic::new(seed(), 1);
+    let mut minutes = Minutes::new();
+    let today = fleet.now + DAY;
+    let mut found = Vec::new();
+    for start in [fleet.now, today] {
+        fleet.now = start;
+        for minute in 0..60 {
+            let mut requests = traffic.minute();
+            if start == today && minute >= 45 {
+                for request in &mut requests {
+                    request.duration = request.duration.mul_f64(2.0);
+                }
+            }
+            minutes.push((fleet.now, requests.clone()));
+            fleet.pass(&requests).await;
+            if start == today {
+                fleet.instances[0].pulse.judge().await.unwrap();
+                found = fleet.standing().await;
+                for change in &found {
+                    check(change.yesterday, change, &minutes, (DAY, 1_800));
+                }
+            }
+        }
+    }
+    assert_eq!(named(&found), [("slower", ALL)], "{found:#?}");
+    assert!(found[0].yesterday.is_some());
 }

@@ -48,7 +48,10 @@ impl Backend {
     fn builder(&self) -> Builder {
         match self {
             Self::Memory(store, _) => Pulse::builder().store(store.clone()),
-            Self::Redis(server) => Pulse::builder().redis(server.url()),
+            // The machine may be busy with other tests.
+            Self::Redis(server) => Pulse::builder()
+                .redis(server.url())
+                .redis_response_timeout(Duration::from_secs(5)),
         }
     }
 

@@ -16,6 +16,8 @@ mod extremes;
 mod failures;
 mod fleet;
 mod marks;
+mod same;
+mod schedule;
 mod slower;
 mod suspects;
 mod takeover;

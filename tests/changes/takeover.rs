@@ -5,11 +5,11 @@ use std::pin::pin;
 use std::task::Poll;
 
 use fastrand::Rng;
-use serde_json::Value;
 use tower_pulse::{Change, ChangeKind};
 
 use crate::fleet::{Backend, Fleet, MINUTE, START};
 use crate::rig::seed::seed;
+use crate::same::is_same;
 use crate::traffic::{Request, SEARCH, Traffic, slow_down};
 
 const SLOW_AT: i64 = START + 45 * MINUTE;
@@ -48,7 +48,7 @@ async fn undisturbed(backend: Backend, seed: u64, instances: usize) -> Vec<Vec<C
     minutes
 }
 
-/// Asserts that changes are the same. JSON may change the last digit of a number.
+/// Asserts that changes are the same.
 fn assert_same(now: i64, actual: &[Change], expected: &[Change]) {
     let minute = (now - START) / MINUTE;
     let values = |changes: &[Change]| serde_json::to_value(changes).unwrap();
@@ -56,24 +56,6 @@ fn assert_same(now: i64, actual: &[Change], expected: &[Change]) {
         is_same(&values(actual), &values(expected)),
         "at the end of minute {minute}:\n{actual:#?}\ninstead of\n{expected:#?}"
     );
-}
-
-fn is_same(a: &Value, b: &Value) -> bool {
-    match (a, b) {
-        (Value::Array(a), Value::Array(b)) => {
-            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_same(a, b))
-        }
-        (Value::Object(a), Value::Object(b)) => {
-            a.len() == b.len()
-                && a.iter()
-                    .all(|(k, a)| b.get(k).is_some_and(|b| is_same(a, b)))
-        }
-        (Value::Number(a), Value::Number(b)) => {
-            let (a, b) = (a.as_f64().unwrap(), b.as_f64().unwrap());
-            a == b || (a - b).abs() <= 1e-9 * a.abs().max(b.abs()) + 1e-12
-        }
-        (a, b) => a == b,
-    }
 }
 
 async fn a_killed_folder_changes_no_verdict(backend: Backend, twin: Backend) {
