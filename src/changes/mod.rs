@@ -19,14 +19,18 @@ use std::sync::{Arc, Mutex};
 
 use self::session::Session;
 use crate::clock::Clock;
-use crate::error::StoreError;
+use crate::error::{StoreError, StoreErrorKind};
 use crate::model::changes::change::Change;
 use crate::model::changes::detector::Sight;
 use crate::store::Store;
+use crate::store::changes::Judged;
 use crate::task::lock;
 
 /// The length of the slices that are judged, in seconds.
 const MINUTE: i64 = 60;
+
+/// Seconds for which the last judgement must stay one of the far future before it is replaced.
+const STAYS_AHEAD: i64 = 3 * MINUTE;
 
 /// A function of the user that is called with each change.
 type Callback = Arc<dyn Fn(&Change) + Send + Sync>;
@@ -43,6 +47,8 @@ pub(crate) struct Judge {
     /// goes on from the store.
     session: tokio::sync::Mutex<Option<Session>>,
     callbacks: Mutex<Vec<Callback>>,
+    /// The revision of a judgement of the far future, and when it was seen first, in Unix seconds.
+    ahead: Mutex<Option<(String, i64)>>,
     status: Mutex<JudgeStatus>,
 }
 
@@ -71,6 +77,7 @@ impl Judge {
             max_contexts,
             session: tokio::sync::Mutex::default(),
             callbacks: Mutex::default(),
+            ahead: Mutex::default(),
             status: Mutex::default(),
         }
     }
@@ -111,24 +118,36 @@ impl Judge {
         let end = until.min(readable).div_euclid(MINUTE) * MINUTE;
         let mut slot = self.session.lock().await;
         let mut judged = 0;
+        let mut refused = None;
         loop {
             let last = changes.judged().await?;
+            if refused.as_ref() == Some(&last.revision) {
+                let message = "a judgement was refused, and nobody else has judged";
+                return Err(StoreError::new(
+                    StoreErrorKind::Unexpected,
+                    message.to_owned(),
+                ));
+            }
             self.remember(last.until, last.sight);
-            if last.until >= end {
+            if last.until >= end && !self.is_of_a_wrong_clock(&last) {
                 // Whoever judges needs the history; for others it is a waste of memory.
                 if slot.as_ref().is_some_and(|s| s.revision() != last.revision) {
                     *slot = None;
                 }
                 return Ok(judged);
             }
+            let now = self.clock.now_seconds();
             let session = slot.take().filter(|s| s.revision() == last.revision);
+            let session = session.filter(|s| s.goes_on_to(end));
             let session = match session {
                 Some(session) => session,
-                None => Session::resume(&*self.store, changes, end, self.max_contexts).await?,
+                None => {
+                    Session::resume(&*self.store, changes, (end, now), self.max_contexts).await?
+                }
             };
-            let now = self.clock.now_seconds();
             let Some((session, events)) = session.judge(&*self.store, changes, end, now).await?
             else {
+                refused = Some(last.revision);
                 continue;
             };
             self.remember(session.until(), session.sight());
@@ -138,6 +157,24 @@ impl Judge {
                 self.report(&change).await;
             }
         }
+    }
+
+    /// Whether the last judgement was made by a clock that was far ahead, and nobody goes on from there: its revision
+    /// has stayed for some minutes. If only this instance's clock is wrong, the others go on meanwhile.
+    fn is_of_a_wrong_clock(&self, last: &Judged) -> bool {
+        let now = self.clock.now_seconds();
+        let mut ahead = lock(&self.ahead);
+        if !session::is_ahead(last.until, now) {
+            *ahead = None;
+            return false;
+        }
+        let seen = ahead
+            .take()
+            .filter(|(revision, _)| *revision == last.revision);
+        let (_, since) = ahead.insert(seen.unwrap_or_else(|| (last.revision.clone(), now)));
+        // The clock may have gone back once more.
+        *since = now.min(*since);
+        now - *since >= STAYS_AHEAD
     }
 
     fn remember(&self, until: i64, sight: Sight) {

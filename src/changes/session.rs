@@ -23,8 +23,13 @@ const SUSPECTS_FOR: i64 = 15;
 /// The most changes of a minute whose suspects are looked for: each is a read of its records.
 const MAX_EXAMINED: usize = 20;
 
-/// How far the last judgement may be ahead of the store's time before it counts as made by a wrong clock.
+/// How far the last judgement may be ahead of the clock before it counts as made by a wrong clock.
 const MAX_AHEAD: i64 = 3_600;
+
+/// Whether a minute that ends then lies so far in the future that a wrong clock must have judged it.
+pub(super) fn is_ahead(until: i64, now: i64) -> bool {
+    until > now.saturating_add(MAX_AHEAD)
+}
 
 /// What a judgement needs, as the store had it at a revision.
 pub(super) struct Session {
@@ -90,21 +95,21 @@ impl Session {
     pub(super) async fn resume(
         store: &dyn Store,
         changes: &dyn Changes,
-        end: i64,
+        (end, now): (i64, i64),
         max_contexts: usize,
     ) -> Result<Self, StoreError> {
         let log = changes.change_log().await?;
-        let is_usable = (1..=end + MAX_AHEAD).contains(&log.judged.until);
+        let is_usable = |until: i64| until > 0 && !is_ahead(until, now);
+        let detector = Some(log.detector).filter(|state| is_usable(state.judged_until));
+        let judged = Some(log.judged.until).filter(|until| is_usable(*until));
         // Without a judgement, there is nothing to say about the past.
-        let until = if is_usable {
-            log.judged.until
-        } else {
-            end - MINUTE
-        };
+        let until = judged
+            .or(detector.as_ref().map(|state| state.judged_until))
+            .unwrap_or(end - MINUTE);
         let mut session = Self {
             revision: log.judged.revision,
             until: until.max(end - RECALLED_MINUTES * MINUTE),
-            detector: Detector::new(log.detector),
+            detector: Detector::new(detector.unwrap_or_default()),
             sight: log.judged.sight,
             log: Log::new(log.changes),
             contexts: HashMap::new(),
@@ -132,6 +137,12 @@ impl Session {
 
     pub(super) fn until(&self) -> i64 {
         self.until
+    }
+
+    /// Whether it can judge the next minutes up to `end`. After a longer break, only those before `end` are judged, as
+    /// another session would.
+    pub(super) fn goes_on_to(&self, end: i64) -> bool {
+        (end - RECALLED_MINUTES * MINUTE..end).contains(&self.until)
     }
 
     pub(super) fn sight(&self) -> Sight {

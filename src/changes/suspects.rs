@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::MINUTE;
-use crate::error::StoreError;
+use crate::error::{StoreError, StoreErrorKind};
 use crate::model::batch::{Aggregate, Merge};
 use crate::model::changes::change::{Change, ChangeKind, Suspect};
 use crate::model::changes::side_by_side::{self, Versions};
@@ -100,7 +100,11 @@ async fn deploys(
     change: &Change,
     minutes: &[i64],
 ) -> Result<Vec<Suspect>, StoreError> {
-    let marks = changes.marks().await?;
+    let marks = match changes.marks().await {
+        // Marks that cannot be read must not stop the detection.
+        Err(error) if error.kind() == StoreErrorKind::Unexpected => Vec::new(),
+        marks => marks?,
+    };
     let mut deploys = suspects::deploys(change, &marks);
     if *change.context == *ALL || deploys.is_empty() {
         return Ok(deploys);

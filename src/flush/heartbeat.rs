@@ -14,11 +14,14 @@ impl Flusher {
     /// Sends a heartbeat, and asks how the fleet is doing.
     pub(crate) async fn beat(&self) -> Result<(), StoreError> {
         let now = self.clock().now_seconds();
-        self.mark_version(now).await?;
+        let marked = self.mark_version(now).await;
+        // Until the version has its mark, it is not told: another instance that has it would make none.
         let version = self.recorder.limits.app_version.clone();
+        let version = version.filter(|_| marked.is_ok());
         let fleet = self.send_heartbeat(now, version).await?;
         self.recorder.drain.set_fleet(fleet);
-        self.refresh_fleet().await
+        self.refresh_fleet().await?;
+        marked
     }
 
     async fn send_heartbeat(

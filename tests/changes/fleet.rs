@@ -1,6 +1,7 @@
 //! Instances on one store, whose clocks the test moves minute by minute.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use axum::Router;
@@ -64,6 +65,8 @@ pub struct Instance {
     pub pulse: Pulse,
     pub time: ManualClock,
     pub app: Router,
+    /// Before, nothing says how much of it is not appended.
+    has_flushed: AtomicBool,
     folding: Vec<JoinHandle<()>>,
 }
 
@@ -78,6 +81,7 @@ impl Instance {
             app,
             pulse,
             time,
+            has_flushed: AtomicBool::new(false),
             folding: folding.map(tokio::spawn).collect(),
         }
     }
@@ -111,13 +115,19 @@ impl Instance {
             match self.pulse.flush().await {
                 Err(error) if start.elapsed() > PATIENCE => return Err(error),
                 Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
-                Ok(()) => return Ok(()),
+                Ok(()) => {
+                    self.has_flushed.store(true, Ordering::Relaxed);
+                    return Ok(());
+                }
             }
         }
     }
 
     /// Flushes, without waiting until that can be read.
     async fn append(&self) -> Result<(), StoreError> {
+        if !self.has_flushed.load(Ordering::Relaxed) {
+            return self.flush().await;
+        }
         let appended = async {
             while self.pulse.health().recording.pending_series > 0 {
                 tokio::time::sleep(Duration::from_millis(1)).await;

@@ -8,8 +8,16 @@ mod rig;
 #[path = "../../examples/webhook/notify.rs"]
 mod notify;
 
+mod agree;
+mod api;
+mod deploys;
+mod earlier;
+mod extremes;
+mod failures;
 mod fleet;
 mod marks;
 mod slower;
+mod suspects;
+mod takeover;
 mod traffic;
 mod webhook;

@@ -19,3 +19,4 @@ mod formats;
 mod model;
 mod recorded;
 mod run;
+mod verdicts;

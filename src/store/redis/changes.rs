@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use super::RedisStore;
 use super::connection::Role;
 use super::script::{Invocation, JUDGE, MARK};
-use super::value::{bytes, int, items, pairs};
+use super::value::{bytes, int, items, pairs, text};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::model::changes::mark::{MAX_MARKS, Mark};
 use crate::store::changes::{ChangeLog, Changes, Judged, JudgementWrite};
@@ -29,15 +29,25 @@ fn read<T: DeserializeOwned>(value: &Value) -> Option<T> {
     serde_json::from_slice(bytes(value)?).ok()
 }
 
+/// The last judgement. Its revision is that of the field that a script compares, also where the judgement cannot be
+/// read, and is empty where that is none of this crate.
+fn judged(judged: &Value, revision: &Value) -> Judged {
+    let revision = text(revision).filter(|text| text.bytes().all(|b| b.is_ascii_alphanumeric()));
+    Judged {
+        revision: revision.unwrap_or_default().to_owned(),
+        ..read(judged).unwrap_or_default()
+    }
+}
+
 impl RedisStore {
-    /// Reads one value; `Nil` if there is none.
-    async fn read_one(&self, command: redis::Cmd) -> Result<Value, StoreError> {
+    /// Reads one value of a key; `Nil` if there is none.
+    async fn read_one(&self, key: &str, command: redis::Cmd) -> Result<Value, StoreError> {
         let mut pipeline = pipe();
         pipeline.add_command(command);
         match self.read(&mut pipeline).await?.pop() {
             Some(Ok(value)) => Ok(value),
             Some(Err(reason)) => {
-                let message = format!("the changes cannot be read ({reason}): delete the key");
+                let message = format!("{key} cannot be read ({reason}): delete it");
                 let server_info = self.connections.server_info();
                 Err(server_info.error(StoreErrorKind::Unexpected, &message))
             }
@@ -46,25 +56,34 @@ impl RedisStore {
     }
 
     async fn read_judged(&self) -> Result<Judged, StoreError> {
-        let mut command = cmd("HGET");
-        command.arg(self.keys.changes()).arg("judged");
-        Ok(read(&self.read_one(command).await?).unwrap_or_default())
+        let key = self.keys.changes();
+        let mut command = cmd("HMGET");
+        command.arg(&key).arg("judged").arg("revision");
+        let fields = self.read_one(&key, command).await?;
+        Ok(match items(&fields) {
+            [judged, revision] => self::judged(judged, revision),
+            _ => Judged::default(),
+        })
     }
 
     /// Reads the changes. Those that another version has written in another form are left out.
     async fn read_change_log(&self) -> Result<ChangeLog, StoreError> {
+        let key = self.keys.changes();
         let mut command = cmd("HGETALL");
-        command.arg(self.keys.changes());
-        let all = self.read_one(command).await?;
+        command.arg(&key);
+        let all = self.read_one(&key, command).await?;
         let mut log = ChangeLog::default();
+        let (mut last, mut revision) = (&Value::Nil, &Value::Nil);
         for (field, value) in pairs(&all) {
             match bytes(field) {
-                Some(b"judged") => log.judged = read(value).unwrap_or_default(),
+                Some(b"judged") => last = value,
+                Some(b"revision") => revision = value,
                 Some(b"detector") => log.detector = read(value).unwrap_or_default(),
                 Some(field) if field.starts_with(CHANGE) => log.changes.extend(read(value)),
                 _ => {}
             }
         }
+        log.judged = judged(last, revision);
         Ok(log)
     }
 
@@ -89,9 +108,10 @@ impl RedisStore {
     }
 
     async fn read_marks(&self) -> Result<Vec<Mark>, StoreError> {
+        let key = self.keys.marks();
         let mut command = cmd("ZRANGE");
-        command.arg(self.keys.marks()).arg(0).arg(-1);
-        let marks = self.read_one(command).await?;
+        command.arg(&key).arg(0).arg(-1);
+        let marks = self.read_one(&key, command).await?;
         Ok(items(&marks).iter().filter_map(read).collect())
     }
 

@@ -562,6 +562,85 @@ breaks! {
     "a context that stays keeps its data",
     "k, a = k + n, a + 3 + m" => "k, a = 5, a + 3 + m";
 ]
+"judge": [
+    "what is no revision is compared",
+    "a revision that cannot be read begins anew",
+    "if revision:find('%W') then\n    revision = ''\nend\n" => "";
+
+    "a judgement that is sent again is refused",
+    "a judgement whose answer was lost is written once",
+    "if revision == ARGV[2] then\n    return 1\nend\n" => "";
+
+    "a judgement replaces one that it was not made from",
+    "each minute is judged once",
+    "if revision ~= ARGV[1] then\n    return 0\nend\n" => "";
+
+    "the revision of a judgement is not stored",
+    "a judgement replaces only the one that it was made from",
+    "'revision', ARGV[2], " => "";
+
+    "the end of the judged minutes is not stored",
+    "another instance goes on from the last minute that was judged",
+    "'judged', ARGV[3], " => "";
+
+    "the state of the detector is not stored",
+    "another instance goes on with the detector's state",
+    ", 'detector', ARGV[4])" => ")";
+
+    "every other change is stored",
+    "all changes of a minute are stored",
+    "for at = 7, removed - 1, 2 do" => "for at = 7, removed - 1, 4 do";
+
+    "the last change of a minute is not stored",
+    "all changes of a minute are stored, whatever is removed",
+    "for at = 7, removed - 1, 2 do" => "for at = 7, removed - 3, 2 do";
+
+    "changes that are out of the log stay in the store",
+    "the log has 1,000 changes",
+    "    redis.call('HDEL', KEYS[1], ARGV[at])\n" => "";
+
+    "the first change that is removed stays",
+    "the log has 1,000 changes",
+    "for at = removed, #ARGV do" => "for at = removed + 1, #ARGV do";
+
+    "the changes stay for ever",
+    "the changes of a fleet that has ended expire",
+    "redis.call('EXPIRE', KEYS[1], ARGV[5])\n" => "";
+]
+"mark": [
+    "each instance of a version makes a mark",
+    "a version is marked once",
+    "if ARGV[3] ~= '' and redis.call('GET', KEYS[2]) == ARGV[3] then\n    return 0\nend\n" => "";
+
+    "a second mark without a version is not made",
+    "what an operator marks has no version",
+    "if ARGV[3] ~= '' and redis" => "if redis";
+
+    "the marked version is not stored",
+    "a version is marked once",
+    "    redis.call('SET', KEYS[2], ARGV[3])\n" => "";
+
+    "a mark without a version takes the marked version away",
+    "a version is marked once, whatever else is marked",
+    "if ARGV[3] ~= '' then\n    -- Once" => "if true then\n    -- Once";
+
+    "a version whose mark failed counts as marked",
+    "a mark that could not be made is made later",
+    "redis.call('ZADD', KEYS[1], ARGV[1], ARGV[2])\n"
+        => "redis.call('SET', KEYS[2], ARGV[3])\nredis.call('ZADD', KEYS[1], ARGV[1], ARGV[2])\n";
+
+    "marks are not in the order of time",
+    "marks are listed oldest first, and the oldest make room",
+    "'ZADD', KEYS[1], ARGV[1], ARGV[2]" => "'ZADD', KEYS[1], 0, ARGV[2]";
+
+    "marks are never removed",
+    "the newest 50 marks are retained",
+    "redis.call('ZREMRANGEBYRANK', KEYS[1], 0, -1 - tonumber(ARGV[4]))\n" => "";
+
+    "a mark too many is removed",
+    "the newest 50 marks are retained",
+    "-1 - tonumber(ARGV[4])" => "-tonumber(ARGV[4])";
+]
 "rows_schedule": [
     "rows beyond the maximum are scheduled",
     "above `max_rows`, rows are refused",

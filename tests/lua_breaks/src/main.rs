@@ -31,6 +31,14 @@ const PARTS: [Part; 6] = [
 ];
 /// The part that runs the scripts of rows, which no other part runs. Its example is not built here.
 const ROW_PARTS: [Part; 1] = [("rows", &["--skip", "memory::", "--skip", "example::"])];
+/// The parts that run the scripts of changes.
+const CHANGE_PARTS: [Part; 2] = [
+    (
+        "stores",
+        &["judgement_", "newest_marks_", "version_is_marked_"],
+    ),
+    ("changes", &["failures::", "takeover::a_killed_folder"]),
+];
 /// A part takes up to a minute. A break may well make a loop endless.
 const TIME_LIMIT: Duration = Duration::from_secs(300);
 
@@ -50,9 +58,10 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
         broken.apply(&fs::read_to_string(broken.path(&copy.root))?)?;
     }
     let start = Instant::now();
-    let parts_of = |broken: &Break| match broken.script.starts_with("rows_") {
-        true => &ROW_PARTS[..],
-        false => &PARTS[..],
+    let parts_of = |broken: &Break| match broken.script {
+        "judge" | "mark" => &CHANGE_PARTS[..],
+        script if script.starts_with("rows_") => &ROW_PARTS[..],
+        _ => &PARTS[..],
     };
     let mut unbroken: Vec<_> = selected.iter().map(|broken| parts_of(broken)).collect();
     unbroken.dedup();

@@ -4,6 +4,10 @@
 --       field and value of each change, fields to remove
 -- Returns 1 if the store has this judgement now, else 0.
 local revision = redis.call('HGET', KEYS[1], 'revision') or ''
+-- Something else than a revision counts as none.
+if revision:find('%W') then
+    revision = ''
+end
 if revision == ARGV[2] then
     return 1
 end

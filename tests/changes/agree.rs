@@ -1,0 +1,180 @@
+//! Four instances on one store agree, and each change is passed to one callback.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use fastrand::Rng;
+use serde_json::Value;
+use tower_pulse::{Change, ChangeKind};
+
+use crate::fleet::{Backend, Fleet, MINUTE, START};
+use crate::rig::seed::seed;
+use crate::traffic::{PAGES, SEARCH, Traffic, slow_down};
+
+const INSTANCES: usize = 4;
+
+/// What a callback was called with: the id, and whether the change has ended.
+type Calls = Arc<Mutex<Vec<(Arc<str>, bool)>>>;
+
+/// Registers functions on every instance: before and after one that panics.
+fn register(fleet: &Fleet) -> [Calls; 2] {
+    let calls = [Calls::default(), Calls::default()];
+    let count = |calls: &Calls| {
+        let calls = calls.clone();
+        move |change: &Change| {
+            let call = (change.id.clone(), change.ended.is_some());
+            calls.lock().unwrap().push(call);
+        }
+    };
+    for instance in &fleet.instances {
+        instance.pulse.on_change(count(&calls[0]));
+        instance
+            .pulse
+            .on_change(|change| panic!("a callback of the test panics: {}", change.id));
+        instance.pulse.on_change(count(&calls[1]));
+    }
+    calls
+}
+
+/// The same of all instances; panics if they differ.
+fn same<T: PartialEq + std::fmt::Debug>(mut of_instances: Vec<T>) -> T {
+    let first = of_instances.swap_remove(0);
+    for other in of_instances {
+        assert_eq!(first, other);
+    }
+    first
+}
+
+async fn four_instances_agree(backend: Backend) {
+    let seed = seed();
+    let mut rng = Rng::with_seed(seed);
+    let mut fleet = Fleet::new(backend, INSTANCES);
+    let mut traffic = Traffic::new(seed, INSTANCES);
+    let calls = register(&fleet);
+    let slow_at = START + 50 * MINUTE;
+    let fast_at = slow_at + 10 * MINUTE;
+    let mut judged_by = [0; INSTANCES];
+    let mut known: HashMap<Arc<str>, Change> = HashMap::new();
+    while fleet.now < fast_at + 15 * MINUTE {
+        let mut requests = traffic.minute();
+        if (slow_at..fast_at).contains(&fleet.now) {
+            slow_down(&mut requests, SEARCH, 3.0);
+            for request in requests.iter_mut().filter(|r| *r.context == *"GET /cart") {
+                request.status = 503;
+            }
+        }
+        fleet.pass(&requests).await;
+        let mut order: Vec<usize> = (0..INSTANCES).collect();
+        rng.shuffle(&mut order);
+        let mut judged = 0;
+        for number in order {
+            let minutes = fleet.instances[number].pulse.judge().await.unwrap();
+            judged_by[number] += minutes;
+            judged += minutes;
+        }
+        assert_eq!(judged, 1, "each minute is judged once");
+
+        let (mut changes, mut answers) = (Vec::new(), Vec::new());
+        for instance in &fleet.instances {
+            changes.push(instance.pulse.changes().await.unwrap());
+            answers.push(instance.json("api/changes").await);
+        }
+        let (changes, answer) = (same(changes), same(answers));
+        assert_eq!(answer["judged_until"], fleet.now);
+        let ids = |change: &Value| change["id"].as_str().unwrap().to_owned();
+        let answered = answer["changes"].as_array().unwrap().iter().map(ids);
+        let listed = changes.iter().map(|change| change.id.to_string());
+        assert_eq!(answered.collect::<Vec<_>>(), listed.collect::<Vec<_>>());
+        known.extend(
+            changes
+                .into_iter()
+                .map(|change| (change.id.clone(), change)),
+        );
+    }
+    let minutes = usize::try_from((fleet.now - START) / MINUTE).unwrap();
+    assert_eq!(judged_by.iter().sum::<usize>(), minutes);
+    assert!(
+        judged_by.iter().all(|minutes| *minutes > 0),
+        "{judged_by:?}"
+    );
+    for (kind, context) in [
+        (ChangeKind::Slower, SEARCH),
+        (ChangeKind::Failing, "GET /cart"),
+    ] {
+        let ended = |change: &Change| {
+            (change.kind, &*change.context) == (kind, context) && change.ended.is_some()
+        };
+        assert!(known.values().any(ended), "{kind} {context}: {known:#?}");
+    }
+    let mut expected: Vec<_> = known
+        .values()
+        .map(|change| (change.id.clone(), false))
+        .collect();
+    let ended = known.values().filter(|change| change.ended.is_some());
+    expected.extend(ended.map(|change| (change.id.clone(), true)));
+    expected.sort();
+    for calls in calls {
+        let mut calls = std::mem::take(&mut *calls.lock().unwrap());
+        calls.sort();
+        assert_eq!(calls, expected);
+    }
+}
+
+#[tokio::test]
+async fn four_instances_agree_in_memory() {
+    four_instances_agree(Backend::memory()).await;
+}
+
+#[tokio::test]
+async fn four_instances_agree_in_redis() {
+    four_instances_agree(Backend::redis().await).await;
+}
+
+/// Two instances may judge the same minute at the same time: one of them does.
+async fn two_that_judge_at_once_judge_each_minute_once(backend: Backend) {
+    let seed = seed();
+    let mut fleet = Fleet::new(backend, 2);
+    let mut traffic = Traffic::new(seed, 2);
+    let calls = register(&fleet);
+    let slow_at = START + 40 * MINUTE;
+    let mut waiting = 0;
+    for number in 0..55 {
+        let mut requests = traffic.minute();
+        if fleet.now >= slow_at {
+            slow_down(&mut requests, SEARCH, 3.0);
+        }
+        fleet.pass(&requests).await;
+        waiting += 1;
+        // Sometimes there are several minutes to judge.
+        if number % 7 == 3 {
+            continue;
+        }
+        let [a, b] = &fleet.instances[..] else {
+            panic!("there are two instances");
+        };
+        let (a, b) = tokio::join!(a.pulse.judge(), b.pulse.judge());
+        // Before the first judgement, there is one minute to judge.
+        let due = if number == 0 { 1 } else { waiting };
+        assert_eq!(a.unwrap() + b.unwrap(), due);
+        waiting = 0;
+    }
+    let changes = fleet.changes().await;
+    assert_eq!(changes.len(), 1, "{changes:#?}");
+    assert_eq!(&*changes[0].context, SEARCH);
+    assert_eq!(*calls[0].lock().unwrap(), [(changes[0].id.clone(), false)]);
+}
+
+#[tokio::test]
+async fn two_that_judge_at_once_judge_each_minute_once_in_memory() {
+    two_that_judge_at_once_judge_each_minute_once(Backend::memory()).await;
+}
+
+#[tokio::test]
+async fn two_that_judge_at_once_judge_each_minute_once_in_redis() {
+    two_that_judge_at_once_judge_each_minute_once(Backend::redis().await).await;
+}
+
+#[test]
+fn the_pages_of_the_test_exist() {
+    assert!(PAGES.iter().any(|page| page.0 == "GET /cart"));
+}

@@ -1,0 +1,244 @@
+//! `api/changes`, the changes in `api/path`, and those in `metrics`.
+
+use std::collections::HashMap;
+
+use fastrand::Rng;
+use serde_json::{Value, json};
+use tower_pulse::model::changes::detector::DetectorState;
+use tower_pulse::model::changes::log::MAX_CHANGES;
+use tower_pulse::store::changes::{Judged, JudgementWrite};
+use tower_pulse::{Change, ChangeKind};
+
+use crate::fleet::{Backend, Fleet, MINUTE};
+use crate::rig::seed::seed;
+use crate::traffic::{SEARCH, Traffic, slow_down};
+
+const KINDS: [&str; 6] = [
+    "slower", "faster", "failing", "surging", "silent", "instance",
+];
+
+/// A change as it is stored.
+fn change(id: &str, kind: &str, context: &str, (extra, ended): (f64, Option<i64>)) -> Change {
+    let instance = (kind == "instance").then_some("web-1");
+    let change = json!({
+        "id": id, "kind": kind, "context": context, "instance": instance,
+        "since": 1_700_000_000, "detected": 1_700_000_240, "ended": ended,
+        "then": 0.1, "now": 0.2, "ratio": 2.0, "confidence": 0.999_99, "requests": 400,
+        "extra_seconds_per_minute": extra, "from_traffic": 0.25 * extra, "from_code": 0.75 * extra,
+        "suspects": [], "yesterday": null, "week_ago": null,
+    });
+    serde_json::from_value(change).unwrap()
+}
+
+/// Changes of all kinds, and the order in which they are listed.
+fn draw(rng: &mut Rng, count: usize, now: i64) -> Vec<Change> {
+    let mut changes: Vec<Change> = (0..count)
+        .map(|n| {
+            let extra = (rng.f64() - 0.3) * 100.0;
+            let ended = rng.bool().then(|| now - MINUTE * rng.i64(1..500));
+            let context = format!("GET /{}", rng.usize(..7));
+            change(
+                &format!("{n:04}"),
+                KINDS[rng.usize(..6)],
+                &context,
+                (extra, ended),
+            )
+        })
+        .collect();
+    let (mut standing, mut ended): (Vec<Change>, Vec<Change>) =
+        changes.drain(..).partition(|change| change.ended.is_none());
+    let cost = |change: &Change| change.extra_seconds_per_minute;
+    standing.sort_by(|a, b| cost(b).total_cmp(&cost(a)));
+    ended.sort_by(|a, b| (b.ended.cmp(&a.ended)).then_with(|| cost(b).total_cmp(&cost(a))));
+    standing.extend(ended);
+    standing
+}
+
+async fn write(fleet: &Fleet, revision: &str, changes: Vec<Change>) {
+    let store = fleet.instances[0].pulse.store().clone();
+    let store = store.changes().unwrap();
+    let write = JudgementWrite {
+        expected: store.judged().await.unwrap().revision,
+        judged: Judged {
+            revision: revision.to_owned(),
+            until: fleet.now,
+            ..Judged::default()
+        },
+        detector: DetectorState::default(),
+        changes,
+        removed: Vec::new(),
+    };
+    assert!(store.write_judgement(&write).await.unwrap());
+}
+
+fn ids(answer: &Value) -> Vec<String> {
+    let changes = answer.as_array().unwrap().iter();
+    changes
+        .map(|change| change["id"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+fn expected(changes: &[Change], is_listed: impl Fn(&Change) -> bool) -> Vec<String> {
+    let listed = changes.iter().filter(|change| is_listed(change));
+    listed.map(|change| change.id.to_string()).collect()
+}
+
+async fn changes_are_filtered_ordered_and_divided_into_pages(backend: Backend) {
+    let mut fleet = Fleet::new(backend, 2);
+    let mut traffic = Traffic::new(seed(), 2);
+    fleet.pass(&traffic.minute()).await;
+    let instance = &fleet.instances[1];
+    let empty = instance.json("api/changes").await;
+    assert_eq!(empty["judged_until"], Value::Null);
+    assert_eq!(
+        (&empty["total"], &empty["changes"]),
+        (&json!(0), &json!([]))
+    );
+
+    let changes = draw(&mut Rng::with_seed(seed()), 300, fleet.now);
+    write(&fleet, "first", changes.clone()).await;
+    fleet.set_clocks(fleet.now + 3);
+    let get = async |parameters: &str| instance.json(&format!("api/changes{parameters}")).await;
+    let all = get("?limit=100").await;
+    assert_eq!(
+        (&all["total"], &all["judged_until"]),
+        (&json!(300), &json!(fleet.now))
+    );
+    let standing = expected(&changes, |change| change.ended.is_none());
+    assert_eq!(all["standing"], standing.len());
+    let mut listed = Vec::new();
+    for page in 0..8 {
+        let answer = get(&format!("?limit=40&offset={}", 40 * page)).await;
+        assert_eq!(answer["total"], 300);
+        let page = ids(&answer["changes"]);
+        assert!(page.len() <= 40);
+        listed.extend(page);
+    }
+    assert_eq!(listed, expected(&changes, |_| true));
+    assert_eq!(get("?offset=300").await["changes"], json!([]));
+    assert_eq!(get("?limit=0").await["changes"], json!([]));
+    for kind in KINDS {
+        let answer = get(&format!("?kind={kind}&limit=100")).await;
+        let of_kind = expected(&changes, |change| change.kind.as_str() == kind);
+        assert_eq!(answer["total"], of_kind.len());
+        assert_eq!(ids(&answer["changes"]), of_kind, "{kind}");
+        let standing = changes.iter().filter(|change| change.ended.is_none());
+        let standing = standing.filter(|change| change.kind.as_str() == kind);
+        assert_eq!(answer["standing"], standing.count());
+    }
+    assert_eq!(get("?kind=any&limit=100").await, all);
+
+    let first = &all["changes"][0];
+    let change = &changes[0];
+    for (field, value) in serde_json::to_value(change).unwrap().as_object().unwrap() {
+        assert_eq!(&first[field], value, "{field}");
+    }
+    assert_eq!(
+        (&first["stands"], &first["method"]),
+        (&json!(true), &json!("GET"))
+    );
+    assert_eq!(first["path"], change.context["GET ".len()..]);
+    assert_eq!(
+        (&first["traffic_share"], &first["code_share"]),
+        (&json!(0.25), &json!(0.75))
+    );
+
+    for (parameters, name) in [
+        ("?kind=slow", "kind"),
+        ("?kind=", "kind"),
+        ("?kind=SLOWER", "kind"),
+        ("?limit=-1", "limit"),
+        ("?limit=x", "limit"),
+        ("?limit=", "limit"),
+        ("?offset=1.5", "offset"),
+        ("?offset=-1", "offset"),
+        ("?kind=slower&kind=faster", "kind"),
+    ] {
+        let (status, body) = instance.get(&format!("api/changes{parameters}")).await;
+        assert_eq!(status, 400, "{parameters}: {body}");
+        let error: Value = serde_json::from_str(&body).unwrap();
+        assert_eq!(error["parameter"], name, "{parameters}: {body}");
+    }
+
+    // All that concerns a page stands with it.
+    write(
+        &fleet,
+        "second",
+        vec![self::change("x", "slower", SEARCH, (1.0, None))],
+    )
+    .await;
+    fleet.set_clocks(fleet.now + 6);
+    let path = instance.json("api/path?context=GET%20/search").await;
+    assert_eq!(ids(&path["changes"]), ["x"]);
+    assert_eq!(path["changes"][0]["stands"], true);
+    let path = instance.json("api/path?context=GET%20/cart").await;
+    assert_eq!(path["changes"], json!([]));
+
+    let metrics = instance.get("metrics").await.1;
+    let gauges: HashMap<&str, usize> = metrics
+        .lines()
+        .filter_map(|line| line.strip_prefix("pulse_changes{kind=\""))
+        .map(|line| line.split_once("\"} ").unwrap())
+        .map(|(kind, count)| (kind, count.parse().unwrap()))
+        .collect();
+    for kind in KINDS {
+        let standing = changes.iter().filter(|change| change.ended.is_none());
+        let standing = standing.filter(|change| change.kind.as_str() == kind);
+        let written = usize::from(kind == "slower");
+        assert_eq!(gauges[kind], standing.count() + written, "{kind}");
+    }
+    assert_eq!(gauges.len(), KINDS.len());
+    assert_eq!(ChangeKind::ALL.map(ChangeKind::as_str), KINDS);
+}
+
+#[tokio::test]
+async fn changes_are_filtered_ordered_and_divided_into_pages_in_memory() {
+    changes_are_filtered_ordered_and_divided_into_pages(Backend::memory()).await;
+}
+
+#[tokio::test]
+async fn changes_are_filtered_ordered_and_divided_into_pages_in_redis() {
+    changes_are_filtered_ordered_and_divided_into_pages(Backend::redis().await).await;
+}
+
+async fn the_log_keeps_the_last_changes(backend: Backend) {
+    let mut fleet = Fleet::new(backend, 1);
+    let mut traffic = Traffic::new(seed(), 1);
+    for _ in 0..45 {
+        fleet.pass_and_judge(&traffic.minute()).await;
+    }
+    // A full log; the one that ended first has another id than the others.
+    let full = (0..MAX_CHANGES as i64).map(|n| {
+        let ended = Some(1_700_000_000 + 60 * ((n + 500) % 1_000));
+        change(&format!("old-{n}"), "slower", "GET /old", (5.0, ended))
+    });
+    write(&fleet, "full", full.collect()).await;
+    for _ in 0..8 {
+        let mut requests = traffic.minute();
+        slow_down(&mut requests, SEARCH, 3.0);
+        fleet.pass(&requests).await;
+        fleet.instances[0].pulse.judge().await.unwrap();
+    }
+    let changes = fleet.changes().await;
+    assert_eq!(changes.len(), MAX_CHANGES);
+    assert_eq!((&*changes[0].context, changes[0].ended), (SEARCH, None));
+    assert!(!changes.iter().any(|change| &*change.id == "old-500"));
+    for kept in ["old-501", "old-999", "old-0", "old-499"] {
+        assert!(changes.iter().any(|change| &*change.id == kept), "{kept}");
+    }
+    let answer = fleet.instances[0].json("api/changes?offset=999").await;
+    assert_eq!(ids(&answer["changes"]), ["old-501"]);
+    // What was removed is removed from the store.
+    fleet.restart(0).await;
+    assert_eq!(fleet.changes().await.len(), MAX_CHANGES);
+}
+
+#[tokio::test]
+async fn the_log_keeps_the_last_changes_in_memory() {
+    the_log_keeps_the_last_changes(Backend::memory()).await;
+}
+
+#[tokio::test]
+async fn the_log_keeps_the_last_changes_in_redis() {
+    the_log_keeps_the_last_changes(Backend::redis().await).await;
+}

@@ -1,0 +1,125 @@
+//! The figures of yesterday and of a week ago.
+
+use std::time::Duration;
+
+use tower_pulse::{Change, ChangeKind, Earlier};
+
+use crate::fleet::{Backend, Fleet, MINUTE};
+use crate::rig::seed::seed;
+use crate::traffic::{Request, SEARCH, Traffic, slow_down};
+
+const DAY: i64 = 86_400;
+const FAILING: &str = "GET /cart";
+const SURGING: &str = "POST /login";
+
+/// What was recorded: the start of the minute, and its requests.
+type Minutes = Vec<(i64, Vec<Request>)>;
+
+/// The figure of a change, and the number of requests that it is made from, in a slice.
+fn model(minutes: &Minutes, change: &Change, from: i64, width: i64) -> Option<(f64, u64)> {
+    let of_slice = minutes
+        .iter()
+        .filter(|(at, _)| (from..from + width).contains(at));
+    let requests = of_slice.flat_map(|(_, requests)| requests);
+    let requests: Vec<_> = requests.filter(|r| r.context == change.context).collect();
+    let count = requests.len() as u64;
+    let successes: Vec<Duration> = requests
+        .iter()
+        .filter(|request| request.status < 500)
+        .map(|request| request.duration)
+        .collect();
+    let value = match change.kind {
+        ChangeKind::Slower => {
+            successes.iter().sum::<Duration>().as_secs_f64() / successes.len() as f64
+        }
+        ChangeKind::Failing => (count - successes.len() as u64) as f64 / count as f64,
+        ChangeKind::Surging => count as f64 * 60.0 / width as f64,
+        other => panic!("{other} is not expected"),
+    };
+    (count > 0).then_some((value, count))
+}
+
+/// Compares a figure with the model.
+fn check(earlier: Option<Earlier>, change: &Change, minutes: &Minutes, (ago, width): (i64, i64)) {
+    let end = |minutes: &Minutes| minutes.last().unwrap().0 + MINUTE;
+    let start = (end(minutes) - ago - MINUTE).div_euclid(width) * width;
+    let expected = model(minutes, change, start, width);
+    let Some((value, requests)) = expected else {
+        assert_eq!(earlier, None, "{change:#?}");
+        return;
+    };
+    let earlier = earlier.unwrap_or_else(|| panic!("{ago} s ago: {change:#?}"));
+    assert_eq!(earlier.requests, requests, "{ago} s ago: {change:#?}");
+    assert!(
+        (earlier.value - value).abs() <= earlier.error * value + 1e-9,
+        "{ago} s ago: {value}, and not {earlier:?}"
+    );
+    assert!(earlier.error < 0.1, "{earlier:?}");
+    // A page without an error has no ratio.
+    let expected = if value > 0.0 {
+        change.now / earlier.value
+    } else {
+        0.0
+    };
+    assert!((earlier.ratio - expected).abs() <= 1e-6 * expected);
+}
+
+async fn earlier_figures_are_those_of_a_plain_model(backend: Backend, days: &[(i64, f64)]) {
+    let mut fleet = Fleet::new(backend, 1);
+    let mut traffic = Traffic::new(seed(), 1);
+    let mut minutes = Minutes::new();
+    let today = fleet.now + 7 * DAY + 13 * MINUTE;
+    for (ago, factor) in days {
+        fleet.now = today - ago * DAY;
+        for _ in 0..62 {
+            let mut requests = traffic.minute();
+            slow_down(&mut requests, SEARCH, *factor);
+            minutes.push((fleet.now, requests.clone()));
+            fleet.pass(&requests).await;
+        }
+    }
+    fleet.now = today;
+    let mut kinds = Vec::new();
+    for minute in 0..58 {
+        let mut requests = traffic.minute();
+        if minute >= 45 {
+            slow_down(&mut requests, SEARCH, 3.0);
+            for request in requests.iter_mut().filter(|r| *r.context == *FAILING) {
+                request.status = 500;
+            }
+            let surge = requests.iter().filter(|r| *r.context == *SURGING);
+            let surge: Vec<Request> = surge.cloned().collect();
+            for _ in 0..5 {
+                requests.extend(surge.clone());
+            }
+        }
+        minutes.push((fleet.now, requests.clone()));
+        fleet.pass(&requests).await;
+        fleet.instances[0].pulse.judge().await.unwrap();
+        for change in fleet.standing().await {
+            check(change.yesterday, &change, &minutes, (DAY, 1_800));
+            check(change.week_ago, &change, &minutes, (7 * DAY, 21_600));
+            if !kinds.contains(&change.kind) {
+                kinds.push(change.kind);
+            }
+        }
+    }
+    for kind in [ChangeKind::Slower, ChangeKind::Failing, ChangeKind::Surging] {
+        assert!(kinds.contains(&kind), "{kind}: {kinds:?}");
+    }
+}
+
+#[tokio::test]
+async fn earlier_figures_are_those_of_a_plain_model_in_memory() {
+    earlier_figures_are_those_of_a_plain_model(Backend::memory(), &[(7, 0.6), (1, 1.7)]).await;
+}
+
+#[tokio::test]
+async fn earlier_figures_are_those_of_a_plain_model_in_redis() {
+    earlier_figures_are_those_of_a_plain_model(Backend::redis().await, &[(7, 0.6), (1, 1.7)]).await;
+}
+
+#[tokio::test]
+async fn a_day_that_is_not_recorded_has_no_figure() {
+    earlier_figures_are_those_of_a_plain_model(Backend::memory(), &[(7, 0.6)]).await;
+}

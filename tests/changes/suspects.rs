@@ -1,0 +1,167 @@
+//! Suspects of a change: a timer within the page, and one instance of four.
+
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::State;
+use axum::routing::get;
+use fastrand::Rng;
+use http::{HeaderMap, Request as HttpRequest};
+use tower::ServiceExt;
+use tower_pulse::{Change, ChangeKind, ManualClock, Pulse, Suspect};
+
+use crate::fleet::{Backend, Fleet, named};
+use crate::rig::seed::seed;
+use crate::traffic::{SEARCH, Traffic, slow_down};
+
+/// The page whose requests go through the layer.
+const ORDER: &str = "GET /order/{id}";
+
+/// Takes as long as its headers say, for two queries and for itself.
+async fn order(State((pulse, time)): State<(Pulse, ManualClock)>, headers: HeaderMap) {
+    let micros = |name: &str| {
+        let micros = headers[name].to_str().unwrap().parse().unwrap();
+        Duration::from_micros(micros)
+    };
+    for (timer, header) in [("db:find_order", "order"), ("db:find_user", "user")] {
+        pulse
+            .time(timer, async { time.advance(micros(header)) })
+            .await;
+    }
+    time.advance(micros("own"));
+}
+
+async fn a_timer_that_takes_the_time_is_the_suspect(backend: Backend) {
+    let seed = seed();
+    let mut rng = Rng::with_seed(seed);
+    let mut fleet = Fleet::new(backend, 1);
+    let mut traffic = Traffic::new(seed, 1);
+    let (pulse, time) = {
+        let instance = &fleet.instances[0];
+        (instance.pulse.clone(), instance.time.clone())
+    };
+    let routes = Router::new().route("/order/{id}", get(order));
+    let app = routes
+        .with_state((pulse.clone(), time.clone()))
+        .layer(pulse.layer());
+    for minute in 0..52 {
+        let second = fleet.now + 30;
+        let requests = traffic.minute();
+        let mut drawn = Vec::new();
+        for _ in 0..40 {
+            let own = 15_000.0 * (rng.f64() + rng.f64() + 0.5);
+            let query = 10_000.0 * (rng.f64() + rng.f64());
+            let factor = if minute < 45 { 1.0 } else { 8.0 };
+            drawn.push([(query * factor) as u64, (query / 3.0) as u64, own as u64]);
+        }
+        fleet
+            .pass_with(&requests, async |_| {
+                for (id, [order, user, own]) in drawn.into_iter().enumerate() {
+                    time.set_wall(second);
+                    let request = HttpRequest::get(format!("/order/{id}"))
+                        .header("order", order)
+                        .header("user", user)
+                        .header("own", own);
+                    let request = request.body(Body::empty()).unwrap();
+                    app.clone().oneshot(request).await.unwrap();
+                }
+                time.set_wall(second);
+            })
+            .await;
+        assert_eq!(pulse.judge().await.unwrap(), 1);
+    }
+    let standing = fleet.standing().await;
+    assert_eq!(named(&standing), [("slower", ORDER)], "{standing:#?}");
+    let [
+        Suspect::Timer {
+            timer,
+            then,
+            now,
+            share,
+        },
+    ] = &standing[0].suspects[..]
+    else {
+        panic!("one timer is the suspect: {standing:#?}");
+    };
+    assert_eq!(&**timer, "db:find_order");
+    assert!((then - 0.01).abs() < 0.001, "{then}");
+    assert!((now - 0.08).abs() < 0.012, "{now}");
+    assert!(*share > 0.85, "{share}");
+    let answer = fleet.instances[0].json("api/changes").await;
+    let suspect = &answer["changes"][0]["suspects"][0];
+    assert_eq!(
+        (&suspect["kind"], &suspect["timer"]),
+        (&"timer".into(), &"db:find_order".into())
+    );
+}
+
+#[tokio::test]
+async fn a_timer_that_takes_the_time_is_the_suspect_in_memory() {
+    a_timer_that_takes_the_time_is_the_suspect(Backend::memory()).await;
+}
+
+#[tokio::test]
+async fn a_timer_that_takes_the_time_is_the_suspect_in_redis() {
+    a_timer_that_takes_the_time_is_the_suspect(Backend::redis().await).await;
+}
+
+/// The instances that changes name.
+fn instances(change: &Change) -> Vec<&str> {
+    let suspects = change.suspects.iter().filter_map(|suspect| match suspect {
+        Suspect::Instance { instance, .. } => Some(&**instance),
+        _ => None,
+    });
+    suspects.chain(change.instance.as_deref()).collect()
+}
+
+async fn one_of_four_instances_is_named(backend: Backend) {
+    let mut fleet = Fleet::new(backend, 4);
+    let mut traffic = Traffic::new(seed(), 4);
+    let mut is_named = false;
+    for minute in 0..58 {
+        let mut requests = traffic.minute();
+        if minute >= 45 {
+            for request in requests.iter_mut().filter(|request| request.instance == 2) {
+                slow_down(std::slice::from_mut(request), SEARCH, 5.0);
+            }
+        }
+        let standing = fleet.pass_and_judge(&requests).await;
+        assert!(
+            minute >= 45 || standing.is_empty(),
+            "{minute}: {standing:#?}"
+        );
+        // What is said of the page or of the instance on it names the instance.
+        for change in &standing {
+            let kinds = [ChangeKind::Slower, ChangeKind::Instance];
+            assert!(kinds.contains(&change.kind), "{change:#?}");
+            assert_eq!(&*change.context, SEARCH, "{change:#?}");
+            let named = instances(change);
+            assert!(named.iter().all(|name| *name == "web-3"), "{change:#?}");
+            assert!(!named.is_empty(), "{change:#?}");
+        }
+        assert!(
+            minute < 54 || !standing.is_empty(),
+            "{minute}: nothing is named"
+        );
+        is_named |= standing.iter().any(|c| c.kind == ChangeKind::Instance);
+    }
+    assert!(is_named, "{:#?}", fleet.changes().await);
+    let answer = fleet.instances[1].json("api/changes?kind=instance").await;
+    let change = &answer["changes"][0];
+    assert_eq!(
+        (&change["instance"], &change["context"]),
+        (&"web-3".into(), &SEARCH.into())
+    );
+    assert!(change["ratio"].as_f64().unwrap() > 2.5, "{change}");
+}
+
+#[tokio::test]
+async fn one_of_four_instances_is_named_in_memory() {
+    one_of_four_instances_is_named(Backend::memory()).await;
+}
+
+#[tokio::test]
+async fn one_of_four_instances_is_named_in_redis() {
+    one_of_four_instances_is_named(Backend::redis().await).await;
+}
