@@ -61,13 +61,13 @@ const fn page(
     }
 }
 
-pub(crate) static HOME: Page = page(("GET", "/"), 420.0, &[untimed(15.0)]);
+pub(crate) static HOME: Page = page(("GET", "/"), 360.0, &[untimed(15.0)]);
 pub(crate) static PRODUCT: Page = page(
     ("GET", "/products/{id}"),
-    480.0,
+    360.0,
     &[timed("db:find_product", 18.0), untimed(6.0)],
 );
-pub(crate) static USER: Page = page(("GET", "/api/v1/users/{id}"), 240.0, &[untimed(12.0)]);
+pub(crate) static USER: Page = page(("GET", "/api/v1/users/{id}"), 210.0, &[untimed(12.0)]);
 pub(crate) static SEARCH: Page = page(
     ("GET", "/search"),
     180.0,

@@ -13,9 +13,9 @@ use super::rig::server::RedisServer;
 const MAX_START: Duration = Duration::from_secs(30);
 /// The pages of the shop that visitors of a fleet ask for, with their requests per minute.
 pub(crate) const RATES: [(&str, f64); 8] = [
-    ("GET /", 420.0),
-    ("GET /products/{id}", 480.0),
-    ("GET /api/v1/users/{id}", 240.0),
+    ("GET /", 360.0),
+    ("GET /products/{id}", 360.0),
+    ("GET /api/v1/users/{id}", 210.0),
     ("GET /search", 180.0),
     ("GET /cart", 150.0),
     ("POST /cart/items", 90.0),
