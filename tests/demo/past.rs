@@ -1,6 +1,6 @@
 //! A demo with a simulated past.
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 use tokio::sync::Semaphore;
@@ -9,8 +9,10 @@ use super::rig::demo::{self, Demo};
 use super::rig::http::Client;
 use super::rig::server::RedisServer;
 
-/// How long a debug build may take to record three hours.
-const MAX_START: Duration = Duration::from_secs(30);
+/// How long a debug build may compute to record three hours, on all cores together. A release build needs a fifth.
+const MAX_CPU_TIME: Duration = Duration::from_secs(30);
+/// How long that may take while the machine is busy with something else.
+const PATIENCE: Duration = Duration::from_secs(150);
 /// The pages of the shop that visitors of a fleet ask for, with their requests per minute.
 pub(crate) const RATES: [(&str, f64); 8] = [
     ("GET /", 360.0),
@@ -55,9 +57,9 @@ impl Backend {
         let url = server.as_ref().map(RedisServer::url);
         let redis = url.iter().map(|url| ("REDIS_URL", &**url));
         let env: Vec<_> = redis.chain(env.iter().copied()).collect();
-        let start = Instant::now();
-        let demo = Demo::start(demo::built(), &env).await;
-        assert!(start.elapsed() < MAX_START, "{:?}", start.elapsed());
+        let demo = Demo::start_within(PATIENCE, demo::built(), &[], &env).await;
+        let cpu_time = demo.cpu_time();
+        assert!(cpu_time < MAX_CPU_TIME, "{cpu_time:?}");
         let log = demo.stderr();
         let seam = log.split("before Unix second ").nth(1);
         let seam = seam.and_then(|text| text.split(' ').next()?.parse().ok());

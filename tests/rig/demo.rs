@@ -56,6 +56,16 @@ impl Demo {
 
     /// The same with arguments.
     pub async fn start_with(binary: impl AsRef<Path>, args: &[&str], env: &[(&str, &str)]) -> Self {
+        Self::start_within(Duration::from_secs(30), binary, args, env).await
+    }
+
+    /// The same with another patience.
+    pub async fn start_within(
+        patience: Duration,
+        binary: impl AsRef<Path>,
+        args: &[&str],
+        env: &[(&str, &str)],
+    ) -> Self {
         let binary = binary.as_ref();
         let dir = TempDir::new("demo");
         let create = |name: &str| std::fs::File::create(dir.path().join(name)).unwrap();
@@ -74,7 +84,7 @@ impl Demo {
             process: Mutex::new(process),
             dir,
         };
-        let end = Instant::now() + Duration::from_secs(30);
+        let end = Instant::now() + patience;
         while TcpStream::connect(address).is_err() {
             let exit = demo.process().try_wait();
             assert!(
@@ -147,6 +157,16 @@ impl Demo {
         let line = status.lines().find(|line| line.starts_with("VmRSS:"));
         let kilobytes = line.and_then(|line| line.split_ascii_whitespace().nth(1));
         kilobytes.expect("VmRSS").parse::<u64>().unwrap() * 1024
+    }
+
+    /// The time that its threads have computed for, in user mode and in the kernel; panics if it has ended.
+    pub fn cpu_time(&self) -> Duration {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap();
+        // The name of the binary, in parentheses, may have spaces. Times are in hundredths of a second.
+        let fields = stat.rsplit(')').next().unwrap().split_ascii_whitespace();
+        let ticks = fields.skip(11).take(2);
+        let ticks: u64 = ticks.map(|ticks| ticks.parse::<u64>().unwrap()).sum();
+        Duration::from_millis(10 * ticks)
     }
 
     fn read(&self, name: &str) -> String {
