@@ -16,6 +16,9 @@ mod suspects;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
 
 use self::session::Session;
 use crate::clock::Clock;
@@ -31,6 +34,9 @@ const MINUTE: i64 = 60;
 
 /// Seconds for which the last judgement must stay one of the far future before it is replaced.
 const STAYS_AHEAD: i64 = 3 * MINUTE;
+
+/// For how long detection waits for the user's functions.
+const CALLBACK_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A function of the user that is called with each change.
 type Callback = Arc<dyn Fn(&Change) + Send + Sync>;
@@ -153,9 +159,7 @@ impl Judge {
             self.remember(session.until(), session.sight());
             *slot = Some(session);
             judged += 1;
-            for change in events {
-                self.report(&change).await;
-            }
+            self.report(events).await;
         }
     }
 
@@ -183,22 +187,38 @@ impl Judge {
         status.sight = sight;
     }
 
-    /// Calls the user's functions, which may block, or panic.
-    async fn report(&self, change: &Change) {
+    /// Calls the user's functions with each change, and waits for them, but not for ever.
+    async fn report(&self, changes: Vec<Change>) {
         let callbacks = lock(&self.callbacks).clone();
-        if callbacks.is_empty() {
+        if callbacks.is_empty() || changes.is_empty() {
             return;
         }
-        let change = change.clone();
-        let calls = tokio::task::spawn_blocking(move || {
-            for callback in callbacks {
-                let call = AssertUnwindSafe(|| callback(&change));
-                if std::panic::catch_unwind(call).is_err() {
-                    tracing::error!(id = %change.id, "a function passed to `on_change` has panicked");
-                }
+        let mut calls: Vec<_> = (changes.into_iter())
+            .map(|change| call(callbacks.clone(), change))
+            .collect();
+        let all = async {
+            for call in &mut calls {
+                // It fails only if the runtime ends.
+                let _ = call.await;
             }
-        });
-        // It fails only if the runtime ends.
-        let _ = calls.await;
+        };
+        tokio::select! {
+            () = all => {}
+            () = self.clock.sleep(CALLBACK_PATIENCE) => tracing::warn!(
+                "functions passed to `on_change` take longer than {CALLBACK_PATIENCE:?}: changes are detected meanwhile"
+            ),
+        }
     }
+}
+
+/// Calls the user's functions, which may block, or panic.
+fn call(callbacks: Vec<Callback>, change: Change) -> JoinHandle<()> {
+    tokio::task::spawn_blocking(move || {
+        for callback in callbacks {
+            let call = AssertUnwindSafe(|| callback(&change));
+            if std::panic::catch_unwind(call).is_err() {
+                tracing::error!(id = %change.id, "a function passed to `on_change` has panicked");
+            }
+        }
+    })
 }

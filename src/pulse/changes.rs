@@ -14,7 +14,8 @@ impl Pulse {
     /// One instance of the fleet detects changes, so that a function which every instance registers is called at
     /// most once when a change begins and once when it ends ([`Change::ended`] is set then), at the end of the
     /// minute. If that instance dies at this moment, nobody calls it; `api/changes` shows the change all the same.
-    /// The call happens on a thread that may block.
+    /// The call happens on a thread that may block; those for several changes of a minute may happen at the same time.
+    /// Detection waits for them for 10 s, and goes on then.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -86,7 +87,7 @@ impl Pulse {
     /// The store failed. The next call judges what this one has not.
     ///
     /// # Panics
-    /// Without a tokio runtime.
+    /// Without a tokio runtime that has its timers enabled.
     ///
     /// # Cancel safety
     /// The next call goes on where this one was.

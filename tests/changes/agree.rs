@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use fastrand::Rng;
 use serde_json::Value;
@@ -9,6 +10,7 @@ use tower_pulse::{Change, ChangeKind};
 
 use crate::fleet::{Backend, Fleet, MINUTE, START};
 use crate::rig::seed::seed;
+use crate::rig::wait::until;
 use crate::traffic::{SEARCH, Traffic, slow_down};
 
 const INSTANCES: usize = 4;
@@ -172,4 +174,49 @@ async fn two_that_judge_at_once_judge_each_minute_once_in_memory() {
 #[tokio::test]
 async fn two_that_judge_at_once_judge_each_minute_once_in_redis() {
     two_that_judge_at_once_judge_each_minute_once(Backend::redis().await).await;
+}
+
+/// A function that waits for ever must not stop the detection, nor the other changes of the minute.
+#[tokio::test]
+async fn a_callback_that_does_not_return_stops_nothing() {
+    let mut fleet = Fleet::new(Backend::memory(), 1);
+    let mut traffic = Traffic::new(seed(), 1);
+    let (release, blocked) = std::sync::mpsc::channel::<()>();
+    let blocked = Mutex::new(blocked);
+    let calls = Calls::default();
+    let counted = calls.clone();
+    fleet.instances[0].pulse.on_change(move |change| {
+        let call = (change.id.clone(), change.ended.is_some());
+        counted.lock().unwrap().push(call);
+        // Until the test ends.
+        let _ = blocked.lock().unwrap().recv();
+    });
+    for minute in 0..60 {
+        let mut requests = traffic.minute();
+        if minute >= 45 {
+            slow_down(&mut requests, SEARCH, 3.0);
+            for request in requests.iter_mut().filter(|r| *r.context == *"GET /cart") {
+                request.status = 503;
+            }
+        }
+        fleet.pass(&requests).await;
+        let judging = fleet.instances[0].pulse.judge();
+        let waiting = async {
+            // The clock goes on, as clocks do.
+            loop {
+                fleet.instances[0].time.advance(Duration::from_millis(100));
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        let judged = tokio::select! {
+            judged = judging => judged.unwrap(),
+            () = waiting => unreachable!("time does not end"),
+        };
+        assert_eq!(judged, 1, "minute {minute}");
+    }
+    let changes = fleet.changes().await;
+    assert_eq!(changes.len(), 2, "{changes:#?}");
+    let what = "the functions are called for both changes";
+    until(what, async || calls.lock().unwrap().len() == 2).await;
+    drop(release);
 }
