@@ -1,13 +1,8 @@
 //! `DEMO_INCIDENT`: change detection names what goes wrong in the past and goes on live, and nothing else.
 
-use futures_util::future::join_all;
 use serde_json::Value;
 
-use super::history::the_past_goes_over_into_the_present;
 use super::past::{Backend, DemoWithPast};
-
-/// Seconds after the end of a minute at which it is judged.
-const JUDGED_AFTER: u64 = 15;
 
 /// Whether a change is one that is expected.
 type Expected = fn(&Value) -> bool;
@@ -43,19 +38,15 @@ async fn incidents_and_nothing_else_are_named_in_redis() {
     incidents_and_nothing_else_are_named(Backend::Redis).await;
 }
 
-/// Waits for minutes, so this is one test in which all demos wait at once.
 async fn incidents_and_nothing_else_are_named(backend: Backend) {
-    let incidents = INCIDENTS.map(|incident| is_named(backend, incident));
-    let ((), mut complaints, named) = tokio::join!(
-        the_past_goes_over_into_the_present(backend),
-        nothing_is_named(backend),
-        join_all(incidents),
-    );
-    complaints.extend(named.concat());
+    let mut complaints = nothing_is_named(backend).await;
+    for incident in INCIDENTS {
+        complaints.extend(is_named(backend, incident).await);
+    }
     assert!(complaints.is_empty(), "{}", complaints.join("\n"));
 }
 
-/// The past is steady, and goes over into the present unnoticed. Returns the changes that are named all the same.
+/// The past is steady. Returns the changes that are named all the same.
 async fn nothing_is_named(backend: Backend) -> Vec<String> {
     let mut demo = backend.start(&[("DEMO_HISTORY", "90m")]).await;
     let marks = demo.get("marks").await;
@@ -64,18 +55,12 @@ async fn nothing_is_named(backend: Backend) -> Vec<String> {
     assert_eq!(seam["text"], "simulated traffic until here");
     let at = seam["at"].as_u64().unwrap();
     assert!(at.abs_diff(demo.seam) <= 5, "{at}, not {}", demo.seam);
-
-    let mut complaints = Vec::new();
-    for when in ["in the past", "after two minutes"] {
-        for change in changes(&mut demo).await {
-            complaints.push(format!("{backend:?}, {when}: {change:#}"));
-        }
-        two_live_minutes(&mut demo).await;
-    }
-    complaints
+    let changes = changes(&mut demo).await;
+    let complaint = |change: &Value| format!("{backend:?}, without an incident: {change:#}");
+    changes.iter().map(complaint).collect()
 }
 
-/// Returns what is wrong with the changes that are named.
+/// Returns what is wrong with the changes that are named right after the start.
 async fn is_named(backend: Backend, (incident, expected): (&str, Expected)) -> Vec<String> {
     let env = [("DEMO_HISTORY", "90m"), ("DEMO_INCIDENT", incident)];
     let mut demo = backend.start(&env).await;
@@ -86,20 +71,17 @@ async fn is_named(backend: Backend, (incident, expected): (&str, Expected)) -> V
     assert!((420..600).contains(&(demo.seam - begun)), "{log}");
 
     let mut complaints = Vec::new();
-    for when in ["at the start", "after two minutes"] {
-        let changes = changes(&mut demo).await;
-        let about = format!("{incident} from {begun} on, {backend:?}, {when}");
-        if changes.is_empty() {
-            complaints.push(format!("{about}: nothing"));
+    let changes = changes(&mut demo).await;
+    let about = format!("{incident} from {begun} on, {backend:?}");
+    if changes.is_empty() {
+        complaints.push(format!("{about}: nothing"));
+    }
+    for change in changes {
+        let since = change["since"].as_u64().unwrap();
+        let is_right = expected(&change) && since.abs_diff(begun) <= 120;
+        if !is_right || !change["ended"].is_null() {
+            complaints.push(format!("{about}: {change:#}"));
         }
-        for change in changes {
-            let since = change["since"].as_u64().unwrap();
-            let is_right = expected(&change) && since.abs_diff(begun) <= 120;
-            if !is_right || !change["ended"].is_null() {
-                complaints.push(format!("{about}: {change:#}"));
-            }
-        }
-        two_live_minutes(&mut demo).await;
     }
     complaints
 }
@@ -107,17 +89,6 @@ async fn is_named(backend: Backend, (incident, expected): (&str, Expected)) -> V
 async fn changes(demo: &mut DemoWithPast) -> Vec<Value> {
     let changes = demo.get("changes").await;
     changes["changes"].as_array().unwrap().clone()
-}
-
-/// Waits until two minutes are judged that were lived through from their begin on.
-async fn two_live_minutes(demo: &mut DemoWithPast) {
-    let end = demo.first_live_minute() + 120;
-    demo.wait_until(end + JUDGED_AFTER).await;
-    let path = "/admin/pulse/api/changes";
-    super::until(&mut demo.client, path, |changes| {
-        changes["judged_until"].as_u64() >= Some(end)
-    })
-    .await;
 }
 
 fn is(change: &Value, kind: &str, context: &str) -> bool {

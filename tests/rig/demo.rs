@@ -159,16 +159,6 @@ impl Demo {
         kilobytes.expect("VmRSS").parse::<u64>().unwrap() * 1024
     }
 
-    /// The time that its threads have computed for, in user mode and in the kernel; panics if it has ended.
-    pub fn cpu_time(&self) -> Duration {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap();
-        // The name of the binary, in parentheses, may have spaces. Times are in hundredths of a second.
-        let fields = stat.rsplit(')').next().unwrap().split_ascii_whitespace();
-        let ticks = fields.skip(11).take(2);
-        let ticks: u64 = ticks.map(|ticks| ticks.parse::<u64>().unwrap()).sum();
-        Duration::from_millis(10 * ticks)
-    }
-
     fn read(&self, name: &str) -> String {
         let bytes = std::fs::read(self.dir.path().join(name)).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
