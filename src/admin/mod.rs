@@ -37,12 +37,14 @@
 
 // Read `mod.rs` (the endpoints), `access.rs` (which requests are answered), `params.rs` and `response.rs`
 // (input and output), `reader.rs` (the store is asked at most once a second), `windows.rs` with `window_sums.rs` (the
-// sums of all contexts), `book.rs` (what other programs have added), then `api/`, `page.rs` and
-// `prometheus.rs` (the answers).
+// sums of all contexts), `book.rs` (what other programs have added), then `api/`, `page.rs`
+// with `assets.rs` and `encoding.rs`, and `prometheus.rs` (the answers).
 
 mod access;
 mod api;
+mod assets;
 mod book;
+mod encoding;
 mod page;
 mod params;
 #[cfg(feature = "prometheus")]
@@ -69,6 +71,7 @@ use http::{Method, StatusCode};
 use http_body::Body as _;
 
 pub use self::access::Access;
+use self::assets::AssetPath;
 use self::page::Page;
 use self::params::Params;
 use self::reader::Reader;
@@ -81,7 +84,7 @@ use crate::model::slice::Precisions;
 use crate::recorder::totals::Totals;
 use crate::store::Store;
 
-/// The version of this crate, for the page and `api/health`.
+/// The version of this crate, for `api/health`.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The largest body of a request, in bytes.
@@ -141,7 +144,7 @@ pub(crate) fn mounted(source: Source, access: Access, path: &str) -> Result<Rout
 fn routes(source: Source, access: Access, prefix: &str) -> Router {
     let admin = Arc::new(Admin {
         reader: Reader::new(source.store.clone(), source.clock.clone()),
-        page: Page::new(),
+        page: Page::default(),
         prefix: prefix.to_owned(),
         source,
         access,
@@ -227,8 +230,8 @@ impl Admin {
             _ => Some(self.reader.as_of().await?),
         };
         match endpoint {
-            Endpoint::Index => Ok(self.page.index(original_path(parts))),
-            Endpoint::Asset(file) => self.page.asset(parts, file),
+            Endpoint::Index => Ok(self.page.serve(parts, original_path(parts))),
+            Endpoint::Asset(path) => assets::serve(parts, path),
             Endpoint::Overview => response::json(
                 parts,
                 &api::overview::overview(self, &params()?).await?,
@@ -302,7 +305,7 @@ impl Admin {
 /// An endpoint below the mount point.
 enum Endpoint<'a> {
     Index,
-    Asset(&'a str),
+    Asset(AssetPath<'a>),
     Overview,
     Paths,
     Path,
@@ -341,7 +344,7 @@ impl<'a> Endpoint<'a> {
             "/api/health" => Self::Health,
             #[cfg(feature = "prometheus")]
             "/metrics" => Self::Metrics,
-            _ => Self::Asset(path.strip_prefix("/assets/").filter(|f| Page::has(f))?),
+            _ => Self::Asset(AssetPath::parse(path.strip_prefix("/assets/")?)?),
         })
     }
 }

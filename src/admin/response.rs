@@ -8,6 +8,7 @@ use http_body::Body as _;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
+use super::encoding::GZIP;
 use crate::error::StoreError;
 use crate::recorder::Unrecorded;
 
@@ -142,6 +143,14 @@ pub(super) fn body(bytes: impl Into<Body>, content_type: HeaderValue) -> Respons
     let mut response = Response::new(bytes.into());
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, content_type);
+    response
+}
+
+/// 200 with these bytes, which are compressed.
+pub(super) fn gzip(bytes: impl Into<Body>, content_type: HeaderValue) -> Response {
+    let mut response = body(bytes, content_type);
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_ENCODING, GZIP);
     response
 }
 

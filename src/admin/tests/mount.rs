@@ -16,9 +16,23 @@ async fn page_works(router: &Router, uri: &str, base: &str) {
     );
     assert!(!page.body.contains("{{"));
     let folder = &uri[..=uri.rfind('/').expect("a slash")];
-    for below in ["assets/app.js", "assets/app.css", "api/overview"] {
-        let uri = format!("{folder}{base}{below}").replace("/./", "/");
-        assert_eq!(get(router, &uri).await.status, 200, "{uri}");
+    let absolute = |relative: &str| format!("{folder}{relative}").replace("/./", "/");
+    let overview = absolute(&format!("{base}api/overview"));
+    assert_eq!(get(router, &overview).await.status, 200, "{overview}");
+    let urls = page.body.split(['"']).filter(|url| url.contains("assets/"));
+    let urls: Vec<_> = urls.map(absolute).collect();
+    let [style, script] = urls.as_slice() else {
+        panic!("{urls:?}");
+    };
+    // The script imports its modules relative to its own URL.
+    let (assets, _) = script.rsplit_once('/').expect("a slash");
+    for file in [style, script, &format!("{assets}/dom.js")] {
+        let answered = get(router, file).await;
+        assert_eq!(
+            (answered.status.as_u16(), answered.header("cache-control")),
+            (200, FOR_EVER),
+            "{file}"
+        );
     }
 }
 
