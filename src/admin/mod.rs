@@ -10,7 +10,7 @@
 //! | `GET` | Parameters | Answer |
 //! |---|---|---|
 //! | the mount point | | the page |
-//! | `api/overview` | `[window=]` | this hour and the last of all requests, in flight, requests per second, contexts, instances; `window` if one was asked for |
+//! | `api/overview` | `[window=]` | this hour and the last of all requests, in flight, requests per second, contexts, instances, `target`; `window` if one was asked for |
 //! | `api/paths` | `[window=]` `[kind=http\|timer\|all]` `[sort=count\|mean\|p95\|max\|total\|errors\|stddev\|min\|p50\|p99\|error_share\|share\|change]` `[order=desc\|asc]` `[status=any\|new\|gone\|up\|down]` `[q=]` `[limit=]` `[offset=]` | the contexts of a window, each with the window before |
 //! | `api/path` | `context=` `[kind=any\|http\|timer]` `[window=]` | one context: both hours, histogram, outcomes, the timers within its requests, the 5 slowest requests of each hour; `window` if one was asked for |
 //! | `api/changes` | `[kind=any\|slower\|faster\|failing\|surging\|silent\|instance]` `[limit=]` `[offset=]` | [what has changed](crate::guide::changes), what stands first |
@@ -29,6 +29,9 @@
 //!
 //! `window` is `hour`, `last_hour`, `5m`, `15m`, `1h`, `6h`, `24h` or `7d`; or `from=` and `to=` in Unix seconds stand
 //! instead of it.
+//!
+//! `below_target` is the share, 0 to 1, of the requests that were answered well within
+//! [`Builder::target`](crate::Builder::target).
 //!
 //! Every JSON answer has `as_of`: it includes all samples that were recorded until then. Errors are JSON
 //! too, with `error` and, for an invalid parameter, its name in `parameter`: 400, 401 or 403, 404, 405,
@@ -105,6 +108,8 @@ pub(crate) struct Source {
     pub(crate) clock: Clock,
     /// The precisions of the counters.
     pub(crate) precisions: Precisions,
+    /// The time that requests should stay below.
+    pub(crate) target: Option<Duration>,
     /// Returns the rankings of this instance.
     pub(crate) rankings: Arc<dyn Fn() -> Vec<(Arc<str>, RankingSpec)> + Send + Sync>,
     #[cfg(feature = "row-cache")]
@@ -116,6 +121,12 @@ pub(crate) struct Source {
     pub(crate) totals: Arc<dyn Fn() -> Vec<(Arc<str>, Totals)> + Send + Sync>,
     /// Returns what each of the user's counters of this instance has counted since the start.
     pub(crate) counters: Arc<dyn Fn() -> BTreeMap<Arc<str>, i64> + Send + Sync>,
+}
+
+impl Source {
+    fn target_seconds(&self) -> Option<f64> {
+        self.target.map(|target| target.as_secs_f64())
+    }
 }
 
 impl fmt::Debug for Source {
@@ -143,7 +154,11 @@ pub(crate) fn mounted(source: Source, access: Access, path: &str) -> Result<Rout
 
 fn routes(source: Source, access: Access, prefix: &str) -> Router {
     let admin = Arc::new(Admin {
-        reader: Reader::new(source.store.clone(), source.clock.clone()),
+        reader: Reader::new(
+            source.store.clone(),
+            source.clock.clone(),
+            source.target_seconds(),
+        ),
         page: Page::default(),
         prefix: prefix.to_owned(),
         source,

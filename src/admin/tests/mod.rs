@@ -66,6 +66,7 @@ pub(super) fn source(store: Canned) -> (Source, Arc<Canned>, ManualClock) {
         store: store.clone(),
         clock,
         precisions: Precisions::default(),
+        target: None,
         rankings: Arc::new(rankings),
         health: Arc::new(health),
         totals: Arc::new(totals),
