@@ -15,7 +15,7 @@ use http::request::Parts;
 use http::{HeaderValue, StatusCode, header};
 use sha2::{Digest as _, Sha256};
 
-use super::encoding::{self, ACCEPT_ENCODING, GZIP};
+use super::encoding::{self, ACCEPT_ENCODING};
 use super::response::{self, ApiError};
 
 const KEPT_FOR_EVER: HeaderValue = HeaderValue::from_static("private, immutable, max-age=31536000");

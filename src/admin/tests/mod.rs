@@ -9,6 +9,7 @@ mod mount;
 #[cfg(feature = "prometheus")]
 mod prometheus;
 mod reading;
+mod screen;
 mod store;
 
 use std::collections::BTreeMap;
