@@ -71,6 +71,7 @@ pub struct Builder {
     details: DetailOptions,
     warn_above_bytes: Option<u64>,
     app_version: Option<String>,
+    target: Option<Duration>,
     clock: Clock,
 }
 
@@ -129,6 +130,7 @@ impl Default for Builder {
             details: DetailOptions::default(),
             warn_above_bytes: None,
             app_version: None,
+            target: None,
             clock: Clock::system(),
         }
     }
@@ -366,6 +368,33 @@ impl Builder {
     /// what each of them does is recorded by the minute.
     pub fn app_version(mut self, version: impl Into<String>) -> Self {
         self.app_version = Some(version.into());
+        self
+    }
+
+    /// The time that requests should stay below: 1 µs to 1 h, none by default. `api/overview` and `api/paths` then
+    /// have `below_target`, the share of the requests that were answered well within it, from 0 to 1.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
+    /// use std::time::Duration;
+    ///
+    /// let pulse = tower_pulse::Pulse::builder()
+    ///     .target(Duration::from_millis(250))
+    ///     .build()?;
+    /// # pulse.shutdown().await.unwrap();
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// As in Apdex, an error is never below the target, however fast it was. A 4xx and a request that was cut off
+    /// (cancelled, or with an aborted body) do not count at all: the service is not to blame, and nobody knows how long
+    /// it would have taken. So the share is that of the successes below the target, by all successes and errors.
+    ///
+    /// It comes from histograms, so that it is exact for a target that differs from this one by up to 2.2 %, and in
+    /// windows that consist of slices of six hours, such as `7d`, by up to 9 %: as the `error` of the answer says. A context whose failures
+    /// fill more than a hundred buckets has the larger error always. Nothing is recorded for it: another target applies to
+    /// the past too.
+    pub fn target(mut self, target: Duration) -> Self {
+        self.target = Some(target);
         self
     }
 
@@ -633,6 +662,8 @@ impl Builder {
             clock: self.clock,
             #[cfg(feature = "admin")]
             precisions,
+            #[cfg(feature = "admin")]
+            target: self.target,
             skips,
             #[cfg(feature = "row-cache")]
             row_caches: Default::default(),

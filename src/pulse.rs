@@ -61,6 +61,8 @@ pub(crate) struct Parts {
     pub(crate) clock: Clock,
     #[cfg(feature = "admin")]
     pub(crate) precisions: Precisions,
+    #[cfg(feature = "admin")]
+    pub(crate) target: Option<Duration>,
     pub(crate) skips: IgnoreList,
     #[cfg(feature = "row-cache")]
     pub(crate) row_caches: crate::row_cache::RowCaches,

@@ -30,6 +30,17 @@ fn each_field_out_of_range() {
         "60.001s",
         allowed,
     );
+    let allowed = "1 µs to 1 h";
+    refused(
+        b().target(Duration::from_nanos(999)),
+        "target",
+        "999ns",
+        allowed,
+    );
+    refused(b().target(ms(3_600_001)), "target", "3600.001s", allowed);
+    for target in [Duration::from_micros(1), secs(3_600)] {
+        assert!(b().target(target).build_with_tasks().is_ok());
+    }
     let allowed = "1 s to 1 h";
     refused(
         b().clean_interval(ms(999)),

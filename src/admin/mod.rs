@@ -10,7 +10,7 @@
 //! | `GET` | Parameters | Answer |
 //! |---|---|---|
 //! | the mount point | | the page |
-//! | `api/overview` | `[window=]` | this hour and the last of all requests, in flight, requests per second, contexts, instances; `window` if one was asked for |
+//! | `api/overview` | `[window=]` | this hour and the last of all requests, in flight, requests per second, contexts, instances, `target`; `window` if one was asked for |
 //! | `api/paths` | `[window=]` `[kind=http\|timer\|all]` `[sort=count\|mean\|p95\|max\|total\|errors\|stddev\|min\|p50\|p99\|error_share\|share\|change]` `[order=desc\|asc]` `[status=any\|new\|gone\|up\|down]` `[q=]` `[limit=]` `[offset=]` | the contexts of a window, each with the window before |
 //! | `api/path` | `context=` `[kind=any\|http\|timer]` `[window=]` | one context: both hours, histogram, outcomes, the timers within its requests, the 5 slowest requests of each hour; `window` if one was asked for |
 //! | `api/changes` | `[kind=any\|slower\|faster\|failing\|surging\|silent\|instance]` `[limit=]` `[offset=]` | [what has changed](crate::guide::changes), what stands first |
@@ -25,10 +25,19 @@
 //! | `api/rows` | `[name=]` `[q=]` `[limit=]` `[offset=]` | with the feature `row-cache`: the `caches` of this process, and the `name`, the `total` and the scheduled `rows` of one of them, failing rows first, then the latest due; without a name the unnamed cache, or else the first by name; 404 for an unknown name |
 //! | `api/series` | `[metric=hits\|errors\|mean\|p50\|p95\|p99\|total\|error_share\|stddev\|min\|max\|outcomes]` `[context=]` `[kind=any\|http\|timer]` `[window=]` `[precision=]` | one metric over time: the start and the value of each slice that has data |
 //! | `api/health` | | the page [reading health](crate::guide::reading_health) of the guide |
+//! | `api/screen` | `ask=` 1 to 16 times | several of the answers above in one: `answers`, each with its `status` and its `body` |
 //! | `metrics` | | Prometheus text, with the feature `prometheus` |
 //!
 //! `window` is `hour`, `last_hour`, `5m`, `15m`, `1h`, `6h`, `24h` or `7d`; or `from=` and `to=` in Unix seconds stand
 //! instead of it.
+//!
+//! `ask` is one of the endpoints above with its query, such as `paths?window=1h`, percent-encoded as any other parameter:
+//! `api/screen?ask=overview&ask=paths%3Fwindow%3D1h%26limit%3D10`. Each is answered in its place, at the same time, as
+//! its own endpoint would answer it: one that is refused takes nothing from the others. So a page sends one request for
+//! all that it shows, and gets 304 while nothing of it has changed.
+//!
+//! `below_target` is the share, 0 to 1, of the requests that were answered well within
+//! [`Builder::target`](crate::Builder::target).
 //!
 //! Every JSON answer has `as_of`: it includes all samples that were recorded until then. Errors are JSON
 //! too, with `error` and, for an invalid parameter, its name in `parameter`: 400, 401 or 403, 404, 405,
@@ -37,12 +46,14 @@
 
 // Read `mod.rs` (the endpoints), `access.rs` (which requests are answered), `params.rs` and `response.rs`
 // (input and output), `reader.rs` (the store is asked at most once a second), `windows.rs` with `window_sums.rs` (the
-// sums of all contexts), `book.rs` (what other programs have added), then `api/`, `page.rs` and
-// `prometheus.rs` (the answers).
+// sums of all contexts), `book.rs` (what other programs have added), then `api/`, `page.rs`
+// with `assets.rs` and `encoding.rs`, and `prometheus.rs` (the answers).
 
 mod access;
 mod api;
+mod assets;
 mod book;
+mod encoding;
 mod page;
 mod params;
 #[cfg(feature = "prometheus")]
@@ -69,6 +80,8 @@ use http::{Method, StatusCode};
 use http_body::Body as _;
 
 pub use self::access::Access;
+use self::api::question::Question;
+use self::assets::AssetPath;
 use self::page::Page;
 use self::params::Params;
 use self::reader::Reader;
@@ -81,7 +94,7 @@ use crate::model::slice::Precisions;
 use crate::recorder::totals::Totals;
 use crate::store::Store;
 
-/// The version of this crate, for the page and `api/health`.
+/// The version of this crate, for `api/health`.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The largest body of a request, in bytes.
@@ -102,6 +115,8 @@ pub(crate) struct Source {
     pub(crate) clock: Clock,
     /// The precisions of the counters.
     pub(crate) precisions: Precisions,
+    /// The time that requests should stay below.
+    pub(crate) target: Option<Duration>,
     /// Returns the rankings of this instance.
     pub(crate) rankings: Arc<dyn Fn() -> Vec<(Arc<str>, RankingSpec)> + Send + Sync>,
     #[cfg(feature = "row-cache")]
@@ -113,6 +128,12 @@ pub(crate) struct Source {
     pub(crate) totals: Arc<dyn Fn() -> Vec<(Arc<str>, Totals)> + Send + Sync>,
     /// Returns what each of the user's counters of this instance has counted since the start.
     pub(crate) counters: Arc<dyn Fn() -> BTreeMap<Arc<str>, i64> + Send + Sync>,
+}
+
+impl Source {
+    fn target_seconds(&self) -> Option<f64> {
+        self.target.map(|target| target.as_secs_f64())
+    }
 }
 
 impl fmt::Debug for Source {
@@ -140,8 +161,12 @@ pub(crate) fn mounted(source: Source, access: Access, path: &str) -> Result<Rout
 
 fn routes(source: Source, access: Access, prefix: &str) -> Router {
     let admin = Arc::new(Admin {
-        reader: Reader::new(source.store.clone(), source.clock.clone()),
-        page: Page::new(),
+        reader: Reader::new(
+            source.store.clone(),
+            source.clock.clone(),
+            source.target_seconds(),
+        ),
+        page: Page::default(),
         prefix: prefix.to_owned(),
         source,
         access,
@@ -211,79 +236,24 @@ impl Admin {
             .ok_or_else(|| ApiError::new(StatusCode::NOT_FOUND, "no endpoint has this path"))?;
         match (&parts.method, &endpoint) {
             (&Method::GET | &Method::HEAD, _) => {}
-            (&Method::POST, Endpoint::Marks) => return self.add_mark(parts, body).await,
-            (_, Endpoint::Marks) => return Err(ApiError::method("GET, HEAD, POST")),
+            (&Method::POST, Endpoint::Api(Question::Marks)) => {
+                return self.add_mark(parts, body).await;
+            }
+            (_, Endpoint::Api(Question::Marks)) => return Err(ApiError::method("GET, HEAD, POST")),
             _ => return Err(ApiError::method("GET, HEAD")),
         }
         // No other endpoint reads a body.
         drop(body);
-        let params = || Params::parse(parts.uri.query());
-        let as_of = match &endpoint {
-            Endpoint::Index | Endpoint::Asset(_) => None,
+        let query = parts.uri.query();
+        let answer = match endpoint {
+            Endpoint::Index => return Ok(self.page.serve(parts, original_path(parts))),
+            Endpoint::Asset(path) => return assets::serve(parts, path),
             #[cfg(feature = "prometheus")]
-            Endpoint::Metrics => None,
-            Endpoint::Health => None,
-            // Read before the data, so that the data is at least as new.
-            _ => Some(self.reader.as_of().await?),
+            Endpoint::Metrics => return Ok(prometheus::metrics(self).await),
+            Endpoint::Api(question) => question.answer(self, query).await?,
+            Endpoint::Screen => api::screen::screen(self, &Params::parse(query)?).await?,
         };
-        match endpoint {
-            Endpoint::Index => Ok(self.page.index(original_path(parts))),
-            Endpoint::Asset(file) => self.page.asset(parts, file),
-            Endpoint::Overview => response::json(
-                parts,
-                &api::overview::overview(self, &params()?).await?,
-                as_of,
-            ),
-            Endpoint::Paths => {
-                response::json(parts, &api::paths::paths(self, &params()?).await?, as_of)
-            }
-            Endpoint::Path => {
-                response::json(parts, &api::path::path(self, &params()?).await?, as_of)
-            }
-            Endpoint::Changes => response::json(
-                parts,
-                &api::changes::changes(self, &params()?).await?,
-                as_of,
-            ),
-            Endpoint::Deploy => {
-                response::json(parts, &api::deploy::deploy(self, &params()?).await?, as_of)
-            }
-            Endpoint::Marks => response::json(parts, &api::marks::marks(self).await?, as_of),
-            Endpoint::Slowest => response::json(
-                parts,
-                &api::slowest::slowest(self, &params()?).await?,
-                as_of,
-            ),
-            Endpoint::Rankings => response::json(
-                parts,
-                &api::rankings::rankings(self, &params()?).await?,
-                as_of,
-            ),
-            Endpoint::SlowestRequests => response::json(
-                parts,
-                &api::slow_requests::slowest_requests(self, &params()?).await?,
-                as_of,
-            ),
-            Endpoint::Counters => response::json(
-                parts,
-                &api::counters::counters(self, &params()?).await?,
-                as_of,
-            ),
-            #[cfg(feature = "row-cache")]
-            Endpoint::Rows => {
-                response::json(parts, &api::rows::rows(self, &params()?).await?, as_of)
-            }
-            Endpoint::Series => {
-                response::json(parts, &api::series::series(self, &params()?).await?, as_of)
-            }
-            Endpoint::Health => {
-                // Answers 200 whatever the state of the store.
-                let (health, as_of) = tokio::join!(api::health::health(self), self.reader.as_of());
-                response::json(parts, &health, as_of.ok())
-            }
-            #[cfg(feature = "prometheus")]
-            Endpoint::Metrics => Ok(prometheus::metrics(self).await),
-        }
+        Ok(response::json(parts, answer.json, answer.as_of))
     }
 
     async fn add_mark(&self, parts: &Parts, body: Body) -> Result<Response, ApiError> {
@@ -302,21 +272,9 @@ impl Admin {
 /// An endpoint below the mount point.
 enum Endpoint<'a> {
     Index,
-    Asset(&'a str),
-    Overview,
-    Paths,
-    Path,
-    Changes,
-    Deploy,
-    Marks,
-    Slowest,
-    Rankings,
-    SlowestRequests,
-    Counters,
-    #[cfg(feature = "row-cache")]
-    Rows,
-    Series,
-    Health,
+    Asset(AssetPath<'a>),
+    Api(Question),
+    Screen,
     #[cfg(feature = "prometheus")]
     Metrics,
 }
@@ -325,23 +283,13 @@ impl<'a> Endpoint<'a> {
     fn at(path: &'a str) -> Option<Self> {
         Some(match path {
             "" | "/" => Self::Index,
-            "/api/overview" => Self::Overview,
-            "/api/paths" => Self::Paths,
-            "/api/path" => Self::Path,
-            "/api/changes" => Self::Changes,
-            "/api/deploy" => Self::Deploy,
-            "/api/marks" => Self::Marks,
-            "/api/slowest" => Self::Slowest,
-            "/api/rankings" => Self::Rankings,
-            "/api/slowest_requests" => Self::SlowestRequests,
-            "/api/counters" => Self::Counters,
-            #[cfg(feature = "row-cache")]
-            "/api/rows" => Self::Rows,
-            "/api/series" => Self::Series,
-            "/api/health" => Self::Health,
+            "/api/screen" => Self::Screen,
             #[cfg(feature = "prometheus")]
             "/metrics" => Self::Metrics,
-            _ => Self::Asset(path.strip_prefix("/assets/").filter(|f| Page::has(f))?),
+            _ => match path.strip_prefix("/api/") {
+                Some(name) => Self::Api(Question::named(name)?),
+                None => Self::Asset(AssetPath::parse(path.strip_prefix("/assets/")?)?),
+            },
         })
     }
 }

@@ -42,6 +42,12 @@ impl Params {
         }
     }
 
+    /// All values of a parameter that may be given several times, of any length.
+    pub(super) fn all(&self, name: &'static str) -> impl Iterator<Item = &str> {
+        let given = self.0.iter().filter(move |(n, _)| n == name);
+        given.map(|(_, value)| value.as_str())
+    }
+
     /// Any text, which may be empty.
     pub(super) fn text(&self, name: &'static str) -> Result<&str, ApiError> {
         Ok(self.get(name)?.unwrap_or_default())

@@ -93,9 +93,10 @@ pub(super) struct Reader {
 pub(super) type TimerNames = HashMap<RecordId, Arc<str>>;
 
 impl Reader {
-    pub(super) fn new(store: Arc<dyn Store>, clock: Clock) -> Self {
+    /// `target` is the time in seconds that requests should stay below.
+    pub(super) fn new(store: Arc<dyn Store>, clock: Clock, target: Option<f64>) -> Self {
         Self {
-            windows: Windows::new(store.clone(), clock.clone()),
+            windows: Windows::new(store.clone(), clock.clone(), target),
             change_log: SingleFlight::default(),
             last_log: Mutex::default(),
             marks: SingleFlight::default(),

@@ -8,6 +8,7 @@ use http_body::Body as _;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
+use super::encoding::GZIP;
 use crate::error::StoreError;
 use crate::recorder::Unrecorded;
 
@@ -74,13 +75,21 @@ impl ApiError {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, message)
     }
 
-    pub(super) fn into_response(self) -> Response {
+    pub(super) fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    pub(super) fn to_json(&self) -> Vec<u8> {
         let json = FailureJson {
             error: &self.message,
             parameter: self.parameter.as_deref(),
         };
         // Serializing two strings never fails.
-        let mut response = body(serde_json::to_vec(&json).unwrap_or_default(), JSON);
+        serde_json::to_vec(&json).unwrap_or_default()
+    }
+
+    pub(super) fn into_response(self) -> Response {
+        let mut response = body(self.to_json(), JSON);
         *response.status_mut() = self.status;
         let allow = self.allow.map(HeaderValue::from_static);
         let header = match self.status {
@@ -96,26 +105,24 @@ impl ApiError {
     }
 }
 
-/// 200 with `value`, which is an object, and `as_of`: the Unix second up to which it includes all samples.
-/// 304 if the caller has the same value already, whatever its `as_of`; the ETag is weak for that reason.
+/// A value as JSON.
+pub(super) fn to_json(value: &impl Serialize) -> Result<Vec<u8>, ApiError> {
+    serde_json::to_vec(value).map_err(|error| {
+        let message = format!("the answer cannot be written as JSON: {error}");
+        ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, message)
+    })
+}
+
+/// 200 with `json`, which is an object, and `as_of`: the Unix second up to which it includes all samples.
+/// 304 if the caller has the same object already, whatever its `as_of`; the ETag is weak for that reason.
 ///
 /// The answer has an ETag although [`finish`] forbids to store it: `no-store` keeps the data out of the
 /// caches of browsers and proxies, while the page holds the last answer in memory and sends `If-None-Match`
 /// itself.
-pub(super) fn json(
-    parts: &Parts,
-    value: &impl Serialize,
-    as_of: Option<i64>,
-) -> Result<Response, ApiError> {
-    let mut json = serde_json::to_vec(value).map_err(|error| {
-        ApiError::new(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            format!("the answer cannot be written as JSON: {error}"),
-        )
-    })?;
+pub(super) fn json(parts: &Parts, mut json: Vec<u8>, as_of: Option<i64>) -> Response {
     let etag = weak(&etag(&json));
     if is_known(parts, &etag) {
-        return Ok(not_modified(etag));
+        return not_modified(etag);
     }
     if json.pop() == Some(b'}') {
         let as_of = as_of.map_or_else(|| "null".to_owned(), |at| at.to_string());
@@ -123,16 +130,12 @@ pub(super) fn json(
     }
     let mut response = body(json, JSON);
     response.headers_mut().insert(header::ETAG, etag);
-    Ok(response)
+    response
 }
 
 /// 201 with what was made.
 pub(super) fn created(value: &impl Serialize) -> Result<Response, ApiError> {
-    let json = serde_json::to_vec(value).map_err(|error| {
-        let message = format!("the answer cannot be written as JSON: {error}");
-        ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, message)
-    })?;
-    let mut response = body(json, JSON);
+    let mut response = body(to_json(value)?, JSON);
     *response.status_mut() = StatusCode::CREATED;
     Ok(response)
 }
@@ -142,6 +145,14 @@ pub(super) fn body(bytes: impl Into<Body>, content_type: HeaderValue) -> Respons
     let mut response = Response::new(bytes.into());
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, content_type);
+    response
+}
+
+/// 200 with these bytes, which are compressed.
+pub(super) fn gzip(bytes: impl Into<Body>, content_type: HeaderValue) -> Response {
+    let mut response = body(bytes, content_type);
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_ENCODING, GZIP);
     response
 }
 

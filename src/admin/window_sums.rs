@@ -48,10 +48,13 @@ pub(super) struct Summary {
     pub(super) p50: Option<f64>,
     pub(super) p95: Option<f64>,
     pub(super) p99: Option<f64>,
+    /// The share of the requests below the target, if there is one.
+    pub(super) below_target: Option<f64>,
 }
 
 impl Summary {
-    pub(super) fn new(sums: &Aggregate, has_exact_bounds: bool) -> Self {
+    /// `target` is in seconds.
+    pub(super) fn new(sums: &Aggregate, has_exact_bounds: bool, target: Option<f64>) -> Self {
         let mut times = AccessTimeStats::from(&sums.times);
         if !has_exact_bounds {
             times.min = sums.histogram.quantile(0.0).unwrap_or(times.min);
@@ -65,6 +68,7 @@ impl Summary {
             p50: quantile(0.50),
             p95: quantile(0.95),
             p99: quantile(0.99),
+            below_target: target.and_then(|target| sums.share_below(target)),
         }
     }
 }
@@ -78,6 +82,7 @@ impl From<AccessTimeStats> for Summary {
             p50: None,
             p95: None,
             p99: None,
+            below_target: None,
         }
     }
 }

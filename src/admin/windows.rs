@@ -84,6 +84,8 @@ struct Ready {
 pub(super) struct Windows {
     store: Arc<dyn Store>,
     clock: Clock,
+    /// The time that requests should stay below, in seconds.
+    target: Option<f64>,
     state: Mutex<State>,
 }
 
@@ -99,10 +101,11 @@ struct State {
 }
 
 impl Windows {
-    pub(super) fn new(store: Arc<dyn Store>, clock: Clock) -> Self {
+    pub(super) fn new(store: Arc<dyn Store>, clock: Clock, target: Option<f64>) -> Self {
         Self {
             store,
             clock,
+            target,
             state: Mutex::default(),
         }
     }
@@ -113,8 +116,8 @@ impl Windows {
     pub(super) async fn sums(&self, window: Window, as_of: i64) -> Result<WindowSums, StoreError> {
         let mut state = self.state.lock().await;
         let ready = self.bring_up_to_date(&mut state, window).await?;
-        let now = state.summaries(&ready, 0, as_of).await;
-        let before = state.summaries(&ready, 1, as_of).await;
+        let now = state.summaries(&ready, 0, as_of, self.target).await;
+        let before = state.summaries(&ready, 1, as_of, self.target).await;
         Ok(WindowSums {
             contexts: state.contexts.clone(),
             now,
@@ -379,7 +382,13 @@ impl State {
     }
 
     /// What all contexts measured in a part of a window. Lets other tasks run meanwhile.
-    async fn summaries(&self, ready: &Ready, part: usize, as_of: i64) -> PartSums {
+    async fn summaries(
+        &self,
+        ready: &Ready,
+        part: usize,
+        as_of: i64,
+        target: Option<f64>,
+    ) -> PartSums {
         let (slices, running) = (ready.parts[part], &self.held[ready.at].sums[part]);
         let mut open = self.open_sums(ready, part, None);
         let mut ids: BTreeSet<RecordId> = running.ids().collect();
@@ -391,7 +400,8 @@ impl State {
                 sums.merge(&running);
             }
             error = error.max(sums.histogram.error());
-            summaries.insert(id, Summary::new(&sums, running.has_exact_bounds()));
+            let summary = Summary::new(&sums, running.has_exact_bounds(), target);
+            summaries.insert(id, summary);
             if at % CONTEXTS_AT_ONCE == 0 {
                 tokio::task::yield_now().await;
             }

@@ -56,6 +56,10 @@ impl Builder {
                 duration(field, timeout, least, most, "10 ms to 10 s")?;
             }
         }
+        if let Some(target) = self.target {
+            let (least, most) = (Duration::from_micros(1), 3_600 * second);
+            duration("target", target, least, most, "1 µs to 1 h")?;
+        }
         number("retained_slices", self.retained_slices as usize, 1, 10_000)?;
         number("max_contexts", self.max_contexts, 1, 100_000)?;
         number("max_counters", self.max_counters, 1, 100_000)?;

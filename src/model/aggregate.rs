@@ -116,6 +116,17 @@ impl Aggregate {
         successes
     }
 
+    /// The share of the requests that were answered well within `seconds`: successes below it, by all successes and
+    /// errors. An error is never below it, however fast. A 4xx and a request that was cut off do not count, as the
+    /// service is not to blame and its duration is not known. `None` if no request counts.
+    ///
+    /// See [`Histogram::count_below`] for its error.
+    pub fn share_below(&self, seconds: f64) -> Option<f64> {
+        let successes = self.successes();
+        let all = successes.count().saturating_add(self.outcomes.errors);
+        (all > 0).then(|| successes.count_below(seconds) as f64 / all as f64)
+    }
+
     /// Approximate bytes in memory, with the start of its slice.
     pub(crate) fn bytes(&self) -> usize {
         const PER_BUCKET: usize = 16;
@@ -187,6 +198,25 @@ mod tests {
         all.subtract(&of(&spread(200, 1)));
         assert_eq!(all.failures, Histogram::default());
         assert_eq!(all.successes().count(), 20);
+    }
+
+    #[test]
+    fn only_successes_are_below_a_target() {
+        const MILLI: u64 = 1_000_000;
+        let share = |samples: &[Sample], errors| {
+            let mut aggregate = of(samples);
+            aggregate.outcomes.errors = errors;
+            aggregate.share_below(0.1)
+        };
+        let [fast, slow] = [(50 * MILLI, 0), (200 * MILLI, 0)];
+        assert_eq!(share(&[], 0), None);
+        assert_eq!(share(&[fast, fast, fast, slow], 0), Some(0.75));
+        // A fast error is not below it.
+        assert_eq!(share(&[fast, (MILLI, 1)], 1), Some(0.5));
+        assert_eq!(share(&[(MILLI, 1)], 1), Some(0.0));
+        // Neither a 4xx nor one that was cut off counts.
+        assert_eq!(share(&[fast, slow, (MILLI, 1), (MILLI, 2)], 0), Some(0.5));
+        assert_eq!(share(&[(MILLI, 1), (MILLI, 2)], 0), None);
     }
 
     proptest! {

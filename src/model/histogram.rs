@@ -257,9 +257,7 @@ impl Histogram {
         for (index, n) in &self.buckets {
             seen = seen.saturating_add(*n);
             if seen >= rank {
-                let low = lower_bound(*index, self.scale);
-                let high = lower_bound(index.saturating_add(1), self.scale);
-                return Some(2.0 * low * high / (low + high));
+                return Some(self.middle(*index));
             }
         }
         None
@@ -275,6 +273,23 @@ impl Histogram {
             sum += *n as f64 * (low + high) / 2.0;
         }
         (count > 0.0).then(|| sum / count)
+    }
+
+    /// Number of durations below `seconds`.
+    ///
+    /// A bucket counts as a whole, by its middle. So this is the exact number below a duration that differs from
+    /// `seconds` by no more than [`error`](Self::error), for durations from 1 µs to 1 h.
+    pub fn count_below(&self, seconds: f64) -> u64 {
+        let buckets = self.buckets.iter();
+        let below = buckets.take_while(|(index, _)| self.middle(*index) < seconds);
+        below.fold(0, |sum, (_, n)| sum.saturating_add(*n))
+    }
+
+    /// The point of a bucket whose largest relative error is smallest, in seconds.
+    fn middle(&self, index: u16) -> f64 {
+        let low = lower_bound(index, self.scale);
+        let high = lower_bound(index.saturating_add(1), self.scale);
+        2.0 * low * high / (low + high)
     }
 
     /// The `q`-quantile, limited to the exact smallest and largest value.
@@ -417,6 +432,19 @@ mod tests {
             histogram.coarsen(COARSE_SCALE);
             let coarse = histogram.quantile(q).expect("not empty");
             prop_assert!((coarse / exact - 1.0).abs() <= 0.09, "{} for {}", coarse, exact);
+        }
+
+        #[test]
+        fn what_is_below_a_target_is_exact_for_one_within_the_stated_bound(values in vec(durations(), 1..300), target in durations(), coarse in any::<bool>()) {
+            let mut histogram = of(&values);
+            if coarse {
+                histogram.coarsen(COARSE_SCALE);
+            }
+            let (error, target) = (histogram.error() + 1e-6, target as f64 / 1e9);
+            let exact = |target: f64| values.iter().filter(|nanos| (**nanos as f64 / 1e9) < target).count() as u64;
+            let below = histogram.count_below(target);
+            let (least, most) = (exact(target / (1.0 + error)), exact(target / (1.0 - error)));
+            prop_assert!((least..=most).contains(&below), "{} <= {} <= {}", least, below, most);
         }
 
         #[test]

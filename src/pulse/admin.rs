@@ -70,6 +70,7 @@ impl Pulse {
             store: parts.store.clone(),
             clock: parts.clock.clone(),
             precisions: parts.precisions.clone(),
+            target: parts.target,
             rankings: Arc::new(move || rankings.rankings.list()),
             health: Arc::new(move || pulse.health()),
             totals: Arc::new(move || recorder.drain.totals()),

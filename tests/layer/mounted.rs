@@ -1,10 +1,17 @@
 //! The layer beside the admin router.
 
+use std::time::Duration;
+
 use axum::Router;
 use axum::routing::get;
+use http::StatusCode;
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
 use tower_pulse::admin::Access;
+use tower_pulse::model::outcome::Outcome;
+use tower_pulse::{Clock, Pulse};
 
-use super::{counts, expected, pulse, send};
+use super::{NOW, counts, expected, pulse, send};
 
 fn shop() -> Router {
     Router::new().route("/", get(|| async { "shop" }))
@@ -73,5 +80,51 @@ async fn admin_requests_leave_no_trace_however_the_router_is_added() {
         };
         assert_eq!(counts, expected, "way {how}");
         assert_eq!(pulse.health().recording.in_flight, 0);
+    }
+}
+
+#[tokio::test]
+async fn the_share_below_the_target_is_told() {
+    let (clock, hand) = Clock::manual(NOW);
+    let builder = Pulse::builder()
+        .clock(clock)
+        .target(Duration::from_millis(100));
+    let pulse = builder.build().unwrap();
+    let millis = Duration::from_millis;
+    pulse.record("GET /a", millis(50), StatusCode::OK);
+    pulse.record("GET /a", millis(90), StatusCode::FOUND);
+    pulse.record("GET /a", millis(200), StatusCode::OK);
+    // Fast, but no answer.
+    pulse.record("GET /a", millis(1), StatusCode::INTERNAL_SERVER_ERROR);
+    // Neither counts.
+    pulse.record("GET /a", millis(1), StatusCode::NOT_FOUND);
+    pulse.record("GET /a", millis(1), Outcome::Cancelled);
+    pulse.record("GET /b", millis(1), StatusCode::NOT_FOUND);
+    pulse.record_duration("db:find", millis(1));
+    hand.advance(Duration::from_secs(2));
+    pulse.flush().await.unwrap();
+
+    let app = shop().merge(pulse.mount("/pulse", Access::open()));
+    let get = async |path: &str| -> Value {
+        let response = send(&app, "GET", &format!("/pulse/api/{path}")).await;
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        serde_json::from_slice(&body).unwrap()
+    };
+    let overview = get("overview?window=15m").await;
+    assert_eq!(overview["target"], 0.1);
+    assert_eq!(overview["hour"]["below_target"], 0.5);
+    assert_eq!(overview["window"]["below_target"], 0.5);
+    let paths = get("paths?window=15m&kind=all").await;
+    let rows = paths["paths"].as_array().unwrap().iter();
+    let shares: Vec<_> = rows
+        .map(|row| (row["context"].clone(), row["below_target"].clone()))
+        .collect();
+    let expected = [
+        ("GET /a", json!(0.5)),
+        ("GET /b", Value::Null),
+        ("db:find", Value::Null),
+    ];
+    for (context, share) in expected {
+        assert!(shares.contains(&(json!(context), share)), "{shares:?}");
     }
 }

@@ -2,22 +2,24 @@
 //!
 //! Times are in seconds, moments in Unix seconds. A value that is not available is `null`.
 
-pub(super) mod changes;
-pub(super) mod counters;
-pub(super) mod deploy;
-pub(super) mod health;
+mod changes;
+mod counters;
+mod deploy;
+mod health;
 pub(super) mod marks;
 mod metric;
-pub(super) mod overview;
-pub(super) mod path;
-pub(super) mod paths;
-pub(super) mod rankings;
+mod overview;
+mod path;
+mod paths;
+pub(super) mod question;
+mod rankings;
 mod resolution;
 #[cfg(feature = "row-cache")]
-pub(super) mod rows;
-pub(super) mod series;
-pub(super) mod slow_requests;
-pub(super) mod slowest;
+mod rows;
+pub(super) mod screen;
+mod series;
+mod slow_requests;
+mod slowest;
 mod timers;
 mod window;
 

@@ -23,6 +23,8 @@ pub(in crate::admin) struct Overview {
     requests_per_second: f64,
     contexts: usize,
     instances: u64,
+    /// The time that requests should stay below, in seconds.
+    target: Option<f64>,
     /// The window, if one was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     window: Option<WindowOf>,
@@ -35,6 +37,8 @@ struct Total {
     errors: u64,
     #[serde(flatten)]
     times: Times,
+    /// The share of the requests below the target.
+    below_target: Option<f64>,
 }
 
 impl Total {
@@ -47,12 +51,14 @@ impl Total {
                 requests: all.times.count as u64,
                 errors: all.outcomes.errors,
                 times: Times::from(all),
+                below_target: all.below_target,
             },
             None => Self {
                 start,
                 requests: 0,
                 errors: 0,
                 times: Times::default(),
+                below_target: None,
             },
         }
     }
@@ -83,6 +89,7 @@ pub(in crate::admin) async fn overview(
         requests_per_second: rate(&fleet.recent, fleet.taken_at, precision),
         contexts: fleet.contexts + book.foreign(),
         instances: fleet.instances,
+        target: admin.source.target_seconds(),
         window,
     })
 }

@@ -118,6 +118,8 @@ pub(in crate::admin) struct Paths {
     before: Covered,
     /// The largest relative error of the percentiles.
     error: f64,
+    /// The time that requests should stay below, in seconds.
+    target: Option<f64>,
     /// Number of rows on all pages.
     total: usize,
     paths: Vec<PathRow>,
@@ -205,6 +207,7 @@ pub(in crate::admin) async fn paths(admin: &Admin, params: &Params) -> Result<Pa
         now: table.now,
         before: table.before,
         error: table.error,
+        target: admin.source.target_seconds(),
         total,
         paths: page.map(row).collect(),
     })

@@ -116,6 +116,8 @@ pub(super) struct Measured {
     pub(super) times: Times,
     /// Sum of all access times.
     pub(super) total: f64,
+    /// The share of the requests below the target; `None` for timers, and if there is no target.
+    pub(super) below_target: Option<f64>,
     pub(super) outcomes: BTreeMap<&'static str, u64>,
 }
 
@@ -125,6 +127,7 @@ impl Measured {
         let Summary {
             times,
             outcomes: counts,
+            below_target,
             ..
         } = summary;
         let count = times.count as u64;
@@ -134,6 +137,7 @@ impl Measured {
             error_share: share(counts.errors as f64, times.count),
             times: Times::from(summary),
             total: times.sum,
+            below_target: below_target.filter(|_| kind != Kind::Timer),
             outcomes: outcomes(kind, *counts),
         })
     }
@@ -163,6 +167,7 @@ impl Measured {
             error_share: None,
             times: Times::default(),
             total: 0.0,
+            below_target: None,
             outcomes: outcomes(kind, OutcomeCounts::default()),
         }
     }

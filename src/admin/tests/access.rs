@@ -127,6 +127,8 @@ async fn a_refused_request_learns_nothing() {
     for uri in [
         "/",
         "/api/paths?limit=x",
+        "/api/screen?ask=health",
+        "/api/screen",
         "/assets/app.js",
         "/metrics",
         "/nothing",

@@ -35,11 +35,22 @@ async fn overview() {
         "instances",
         "last_hour",
         "requests_per_second",
+        "target",
     ];
     assert_eq!(keys(&answer), fields);
     assert_eq!(answer["as_of"], NOW - 1);
     let hour = [
-        "errors", "max", "mean", "min", "p50", "p95", "p99", "requests", "start", "stddev",
+        "below_target",
+        "errors",
+        "max",
+        "mean",
+        "min",
+        "p50",
+        "p95",
+        "p99",
+        "requests",
+        "start",
+        "stddev",
     ];
     assert_eq!(keys(&answer["hour"]), hour);
     assert_eq!(answer["hour"]["start"], NOW - 490);
@@ -91,6 +102,7 @@ async fn paths_are_filtered_sorted_and_paged() {
     let row = &all["paths"][1];
     let fields = [
         "before",
+        "below_target",
         "change",
         "context",
         "count",

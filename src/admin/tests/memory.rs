@@ -20,6 +20,9 @@ fn requests(n: usize, millis: u64, outcome: Outcome) -> Aggregate {
     }
     let bucket = bucket_of(millis * 1_000_000) as u16;
     aggregate.histogram = Histogram::new(SCALE, [(bucket, n as u64)]);
+    if outcome.is_error() {
+        aggregate.failures = aggregate.histogram.clone();
+    }
     aggregate
 }
 
@@ -63,6 +66,7 @@ async fn requests_come_out_as_they_went_in() {
         store,
         clock,
         precisions,
+        target: Some(Duration::from_millis(100)),
         rankings: Arc::new(rankings),
         health: Arc::new(health),
         totals: Arc::new(totals),
@@ -90,6 +94,19 @@ async fn requests_come_out_as_they_went_in() {
         (&json!("POST /checkout"), &json!(10))
     );
     assert_eq!((&row["errors"], &row["mean"]), (&json!(10), &json!(0.5)));
+
+    // The errors are not below the target, and would not be if they were faster.
+    assert_eq!(overview["target"], 0.1);
+    assert_eq!(overview["hour"]["below_target"], 0.75);
+    assert_eq!(overview["last_hour"], Value::Null);
+    assert_eq!(
+        (&paths["target"], &row["below_target"]),
+        (&json!(0.1), &json!(0.0))
+    );
+    assert_eq!(paths["paths"][1]["below_target"], 1.0);
+    let overview = json(&router, "/api/overview?window=5m").await;
+    assert_eq!(overview["window"]["below_target"], 0.75);
+    assert_eq!(overview["window"]["before"]["below_target"], Value::Null);
 
     let path = json(&router, "/api/path?context=POST+/checkout").await;
     assert_eq!(

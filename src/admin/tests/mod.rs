@@ -2,19 +2,23 @@
 
 mod access;
 mod api;
+mod assets;
 mod headers;
 mod memory;
 mod mount;
 #[cfg(feature = "prometheus")]
 mod prometheus;
 mod reading;
+mod screen;
 mod store;
 
 use std::collections::BTreeMap;
+use std::io::Read as _;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
+use flate2::read::GzDecoder;
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt;
 use serde_json::Value;
@@ -63,6 +67,7 @@ pub(super) fn source(store: Canned) -> (Source, Arc<Canned>, ManualClock) {
         store: store.clone(),
         clock,
         precisions: Precisions::default(),
+        target: None,
         rankings: Arc::new(rankings),
         health: Arc::new(health),
         totals: Arc::new(totals),
@@ -167,11 +172,17 @@ fn counters() -> BTreeMap<Arc<str>, i64> {
     counters.map(|(name, total)| (name.into(), total)).collect()
 }
 
+/// What a browser may do with a file whose URL has the hash of its content.
+pub(super) const FOR_EVER: &str = "private, immutable, max-age=31536000";
+
 /// A response. Receiving it checks the headers that every response must have.
 pub(super) struct Answered {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
+    /// The body, decompressed.
     pub(super) body: String,
+    /// Bytes of the body as it was sent.
+    pub(super) length: usize,
 }
 
 impl Answered {
@@ -195,10 +206,21 @@ pub(super) async fn send(router: &Router, request: Request<Body>) -> Answered {
     );
     let (parts, body) = response.into_parts();
     let body = body.collect().await.expect("a body").to_bytes();
+    let length = body.len();
+    let is_compressed = parts.headers.contains_key("content-encoding") && length > 0;
+    let body = if is_compressed {
+        let mut decoded = String::new();
+        let read = GzDecoder::new(&*body).read_to_string(&mut decoded);
+        read.expect("gzip of UTF-8");
+        decoded
+    } else {
+        String::from_utf8(body.to_vec()).expect("UTF-8")
+    };
     let answered = Answered {
         status: parts.status,
         headers: parts.headers,
-        body: String::from_utf8(body.to_vec()).expect("UTF-8"),
+        body,
+        length,
     };
     let policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
                   connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
@@ -209,8 +231,11 @@ pub(super) async fn send(router: &Router, request: Request<Body>) -> Answered {
     );
     assert_eq!(answered.header("x-content-type-options"), "nosniff");
     assert_eq!(answered.header("referrer-policy"), "no-referrer");
-    let cached = ["no-store", "no-cache"].contains(&answered.header("cache-control"));
-    assert!(cached, "{shown}");
+    let caching = ["no-store", "no-cache", FOR_EVER];
+    assert!(
+        caching.contains(&answered.header("cache-control")),
+        "{shown}"
+    );
     answered
 }
 

@@ -16,9 +16,22 @@ async fn page_works(router: &Router, uri: &str, base: &str) {
     );
     assert!(!page.body.contains("{{"));
     let folder = &uri[..=uri.rfind('/').expect("a slash")];
-    for below in ["assets/app.js", "assets/app.css", "api/overview"] {
-        let uri = format!("{folder}{base}{below}").replace("/./", "/");
-        assert_eq!(get(router, &uri).await.status, 200, "{uri}");
+    let absolute = |relative: &str| format!("{folder}{relative}").replace("/./", "/");
+    let overview = absolute(&format!("{base}api/overview"));
+    assert_eq!(get(router, &overview).await.status, 200, "{overview}");
+    let urls = page.body.split(['"']).filter(|url| url.contains("assets/"));
+    let urls: Vec<_> = urls.map(absolute).collect();
+    // A script imports its modules relative to its own URL.
+    let script = urls.iter().find(|url| url.ends_with("/app.js"));
+    let (assets, _) = script.expect("a script").rsplit_once('/').expect("a slash");
+    let module = format!("{assets}/dom.js");
+    for file in urls.iter().chain([&module]) {
+        let answered = get(router, file).await;
+        assert_eq!(
+            (answered.status.as_u16(), answered.header("cache-control")),
+            (200, FOR_EVER),
+            "{file}"
+        );
     }
 }
 

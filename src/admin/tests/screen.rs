@@ -1,0 +1,168 @@
+//! `api/screen`: several questions in one request.
+
+use std::time::Duration;
+
+use http::Method;
+use serde_json::json;
+
+use super::store::FaultMode;
+use super::*;
+
+/// The URL that asks these, encoded as a browser encodes them.
+fn screen(asks: &[&str]) -> String {
+    let encoded =
+        |ask: &str| -> String { ask.bytes().map(|byte| format!("%{byte:02X}")).collect() };
+    let asks: Vec<_> = asks
+        .iter()
+        .map(|ask| format!("ask={}", encoded(ask)))
+        .collect();
+    format!("/api/screen?{}", asks.join("&"))
+}
+
+/// A question of every endpoint, and questions that are refused.
+const ASKS: [&str; 16] = [
+    "overview?window=1h",
+    "paths?window=1h&sort=p95&limit=2",
+    "path?context=GET+/reports/%7Bday%7D&window=hour",
+    "changes",
+    "marks",
+    "slowest?limit=1",
+    "slowest_requests?window=last_hour",
+    "counters?name=sales&precision=5",
+    "counters?q=o",
+    "rankings?name=posts",
+    "series?metric=p95&window=1h",
+    "health",
+    "deploy",
+    "paths?window=yesterday",
+    "path?context=nobody",
+    "paths?q=%zz",
+];
+
+#[tokio::test]
+async fn each_answer_is_that_of_its_endpoint() {
+    let router = bench().router;
+    let screen = json(&router, &screen(&ASKS)).await;
+    let answers = screen["answers"].as_array().expect("answers");
+    assert_eq!(answers.len(), ASKS.len());
+    let mut statuses = Vec::new();
+    for (ask, answer) in ASKS.iter().zip(answers) {
+        let single = get(&router, &format!("/api/{ask}")).await;
+        let mut body = single.json();
+        if single.status == 200 {
+            let as_of = body.as_object_mut().expect("an object").remove("as_of");
+            assert_eq!(as_of.as_ref(), Some(&screen["as_of"]), "{ask}");
+        }
+        statuses.push(single.status.as_u16());
+        let expected = json!({"status": single.status.as_u16(), "body": body});
+        assert_eq!(answer, &expected, "{ask}");
+    }
+    assert_eq!(statuses[12..], [404, 400, 404, 400]);
+    assert!(
+        statuses[..12].iter().all(|status| *status == 200),
+        "{statuses:?}"
+    );
+}
+
+#[tokio::test]
+async fn what_cannot_be_asked_is_refused_in_its_place() {
+    let router = bench().router;
+    for (ask, status, parameter) in [
+        ("screen", 400, json!("ask")),
+        ("screen?ask=health", 400, json!("ask")),
+        (&format!("paths?q={}", "x".repeat(4_096)), 400, json!("ask")),
+        (&format!("paths?q={}", "x".repeat(1_025)), 400, json!("q")),
+        ("paths?limit=x", 400, json!("limit")),
+        ("", 404, Value::Null),
+        ("metrics", 404, Value::Null),
+        ("/api/paths", 404, Value::Null),
+        ("../assets/app.js", 404, Value::Null),
+        ("paths/", 404, Value::Null),
+    ] {
+        let answer = json(&router, &screen(&["slowest", ask, "health"])).await;
+        let statuses = [0, 1, 2].map(|at| answer["answers"][at]["status"].clone());
+        assert_eq!(statuses, [json!(200), json!(status), json!(200)], "{ask}");
+        let body = &answer["answers"][1]["body"];
+        assert!(body["error"].is_string(), "{ask}");
+        assert_eq!(body["parameter"], parameter, "{ask}");
+    }
+    for uri in [
+        "/api/screen".to_owned(),
+        "/api/screen?asks=health".to_owned(),
+        screen(&["health"; 17]),
+        "/api/screen?ask=%zz".to_owned(),
+    ] {
+        let answered = get(&router, &uri).await;
+        assert_eq!(
+            (answered.status.as_u16(), &answered.json()["parameter"]),
+            (400, &json!("ask")),
+            "{uri}"
+        );
+    }
+    assert_eq!(get(&router, "/api/screen/").await.status, 404);
+    let mut post = request("/api/screen?ask=marks");
+    *post.method_mut() = Method::POST;
+    assert_eq!(send(&router, post).await.status, 405);
+}
+
+#[tokio::test]
+async fn an_unchanged_screen_is_not_sent_again() {
+    let bench = bench();
+    let uri = screen(&["slowest", "paths?window=last_hour", "path?context=nobody"]);
+    let first = get(&bench.router, &uri).await;
+    let etag = first.header("etag").to_owned();
+    let ask = async |uri: &str, method: Method| {
+        let mut request = request(uri);
+        *request.method_mut() = method;
+        let value = etag.parse().expect("a header");
+        request.headers_mut().insert("if-none-match", value);
+        send(&bench.router, request).await
+    };
+    bench.manual_clock.advance(Duration::from_secs(2));
+    let later = get(&bench.router, &uri).await;
+    assert_ne!(first.json()["as_of"], later.json()["as_of"]);
+    for method in [Method::GET, Method::HEAD] {
+        let again = ask(&uri, method).await;
+        assert_eq!((again.status.as_u16(), again.length), (304, 0));
+        assert_eq!(again.header("etag"), etag);
+    }
+    // Another order is another answer.
+    let other = screen(&["paths?window=last_hour", "slowest", "path?context=nobody"]);
+    assert_eq!(ask(&other, Method::GET).await.status, 200);
+    let mut head = request(&uri);
+    *head.method_mut() = Method::HEAD;
+    let head = send(&bench.router, head).await;
+    assert_eq!(
+        (head.length, head.header("content-length")),
+        (0, &*later.length.to_string())
+    );
+    bench.store.set(FaultMode::Failing);
+    bench.manual_clock.advance(Duration::from_secs(2));
+    assert_eq!(ask(&uri, Method::GET).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_store_that_is_away_is_said_in_each_place() {
+    let bench = bench();
+    bench.store.set(FaultMode::Failing);
+    let answer = json(&bench.router, &screen(&["overview", "health", "paths"])).await;
+    let statuses = [0, 1, 2].map(|at| answer["answers"][at]["status"].clone());
+    assert_eq!(statuses, [json!(503), json!(200), json!(503)]);
+    let answer = json(&bench.router, &screen(&["overview", "paths"])).await;
+    assert_eq!(answer["as_of"], Value::Null);
+    bench.store.set(FaultMode::Fine);
+    bench.manual_clock.advance(Duration::from_secs(1));
+    let answer = json(&bench.router, &screen(&["overview"])).await;
+    assert_eq!(answer["answers"][0]["status"], 200);
+    assert_eq!(answer["as_of"], NOW);
+}
+
+#[tokio::test]
+async fn a_screen_asks_the_store_no_more_than_one_of_its_questions() {
+    let bench = bench();
+    json(&bench.router, &screen(&["overview"; 16])).await;
+    let asked = bench.store.asked();
+    let other = super::bench();
+    json(&other.router, "/api/overview").await;
+    assert_eq!(asked, other.store.asked());
+}
