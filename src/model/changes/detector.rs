@@ -7,6 +7,7 @@ use super::all;
 use super::change::ChangeKind;
 use super::failing;
 use super::history::{Tick, tick};
+use super::instance::{self, Instances};
 use super::page::Page;
 use super::reference::Past;
 use super::speed;
@@ -109,6 +110,7 @@ pub const RECALLED_MINUTES: i64 = 90;
 pub struct Detector {
     state: DetectorState,
     pages: HashMap<RecordId, Page>,
+    instances: Instances,
     last: Option<Tick>,
 }
 
@@ -198,7 +200,7 @@ impl Detector {
         let past = |past: &Past| past.buckets.len() * 8 + size_of::<Past>();
         let alarms = self.state.alarms.iter().map(|alarm| past(&alarm.past) + 128);
         let ended = self.state.ended.iter().map(|ended| past(&ended.past) + 128);
-        size_of::<Self>() + pages + alarms.chain(ended).sum::<usize>() + self.state.shared.bytes()
+        size_of::<Self>() + pages + alarms.chain(ended).sum::<usize>() + self.state.shared.bytes() + self.instances.bytes()
     }
 
     /// Adds a minute to the histories. `false` if it is not later than all others.
@@ -206,6 +208,7 @@ impl Detector {
         if let Some(last) = self.last {
             if now < last - CLOCK_SET {
                 self.pages.clear();
+                self.instances.clear();
                 self.state.shared = SharedMinutes::default();
                 self.state.alarms.clear();
                 self.state.ended.clear();
@@ -224,6 +227,7 @@ impl Detector {
                 page.history.push(now, sums);
             }
         }
+        self.instances.push(now, &minute.instances);
         let oldest = now - super::history::STORED + 1;
         self.pages.retain(|_, page| {
             page.history.prune(oldest);
@@ -331,6 +335,10 @@ impl Detector {
                 ChangeKind::Silent => shared.last().is_some_and(|last| last.traffic > -1_000_000),
                 _ => all::is_over(shared, then, effect),
             };
+        }
+        if let Some(instance) = &alarm.instance {
+            let found = alarm.instance_found();
+            return self.instances.is_over(alarm.context, instance, now, &found);
         }
         let Some(page) = self.pages.get(&alarm.context) else {
             // A silent page is forgotten after a while, and its silence is still so.
@@ -481,7 +489,8 @@ impl Detector {
                 },
             });
         }
-        found.sort_unstable_by_key(|alarm| (alarm.context, alarm.kind));
+        found.extend(self.out_of_line(now));
+        found.sort_by(|a, b| (a.context, a.kind, &a.instance).cmp(&(b.context, b.kind, &b.instance)));
         for alarm in found {
             if let Some(page) = self.pages.get_mut(&alarm.context)
                 && SPEED.contains(&alarm.kind)
@@ -502,6 +511,37 @@ impl Detector {
             (all + 1, many + usize::from(deviation >= speed::tune(11, CROWD)))
         });
         many > (all / 20).max(speed::tune(12, 2.0) as usize)
+    }
+
+    /// The instances that are newly out of line.
+    fn out_of_line(&self, now: Tick) -> Vec<Alarm> {
+        let found = self.instances.search(now).into_iter().filter(|(id, instance, _)| {
+            let mut alarms = self.state.alarms.iter();
+            !alarms.any(|alarm| alarm.context == *id && alarm.instance.as_ref() == Some(instance))
+        });
+        found
+            .map(|(context, instance, found)| Alarm {
+                context,
+                kind: ChangeKind::Instance,
+                instance: Some(instance),
+                since: found.since,
+                detected: now,
+                score: usize::from(found.fails),
+                strength: hundredths(found.strength),
+                effect: (found.now * 1e6) as i64,
+                past: self.past_of_instance(context, &found),
+            })
+            .collect()
+    }
+
+    fn past_of_instance(&self, id: RecordId, found: &instance::Found) -> Past {
+        let page = self.pages.get(&id);
+        let sums = page.map_or(Sums::default(), |page| Sums::of(&page.history, found.since - 60, found.since));
+        Past {
+            level: (found.then * 1e6) as i64,
+            micros_each: (found.seconds.clamp(0.0, 1e6) * 1e6) as u64,
+            ..sums.past(sums.minutes)
+        }
     }
 
     fn stands(&self, id: RecordId, kind: ChangeKind) -> bool {

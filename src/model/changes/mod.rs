@@ -11,6 +11,7 @@ pub mod change;
 pub mod detector;
 mod failing;
 mod history;
+mod instance;
 pub mod mark;
 mod noise;
 mod page;
@@ -18,4 +19,7 @@ mod reference;
 mod speed;
 mod state;
 mod traffic;
+#[cfg(test)]
+mod tests;
+mod traffic_;
 mod verdict;

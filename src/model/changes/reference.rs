@@ -49,6 +49,8 @@ pub struct Past {
     pub(super) errors: u64,
     /// Service time of all requests.
     pub(super) micros: u64,
+    /// Of an instance: microseconds per request before.
+    pub(super) micros_each: u64,
     /// The level that all pages share, in millionths of a logarithm.
     pub(super) level: i64,
     /// The noise of each score.

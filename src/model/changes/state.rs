@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::change::ChangeKind;
 use super::history::{STORED, Tick};
+use super::instance::Found;
 use super::reference::Past;
 use crate::model::records::RecordId;
 
@@ -27,6 +28,20 @@ pub struct Alarm {
     pub(super) effect: i64,
     /// What the context is compared with while the alarm stands.
     pub(super) past: Past,
+}
+
+impl Alarm {
+    /// What was found of an instance.
+    pub(super) fn instance_found(&self) -> Found {
+        Found {
+            since: self.since,
+            strength: f64::from(self.strength) / 100.0,
+            fails: self.score == 1,
+            then: self.past.level as f64 * 1e-6,
+            now: self.effect as f64 * 1e-6,
+            seconds: self.past.micros_each as f64 * 1e-6,
+        }
+    }
 }
 
 /// A time in which an alarm stood. It never enters a reference.

@@ -97,6 +97,16 @@ pub(super) fn verdict(alarm: &Alarm, page: Option<&Page>, shared: &SharedMinutes
     let past = &alarm.past;
     let (then, now_figure, ratio) = match alarm.kind {
         ChangeKind::Slower | ChangeKind::Faster => speed_figures(alarm, page, shared),
+        ChangeKind::Instance => {
+            let found = alarm.instance_found();
+            match found.fails {
+                true => (found.then, found.now, found.now / found.then.max(0.5 / past.requests.max(1) as f64)),
+                false => {
+                    let ratio = (found.now - found.then).exp();
+                    (found.seconds, found.seconds * ratio, ratio)
+                }
+            }
+        }
         ChangeKind::Failing => {
             let (then, now) = (past.error_share(), since.error_share());
             // A share that was zero was below that of one error.
