@@ -45,7 +45,11 @@ pub(crate) fn random_labels(random: &mut Random, pages: &[Page]) -> Vec<Label> {
     use LabelKind::{Failing, Faster, Slower, Surge};
     let mut kinds = vec![(Slower, Part::Body); 6];
     kinds.extend([(Slower, Part::UpperTenth), (Slower, Part::SomeRequests)]);
-    kinds.extend([(Faster, Part::Body), (Surge, Part::Body), (Surge, Part::Body)]);
+    kinds.extend([
+        (Faster, Part::Body),
+        (Surge, Part::Body),
+        (Surge, Part::Body),
+    ]);
     kinds.extend([(Failing, Part::Body); 2]);
     let chosen = random.sample(PAGES, kinds.len());
     let labels = kinds.into_iter().zip(chosen).map(|((kind, part), page)| {
@@ -60,7 +64,9 @@ pub(crate) fn random_labels(random: &mut Random, pages: &[Page]) -> Vec<Label> {
             (Slower, Part::SomeRequests) => random.pick(&[3.0, 5.0, 10.0]),
             (Faster, _) => random.pick(&[0.7, 0.5]),
             (Surge, _) => random.log_between(3.0, 10.0),
-            (Failing, _) => (pages[page].error_share * 3.0 + random.log_between(0.03, 0.5)).min(0.9),
+            (Failing, _) => {
+                (pages[page].error_share * 3.0 + random.log_between(0.03, 0.5)).min(0.9)
+            }
         };
         Label {
             page,
@@ -140,7 +146,9 @@ impl Events {
     }
 
     fn sum(&self, page: usize, minute: usize, part: impl Fn(&Episode) -> f64) -> f64 {
-        let episodes = self.by_page[page].iter().map(|index| &self.episodes[*index]);
+        let episodes = self.by_page[page]
+            .iter()
+            .map(|index| &self.episodes[*index]);
         episodes
             .map(|episode| part(episode) * episode.strength(minute))
             .sum()
@@ -148,10 +156,17 @@ impl Events {
 
     /// What happened to a page by itself in the minutes up to this one.
     pub(crate) fn explain(&self, page: usize, minute: usize) -> String {
-        let episodes = self.by_page[page].iter().map(|index| &self.episodes[*index]);
+        let episodes = self.by_page[page]
+            .iter()
+            .map(|index| &self.episodes[*index]);
         let near = episodes.filter(|e| e.from <= minute && e.to + 8 > minute);
         let mut text: Vec<_> = near
-            .map(|e| format!("{} {}-{} {:.2} cold {:.1} x{:.1}", e.name, e.from, e.to, e.shift, e.cold, e.traffic))
+            .map(|e| {
+                format!(
+                    "{} {}-{} {:.2} cold {:.1} x{:.1}",
+                    e.name, e.from, e.to, e.shift, e.cold, e.traffic
+                )
+            })
             .collect();
         let host = (minute.saturating_sub(6)..=minute).filter(|at| self.host[*at] > 0.0);
         text.extend(host.map(|at| format!("host {at} {:.2}", self.host[at])));

@@ -134,7 +134,12 @@ fn run_one(design: Design, seed: u64) -> Scores {
     for alarm in &mut scores.detector.false_alarms {
         let why = run.explain(alarm.page, alarm.minute);
         let label = run.labels.iter().find(|label| label.page == alarm.page);
-        let label = label.map(|l| format!("{:?} {:?} {:.2} {}-{}", l.kind, l.part, l.ratio, l.from, l.to));
+        let label = label.map(|l| {
+            format!(
+                "{:?} {:?} {:.2} {}-{}",
+                l.kind, l.part, l.ratio, l.from, l.to
+            )
+        });
         alarm.context = format!("{} {}; {why}", alarm.context, label.unwrap_or_default());
     }
     scores.detector.all_verdicts = all;

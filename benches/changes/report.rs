@@ -30,7 +30,9 @@ struct Row {
 
 fn row(score: &Score) -> Row {
     let clear = score.select(clear);
-    let all = score.select(|label| label.kind == LabelKind::Slower && label.rate >= 30.0 && label.ratio >= 1.29);
+    let all = score.select(|label| {
+        label.kind == LabelKind::Slower && label.rate >= 30.0 && label.ratio >= 1.29
+    });
     Row {
         false_alarms: score.per_1000(),
         found: found(&clear),
@@ -49,7 +51,9 @@ pub(crate) fn print(design: Design, seed: u64, runs: u64, scores: &Scores) -> bo
         score.page_hours,
         score.outcomes.len()
     );
-    println!("| Detector | false alarms per 1,000 page-hours | found | only the tail | delay median / p90 |");
+    println!(
+        "| Detector | false alarms per 1,000 page-hours | found | only the tail | delay median / p90 |"
+    );
     println!("|---|---|---|---|---|");
     let line = |name: &str, row: &Row| {
         println!(
@@ -74,18 +78,34 @@ pub(crate) fn print(design: Design, seed: u64, runs: u64, scores: &Scores) -> bo
         list(score);
     }
     let hard = [500.0, 500.0, 150.0];
-    let hard = rules.iter().zip(hard).all(|(row, least)| row.false_alarms >= least);
+    let hard = rules
+        .iter()
+        .zip(hard)
+        .all(|(row, least)| row.false_alarms >= least);
     if !hard {
         println!("the workload is too easy");
     }
-    let accepted = own.false_alarms <= 8.0 && own.found >= 0.97 && own.tail >= 0.93 && own.median <= 4.0 && own.p90 <= 20.0;
+    let accepted = own.false_alarms <= 8.0
+        && own.found >= 0.97
+        && own.tail >= 0.93
+        && own.median <= 4.0
+        && own.p90 <= 20.0;
     hard && accepted
 }
 
 fn details(score: &Score) {
-    let by_kind = [LabelKind::Slower, LabelKind::Faster, LabelKind::Surge, LabelKind::Failing];
+    let by_kind = [
+        LabelKind::Slower,
+        LabelKind::Faster,
+        LabelKind::Surge,
+        LabelKind::Failing,
+    ];
     let by_kind = by_kind.map(|kind| format!("{kind:?} {}", score.of_kind(kind)));
-    println!("false alarms: {}; verdicts of other contexts and kinds: {}", by_kind.join(", "), score.all_verdicts);
+    println!(
+        "false alarms: {}; verdicts of other contexts and kinds: {}",
+        by_kind.join(", "),
+        score.all_verdicts
+    );
     let share = |name: &str, goal: &str, wanted: &dyn Fn(&Label) -> bool| {
         let outcomes = score.select(wanted);
         println!(
@@ -97,25 +117,61 @@ fn details(score: &Score) {
         );
     };
     let body = |label: &Label| is_slower(label, Part::Body);
-    share("1.15 at >= 30/min", ".70", &|label| body(label) && label.ratio < 1.2 && label.rate >= 30.0);
-    share("1.3 at >= 30/min", "", &|label| body(label) && (label.ratio - 1.3).abs() < 0.01 && label.rate >= 30.0);
-    share(">= 1.3 at 5-30/min", ".90", &|label| body(label) && label.ratio >= 1.29 && (5.0..30.0).contains(&label.rate));
-    share(">= 1.5 at >= 30/min", "delay 2 / 4", &|label| body(label) && label.ratio >= 1.49 && label.rate >= 30.0);
-    share("slowest tenth at >= 30/min", ".95", &|label| is_slower(label, Part::UpperTenth) && label.rate >= 30.0);
-    share("any tenth at >= 30/min", ".95", &|label| is_slower(label, Part::SomeRequests) && label.rate >= 30.0);
-    share("faster at >= 30/min", "", &|label| label.kind == LabelKind::Faster && label.rate >= 30.0);
-    share("surges", ".98, delay 2", &|label| label.kind == LabelKind::Surge);
-    share("surges at >= 5/min", ".98, delay 2", &|label| label.kind == LabelKind::Surge && label.rate >= 5.0);
-    share("failing at >= 5/min", "", &|label| label.kind == LabelKind::Failing && label.rate >= 5.0);
+    share("1.15 at >= 30/min", ".70", &|label| {
+        body(label) && label.ratio < 1.2 && label.rate >= 30.0
+    });
+    share("1.3 at >= 30/min", "", &|label| {
+        body(label) && (label.ratio - 1.3).abs() < 0.01 && label.rate >= 30.0
+    });
+    share(">= 1.3 at 5-30/min", ".90", &|label| {
+        body(label) && label.ratio >= 1.29 && (5.0..30.0).contains(&label.rate)
+    });
+    share(">= 1.5 at >= 30/min", "delay 2 / 4", &|label| {
+        body(label) && label.ratio >= 1.49 && label.rate >= 30.0
+    });
+    share("slowest tenth at >= 30/min", ".95", &|label| {
+        is_slower(label, Part::UpperTenth) && label.rate >= 30.0
+    });
+    share("any tenth at >= 30/min", ".95", &|label| {
+        is_slower(label, Part::SomeRequests) && label.rate >= 30.0
+    });
+    share("faster at >= 30/min", "", &|label| {
+        label.kind == LabelKind::Faster && label.rate >= 30.0
+    });
+    share("surges", ".98, delay 2", &|label| {
+        label.kind == LabelKind::Surge
+    });
+    share("surges at >= 5/min", ".98, delay 2", &|label| {
+        label.kind == LabelKind::Surge && label.rate >= 5.0
+    });
+    share("failing at >= 5/min", "", &|label| {
+        label.kind == LabelKind::Failing && label.rate >= 5.0
+    });
     let false_surges = score.of_kind(LabelKind::Surge) as f64;
-    println!("surges said that are true: {:.3} (goal .97)", 1.0 - false_surges / score.surges_said.max(1) as f64);
+    println!(
+        "surges said that are true: {:.3} (goal .97)",
+        1.0 - false_surges / score.surges_said.max(1) as f64
+    );
     let slower = score.select(clear);
     let start = |outcome: &Outcome| outcome.start_error.map(f64::abs);
-    println!("start told within {:.0} min, p90 {:.0} (goal 1, 6)", quantile(&slower, 0.5, start), quantile(&slower, 0.9, start));
+    println!(
+        "start told within {:.0} min, p90 {:.0} (goal 1, 6)",
+        quantile(&slower, 0.5, start),
+        quantile(&slower, 0.9, start)
+    );
     let ratio = |outcome: &Outcome| outcome.ratio_error.map(|ratio| (ratio - 1.0).abs());
-    println!("ratio within {:.3}, p90 {:.3} (goal .05)", quantile(&slower, 0.5, ratio), quantile(&slower, 0.9, ratio));
+    println!(
+        "ratio within {:.3}, p90 {:.3} (goal .05)",
+        quantile(&slower, 0.5, ratio),
+        quantile(&slower, 0.9, ratio)
+    );
     let clearing = |outcome: &Outcome| outcome.clearing.map(|minutes| minutes as f64);
-    println!("cleared within {:.0} min, p90 {:.0}, all {:.0}", quantile(&slower, 0.5, clearing), quantile(&slower, 0.9, clearing), quantile(&slower, 1.0, clearing));
+    println!(
+        "cleared within {:.0} min, p90 {:.0}, all {:.0}",
+        quantile(&slower, 0.5, clearing),
+        quantile(&slower, 0.9, clearing),
+        quantile(&slower, 1.0, clearing)
+    );
 }
 
 fn list(score: &Score) {
@@ -125,7 +181,11 @@ fn list(score: &Score) {
             alarm.kind, alarm.seed, alarm.page, alarm.minute, alarm.since, alarm.context
         );
     }
-    for outcome in score.outcomes.iter().filter(|outcome| outcome.delay.is_none()) {
+    for outcome in score
+        .outcomes
+        .iter()
+        .filter(|outcome| outcome.delay.is_none())
+    {
         println!("missed {:?}", outcome.label);
     }
 }

@@ -78,7 +78,10 @@ impl Score {
 
     /// The outcomes of some labels.
     pub(crate) fn select(&self, wanted: impl Fn(&Label) -> bool) -> Vec<Outcome> {
-        let outcomes = self.outcomes.iter().filter(|outcome| wanted(&outcome.label));
+        let outcomes = self
+            .outcomes
+            .iter()
+            .filter(|outcome| wanted(&outcome.label));
         outcomes.copied().collect()
     }
 }
@@ -175,7 +178,11 @@ pub(crate) fn found(outcomes: &[Outcome]) -> f64 {
 }
 
 /// A quantile of some figure of the outcomes that have it.
-pub(crate) fn quantile(outcomes: &[Outcome], q: f64, figure: impl Fn(&Outcome) -> Option<f64>) -> f64 {
+pub(crate) fn quantile(
+    outcomes: &[Outcome],
+    q: f64,
+    figure: impl Fn(&Outcome) -> Option<f64>,
+) -> f64 {
     let mut figures: Vec<_> = outcomes.iter().filter_map(figure).collect();
     figures.sort_unstable_by(f64::total_cmp);
     let rank = (q * figures.len() as f64).ceil() as usize;

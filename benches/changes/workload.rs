@@ -54,7 +54,11 @@ impl Run {
             .map(|_| new_page(&mut random, design, busy, persistence))
             .collect();
         let groups = (0..6).map(|_| Wobble {
-            sigma: if other { random.between(0.01, 0.05) } else { 0.0 },
+            sigma: if other {
+                random.between(0.01, 0.05)
+            } else {
+                0.0
+            },
             persistence: random.between(0.5, 0.97),
             heavy: other,
             value: 0.0,
@@ -114,7 +118,13 @@ impl Run {
             .collect()
     }
 
-    fn page_minute(&mut self, number: usize, minute: usize, shift: f64, day: f64) -> Option<Aggregate> {
+    fn page_minute(
+        &mut self,
+        number: usize,
+        minute: usize,
+        shift: f64,
+        day: f64,
+    ) -> Option<Aggregate> {
         let random = &mut self.random;
         let page = &mut self.pages[number];
         let mut shift = shift + page.wobble.next(random) + self.events.page(number, minute);

@@ -46,15 +46,23 @@ pub(super) struct Found {
 /// Looks for a change of the level that has lasted, up to minute `now`.
 pub(super) fn search(shared: &SharedMinutes, now: Tick) -> Option<Found> {
     let then = shared.median_level(now - 75, now - 19)?;
-    let past = shared.0.iter().filter(|s| (now - 75..now - 19).contains(&s.tick));
+    let past = shared
+        .0
+        .iter()
+        .filter(|s| (now - 75..now - 19).contains(&s.tick));
     let mut distances: Vec<_> = past.map(|s| (s.level as f64 * 1e-6 - then).abs()).collect();
     distances.sort_unstable_by(f64::total_cmp);
     if distances.len() < 20 {
         return None;
     }
     let deviation = 1.4826 * distances[distances.len() / 2] + 0.01;
-    let recent = shared.0.iter().filter(|s| s.tick > now - LASTING as Tick - 2);
-    let recent: Vec<_> = recent.map(|s| (s.tick, s.level as f64 * 1e-6 - then)).collect();
+    let recent = shared
+        .0
+        .iter()
+        .filter(|s| s.tick > now - LASTING as Tick - 2);
+    let recent: Vec<_> = recent
+        .map(|s| (s.tick, s.level as f64 * 1e-6 - then))
+        .collect();
     if recent.len() < LASTING {
         return None;
     }
@@ -63,17 +71,28 @@ pub(super) fn search(shared: &SharedMinutes, now: Tick) -> Option<Found> {
     sorted.sort_unstable_by(f64::total_cmp);
     let effect = sorted[LASTING / 2];
     let sign = effect.signum();
-    let stays = recent.iter().filter(|(_, level)| sign * level >= 0.6 * effect.abs()).count() + 1 >= LASTING;
+    let stays = recent
+        .iter()
+        .filter(|(_, level)| sign * level >= 0.6 * effect.abs())
+        .count()
+        + 1
+        >= LASTING;
     let half = |minutes: &[(Tick, f64)]| minutes.iter().map(|(_, level)| sign * level).sum::<f64>();
     let returns = half(&recent[LASTING - 3..]) < 0.7 * half(&recent[..3]);
     let strength = effect.abs() / deviation;
     if !stays || returns || strength < BAR || effect.abs() < LEAST {
         return None;
     }
-    let first = recent[0].0;
+    let shows = |level: f64| sign * level >= 0.5 * effect.abs();
+    let first = recent.iter().find(|(_, level)| shows(*level))?.0;
     let mut since = first;
-    for minute in shared.0.iter().rev().filter(|s| s.tick < first && s.tick > now - 20) {
-        if sign * (minute.level as f64 * 1e-6 - then) < 0.5 * effect.abs() {
+    for minute in shared
+        .0
+        .iter()
+        .rev()
+        .filter(|s| s.tick < first && s.tick > now - 20)
+    {
+        if !shows(minute.level as f64 * 1e-6 - then) {
             break;
         }
         since = minute.tick;
@@ -89,6 +108,8 @@ pub(super) fn search(shared: &SharedMinutes, now: Tick) -> Option<Found> {
 /// Whether a change of the level is over.
 pub(super) fn is_over(shared: &SharedMinutes, then: f64, effect: f64) -> bool {
     let last = shared.0.iter().rev().take(3);
-    let (sum, count) = last.fold((0.0, 0.0), |(sum, count), s| (sum + s.level as f64 * 1e-6, count + 1.0));
+    let (sum, count) = last.fold((0.0, 0.0), |(sum, count), s| {
+        (sum + s.level as f64 * 1e-6, count + 1.0)
+    });
     effect.signum() * (sum / f64::max(count, 1.0) - then) < 0.45 * effect.abs()
 }

@@ -148,7 +148,11 @@ impl Detector {
         if !self.add(now, minute) {
             return;
         }
-        let known = self.state.shared.last().is_some_and(|shared| shared.tick >= now);
+        let known = self
+            .state
+            .shared
+            .last()
+            .is_some_and(|shared| shared.tick >= now);
         if !known && !minute.contexts.is_empty() {
             self.state.shared.push(Shared {
                 tick: now,
@@ -163,7 +167,7 @@ impl Detector {
         let now = tick(minute.start);
         self.state.judged_until = minute.start.saturating_add(60);
         if self.add(now, minute) && !minute.contexts.is_empty() {
-            self.refresh(now, minute);
+            self.refresh(now);
             self.share(now, minute);
             self.follow(now);
             self.search(now);
@@ -198,9 +202,17 @@ impl Detector {
     pub fn bytes(&self) -> usize {
         let pages: usize = self.pages.values().map(Page::bytes).sum();
         let past = |past: &Past| past.buckets.len() * 8 + size_of::<Past>();
-        let alarms = self.state.alarms.iter().map(|alarm| past(&alarm.past) + 128);
+        let alarms = self
+            .state
+            .alarms
+            .iter()
+            .map(|alarm| past(&alarm.past) + 128);
         let ended = self.state.ended.iter().map(|ended| past(&ended.past) + 128);
-        size_of::<Self>() + pages + alarms.chain(ended).sum::<usize>() + self.state.shared.bytes() + self.instances.bytes()
+        size_of::<Self>()
+            + pages
+            + alarms.chain(ended).sum::<usize>()
+            + self.state.shared.bytes()
+            + self.instances.bytes()
     }
 
     /// Adds a minute to the histories. `false` if it is not later than all others.
@@ -218,10 +230,7 @@ impl Detector {
         }
         self.last = Some(now);
         for (id, sums) in &minute.contexts {
-            let page = self.pages.entry(*id).or_insert_with(|| Page {
-                first: now,
-                ..Page::default()
-            });
+            let page = self.pages.entry(*id).or_default();
             // A context that is given twice counts once.
             if page.history.last().is_none_or(|last| last.tick < now) {
                 page.history.push(now, sums);
@@ -231,7 +240,6 @@ impl Detector {
         let oldest = now - super::history::STORED + 1;
         self.pages.retain(|_, page| {
             page.history.prune(oldest);
-            page.first = page.first.max(oldest);
             !page.history.is_empty()
         });
         true
@@ -244,33 +252,43 @@ impl Detector {
         let ended = self.state.ended.iter();
         let ended = ended.filter(|ended| ended.context == id && kinds.contains(&ended.kind));
         let alarms = alarms.map(|alarm| (alarm.since, now));
-        alarms.chain(ended.map(|ended| (ended.from, ended.to))).collect()
+        alarms
+            .chain(ended.map(|ended| (ended.from, ended.to)))
+            .collect()
     }
 
     /// The end of the last alarm of a context. What was before is no part of a new one.
     fn last_end(&self, id: RecordId, kinds: &[ChangeKind]) -> Tick {
-        let ended = self.state.ended.iter().filter(|ended| ended.context == id && kinds.contains(&ended.kind));
+        let ended = self
+            .state
+            .ended
+            .iter()
+            .filter(|ended| ended.context == id && kinds.contains(&ended.kind));
         ended.map(|ended| ended.to).max().unwrap_or(Tick::MIN)
     }
 
     /// Makes the pasts anew whose turn it is, and scores the minute.
-    fn refresh(&mut self, now: Tick, minute: &Minute<'_>) {
-        for (id, _) in &minute.contexts {
+    fn refresh(&mut self, now: Tick) {
+        let mut pages = std::mem::take(&mut self.pages);
+        for (id, page) in &mut pages {
             let alarms = self.state.alarms.iter();
-            let mut alarms = alarms.filter(|alarm| alarm.context == *id && SPEED.contains(&alarm.kind));
-            let frozen = alarms.next().map(|alarm| alarm.past.clone());
-            let excluded = self.excluded(*id, &SPEED, now);
-            let ended = self.state.ended.iter().rev();
-            let mut ended = ended.filter(|ended| ended.context == *id && SPEED.contains(&ended.kind));
-            let kept = ended.next().map(|ended| &ended.past);
-            let Some(page) = self.pages.get_mut(id) else { continue };
-            match frozen {
-                Some(past) if !page.is_frozen() => page.freeze(&past, now),
+            let mut alarms =
+                alarms.filter(|alarm| alarm.context == *id && SPEED.contains(&alarm.kind));
+            match alarms.next() {
+                Some(alarm) if !page.is_frozen() => page.freeze(&alarm.past, now),
                 Some(_) => {}
-                None => page.renew(number(*id), now, &self.state.shared, &excluded, kept),
+                None => {
+                    let excluded = self.excluded(*id, &SPEED, now);
+                    let ended = self.state.ended.iter().rev();
+                    let mut ended =
+                        ended.filter(|ended| ended.context == *id && SPEED.contains(&ended.kind));
+                    let kept = ended.next().map(|ended| (ended.to, &ended.past));
+                    page.renew(number(*id), now, &self.state.shared, &excluded, kept);
+                }
             }
             page.score_last(now);
         }
+        self.pages = pages;
     }
 
     /// Finds what all pages share in the minute.
@@ -296,7 +314,9 @@ impl Detector {
             tick: now,
             level,
             traffic: (traffic * 1e6) as i64,
-            requests: sums.clone().fold(0, |all, times| all.saturating_add(times.count)),
+            requests: sums
+                .clone()
+                .fold(0, |all, times| all.saturating_add(times.count)),
             micros: sums.fold(0, |all, times| all.saturating_add(times.sum / 1_000)),
         });
     }
@@ -305,7 +325,8 @@ impl Detector {
     fn follow(&mut self, now: Tick) {
         let mut alarms = std::mem::take(&mut self.state.alarms);
         alarms.retain_mut(|alarm| {
-            let is_over = self.is_over(alarm, now) || now.saturating_sub(alarm.detected) > USUAL_AFTER;
+            let is_over =
+                self.is_over(alarm, now) || now.saturating_sub(alarm.detected) > USUAL_AFTER;
             if is_over {
                 self.state.ended.push(Ended {
                     context: alarm.context,
@@ -323,7 +344,9 @@ impl Detector {
             !is_over
         });
         self.state.alarms = alarms;
-        self.state.ended.retain(|ended| now.saturating_sub(ended.to) <= REMEMBERED);
+        self.state
+            .ended
+            .retain(|ended| now.saturating_sub(ended.to) <= REMEMBERED);
     }
 
     fn is_over(&self, alarm: &mut Alarm, now: Tick) -> bool {
@@ -364,16 +387,23 @@ impl Detector {
             }
             ChangeKind::Silent => {
                 let counts = traffic::recent(&page.history, shared, 2);
-                counts.iter().map(|(_, count)| count).sum::<f64>() >= (0.3 * alarm.past.rate()).max(1.0)
+                counts.iter().map(|(_, count)| count).sum::<f64>()
+                    >= (0.3 * alarm.past.rate()).max(1.0)
             }
-            ChangeKind::Failing => failing::is_over(&page.history, now, alarm.past.error_share(), effect),
+            ChangeKind::Failing => {
+                failing::is_over(&page.history, now, alarm.past.error_share(), effect)
+            }
             ChangeKind::Instance => true,
         }
     }
 
     /// Looks for what is new.
     fn search(&mut self, now: Tick) {
-        let compared = self.pages.values().filter(|page| page.lens.is_some()).count();
+        let compared = self
+            .pages
+            .values()
+            .filter(|page| page.lens.is_some())
+            .count();
         let alone = compared < all::FEWEST_PAGES;
         let mut found = Vec::new();
         let mut silent = Vec::new();
@@ -385,9 +415,19 @@ impl Detector {
                 alarms.any(|alarm| alarm.context == *id && kinds.contains(&alarm.kind))
             };
             if let Some(lens) = page.lens.as_ref().filter(|_| seen && !stands(&SPEED))
-                && let Some(finding) = speed::search(lens, &self.state.shared, now, self.last_end(*id, &SPEED), alone)
+                && let Some(finding) = speed::search(
+                    lens,
+                    &self.state.shared,
+                    now,
+                    self.last_end(*id, &SPEED),
+                    alone,
+                )
             {
-                let kind = if finding.faster { ChangeKind::Faster } else { ChangeKind::Slower };
+                let kind = if finding.faster {
+                    ChangeKind::Faster
+                } else {
+                    ChangeKind::Slower
+                };
                 found.push(Alarm {
                     context: *id,
                     kind,
@@ -401,7 +441,7 @@ impl Detector {
                 });
             }
             let excluded = self.excluded(*id, &[ChangeKind::Surging, ChangeKind::Silent], now);
-            let traffic = Traffic::of(&page.history, page.first, &self.state.shared, now, &excluded);
+            let traffic = Traffic::of(&page.history, &self.state.shared, now, &excluded);
             if let Some(traffic) = traffic {
                 steady += usize::from(traffic.rate >= 4.0);
                 let alarm = |kind, found: traffic::Found| Alarm {
@@ -420,7 +460,11 @@ impl Detector {
                     },
                 };
                 if seen && !stands(&[ChangeKind::Surging]) {
-                    let surge = traffic::surge(&traffic, &self.state.shared, self.last_end(*id, &[ChangeKind::Surging]));
+                    let surge = traffic::surge(
+                        &traffic,
+                        &self.state.shared,
+                        self.last_end(*id, &[ChangeKind::Surging]),
+                    );
                     found.extend(surge.map(|surge| alarm(ChangeKind::Surging, surge)));
                 }
                 if !seen && !stands(&[ChangeKind::Silent]) {
@@ -430,7 +474,12 @@ impl Detector {
             }
             if seen && !stands(&[ChangeKind::Failing]) {
                 let excluded = self.excluded(*id, &[ChangeKind::Failing], now);
-                if let Some(failing) = failing::search(&page.history, now, self.last_end(*id, &[ChangeKind::Failing]), &excluded) {
+                if let Some(failing) = failing::search(
+                    &page.history,
+                    now,
+                    self.last_end(*id, &[ChangeKind::Failing]),
+                    &excluded,
+                ) {
                     let sums = Sums::of(&page.history, failing.since, now + 1);
                     let before = Sums::of(&page.history, now - 76, failing.since);
                     found.push(Alarm {
@@ -459,21 +508,38 @@ impl Detector {
         found.retain(|alarm| {
             let lasts = now - alarm.since >= TOGETHER_LASTING;
             let may_pass = SPEED.contains(&alarm.kind) || alarm.kind == ChangeKind::Failing;
-            !may_pass || lasts || !*crowds.entry(alarm.since).or_insert_with(|| self.is_crowded(alarm.since))
+            !may_pass
+                || lasts
+                || !*crowds
+                    .entry(alarm.since)
+                    .or_insert_with(|| self.is_crowded(alarm.since))
         });
-        let silences = self.state.alarms.iter().filter(|alarm| alarm.kind == ChangeKind::Silent);
+        let silences = self
+            .state
+            .alarms
+            .iter()
+            .filter(|alarm| alarm.kind == ChangeKind::Silent);
         match silent.len() >= 2 && 2 * (silent.len() + silences.count()) >= steady {
             false => found.extend(silent),
             true if self.stands(all_id(), ChangeKind::Silent) => {}
-            true => found.extend(silent.into_iter().min_by_key(|alarm| alarm.since).map(|alarm| Alarm {
-                context: all_id(),
-                past: self.past_of_all(alarm.since),
-                ..alarm
-            })),
+            true => found.extend(
+                silent
+                    .into_iter()
+                    .min_by_key(|alarm| alarm.since)
+                    .map(|alarm| Alarm {
+                        context: all_id(),
+                        past: self.past_of_all(alarm.since),
+                        ..alarm
+                    }),
+            ),
         }
         let speeds = SPEED.iter().any(|kind| self.stands(all_id(), *kind));
         if let Some(level) = all::search(&self.state.shared, now).filter(|_| !speeds) {
-            let kind = if level.effect < 0.0 { ChangeKind::Faster } else { ChangeKind::Slower };
+            let kind = if level.effect < 0.0 {
+                ChangeKind::Faster
+            } else {
+                ChangeKind::Slower
+            };
             found.push(Alarm {
                 context: all_id(),
                 kind,
@@ -490,7 +556,9 @@ impl Detector {
             });
         }
         found.extend(self.out_of_line(now));
-        found.sort_by(|a, b| (a.context, a.kind, &a.instance).cmp(&(b.context, b.kind, &b.instance)));
+        found.sort_by(|a, b| {
+            (a.context, a.kind, &a.instance).cmp(&(b.context, b.kind, &b.instance))
+        });
         for alarm in found {
             if let Some(page) = self.pages.get_mut(&alarm.context)
                 && SPEED.contains(&alarm.kind)
@@ -508,17 +576,25 @@ impl Detector {
         let lenses = lenses.filter_map(|page| page.lens.as_ref());
         let deviations = lenses.map(|lens| speed::deviation(lens, &self.state.shared, since).abs());
         let (all, many) = deviations.fold((0, 0), |(all, many), deviation| {
-            (all + 1, many + usize::from(deviation >= speed::tune(11, CROWD)))
+            (
+                all + 1,
+                many + usize::from(deviation >= speed::tune(11, CROWD)),
+            )
         });
         many > (all / 20).max(speed::tune(12, 2.0) as usize)
     }
 
     /// The instances that are newly out of line.
     fn out_of_line(&self, now: Tick) -> Vec<Alarm> {
-        let found = self.instances.search(now).into_iter().filter(|(id, instance, _)| {
-            let mut alarms = self.state.alarms.iter();
-            !alarms.any(|alarm| alarm.context == *id && alarm.instance.as_ref() == Some(instance))
-        });
+        let found = self
+            .instances
+            .search(now)
+            .into_iter()
+            .filter(|(id, instance, _)| {
+                let mut alarms = self.state.alarms.iter();
+                !alarms
+                    .any(|alarm| alarm.context == *id && alarm.instance.as_ref() == Some(instance))
+            });
         found
             .map(|(context, instance, found)| Alarm {
                 context,
@@ -536,7 +612,9 @@ impl Detector {
 
     fn past_of_instance(&self, id: RecordId, found: &instance::Found) -> Past {
         let page = self.pages.get(&id);
-        let sums = page.map_or(Sums::default(), |page| Sums::of(&page.history, found.since - 60, found.since));
+        let sums = page.map_or(Sums::default(), |page| {
+            Sums::of(&page.history, found.since - 60, found.since)
+        });
         Past {
             level: (found.then * 1e6) as i64,
             micros_each: (found.seconds.clamp(0.0, 1e6) * 1e6) as u64,
@@ -556,9 +634,18 @@ impl Detector {
 
     fn verdicts(&self, now: Tick) -> Vec<Verdict> {
         let alarms = self.state.alarms.iter();
-        let verdicts = alarms.map(|alarm| verdict(alarm, self.pages.get(&alarm.context), &self.state.shared, now));
+        let verdicts = alarms.map(|alarm| {
+            verdict(
+                alarm,
+                self.pages.get(&alarm.context),
+                &self.state.shared,
+                now,
+            )
+        });
         let mut verdicts: Vec<_> = verdicts.collect();
-        verdicts.sort_by(|a, b| (a.context, a.kind, &a.instance).cmp(&(b.context, b.kind, &b.instance)));
+        verdicts.sort_by(|a, b| {
+            (a.context, a.kind, &a.instance).cmp(&(b.context, b.kind, &b.instance))
+        });
         verdicts
     }
 }

@@ -29,7 +29,13 @@ impl Share {
 
     /// Logarithm of the likelihood of these counts if the share is `p`.
     fn likelihood(self, p: f64) -> f64 {
-        let term = |count: f64, p: f64| if count > 0.0 { count * p.max(1e-12).ln() } else { 0.0 };
+        let term = |count: f64, p: f64| {
+            if count > 0.0 {
+                count * p.max(1e-12).ln()
+            } else {
+                0.0
+            }
+        };
         term(self.errors, p) + term(self.requests - self.errors, 1.0 - p)
     }
 }
@@ -59,17 +65,39 @@ const USUAL_MINUTES: f64 = 10.0;
 const USUAL_DISPERSION: f64 = 1.3;
 
 /// Looks for an increase that is there at the end of minute `now`.
-pub(super) fn search(history: &History, now: Tick, after: Tick, excluded: &[(Tick, Tick)]) -> Option<Found> {
+pub(super) fn search(
+    history: &History,
+    now: Tick,
+    after: Tick,
+    excluded: &[(Tick, Tick)],
+) -> Option<Found> {
     let minutes = history.minutes();
     let last = minutes.back().filter(|last| last.tick == now)?;
     // Most pages have no errors now and need no test.
-    let lately = minutes.iter().rev().take(3).map(|minute| minute.errors).max();
+    let lately = minutes
+        .iter()
+        .rev()
+        .take(3)
+        .map(|minute| minute.errors)
+        .max();
     if lately == Some(0) || last.requests == 0 {
         return None;
     }
-    let quiet = |tick: Tick| !excluded.iter().any(|(from, to)| (*from..=*to).contains(&tick));
-    let until = |ends: Tick| minutes.iter().filter(move |minute| minute.tick <= now - ends && quiet(minute.tick));
-    let ends = if until(PAST_ENDS).count() >= 30 { PAST_ENDS } else { YOUNG_PAST_ENDS };
+    let quiet = |tick: Tick| {
+        !excluded
+            .iter()
+            .any(|(from, to)| (*from..=*to).contains(&tick))
+    };
+    let until = |ends: Tick| {
+        minutes
+            .iter()
+            .filter(move |minute| minute.tick <= now - ends && quiet(minute.tick))
+    };
+    let ends = if until(PAST_ENDS).count() >= 30 {
+        PAST_ENDS
+    } else {
+        YOUNG_PAST_ENDS
+    };
     let mut past = Share::default();
     until(ends).for_each(|minute| past.add(minute));
     if until(ends).count() < FEWEST_MINUTES || past.requests < FEWEST_REQUESTS {
@@ -81,12 +109,18 @@ pub(super) fn search(history: &History, now: Tick, after: Tick, excluded: &[(Tic
     for minute in until(ends) {
         let requests = f64::from(minute.requests);
         let expected = requests * smoothed;
-        squares += (f64::from(minute.errors) - expected).powi(2) / (expected * (1.0 - smoothed)).max(0.05);
+        squares +=
+            (f64::from(minute.errors) - expected).powi(2) / (expected * (1.0 - smoothed)).max(0.05);
         counted += 1.0;
     }
     let dispersion = (squares / counted).max(1.0);
 
-    let recent: Vec<_> = minutes.iter().rev().take_while(|minute| minute.tick > (now - ends).max(after)).take(LONGEST).collect();
+    let recent: Vec<_> = minutes
+        .iter()
+        .rev()
+        .take_while(|minute| minute.tick > (now - ends).max(after))
+        .take(LONGEST)
+        .collect();
     let mut window = Share::default();
     let mut best: Option<Found> = None;
     for (index, minute) in recent.iter().enumerate() {
@@ -102,13 +136,20 @@ pub(super) fn search(history: &History, now: Tick, after: Tick, excluded: &[(Tic
         }
         if goes_on(&recent[..length], window, smoothed, dispersion) {
             let since = minute.tick;
-            best = Some(Found { since, strength, then: usual });
+            best = Some(Found {
+                since,
+                strength,
+                then: usual,
+            });
         }
     }
     let mut best = best?;
     let since = best.since;
     let mut window = Share::default();
-    recent.iter().filter(|minute| minute.tick >= since).for_each(|minute| window.add(minute));
+    recent
+        .iter()
+        .filter(|minute| minute.tick >= since)
+        .for_each(|minute| window.add(minute));
     best.since = turning_point(&recent, (usual + window.share()) / 2.0);
     let lasted = recent.iter().filter(|minute| minute.tick >= best.since);
     (lasted.count() >= SHORTEST).then_some(best)
@@ -117,7 +158,9 @@ pub(super) fn search(history: &History, now: Tick, after: Tick, excluded: &[(Tic
 /// Twice the logarithm of the likelihood ratio of two shares against a common one.
 pub(super) fn deviance(a: Share, b: Share) -> f64 {
     let common = (a.errors + b.errors) / (a.requests + b.requests).max(1.0);
-    2.0 * (a.likelihood(a.share()) + b.likelihood(b.share()) - a.likelihood(common) - b.likelihood(common))
+    2.0 * (a.likelihood(a.share()) + b.likelihood(b.share())
+        - a.likelihood(common)
+        - b.likelihood(common))
 }
 
 /// Whether the errors are not only those of the two worst minutes, and still come: by the likelihood ratio of
@@ -128,7 +171,9 @@ fn goes_on(recent: &[&PageMinute], window: Share, usual: f64, dispersion: f64) -
     let mut order: Vec<_> = recent.iter().collect();
     order.sort_unstable_by_key(|minute| minute.errors);
     let mut rest = Share::default();
-    order[..order.len() - 2.min(order.len() - 1)].iter().for_each(|minute| rest.add(minute));
+    order[..order.len() - 2.min(order.len() - 1)]
+        .iter()
+        .for_each(|minute| rest.add(minute));
     let mut last = Share::default();
     recent.iter().take(2).for_each(|minute| last.add(minute));
     evidence(last) > 0.0 && evidence(rest) >= EVIDENCE

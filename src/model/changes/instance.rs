@@ -91,6 +91,9 @@ struct Beside {
     other_errors: f32,
 }
 
+/// An instance on a route in a minute.
+type Side<'a> = (&'a Arc<str>, &'a Aggregate, Logs);
+
 /// What an instance on a route is, at the end of a minute.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Found {
@@ -119,10 +122,13 @@ impl Instances {
         order.sort_by(|a, b| a.instance.cmp(&b.instance));
         order.dedup_by(|a, b| a.instance == b.instance);
         order.truncate(MOST_INSTANCES);
-        let mut routes: BTreeMap<RecordId, Vec<(&Arc<str>, &Aggregate, Logs)>> = BTreeMap::new();
+        let mut routes: BTreeMap<RecordId, Vec<Side<'_>>> = BTreeMap::new();
         for minute in order {
             for (id, sums) in &minute.contexts {
-                routes.entry(*id).or_default().push((&minute.instance, *sums, Logs::of(sums)));
+                routes
+                    .entry(*id)
+                    .or_default()
+                    .push((&minute.instance, *sums, Logs::of(sums)));
             }
         }
         for (id, sides) in routes.into_iter().filter(|(_, sides)| sides.len() >= 2) {
@@ -138,12 +144,21 @@ impl Instances {
                 others.add(logs, -1.0);
                 let enough = logs.count >= 5.0 && others.count >= 5.0;
                 let variance = logs.variance() / logs.count + others.variance() / others.count;
-                let (own_requests, own_errors) = (sums.times.count as f64, sums.outcomes.errors as f64);
+                let (own_requests, own_errors) =
+                    (sums.times.count as f64, sums.outcomes.errors as f64);
                 let series = self.series.entry((id, Arc::clone(instance))).or_default();
                 series.push_back(Beside {
                     tick: now,
-                    difference: if enough { (logs.mean() - others.mean()) as f32 } else { 0.0 },
-                    variance: if enough { variance as f32 } else { f32::INFINITY },
+                    difference: if enough {
+                        (logs.mean() - others.mean()) as f32
+                    } else {
+                        0.0
+                    },
+                    variance: if enough {
+                        variance as f32
+                    } else {
+                        f32::INFINITY
+                    },
                     own: logs.mean() as f32,
                     requests: own_requests as f32,
                     errors: own_errors as f32,
@@ -153,7 +168,10 @@ impl Instances {
             }
         }
         self.series.retain(|_, series| {
-            while series.front().is_some_and(|first| first.tick <= now - STORED) {
+            while series
+                .front()
+                .is_some_and(|first| first.tick <= now - STORED)
+            {
                 series.pop_front();
             }
             !series.is_empty()
@@ -184,11 +202,17 @@ impl Instances {
     /// How much the other instances on the route differ from each other; `None` if there are fewer than two.
     fn spread(&self, id: RecordId, instance: &Arc<str>, now: Tick) -> Option<f64> {
         let from = (id, Arc::from(""));
-        let route = self.series.range(from..).take_while(|((route, _), _)| *route == id);
+        let route = self
+            .series
+            .range(from..)
+            .take_while(|((route, _), _)| *route == id);
         let others = route.filter(|((_, other), _)| other != instance);
         let mut means: Vec<_> = others
             .filter_map(|(_, series)| {
-                let recent = series.iter().rev().take_while(|side| side.tick > now - LONGEST as Tick);
+                let recent = series
+                    .iter()
+                    .rev()
+                    .take_while(|side| side.tick > now - LONGEST as Tick);
                 mean(recent).map(|(mean, _)| mean)
             })
             .collect();
@@ -204,7 +228,13 @@ impl Instances {
     }
 
     /// Whether what was found is over.
-    pub(super) fn is_over(&self, id: RecordId, instance: &Arc<str>, now: Tick, found: &Found) -> bool {
+    pub(super) fn is_over(
+        &self,
+        id: RecordId,
+        instance: &Arc<str>,
+        now: Tick,
+        found: &Found,
+    ) -> bool {
         let Some(series) = self.series.get(&(id, Arc::clone(instance))) else {
             return true;
         };
@@ -212,7 +242,8 @@ impl Instances {
         let current = match found.fails {
             true => {
                 let mut share = Share::default();
-                recent.for_each(|side| share.count(f64::from(side.errors), f64::from(side.requests)));
+                recent
+                    .for_each(|side| share.count(f64::from(side.errors), f64::from(side.requests)));
                 (share.requests > 0.0).then(|| share.share())
             }
             false => mean(recent.take(4)).map(|(mean, _)| mean),
@@ -221,7 +252,10 @@ impl Instances {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        let series = self.series.values().map(|series| series.capacity() * size_of::<Beside>() + 96);
+        let series = self
+            .series
+            .values()
+            .map(|series| series.capacity() * size_of::<Beside>() + 96);
         series.sum()
     }
 }
@@ -236,17 +270,27 @@ fn mean<'a>(sides: impl Iterator<Item = &'a Beside>) -> Option<(f64, f64)> {
         minutes += 1.0;
     }
     // The wobble lasts for some minutes: a few of them count as one.
-    (minutes > 0.0).then(|| (sum / weights, 1.0 / weights + 2.0 * WOBBLE * WOBBLE / minutes))
+    (minutes > 0.0).then(|| {
+        (
+            sum / weights,
+            1.0 / weights + 2.0 * WOBBLE * WOBBLE / minutes,
+        )
+    })
 }
 
 fn own_time<'a>(sides: impl Iterator<Item = &'a Beside>) -> f64 {
     let sides = sides.filter(|side| side.variance.is_finite());
-    let (sum, count) = sides.fold((0.0, 0.0), |(sum, count), side| (sum + f64::from(side.own), count + 1.0));
+    let (sum, count) = sides.fold((0.0, 0.0), |(sum, count), side| {
+        (sum + f64::from(side.own), count + 1.0)
+    });
     sum / f64::max(count, 1.0)
 }
 
 fn slower(series: &VecDeque<Beside>, now: Tick, spread: impl Fn() -> Option<f64>) -> Option<Found> {
-    let sides: Vec<_> = series.iter().filter(|side| side.variance.is_finite()).collect();
+    let sides: Vec<_> = series
+        .iter()
+        .filter(|side| side.variance.is_finite())
+        .collect();
     let mut best: Option<Found> = None;
     for length in SHORTEST..=LONGEST.min(sides.len()) {
         let (past, window) = sides.split_at(sides.len() - length);
@@ -289,7 +333,10 @@ fn slower(series: &VecDeque<Beside>, now: Tick, spread: impl Fn() -> Option<f64>
 }
 
 fn failing(series: &VecDeque<Beside>, now: Tick) -> Option<Found> {
-    let recent: Vec<_> = series.iter().filter(|side| side.tick > now - LONGEST as Tick).collect();
+    let recent: Vec<_> = series
+        .iter()
+        .filter(|side| side.tick > now - LONGEST as Tick)
+        .collect();
     let mut best: Option<Found> = None;
     for length in SHORTEST..=recent.len() {
         let window = &recent[recent.len() - length..];
@@ -308,7 +355,11 @@ fn failing(series: &VecDeque<Beside>, now: Tick) -> Option<Found> {
         let minutes = window.iter().filter(|side| side.errors > 0.0).count();
         let strength = deviance(own, others).max(0.0).sqrt() / 1.3;
         let spread = 2 * minutes >= length && own.errors - worst >= 4.0;
-        if own.share() < usual + LEAST_SHARE || own.share() < 2.0 * usual || !spread || strength < BAR {
+        if own.share() < usual + LEAST_SHARE
+            || own.share() < 2.0 * usual
+            || !spread
+            || strength < BAR
+        {
             continue;
         }
         if best.is_some_and(|best| best.strength >= strength) {
@@ -316,7 +367,9 @@ fn failing(series: &VecDeque<Beside>, now: Tick) -> Option<Found> {
         }
         let middle = (own.share() + usual) / 2.0;
         best = Some(Found {
-            since: turning_point(&recent, |side| f64::from(side.errors) - middle * f64::from(side.requests)),
+            since: turning_point(&recent, |side| {
+                f64::from(side.errors) - middle * f64::from(side.requests)
+            }),
             strength,
             fails: true,
             then: usual,

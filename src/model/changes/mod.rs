@@ -18,8 +18,7 @@ mod page;
 mod reference;
 mod speed;
 mod state;
-mod traffic;
 #[cfg(test)]
 mod tests;
-mod traffic_;
+mod traffic;
 mod verdict;

@@ -9,7 +9,7 @@
 /// The noise of a score. Integers, so that it is the same after it was stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct Noise {
+pub(super) struct Noise {
     /// Standard deviation of the wobble, in millionths.
     pub(super) deviation: u32,
     /// Correlation of the wobble of neighbouring minutes, in millionths.
@@ -47,7 +47,8 @@ impl Noise {
                 residual.clamp(-bound, bound)
             };
             let (mut weight_sum, mut squares) = (USUAL_MINUTES, USUAL_MINUTES * usual);
-            let (mut pairs, mut products) = (USUAL_MINUTES, USUAL_MINUTES * USUAL_CORRELATION * variance);
+            let (mut pairs, mut products) =
+                (USUAL_MINUTES, USUAL_MINUTES * USUAL_CORRELATION * variance);
             let mut before: Option<(i32, f64, f64)> = None;
             for (tick, residual, sampling) in residuals {
                 let weight = (variance / (variance + sampling)).powi(2);
@@ -110,7 +111,8 @@ impl Window {
         self.answers += weight * answer;
         let apart = self.oldest.map_or(0, |oldest| oldest - tick);
         self.reach *= self.correlation.powi(apart.clamp(0, 1_000));
-        self.variance += weight * weight * (sampling + self.wobble) + 2.0 * weight * self.wobble * self.reach;
+        self.variance +=
+            weight * weight * (sampling + self.wobble) + 2.0 * weight * self.wobble * self.reach;
         self.reach += weight;
         self.weights += weight;
         self.sum += weight * value;

@@ -45,10 +45,8 @@ pub(super) struct Lens {
 pub(super) struct Page {
     pub(super) history: History,
     pub(super) lens: Option<Box<Lens>>,
-    /// The first minute that is known of it.
-    pub(super) first: Tick,
     /// The minute for which a past was looked for in vain.
-    pub(super) missing: Option<Tick>,
+    missing: Option<Tick>,
 }
 
 impl Page {
@@ -66,7 +64,7 @@ impl Page {
         now: Tick,
         shared: &SharedMinutes,
         excluded: &[(Tick, Tick)],
-        kept: Option<&Past>,
+        kept: Option<(Tick, &Past)>,
     ) {
         let epoch = Self::epoch(number, now);
         let current = self.lens.as_ref().map(|lens| lens.epoch).or(self.missing);
@@ -74,7 +72,9 @@ impl Page {
             return;
         }
         let past = find_past(&mut self.history, epoch, shared, excluded);
-        match past.or_else(|| kept.cloned()) {
+        // The same as when this detector took over in the middle of an epoch.
+        let kept = kept.filter(|(ended, _)| *ended > epoch - STORED);
+        match past.or_else(|| kept.map(|(_, past)| past.clone())) {
             Some(past) => self.look_through(past, epoch, now),
             None => {
                 self.lens = None;
@@ -95,7 +95,9 @@ impl Page {
     }
 
     pub(super) fn is_frozen(&self) -> bool {
-        self.lens.as_ref().is_some_and(|lens| lens.epoch == Tick::MAX)
+        self.lens
+            .as_ref()
+            .is_some_and(|lens| lens.epoch == Tick::MAX)
     }
 
     fn look_through(&mut self, past: Past, epoch: Tick, now: Tick) {
@@ -126,7 +128,11 @@ impl Page {
                 scored.push_back(score(minute.tick, packed, reference));
             });
         }
-        while lens.scored.front().is_some_and(|first| first.tick <= now - SCORED) {
+        while lens
+            .scored
+            .front()
+            .is_some_and(|first| first.tick <= now - SCORED)
+        {
             lens.scored.pop_front();
         }
     }
@@ -158,7 +164,13 @@ fn score(tick: Tick, packed: Packed<'_>, reference: &Reference) -> Scored {
     Scored {
         tick,
         count: total as f32,
-        scores: sums.map(|sum| if total > 0.0 { (sum / total) as f32 } else { 0.0 }),
+        scores: sums.map(|sum| {
+            if total > 0.0 {
+                (sum / total) as f32
+            } else {
+                0.0
+            }
+        }),
     }
 }
 
@@ -179,7 +191,11 @@ impl Tally {
 
     pub(super) fn add(&mut self, packed: Packed<'_>) {
         packed.buckets(|bucket, count, cut_off| {
-            let side = if cut_off { &mut self.cut_off } else { &mut self.successes };
+            let side = if cut_off {
+                &mut self.cut_off
+            } else {
+                &mut self.successes
+            };
             side[bucket] = side[bucket].saturating_add(count);
         });
     }
@@ -208,7 +224,12 @@ impl Past {
     }
 }
 
-fn find_past(history: &mut History, epoch: Tick, shared: &SharedMinutes, excluded: &[(Tick, Tick)]) -> Option<Past> {
+fn find_past(
+    history: &mut History,
+    epoch: Tick,
+    shared: &SharedMinutes,
+    excluded: &[(Tick, Tick)],
+) -> Option<Past> {
     let end = epoch - PAST_ENDS;
     let usual = make_past(history, (end - PAST_MINUTES, end), shared, excluded);
     if usual.as_ref().is_some_and(|past| past.minutes >= 30) {
@@ -222,11 +243,18 @@ fn find_past(history: &mut History, epoch: Tick, shared: &SharedMinutes, exclude
     }
 }
 
-fn make_past(history: &mut History, (from, to): (Tick, Tick), shared: &SharedMinutes, excluded: &[(Tick, Tick)]) -> Option<Past> {
+fn make_past(
+    history: &mut History,
+    (from, to): (Tick, Tick),
+    shared: &SharedMinutes,
+    excluded: &[(Tick, Tick)],
+) -> Option<Past> {
     let middle = shared.median_level(from, to).unwrap_or(0.0);
     let quiet = |tick: Tick| {
         tick < to
-            && !excluded.iter().any(|(from, to)| (*from..=*to).contains(&tick))
+            && !excluded
+                .iter()
+                .any(|(from, to)| (*from..=*to).contains(&tick))
             && (shared.level(tick) - middle).abs() <= QUIET
     };
     let mut past = Past {
@@ -243,7 +271,9 @@ fn make_past(history: &mut History, (from, to): (Tick, Tick), shared: &SharedMin
         past.minutes += 1;
         past.requests = past.requests.saturating_add(u64::from(minute.requests));
         past.errors = past.errors.saturating_add(u64::from(minute.errors));
-        past.micros = past.micros.saturating_add((f64::from(minute.seconds) * 1e6) as u64);
+        past.micros = past
+            .micros
+            .saturating_add((f64::from(minute.seconds) * 1e6) as u64);
         level += f64::from(minute.requests) * shared.level(minute.tick);
         weights += f64::from(minute.requests);
     });
@@ -285,7 +315,10 @@ fn highest(residuals: &[(Tick, f64, f64)]) -> [i64; SPANS] {
         let length = index + 2;
         let means = residuals.windows(length).map(|window| {
             let sum: f64 = window.iter().map(|(_, residual, _)| residual).sum();
-            let largest = window.iter().map(|(_, residual, _)| *residual).fold(f64::MIN, f64::max);
+            let largest = window
+                .iter()
+                .map(|(_, residual, _)| *residual)
+                .fold(f64::MIN, f64::max);
             (sum - largest) / (length - 1) as f64
         });
         (means.fold(0.0, f64::max) * 1e6) as i64

@@ -37,7 +37,7 @@ const LARGEST_PLACE: f64 = 3.0;
 #[derive(Clone, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default))]
-pub struct Past {
+pub(super) struct Past {
     /// Counts of successful responses, by bucket at scale 3.
     pub(super) buckets: Vec<(u8, u32)>,
     /// The first minute after it.
@@ -202,7 +202,10 @@ impl Reference {
             let end = if above == 0 { -1.0 } else { 1.0 };
             return end * FARTHEST as f64 * WIDTH;
         }
-        let (low, high) = (f64::from(table[above - 1][RANK]), f64::from(table[above][RANK]));
+        let (low, high) = (
+            f64::from(table[above - 1][RANK]),
+            f64::from(table[above][RANK]),
+        );
         let within = (rank_score - low) / (high - low).max(1e-9);
         (above as f64 - 1.0 + within - FARTHEST as f64) * WIDTH
     }
@@ -245,7 +248,9 @@ fn place_scores(counts: &Counts, first: usize, last: usize, total: f64) -> Vec<f
     let spread = narrowest_half(counts, total) / 1.35;
     let width = (0.9 * spread * total.powf(-0.2)).clamp(0.8, 6.0);
     let reach = (3.0 * width).ceil() as usize;
-    let kernel: Vec<_> = (0..=reach).map(|d| (-0.5 * (d as f64 / width).powi(2)).exp()).collect();
+    let kernel: Vec<_> = (0..=reach)
+        .map(|d| (-0.5 * (d as f64 / width).powi(2)).exp())
+        .collect();
     let area: f64 = kernel.iter().sum::<f64>() * 2.0 - kernel[0];
     let size = last - first + 1;
     let mut density = vec![0.5 / size as f64; size];
@@ -261,7 +266,9 @@ fn place_scores(counts: &Counts, first: usize, last: usize, total: f64) -> Vec<f
     let mut scores: Vec<_> = (0..size).map(raw).collect();
     let share = |at: usize| f64::from(counts[first + at]) / total;
     let mean: f64 = (0..size).map(|at| share(at) * scores[at]).sum();
-    let variance: f64 = (0..size).map(|at| share(at) * (scores[at] - mean).powi(2)).sum();
+    let variance: f64 = (0..size)
+        .map(|at| share(at) * (scores[at] - mean).powi(2))
+        .sum();
     let deviation = variance.sqrt().max(1e-6);
     for score in &mut scores {
         *score = ((*score - mean) / deviation).clamp(-LARGEST_PLACE, LARGEST_PLACE);

@@ -60,15 +60,23 @@ fn residual(scored: &Scored, lens: &Lens, shared: &SharedMinutes) -> Residual {
         answer: [0.0; SCORES],
     };
     for kind in 0..SCORES {
-        residual.scores[kind] = f64::from(scored.scores[kind]) - lens.reference.expected(kind, shift);
+        residual.scores[kind] =
+            f64::from(scored.scores[kind]) - lens.reference.expected(kind, shift);
         residual.sampling[kind] = lens.reference.variance(kind) / f64::from(scored.count);
-        let (more, less) = (shift * (1.0 + tune(9, LOADING)), shift * (1.0 - tune(9, LOADING)));
-        residual.answer[kind] = (lens.reference.expected(kind, more) - lens.reference.expected(kind, less)) / 2.0;
+        let (more, less) = (
+            shift * (1.0 + tune(9, LOADING)),
+            shift * (1.0 - tune(9, LOADING)),
+        );
+        residual.answer[kind] =
+            (lens.reference.expected(kind, more) - lens.reference.expected(kind, less)) / 2.0;
     }
     residual
 }
 
-fn residuals<'a>(lens: &'a Lens, shared: &'a SharedMinutes) -> impl DoubleEndedIterator<Item = Residual> + 'a {
+fn residuals<'a>(
+    lens: &'a Lens,
+    shared: &'a SharedMinutes,
+) -> impl DoubleEndedIterator<Item = Residual> + 'a {
     let counted = lens.scored.iter().filter(|scored| scored.count >= 1.0);
     counted.map(|scored| residual(scored, lens, shared))
 }
@@ -132,7 +140,12 @@ pub(super) fn deviation(lens: &Lens, shared: &SharedMinutes, since: Tick) -> f64
         let mut window = Window::new(lens.past.noise[kind]);
         let mut count = 0.0;
         for minute in minutes.iter().rev() {
-            window.grow(minute.tick, minute.scores[kind], minute.sampling[kind], minute.answer[kind]);
+            window.grow(
+                minute.tick,
+                minute.scores[kind],
+                minute.sampling[kind],
+                minute.answer[kind],
+            );
             count += minute.count;
         }
         let effect = window.mean();
@@ -146,7 +159,13 @@ pub(super) fn deviation(lens: &Lens, shared: &SharedMinutes, since: Tick) -> f64
 }
 
 /// Looks for a change that is there at the end of minute `now`.
-pub(super) fn search(lens: &Lens, shared: &SharedMinutes, now: Tick, after: Tick, alone: bool) -> Option<Finding> {
+pub(super) fn search(
+    lens: &Lens,
+    shared: &SharedMinutes,
+    now: Tick,
+    after: Tick,
+    alone: bool,
+) -> Option<Finding> {
     let minutes: Vec<_> = residuals(lens, shared)
         .filter(|minute| minute.tick >= lens.past.end && minute.tick > after)
         .collect();
@@ -163,7 +182,12 @@ pub(super) fn search(lens: &Lens, shared: &SharedMinutes, now: Tick, after: Tick
         count += minute.count;
         for kind in 0..SCORES {
             let window = &mut windows[kind];
-            window.grow(minute.tick, minute.scores[kind], minute.sampling[kind], minute.answer[kind]);
+            window.grow(
+                minute.tick,
+                minute.scores[kind],
+                minute.sampling[kind],
+                minute.answer[kind],
+            );
             if length < SHORTEST {
                 continue;
             }
@@ -181,7 +205,8 @@ pub(super) fn search(lens: &Lens, shared: &SharedMinutes, now: Tick, after: Tick
             let earlier = &minutes[..minutes.len() - length];
             if is_large(lens, kind, effect)
                 && goes_on(window, kind, effect)
-                && rest_stands_out(lens, window, kind, effect) >= tune(13, REST) * bar(length, alone, young)
+                && rest_stands_out(lens, window, kind, effect)
+                    >= tune(13, REST) * bar(length, alone, young)
                 && is_unusual(lens, window, kind, effect)
                 && !is_left_over(earlier, window, kind, effect)
             {
@@ -198,7 +223,9 @@ pub(super) fn search(lens: &Lens, shared: &SharedMinutes, now: Tick, after: Tick
     }
     let (_, mut finding) = best?;
     finding.since = turning_point(lens, &minutes, finding.score, finding.effect);
-    let lasted = minutes.iter().filter(|m| m.tick >= finding.since && m.shift.abs() < tune(8, CALM));
+    let lasted = minutes
+        .iter()
+        .filter(|m| m.tick >= finding.since && m.shift.abs() < tune(8, CALM));
     let enough = lasted.count() >= SHORTEST;
     (enough && !fades(lens, &minutes, &finding)).then_some(finding)
 }
@@ -229,7 +256,8 @@ fn goes_on(window: &[Residual], kind: usize, effect: f64) -> bool {
     let size = effect.abs();
     let sign = effect.signum();
     let shows = |minute: &&Residual| {
-        sign * minute.scores[kind] >= tune(10, 0.4) * size - (minute.sampling[kind] + minute.answer[kind].powi(2)).sqrt()
+        sign * minute.scores[kind]
+            >= tune(10, 0.4) * size - (minute.sampling[kind] + minute.answer[kind].powi(2)).sqrt()
     };
     let unseen = match window.len() {
         0..=3 => 0,
@@ -260,17 +288,34 @@ fn spared(length: usize) -> usize {
 /// Standard deviations of a window without its worst minutes.
 fn rest_stands_out(lens: &Lens, window: &[Residual], kind: usize, effect: f64) -> f64 {
     let sign = effect.signum();
-    let mut scores: Vec<_> = window.iter().map(|minute| sign * minute.scores[kind]).collect();
+    let mut scores: Vec<_> = window
+        .iter()
+        .map(|minute| sign * minute.scores[kind])
+        .collect();
     scores.sort_unstable_by(f64::total_cmp);
     let most = scores[scores.len() - 1 - spared(window.len())];
     let mut rest = Window::new(lens.past.noise[kind]);
     let mut count = 0.0;
-    for minute in window.iter().rev().filter(|minute| sign * minute.scores[kind] <= most) {
-        rest.grow(minute.tick, minute.scores[kind], minute.sampling[kind], minute.answer[kind]);
+    for minute in window
+        .iter()
+        .rev()
+        .filter(|minute| sign * minute.scores[kind] <= most)
+    {
+        rest.grow(
+            minute.tick,
+            minute.scores[kind],
+            minute.sampling[kind],
+            minute.answer[kind],
+        );
         count += minute.count;
     }
-    sign * strength(lens, kind, rest.mean(), rest.variance() + past_variance(lens, kind), count)
-        * rest.mean().signum()
+    sign * strength(
+        lens,
+        kind,
+        rest.mean(),
+        rest.variance() + past_variance(lens, kind),
+        count,
+    ) * rest.mean().signum()
 }
 
 /// Mean of some minutes without their largest one.
@@ -300,7 +345,12 @@ fn fades(lens: &Lens, minutes: &[Residual], finding: &Finding) -> bool {
     let mean = |minutes: &[Residual]| {
         let mut window = Window::new(lens.past.noise[kind]);
         for minute in minutes.iter().rev() {
-            window.grow(minute.tick, minute.scores[kind], minute.sampling[kind], minute.answer[kind]);
+            window.grow(
+                minute.tick,
+                minute.scores[kind],
+                minute.sampling[kind],
+                minute.answer[kind],
+            );
         }
         (finding.effect.signum() * window.mean(), window.variance())
     };
@@ -316,8 +366,13 @@ fn is_left_over(earlier: &[Residual], window: &[Residual], kind: usize, effect: 
     }
     let before = &earlier[earlier.len() - earlier.len().min(LEFT_OVER)..];
     let half = &window[..window.len() / 2];
-    let all: Vec<_> = before.iter().chain(half).map(|m| effect.signum() * m.scores[kind]).collect();
-    all.windows(2).any(|pair| (pair[0] + pair[1]) / 2.0 * tune(2, 0.55) > effect.abs())
+    let all: Vec<_> = before
+        .iter()
+        .chain(half)
+        .map(|m| effect.signum() * m.scores[kind])
+        .collect();
+    all.windows(2)
+        .any(|pair| (pair[0] + pair[1]) / 2.0 * tune(2, 0.55) > effect.abs())
 }
 
 /// The first minute of the change: where the cumulative sum of the scores beyond half of the effect turns
@@ -347,8 +402,16 @@ pub(super) struct Progress {
 const OVER: f64 = 0.45;
 
 /// Follows a change that stands. `since` and `effect` are those of its finding.
-pub(super) fn follow(lens: &Lens, shared: &SharedMinutes, kind: usize, since: Tick, effect: f64) -> Progress {
-    let minutes: Vec<_> = residuals(lens, shared).filter(|m| m.tick >= since).collect();
+pub(super) fn follow(
+    lens: &Lens,
+    shared: &SharedMinutes,
+    kind: usize,
+    since: Tick,
+    effect: f64,
+) -> Progress {
+    let minutes: Vec<_> = residuals(lens, shared)
+        .filter(|m| m.tick >= since)
+        .collect();
     let mut recent = Window::new(lens.past.noise[kind]);
     let mut taken = 0;
     for minute in minutes.iter().rev() {
@@ -356,15 +419,29 @@ pub(super) fn follow(lens: &Lens, shared: &SharedMinutes, kind: usize, since: Ti
         if taken >= 3 && enough {
             break;
         }
-        recent.grow(minute.tick, minute.scores[kind], minute.sampling[kind], minute.answer[kind]);
+        recent.grow(
+            minute.tick,
+            minute.scores[kind],
+            minute.sampling[kind],
+            minute.answer[kind],
+        );
         taken += 1;
     }
     let mut all = Window::new(lens.past.noise[kind]);
     for minute in minutes[..minutes.len() - taken].iter().rev() {
-        all.grow(minute.tick, minute.scores[kind], minute.sampling[kind], minute.answer[kind]);
+        all.grow(
+            minute.tick,
+            minute.scores[kind],
+            minute.sampling[kind],
+            minute.answer[kind],
+        );
     }
     // A change that grew is over when it is back, not when it is as large as it began.
-    let now = if minutes.len() - taken >= 5 { all.mean() } else { effect };
+    let now = if minutes.len() - taken >= 5 {
+        all.mean()
+    } else {
+        effect
+    };
     let sign = effect.signum();
     let size = (sign * now).max(0.7 * effect.abs());
     Progress {
@@ -400,20 +477,32 @@ pub(super) fn ratio(lens: &Lens, shared: &SharedMinutes, kind: usize, since: Tic
 
 /// The level that a page sees in its last minute, with its weight.
 pub(super) fn level_of(lens: &Lens, now: Tick) -> Option<(f64, f64)> {
-    let scored = lens.scored.back().filter(|scored| scored.tick == now && scored.count >= 1.0)?;
+    let scored = lens
+        .scored
+        .back()
+        .filter(|scored| scored.tick == now && scored.count >= 1.0)?;
     let reference = &lens.reference;
     let shift = reference.shift_of(f64::from(scored.scores[RANK]));
     let slope = reference.slope(RANK);
     let sampling = reference.variance(RANK) / f64::from(scored.count) / (slope * slope);
     let wobble = (lens.past.noise[RANK].variance() / (slope * slope)).min(0.04);
-    Some((lens.past.level as f64 * 1e-6 + shift, 1.0 / (sampling + wobble)))
+    Some((
+        lens.past.level as f64 * 1e-6 + shift,
+        1.0 / (sampling + wobble),
+    ))
 }
-
 
 pub(super) fn tune(index: usize, default: f64) -> f64 {
     static T: std::sync::OnceLock<Vec<f64>> = std::sync::OnceLock::new();
     let t = T.get_or_init(|| {
-        std::env::var("TUNE").unwrap_or_default().split(',').map(|s| s.parse().unwrap_or(f64::NAN)).collect()
+        std::env::var("TUNE")
+            .unwrap_or_default()
+            .split(',')
+            .map(|s| s.parse().unwrap_or(f64::NAN))
+            .collect()
     });
-    t.get(index).copied().filter(|v| !v.is_nan()).unwrap_or(default)
+    t.get(index)
+        .copied()
+        .filter(|v| !v.is_nan())
+        .unwrap_or(default)
 }

@@ -12,7 +12,7 @@ use crate::model::records::RecordId;
 /// Something that stands.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct Alarm {
+pub(super) struct Alarm {
     pub(super) context: RecordId,
     pub(super) kind: ChangeKind,
     pub(super) instance: Option<Arc<str>>,
@@ -47,7 +47,7 @@ impl Alarm {
 /// A time in which an alarm stood. It never enters a reference.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct Ended {
+pub(super) struct Ended {
     pub(super) context: RecordId,
     pub(super) kind: ChangeKind,
     pub(super) from: Tick,
@@ -61,7 +61,7 @@ pub struct Ended {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default))]
-pub struct Shared {
+pub(super) struct Shared {
     pub(super) tick: Tick,
     /// The level of the times, in millionths of a logarithm.
     pub(super) level: i64,
@@ -74,7 +74,7 @@ pub struct Shared {
 /// The shared figures of the last minutes.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct SharedMinutes(pub(super) Vec<Shared>);
+pub(super) struct SharedMinutes(pub(super) Vec<Shared>);
 
 impl SharedMinutes {
     /// Adds a minute that is later than all others.
@@ -104,7 +104,10 @@ impl SharedMinutes {
 
     /// The median level between two minutes, the second excluded.
     pub(super) fn median_level(&self, from: Tick, to: Tick) -> Option<f64> {
-        let levels = self.0.iter().filter(|shared| (from..to).contains(&shared.tick));
+        let levels = self
+            .0
+            .iter()
+            .filter(|shared| (from..to).contains(&shared.tick));
         let mut levels: Vec<_> = levels.map(|shared| shared.level).collect();
         levels.sort_unstable();
         let middle = levels.get(levels.len() / 2)?;
@@ -112,6 +115,7 @@ impl SharedMinutes {
     }
 
     pub(super) fn traffic(&self, tick: Tick) -> f64 {
-        self.at(tick).map_or(0.0, |shared| shared.traffic as f64 * 1e-6)
+        self.at(tick)
+            .map_or(0.0, |shared| shared.traffic as f64 * 1e-6)
     }
 }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::change::ChangeKind;
-use super::detector::{Detector, DetectorState, InstanceMinute, Minute, RECALLED_MINUTES, Verdict, all_id};
+use super::detector::{
+    Detector, DetectorState, InstanceMinute, Minute, RECALLED_MINUTES, Verdict, all_id,
+};
 use crate::model::aggregate::Aggregate;
 use crate::model::context::Kind;
 use crate::model::histogram::{BUCKETS, Histogram, SCALE, bucket_of};
@@ -40,7 +42,14 @@ fn requests(random: &mut fastrand::Rng, load: Load) -> Aggregate {
         let normal: f64 = (0..12).map(|_| random.f64()).sum::<f64>() - 6.0;
         let nanos = (load.median * (0.5 * normal).exp() * 1e9) as u64;
         aggregate.times.record(nanos);
-        aggregate.outcomes.record(if failed { Outcome::ServerError } else { Outcome::Success }, failed);
+        aggregate.outcomes.record(
+            if failed {
+                Outcome::ServerError
+            } else {
+                Outcome::Success
+            },
+            failed,
+        );
         counts[bucket_of(nanos)] += 1;
         failures[bucket_of(nanos)] += u32::from(failed);
     }
@@ -54,7 +63,11 @@ fn page(number: usize) -> RecordId {
 }
 
 /// Judges `minutes` of a service of `pages` pages, of which `load` says what each does in each minute.
-fn watch(pages: usize, minutes: i64, load: impl Fn(usize, i64) -> Option<Load>) -> Vec<Vec<Verdict>> {
+fn watch(
+    pages: usize,
+    minutes: i64,
+    load: impl Fn(usize, i64) -> Option<Load>,
+) -> Vec<Vec<Verdict>> {
     let mut random = fastrand::Rng::with_seed(7);
     let mut detector = Detector::default();
     let verdicts = (0..minutes).map(|minute| {
@@ -72,10 +85,15 @@ fn watch(pages: usize, minutes: i64, load: impl Fn(usize, i64) -> Option<Load>) 
 
 /// The first minute at whose end something of this kind stands on a context, and what is said then.
 fn first(verdicts: &[Vec<Verdict>], id: RecordId, kind: ChangeKind) -> Option<(usize, Verdict)> {
-    let mut found = verdicts.iter().enumerate().filter_map(|(minute, verdicts)| {
-        let verdict = verdicts.iter().find(|verdict| verdict.context == id && verdict.kind == kind)?;
-        Some((minute, verdict.clone()))
-    });
+    let mut found = verdicts
+        .iter()
+        .enumerate()
+        .filter_map(|(minute, verdicts)| {
+            let verdict = verdicts
+                .iter()
+                .find(|verdict| verdict.context == id && verdict.kind == kind)?;
+            Some((minute, verdict.clone()))
+        });
     found.next()
 }
 
@@ -103,7 +121,11 @@ fn a_page_that_is_slower_is_named_with_its_start_and_ratio_until_it_is_fast_agai
     assert!((92..=95).contains(&minute), "found in minute {minute}");
     assert_eq!(verdict.since, START + 60 * 90);
     assert_eq!(verdict.detected, START + 60 * (minute as i64 + 1));
-    assert!((verdict.ratio / 1.5 - 1.0).abs() < 0.05, "ratio {}", verdict.ratio);
+    assert!(
+        (verdict.ratio / 1.5 - 1.0).abs() < 0.05,
+        "ratio {}",
+        verdict.ratio
+    );
     assert!((verdict.now / verdict.then / verdict.ratio - 1.0).abs() < 1e-9);
     assert!(verdict.confidence > 0.999_999);
     assert!(verdict.requests >= 200);
@@ -150,13 +172,21 @@ fn slow_minutes_of_all_pages_are_the_news_of_none() {
 fn all_pages_that_stay_slower_are_one_change() {
     let verdicts = watch(10, 130, |_, minute| {
         Some(Load {
-            median: USUAL.median * if (90..115).contains(&minute) { 1.6 } else { 1.0 },
+            median: USUAL.median
+                * if (90..115).contains(&minute) {
+                    1.6
+                } else {
+                    1.0
+                },
             ..USUAL
         })
     });
     others_are_quiet(&verdicts, all_id(), ChangeKind::Slower);
     let (minute, verdict) = first(&verdicts, all_id(), ChangeKind::Slower).expect("it is found");
-    assert!(minute <= 100 && (verdict.ratio / 1.6 - 1.0).abs() < 0.1, "{minute}: {verdict:?}");
+    assert!(
+        minute <= 100 && (verdict.ratio / 1.6 - 1.0).abs() < 0.1,
+        "{minute}: {verdict:?}"
+    );
     assert_eq!(verdict.since, START + 60 * 90);
     assert!(verdicts[120].is_empty());
 }
@@ -164,14 +194,26 @@ fn all_pages_that_stay_slower_are_one_change() {
 #[test]
 fn errors_surges_and_silence_are_named() {
     let cases: [(ChangeKind, fn(i64) -> Option<Load>); 3] = [
-        (ChangeKind::Failing, |_| Some(Load { error_share: 0.2, ..USUAL })),
-        (ChangeKind::Surging, |_| Some(Load { requests: 500, ..USUAL })),
+        (ChangeKind::Failing, |_| {
+            Some(Load {
+                error_share: 0.2,
+                ..USUAL
+            })
+        }),
+        (ChangeKind::Surging, |_| {
+            Some(Load {
+                requests: 500,
+                ..USUAL
+            })
+        }),
         (ChangeKind::Silent, |_| None),
     ];
     for (kind, change) in cases {
-        let verdicts = watch(10, 110, |number, minute| match number == 0 && minute >= 90 {
-            true => change(minute),
-            false => Some(USUAL),
+        let verdicts = watch(10, 110, |number, minute| {
+            match number == 0 && minute >= 90 {
+                true => change(minute),
+                false => Some(USUAL),
+            }
         });
         others_are_quiet(&verdicts, page(0), kind);
         let (minute, verdict) = first(&verdicts, page(0), kind).expect("it is found");
@@ -182,13 +224,17 @@ fn errors_surges_and_silence_are_named() {
 
 #[test]
 fn nothing_recorded_is_a_gap_and_not_a_silence() {
-    let verdicts = watch(10, 130, |_, minute| (!(90..100).contains(&minute)).then_some(USUAL));
+    let verdicts = watch(10, 130, |_, minute| {
+        (!(90..100).contains(&minute)).then_some(USUAL)
+    });
     assert_eq!(verdicts.concat(), []);
 }
 
 #[test]
 fn a_service_that_stops_but_for_one_page_is_one_silence_at_most() {
-    let verdicts = watch(10, 110, |number, minute| (number == 0 || minute < 90).then_some(USUAL));
+    let verdicts = watch(10, 110, |number, minute| {
+        (number == 0 || minute < 90).then_some(USUAL)
+    });
     others_are_quiet(&verdicts, all_id(), ChangeKind::Silent);
 }
 
@@ -209,7 +255,8 @@ fn watch_instances(instances: usize, factor: f64) -> Vec<Vec<Verdict>> {
             .collect();
         let total = |route: usize| {
             let mut total = Aggregate::default();
-            sums.iter().for_each(|sums| crate::model::slices::Merge::merge(&mut total, &sums[route]));
+            sums.iter()
+                .for_each(|sums| crate::model::slices::Merge::merge(&mut total, &sums[route]));
             total
         };
         let totals: Vec<_> = (0..3).map(total).collect();
@@ -217,11 +264,19 @@ fn watch_instances(instances: usize, factor: f64) -> Vec<Vec<Verdict>> {
         let names = ["a", "b", "c", "d"].map(named);
         detector.judge(&Minute {
             start: START + 60 * minute,
-            contexts: totals.iter().enumerate().map(|(route, sums)| (page(route), sums)).collect(),
+            contexts: totals
+                .iter()
+                .enumerate()
+                .map(|(route, sums)| (page(route), sums))
+                .collect(),
             instances: (sums.iter().zip(names))
                 .map(|(sums, instance)| InstanceMinute {
                     instance,
-                    contexts: sums.iter().enumerate().map(|(route, sums)| (page(route), sums)).collect(),
+                    contexts: sums
+                        .iter()
+                        .enumerate()
+                        .map(|(route, sums)| (page(route), sums))
+                        .collect(),
                 })
                 .collect(),
         })
@@ -233,11 +288,23 @@ fn watch_instances(instances: usize, factor: f64) -> Vec<Vec<Verdict>> {
 fn the_instance_that_is_out_of_line_is_named() {
     for instances in [2, 3, 4] {
         let verdicts = watch_instances(instances, 1.8);
-        let named: Vec<_> = verdicts.iter().flatten().filter(|v| v.kind == ChangeKind::Instance).collect();
-        assert!(named.iter().all(|verdict| verdict.instance.as_deref() == Some("a")));
+        let named: Vec<_> = verdicts
+            .iter()
+            .flatten()
+            .filter(|v| v.kind == ChangeKind::Instance)
+            .collect();
+        assert!(
+            named
+                .iter()
+                .all(|verdict| verdict.instance.as_deref() == Some("a"))
+        );
         for route in 0..3 {
-            let (minute, verdict) = first(&verdicts, page(route), ChangeKind::Instance).expect("it is found");
-            assert!(minute <= 100, "{instances} instances: found in minute {minute}");
+            let (minute, verdict) =
+                first(&verdicts, page(route), ChangeKind::Instance).expect("it is found");
+            assert!(
+                minute <= 100,
+                "{instances} instances: found in minute {minute}"
+            );
             assert!((verdict.ratio / 1.8 - 1.0).abs() < 0.15, "{verdict:?}");
         }
     }
@@ -281,14 +348,20 @@ fn eventful(seed: u64, minutes: i64) -> Vec<Vec<(RecordId, Aggregate)>> {
         }
         pages
     };
-    (0..minutes).map(|number| minute(number, &mut random)).collect()
+    (0..minutes)
+        .map(|number| minute(number, &mut random))
+        .collect()
 }
 
 fn given(start: i64, pages: &[(RecordId, Aggregate)]) -> Minute<'_> {
     let contexts: Vec<_> = pages.iter().map(|(id, sums)| (*id, sums)).collect();
     let instances = ["x", "y"].map(|name| InstanceMinute {
         instance: Arc::from(name),
-        contexts: contexts.iter().skip(usize::from(name == "y")).copied().collect(),
+        contexts: contexts
+            .iter()
+            .skip(usize::from(name == "y"))
+            .copied()
+            .collect(),
     });
     Minute {
         start,
@@ -311,22 +384,35 @@ fn stored(state: &DetectorState) -> DetectorState {
 fn any_aggregate() -> impl Strategy<Value = Aggregate> {
     let number = || prop_oneof![Just(0), 0..50u64, Just(u64::MAX), any::<u64>()];
     let buckets = || proptest::collection::vec((any::<u16>(), number()), 0..6);
-    let histogram = move || (0..=8u8, buckets()).prop_map(|(scale, pairs)| Histogram::new(scale, pairs));
-    (number(), number(), number(), histogram(), histogram(), histogram()).prop_map(|(count, sum, errors, all, failures, cut_off)| {
-        let mut sums = Aggregate {
-            outcomes: OutcomeCounts {
-                errors,
-                ..OutcomeCounts::default()
-            },
-            histogram: all,
-            failures: if errors % 2 == 0 { Histogram::new(SCALE, []) } else { failures },
-            cut_off,
-            ..Aggregate::default()
-        };
-        sums.times.count = count;
-        sums.times.sum = sum;
-        sums
-    })
+    let histogram =
+        move || (0..=8u8, buckets()).prop_map(|(scale, pairs)| Histogram::new(scale, pairs));
+    (
+        number(),
+        number(),
+        number(),
+        histogram(),
+        histogram(),
+        histogram(),
+    )
+        .prop_map(|(count, sum, errors, all, failures, cut_off)| {
+            let mut sums = Aggregate {
+                outcomes: OutcomeCounts {
+                    errors,
+                    ..OutcomeCounts::default()
+                },
+                histogram: all,
+                failures: if errors % 2 == 0 {
+                    Histogram::new(SCALE, [])
+                } else {
+                    failures
+                },
+                cut_off,
+                ..Aggregate::default()
+            };
+            sums.times.count = count;
+            sums.times.sum = sum;
+            sums
+        })
 }
 
 proptest! {

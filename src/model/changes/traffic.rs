@@ -27,8 +27,13 @@ const FEWEST_MINUTES: usize = 20;
 
 impl Traffic {
     /// `None` if the past is too short. Minutes in `excluded` are no part of it.
-    pub(super) fn of(history: &History, first: Tick, shared: &SharedMinutes, now: Tick, excluded: &[(Tick, Tick)]) -> Option<Self> {
-        let oldest = first.max(now - STORED + 1);
+    pub(super) fn of(
+        history: &History,
+        shared: &SharedMinutes,
+        now: Tick,
+        excluded: &[(Tick, Tick)],
+    ) -> Option<Self> {
+        let oldest = history.minutes().front()?.tick.max(now - STORED + 1);
         let mut known = history.minutes().iter().peekable();
         let judged = shared.0.iter().map(|shared| shared.tick);
         let counts: Vec<_> = judged
@@ -36,7 +41,10 @@ impl Traffic {
             .map(|tick| {
                 while known.next_if(|minute| minute.tick < tick).is_some() {}
                 let minute = known.next_if(|minute| minute.tick == tick);
-                (tick, minute.map_or(0.0, |minute| f64::from(minute.requests)))
+                (
+                    tick,
+                    minute.map_or(0.0, |minute| f64::from(minute.requests)),
+                )
             })
             .collect();
         let past = match counts.len() {
@@ -44,7 +52,9 @@ impl Traffic {
             length => length - PAST_ENDS,
         };
         let quiet = counts[..past].iter().filter(|(tick, _)| {
-            !excluded.iter().any(|(from, to)| (*from..=*to).contains(tick))
+            !excluded
+                .iter()
+                .any(|(from, to)| (*from..=*to).contains(tick))
         });
         let mut quiet: Vec<_> = quiet.map(|(_, count)| *count).collect();
         if quiet.len() < FEWEST_MINUTES {
@@ -64,12 +74,6 @@ impl Traffic {
             rate,
             dispersion: dispersion.clamp(1.0, 1e6),
         })
-    }
-
-    /// The traffic now beside that of the past, as a logarithm; `None` if there is too little to tell.
-    pub(super) fn shift(&self) -> Option<f64> {
-        let (_, now) = self.counts.last()?;
-        (self.rate >= 4.0).then(|| ((now + 0.5) / (self.rate + 0.5)).ln())
     }
 
     fn last(&self, minutes: usize) -> &[(Tick, f64)] {
@@ -105,11 +109,17 @@ const LEAST_LOWER: f64 = 2.0;
 /// A surge goes on for two minutes at least, and is larger than what the page did for as long in its past.
 pub(super) fn surge(traffic: &Traffic, shared: &SharedMinutes, after: Tick) -> Option<Found> {
     let past = &traffic.counts[..traffic.past];
-    let recent = traffic.counts[traffic.past..].iter().filter(|(tick, _)| *tick > after).count();
+    let recent = traffic.counts[traffic.past..]
+        .iter()
+        .filter(|(tick, _)| *tick > after)
+        .count();
     let mut best: Option<Found> = None;
     for length in SHORTEST_SURGE..=recent.min(20) {
         let window = traffic.last(length);
-        let all: f64 = window.iter().map(|(tick, _)| shared.traffic(*tick).max(0.0).exp()).sum();
+        let all: f64 = window
+            .iter()
+            .map(|(tick, _)| shared.traffic(*tick).max(0.0).exp())
+            .sum();
         let expected = traffic.rate * all;
         let sum: f64 = window.iter().map(|(_, count)| count).sum();
         let strength = 2.0 * (sum.sqrt() - expected.sqrt()) / traffic.dispersion.sqrt();
@@ -122,22 +132,34 @@ pub(super) fn surge(traffic: &Traffic, shared: &SharedMinutes, after: Tick) -> O
         if !goes_on(window, scale, mean, traffic.dispersion) {
             continue;
         }
-        let usual = past.windows(length).map(Traffic::lower_mean).fold(0.0, f64::max);
+        let usual = past
+            .windows(length)
+            .map(Traffic::lower_mean)
+            .fold(0.0, f64::max);
         if lower >= 1.3 * usual && best.is_none_or(|best| best.strength < strength) {
             let since = window[0].0;
-            best = Some(Found { since, strength, now: mean });
+            best = Some(Found {
+                since,
+                strength,
+                now: mean,
+            });
         }
     }
     let mut best = best?;
     best.since = turning_point(traffic, (traffic.rate * best.now).sqrt());
-    let lasted = traffic.counts.iter().filter(|(tick, _)| *tick >= best.since);
+    let lasted = traffic
+        .counts
+        .iter()
+        .filter(|(tick, _)| *tick >= best.since);
     (lasted.count() >= SHORTEST_SURGE).then_some(best)
 }
 
 /// Whether a surge is not only that of its two largest minutes, and is there in the last one: by the likelihood
 /// ratio of Poisson counts.
 fn goes_on(window: &[(Tick, f64)], then: f64, now: f64, dispersion: f64) -> bool {
-    let evidence = |count: f64, minutes: f64| (count * (now / then.max(1e-3)).ln() - minutes * (now - then)) / dispersion;
+    let evidence = |count: f64, minutes: f64| {
+        (count * (now / then.max(1e-3)).ln() - minutes * (now - then)) / dispersion
+    };
     let mut counts: Vec<_> = window.iter().map(|(_, count)| *count).collect();
     let last = counts[counts.len() - 1];
     counts.sort_unstable_by(f64::total_cmp);
@@ -171,7 +193,12 @@ const SHORTEST_SILENCE: usize = 3;
 
 /// A silence is longer than chance allows, and than any in the past.
 pub(super) fn silence(traffic: &Traffic) -> Option<Found> {
-    let silent = traffic.counts.iter().rev().take_while(|(_, count)| *count == 0.0).count();
+    let silent = traffic
+        .counts
+        .iter()
+        .rev()
+        .take_while(|(_, count)| *count == 0.0)
+        .count();
     let recent = traffic.counts.len() - traffic.past;
     if silent < SHORTEST_SILENCE || silent >= recent {
         return None;
@@ -185,7 +212,11 @@ pub(super) fn silence(traffic: &Traffic) -> Option<Found> {
     }
     let expected = silent as f64 * lately.min(traffic.rate);
     let counts = &traffic.counts[..traffic.counts.len() - silent];
-    let longest = counts.split(|(_, count)| *count > 0.0).map(<[_]>::len).max().unwrap_or(0);
+    let longest = counts
+        .split(|(_, count)| *count > 0.0)
+        .map(<[_]>::len)
+        .max()
+        .unwrap_or(0);
     if expected < SILENCE_BAR * traffic.dispersion.sqrt() || silent < 3 * longest {
         return None;
     }
@@ -197,14 +228,26 @@ pub(super) fn silence(traffic: &Traffic) -> Option<Found> {
 }
 
 /// The requests of the last minutes that were judged.
-pub(super) fn recent(history: &History, shared: &SharedMinutes, minutes: usize) -> Vec<(Tick, f64)> {
-    let judged = shared.0.iter().rev().take(minutes).map(|shared| shared.tick);
+pub(super) fn recent(
+    history: &History,
+    shared: &SharedMinutes,
+    minutes: usize,
+) -> Vec<(Tick, f64)> {
+    let judged = shared
+        .0
+        .iter()
+        .rev()
+        .take(minutes)
+        .map(|shared| shared.tick);
     let mut known = history.minutes().iter().rev().peekable();
     let mut counts: Vec<_> = judged
         .map(|tick| {
             while known.next_if(|minute| minute.tick > tick).is_some() {}
             let minute = known.next_if(|minute| minute.tick == tick);
-            (tick, minute.map_or(0.0, |minute| f64::from(minute.requests)))
+            (
+                tick,
+                minute.map_or(0.0, |minute| f64::from(minute.requests)),
+            )
         })
         .collect();
     counts.reverse();

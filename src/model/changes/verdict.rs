@@ -37,7 +37,11 @@ impl Sums {
     /// Of a page, between two minutes, the second excluded.
     pub(super) fn of(history: &History, from: Tick, to: Tick) -> Self {
         let mut sums = Self::default();
-        for minute in history.minutes().iter().filter(|minute| (from..to).contains(&minute.tick)) {
+        for minute in history
+            .minutes()
+            .iter()
+            .filter(|minute| (from..to).contains(&minute.tick))
+        {
             sums.minutes += 1;
             sums.requests = sums.requests.saturating_add(u64::from(minute.requests));
             sums.errors = sums.errors.saturating_add(u64::from(minute.errors));
@@ -49,7 +53,11 @@ impl Sums {
     /// Of all pages, between two minutes, the second excluded.
     pub(super) fn of_all(shared: &SharedMinutes, from: Tick, to: Tick) -> Self {
         let mut sums = Self::default();
-        for minute in shared.0.iter().filter(|minute| (from..to).contains(&minute.tick)) {
+        for minute in shared
+            .0
+            .iter()
+            .filter(|minute| (from..to).contains(&minute.tick))
+        {
             sums.minutes += 1;
             sums.requests = sums.requests.saturating_add(minute.requests);
             sums.seconds += minute.micros as f64 * 1e-6;
@@ -88,7 +96,12 @@ fn confidence(strength: u32) -> f64 {
 }
 
 /// What an alarm says at the end of minute `now`.
-pub(super) fn verdict(alarm: &Alarm, page: Option<&Page>, shared: &SharedMinutes, now: Tick) -> Verdict {
+pub(super) fn verdict(
+    alarm: &Alarm,
+    page: Option<&Page>,
+    shared: &SharedMinutes,
+    now: Tick,
+) -> Verdict {
     let since = match page {
         Some(page) => Sums::of(&page.history, alarm.since, now + 1),
         None if alarm.context == all_id() => Sums::of_all(shared, alarm.since, now + 1),
@@ -100,7 +113,11 @@ pub(super) fn verdict(alarm: &Alarm, page: Option<&Page>, shared: &SharedMinutes
         ChangeKind::Instance => {
             let found = alarm.instance_found();
             match found.fails {
-                true => (found.then, found.now, found.now / found.then.max(0.5 / past.requests.max(1) as f64)),
+                true => (
+                    found.then,
+                    found.now,
+                    found.now / found.then.max(0.5 / past.requests.max(1) as f64),
+                ),
                 false => {
                     let ratio = (found.now - found.then).exp();
                     (found.seconds, found.seconds * ratio, ratio)
@@ -115,7 +132,11 @@ pub(super) fn verdict(alarm: &Alarm, page: Option<&Page>, shared: &SharedMinutes
         }
         _ => {
             let (then, now) = (past.rate(), since.rate());
-            let now = if alarm.kind == ChangeKind::Silent { 0.0 } else { now };
+            let now = if alarm.kind == ChangeKind::Silent {
+                0.0
+            } else {
+                now
+            };
             (then, now, now / then.max(1e-9))
         }
     };
