@@ -52,12 +52,17 @@ pub struct Verdict {
     pub since: i64,
     /// The end of the minute in which it was detected, in Unix seconds.
     pub detected: i64,
-    /// The figure before.
+    /// The figure before: for slower and faster, mean seconds of the successful responses.
     pub then: f64,
     /// The figure since.
     pub now: f64,
-    /// `now` divided by `then`, corrected for what all contexts share.
+    /// `now` divided by `then`, corrected for what all contexts share. For slower and faster, the ratio of the
+    /// times of most requests, which is robust: a few requests that take very long change a mean, and not it.
     pub ratio: f64,
+    /// For slower: only the slowest tenth of the requests is. Then `then`, `now` and `ratio` are about the mean of
+    /// that tenth.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub is_tail: bool,
     /// 1 minus the probability that chance alone makes such a difference.
     pub confidence: f64,
     /// The number of requests since the change.

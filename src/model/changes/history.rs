@@ -49,7 +49,7 @@ pub(super) struct PageMinute {
 #[derive(Debug, Default)]
 pub(super) struct History {
     minutes: VecDeque<PageMinute>,
-    packed: VecDeque<u8>,
+    packed: Vec<u8>,
 }
 
 fn narrow(count: u64) -> u32 {
@@ -74,10 +74,12 @@ impl History {
 
     /// Removes minutes before `oldest`.
     pub(super) fn prune(&mut self, oldest: Tick) {
+        let mut gone = 0;
         while let Some(first) = self.minutes.front().filter(|first| first.tick < oldest) {
-            self.packed.drain(..usize::from(first.bytes));
+            gone += usize::from(first.bytes);
             self.minutes.pop_front();
         }
+        self.packed.drain(..gone);
         if self.packed.capacity() > 2 * self.packed.len() + 256 {
             self.packed.shrink_to(self.packed.len() + 128);
         }
@@ -96,13 +98,12 @@ impl History {
     }
 
     /// Calls `each` for the minutes since `from`, oldest first, with a reader of their histograms.
-    pub(super) fn each(&mut self, from: Tick, mut each: impl FnMut(&PageMinute, Packed<'_>)) {
-        let packed = &*self.packed.make_contiguous();
+    pub(super) fn each(&self, from: Tick, mut each: impl FnMut(&PageMinute, Packed<'_>)) {
         let mut start = 0;
         for minute in &self.minutes {
             let end = start + usize::from(minute.bytes);
             if minute.tick >= from {
-                each(minute, Packed(&packed[start..end]));
+                each(minute, Packed(&self.packed[start..end]));
             }
             start = end;
         }

@@ -71,7 +71,7 @@ impl Page {
         if current == Some(epoch) {
             return;
         }
-        let past = find_past(&mut self.history, epoch, shared, excluded);
+        let past = find_past(&self.history, epoch, shared, excluded);
         // The same as when this detector took over in the middle of an epoch.
         let kept = kept.filter(|(ended, _)| *ended > epoch - STORED);
         match past.or_else(|| kept.map(|(_, past)| past.clone())) {
@@ -215,7 +215,8 @@ impl Tally {
 }
 
 impl Past {
-    fn counts(&self) -> Counts {
+    /// Its counts by bucket.
+    pub(super) fn counts(&self) -> Counts {
         let mut counts = [0; BUCKETS];
         for (bucket, count) in &self.buckets {
             counts[usize::from(*bucket)] = *count;
@@ -225,7 +226,7 @@ impl Past {
 }
 
 fn find_past(
-    history: &mut History,
+    history: &History,
     epoch: Tick,
     shared: &SharedMinutes,
     excluded: &[(Tick, Tick)],
@@ -244,7 +245,7 @@ fn find_past(
 }
 
 fn make_past(
-    history: &mut History,
+    history: &History,
     (from, to): (Tick, Tick),
     shared: &SharedMinutes,
     excluded: &[(Tick, Tick)],

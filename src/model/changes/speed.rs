@@ -450,8 +450,22 @@ pub(super) fn follow(
     }
 }
 
-/// The ratio of a change, from the minutes since it began.
-pub(super) fn ratio(lens: &Lens, shared: &SharedMinutes, kind: usize, since: Tick) -> f64 {
+/// How much a page has changed, from the minutes since the change began.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Size {
+    /// The ratio of the times of most requests, without what all pages share.
+    pub(super) body: f64,
+    /// Whether only the slowest requests have changed.
+    pub(super) is_tail: bool,
+    /// What all pages share, as a ratio.
+    pub(super) shared: f64,
+}
+
+/// The least change of the body that is one of its own, as a logarithm.
+const BODY_MOVED: f64 = 0.095;
+
+/// The size of a change that was found by scores of this kind.
+pub(super) fn size(lens: &Lens, shared: &SharedMinutes, kind: usize, since: Tick) -> Size {
     let (mut rank, mut tail, mut shift, mut count) = (0.0, 0.0, 0.0, 0.0);
     let level = lens.past.level as f64 * 1e-6;
     for scored in lens.scored.iter().filter(|scored| scored.tick >= since) {
@@ -462,17 +476,16 @@ pub(super) fn ratio(lens: &Lens, shared: &SharedMinutes, kind: usize, since: Tic
         shift += n * here;
         count += n;
     }
-    if count == 0.0 {
-        return 1.0;
-    }
-    let body = lens.reference.shift_of(rank / count) - shift / count;
-    let tail = tail / count;
+    let count = f64::max(count, 1.0);
+    let (tail, shift) = (tail / count, shift / count);
+    let body = lens.reference.shift_of(rank / count) - shift;
     // All requests are slower, and so is the tail; or only the tail is.
-    let log = match kind == TAIL && lens.reference.expected(TAIL, body) < 0.5 * tail {
-        true => tail / lens.reference.tail_share(),
-        false => body,
-    };
-    log.clamp(-20.0, 20.0).exp()
+    let explained = lens.reference.expected(TAIL, body) >= 0.5 * tail;
+    Size {
+        body: body.clamp(-20.0, 20.0).exp(),
+        is_tail: kind == TAIL && body < BODY_MOVED && !explained,
+        shared: shift.clamp(-20.0, 20.0).exp(),
+    }
 }
 
 /// The level that a page sees in its last minute, with its weight.

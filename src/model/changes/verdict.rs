@@ -3,8 +3,8 @@
 use super::change::ChangeKind;
 use super::detector::{Verdict, all_id};
 use super::history::{History, Tick};
-use super::page::Page;
-use super::reference::{Past, TAIL};
+use super::page::{Page, Tally};
+use super::reference::{Past, means};
 use super::speed;
 use super::state::{Alarm, SharedMinutes};
 
@@ -108,19 +108,25 @@ pub(super) fn verdict(
         None => Sums::default(),
     };
     let past = &alarm.past;
-    let (then, now_figure, ratio) = match alarm.kind {
+    let figures = |then: f64, now: f64, ratio: f64| Figures {
+        then,
+        now,
+        ratio,
+        is_tail: false,
+    };
+    let figures = match alarm.kind {
         ChangeKind::Slower | ChangeKind::Faster => speed_figures(alarm, page, shared),
         ChangeKind::Instance => {
             let found = alarm.instance_found();
             match found.fails {
-                true => (
+                true => figures(
                     found.then,
                     found.now,
                     found.now / found.then.max(0.5 / past.requests.max(1) as f64),
                 ),
                 false => {
                     let ratio = (found.now - found.then).exp();
-                    (found.seconds, found.seconds * ratio, ratio)
+                    figures(found.seconds, found.seconds * ratio, ratio)
                 }
             }
         }
@@ -128,7 +134,7 @@ pub(super) fn verdict(
             let (then, now) = (past.error_share(), since.error_share());
             // A share that was zero was below that of one error.
             let least = then.max(0.5 / past.requests.max(1) as f64);
-            (then, now, now / least)
+            figures(then, now, now / least)
         }
         _ => {
             let (then, now) = (past.rate(), since.rate());
@@ -137,7 +143,7 @@ pub(super) fn verdict(
             } else {
                 now
             };
-            (then, now, now / then.max(1e-9))
+            figures(then, now, now / then.max(1e-9))
         }
     };
     Verdict {
@@ -146,9 +152,10 @@ pub(super) fn verdict(
         instance: alarm.instance.clone(),
         since: i64::from(alarm.since) * 60,
         detected: (i64::from(alarm.detected) + 1) * 60,
-        then,
-        now: now_figure,
-        ratio,
+        then: figures.then,
+        now: figures.now,
+        ratio: figures.ratio,
+        is_tail: figures.is_tail,
         confidence: confidence(alarm.strength),
         requests: since.requests,
         rate_then: past.rate(),
@@ -158,18 +165,46 @@ pub(super) fn verdict(
     }
 }
 
-/// Then, now and ratio of a page that is slower or faster. `now` is `then` with the ratio and with what all
-/// pages share, so that the three agree.
-fn speed_figures(alarm: &Alarm, page: Option<&Page>, shared: &SharedMinutes) -> (f64, f64, f64) {
-    let Some(lens) = page.and_then(|page| page.lens.as_ref()) else {
+/// The figures of a verdict.
+struct Figures {
+    then: f64,
+    now: f64,
+    ratio: f64,
+    is_tail: bool,
+}
+
+/// The figures of a page that is slower or faster.
+fn speed_figures(alarm: &Alarm, page: Option<&Page>, shared: &SharedMinutes) -> Figures {
+    let Some((page, lens)) = page.and_then(|page| Some((page, page.lens.as_ref()?))) else {
         let ratio = match alarm.context == all_id() {
             true => (alarm.effect as f64 * 1e-6).exp(),
             false => 1.0,
         };
         let then = alarm.past.mean();
-        return (then, then * ratio, ratio);
+        return Figures {
+            then,
+            now: then * ratio,
+            ratio,
+            is_tail: false,
+        };
     };
-    let ratio = speed::ratio(lens, shared, alarm.score, alarm.since);
-    let then = lens.reference.mean(alarm.score == TAIL);
-    (then, then * ratio, ratio)
+    let mut tally = Tally::new();
+    page.history
+        .each(alarm.since, |_, packed| tally.add(packed));
+    let (then, now) = (means(&lens.past.counts()), means(&tally.finish()));
+    let size = speed::size(lens, shared, alarm.score, alarm.since);
+    match size.is_tail {
+        true => Figures {
+            then: then.1,
+            now: now.1,
+            ratio: now.1 / then.1.max(1e-9) / size.shared,
+            is_tail: true,
+        },
+        false => Figures {
+            then: then.0,
+            now: now.0,
+            ratio: size.body,
+            is_tail: false,
+        },
+    }
 }
