@@ -287,6 +287,7 @@ fn make_past(
     let reference = Reference::new(&counts)?;
     let buckets = (0u8..=255).zip(counts.iter()).filter(|(_, n)| **n > 0);
     past.buckets = buckets.map(|(bucket, n)| (bucket, *n)).collect();
+    past.buckets.shrink_to_fit();
     let mut residuals: [Vec<(Tick, f64, f64)>; SCORES] = Default::default();
     history.each(from, |minute, packed| {
         if !quiet(minute.tick) {
@@ -311,7 +312,7 @@ fn make_past(
 }
 
 /// The largest mean residual of 2, 3, … minutes in a row, each without its largest one, in millionths.
-fn highest(residuals: &[(Tick, f64, f64)]) -> [i64; SPANS] {
+fn highest(residuals: &[(Tick, f64, f64)]) -> [i32; SPANS] {
     std::array::from_fn(|index| {
         let length = index + 2;
         let means = residuals.windows(length).map(|window| {
@@ -322,6 +323,6 @@ fn highest(residuals: &[(Tick, f64, f64)]) -> [i64; SPANS] {
                 .fold(f64::MIN, f64::max);
             (sum - largest) / (length - 1) as f64
         });
-        (means.fold(0.0, f64::max) * 1e6) as i64
+        (means.fold(0.0, f64::max) * 1e6) as i32
     })
 }

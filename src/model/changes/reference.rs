@@ -56,7 +56,7 @@ pub(super) struct Past {
     /// The noise of each score.
     pub(super) noise: [Noise; SCORES],
     /// The largest mean score above the usual of 2, 3, … minutes in a row, in millionths.
-    pub(super) highest: [[i64; SPANS]; SCORES],
+    pub(super) highest: [[i32; SPANS]; SCORES],
 }
 
 /// Scores by bucket, and what they are under a shift.
