@@ -186,6 +186,6 @@ fn list(score: &Score) {
         .iter()
         .filter(|outcome| outcome.delay.is_none())
     {
-        println!("missed {:?}", outcome.label);
+        println!("missed: seed {} {:?}", outcome.seed, outcome.label);
     }
 }

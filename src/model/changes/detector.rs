@@ -126,6 +126,8 @@ fn number(id: RecordId) -> u64 {
 
 /// Standard deviations of a page that changes with others.
 const CROWD: f64 = 3.0;
+/// A change that is larger than the usual one of a crowd by this factor is one of its own.
+const STANDS_OUT: f64 = 3.0;
 /// Minutes that a change of several pages at once must last.
 const TOGETHER_LASTING: Tick = 8;
 /// An alarm of a page without requests ends after so many minutes.
@@ -419,6 +421,10 @@ impl Detector {
                 let mut alarms = self.state.alarms.iter();
                 alarms.any(|alarm| alarm.context == *id && kinds.contains(&alarm.kind))
             };
+            super::DBGON.store(
+                super::DBG.load(std::sync::atomic::Ordering::Relaxed) == number(*id),
+                std::sync::atomic::Ordering::Relaxed,
+            );
             if let Some(lens) = page.lens.as_ref().filter(|_| seen && !stands(&SPEED))
                 && let Some(finding) = speed::search(
                     lens,
@@ -509,15 +515,17 @@ impl Detector {
 
     /// Opens the alarms that are not only a part of something larger, or of something that may pass.
     fn open(&mut self, mut found: Vec<Alarm>, silent: Vec<Alarm>, steady: usize, now: Tick) {
-        let mut crowds: HashMap<Tick, bool> = HashMap::new();
+        let mut crowds: HashMap<Tick, f64> = HashMap::new();
         found.retain(|alarm| {
             let lasts = now - alarm.since >= TOGETHER_LASTING;
             let may_pass = SPEED.contains(&alarm.kind) || alarm.kind == ChangeKind::Failing;
-            !may_pass
-                || lasts
-                || !*crowds
-                    .entry(alarm.since)
-                    .or_insert_with(|| self.is_crowded(alarm.since))
+            if !may_pass || lasts {
+                return true;
+            }
+            let crowd = *crowds
+                .entry(alarm.since)
+                .or_insert_with(|| self.crowd(alarm.since));
+            !self.is_of_crowd(alarm, crowd)
         });
         let silences = self
             .state
@@ -574,19 +582,37 @@ impl Detector {
         }
     }
 
-    /// Whether several pages are different since this minute, which may have one cause that will pass: a deploy,
-    /// a batch job, a database.
-    fn is_crowded(&self, since: Tick) -> bool {
-        let lenses = self.pages.values().filter(|page| !page.is_frozen());
-        let lenses = lenses.filter_map(|page| page.lens.as_ref());
-        let deviations = lenses.map(|lens| speed::deviation(lens, &self.state.shared, since).abs());
-        let (all, many) = deviations.fold((0, 0), |(all, many), deviation| {
-            (
-                all + 1,
-                many + usize::from(deviation >= speed::tune(11, CROWD)),
-            )
+    /// How much several pages changed together in this minute, which may have one cause that will pass: a deploy, a
+    /// batch job, a database. As a logarithm of time; 0 if they did not.
+    fn crowd(&self, since: Tick) -> f64 {
+        let lenses = self.pages.values().filter_map(|page| page.lens.as_ref());
+        let (mut all, mut sizes) = (0, Vec::new());
+        for lens in lenses {
+            all += 1;
+            sizes.extend(speed::began(
+                lens,
+                &self.state.shared,
+                since,
+                speed::tune(11, CROWD),
+            ));
+        }
+        if sizes.len() <= (all / 20).max(speed::tune(12, 2.0) as usize) {
+            return 0.0;
+        }
+        sizes.sort_unstable_by(|a, b| a.abs().total_cmp(&b.abs()));
+        sizes[sizes.len() / 2].abs()
+    }
+
+    /// Whether a change is no larger than what several pages have in common since the same minute.
+    fn is_of_crowd(&self, alarm: &Alarm, crowd: f64) -> bool {
+        let page = self.pages.get(&alarm.context);
+        let lens = page.and_then(|page| page.lens.as_ref());
+        let size = lens.map_or(0.0, |lens| {
+            speed::log_size(lens, alarm.score, alarm.effect as f64 * 1e-6)
         });
-        many > (all / 20).max(speed::tune(12, 2.0) as usize)
+        let stands_out =
+            SPEED.contains(&alarm.kind) && size.abs() > speed::tune(14, STANDS_OUT) * crowd;
+        crowd > 0.0 && !stands_out
     }
 
     /// The instances that are newly out of line.

@@ -15,6 +15,7 @@ mod instance;
 pub mod mark;
 mod noise;
 mod page;
+mod past;
 mod reference;
 mod speed;
 mod state;
@@ -22,3 +23,6 @@ mod state;
 mod tests;
 mod traffic;
 mod verdict;
+
+pub static DBG: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+pub static DBGON: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);

@@ -3,24 +3,14 @@
 use std::collections::VecDeque;
 
 use super::history::{BUCKETS, Counts, History, Packed, STORED, Tick};
-use super::noise::Noise;
+use super::past::find_past;
 use super::reference::{Past, Reference, SCORES, SPANS};
 use super::state::SharedMinutes;
 
 /// Minutes that have scores.
 pub(super) const SCORED: Tick = 31;
 /// The past is looked up again after so many minutes.
-const RENEWED: Tick = 5;
-/// A usual past ends so many minutes ago, and has so many minutes.
-const PAST_ENDS: Tick = 20;
-const PAST_MINUTES: Tick = 50;
-/// The past of a page that has not been seen for long ends so many minutes ago.
-const YOUNG_PAST_ENDS: Tick = 10;
-/// The fewest minutes and requests of a past.
-const FEWEST_MINUTES: u32 = 15;
-const FEWEST_REQUESTS: u64 = 40;
-/// A minute in which all pages were this much slower or faster is no part of a past.
-const QUIET: f64 = 0.14;
+pub(super) const RENEWED: Tick = 5;
 
 /// The mean scores of a minute.
 #[derive(Clone, Copy, Debug)]
@@ -149,7 +139,7 @@ impl Page {
 }
 
 /// The mean scores of a minute.
-fn score(tick: Tick, packed: Packed<'_>, reference: &Reference) -> Scored {
+pub(super) fn score(tick: Tick, packed: Packed<'_>, reference: &Reference) -> Scored {
     let mut sums = [0.0f64; SCORES];
     let mut total = 0.0f64;
     packed.buckets(|bucket, count, cut_off| {
@@ -223,106 +213,4 @@ impl Past {
         }
         counts
     }
-}
-
-fn find_past(
-    history: &History,
-    epoch: Tick,
-    shared: &SharedMinutes,
-    excluded: &[(Tick, Tick)],
-) -> Option<Past> {
-    let end = epoch - PAST_ENDS;
-    let usual = make_past(history, (end - PAST_MINUTES, end), shared, excluded);
-    if usual.as_ref().is_some_and(|past| past.minutes >= 30) {
-        return usual;
-    }
-    let end = epoch - YOUNG_PAST_ENDS;
-    let young = make_past(history, (epoch - STORED + RENEWED, end), shared, excluded);
-    match (usual, young) {
-        (Some(usual), Some(young)) if young.minutes < usual.minutes + 5 => Some(usual),
-        (usual, young) => young.or(usual),
-    }
-}
-
-fn make_past(
-    history: &History,
-    (from, to): (Tick, Tick),
-    shared: &SharedMinutes,
-    excluded: &[(Tick, Tick)],
-) -> Option<Past> {
-    let middle = shared.median_level(from, to).unwrap_or(0.0);
-    let quiet = |tick: Tick| {
-        tick < to
-            && !excluded
-                .iter()
-                .any(|(from, to)| (*from..=*to).contains(&tick))
-            && (shared.level(tick) - middle).abs() <= QUIET
-    };
-    let mut past = Past {
-        end: to,
-        ..Past::default()
-    };
-    let mut tally = Tally::new();
-    let (mut level, mut weights) = (0.0, 0.0);
-    history.each(from, |minute, packed| {
-        if !quiet(minute.tick) {
-            return;
-        }
-        tally.add(packed);
-        past.minutes += 1;
-        past.requests = past.requests.saturating_add(u64::from(minute.requests));
-        past.errors = past.errors.saturating_add(u64::from(minute.errors));
-        past.micros = past
-            .micros
-            .saturating_add((f64::from(minute.seconds) * 1e6) as u64);
-        level += f64::from(minute.requests) * shared.level(minute.tick);
-        weights += f64::from(minute.requests);
-    });
-    if past.minutes < FEWEST_MINUTES || past.requests < FEWEST_REQUESTS {
-        return None;
-    }
-    let level = level / f64::max(weights, 1.0);
-    past.level = (level * 1e6) as i64;
-    let counts = tally.finish();
-    let reference = Reference::new(&counts)?;
-    let buckets = (0u8..=255).zip(counts.iter()).filter(|(_, n)| **n > 0);
-    past.buckets = buckets.map(|(bucket, n)| (bucket, *n)).collect();
-    past.buckets.shrink_to_fit();
-    let mut residuals: [Vec<(Tick, f64, f64)>; SCORES] = Default::default();
-    history.each(from, |minute, packed| {
-        if !quiet(minute.tick) {
-            return;
-        }
-        let scored = score(minute.tick, packed, &reference);
-        let count = f64::from(scored.count);
-        if count < 1.0 {
-            return;
-        }
-        let shift = shared.level(minute.tick) - level;
-        for (kind, residuals) in residuals.iter_mut().enumerate() {
-            let residual = f64::from(scored.scores[kind]) - reference.expected(kind, shift);
-            residuals.push((minute.tick, residual, reference.variance(kind) / count));
-        }
-    });
-    for (kind, residuals) in residuals.iter().enumerate() {
-        past.noise[kind] = Noise::estimate(residuals, reference.slope(kind));
-        past.highest[kind] = highest(residuals);
-    }
-    Some(past)
-}
-
-/// The largest mean residual of 2, 3, … minutes in a row, each without its largest one, in millionths.
-fn highest(residuals: &[(Tick, f64, f64)]) -> [i32; SPANS] {
-    std::array::from_fn(|index| {
-        let length = index + 2;
-        let means = residuals.windows(length).map(|window| {
-            let sum: f64 = window.iter().map(|(_, residual, _)| residual).sum();
-            let largest = window
-                .iter()
-                .map(|(_, residual, _)| *residual)
-                .fold(f64::MIN, f64::max);
-            (sum - largest) / (length - 1) as f64
-        });
-        (means.fold(0.0, f64::max) * 1e6) as i32
-    })
 }

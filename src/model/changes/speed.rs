@@ -14,6 +14,8 @@ use super::state::SharedMinutes;
 
 /// The shortest window, in minutes with requests.
 const SHORTEST: usize = 3;
+/// Minutes before a change in which it may not have been there.
+const BEFORE: usize = 6;
 /// The longest window, in minutes with requests.
 const LONGEST: usize = 20;
 
@@ -84,10 +86,10 @@ fn residuals<'a>(
 /// Standard deviations that are needed, by the number of minutes.
 fn bar(minutes: usize, alone: bool, young: bool) -> f64 {
     let bar = match minutes {
-        0..=3 => tune(3, 7.5),
-        4 => tune(4, 6.5),
-        5 => tune(5, 6.0),
-        6 | 7 => tune(6, 5.5),
+        0..=3 => tune(3, 8.0),
+        4 => tune(4, 7.0),
+        5 => tune(5, 6.5),
+        6 | 7 => tune(6, 6.0),
         _ => tune(7, 5.5),
     };
     // Without other pages nothing can be taken off.
@@ -99,8 +101,10 @@ fn bar(minutes: usize, alone: bool, young: bool) -> f64 {
 const REST: f64 = 0.7;
 /// A change is larger than what the page did for as long in its past by this factor.
 const UNUSUAL: f64 = 1.5;
+/// Minutes after which a change is none that fades.
+const FADING: usize = 14;
 /// Minutes in which a larger change may fade.
-const LEFT_OVER: usize = 15;
+const LEFT_OVER: usize = 10;
 
 /// Nobody waits to be told that a page is faster.
 const FASTER_BAR: f64 = 6.5;
@@ -127,35 +131,53 @@ fn strength(lens: &Lens, kind: usize, effect: f64, variance: f64, count: f64) ->
     effect.abs() / (variance + skewed.max(0.0)).sqrt()
 }
 
-/// Standard deviations, with their sign, of the most different score since a minute; for pages that do not stand
-/// out alone.
-pub(super) fn deviation(lens: &Lens, shared: &SharedMinutes, since: Tick) -> f64 {
-    let minutes = residuals(lens, shared).filter(|m| m.tick >= since && m.shift.abs() < CALM);
+/// How much a page is different since a minute, as a logarithm of time, if it is so by at least `least` standard
+/// deviations and was not so in the minutes before.
+pub(super) fn began(lens: &Lens, shared: &SharedMinutes, since: Tick, least: f64) -> Option<f64> {
+    let minutes = residuals(lens, shared).filter(|minute| minute.shift.abs() < CALM);
     let minutes: Vec<_> = minutes.collect();
-    if minutes.is_empty() {
-        return 0.0;
+    let start = minutes.partition_point(|minute| minute.tick < since);
+    let (before, after) = minutes.split_at(start);
+    let before = &before[before.len() - before.len().min(BEFORE)..];
+    [RANK, PLACE].into_iter().find_map(|kind| {
+        let (deviations, effect) = deviations(lens, after, kind)?;
+        let earlier = deviations_or_none(lens, before, kind) * effect.signum();
+        let began = deviations >= least && earlier < least / 2.0;
+        began.then(|| effect / lens.reference.slope(kind))
+    })
+}
+
+/// Standard deviations and effect of some minutes.
+fn deviations(lens: &Lens, minutes: &[Residual], kind: usize) -> Option<(f64, f64)> {
+    minutes.last()?;
+    let mut window = Window::new(lens.past.noise[kind]);
+    let mut count = 0.0;
+    for minute in minutes.iter().rev() {
+        window.grow(
+            minute.tick,
+            minute.scores[kind],
+            minute.sampling[kind],
+            minute.answer[kind],
+        );
+        count += minute.count;
     }
-    let mut most = 0.0f64;
-    for kind in [RANK, PLACE] {
-        let mut window = Window::new(lens.past.noise[kind]);
-        let mut count = 0.0;
-        for minute in minutes.iter().rev() {
-            window.grow(
-                minute.tick,
-                minute.scores[kind],
-                minute.sampling[kind],
-                minute.answer[kind],
-            );
-            count += minute.count;
-        }
-        let effect = window.mean();
-        let variance = window.variance() + past_variance(lens, kind);
-        let here = effect.signum() * strength(lens, kind, effect, variance, count);
-        if here.abs() > most.abs() {
-            most = here;
-        }
+    let effect = window.mean();
+    let variance = window.variance() + past_variance(lens, kind);
+    Some((strength(lens, kind, effect, variance, count), effect))
+}
+
+/// Standard deviations with their sign; 0 of no minutes.
+fn deviations_or_none(lens: &Lens, minutes: &[Residual], kind: usize) -> f64 {
+    deviations(lens, minutes, kind).map_or(0.0, |(size, effect)| size * effect.signum())
+}
+
+/// The size of an effect on the mean score, as a logarithm of time.
+pub(super) fn log_size(lens: &Lens, kind: usize, effect: f64) -> f64 {
+    match kind {
+        TAIL => effect / lens.reference.tail_share(),
+        RANK => lens.reference.shift_of(effect),
+        _ => effect / lens.reference.slope(kind),
     }
-    most
 }
 
 /// Looks for a change that is there at the end of minute `now`.
@@ -221,6 +243,56 @@ pub(super) fn search(
             }
         }
     }
+    if super::DBGON.load(std::sync::atomic::Ordering::Relaxed) {
+        let mut w = lens.past.noise.map(Window::new);
+        let mut c = 0.0;
+        let mut out = String::new();
+        for (i, m) in minutes.iter().rev().take(LONGEST).enumerate() {
+            c += m.count;
+            for k in 0..SCORES {
+                w[k].grow(m.tick, m.scores[k], m.sampling[k], m.answer[k]);
+            }
+            if [3, 5, 8, 12, 20].contains(&(i + 1)) {
+                let win = &minutes[minutes.len() - i - 1..];
+                let e: Vec<String> = (0..SCORES)
+                    .map(|k| {
+                        let ef = w[k].mean();
+                        format!(
+                            "{:.1}{}{}{}{}",
+                            ef.signum() * strength(lens, k, ef, w[k].variance() + past[k], c),
+                            if is_large(lens, k, ef) { "L" } else { "" },
+                            if goes_on(win, k, ef) { "G" } else { "" },
+                            if is_unusual(lens, win, k, ef) {
+                                "U"
+                            } else {
+                                ""
+                            },
+                            if is_left_over(&minutes[..minutes.len() - i - 1], win, k, ef) {
+                                "!"
+                            } else {
+                                ""
+                            }
+                        )
+                    })
+                    .collect();
+                out += &format!("  {}: {}", i + 1, e.join(" "));
+            }
+        }
+        let s: Vec<f64> = (0..SCORES).map(|k| lens.reference.slope(k)).collect();
+        eprintln!(
+            "{} past {} n{} wob {:?} cor {:?} last {:.3} {:.2?}{out} best {:?}",
+            now - 30000000,
+            lens.past.minutes,
+            lens.past.requests,
+            (0..SCORES)
+                .map(|k| (lens.past.noise[k].variance().sqrt() / s[k] * 1000.0) as i32)
+                .collect::<Vec<_>>(),
+            lens.past.noise.map(|n| (n.correlation() * 100.0) as i32),
+            minutes.last().unwrap().shift,
+            minutes.last().unwrap().scores,
+            best.map(|b| b.1)
+        );
+    }
     let (_, mut finding) = best?;
     finding.since = turning_point(lens, &minutes, finding.score, finding.effect);
     let lasted = minutes
@@ -232,12 +304,10 @@ pub(super) fn search(
 
 /// Whether anybody would call it a change.
 fn is_large(lens: &Lens, kind: usize, effect: f64) -> bool {
+    let size = log_size(lens, kind, effect);
     match kind {
-        TAIL => effect / lens.reference.tail_share() >= LEAST_TAIL,
-        RANK if effect > 0.0 => lens.reference.shift_of(effect) >= LEAST_SLOWER,
-        RANK => lens.reference.shift_of(effect) <= -LEAST_FASTER,
-        _ if effect > 0.0 => effect / lens.reference.slope(kind) >= LEAST_SLOWER,
-        _ => effect / lens.reference.slope(kind) <= -LEAST_FASTER,
+        TAIL => size >= LEAST_TAIL,
+        _ => size >= LEAST_SLOWER || size <= -LEAST_FASTER,
     }
 }
 
@@ -257,7 +327,7 @@ fn goes_on(window: &[Residual], kind: usize, effect: f64) -> bool {
     let sign = effect.signum();
     let shows = |minute: &&Residual| {
         sign * minute.scores[kind]
-            >= tune(10, 0.4) * size - (minute.sampling[kind] + minute.answer[kind].powi(2)).sqrt()
+            >= tune(10, 0.5) * size - (minute.sampling[kind] + minute.answer[kind].powi(2)).sqrt()
     };
     let unseen = match window.len() {
         0..=3 => 0,
@@ -338,7 +408,8 @@ fn is_unusual(lens: &Lens, window: &[Residual], kind: usize, effect: f64) -> boo
 fn fades(lens: &Lens, minutes: &[Residual], finding: &Finding) -> bool {
     let start = minutes.partition_point(|minute| minute.tick < finding.since);
     let changed = &minutes[start..];
-    if changed.len() < 5 {
+    // What has gone on for long is no episode, whatever it began with.
+    if changed.len() < 5 || changed.len() > FADING {
         return false;
     }
     let kind = finding.score;
@@ -372,7 +443,7 @@ fn is_left_over(earlier: &[Residual], window: &[Residual], kind: usize, effect: 
         .map(|m| effect.signum() * m.scores[kind])
         .collect();
     all.windows(2)
-        .any(|pair| (pair[0] + pair[1]) / 2.0 * tune(2, 0.55) > effect.abs())
+        .any(|pair| pair[0].min(pair[1]) * tune(2, 0.55) > effect.abs())
 }
 
 /// The first minute of the change: where the cumulative sum of the scores beyond half of the effect turns
