@@ -234,7 +234,7 @@ fn batch_jobs(random: &mut Random, episodes: &mut Vec<Episode>, other: bool) {
         let count = random.whole(3, 16);
         let pages = random.sample(PAGES, count);
         let every = random.pick(&[15, 20, 30, 30, 60, 60]);
-        let length = random.whole(1, if other { 6 } else { 4 });
+        let length = random.whole(1, if other { 5 } else { 4 });
         let shift = random.log_between(1.05, 1.5).ln();
         let mut from = random.whole(0, every);
         while from < MINUTES {
@@ -296,7 +296,7 @@ fn group_trouble(random: &mut Random, episodes: &mut Vec<Episode>, pages: &[Page
     for _ in 0..random.whole(1, 5) {
         let group = random.whole(0, 6);
         let from = random.whole(0, MINUTES);
-        let to = from + random.whole(1, 5);
+        let to = from + random.whole(1, 4);
         let shift = random.log_between(1.2, 2.5).ln();
         for page in (0..PAGES).filter(|page| pages[*page].group == group) {
             episodes.push(Episode {

@@ -99,17 +99,6 @@ fn run_all(design: Design, seed: u64, runs: u64) -> Scores {
 
 fn run_one(design: Design, seed: u64) -> Scores {
     let mut run = Run::new(seed, design);
-    if let Ok(d) = std::env::var("DBGP") {
-        let p: usize = d.parse().unwrap();
-        eprintln!("{design:?} {}", run.explain(p, 100));
-        tower_pulse::model::changes::DBG.store(
-            id_of(p)
-                .to_bytes()
-                .iter()
-                .fold(0u64, |a, b| a << 8 | *b as u64),
-            Ordering::Relaxed,
-        );
-    }
     let mut detector = Detector::new(DetectorState::default());
     let mut baselines = Rule::ALL.map(Baseline::new);
     let mut follower = Follower::new(seed, &run.labels);

@@ -421,10 +421,6 @@ impl Detector {
                 let mut alarms = self.state.alarms.iter();
                 alarms.any(|alarm| alarm.context == *id && kinds.contains(&alarm.kind))
             };
-            super::DBGON.store(
-                super::DBG.load(std::sync::atomic::Ordering::Relaxed) == number(*id),
-                std::sync::atomic::Ordering::Relaxed,
-            );
             if let Some(lens) = page.lens.as_ref().filter(|_| seen && !stands(&SPEED))
                 && let Some(finding) = speed::search(
                     lens,
@@ -589,14 +585,9 @@ impl Detector {
         let (mut all, mut sizes) = (0, Vec::new());
         for lens in lenses {
             all += 1;
-            sizes.extend(speed::began(
-                lens,
-                &self.state.shared,
-                since,
-                speed::tune(11, CROWD),
-            ));
+            sizes.extend(speed::began(lens, &self.state.shared, since, CROWD));
         }
-        if sizes.len() <= (all / 20).max(speed::tune(12, 2.0) as usize) {
+        if sizes.len() <= (all / 20).max(2) {
             return 0.0;
         }
         sizes.sort_unstable_by(|a, b| a.abs().total_cmp(&b.abs()));
@@ -610,8 +601,7 @@ impl Detector {
         let size = lens.map_or(0.0, |lens| {
             speed::log_size(lens, alarm.score, alarm.effect as f64 * 1e-6)
         });
-        let stands_out =
-            SPEED.contains(&alarm.kind) && size.abs() > speed::tune(14, STANDS_OUT) * crowd;
+        let stands_out = SPEED.contains(&alarm.kind) && size.abs() > STANDS_OUT * crowd;
         crowd > 0.0 && !stands_out
     }
 

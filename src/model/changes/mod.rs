@@ -23,6 +23,3 @@ mod state;
 mod tests;
 mod traffic;
 mod verdict;
-
-pub static DBG: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
-pub static DBGON: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);

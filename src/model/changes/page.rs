@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::history::{BUCKETS, Counts, History, Packed, STORED, Tick};
 use super::past::find_past;
-use super::reference::{Past, Reference, SCORES, SPANS};
+use super::reference::{Past, Reference, SCORES};
 use super::state::SharedMinutes;
 
 /// Minutes that have scores.

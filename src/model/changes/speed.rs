@@ -15,7 +15,7 @@ use super::state::SharedMinutes;
 /// The shortest window, in minutes with requests.
 const SHORTEST: usize = 3;
 /// Minutes before a change in which it may not have been there.
-const BEFORE: usize = 6;
+const BEFORE: usize = 3;
 /// The longest window, in minutes with requests.
 const LONGEST: usize = 20;
 
@@ -48,6 +48,8 @@ struct Residual {
 
 /// In a calm minute, what all pages share is less than this.
 const CALM: f64 = 0.12;
+/// Calm minutes that a change must last if it began when all pages were slower for some minutes.
+const AFTER_ROUGH: usize = 8;
 /// How differently pages answer to what they share: one standard deviation, as a part of it.
 const LOADING: f64 = 0.3;
 
@@ -65,10 +67,7 @@ fn residual(scored: &Scored, lens: &Lens, shared: &SharedMinutes) -> Residual {
         residual.scores[kind] =
             f64::from(scored.scores[kind]) - lens.reference.expected(kind, shift);
         residual.sampling[kind] = lens.reference.variance(kind) / f64::from(scored.count);
-        let (more, less) = (
-            shift * (1.0 + tune(9, LOADING)),
-            shift * (1.0 - tune(9, LOADING)),
-        );
+        let (more, less) = (shift * (1.0 + LOADING), shift * (1.0 - LOADING));
         residual.answer[kind] =
             (lens.reference.expected(kind, more) - lens.reference.expected(kind, less)) / 2.0;
     }
@@ -86,11 +85,11 @@ fn residuals<'a>(
 /// Standard deviations that are needed, by the number of minutes.
 fn bar(minutes: usize, alone: bool, young: bool) -> f64 {
     let bar = match minutes {
-        0..=3 => tune(3, 8.0),
-        4 => tune(4, 7.0),
-        5 => tune(5, 6.5),
-        6 | 7 => tune(6, 6.0),
-        _ => tune(7, 5.5),
+        0..=3 => 8.0,
+        4 => 7.0,
+        5 => 6.5,
+        6 | 7 => 6.0,
+        _ => 5.5,
     };
     // Without other pages nothing can be taken off.
     let bar = if alone { bar + 1.5 } else { bar };
@@ -98,9 +97,15 @@ fn bar(minutes: usize, alone: bool, young: bool) -> f64 {
 }
 
 /// What a window without its worst minutes must be, as a part of the standard deviations that are needed.
-const REST: f64 = 0.7;
+const REST: f64 = 0.78;
 /// A change is larger than what the page did for as long in its past by this factor.
 const UNUSUAL: f64 = 1.5;
+/// A change fades whose last minutes are less than this part of its first ones.
+const FADED: f64 = 0.65;
+/// A change is left over of an earlier one that was larger by the inverse of this.
+const RETURNED: f64 = 0.55;
+/// The part of a change that nearly all of its minutes show.
+const SHOWN: f64 = 0.5;
 /// Minutes after which a change is none that fades.
 const FADING: usize = 14;
 /// Minutes in which a larger change may fade.
@@ -141,8 +146,10 @@ pub(super) fn began(lens: &Lens, shared: &SharedMinutes, since: Tick, least: f64
     let before = &before[before.len() - before.len().min(BEFORE)..];
     [RANK, PLACE].into_iter().find_map(|kind| {
         let (deviations, effect) = deviations(lens, after, kind)?;
-        let earlier = deviations_or_none(lens, before, kind) * effect.signum();
-        let began = deviations >= least && earlier < least / 2.0;
+        let earlier = before
+            .last()
+            .map_or(0.0, |_| weighted_mean(before.iter(), kind));
+        let began = deviations >= least && earlier * effect.signum() < 0.5 * effect.abs();
         began.then(|| effect / lens.reference.slope(kind))
     })
 }
@@ -164,11 +171,6 @@ fn deviations(lens: &Lens, minutes: &[Residual], kind: usize) -> Option<(f64, f6
     let effect = window.mean();
     let variance = window.variance() + past_variance(lens, kind);
     Some((strength(lens, kind, effect, variance, count), effect))
-}
-
-/// Standard deviations with their sign; 0 of no minutes.
-fn deviations_or_none(lens: &Lens, minutes: &[Residual], kind: usize) -> f64 {
-    deviations(lens, minutes, kind).map_or(0.0, |(size, effect)| size * effect.signum())
 }
 
 /// The size of an effect on the mean score, as a logarithm of time.
@@ -227,8 +229,7 @@ pub(super) fn search(
             let earlier = &minutes[..minutes.len() - length];
             if is_large(lens, kind, effect)
                 && goes_on(window, kind, effect)
-                && rest_stands_out(lens, window, kind, effect)
-                    >= tune(13, REST) * bar(length, alone, young)
+                && rest_stands_out(lens, window, kind, effect) >= REST * bar(length, alone, young)
                 && is_unusual(lens, window, kind, effect)
                 && !is_left_over(earlier, window, kind, effect)
             {
@@ -243,62 +244,19 @@ pub(super) fn search(
             }
         }
     }
-    if super::DBGON.load(std::sync::atomic::Ordering::Relaxed) {
-        let mut w = lens.past.noise.map(Window::new);
-        let mut c = 0.0;
-        let mut out = String::new();
-        for (i, m) in minutes.iter().rev().take(LONGEST).enumerate() {
-            c += m.count;
-            for k in 0..SCORES {
-                w[k].grow(m.tick, m.scores[k], m.sampling[k], m.answer[k]);
-            }
-            if [3, 5, 8, 12, 20].contains(&(i + 1)) {
-                let win = &minutes[minutes.len() - i - 1..];
-                let e: Vec<String> = (0..SCORES)
-                    .map(|k| {
-                        let ef = w[k].mean();
-                        format!(
-                            "{:.1}{}{}{}{}",
-                            ef.signum() * strength(lens, k, ef, w[k].variance() + past[k], c),
-                            if is_large(lens, k, ef) { "L" } else { "" },
-                            if goes_on(win, k, ef) { "G" } else { "" },
-                            if is_unusual(lens, win, k, ef) {
-                                "U"
-                            } else {
-                                ""
-                            },
-                            if is_left_over(&minutes[..minutes.len() - i - 1], win, k, ef) {
-                                "!"
-                            } else {
-                                ""
-                            }
-                        )
-                    })
-                    .collect();
-                out += &format!("  {}: {}", i + 1, e.join(" "));
-            }
-        }
-        let s: Vec<f64> = (0..SCORES).map(|k| lens.reference.slope(k)).collect();
-        eprintln!(
-            "{} past {} n{} wob {:?} cor {:?} last {:.3} {:.2?}{out} best {:?}",
-            now - 30000000,
-            lens.past.minutes,
-            lens.past.requests,
-            (0..SCORES)
-                .map(|k| (lens.past.noise[k].variance().sqrt() / s[k] * 1000.0) as i32)
-                .collect::<Vec<_>>(),
-            lens.past.noise.map(|n| (n.correlation() * 100.0) as i32),
-            minutes.last().unwrap().shift,
-            minutes.last().unwrap().scores,
-            best.map(|b| b.1)
-        );
-    }
     let (_, mut finding) = best?;
     finding.since = turning_point(lens, &minutes, finding.score, finding.effect);
-    let lasted = minutes
+    // Caches warm up, and a host recovers, at different speeds on different pages.
+    let rough = |minute: &&Residual| minute.shift.abs() >= CALM;
+    let around = minutes
         .iter()
-        .filter(|m| m.tick >= finding.since && m.shift.abs() < tune(8, CALM));
-    let enough = lasted.count() >= SHORTEST;
+        .filter(|minute| minute.tick >= finding.since - 2);
+    let least = match around.filter(rough).count() {
+        0 | 1 => SHORTEST,
+        _ => AFTER_ROUGH,
+    };
+    let lasted = minutes.iter().filter(|minute| minute.tick >= finding.since);
+    let enough = lasted.filter(|minute| !rough(minute)).count() >= least;
     (enough && !fades(lens, &minutes, &finding)).then_some(finding)
 }
 
@@ -327,7 +285,7 @@ fn goes_on(window: &[Residual], kind: usize, effect: f64) -> bool {
     let sign = effect.signum();
     let shows = |minute: &&Residual| {
         sign * minute.scores[kind]
-            >= tune(10, 0.5) * size - (minute.sampling[kind] + minute.answer[kind].powi(2)).sqrt()
+            >= SHOWN * size - (minute.sampling[kind] + minute.answer[kind].powi(2)).sqrt()
     };
     let unseen = match window.len() {
         0..=3 => 0,
@@ -401,7 +359,7 @@ fn is_unusual(lens: &Lens, window: &[Residual], kind: usize, effect: f64) -> boo
         return true;
     }
     let highest = lens.past.highest[kind][window.len() - 2] as f64 * 1e-6;
-    lower_mean(window, kind, 1.0) >= tune(0, UNUSUAL) * highest
+    lower_mean(window, kind, 1.0) >= UNUSUAL * highest
 }
 
 /// Whether the last minutes of a change are much less than its first ones.
@@ -427,7 +385,7 @@ fn fades(lens: &Lens, minutes: &[Residual], finding: &Finding) -> bool {
     };
     let (first, first_variance) = mean(&changed[..3]);
     let (last, last_variance) = mean(&changed[changed.len() - 3..]);
-    last < tune(1, 0.65) * first && first - last > (first_variance + last_variance).sqrt()
+    last < FADED * first && first - last > (first_variance + last_variance).sqrt()
 }
 
 /// Whether a larger change of a short time before is on its way back: caches warm up.
@@ -443,7 +401,7 @@ fn is_left_over(earlier: &[Residual], window: &[Residual], kind: usize, effect: 
         .map(|m| effect.signum() * m.scores[kind])
         .collect();
     all.windows(2)
-        .any(|pair| pair[0].min(pair[1]) * tune(2, 0.55) > effect.abs())
+        .any(|pair| pair[0].min(pair[1]) * RETURNED > effect.abs())
 }
 
 /// The first minute of the change: where the cumulative sum of the scores beyond half of the effect turns
@@ -574,19 +532,4 @@ pub(super) fn level_of(lens: &Lens, now: Tick) -> Option<(f64, f64)> {
         lens.past.level as f64 * 1e-6 + shift,
         1.0 / (sampling + wobble),
     ))
-}
-
-pub(super) fn tune(index: usize, default: f64) -> f64 {
-    static T: std::sync::OnceLock<Vec<f64>> = std::sync::OnceLock::new();
-    let t = T.get_or_init(|| {
-        std::env::var("TUNE")
-            .unwrap_or_default()
-            .split(',')
-            .map(|s| s.parse().unwrap_or(f64::NAN))
-            .collect()
-    });
-    t.get(index)
-        .copied()
-        .filter(|v| !v.is_nan())
-        .unwrap_or(default)
 }
