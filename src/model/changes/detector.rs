@@ -127,7 +127,7 @@ fn number(id: RecordId) -> u64 {
 /// Standard deviations of a page that changes with others.
 const CROWD: f64 = 3.0;
 /// A change that is larger than the usual one of a crowd by this factor is one of its own.
-const STANDS_OUT: f64 = 3.0;
+const STANDS_OUT: f64 = 4.0;
 /// Minutes that a change of several pages at once must last.
 const TOGETHER_LASTING: Tick = 8;
 /// An alarm of a page without requests ends after so many minutes.

@@ -48,6 +48,8 @@ struct Residual {
 
 /// In a calm minute, what all pages share is less than this.
 const CALM: f64 = 0.12;
+/// A minute is rough if what all pages share in it is this part of the change.
+const ROUGH: f64 = 0.35;
 /// Calm minutes that a change must last if it began when all pages were slower for some minutes.
 const AFTER_ROUGH: usize = 8;
 /// How differently pages answer to what they share: one standard deviation, as a part of it.
@@ -247,12 +249,14 @@ pub(super) fn search(
     let (_, mut finding) = best?;
     finding.since = turning_point(lens, &minutes, finding.score, finding.effect);
     // Caches warm up, and a host recovers, at different speeds on different pages.
-    let rough = |minute: &&Residual| minute.shift.abs() >= CALM;
+    let size = log_size(lens, finding.score, finding.effect).abs();
+    let rough = |minute: &&Residual| minute.shift.abs() >= CALM.max(ROUGH * size);
     let around = minutes
         .iter()
         .filter(|minute| minute.tick >= finding.since - 2);
     let least = match around.filter(rough).count() {
         0 | 1 => SHORTEST,
+        2 => SHORTEST + 2,
         _ => AFTER_ROUGH,
     };
     let lasted = minutes.iter().filter(|minute| minute.tick >= finding.since);
