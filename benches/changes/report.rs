@@ -15,9 +15,9 @@ fn clear(label: &Label) -> bool {
     is_slower(label, Part::Body) && label.ratio >= 1.29 && label.rate >= 30.0
 }
 
-/// Slowdowns of the tail only, on such pages.
+/// Slowdowns of the slowest tenth only, on such pages.
 fn tail(label: &Label) -> bool {
-    label.kind == LabelKind::Slower && label.part != Part::Body && label.rate >= 30.0
+    is_slower(label, Part::UpperTenth) && label.rate >= 30.0
 }
 
 struct Row {
@@ -82,7 +82,12 @@ pub(crate) fn print(design: Design, seed: u64, runs: u64, scores: &Scores) -> bo
     if !hard {
         println!("the workload is too easy");
     }
-    let accepted = own.false_alarms <= 8.0
+    // With noise that it does not expect, a detector may err more often.
+    let most = match design {
+        Design::Plain => 8.0,
+        Design::Other => 16.0,
+    };
+    let accepted = own.false_alarms <= most
         && own.found >= 0.97
         && own.tail >= 0.93
         && own.median <= 4.0
