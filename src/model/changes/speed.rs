@@ -7,9 +7,12 @@
 //! change-point*, 1995). A change must also go on: a page that was slow for some minutes is no news.
 
 use super::history::Tick;
+use super::lasting::{
+    REST, fades, goes_on, is_left_over, is_unusual, rest_stands_out, turning_point, weighted_mean,
+};
 use super::noise::Window;
 use super::page::{Lens, Scored};
-use super::reference::{PLACE, RANK, SCORES, SPANS, TAIL};
+use super::reference::{PLACE, RANK, SCORES, TAIL};
 use super::state::SharedMinutes;
 
 /// The shortest window, in minutes with requests.
@@ -33,17 +36,17 @@ pub(super) struct Finding {
 
 /// A minute, without what all pages share.
 #[derive(Clone, Copy, Debug)]
-struct Residual {
-    tick: Tick,
-    count: f64,
+pub(super) struct Residual {
+    pub(super) tick: Tick,
+    pub(super) count: f64,
     /// What all pages share, as a logarithm of time.
-    shift: f64,
-    scores: [f64; SCORES],
+    pub(super) shift: f64,
+    pub(super) scores: [f64; SCORES],
     /// Variance of the scores that comes from sampling.
-    sampling: [f64; SCORES],
+    pub(super) sampling: [f64; SCORES],
     /// What the page's own answer to what is shared may make of the scores: one standard deviation. It is the same
     /// answer in each minute.
-    answer: [f64; SCORES],
+    pub(super) answer: [f64; SCORES],
 }
 
 /// In a calm minute, what all pages share is less than this.
@@ -98,21 +101,6 @@ fn bar(minutes: usize, alone: bool, young: bool) -> f64 {
     if young { bar + 1.5 } else { bar }
 }
 
-/// What a window without its worst minutes must be, as a part of the standard deviations that are needed.
-const REST: f64 = 0.78;
-/// A change is larger than what the page did for as long in its past by this factor.
-const UNUSUAL: f64 = 1.5;
-/// A change fades whose last minutes are less than this part of its first ones.
-const FADED: f64 = 0.65;
-/// A change is left over of an earlier one that was larger by the inverse of this.
-const RETURNED: f64 = 0.55;
-/// The part of a change that nearly all of its minutes show.
-const SHOWN: f64 = 0.5;
-/// Minutes after which a change is none that fades.
-const FADING: usize = 14;
-/// Minutes in which a larger change may fade.
-const LEFT_OVER: usize = 10;
-
 /// Nobody waits to be told that a page is faster.
 const FASTER_BAR: f64 = 6.5;
 
@@ -122,7 +110,7 @@ const LEAST_FASTER: f64 = 0.18;
 const LEAST_TAIL: f64 = 0.3;
 
 /// The variance of the mean of the past.
-fn past_variance(lens: &Lens, kind: usize) -> f64 {
+pub(super) fn past_variance(lens: &Lens, kind: usize) -> f64 {
     let noise = lens.past.noise[kind];
     let correlation = noise.correlation();
     let lasting = (1.0 + correlation) / (1.0 - correlation);
@@ -133,7 +121,7 @@ fn past_variance(lens: &Lens, kind: usize) -> f64 {
 /// Standard deviations of a mean score of `count` requests. The sum of few skewed scores exceeds its mean more
 /// easily than a normal deviate does: its skewness is part of the variance, as in the deviance of a Poisson count
 /// or in Bernstein's inequality.
-fn strength(lens: &Lens, kind: usize, effect: f64, variance: f64, count: f64) -> f64 {
+pub(super) fn strength(lens: &Lens, kind: usize, effect: f64, variance: f64, count: f64) -> f64 {
     let skewed = effect * lens.reference.skew(kind) / (3.0 * count.max(1.0));
     effect.abs() / (variance + skewed.max(0.0)).sqrt()
 }
@@ -271,156 +259,6 @@ fn is_large(lens: &Lens, kind: usize, effect: f64) -> bool {
         TAIL => size >= LEAST_TAIL,
         _ => size >= LEAST_SLOWER || size <= -LEAST_FASTER,
     }
-}
-
-fn weighted_mean<'a>(minutes: impl Iterator<Item = &'a Residual>, kind: usize) -> f64 {
-    let (mut sum, mut weights) = (0.0, 0.0);
-    for minute in minutes {
-        let weight = 1.0 / (minute.sampling[kind] + minute.answer[kind].powi(2)).max(1e-9);
-        sum += weight * minute.scores[kind];
-        weights += weight;
-    }
-    sum / f64::max(weights, 1e-9)
-}
-
-/// Whether the change is still there, is that of nearly all minutes, and is not only that of the worst.
-fn goes_on(window: &[Residual], kind: usize, effect: f64) -> bool {
-    let size = effect.abs();
-    let sign = effect.signum();
-    let shows = |minute: &&Residual| {
-        sign * minute.scores[kind]
-            >= SHOWN * size - (minute.sampling[kind] + minute.answer[kind].powi(2)).sqrt()
-    };
-    let unseen = match window.len() {
-        0..=3 => 0,
-        4..=7 => 1,
-        length => length / 5,
-    };
-    if window.iter().filter(shows).count() + unseen < window.len() {
-        return false;
-    }
-    let mut order: Vec<_> = window.iter().collect();
-    order.sort_unstable_by(|a, b| (sign * a.scores[kind]).total_cmp(&(sign * b.scores[kind])));
-    let rest = &order[..order.len() - spared(window.len())];
-    let last = |minutes: usize| window[window.len() - window.len().min(minutes)..].iter();
-    sign * weighted_mean(rest.iter().copied(), kind) >= 0.55 * size
-        && sign * weighted_mean(last(2), kind) >= 0.5 * size
-        && sign * weighted_mean(last(4), kind) >= 0.6 * size
-}
-
-/// How many of the worst minutes of a window may not be all that there is to it.
-fn spared(length: usize) -> usize {
-    match length {
-        0..=4 => 1,
-        5..=9 => 2,
-        _ => 3,
-    }
-}
-
-/// Standard deviations of a window without its worst minutes.
-fn rest_stands_out(lens: &Lens, window: &[Residual], kind: usize, effect: f64) -> f64 {
-    let sign = effect.signum();
-    let mut scores: Vec<_> = window
-        .iter()
-        .map(|minute| sign * minute.scores[kind])
-        .collect();
-    scores.sort_unstable_by(f64::total_cmp);
-    let most = scores[scores.len() - 1 - spared(window.len())];
-    let mut rest = Window::new(lens.past.noise[kind]);
-    let mut count = 0.0;
-    for minute in window
-        .iter()
-        .rev()
-        .filter(|minute| sign * minute.scores[kind] <= most)
-    {
-        rest.grow(
-            minute.tick,
-            minute.scores[kind],
-            minute.sampling[kind],
-            minute.answer[kind],
-        );
-        count += minute.count;
-    }
-    sign * strength(
-        lens,
-        kind,
-        rest.mean(),
-        rest.variance() + past_variance(lens, kind),
-        count,
-    ) * rest.mean().signum()
-}
-
-/// Mean of some minutes without their largest one.
-fn lower_mean(window: &[Residual], kind: usize, sign: f64) -> f64 {
-    let values = window.iter().map(|minute| sign * minute.scores[kind]);
-    let largest = values.clone().fold(f64::MIN, f64::max);
-    (values.sum::<f64>() - largest) / (window.len() - 1).max(1) as f64
-}
-
-/// Whether the page was not as slow for as long in its past.
-fn is_unusual(lens: &Lens, window: &[Residual], kind: usize, effect: f64) -> bool {
-    if effect < 0.0 || window.len() > SPANS + 1 {
-        return true;
-    }
-    let highest = lens.past.highest[kind][window.len() - 2] as f64 * 1e-6;
-    lower_mean(window, kind, 1.0) >= UNUSUAL * highest
-}
-
-/// Whether the last minutes of a change are much less than its first ones.
-fn fades(lens: &Lens, minutes: &[Residual], finding: &Finding) -> bool {
-    let start = minutes.partition_point(|minute| minute.tick < finding.since);
-    let changed = &minutes[start..];
-    // What has gone on for long is no episode, whatever it began with.
-    if changed.len() < 5 || changed.len() > FADING {
-        return false;
-    }
-    let kind = finding.score;
-    let mean = |minutes: &[Residual]| {
-        let mut window = Window::new(lens.past.noise[kind]);
-        for minute in minutes.iter().rev() {
-            window.grow(
-                minute.tick,
-                minute.scores[kind],
-                minute.sampling[kind],
-                minute.answer[kind],
-            );
-        }
-        (finding.effect.signum() * window.mean(), window.variance())
-    };
-    let (first, first_variance) = mean(&changed[..3]);
-    let (last, last_variance) = mean(&changed[changed.len() - 3..]);
-    last < FADED * first && first - last > (first_variance + last_variance).sqrt()
-}
-
-/// Whether a larger change of a short time before is on its way back: caches warm up.
-fn is_left_over(earlier: &[Residual], window: &[Residual], kind: usize, effect: f64) -> bool {
-    if window.len() >= LEFT_OVER {
-        return false;
-    }
-    let before = &earlier[earlier.len() - earlier.len().min(LEFT_OVER)..];
-    let half = &window[..window.len() / 2];
-    let all: Vec<_> = before
-        .iter()
-        .chain(half)
-        .map(|m| effect.signum() * m.scores[kind])
-        .collect();
-    all.windows(2)
-        .any(|pair| pair[0].min(pair[1]) * RETURNED > effect.abs())
-}
-
-/// The first minute of the change: where the cumulative sum of the scores beyond half of the effect turns
-/// (Page, *Continuous inspection schemes*, 1954).
-fn turning_point(lens: &Lens, minutes: &[Residual], kind: usize, effect: f64) -> Tick {
-    let wobble = lens.past.noise[kind].variance();
-    let (mut sum, mut most, mut since) = (0.0, f64::NEG_INFINITY, 0);
-    for minute in minutes.iter().rev() {
-        let weight = 1.0 / (minute.sampling[kind] + wobble).max(1e-12);
-        sum += weight * effect.signum() * (minute.scores[kind] - effect / 2.0);
-        if sum > most {
-            (most, since) = (sum, minute.tick);
-        }
-    }
-    since
 }
 
 /// What stands of a change that was found before.
