@@ -230,25 +230,23 @@ fn the_ratio_of_a_mixture_is_not_above_what_any_request_suffered() {
 
 #[test]
 fn errors_surges_and_silence_are_named() {
-    let cases: [(ChangeKind, fn(i64) -> Option<Load>); 3] = [
-        (ChangeKind::Failing, |_| {
-            Some(Load {
-                error_share: 0.2,
-                ..USUAL
-            })
-        }),
-        (ChangeKind::Surging, |_| {
-            Some(Load {
-                requests: 500,
-                ..USUAL
-            })
-        }),
-        (ChangeKind::Silent, |_| None),
+    let failing = Load {
+        error_share: 0.2,
+        ..USUAL
+    };
+    let surging = Load {
+        requests: 500,
+        ..USUAL
+    };
+    let cases = [
+        (ChangeKind::Failing, Some(failing)),
+        (ChangeKind::Surging, Some(surging)),
+        (ChangeKind::Silent, None),
     ];
     for (kind, change) in cases {
         let verdicts = watch(10, 110, |number, minute| {
             match number == 0 && minute >= 90 {
-                true => change(minute),
+                true => change,
                 false => Some(USUAL),
             }
         });
