@@ -1,81 +1,21 @@
 //! The detector: says at the end of each minute which contexts have changed.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use super::all;
 use super::change::ChangeKind;
 use super::failing;
 use super::history::{Tick, tick};
 use super::instance::Instances;
+pub use super::minute::{InstanceMinute, Minute, Sight, Verdict};
+use super::minute::{SPEED, all_id};
 use super::page::Page;
 use super::reference::Past;
 use super::speed;
 use super::state::{Alarm, Ended, Shared, SharedMinutes};
 use super::traffic;
 use super::verdict::verdict;
-use crate::model::aggregate::Aggregate;
-use crate::model::context::{ALL, Kind};
 use crate::model::records::RecordId;
-
-/// What all contexts did in one minute. Contexts without requests are absent.
-#[derive(Clone, Debug)]
-pub struct Minute<'a> {
-    /// The start of the minute, in Unix seconds.
-    pub start: i64,
-    /// The HTTP contexts that had requests, without `<all>`.
-    pub contexts: Vec<(RecordId, &'a Aggregate)>,
-    /// What each instance did on its busiest contexts.
-    pub instances: Vec<InstanceMinute<'a>>,
-}
-
-/// What one instance did in one minute.
-#[derive(Clone, Debug)]
-pub struct InstanceMinute<'a> {
-    /// Its name.
-    pub instance: Arc<str>,
-    /// Its busiest contexts.
-    pub contexts: Vec<(RecordId, &'a Aggregate)>,
-}
-
-/// Something that stands at the end of a minute.
-#[derive(Clone, Debug, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct Verdict {
-    /// The context.
-    pub context: RecordId,
-    /// What has changed.
-    pub kind: ChangeKind,
-    /// The instance, for [`ChangeKind::Instance`].
-    pub instance: Option<Arc<str>>,
-    /// The start of the first minute that is different, in Unix seconds.
-    pub since: i64,
-    /// The end of the minute in which it was detected, in Unix seconds.
-    pub detected: i64,
-    /// The figure before: for slower and faster, mean seconds of the successful responses.
-    pub then: f64,
-    /// The figure since.
-    pub now: f64,
-    /// `now` divided by `then`, corrected for what all contexts share. For slower and faster, the ratio of the
-    /// times of most requests, which is robust: a few requests that take very long change a mean, and not it.
-    pub ratio: f64,
-    /// For slower: only the slowest tenth of the requests is. Then `then`, `now` and `ratio` are about the mean of
-    /// that tenth.
-    #[cfg_attr(feature = "serde", serde(default))]
-    pub is_tail: bool,
-    /// 1 minus the probability that chance alone makes such a difference.
-    pub confidence: f64,
-    /// The number of requests since the change.
-    pub requests: u64,
-    /// Requests per minute before.
-    pub rate_then: f64,
-    /// Requests per minute since.
-    pub rate_now: f64,
-    /// Mean seconds per request before, of all requests.
-    pub mean_then: f64,
-    /// Mean seconds per request since, of all requests.
-    pub mean_now: f64,
-}
 
 /// What a detector needs, beside the minutes themselves, to go on where another one was.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -90,18 +30,6 @@ pub struct DetectorState {
     pub(super) ended: Vec<Ended>,
     /// What all contexts did together in the last minutes.
     pub(super) shared: SharedMinutes,
-}
-
-/// How well a detector can see.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct Sight {
-    /// Contexts with requests in the last hour.
-    pub contexts: usize,
-    /// Of these, contexts with enough requests, for long enough, to be compared with their past.
-    pub compared: usize,
-    /// Minutes of the last hour in which no context had a request.
-    pub gaps: usize,
 }
 
 /// The minutes before the first one to judge that a new detector must [recall](Detector::recall).
@@ -167,8 +95,9 @@ impl Detector {
     pub fn judge(&mut self, minute: &Minute<'_>) -> Vec<Verdict> {
         let now = tick(minute.start);
         self.state.judged_until = minute.start.saturating_add(60);
-        if self.add(now, minute) && !minute.contexts.is_empty() {
-            self.refresh(now);
+        let is_later = self.add(now, minute);
+        self.refresh(self.last.unwrap_or(now));
+        if is_later && !minute.contexts.is_empty() {
             self.share(now, minute);
             self.follow(now);
             self.search(now);
@@ -419,12 +348,4 @@ impl Detector {
         });
         verdicts
     }
-}
-
-/// Kinds that are about the times.
-pub(super) const SPEED: [ChangeKind; 2] = [ChangeKind::Slower, ChangeKind::Faster];
-
-/// All contexts together.
-pub(super) fn all_id() -> RecordId {
-    RecordId::new(Kind::All, ALL)
 }

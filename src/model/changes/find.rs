@@ -5,10 +5,11 @@ use std::collections::HashMap;
 
 use super::all;
 use super::change::ChangeKind;
-use super::detector::{Detector, SPEED, all_id};
+use super::detector::Detector;
 use super::failing;
 use super::history::Tick;
 use super::instance;
+use super::minute::{SPEED, all_id};
 use super::reference::Past;
 use super::speed;
 use super::state::Alarm;

@@ -10,9 +10,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use super::detector::InstanceMinute;
 use super::failing::{Share, deviance};
 use super::history::Tick;
+use super::minute::InstanceMinute;
 use crate::model::aggregate::Aggregate;
 use crate::model::histogram::lower_bound;
 use crate::model::records::RecordId;

@@ -4,7 +4,7 @@ use super::history::Tick;
 use super::noise::Window;
 use super::page::Lens;
 use super::reference::SPANS;
-use super::speed::{Finding, Residual, past_variance, strength};
+use super::residual::{Finding, Residual, past_variance, strength};
 
 /// What a window without its worst minutes must be, as a part of the standard deviations that are needed.
 pub(super) const REST: f64 = 0.78;

@@ -15,10 +15,13 @@ mod history;
 mod instance;
 mod lasting;
 pub mod mark;
+mod minute;
 mod noise;
 mod page;
 mod past;
 mod reference;
+mod residual;
+mod scored;
 mod speed;
 mod state;
 #[cfg(test)]

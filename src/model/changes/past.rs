@@ -1,9 +1,9 @@
 //! Where the past of a page is found: in the quiet minutes of about an hour that ends some minutes ago.
 
-use super::history::{History, Packed, PageMinute, STORED, Tick};
+use super::history::{History, Packed, PageMinute, RENEWED, STORED, Tick};
 use super::noise::Noise;
-use super::page::{RENEWED, Tally, score};
 use super::reference::{Past, Reference, SCORES, SPANS};
+use super::scored::{Tally, score};
 use super::state::SharedMinutes;
 
 /// A usual past ends so many minutes ago, and has so many minutes.

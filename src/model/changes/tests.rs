@@ -5,9 +5,8 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::change::ChangeKind;
-use super::detector::{
-    Detector, DetectorState, InstanceMinute, Minute, RECALLED_MINUTES, Verdict, all_id,
-};
+use super::detector::{Detector, DetectorState, InstanceMinute, Minute, RECALLED_MINUTES, Verdict};
+use super::minute::all_id;
 use crate::model::aggregate::Aggregate;
 use crate::model::context::Kind;
 use crate::model::histogram::{BUCKETS, Histogram, SCALE, bucket_of};

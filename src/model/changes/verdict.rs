@@ -1,10 +1,11 @@
 //! A verdict, made from an alarm that stands and the minutes since it began.
 
 use super::change::ChangeKind;
-use super::detector::{Verdict, all_id};
 use super::history::{History, Tick};
-use super::page::{Page, Tally};
+use super::minute::{Verdict, all_id};
+use super::page::Page;
 use super::reference::{Past, means};
+use super::scored::Tally;
 use super::speed;
 use super::state::{Alarm, SharedMinutes};
 
