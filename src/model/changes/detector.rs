@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use super::all;
 use super::change::ChangeKind;
 use super::failing;
+use super::find::Finder;
 use super::history::{Tick, tick};
 use super::instance::Instances;
 pub use super::minute::{InstanceMinute, Minute, Sight, Verdict};
@@ -12,25 +13,11 @@ use super::minute::{SPEED, all_id};
 use super::page::Page;
 use super::reference::Past;
 use super::speed;
+pub use super::state::DetectorState;
 use super::state::{Alarm, Ended, Shared, SharedMinutes};
 use super::traffic;
 use super::verdict::verdict;
 use crate::model::records::RecordId;
-
-/// What a detector needs, beside the minutes themselves, to go on where another one was.
-#[derive(Clone, Debug, Default, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(default))]
-pub struct DetectorState {
-    /// The end of the last minute that was judged, in Unix seconds.
-    pub judged_until: i64,
-    /// What stands.
-    pub(super) alarms: Vec<Alarm>,
-    /// What stood in the last minutes.
-    pub(super) ended: Vec<Ended>,
-    /// What all contexts did together in the last minutes.
-    pub(super) shared: SharedMinutes,
-}
 
 /// The minutes before the first one to judge that a new detector must [recall](Detector::recall).
 pub const RECALLED_MINUTES: i64 = 90;
@@ -41,9 +28,9 @@ pub const RECALLED_MINUTES: i64 = 90;
 /// requests to compare with, which end 10 minutes before. After 70 minutes it sees best.
 #[derive(Debug, Default)]
 pub struct Detector {
-    pub(super) state: DetectorState,
-    pub(super) pages: HashMap<RecordId, Page>,
-    pub(super) instances: Instances,
+    state: DetectorState,
+    pages: HashMap<RecordId, Page>,
+    instances: Instances,
     last: Option<Tick>,
 }
 
@@ -100,7 +87,12 @@ impl Detector {
         if is_later && !minute.contexts.is_empty() {
             self.share(now, minute);
             self.follow(now);
-            self.search(now);
+            let finder = Finder {
+                pages: &mut self.pages,
+                instances: &self.instances,
+                state: &mut self.state,
+            };
+            finder.search(now);
         }
         self.verdicts(now)
     }
@@ -175,33 +167,6 @@ impl Detector {
         true
     }
 
-    /// The times of a context that may not be part of its past.
-    pub(super) fn excluded(
-        &self,
-        id: RecordId,
-        kinds: &[ChangeKind],
-        now: Tick,
-    ) -> Vec<(Tick, Tick)> {
-        let alarms = self.state.alarms.iter();
-        let alarms = alarms.filter(|alarm| alarm.context == id && kinds.contains(&alarm.kind));
-        let ended = self.state.ended.iter();
-        let ended = ended.filter(|ended| ended.context == id && kinds.contains(&ended.kind));
-        let alarms = alarms.map(|alarm| (alarm.since, now));
-        alarms
-            .chain(ended.map(|ended| (ended.from, ended.to)))
-            .collect()
-    }
-
-    /// The end of the last alarm of a context. What was before is no part of a new one.
-    pub(super) fn last_end(&self, id: RecordId, kinds: &[ChangeKind]) -> Tick {
-        let ended = self
-            .state
-            .ended
-            .iter()
-            .filter(|ended| ended.context == id && kinds.contains(&ended.kind));
-        ended.map(|ended| ended.to).max().unwrap_or(Tick::MIN)
-    }
-
     /// Makes the pasts anew whose turn it is, and scores the minute.
     fn refresh(&mut self, now: Tick) {
         let mut pages = std::mem::take(&mut self.pages);
@@ -213,7 +178,7 @@ impl Detector {
                 Some(alarm) if !page.is_frozen() => page.freeze(&alarm.past, now),
                 Some(_) => {}
                 None => {
-                    let excluded = self.excluded(*id, &SPEED, now);
+                    let excluded = self.state.excluded(*id, &SPEED, now);
                     let ended = self.state.ended.iter().rev();
                     let mut ended =
                         ended.filter(|ended| ended.context == *id && SPEED.contains(&ended.kind));

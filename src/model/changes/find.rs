@@ -5,14 +5,14 @@ use std::collections::HashMap;
 
 use super::all;
 use super::change::ChangeKind;
-use super::detector::Detector;
 use super::failing;
 use super::history::Tick;
-use super::instance;
+use super::instance::{self, Instances};
 use super::minute::{SPEED, all_id};
+use super::page::Page;
 use super::reference::Past;
 use super::speed;
-use super::state::Alarm;
+use super::state::{Alarm, DetectorState};
 use super::traffic::{self, Traffic};
 use super::verdict::Sums;
 use crate::model::records::RecordId;
@@ -23,9 +23,16 @@ const CROWD: f64 = 3.0;
 const STANDS_OUT: f64 = 4.0;
 /// Minutes that a change of several pages at once must last.
 const TOGETHER_LASTING: Tick = 8;
-impl Detector {
+/// What is looked at, and the state that the findings are added to.
+pub(super) struct Finder<'a> {
+    pub(super) pages: &'a mut HashMap<RecordId, Page>,
+    pub(super) instances: &'a Instances,
+    pub(super) state: &'a mut DetectorState,
+}
+
+impl Finder<'_> {
     /// Looks for what is new.
-    pub(super) fn search(&mut self, now: Tick) {
+    pub(super) fn search(mut self, now: Tick) {
         let compared = self
             .pages
             .values()
@@ -35,7 +42,7 @@ impl Detector {
         let mut found = Vec::new();
         let mut silent = Vec::new();
         let mut steady = 0;
-        for (id, page) in &self.pages {
+        for (id, page) in &*self.pages {
             let seen = page.history.last().is_some_and(|last| last.tick == now);
             let stands = |kinds: &[ChangeKind]| {
                 let mut alarms = self.state.alarms.iter();
@@ -46,7 +53,7 @@ impl Detector {
                     lens,
                     &self.state.shared,
                     now,
-                    self.last_end(*id, &SPEED),
+                    self.state.last_end(*id, &SPEED),
                     alone,
                 )
             {
@@ -67,7 +74,9 @@ impl Detector {
                     past: lens.past.clone(),
                 });
             }
-            let excluded = self.excluded(*id, &[ChangeKind::Surging, ChangeKind::Silent], now);
+            let excluded =
+                self.state
+                    .excluded(*id, &[ChangeKind::Surging, ChangeKind::Silent], now);
             let traffic = Traffic::of(&page.history, &self.state.shared, now, &excluded);
             if let Some(traffic) = traffic {
                 steady += usize::from(traffic.rate >= 4.0);
@@ -90,7 +99,7 @@ impl Detector {
                     let surge = traffic::surge(
                         &traffic,
                         &self.state.shared,
-                        self.last_end(*id, &[ChangeKind::Surging]),
+                        self.state.last_end(*id, &[ChangeKind::Surging]),
                     );
                     found.extend(surge.map(|surge| alarm(ChangeKind::Surging, surge)));
                 }
@@ -100,11 +109,11 @@ impl Detector {
                 }
             }
             if seen && !stands(&[ChangeKind::Failing]) {
-                let excluded = self.excluded(*id, &[ChangeKind::Failing], now);
+                let excluded = self.state.excluded(*id, &[ChangeKind::Failing], now);
                 if let Some(failing) = failing::search(
                     &page.history,
                     now,
-                    self.last_end(*id, &[ChangeKind::Failing]),
+                    self.state.last_end(*id, &[ChangeKind::Failing]),
                     &excluded,
                 ) {
                     let sums = Sums::of(&page.history, failing.since, now + 1);

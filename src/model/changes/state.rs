@@ -119,3 +119,46 @@ impl SharedMinutes {
             .map_or(0.0, |shared| shared.traffic as f64 * 1e-6)
     }
 }
+
+/// What a detector needs, beside the minutes themselves, to go on where another one was.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default))]
+pub struct DetectorState {
+    /// The end of the last minute that was judged, in Unix seconds.
+    pub judged_until: i64,
+    /// What stands.
+    pub(super) alarms: Vec<Alarm>,
+    /// What stood in the last minutes.
+    pub(super) ended: Vec<Ended>,
+    /// What all contexts did together in the last minutes.
+    pub(super) shared: SharedMinutes,
+}
+
+impl DetectorState {
+    /// The times of a context that may not be part of its past.
+    pub(super) fn excluded(
+        &self,
+        id: RecordId,
+        kinds: &[ChangeKind],
+        now: Tick,
+    ) -> Vec<(Tick, Tick)> {
+        let alarms = self.alarms.iter();
+        let alarms = alarms.filter(|alarm| alarm.context == id && kinds.contains(&alarm.kind));
+        let ended = self.ended.iter();
+        let ended = ended.filter(|ended| ended.context == id && kinds.contains(&ended.kind));
+        let alarms = alarms.map(|alarm| (alarm.since, now));
+        alarms
+            .chain(ended.map(|ended| (ended.from, ended.to)))
+            .collect()
+    }
+
+    /// The end of the last alarm of a context. What was before is no part of a new one.
+    pub(super) fn last_end(&self, id: RecordId, kinds: &[ChangeKind]) -> Tick {
+        let ended = self
+            .ended
+            .iter()
+            .filter(|ended| ended.context == id && kinds.contains(&ended.kind));
+        ended.map(|ended| ended.to).max().unwrap_or(Tick::MIN)
+    }
+}
