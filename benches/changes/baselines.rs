@@ -82,8 +82,8 @@ pub(crate) struct Baseline {
     minutes: Vec<VecDeque<Sums>>,
 }
 
-/// As usual for Welch's test: a chance of 1 in 100.
-const SIGNIFICANT: f64 = 2.58;
+/// As usual for Welch's test: a chance of 1 in 20.
+const SIGNIFICANT: f64 = 1.96;
 
 impl Baseline {
     pub(crate) fn new(rule: Rule) -> Self {

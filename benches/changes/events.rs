@@ -61,7 +61,7 @@ pub(crate) fn random_labels(random: &mut Random, pages: &[Page]) -> Vec<Label> {
         let ratio = match (kind, part) {
             (Slower, Part::Body) => random.pick(&[1.15, 1.3, 1.5, 2.0, 3.0]),
             (Slower, Part::UpperTenth) => random.pick(&[2.0, 3.0, 5.0]),
-            (Slower, Part::SomeRequests) => random.pick(&[3.0, 5.0, 10.0]),
+            (Slower, Part::SomeRequests) => random.pick(&[4.0, 6.0, 10.0]),
             (Faster, _) => random.pick(&[0.7, 0.5]),
             (Surge, _) => random.log_between(3.0, 10.0),
             (Failing, _) => {
@@ -234,7 +234,7 @@ fn batch_jobs(random: &mut Random, episodes: &mut Vec<Episode>, other: bool) {
         let count = random.whole(3, 16);
         let pages = random.sample(PAGES, count);
         let every = random.pick(&[15, 20, 30, 30, 60, 60]);
-        let length = random.whole(1, if other { 6 } else { 4 });
+        let length = random.whole(1, if other { 5 } else { 4 });
         let shift = random.log_between(1.05, 1.5).ln();
         let mut from = random.whole(0, every);
         while from < MINUTES {
@@ -256,7 +256,7 @@ fn batch_jobs(random: &mut Random, episodes: &mut Vec<Episode>, other: bool) {
 /// Traffic for a minute or two, which slows the page a little.
 fn bursts(random: &mut Random, episodes: &mut Vec<Episode>) {
     for page in 0..PAGES {
-        let mean = random.between(0.0, 3.0);
+        let mean = random.between(0.0, 1.5);
         for _ in 0..random.poisson(mean) {
             let from = random.whole(0, MINUTES);
             let length = if random.chance(0.9) { 1 } else { 2 };
@@ -296,7 +296,7 @@ fn group_trouble(random: &mut Random, episodes: &mut Vec<Episode>, pages: &[Page
     for _ in 0..random.whole(1, 5) {
         let group = random.whole(0, 6);
         let from = random.whole(0, MINUTES);
-        let to = from + random.whole(1, 5);
+        let to = from + random.whole(1, 4);
         let shift = random.log_between(1.2, 2.5).ln();
         for page in (0..PAGES).filter(|page| pages[*page].group == group) {
             episodes.push(Episode {

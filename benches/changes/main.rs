@@ -12,6 +12,7 @@
 )]
 
 mod baselines;
+mod cost;
 mod events;
 mod page;
 mod report;
@@ -65,6 +66,7 @@ fn main() {
         let scores = run_all(design, seed, runs);
         failed |= !report::print(design, seed, runs, &scores);
     }
+    failed |= !cost::print(seed);
     if failed {
         println!("NOT ACCEPTED");
         std::process::exit(1);

@@ -15,9 +15,9 @@ fn clear(label: &Label) -> bool {
     is_slower(label, Part::Body) && label.ratio >= 1.29 && label.rate >= 30.0
 }
 
-/// Slowdowns of the tail only, on such pages.
+/// Slowdowns of the slowest tenth only, on such pages.
 fn tail(label: &Label) -> bool {
-    label.kind == LabelKind::Slower && label.part != Part::Body && label.rate >= 30.0
+    is_slower(label, Part::UpperTenth) && label.rate >= 30.0
 }
 
 struct Row {
@@ -30,15 +30,12 @@ struct Row {
 
 fn row(score: &Score) -> Row {
     let clear = score.select(clear);
-    let all = score.select(|label| {
-        label.kind == LabelKind::Slower && label.rate >= 30.0 && label.ratio >= 1.29
-    });
     Row {
         false_alarms: score.per_1000(),
         found: found(&clear),
         tail: found(&score.select(tail)),
-        median: quantile(&all, 0.5, delay),
-        p90: quantile(&all, 0.9, delay),
+        median: quantile(&clear, 0.5, delay),
+        p90: quantile(&clear, 0.9, delay),
     }
 }
 
@@ -85,7 +82,12 @@ pub(crate) fn print(design: Design, seed: u64, runs: u64, scores: &Scores) -> bo
     if !hard {
         println!("the workload is too easy");
     }
-    let accepted = own.false_alarms <= 8.0
+    // With noise that it does not expect, a detector may err more often.
+    let most = match design {
+        Design::Plain => 8.0,
+        Design::Other => 16.0,
+    };
+    let accepted = own.false_alarms <= most
         && own.found >= 0.97
         && own.tail >= 0.93
         && own.median <= 4.0
@@ -186,6 +188,6 @@ fn list(score: &Score) {
         .iter()
         .filter(|outcome| outcome.delay.is_none())
     {
-        println!("missed {:?}", outcome.label);
+        println!("missed: seed {} {:?}", outcome.seed, outcome.label);
     }
 }

@@ -24,6 +24,7 @@ const CLEARED: usize = 15;
 /// A label, and what was said about it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outcome {
+    pub(crate) seed: u64,
     pub(crate) label: Label,
     /// Minutes from its start to the end of the minute in which it was found.
     pub(crate) delay: Option<usize>,
@@ -98,6 +99,7 @@ pub(crate) struct Follower {
 impl Follower {
     pub(crate) fn new(seed: u64, labels: &[Label]) -> Self {
         let outcomes = labels.iter().map(|label| Outcome {
+            seed,
             label: *label,
             delay: None,
             start_error: None,

@@ -191,7 +191,7 @@ fn new_page(random: &mut Random, design: Design, busy: f64, persistence: f64) ->
     let wobble = Wobble {
         sigma: random.between(0.01, 0.05),
         persistence: match other {
-            true => random.between(0.2, 0.985),
+            true => random.between(0.2, 0.97),
             false => (persistence + random.between(-0.1, 0.1)).clamp(0.0, 0.95),
         },
         heavy: other,

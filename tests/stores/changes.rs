@@ -22,6 +22,7 @@ fn change(context: &str) -> Change {
         then: 0.1,
         now: 0.2,
         ratio: 2.0,
+        is_tail: false,
         confidence: 0.999,
         requests: 90,
         rate_then: 30.0,

@@ -32,6 +32,7 @@ function row(change, marks) {
 	label.dataset.level = LEVELS[kind] ?? 'warn';
 	const name = el('span', 'name', ...contextParts({ ...change, kind: 'http' }));
 	if (change.instance) name.append(el('span', 'muted', ` on ${visible(change.instance)}`));
+	if (change.is_tail) name.append(el('span', 'muted', ' its slowest tenth'));
 	const facts = [`since ${time(change.since, 'minute')}`, `${figure(kind, then)} → ${figure(kind, now)}`];
 	const known = change.suspects.map((one) => suspect({ ...one, at: marks.find((mark) => mark.id === one.mark)?.at }));
 	if (known.length) facts.push(`suspect: ${known.join('; ')}`);

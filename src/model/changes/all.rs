@@ -83,7 +83,8 @@ pub(super) fn search(shared: &SharedMinutes, now: Tick) -> Option<Found> {
     if !stays || returns || strength < BAR || effect.abs() < LEAST {
         return None;
     }
-    let first = recent[0].0;
+    let shows = |level: f64| sign * level >= 0.5 * effect.abs();
+    let first = recent.iter().find(|(_, level)| shows(*level))?.0;
     let mut since = first;
     for minute in shared
         .0
@@ -91,7 +92,7 @@ pub(super) fn search(shared: &SharedMinutes, now: Tick) -> Option<Found> {
         .rev()
         .filter(|s| s.tick < first && s.tick > now - 20)
     {
-        if sign * (minute.level as f64 * 1e-6 - then) < 0.5 * effect.abs() {
+        if !shows(minute.level as f64 * 1e-6 - then) {
             break;
         }
         since = minute.tick;

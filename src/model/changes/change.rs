@@ -145,6 +145,9 @@ pub struct Change {
     pub now: f64,
     /// `now` divided by `then`, corrected for what all contexts share. For figures that were zero, a bound from below.
     pub ratio: f64,
+    /// For slower: only the slowest tenth of the requests is. `then`, `now` and `ratio` are about the mean of that tenth.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub is_tail: bool,
     /// How sure the change is: 1 minus the probability that chance alone makes such a difference.
     pub confidence: f64,
     /// The number of requests since the change that the figure is made from.
@@ -192,6 +195,12 @@ impl fmt::Display for Change {
         }
         let percent = |share: f64| 100.0 * share;
         match self.kind {
+            ChangeKind::Slower if self.is_tail => {
+                write!(
+                    f,
+                    "the slowest tenth of {context} is slower: {ratio:.2} times as before"
+                )
+            }
             ChangeKind::Slower | ChangeKind::Faster => {
                 write!(f, "{context} is {}: {ratio:.2} times as before", self.kind)
             }

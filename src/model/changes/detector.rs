@@ -1,105 +1,23 @@
 //! The detector: says at the end of each minute which contexts have changed.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use super::all;
 use super::change::ChangeKind;
 use super::failing;
+use super::find::Finder;
 use super::history::{Tick, tick};
-use super::instances::{InstanceDetector, InstanceState};
+use super::instances::InstanceDetector;
+pub use super::minute::{InstanceMinute, Minute, Sight, Verdict};
+use super::minute::{SPEED, all_id};
 use super::page::Page;
 use super::reference::Past;
 use super::speed;
+pub use super::state::DetectorState;
 use super::state::{Alarm, Ended, Shared, SharedMinutes};
-use super::traffic::{self, Traffic};
-use super::verdict::{Sums, verdict};
-use crate::model::batch::Aggregate;
-use crate::model::context::{ALL, Kind};
+use super::traffic;
+use super::verdict::verdict;
 use crate::model::records::RecordId;
-
-/// What all contexts did in one minute. Contexts without requests are absent.
-#[derive(Clone, Debug)]
-pub struct Minute<'a> {
-    /// The start of the minute, in Unix seconds.
-    pub start: i64,
-    /// The HTTP contexts that had requests, without `<all>`.
-    pub contexts: Vec<(RecordId, &'a Aggregate)>,
-    /// What each instance did on its busiest contexts.
-    pub instances: Vec<InstanceMinute<'a>>,
-}
-
-/// What one instance did in one minute.
-#[derive(Clone, Debug)]
-pub struct InstanceMinute<'a> {
-    /// Its name.
-    pub instance: Arc<str>,
-    /// Its busiest contexts.
-    pub contexts: Vec<(RecordId, &'a Aggregate)>,
-}
-
-/// Something that stands at the end of a minute.
-#[derive(Clone, Debug, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct Verdict {
-    /// The context.
-    pub context: RecordId,
-    /// What has changed.
-    pub kind: ChangeKind,
-    /// The instance, for [`ChangeKind::Instance`].
-    pub instance: Option<Arc<str>>,
-    /// The start of the first minute that is different, in Unix seconds.
-    pub since: i64,
-    /// The end of the minute in which it was detected, in Unix seconds.
-    pub detected: i64,
-    /// The figure before.
-    pub then: f64,
-    /// The figure since.
-    pub now: f64,
-    /// `now` divided by `then`, corrected for what all contexts share.
-    pub ratio: f64,
-    /// 1 minus the probability that chance alone makes such a difference.
-    pub confidence: f64,
-    /// The number of requests since the change.
-    pub requests: u64,
-    /// Requests per minute before.
-    pub rate_then: f64,
-    /// Requests per minute since.
-    pub rate_now: f64,
-    /// Mean seconds per request before, of all requests.
-    pub mean_then: f64,
-    /// Mean seconds per request since, of all requests.
-    pub mean_now: f64,
-}
-
-/// What a detector needs, beside the minutes themselves, to go on where another one was.
-#[derive(Clone, Debug, Default, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(default))]
-pub struct DetectorState {
-    /// The end of the last minute that was judged, in Unix seconds.
-    pub judged_until: i64,
-    /// What stands.
-    pub(super) alarms: Vec<Alarm>,
-    /// What stood in the last minutes.
-    pub(super) ended: Vec<Ended>,
-    /// What all contexts did together in the last minutes.
-    pub(super) shared: SharedMinutes,
-    /// The instances that are out of line.
-    pub(super) instances: InstanceState,
-}
-
-/// How well a detector can see.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct Sight {
-    /// Contexts with requests in the last hour.
-    pub contexts: usize,
-    /// Of these, contexts with enough requests, for long enough, to be compared with their past.
-    pub compared: usize,
-    /// Minutes of the last hour in which no context had a request.
-    pub gaps: usize,
-}
 
 /// The minutes before the first one to judge that a new detector must [recall](Detector::recall).
 pub const RECALLED_MINUTES: i64 = 90;
@@ -112,8 +30,8 @@ pub const RECALLED_MINUTES: i64 = 90;
 pub struct Detector {
     state: DetectorState,
     pages: HashMap<RecordId, Page>,
-    last: Option<Tick>,
     instances: InstanceDetector,
+    last: Option<Tick>,
 }
 
 /// The number of a context, which tells when it is its turn.
@@ -121,10 +39,6 @@ fn number(id: RecordId) -> u64 {
     u64::from_be_bytes(id.to_bytes())
 }
 
-/// Standard deviations of a page that changes with others.
-const CROWD: f64 = 3.0;
-/// Minutes that a change of several pages at once must last.
-const TOGETHER_LASTING: Tick = 8;
 /// An alarm of a page without requests ends after so many minutes.
 const UNSEEN: Tick = 20;
 /// What has stood for a day is how the page is.
@@ -170,11 +84,16 @@ impl Detector {
     pub fn judge(&mut self, minute: &Minute<'_>) -> Vec<Verdict> {
         let now = tick(minute.start);
         self.state.judged_until = minute.start.saturating_add(60);
-        if self.add(now, minute) && !minute.contexts.is_empty() {
-            self.refresh(now, minute);
+        let is_later = self.add(now, minute);
+        self.refresh(self.last.unwrap_or(now));
+        if is_later && !minute.contexts.is_empty() {
             self.share(now, minute);
             self.follow(now);
-            self.search(now);
+            let finder = Finder {
+                pages: &mut self.pages,
+                state: &mut self.state,
+            };
+            finder.search(now);
         }
         let mut verdicts = self.verdicts(now);
         let of_instances = self.instances.judge(minute.start, &minute.instances);
@@ -228,10 +147,10 @@ impl Detector {
             .map(|alarm| past(&alarm.past) + 128);
         let ended = self.state.ended.iter().map(|ended| past(&ended.past) + 128);
         size_of::<Self>()
-            + self.instances.bytes()
             + pages
             + alarms.chain(ended).sum::<usize>()
             + self.state.shared.bytes()
+            + self.instances.bytes()
     }
 
     /// Adds a minute to the histories. `false` if it is not later than all others.
@@ -248,10 +167,7 @@ impl Detector {
         }
         self.last = Some(now);
         for (id, sums) in &minute.contexts {
-            let page = self.pages.entry(*id).or_insert_with(|| Page {
-                first: now,
-                ..Page::default()
-            });
+            let page = self.pages.entry(*id).or_default();
             // A context that is given twice counts once.
             if page.history.last().is_none_or(|last| last.tick < now) {
                 page.history.push(now, sums);
@@ -260,56 +176,33 @@ impl Detector {
         let oldest = now - super::history::STORED + 1;
         self.pages.retain(|_, page| {
             page.history.prune(oldest);
-            page.first = page.first.max(oldest);
             !page.history.is_empty()
         });
         true
     }
 
-    /// The times of a context that may not be part of its past.
-    fn excluded(&self, id: RecordId, kinds: &[ChangeKind], now: Tick) -> Vec<(Tick, Tick)> {
-        let alarms = self.state.alarms.iter();
-        let alarms = alarms.filter(|alarm| alarm.context == id && kinds.contains(&alarm.kind));
-        let ended = self.state.ended.iter();
-        let ended = ended.filter(|ended| ended.context == id && kinds.contains(&ended.kind));
-        let alarms = alarms.map(|alarm| (alarm.since, now));
-        alarms
-            .chain(ended.map(|ended| (ended.from, ended.to)))
-            .collect()
-    }
-
-    /// The end of the last alarm of a context. What was before is no part of a new one.
-    fn last_end(&self, id: RecordId, kinds: &[ChangeKind]) -> Tick {
-        let ended = self
-            .state
-            .ended
-            .iter()
-            .filter(|ended| ended.context == id && kinds.contains(&ended.kind));
-        ended.map(|ended| ended.to).max().unwrap_or(Tick::MIN)
-    }
-
     /// Makes the pasts anew whose turn it is, and scores the minute.
-    fn refresh(&mut self, now: Tick, minute: &Minute<'_>) {
-        for (id, _) in &minute.contexts {
+    fn refresh(&mut self, now: Tick) {
+        let mut pages = std::mem::take(&mut self.pages);
+        for (id, page) in &mut pages {
             let alarms = self.state.alarms.iter();
             let mut alarms =
                 alarms.filter(|alarm| alarm.context == *id && SPEED.contains(&alarm.kind));
-            let frozen = alarms.next().map(|alarm| alarm.past.clone());
-            let excluded = self.excluded(*id, &SPEED, now);
-            let ended = self.state.ended.iter().rev();
-            let mut ended =
-                ended.filter(|ended| ended.context == *id && SPEED.contains(&ended.kind));
-            let kept = ended.next().map(|ended| &ended.past);
-            let Some(page) = self.pages.get_mut(id) else {
-                continue;
-            };
-            match frozen {
-                Some(past) if !page.is_frozen() => page.freeze(&past, now),
+            match alarms.next() {
+                Some(alarm) if !page.is_frozen() => page.freeze(&alarm.past, now),
                 Some(_) => {}
-                None => page.renew(number(*id), now, &self.state.shared, &excluded, kept),
+                None => {
+                    let excluded = self.state.excluded(*id, &SPEED, now);
+                    let ended = self.state.ended.iter().rev();
+                    let mut ended =
+                        ended.filter(|ended| ended.context == *id && SPEED.contains(&ended.kind));
+                    let kept = ended.next().map(|ended| (ended.to, &ended.past));
+                    page.renew(number(*id), now, &self.state.shared, &excluded, kept);
+                }
             }
             page.score_last(now);
         }
+        self.pages = pages;
     }
 
     /// Finds what all pages share in the minute.
@@ -414,206 +307,6 @@ impl Detector {
         }
     }
 
-    /// Looks for what is new.
-    fn search(&mut self, now: Tick) {
-        let compared = self
-            .pages
-            .values()
-            .filter(|page| page.lens.is_some())
-            .count();
-        let alone = compared < all::FEWEST_PAGES;
-        let mut found = Vec::new();
-        let mut silent = Vec::new();
-        let mut steady = 0;
-        for (id, page) in &self.pages {
-            let seen = page.history.last().is_some_and(|last| last.tick == now);
-            let stands = |kinds: &[ChangeKind]| {
-                let mut alarms = self.state.alarms.iter();
-                alarms.any(|alarm| alarm.context == *id && kinds.contains(&alarm.kind))
-            };
-            if let Some(lens) = page.lens.as_ref().filter(|_| seen && !stands(&SPEED))
-                && let Some(finding) = speed::search(
-                    lens,
-                    &self.state.shared,
-                    now,
-                    self.last_end(*id, &SPEED),
-                    alone,
-                )
-            {
-                let kind = if finding.faster {
-                    ChangeKind::Faster
-                } else {
-                    ChangeKind::Slower
-                };
-                found.push(Alarm {
-                    context: *id,
-                    kind,
-                    instance: None,
-                    since: finding.since,
-                    detected: now,
-                    score: finding.score,
-                    strength: hundredths(finding.strength),
-                    effect: (finding.effect * 1e6) as i64,
-                    past: lens.past.clone(),
-                });
-            }
-            let excluded = self.excluded(*id, &[ChangeKind::Surging, ChangeKind::Silent], now);
-            let traffic = Traffic::of(
-                &page.history,
-                page.first,
-                &self.state.shared,
-                now,
-                &excluded,
-            );
-            if let Some(traffic) = traffic {
-                steady += usize::from(traffic.rate >= 4.0);
-                let alarm = |kind, found: traffic::Found| Alarm {
-                    context: *id,
-                    kind,
-                    instance: None,
-                    since: found.since,
-                    detected: now,
-                    score: 0,
-                    strength: hundredths(found.strength),
-                    effect: (found.now * 1e6) as i64,
-                    past: Past {
-                        requests: (traffic.rate * 1_000.0) as u64,
-                        minutes: 1_000,
-                        ..Sums::of(&page.history, now - 76, found.since).past(1)
-                    },
-                };
-                if seen && !stands(&[ChangeKind::Surging]) {
-                    let surge = traffic::surge(
-                        &traffic,
-                        &self.state.shared,
-                        self.last_end(*id, &[ChangeKind::Surging]),
-                    );
-                    found.extend(surge.map(|surge| alarm(ChangeKind::Surging, surge)));
-                }
-                if !seen && !stands(&[ChangeKind::Silent]) {
-                    let silence = traffic::silence(&traffic);
-                    silent.extend(silence.map(|silence| alarm(ChangeKind::Silent, silence)));
-                }
-            }
-            if seen && !stands(&[ChangeKind::Failing]) {
-                let excluded = self.excluded(*id, &[ChangeKind::Failing], now);
-                if let Some(failing) = failing::search(
-                    &page.history,
-                    now,
-                    self.last_end(*id, &[ChangeKind::Failing]),
-                    &excluded,
-                ) {
-                    let sums = Sums::of(&page.history, failing.since, now + 1);
-                    let before = Sums::of(&page.history, now - 76, failing.since);
-                    found.push(Alarm {
-                        context: *id,
-                        kind: ChangeKind::Failing,
-                        instance: None,
-                        since: failing.since,
-                        detected: now,
-                        score: 0,
-                        strength: hundredths(failing.strength),
-                        effect: (sums.error_share() * 1e6) as i64,
-                        past: Past {
-                            errors: (failing.then * before.requests as f64).round() as u64,
-                            ..before.past(before.minutes)
-                        },
-                    });
-                }
-            }
-        }
-        self.open(found, silent, steady, now);
-    }
-
-    /// Opens the alarms that are not only a part of something larger, or of something that may pass.
-    fn open(&mut self, mut found: Vec<Alarm>, silent: Vec<Alarm>, steady: usize, now: Tick) {
-        let mut crowds: HashMap<Tick, bool> = HashMap::new();
-        found.retain(|alarm| {
-            let lasts = now - alarm.since >= TOGETHER_LASTING;
-            let may_pass = SPEED.contains(&alarm.kind) || alarm.kind == ChangeKind::Failing;
-            !may_pass
-                || lasts
-                || !*crowds
-                    .entry(alarm.since)
-                    .or_insert_with(|| self.is_crowded(alarm.since))
-        });
-        let silences = self
-            .state
-            .alarms
-            .iter()
-            .filter(|alarm| alarm.kind == ChangeKind::Silent);
-        match silent.len() >= 2 && 2 * (silent.len() + silences.count()) >= steady {
-            false => found.extend(silent),
-            true if self.stands(all_id(), ChangeKind::Silent) => {}
-            true => found.extend(
-                silent
-                    .into_iter()
-                    .min_by_key(|alarm| alarm.since)
-                    .map(|alarm| Alarm {
-                        context: all_id(),
-                        past: self.past_of_all(alarm.since),
-                        ..alarm
-                    }),
-            ),
-        }
-        let speeds = SPEED.iter().any(|kind| self.stands(all_id(), *kind));
-        if let Some(level) = all::search(&self.state.shared, now).filter(|_| !speeds) {
-            let kind = if level.effect < 0.0 {
-                ChangeKind::Faster
-            } else {
-                ChangeKind::Slower
-            };
-            found.push(Alarm {
-                context: all_id(),
-                kind,
-                instance: None,
-                since: level.since,
-                detected: now,
-                score: 0,
-                strength: hundredths(level.strength),
-                effect: (level.effect * 1e6) as i64,
-                past: Past {
-                    level: (level.then * 1e6) as i64,
-                    ..self.past_of_all(level.since)
-                },
-            });
-        }
-        found.sort_unstable_by_key(|alarm| (alarm.context, alarm.kind));
-        for alarm in found {
-            if let Some(page) = self.pages.get_mut(&alarm.context)
-                && SPEED.contains(&alarm.kind)
-            {
-                page.freeze(&alarm.past, now);
-            }
-            self.state.alarms.push(alarm);
-        }
-    }
-
-    /// Whether several pages are different since this minute, which may have one cause that will pass: a deploy,
-    /// a batch job, a database.
-    fn is_crowded(&self, since: Tick) -> bool {
-        let lenses = self.pages.values().filter(|page| !page.is_frozen());
-        let lenses = lenses.filter_map(|page| page.lens.as_ref());
-        let deviations = lenses.map(|lens| speed::deviation(lens, &self.state.shared, since).abs());
-        let (all, many) = deviations.fold((0, 0), |(all, many), deviation| {
-            (
-                all + 1,
-                many + usize::from(deviation >= speed::tune(11, CROWD)),
-            )
-        });
-        many > (all / 20).max(speed::tune(12, 2.0) as usize)
-    }
-
-    fn stands(&self, id: RecordId, kind: ChangeKind) -> bool {
-        let mut alarms = self.state.alarms.iter();
-        alarms.any(|alarm| alarm.context == id && alarm.kind == kind)
-    }
-
-    fn past_of_all(&self, until: Tick) -> Past {
-        let sums = Sums::of_all(&self.state.shared, until - 60, until);
-        sums.past(sums.minutes)
-    }
-
     fn verdicts(&self, now: Tick) -> Vec<Verdict> {
         let alarms = self.state.alarms.iter();
         let verdicts = alarms.map(|alarm| {
@@ -625,20 +318,7 @@ impl Detector {
             )
         });
         let mut verdicts: Vec<_> = verdicts.collect();
-        verdicts.sort_by(|a, b| {
-            (a.context, a.kind, &a.instance).cmp(&(b.context, b.kind, &b.instance))
-        });
+        verdicts.sort_by_key(|verdict| (verdict.context, verdict.kind));
         verdicts
     }
-}
-
-const SPEED: [ChangeKind; 2] = [ChangeKind::Slower, ChangeKind::Faster];
-
-/// All contexts together.
-pub(super) fn all_id() -> RecordId {
-    RecordId::new(Kind::All, ALL)
-}
-
-fn hundredths(strength: f64) -> u32 {
-    (strength * 100.0).clamp(0.0, 1e6) as u32
 }

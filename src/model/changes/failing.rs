@@ -8,18 +8,22 @@ use super::history::{History, PageMinute, Tick};
 
 /// Errors and requests.
 #[derive(Clone, Copy, Debug, Default)]
-struct Share {
-    errors: f64,
-    requests: f64,
+pub(super) struct Share {
+    pub(super) errors: f64,
+    pub(super) requests: f64,
 }
 
 impl Share {
     fn add(&mut self, minute: &PageMinute) {
-        self.errors += f64::from(minute.errors);
-        self.requests += f64::from(minute.requests);
+        self.count(f64::from(minute.errors), f64::from(minute.requests));
     }
 
-    fn share(self) -> f64 {
+    pub(super) fn count(&mut self, errors: f64, requests: f64) {
+        self.errors += errors;
+        self.requests += requests;
+    }
+
+    pub(super) fn share(self) -> f64 {
         self.errors / self.requests.max(1.0)
     }
 
@@ -152,7 +156,7 @@ pub(super) fn search(
 }
 
 /// Twice the logarithm of the likelihood ratio of two shares against a common one.
-fn deviance(a: Share, b: Share) -> f64 {
+pub(super) fn deviance(a: Share, b: Share) -> f64 {
     let common = (a.errors + b.errors) / (a.requests + b.requests).max(1.0);
     2.0 * (a.likelihood(a.share()) + b.likelihood(b.share())
         - a.likelihood(common)

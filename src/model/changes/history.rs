@@ -1,7 +1,7 @@
 //! What a page did in the last hour, minute by minute, in few bytes.
 //!
-//! Histograms are stored at 8 buckets per octave, as pairs of the distance from the last bucket and the
-//! count, each a variable-length integer: about 130 bytes for a minute of 1,000 requests.
+//! Histograms are stored at 8 buckets per octave, as variable-length integers: about 80 bytes for a minute of
+//! 1,000 requests.
 
 use std::collections::VecDeque;
 
@@ -13,6 +13,9 @@ pub(super) type Tick = i32;
 
 /// Minutes that are stored.
 pub(super) const STORED: Tick = 76;
+
+/// The past of a page is looked up again after so many minutes.
+pub(super) const RENEWED: Tick = 5;
 
 /// Buckets per octave are `2^SCALE`.
 pub(super) const SCALE: u8 = 3;
@@ -49,7 +52,7 @@ pub(super) struct PageMinute {
 #[derive(Debug, Default)]
 pub(super) struct History {
     minutes: VecDeque<PageMinute>,
-    packed: VecDeque<u8>,
+    packed: Vec<u8>,
 }
 
 fn narrow(count: u64) -> u32 {
@@ -62,6 +65,15 @@ impl History {
         let mut packed = Vec::with_capacity(160);
         pack(&sums.successes(), &mut packed);
         pack(&sums.cut_off, &mut packed);
+        // No more room than a full history needs: twice of it would be most of the detector's memory.
+        if self.minutes.len() == self.minutes.capacity() {
+            let more = (self.minutes.len() / 2).clamp(4, 24);
+            self.minutes.reserve_exact(more);
+        }
+        if self.packed.capacity() < self.packed.len() + packed.len() {
+            self.packed
+                .reserve_exact(packed.len() + self.packed.len() / 16);
+        }
         self.minutes.push_back(PageMinute {
             tick,
             requests: narrow(sums.times.count),
@@ -74,10 +86,12 @@ impl History {
 
     /// Removes minutes before `oldest`.
     pub(super) fn prune(&mut self, oldest: Tick) {
+        let mut gone = 0;
         while let Some(first) = self.minutes.front().filter(|first| first.tick < oldest) {
-            self.packed.drain(..usize::from(first.bytes));
+            gone += usize::from(first.bytes);
             self.minutes.pop_front();
         }
+        self.packed.drain(..gone);
         if self.packed.capacity() > 2 * self.packed.len() + 256 {
             self.packed.shrink_to(self.packed.len() + 128);
         }
@@ -96,13 +110,12 @@ impl History {
     }
 
     /// Calls `each` for the minutes since `from`, oldest first, with a reader of their histograms.
-    pub(super) fn each(&mut self, from: Tick, mut each: impl FnMut(&PageMinute, Packed<'_>)) {
-        let packed = &*self.packed.make_contiguous();
+    pub(super) fn each(&self, from: Tick, mut each: impl FnMut(&PageMinute, Packed<'_>)) {
         let mut start = 0;
         for minute in &self.minutes {
             let end = start + usize::from(minute.bytes);
             if minute.tick >= from {
-                each(minute, Packed(&packed[start..end]));
+                each(minute, Packed(&self.packed[start..end]));
             }
             start = end;
         }
@@ -122,36 +135,57 @@ impl Packed<'_> {
     pub(super) fn buckets(self, mut each: impl FnMut(usize, u32, bool)) {
         let mut bytes = self.0.iter().copied();
         for cut_off in [false, true] {
-            let pairs = read(&mut bytes);
-            let mut bucket = 0usize;
-            for _ in 0..pairs {
-                bucket += read(&mut bytes) as usize;
-                each(bucket.min(BUCKETS - 1), read(&mut bytes), cut_off);
+            let length = read(&mut bytes) as usize;
+            if length == 0 {
+                continue;
+            }
+            let mut bucket = read(&mut bytes) as usize;
+            let end = bucket + length;
+            while bucket < end {
+                match read(&mut bytes) {
+                    0 => bucket += read(&mut bytes) as usize + 1,
+                    count => {
+                        each(bucket.min(BUCKETS - 1), count, cut_off);
+                        bucket += 1;
+                    }
+                }
             }
         }
     }
 }
 
-/// Appends a histogram: the number of its buckets, then for each the distance from the one before and the count.
+/// Appends a histogram: the number of buckets from its first to its last one, the first, then their counts. After a
+/// count of 0 stands how many more zeros follow.
 fn pack(histogram: &Histogram, bytes: &mut Vec<u8>) {
-    let mut buckets: Vec<(u16, u32)> = Vec::with_capacity(histogram.buckets().len());
+    let mut counts = [0u32; BUCKETS];
+    let (mut first, mut last) = (BUCKETS, 0);
     for (index, count) in histogram.buckets() {
         let index = match histogram.scale() {
-            scale if scale >= SCALE => u32::from(*index) >> (scale - SCALE).min(16),
-            scale => (u32::from(*index) << (SCALE - scale)) + (1 << (SCALE - scale)) / 2,
+            scale if scale >= SCALE => usize::from(*index) >> (scale - SCALE).min(16),
+            scale => (usize::from(*index) << (SCALE - scale)) + (1 << (SCALE - scale)) / 2,
         };
-        let index = index.min(BUCKETS as u32 - 1) as u16;
-        match buckets.last_mut() {
-            Some((last, sum)) if *last == index => *sum = sum.saturating_add(narrow(*count)),
-            _ => buckets.push((index, narrow(*count))),
-        }
+        let index = index.min(BUCKETS - 1);
+        counts[index] = counts[index].saturating_add(narrow(*count));
+        (first, last) = (first.min(index), last.max(index));
     }
-    write(buckets.len() as u32, bytes);
-    let mut before = 0;
-    for (index, count) in buckets {
-        write(u32::from(index - before), bytes);
-        write(count, bytes);
-        before = index;
+    if first > last {
+        write(0, bytes);
+        return;
+    }
+    write((last - first + 1) as u32, bytes);
+    write(first as u32, bytes);
+    let mut zeros = 0;
+    for count in &counts[first..=last] {
+        if *count == 0 {
+            zeros += 1;
+            continue;
+        }
+        if zeros > 0 {
+            write(0, bytes);
+            write(zeros - 1, bytes);
+            zeros = 0;
+        }
+        write(*count, bytes);
     }
 }
 

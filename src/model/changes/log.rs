@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::change::{Change, ChangeKind};
-use super::detector::Verdict;
+use super::minute::Verdict;
 use crate::model::context::fnv1a;
 
 /// The most changes of a log; those that ended first are removed first.
@@ -116,6 +116,7 @@ fn begun(context: &Arc<str>, verdict: &Verdict) -> Change {
         then: 0.0,
         now: 0.0,
         ratio: 1.0,
+        is_tail: false,
         confidence: 0.0,
         requests: 0,
         extra_seconds_per_minute: 0.0,
@@ -137,6 +138,7 @@ fn update(change: &mut Change, verdict: &Verdict) {
     change.then = finite(verdict.then);
     change.now = finite(verdict.now);
     change.ratio = finite(verdict.ratio);
+    change.is_tail = verdict.is_tail;
     change.confidence = finite(verdict.confidence).clamp(0.0, 1.0);
     change.requests = verdict.requests;
     let rates = verdict.rate_now - verdict.rate_then;
@@ -161,6 +163,7 @@ mod tests {
             then: 0.1,
             now: 0.2,
             ratio: 2.0,
+            is_tail: false,
             confidence: 0.999,
             requests: 90,
             rate_then: 30.0,

@@ -9,7 +9,7 @@
 /// The noise of a score. Integers, so that it is the same after it was stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct Noise {
+pub(super) struct Noise {
     /// Standard deviation of the wobble, in millionths.
     pub(super) deviation: u32,
     /// Correlation of the wobble of neighbouring minutes, in millionths.
@@ -21,12 +21,19 @@ const USUAL_WOBBLE: f64 = 0.03;
 /// Minutes that the usual wobble counts for.
 const USUAL_MINUTES: f64 = 6.0;
 const USUAL_CORRELATION: f64 = 0.6;
+/// Residuals beyond so many standard deviations are clipped; the deviation is that of the median residual.
+const CLIPPED: f64 = 2.5;
 /// The least wobble.
 const LEAST_WOBBLE: f64 = 0.01;
 
 impl Noise {
     pub(super) fn variance(self) -> f64 {
         (f64::from(self.deviation) * 1e-6).powi(2)
+    }
+
+    /// The variance of the wobble of a usual page.
+    pub(super) fn usual(slope: f64) -> f64 {
+        (USUAL_WOBBLE * slope).powi(2)
     }
 
     pub(super) fn correlation(self) -> f64 {
@@ -36,16 +43,22 @@ impl Noise {
     /// Estimates the noise from (minute, residual, sampling variance), oldest first. `slope` is the change of the
     /// score with the logarithm of time.
     pub(super) fn estimate(residuals: &[(i32, f64, f64)], slope: f64) -> Self {
-        let usual = (USUAL_WOBBLE * slope).powi(2);
+        let usual = Self::usual(slope);
         let least = (LEAST_WOBBLE * slope).powi(2);
         let mut variance = usual;
         let mut correlation = USUAL_CORRELATION;
-        // Outliers are clipped at 3 deviations, of what the round before estimated.
+        // A page was slow for some minutes: these are clipped, or they would be all of its variance.
+        let mut sizes: Vec<_> = residuals
+            .iter()
+            .map(|(_, residual, sampling)| residual.abs() / (usual + sampling).sqrt())
+            .collect();
+        sizes.sort_unstable_by(f64::total_cmp);
+        let scale = 1.4826 * sizes.get(sizes.len() / 2).copied().unwrap_or(1.0);
+        let clip = |residual: f64, sampling: f64| {
+            let bound = CLIPPED * scale * (usual + sampling).sqrt();
+            residual.clamp(-bound, bound)
+        };
         for _ in 0..3 {
-            let clip = |residual: f64, sampling: f64| {
-                let bound = 3.0 * (variance + sampling).sqrt();
-                residual.clamp(-bound, bound)
-            };
             let (mut weight_sum, mut squares) = (USUAL_MINUTES, USUAL_MINUTES * usual);
             let (mut pairs, mut products) =
                 (USUAL_MINUTES, USUAL_MINUTES * USUAL_CORRELATION * variance);

@@ -2,33 +2,14 @@
 
 use std::collections::VecDeque;
 
-use super::history::{BUCKETS, Counts, History, Packed, STORED, Tick};
-use super::noise::Noise;
-use super::reference::{Past, Reference, SCORES, SPANS};
+use super::history::{History, RENEWED, STORED, Tick};
+use super::past::find_past;
+use super::reference::{Past, Reference};
+use super::scored::{Scored, score};
 use super::state::SharedMinutes;
 
 /// Minutes that have scores.
 pub(super) const SCORED: Tick = 31;
-/// The past is looked up again after so many minutes.
-const RENEWED: Tick = 5;
-/// A usual past ends so many minutes ago, and has so many minutes.
-const PAST_ENDS: Tick = 20;
-const PAST_MINUTES: Tick = 50;
-/// The past of a page that has not been seen for long ends so many minutes ago.
-const YOUNG_PAST_ENDS: Tick = 10;
-/// The fewest minutes and requests of a past.
-const FEWEST_MINUTES: u32 = 15;
-const FEWEST_REQUESTS: u64 = 40;
-/// A minute in which all pages were this much slower or faster is no part of a past.
-const QUIET: f64 = 0.14;
-
-/// The mean scores of a minute.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Scored {
-    pub(super) tick: Tick,
-    pub(super) count: f32,
-    pub(super) scores: [f32; SCORES],
-}
 
 /// A past, and the scores of the last minutes against it.
 #[derive(Debug)]
@@ -45,10 +26,8 @@ pub(super) struct Lens {
 pub(super) struct Page {
     pub(super) history: History,
     pub(super) lens: Option<Box<Lens>>,
-    /// The first minute that is known of it.
-    pub(super) first: Tick,
     /// The minute for which a past was looked for in vain.
-    pub(super) missing: Option<Tick>,
+    missing: Option<Tick>,
 }
 
 impl Page {
@@ -66,15 +45,17 @@ impl Page {
         now: Tick,
         shared: &SharedMinutes,
         excluded: &[(Tick, Tick)],
-        kept: Option<&Past>,
+        kept: Option<(Tick, &Past)>,
     ) {
         let epoch = Self::epoch(number, now);
         let current = self.lens.as_ref().map(|lens| lens.epoch).or(self.missing);
         if current == Some(epoch) {
             return;
         }
-        let past = find_past(&mut self.history, epoch, shared, excluded);
-        match past.or_else(|| kept.cloned()) {
+        let past = find_past(&self.history, epoch, shared, excluded);
+        // The same as when this detector took over in the middle of an epoch.
+        let kept = kept.filter(|(ended, _)| *ended > epoch - STORED);
+        match past.or_else(|| kept.map(|(_, past)| past.clone())) {
             Some(past) => self.look_through(past, epoch, now),
             None => {
                 self.lens = None;
@@ -146,181 +127,4 @@ impl Page {
         });
         size_of::<(u64, Self)>() + self.history.bytes() + lens
     }
-}
-
-/// The mean scores of a minute.
-fn score(tick: Tick, packed: Packed<'_>, reference: &Reference) -> Scored {
-    let mut sums = [0.0f64; SCORES];
-    let mut total = 0.0f64;
-    packed.buckets(|bucket, count, cut_off| {
-        if cut_off && !reference.is_late(bucket) {
-            return;
-        }
-        total += f64::from(count);
-        for (sum, score) in sums.iter_mut().zip(reference.of(bucket)) {
-            *sum += f64::from(count) * f64::from(score);
-        }
-    });
-    Scored {
-        tick,
-        count: total as f32,
-        scores: sums.map(|sum| {
-            if total > 0.0 {
-                (sum / total) as f32
-            } else {
-                0.0
-            }
-        }),
-    }
-}
-
-/// The counts of successes and, above their median, of requests that were cut off.
-#[derive(Debug)]
-pub(super) struct Tally {
-    successes: Box<Counts>,
-    cut_off: Box<Counts>,
-}
-
-impl Tally {
-    pub(super) fn new() -> Self {
-        Self {
-            successes: Box::new([0; BUCKETS]),
-            cut_off: Box::new([0; BUCKETS]),
-        }
-    }
-
-    pub(super) fn add(&mut self, packed: Packed<'_>) {
-        packed.buckets(|bucket, count, cut_off| {
-            let side = if cut_off {
-                &mut self.cut_off
-            } else {
-                &mut self.successes
-            };
-            side[bucket] = side[bucket].saturating_add(count);
-        });
-    }
-
-    /// A cancelled request took at least what it took. Below the median that says nothing.
-    pub(super) fn finish(mut self) -> Box<Counts> {
-        let half = self.successes.iter().map(|n| u64::from(*n)).sum::<u64>() / 2;
-        let mut below = 0;
-        for (mine, cut_off) in self.successes.iter_mut().zip(self.cut_off.iter()) {
-            below += u64::from(*mine);
-            if below > half {
-                *mine = mine.saturating_add(*cut_off);
-            }
-        }
-        self.successes
-    }
-}
-
-impl Past {
-    fn counts(&self) -> Counts {
-        let mut counts = [0; BUCKETS];
-        for (bucket, count) in &self.buckets {
-            counts[usize::from(*bucket)] = *count;
-        }
-        counts
-    }
-}
-
-fn find_past(
-    history: &mut History,
-    epoch: Tick,
-    shared: &SharedMinutes,
-    excluded: &[(Tick, Tick)],
-) -> Option<Past> {
-    let end = epoch - PAST_ENDS;
-    let usual = make_past(history, (end - PAST_MINUTES, end), shared, excluded);
-    if usual.as_ref().is_some_and(|past| past.minutes >= 30) {
-        return usual;
-    }
-    let end = epoch - YOUNG_PAST_ENDS;
-    let young = make_past(history, (epoch - STORED + RENEWED, end), shared, excluded);
-    match (usual, young) {
-        (Some(usual), Some(young)) if young.minutes < usual.minutes + 5 => Some(usual),
-        (usual, young) => young.or(usual),
-    }
-}
-
-fn make_past(
-    history: &mut History,
-    (from, to): (Tick, Tick),
-    shared: &SharedMinutes,
-    excluded: &[(Tick, Tick)],
-) -> Option<Past> {
-    let middle = shared.median_level(from, to).unwrap_or(0.0);
-    let quiet = |tick: Tick| {
-        tick < to
-            && !excluded
-                .iter()
-                .any(|(from, to)| (*from..=*to).contains(&tick))
-            && (shared.level(tick) - middle).abs() <= QUIET
-    };
-    let mut past = Past {
-        end: to,
-        ..Past::default()
-    };
-    let mut tally = Tally::new();
-    let (mut level, mut weights) = (0.0, 0.0);
-    history.each(from, |minute, packed| {
-        if !quiet(minute.tick) {
-            return;
-        }
-        tally.add(packed);
-        past.minutes += 1;
-        past.requests = past.requests.saturating_add(u64::from(minute.requests));
-        past.errors = past.errors.saturating_add(u64::from(minute.errors));
-        past.micros = past
-            .micros
-            .saturating_add((f64::from(minute.seconds) * 1e6) as u64);
-        level += f64::from(minute.requests) * shared.level(minute.tick);
-        weights += f64::from(minute.requests);
-    });
-    if past.minutes < FEWEST_MINUTES || past.requests < FEWEST_REQUESTS {
-        return None;
-    }
-    let level = level / f64::max(weights, 1.0);
-    past.level = (level * 1e6) as i64;
-    let counts = tally.finish();
-    let reference = Reference::new(&counts)?;
-    let buckets = (0u8..=255).zip(counts.iter()).filter(|(_, n)| **n > 0);
-    past.buckets = buckets.map(|(bucket, n)| (bucket, *n)).collect();
-    let mut residuals: [Vec<(Tick, f64, f64)>; SCORES] = Default::default();
-    history.each(from, |minute, packed| {
-        if !quiet(minute.tick) {
-            return;
-        }
-        let scored = score(minute.tick, packed, &reference);
-        let count = f64::from(scored.count);
-        if count < 1.0 {
-            return;
-        }
-        let shift = shared.level(minute.tick) - level;
-        for (kind, residuals) in residuals.iter_mut().enumerate() {
-            let residual = f64::from(scored.scores[kind]) - reference.expected(kind, shift);
-            residuals.push((minute.tick, residual, reference.variance(kind) / count));
-        }
-    });
-    for (kind, residuals) in residuals.iter().enumerate() {
-        past.noise[kind] = Noise::estimate(residuals, reference.slope(kind));
-        past.highest[kind] = highest(residuals);
-    }
-    Some(past)
-}
-
-/// The largest mean residual of 2, 3, … minutes in a row, each without its largest one, in millionths.
-fn highest(residuals: &[(Tick, f64, f64)]) -> [i64; SPANS] {
-    std::array::from_fn(|index| {
-        let length = index + 2;
-        let means = residuals.windows(length).map(|window| {
-            let sum: f64 = window.iter().map(|(_, residual, _)| residual).sum();
-            let largest = window
-                .iter()
-                .map(|(_, residual, _)| *residual)
-                .fold(f64::MIN, f64::max);
-            (sum - largest) / (length - 1) as f64
-        });
-        (means.fold(0.0, f64::max) * 1e6) as i64
-    })
 }

@@ -37,7 +37,7 @@ const LARGEST_PLACE: f64 = 3.0;
 #[derive(Clone, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default))]
-pub struct Past {
+pub(super) struct Past {
     /// Counts of successful responses, by bucket at scale 3.
     pub(super) buckets: Vec<(u8, u32)>,
     /// The first minute after it.
@@ -54,7 +54,7 @@ pub struct Past {
     /// The noise of each score.
     pub(super) noise: [Noise; SCORES],
     /// The largest mean score above the usual of 2, 3, … minutes in a row, in millionths.
-    pub(super) highest: [[i64; SPANS]; SCORES],
+    pub(super) highest: [[i32; SPANS]; SCORES],
 }
 
 /// Scores by bucket, and what they are under a shift.
@@ -72,10 +72,22 @@ pub(super) struct Reference {
     skew: [f64; SCORES],
     /// Share of the requests in the upper tenth.
     tail_share: f64,
-    /// Mean time of all successful responses, and of those in the upper tenth.
-    mean: f64,
-    tail_mean: f64,
     count: f64,
+}
+
+/// Mean seconds of all requests, and of the slowest tenth of them.
+pub(super) fn means(counts: &Counts) -> (f64, f64) {
+    let total: f64 = counts.iter().map(|n| f64::from(*n)).sum();
+    let (mut sum, mut tail, mut left) = (0.0, 0.0, total / 10.0);
+    for (bucket, count) in counts.iter().enumerate().rev() {
+        let count = f64::from(*count);
+        sum += count * seconds(bucket);
+        let slowest = count.min(left);
+        tail += slowest * seconds(bucket);
+        left -= slowest;
+    }
+    let total = total.max(1.0);
+    (sum / total, tail * 10.0 / total)
 }
 
 /// The middle of a bucket, in seconds.
@@ -106,7 +118,6 @@ impl Reference {
         let place = place_scores(counts, first, last, total);
         let mut scores = Vec::with_capacity(last - first + 1);
         let (mut below, mut median) = (0.0, low);
-        let (mut mean, mut tail_mean) = (0.0, 0.0);
         for bucket in first..=last {
             let share = share(bucket);
             let rank = below + share / 2.0 - 0.5;
@@ -115,10 +126,6 @@ impl Reference {
             }
             below += share;
             let tail = ((bucket as f64 - threshold as f64 + 0.5) * WIDTH).clamp(0.0, LARGEST_TAIL);
-            mean += share * seconds(bucket);
-            if bucket >= threshold {
-                tail_mean += share * seconds(bucket);
-            }
             scores.push([rank as f32, place[bucket - first] as f32, tail as f32]);
         }
         let mut reference = Self {
@@ -129,8 +136,6 @@ impl Reference {
             variance: [0.0; SCORES],
             skew: [0.0; SCORES],
             tail_share: above,
-            mean,
-            tail_mean: tail_mean / above.max(1e-9),
             count: total,
         };
         reference.tabulate(counts, low..=high, total);
@@ -224,11 +229,6 @@ impl Reference {
 
     pub(super) fn tail_share(&self) -> f64 {
         self.tail_share.max(0.01)
-    }
-
-    /// Mean seconds of a request, or of one in the upper tenth.
-    pub(super) fn mean(&self, tail: bool) -> f64 {
-        if tail { self.tail_mean } else { self.mean }
     }
 
     pub(super) fn count(&self) -> f64 {

@@ -7,100 +7,41 @@
 //! change-point*, 1995). A change must also go on: a page that was slow for some minutes is no news.
 
 use super::history::Tick;
+use super::lasting::{
+    REST, fades, goes_on, is_left_over, is_unusual, rest_stands_out, turning_point, weighted_mean,
+};
 use super::noise::Window;
-use super::page::{Lens, Scored};
-use super::reference::{PLACE, RANK, SCORES, SPANS, TAIL};
+use super::page::Lens;
+use super::reference::{PLACE, RANK, SCORES, TAIL};
+use super::residual::{Finding, Residual, past_variance, residuals, strength};
 use super::state::SharedMinutes;
 
 /// The shortest window, in minutes with requests.
 const SHORTEST: usize = 3;
+/// Minutes before a change in which it may not have been there.
+const BEFORE: usize = 3;
 /// The longest window, in minutes with requests.
 const LONGEST: usize = 20;
 
-/// A change that was found.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Finding {
-    pub(super) score: usize,
-    pub(super) faster: bool,
-    /// Standard deviations.
-    pub(super) strength: f64,
-    /// Of the mean score.
-    pub(super) effect: f64,
-    pub(super) since: Tick,
-}
-
-/// A minute, without what all pages share.
-#[derive(Clone, Copy, Debug)]
-struct Residual {
-    tick: Tick,
-    count: f64,
-    /// What all pages share, as a logarithm of time.
-    shift: f64,
-    scores: [f64; SCORES],
-    /// Variance of the scores that comes from sampling.
-    sampling: [f64; SCORES],
-    /// What the page's own answer to what is shared may make of the scores: one standard deviation. It is the same
-    /// answer in each minute.
-    answer: [f64; SCORES],
-}
-
 /// In a calm minute, what all pages share is less than this.
 const CALM: f64 = 0.12;
-/// How differently pages answer to what they share: one standard deviation, as a part of it.
-const LOADING: f64 = 0.3;
-
-fn residual(scored: &Scored, lens: &Lens, shared: &SharedMinutes) -> Residual {
-    let shift = shared.level(scored.tick) - lens.past.level as f64 * 1e-6;
-    let mut residual = Residual {
-        tick: scored.tick,
-        count: f64::from(scored.count),
-        shift,
-        scores: [0.0; SCORES],
-        sampling: [0.0; SCORES],
-        answer: [0.0; SCORES],
-    };
-    for kind in 0..SCORES {
-        residual.scores[kind] =
-            f64::from(scored.scores[kind]) - lens.reference.expected(kind, shift);
-        residual.sampling[kind] = lens.reference.variance(kind) / f64::from(scored.count);
-        let (more, less) = (
-            shift * (1.0 + tune(9, LOADING)),
-            shift * (1.0 - tune(9, LOADING)),
-        );
-        residual.answer[kind] =
-            (lens.reference.expected(kind, more) - lens.reference.expected(kind, less)) / 2.0;
-    }
-    residual
-}
-
-fn residuals<'a>(
-    lens: &'a Lens,
-    shared: &'a SharedMinutes,
-) -> impl DoubleEndedIterator<Item = Residual> + 'a {
-    let counted = lens.scored.iter().filter(|scored| scored.count >= 1.0);
-    counted.map(|scored| residual(scored, lens, shared))
-}
-
+/// A minute is rough if what all pages share in it is this part of the change.
+const ROUGH: f64 = 0.35;
+/// Calm minutes that a change must last if it began when all pages were slower for some minutes.
+const AFTER_ROUGH: usize = 8;
 /// Standard deviations that are needed, by the number of minutes.
 fn bar(minutes: usize, alone: bool, young: bool) -> f64 {
     let bar = match minutes {
-        0..=3 => tune(3, 7.5),
-        4 => tune(4, 6.5),
-        5 => tune(5, 6.0),
-        6 | 7 => tune(6, 5.5),
-        _ => tune(7, 5.5),
+        0..=3 => 8.0,
+        4 => 7.0,
+        5 => 6.5,
+        6 | 7 => 6.0,
+        _ => 5.5,
     };
     // Without other pages nothing can be taken off.
     let bar = if alone { bar + 1.5 } else { bar };
     if young { bar + 1.5 } else { bar }
 }
-
-/// What a window without its worst minutes must be, as a part of the standard deviations that are needed.
-const REST: f64 = 0.7;
-/// A change is larger than what the page did for as long in its past by this factor.
-const UNUSUAL: f64 = 1.5;
-/// Minutes in which a larger change may fade.
-const LEFT_OVER: usize = 15;
 
 /// Nobody waits to be told that a page is faster.
 const FASTER_BAR: f64 = 6.5;
@@ -110,52 +51,50 @@ const LEAST_SLOWER: f64 = 0.077;
 const LEAST_FASTER: f64 = 0.18;
 const LEAST_TAIL: f64 = 0.3;
 
-/// The variance of the mean of the past.
-fn past_variance(lens: &Lens, kind: usize) -> f64 {
-    let noise = lens.past.noise[kind];
-    let correlation = noise.correlation();
-    let lasting = (1.0 + correlation) / (1.0 - correlation);
-    lens.reference.variance(kind) / lens.reference.count()
-        + noise.variance() * lasting / f64::from(lens.past.minutes.max(1))
-}
-
-/// Standard deviations of a mean score of `count` requests. The sum of few skewed scores exceeds its mean more
-/// easily than a normal deviate does: its skewness is part of the variance, as in the deviance of a Poisson count
-/// or in Bernstein's inequality.
-fn strength(lens: &Lens, kind: usize, effect: f64, variance: f64, count: f64) -> f64 {
-    let skewed = effect * lens.reference.skew(kind) / (3.0 * count.max(1.0));
-    effect.abs() / (variance + skewed.max(0.0)).sqrt()
-}
-
-/// Standard deviations, with their sign, of the most different score since a minute; for pages that do not stand
-/// out alone.
-pub(super) fn deviation(lens: &Lens, shared: &SharedMinutes, since: Tick) -> f64 {
-    let minutes = residuals(lens, shared).filter(|m| m.tick >= since && m.shift.abs() < CALM);
+/// How much a page is different since a minute, as a logarithm of time, if it is so by at least `least` standard
+/// deviations and was not so in the minutes before.
+pub(super) fn began(lens: &Lens, shared: &SharedMinutes, since: Tick, least: f64) -> Option<f64> {
+    let minutes = residuals(lens, shared).filter(|minute| minute.shift.abs() < CALM);
     let minutes: Vec<_> = minutes.collect();
-    if minutes.is_empty() {
-        return 0.0;
+    let start = minutes.partition_point(|minute| minute.tick < since);
+    let (before, after) = minutes.split_at(start);
+    let before = &before[before.len() - before.len().min(BEFORE)..];
+    [RANK, PLACE].into_iter().find_map(|kind| {
+        let (deviations, effect) = deviations(lens, after, kind)?;
+        let earlier = before
+            .last()
+            .map_or(0.0, |_| weighted_mean(before.iter(), kind));
+        let began = deviations >= least && earlier * effect.signum() < 0.5 * effect.abs();
+        began.then(|| effect / lens.reference.slope(kind))
+    })
+}
+
+/// Standard deviations and effect of some minutes.
+fn deviations(lens: &Lens, minutes: &[Residual], kind: usize) -> Option<(f64, f64)> {
+    minutes.last()?;
+    let mut window = Window::new(lens.past.noise[kind]);
+    let mut count = 0.0;
+    for minute in minutes.iter().rev() {
+        window.grow(
+            minute.tick,
+            minute.scores[kind],
+            minute.sampling[kind],
+            minute.answer[kind],
+        );
+        count += minute.count;
     }
-    let mut most = 0.0f64;
-    for kind in [RANK, PLACE] {
-        let mut window = Window::new(lens.past.noise[kind]);
-        let mut count = 0.0;
-        for minute in minutes.iter().rev() {
-            window.grow(
-                minute.tick,
-                minute.scores[kind],
-                minute.sampling[kind],
-                minute.answer[kind],
-            );
-            count += minute.count;
-        }
-        let effect = window.mean();
-        let variance = window.variance() + past_variance(lens, kind);
-        let here = effect.signum() * strength(lens, kind, effect, variance, count);
-        if here.abs() > most.abs() {
-            most = here;
-        }
+    let effect = window.mean();
+    let variance = window.variance() + past_variance(lens, kind);
+    Some((strength(lens, kind, effect, variance, count), effect))
+}
+
+/// The size of an effect on the mean score, as a logarithm of time.
+pub(super) fn log_size(lens: &Lens, kind: usize, effect: f64) -> f64 {
+    match kind {
+        TAIL => effect / lens.reference.tail_share(),
+        RANK => lens.reference.shift_of(effect),
+        _ => effect / lens.reference.slope(kind),
     }
-    most
 }
 
 /// Looks for a change that is there at the end of minute `now`.
@@ -205,8 +144,7 @@ pub(super) fn search(
             let earlier = &minutes[..minutes.len() - length];
             if is_large(lens, kind, effect)
                 && goes_on(window, kind, effect)
-                && rest_stands_out(lens, window, kind, effect)
-                    >= tune(13, REST) * bar(length, alone, young)
+                && rest_stands_out(lens, window, kind, effect) >= REST * bar(length, alone, young)
                 && is_unusual(lens, window, kind, effect)
                 && !is_left_over(earlier, window, kind, effect)
             {
@@ -223,171 +161,29 @@ pub(super) fn search(
     }
     let (_, mut finding) = best?;
     finding.since = turning_point(lens, &minutes, finding.score, finding.effect);
-    let lasted = minutes
+    // Caches warm up, and a host recovers, at different speeds on different pages.
+    let size = log_size(lens, finding.score, finding.effect).abs();
+    let rough = |minute: &&Residual| minute.shift.abs() >= CALM.max(ROUGH * size);
+    let around = minutes
         .iter()
-        .filter(|m| m.tick >= finding.since && m.shift.abs() < tune(8, CALM));
-    let enough = lasted.count() >= SHORTEST;
+        .filter(|minute| minute.tick >= finding.since - 2);
+    let least = match around.filter(rough).count() {
+        0 | 1 => SHORTEST,
+        2 => SHORTEST + 2,
+        _ => AFTER_ROUGH,
+    };
+    let lasted = minutes.iter().filter(|minute| minute.tick >= finding.since);
+    let enough = lasted.filter(|minute| !rough(minute)).count() >= least;
     (enough && !fades(lens, &minutes, &finding)).then_some(finding)
 }
 
 /// Whether anybody would call it a change.
 fn is_large(lens: &Lens, kind: usize, effect: f64) -> bool {
+    let size = log_size(lens, kind, effect);
     match kind {
-        TAIL => effect / lens.reference.tail_share() >= LEAST_TAIL,
-        RANK if effect > 0.0 => lens.reference.shift_of(effect) >= LEAST_SLOWER,
-        RANK => lens.reference.shift_of(effect) <= -LEAST_FASTER,
-        _ if effect > 0.0 => effect / lens.reference.slope(kind) >= LEAST_SLOWER,
-        _ => effect / lens.reference.slope(kind) <= -LEAST_FASTER,
+        TAIL => size >= LEAST_TAIL,
+        _ => size >= LEAST_SLOWER || size <= -LEAST_FASTER,
     }
-}
-
-fn weighted_mean<'a>(minutes: impl Iterator<Item = &'a Residual>, kind: usize) -> f64 {
-    let (mut sum, mut weights) = (0.0, 0.0);
-    for minute in minutes {
-        let weight = 1.0 / (minute.sampling[kind] + minute.answer[kind].powi(2)).max(1e-9);
-        sum += weight * minute.scores[kind];
-        weights += weight;
-    }
-    sum / f64::max(weights, 1e-9)
-}
-
-/// Whether the change is still there, is that of nearly all minutes, and is not only that of the worst.
-fn goes_on(window: &[Residual], kind: usize, effect: f64) -> bool {
-    let size = effect.abs();
-    let sign = effect.signum();
-    let shows = |minute: &&Residual| {
-        sign * minute.scores[kind]
-            >= tune(10, 0.4) * size - (minute.sampling[kind] + minute.answer[kind].powi(2)).sqrt()
-    };
-    let unseen = match window.len() {
-        0..=3 => 0,
-        4..=7 => 1,
-        length => length / 5,
-    };
-    if window.iter().filter(shows).count() + unseen < window.len() {
-        return false;
-    }
-    let mut order: Vec<_> = window.iter().collect();
-    order.sort_unstable_by(|a, b| (sign * a.scores[kind]).total_cmp(&(sign * b.scores[kind])));
-    let rest = &order[..order.len() - spared(window.len())];
-    let last = |minutes: usize| window[window.len() - window.len().min(minutes)..].iter();
-    sign * weighted_mean(rest.iter().copied(), kind) >= 0.55 * size
-        && sign * weighted_mean(last(2), kind) >= 0.5 * size
-        && sign * weighted_mean(last(4), kind) >= 0.6 * size
-}
-
-/// How many of the worst minutes of a window may not be all that there is to it.
-fn spared(length: usize) -> usize {
-    match length {
-        0..=4 => 1,
-        5..=9 => 2,
-        _ => 3,
-    }
-}
-
-/// Standard deviations of a window without its worst minutes.
-fn rest_stands_out(lens: &Lens, window: &[Residual], kind: usize, effect: f64) -> f64 {
-    let sign = effect.signum();
-    let mut scores: Vec<_> = window
-        .iter()
-        .map(|minute| sign * minute.scores[kind])
-        .collect();
-    scores.sort_unstable_by(f64::total_cmp);
-    let most = scores[scores.len() - 1 - spared(window.len())];
-    let mut rest = Window::new(lens.past.noise[kind]);
-    let mut count = 0.0;
-    for minute in window
-        .iter()
-        .rev()
-        .filter(|minute| sign * minute.scores[kind] <= most)
-    {
-        rest.grow(
-            minute.tick,
-            minute.scores[kind],
-            minute.sampling[kind],
-            minute.answer[kind],
-        );
-        count += minute.count;
-    }
-    sign * strength(
-        lens,
-        kind,
-        rest.mean(),
-        rest.variance() + past_variance(lens, kind),
-        count,
-    ) * rest.mean().signum()
-}
-
-/// Mean of some minutes without their largest one.
-fn lower_mean(window: &[Residual], kind: usize, sign: f64) -> f64 {
-    let values = window.iter().map(|minute| sign * minute.scores[kind]);
-    let largest = values.clone().fold(f64::MIN, f64::max);
-    (values.sum::<f64>() - largest) / (window.len() - 1).max(1) as f64
-}
-
-/// Whether the page was not as slow for as long in its past.
-fn is_unusual(lens: &Lens, window: &[Residual], kind: usize, effect: f64) -> bool {
-    if effect < 0.0 || window.len() > SPANS + 1 {
-        return true;
-    }
-    let highest = lens.past.highest[kind][window.len() - 2] as f64 * 1e-6;
-    lower_mean(window, kind, 1.0) >= tune(0, UNUSUAL) * highest
-}
-
-/// Whether the last minutes of a change are much less than its first ones.
-fn fades(lens: &Lens, minutes: &[Residual], finding: &Finding) -> bool {
-    let start = minutes.partition_point(|minute| minute.tick < finding.since);
-    let changed = &minutes[start..];
-    if changed.len() < 5 {
-        return false;
-    }
-    let kind = finding.score;
-    let mean = |minutes: &[Residual]| {
-        let mut window = Window::new(lens.past.noise[kind]);
-        for minute in minutes.iter().rev() {
-            window.grow(
-                minute.tick,
-                minute.scores[kind],
-                minute.sampling[kind],
-                minute.answer[kind],
-            );
-        }
-        (finding.effect.signum() * window.mean(), window.variance())
-    };
-    let (first, first_variance) = mean(&changed[..3]);
-    let (last, last_variance) = mean(&changed[changed.len() - 3..]);
-    last < tune(1, 0.65) * first && first - last > (first_variance + last_variance).sqrt()
-}
-
-/// Whether a larger change of a short time before is on its way back: caches warm up.
-fn is_left_over(earlier: &[Residual], window: &[Residual], kind: usize, effect: f64) -> bool {
-    if window.len() >= LEFT_OVER {
-        return false;
-    }
-    let before = &earlier[earlier.len() - earlier.len().min(LEFT_OVER)..];
-    let half = &window[..window.len() / 2];
-    let all: Vec<_> = before
-        .iter()
-        .chain(half)
-        .map(|m| effect.signum() * m.scores[kind])
-        .collect();
-    all.windows(2)
-        .any(|pair| (pair[0] + pair[1]) / 2.0 * tune(2, 0.55) > effect.abs())
-}
-
-/// The first minute of the change: where the cumulative sum of the scores beyond half of the effect turns
-/// (Page, *Continuous inspection schemes*, 1954).
-fn turning_point(lens: &Lens, minutes: &[Residual], kind: usize, effect: f64) -> Tick {
-    let wobble = lens.past.noise[kind].variance();
-    let (mut sum, mut most, mut since) = (0.0, f64::NEG_INFINITY, 0);
-    for minute in minutes.iter().rev() {
-        let weight = 1.0 / (minute.sampling[kind] + wobble).max(1e-12);
-        sum += weight * effect.signum() * (minute.scores[kind] - effect / 2.0);
-        if sum > most {
-            (most, since) = (sum, minute.tick);
-        }
-    }
-    since
 }
 
 /// What stands of a change that was found before.
@@ -450,8 +246,22 @@ pub(super) fn follow(
     }
 }
 
-/// The ratio of a change, from the minutes since it began.
-pub(super) fn ratio(lens: &Lens, shared: &SharedMinutes, kind: usize, since: Tick) -> f64 {
+/// How much a page has changed, from the minutes since the change began.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Size {
+    /// The ratio of the times of most requests, without what all pages share.
+    pub(super) body: f64,
+    /// Whether only the slowest requests have changed.
+    pub(super) is_tail: bool,
+    /// What all pages share, as a ratio.
+    pub(super) shared: f64,
+}
+
+/// The least change of the body that is one of its own, as a logarithm.
+const BODY_MOVED: f64 = 0.095;
+
+/// The size of a change that was found by scores of this kind.
+pub(super) fn size(lens: &Lens, shared: &SharedMinutes, kind: usize, since: Tick) -> Size {
     let (mut rank, mut tail, mut shift, mut count) = (0.0, 0.0, 0.0, 0.0);
     let level = lens.past.level as f64 * 1e-6;
     for scored in lens.scored.iter().filter(|scored| scored.tick >= since) {
@@ -462,17 +272,16 @@ pub(super) fn ratio(lens: &Lens, shared: &SharedMinutes, kind: usize, since: Tic
         shift += n * here;
         count += n;
     }
-    if count == 0.0 {
-        return 1.0;
-    }
-    let body = lens.reference.shift_of(rank / count) - shift / count;
-    let tail = tail / count;
+    let count = f64::max(count, 1.0);
+    let (tail, shift) = (tail / count, shift / count);
+    let body = lens.reference.shift_of(rank / count) - shift;
     // All requests are slower, and so is the tail; or only the tail is.
-    let log = match kind == TAIL && lens.reference.expected(TAIL, body) < 0.5 * tail {
-        true => tail / lens.reference.tail_share(),
-        false => body,
-    };
-    log.clamp(-20.0, 20.0).exp()
+    let explained = lens.reference.expected(TAIL, body) >= 0.5 * tail;
+    Size {
+        body: body.clamp(-20.0, 20.0).exp(),
+        is_tail: kind == TAIL && body < BODY_MOVED && !explained,
+        shared: shift.clamp(-20.0, 20.0).exp(),
+    }
 }
 
 /// The level that a page sees in its last minute, with its weight.
@@ -490,19 +299,4 @@ pub(super) fn level_of(lens: &Lens, now: Tick) -> Option<(f64, f64)> {
         lens.past.level as f64 * 1e-6 + shift,
         1.0 / (sampling + wobble),
     ))
-}
-
-pub(super) fn tune(index: usize, default: f64) -> f64 {
-    static T: std::sync::OnceLock<Vec<f64>> = std::sync::OnceLock::new();
-    let t = T.get_or_init(|| {
-        std::env::var("TUNE")
-            .unwrap_or_default()
-            .split(',')
-            .map(|s| s.parse().unwrap_or(f64::NAN))
-            .collect()
-    });
-    t.get(index)
-        .copied()
-        .filter(|v| !v.is_nan())
-        .unwrap_or(default)
 }

@@ -1,20 +1,18 @@
 //! What a detector remembers beside the minutes themselves. Integers only: a state that was stored as text is
 //! exactly the same afterwards.
 
-use std::sync::Arc;
-
 use super::change::ChangeKind;
 use super::history::{STORED, Tick};
+use super::instances::InstanceState;
 use super::reference::Past;
 use crate::model::records::RecordId;
 
 /// Something that stands.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct Alarm {
+pub(super) struct Alarm {
     pub(super) context: RecordId,
     pub(super) kind: ChangeKind,
-    pub(super) instance: Option<Arc<str>>,
     /// The first minute that is different.
     pub(super) since: Tick,
     /// The minute in which it was detected.
@@ -32,7 +30,7 @@ pub struct Alarm {
 /// A time in which an alarm stood. It never enters a reference.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct Ended {
+pub(super) struct Ended {
     pub(super) context: RecordId,
     pub(super) kind: ChangeKind,
     pub(super) from: Tick,
@@ -46,7 +44,7 @@ pub struct Ended {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default))]
-pub struct Shared {
+pub(super) struct Shared {
     pub(super) tick: Tick,
     /// The level of the times, in millionths of a logarithm.
     pub(super) level: i64,
@@ -59,7 +57,7 @@ pub struct Shared {
 /// The shared figures of the last minutes.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct SharedMinutes(pub(super) Vec<Shared>);
+pub(super) struct SharedMinutes(pub(super) Vec<Shared>);
 
 impl SharedMinutes {
     /// Adds a minute that is later than all others.
@@ -102,5 +100,50 @@ impl SharedMinutes {
     pub(super) fn traffic(&self, tick: Tick) -> f64 {
         self.at(tick)
             .map_or(0.0, |shared| shared.traffic as f64 * 1e-6)
+    }
+}
+
+/// What a detector needs, beside the minutes themselves, to go on where another one was.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default))]
+pub struct DetectorState {
+    /// The end of the last minute that was judged, in Unix seconds.
+    pub judged_until: i64,
+    /// What stands.
+    pub(super) alarms: Vec<Alarm>,
+    /// What stood in the last minutes.
+    pub(super) ended: Vec<Ended>,
+    /// What all contexts did together in the last minutes.
+    pub(super) shared: SharedMinutes,
+    /// The instances that are out of line.
+    pub(super) instances: InstanceState,
+}
+
+impl DetectorState {
+    /// The times of a context that may not be part of its past.
+    pub(super) fn excluded(
+        &self,
+        id: RecordId,
+        kinds: &[ChangeKind],
+        now: Tick,
+    ) -> Vec<(Tick, Tick)> {
+        let alarms = self.alarms.iter();
+        let alarms = alarms.filter(|alarm| alarm.context == id && kinds.contains(&alarm.kind));
+        let ended = self.ended.iter();
+        let ended = ended.filter(|ended| ended.context == id && kinds.contains(&ended.kind));
+        let alarms = alarms.map(|alarm| (alarm.since, now));
+        alarms
+            .chain(ended.map(|ended| (ended.from, ended.to)))
+            .collect()
+    }
+
+    /// The end of the last alarm of a context. What was before is no part of a new one.
+    pub(super) fn last_end(&self, id: RecordId, kinds: &[ChangeKind]) -> Tick {
+        let ended = self
+            .ended
+            .iter()
+            .filter(|ended| ended.context == id && kinds.contains(&ended.kind));
+        ended.map(|ended| ended.to).max().unwrap_or(Tick::MIN)
     }
 }

@@ -29,12 +29,11 @@ impl Traffic {
     /// `None` if the past is too short. Minutes in `excluded` are no part of it.
     pub(super) fn of(
         history: &History,
-        first: Tick,
         shared: &SharedMinutes,
         now: Tick,
         excluded: &[(Tick, Tick)],
     ) -> Option<Self> {
-        let oldest = first.max(now - STORED + 1);
+        let oldest = history.minutes().front()?.tick.max(now - STORED + 1);
         let mut known = history.minutes().iter().peekable();
         let judged = shared.0.iter().map(|shared| shared.tick);
         let counts: Vec<_> = judged
@@ -75,12 +74,6 @@ impl Traffic {
             rate,
             dispersion: dispersion.clamp(1.0, 1e6),
         })
-    }
-
-    /// The traffic now beside that of the past, as a logarithm; `None` if there is too little to tell.
-    pub(super) fn shift(&self) -> Option<f64> {
-        let (_, now) = self.counts.last()?;
-        (self.rate >= 4.0).then(|| ((now + 0.5) / (self.rate + 0.5)).ln())
     }
 
     fn last(&self, minutes: usize) -> &[(Tick, f64)] {

@@ -1,10 +1,11 @@
 //! A verdict, made from an alarm that stands and the minutes since it began.
 
 use super::change::ChangeKind;
-use super::detector::{Verdict, all_id};
 use super::history::{History, Tick};
+use super::minute::{Verdict, all_id};
 use super::page::Page;
-use super::reference::{Past, TAIL};
+use super::reference::{Past, means};
+use super::scored::Tally;
 use super::speed;
 use super::state::{Alarm, SharedMinutes};
 
@@ -108,13 +109,19 @@ pub(super) fn verdict(
         None => Sums::default(),
     };
     let past = &alarm.past;
-    let (then, now_figure, ratio) = match alarm.kind {
+    let figures = |then: f64, now: f64, ratio: f64| Figures {
+        then,
+        now,
+        ratio,
+        is_tail: false,
+    };
+    let figures = match alarm.kind {
         ChangeKind::Slower | ChangeKind::Faster => speed_figures(alarm, page, shared),
         ChangeKind::Failing => {
             let (then, now) = (past.error_share(), since.error_share());
             // A share that was zero was below that of one error.
             let least = then.max(0.5 / past.requests.max(1) as f64);
-            (then, now, now / least)
+            figures(then, now, now / least)
         }
         _ => {
             let (then, now) = (past.rate(), since.rate());
@@ -123,18 +130,19 @@ pub(super) fn verdict(
             } else {
                 now
             };
-            (then, now, now / then.max(1e-9))
+            figures(then, now, now / then.max(1e-9))
         }
     };
     Verdict {
         context: alarm.context,
         kind: alarm.kind,
-        instance: alarm.instance.clone(),
+        instance: None,
         since: i64::from(alarm.since) * 60,
         detected: (i64::from(alarm.detected) + 1) * 60,
-        then,
-        now: now_figure,
-        ratio,
+        then: figures.then,
+        now: figures.now,
+        ratio: figures.ratio,
+        is_tail: figures.is_tail,
         confidence: confidence(alarm.strength),
         requests: since.requests,
         rate_then: past.rate(),
@@ -144,18 +152,46 @@ pub(super) fn verdict(
     }
 }
 
-/// Then, now and ratio of a page that is slower or faster. `now` is `then` with the ratio and with what all
-/// pages share, so that the three agree.
-fn speed_figures(alarm: &Alarm, page: Option<&Page>, shared: &SharedMinutes) -> (f64, f64, f64) {
-    let Some(lens) = page.and_then(|page| page.lens.as_ref()) else {
+/// The figures of a verdict.
+struct Figures {
+    then: f64,
+    now: f64,
+    ratio: f64,
+    is_tail: bool,
+}
+
+/// The figures of a page that is slower or faster.
+fn speed_figures(alarm: &Alarm, page: Option<&Page>, shared: &SharedMinutes) -> Figures {
+    let Some((page, lens)) = page.and_then(|page| Some((page, page.lens.as_ref()?))) else {
         let ratio = match alarm.context == all_id() {
             true => (alarm.effect as f64 * 1e-6).exp(),
             false => 1.0,
         };
         let then = alarm.past.mean();
-        return (then, then * ratio, ratio);
+        return Figures {
+            then,
+            now: then * ratio,
+            ratio,
+            is_tail: false,
+        };
     };
-    let ratio = speed::ratio(lens, shared, alarm.score, alarm.since);
-    let then = lens.reference.mean(alarm.score == TAIL);
-    (then, then * ratio, ratio)
+    let mut tally = Tally::new();
+    page.history
+        .each(alarm.since, |_, packed| tally.add(packed));
+    let (then, now) = (means(&lens.past.counts()), means(&tally.finish()));
+    let size = speed::size(lens, shared, alarm.score, alarm.since);
+    match size.is_tail {
+        true => Figures {
+            then: then.1,
+            now: now.1,
+            ratio: now.1 / then.1.max(1e-9) / size.shared,
+            is_tail: true,
+        },
+        false => Figures {
+            then: then.0,
+            now: now.0,
+            ratio: size.body,
+            is_tail: false,
+        },
+    }
 }

@@ -20,8 +20,8 @@ use self::compare::{
     MIN_ERROR_SHARE, MIN_SAMPLES, Measure, Moments, Sides, compare, is_large, total, turning_point,
 };
 use super::change::ChangeKind;
-use super::detector::{InstanceMinute, Verdict, all_id};
 use super::history::{Tick, tick};
+use super::minute::{InstanceMinute, Verdict, all_id};
 use crate::model::records::RecordId;
 
 /// Minutes that are remembered.
@@ -437,6 +437,7 @@ impl InstanceDetector {
             then,
             now,
             ratio,
+            is_tail: false,
             confidence: 1.0 - (-z * z / 2.0).exp(),
             requests: own.requests as u64,
             rate_then: rate,

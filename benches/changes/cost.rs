@@ -1,0 +1,89 @@
+//! What the detector costs: 2,000 contexts with 1,000 requests per minute each, over two hours.
+
+use std::time::Duration;
+
+use tower_pulse::model::batch::Aggregate;
+use tower_pulse::model::changes::detector::{Detector, DetectorState, Minute};
+use tower_pulse::model::context::{Kind, RecordId};
+use tower_pulse::model::histogram::{BUCKETS, Histogram, bucket_of};
+use tower_pulse::model::outcome::Outcome;
+
+use crate::rng::Random;
+
+const CONTEXTS: usize = 2_000;
+const REQUESTS: f64 = 1_000.0;
+const MINUTES: i64 = 120;
+/// The goal, for a minute that is judged.
+const MOST_TIME: Duration = Duration::from_millis(100);
+const MOST_BYTES: usize = 32_000_000;
+
+/// Prints the cost. Returns whether it is within the goal.
+pub(crate) fn print(seed: u64) -> bool {
+    let mut random = Random::new(seed);
+    // Log-normal times, a little wider than usual.
+    let mut counts = vec![0u32; BUCKETS];
+    for _ in 0..200_000 {
+        let nanos = (0.05 * random.normal().exp() * 1e9) as u64;
+        counts[bucket_of(nanos)] += 1;
+    }
+    let shares = counts
+        .iter()
+        .map(|count| f64::from(*count) / 200_000.0 * REQUESTS);
+    let shares: Vec<_> = shares.collect();
+    let ids: Vec<_> = (0..CONTEXTS)
+        .map(|number| RecordId::new(Kind::Http, &number.to_string()))
+        .collect();
+    let mut detector = Detector::new(DetectorState::default());
+    let (mut longest, mut total, mut bytes) = (Duration::ZERO, Duration::ZERO, 0);
+    for minute in 0..MINUTES {
+        let sums: Vec<_> = (0..CONTEXTS)
+            .map(|_| aggregate(&mut random, &shares))
+            .collect();
+        let given = Minute {
+            start: 1_800_000_000 + 60 * minute,
+            contexts: ids.iter().copied().zip(&sums).collect(),
+            instances: Vec::new(),
+        };
+        let before = processor_time();
+        detector.judge(&given);
+        let took = processor_time() - before;
+        if minute >= 90 {
+            total += took;
+            longest = longest.max(took);
+        }
+        bytes = bytes.max(detector.bytes());
+    }
+    let mean = total / (MINUTES as u32 - 90);
+    println!(
+        "\ncost with {CONTEXTS} contexts of {REQUESTS:.0} requests/min: {:.0} ms per minute (at most {:.0}), {:.1} MB \
+         (goal {} ms, {:.0} MB)",
+        mean.as_secs_f64() * 1e3,
+        longest.as_secs_f64() * 1e3,
+        bytes as f64 / 1e6,
+        MOST_TIME.as_millis(),
+        MOST_BYTES as f64 / 1e6
+    );
+    mean <= MOST_TIME && bytes <= MOST_BYTES
+}
+
+/// Time of this thread on a processor, as other processes use the machine too.
+fn processor_time() -> Duration {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    Duration::from_nanos(text.split(' ').next().unwrap().parse().unwrap())
+}
+
+fn aggregate(random: &mut Random, shares: &[f64]) -> Aggregate {
+    let counts: Vec<_> = shares
+        .iter()
+        .map(|share| random.poisson(*share) as u32)
+        .collect();
+    let mut aggregate = Aggregate {
+        histogram: Histogram::from_counts(&counts),
+        ..Aggregate::default()
+    };
+    let count = aggregate.histogram.count();
+    aggregate.times.count = count;
+    aggregate.times.sum = count * 80_000_000;
+    aggregate.outcomes.counts[Outcome::Success as usize] = count;
+    aggregate
+}
