@@ -61,13 +61,13 @@ fn main() {
     }
     let seed = setting("CHANGES_SEED", 20_261_122);
     let runs = setting("CHANGES_RUNS", 24);
-    let mut failed = false;
-    for design in [Design::Plain, Design::Other] {
+    let [plain, _] = [Design::Plain, Design::Other].map(|design| {
         let scores = run_all(design, seed, runs);
-        failed |= !report::print(design, seed, runs, &scores);
-    }
-    failed |= !cost::print(seed);
-    if failed {
+        report::print(design, seed, runs, &scores)
+    });
+    // Noise that the detector does not assume is told, and no condition.
+    let is_cheap = cost::print(seed);
+    if !(plain && is_cheap) {
         println!("NOT ACCEPTED");
         std::process::exit(1);
     }

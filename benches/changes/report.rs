@@ -82,16 +82,13 @@ pub(crate) fn print(design: Design, seed: u64, runs: u64, scores: &Scores) -> bo
     if !hard {
         println!("the workload is too easy");
     }
-    // With noise that it does not expect, a detector may err more often.
-    let most = match design {
-        Design::Plain => 8.0,
-        Design::Other => 16.0,
-    };
-    let accepted = own.false_alarms <= most
+    let accepted = own.false_alarms <= 8.0
         && own.found >= 0.97
         && own.tail >= 0.93
         && own.median <= 4.0
         && own.p90 <= 20.0;
+    let word = if accepted { "accepted" } else { "NOT ACCEPTED" };
+    println!("with this noise: {word}");
     hard && accepted
 }
 
