@@ -99,18 +99,11 @@ impl Detector {
         let of_instances = self.instances.judge(minute.start, &minute.instances);
         self.state.instances = self.instances.state().clone();
         // What one instance does to a page is said once.
-        verdicts.retain(|verdict| !self.is_of_an_instance(verdict));
+        verdicts.retain(|verdict| {
+            verdict.kind != ChangeKind::Slower || !self.instances.explains(verdict)
+        });
         verdicts.extend(of_instances);
         verdicts
-    }
-
-    /// Whether a page changes only because an instance is out of line on it.
-    fn is_of_an_instance(&self, verdict: &Verdict) -> bool {
-        let (then, now) = (verdict.mean_then, verdict.mean_now);
-        match verdict.kind {
-            ChangeKind::Slower => self.instances.explains(verdict.context, then, now),
-            _ => false,
-        }
     }
 
     /// What another detector needs to go on from here.

@@ -51,6 +51,12 @@ const ALONE: f64 = 0.5;
 /// A difference below this part of what it was is over.
 const OVER: f64 = 0.45;
 
+/// The part of a slowdown that comes from the one instance that explains it.
+const EXPLAINS: f64 = 0.6;
+
+/// Minutes for which a verdict about a page waits when one instance may explain it.
+const YOUNG: Tick = 6;
+
 /// Contexts on which an instance must be out of line to be so on all of them, and the part of its contexts.
 const MANY: usize = 3;
 const MANY_SHARE: f64 = 0.5;
@@ -171,17 +177,29 @@ impl InstanceDetector {
         self.verdicts(now)
     }
 
-    /// Whether a change of the mean of a context, in seconds, is the doing of an instance that is out of line on it.
-    pub fn explains(&self, context: RecordId, mean_then: f64, mean_now: f64) -> bool {
-        const MOST: f64 = 0.6;
-        let standing = self.state.standing.iter();
-        let mut standing = standing.filter(|one| one.context == context);
-        standing.any(|one| {
-            let sides = self.sides(&one.instance, context, one.since);
-            let (own, others) = total(&sides);
+    /// Whether a page that is slower is so only because of one instance: most of the difference of its means comes from
+    /// an instance that is out of line on it, or, while the verdict is young, from one that may be found to be.
+    pub fn explains(&self, verdict: &Verdict) -> bool {
+        let Some((now, minute)) = self.minutes.back() else {
+            return false;
+        };
+        let (context, since) = (verdict.context, tick(verdict.since));
+        let slowdown = verdict.mean_now - verdict.mean_then;
+        let is_standing = |instance: &str| {
+            let mut standing = self.state.standing.iter();
+            standing.any(|one| *one.instance == *instance && one.context == context)
+        };
+        let is_young = *now - tick(verdict.detected) < YOUNG;
+        let instances = minute.get(&context).map(|reported| &reported.instances);
+        let mut instances = instances.into_iter().flat_map(HashMap::keys);
+        instances.any(|instance| {
+            let (own, others) = total(&self.sides(instance, context, since));
+            let is_enough = own.requests >= MIN_SAMPLES / 2.0 && others.requests >= MIN_SAMPLES;
             let share = own.requests / (own.requests + others.requests).max(1.0);
             let extra = (own.mean_seconds() - others.mean_seconds()) * share;
-            extra / (mean_now - mean_then) >= MOST
+            (is_standing(instance) || is_young && is_enough)
+                && slowdown > 0.0
+                && extra / slowdown >= EXPLAINS
         })
     }
 
