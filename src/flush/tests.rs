@@ -17,17 +17,10 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::model::context::Kind;
 use crate::model::outcome::Outcome;
 use crate::model::slice::Precisions;
-use crate::model::slow_request::SlowRequests;
-use crate::model::slowest::RankedContext;
-use crate::model::snapshot::{ContextSnapshot, FleetSnapshot, Snapshot};
-use crate::model::tier::TierSlice;
 use crate::recorder::{Limits, Recorder};
 use crate::store::{
-    Append, Appended, AppendedCall, BookStatistics, CleanReport, ContextQuery, ContextRecords,
-    CounterQuery, CounterSeries, FencedBatch, Fleet, Generation, Heartbeat, InstanceMinuteRecords,
-    Pass, PassRecord, Position, Query, RankingPage, RankingQuery, Readable, Receipt, RecordIndex,
-    RecordQuery, Sealed, SliceRecords, SlowRequestQuery, SlowestQuery, Store, StoreStatus, Upkeep,
-    VersionRecords,
+    Append, Appended, AppendedCall, CleanReport, FencedBatch, Fleet, Generation, Heartbeat,
+    NoQueries, Pass, PassRecord, Position, Readable, Receipt, Sealed, Store, StoreStatus, Upkeep,
 };
 use crate::task::{BoxFuture, Stop, lock};
 
@@ -167,98 +160,7 @@ impl Upkeep for Scripted {
     }
 }
 
-impl Query for Scripted {
-    fn snapshot(&self, _: i64) -> BoxFuture<'_, Result<Snapshot, StoreError>> {
-        unreachable!("a flusher only appends")
-    }
-
-    fn fleet(&self, _: i64) -> BoxFuture<'_, Result<FleetSnapshot, StoreError>> {
-        unreachable!("a flusher only appends")
-    }
-
-    fn book_statistics(
-        &self,
-        _: usize,
-        _: i64,
-    ) -> BoxFuture<'_, Result<BookStatistics, StoreError>> {
-        unreachable!("a flusher only appends")
-    }
-
-    fn contexts<'a>(
-        &'a self,
-        _: &'a ContextQuery,
-    ) -> BoxFuture<'a, Result<Vec<ContextSnapshot>, StoreError>> {
-        unreachable!("a flusher only appends")
-    }
-
-    fn counters<'a>(
-        &'a self,
-        _: &'a CounterQuery,
-    ) -> BoxFuture<'a, Result<Vec<CounterSeries>, StoreError>> {
-        unreachable!("a flusher only appends")
-    }
-
-    fn counter_names<'a>(&'a self, _: &'a [u32]) -> BoxFuture<'a, Result<Vec<String>, StoreError>> {
-        unreachable!("a flusher only appends")
-    }
-
-    fn records<'a>(
-        &'a self,
-        _: &'a RecordQuery,
-    ) -> BoxFuture<'a, Result<Vec<ContextRecords>, StoreError>> {
-        unreachable!("a flusher only appends")
-    }
-
-    fn record_index(&self, _: i64) -> BoxFuture<'_, Result<RecordIndex, StoreError>> {
-        unreachable!("a flusher only appends")
-    }
-
-    fn slice_records<'a>(
-        &'a self,
-        _: &'a [TierSlice],
-    ) -> BoxFuture<'a, Result<Vec<SliceRecords>, StoreError>> {
-        unreachable!("a flusher only appends")
-    }
-
-    fn slowest<'a>(
-        &'a self,
-        _: &'a SlowestQuery,
-    ) -> BoxFuture<'a, Result<Vec<RankedContext>, StoreError>> {
-        unreachable!("a flusher only appends")
-    }
-
-    fn slow_requests<'a>(
-        &'a self,
-        _: &'a SlowRequestQuery,
-    ) -> BoxFuture<'a, Result<Vec<SlowRequests>, StoreError>> {
-        unreachable!("a flusher only appends")
-    }
-
-    fn minute_reports<'a>(
-        &'a self,
-        _: &'a [i64],
-    ) -> BoxFuture<'a, Result<Vec<Vec<InstanceMinuteRecords>>, StoreError>> {
-        unreachable!("a flusher only appends")
-    }
-
-    fn version_records<'a>(
-        &'a self,
-        _: &'a [i64],
-    ) -> BoxFuture<'a, Result<Vec<VersionRecords>, StoreError>> {
-        unreachable!("a flusher only appends")
-    }
-
-    fn rankings(&self) -> BoxFuture<'_, Result<Vec<String>, StoreError>> {
-        unreachable!("a flusher only appends")
-    }
-
-    fn ranking<'a>(
-        &'a self,
-        _: &'a RankingQuery,
-    ) -> BoxFuture<'a, Result<Option<RankingPage>, StoreError>> {
-        unreachable!("a flusher only appends")
-    }
-}
+impl NoQueries for Scripted {}
 
 impl Store for Scripted {
     fn precisions(&self) -> &Precisions {

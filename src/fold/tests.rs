@@ -17,20 +17,14 @@ use crate::model::pack::{self, ENTRY_VERSION};
 use crate::model::records::{Record, RecordId, RecordKey};
 use crate::model::round::partition;
 use crate::model::slice::Precisions;
-use crate::model::slow_request::SlowRequests;
-use crate::model::slowest::RankedContext;
-use crate::model::snapshot::{ContextSnapshot, FleetSnapshot, Snapshot};
 use crate::model::tier::{FINEST, TierSlice};
 use crate::store::journal::{
     Acquired, Entries, Entry, FieldValues, Fields, FoldStep, Journal, Progress, Step,
 };
 use crate::store::table::Table;
 use crate::store::{
-    Append, Appended, AppendedCall, BookStatistics, CleanReport, ContextQuery, ContextRecords,
-    CounterQuery, CounterSeries, FencedBatch, Fleet, Generation, Heartbeat, InstanceMinuteRecords,
-    Pass, PassRecord, Position, Query, RankingPage, RankingQuery, Readable, RecordIndex,
-    RecordQuery, Sealed, SliceRecords, SlowRequestQuery, SlowestQuery, Store, StoreStatus, Upkeep,
-    VersionRecords,
+    Append, Appended, AppendedCall, FencedBatch, Generation, NoQueries, NoUpkeep, Position,
+    Readable, Sealed, Store,
 };
 use crate::task::{BoxFuture, Stop, lock};
 
@@ -354,120 +348,9 @@ impl Append for Scripted {
     }
 }
 
-impl Upkeep for Scripted {
-    fn status(&self, _: i64) -> BoxFuture<'_, Result<StoreStatus, StoreError>> {
-        unreachable!("a folder only folds")
-    }
+impl NoUpkeep for Scripted {}
 
-    fn heartbeat<'a>(&'a self, _: &'a Heartbeat) -> BoxFuture<'a, Result<Fleet, StoreError>> {
-        unreachable!("a folder only folds")
-    }
-
-    fn deregister<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
-        unreachable!("a folder only folds")
-    }
-
-    fn clean<'a>(&'a self, _: &'a Pass) -> BoxFuture<'a, Result<Option<CleanReport>, StoreError>> {
-        unreachable!("a folder only folds")
-    }
-
-    fn last_pass(&self) -> BoxFuture<'_, Result<Option<PassRecord>, StoreError>> {
-        unreachable!("a folder only folds")
-    }
-}
-
-impl Query for Scripted {
-    fn snapshot(&self, _: i64) -> BoxFuture<'_, Result<Snapshot, StoreError>> {
-        unreachable!("a folder only folds")
-    }
-
-    fn fleet(&self, _: i64) -> BoxFuture<'_, Result<FleetSnapshot, StoreError>> {
-        unreachable!("a folder only folds")
-    }
-
-    fn book_statistics(
-        &self,
-        _: usize,
-        _: i64,
-    ) -> BoxFuture<'_, Result<BookStatistics, StoreError>> {
-        unreachable!("a folder only folds")
-    }
-
-    fn contexts<'a>(
-        &'a self,
-        _: &'a ContextQuery,
-    ) -> BoxFuture<'a, Result<Vec<ContextSnapshot>, StoreError>> {
-        unreachable!("a folder only folds")
-    }
-
-    fn counters<'a>(
-        &'a self,
-        _: &'a CounterQuery,
-    ) -> BoxFuture<'a, Result<Vec<CounterSeries>, StoreError>> {
-        unreachable!("a folder only folds")
-    }
-
-    fn counter_names<'a>(&'a self, _: &'a [u32]) -> BoxFuture<'a, Result<Vec<String>, StoreError>> {
-        unreachable!("a folder only folds")
-    }
-
-    fn records<'a>(
-        &'a self,
-        _: &'a RecordQuery,
-    ) -> BoxFuture<'a, Result<Vec<ContextRecords>, StoreError>> {
-        unreachable!("a folder only folds")
-    }
-
-    fn record_index(&self, _: i64) -> BoxFuture<'_, Result<RecordIndex, StoreError>> {
-        unreachable!("a folder only folds")
-    }
-
-    fn slice_records<'a>(
-        &'a self,
-        _: &'a [TierSlice],
-    ) -> BoxFuture<'a, Result<Vec<SliceRecords>, StoreError>> {
-        unreachable!("a folder only folds")
-    }
-
-    fn slowest<'a>(
-        &'a self,
-        _: &'a SlowestQuery,
-    ) -> BoxFuture<'a, Result<Vec<RankedContext>, StoreError>> {
-        unreachable!("a folder only folds")
-    }
-
-    fn slow_requests<'a>(
-        &'a self,
-        _: &'a SlowRequestQuery,
-    ) -> BoxFuture<'a, Result<Vec<SlowRequests>, StoreError>> {
-        unreachable!("a folder only folds")
-    }
-
-    fn minute_reports<'a>(
-        &'a self,
-        _: &'a [i64],
-    ) -> BoxFuture<'a, Result<Vec<Vec<InstanceMinuteRecords>>, StoreError>> {
-        unreachable!("a folder only folds")
-    }
-
-    fn version_records<'a>(
-        &'a self,
-        _: &'a [i64],
-    ) -> BoxFuture<'a, Result<Vec<VersionRecords>, StoreError>> {
-        unreachable!("a folder only folds")
-    }
-
-    fn rankings(&self) -> BoxFuture<'_, Result<Vec<String>, StoreError>> {
-        unreachable!("a folder only folds")
-    }
-
-    fn ranking<'a>(
-        &'a self,
-        _: &'a RankingQuery,
-    ) -> BoxFuture<'a, Result<Option<RankingPage>, StoreError>> {
-        unreachable!("a folder only folds")
-    }
-}
+impl NoQueries for Scripted {}
 
 impl Store for Scripted {
     fn precisions(&self) -> &Precisions {

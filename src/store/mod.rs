@@ -22,6 +22,8 @@ pub mod redis;
 pub mod rows;
 #[doc(hidden)]
 pub mod table;
+#[cfg(any(test, feature = "__test_store"))]
+mod unused;
 mod upkeep;
 
 pub use self::append::Append;
@@ -61,6 +63,9 @@ mod sealed {
 #[cfg(any(test, feature = "__test_store"))]
 #[doc(hidden)]
 pub use self::sealed::Sealed;
+#[cfg(any(test, feature = "__test_store"))]
+#[doc(hidden)]
+pub use self::unused::{NoQueries, NoUpkeep};
 
 /// A store of aggregates. Every method may be called at any time, from any number of tasks.
 ///

@@ -4,18 +4,13 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 use std::task::Poll;
 
 use tower_pulse::model::records::{Record, RecordId, RecordKey};
-use tower_pulse::model::slow_request::SlowRequests;
-use tower_pulse::model::snapshot::{ContextSnapshot, FleetSnapshot, Snapshot};
 use tower_pulse::model::tier::TierSlice;
 use tower_pulse::store::journal::{Acquired, Entries, Entry, FieldValues, FoldStep, Journal, Step};
 use tower_pulse::store::redis::RedisStore;
 use tower_pulse::store::table::Table;
 use tower_pulse::store::{
-    Append, Appended, AppendedCall, BookStatistics, CleanReport, ContextQuery, ContextRecords,
-    CounterQuery, CounterSeries, FencedBatch, Fleet, Generation, Heartbeat, InstanceMinuteRecords,
-    Pass, PassRecord, Position, Precisions, Query, RankedContext, RankingPage, RankingQuery,
-    Readable, RecordIndex, RecordQuery, Sealed, SliceRecords, SlowRequestQuery, SlowestQuery,
-    Store, StoreStatus, Upkeep, VersionRecords,
+    Append, Appended, AppendedCall, FencedBatch, Generation, NoQueries, NoUpkeep, Position,
+    Precisions, Readable, Sealed, Store,
 };
 use tower_pulse::{BoxFuture, StoreError};
 
@@ -358,117 +353,6 @@ impl Append for Wire {
     }
 }
 
-impl Upkeep for Wire {
-    fn status(&self, _: i64) -> BoxFuture<'_, Result<StoreStatus, StoreError>> {
-        unreachable!("these tests only append and fold")
-    }
+impl NoUpkeep for Wire {}
 
-    fn heartbeat<'a>(&'a self, _: &'a Heartbeat) -> BoxFuture<'a, Result<Fleet, StoreError>> {
-        unreachable!("these tests only append and fold")
-    }
-
-    fn deregister<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
-        unreachable!("these tests only append and fold")
-    }
-
-    fn clean<'a>(&'a self, _: &'a Pass) -> BoxFuture<'a, Result<Option<CleanReport>, StoreError>> {
-        unreachable!("these tests only append and fold")
-    }
-
-    fn last_pass(&self) -> BoxFuture<'_, Result<Option<PassRecord>, StoreError>> {
-        unreachable!("these tests only append and fold")
-    }
-}
-
-impl Query for Wire {
-    fn snapshot(&self, _: i64) -> BoxFuture<'_, Result<Snapshot, StoreError>> {
-        unreachable!("these tests only append and fold")
-    }
-
-    fn fleet(&self, _: i64) -> BoxFuture<'_, Result<FleetSnapshot, StoreError>> {
-        unreachable!("these tests only append and fold")
-    }
-
-    fn book_statistics(
-        &self,
-        _: usize,
-        _: i64,
-    ) -> BoxFuture<'_, Result<BookStatistics, StoreError>> {
-        unreachable!("these tests only append and fold")
-    }
-
-    fn contexts<'a>(
-        &'a self,
-        _: &'a ContextQuery,
-    ) -> BoxFuture<'a, Result<Vec<ContextSnapshot>, StoreError>> {
-        unreachable!("these tests only append and fold")
-    }
-
-    fn counters<'a>(
-        &'a self,
-        _: &'a CounterQuery,
-    ) -> BoxFuture<'a, Result<Vec<CounterSeries>, StoreError>> {
-        unreachable!("these tests only append and fold")
-    }
-
-    fn counter_names<'a>(&'a self, _: &'a [u32]) -> BoxFuture<'a, Result<Vec<String>, StoreError>> {
-        unreachable!("these tests only append and fold")
-    }
-
-    fn records<'a>(
-        &'a self,
-        _: &'a RecordQuery,
-    ) -> BoxFuture<'a, Result<Vec<ContextRecords>, StoreError>> {
-        unreachable!("these tests only append and fold")
-    }
-
-    fn record_index(&self, _: i64) -> BoxFuture<'_, Result<RecordIndex, StoreError>> {
-        unreachable!("these tests only append and fold")
-    }
-
-    fn slice_records<'a>(
-        &'a self,
-        _: &'a [TierSlice],
-    ) -> BoxFuture<'a, Result<Vec<SliceRecords>, StoreError>> {
-        unreachable!("these tests only append and fold")
-    }
-
-    fn slowest<'a>(
-        &'a self,
-        _: &'a SlowestQuery,
-    ) -> BoxFuture<'a, Result<Vec<RankedContext>, StoreError>> {
-        unreachable!("these tests only append and fold")
-    }
-
-    fn slow_requests<'a>(
-        &'a self,
-        _: &'a SlowRequestQuery,
-    ) -> BoxFuture<'a, Result<Vec<SlowRequests>, StoreError>> {
-        unreachable!("these tests only append and fold")
-    }
-
-    fn minute_reports<'a>(
-        &'a self,
-        _: &'a [i64],
-    ) -> BoxFuture<'a, Result<Vec<Vec<InstanceMinuteRecords>>, StoreError>> {
-        unreachable!("these tests only append and fold")
-    }
-
-    fn version_records<'a>(
-        &'a self,
-        _: &'a [i64],
-    ) -> BoxFuture<'a, Result<Vec<VersionRecords>, StoreError>> {
-        unreachable!("these tests only append and fold")
-    }
-
-    fn rankings(&self) -> BoxFuture<'_, Result<Vec<String>, StoreError>> {
-        unreachable!("these tests only append and fold")
-    }
-
-    fn ranking<'a>(
-        &'a self,
-        _: &'a RankingQuery,
-    ) -> BoxFuture<'a, Result<Option<RankingPage>, StoreError>> {
-        unreachable!("these tests only append and fold")
-    }
-}
+impl NoQueries for Wire {}

@@ -1,0 +1,145 @@
+//! For this crate's own tests: parts of a store that a test does not use. No part of its public interface.
+
+use super::query::{
+    BookStatistics, ContextQuery, ContextRecords, CounterQuery, CounterSeries,
+    InstanceMinuteRecords, Query, RankingPage, RankingQuery, RecordIndex, RecordQuery,
+    SliceRecords, SlowRequestQuery, SlowestQuery, VersionRecords,
+};
+use super::sealed::Sealed;
+use super::upkeep::{CleanReport, Heartbeat, Pass, PassRecord, StoreStatus, Upkeep};
+use crate::error::StoreError;
+use crate::model::fleet::Fleet;
+use crate::model::slow_request::SlowRequests;
+use crate::model::slowest::RankedContext;
+use crate::model::snapshot::{ContextSnapshot, FleetSnapshot, Snapshot};
+use crate::model::tier::TierSlice;
+use crate::task::BoxFuture;
+
+/// A store that is never queried: [`Query`] panics.
+pub trait NoQueries: Sealed + Send + Sync {}
+
+/// A store that is never looked after: [`Upkeep`] panics.
+pub trait NoUpkeep: Sealed + Send + Sync {}
+
+fn unexpected_query() -> ! {
+    unreachable!("this store is never queried")
+}
+
+fn unexpected_upkeep() -> ! {
+    unreachable!("this store is never looked after")
+}
+
+impl<S: NoQueries> Query for S {
+    fn snapshot(&self, _: i64) -> BoxFuture<'_, Result<Snapshot, StoreError>> {
+        unexpected_query()
+    }
+
+    fn fleet(&self, _: i64) -> BoxFuture<'_, Result<FleetSnapshot, StoreError>> {
+        unexpected_query()
+    }
+
+    fn book_statistics(
+        &self,
+        _: usize,
+        _: i64,
+    ) -> BoxFuture<'_, Result<BookStatistics, StoreError>> {
+        unexpected_query()
+    }
+
+    fn contexts<'a>(
+        &'a self,
+        _: &'a ContextQuery,
+    ) -> BoxFuture<'a, Result<Vec<ContextSnapshot>, StoreError>> {
+        unexpected_query()
+    }
+
+    fn counters<'a>(
+        &'a self,
+        _: &'a CounterQuery,
+    ) -> BoxFuture<'a, Result<Vec<CounterSeries>, StoreError>> {
+        unexpected_query()
+    }
+
+    fn counter_names<'a>(&'a self, _: &'a [u32]) -> BoxFuture<'a, Result<Vec<String>, StoreError>> {
+        unexpected_query()
+    }
+
+    fn records<'a>(
+        &'a self,
+        _: &'a RecordQuery,
+    ) -> BoxFuture<'a, Result<Vec<ContextRecords>, StoreError>> {
+        unexpected_query()
+    }
+
+    fn record_index(&self, _: i64) -> BoxFuture<'_, Result<RecordIndex, StoreError>> {
+        unexpected_query()
+    }
+
+    fn slice_records<'a>(
+        &'a self,
+        _: &'a [TierSlice],
+    ) -> BoxFuture<'a, Result<Vec<SliceRecords>, StoreError>> {
+        unexpected_query()
+    }
+
+    fn slowest<'a>(
+        &'a self,
+        _: &'a SlowestQuery,
+    ) -> BoxFuture<'a, Result<Vec<RankedContext>, StoreError>> {
+        unexpected_query()
+    }
+
+    fn slow_requests<'a>(
+        &'a self,
+        _: &'a SlowRequestQuery,
+    ) -> BoxFuture<'a, Result<Vec<SlowRequests>, StoreError>> {
+        unexpected_query()
+    }
+
+    fn minute_reports<'a>(
+        &'a self,
+        _: &'a [i64],
+    ) -> BoxFuture<'a, Result<Vec<Vec<InstanceMinuteRecords>>, StoreError>> {
+        unexpected_query()
+    }
+
+    fn version_records<'a>(
+        &'a self,
+        _: &'a [i64],
+    ) -> BoxFuture<'a, Result<Vec<VersionRecords>, StoreError>> {
+        unexpected_query()
+    }
+
+    fn rankings(&self) -> BoxFuture<'_, Result<Vec<String>, StoreError>> {
+        unexpected_query()
+    }
+
+    fn ranking<'a>(
+        &'a self,
+        _: &'a RankingQuery,
+    ) -> BoxFuture<'a, Result<Option<RankingPage>, StoreError>> {
+        unexpected_query()
+    }
+}
+
+impl<S: NoUpkeep> Upkeep for S {
+    fn status(&self, _: i64) -> BoxFuture<'_, Result<StoreStatus, StoreError>> {
+        unexpected_upkeep()
+    }
+
+    fn heartbeat<'a>(&'a self, _: &'a Heartbeat) -> BoxFuture<'a, Result<Fleet, StoreError>> {
+        unexpected_upkeep()
+    }
+
+    fn deregister<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
+        unexpected_upkeep()
+    }
+
+    fn clean<'a>(&'a self, _: &'a Pass) -> BoxFuture<'a, Result<Option<CleanReport>, StoreError>> {
+        unexpected_upkeep()
+    }
+
+    fn last_pass(&self) -> BoxFuture<'_, Result<Option<PassRecord>, StoreError>> {
+        unexpected_upkeep()
+    }
+}
