@@ -1,0 +1,176 @@
+//! Calls: their numbers and sizes, and the receipts that the store gives for them.
+
+use futures_util::FutureExt;
+use tokio::time::timeout;
+
+use super::{Behaviour, Flushing, MS, SECOND, Scripted, at};
+use crate::clock::Clock;
+use crate::error::StoreErrorKind;
+use crate::model::context::Kind;
+use crate::model::outcome::Outcome;
+use crate::store::{Appended, Receipt};
+use crate::task::lock;
+
+#[tokio::test]
+async fn flushing_shows_what_is_taken_and_not_acknowledged() {
+    let flushing = Flushing::new();
+    flushing.store.set(Behaviour::Hanging);
+    flushing.record(3);
+    assert!(timeout(MS, flushing.flusher.flush()).await.is_err());
+    // The context and `<all>`.
+    let status = flushing.flusher.status();
+    assert_eq!(status.series, 2);
+    assert!(status.in_doubt_age.is_some() && status.flushed_age.is_none());
+    assert_eq!(lock(&flushing.flusher.state).requests, 3);
+    flushing.store.set(Behaviour::Fine);
+    let flushed = flushing.flusher.flush().await.expect("the store answers");
+    assert_eq!(
+        flushed.map(|flushed| (flushed.call.seq, flushed.call.instance)),
+        Some((1, status.instance))
+    );
+    let status = flushing.flusher.status();
+    assert_eq!((status.series, status.in_doubt_age), (0, None));
+    assert!(status.flushed_age.is_some() && status.contact_age.is_some());
+}
+
+#[tokio::test]
+async fn calls_are_numbered_and_name_the_one_before() {
+    let flushing = Flushing::new();
+    for requests in 1..=3 {
+        flushing.flush(requests).await;
+    }
+    let appended = lock(&flushing.store.appended);
+    let numbers = appended.iter().map(|(_, call)| (call.seq, call.previous));
+    assert!(numbers.eq([(1, 0), (2, 1), (3, 2)]));
+}
+
+#[tokio::test]
+async fn requests_that_come_during_a_flush_wait_for_the_next_one() {
+    let flushing = Flushing::new();
+    flushing.record(1);
+    let mut flush = Box::pin(flushing.flusher.flush());
+    // It lets other tasks run after each call.
+    assert!((&mut flush).now_or_never().is_none());
+    flushing.record(2);
+    flushing.recorder.drain();
+    flush.await.expect("the store answers");
+    assert_eq!(flushing.store.calls().len(), 1);
+    assert_eq!(flushing.recorder.drain.drain_stats().pending, 2);
+}
+
+#[tokio::test]
+async fn a_flush_of_nothing_asks_for_the_newest_call() {
+    let flushing = Flushing::new();
+    flushing.flusher.flush().await.expect("nothing is asked");
+    flushing.flush(1).await;
+    let last_error = || {
+        let drain = &flushing.recorder.drain;
+        drain.counters(|counters| counters.last_error.clone())
+    };
+    flushing
+        .store
+        .set(Behaviour::Failing(StoreErrorKind::Unreachable));
+    assert!(flushing.flusher.flush().await.is_err());
+    assert!(last_error().is_some());
+    flushing.store.set(Behaviour::Fine);
+    flushing.flusher.flush().await.expect("the store answers");
+    assert_eq!(last_error(), None);
+    let calls = flushing.store.calls();
+    let calls: Vec<_> = calls
+        .iter()
+        .map(|(_, seq, requests)| (*seq, *requests))
+        .collect();
+    assert_eq!(calls, [(1, 1), (1, 0), (1, 0)]);
+}
+
+#[tokio::test]
+async fn a_call_has_16_contexts_and_the_last_ones_64() {
+    let flushing = Flushing::new();
+    let record = || {
+        for number in 0..200 {
+            let entry = flushing
+                .recorder
+                .entry(Kind::Timer, &format!("job {number}"));
+            entry.record_measured(MS, Outcome::Success, false);
+        }
+    };
+    let contexts = || -> Vec<_> {
+        let mut appended = lock(&flushing.store.appended);
+        appended
+            .drain(..)
+            .map(|(_, call)| call.batch.contexts.len())
+            .collect()
+    };
+    record();
+    flushing.flusher.flush().await.expect("the store answers");
+    let first = contexts()[0];
+    assert!((16..=24).contains(&first), "{first}");
+    record();
+    assert!(flushing.flusher.finish(SECOND).await.is_ok());
+    let last = contexts()[0];
+    assert!((64..=80).contains(&last), "{last}");
+}
+
+#[tokio::test]
+async fn a_call_without_an_answer_is_sent_again_and_may_be_a_duplicate() {
+    let flushing = Flushing::new();
+    flushing
+        .store
+        .set(Behaviour::Failing(StoreErrorKind::TimedOut));
+    flushing.record(1);
+    assert!(flushing.flusher.flush().await.is_err());
+    flushing.store.set(Behaviour::Fine);
+    *lock(&flushing.store.answers) = [Appended::Duplicate(Receipt::default())].into();
+    flushing.flusher.flush().await.expect("the store answers");
+    let calls = flushing.store.calls();
+    assert!(calls.len() == 2 && calls[0] == calls[1], "{calls:?}");
+    assert_eq!(
+        (flushing.resets(), flushing.flusher.status().series),
+        (0, 0)
+    );
+}
+
+#[tokio::test]
+async fn entries_that_no_instance_folds_are_reported_to_the_folder() {
+    let attended = Flushing::new();
+    attended.record(1);
+    attended.flusher.flush().await.expect("the store answers");
+    assert!(!attended.is_unattended().await);
+    *lock(&attended.store.answers) = [Appended::Full].into();
+    attended.record(1);
+    let error = attended.flusher.flush().await.expect_err("it is full");
+    assert_eq!(error.kind(), StoreErrorKind::Refused);
+    assert!(attended.is_unattended().await);
+
+    let store = Scripted {
+        is_unattended: true,
+        ..Scripted::default()
+    };
+    let unattended = Flushing::of(store, Clock::system(), None);
+    unattended.record(1);
+    unattended.flusher.flush().await.expect("the store answers");
+    assert!(unattended.is_unattended().await);
+}
+
+#[tokio::test]
+async fn a_flush_of_nothing_reports_an_entry_that_no_instance_folds() {
+    let receipt = |folded, is_attended| Receipt {
+        position: at(100),
+        folded: at(folded),
+        is_attended,
+    };
+    let flushing = Flushing::new();
+    *lock(&flushing.store.answers) = [Appended::Done(receipt(0, true))].into();
+    flushing.flush(1).await;
+    for (folded, is_attended, is_reported) in [
+        (99, true, false),
+        (99, false, true),
+        (100, false, false),
+        (101, false, false),
+    ] {
+        let answer = Appended::Duplicate(receipt(folded, is_attended));
+        *lock(&flushing.store.answers) = [answer].into();
+        flushing.flusher.flush().await.expect("the store answers");
+        assert_eq!(flushing.is_unattended().await, is_reported, "{folded}");
+    }
+}

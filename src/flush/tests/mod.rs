@@ -1,0 +1,268 @@
+//! Tests of a flusher with a scripted store, in paused time. tests/journal tests failovers and resets of a real
+//! server.
+
+mod calls;
+mod finish;
+mod recover;
+mod replay;
+mod schedule;
+
+use std::collections::VecDeque;
+use std::future::pending;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout};
+
+use super::{FlushOptions, Flusher};
+use crate::clock::Clock;
+use crate::error::{StoreError, StoreErrorKind};
+use crate::model::context::Kind;
+use crate::model::outcome::Outcome;
+use crate::model::slice::Precisions;
+use crate::recorder::{Limits, Recorder};
+use crate::store::{
+    Append, Appended, AppendedCall, CleanReport, FencedBatch, Fleet, Generation, Heartbeat,
+    NoQueries, Pass, PassRecord, Position, Readable, Receipt, Sealed, Store, StoreStatus, Upkeep,
+};
+use crate::task::{BoxFuture, lock};
+
+const MS: Duration = Duration::from_millis(1);
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A multiple of ten seconds.
+const NOW: i64 = 1_700_000_000;
+
+/// How the store answers.
+#[derive(Clone, Copy, Debug, Default)]
+enum Behaviour {
+    #[default]
+    Fine,
+    Failing(StoreErrorKind),
+    Hanging,
+}
+
+/// A store that has no data, and acknowledges every call unless its behaviour or its answers say otherwise.
+struct Scripted {
+    precisions: Precisions,
+    generation: Mutex<Generation>,
+    behaviour: Mutex<Behaviour>,
+    /// The answers to the next calls; later ones are acknowledged.
+    answers: Mutex<VecDeque<Appended>>,
+    appended: Mutex<Vec<(Instant, FencedBatch)>>,
+    heartbeats: Mutex<Vec<(Instant, Heartbeat)>>,
+    instances: AtomicU64,
+    is_unattended: bool,
+}
+
+impl Default for Scripted {
+    fn default() -> Self {
+        Self {
+            precisions: Precisions::default(),
+            generation: Mutex::new(generation("first", 0, true)),
+            behaviour: Mutex::default(),
+            answers: Mutex::default(),
+            appended: Mutex::default(),
+            heartbeats: Mutex::default(),
+            instances: AtomicU64::new(0),
+            is_unattended: false,
+        }
+    }
+}
+
+fn generation(id: &str, age: u64, is_fresh: bool) -> Generation {
+    Generation {
+        id: id.to_owned(),
+        age,
+        is_fresh,
+    }
+}
+
+impl Scripted {
+    fn set(&self, behaviour: Behaviour) {
+        *lock(&self.behaviour) = behaviour;
+    }
+
+    fn answer<'a, T: Send + 'a>(&self, value: T) -> BoxFuture<'a, Result<T, StoreError>> {
+        match *lock(&self.behaviour) {
+            Behaviour::Fine => Box::pin(std::future::ready(Ok(value))),
+            Behaviour::Failing(kind) => {
+                let error = StoreError::new(kind, "the store fails");
+                Box::pin(std::future::ready(Err(error)))
+            }
+            Behaviour::Hanging => Box::pin(pending()),
+        }
+    }
+
+    /// The instance, number and size of each call.
+    fn calls(&self) -> Vec<(String, u64, u64)> {
+        let appended = lock(&self.appended);
+        let calls = appended.iter().map(|(_, call)| call);
+        calls
+            .map(|call| (call.instance.clone(), call.seq, call.batch.requests()))
+            .collect()
+    }
+
+    /// The times between calls.
+    fn gaps(&self) -> Vec<Duration> {
+        let appended = lock(&self.appended);
+        let pairs = appended.windows(2);
+        pairs.map(|pair| pair[1].0 - pair[0].0).collect()
+    }
+}
+
+impl Sealed for Scripted {}
+
+impl Append for Scripted {
+    fn hello(&self) -> BoxFuture<'_, Result<Generation, StoreError>> {
+        let generation = lock(&self.generation).clone();
+        Box::pin(std::future::ready(Ok(generation)))
+    }
+
+    fn append<'a>(&'a self, call: &'a FencedBatch) -> BoxFuture<'a, Result<Appended, StoreError>> {
+        lock(&self.appended).push((Instant::now(), call.clone()));
+        let done = Appended::Done(Receipt {
+            is_attended: !self.is_unattended,
+            ..Receipt::default()
+        });
+        let answer = lock(&self.answers).pop_front();
+        self.answer(answer.unwrap_or(done))
+    }
+
+    fn readable<'a>(&'a self, _: &'a AppendedCall) -> BoxFuture<'a, Result<Readable, StoreError>> {
+        unreachable!("a flusher only appends")
+    }
+}
+
+impl Upkeep for Scripted {
+    fn status(&self, now: i64) -> BoxFuture<'_, Result<StoreStatus, StoreError>> {
+        self.answer(StoreStatus {
+            as_of: now,
+            instances: self.instances.load(Ordering::Relaxed),
+            ..StoreStatus::default()
+        })
+    }
+
+    fn heartbeat<'a>(
+        &'a self,
+        heartbeat: &'a Heartbeat,
+    ) -> BoxFuture<'a, Result<Fleet, StoreError>> {
+        lock(&self.heartbeats).push((Instant::now(), heartbeat.clone()));
+        self.answer(Fleet::default())
+    }
+
+    fn deregister<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
+        self.answer(())
+    }
+
+    fn clean<'a>(&'a self, _: &'a Pass) -> BoxFuture<'a, Result<Option<CleanReport>, StoreError>> {
+        unreachable!("a flusher only appends")
+    }
+
+    fn last_pass(&self) -> BoxFuture<'_, Result<Option<PassRecord>, StoreError>> {
+        unreachable!("a flusher only appends")
+    }
+}
+
+impl NoQueries for Scripted {}
+
+impl Store for Scripted {
+    fn precisions(&self) -> &Precisions {
+        &self.precisions
+    }
+
+    #[cfg(feature = "row-cache")]
+    fn rows(&self) -> &dyn crate::store::rows::Rows {
+        unreachable!("this store has no rows")
+    }
+
+    fn describe(&self) -> String {
+        "a scripted store".to_owned()
+    }
+}
+
+fn at(offset: u64) -> Position {
+    Position { offset, chain: 0 }
+}
+
+struct Flushing {
+    store: Arc<Scripted>,
+    recorder: Arc<Recorder>,
+    flusher: Arc<Flusher>,
+    unattended: Arc<Notify>,
+}
+
+impl Flushing {
+    fn of(store: Scripted, clock: Clock, interval: Option<Duration>) -> Self {
+        Self::named(None, store, clock, interval)
+    }
+
+    fn named(
+        name: Option<&str>,
+        store: Scripted,
+        clock: Clock,
+        interval: Option<Duration>,
+    ) -> Self {
+        let limits = Limits {
+            max_contexts: 1_000,
+            max_counters: 1,
+            pending_bytes: usize::MAX,
+            error_rule: Default::default(),
+            details: Default::default(),
+            app_version: None,
+        };
+        let (store, unattended) = (Arc::new(store), Arc::new(Notify::new()));
+        let recorder = Arc::new(Recorder::new(clock, Precisions::default(), limits));
+        let options = FlushOptions {
+            interval,
+            replay_bytes: 1 << 20,
+            name: name.map(str::to_owned),
+        };
+        let flusher = Flusher::new(
+            recorder.clone(),
+            store.clone(),
+            &options,
+            unattended.clone(),
+        );
+        Self {
+            store,
+            recorder,
+            flusher: Arc::new(flusher),
+            unattended,
+        }
+    }
+
+    fn new() -> Self {
+        Self::of(Scripted::default(), Clock::system(), None)
+    }
+
+    fn record(&self, requests: usize) {
+        let entry = self.recorder.entry(Kind::Http, "GET /");
+        (0..requests).for_each(|_| entry.record_measured(MS, Outcome::Success, false));
+    }
+
+    /// Records this many requests and flushes them.
+    async fn flush(&self, requests: usize) {
+        self.record(requests);
+        self.flusher.flush().await.expect("the store answers");
+    }
+
+    fn lost(&self) -> u64 {
+        self.recorder.drain.counters(|counters| counters.lost)
+    }
+
+    fn resets(&self) -> u64 {
+        let drain = &self.recorder.drain;
+        drain.counters(|counters| counters.store_resets)
+    }
+
+    /// Whether the folder has been notified of entries that wait.
+    async fn is_unattended(&self) -> bool {
+        timeout(Duration::ZERO, self.unattended.notified())
+            .await
+            .is_ok()
+    }
+}

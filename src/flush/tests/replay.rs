@@ -1,0 +1,95 @@
+//! Calls that the store has acknowledged and lost are replayed, but not without end.
+
+use super::{Flushing, at};
+use crate::error::StoreErrorKind;
+use crate::store::{Appended, Receipt};
+use crate::task::lock;
+
+#[tokio::test]
+async fn a_store_that_asks_for_the_same_call_again_and_again_is_a_failure() {
+    let flushing = Flushing::new();
+    flushing.record(1);
+    *lock(&flushing.store.answers) = [Appended::Gap { fence: 0 }; 3].into();
+    flushing.flusher.flush().await.expect("three times may be");
+    assert_eq!(flushing.store.calls().len(), 4);
+    flushing.record(1);
+    *lock(&flushing.store.answers) = [Appended::Gap { fence: 1 }; 9].into();
+    let error = flushing.flusher.flush().await.expect_err("it never ends");
+    assert_eq!(error.kind(), StoreErrorKind::Unexpected);
+    assert_eq!(flushing.store.calls().len(), 8);
+}
+
+#[tokio::test]
+async fn a_store_that_loses_the_same_call_again_and_again_is_a_failure() {
+    let flushing = Flushing::new();
+    flushing.flush(1).await;
+    let done = Appended::Done(Receipt::default());
+    let answers = [Appended::Gap { fence: 0 }, done].repeat(9);
+    *lock(&flushing.store.answers) = answers.into();
+    flushing.record(1);
+    let error = flushing.flusher.flush().await.expect_err("it never ends");
+    assert_eq!(error.kind(), StoreErrorKind::Unexpected);
+    // Three rounds, one for the call that is replayed, and the one that is too many.
+    assert_eq!(flushing.store.calls().len(), 1 + 2 * 5);
+}
+
+#[tokio::test]
+async fn calls_that_the_store_lacks_are_replayed_and_counted() {
+    let flushing = Flushing::new();
+    flushing.flush(1).await;
+    flushing.flush(2).await;
+    assert_eq!(flushing.flusher.replays(), 0);
+    let done = Appended::Done(Receipt::default());
+    let answers = [Appended::Gap { fence: 0 }, done, Appended::Gap { fence: 1 }];
+    *lock(&flushing.store.answers) = answers.into();
+    flushing.flush(3).await;
+    let calls = flushing.store.calls();
+    let calls: Vec<_> = calls
+        .iter()
+        .map(|(_, seq, requests)| (*seq, *requests))
+        .collect();
+    let expected = [(1, 1), (2, 2), (3, 3), (1, 1), (3, 3), (2, 2), (3, 3)];
+    assert_eq!(calls, expected);
+    let replayed = flushing
+        .recorder
+        .drain
+        .counters(|counters| counters.replayed);
+    assert_eq!((flushing.flusher.replays(), replayed), (2, 2));
+}
+
+#[tokio::test]
+async fn a_store_that_loses_the_newest_call_again_and_again_is_not_asked_forever() {
+    let flushing = Flushing::new();
+    flushing.flush(1).await;
+    flushing.flush(1).await;
+    let done = Appended::Done(Receipt::default());
+    let answers = [Appended::Gap { fence: 1 }, done].repeat(20);
+    *lock(&flushing.store.answers) = answers.into();
+    flushing.flusher.flush().await.expect("the store answers");
+    // Each question is followed by a replay.
+    assert_eq!(flushing.store.calls().len(), 2 + 2 * 6);
+}
+
+#[tokio::test]
+async fn a_replayed_call_is_waited_for_at_its_new_position() {
+    let done = |offset| {
+        Appended::Done(Receipt {
+            position: at(offset),
+            is_attended: true,
+            ..Receipt::default()
+        })
+    };
+    let flushing = Flushing::new();
+    *lock(&flushing.store.answers) = [done(100), done(200)].into();
+    flushing.flush(1).await;
+    flushing.flush(1).await;
+    let gap = |fence| Appended::Gap { fence };
+    *lock(&flushing.store.answers) = [gap(0), done(300), gap(1), done(400)].into();
+    let flushed = flushing.flusher.flush().await.expect("the store answers");
+    let newest = flushed.map(|flushed| (flushed.call.seq, flushed.call.position));
+    assert_eq!(newest, Some((2, at(400))));
+    *lock(&flushing.store.answers) = [gap(0), Appended::Full].into();
+    let error = flushing.flusher.flush().await.expect_err("it is full");
+    assert_eq!(error.kind(), StoreErrorKind::Refused);
+    assert!(flushing.is_unattended().await);
+}

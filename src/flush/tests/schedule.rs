@@ -1,0 +1,153 @@
+//! When a flusher flushes and sends heartbeats, and how long it waits after an error.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use super::{Behaviour, Flushing, MS, NOW, SECOND, Scripted};
+use crate::clock::Clock;
+use crate::error::StoreErrorKind;
+use crate::flush::INSTANCES_PER_SECOND;
+use crate::task::{Stop, lock};
+
+/// The wait until the next flush, of a flusher half-way in the turn of its fleet.
+fn wait_at(millis: u64, interval: Option<Duration>, instances: u64) -> Duration {
+    // A clock that was never set stands at 0.
+    let waits = [0, NOW].map(|start| {
+        let (clock, manual_clock) = Clock::manual(start);
+        manual_clock.advance(Duration::from_millis(millis));
+        let mut flushing = Flushing::of(Scripted::default(), clock, interval);
+        let flusher = Arc::get_mut(&mut flushing.flusher).expect("nobody else has it");
+        flusher.phase = 0.5;
+        if flusher.is_interval_free {
+            let seconds = instances.div_ceil(INSTANCES_PER_SECOND).max(1);
+            flusher.interval = AtomicU64::new(1_000 * seconds);
+        }
+        flusher.until_next()
+    });
+    assert_eq!(waits[0], waits[1]);
+    waits[0]
+}
+
+#[test]
+fn instances_flush_within_a_tenth_of_the_interval_after_its_turn() {
+    for (now, wait) in [(0, 50), (49, 1), (50, 1_000), (300, 750)] {
+        assert_eq!(wait_at(now, None, 400), wait * MS, "at {now} ms");
+    }
+    for (now, wait) in [(0, 25), (25, 500), (300, 225)] {
+        assert_eq!(wait_at(now, Some(500 * MS), 0), wait * MS, "at {now} ms");
+    }
+    assert_eq!(wait_at(0, Some(10 * SECOND), 0), 50 * MS);
+}
+
+#[test]
+fn a_large_fleet_flushes_all_over_its_interval() {
+    assert_eq!(wait_at(0, None, 4_000), 5 * SECOND);
+    assert_eq!(wait_at(7_000, None, 4_000), 8 * SECOND);
+    assert_eq!(wait_at(0, None, 401), SECOND);
+}
+
+#[tokio::test]
+async fn the_interval_grows_with_the_fleet_unless_it_is_set() {
+    for (interval, expected) in [(None, [1, 1, 2, 10]), (Some(3 * SECOND), [3; 4])] {
+        let flushing = Flushing::of(Scripted::default(), Clock::system(), interval);
+        for (instances, seconds) in [0, 400, 401, 10_000].into_iter().zip(expected) {
+            flushing.store.instances.store(instances, Ordering::Relaxed);
+            flushing
+                .flusher
+                .refresh_fleet()
+                .await
+                .expect("the store answers");
+            let status = flushing.flusher.status();
+            assert_eq!(status.interval, seconds * SECOND, "{instances} instances");
+            assert_eq!(status.fleet.instances, instances);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_flush_is_tried_again_after_up_to_a_second() {
+    let flushing = Flushing::new();
+    flushing
+        .store
+        .set(Behaviour::Failing(StoreErrorKind::Unreachable));
+    flushing.record(1);
+    let (_stop, stopped) = Stop::new();
+    tokio::spawn(flushing.flusher.clone().flush_at_intervals(stopped));
+    sleep(100 * SECOND).await;
+    let gaps = flushing.store.gaps();
+    for (number, gap) in gaps.iter().enumerate() {
+        let longest = (50 * MS * 2u32.pow(number.min(8) as u32)).min(SECOND);
+        // Timers have a resolution of a millisecond.
+        assert!(*gap <= longest + MS, "{gap:?} is the gap {number}");
+    }
+    // Half a second on average.
+    assert!((120..400).contains(&gaps.len()), "{}", gaps.len());
+    let errors = flushing
+        .recorder
+        .drain
+        .counters(|counters| counters.flush_errors);
+    assert_eq!(errors as usize, gaps.len() + 1);
+    flushing.store.set(Behaviour::Fine);
+    sleep(2 * SECOND).await;
+    assert_eq!(flushing.flusher.status().series, 0);
+    let last_error = |flushing: &Flushing| {
+        let drain = &flushing.recorder.drain;
+        drain.counters(|counters| counters.last_error.clone())
+    };
+    assert_eq!(last_error(&flushing), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_denied_flusher_tries_again_every_30_seconds() {
+    let flushing = Flushing::new();
+    flushing
+        .store
+        .set(Behaviour::Failing(StoreErrorKind::Forbidden));
+    flushing.record(1);
+    let (_stop, stopped) = Stop::new();
+    tokio::spawn(flushing.flusher.clone().flush_at_intervals(stopped));
+    sleep(100 * SECOND).await;
+    assert_eq!(flushing.store.gaps(), [30 * SECOND; 3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn heartbeats_say_that_the_store_answers_unless_flushes_fail() {
+    let flushing = Flushing::new();
+    let (_stop, stopped) = Stop::new();
+    tokio::spawn(flushing.flusher.clone().heartbeat_at_intervals(stopped));
+    assert_eq!(flushing.flusher.status().contact_age, None);
+    sleep(10 * SECOND - MS).await;
+    assert!(flushing.flusher.status().contact_age.is_some());
+    let gaps = |flushing: &Flushing| -> Vec<Duration> {
+        let heartbeats = lock(&flushing.store.heartbeats);
+        let pairs = heartbeats.windows(2);
+        pairs.map(|pair| pair[1].0 - pair[0].0).collect()
+    };
+    assert_eq!(gaps(&flushing), [SECOND; 9]);
+    let instance = flushing.flusher.status().instance;
+    assert_eq!(lock(&flushing.store.heartbeats)[0].1.instance, instance);
+
+    flushing
+        .store
+        .set(Behaviour::Failing(StoreErrorKind::Forbidden));
+    sleep(91 * SECOND).await;
+    assert_eq!(
+        gaps(&flushing)[9..],
+        [SECOND, 30 * SECOND, 30 * SECOND, 30 * SECOND]
+    );
+
+    let failing = Flushing::new();
+    failing
+        .store
+        .set(Behaviour::Failing(StoreErrorKind::Unreachable));
+    failing.record(1);
+    assert!(failing.flusher.flush().await.is_err());
+    failing.store.set(Behaviour::Fine);
+    let (_stop, stopped) = Stop::new();
+    tokio::spawn(failing.flusher.clone().heartbeat_at_intervals(stopped));
+    sleep(10 * SECOND).await;
+    assert_eq!(failing.flusher.status().contact_age, None);
+}
