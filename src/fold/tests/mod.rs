@@ -1,0 +1,418 @@
+//! Tests of a folder with a scripted journal, in paused time. tests/journal tests on a real server what a folder
+//! writes.
+
+mod lease;
+mod readable;
+mod records;
+mod round;
+mod schedule;
+mod steps;
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::{Attendance, Folder};
+use crate::clock::Clock;
+use crate::error::{StoreError, StoreErrorKind};
+use crate::model::batch::{Aggregate, Batch};
+use crate::model::context::Kind;
+use crate::model::pack::{self, ENTRY_VERSION};
+use crate::model::records::{Record, RecordId, RecordKey};
+use crate::model::slice::Precisions;
+use crate::model::tier::{FINEST, TierSlice};
+use crate::store::journal::{
+    Acquired, Entries, Entry, FieldValues, Fields, FoldStep, Journal, Progress, Step,
+};
+use crate::store::table::Table;
+use crate::store::{
+    Append, Appended, AppendedCall, FencedBatch, Generation, NoQueries, NoUpkeep, Position,
+    Readable, Sealed, Store,
+};
+use crate::task::{BoxFuture, Stop, lock};
+
+const MS: Duration = Duration::from_millis(1);
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+const MIB: u64 = 1 << 20;
+
+/// The time of the journal, in Unix seconds.
+const NOW: i64 = 1_700_000_000;
+
+/// How the journal answers.
+#[derive(Clone, Copy, Debug, Default)]
+enum Behaviour {
+    /// The lease is free.
+    #[default]
+    Free,
+    /// Another instance holds the lease.
+    Held,
+    /// The lease is lost as soon as it is acquired.
+    Stolen,
+    Failing(StoreErrorKind),
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Call {
+    Acquire,
+    Read,
+    /// The number of records of the finest tier.
+    Load(usize),
+    /// The end of the round, and the bytes that are missing in it.
+    Fold(Option<u64>, u64),
+    SetAside(u64),
+    CloseHole,
+    RemoveFences,
+    Release,
+    Readable,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Incident {
+    /// The step takes effect, and its answer is lost.
+    LostAnswer,
+    /// Another instance has replaced the version.
+    Takeover,
+}
+
+/// A journal, and the store that has it.
+#[derive(Default)]
+struct Scripted {
+    precisions: Precisions,
+    entries: Mutex<Vec<Entry>>,
+    /// Entries of one read; 0 for all.
+    entries_per_read: usize,
+    /// Whether a context has records in every slice.
+    is_recorded: bool,
+    /// The newest entry, if that is gone.
+    head: Option<Position>,
+    progress: Mutex<Progress>,
+    /// The number of records of each step.
+    records: Mutex<Vec<usize>>,
+    /// Slices whose records may expire.
+    released: Mutex<Vec<i64>>,
+    /// The partitions of each step.
+    partitions: Mutex<Vec<Vec<usize>>>,
+    /// Steps that fail, and how.
+    failing_steps: Mutex<VecDeque<StoreErrorKind>>,
+    /// An incident of the next step.
+    incident: Mutex<Option<Incident>>,
+    behaviour: Mutex<Behaviour>,
+    /// The answers to the next questions whether a call is readable, last one first.
+    readable: Mutex<Vec<Readable>>,
+    calls: Mutex<Vec<(Instant, Call)>>,
+}
+
+fn at(offset: u64) -> Position {
+    Position { offset, chain: 0 }
+}
+
+/// An entry that ends at `offset`, with a request of each of these contexts at this time.
+fn entry(offset: u64, contexts: &[&str], stamp: i64) -> Entry {
+    let mut batch = Batch::new(Precisions::default());
+    let mut one = Aggregate::default();
+    one.times.record(1_000);
+    for context in contexts {
+        batch.add(&(*context).into(), Kind::Http, stamp, &one);
+    }
+    Entry {
+        position: at(offset),
+        stamp,
+        version: u64::from(ENTRY_VERSION),
+        requests: contexts.len() as u64,
+        payload: pack::entry(&batch),
+    }
+}
+
+impl Scripted {
+    fn set(&self, behaviour: Behaviour) {
+        *lock(&self.behaviour) = behaviour;
+    }
+
+    /// Records a call, and answers it unless all calls fail.
+    fn answer<'a, T: Send + 'a>(
+        &self,
+        call: Call,
+        value: T,
+    ) -> BoxFuture<'a, Result<T, StoreError>> {
+        lock(&self.calls).push((Instant::now(), call));
+        let answer = match *lock(&self.behaviour) {
+            Behaviour::Failing(kind) => Err(StoreError::new(kind, "the journal fails")),
+            _ => Ok(value),
+        };
+        Box::pin(std::future::ready(answer))
+    }
+
+    /// The calls that are no reads, without their times.
+    fn changes(&self) -> Vec<Call> {
+        let mut calls = lock(&self.calls);
+        let calls = calls.drain(..).map(|(_, call)| call);
+        calls
+            .filter(|call| !matches!(call, Call::Acquire | Call::Read | Call::Load(_)))
+            .collect()
+    }
+
+    /// The times of the calls of one sort.
+    fn times(&self, of: &Call) -> Vec<Instant> {
+        let calls = lock(&self.calls);
+        let times = calls.iter().filter(|(_, call)| call == of);
+        times.map(|(at, _)| *at).collect()
+    }
+
+    /// The times between the calls of one sort.
+    fn gaps(&self, of: &Call) -> Vec<Duration> {
+        let times = self.times(of);
+        times.windows(2).map(|pair| pair[1] - pair[0]).collect()
+    }
+}
+
+impl Journal for Scripted {
+    fn acquire<'a>(
+        &'a self,
+        _: &'a str,
+        version: &'a str,
+    ) -> BoxFuture<'a, Result<Acquired, StoreError>> {
+        let mut progress = lock(&self.progress);
+        version.clone_into(&mut progress.version);
+        let acquired = match *lock(&self.behaviour) {
+            Behaviour::Held => Acquired::Held,
+            _ => Acquired::Mine(progress.clone()),
+        };
+        self.answer(Call::Acquire, acquired)
+    }
+
+    fn release<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
+        self.answer(Call::Release, ())
+    }
+
+    fn read<'a>(
+        &'a self,
+        _: &'a str,
+        _: &'a str,
+        from: Position,
+        bytes: u64,
+    ) -> BoxFuture<'a, Result<Step<Entries>, StoreError>> {
+        assert!(
+            (MIB / 8..=MIB).contains(&bytes),
+            "{bytes} bytes take a server too long, or too many reads"
+        );
+        let entries = lock(&self.entries);
+        let upto = lock(&self.progress).upto;
+        let left = entries.iter().filter(|entry| {
+            entry.position > from && upto.is_none_or(|upto| entry.position <= upto)
+        });
+        let most = match self.entries_per_read {
+            0 => usize::MAX,
+            entries => entries,
+        };
+        let newest = entries.last().map(|entry| entry.position);
+        let step = match *lock(&self.behaviour) {
+            Behaviour::Stolen => Step::Stale("another".to_owned()),
+            _ => Step::Done(Entries {
+                head: self.head.or(newest).unwrap_or_default(),
+                now: NOW,
+                entries: left.take(most).cloned().collect(),
+            }),
+        };
+        self.answer(Call::Read, step)
+    }
+
+    fn fold<'a>(&'a self, step: &'a FoldStep<'a>) -> BoxFuture<'a, Result<Step<()>, StoreError>> {
+        let incident = lock(&self.incident).take();
+        let mut progress = lock(&self.progress);
+        if let Some(Incident::Takeover) = incident {
+            "of another".clone_into(&mut progress.version);
+        }
+        if step.version != progress.version {
+            let step = Step::Stale(progress.version.clone());
+            return Box::pin(std::future::ready(Ok(step)));
+        }
+        let offset = step.upto.map(|upto| upto.offset);
+        if let Some(kind) = lock(&self.failing_steps).pop_front() {
+            lock(&self.calls).push((Instant::now(), Call::Fold(offset, step.hole_bytes)));
+            let error = StoreError::new(kind, "the step fails");
+            return Box::pin(std::future::ready(Err(error)));
+        }
+        lock(&self.partitions).push(step.partitions.to_vec());
+        lock(&self.records).push(step.records.len());
+        let mut released = lock(&self.released);
+        released.extend(step.released.iter().map(|(_, start)| *start));
+        drop(released);
+        step.next.clone_into(&mut progress.version);
+        if let (Some(upto), None) = (step.upto, step.done) {
+            (progress.low, progress.upto) = (upto, None);
+        }
+        if let Some(Incident::LostAnswer) = incident {
+            let error = StoreError::new(StoreErrorKind::TimedOut, "the answer is lost");
+            return Box::pin(std::future::ready(Err(error)));
+        }
+        self.answer(Call::Fold(offset, step.hole_bytes), Step::Done(()))
+    }
+
+    fn recorded<'a>(
+        &'a self,
+        slices: &'a [TierSlice],
+    ) -> BoxFuture<'a, Result<Vec<Vec<RecordId>>, StoreError>> {
+        let ids: Vec<_> = (self.is_recorded.then(|| RecordId::new(Kind::Http, "GET /")))
+            .into_iter()
+            .collect();
+        Box::pin(std::future::ready(Ok(vec![ids; slices.len()])))
+    }
+
+    fn load<'a>(
+        &'a self,
+        _: &'a str,
+        _: &'a str,
+        keys: &'a [RecordKey],
+    ) -> BoxFuture<'a, Result<Step<Vec<Record>>, StoreError>> {
+        let empty = vec![Record::default(); keys.len()];
+        let finest = keys.iter().filter(|(at, _)| at.0 == FINEST.seconds);
+        self.answer(Call::Load(finest.count()), Step::Done(empty))
+    }
+
+    fn load_fields<'a>(
+        &'a self,
+        _: &'a str,
+        _: &'a str,
+        fields: &'a [(Table, Vec<Vec<u8>>)],
+    ) -> BoxFuture<'a, Result<Step<Vec<FieldValues>>, StoreError>> {
+        let missing = |(_, fields): &(Table, Vec<Vec<u8>>)| vec![None; fields.len()];
+        let values = fields.iter().map(missing).collect();
+        Box::pin(std::future::ready(Ok(Step::Done(values))))
+    }
+
+    fn list_fields<'a>(&'a self, _: &'a Table) -> BoxFuture<'a, Result<Fields, StoreError>> {
+        Box::pin(std::future::ready(Ok(Vec::new())))
+    }
+
+    fn count_fields<'a>(&'a self, _: &'a Table) -> BoxFuture<'a, Result<usize, StoreError>> {
+        Box::pin(std::future::ready(Ok(0)))
+    }
+
+    fn set_aside<'a>(
+        &'a self,
+        _: &'a str,
+        next: &'a str,
+        entry: &'a Entry,
+    ) -> BoxFuture<'a, Result<Step<()>, StoreError>> {
+        let mut progress = lock(&self.progress);
+        next.clone_into(&mut progress.version);
+        progress.aside.push(entry.position);
+        self.answer(Call::SetAside(entry.position.offset), Step::Done(()))
+    }
+
+    fn close_hole<'a>(
+        &'a self,
+        _: &'a str,
+        next: &'a str,
+    ) -> BoxFuture<'a, Result<Step<()>, StoreError>> {
+        let mut progress = lock(&self.progress);
+        next.clone_into(&mut progress.version);
+        progress.low = self.head.unwrap_or_default();
+        self.answer(Call::CloseHole, Step::Done(()))
+    }
+
+    fn remove_fences<'a>(&'a self, version: &'a str) -> BoxFuture<'a, Result<u64, StoreError>> {
+        assert_eq!(version, lock(&self.progress).version);
+        self.answer(Call::RemoveFences, 0)
+    }
+}
+
+impl Sealed for Scripted {}
+
+impl Append for Scripted {
+    fn hello(&self) -> BoxFuture<'_, Result<Generation, StoreError>> {
+        unreachable!("a folder only folds")
+    }
+
+    fn append<'a>(&'a self, _: &'a FencedBatch) -> BoxFuture<'a, Result<Appended, StoreError>> {
+        unreachable!("a folder only folds")
+    }
+
+    fn readable<'a>(&'a self, _: &'a AppendedCall) -> BoxFuture<'a, Result<Readable, StoreError>> {
+        let readable = lock(&self.readable).pop().expect("an answer is left");
+        self.answer(Call::Readable, readable)
+    }
+}
+
+impl NoUpkeep for Scripted {}
+
+impl NoQueries for Scripted {}
+
+impl Store for Scripted {
+    fn precisions(&self) -> &Precisions {
+        &self.precisions
+    }
+
+    fn journal(&self) -> Option<&dyn Journal> {
+        Some(self)
+    }
+
+    #[cfg(feature = "row-cache")]
+    fn rows(&self) -> &dyn crate::store::rows::Rows {
+        unreachable!("this store has no rows")
+    }
+
+    fn describe(&self) -> String {
+        "a scripted journal".to_owned()
+    }
+}
+
+/// A folder whose wall clock stands 150 ms after the turn of a second, so that it waits 500 ms between reads.
+struct Folding {
+    journal: Arc<Scripted>,
+    unattended: Arc<Notify>,
+    folder: Arc<Folder>,
+}
+
+impl Folding {
+    fn new(behaviour: Behaviour) -> Self {
+        let folding = Self::of(Scripted::default(), 100);
+        folding.journal.set(behaviour);
+        folding
+    }
+
+    /// Folds this journal and remembers up to `max_records` records.
+    fn of(journal: Scripted, max_records: usize) -> Self {
+        let (clock, manual_clock) = Clock::manual(NOW);
+        manual_clock.advance(150 * MS);
+        let (journal, unattended) = (Arc::new(journal), Arc::new(Notify::new()));
+        let folder = Folder::new(
+            journal.clone(),
+            clock,
+            "folder".to_owned(),
+            max_records,
+            unattended.clone(),
+        );
+        Self {
+            journal,
+            unattended,
+            folder: Arc::new(folder),
+        }
+    }
+
+    /// Folds these entries, read one by one.
+    fn one_by_one(entries: Vec<Entry>) -> Self {
+        let journal = Scripted {
+            entries: Mutex::new(entries),
+            entries_per_read: 1,
+            ..Scripted::default()
+        };
+        Self::of(journal, 100)
+    }
+
+    async fn fold(&self) -> Attendance {
+        self.folder.fold().await.expect("the journal answers")
+    }
+
+    /// Folds at intervals until the signal is sent.
+    fn start(&self) -> Stop {
+        let (stop, stopped) = Stop::new();
+        tokio::spawn(self.folder.clone().fold_at_intervals(stopped));
+        stop
+    }
+}

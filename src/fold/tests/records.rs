@@ -1,0 +1,50 @@
+//! Records between rounds: which slices may expire, and which records are remembered.
+
+use super::{Call, Folding, NOW, Scripted, entry};
+use crate::fold::Attendance;
+use crate::model::tier::FINEST;
+use crate::task::lock;
+
+#[tokio::test]
+async fn only_slices_that_are_rolled_up_may_expire() {
+    let journal = Scripted {
+        is_recorded: true,
+        ..Scripted::default()
+    };
+    lock(&journal.entries).push(entry(100, &["GET /"], NOW));
+    let folding = Folding::of(journal, 100);
+    assert_eq!(folding.fold().await, Attendance::Mine);
+    let released = lock(&folding.journal.released);
+    assert_eq!(released.len(), 129);
+    // Clocks may be ahead, so there may be later slices too.
+    let newest = released.iter().max();
+    assert_eq!(newest, Some(&(FINEST.slice(NOW) - 60)));
+}
+
+#[tokio::test]
+async fn records_of_the_newest_minutes_are_remembered_unless_there_are_too_many() {
+    for (max_records, loaded) in [(1, 2), (2, 0)] {
+        let folding = Folding::of(Scripted::default(), max_records);
+        for (offset, loaded) in [(1_000, 2), (2_000, loaded)] {
+            let entry = entry(offset, &["GET /", "GET /a"], NOW);
+            lock(&folding.journal.entries).push(entry);
+            assert_eq!(folding.fold().await, Attendance::Mine);
+            let loads = folding.journal.times(&Call::Load(2)).len();
+            assert_eq!(2 * loads, loaded, "{max_records} records");
+            folding.journal.changes();
+        }
+    }
+    let folding = Folding::of(Scripted::default(), 100);
+    // The first minute is forgotten when the third one comes.
+    for (number, (minute, loads)) in (1..).zip([(0, 1), (1, 1), (0, 0), (2, 1), (1, 0), (0, 1)]) {
+        let entry = entry(1_000 * number, &["GET /"], NOW + 60 * minute);
+        lock(&folding.journal.entries).push(entry);
+        assert_eq!(folding.fold().await, Attendance::Mine);
+        assert_eq!(
+            folding.journal.times(&Call::Load(1)).len(),
+            loads,
+            "entry {number}"
+        );
+        folding.journal.changes();
+    }
+}

@@ -1,0 +1,145 @@
+//! Which entries a round has, and where it ends.
+
+use std::sync::Mutex;
+
+use super::{Call, Folding, MIB, NOW, Scripted, at, entry};
+use crate::fold::Attendance;
+use crate::model::pack::ENTRY_VERSION;
+use crate::store::journal::Entry;
+use crate::task::lock;
+
+/// An entry that no version can read.
+fn garbled(offset: u64) -> Entry {
+    Entry {
+        payload: b"garbage".to_vec(),
+        ..entry(offset, &[], NOW)
+    }
+}
+
+#[tokio::test]
+async fn a_round_has_all_entries_that_there_are() {
+    let entries = [1_000, 2_000, 3_000].map(|offset| entry(offset, &["GET /"], NOW));
+    let missing = |entries: &[Entry]| {
+        3_000
+            - entries
+                .iter()
+                .map(|e| e.payload.len() as u64 + 1)
+                .sum::<u64>()
+    };
+    for entries_per_read in [0, 1] {
+        let journal = Scripted {
+            entries: Mutex::new(entries.to_vec()),
+            entries_per_read,
+            ..Scripted::default()
+        };
+        let folding = Folding::of(journal, 100);
+        assert_eq!(folding.fold().await, Attendance::Mine);
+        let reads = folding.journal.times(&Call::Read).len();
+        assert_eq!(reads, if entries_per_read == 0 { 1 } else { 3 });
+        assert_eq!(
+            folding.journal.changes(),
+            [Call::Fold(Some(3_000), missing(&entries))]
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_round_ends_at_32_mib() {
+    let offsets = [10, 26, 42, 43].map(|mib| mib * MIB);
+    let folding = Folding::one_by_one(offsets.map(|offset| entry(offset, &["GET /"], NOW)).into());
+    lock(&folding.journal.progress).low = at(10 * MIB);
+    assert_eq!(folding.fold().await, Attendance::Mine);
+    let rounds = folding
+        .journal
+        .changes()
+        .into_iter()
+        .map(|call| match call {
+            Call::Fold(upto, _) => upto,
+            other => panic!("{other:?}"),
+        });
+    assert!(rounds.eq([Some(42 * MIB), Some(43 * MIB)]));
+}
+
+#[tokio::test]
+async fn bytes_that_are_missing_before_and_after_an_entry_are_counted() {
+    let only = entry(600, &["GET /"], NOW);
+    let length = only.payload.len() as u64 + 1;
+    let folding = Folding::one_by_one(vec![only]);
+    lock(&folding.journal.progress).upto = Some(at(1_000));
+    assert_eq!(folding.fold().await, Attendance::Mine);
+    assert_eq!(
+        folding.journal.changes()[0],
+        Call::Fold(Some(1_000), 1_000 - length)
+    );
+}
+
+#[tokio::test]
+async fn a_journal_whose_last_entries_are_gone_goes_on_behind_them() {
+    let journal = Scripted {
+        head: Some(at(500)),
+        ..Scripted::default()
+    };
+    let folding = Folding::of(journal, 100);
+    assert_eq!(folding.fold().await, Attendance::Mine);
+    assert_eq!(
+        folding.journal.changes(),
+        [Call::CloseHole, Call::Fold(None, 0)]
+    );
+    assert_eq!(lock(&folding.journal.progress).low, at(500));
+}
+
+#[tokio::test]
+async fn entries_before_a_garbled_one_are_folded_first() {
+    let (first, last) = (entry(100, &["GET /"], NOW), entry(300, &["GET /"], NOW));
+    let folding = Folding::one_by_one(vec![first.clone(), garbled(200), last.clone()]);
+    assert_eq!(folding.fold().await, Attendance::Mine);
+    let changes = folding.journal.changes();
+    let order: Vec<_> = changes
+        .iter()
+        .map(|call| match call {
+            Call::Fold(upto, _) => *upto,
+            Call::SetAside(offset) => Some(*offset),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(order, [Some(100), Some(200), Some(300)]);
+    assert_eq!(changes[1], Call::SetAside(200));
+
+    // A round that was begun has them together.
+    let folding = Folding::one_by_one(vec![first, garbled(200), last]);
+    lock(&folding.journal.progress).upto = Some(at(300));
+    assert_eq!(folding.fold().await, Attendance::Mine);
+    assert_eq!(folding.journal.changes()[0], Call::SetAside(200));
+}
+
+#[tokio::test]
+async fn an_entry_of_a_newer_version_waits_behind_those_that_can_be_folded() {
+    let newer = |stamp| Entry {
+        version: u64::from(ENTRY_VERSION) + 1,
+        ..entry(200, &["GET /"], stamp)
+    };
+    let first = entry(100, &["GET /"], NOW);
+    let folding = Folding::one_by_one(vec![first.clone(), newer(NOW - 599)]);
+    assert_eq!(folding.fold().await, Attendance::Others);
+    assert_eq!(folding.journal.times(&Call::Read).len(), 3);
+    let changes = folding.journal.changes();
+    assert!(
+        matches!(changes[..], [Call::Fold(Some(100), _), Call::Release]),
+        "{changes:?}"
+    );
+
+    let folding = Folding::one_by_one(vec![first, newer(NOW - 600)]);
+    assert_eq!(folding.fold().await, Attendance::Mine);
+    let changes = folding.journal.changes();
+    assert!(
+        matches!(
+            changes[..],
+            [
+                Call::Fold(Some(100), _),
+                Call::SetAside(200),
+                Call::Fold(Some(200), _)
+            ]
+        ),
+        "{changes:?}"
+    );
+}

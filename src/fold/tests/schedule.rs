@@ -1,0 +1,96 @@
+//! When a folder reads, and how long it waits after an error.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use super::{Behaviour, Call, Folding, HOUR, MS, NOW, Scripted};
+use crate::clock::Clock;
+use crate::error::StoreErrorKind;
+use crate::fold::Folder;
+
+#[test]
+fn the_journal_is_read_150_ms_after_each_turn_of_a_half_second() {
+    for (now, wait) in [(0, 150), (149, 1), (150, 500), (400, 250), (700, 450)] {
+        let (clock, manual_clock) = Clock::manual(NOW);
+        manual_clock.advance(now * MS);
+        let journal = Arc::new(Scripted::default());
+        let folder = Folder::new(journal, clock, "folder".to_owned(), 1, Arc::default());
+        assert_eq!(folder.until_next(), wait * MS, "at {now} ms");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_folder_reads_at_intervals_and_removes_fences_every_hour() {
+    let folding = Folding::new(Behaviour::Free);
+    let stop = folding.start();
+    // From now on no read is a multiple of the interval after the start.
+    sleep(333 * MS).await;
+    folding.unattended.notify_one();
+    sleep(5 * HOUR / 2).await;
+    let journal = &folding.journal;
+    assert_eq!(journal.times(&Call::Acquire).len(), 1);
+    let gaps = journal.gaps(&Call::Read);
+    assert!(gaps.len() >= 2 * 9_000, "{}", gaps.len());
+    assert!(gaps[1..].iter().all(|gap| *gap == 500 * MS));
+    let removed = journal.times(&Call::RemoveFences);
+    assert_eq!(removed.len(), 2);
+    assert!(removed[0] - journal.times(&Call::Acquire)[0] >= HOUR);
+    assert!(removed[1] - removed[0] >= HOUR);
+    let reads = journal.times(&Call::Read).len();
+    stop.stop();
+    sleep(HOUR).await;
+    assert_eq!(journal.times(&Call::Read).len(), reads);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_instance_that_does_not_fold_tries_again_when_entries_wait() {
+    let folding = Folding::new(Behaviour::Held);
+    let _stop = folding.start();
+    sleep(HOUR).await;
+    assert_eq!(folding.journal.times(&Call::Acquire).len(), 1);
+    folding.unattended.notify_one();
+    sleep(HOUR).await;
+    assert_eq!(folding.journal.times(&Call::Acquire).len(), 2);
+    assert_eq!(folding.journal.times(&Call::Read).len(), 0);
+    folding.journal.set(Behaviour::Free);
+    folding.unattended.notify_one();
+    sleep(600 * MS).await;
+    assert_eq!(folding.journal.times(&Call::Read).len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_denied_folder_tries_again_every_30_seconds() {
+    let folding = Folding::new(Behaviour::Failing(StoreErrorKind::Forbidden));
+    let _stop = folding.start();
+    sleep(Duration::from_secs(100)).await;
+    let gaps = folding.journal.gaps(&Call::Acquire);
+    assert_eq!(gaps, [Duration::from_secs(30); 3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_folder_waits_longer_after_each_error_up_to_two_seconds() {
+    let folding = Folding::new(Behaviour::Failing(StoreErrorKind::Unreachable));
+    let _stop = folding.start();
+    // Entries that wait do not make it any faster.
+    for _ in 0..200 {
+        folding.unattended.notify_one();
+        sleep(500 * MS).await;
+    }
+    let gaps = folding.journal.gaps(&Call::Acquire);
+    assert!(gaps.len() >= 50, "{}", gaps.len());
+    for (number, gap) in gaps.into_iter().enumerate() {
+        let longest = (200 * MS * 2u32.pow(number.min(8) as u32)).min(2_000 * MS);
+        // Timers have a resolution of a millisecond.
+        assert!(
+            gap >= longest / 2 && gap <= longest + MS,
+            "{gap:?} is the gap {number}"
+        );
+    }
+    assert!(folding.folder.status().last_error.is_some());
+    folding.journal.set(Behaviour::Free);
+    sleep(2_001 * MS).await;
+    assert_eq!(folding.folder.status().last_error, None);
+    assert!(folding.folder.status().is_folder);
+}

@@ -1,0 +1,135 @@
+//! The steps of a round: their sizes, what is sent again, and the trimming of entries.
+
+use std::sync::{Arc, Mutex};
+
+use super::{Call, Folding, Incident, NOW, Scripted, at, entry};
+use crate::clock::Clock;
+use crate::error::StoreErrorKind;
+use crate::fold::{Attendance, Folder};
+use crate::model::batch::Batch;
+use crate::model::context::ALL;
+use crate::model::pack;
+use crate::model::round::partition;
+use crate::model::slice::Precisions;
+use crate::task::lock;
+
+#[tokio::test]
+async fn late_samples_are_added_once_with_the_partition_of_all() {
+    let mut late = entry(100, &[], NOW);
+    let mut batch = Batch::new(Precisions::new([60], 120));
+    batch.late = 3;
+    late.payload = pack::entry(&batch);
+    let (one, all) = (partition("GET /"), partition(ALL));
+    for (entries, is_all_done, partitions) in [
+        (vec![late.clone()], false, vec![all]),
+        (vec![late], true, vec![]),
+        (vec![entry(100, &["GET /"], NOW)], false, vec![one]),
+    ] {
+        let folding = Folding::one_by_one(entries);
+        if is_all_done {
+            let mut progress = lock(&folding.journal.progress);
+            progress.upto = Some(at(100));
+            progress.done.insert(all);
+        }
+        assert_eq!(folding.fold().await, Attendance::Mine);
+        assert_eq!(lock(&folding.journal.partitions)[0], partitions);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_without_an_answer_is_sent_three_times() {
+    use StoreErrorKind::{Refused, TimedOut, Unreachable};
+    for (failures, sent, result) in [
+        (vec![TimedOut, Unreachable], 3, None),
+        (vec![TimedOut; 3], 3, Some(TimedOut)),
+        (vec![Refused], 1, Some(Refused)),
+    ] {
+        let folding = Folding::one_by_one(vec![entry(100, &["GET /"], NOW)]);
+        *lock(&folding.journal.failing_steps) = failures.into();
+        let error = folding.folder.fold().await.err().map(|error| error.kind());
+        assert_eq!(error, result);
+        assert_eq!(folding.journal.changes().len(), sent);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_version_tells_whether_a_step_without_an_answer_took_effect() {
+    for (incident, acquisitions) in [(Incident::LostAnswer, 1), (Incident::Takeover, 2)] {
+        let folding = Folding::one_by_one(vec![entry(100, &["GET /"], NOW)]);
+        *lock(&folding.journal.incident) = Some(incident);
+        assert_eq!(folding.fold().await, Attendance::Mine);
+        assert_eq!(folding.journal.times(&Call::Acquire).len(), acquisitions);
+        assert_eq!(lock(&folding.journal.progress).low, at(100));
+
+        // The next step only trims.
+        let folding = Folding::one_by_one(vec![entry(100, &["GET /"], NOW)]);
+        assert_eq!(folding.fold().await, Attendance::Mine);
+        *lock(&folding.journal.incident) = Some(incident);
+        assert_eq!(folding.fold().await, Attendance::Mine);
+        assert_eq!(folding.journal.times(&Call::Acquire).len(), acquisitions);
+    }
+}
+
+#[tokio::test]
+async fn a_round_leaves_up_to_64_entries_to_be_trimmed_later() {
+    for (entries, trims) in [(128, 0), (129, 1), (193, 2)] {
+        let entries = (1..=entries).map(|number| entry(1_000 * number, &["GET /"], NOW));
+        let journal = Scripted {
+            entries: Mutex::new(entries.collect()),
+            ..Scripted::default()
+        };
+        let folding = Folding::of(journal, 100);
+        assert_eq!(folding.fold().await, Attendance::Mine);
+        assert_eq!(folding.journal.times(&Call::Acquire).len(), 1);
+        assert_eq!(folding.journal.times(&Call::Fold(None, 0)).len(), trims);
+    }
+}
+
+#[tokio::test]
+async fn counters_are_folded_in_steps_too() {
+    let mut batch = Batch::new(Precisions::default());
+    for number in 0..1_000 {
+        let name = format!("counter {number}").into();
+        batch.count(&name, NOW, 1);
+    }
+    let mut counters = entry(10_000, &[], NOW);
+    counters.payload = pack::entry(&batch);
+    let folding = Folding::one_by_one(vec![counters]);
+    assert_eq!(folding.fold().await, Attendance::Mine);
+    let steps = lock(&folding.journal.partitions).len();
+    // Seven slices each.
+    assert!((15..30).contains(&steps), "{steps}");
+}
+
+#[tokio::test]
+async fn steps_cover_a_few_contexts_and_grow_while_the_server_is_fast() {
+    let names: Vec<_> = (0..1_000).map(|number| format!("GET /{number}")).collect();
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    // The contexts of each step of the first round, and of the last one.
+    let contexts_of_steps = async |step| {
+        let journal = Arc::new(Scripted::default());
+        let (clock, _) = Clock::manual(NOW);
+        let instance = "folder".to_owned();
+        let folder = Folder::new(journal.clone(), clock, instance, 1, Arc::default());
+        let folder = folder.with_step(step);
+        let mut rounds = Vec::new();
+        for number in 1..=4 {
+            lock(&journal.entries).push(entry(100_000 * number, &names, NOW));
+            assert!(folder.fold().await.is_ok());
+            rounds.push(std::mem::take(&mut *lock(&journal.records)));
+        }
+        (rounds.swap_remove(0), rounds.pop().unwrap_or_default())
+    };
+    let (first, last) = contexts_of_steps(None).await;
+    assert!((16..=24).contains(&first[0]), "{first:?}");
+    assert!(first.len() > 1_000 / 24, "{first:?}");
+    let largest = last.into_iter().max();
+    let largest = largest.filter(|contexts| (32..=160).contains(contexts));
+    assert!(largest.is_some(), "{largest:?}");
+    let (first, last) = contexts_of_steps(Some(8)).await;
+    assert!(first.len() < 200, "{first:?}");
+    // About four contexts share a partition, which is not divided.
+    for contexts in first.into_iter().chain(last) {
+        assert!((1..=16).contains(&contexts), "{contexts}");
+    }
+}
