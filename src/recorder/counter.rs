@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use super::cell::thread_number;
+use super::shards::thread_number;
 use crate::error::BuildError;
 use crate::model::context::is_reserved;
 

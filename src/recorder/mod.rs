@@ -1,10 +1,11 @@
 //! Recording in this instance.
 //!
-//! The request path ends here. It hands on nanoseconds, which leave once a second. Read `cell` (where a
-//! sample is added), `registry` (under which name), `timer`, `counter` and `ranking` (other code), `response` and
-//! `request_outcome` (which responses are errors), `active`, `scope` and `timer_cells` (which timers ran within which
-//! requests), `slow`, `slow_drain` and `details` (the slowest requests one by one), then `drain` (from the cells to
-//! the batch), `minute_reports` (what this instance did in each minute) and `totals` (for the Prometheus text).
+//! The request path ends here. It hands on nanoseconds, which leave once a second. Read `cell` (the sums of a
+//! context), `shards` (where a sample is added), `registry` (under which name), `timer`, `counter` and `ranking`
+//! (other code), `response` and `request_outcome` (which responses are errors), `active`, `scope` and `timer_cells`
+//! (which timers ran within which requests), `slow`, `slow_drain` and `details` (the slowest requests one by one),
+//! then `drain` (from the cells to the batch), `minute_reports` (what this instance did in each minute) and
+//! `totals` (for the Prometheus text).
 
 pub(crate) mod active;
 mod cell;
@@ -19,6 +20,7 @@ mod registry;
 mod request_outcome;
 mod response;
 mod scope;
+mod shards;
 mod slow;
 mod slow_drain;
 mod sync;
@@ -31,7 +33,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-pub(crate) use cell::thread_number;
 pub use counter::Counter;
 pub(crate) use counter::check_counter;
 pub(crate) use details::{DetailOptions, RequestDetails};
@@ -42,6 +43,7 @@ pub use request_outcome::RequestOutcome;
 pub use response::ResponseHead;
 pub(crate) use response::{ErrorRule, MaybeErrorRule};
 pub(crate) use scope::Scope;
+pub(crate) use shards::thread_number;
 pub use timer::{Timed, Timer};
 pub use within::Within;
 
@@ -53,9 +55,9 @@ use crate::model::context::{self, Kind, RecordId};
 use crate::model::outcome::Outcome;
 use crate::model::ranking::RankingSpec;
 use crate::model::slice::Precisions;
-use cell::{Cells, MAX_SHARDS, MIN_SHARDS};
 use counter::{CounterEntry, Gauge, Striped};
 use registry::Registry;
+use shards::{Cells, MAX_SHARDS, MIN_SHARDS};
 use slow::{ListedRequest, SlowList};
 use timer_cells::TimerCells;
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 
 use super::Core;
-use super::cell::thread_number;
+use super::shards::thread_number;
 use crate::error::BuildError;
 use crate::model::batch::Batch;
 use crate::model::context::clean_name;

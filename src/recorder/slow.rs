@@ -7,7 +7,7 @@
 use std::sync::Mutex;
 
 use super::Ended;
-use super::cell::Cells;
+use super::shards::Cells;
 use crate::model::slow_request::{SLOW_OF_ALL, SLOW_PER_CONTEXT, SLOW_PER_SECOND};
 use crate::task::lock;
 

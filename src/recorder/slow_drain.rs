@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::cell::Cells;
+use super::shards::Cells;
 use super::slow::{ListedRequest, LongestDurations, SlowDrain, SlowList};
 use crate::model::batch::Batch;
 use crate::model::context::{ContextId, Kind};
