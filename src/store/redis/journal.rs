@@ -1,5 +1,5 @@
-//! The journal in Redis: appending calls, and the steps of folding. Each step is one script, so that it takes
-//! effect completely or not at all.
+//! The journal in Redis: the steps of folding. Each step is one script, so that it takes effect completely or not at
+//! all.
 
 use std::collections::BTreeMap;
 
@@ -8,23 +8,20 @@ use redis::{Value, cmd, pipe};
 use super::RedisStore;
 use super::connection::Role;
 use super::encode::{self, LEASE_MILLIS, Layout};
-use super::script::{ACQUIRE, AMEND, APPEND, FOLD, HELLO, Invocation, Lua, READ};
+use super::script::{ACQUIRE, AMEND, FOLD, Invocation, Lua, READ};
 use super::value::{bytes, int, items, pairs, text};
 use crate::clock::Clock;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::model::pack::{self, ENTRY_VERSION};
 use crate::model::records::{Record, RecordId, RecordKey};
-use crate::model::round::PARTITIONS;
 use crate::model::tier::{RolledUp, TierSlice};
+use crate::store::Position;
 use crate::store::journal::{
     Acquired, Entries, Entry, FieldValues, Fields, FoldStep, Journal, Partitions, Progress, Step,
 };
 use crate::store::table::Table;
-use crate::store::{Appended, AppendedCall, FencedBatch, Generation, Position, Readable, Receipt};
 use crate::task::BoxFuture;
 
-/// Seconds after which an orphaned journal expires.
-const ORPHANED_TTL: i64 = 7 * 86_400;
 /// Seconds for which an entry of a newer version waits for an instance that can read it.
 const NEWER_GRACE: i64 = 600;
 /// The most entries that `pulse:aside` holds.
@@ -47,75 +44,6 @@ impl RedisStore {
             now: self.clock.as_ref().map(Clock::now_seconds),
             journal_bytes: self.journal_bytes,
         }
-    }
-
-    pub(super) async fn say_hello(&self) -> Result<Generation, StoreError> {
-        let keys = &self.keys;
-        let mut script = Invocation::default();
-        for key in [
-            keys.state(),
-            keys.journal(),
-            keys.orphaned(),
-            keys.contexts(),
-            keys.timers(),
-        ] {
-            script.key(key);
-        }
-        script.arg(format!(
-            "{:016x}{:016x}",
-            fastrand::u64(..),
-            fastrand::u64(..)
-        ));
-        script.arg(PARTITIONS.to_string());
-        script.arg(self.layout().now_arg());
-        script.arg(ORPHANED_TTL.to_string());
-        let reply = self.connections.run(Role::Write, &HELLO, &script).await?;
-        let [id, age, is_fresh] = items(&reply) else {
-            return Err(self.not_understood("hello.lua"));
-        };
-        let generation = Generation {
-            id: text(id).unwrap_or_default().to_owned(),
-            age: int(age)
-                .and_then(|age| u64::try_from(age).ok())
-                .unwrap_or(0),
-            is_fresh: int(is_fresh) == Some(1),
-        };
-        match generation.id.is_empty() {
-            true => Err(self.not_understood("hello.lua")),
-            false => Ok(generation),
-        }
-    }
-
-    pub(super) async fn append_call(&self, call: &FencedBatch) -> Result<Appended, StoreError> {
-        let script = encode::append(call, &self.layout());
-        let reply = self.connections.run(Role::Write, &APPEND, &script).await?;
-        let appended = appended(&reply).ok_or_else(|| self.not_understood("append.lua"))?;
-        if appended == Appended::Garbled {
-            let reason = format!("its field f:{} is no fence", call.instance);
-            self.replaced_keys
-                .add(self.keys.state().as_bytes(), reason.as_bytes());
-        }
-        Ok(appended)
-    }
-
-    pub(super) async fn is_readable(&self, call: &AppendedCall) -> Result<Readable, StoreError> {
-        let mut command = cmd("HMGET");
-        command.arg(self.keys.state()).arg("gen").arg("low");
-        command.arg(format!("f:{}", call.instance));
-        let reply = self.connections.call(Role::Write, &command).await?;
-        let [current_generation, low, fence] = items(&reply) else {
-            return Err(self.not_understood("HMGET"));
-        };
-        let fence = text(fence).and_then(|fence| fence.split(' ').next()?.parse::<u64>().ok());
-        if text(current_generation) != Some(&*call.generation) || fence.unwrap_or(0) < call.seq {
-            return Ok(Readable::Lost);
-        }
-        Ok(
-            match position_of(low).is_some_and(|low| low.offset >= call.position.offset) {
-                true => Readable::Yes,
-                false => Readable::NotYet,
-            },
-        )
     }
 
     pub(super) fn not_understood(&self, command: &str) -> StoreError {
@@ -377,7 +305,7 @@ impl<T> Step<T> {
     }
 }
 
-fn position_of(value: &Value) -> Option<Position> {
+pub(super) fn position_of(value: &Value) -> Option<Position> {
     text(value)?.parse().ok()
 }
 
@@ -417,30 +345,6 @@ fn entry(value: Value) -> Option<Entry> {
         }
     }
     Some(entry)
-}
-
-/// Reads the reply of `append.lua`.
-fn appended(reply: &Value) -> Option<Appended> {
-    let reply = items(reply);
-    let position = |at: usize| reply.get(at).and_then(position_of);
-    let receipt = || {
-        Some(Receipt {
-            position: position(1)?,
-            folded: position(2)?,
-            is_attended: reply.get(3).and_then(int) == Some(1),
-        })
-    };
-    match text(reply.first()?)? {
-        "DONE" => receipt().map(Appended::Done),
-        "DUPLICATE" => receipt().map(Appended::Duplicate),
-        "GAP" => Some(Appended::Gap {
-            fence: text(reply.get(1)?)?.parse().ok()?,
-        }),
-        "FULL" => Some(Appended::Full),
-        "RESET" => Some(Appended::Reset),
-        "GARBLED" => Some(Appended::Garbled),
-        _ => None,
-    }
 }
 
 impl Journal for RedisStore {

@@ -1,9 +1,10 @@
 //! The store of a fleet: one standalone Redis or Valkey, in the book's layout.
 //!
-//! Read `keys` (all keys), `journal` with `lua/append.lua` and `lua/fold.lua` (a call is appended and folded
-//! once) and `encode` (the arguments of these scripts), then `connection`, `stream` (bounds of answers), `value`
+//! Read `keys` (all keys), `append` with `lua/append.lua` (a call is appended once), `journal` with `lua/fold.lua`
+//! (it is folded once) and `encode` (the arguments of these scripts), then `connection`, `stream` (bounds of answers), `value`
 //! (safe texts), `read`, `oversized`, `pass`, `lease`, `clean`, `sweep` and `replaced_keys`.
 
+mod append;
 mod changes;
 mod clean;
 mod connection;

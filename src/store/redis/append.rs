@@ -1,0 +1,111 @@
+//! Appending calls to the journal in Redis.
+
+use redis::{Value, cmd};
+
+use super::RedisStore;
+use super::connection::Role;
+use super::encode;
+use super::journal::position_of;
+use super::script::{APPEND, HELLO, Invocation};
+use super::value::{int, items, text};
+use crate::error::StoreError;
+use crate::model::round::PARTITIONS;
+use crate::store::{Appended, AppendedCall, FencedBatch, Generation, Readable, Receipt};
+
+/// Seconds after which an orphaned journal expires.
+const ORPHANED_TTL: i64 = 7 * 86_400;
+
+impl RedisStore {
+    pub(super) async fn say_hello(&self) -> Result<Generation, StoreError> {
+        let keys = &self.keys;
+        let mut script = Invocation::default();
+        for key in [
+            keys.state(),
+            keys.journal(),
+            keys.orphaned(),
+            keys.contexts(),
+            keys.timers(),
+        ] {
+            script.key(key);
+        }
+        script.arg(format!(
+            "{:016x}{:016x}",
+            fastrand::u64(..),
+            fastrand::u64(..)
+        ));
+        script.arg(PARTITIONS.to_string());
+        script.arg(self.layout().now_arg());
+        script.arg(ORPHANED_TTL.to_string());
+        let reply = self.connections.run(Role::Write, &HELLO, &script).await?;
+        let [id, age, is_fresh] = items(&reply) else {
+            return Err(self.not_understood("hello.lua"));
+        };
+        let generation = Generation {
+            id: text(id).unwrap_or_default().to_owned(),
+            age: int(age)
+                .and_then(|age| u64::try_from(age).ok())
+                .unwrap_or(0),
+            is_fresh: int(is_fresh) == Some(1),
+        };
+        match generation.id.is_empty() {
+            true => Err(self.not_understood("hello.lua")),
+            false => Ok(generation),
+        }
+    }
+
+    pub(super) async fn append_call(&self, call: &FencedBatch) -> Result<Appended, StoreError> {
+        let script = encode::append(call, &self.layout());
+        let reply = self.connections.run(Role::Write, &APPEND, &script).await?;
+        let appended = appended(&reply).ok_or_else(|| self.not_understood("append.lua"))?;
+        if appended == Appended::Garbled {
+            let reason = format!("its field f:{} is no fence", call.instance);
+            self.replaced_keys
+                .add(self.keys.state().as_bytes(), reason.as_bytes());
+        }
+        Ok(appended)
+    }
+
+    pub(super) async fn is_readable(&self, call: &AppendedCall) -> Result<Readable, StoreError> {
+        let mut command = cmd("HMGET");
+        command.arg(self.keys.state()).arg("gen").arg("low");
+        command.arg(format!("f:{}", call.instance));
+        let reply = self.connections.call(Role::Write, &command).await?;
+        let [current_generation, low, fence] = items(&reply) else {
+            return Err(self.not_understood("HMGET"));
+        };
+        let fence = text(fence).and_then(|fence| fence.split(' ').next()?.parse::<u64>().ok());
+        if text(current_generation) != Some(&*call.generation) || fence.unwrap_or(0) < call.seq {
+            return Ok(Readable::Lost);
+        }
+        Ok(
+            match position_of(low).is_some_and(|low| low.offset >= call.position.offset) {
+                true => Readable::Yes,
+                false => Readable::NotYet,
+            },
+        )
+    }
+}
+
+/// Reads the reply of `append.lua`.
+fn appended(reply: &Value) -> Option<Appended> {
+    let reply = items(reply);
+    let position = |at: usize| reply.get(at).and_then(position_of);
+    let receipt = || {
+        Some(Receipt {
+            position: position(1)?,
+            folded: position(2)?,
+            is_attended: reply.get(3).and_then(int) == Some(1),
+        })
+    };
+    match text(reply.first()?)? {
+        "DONE" => receipt().map(Appended::Done),
+        "DUPLICATE" => receipt().map(Appended::Duplicate),
+        "GAP" => Some(Appended::Gap {
+            fence: text(reply.get(1)?)?.parse().ok()?,
+        }),
+        "FULL" => Some(Appended::Full),
+        "RESET" => Some(Appended::Reset),
+        "GARBLED" => Some(Appended::Garbled),
+        _ => None,
+    }
+}
