@@ -16,6 +16,7 @@ use crate::model::records::RecordId;
 use crate::model::tier::FINEST;
 use crate::store::Store;
 use crate::store::changes::{Changes, Judged, JudgementWrite};
+use crate::store::retry::send_until_answered;
 
 /// Minutes after its start for which the suspects of a change are looked for again, as more is known by then.
 const SUSPECTS_FOR: i64 = 15;
@@ -257,7 +258,7 @@ impl Session {
                 .collect(),
             removed: difference.removed.iter().map(|id| id.to_string()).collect(),
         };
-        if !write_with_retries(changes, &write).await? {
+        if !send_until_answered(|| changes.write_judgement(&write)).await? {
             return Ok(None);
         }
         session.revision = revision;
@@ -267,26 +268,5 @@ impl Session {
         let events = events.filter_map(|id| session.log.get(id)).cloned();
         let events = events.collect();
         Ok(Some((session, events)))
-    }
-}
-
-/// Writes a judgement, and sends it again if no answer came: its revision then says whether it was written.
-async fn write_with_retries(
-    changes: &dyn Changes,
-    write: &JudgementWrite,
-) -> Result<bool, StoreError> {
-    const TRIES: usize = 3;
-    let mut tries = 1;
-    loop {
-        let is_in_doubt = |error: &StoreError| {
-            matches!(
-                error.kind(),
-                StoreErrorKind::TimedOut | StoreErrorKind::Unreachable
-            )
-        };
-        match changes.write_judgement(write).await {
-            Err(error) if tries < TRIES && is_in_doubt(&error) => tries += 1,
-            result => return result,
-        }
     }
 }

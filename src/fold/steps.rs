@@ -1,23 +1,21 @@
 //! Writes a round in steps, and records and tables between rounds.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::lease::{Lease, new_version};
 use super::plan::{Outcome, Plan, RoundEnd};
-use crate::error::{StoreError, StoreErrorKind};
+use crate::error::StoreError;
 use crate::model::records::{Record, RecordKey, Records};
 use crate::model::round::Round;
 use crate::model::tier::TierSlice;
 use crate::store::Position;
 use crate::store::journal::{FoldStep, Journal, Partitions, Step};
+use crate::store::retry::send_until_answered;
 use crate::store::table::{FieldWrites, Table};
 
 /// Entries that one step trims.
 const TRIMMED_AT_ONCE: usize = 64;
-/// How often a step is sent until an answer comes.
-const MAX_TRIES: usize = 3;
-const RETRY_DELAY: Duration = Duration::from_millis(50);
 
 impl Lease {
     /// Writes a round in steps.
@@ -65,7 +63,7 @@ impl Lease {
                 took_millis: millis_since(end.start),
             };
             let (sent, cost) = (Instant::now(), self.sizer.cost);
-            match write_with_retries(journal, &step).await? {
+            match send_until_answered(|| journal.fold(&step)).await? {
                 Step::Done(()) => {}
                 Step::Stale(version) if version == next => {}
                 Step::Stale(_) | Step::Absent => return Ok(Outcome::Lost),
@@ -158,7 +156,7 @@ impl Lease {
             hole_bytes: 0,
             took_millis: self.took_millis,
         };
-        match write_with_retries(journal, &step).await? {
+        match send_until_answered(|| journal.fold(&step)).await? {
             Step::Done(()) => {}
             Step::Stale(version) if version == next => {}
             Step::Stale(_) | Step::Absent => return Ok(false),
@@ -192,30 +190,6 @@ fn with_values<'a>(records: &'a Records, keys: &[RecordKey]) -> Vec<(RecordKey, 
         .collect()
 }
 
-/// Writes a step, and sends it again if no answer came. The answer then says whether it had taken effect.
-async fn write_with_retries(
-    journal: &dyn Journal,
-    step: &FoldStep<'_>,
-) -> Result<Step<()>, StoreError> {
-    let mut tries = 1;
-    loop {
-        match journal.fold(step).await {
-            Err(error) if tries < MAX_TRIES && is_in_doubt(&error) => {
-                tries += 1;
-                tokio::time::sleep(RETRY_DELAY).await;
-            }
-            result => return result,
-        }
-    }
-}
-
 fn millis_since(start: Instant) -> u64 {
     u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX)
-}
-
-fn is_in_doubt(error: &StoreError) -> bool {
-    matches!(
-        error.kind(),
-        StoreErrorKind::TimedOut | StoreErrorKind::Unreachable
-    )
 }

@@ -17,6 +17,7 @@ pub(crate) mod pace;
 mod query;
 #[cfg(feature = "redis")]
 pub mod redis;
+pub(crate) mod retry;
 #[cfg(feature = "row-cache")]
 #[doc(hidden)]
 pub mod rows;
