@@ -79,6 +79,7 @@ pub mod guide;
 mod internal;
 pub mod layer;
 mod pulse;
+mod random;
 mod recorder;
 #[cfg(feature = "row-cache")]
 pub mod row_cache;

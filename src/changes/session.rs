@@ -14,6 +14,7 @@ use crate::model::changes::log::Log;
 use crate::model::context::{ContextId, Kind};
 use crate::model::records::RecordId;
 use crate::model::tier::FINEST;
+use crate::random::random_name;
 use crate::store::Store;
 use crate::store::changes::{Changes, Judged, JudgementWrite};
 use crate::store::retry::send_until_answered;
@@ -243,7 +244,7 @@ impl Session {
         let written = written.into_iter().flatten();
         let mut sight = session.detector.sight();
         sight.contexts += refused;
-        let revision = format!("{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..));
+        let revision = random_name();
         let write = JudgementWrite {
             expected: session.revision,
             judged: Judged {

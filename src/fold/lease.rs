@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::error::StoreError;
 use crate::model::ranking::RankingState;
 use crate::model::records::Records;
+use crate::random::random_name;
 use crate::store::Position;
 use crate::store::journal::{Acquired, Journal, Progress};
 use crate::store::pace::BatchSizer;
@@ -46,7 +47,7 @@ impl Lease {
         instance: &str,
         step_contexts: Option<usize>,
     ) -> Result<Option<Self>, StoreError> {
-        let acquired = journal.acquire(instance, &new_version()).await?;
+        let acquired = journal.acquire(instance, &random_name()).await?;
         let sizer = match step_contexts.map(|contexts| contexts * 24) {
             Some(cost) => BatchSizer::new(cost, cost..=cost, STEP_TIME),
             None => BatchSizer::new(FIRST_COST, COSTS, STEP_TIME),
@@ -79,9 +80,4 @@ impl Lease {
             self.records.clear();
         }
     }
-}
-
-/// A random name, which no version before has had.
-pub(super) fn new_version() -> String {
-    format!("{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..))
 }

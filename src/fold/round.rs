@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use super::gather::Read;
-use super::lease::{Lease, new_version};
+use super::lease::Lease;
 use super::plan::{NAMES_AT_ONCE, Outcome, Plan, RoundEnd};
 use crate::error::StoreError;
 use crate::model::context::ALL;
 use crate::model::records::{RecordId, RecordKey};
 use crate::model::round::{self, Round, partition};
 use crate::model::tier::FINEST;
+use crate::random::random_name;
 use crate::store::Position;
 use crate::store::journal::{Entry, Journal, Step};
 
@@ -104,7 +105,7 @@ impl Lease {
             position = %entry.position, requests = entry.requests, version = entry.version,
             "an entry of the journal cannot be read by any instance, and is set aside"
         );
-        let next = new_version();
+        let next = random_name();
         let step = journal.set_aside(&self.progress.version, &next, entry);
         done_or_lost!(step.await?);
         self.progress.version = next;
@@ -135,7 +136,7 @@ impl Lease {
         tracing::error!(
             "entries of the journal were gone before they were folded; their samples are lost"
         );
-        let next = new_version();
+        let next = random_name();
         let step = journal.close_hole(&self.progress.version, &next);
         done_or_lost!(step.await?);
         // The next acquisition of the lease reads where the journal goes on.

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use super::lease::{Lease, new_version};
+use super::lease::Lease;
 use super::plan::{Outcome, Plan, RoundEnd};
 use crate::error::StoreError;
 use crate::model::records::{Record, RecordKey, Records};
 use crate::model::round::Round;
 use crate::model::tier::TierSlice;
+use crate::random::random_name;
 use crate::store::Position;
 use crate::store::journal::{FoldStep, Journal, Partitions, Step};
 use crate::store::retry::send_until_answered;
@@ -45,7 +46,7 @@ impl Lease {
             let records = with_values(&self.records, &plan.records);
             let states = self.state_writes(&plan.rankings);
             let fields = by_table(plan.fields.into_iter().chain(states));
-            let next = new_version();
+            let next = random_name();
             let step = FoldStep {
                 version: &self.progress.version,
                 next: &next,
@@ -139,7 +140,7 @@ impl Lease {
         trim: Option<Position>,
     ) -> Result<bool, StoreError> {
         let records = with_values(&self.records, records);
-        let next = new_version();
+        let next = random_name();
         let step = FoldStep {
             version: &self.progress.version,
             next: &next,

@@ -6,6 +6,7 @@ use super::Pulse;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::model::changes::change::Change;
 use crate::model::changes::mark::Mark;
+use crate::random::short_random_name;
 
 impl Pulse {
     /// Calls `on_change` with each [`Change`] that begins or ends: a page that is slower than before, fails, or has no
@@ -65,8 +66,7 @@ impl Pulse {
     /// # Cancel safety
     /// The mark may have been made.
     pub async fn mark(&self, text: &str) -> Result<Mark, StoreError> {
-        let id = format!("{:016x}", fastrand::u64(..));
-        let mark = Mark::of_text(id, self.0.parts.clock.now_seconds(), text);
+        let mark = Mark::of_text(short_random_name(), self.0.parts.clock.now_seconds(), text);
         let mark = mark.map_err(|error| {
             StoreError::new(
                 StoreErrorKind::Refused,

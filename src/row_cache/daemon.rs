@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 
-use super::shared::{Shared, new_token};
+use super::shared::Shared;
 use crate::clock::Tick;
 use crate::error::StoreError;
+use crate::random::short_random_name;
 use crate::store::rows::{LeaseOf, LeasedRow};
 use crate::task::Stopped;
 
@@ -124,7 +125,7 @@ impl Daemon {
         if free == 0 {
             return MAX_WAIT;
         }
-        let token = new_token();
+        let token = short_random_name();
         let leased = self.cache.lease(&token, LeaseOf::Due(free)).await;
         let leased = match leased {
             Ok(leased) => leased,

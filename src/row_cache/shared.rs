@@ -12,6 +12,7 @@ use super::local::{Local, LocalRow};
 use crate::clock::Clock;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::model::outcome::Outcome;
+use crate::random::short_random_name;
 use crate::recorder::{Counter, Entry};
 use crate::store::Store;
 use crate::store::rows::{
@@ -231,7 +232,7 @@ impl Shared {
     ) -> Result<Option<Refreshed>, StoreError> {
         let (cache, id) = (self.clone(), id.to_owned());
         let task = tokio::spawn(async move {
-            let token = new_token();
+            let token = short_random_name();
             let which = match is_by_hand {
                 true => LeaseOf::Row(&id),
                 false => LeaseOf::Free(&id),
@@ -452,9 +453,4 @@ fn loaded_now(json: Vec<u8>) -> ReadRow {
 
 fn seconds(seconds: f64) -> Duration {
     Duration::try_from_secs_f64(seconds).unwrap_or_default()
-}
-
-/// A random token, which no lease before has had.
-pub(super) fn new_token() -> String {
-    format!("{:016x}", fastrand::u64(..))
 }

@@ -36,6 +36,7 @@ use crate::model::slow_request::SlowRequests;
 use crate::model::slowest::{self, RankedContext};
 use crate::model::snapshot::{ContextSnapshot, FleetSnapshot, Snapshot};
 use crate::model::tier::{RolledUp, TierSlice};
+use crate::random::short_random_name;
 use crate::task::{BoxFuture, lock};
 
 /// A store in the memory of this process. Its data ends with the process.
@@ -130,7 +131,7 @@ impl MemoryStore {
         Self {
             precisions,
             state: Mutex::new(State {
-                generation: format!("memory-{:016x}", fastrand::u64(..)),
+                generation: format!("memory-{}", short_random_name()),
                 ..State::default()
             }),
             created: clock.now_seconds(),

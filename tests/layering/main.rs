@@ -14,7 +14,7 @@ use tree::Tree;
 
 /// The modules of each rank, lowest first. `lib.rs` is above all.
 const RANKS: [&[&str]; 8] = [
-    &["error", "clock", "task"],
+    &["error", "clock", "random", "task"],
     &["model"],
     &["store", "recorder"],
     &["flush", "fold", "cleaner", "row_cache", "changes"],

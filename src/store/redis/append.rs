@@ -10,6 +10,7 @@ use super::script::{APPEND, HELLO, Invocation};
 use super::value::{int, items, text};
 use crate::error::StoreError;
 use crate::model::round::PARTITIONS;
+use crate::random::random_name;
 use crate::store::{Appended, AppendedCall, FencedBatch, Generation, Readable, Receipt};
 
 /// Seconds after which an orphaned journal expires.
@@ -28,11 +29,7 @@ impl RedisStore {
         ] {
             script.key(key);
         }
-        script.arg(format!(
-            "{:016x}{:016x}",
-            fastrand::u64(..),
-            fastrand::u64(..)
-        ));
+        script.arg(random_name());
         script.arg(PARTITIONS.to_string());
         script.arg(self.layout().now_arg());
         script.arg(ORPHANED_TTL.to_string());
