@@ -8,13 +8,13 @@ use super::failing;
 use super::find::Finder;
 use super::history::{Tick, tick};
 use super::instances::InstanceDetector;
+use super::minute::all_id;
 pub use super::minute::{InstanceMinute, Minute, Sight, Verdict};
-use super::minute::{SPEED, all_id};
 use super::page::Page;
 use super::reference::Past;
 use super::speed;
 pub use super::state::DetectorState;
-use super::state::{Alarm, Ended, Shared, SharedMinutes};
+use super::state::{Alarm, AlarmKind, Ended, Shared, SharedMinutes};
 use super::traffic;
 use super::verdict::verdict;
 use crate::model::records::RecordId;
@@ -179,16 +179,15 @@ impl Detector {
         let mut pages = std::mem::take(&mut self.pages);
         for (id, page) in &mut pages {
             let alarms = self.state.alarms.iter();
-            let mut alarms =
-                alarms.filter(|alarm| alarm.context == *id && SPEED.contains(&alarm.kind));
+            let mut alarms = alarms.filter(|alarm| alarm.context == *id && alarm.kind.is_speed());
             match alarms.next() {
                 Some(alarm) if !page.is_frozen() => page.freeze(&alarm.past, now),
                 Some(_) => {}
                 None => {
-                    let excluded = self.state.excluded(*id, &SPEED, now);
+                    let excluded = self.state.excluded(*id, &AlarmKind::SPEED, now);
                     let ended = self.state.ended.iter().rev();
                     let mut ended =
-                        ended.filter(|ended| ended.context == *id && SPEED.contains(&ended.kind));
+                        ended.filter(|ended| ended.context == *id && ended.kind.is_speed());
                     let kept = ended.next().map(|ended| (ended.to, &ended.past));
                     page.renew(number(*id), now, &self.state.shared, &excluded, kept);
                 }
@@ -243,7 +242,7 @@ impl Detector {
                     past: alarm.past.clone(),
                 });
                 if let Some(page) = self.pages.get_mut(&alarm.context)
-                    && SPEED.contains(&alarm.kind)
+                    && alarm.kind.is_speed()
                 {
                     page.drop_lens();
                 }
@@ -262,20 +261,20 @@ impl Detector {
         if alarm.context == all_id() {
             let then = alarm.past.level as f64 * 1e-6;
             return match alarm.kind {
-                ChangeKind::Silent => shared.last().is_some_and(|last| last.traffic > -1_000_000),
+                AlarmKind::Silent => shared.last().is_some_and(|last| last.traffic > -1_000_000),
                 _ => all::is_over(shared, then, effect),
             };
         }
         let Some(page) = self.pages.get(&alarm.context) else {
             // A silent page is forgotten after a while, and its silence is still so.
-            return alarm.kind != ChangeKind::Silent;
+            return alarm.kind != AlarmKind::Silent;
         };
         let seen = page.history.last().map_or(alarm.since, |last| last.tick);
-        if alarm.kind != ChangeKind::Silent && now - seen > UNSEEN {
+        if alarm.kind != AlarmKind::Silent && now - seen > UNSEEN {
             return true;
         }
         match alarm.kind {
-            ChangeKind::Slower | ChangeKind::Faster => {
+            AlarmKind::Slower | AlarmKind::Faster => {
                 let Some(lens) = page.lens.as_ref().filter(|_| seen == now) else {
                     return false;
                 };
@@ -284,19 +283,18 @@ impl Detector {
                 alarm.strength = alarm.strength.max(strength);
                 progress.is_over
             }
-            ChangeKind::Surging => {
+            AlarmKind::Surging => {
                 let counts = traffic::recent(&page.history, shared, 3);
                 traffic::surge_is_over(&counts, alarm.past.rate(), effect)
             }
-            ChangeKind::Silent => {
+            AlarmKind::Silent => {
                 let counts = traffic::recent(&page.history, shared, 2);
                 counts.iter().map(|(_, count)| count).sum::<f64>()
                     >= (0.3 * alarm.past.rate()).max(1.0)
             }
-            ChangeKind::Failing => {
+            AlarmKind::Failing => {
                 failing::is_over(&page.history, now, alarm.past.error_share(), effect)
             }
-            ChangeKind::Instance => true,
         }
     }
 

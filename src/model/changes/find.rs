@@ -4,14 +4,13 @@
 use std::collections::HashMap;
 
 use super::all;
-use super::change::ChangeKind;
 use super::failing;
 use super::history::Tick;
-use super::minute::{SPEED, all_id};
+use super::minute::all_id;
 use super::page::Page;
 use super::reference::Past;
 use super::speed;
-use super::state::{Alarm, DetectorState};
+use super::state::{Alarm, AlarmKind, DetectorState};
 use super::traffic::{self, Traffic};
 use super::verdict::Sums;
 use crate::model::records::RecordId;
@@ -22,6 +21,7 @@ const CROWD: f64 = 3.0;
 const STANDS_OUT: f64 = 4.0;
 /// Minutes that a change of several pages at once must last.
 const TOGETHER_LASTING: Tick = 8;
+
 /// What is looked at, and the state that the findings are added to.
 pub(super) struct Finder<'a> {
     pub(super) pages: &'a mut HashMap<RecordId, Page>,
@@ -42,23 +42,26 @@ impl Finder<'_> {
         let mut steady = 0;
         for (id, page) in &*self.pages {
             let seen = page.history.last().is_some_and(|last| last.tick == now);
-            let stands = |kinds: &[ChangeKind]| {
+            let stands = |kinds: &[AlarmKind]| {
                 let mut alarms = self.state.alarms.iter();
                 alarms.any(|alarm| alarm.context == *id && kinds.contains(&alarm.kind))
             };
-            if let Some(lens) = page.lens.as_ref().filter(|_| seen && !stands(&SPEED))
+            if let Some(lens) = page
+                .lens
+                .as_ref()
+                .filter(|_| seen && !stands(&AlarmKind::SPEED))
                 && let Some(finding) = speed::search(
                     lens,
                     &self.state.shared,
                     now,
-                    self.state.last_end(*id, &SPEED),
+                    self.state.last_end(*id, &AlarmKind::SPEED),
                     alone,
                 )
             {
                 let kind = if finding.faster {
-                    ChangeKind::Faster
+                    AlarmKind::Faster
                 } else {
-                    ChangeKind::Slower
+                    AlarmKind::Slower
                 };
                 found.push(Alarm {
                     context: *id,
@@ -71,9 +74,9 @@ impl Finder<'_> {
                     past: lens.past.clone(),
                 });
             }
-            let excluded =
-                self.state
-                    .excluded(*id, &[ChangeKind::Surging, ChangeKind::Silent], now);
+            let excluded = self
+                .state
+                .excluded(*id, &[AlarmKind::Surging, AlarmKind::Silent], now);
             let traffic = Traffic::of(&page.history, &self.state.shared, now, &excluded);
             if let Some(traffic) = traffic {
                 steady += usize::from(traffic.rate >= 4.0);
@@ -91,32 +94,32 @@ impl Finder<'_> {
                         ..Sums::of(&page.history, now - 76, found.since).past(1)
                     },
                 };
-                if seen && !stands(&[ChangeKind::Surging]) {
+                if seen && !stands(&[AlarmKind::Surging]) {
                     let surge = traffic::surge(
                         &traffic,
                         &self.state.shared,
-                        self.state.last_end(*id, &[ChangeKind::Surging]),
+                        self.state.last_end(*id, &[AlarmKind::Surging]),
                     );
-                    found.extend(surge.map(|surge| alarm(ChangeKind::Surging, surge)));
+                    found.extend(surge.map(|surge| alarm(AlarmKind::Surging, surge)));
                 }
-                if !seen && !stands(&[ChangeKind::Silent]) {
+                if !seen && !stands(&[AlarmKind::Silent]) {
                     let silence = traffic::silence(&traffic);
-                    silent.extend(silence.map(|silence| alarm(ChangeKind::Silent, silence)));
+                    silent.extend(silence.map(|silence| alarm(AlarmKind::Silent, silence)));
                 }
             }
-            if seen && !stands(&[ChangeKind::Failing]) {
-                let excluded = self.state.excluded(*id, &[ChangeKind::Failing], now);
+            if seen && !stands(&[AlarmKind::Failing]) {
+                let excluded = self.state.excluded(*id, &[AlarmKind::Failing], now);
                 if let Some(failing) = failing::search(
                     &page.history,
                     now,
-                    self.state.last_end(*id, &[ChangeKind::Failing]),
+                    self.state.last_end(*id, &[AlarmKind::Failing]),
                     &excluded,
                 ) {
                     let sums = Sums::of(&page.history, failing.since, now + 1);
                     let before = Sums::of(&page.history, now - 76, failing.since);
                     found.push(Alarm {
                         context: *id,
-                        kind: ChangeKind::Failing,
+                        kind: AlarmKind::Failing,
                         since: failing.since,
                         detected: now,
                         score: 0,
@@ -138,7 +141,7 @@ impl Finder<'_> {
         let mut crowds: HashMap<Tick, f64> = HashMap::new();
         found.retain(|alarm| {
             let lasts = now - alarm.since >= TOGETHER_LASTING;
-            let may_pass = SPEED.contains(&alarm.kind) || alarm.kind == ChangeKind::Failing;
+            let may_pass = alarm.kind.is_speed() || alarm.kind == AlarmKind::Failing;
             if !may_pass || lasts {
                 return true;
             }
@@ -151,10 +154,10 @@ impl Finder<'_> {
             .state
             .alarms
             .iter()
-            .filter(|alarm| alarm.kind == ChangeKind::Silent);
+            .filter(|alarm| alarm.kind == AlarmKind::Silent);
         match silent.len() >= 2 && 2 * (silent.len() + silences.count()) >= steady {
             false => found.extend(silent),
-            true if self.stands(all_id(), ChangeKind::Silent) => {}
+            true if self.stands(all_id(), AlarmKind::Silent) => {}
             true => found.extend(
                 silent
                     .into_iter()
@@ -166,12 +169,14 @@ impl Finder<'_> {
                     }),
             ),
         }
-        let speeds = SPEED.iter().any(|kind| self.stands(all_id(), *kind));
+        let speeds = AlarmKind::SPEED
+            .iter()
+            .any(|kind| self.stands(all_id(), *kind));
         if let Some(level) = all::search(&self.state.shared, now).filter(|_| !speeds) {
             let kind = if level.effect < 0.0 {
-                ChangeKind::Faster
+                AlarmKind::Faster
             } else {
-                ChangeKind::Slower
+                AlarmKind::Slower
             };
             found.push(Alarm {
                 context: all_id(),
@@ -190,7 +195,7 @@ impl Finder<'_> {
         found.sort_by_key(|alarm| (alarm.context, alarm.kind));
         for alarm in found {
             if let Some(page) = self.pages.get_mut(&alarm.context)
-                && SPEED.contains(&alarm.kind)
+                && alarm.kind.is_speed()
             {
                 page.freeze(&alarm.past, now);
             }
@@ -221,11 +226,11 @@ impl Finder<'_> {
         let size = lens.map_or(0.0, |lens| {
             speed::log_size(lens, alarm.score, alarm.effect as f64 * 1e-6)
         });
-        let stands_out = SPEED.contains(&alarm.kind) && size.abs() > STANDS_OUT * crowd;
+        let stands_out = alarm.kind.is_speed() && size.abs() > STANDS_OUT * crowd;
         crowd > 0.0 && !stands_out
     }
 
-    fn stands(&self, id: RecordId, kind: ChangeKind) -> bool {
+    fn stands(&self, id: RecordId, kind: AlarmKind) -> bool {
         let mut alarms = self.state.alarms.iter();
         alarms.any(|alarm| alarm.context == id && alarm.kind == kind)
     }

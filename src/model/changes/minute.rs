@@ -78,9 +78,6 @@ pub struct Sight {
     pub gaps: usize,
 }
 
-/// Kinds that are about the times.
-pub(super) const SPEED: [ChangeKind; 2] = [ChangeKind::Slower, ChangeKind::Faster];
-
 /// All contexts together.
 pub(super) fn all_id() -> RecordId {
     RecordId::new(Kind::All, ALL)

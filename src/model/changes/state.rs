@@ -7,12 +7,48 @@ use super::instances::InstanceState;
 use super::reference::Past;
 use crate::model::records::RecordId;
 
+/// What a context can do by itself: every kind of change but that of an instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "lowercase")
+)]
+pub(super) enum AlarmKind {
+    Slower,
+    Faster,
+    Failing,
+    Surging,
+    Silent,
+}
+
+impl AlarmKind {
+    /// Kinds that are about the times.
+    pub(super) const SPEED: [Self; 2] = [Self::Slower, Self::Faster];
+
+    pub(super) fn is_speed(self) -> bool {
+        Self::SPEED.contains(&self)
+    }
+}
+
+impl From<AlarmKind> for ChangeKind {
+    fn from(kind: AlarmKind) -> Self {
+        match kind {
+            AlarmKind::Slower => Self::Slower,
+            AlarmKind::Faster => Self::Faster,
+            AlarmKind::Failing => Self::Failing,
+            AlarmKind::Surging => Self::Surging,
+            AlarmKind::Silent => Self::Silent,
+        }
+    }
+}
+
 /// Something that stands.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Alarm {
     pub(super) context: RecordId,
-    pub(super) kind: ChangeKind,
+    pub(super) kind: AlarmKind,
     /// The first minute that is different.
     pub(super) since: Tick,
     /// The minute in which it was detected.
@@ -32,7 +68,7 @@ pub(super) struct Alarm {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Ended {
     pub(super) context: RecordId,
-    pub(super) kind: ChangeKind,
+    pub(super) kind: AlarmKind,
     pub(super) from: Tick,
     /// The last minute.
     pub(super) to: Tick,
@@ -125,7 +161,7 @@ impl DetectorState {
     pub(super) fn excluded(
         &self,
         id: RecordId,
-        kinds: &[ChangeKind],
+        kinds: &[AlarmKind],
         now: Tick,
     ) -> Vec<(Tick, Tick)> {
         let alarms = self.alarms.iter();
@@ -139,7 +175,7 @@ impl DetectorState {
     }
 
     /// The end of the last alarm of a context. What was before is no part of a new one.
-    pub(super) fn last_end(&self, id: RecordId, kinds: &[ChangeKind]) -> Tick {
+    pub(super) fn last_end(&self, id: RecordId, kinds: &[AlarmKind]) -> Tick {
         let ended = self
             .ended
             .iter()

@@ -1,13 +1,12 @@
 //! A verdict, made from an alarm that stands and the minutes since it began.
 
-use super::change::ChangeKind;
 use super::history::{History, Tick};
 use super::minute::{Verdict, all_id};
 use super::page::Page;
 use super::reference::{Past, means};
 use super::scored::Tally;
 use super::speed;
-use super::state::{Alarm, SharedMinutes};
+use super::state::{Alarm, AlarmKind, SharedMinutes};
 
 impl Past {
     /// Requests per minute.
@@ -116,26 +115,22 @@ pub(super) fn verdict(
         is_tail: false,
     };
     let figures = match alarm.kind {
-        ChangeKind::Slower | ChangeKind::Faster => speed_figures(alarm, page, shared),
-        ChangeKind::Failing => {
+        AlarmKind::Slower | AlarmKind::Faster => speed_figures(alarm, page, shared),
+        AlarmKind::Failing => {
             let (then, now) = (past.error_share(), since.error_share());
             // A share that was zero was below that of one error.
             let least = then.max(0.5 / past.requests.max(1) as f64);
             figures(then, now, now / least)
         }
-        _ => {
+        AlarmKind::Surging => {
             let (then, now) = (past.rate(), since.rate());
-            let now = if alarm.kind == ChangeKind::Silent {
-                0.0
-            } else {
-                now
-            };
             figures(then, now, now / then.max(1e-9))
         }
+        AlarmKind::Silent => figures(past.rate(), 0.0, 0.0),
     };
     Verdict {
         context: alarm.context,
-        kind: alarm.kind,
+        kind: alarm.kind.into(),
         instance: None,
         since: i64::from(alarm.since) * 60,
         detected: (i64::from(alarm.detected) + 1) * 60,
