@@ -5,6 +5,7 @@
 //! overdispersion of the past (McCullagh and Nelder, *Generalized Linear Models*, 1989, 4.5).
 
 use super::history::{History, PageMinute, Tick};
+use super::past::{FEWEST_MINUTES, FEWEST_REQUESTS, PAST_ENDS, YOUNG_PAST_ENDS};
 
 /// Errors and requests.
 #[derive(Clone, Copy, Debug, Default)]
@@ -49,10 +50,6 @@ pub(super) struct Found {
     pub(super) then: f64,
 }
 
-const PAST_ENDS: Tick = 20;
-const YOUNG_PAST_ENDS: Tick = 10;
-const FEWEST_MINUTES: usize = 15;
-const FEWEST_REQUESTS: f64 = 40.0;
 const SHORTEST: usize = 3;
 const LONGEST: usize = 20;
 const BAR: f64 = 5.5;
@@ -100,7 +97,7 @@ pub(super) fn search(
     };
     let mut past = Share::default();
     until(ends).for_each(|minute| past.add(minute));
-    if until(ends).count() < FEWEST_MINUTES || past.requests < FEWEST_REQUESTS {
+    if until(ends).count() < FEWEST_MINUTES as usize || past.requests < FEWEST_REQUESTS as f64 {
         return None;
     }
     let usual = past.share();

@@ -81,12 +81,7 @@ pub(super) fn rest_stands_out(lens: &Lens, window: &[Residual], kind: usize, eff
         .rev()
         .filter(|minute| sign * minute.scores[kind] <= most)
     {
-        rest.grow(
-            minute.tick,
-            minute.scores[kind],
-            minute.sampling[kind],
-            minute.answer[kind],
-        );
+        minute.add_to(&mut rest, kind);
         count += minute.count;
     }
     sign * strength(
@@ -126,12 +121,7 @@ pub(super) fn fades(lens: &Lens, minutes: &[Residual], finding: &Finding) -> boo
     let mean = |minutes: &[Residual]| {
         let mut window = Window::new(lens.past.noise[kind]);
         for minute in minutes.iter().rev() {
-            window.grow(
-                minute.tick,
-                minute.scores[kind],
-                minute.sampling[kind],
-                minute.answer[kind],
-            );
+            minute.add_to(&mut window, kind);
         }
         (finding.effect.signum() * window.mean(), window.variance())
     };

@@ -6,14 +6,15 @@ use super::reference::{Past, Reference, SCORES, SPANS};
 use super::scored::{Tally, score};
 use super::state::SharedMinutes;
 
-/// A usual past ends so many minutes ago, and has so many minutes.
-const PAST_ENDS: Tick = 20;
+/// Minutes between a usual past and now.
+pub(super) const PAST_ENDS: Tick = 20;
+/// Minutes of a usual past.
 const PAST_MINUTES: Tick = 50;
-/// The past of a page that has not been seen for long ends so many minutes ago.
-const YOUNG_PAST_ENDS: Tick = 10;
+/// Minutes between the past of a page that is young, and now.
+pub(super) const YOUNG_PAST_ENDS: Tick = 10;
 /// The fewest minutes and requests of a past.
-const FEWEST_MINUTES: u32 = 15;
-const FEWEST_REQUESTS: u64 = 40;
+pub(super) const FEWEST_MINUTES: u32 = 15;
+pub(super) const FEWEST_REQUESTS: u64 = 40;
 /// A minute in which all pages were this much slower or faster is no part of a past.
 const QUIET: f64 = 0.14;
 /// A minute whose scores are farther from the usual is no part of a past, in standard deviations.

@@ -1,6 +1,7 @@
 //! What remains of the scores of a minute without what all pages share, and how far that is from nothing.
 
 use super::history::Tick;
+use super::noise::Window;
 use super::page::Lens;
 use super::reference::SCORES;
 use super::scored::Scored;
@@ -31,6 +32,14 @@ pub(super) struct Residual {
     /// What the page's own answer to what is shared may make of the scores: one standard deviation. It is the same
     /// answer in each minute.
     pub(super) answer: [f64; SCORES],
+}
+
+impl Residual {
+    /// Adds a kind of score to a window that has only later minutes.
+    pub(super) fn add_to(&self, window: &mut Window, kind: usize) {
+        let (score, sampling) = (self.scores[kind], self.sampling[kind]);
+        window.grow(self.tick, score, sampling, self.answer[kind]);
+    }
 }
 
 /// How differently pages answer to what they share: one standard deviation, as a part of it.

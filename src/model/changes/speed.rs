@@ -75,12 +75,7 @@ fn deviations(lens: &Lens, minutes: &[Residual], kind: usize) -> Option<(f64, f6
     let mut window = Window::new(lens.past.noise[kind]);
     let mut count = 0.0;
     for minute in minutes.iter().rev() {
-        window.grow(
-            minute.tick,
-            minute.scores[kind],
-            minute.sampling[kind],
-            minute.answer[kind],
-        );
+        minute.add_to(&mut window, kind);
         count += minute.count;
     }
     let effect = window.mean();
@@ -121,12 +116,7 @@ pub(super) fn search(
         count += minute.count;
         for kind in 0..SCORES {
             let window = &mut windows[kind];
-            window.grow(
-                minute.tick,
-                minute.scores[kind],
-                minute.sampling[kind],
-                minute.answer[kind],
-            );
+            minute.add_to(window, kind);
             if length < SHORTEST {
                 continue;
             }
@@ -215,22 +205,12 @@ pub(super) fn follow(
         if taken >= 3 && enough {
             break;
         }
-        recent.grow(
-            minute.tick,
-            minute.scores[kind],
-            minute.sampling[kind],
-            minute.answer[kind],
-        );
+        minute.add_to(&mut recent, kind);
         taken += 1;
     }
     let mut all = Window::new(lens.past.noise[kind]);
     for minute in minutes[..minutes.len() - taken].iter().rev() {
-        all.grow(
-            minute.tick,
-            minute.scores[kind],
-            minute.sampling[kind],
-            minute.answer[kind],
-        );
+        minute.add_to(&mut all, kind);
     }
     // A change that grew is over when it is back, not when it is as large as it began.
     let now = if minutes.len() - taken >= 5 {
