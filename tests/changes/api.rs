@@ -10,8 +10,8 @@ use tower_pulse::store::changes::{Judged, JudgementWrite};
 use tower_pulse::{Change, ChangeKind};
 
 use crate::fleet::{Backend, Fleet, MINUTE};
+use crate::rig::json::is_same;
 use crate::rig::seed::seed;
-use crate::same::is_same;
 use crate::traffic::{SEARCH, Traffic, slow_down};
 
 const KINDS: [&str; 6] = [

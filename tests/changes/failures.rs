@@ -70,8 +70,12 @@ async fn verdicts_go_on_after_an_outage_of_redis() {
         let error = pulse.judge().await.unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::Unreachable, "{error}");
         let health = pulse.health();
-        let is_told = |warning: &String| warning.contains("changes are not detected");
-        assert!(health.warnings.iter().any(is_told), "{:?}", health.warnings);
+        let is_about_it = |warning: &String| warning.contains("changes are not detected");
+        assert!(
+            health.warnings.iter().any(is_about_it),
+            "{:?}",
+            health.warnings
+        );
         assert_eq!(health.changes.judged_until, Some(judged_until));
         let blind = &health.changes.blind_spots;
         let is_late = blind.iter().any(|sentence| sentence.contains("is judged"));
@@ -87,9 +91,9 @@ async fn verdicts_go_on_after_an_outage_of_redis() {
     });
     assert_eq!(judged.await, 4);
     let health = pulse.health();
-    let is_told = |warning: &String| warning.contains("changes are not");
+    let is_about_it = |warning: &String| warning.contains("changes are not");
     assert!(
-        !health.warnings.iter().any(is_told),
+        !health.warnings.iter().any(is_about_it),
         "{:?}",
         health.warnings
     );
@@ -108,6 +112,13 @@ async fn slow_fleet() -> (Fleet, Traffic, MultiplexedConnection) {
     slow(&mut fleet, &mut traffic).await;
     let conn = fleet.backend.server().connection().await;
     (fleet, traffic, conn)
+}
+
+/// Sends a command that somebody might send by hand.
+async fn send(conn: &mut MultiplexedConnection, words: &[&str]) {
+    let mut command = cmd(words[0]);
+    command.arg(&words[1..]);
+    command.exec_async(conn).await.unwrap();
 }
 
 async fn set_field(conn: &mut MultiplexedConnection, field: &str, value: &[u8]) {
@@ -140,12 +151,7 @@ async fn a_judgement_that_cannot_be_read_begins_anew() {
         slow_minute(&mut fleet, &mut traffic).await;
         slow_minute(&mut fleet, &mut traffic).await;
     }
-    let mut del = cmd("HDEL");
-    del.arg(CHANGES)
-        .arg("judged")
-        .exec_async(&mut conn)
-        .await
-        .unwrap();
+    send(&mut conn, &["HDEL", CHANGES, "judged"]).await;
     slow_minute(&mut fleet, &mut traffic).await;
     assert_eq!(named(&fleet.standing().await), [("slower", SEARCH)]);
 }
@@ -183,12 +189,7 @@ async fn a_revision_that_nobody_has_written_is_replaced() {
         set_field(&mut conn, "revision", garbage).await;
         slow_minute(&mut fleet, &mut traffic).await;
     }
-    let mut del = cmd("HDEL");
-    del.arg(CHANGES)
-        .arg("revision")
-        .exec_async(&mut conn)
-        .await
-        .unwrap();
+    send(&mut conn, &["HDEL", CHANGES, "revision"]).await;
     slow_minute(&mut fleet, &mut traffic).await;
     assert_eq!(named(&fleet.standing().await), [("slower", SEARCH)]);
 }
@@ -251,12 +252,7 @@ async fn changes_of_a_later_version_are_passed_over() {
 #[tokio::test]
 async fn changes_of_another_type_are_an_error_that_names_the_key() {
     let (mut fleet, mut traffic, mut conn) = slow_fleet().await;
-    let mut set = cmd("SET");
-    set.arg(CHANGES)
-        .arg("garbage")
-        .exec_async(&mut conn)
-        .await
-        .unwrap();
+    send(&mut conn, &["SET", CHANGES, "garbage"]).await;
     fleet.pass(&traffic.minute()).await;
     let instance = &fleet.instances[0];
     for error in [
@@ -269,12 +265,11 @@ async fn changes_of_another_type_are_an_error_that_names_the_key() {
         );
     }
     let warnings = instance.pulse.health().warnings;
-    let is_told = |warning: &String| warning.contains(CHANGES);
-    assert!(warnings.iter().any(is_told), "{warnings:?}");
+    let is_about_it = |warning: &String| warning.contains(CHANGES);
+    assert!(warnings.iter().any(is_about_it), "{warnings:?}");
     assert_eq!(instance.get("api/changes").await.0, 503);
     assert_eq!(instance.get("api/health").await.0, 200);
-    let mut del = cmd("DEL");
-    del.arg(CHANGES).exec_async(&mut conn).await.unwrap();
+    send(&mut conn, &["DEL", CHANGES]).await;
     slow_minute(&mut fleet, &mut traffic).await;
     assert_eq!(fleet.instances[0].get("api/changes").await.0, 200);
 }
@@ -287,13 +282,7 @@ async fn the_changes_of_a_fleet_that_has_ended_expire() {
         let mut ttl = cmd("TTL");
         let seconds: i64 = ttl.arg(CHANGES).query_async(&mut conn).await.unwrap();
         assert!((TTL - 60..=TTL).contains(&seconds), "{seconds}");
-        let mut expire = cmd("EXPIRE");
-        expire
-            .arg(CHANGES)
-            .arg(100)
-            .exec_async(&mut conn)
-            .await
-            .unwrap();
+        send(&mut conn, &["EXPIRE", CHANGES, "100"]).await;
         slow_minute(&mut fleet, &mut traffic).await;
     }
 }
@@ -301,6 +290,7 @@ async fn the_changes_of_a_fleet_that_has_ended_expire() {
 #[tokio::test]
 async fn marks_that_cannot_be_read_stop_nothing_else() {
     let (mut fleet, mut traffic, mut conn) = slow_fleet().await;
+    let now = fleet.now.to_string();
     for garbage in [
         "",
         "{",
@@ -308,27 +298,18 @@ async fn marks_that_cannot_be_read_stop_nothing_else() {
         r#"{"id":1}"#,
         r#"{"id":"x","at":"now","text":"x"}"#,
     ] {
-        let mut add = cmd("ZADD");
-        add.arg(MARKS).arg(fleet.now).arg(garbage);
-        add.exec_async(&mut conn).await.unwrap();
+        send(&mut conn, &["ZADD", MARKS, &now, garbage]).await;
     }
     let later = format!(
         r#"{{"id":"l","at":{},"text":"later","author":[1]}}"#,
         fleet.now
     );
-    let mut add = cmd("ZADD");
-    add.arg(MARKS).arg(fleet.now).arg(later);
-    add.exec_async(&mut conn).await.unwrap();
+    send(&mut conn, &["ZADD", MARKS, &now, &later]).await;
     let marks = fleet.instances[0].json("api/marks").await;
     assert_eq!(marks["marks"].as_array().unwrap().len(), 1, "{marks}");
     slow_minute(&mut fleet, &mut traffic).await;
 
-    let mut set = cmd("SET");
-    set.arg(MARKS)
-        .arg("garbage")
-        .exec_async(&mut conn)
-        .await
-        .unwrap();
+    send(&mut conn, &["SET", MARKS, "garbage"]).await;
     let instance = &fleet.instances[0];
     let error = instance.pulse.mark("deploy").await.unwrap_err().to_string();
     assert!(error.contains(MARKS), "{error}");
@@ -354,18 +335,14 @@ async fn a_version_whose_mark_cannot_be_made_is_alive() {
         };
         first.pulse.heartbeat().await.unwrap();
         let mut conn = fleet.backend.server().connection().await;
-        let mut del = cmd("DEL");
-        del.arg(key);
-        del.exec_async(&mut conn).await.unwrap();
-        let mut set = cmd("HSET");
-        set.arg(key).arg("gar").arg("bage");
-        set.exec_async(&mut conn).await.unwrap();
+        send(&mut conn, &["DEL", key]).await;
+        send(&mut conn, &["HSET", key, "gar", "bage"]).await;
         let error = second.pulse.heartbeat().await.unwrap_err().to_string();
         assert!(error.contains(key), "{error}");
         first.pulse.heartbeat().await.unwrap();
         let alive = first.json("api/overview").await["instances"].clone();
         assert_eq!(alive, 2, "the second instance is alive");
-        del.exec_async(&mut conn).await.unwrap();
+        send(&mut conn, &["DEL", key]).await;
         second.pulse.heartbeat().await.unwrap();
         second.pulse.heartbeat().await.unwrap();
         let marks = fleet.instances[0].json("api/marks").await;

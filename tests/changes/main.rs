@@ -16,7 +16,6 @@ mod extremes;
 mod failures;
 mod fleet;
 mod marks;
-mod same;
 mod schedule;
 mod slower;
 mod suspects;

@@ -8,8 +8,8 @@ use fastrand::Rng;
 use tower_pulse::{Change, ChangeKind};
 
 use crate::fleet::{Backend, Fleet, MINUTE, START};
+use crate::rig::json::is_same;
 use crate::rig::seed::seed;
-use crate::same::is_same;
 use crate::traffic::{Request, SEARCH, Traffic, slow_down};
 
 const SLOW_AT: i64 = START + 45 * MINUTE;

@@ -11,7 +11,7 @@ use super::rig::process::TempDir;
 use super::rig::server::RedisServer;
 
 /// Runs it to its end, with `input` as its standard input.
-async fn run(args: &[&str], env: &[(&str, &str)], input: &[u8]) -> Output {
+pub async fn run(args: &[&str], env: &[(&str, &str)], input: &[u8]) -> Output {
     let mut command = Command::new(built_example("replay"));
     command
         .args(args)

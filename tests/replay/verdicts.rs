@@ -5,10 +5,10 @@ use std::process::{Output, Stdio};
 
 use fastrand::Rng;
 use serde_json::Value;
-use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
 use super::rig::demo::built_example;
+use super::rig::json::is_same;
 use super::rig::process::TempDir;
 use super::rig::seed::seed;
 use super::rig::server::RedisServer;
@@ -66,37 +66,8 @@ async fn verdicts(lines: &[(i64, String)], file: &Path, redis: &str) -> Vec<Valu
 }
 
 async fn run(file: &Path, redis: &str, input: &[u8]) -> Output {
-    let mut command = Command::new(built_example("replay"));
-    command
-        .arg("--verdicts")
-        .arg(file)
-        .arg("-")
-        .env("REDIS_URL", redis);
-    command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    let mut child = command.kill_on_drop(true).spawn().unwrap();
-    let _ = child.stdin.take().unwrap().write_all(input).await;
-    child.wait_with_output().await.unwrap()
-}
-
-/// Compares lines. What a store has kept as JSON may differ in the last digit.
-fn is_same(a: &Value, b: &Value) -> bool {
-    match (a, b) {
-        (Value::Array(a), Value::Array(b)) => {
-            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_same(a, b))
-        }
-        (Value::Object(a), Value::Object(b)) => {
-            a.len() == b.len()
-                && a.iter()
-                    .all(|(k, a)| b.get(k).is_some_and(|b| is_same(a, b)))
-        }
-        (Value::Number(a), Value::Number(b)) => {
-            (a.as_f64().unwrap() / b.as_f64().unwrap() - 1.0).abs() < 1e-9 || a == b
-        }
-        (a, b) => a == b,
-    }
+    let file = file.to_str().unwrap();
+    super::run::run(&["--verdicts", file, "-"], &[("REDIS_URL", redis)], input).await
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Whether two answers are the same.
+//! Comparing answers.
 
 use serde_json::Value;
 
