@@ -73,14 +73,7 @@ impl TestFlusher {
         precisions: Precisions,
         replay_bytes: usize,
     ) -> Self {
-        let limits = Limits {
-            max_contexts: 1,
-            max_counters: 1,
-            pending_bytes: usize::MAX,
-            error_rule: Default::default(),
-            details: Default::default(),
-            app_version: None,
-        };
+        let limits = Limits::for_tests(1, 1);
         let recorder = Arc::new(Recorder::new(clock, precisions, limits));
         let options = FlushOptions {
             interval: Some(std::time::Duration::from_secs(1)),
@@ -111,11 +104,11 @@ impl TestFlusher {
 
     /// How many requests it says to be lost.
     pub fn lost(&self) -> u64 {
-        self.recorder.drain.counters(|figures| figures.lost)
+        self.recorder.drain.counters(|counters| counters.lost)
     }
 
     /// How many calls it has replayed.
     pub fn replayed(&self) -> u64 {
-        self.recorder.drain.counters(|figures| figures.replayed)
+        self.recorder.drain.counters(|counters| counters.replayed)
     }
 }

@@ -114,12 +114,8 @@ mod tests {
     fn recorder(version: Option<&str>) -> (Recorder, ManualClock) {
         let (clock, manual_clock) = Clock::manual(NOW);
         let limits = Limits {
-            max_contexts: 99,
-            max_counters: 9,
-            pending_bytes: usize::MAX,
-            error_rule: Default::default(),
-            details: Default::default(),
             app_version: version.map(Arc::from),
+            ..Limits::for_tests(99, 9)
         };
         let recorder = Recorder::new(clock, Precisions::default(), limits);
         recorder.drain.set_instance("a");

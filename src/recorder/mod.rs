@@ -139,6 +139,20 @@ pub(crate) struct Limits {
     pub(crate) app_version: Option<Arc<str>>,
 }
 
+impl Limits {
+    /// For tests: these numbers of contexts and counters, and otherwise the defaults without a limit.
+    pub(crate) fn for_tests(max_contexts: usize, max_counters: usize) -> Self {
+        Self {
+            max_contexts,
+            max_counters,
+            pending_bytes: usize::MAX,
+            error_rule: Default::default(),
+            details: Default::default(),
+            app_version: None,
+        }
+    }
+}
+
 /// All contexts and counters of this process.
 #[derive(Debug)]
 pub(crate) struct Recorder {

@@ -233,14 +233,7 @@ mod tests {
 
     fn recorder() -> (Recorder, crate::clock::ManualClock) {
         let (clock, manual_clock) = Clock::manual(NOW);
-        let limits = Limits {
-            max_contexts: 9,
-            max_counters: 9,
-            pending_bytes: usize::MAX,
-            details: Default::default(),
-            app_version: None,
-            error_rule: Default::default(),
-        };
+        let limits = Limits::for_tests(9, 9);
         let recorder = Recorder::new(clock, Precisions::default(), limits);
         (recorder, manual_clock)
     }

@@ -130,14 +130,7 @@ mod tests {
 
     fn recorder(max_contexts: usize) -> (Arc<Recorder>, ManualClock) {
         let (clock, manual_clock) = Clock::manual(NOW);
-        let limits = Limits {
-            max_contexts,
-            max_counters: 9,
-            pending_bytes: usize::MAX,
-            error_rule: Default::default(),
-            details: Default::default(),
-            app_version: None,
-        };
+        let limits = Limits::for_tests(max_contexts, 9);
         let recorder = Recorder::new(clock, Precisions::default(), limits);
         (Arc::new(recorder), manual_clock)
     }

@@ -206,14 +206,7 @@ impl Flushing {
         clock: Clock,
         interval: Option<Duration>,
     ) -> Self {
-        let limits = Limits {
-            max_contexts: 1_000,
-            max_counters: 1,
-            pending_bytes: usize::MAX,
-            error_rule: Default::default(),
-            details: Default::default(),
-            app_version: None,
-        };
+        let limits = Limits::for_tests(1_000, 1);
         let (store, unattended) = (Arc::new(store), Arc::new(Notify::new()));
         let recorder = Arc::new(Recorder::new(clock, Precisions::default(), limits));
         let options = FlushOptions {

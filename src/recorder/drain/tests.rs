@@ -25,14 +25,7 @@ const NOW: i64 = 1_700_000_000;
 
 fn recorder(max_contexts: usize) -> (Arc<Recorder>, ManualClock) {
     let (clock, manual_clock) = Clock::manual(NOW);
-    let limits = Limits {
-        max_contexts,
-        max_counters: PRESSURE,
-        pending_bytes: usize::MAX,
-        error_rule: Default::default(),
-        details: Default::default(),
-        app_version: None,
-    };
+    let limits = Limits::for_tests(max_contexts, PRESSURE);
     let recorder = Recorder::new(clock, Precisions::default(), limits);
     (Arc::new(recorder), manual_clock)
 }
