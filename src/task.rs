@@ -88,7 +88,7 @@ impl Stop {
 
 impl Stopped {
     /// Whether the signal was sent. A [`Stop`] that was dropped without sending it does not count.
-    pub(crate) fn is_told(&self) -> bool {
+    pub(crate) fn is_set(&self) -> bool {
         *self.0.borrow()
     }
 

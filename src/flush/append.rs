@@ -135,9 +135,9 @@ impl Flusher {
 
     /// Remembers when a call was sent that its generation answered.
     pub(super) fn answered(&self, sending: &mut Sending, sent: Tick, appended: &Appended) {
-        if let (Some(known), false) = (&mut sending.generation, *appended == Appended::Reset) {
-            let since = Duration::from_nanos(self.clock().nanos_between(known.since, sent));
-            known.answered_at_age = Some(known.age + since);
+        if let (Some(current), false) = (&mut sending.generation, *appended == Appended::Reset) {
+            let since = Duration::from_nanos(self.clock().nanos_between(current.since, sent));
+            current.answered_at_age = Some(current.age + since);
         }
     }
 

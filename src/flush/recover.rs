@@ -16,8 +16,8 @@ const MAX_GENERATIONS: usize = 64;
 impl Flusher {
     /// The store's generation. The store is asked for it once.
     pub(super) async fn generation(&self, sending: &mut Sending) -> Result<String, StoreError> {
-        if let Some(known) = &sending.generation {
-            return Ok(known.id.clone());
+        if let Some(current) = &sending.generation {
+            return Ok(current.id.clone());
         }
         let generation = self.store.hello().await?;
         let id = generation.id.clone();
@@ -102,11 +102,14 @@ impl Flusher {
         let answered = sending
             .generation
             .as_ref()
-            .and_then(|known| known.answered_at_age);
+            .and_then(|former| former.answered_at_age);
         // A generation that has never answered counts as young.
         let was_young = answered.is_none_or(|age| age < YOUNG);
         self.enter(sending, generation);
-        let generation = sending.generation.as_ref().map(|known| known.id.clone());
+        let generation = sending
+            .generation
+            .as_ref()
+            .map(|current| current.id.clone());
         self.recorder
             .drain
             .counters(|counters| counters.store_resets += 1);
@@ -140,8 +143,8 @@ impl Flusher {
             if store_lacks_it || !sending.is_ever_sent {
                 call.instance.clone_from(&instance);
                 (call.seq, call.previous) = (1, 0);
-                if let Some(known) = &sending.generation {
-                    call.generation.clone_from(&known.id);
+                if let Some(current) = &sending.generation {
+                    call.generation.clone_from(&current.id);
                 }
                 (sending.next, sending.is_sent) = (2, false);
                 sending.in_doubt = Some(call);

@@ -26,7 +26,7 @@ impl Flusher {
         };
         async move {
             self.flush_until(stopped.clone()).await;
-            if !stopped.is_told() {
+            if !stopped.is_set() {
                 let _ = self.finish(LAST_FLUSH).await;
             }
             drop(unfinished);
@@ -128,7 +128,7 @@ struct Unfinished {
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
-        if self.stopped.is_told() || self.recorder.core.is_closed() {
+        if self.stopped.is_set() || self.recorder.core.is_closed() {
             return;
         }
         self.recorder.drain();

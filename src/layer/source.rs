@@ -152,7 +152,7 @@ mod tests {
         for template in [
             "/users/{id}",
             "/{kind}/me",
-            "/{*rest}",
+            "/{*path}",
             "/files/{*path}",
             "/files/{dir}/{name}",
         ] {

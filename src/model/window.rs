@@ -81,7 +81,7 @@ impl Window {
                 to: end.max(start.saturating_add(width)),
             }
         });
-        let is_kept = |slices: &&WindowSlices| {
+        let is_retained = |slices: &&WindowSlices| {
             let first = match self {
                 Self::Last(_) => slices.before().from,
                 Self::Between(..) | Self::HoursAgo(_) => slices.from,
@@ -89,7 +89,7 @@ impl Window {
             first > slices.tier.cut_off(now)
         };
         let widest = slices[slices.len() - 1];
-        slices.iter().find(is_kept).copied().unwrap_or(widest)
+        slices.iter().find(is_retained).copied().unwrap_or(widest)
     }
 }
 

@@ -48,10 +48,10 @@ impl Parts {
             ));
         }
         warnings.extend(self.memory_warning.clone());
-        self.recorder.drain.counters(|figures| {
-            warnings.extend(self.recording_warnings(&drain, figures));
-            let recorded = figures.recorded - figures.lost.min(figures.recorded);
-            let all = recorded + drain.dropped + figures.lost;
+        self.recorder.drain.counters(|counters| {
+            warnings.extend(self.recording_warnings(&drain, counters));
+            let recorded = counters.recorded - counters.lost.min(counters.recorded);
+            let all = recorded + drain.dropped + counters.lost;
             Health {
                 status,
                 warnings,
@@ -73,10 +73,10 @@ impl Parts {
                     interval_seconds: flush.interval.as_secs_f64(),
                     last_flush_age_seconds: flush.flushed_age.map(|age| age.as_secs_f64()),
                     in_doubt_age_seconds: flush.in_doubt_age.map(|age| age.as_secs_f64()),
-                    errors: figures.flush_errors,
-                    replayed: figures.replayed,
-                    lost: figures.lost,
-                    store_resets: figures.store_resets,
+                    errors: counters.flush_errors,
+                    replayed: counters.replayed,
+                    lost: counters.lost,
+                    store_resets: counters.store_resets,
                 },
                 fold: FoldHealth {
                     late: flush.fleet.exceptions.late,
@@ -99,7 +99,7 @@ impl Parts {
                 store: StoreHealth {
                     description: self.store.describe(),
                     contact_age_seconds: age.map(|age| age.as_secs_f64()),
-                    last_error: figures.last_error.clone(),
+                    last_error: counters.last_error.clone(),
                 },
                 worst_case: self.worst,
             }

@@ -51,7 +51,7 @@ impl Daemon {
     /// Refreshes due rows until the `Pulse` shuts down. Rows that are being loaded then are finished if they are
     /// loaded in time; another daemon refreshes the others when their leases end.
     pub(super) async fn refresh_until(mut self, mut stopped: Stopped) {
-        while !stopped.is_told() {
+        while !stopped.is_set() {
             let end_timeout = self.end_timeout;
             let wait = {
                 let lease = self.lease();

@@ -36,7 +36,7 @@ const BAR: f64 = 4.0;
 
 /// A lasting change of the level.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Found {
+pub(super) struct LevelChange {
     pub(super) since: Tick,
     pub(super) then: f64,
     pub(super) effect: f64,
@@ -44,7 +44,7 @@ pub(super) struct Found {
 }
 
 /// Looks for a change of the level that has lasted, up to minute `now`.
-pub(super) fn search(shared: &SharedMinutes, now: Tick) -> Option<Found> {
+pub(super) fn search(shared: &SharedMinutes, now: Tick) -> Option<LevelChange> {
     let then = shared.median_level(now - 75, now - 19)?;
     let past = shared
         .0
@@ -97,7 +97,7 @@ pub(super) fn search(shared: &SharedMinutes, now: Tick) -> Option<Found> {
         }
         since = minute.tick;
     }
-    Some(Found {
+    Some(LevelChange {
         since,
         then,
         effect,

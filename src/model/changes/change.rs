@@ -240,11 +240,11 @@ impl fmt::Display for Change {
 mod tests {
     use super::*;
 
-    fn change(kind: ChangeKind, figures: (f64, f64, f64), instance: Option<&str>) -> Change {
+    fn change(kind: ChangeKind, values: (f64, f64, f64), instance: Option<&str>) -> Change {
         let change = serde_json::json!({
             "id": "1", "kind": kind, "context": "GET /", "instance": instance,
             "since": 0, "detected": 0, "ended": null,
-            "then": figures.0, "now": figures.1, "ratio": figures.2,
+            "then": values.0, "now": values.1, "ratio": values.2,
             "confidence": 1.0, "requests": 1, "extra_seconds_per_minute": 0.0,
             "from_traffic": 0.0, "from_code": 0.0,
             "suspects": [], "yesterday": null, "week_ago": null,
@@ -261,7 +261,7 @@ mod tests {
             (ChangeKind::Silent, (40.0, 0.0, 0.0), None),
             (ChangeKind::Instance, (0.1, 0.25, 2.5), Some("web-3")),
         ]
-        .map(|(kind, figures, instance)| change(kind, figures, instance));
+        .map(|(kind, values, instance)| change(kind, values, instance));
         let begun = sentences.each_ref().map(Change::to_string);
         assert_eq!(
             begun,

@@ -66,12 +66,12 @@ impl Detector {
         if !self.add(now, minute) {
             return;
         }
-        let known = self
+        let is_shared = self
             .state
             .shared
             .last()
             .is_some_and(|shared| shared.tick >= now);
-        if !known && !minute.contexts.is_empty() {
+        if !is_shared && !minute.contexts.is_empty() {
             self.state.shared.push(Shared {
                 tick: now,
                 ..Shared::default()
@@ -188,8 +188,8 @@ impl Detector {
                     let ended = self.state.ended.iter().rev();
                     let mut ended =
                         ended.filter(|ended| ended.context == *id && ended.kind.is_speed());
-                    let kept = ended.next().map(|ended| (ended.to, &ended.past));
-                    page.renew(number(*id), now, &self.state.shared, &excluded, kept);
+                    let before = ended.next().map(|ended| (ended.to, &ended.past));
+                    page.renew(number(*id), now, &self.state.shared, &excluded, before);
                 }
             }
             page.score_last(now);

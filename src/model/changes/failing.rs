@@ -41,9 +41,9 @@ impl Share {
     }
 }
 
-/// An increase that was found.
+/// An increase of the share of errors.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Found {
+pub(super) struct Increase {
     pub(super) since: Tick,
     pub(super) strength: f64,
     /// The share of errors before.
@@ -55,7 +55,7 @@ const LONGEST: usize = 20;
 const BAR: f64 = 5.5;
 /// The least increase of the share.
 const LEAST: f64 = 0.01;
-/// Logarithm of the likelihood ratio of what remains without the two worst minutes.
+/// Logarithm of the likelihood ratio, without the two worst minutes.
 const EVIDENCE: f64 = 3.0;
 /// Minutes that the usual dispersion counts for.
 const USUAL_MINUTES: f64 = 10.0;
@@ -67,7 +67,7 @@ pub(super) fn search(
     now: Tick,
     after: Tick,
     excluded: &[(Tick, Tick)],
-) -> Option<Found> {
+) -> Option<Increase> {
     let minutes = history.minutes();
     let last = minutes.back().filter(|last| last.tick == now)?;
     // Most pages have no errors now and need no test.
@@ -119,7 +119,7 @@ pub(super) fn search(
         .take(LONGEST)
         .collect();
     let mut window = Share::default();
-    let mut best: Option<Found> = None;
+    let mut best: Option<Increase> = None;
     for (index, minute) in recent.iter().enumerate() {
         window.add(minute);
         let length = index + 1;
@@ -133,7 +133,7 @@ pub(super) fn search(
         }
         if goes_on(&recent[..length], window, smoothed, dispersion) {
             let since = minute.tick;
-            best = Some(Found {
+            best = Some(Increase {
                 since,
                 strength,
                 then: usual,
@@ -167,13 +167,13 @@ fn goes_on(recent: &[&PageMinute], window: Share, usual: f64, dispersion: f64) -
     let evidence = |share: Share| (share.likelihood(now) - share.likelihood(usual)) / dispersion;
     let mut order: Vec<_> = recent.iter().collect();
     order.sort_unstable_by_key(|minute| minute.errors);
-    let mut rest = Share::default();
+    let mut without_worst = Share::default();
     order[..order.len() - 2.min(order.len() - 1)]
         .iter()
-        .for_each(|minute| rest.add(minute));
+        .for_each(|minute| without_worst.add(minute));
     let mut last = Share::default();
     recent.iter().take(2).for_each(|minute| last.add(minute));
-    evidence(last) > 0.0 && evidence(rest) >= EVIDENCE
+    evidence(last) > 0.0 && evidence(without_worst) >= EVIDENCE
 }
 
 /// The first minute of the errors, from minutes that are given last to first.

@@ -1,5 +1,5 @@
-//! What is new at the end of a minute: each context is looked at by itself, and then all findings together, as
-//! several contexts that change at once may have one cause.
+//! The search for new alarms at the end of a minute: first in each context by itself, then among all findings
+//! together, as several contexts that change at once may have one cause.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use super::page::Page;
 use super::reference::Past;
 use super::speed;
 use super::state::{Alarm, AlarmKind, DetectorState};
-use super::traffic::{self, Traffic};
+use super::traffic::{self, Traffic, TrafficChange};
 use super::verdict::Sums;
 use crate::model::records::RecordId;
 
@@ -22,14 +22,14 @@ const STANDS_OUT: f64 = 4.0;
 /// Minutes that a change of several pages at once must last.
 const TOGETHER_LASTING: Tick = 8;
 
-/// What is looked at, and the state that the findings are added to.
+/// The pages to search, and the state that the alarms are added to.
 pub(super) struct Finder<'a> {
     pub(super) pages: &'a mut HashMap<RecordId, Page>,
     pub(super) state: &'a mut DetectorState,
 }
 
 impl Finder<'_> {
-    /// Looks for what is new.
+    /// Opens the new alarms of minute `now`.
     pub(super) fn search(mut self, now: Tick) {
         let compared = self
             .pages
@@ -37,7 +37,7 @@ impl Finder<'_> {
             .filter(|page| page.lens.is_some())
             .count();
         let alone = compared < all::FEWEST_PAGES;
-        let mut found = Vec::new();
+        let mut begun = Vec::new();
         let mut silent = Vec::new();
         let mut steady = 0;
         for (id, page) in &*self.pages {
@@ -63,7 +63,7 @@ impl Finder<'_> {
                 } else {
                     AlarmKind::Slower
                 };
-                found.push(Alarm {
+                begun.push(Alarm {
                     context: *id,
                     kind,
                     since: finding.since,
@@ -80,18 +80,18 @@ impl Finder<'_> {
             let traffic = Traffic::of(&page.history, &self.state.shared, now, &excluded);
             if let Some(traffic) = traffic {
                 steady += usize::from(traffic.rate >= 4.0);
-                let alarm = |kind, found: traffic::Found| Alarm {
+                let alarm = |kind, change: TrafficChange| Alarm {
                     context: *id,
                     kind,
-                    since: found.since,
+                    since: change.since,
                     detected: now,
                     score: 0,
-                    strength: hundredths(found.strength),
-                    effect: (found.now * 1e6) as i64,
+                    strength: hundredths(change.strength),
+                    effect: (change.now * 1e6) as i64,
                     past: Past {
                         requests: (traffic.rate * 1_000.0) as u64,
                         minutes: 1_000,
-                        ..Sums::of(&page.history, now - 76, found.since).past(1)
+                        ..Sums::of(&page.history, now - 76, change.since).past(1)
                     },
                 };
                 if seen && !stands(&[AlarmKind::Surging]) {
@@ -100,7 +100,7 @@ impl Finder<'_> {
                         &self.state.shared,
                         self.state.last_end(*id, &[AlarmKind::Surging]),
                     );
-                    found.extend(surge.map(|surge| alarm(AlarmKind::Surging, surge)));
+                    begun.extend(surge.map(|surge| alarm(AlarmKind::Surging, surge)));
                 }
                 if !seen && !stands(&[AlarmKind::Silent]) {
                     let silence = traffic::silence(&traffic);
@@ -117,7 +117,7 @@ impl Finder<'_> {
                 ) {
                     let sums = Sums::of(&page.history, failing.since, now + 1);
                     let before = Sums::of(&page.history, now - 76, failing.since);
-                    found.push(Alarm {
+                    begun.push(Alarm {
                         context: *id,
                         kind: AlarmKind::Failing,
                         since: failing.since,
@@ -133,13 +133,13 @@ impl Finder<'_> {
                 }
             }
         }
-        self.open(found, silent, steady, now);
+        self.open(begun, silent, steady, now);
     }
 
     /// Opens the alarms that are not only a part of something larger, or of something that may pass.
-    fn open(&mut self, mut found: Vec<Alarm>, silent: Vec<Alarm>, steady: usize, now: Tick) {
+    fn open(&mut self, mut begun: Vec<Alarm>, silent: Vec<Alarm>, steady: usize, now: Tick) {
         let mut crowds: HashMap<Tick, f64> = HashMap::new();
-        found.retain(|alarm| {
+        begun.retain(|alarm| {
             let lasts = now - alarm.since >= TOGETHER_LASTING;
             let may_pass = alarm.kind.is_speed() || alarm.kind == AlarmKind::Failing;
             if !may_pass || lasts {
@@ -156,9 +156,9 @@ impl Finder<'_> {
             .iter()
             .filter(|alarm| alarm.kind == AlarmKind::Silent);
         match silent.len() >= 2 && 2 * (silent.len() + silences.count()) >= steady {
-            false => found.extend(silent),
+            false => begun.extend(silent),
             true if self.stands(all_id(), AlarmKind::Silent) => {}
-            true => found.extend(
+            true => begun.extend(
                 silent
                     .into_iter()
                     .min_by_key(|alarm| alarm.since)
@@ -178,7 +178,7 @@ impl Finder<'_> {
             } else {
                 AlarmKind::Slower
             };
-            found.push(Alarm {
+            begun.push(Alarm {
                 context: all_id(),
                 kind,
                 since: level.since,
@@ -192,8 +192,8 @@ impl Finder<'_> {
                 },
             });
         }
-        found.sort_by_key(|alarm| (alarm.context, alarm.kind));
-        for alarm in found {
+        begun.sort_by_key(|alarm| (alarm.context, alarm.kind));
+        for alarm in begun {
             if let Some(page) = self.pages.get_mut(&alarm.context)
                 && alarm.kind.is_speed()
             {

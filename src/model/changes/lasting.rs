@@ -6,8 +6,8 @@ use super::page::Lens;
 use super::reference::SPANS;
 use super::residual::{Finding, Residual, past_variance, strength};
 
-/// What a window without its worst minutes must be, as a part of the standard deviations that are needed.
-pub(super) const REST: f64 = 0.78;
+/// Standard deviations of a window without its worst minutes, as a part of those that the whole window needs.
+pub(super) const WITHOUT_WORST: f64 = 0.78;
 /// A change is larger than what the page did for as long in its past by this factor.
 const UNUSUAL: f64 = 1.5;
 /// A change fades whose last minutes are less than this part of its first ones.
@@ -49,9 +49,9 @@ pub(super) fn goes_on(window: &[Residual], kind: usize, effect: f64) -> bool {
     }
     let mut order: Vec<_> = window.iter().collect();
     order.sort_unstable_by(|a, b| (sign * a.scores[kind]).total_cmp(&(sign * b.scores[kind])));
-    let rest = &order[..order.len() - spared(window.len())];
+    let without_worst = &order[..order.len() - spared(window.len())];
     let last = |minutes: usize| window[window.len() - window.len().min(minutes)..].iter();
-    sign * weighted_mean(rest.iter().copied(), kind) >= 0.55 * size
+    sign * weighted_mean(without_worst.iter().copied(), kind) >= 0.55 * size
         && sign * weighted_mean(last(2), kind) >= 0.5 * size
         && sign * weighted_mean(last(4), kind) >= 0.6 * size
 }
@@ -66,7 +66,12 @@ fn spared(length: usize) -> usize {
 }
 
 /// Standard deviations of a window without its worst minutes.
-pub(super) fn rest_stands_out(lens: &Lens, window: &[Residual], kind: usize, effect: f64) -> f64 {
+pub(super) fn strength_without_worst(
+    lens: &Lens,
+    window: &[Residual],
+    kind: usize,
+    effect: f64,
+) -> f64 {
     let sign = effect.signum();
     let mut scores: Vec<_> = window
         .iter()
@@ -74,23 +79,23 @@ pub(super) fn rest_stands_out(lens: &Lens, window: &[Residual], kind: usize, eff
         .collect();
     scores.sort_unstable_by(f64::total_cmp);
     let most = scores[scores.len() - 1 - spared(window.len())];
-    let mut rest = Window::new(lens.past.noise[kind]);
+    let mut without_worst = Window::new(lens.past.noise[kind]);
     let mut count = 0.0;
     for minute in window
         .iter()
         .rev()
         .filter(|minute| sign * minute.scores[kind] <= most)
     {
-        minute.add_to(&mut rest, kind);
+        minute.add_to(&mut without_worst, kind);
         count += minute.count;
     }
     sign * strength(
         lens,
         kind,
-        rest.mean(),
-        rest.variance() + past_variance(lens, kind),
+        without_worst.mean(),
+        without_worst.variance() + past_variance(lens, kind),
         count,
-    ) * rest.mean().signum()
+    ) * without_worst.mean().signum()
 }
 
 /// Mean of some minutes without their largest one.

@@ -37,15 +37,15 @@ impl Page {
         now - (now - turn).rem_euclid(RENEWED)
     }
 
-    /// Makes the lens anew, if it is its turn. `excluded` are times that may not be part of a past; `kept` is
-    /// used if there is no other.
+    /// Makes the lens anew, if it is its turn. `excluded` are times that may not be part of a past; `before` is
+    /// the past of the last alarm and its end, used if there is no other past.
     pub(super) fn renew(
         &mut self,
         number: u64,
         now: Tick,
         shared: &SharedMinutes,
         excluded: &[(Tick, Tick)],
-        kept: Option<(Tick, &Past)>,
+        before: Option<(Tick, &Past)>,
     ) {
         let epoch = Self::epoch(number, now);
         let current = self.lens.as_ref().map(|lens| lens.epoch).or(self.missing);
@@ -54,8 +54,8 @@ impl Page {
         }
         let past = find_past(&self.history, epoch, shared, excluded);
         // The same as when this detector took over in the middle of an epoch.
-        let kept = kept.filter(|(ended, _)| *ended > epoch - STORED);
-        match past.or_else(|| kept.map(|(_, past)| past.clone())) {
+        let before = before.filter(|(ended, _)| *ended > epoch - STORED);
+        match past.or_else(|| before.map(|(_, past)| past.clone())) {
             Some(past) => self.look_through(past, epoch, now),
             None => {
                 self.lens = None;
@@ -102,8 +102,8 @@ impl Page {
     /// Scores the last minute, if it is `now` and not scored.
     pub(super) fn score_last(&mut self, now: Tick) {
         let Some(lens) = &mut self.lens else { return };
-        let known = lens.scored.back().is_some_and(|last| last.tick >= now);
-        if !known {
+        let is_scored = lens.scored.back().is_some_and(|last| last.tick >= now);
+        if !is_scored {
             let (reference, scored) = (&lens.reference, &mut lens.scored);
             self.history.each(now, |minute, packed| {
                 scored.push_back(score(minute.tick, packed, reference));

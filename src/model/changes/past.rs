@@ -1,4 +1,4 @@
-//! Where the past of a page is found: in the quiet minutes of about an hour that ends some minutes ago.
+//! The past of a page: the quiet minutes of about an hour that ended some minutes ago.
 
 use super::history::{History, Packed, PageMinute, RENEWED, STORED, Tick};
 use super::noise::Noise;
@@ -161,7 +161,7 @@ impl<'a> Search<'a> {
 /// The minutes whose scores are far from the median one, in deviations of the median minute (Hampel's identifier,
 /// *The influence curve and its role in robust estimation*, 1974).
 fn outlying(residuals: &[Vec<Residual>; SCORES], reference: &Reference) -> Vec<Tick> {
-    let mut found = Vec::new();
+    let mut outlying = Vec::new();
     for (kind, residuals) in residuals.iter().enumerate() {
         let middle = median(residuals.iter().map(|(_, residual, _)| *residual));
         let usual = Noise::usual(reference.slope(kind));
@@ -172,11 +172,11 @@ fn outlying(residuals: &[Vec<Residual>; SCORES], reference: &Reference) -> Vec<T
         let far = residuals
             .iter()
             .filter(|residual| size(residual) > OUTLYING * scale);
-        found.extend(far.map(|(tick, _, _)| *tick));
+        outlying.extend(far.map(|(tick, _, _)| *tick));
     }
-    found.sort_unstable();
-    found.dedup();
-    found
+    outlying.sort_unstable();
+    outlying.dedup();
+    outlying
 }
 
 fn median(values: impl Iterator<Item = f64>) -> f64 {

@@ -1,4 +1,4 @@
-//! What remains of the scores of a minute without what all pages share, and how far that is from nothing.
+//! The scores of a minute without the shift that all pages share, and how far they are from nothing.
 
 use super::history::Tick;
 use super::noise::Window;
@@ -7,7 +7,7 @@ use super::reference::SCORES;
 use super::scored::Scored;
 use super::state::SharedMinutes;
 
-/// A change that was found.
+/// A change of the times of a page.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Finding {
     pub(super) score: usize,

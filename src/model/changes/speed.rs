@@ -8,7 +8,8 @@
 
 use super::history::Tick;
 use super::lasting::{
-    REST, fades, goes_on, is_left_over, is_unusual, rest_stands_out, turning_point, weighted_mean,
+    WITHOUT_WORST, fades, goes_on, is_left_over, is_unusual, strength_without_worst, turning_point,
+    weighted_mean,
 };
 use super::noise::Window;
 use super::page::Lens;
@@ -134,7 +135,8 @@ pub(super) fn search(
             let earlier = &minutes[..minutes.len() - length];
             if is_large(lens, kind, effect)
                 && goes_on(window, kind, effect)
-                && rest_stands_out(lens, window, kind, effect) >= REST * bar(length, alone, young)
+                && strength_without_worst(lens, window, kind, effect)
+                    >= WITHOUT_WORST * bar(length, alone, young)
                 && is_unusual(lens, window, kind, effect)
                 && !is_left_over(earlier, window, kind, effect)
             {
@@ -176,7 +178,7 @@ fn is_large(lens: &Lens, kind: usize, effect: f64) -> bool {
     }
 }
 
-/// What stands of a change that was found before.
+/// How much of an earlier finding still stands.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Progress {
     pub(super) is_over: bool,

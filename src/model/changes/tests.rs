@@ -84,7 +84,7 @@ fn watch(
 
 /// The first minute at whose end something of this kind stands on a context, and what is said then.
 fn first(verdicts: &[Vec<Verdict>], id: RecordId, kind: ChangeKind) -> Option<(usize, Verdict)> {
-    let mut found = verdicts
+    let mut standing = verdicts
         .iter()
         .enumerate()
         .filter_map(|(minute, verdicts)| {
@@ -93,7 +93,7 @@ fn first(verdicts: &[Vec<Verdict>], id: RecordId, kind: ChangeKind) -> Option<(u
                 .find(|verdict| verdict.context == id && verdict.kind == kind)?;
             Some((minute, verdict.clone()))
         });
-    found.next()
+    standing.next()
 }
 
 fn others_are_quiet(verdicts: &[Vec<Verdict>], id: RecordId, kind: ChangeKind) {
@@ -116,8 +116,8 @@ fn slow_from(from: i64, to: i64, factor: f64) -> impl Fn(usize, i64) -> Option<L
 fn a_page_that_is_slower_is_named_with_its_start_and_ratio_until_it_is_fast_again() {
     let verdicts = watch(10, 130, slow_from(90, 110, 1.5));
     others_are_quiet(&verdicts, page(0), ChangeKind::Slower);
-    let (minute, verdict) = first(&verdicts, page(0), ChangeKind::Slower).expect("it is found");
-    assert!((92..=95).contains(&minute), "found in minute {minute}");
+    let (minute, verdict) = first(&verdicts, page(0), ChangeKind::Slower).expect("there is one");
+    assert!((92..=95).contains(&minute), "detected in minute {minute}");
     assert_eq!(verdict.since, START + 60 * 90);
     assert_eq!(verdict.detected, START + 60 * (minute as i64 + 1));
     assert!(
@@ -136,8 +136,8 @@ fn a_page_of_a_small_service_is_named_too() {
     for pages in 1..=5 {
         let verdicts = watch(pages, 110, slow_from(90, 110, 1.5));
         others_are_quiet(&verdicts, page(0), ChangeKind::Slower);
-        let (minute, _) = first(&verdicts, page(0), ChangeKind::Slower).expect("it is found");
-        assert!(minute <= 97, "{pages} pages: found in minute {minute}");
+        let (minute, _) = first(&verdicts, page(0), ChangeKind::Slower).expect("there is one");
+        assert!(minute <= 97, "{pages} pages: detected in minute {minute}");
     }
 }
 
@@ -151,7 +151,7 @@ fn the_first_verdict_can_come_after_half_an_hour() {
 fn a_page_that_is_faster_is_named() {
     let verdicts = watch(10, 110, slow_from(90, 110, 0.5));
     others_are_quiet(&verdicts, page(0), ChangeKind::Faster);
-    let (minute, verdict) = first(&verdicts, page(0), ChangeKind::Faster).expect("it is found");
+    let (minute, verdict) = first(&verdicts, page(0), ChangeKind::Faster).expect("there is one");
     assert!(minute <= 97 && (verdict.ratio - 0.5).abs() < 0.05);
 }
 
@@ -181,7 +181,7 @@ fn all_pages_that_stay_slower_are_one_change() {
         })
     });
     others_are_quiet(&verdicts, all_id(), ChangeKind::Slower);
-    let (minute, verdict) = first(&verdicts, all_id(), ChangeKind::Slower).expect("it is found");
+    let (minute, verdict) = first(&verdicts, all_id(), ChangeKind::Slower).expect("there is one");
     assert!(
         minute <= 100 && (verdict.ratio / 1.6 - 1.0).abs() < 0.1,
         "{minute}: {verdict:?}"
@@ -250,8 +250,8 @@ fn errors_surges_and_silence_are_named() {
             }
         });
         others_are_quiet(&verdicts, page(0), kind);
-        let (minute, verdict) = first(&verdicts, page(0), kind).expect("it is found");
-        assert!(minute <= 95, "{kind} found in minute {minute}");
+        let (minute, verdict) = first(&verdicts, page(0), kind).expect("there is one");
+        assert!(minute <= 95, "{kind} detected in minute {minute}");
         assert_eq!(verdict.since, START + 60 * 90, "{kind}");
     }
 }

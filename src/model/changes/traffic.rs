@@ -10,7 +10,7 @@ use super::state::SharedMinutes;
 /// The traffic of a page, by minute: the last one is now.
 #[derive(Debug)]
 pub(super) struct Traffic {
-    /// Requests, in all minutes that were judged since the page is known.
+    /// Requests, in all minutes that were judged since the page was first seen.
     counts: Vec<(Tick, f64)>,
     /// The number of minutes that belong to the past.
     past: usize,
@@ -20,7 +20,7 @@ pub(super) struct Traffic {
     dispersion: f64,
 }
 
-/// The past ends so many minutes ago; for a page that has not been known for long, so many.
+/// Minutes between the past and now: of a page that has been seen for long, and of a young one.
 const PAST_ENDS: usize = 21;
 const YOUNG_PAST_ENDS: usize = 10;
 const FEWEST_MINUTES: usize = 20;
@@ -34,13 +34,13 @@ impl Traffic {
         excluded: &[(Tick, Tick)],
     ) -> Option<Self> {
         let oldest = history.minutes().front()?.tick.max(now - STORED + 1);
-        let mut known = history.minutes().iter().peekable();
+        let mut seen = history.minutes().iter().peekable();
         let judged = shared.0.iter().map(|shared| shared.tick);
         let counts: Vec<_> = judged
             .filter(|tick| (oldest..=now).contains(tick))
             .map(|tick| {
-                while known.next_if(|minute| minute.tick < tick).is_some() {}
-                let minute = known.next_if(|minute| minute.tick == tick);
+                while seen.next_if(|minute| minute.tick < tick).is_some() {}
+                let minute = seen.next_if(|minute| minute.tick == tick);
                 (
                     tick,
                     minute.map_or(0.0, |minute| f64::from(minute.requests)),
@@ -88,9 +88,9 @@ impl Traffic {
     }
 }
 
-/// A surge, or a silence, that was found.
+/// A surge or a silence.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Found {
+pub(super) struct TrafficChange {
     pub(super) since: Tick,
     pub(super) strength: f64,
     /// Requests per minute.
@@ -100,20 +100,24 @@ pub(super) struct Found {
 /// Standard deviations that a surge needs.
 const SURGE_BAR: f64 = 5.5;
 const SHORTEST_SURGE: usize = 3;
-/// Logarithm of the likelihood ratio of what remains without the two largest minutes.
+/// Logarithm of the likelihood ratio, without the two largest minutes.
 const EVIDENCE: f64 = 4.0;
 /// The least ratio of a surge: of the mean, and of the mean without the largest minute.
 const LEAST_SURGE: f64 = 2.4;
 const LEAST_LOWER: f64 = 2.0;
 
 /// A surge goes on for two minutes at least, and is larger than what the page did for as long in its past.
-pub(super) fn surge(traffic: &Traffic, shared: &SharedMinutes, after: Tick) -> Option<Found> {
+pub(super) fn surge(
+    traffic: &Traffic,
+    shared: &SharedMinutes,
+    after: Tick,
+) -> Option<TrafficChange> {
     let past = &traffic.counts[..traffic.past];
     let recent = traffic.counts[traffic.past..]
         .iter()
         .filter(|(tick, _)| *tick > after)
         .count();
-    let mut best: Option<Found> = None;
+    let mut best: Option<TrafficChange> = None;
     for length in SHORTEST_SURGE..=recent.min(20) {
         let window = traffic.last(length);
         let all: f64 = window
@@ -138,7 +142,7 @@ pub(super) fn surge(traffic: &Traffic, shared: &SharedMinutes, after: Tick) -> O
             .fold(0.0, f64::max);
         if lower >= 1.3 * usual && best.is_none_or(|best| best.strength < strength) {
             let since = window[0].0;
-            best = Some(Found {
+            best = Some(TrafficChange {
                 since,
                 strength,
                 now: mean,
@@ -163,8 +167,9 @@ fn goes_on(window: &[(Tick, f64)], then: f64, now: f64, dispersion: f64) -> bool
     let mut counts: Vec<_> = window.iter().map(|(_, count)| *count).collect();
     let last = counts[counts.len() - 1];
     counts.sort_unstable_by(f64::total_cmp);
-    let rest = &counts[..counts.len() - 2.min(counts.len() - 1)];
-    evidence(last, 1.0) > 0.0 && evidence(rest.iter().sum(), rest.len() as f64) >= EVIDENCE
+    let without_largest = &counts[..counts.len() - 2.min(counts.len() - 1)];
+    evidence(last, 1.0) > 0.0
+        && evidence(without_largest.iter().sum(), without_largest.len() as f64) >= EVIDENCE
 }
 
 /// The minute since which there are more requests than `between`.
@@ -192,7 +197,7 @@ const SILENCE_BAR: f64 = 25.0;
 const SHORTEST_SILENCE: usize = 3;
 
 /// A silence is longer than chance allows, and than any in the past.
-pub(super) fn silence(traffic: &Traffic) -> Option<Found> {
+pub(super) fn silence(traffic: &Traffic) -> Option<TrafficChange> {
     let silent = traffic
         .counts
         .iter()
@@ -220,7 +225,7 @@ pub(super) fn silence(traffic: &Traffic) -> Option<Found> {
     if expected < SILENCE_BAR * traffic.dispersion.sqrt() || silent < 3 * longest {
         return None;
     }
-    Some(Found {
+    Some(TrafficChange {
         since: traffic.counts[traffic.counts.len() - silent].0,
         strength: (2.0 * expected / traffic.dispersion).sqrt(),
         now: 0.0,
@@ -239,11 +244,11 @@ pub(super) fn recent(
         .rev()
         .take(minutes)
         .map(|shared| shared.tick);
-    let mut known = history.minutes().iter().rev().peekable();
+    let mut seen = history.minutes().iter().rev().peekable();
     let mut counts: Vec<_> = judged
         .map(|tick| {
-            while known.next_if(|minute| minute.tick > tick).is_some() {}
-            let minute = known.next_if(|minute| minute.tick == tick);
+            while seen.next_if(|minute| minute.tick > tick).is_some() {}
+            let minute = seen.next_if(|minute| minute.tick == tick);
             (
                 tick,
                 minute.map_or(0.0, |minute| f64::from(minute.requests)),

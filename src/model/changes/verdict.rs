@@ -108,25 +108,25 @@ pub(super) fn verdict(
         None => Sums::default(),
     };
     let past = &alarm.past;
-    let figures = |then: f64, now: f64, ratio: f64| Figures {
+    let compared = |then: f64, now: f64, ratio: f64| Comparison {
         then,
         now,
         ratio,
         is_tail: false,
     };
-    let figures = match alarm.kind {
-        AlarmKind::Slower | AlarmKind::Faster => speed_figures(alarm, page, shared),
+    let comparison = match alarm.kind {
+        AlarmKind::Slower | AlarmKind::Faster => compare_times(alarm, page, shared),
         AlarmKind::Failing => {
             let (then, now) = (past.error_share(), since.error_share());
             // A share that was zero was below that of one error.
             let least = then.max(0.5 / past.requests.max(1) as f64);
-            figures(then, now, now / least)
+            compared(then, now, now / least)
         }
         AlarmKind::Surging => {
             let (then, now) = (past.rate(), since.rate());
-            figures(then, now, now / then.max(1e-9))
+            compared(then, now, now / then.max(1e-9))
         }
-        AlarmKind::Silent => figures(past.rate(), 0.0, 0.0),
+        AlarmKind::Silent => compared(past.rate(), 0.0, 0.0),
     };
     Verdict {
         context: alarm.context,
@@ -134,10 +134,10 @@ pub(super) fn verdict(
         instance: None,
         since: i64::from(alarm.since) * 60,
         detected: (i64::from(alarm.detected) + 1) * 60,
-        then: figures.then,
-        now: figures.now,
-        ratio: figures.ratio,
-        is_tail: figures.is_tail,
+        then: comparison.then,
+        now: comparison.now,
+        ratio: comparison.ratio,
+        is_tail: comparison.is_tail,
         confidence: confidence(alarm.strength),
         requests: since.requests,
         rate_then: past.rate(),
@@ -147,23 +147,23 @@ pub(super) fn verdict(
     }
 }
 
-/// The figures of a verdict.
-struct Figures {
+/// A context compared with its past.
+struct Comparison {
     then: f64,
     now: f64,
     ratio: f64,
     is_tail: bool,
 }
 
-/// The figures of a page that is slower or faster.
-fn speed_figures(alarm: &Alarm, page: Option<&Page>, shared: &SharedMinutes) -> Figures {
+/// Compares the times of a context that is slower or faster.
+fn compare_times(alarm: &Alarm, page: Option<&Page>, shared: &SharedMinutes) -> Comparison {
     let Some((page, lens)) = page.and_then(|page| Some((page, page.lens.as_ref()?))) else {
         let ratio = match alarm.context == all_id() {
             true => (alarm.effect as f64 * 1e-6).exp(),
             false => 1.0,
         };
         let then = alarm.past.mean();
-        return Figures {
+        return Comparison {
             then,
             now: then * ratio,
             ratio,
@@ -176,13 +176,13 @@ fn speed_figures(alarm: &Alarm, page: Option<&Page>, shared: &SharedMinutes) -> 
     let (then, now) = (means(&lens.past.counts()), means(&tally.finish()));
     let size = speed::size(lens, shared, alarm.score, alarm.since);
     match size.is_tail {
-        true => Figures {
+        true => Comparison {
             then: then.1,
             now: now.1,
             ratio: now.1 / then.1.max(1e-9) / size.shared,
             is_tail: true,
         },
-        false => Figures {
+        false => Comparison {
             then: then.0,
             now: now.0,
             ratio: size.body,
