@@ -136,7 +136,7 @@ impl Judge {
             }
             self.remember(last.until, last.sight);
             if last.until >= end && !self.is_of_a_wrong_clock(&last) {
-                // Whoever judges needs the history; for others it is a waste of memory.
+                // Only the instance that judges needs the history: for others it is a waste of memory.
                 if slot.as_ref().is_some_and(|s| s.revision() != last.revision) {
                     *slot = None;
                 }
@@ -198,7 +198,7 @@ impl Judge {
             .collect();
         let all = async {
             for call in &mut calls {
-                // It fails only if the runtime ends.
+                // Joining fails only if the runtime ends.
                 let _ = call.await;
             }
         };

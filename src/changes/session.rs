@@ -33,7 +33,7 @@ pub(super) fn is_ahead(until: i64, now: i64) -> bool {
     until > now.saturating_add(MAX_AHEAD)
 }
 
-/// What a judgement needs, as the store had it at a revision.
+/// The detector and the log that a judgement needs, as the store had them at a revision.
 pub(super) struct Session {
     revision: String,
     until: i64,
@@ -104,7 +104,7 @@ impl Session {
         let is_usable = |until: i64| until > 0 && !is_ahead(until, now);
         let detector = Some(log.detector).filter(|state| is_usable(state.judged_until));
         let judged = Some(log.judged.until).filter(|until| is_usable(*until));
-        // Without a judgement, there is nothing to say about the past.
+        // Without an earlier judgement, only the last minute is judged.
         let until = judged
             .or(detector.as_ref().map(|state| state.judged_until))
             .unwrap_or(end - MINUTE);
@@ -161,7 +161,7 @@ impl Session {
             let result = run(&mut detector);
             (detector, result)
         });
-        // It fails if the runtime ends. A detector that panics loses its history, which the next session reads.
+        // Joining fails if the runtime ends. A detector that panics loses its history, which the next session reads.
         let (detector, result) = ran.await.map_err(|error| {
             StoreError::new(
                 StoreErrorKind::Unexpected,

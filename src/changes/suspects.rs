@@ -28,7 +28,7 @@ pub(super) async fn find(
     change: &mut Change,
     end: i64,
 ) -> Result<(), StoreError> {
-    // What concerns one instance, or all pages, is no matter of a page's instances and timers.
+    // Changes of one instance, or of all pages, have no suspects among the instances and timers of a page.
     let is_of_a_page = *change.context != *ALL && change.kind != ChangeKind::Instance;
     let minutes: Vec<i64> = (change.since.max(end - MAX_MINUTES * MINUTE)..end)
         .step_by(FINEST.seconds as usize)

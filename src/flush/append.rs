@@ -164,7 +164,7 @@ impl Flusher {
             && let Some(seq) = sending.replay.newest()
         {
             let generation = self.generation(sending).await?;
-            // It names itself as the previous call, so it is never appended: the answer gives the fence.
+            // The call names itself as the previous one, so the store never appends it: the answer gives the fence.
             let call = FencedBatch {
                 generation,
                 instance: sending.instance.clone(),

@@ -40,8 +40,8 @@ const BACKOFF: std::ops::RangeInclusive<Duration> =
 /// A call has 256 contexts, and up to 512 as long as the server takes less than a millisecond for it: to
 /// append one takes it 12 µs and 0.2 µs for each context, and to pack it takes this process 1 µs for each.
 const JOURNAL_COSTS: std::ops::RangeInclusive<usize> = 256 * 24..=512 * 24;
-/// Where there is no journal, a call is folded at once, which holds up a worker of the runtime for some
-/// microseconds for each context.
+/// A store without a journal folds a call at once, which holds up a worker of the runtime for some microseconds
+/// for each context.
 const MEMORY_COSTS: std::ops::RangeInclusive<usize> = 16 * 24..=64 * 24;
 const CALL_TIME: Duration = Duration::from_millis(1);
 /// Instances that share one second between them: a larger fleet flushes less often.
@@ -163,7 +163,7 @@ impl From<&Sending> for FlushState {
 pub(crate) struct FlushStatus {
     /// The name of this instance: the user's, or else its id in the journal.
     pub(crate) instance: String,
-    /// What no other process has had: the id in the journal, after the user's name if there is one.
+    /// A name that no other process has had: the id in the journal, after the user's name if there is one.
     pub(crate) unique_name: String,
     pub(crate) contact_age: Option<Duration>,
     pub(crate) flushed_age: Option<Duration>,
@@ -328,7 +328,7 @@ impl Flusher {
                 Ok(())
             }
             Err(error) => {
-                // It folds with what comes, so that an outage of any length stays bounded.
+                // The samples merge with later ones, so that an outage of any length stays bounded.
                 self.recorder.put_back(sending.take_unsequenced());
                 sending.is_failing = true;
                 self.publish(sending);

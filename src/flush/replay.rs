@@ -334,7 +334,7 @@ mod tests {
         assert_eq!(buffer.newest(), None);
         buffer.push(&clock, call(2), Moment::now(&clock));
         assert_eq!(buffer.newest(), Some(2));
-        // What is replayed is as good as new.
+        // A replayed call is as good as a new one.
         hand.advance(Duration::from_secs(700));
         assert_eq!(buffer.after(1, &clock).seq, Some(2));
         assert_eq!(buffer.newest(), Some(2));

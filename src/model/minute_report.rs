@@ -27,7 +27,7 @@ pub const REPORTED_MINUTES: Precision = FINEST;
 /// The most reports that wait in a batch.
 pub const MAX_PENDING_REPORTS: usize = REPORTED_MINUTES.retained as usize;
 
-/// How many contexts an instance reports in a fleet of so many instances.
+/// The number of contexts that an instance reports in a fleet of this size.
 pub fn reported_contexts(instances: u64) -> usize {
     let instances = usize::try_from(instances).unwrap_or(usize::MAX).max(1);
     (MAX_REPORTED_BY_FLEET / instances).clamp(1, MAX_REPORTED)

@@ -85,7 +85,7 @@ impl Default for Precisions {
 }
 
 impl Precisions {
-    /// Precisions of so many seconds, each of which keeps the newest `retained` slices.
+    /// Precisions of these lengths in seconds, each of which retains the newest `retained` slices.
     pub fn new(seconds: impl IntoIterator<Item = u32>, retained: u32) -> Self {
         let seconds = seconds.into_iter();
         let mut counters: Vec<_> = seconds.map(|p| Precision::new(p, retained)).collect();

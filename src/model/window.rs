@@ -24,11 +24,11 @@ const LAG: i64 = 15;
 /// A span of time, as it was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Window {
-    /// The last so many seconds.
+    /// This number of seconds before now.
     Last(i64),
     /// The time between two Unix seconds, without the second one.
     Between(i64, i64),
-    /// The UTC hour so many hours ago: 0 is the hour of now.
+    /// A UTC hour, by the number of hours since: 0 is the current hour.
     HoursAgo(i64),
 }
 

@@ -1,4 +1,4 @@
-//! What an instance says of itself: the state of each stage, and warnings for the operator.
+//! The health of an instance: the state of each stage, and warnings for the operator.
 
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -19,7 +19,7 @@ impl Parts {
         let flush = self.flusher.status();
         let fold = self.folder.status();
         if self.recorder.core.is_closed() {
-            // What came after the end is counted as dropped.
+            // Samples that came after the end are counted as dropped.
             self.recorder.drain();
         }
         let drain = self.recorder.drain.drain_stats();

@@ -49,7 +49,7 @@ async fn requests_that_come_during_a_flush_wait_for_the_next_one() {
     let flushing = Flushing::new();
     flushing.record(1);
     let mut flush = Box::pin(flushing.flusher.flush());
-    // It lets other tasks run after each call.
+    // The flusher lets other tasks run after each call.
     assert!((&mut flush).now_or_never().is_none());
     flushing.record(2);
     flushing.recorder.drain();

@@ -75,7 +75,7 @@ async fn after_reset(age: u64, next: Generation) -> (bool, u64) {
     manual_clock.advance(10 * SECOND);
     flushing.flush(1).await;
     let name = flushing.flusher.status().instance;
-    // How old it became without an answer does not matter.
+    // The time without an answer does not count.
     manual_clock.advance(100 * SECOND);
     *lock(&flushing.store.generation) = next;
     *lock(&flushing.store.answers) = [Appended::Reset].into();

@@ -1,4 +1,4 @@
-//! What all pages share: a slow minute of the host makes all of them slower, and is the news of none.
+//! The level that all pages share: a slow minute of the host makes all of them slower, and is a change of none.
 //!
 //! The level of a minute is the weighted median, over the pages, of each page's own estimate. As each page's
 //! past has a level of its own, the level goes on from one past to the next. A level that stays higher is one

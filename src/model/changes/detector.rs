@@ -39,11 +39,11 @@ fn number(id: RecordId) -> u64 {
     u64::from_be_bytes(id.to_bytes())
 }
 
-/// An alarm of a page without requests ends after so many minutes.
+/// Minutes without a request after which an alarm of a page ends.
 const UNSEEN: Tick = 20;
-/// What has stood for a day is how the page is.
+/// An alarm that has stood for a day has become usual, and ends.
 const USUAL_AFTER: Tick = 24 * 60;
-/// Ended alarms matter for so many minutes.
+/// Minutes for which an alarm is remembered after its end.
 const REMEMBERED: Tick = 90;
 /// A clock that goes back by more minutes than this was set.
 const CLOCK_SET: Tick = 90;
@@ -98,7 +98,7 @@ impl Detector {
         let mut verdicts = self.verdicts(now);
         let of_instances = self.instances.judge(minute.start, &minute.instances);
         self.state.instances = self.instances.state().clone();
-        // What one instance does to a page is said once.
+        // A change that one instance explains is a verdict about that instance only.
         verdicts.retain(|verdict| {
             verdict.kind != ChangeKind::Slower || !self.instances.explains(verdict)
         });
@@ -106,12 +106,12 @@ impl Detector {
         verdicts
     }
 
-    /// What another detector needs to go on from here.
+    /// The state from which another detector goes on.
     pub fn state(&self) -> &DetectorState {
         &self.state
     }
 
-    /// How well it can see.
+    /// How well this detector can see.
     pub fn sight(&self) -> Sight {
         let Some(now) = self.last else {
             return Sight::default();

@@ -14,7 +14,7 @@ pub(super) type Tick = i32;
 /// Minutes that are stored.
 pub(super) const STORED: Tick = 76;
 
-/// The past of a page is looked up again after so many minutes.
+/// Minutes after which the past of a page is determined again.
 pub(super) const RENEWED: Tick = 5;
 
 /// Buckets per octave are `2^SCALE`.

@@ -56,7 +56,7 @@ pub(super) fn goes_on(window: &[Residual], kind: usize, effect: f64) -> bool {
         && sign * weighted_mean(last(4), kind) >= 0.6 * size
 }
 
-/// How many of the worst minutes of a window may not be all that there is to it.
+/// The number of worst minutes of a window without which it must still show the change.
 fn spared(length: usize) -> usize {
     match length {
         0..=4 => 1,
@@ -118,7 +118,7 @@ pub(super) fn is_unusual(lens: &Lens, window: &[Residual], kind: usize, effect: 
 pub(super) fn fades(lens: &Lens, minutes: &[Residual], finding: &Finding) -> bool {
     let start = minutes.partition_point(|minute| minute.tick < finding.since);
     let changed = &minutes[start..];
-    // What has gone on for long is no episode, whatever it began with.
+    // A change that has lasted for long is no episode.
     if changed.len() < 5 || changed.len() > FADING {
         return false;
     }

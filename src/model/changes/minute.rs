@@ -1,4 +1,4 @@
-//! What a detector is given, and what it says.
+//! The input of a detector, and its verdicts.
 
 use std::sync::Arc;
 

@@ -21,7 +21,7 @@ const USUAL_WOBBLE: f64 = 0.03;
 /// Minutes that the usual wobble counts for.
 const USUAL_MINUTES: f64 = 6.0;
 const USUAL_CORRELATION: f64 = 0.6;
-/// Residuals beyond so many standard deviations are clipped; the deviation is that of the median residual.
+/// Residuals beyond this many standard deviations are clipped; the deviation is that of the median residual.
 const CLIPPED: f64 = 2.5;
 /// The least wobble.
 const LEAST_WOBBLE: f64 = 0.01;

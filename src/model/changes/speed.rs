@@ -44,7 +44,7 @@ fn bar(minutes: usize, alone: bool, young: bool) -> f64 {
     if young { bar + 1.5 } else { bar }
 }
 
-/// Nobody waits to be told that a page is faster.
+/// Standard deviations of a page that is faster, which is less urgent than one that is slower.
 const FASTER_BAR: f64 = 6.5;
 
 /// The least change, as a logarithm of time: slower, faster, in the tail.

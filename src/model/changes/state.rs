@@ -1,4 +1,4 @@
-//! What a detector remembers beside the minutes themselves. Integers only: a state that was stored as text is
+//! The state of a detector beside the minutes themselves, in integers only: a state that was stored as text is
 //! exactly the same afterwards.
 
 use super::change::ChangeKind;
@@ -139,16 +139,16 @@ impl SharedMinutes {
     }
 }
 
-/// What a detector needs, beside the minutes themselves, to go on where another one was.
+/// The state from which a detector goes on where another one was, beside the minutes themselves.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default))]
 pub struct DetectorState {
     /// The end of the last minute that was judged, in Unix seconds.
     pub judged_until: i64,
-    /// What stands.
+    /// The alarms that stand.
     pub(super) alarms: Vec<Alarm>,
-    /// What stood in the last minutes.
+    /// The alarms that stood in the last minutes.
     pub(super) ended: Vec<Ended>,
     /// What all contexts did together in the last minutes.
     pub(super) shared: SharedMinutes,

@@ -209,7 +209,7 @@ pub(super) fn silence(traffic: &Traffic) -> Option<TrafficChange> {
         return None;
     }
     let before = &traffic.counts[traffic.past..traffic.counts.len() - silent];
-    // What fades is not silent all at once: the minutes before had the usual traffic.
+    // A page that fades does not fall silent at once: the minutes before had the usual traffic.
     let tail = &before[before.len().saturating_sub(10)..];
     let lately = tail.iter().map(|(_, count)| count).sum::<f64>() / tail.len().max(1) as f64;
     if lately < 0.4 * traffic.rate {
