@@ -63,18 +63,14 @@ async fn a_flush_of_nothing_asks_for_the_newest_call() {
     let flushing = Flushing::new();
     flushing.flusher.flush().await.expect("nothing is asked");
     flushing.flush(1).await;
-    let last_error = || {
-        let drain = &flushing.recorder.drain;
-        drain.counters(|counters| counters.last_error.clone())
-    };
     flushing
         .store
         .set(Behaviour::Failing(StoreErrorKind::Unreachable));
     assert!(flushing.flusher.flush().await.is_err());
-    assert!(last_error().is_some());
+    assert!(flushing.last_error().is_some());
     flushing.store.set(Behaviour::Fine);
     flushing.flusher.flush().await.expect("the store answers");
-    assert_eq!(last_error(), None);
+    assert_eq!(flushing.last_error(), None);
     let calls = flushing.store.calls();
     let calls: Vec<_> = calls
         .iter()

@@ -247,6 +247,11 @@ impl Flushing {
         self.recorder.drain.counters(|counters| counters.lost)
     }
 
+    fn last_error(&self) -> Option<String> {
+        let drain = &self.recorder.drain;
+        drain.counters(|counters| counters.last_error.clone())
+    }
+
     fn resets(&self) -> u64 {
         let drain = &self.recorder.drain;
         drain.counters(|counters| counters.store_resets)
