@@ -14,6 +14,7 @@ mod covered;
 mod details;
 mod drain;
 mod flush_counters;
+mod limits;
 mod minute_reports;
 mod ranking;
 mod registry;
@@ -38,6 +39,7 @@ pub(crate) use counter::check_counter;
 pub(crate) use details::{DetailOptions, RequestDetails};
 pub(crate) use drain::{Drain, DrainStats};
 pub(crate) use flush_counters::FlushCounters;
+pub(crate) use limits::Limits;
 pub(crate) use ranking::{RankingEntry, Rankings};
 pub use request_outcome::RequestOutcome;
 pub use response::ResponseHead;
@@ -124,33 +126,6 @@ pub(crate) struct Core {
     counters_overflow: AtomicBool,
     error_rule: MaybeErrorRule,
     details: DetailOptions,
-}
-
-/// Limits and rules of a [`Recorder`].
-#[derive(Clone, Debug)]
-pub(crate) struct Limits {
-    pub(crate) max_contexts: usize,
-    pub(crate) max_counters: usize,
-    /// Bytes of pending records above which they are compacted.
-    pub(crate) pending_bytes: usize,
-    pub(crate) error_rule: MaybeErrorRule,
-    pub(crate) details: DetailOptions,
-    /// The version of the application.
-    pub(crate) app_version: Option<Arc<str>>,
-}
-
-impl Limits {
-    /// For tests: these numbers of contexts and counters, and otherwise the defaults without a limit.
-    pub(crate) fn for_tests(max_contexts: usize, max_counters: usize) -> Self {
-        Self {
-            max_contexts,
-            max_counters,
-            pending_bytes: usize::MAX,
-            error_rule: Default::default(),
-            details: Default::default(),
-            app_version: None,
-        }
-    }
 }
 
 /// All contexts and counters of this process.
