@@ -209,7 +209,8 @@ impl Builder {
         self
     }
 
-    /// Keeps several services in one Redis apart: the prefix becomes `pulse:{service}:`.
+    /// The name of the service, 1 to 100 bytes without control characters. The page shows it, and it keeps several
+    /// services in one Redis apart: where no [`prefix`](Self::prefix) is set, the prefix is `pulse:{service}:`.
     pub fn service(mut self, service: impl Into<String>) -> Self {
         self.service = Some(service.into());
         self
@@ -704,23 +705,19 @@ impl Builder {
     }
 
     fn key_prefix(&self) -> Result<String, BuildError> {
-        if let Some(service) = &self.service {
-            if self.prefix.is_some() {
-                return Err(BuildError::new(
-                    "service",
-                    format!("{service:?}"),
-                    "give a prefix or a service, not both",
-                ));
-            }
-            if service.is_empty() || service.len() > 100 || service.chars().any(char::is_control) {
-                return Err(BuildError::new(
-                    "service",
-                    format!("{service:?}"),
-                    "1 to 100 bytes without control characters",
-                ));
-            }
-            return Ok(format!("pulse:{service}:"));
+        if let Some(service) = &self.service
+            && (service.is_empty() || service.len() > 100 || service.chars().any(char::is_control))
+        {
+            return Err(BuildError::new(
+                "service",
+                format!("{service:?}"),
+                "1 to 100 bytes without control characters",
+            ));
         }
-        Ok(self.prefix.clone().unwrap_or_else(|| "pulse:".to_owned()))
+        Ok(match (&self.prefix, &self.service) {
+            (Some(prefix), _) => prefix.clone(),
+            (None, Some(service)) => format!("pulse:{service}:"),
+            (None, None) => "pulse:".to_owned(),
+        })
     }
 }

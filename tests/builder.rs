@@ -138,12 +138,6 @@ fn each_field_out_of_range() {
     refused(b().instance("web\t1"), "instance", "\\t", allowed);
     refused(b().instance("x".repeat(101)), "instance", "xxx", allowed);
     refused(
-        b().service("shop").prefix("x"),
-        "service",
-        "shop",
-        "not both",
-    );
-    refused(
         b().ignore(["healthz"]),
         "ignore",
         "healthz",

@@ -7,11 +7,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use axum::Router;
 use fastrand::Rng;
 use futures_util::future::join_all;
+use tower_pulse::row_cache::RowCache;
 use tower_pulse::store::Precisions;
 use tower_pulse::store::memory::MemoryStore;
-use tower_pulse::{Builder, Clock, ManualClock, Pulse, ShutdownError};
+use tower_pulse::{BuildError, Builder, Clock, ManualClock, Pulse, ShutdownError};
 
 use crate::incident::{self, Incident};
+use crate::offers;
 use crate::pace::Pace;
 use crate::settings::Settings;
 use crate::shop;
@@ -81,9 +83,10 @@ pub(crate) fn single(settings: &Settings) -> Result<Instance, Box<dyn Error>> {
     if let Some(url) = &settings.redis {
         builder = builder.redis(url);
     }
-    let pulse = builder.build()?;
+    let pulse = builder.app_version(incident::version(None)).build()?;
     log_changes(&pulse);
-    let mut app = shop::routes(&pulse, Pace::Real, None, Rng::new());
+    let offers = offers(settings, &pulse)?;
+    let mut app = shop::routes(&pulse, Pace::Real, None, offers, Rng::new())?;
     if settings.has_layer {
         app = app.layer(pulse.layer());
     }
@@ -107,7 +110,8 @@ pub(crate) fn live(
         let version = incident::version(incident);
         let pulse = backend.builder(settings, number, version).build()?;
         log_changes(&pulse);
-        let app = shop::routes(&pulse, Pace::Real, incident, Rng::new());
+        let offers = offers(settings, &pulse)?;
+        let app = shop::routes(&pulse, Pace::Real, incident, offers, Rng::new())?;
         let app = app.layer(pulse.layer());
         Ok(Instance {
             pulse,
@@ -116,6 +120,21 @@ pub(crate) fn live(
         })
     });
     instances.collect()
+}
+
+/// The special offers of an instance, if there are visitors to look at them.
+fn offers(settings: &Settings, pulse: &Pulse) -> Result<Option<RowCache>, BuildError> {
+    if !settings.has_traffic {
+        return Ok(None);
+    }
+    let cache = offers::cache(pulse)?;
+    let scheduled = cache.clone();
+    tokio::spawn(async move {
+        if let Err(error) = offers::schedule(&scheduled).await {
+            tracing::warn!("the special offers are left out: {error}");
+        }
+    });
+    Ok(Some(cache))
 }
 
 /// Logs the changes that this instance detects.

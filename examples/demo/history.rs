@@ -12,7 +12,7 @@ use fastrand::Rng;
 use futures_util::future::{join_all, try_join_all};
 use tokio::task::JoinHandle;
 use tower_pulse::store::CounterQuery;
-use tower_pulse::{Clock, ManualClock, Pulse, StoreError};
+use tower_pulse::{BuildError, Clock, ManualClock, Pulse, StoreError};
 use tracing::subscriber::NoSubscriber;
 
 use crate::catalogue::draw_visits;
@@ -144,7 +144,7 @@ impl<'a> Past<'a> {
         // The same past each time, at another time.
         let mut visitors = Rng::with_seed(number as u64);
         Ok(PastInstance {
-            target: target(&pulse, &time, incident, visitors.fork()),
+            target: target(&pulse, &time, incident, visitors.fork())?,
             pulse,
             time,
             incident,
@@ -176,7 +176,7 @@ impl<'a> Past<'a> {
             } else {
                 let instance = &mut self.instances[number];
                 let rng = instance.visitors.fork();
-                instance.target = target(&instance.pulse, &instance.time, Some(incident), rng);
+                instance.target = target(&instance.pulse, &instance.time, Some(incident), rng)?;
                 instance.incident = Some(incident);
             }
         }
@@ -296,7 +296,13 @@ impl PastInstance {
 }
 
 /// The routes of an instance in the past, under its layer.
-fn target(pulse: &Pulse, time: &ManualClock, incident: Option<Incident>, rng: Rng) -> Target {
-    let app = shop::routes(pulse, Pace::Simulated(time.clone()), incident, rng);
-    Target::InProcess(app.layer(pulse.layer()))
+fn target(
+    pulse: &Pulse,
+    time: &ManualClock,
+    incident: Option<Incident>,
+    rng: Rng,
+) -> Result<Target, BuildError> {
+    let pace = Pace::Simulated(time.clone());
+    let app = shop::routes(pulse, pace, incident, None, rng)?;
+    Ok(Target::InProcess(app.layer(pulse.layer())))
 }

@@ -17,13 +17,14 @@
 //! | `DEMO_LAYER` | `off`: the same routes without the layer, for comparisons | on |
 //!
 //! Read this file, then `settings`, `catalogue` (what the shop is like), `shop` (its routes), `incident` (what goes
-//! wrong), `traffic` (its visitors), `fleet` (its instances) and `history` (its past).
+//! wrong), `offers` (its row cache), `traffic` (its visitors), `fleet` (its instances) and `history` (its past).
 #![allow(clippy::print_stdout)] // An example talks to whoever started it.
 
 mod catalogue;
 mod fleet;
 mod history;
 mod incident;
+mod offers;
 mod pace;
 mod settings;
 mod shop;

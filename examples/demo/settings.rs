@@ -12,6 +12,8 @@ use crate::incident::Incident;
 
 const MINUTE: u64 = 60;
 const HOUR: u64 = 60 * MINUTE;
+/// What every page but the report should be answered within.
+const TARGET: Duration = Duration::from_millis(100);
 
 /// What the environment says.
 #[derive(Debug)]
@@ -74,10 +76,14 @@ impl Settings {
 
 fn builder() -> Result<Builder, Box<dyn Error>> {
     // With the second of grace before it, the process ends within two seconds.
-    let mut builder = Pulse::builder().shutdown_timeout(Duration::from_millis(700));
-    if let Some(prefix) = variable("PULSE_PREFIX")? {
-        builder = builder.prefix(prefix);
-    }
+    let mut builder = Pulse::builder()
+        .shutdown_timeout(Duration::from_millis(700))
+        .service("shop")
+        // Without it, the service would be a part of it.
+        .prefix(variable("PULSE_PREFIX")?.unwrap_or_else(|| "pulse:".to_owned()))
+        .target(TARGET)
+        .keep_trace_ids(true)
+        .keep_request_paths(true);
     if let Some(millis) = parsed("PULSE_FLUSH_MS", "milliseconds, 10 to 60000")? {
         builder = builder.flush_interval(Duration::from_millis(millis));
     }

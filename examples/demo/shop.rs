@@ -12,12 +12,14 @@ use axum::routing::{get, post};
 use fastrand::Rng;
 use futures_util::stream::{self, Stream};
 use http::StatusCode;
-use tower_pulse::{Counter, Pulse};
+use tower_pulse::row_cache::RowCache;
+use tower_pulse::{BuildError, Counter, Pulse, Ranking};
 
 use crate::catalogue::{
     ADD_TO_CART, CART, CHECKOUT, HOME, PRODUCT, Page, REPORT, SEARCH, USER, draw_duration,
 };
 use crate::incident::Incident;
+use crate::offers;
 use crate::pace::Pace;
 
 /// A shop on one instance.
@@ -25,6 +27,12 @@ use crate::pace::Pace;
 struct Shop {
     pulse: Pulse,
     sales: Counter,
+    searches: Counter,
+    cart_items: Counter,
+    /// Products by how many were sold in the past 24 hours.
+    bestsellers: Ranking,
+    /// The special offers of the home page, of the live shop.
+    offers: Option<RowCache>,
     pace: Pace,
     /// What goes wrong on this instance.
     incident: Option<Incident>,
@@ -32,16 +40,26 @@ struct Shop {
 }
 
 /// The routes, whose timers `pulse` records, without its layer.
-pub(crate) fn routes(pulse: &Pulse, pace: Pace, incident: Option<Incident>, rng: Rng) -> Router {
+pub(crate) fn routes(
+    pulse: &Pulse,
+    pace: Pace,
+    incident: Option<Incident>,
+    offers: Option<RowCache>,
+    rng: Rng,
+) -> Result<Router, BuildError> {
     let shop = Shop {
         pulse: pulse.clone(),
         sales: pulse.counter("sales"),
+        searches: pulse.counter("searches"),
+        cart_items: pulse.counter("cart_items"),
+        bestsellers: pulse.ranking("bestsellers").build()?,
+        offers,
         pace,
         incident,
         rng: Arc::new(Mutex::new(rng)),
     };
     let users = Router::new().route("/users/{id}", get(user));
-    Router::new()
+    let app = Router::new()
         .route("/", get(home))
         .route("/ping", get(|| async { "pong" }))
         .route("/products/{id}", get(product))
@@ -53,7 +71,8 @@ pub(crate) fn routes(pulse: &Pulse, pace: Pace, incident: Option<Incident>, rng:
         .route("/stream", get(events))
         .route("/boom", get(boom))
         .nest("/api/v1", users)
-        .with_state(shop)
+        .with_state(shop);
+    Ok(app)
 }
 
 impl Shop {
@@ -87,11 +106,20 @@ impl Shop {
     }
 }
 
-async fn home(State(shop): State<Shop>) -> Html<&'static str> {
-    shop.work(&HOME).await;
-    Html(
-        "<!doctype html><title>The shop</title><h1>The shop</h1><p><a href=\"/admin/pulse\">What it is doing</a>",
-    )
+async fn home(State(shop): State<Shop>) -> Html<String> {
+    // At the same time, so that the live shop is no slower than its past.
+    let offer = async {
+        match &shop.offers {
+            Some(offers) => offers::any(offers).await,
+            None => None,
+        }
+    };
+    let ((), offer) = tokio::join!(shop.work(&HOME), offer);
+    let offer = offer.map_or_else(String::new, |offer| format!("<p>{offer}"));
+    Html(format!(
+        "<!doctype html><title>The shop</title><h1>The shop</h1>{offer}\
+         <p><a href=\"/admin/pulse\">What it is doing</a>"
+    ))
 }
 
 async fn product(State(shop): State<Shop>, Path(id): Path<u32>) -> String {
@@ -101,6 +129,7 @@ async fn product(State(shop): State<Shop>, Path(id): Path<u32>) -> String {
 
 async fn search(State(shop): State<Shop>) -> &'static str {
     shop.work(&SEARCH).await;
+    shop.searches.add(1);
     "nothing found"
 }
 
@@ -111,6 +140,7 @@ async fn cart(State(shop): State<Shop>) -> &'static str {
 
 async fn add_to_cart(State(shop): State<Shop>) -> StatusCode {
     shop.work(&ADD_TO_CART).await;
+    shop.cart_items.add(1);
     StatusCode::CREATED
 }
 
@@ -119,7 +149,11 @@ async fn checkout(State(shop): State<Shop>) -> StatusCode {
     if shop.fails(&CHECKOUT) {
         return StatusCode::BAD_GATEWAY;
     }
-    shop.sales.add(shop.draw(|rng| rng.i64(1..=4)));
+    let sold = shop.draw(|rng| rng.i64(1..=4));
+    shop.sales.add(sold);
+    // Few products are sold often.
+    let product = (40.0 * fastrand::f64().powi(3)) as u32 + 1;
+    shop.bestsellers.add(&format!("product {product}"), sold);
     StatusCode::CREATED
 }
 

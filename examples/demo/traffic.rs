@@ -34,6 +34,7 @@ impl Target {
             Self::Http(address) => drop(send(*address, &visit).await),
             Self::InProcess(app) => {
                 let request = Request::builder().method(visit.method).uri(visit.path);
+                let request = request.header("traceparent", trace_parent());
                 let request = request.body(Body::empty());
                 drop(
                     app.clone()
@@ -102,12 +103,21 @@ fn any_visit() -> Visit {
     Visit { method, path }
 }
 
+/// The header of a request whose trace begins here. It is drawn from the thread's generator, so that the simulated past
+/// draws the same visits each time.
+fn trace_parent() -> String {
+    let (trace, span) = (fastrand::u128(1..), fastrand::u64(1..));
+    format!("00-{trace:032x}-{span:016x}-01")
+}
+
 /// Sends a request on a connection of its own.
 async fn send(address: SocketAddr, visit: &Visit) -> std::io::Result<()> {
     let Visit { method, path } = visit;
     let mut connection = TcpStream::connect(address).await?;
+    let trace_parent = trace_parent();
     let request = format!(
-        "{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+        "{method} {path} HTTP/1.1\r\nhost: {address}\r\ntraceparent: {trace_parent}\r\nconnection: close\r\n\
+         content-length: 0\r\n\r\n"
     );
     connection.write_all(request.as_bytes()).await?;
     let mut answer = Vec::new();

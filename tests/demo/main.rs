@@ -1,6 +1,6 @@
 //! The demo as its user runs it: a process of its own, real HTTP, a real Redis.
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
-#![cfg(all(feature = "redis", feature = "prometheus"))]
+#![cfg(all(feature = "redis", feature = "prometheus", feature = "row-cache"))]
 
 #[path = "../rig/mod.rs"]
 mod rig;
