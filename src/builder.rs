@@ -662,6 +662,8 @@ impl Builder {
             judge,
             clock: self.clock,
             #[cfg(feature = "admin")]
+            service: self.service,
+            #[cfg(feature = "admin")]
             precisions,
             #[cfg(feature = "admin")]
             target: self.target,

@@ -60,6 +60,8 @@ pub(crate) struct Parts {
     pub(crate) judge: Arc<Judge>,
     pub(crate) clock: Clock,
     #[cfg(feature = "admin")]
+    pub(crate) service: Option<String>,
+    #[cfg(feature = "admin")]
     pub(crate) precisions: Precisions,
     #[cfg(feature = "admin")]
     pub(crate) target: Option<Duration>,

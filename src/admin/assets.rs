@@ -208,7 +208,12 @@ mod tests {
             imports_at_start(file);
             imports(file, "import('./");
         }
-        let inserted = INDEX.replace("{{base}}", "").replace("{{hash}}", "");
+        let placeholders = ["{{base}}", "{{hash}}", "{{title}}", "{{config}}"];
+        let inserted = placeholders
+            .iter()
+            .fold(INDEX.to_owned(), |html, placeholder| {
+                html.replace(placeholder, "")
+            });
         assert!(!inserted.contains("{{"));
         let urls = INDEX.matches("=\"{{base}}assets/{{hash}}/").count();
         assert_eq!(

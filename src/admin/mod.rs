@@ -113,6 +113,10 @@ pub(crate) struct Source {
     /// The data of the fleet.
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Clock,
+    /// The name of the service.
+    pub(crate) service: Option<String>,
+    /// The version of the application.
+    pub(crate) app_version: Option<Arc<str>>,
     /// The precisions of the counters.
     pub(crate) precisions: Precisions,
     /// The time that requests should stay below.
@@ -166,7 +170,7 @@ fn routes(source: Source, access: Access, prefix: &str) -> Router {
             source.clock.clone(),
             source.target_seconds(),
         ),
-        page: Page::default(),
+        page: Page::new(&source),
         prefix: prefix.to_owned(),
         source,
         access,

@@ -6,7 +6,9 @@ use axum::response::Response;
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderValue, header};
+use serde::Serialize;
 
+use super::Source;
 use super::assets::{self, INDEX};
 use super::encoding::{self, ACCEPT_ENCODING};
 use super::response;
@@ -20,21 +22,64 @@ const MAX_BASES: usize = 8;
 
 /// The page, in an encoding for each base that it was asked for.
 #[derive(Default)]
-pub(super) struct Page(Mutex<Vec<Compressed>>);
+pub(super) struct Page {
+    /// What the browser shows as the name of the page.
+    title: String,
+    /// What the page needs to know before it asks anything, in JSON.
+    config: String,
+    compressed: Mutex<Vec<Compressed>>,
+}
 
 struct Compressed {
     base: String,
     page: Bytes,
 }
 
+/// What the page needs to know before it asks anything.
+#[derive(Serialize)]
+struct PageConfig<'a> {
+    service: Option<&'a str>,
+    /// The version of the application.
+    version: Option<&'a str>,
+    /// The precisions of the counters, in seconds.
+    precisions: Vec<u32>,
+    /// The time that requests should stay below, in seconds.
+    target: Option<f64>,
+    /// Whether there may be row caches.
+    row_cache: bool,
+}
+
 impl Page {
+    pub(super) fn new(source: &Source) -> Self {
+        let (service, version) = (source.service.as_deref(), source.app_version.as_deref());
+        let precisions = source.precisions.counters.iter();
+        let config = PageConfig {
+            service,
+            version,
+            precisions: precisions.map(|precision| precision.seconds).collect(),
+            target: source.target_seconds(),
+            row_cache: cfg!(feature = "row-cache"),
+        };
+        let title = match (service, version) {
+            (Some(service), Some(version)) => format!("{service} {version} · tower-pulse"),
+            (Some(service), None) => format!("{service} · tower-pulse"),
+            (None, _) => "tower-pulse".to_owned(),
+        };
+        Self {
+            title,
+            // Texts and numbers become JSON always.
+            config: serde_json::to_string(&config).unwrap_or_default(),
+            compressed: Mutex::default(),
+        }
+    }
+
     /// The page as served at `path`, the path that the browser may have requested.
     pub(super) fn serve(&self, parts: &Parts, path: &str) -> Response {
         let base = base(path);
         let compressed = encoding::accepts_gzip(&parts.headers).then(|| self.compressed(&base));
         let mut response = match compressed.flatten() {
             Some(page) => response::gzip(page, HTML),
-            None => response::body(index(&base), HTML),
+            None => response::body(self.index(&base), HTML),
         };
         let headers = response.headers_mut();
         headers.insert(header::VARY, ACCEPT_ENCODING);
@@ -44,27 +89,49 @@ impl Page {
     /// The compressed page. `None` if it is kept for as many other bases as there may be: compressing it for each
     /// request would be slower than to send it as it is.
     fn compressed(&self, base: &str) -> Option<Bytes> {
-        let mut kept = lock(&self.0);
+        let mut kept = lock(&self.compressed);
         if let Some(kept) = kept.iter().find(|kept| kept.base == base) {
             return Some(kept.page.clone());
         }
         if kept.len() >= MAX_BASES {
             return None;
         }
-        let page = Bytes::from(encoding::gzip(index(base).as_bytes()));
+        let page = Bytes::from(encoding::gzip(self.index(base).as_bytes()));
         kept.push(Compressed {
             base: base.to_owned(),
             page: page.clone(),
         });
         Some(page)
     }
+
+    fn index(&self, base: &str) -> String {
+        filled(INDEX, |placeholder| match placeholder {
+            "hash" => assets::hash().to_owned(),
+            "base" => escaped(base),
+            "title" => escaped(&self.title),
+            "config" => escaped(&self.config),
+            other => format!("{{{{{other}}}}}"),
+        })
+    }
 }
 
-fn index(base: &str) -> String {
-    // The base is inserted last, so that placeholders in it are not replaced.
-    INDEX
-        .replace("{{hash}}", assets::hash())
-        .replace("{{base}}", &escaped(base))
+/// A text with its placeholders, such as `{{base}}`, replaced. Placeholders in what is inserted stay as they are.
+fn filled(template: &str, value: impl Fn(&str) -> String) -> String {
+    let mut parts = template.split("{{");
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        match part.split_once("}}") {
+            Some((placeholder, after)) => {
+                text.push_str(&value(placeholder));
+                text.push_str(after);
+            }
+            None => {
+                text.push_str("{{");
+                text.push_str(part);
+            }
+        }
+    }
+    text
 }
 
 /// The prefix of all relative URLs of the page at `path`. Only the end of the path is used, because a proxy
@@ -78,7 +145,7 @@ fn base(path: &str) -> String {
     }
 }
 
-/// Escapes text for an HTML attribute.
+/// Escapes text for an HTML attribute or element.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -108,6 +175,20 @@ mod tests {
     }
 
     #[test]
+    fn inserted_text_is_not_replaced_again() {
+        let page = Page {
+            title: "{{config}} <b>".to_owned(),
+            config: "{{base}}".to_owned(),
+            compressed: Mutex::default(),
+        };
+        let html = page.index("{{hash}}/");
+        assert!(html.contains("<title>{{config}} &lt;b&gt;</title>"));
+        assert!(html.contains(r#"<meta name="pulse-config" content="{{base}}">"#));
+        assert!(html.contains(r#"<meta name="pulse-base" content="{{hash}}/">"#));
+        assert_eq!(filled("a {{b c {{d}}", |_| "e".to_owned()), "a {{b c e");
+    }
+
+    #[test]
     fn few_bases_are_kept() {
         let page = Page::default();
         for number in 0..2 * MAX_BASES {
@@ -115,6 +196,6 @@ mod tests {
             assert_eq!(compressed.is_some(), number < MAX_BASES);
         }
         assert!(page.compressed("0/").is_some());
-        assert_eq!(lock(&page.0).len(), MAX_BASES);
+        assert_eq!(lock(&page.compressed).len(), MAX_BASES);
     }
 }

@@ -69,6 +69,8 @@ impl Pulse {
         crate::admin::Source {
             store: parts.store.clone(),
             clock: parts.clock.clone(),
+            service: parts.service.clone(),
+            app_version: recorder.limits.app_version.clone(),
             precisions: parts.precisions.clone(),
             target: parts.target,
             rankings: Arc::new(move || rankings.rankings.list()),

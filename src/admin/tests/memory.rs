@@ -65,6 +65,8 @@ async fn requests_come_out_as_they_went_in() {
     let source = Source {
         store,
         clock,
+        service: None,
+        app_version: None,
         precisions,
         target: Some(Duration::from_millis(100)),
         rankings: Arc::new(rankings),

@@ -66,6 +66,8 @@ pub(super) fn source(store: Canned) -> (Source, Arc<Canned>, ManualClock) {
     let source = Source {
         store: store.clone(),
         clock,
+        service: None,
+        app_version: None,
         precisions: Precisions::default(),
         target: None,
         rankings: Arc::new(rankings),

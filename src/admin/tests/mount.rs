@@ -105,3 +105,49 @@ fn invalid_mount_paths_are_refused() {
         let _ = mount(path);
     }
 }
+
+/// The title of the page, and what its configuration says.
+async fn title_and_config(source: Source) -> (String, Value) {
+    let router = router(source, Access::open()).expect("open");
+    let page = get(&router, "/").await.body;
+    let part = |from: &str, to: &str| {
+        let (_, after) = page.split_once(from).expect(from);
+        let (part, _) = after.split_once(to).expect(to);
+        let part = part.replace("&lt;", "<").replace("&quot;", "\"");
+        part.replace("&#39;", "'").replace("&amp;", "&")
+    };
+    let config = part("<meta name=\"pulse-config\" content=\"", "\"");
+    (
+        part("<title>", "</title>"),
+        serde_json::from_str(&config).expect("JSON"),
+    )
+}
+
+#[tokio::test]
+async fn the_page_has_the_configuration() {
+    let (title, config) = title_and_config(source(Canned::default()).0).await;
+    assert_eq!(title, "tower-pulse");
+    let row_cache = cfg!(feature = "row-cache");
+    let expected = serde_json::json!({
+        "service": null,
+        "version": null,
+        "precisions": [1, 5, 60, 300, 3_600, 18_000, 86_400],
+        "target": null,
+        "row_cache": row_cache,
+    });
+    assert_eq!(config, expected);
+
+    let mut source = source(Canned::default()).0;
+    source.service = Some("a \"shop\" <&'b".to_owned());
+    source.app_version = Some("1.4.2".into());
+    source.target = Some(std::time::Duration::from_millis(100));
+    let (title, config) = title_and_config(source).await;
+    assert_eq!(title, "a \"shop\" <&'b 1.4.2 · tower-pulse");
+    let shown = (&config["service"], &config["version"], &config["target"]);
+    let expected = (
+        &"a \"shop\" <&'b".into(),
+        &"1.4.2".into(),
+        &serde_json::json!(0.1),
+    );
+    assert_eq!(shown, expected);
+}
