@@ -45,7 +45,7 @@
 //! store at most once a second. The admin router never records its own requests.
 
 // Read `mod.rs` (the endpoints), `access.rs` (which requests are answered), `params.rs` and `response.rs`
-// (input and output), `reader.rs` (the store is asked at most once a second), `windows.rs` with `window_sums.rs` (the
+// (input and output), `reader.rs` with `single_flight.rs` (the store is asked at most once a second), `windows.rs` with `window_sums.rs` (the
 // sums of all contexts), `book.rs` (what other programs have added), then `api/`, `page.rs`
 // with `assets.rs` and `encoding.rs`, and `prometheus.rs` (the answers).
 
@@ -60,6 +60,7 @@ mod params;
 mod prometheus;
 mod reader;
 mod response;
+mod single_flight;
 #[cfg(test)]
 mod tests;
 mod window_sums;
