@@ -16,6 +16,7 @@
 //! | `api/changes` | `[kind=any\|slower\|faster\|failing\|surging\|silent\|instance]` `[limit=]` `[offset=]` | [what has changed](crate::guide::changes), what stands first |
 //! | `api/marks` | | the newest 50 marks; `POST` with `{"text": "…"}` as `application/json` makes one: 201 |
 //! | `api/deploy` | `[mark=]` `[limit=]` `[offset=]` | each context in the hour before a mark and since, and the new version beside the old one; the newest mark if none is given; 404 for an unknown one |
+//! | `api/instances` | `[context=]` `[window=]` `[limit=]` `[offset=]` | what each instance did, on one context or on all that it reported: its requests, `alive`, `in_flight`, `last_seen`, `ratio` to the others, `out_of_line` and the `change` that says so; of the last hour if no window is asked for |
 //! | `api/slowest` | `[limit=]` | the slowest 100 by mean |
 //! | `api/slowest_requests` | `[window=hour\|last_hour]` `[limit=]` | the slowest 100 requests of an hour, one by one |
 //! | `api/counters` | `name=` `[precision=]` | the slices of a counter, oldest first; 404 for an unknown name |
@@ -36,6 +37,13 @@
 //! its own endpoint would answer it: one that is refused takes nothing from the others. So a page sends one request for
 //! all that it shows, and gets 304 while nothing of it has changed.
 //!
+//! `api/instances` adds up what each instance reports of each minute: its 32 busiest contexts, and fewer in a fleet of
+//! more than 16. So `from` and `to` are at most the last 130 minutes, and `complete` is the share of the whole window.
+//! `ratio` compares like with like: how long the requests of an instance took, by how long they would have taken if
+//! each had taken the mean of the other instances on the same context in the same minute. It is `null` with fewer
+//! than 10 requests of either. A lone instance makes no reports, unless it has a version: it is answered with what the
+//! window measured.
+//!
 //! `below_target` is the share, 0 to 1, of the requests that were answered well within
 //! [`Builder::target`](crate::Builder::target).
 //!
@@ -46,7 +54,8 @@
 
 // Read `mod.rs` (the endpoints), `access.rs` (which requests are answered), `params.rs` and `response.rs`
 // (input and output), `reader.rs` with `single_flight.rs` (the store is asked at most once a second), `windows.rs` with `window_sums.rs` (the
-// sums of all contexts), `book.rs` (what other programs have added), then `api/`, `page.rs`
+// sums of all contexts), `book.rs` (what other programs have added), `instance_minutes.rs` (what each
+// instance did), then `api/`, `page.rs`
 // with `assets.rs` and `encoding.rs`, and `prometheus.rs` (the answers).
 
 mod access;
@@ -54,6 +63,7 @@ mod api;
 mod assets;
 mod book;
 mod encoding;
+mod instance_minutes;
 mod page;
 mod params;
 #[cfg(feature = "prometheus")]

@@ -2,10 +2,12 @@
 //! open, and never for longer than the deadline.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::book::Book;
+use super::instance_minutes::{InstanceMinutes, InstanceSums};
 use super::response::ApiError;
 use super::single_flight::{DEADLINE, FRESH, SingleFlight, SingleFlightMap, within};
 use super::window_sums::WindowSums;
@@ -71,6 +73,8 @@ pub(super) struct Reader {
     last_log: Mutex<Arc<ChangeLog>>,
     marks: SingleFlight<Answer<Mark>>,
     versions: SingleFlightMap<(Arc<str>, Vec<i64>), Arc<Versions>>,
+    instances: SingleFlightMap<(Range<i64>, Option<RecordId>), Answer<InstanceSums>>,
+    instance_minutes: InstanceMinutes,
     windows: Windows,
     window_sums: SingleFlightMap<Window, Arc<WindowSums>>,
     timer_names: SingleFlight<Arc<TimerNames>>,
@@ -84,6 +88,8 @@ impl Reader {
     pub(super) fn new(store: Arc<dyn Store>, clock: Clock, target: Option<f64>) -> Self {
         Self {
             windows: Windows::new(store.clone(), clock.clone(), target),
+            instances: SingleFlightMap::default(),
+            instance_minutes: InstanceMinutes::new(store.clone(), clock.clone()),
             change_log: SingleFlight::default(),
             last_log: Mutex::default(),
             marks: SingleFlight::default(),
@@ -374,6 +380,22 @@ impl Reader {
             Ok(Arc::new(versions))
         };
         flight.get(&self.clock, A_MINUTE, read).await
+    }
+
+    /// What each instance did in the minutes that begin within `minutes`, on a context or on all that it reported.
+    pub(super) async fn instances(
+        &self,
+        minutes: Range<i64>,
+        context: Option<&ContextId>,
+    ) -> Result<Answer<InstanceSums>, ApiError> {
+        let created = self.recorded_span().await?.created;
+        let id = context.map(|context| RecordId::new(context.kind, &context.name));
+        let flight = self.instances.of(&self.clock, (minutes.clone(), id));
+        let read = async {
+            let sums = self.instance_minutes.sums(minutes, id, created).await?;
+            Ok(Arc::new(sums))
+        };
+        flight.get(&self.clock, FRESH, read).await
     }
 
     /// Forgets the marks that were read, as there is a new one.

@@ -31,6 +31,7 @@ impl Flusher {
     ) -> Result<Fleet, StoreError> {
         let heartbeat = Heartbeat {
             instance: self.instance(),
+            name: self.name.as_deref().map(Arc::from),
             at: now,
             in_flight: self.recorder.core.in_flight(),
             dropped: self.recorder.drain.drain_stats().dropped,

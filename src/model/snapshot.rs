@@ -1,5 +1,7 @@
 //! Snapshots: the data of each context as a store returns it.
 
+use std::sync::Arc;
+
 use super::access_time::AccessTimeStats;
 use super::batch::Aggregate;
 use super::context::Kind;
@@ -59,10 +61,47 @@ pub struct FleetSnapshot {
     pub recent: Vec<SliceCount>,
     /// Number of instances that are alive.
     pub instances: u64,
+    /// These instances, by name.
+    pub alive: Vec<AliveInstance>,
     /// Requests in flight in all instances.
     pub in_flight: i64,
     /// Keys whose value has the wrong form.
     pub problems: Vec<Problem>,
+}
+
+/// An instance that is alive, as of its last heartbeat.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AliveInstance {
+    /// The name of the instance, or its id if it was given none.
+    pub instance: Arc<str>,
+    /// The time of the heartbeat, in Unix seconds.
+    pub last_seen: i64,
+    /// The version of the application.
+    pub version: Option<Arc<str>>,
+    /// Requests in flight, if they can be read.
+    pub in_flight: Option<i64>,
+}
+
+impl AliveInstance {
+    /// Instances by name. Those of the same name are one: as of their last heartbeat, with the requests of all in
+    /// flight.
+    pub(crate) fn by_name(mut instances: Vec<Self>) -> Vec<Self> {
+        instances.sort_by(|a, b| {
+            let order = a.instance.cmp(&b.instance);
+            order.then_with(|| b.last_seen.cmp(&a.last_seen))
+        });
+        // The one that is removed is of an earlier heartbeat.
+        instances.dedup_by(|earlier, last| {
+            let is_same = earlier.instance == last.instance;
+            if is_same {
+                let in_flight = [last.in_flight, earlier.in_flight];
+                last.in_flight = in_flight.into_iter().flatten().reduce(i64::saturating_add);
+                last.version = last.version.take().or(earlier.version.take());
+            }
+            is_same
+        });
+        instances
+    }
 }
 
 /// The data of an overview.

@@ -85,8 +85,10 @@ pub struct StoreStatus {
 #[derive(Clone, Debug)]
 #[doc(hidden)]
 pub struct Heartbeat {
-    /// The name of the instance.
+    /// The id of the instance.
     pub instance: String,
+    /// The name that it was given, if it was.
+    pub name: Option<Arc<str>>,
     /// The time of the heartbeat, in Unix seconds.
     pub at: i64,
     /// Requests in flight.

@@ -19,7 +19,7 @@ const KINDS: [&str; 6] = [
 ];
 
 /// A change as it is stored.
-fn change(id: &str, kind: &str, context: &str, (extra, ended): (f64, Option<i64>)) -> Change {
+pub fn change(id: &str, kind: &str, context: &str, (extra, ended): (f64, Option<i64>)) -> Change {
     let instance = (kind == "instance").then_some("web-1");
     let change = json!({
         "id": id, "kind": kind, "context": context, "instance": instance,
@@ -55,7 +55,7 @@ fn draw(rng: &mut Rng, count: usize, now: i64) -> Vec<Change> {
     standing
 }
 
-async fn write(fleet: &Fleet, revision: &str, changes: Vec<Change>) {
+pub async fn write(fleet: &Fleet, revision: &str, changes: Vec<Change>) {
     let store = fleet.instances[0].pulse.store().clone();
     let store = store.changes().unwrap();
     let write = JudgementWrite {

@@ -15,6 +15,7 @@ mod earlier;
 mod extremes;
 mod failures;
 mod fleet;
+mod instances;
 mod marks;
 mod schedule;
 mod slower;

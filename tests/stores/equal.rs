@@ -108,6 +108,7 @@ impl Pair {
                 for store in &self.stores {
                     let heartbeat = Heartbeat {
                         instance: instance.to_string(),
+                        name: None,
                         at: now,
                         in_flight: *in_flight,
                         dropped: 0,

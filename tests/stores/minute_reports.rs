@@ -98,6 +98,7 @@ fn turn(instances: &[Instance], manual_clock: &ManualClock) {
 fn heartbeat(instance: &str, at: i64, version: Option<&str>) -> Heartbeat {
     Heartbeat {
         instance: instance.into(),
+        name: None,
         at,
         in_flight: 0,
         dropped: 0,

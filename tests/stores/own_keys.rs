@@ -44,6 +44,7 @@ async fn next_call(fixture: &Fixture) -> FencedBatch {
 fn heartbeat() -> Heartbeat {
     Heartbeat {
         instance: "a".into(),
+        name: None,
         at: NOW,
         in_flight: 1,
         dropped: 0,

@@ -170,6 +170,7 @@ async fn call_every_method(fixture: &Fixture, store: &Arc<dyn Store>) {
     apply(store, &again).await.unwrap();
     let heartbeat = Heartbeat {
         instance: "x".into(),
+        name: None,
         at: NOW,
         in_flight: 1,
         dropped: 0,

@@ -11,6 +11,7 @@ use tower_pulse::model::context::{ALL, ContextId, Kind, OVERFLOW};
 use tower_pulse::model::histogram::COARSE_SCALE;
 use tower_pulse::model::outcome::Outcome;
 use tower_pulse::model::slice::HOUR;
+use tower_pulse::model::snapshot::AliveInstance;
 use tower_pulse::model::tier::WIDTHS;
 use tower_pulse::store::{Appended, ContextQuery, Heartbeat, Precisions, RecordQuery};
 
@@ -535,10 +536,11 @@ pub async fn instances_are_alive_for_a_minute_after_a_heartbeat(fixture: &mut Fi
     for (instance, in_flight, at) in [("a", 3, NOW - 30), ("b", 4, NOW), ("c", 5, NOW)] {
         let heartbeat = Heartbeat {
             instance: instance.into(),
+            name: (instance != "c").then(|| "web".into()),
             at,
             in_flight,
             dropped: 0,
-            version: None,
+            version: Some(format!("1.{in_flight}").into()),
         };
         fixture.store.heartbeat(&heartbeat).await.unwrap();
     }
@@ -546,6 +548,18 @@ pub async fn instances_are_alive_for_a_minute_after_a_heartbeat(fixture: &mut Fi
     fixture.store.deregister("nobody").await.unwrap();
     let snapshot = fixture.snapshot().await;
     assert_eq!((snapshot.instances, snapshot.in_flight), (2, 7));
+    // Instances of the same name are shown as one.
+    let fleet = fixture.store.fleet(NOW).await.unwrap();
+    let alive = AliveInstance {
+        instance: "web".into(),
+        last_seen: NOW,
+        version: Some("1.4".into()),
+        in_flight: Some(7),
+    };
+    assert_eq!(
+        (fleet.instances, fleet.in_flight, fleet.alive),
+        (2, 7, vec![alive])
+    );
     fixture.advance(31);
     let snapshot = fixture.snapshot().await;
     assert_eq!((snapshot.instances, snapshot.in_flight), (1, 4));

@@ -6,6 +6,7 @@ mod changes;
 mod counters;
 mod deploy;
 mod health;
+mod instances;
 pub(super) mod marks;
 mod metric;
 mod overview;

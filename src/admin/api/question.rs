@@ -6,7 +6,7 @@ use super::super::Admin;
 use super::super::params::Params;
 use super::super::response::{self, ApiError};
 use super::{
-    changes, counters, deploy, health, marks, overview, path, paths, rankings, series,
+    changes, counters, deploy, health, instances, marks, overview, path, paths, rankings, series,
     slow_requests, slowest,
 };
 
@@ -19,6 +19,7 @@ pub(in crate::admin) enum Question {
     Changes,
     Deploy,
     Marks,
+    Instances,
     Slowest,
     Rankings,
     SlowestRequests,
@@ -48,6 +49,7 @@ impl Question {
             "changes" => Self::Changes,
             "deploy" => Self::Deploy,
             "marks" => Self::Marks,
+            "instances" => Self::Instances,
             "slowest" => Self::Slowest,
             "rankings" => Self::Rankings,
             "slowest_requests" => Self::SlowestRequests,
@@ -81,6 +83,7 @@ impl Question {
             Self::Changes => Answer::new(&changes::changes(admin, &params?).await?, as_of),
             Self::Deploy => Answer::new(&deploy::deploy(admin, &params?).await?, as_of),
             Self::Marks => Answer::new(&marks::marks(admin).await?, as_of),
+            Self::Instances => Answer::new(&instances::instances(admin, &params?).await?, as_of),
             Self::Slowest => Answer::new(&slowest::slowest(admin, &params?).await?, as_of),
             Self::Rankings => Answer::new(&rankings::rankings(admin, &params?).await?, as_of),
             Self::SlowestRequests => Answer::new(

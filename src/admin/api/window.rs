@@ -123,7 +123,7 @@ pub(super) struct Measured {
 
 impl Measured {
     /// The samples of a window. `None` if there are none.
-    fn of_summary(kind: Kind, summary: &Summary) -> Option<Self> {
+    pub(super) fn of_summary(kind: Kind, summary: &Summary) -> Option<Self> {
         let Summary {
             times,
             outcomes: counts,

@@ -52,6 +52,7 @@ async fn requests_come_out_as_they_went_in() {
     assert!(matches!(appended, Appended::Done(_)), "{appended:?}");
     let heartbeat = Heartbeat {
         instance: "abc".into(),
+        name: None,
         at: NOW,
         in_flight: 7,
         dropped: 0,

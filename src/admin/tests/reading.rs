@@ -7,7 +7,8 @@ use futures_util::future::join_all;
 use super::store::FaultMode;
 use super::*;
 
-const STORE_READERS: [&str; 11] = [
+const STORE_READERS: [&str; 12] = [
+    "/api/instances",
     "/api/overview",
     "/api/paths",
     "/api/path?context=GET+/ping",
@@ -48,8 +49,29 @@ async fn many_dashboards_ask_once_a_second() {
         join_all(STORE_READERS.map(|uri| get(&bench.router, uri))).await;
     }
     // A context, its slowest requests of two hours and those of all, the slowest, the names of the rankings and
-    // each, one of them, a counter, the names and the values of all counters, a metric, a histogram.
-    assert_eq!(bench.store.asked() - before, 14);
+    // each, one of them, a counter, the names and the values of all counters, a metric, a histogram, the reports of sixty minutes by four.
+    assert_eq!(bench.store.asked() - before, 29);
+}
+
+#[tokio::test]
+async fn minutes_of_instances_that_have_ended_are_read_once() {
+    let bench = bench();
+    let poll = async || {
+        for uri in ["/api/instances", "/api/instances?context=GET+/ping"] {
+            assert_eq!(get(&bench.router, uri).await.status, 200);
+        }
+    };
+    poll().await;
+    // Sixty minutes, four at a time, and the fleet.
+    assert_eq!(bench.store.asked(), 16);
+    for second in 1..=50 {
+        bench.manual_clock.advance(Duration::from_secs(1));
+        bench.manual_clock.set_wall(NOW + second);
+        poll().await;
+    }
+    // The fleet once a second; the minute that had ended ten seconds before, when it was over for twenty and forty, and
+    // the one that has ended meanwhile.
+    assert_eq!(bench.store.asked() - 16, 50 + 3);
 }
 
 #[tokio::test]

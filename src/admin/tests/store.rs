@@ -15,7 +15,9 @@ use crate::model::records::{Record, RecordId, SliceSums};
 use crate::model::slice::{HOUR, Precisions, SliceCount, hour_of};
 use crate::model::slow_request::SlowRequests;
 use crate::model::slowest::RankedContext;
-use crate::model::snapshot::{ContextSnapshot, FleetSnapshot, HourSnapshot, Problem, Snapshot};
+use crate::model::snapshot::{
+    AliveInstance, ContextSnapshot, FleetSnapshot, HourSnapshot, Problem, Snapshot,
+};
 use crate::model::tier::TierSlice;
 use crate::store::{
     Append, Appended, AppendedCall, BookStatistics, CleanReport, ContextQuery, ContextRecords,
@@ -47,6 +49,16 @@ pub(in crate::admin) struct Canned {
     fault: Mutex<FaultMode>,
     asked: AtomicUsize,
     empty: bool,
+}
+
+/// An instance that was alive ten seconds ago.
+fn alive(instance: &str) -> AliveInstance {
+    AliveInstance {
+        instance: instance.into(),
+        last_seen: NOW - 10,
+        version: Some("1.4.2".into()),
+        in_flight: Some(2),
+    }
 }
 
 /// An hour with these access times in milliseconds, `errors` of them errors.
@@ -211,6 +223,7 @@ impl Query for Canned {
             .map(|(before, n)| SliceCount::new(now + before, n))
             .to_vec(),
             instances: 2,
+            alive: ["abc", "def"].map(alive).to_vec(),
             in_flight: 4,
             problems: Vec::new(),
         };
@@ -359,9 +372,9 @@ impl Query for Canned {
 
     fn minute_reports<'a>(
         &'a self,
-        _: &'a [i64],
+        minutes: &'a [i64],
     ) -> BoxFuture<'a, Result<Vec<Vec<InstanceMinuteRecords>>, StoreError>> {
-        self.answer(Vec::new())
+        self.answer(vec![Vec::new(); minutes.len()])
     }
 
     fn version_records<'a>(
@@ -395,7 +408,7 @@ impl Upkeep for Canned {
         // Neither counted nor failing, because the tests are about the calls after this one.
         Box::pin(std::future::ready(Ok(StoreStatus {
             as_of: now - 1,
-            created: now - 1_000_000,
+            created: NOW - 1_000_000,
             ..StoreStatus::default()
         })))
     }

@@ -6,7 +6,9 @@ use crate::model::context::{ALL, ContextId, Kind, Metric, is_reserved};
 use crate::model::fleet::MAX_VERSIONS;
 use crate::model::records::{RecordId, SliceSums, combine};
 use crate::model::slice::{HOUR, Precisions, SliceCount, hour_of};
-use crate::model::snapshot::{ContextSnapshot, FleetSnapshot, HourSnapshot, Snapshot};
+use crate::model::snapshot::{
+    AliveInstance, ContextSnapshot, FleetSnapshot, HourSnapshot, Snapshot,
+};
 use crate::model::tier::{FINEST, tier_for};
 use crate::store::{Fleet, Heartbeat, INSTANCE_TTL, MAX_COUNTER_NAMES, RECENT_SLICES, RecordIndex};
 
@@ -38,15 +40,25 @@ impl State {
     pub(super) fn fleet(&self, precisions: &Precisions, now: i64) -> FleetSnapshot {
         let contexts = self.contexts.iter().filter(|(name, _)| *name != ALL);
         let alive = self.instances.values();
+        let alive = alive.filter(|heartbeat| heartbeat.at >= now - INSTANCE_TTL);
         let alive: Vec<_> = alive
-            .filter(|heartbeat| heartbeat.at >= now - INSTANCE_TTL)
+            .map(|heartbeat| AliveInstance {
+                instance: match &heartbeat.name {
+                    Some(name) => name.clone(),
+                    None => heartbeat.instance.as_str().into(),
+                },
+                last_seen: heartbeat.at,
+                version: heartbeat.version.clone(),
+                in_flight: Some(heartbeat.in_flight),
+            })
             .collect();
         FleetSnapshot {
             taken_at: now,
             contexts: contexts.map(|(_, context)| context.last_seen.len()).sum(),
             recent: self.recent(precisions, now),
             instances: alive.len() as u64,
-            in_flight: alive.iter().map(|heartbeat| heartbeat.in_flight).sum(),
+            in_flight: alive.iter().filter_map(|instance| instance.in_flight).sum(),
+            alive: AliveInstance::by_name(alive),
             problems: Vec::new(),
         }
     }

@@ -135,6 +135,9 @@ impl RedisStore {
             .arg(heartbeat.dropped)
             .arg("version")
             .arg(env!("CARGO_PKG_VERSION"));
+        if let Some(name) = &heartbeat.name {
+            fields.arg("name").arg(&**name);
+        }
         if let Some(version) = &heartbeat.version {
             fields.arg("app_version").arg(&**version);
         }

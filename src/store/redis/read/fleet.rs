@@ -1,14 +1,16 @@
 //! What the fleet does now.
 
+use std::sync::Arc;
+
 use redis::{Value, pipe};
 
 use super::super::RedisStore;
-use super::super::value::{int, items, problem, text};
+use super::super::value::{float, int, items, pairs, problem, text};
 use super::series::slices_of;
 use super::{MAX_NAMES, Replies};
 use crate::error::StoreError;
 use crate::model::context::Metric;
-use crate::model::snapshot::{FleetSnapshot, Problem};
+use crate::model::snapshot::{AliveInstance, FleetSnapshot, Problem};
 use crate::store::{INSTANCE_TTL, RECENT_SLICES};
 
 /// Instances per pipeline.
@@ -24,7 +26,7 @@ impl RedisStore {
         let mut pipeline = pipe();
         let since = now.saturating_sub(INSTANCE_TTL);
         let instances = pipeline.cmd("ZRANGEBYSCORE").arg(keys.instances());
-        instances.arg(since).arg("+inf");
+        instances.arg(since).arg("+inf").arg("WITHSCORES");
         instances.arg("LIMIT").arg(0).arg(MAX_NAMES);
         for key in [keys.contexts(), keys.timers()] {
             pipeline.cmd("ZCARD").arg(key);
@@ -39,11 +41,17 @@ impl RedisStore {
             replies: replies.into_iter(),
             problems: &mut problems,
         };
-        let alive: Vec<String> = replies
-            .next(&keys.instances())
-            .iter()
-            .flat_map(items)
-            .filter_map(|id| text(id).map(str::to_owned))
+        let instance = |(name, at): (&Value, &Value)| {
+            Some(AliveInstance {
+                instance: text(name)?.into(),
+                last_seen: float(at)? as i64,
+                version: None,
+                in_flight: None,
+            })
+        };
+        let alive = replies.next(&keys.instances());
+        let mut alive: Vec<_> = (alive.iter().flat_map(pairs))
+            .filter_map(instance)
             .collect();
         let mut contexts = 0;
         for number in replies.replies.by_ref().take(2) {
@@ -57,45 +65,56 @@ impl RedisStore {
             recent = replies.next(hits).map_or_else(Vec::new, |v| slices_of(&v));
             recent.retain(|slice| slice.start > since);
         }
+        self.read_heartbeats(&mut alive, &mut problems).await?;
+        let in_flight = alive.iter().filter_map(|instance| instance.in_flight);
         Ok(FleetSnapshot {
             taken_at: now,
             contexts,
             recent,
             instances: alive.len() as u64,
-            in_flight: self.in_flight(&alive, &mut problems).await?,
+            in_flight: in_flight.fold(0, i64::saturating_add),
+            alive: AliveInstance::by_name(alive),
             problems,
         })
     }
 
-    async fn in_flight(
+    /// Reads the last heartbeats of some instances.
+    async fn read_heartbeats(
         &self,
-        instances: &[String],
+        instances: &mut [AliveInstance],
         problems: &mut Vec<Problem>,
-    ) -> Result<i64, StoreError> {
-        let mut sum = 0i64;
-        for chunk in instances.chunks(CHUNK) {
+    ) -> Result<(), StoreError> {
+        for chunk in instances.chunks_mut(CHUNK) {
             let mut pipeline = pipe();
-            for id in chunk {
-                let instance = self.keys.instance(id);
-                pipeline.cmd("HGET").arg(instance).arg("in_flight");
+            for alive in &*chunk {
+                let heartbeat = pipeline.cmd("HMGET");
+                heartbeat.arg(self.keys.instance(&alive.instance));
+                heartbeat.arg("in_flight").arg("app_version").arg("name");
             }
             let replies = self.read(&mut pipeline).await?;
-            for (id, reply) in chunk.iter().zip(replies) {
+            for (alive, reply) in chunk.iter_mut().zip(replies) {
+                let key = self.keys.instance(&alive.instance);
                 let reason = match &reply {
-                    // The instance has ended meanwhile.
-                    Ok(Value::Nil) => continue,
-                    Ok(value) => match int(value) {
-                        Some(number) => {
-                            sum = sum.saturating_add(number);
+                    Ok(reply) => {
+                        let [in_flight, version, name] = items(reply) else {
+                            continue;
+                        };
+                        alive.version = text(version).map(Arc::from);
+                        alive.in_flight = int(in_flight);
+                        if let Some(name) = text(name) {
+                            alive.instance = name.into();
+                        }
+                        // Without one, the instance has ended meanwhile.
+                        if alive.in_flight.is_some() || *in_flight == Value::Nil {
                             continue;
                         }
-                        None => "`in_flight` is not a number",
-                    },
+                        "`in_flight` is not a number"
+                    }
                     Err(reason) => reason,
                 };
-                problems.push(problem(self.keys.instance(id).as_bytes(), reason));
+                problems.push(problem(key.as_bytes(), reason));
             }
         }
-        Ok(sum)
+        Ok(())
     }
 }
