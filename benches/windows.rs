@@ -212,7 +212,7 @@ fn resident() -> f64 {
 }
 
 async fn get(app: &Router, window: &str) -> (serde_json::Value, Duration) {
-    let uri = format!("/api/paths?window={window}&limit=50&sort=change");
+    let uri = format!("/api/paths?window={window}&limit=100&sort=change");
     let start = Instant::now();
     let request = Request::get(uri).body(Body::empty()).unwrap();
     let response = app.clone().oneshot(request).await.unwrap();
@@ -281,6 +281,7 @@ async fn main() {
     );
     for (label, windows) in [
         ("1h", &WINDOWS[2..3]),
+        ("1h, with series", &["1h&series=hits"]),
         ("hour", &WINDOWS[6..7]),
         ("all eight", &WINDOWS[..]),
     ] {

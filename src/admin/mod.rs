@@ -11,7 +11,7 @@
 //! |---|---|---|
 //! | the mount point | | the page |
 //! | `api/overview` | `[window=]` | this hour and the last of all requests, in flight, requests per second, contexts, instances, `target`; `window` if one was asked for |
-//! | `api/paths` | `[window=]` `[kind=http\|timer\|all]` `[sort=count\|mean\|p95\|max\|total\|errors\|stddev\|min\|p50\|p99\|error_share\|share\|change]` `[order=desc\|asc]` `[status=any\|new\|gone\|up\|down]` `[q=]` `[limit=]` `[offset=]` | the contexts of a window, each with the window before |
+//! | `api/paths` | `[window=]` `[kind=http\|timer\|all]` `[sort=count\|mean\|p95\|max\|total\|errors\|stddev\|min\|p50\|p99\|error_share\|share\|change]` `[order=desc\|asc]` `[status=any\|new\|gone\|up\|down]` `[series=none\|hits\|mean\|p95]` `[q=]` `[limit=]` `[offset=]` | the contexts of a window, each with the window before |
 //! | `api/path` | `context=` `[kind=any\|http\|timer]` `[window=]` | one context: both hours, histogram, outcomes, the timers within its requests, the 5 slowest requests of each hour; `window` if one was asked for |
 //! | `api/changes` | `[kind=any\|slower\|faster\|failing\|surging\|silent\|instance]` `[limit=]` `[offset=]` | [what has changed](crate::guide::changes), what stands first |
 //! | `api/marks` | | the newest 50 marks; `POST` with `{"text": "…"}` as `application/json` makes one: 201 |
@@ -20,7 +20,7 @@
 //! | `api/slowest` | `[limit=]` | the slowest 100 by mean |
 //! | `api/slowest_requests` | `[window=hour\|last_hour]` `[limit=]` | the slowest 100 requests of an hour, one by one |
 //! | `api/counters` | `name=` `[precision=]` | the slices of a counter, oldest first; 404 for an unknown name |
-//! | `api/counters` | `[precision=]` `[q=]` `[limit=]` `[offset=]` | the user's counters by name: last count, rate per second, sum |
+//! | `api/counters` | `[precision=]` `[series=false\|true]` `[window=]` `[q=]` `[limit=]` `[offset=]` | the user's counters by name: last count, rate per second, sum |
 //! | `api/rankings` | | the rankings of the fleet and of this process: `name`, `period`, `interval`, `max_ids`, `ids`, `dropped` |
 //! | `api/rankings` | `name=` `[limit=]` `[offset=]` | one ranking: `total` and the `ids`, each with `score` and `rank`, which counts from 0, highest first; 404 for an unknown name |
 //! | `api/rows` | `[name=]` `[q=]` `[limit=]` `[offset=]` | with the feature `row-cache`: the `caches` of this process, and the `name`, the `total` and the scheduled `rows` of one of them, failing rows first, then the latest due; without a name the unnamed cache, or else the first by name; 404 for an unknown name |
@@ -44,6 +44,13 @@
 //! than 10 requests of either. A lone instance makes no reports, unless it has a version: it is answered with what the
 //! window measured.
 //!
+//! With a `series`, each of the 100 rows at most has its value in each slice of the window, oldest first: `null` where
+//! nothing was recorded or no request has a time, 0 for no request, and times to three digits. The `series` beside the
+//! rows has `metric`, `precision`, `from` and `to`. The slices of `api/paths` are those that the window is made of, so
+//! that the store is not asked for more: 5 to 61 of them, and 2 of an hour. Those of `api/counters` are the newest
+//! 60, or those of a window, which has the finest precision by which it takes no more than 75 unless `precision` is
+//! given.
+//!
 //! `below_target` is the share, 0 to 1, of the requests that were answered well within
 //! [`Builder::target`](crate::Builder::target).
 //!
@@ -53,8 +60,8 @@
 //! store at most once a second. The admin router never records its own requests.
 
 // Read `mod.rs` (the endpoints), `access.rs` (which requests are answered), `params.rs` and `response.rs`
-// (input and output), `reader.rs` with `single_flight.rs` (the store is asked at most once a second), `windows.rs` with `window_sums.rs` (the
-// sums of all contexts), `book.rs` (what other programs have added), `instance_minutes.rs` (what each
+// (input and output), `reader.rs` with `single_flight.rs` (the store is asked at most once a second), `windows.rs` with `held_window.rs`,
+// `window_sums.rs` and `window_points.rs` (the sums of all contexts), `book.rs` (what other programs have added), `instance_minutes.rs` (what each
 // instance did), then `api/`, `page.rs`
 // with `assets.rs` and `encoding.rs`, and `prometheus.rs` (the answers).
 
@@ -63,6 +70,7 @@ mod api;
 mod assets;
 mod book;
 mod encoding;
+mod held_window;
 mod instance_minutes;
 mod page;
 mod params;
@@ -73,6 +81,7 @@ mod response;
 mod single_flight;
 #[cfg(test)]
 mod tests;
+mod window_points;
 mod window_sums;
 mod windows;
 

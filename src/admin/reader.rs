@@ -10,6 +10,7 @@ use super::book::Book;
 use super::instance_minutes::{InstanceMinutes, InstanceSums};
 use super::response::ApiError;
 use super::single_flight::{DEADLINE, FRESH, SingleFlight, SingleFlightMap, within};
+use super::window_points::WindowPoints;
 use super::window_sums::WindowSums;
 use super::windows::Windows;
 use crate::clock::Clock;
@@ -40,7 +41,7 @@ const A_MINUTE: Duration = Duration::from_secs(60);
 type Answer<T> = Arc<Vec<T>>;
 
 /// The time that the store has recorded, in Unix seconds.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Span {
     /// When the store began.
     pub(super) created: i64,
@@ -212,6 +213,19 @@ impl Reader {
         let read = self.windows.context(window, context);
         let sums = within(&self.clock, DEADLINE, read).await?;
         sums.map_err(|error| ApiError::store(&error))
+    }
+
+    /// What some contexts measured in each slice of a window.
+    pub(super) async fn window_points(
+        &self,
+        window: Window,
+        contexts: &[RecordId],
+    ) -> Result<WindowPoints, ApiError> {
+        let window = window.rounded(self.clock.now_seconds());
+        let as_of = self.as_of().await?;
+        let read = self.windows.points(window, contexts, as_of);
+        let points = within(&self.clock, DEADLINE, read).await?;
+        points.map_err(|error| ApiError::store(&error))
     }
 
     /// The names of all timers.

@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use tokio::sync::Mutex;
 
+use super::held_window::HeldWindow;
+use super::window_points::{Point, WindowPoints};
 use super::window_sums::{PartSums, Summary, WindowSums};
 use crate::clock::{Clock, Tick};
 use crate::error::StoreError;
@@ -19,7 +21,7 @@ use crate::model::context::ContextId;
 use crate::model::pack;
 use crate::model::records::{Record, RecordId};
 use crate::model::tier::{FINEST, Revision, TierSlice};
-use crate::model::window::{RunningSums, Window, WindowSlices};
+use crate::model::window::{Window, WindowSlices};
 use crate::store::{RecordIndex, Store};
 
 /// Age up to which the records are not read again.
@@ -59,13 +61,6 @@ impl OpenSlice {
     fn get(&self, id: RecordId) -> Option<Record> {
         pack::read_record(self.records.get(&id)?)
     }
-}
-
-/// The sums of a window and of the one before it.
-struct HeldWindow {
-    window: Window,
-    asked_at: Tick,
-    sums: [RunningSums; 2],
 }
 
 /// A window whose slices are read.
@@ -146,6 +141,28 @@ impl Windows {
             sums
         };
         Ok([sums(0), sums(1)])
+    }
+
+    /// What some contexts measured in each slice of a window. `as_of` is the moment up to which everything can be
+    /// read. After [`sums`](Self::sums) of the same window it reads nothing more.
+    ///
+    /// Cancel safe: what was read so far stays.
+    pub(super) async fn points(
+        &self,
+        window: Window,
+        contexts: &[RecordId],
+        as_of: i64,
+    ) -> Result<WindowPoints, StoreError> {
+        let mut state = self.state.lock().await;
+        let ready = self.bring_up_to_date(&mut state, window).await?;
+        let rows = contexts.iter().map(|id| state.points(&ready, *id, as_of));
+        let slices = ready.parts[0];
+        Ok(WindowPoints {
+            precision: slices.tier.seconds,
+            from: slices.from,
+            to: slices.to,
+            rows: rows.collect(),
+        })
     }
 
     /// Reads what has changed, as far as time allows.
@@ -257,17 +274,17 @@ impl Windows {
         };
         let leaving: Vec<i64> = included.difference(&settled).copied().collect();
         if has_changed(state) || leaving.len() > settled.len() {
-            state.held[at].sums[part].clear();
+            state.held[at].clear(part);
         } else if !leaving.is_empty() {
             let slices: Vec<TierSlice> = leaving.iter().map(|start| (seconds, *start)).collect();
             let records = self.store.slice_records(&slices).await?;
             // The records must be those that were added: they may have changed since the index was read.
             state.index = self.store.record_index(now).await?;
             if has_changed(state) {
-                state.held[at].sums[part].clear();
+                state.held[at].clear(part);
             } else {
                 for (start, slice) in leaving.iter().zip(&records) {
-                    state.held[at].sums[part].remove(*start, &slice.records);
+                    state.held[at].remove(part, *start, &slice.records);
                 }
             }
         }
@@ -283,7 +300,7 @@ impl Windows {
             let records = records.into_iter().next().unwrap_or_default().records;
             state.include_first((seconds, start), &records);
             let revision = revision(state, start);
-            state.held[at].sums[part].add(start, revision, &records);
+            state.held[at].add(part, start, revision, &records);
         }
         Ok(unread.len())
     }
@@ -308,11 +325,7 @@ impl Windows {
             let oldest = oldest.map_or(0, |(at, _)| at);
             state.held.swap_remove(oldest);
         }
-        state.held.push(HeldWindow {
-            window,
-            asked_at: now,
-            sums: Default::default(),
-        });
+        state.held.push(HeldWindow::new(window, now));
         state.held.len() - 1
     }
 }
@@ -360,25 +373,69 @@ impl State {
         part: usize,
         only: Option<RecordId>,
     ) -> HashMap<RecordId, Aggregate> {
-        let tier = ready.parts[part].tier;
         let mut sums: HashMap<RecordId, Aggregate> = HashMap::new();
+        self.each_open_record(ready, part, only, |_, id, record| {
+            sums.entry(id).or_default().merge(&record.sums);
+        });
+        sums
+    }
+
+    /// Calls a function with the records of the open slices, of one context or of all, and with the start of the slice
+    /// of the window's tier that each is in.
+    fn each_open_record(
+        &self,
+        ready: &Ready,
+        part: usize,
+        only: Option<RecordId>,
+        mut each: impl FnMut(i64, RecordId, &Record),
+    ) {
+        let tier = ready.parts[part].tier;
         for at in &ready.open[part] {
             let Some(slice) = self.open.get(at) else {
                 continue;
             };
             let wide = (tier.seconds, tier.slice(at.1));
             let of_tier = self.open.get(&wide).filter(|_| at.0 != tier.seconds);
-            let ids = slice.records.keys().copied();
-            for id in ids.filter(|id| only.is_none_or(|only| only == *id)) {
+            let mut include = |id: RecordId| {
                 // A minute may be part of the wider slice already.
                 let rolled = of_tier.and_then(|slice| slice.get(id));
                 let is_part = rolled.is_some_and(|rolled| at.1 < rolled.rolled_until);
                 if let Some(record) = slice.get(id).filter(|_| !is_part) {
-                    sums.entry(id).or_default().merge(&record.sums);
+                    each(wide.1, id, &record);
                 }
+            };
+            match only {
+                Some(id) => include(id),
+                None => slice.records.keys().copied().for_each(include),
             }
         }
-        sums
+    }
+
+    /// What a context measured in each slice of a window.
+    fn points(&self, ready: &Ready, id: RecordId, as_of: i64) -> Vec<Option<Point>> {
+        let (slices, held) = (ready.parts[0], &self.held[ready.at].points);
+        let mut open: HashMap<i64, Aggregate> = HashMap::new();
+        self.each_open_record(ready, 0, Some(id), |start, _, record| {
+            open.entry(start).or_default().merge(&record.sums);
+        });
+        let (seconds, since) = (slices.tier.seconds, self.since());
+        let point = |start: i64| {
+            let is_open = ready.open[0].contains(&(seconds, start));
+            let point = match is_open {
+                true => Some(open.get(&start).map_or_else(Point::default, Point::from)),
+                false => held.get(start, id),
+            };
+            let was_recorded = start + i64::from(seconds) > since && start < as_of;
+            point.filter(|point| was_recorded || point.hits > 0)
+        };
+        let starts = (slices.from..slices.to).step_by(seconds as usize);
+        starts.map(point).collect()
+    }
+
+    /// When the records begin, in Unix seconds.
+    fn since(&self) -> i64 {
+        let created = self.index.created;
+        self.first.map_or(created, |first| first.min(created))
     }
 
     /// What all contexts measured in a part of a window. Lets other tasks run meanwhile.
@@ -406,9 +463,7 @@ impl State {
                 tokio::task::yield_now().await;
             }
         }
-        let since = self
-            .first
-            .map_or(self.index.created, |first| first.min(self.index.created));
+        let since = self.since();
         let mut part_sums = PartSums {
             slices,
             complete: slices.complete(since, as_of, ready.now),

@@ -131,7 +131,7 @@ async fn the_list_shows_what_was_counted(mut fixture: Fixture, steps: usize) {
             count(&mut fixture, second, &[(name, n)]).await;
         }
         let precision = fixture.precisions.counters[rng.usize(..7)];
-        let uri = format!("/api/counters?precision={}", precision.seconds);
+        let uri = format!("/api/counters?precision={}&series=true", precision.seconds);
         let answer = page.get(&uri).await;
         check_list(&fixture, &answer, &counted, precision).await;
     }
@@ -176,6 +176,24 @@ async fn check_list(
             kept.clone().map(|(_, n)| n).sum::<i64>(),
             "{name}"
         );
+        let (series, width) = (&answer["series"], width as usize);
+        let bound = |name: &str| series[name].as_i64().unwrap();
+        assert_eq!(
+            (bound("to"), bound("to") - bound("from")),
+            (to, 60 * width as i64)
+        );
+        let starts = (bound("from")..bound("to")).step_by(width);
+        let values = row["series"].as_array().unwrap();
+        assert_eq!(values.len(), 60);
+        for (start, value) in starts.zip(values) {
+            match slices
+                .get(&start)
+                .filter(|_| start > precision.cut_off(now))
+            {
+                Some(n) => assert_eq!(value, *n, "{name} {start}"),
+                None => assert!(value.is_null() || value == 0, "{name} {start}: {value}"),
+            }
+        }
         let (start, last) = kept.last().unzip();
         assert_eq!(
             (&row["last_start"], &row["last"]),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::body::Body;
 use http::{Request, StatusCode};
 use http_body_util::BodyExt;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tower::ServiceExt;
 use tower_pulse::admin::Access;
 use tower_pulse::model::batch::Batch;
@@ -165,9 +165,37 @@ impl Page {
         }
     }
 
+    /// Checks the series of a row.
+    fn check_series(&self, row: &Value, context: usize, (of, metric): (&Value, &str), error: f64) {
+        let number = |name: &str| of[name].as_i64().unwrap();
+        let (from, to, width) = (number("from"), number("to"), number("precision"));
+        let starts = (from..to).step_by(width as usize);
+        let values = row["series"].as_array().unwrap();
+        assert_eq!(values.len(), starts.clone().count());
+        for (start, value) in starts.zip(values) {
+            let expected = self.expected(Some(context), start, start + width);
+            let total: u64 = expected.iter().map(|served| served.nanos).sum();
+            let mean = total as f64 / 1e9 / expected.len() as f64;
+            match (metric, expected.is_empty()) {
+                ("hits", true) => assert!(value.is_null() || value == 0, "{row}"),
+                (_, true) => assert!(value.is_null(), "{row}"),
+                ("hits", false) => assert_eq!(value, expected.len(), "{row}"),
+                // Rounded to three digits.
+                ("mean", false) => near(value, mean, 0.005),
+                _ => {
+                    let rank = (0.95 * expected.len() as f64).ceil() as usize;
+                    let exact = expected[rank - 1].nanos as f64 / 1e9;
+                    near(value, exact, error + 0.005);
+                }
+            }
+        }
+    }
+
     /// Checks the answers about a window.
     async fn check_window(&self, query: &str) {
-        let paths = self.get(&format!("/api/paths?{query}&limit=1000")).await;
+        let metric = ["hits", "mean", "p95"][fastrand::usize(..3)];
+        let uri = format!("/api/paths?{query}&limit=1000&series={metric}");
+        let paths = self.get(&uri).await;
         let range = |answer: &Value| {
             (
                 answer["from"].as_i64().unwrap(),
@@ -189,6 +217,7 @@ impl Page {
                 continue;
             };
             self.check(row, Some(context), now, error);
+            self.check_series(row, context, (&paths["series"], metric), error);
             match &row["before"] {
                 _ if !is_kept => {}
                 Value::Null => assert!(self.expected(Some(context), before.0, before.1).is_empty()),
@@ -331,6 +360,45 @@ async fn a_window_tells_which_part_of_it_was_recorded() {
         (&Value::from(5), &Value::from(10))
     );
     near(&row["change"]["count"], 0.5, 1e-9);
+}
+
+#[tokio::test]
+async fn a_series_tells_no_requests_from_nothing_recorded() {
+    let mut fixture = Fixture::memory();
+    let mut page = Page::new(&fixture);
+    let one = Served {
+        second: crate::fixture::NOW,
+        context: 0,
+        nanos: 12_345_678,
+        outcome: Outcome::Success,
+    };
+    page.serve(&mut fixture, &[one, one]).await;
+    fixture.manual_clock.advance(Duration::from_secs(130));
+    let answer = page.get("/api/paths?window=5m&series=hits").await;
+    let (from, to) = (&answer["from"], &answer["to"]);
+    let expected = json!({"metric": "hits", "precision": 60, "from": from, "to": to});
+    assert_eq!(answer["series"], expected);
+    let begin = (crate::fixture::NOW - from.as_i64().unwrap()) / 60;
+    let values = |answer: &Value| answer["paths"][0]["series"].as_array().unwrap().clone();
+    let hits = values(&answer);
+    let (before, since) = hits.split_at(begin as usize);
+    assert!(
+        !before.is_empty() && before.iter().all(Value::is_null),
+        "{hits:?}"
+    );
+    assert_eq!(since, [2, 0, 0]);
+    let mean = values(&page.get("/api/paths?window=5m&series=mean").await);
+    assert_eq!(
+        mean[begin as usize..],
+        [json!(0.0123), Value::Null, Value::Null]
+    );
+    let none = page.get("/api/paths?window=5m").await;
+    assert!(none.get("series").is_none() && none["paths"][0].get("series").is_none());
+    let (status, refused) = page.answer("/api/paths?series=p98").await;
+    assert_eq!(
+        (status.as_u16(), &refused["parameter"]),
+        (400, &"series".into())
+    );
 }
 
 #[tokio::test]

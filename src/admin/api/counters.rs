@@ -9,6 +9,9 @@ use super::super::Admin;
 use super::super::params::Params;
 use super::super::reader::Span;
 use super::super::response::ApiError;
+use super::resolution::{Bounds, MAX_ROW_POINTS, Resolution, SliceSource};
+use super::row_series::{MAX_SERIES_ROWS, SeriesOf};
+use super::window::Asked;
 use super::{DEFAULT_PRECISION, limit, offset};
 use crate::model::context::{ALL, Metric};
 use crate::model::slice::{Precision, Precisions, SliceCount};
@@ -16,6 +19,9 @@ use crate::store::CounterQuery;
 
 /// Counters that are read at once, so that Redis serves others in between.
 const COUNTERS_AT_ONCE: usize = 100;
+
+/// Slices of a series that is about no window.
+const NEWEST_SLICES: i64 = 60;
 
 /// Seconds that a rate is a mean of, without the current slice.
 const RATE_SECONDS: u32 = 60;
@@ -44,6 +50,9 @@ pub(in crate::admin) struct List {
     to: i64,
     /// Number of counters on all pages.
     total: usize,
+    /// The slices of the rows' series, if they were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    series: Option<SeriesOf>,
     counters: Vec<Row>,
 }
 
@@ -59,17 +68,37 @@ struct Row {
     rate: f64,
     /// The sum of all slices that are kept.
     sum: i64,
+    /// The count of each slice, oldest first; `null` where none was recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    series: Option<Vec<Option<i64>>>,
 }
 
 pub(in crate::admin) async fn counters<'a>(
     admin: &Admin,
     params: &'a Params,
 ) -> Result<Counters<'a>, ApiError> {
-    let precision = precision(params, &admin.source.precisions)?;
-    match params.name("name")? {
-        Some(name) => Ok(Counters::One(counter(admin, name, precision).await?)),
-        None => Ok(Counters::List(list(admin, params, precision).await?)),
+    let precisions = &admin.source.precisions;
+    if let Some(name) = params.name("name")? {
+        let precision = precision(params, precisions)?;
+        return Ok(Counters::One(counter(admin, name, precision).await?));
     }
+    let now = admin.source.clock.now_seconds();
+    let has_series = params.choice("series", &[("false", false), ("true", true)])?;
+    let bounds = match has_series {
+        true => Asked::read(params, now)?.map(|asked| Bounds::new(asked.window(), now)),
+        false => None,
+    };
+    let of_window = match (bounds, params.digits("precision")?) {
+        (Some(bounds), None) => Resolution::of_rows(precisions, bounds, now),
+        _ => None,
+    };
+    let precision = match of_window {
+        Some(precision) => precision,
+        None => precision(params, precisions)?,
+    };
+    let series = has_series.then_some(bounds);
+    let list = list(admin, params, precision, series).await?;
+    Ok(Counters::List(list))
 }
 
 /// The requested precision, which must be one of the counters'.
@@ -138,14 +167,26 @@ async fn is_known(admin: &Admin, name: &str) -> Result<bool, ApiError> {
 
 /// The counters of this process and those in the store at the precision or at the coarsest one, which are kept
 /// for longest.
-async fn list(admin: &Admin, params: &Params, seconds: u32) -> Result<List, ApiError> {
+///
+/// `series` is there if each row shall have one, of a window or of the newest slices.
+async fn list(
+    admin: &Admin,
+    params: &Params,
+    seconds: u32,
+    series: Option<Option<Bounds>>,
+) -> Result<List, ApiError> {
     let wanted = params.text("q")?;
-    let limit = limit(params)?;
+    let limit = match series {
+        Some(_) => limit(params)?.min(MAX_SERIES_ROWS),
+        None => limit(params)?,
+    };
     let offset = offset(params)?;
     let precisions = &admin.source.precisions;
     let precision = precisions.counter(seconds);
     let precision = precision.unwrap_or(Precision::new(seconds, 1));
-    let span = rate_span(precision, admin.reader.recorded_span().await?);
+    let recorded = admin.reader.recorded_span().await?;
+    let span = rate_span(precision, recorded);
+    let series = series.map(|bounds| SeriesSlices::new(precision, bounds, recorded));
 
     let coarsest = precisions.counters.last().map(|p| p.seconds);
     let listed = BTreeSet::from_iter([seconds].into_iter().chain(coarsest));
@@ -163,13 +204,17 @@ async fn list(admin: &Admin, params: &Params, seconds: u32) -> Result<List, ApiE
         let query = CounterQuery::new(names.iter().copied(), seconds);
         let read = admin.reader.counters(&query).await?;
         let rows = read.iter();
-        counters.extend(rows.map(|counter| Row::new(&counter.name, &counter.slices, span)));
+        counters.extend(rows.map(|counter| Row {
+            series: series.map(|series| series.counts(&counter.slices)),
+            ..Row::new(&counter.name, &counter.slices, span)
+        }));
     }
     Ok(List {
         precision: seconds,
         from: span.from,
         to: span.to,
         total: names.len(),
+        series: series.map(SeriesSlices::named),
         counters,
     })
 }
@@ -201,6 +246,70 @@ fn rate_span(precision: Precision, recorded: Span) -> RateSpan {
     }
 }
 
+/// The slices of the series in the rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct SeriesSlices {
+    precision: Precision,
+    from: i64,
+    to: i64,
+    recorded: Span,
+}
+
+impl SeriesSlices {
+    /// The slices of a window, or else the newest ones; no more than a row shows.
+    fn new(precision: Precision, bounds: Option<Bounds>, recorded: Span) -> Self {
+        let width = i64::from(precision.seconds);
+        let (from, to) = match bounds {
+            Some(bounds) => {
+                let resolution = Resolution {
+                    precision: precision.seconds,
+                    source: SliceSource::Counters(precision),
+                };
+                let slices = resolution.slices(bounds);
+                (slices.from, slices.to)
+            }
+            None => {
+                let to = precision.slice(recorded.now).saturating_add(width);
+                let newest = i64::from(precision.retained).min(NEWEST_SLICES);
+                (to.saturating_sub(newest * width), to)
+            }
+        };
+        Self {
+            precision,
+            from: from.max(to.saturating_sub(MAX_ROW_POINTS * width)),
+            to,
+            recorded,
+        }
+    }
+
+    fn named(self) -> SeriesOf {
+        SeriesOf {
+            metric: "count",
+            precision: self.precision.seconds,
+            from: self.from,
+            to: self.to,
+        }
+    }
+
+    /// The counts of a counter, whose slices are given oldest first.
+    fn counts(self, slices: &[SliceCount]) -> Vec<Option<i64>> {
+        let width = i64::from(self.precision.seconds);
+        let cut_off = self.precision.cut_off(self.recorded.now);
+        let count = |start: i64| {
+            let at = slices.binary_search_by_key(&start, |slice| slice.start);
+            let is_recorded = start > cut_off
+                && start.saturating_add(width) > self.recorded.created
+                && start < self.recorded.as_of;
+            match at {
+                Ok(at) if start > cut_off => Some(slices[at].count),
+                _ => is_recorded.then_some(0),
+            }
+        };
+        let starts = (self.from..self.to).step_by(self.precision.seconds as usize);
+        starts.map(count).collect()
+    }
+}
+
 impl Row {
     /// The slices of a counter are given oldest first.
     fn new(name: &str, slices: &[SliceCount], span: RateSpan) -> Self {
@@ -216,6 +325,7 @@ impl Row {
             last_start: last.map(|slice| slice.start),
             rate: recent.fold(0, sum) as f64 / span.seconds as f64,
             sum: retained().fold(0, sum),
+            series: None,
         }
     }
 }
@@ -223,6 +333,7 @@ impl Row {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::window::Window;
 
     const NOW: i64 = 1_700_000_000; // 20 s into a minute
 
@@ -253,6 +364,32 @@ mod tests {
         assert_eq!((NOW - span.from, span.seconds), (9, 9));
         let span = rate_span(Precision::new(60, 1), recorded(0));
         assert_eq!((NOW - span.from, span.seconds), (20, 20));
+    }
+
+    #[test]
+    fn a_series_has_a_count_for_each_slice_that_was_recorded() {
+        let minute = Precision::new(60, 5);
+        let series = |bounds, created| SeriesSlices::new(minute, bounds, recorded(created));
+        let counts = |series: SeriesSlices, slices: &[(i64, i64)]| {
+            let slices = slices.iter();
+            let slices = slices.map(|(ago, n)| SliceCount::new(NOW - 20 - 60 * ago, *n));
+            series.counts(&slices.collect::<Vec<_>>())
+        };
+        let newest = series(None, 0);
+        assert_eq!((NOW - newest.from, newest.to - NOW), (260, 40));
+        let expected = [Some(0), Some(-7), Some(0), Some(0), Some(3)];
+        assert_eq!(counts(newest, &[(9, 1), (3, -7), (0, 3)]), expected);
+        // The store is younger, and another program has counted before.
+        let expected = [Some(2), None, None, Some(0), Some(0)];
+        assert_eq!(counts(series(None, NOW - 70), &[(4, 2)]), expected);
+        let window = series(Some(Bounds::new(Window::Last(400), NOW)), 0);
+        assert_eq!((NOW - window.from, window.to - NOW), (440, 40));
+        let counts = counts(window, &[(6, 1), (5, 1), (4, 2)]);
+        let kept = [Some(2), Some(0), Some(0), Some(0), Some(0)];
+        assert_eq!(counts, [&[None; 3][..], &kept].concat());
+        // More slices than a row shows.
+        let long = series(Some(Bounds::new(Window::Last(86_400), NOW)), 0);
+        assert_eq!((long.to - long.from, long.to - NOW), (75 * 60, 40));
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod paths;
 pub(super) mod question;
 mod rankings;
 mod resolution;
+mod row_series;
 #[cfg(feature = "row-cache")]
 mod rows;
 pub(super) mod screen;

@@ -10,9 +10,11 @@ use super::super::book::Book;
 use super::super::params::Params;
 use super::super::response::ApiError;
 use super::super::window_sums::PartSums;
+use super::row_series::{MAX_SERIES_ROWS, PointValue, ROW_METRICS, SeriesOf};
 use super::window::{Asked, Change, Compared, Covered, Measured, share};
 use super::{Name, limit, offset};
 use crate::model::context::{ContextId, Kind};
+use crate::model::records::RecordId;
 use crate::model::window::Window;
 
 /// The measurements that rows can be ordered by.
@@ -122,6 +124,9 @@ pub(in crate::admin) struct Paths {
     target: Option<f64>,
     /// Number of rows on all pages.
     total: usize,
+    /// The slices of the rows' series, if a series was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    series: Option<SeriesOf>,
     paths: Vec<PathRow>,
 }
 
@@ -137,6 +142,9 @@ struct PathRow {
     share: Option<f64>,
     before: Option<Measured>,
     change: Option<Change>,
+    /// One value for each slice, oldest first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    series: Option<Vec<Option<PointValue>>>,
 }
 
 pub(in crate::admin) async fn paths(admin: &Admin, params: &Params) -> Result<Paths, ApiError> {
@@ -158,7 +166,11 @@ pub(in crate::admin) async fn paths(admin: &Admin, params: &Params) -> Result<Pa
     ];
     let status = params.choice("status", &statuses)?;
     let wanted = params.text("q")?;
-    let limit = limit(params)?;
+    let metric = params.choice("series", &ROW_METRICS)?;
+    let limit = match metric {
+        Some(_) => limit(params)?.min(MAX_SERIES_ROWS),
+        None => limit(params)?,
+    };
     let offset = offset(params)?;
 
     // The book has statistics of hours.
@@ -186,6 +198,17 @@ pub(in crate::admin) async fn paths(admin: &Admin, params: &Params) -> Result<Pa
     });
     let total = table.rows.len();
     let page = table.rows.into_iter().skip(offset).take(limit);
+    let page: Vec<Row> = page.collect();
+    let mut series = None;
+    let mut values = Vec::new();
+    if let Some(metric) = metric {
+        let ids = page.iter().map(|row| &row.context);
+        let ids: Vec<_> = ids.map(|id| RecordId::new(id.kind, &id.name)).collect();
+        let points = admin.reader.window_points(asked.window(), &ids).await?;
+        series = Some(SeriesOf::new(metric.as_str(), &points));
+        values = points.rows;
+    }
+    let mut values = values.into_iter();
     let row = |row: Row| {
         let name = Name::new(&row.context.name, row.context.kind);
         let now = row.measured.now.as_ref();
@@ -201,6 +224,7 @@ pub(in crate::admin) async fn paths(admin: &Admin, params: &Params) -> Result<Pa
                 .unwrap_or_else(|| Measured::none(row.context.kind)),
             before: row.measured.before,
             change: row.measured.change,
+            series: (metric.zip(values.next())).map(|(metric, points)| metric.of_all(&points)),
         }
     };
     Ok(Paths {
@@ -209,7 +233,8 @@ pub(in crate::admin) async fn paths(admin: &Admin, params: &Params) -> Result<Pa
         error: table.error,
         target: admin.source.target_seconds(),
         total,
-        paths: page.map(row).collect(),
+        series,
+        paths: page.into_iter().map(row).collect(),
     })
 }
 

@@ -9,6 +9,9 @@ use crate::model::window::{Window, WindowSlices};
 /// The most points of a series, if the request leaves the precision open.
 const MAX_POINTS: i64 = 200;
 
+/// The most points of a series in a row of a table. Counters by the five minutes cover six hours by 73.
+pub(super) const MAX_ROW_POINTS: i64 = 75;
+
 /// Slices of one length that are kept in one place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Resolution {
@@ -80,7 +83,9 @@ impl Resolution {
         let wanted = match (given, bounds) {
             (Some(given), _) => given,
             (None, None) => Self::default_precision(all),
-            (None, Some(bounds)) => return Ok(Self::finest(all.iter().copied(), bounds, now)),
+            (None, Some(bounds)) => {
+                return Ok(Self::finest(all.iter().copied(), MAX_POINTS, bounds, now));
+            }
         };
         let of_wanted = all.iter().filter(|one| Some(one.precision) == wanted);
         let of_wanted = of_wanted.copied();
@@ -90,6 +95,17 @@ impl Resolution {
             (Some(first), None) => Ok(first),
             (Some(_), Some(bounds)) => Ok(Self::reaching(of_wanted, bounds, now)),
         }
+    }
+
+    /// The precision of counters for the series in the rows of a table: the finest that covers the window by few
+    /// points; `None` if all of them are too fine.
+    pub(super) fn of_rows(precisions: &Precisions, bounds: Bounds, now: i64) -> Option<u32> {
+        let all = Self::all(precisions, true).into_iter();
+        let counters = all.filter(|one| matches!(one.source, SliceSource::Counters(_)));
+        let finest = Self::finest(counters, MAX_ROW_POINTS, bounds, now);
+        precisions
+            .counter(finest.precision)
+            .map(|precision| precision.seconds)
     }
 
     /// The precision of a series without a window: of the counters, if the metric has counters.
@@ -105,10 +121,15 @@ impl Resolution {
 
     /// The finest slices that cover a window by a limited number of points; if none are kept for so long, those that
     /// are kept for longest.
-    fn finest(all: impl Iterator<Item = Self> + Clone, bounds: Bounds, now: i64) -> Self {
+    fn finest(
+        all: impl Iterator<Item = Self> + Clone,
+        max_points: i64,
+        bounds: Bounds,
+        now: i64,
+    ) -> Self {
         let few = all.filter(|one| {
             let slices = one.slices(bounds);
-            slices.seconds() / i64::from(one.precision) <= MAX_POINTS || one.precision >= 86_400
+            slices.seconds() / i64::from(one.precision) <= max_points || one.precision >= 86_400
         });
         Self::reaching(few, bounds, now)
     }
@@ -197,6 +218,19 @@ mod tests {
         // Nothing is kept for so long.
         assert_eq!(chosen(true, None, between(NOW, 0)).0, 86_400);
         assert_eq!(chosen(false, None, between(2_000_000, 0)).0, 21_600);
+    }
+
+    #[test]
+    fn the_rows_of_a_table_have_few_points() {
+        let windows = [300, 900, 3_600, 21_600, 86_400, 604_800];
+        let of_rows = |precisions: &Precisions| {
+            let window = |seconds| Bounds::new(Window::Last(seconds), NOW);
+            windows.map(|seconds| Resolution::of_rows(precisions, window(seconds), NOW))
+        };
+        let expected = [5, 60, 60, 300, 3_600, 18_000].map(Some);
+        assert_eq!(of_rows(&Precisions::default()), expected);
+        let seconds = of_rows(&Precisions::new([1], 120));
+        assert_eq!(seconds, [None; 6]);
     }
 
     #[test]
