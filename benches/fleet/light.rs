@@ -58,6 +58,7 @@ impl Light {
         let at = crate::now();
         let heartbeat = Heartbeat {
             instance: self.instance.clone(),
+            name: None,
             at,
             in_flight: 0,
             dropped: 0,
