@@ -54,6 +54,21 @@ async fn many_dashboards_ask_once_a_second() {
 }
 
 #[tokio::test]
+async fn the_series_of_rows_ask_the_store_for_nothing_more() {
+    let (plain, with_series) = (bench(), bench());
+    for uri in ["/api/paths?window=1h", "/api/paths?window=1h&series=hits"] {
+        for _ in 0..3 {
+            for bench in [&plain, &with_series] {
+                bench.manual_clock.advance(Duration::from_secs(1));
+            }
+            assert_eq!(get(&plain.router, "/api/paths?window=1h").await.status, 200);
+            assert_eq!(get(&with_series.router, uri).await.status, 200);
+            assert_eq!(with_series.store.asked(), plain.store.asked());
+        }
+    }
+}
+
+#[tokio::test]
 async fn minutes_of_instances_that_have_ended_are_read_once() {
     let bench = bench();
     let poll = async || {
