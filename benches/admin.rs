@@ -1,12 +1,13 @@
 //! The admin API through the mounted router, at 100 and 2,000 contexts in memory: with a cached snapshot
-//! that all readers share, and with a new one for each request.
-#![allow(clippy::unwrap_used, missing_docs)]
+//! that all readers share, and with a new one for each request. Then scrapes of `metrics`, with their goal:
+//! `cargo bench --bench admin -- scrapes` measures these alone.
+#![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
-use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
+use criterion::{BenchmarkId, Criterion, criterion_group};
 use http::{Request, StatusCode};
 use tower::ServiceExt;
 use tower_pulse::admin::Access;
@@ -14,9 +15,18 @@ use tower_pulse::{Clock, Pulse};
 
 const NOW: i64 = 1_700_001_000;
 
+/// Contexts of the service that is scraped, and how long a scrape should take at most.
+const SCRAPED_CONTEXTS: u64 = 2_000;
+const SCRAPE_GOAL: Duration = Duration::from_millis(10);
+
 /// Sends a request; returns the size of the answer in bytes.
 async fn get(app: &Router, path: &str) -> usize {
-    let request = Request::get(path).body(Body::empty()).unwrap();
+    get_encoded(app, path, "identity").await
+}
+
+async fn get_encoded(app: &Router, path: &str, encoding: &str) -> usize {
+    let request = Request::get(path).header("accept-encoding", encoding);
+    let request = request.body(Body::empty()).unwrap();
     let response = app.clone().oneshot(request).await.unwrap();
     assert_eq!(response.status(), StatusCode::OK, "{path}");
     let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
@@ -51,9 +61,6 @@ fn admin(c: &mut Criterion) {
                 Some(path) => format!("/admin/pulse/{path}"),
                 None => format!("/admin/pulse/api/{path}"),
             };
-            if cfg!(not(feature = "prometheus")) && name == "metrics" {
-                continue;
-            }
             group.bench_function(BenchmarkId::new(name, contexts), |b| {
                 b.iter(|| runtime.block_on(get(&app, &path)));
             });
@@ -70,5 +77,62 @@ fn admin(c: &mut Criterion) {
     group.finish();
 }
 
+/// Scrapes a service every 15 seconds of its clock, and prints how long it took to answer.
+fn scrapes() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let (clock, hand) = Clock::manual(NOW);
+    let (pulse, _tasks) = Pulse::builder().clock(clock).build_with_tasks().unwrap();
+    for context in 0..SCRAPED_CONTEXTS {
+        let context = format!("GET /api/v1/things-{context}/{{id}}");
+        for request in 1..20u64 {
+            let duration = Duration::from_micros(request.pow(3) * 200);
+            let status = [StatusCode::OK, StatusCode::NOT_FOUND][usize::from(request == 7)];
+            pulse.record(&context, duration, status);
+        }
+    }
+    runtime.block_on(pulse.flush()).unwrap();
+    let app = Router::new().merge(pulse.mount("/admin/pulse", Access::open()));
+    println!(
+        "\n| `metrics` of {SCRAPED_CONTEXTS} contexts | bytes sent | fastest | median | slowest of 100 | goal |"
+    );
+    println!("|---|---:|---:|---:|---:|---|");
+    for encoding in ["identity", "gzip"] {
+        let mut bytes = 0;
+        let mut times: Vec<Duration> = (0..100)
+            .map(|_| {
+                hand.advance(Duration::from_secs(15));
+                let start = Instant::now();
+                bytes = runtime.block_on(get_encoded(&app, "/admin/pulse/metrics", encoding));
+                start.elapsed()
+            })
+            .collect();
+        times.sort();
+        let [fastest, median, slowest] = [times[0], times[50], times[99]].map(millis);
+        let verdict = if times[50] <= SCRAPE_GOAL {
+            "ok"
+        } else {
+            "**MISSED**"
+        };
+        let goal = millis(SCRAPE_GOAL);
+        println!(
+            "| {encoding} | {bytes} | {fastest} | {median} | {slowest} | median <= {goal}: {verdict} |"
+        );
+    }
+}
+
+fn millis(duration: Duration) -> String {
+    format!("{:.1} ms", duration.as_secs_f64() * 1e3)
+}
+
 criterion_group!(benches, admin);
-criterion_main!(benches);
+
+fn main() {
+    if !std::env::args().any(|argument| argument == "scrapes") {
+        benches();
+        Criterion::default().configure_from_args().final_summary();
+    }
+    scrapes();
+}

@@ -13,7 +13,17 @@ pub(super) const ACCEPT_ENCODING: HeaderValue = HeaderValue::from_static("accept
 
 /// Compresses with the best ratio. It takes milliseconds, so callers keep the result.
 pub(super) fn gzip(content: &[u8]) -> Vec<u8> {
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    compress(content, Compression::best())
+}
+
+/// Compresses what is different each time, in the least time.
+#[cfg(feature = "prometheus")]
+pub(super) fn gzip_fast(content: &[u8]) -> Vec<u8> {
+    compress(content, Compression::fast())
+}
+
+fn compress(content: &[u8], level: Compression) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), level);
     let written = encoder
         .write_all(content)
         .and_then(|()| encoder.try_finish());

@@ -273,7 +273,7 @@ impl Admin {
             Endpoint::Index => return Ok(self.page.serve(parts, original_path(parts))),
             Endpoint::Asset(path) => return assets::serve(parts, path),
             #[cfg(feature = "prometheus")]
-            Endpoint::Metrics => return Ok(prometheus::metrics(self).await),
+            Endpoint::Metrics => return prometheus::metrics(self, parts).await,
             Endpoint::Api(question) => question.answer(self, query).await?,
             Endpoint::Screen => api::screen::screen(self, &Params::parse(query)?).await?,
         };

@@ -1,13 +1,17 @@
 //! `metrics`, in the Prometheus text format 0.0.4. Counters of this instance since it started, which
 //! Prometheus may sum over instances, and gauges of the fleet from the store, which it must not sum.
 
+mod text;
+
 use std::collections::BTreeMap;
-use std::fmt::{Display, Write};
 use std::sync::Arc;
 
 use axum::response::Response;
-use http::HeaderValue;
+use http::request::Parts;
+use http::{HeaderValue, header};
 
+use self::text::Text;
+use super::encoding::{self, ACCEPT_ENCODING};
 use super::response::ApiError;
 use super::{Admin, VERSION, response};
 use crate::model::changes::change::ChangeKind;
@@ -23,17 +27,43 @@ const CONTENT_TYPE: HeaderValue =
 
 type Row = (Arc<str>, Totals);
 
-pub(super) async fn metrics(admin: &Admin) -> Response {
+/// Answers a scrape. With 2,000 contexts the text takes milliseconds to write and to compress, so a thread for blocking
+/// work does both.
+pub(super) async fn metrics(admin: &Admin, parts: &Parts) -> Result<Response, ApiError> {
+    let is_compressed = encoding::accepts_gzip(&parts.headers);
     let fleet = fleet(admin).await.ok();
-    let mut totals = (admin.source.totals)();
-    totals.sort_by(|a, b| a.0.cmp(&b.0));
-    let mut text = Text::default();
-    text.requests(&totals);
-    text.counters(&(admin.source.counters)());
-    text.health(&(admin.source.health)());
-    text.fleet(fleet);
-    text.changes(admin.reader.changes().await.ok().as_deref());
-    response::body(text.0, CONTENT_TYPE)
+    let changes = admin.reader.changes().await.ok();
+    let source = &admin.source;
+    let (totals, counters) = (source.totals.clone(), source.counters.clone());
+    let health = source.health.clone();
+    let write = move || {
+        let mut totals = totals();
+        totals.sort_by(|a, b| a.0.cmp(&b.0));
+        let mut text = Text::with_capacity(totals.iter().map(capacity).sum());
+        text.requests(&totals);
+        text.counters(&counters());
+        text.health(&health());
+        text.fleet(fleet);
+        text.changes(changes.as_deref());
+        let text = text.into_bytes();
+        match is_compressed {
+            true => response::gzip(encoding::gzip_fast(&text), CONTENT_TYPE),
+            false => response::body(text, CONTENT_TYPE),
+        }
+    };
+    let written = tokio::task::spawn_blocking(write).await;
+    // The runtime is shutting down, or the user's clock has panicked.
+    let mut response = written
+        .map_err(|error| ApiError::unavailable(format!("the text was not written: {error}")))?;
+    let headers = response.headers_mut();
+    headers.insert(header::VARY, ACCEPT_ENCODING);
+    Ok(response)
+}
+
+/// Bytes of a context's lines, about.
+fn capacity((context, totals): &Row) -> usize {
+    let lines = totals.buckets.len() + 5;
+    lines * (context.len() + 70)
 }
 
 /// The fleet as the store has it: all requests of the hour, and what goes on now.
@@ -54,43 +84,8 @@ async fn fleet(admin: &Admin) -> Result<Fleet, ApiError> {
     })
 }
 
-/// The text that has been written so far.
-#[derive(Default)]
-struct Text(String);
-
+/// Writes the metrics of this crate.
 impl Text {
-    /// Begins a metric. Each metric is begun once, before all of its samples.
-    fn begin(&mut self, name: &str, kind: &str, help: &str) {
-        self.line(format_args!("# HELP {name} {help}"));
-        self.line(format_args!("# TYPE {name} {kind}"));
-    }
-
-    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
-        self.0.push_str(name);
-        for (at, (label, value)) in labels.iter().enumerate() {
-            self.0.push(if at == 0 { '{' } else { ',' });
-            self.0.push_str(label);
-            self.0.push_str("=\"");
-            escape(&mut self.0, value);
-            self.0.push('"');
-        }
-        if !labels.is_empty() {
-            self.0.push('}');
-        }
-        self.line(format_args!(" {value}"));
-    }
-
-    fn single(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
-        self.begin(name, kind, help);
-        self.sample(name, &[], value);
-    }
-
-    fn line(&mut self, line: std::fmt::Arguments<'_>) {
-        // Writing to a string never fails.
-        let _ = self.0.write_fmt(line);
-        self.0.push('\n');
-    }
-
     fn requests(&mut self, totals: &[Row]) {
         let of = |kind| totals.iter().filter(move |(_, totals)| totals.kind == kind);
         let name = "pulse_requests_total";
@@ -100,20 +95,16 @@ impl Text {
             "Requests of this instance by how they ended.",
         );
         for (context, totals) in of(Kind::Http) {
-            for outcome in Outcome::ALL {
-                let n = totals.outcomes.count(outcome);
-                if n == 0 {
-                    continue;
-                }
-                let (method, path) = method_and_path(context);
-                let labels = [
-                    ("context", &**context),
-                    ("method", method.unwrap_or_default()),
-                    ("path", path.unwrap_or_default()),
-                    ("outcome", outcome.as_str()),
-                ];
-                self.sample(name, &labels, n);
-            }
+            let (method, path) = method_and_path(context);
+            let labels = [
+                ("context", &**context),
+                ("method", method.unwrap_or_default()),
+                ("path", path.unwrap_or_default()),
+            ];
+            let counts =
+                Outcome::ALL.map(|outcome| (outcome.as_str(), totals.outcomes.count(outcome)));
+            let counts = counts.into_iter().filter(|(_, n)| *n > 0);
+            self.samples(name, &labels, "outcome", counts);
         }
         let help = "Requests of this instance that count as errors.";
         self.errors("pulse_errors_total", help, of(Kind::Http));
@@ -162,13 +153,15 @@ impl Text {
         let bounds = || bounds.iter().map(String::as_str).chain(["+Inf"]);
         for (context, totals) in rows {
             let mut below = 0u64;
-            for (bound, n) in bounds().zip(totals.buckets) {
-                below = below.saturating_add(n);
-                self.sample(&bucket, &[("context", context), ("le", bound)], below);
-            }
-            self.sample(&sum, &[("context", context)], totals.nanos as f64 / 1e9);
+            let counts = totals.buckets.iter().map(|n| {
+                below = below.saturating_add(*n);
+                below
+            });
+            let labels = [("context", &**context)];
+            self.samples(&bucket, &labels, "le", bounds().zip(counts));
+            self.sample(&sum, &labels, totals.nanos as f64 / 1e9);
             // The format demands this line, which equals the last bucket.
-            self.sample(&count, &[("context", context)], below);
+            self.sample(&count, &labels, below);
         }
     }
 
@@ -291,16 +284,5 @@ impl Text {
         self.single("pulse_fleet_in_flight", gauge, help, now.in_flight);
         let help = "Number of contexts.";
         self.single("pulse_fleet_contexts", gauge, help, contexts);
-    }
-}
-
-fn escape(text: &mut String, value: &str) {
-    for c in value.chars() {
-        match c {
-            '\\' => text.push_str("\\\\"),
-            '"' => text.push_str("\\\""),
-            '\n' => text.push_str("\\n"),
-            other => text.push(other),
-        }
     }
 }

@@ -5,15 +5,6 @@ use http::Method;
 use super::super::assets::hash;
 use super::*;
 
-async fn ask(router: &Router, uri: &str, headers: &[(&'static str, &str)]) -> Answered {
-    let mut request = request(uri);
-    for (name, value) in headers {
-        let value = value.parse().expect("a header");
-        request.headers_mut().append(*name, value);
-    }
-    send(router, request).await
-}
-
 #[tokio::test]
 async fn a_file_is_kept_for_ever_under_the_hash_of_its_content_only() {
     let router = bench().router;

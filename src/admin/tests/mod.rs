@@ -250,6 +250,16 @@ pub(super) async fn get(router: &Router, uri: &str) -> Answered {
     send(router, request(uri)).await
 }
 
+/// Sends a GET with headers.
+pub(super) async fn ask(router: &Router, uri: &str, headers: &[(&'static str, &str)]) -> Answered {
+    let mut request = request(uri);
+    for (name, value) in headers {
+        let value = value.parse().expect("a header");
+        request.headers_mut().append(*name, value);
+    }
+    send(router, request).await
+}
+
 /// The JSON of a successful answer.
 pub(super) async fn json(router: &Router, uri: &str) -> Value {
     let answered = get(router, uri).await;

@@ -1,9 +1,14 @@
 //! The Prometheus text, read by a small parser of the format.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, mpsc};
+use std::time::Duration;
+
+use tokio::sync::Notify;
 
 use super::store::FaultMode;
 use super::*;
+use crate::model::health::JournalHealth;
 
 struct Sample {
     name: String,
@@ -193,4 +198,145 @@ async fn without_the_store_the_fleet_is_left_out() {
             .any(|sample| sample.name.starts_with("pulse_fleet_"))
     );
     assert_eq!(find(&samples, "pulse_requests_total", "", "").len(), 3);
+}
+
+/// Rows of every kind and outcome, with names that need an escape anywhere and with numbers of every length.
+fn various_totals() -> Vec<(Arc<str>, Totals)> {
+    let names = [
+        (Kind::Http, "POST /z"),
+        (Kind::Http, "GET /users/{id}"),
+        (Kind::Http, "/no-method"),
+        (Kind::Http, "<unmatched>"),
+        (Kind::Http, "GET \"/quoted\""),
+        (Kind::Http, "DELETE /back\\slash\\"),
+        (Kind::Http, "GET /line\nbreak\n"),
+        (Kind::Http, "GET /größe/{名}"),
+        (Kind::Http, "\\\\\"\"\n\n"),
+        (Kind::Http, ""),
+        (Kind::Timer, "db:find"),
+        (Kind::Timer, "\\GET /users/{id}"),
+        (Kind::Timer, "tém\"plate"),
+        (Kind::All, "<all>"),
+    ];
+    let row = |(at, (kind, name)): (usize, (Kind, &str))| {
+        let mut totals = Totals::new(kind);
+        for (number, outcome) in Outcome::ALL.into_iter().enumerate() {
+            if at == 0 || at % Outcome::ALL.len() == number {
+                totals.outcomes.counts[outcome as usize] = 7u64.pow((at + number) as u32);
+            }
+        }
+        totals.outcomes.errors = at as u64;
+        totals.nanos = 1_234_567_891u128.pow(at as u32 % 4) / 3;
+        for (number, bucket) in totals.buckets.iter_mut().enumerate() {
+            *bucket = 10u64.pow((number % 4) as u32) * at as u64;
+        }
+        if at == 3 {
+            totals.buckets[2] = u64::MAX;
+        }
+        (name.into(), totals)
+    };
+    names.into_iter().enumerate().map(row).collect()
+}
+
+/// Scrapers and alerts depend on the text, so it is compared byte for byte.
+#[tokio::test]
+async fn the_text_is_what_it_has_always_been() {
+    let (mut source, _, _) = source(Canned::default());
+    source.totals = Arc::new(various_totals);
+    source.health = Arc::new(|| {
+        let mut health = health();
+        health.fold.journal = Some(JournalHealth {
+            bytes: 123_456_789,
+            oldest_age_seconds: Some(0.25),
+            ..JournalHealth::default()
+        });
+        health
+    });
+    let router = router(source, Access::open()).expect("open");
+    let text = get(&router, "/metrics").await.body;
+    parse(&text);
+    let expected = include_str!("metrics.txt").replace("{version}", env!("CARGO_PKG_VERSION"));
+    let mut lines = text.lines().zip(expected.lines());
+    let difference = lines.find(|(line, expected)| line != expected);
+    assert_eq!(difference, None);
+    assert_eq!(text.len(), expected.len());
+}
+
+#[tokio::test]
+async fn the_text_is_compressed_for_clients_that_prefer_it() {
+    let router = bench().router;
+    let plain = get(&router, "/metrics").await;
+    for accept in [
+        "gzip",
+        "br, gzip;q=0.5",
+        "*",
+        "identity;q=0.2, gzip;q=0.3",
+        "identity;q=0, gzip;q=0.001",
+        "identity;q=0, *",
+    ] {
+        let compressed = ask(&router, "/metrics", &[("accept-encoding", accept)]).await;
+        assert_eq!(compressed.header("content-encoding"), "gzip", "{accept}");
+        assert_eq!(compressed.header("vary"), "accept-encoding", "{accept}");
+        let content_type = compressed.header("content-type");
+        assert_eq!(content_type, plain.header("content-type"), "{accept}");
+        assert_eq!(compressed.body, plain.body, "{accept}");
+        assert!(compressed.length < plain.length / 3, "{accept}");
+    }
+    for accept in [
+        "",
+        "identity",
+        "br",
+        "gzip;q=0",
+        "gzip;q=0.5, identity",
+        "*;q=0",
+        // Neither encoding is acceptable: the standard lets the server send the plain one.
+        "identity;q=0",
+    ] {
+        let answered = ask(&router, "/metrics", &[("accept-encoding", accept)]).await;
+        assert_eq!(answered.status, 200, "{accept}");
+        assert_eq!(answered.header("content-encoding"), "", "{accept}");
+        assert_eq!(answered.header("vary"), "accept-encoding", "{accept}");
+        assert_eq!(answered.body, plain.body, "{accept}");
+    }
+}
+
+#[tokio::test]
+async fn head_has_the_headers_of_get() {
+    let router = bench().router;
+    for accept in ["identity", "gzip"] {
+        let accept = ("accept-encoding", accept);
+        let full = ask(&router, "/metrics", &[accept]).await;
+        let head = Request::head("/metrics").header(accept.0, accept.1);
+        let head = send(&router, head.body(Body::empty()).expect("valid")).await;
+        assert_eq!((head.status, head.length), (full.status, 0));
+        assert_eq!(head.header("content-length"), full.length.to_string());
+        for name in ["content-type", "content-encoding", "vary", "cache-control"] {
+            assert_eq!(head.header(name), full.header(name), "{name}");
+        }
+    }
+}
+
+/// The totals wait for another task of the same thread.
+#[tokio::test]
+async fn writing_leaves_the_thread_to_other_tasks() {
+    let (mut source, _, _) = source(Canned::default());
+    let is_asked = Arc::new(Notify::new());
+    let (proceed, may_proceed) = mpsc::channel();
+    let may_proceed = Mutex::new(may_proceed);
+    source.totals = Arc::new({
+        let is_asked = is_asked.clone();
+        move || {
+            is_asked.notify_one();
+            let may_proceed = may_proceed.lock().expect("no panic");
+            let proceeded = may_proceed.recv_timeout(Duration::from_secs(20));
+            proceeded.expect("the other task has run");
+            totals()
+        }
+    });
+    let router = router(source, Access::open()).expect("open");
+    let (answered, ()) = tokio::join!(get(&router, "/metrics"), async {
+        is_asked.notified().await;
+        proceed.send(()).expect("the scrape waits");
+    });
+    assert_eq!(answered.status, 200);
 }
