@@ -30,7 +30,7 @@ use crate::model::slice::Precisions;
 use crate::model::worst_case::WorstCase;
 use crate::recorder::{Counter, Recorder, RequestOutcome, Timed, Timer, Within, check_counter};
 use crate::store::Store;
-use crate::task::Stop;
+use crate::task::{BoxFuture, Stop};
 
 /// How long [`Pulse::flush`] waits until what it has appended can be read.
 const FLUSH_DEADLINE: Duration = Duration::from_secs(5);
@@ -387,17 +387,25 @@ impl Pulse {
     /// # Cancel safety
     /// Dropping it loses nothing and doubles nothing.
     pub async fn flush(&self) -> Result<(), StoreError> {
-        let flushing = self.0.flushes.run(self.0.parts.flush());
-        if self.0.parts.store.journal().is_none() {
-            // Nothing to wait for, and no timer that a runtime would have to run.
-            return flushing.await;
-        }
-        let flushed = tokio::time::timeout(FLUSH_DEADLINE, flushing).await;
-        flushed.unwrap_or_else(|_| {
-            let message = format!(
-                "not readable within {FLUSH_DEADLINE:?}: no instance has folded it; see `journal` in health"
-            );
-            Err(StoreError::new(StoreErrorKind::TimedOut, message))
+        self.boxed_flush().await
+    }
+
+    /// Boxed, so that this crate compiles the future: see [`BoxFuture`].
+    #[inline(never)]
+    fn boxed_flush(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async {
+            let flushing = self.0.flushes.run(self.0.parts.flush());
+            if self.0.parts.store.journal().is_none() {
+                // Nothing to wait for, and no timer that a runtime would have to run.
+                return flushing.await;
+            }
+            let flushed = tokio::time::timeout(FLUSH_DEADLINE, flushing).await;
+            flushed.unwrap_or_else(|_| {
+                let message = format!(
+                    "not readable within {FLUSH_DEADLINE:?}: no instance has folded it; see `journal` in health"
+                );
+                Err(StoreError::new(StoreErrorKind::TimedOut, message))
+            })
         })
     }
 
@@ -417,26 +425,34 @@ impl Pulse {
     /// # Cancel safety
     /// Dropping it loses nothing: call it again.
     pub async fn shutdown(&self) -> Result<(), ShutdownError> {
-        let parts = &self.0.parts;
-        self.0.stop.stop();
-        let tasks = {
-            let mut tasks = self.0.tasks.lock().unwrap_or_else(PoisonError::into_inner);
-            std::mem::take(&mut *tasks)
-        };
-        for task in tasks {
-            // A task that was aborted with its runtime has nothing left to do.
-            let _ = task.await;
-        }
-        let start = std::time::Instant::now();
-        let result = parts.flusher.finish(parts.shutdown_timeout).await;
-        // What is in the journal is safe, and folded by whoever comes; the sooner the better.
-        let left = parts.shutdown_timeout.saturating_sub(start.elapsed());
-        let _ = tokio::time::timeout(left, parts.folder.fold()).await;
-        let _ = tokio::time::timeout(RELEASE_TIMEOUT, parts.folder.release()).await;
-        result.map_err(|unflushed| ShutdownError {
-            requests: unflushed.requests,
-            ranked_ids: unflushed.ranked_ids,
-            source: unflushed.error,
+        self.boxed_shutdown().await
+    }
+
+    /// Boxed, so that this crate compiles the future: see [`BoxFuture`].
+    #[inline(never)]
+    fn boxed_shutdown(&self) -> BoxFuture<'_, Result<(), ShutdownError>> {
+        Box::pin(async {
+            let parts = &self.0.parts;
+            self.0.stop.stop();
+            let tasks = {
+                let mut tasks = self.0.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+                std::mem::take(&mut *tasks)
+            };
+            for task in tasks {
+                // A task that was aborted with its runtime has nothing left to do.
+                let _ = task.await;
+            }
+            let start = std::time::Instant::now();
+            let result = parts.flusher.finish(parts.shutdown_timeout).await;
+            // What is in the journal is safe, and folded by whoever comes; the sooner the better.
+            let left = parts.shutdown_timeout.saturating_sub(start.elapsed());
+            let _ = tokio::time::timeout(left, parts.folder.fold()).await;
+            let _ = tokio::time::timeout(RELEASE_TIMEOUT, parts.folder.release()).await;
+            result.map_err(|unflushed| ShutdownError {
+                requests: unflushed.requests,
+                ranked_ids: unflushed.ranked_ids,
+                source: unflushed.error,
+            })
         })
     }
 }

@@ -9,6 +9,9 @@ use std::task::{Context, Poll};
 use tokio::sync::watch;
 
 /// A boxed future, as the [`Store`](crate::store::Store) trait returns it.
+// The compiler generates the code of a future anew in each crate and codegen unit that polls or drops it, with all
+// futures inside. So large futures that users await, or that several modules do, are boxed by one function that is never
+// inlined.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Locks a mutex even if a thread has panicked while it held the lock. The data must be consistent between

@@ -40,7 +40,7 @@ use crate::clock::Clock;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::journal::Journal;
 use crate::store::{AppendedCall, Position, Readable, Store};
-use crate::task::{Stopped, lock};
+use crate::task::{BoxFuture, Stopped, lock};
 
 /// How often the journal is read. This is real time even under a manual clock, as entries carry their own stamps.
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -135,7 +135,7 @@ impl Folder {
         let Some(journal) = self.store.journal() else {
             return Ok(Attendance::Mine);
         };
-        let result = self.fold_rounds(journal, position).await;
+        let result = self.boxed_rounds(journal, position).await;
         let mut status = lock(&self.status);
         match &result {
             Ok(attendance) => {
@@ -150,6 +150,16 @@ impl Folder {
             }
         }
         result
+    }
+
+    /// Boxed, as several modules await it: see [`BoxFuture`].
+    #[inline(never)]
+    fn boxed_rounds<'a>(
+        &'a self,
+        journal: &'a dyn Journal,
+        position: Option<Position>,
+    ) -> BoxFuture<'a, Result<Attendance, StoreError>> {
+        Box::pin(self.fold_rounds(journal, position))
     }
 
     async fn fold_rounds(

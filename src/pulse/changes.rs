@@ -7,6 +7,7 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::model::changes::change::Change;
 use crate::model::changes::mark::Mark;
 use crate::random::short_random_name;
+use crate::task::BoxFuture;
 
 impl Pulse {
     /// Calls `on_change` with each [`Change`] that begins or ends: a page that is slower than before, fails, or has no
@@ -92,8 +93,14 @@ impl Pulse {
     /// # Cancel safety
     /// The next call goes on where this one was.
     pub async fn judge(&self) -> Result<usize, StoreError> {
+        self.boxed_judge().await
+    }
+
+    /// Boxed, so that this crate compiles the future: see [`BoxFuture`].
+    #[inline(never)]
+    fn boxed_judge(&self) -> BoxFuture<'_, Result<usize, StoreError>> {
         let now = self.0.parts.clock.now_seconds();
-        self.0.parts.judge.judge(now).await
+        Box::pin(self.0.parts.judge.judge(now))
     }
 
     /// Tells the store that this instance is alive, and which version of the application it runs; learns how many
@@ -106,6 +113,12 @@ impl Pulse {
     /// # Cancel safety
     /// The store may have been told.
     pub async fn heartbeat(&self) -> Result<(), StoreError> {
-        self.0.parts.flusher.beat().await
+        self.boxed_heartbeat().await
+    }
+
+    /// Boxed, so that this crate compiles the future: see [`BoxFuture`].
+    #[inline(never)]
+    fn boxed_heartbeat(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(self.0.parts.flusher.beat())
     }
 }

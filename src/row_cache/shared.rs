@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Notify;
+use tokio::task::JoinHandle;
 
 use super::error::RowError;
 use super::flights::Flights;
@@ -18,6 +19,7 @@ use crate::store::Store;
 use crate::store::rows::{
     CachedRow, FinishReport, FinishedRow, LeaseOf, LeasedRow, LeasedRows, LoadedRow, RowQuery,
 };
+use crate::task::BoxFuture;
 
 /// How long a read may take.
 const READ_DEADLINE: Duration = Duration::from_millis(500);
@@ -230,8 +232,24 @@ impl Shared {
         id: &str,
         is_by_hand: bool,
     ) -> Result<Option<Refreshed>, StoreError> {
-        let (cache, id) = (self.clone(), id.to_owned());
-        let task = tokio::spawn(async move {
+        let task = self.spawn_refresh(id.to_owned(), is_by_hand);
+        task.await.unwrap_or_else(|_| {
+            Ok(Some(Refreshed {
+                row: Err("the runtime shut down".to_owned()),
+                finished: Ok(FinishReport::default()),
+            }))
+        })
+    }
+
+    /// Not inlined, so that this crate compiles the future: see [`BoxFuture`].
+    #[inline(never)]
+    fn spawn_refresh(
+        self: &Arc<Self>,
+        id: String,
+        is_by_hand: bool,
+    ) -> JoinHandle<Result<Option<Refreshed>, StoreError>> {
+        let cache = self.clone();
+        tokio::spawn(async move {
             let token = short_random_name();
             let which = match is_by_hand {
                 true => LeaseOf::Row(&id),
@@ -242,12 +260,6 @@ impl Shared {
                 Some(row) => Some(cache.refresh(&token, row).await),
                 None => None,
             })
-        });
-        task.await.unwrap_or_else(|_| {
-            Ok(Some(Refreshed {
-                row: Err("the runtime shut down".to_owned()),
-                finished: Ok(FinishReport::default()),
-            }))
         })
     }
 
@@ -264,19 +276,24 @@ impl Shared {
 
     /// Loads a row that is not cached, unless another task or process does: then waits for its row. Without the store,
     /// loads it for this process.
-    pub(super) async fn load_once(
-        self: &Arc<Self>,
-        id: &str,
+    ///
+    /// Boxed, so that this crate compiles the future: see [`BoxFuture`].
+    #[inline(never)]
+    pub(super) fn load_once<'a>(
+        self: &'a Arc<Self>,
+        id: &'a str,
         has_store: bool,
-    ) -> Result<Option<ReadRow>, RowError> {
-        let load = async {
-            match has_store {
-                true => self.load_in_fleet(id).await,
-                false => self.load_uncached(id).await,
-            }
-        };
-        let row = self.loads.join(id, load).await;
-        row.map_err(|error| error.into_row_error(id))
+    ) -> BoxFuture<'a, Result<Option<ReadRow>, RowError>> {
+        Box::pin(async move {
+            let load = async {
+                match has_store {
+                    true => self.load_in_fleet(id).await,
+                    false => self.load_uncached(id).await,
+                }
+            };
+            let row = self.loads.join(id, load).await;
+            row.map_err(|error| error.into_row_error(id))
+        })
     }
 
     async fn load_in_fleet(self: &Arc<Self>, id: &str) -> Answer {

@@ -9,6 +9,7 @@ use super::{
     changes, counters, deploy, health, instances, marks, overview, path, paths, rankings, series,
     slow_requests, slowest,
 };
+use crate::task::BoxFuture;
 
 /// What can be asked with `GET api/{name}`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,12 +63,17 @@ impl Question {
         })
     }
 
-    /// Answers it, with the parameters of a query.
-    pub(in crate::admin) async fn answer(
+    /// Answers it, with the parameters of a query. Boxed, as several modules await it: see [`BoxFuture`].
+    #[inline(never)]
+    pub(in crate::admin) fn answer<'a>(
         self,
-        admin: &Admin,
-        query: Option<&str>,
-    ) -> Result<Answer, ApiError> {
+        admin: &'a Admin,
+        query: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<Answer, ApiError>> {
+        Box::pin(self.read_answer(admin, query))
+    }
+
+    async fn read_answer(self, admin: &Admin, query: Option<&str>) -> Result<Answer, ApiError> {
         if self == Self::Health {
             // Answered whatever the state of the store.
             let (health, as_of) = tokio::join!(health::health(admin), admin.reader.as_of());
