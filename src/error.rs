@@ -21,13 +21,32 @@ use std::sync::Arc;
 /// assert!(error.to_string().contains("10 ms"));
 /// # }
 /// ```
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("{field} is {value}: {allowed}")]
+#[derive(Clone, Debug)]
 pub struct BuildError {
     field: &'static str,
     value: String,
     allowed: String,
     source: Option<Arc<dyn StdError + Send + Sync>>,
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is {}: {}", self.field, self.value, self.allowed)
+    }
+}
+
+impl StdError for BuildError {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        source_of(self.source.as_ref())
+    }
+}
+
+/// The error within the `Arc`. The `Arc` is an error too, of which no type could be asked for.
+fn source_of(
+    source: Option<&Arc<dyn StdError + Send + Sync>>,
+) -> Option<&(dyn StdError + 'static)> {
+    let source = source?;
+    Some(&**source)
 }
 
 impl BuildError {
@@ -93,11 +112,9 @@ impl fmt::Display for StoreError {
     }
 }
 
-// A derived one would return the `Arc`, of which no type could be asked for.
 impl StdError for StoreError {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        let source = self.source.as_deref()?;
-        Some(source)
+        source_of(self.source.as_ref())
     }
 }
 

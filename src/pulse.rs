@@ -106,18 +106,26 @@ impl std::fmt::Debug for Pulse {
 
 /// A shutdown could not flush everything that was recorded. Its
 /// [`source`](std::error::Error::source) says why.
-#[derive(Debug, thiserror::Error)]
-#[error("{requests} requests{} could not be flushed before the shutdown", rankings(*ranked_ids))]
+#[derive(Debug)]
 pub struct ShutdownError {
     requests: u64,
     ranked_ids: usize,
     source: StoreError,
 }
 
-fn rankings(ranked_ids: usize) -> String {
-    match ranked_ids {
-        0 => String::new(),
-        ids => format!(", and additions to {ids} ids of rankings,"),
+impl std::fmt::Display for ShutdownError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} requests", self.requests)?;
+        if self.ranked_ids > 0 {
+            write!(f, ", and additions to {} ids of rankings,", self.ranked_ids)?;
+        }
+        f.write_str(" could not be flushed before the shutdown")
+    }
+}
+
+impl std::error::Error for ShutdownError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.source)
     }
 }
 

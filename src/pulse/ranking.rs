@@ -192,15 +192,11 @@ pub struct Ranking {
 }
 
 /// A change of a ranking is not known to be in the store.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum RankingError {
     /// The store did not confirm the change. The change stays recorded, and is sent again by itself: do not repeat
     /// it.
-    #[error(
-        "it is unknown whether the store has the change of the ranking {ranking:?} by now: it stays recorded, \
-         and is sent again by itself"
-    )]
     Unconfirmed {
         /// The name of the ranking.
         ranking: String,
@@ -208,11 +204,35 @@ pub enum RankingError {
         source: StoreError,
     },
     /// The `Pulse` is shut down. The change is dropped, unless it was made while the shutdown began.
-    #[error("the change of the ranking {ranking:?} may be dropped: the Pulse is shut down")]
     ShutDown {
         /// The name of the ranking.
         ranking: String,
     },
+}
+
+impl std::fmt::Display for RankingError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Unconfirmed { ranking, .. } => write!(
+                f,
+                "it is unknown whether the store has the change of the ranking {ranking:?} by now: it stays recorded, \
+                 and is sent again by itself"
+            ),
+            Self::ShutDown { ranking } => write!(
+                f,
+                "the change of the ranking {ranking:?} may be dropped: the Pulse is shut down"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for RankingError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Unconfirmed { source, .. } => Some(source),
+            Self::ShutDown { .. } => None,
+        }
+    }
 }
 
 impl Ranking {

@@ -9,9 +9,19 @@ pub const MAX_MARKS: usize = 50;
 pub const MAX_MARK_BYTES: usize = 200;
 
 /// A text that a mark may not have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("must be 1 to {MAX_MARK_BYTES} bytes without control characters")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadText;
+
+impl std::fmt::Display for BadText {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "must be 1 to {MAX_MARK_BYTES} bytes without control characters"
+        )
+    }
+}
+
+impl std::error::Error for BadText {}
 
 /// A moment at which somebody did something to the service.
 #[derive(Clone, Debug, PartialEq, Eq)]

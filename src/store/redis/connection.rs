@@ -50,9 +50,16 @@ const MIB: usize = 1024 * 1024;
 
 /// The source of an error whose cause is an answer that was larger than its connection accepts, or too large
 /// to arrive in time.
-#[derive(Debug, thiserror::Error)]
-#[error("the answer is too large")]
+#[derive(Debug)]
 pub(super) struct Oversized;
+
+impl std::fmt::Display for Oversized {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the answer is too large")
+    }
+}
+
+impl std::error::Error for Oversized {}
 
 impl Oversized {
     /// Whether an oversized answer caused the error.
