@@ -81,7 +81,7 @@ impl Error for RowError {
 }
 
 impl From<StoreError> for RowError {
-    fn from(error: StoreError) -> Self {
-        Self::Store(error)
+    fn from(source: StoreError) -> Self {
+        Self::Store(source)
     }
 }
