@@ -64,7 +64,9 @@ impl<B: Body> Body for TimedBody<B> {
         let Some(guard) = this.guard.as_mut() else {
             return this.inner.poll_frame(cx);
         };
-        let poll = guard.run(|| this.inner.as_mut().poll_frame(cx));
+        let active = guard.enter();
+        let poll = this.inner.as_mut().poll_frame(cx);
+        active.leave();
         let frame = ready!(poll);
         match &frame {
             // A reader that relies on `is_end_stream`, or on the length in the head, never polls for the

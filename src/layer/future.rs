@@ -41,8 +41,10 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.project();
         let guard = this.guard;
-        let poll = guard.run(|| this.inner.poll(cx));
+        let active = guard.enter();
         // The result is inspected in place: moving a response costs more than recording it.
+        let poll = this.inner.poll(cx);
+        active.leave();
         match &poll {
             Poll::Ready(Ok(response)) => {
                 guard.responded(response.status(), response.headers(), response.extensions());
@@ -80,7 +82,9 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let poll = this.guard.run(|| this.inner.poll(cx));
+        let active = this.guard.enter();
+        let poll = this.inner.poll(cx);
+        active.leave();
         let response = match ready!(poll) {
             Ok(response) => response,
             Err(error) => {

@@ -2,6 +2,7 @@
 //! request, or the end of a body.
 
 use std::cell::RefCell;
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
 use http::{Extensions, HeaderMap, StatusCode};
@@ -39,18 +40,35 @@ pub(super) struct Guard {
     status: Option<StatusCode>,
 }
 
-/// Marks the thread as working on a guard's request, until this value is dropped.
-struct ActiveRequest<'a> {
+/// Marks the thread as working on a guard's request. To be ended by [`leave`](Self::leave): dropping it tells the
+/// guard that the request has panicked.
+pub(super) struct ActiveRequest<'a> {
     guard: &'a mut Guard,
     before: u64,
 }
 
-impl Drop for ActiveRequest<'_> {
+impl ActiveRequest<'_> {
+    /// Ends the work on the request.
     #[inline(always)]
-    fn drop(&mut self) {
+    pub(super) fn leave(self) {
+        let mut active = ManuallyDrop::new(self);
+        active.restore();
+    }
+
+    #[inline(always)]
+    fn restore(&mut self) {
         if active::leave(self.before) {
             self.guard.settle(self.before);
         }
+    }
+}
+
+impl Drop for ActiveRequest<'_> {
+    /// The caller may catch the panic, and drop the guard later, when the thread is not panicking.
+    #[cold]
+    fn drop(&mut self) {
+        self.guard.dropped_as = Outcome::Panicked;
+        self.restore();
     }
 }
 
@@ -104,30 +122,13 @@ impl Guard {
         }
     }
 
-    /// Runs a part of the request. If it panics, the guard records a panic, however late it is dropped.
+    /// Marks this thread as working on the request, until [`ActiveRequest::leave`].
     #[inline(always)]
-    pub(super) fn run<T>(&mut self, part: impl FnOnce() -> T) -> T {
-        let otherwise = std::mem::replace(&mut self.dropped_as, Outcome::Panicked);
-        let within = self.within();
-        if let Some(Target::Timed(timed)) = &within.guard.target {
-            active::resume(within.guard.id, &timed.scope);
-        }
-        let value = part();
-        drop(within);
-        self.dropped_as = otherwise;
-        value
-    }
-
-    /// Calls the service. If it panics, the thread is still panicking when the guard is dropped.
-    #[inline(always)]
-    pub(super) fn call<T>(&mut self, service: impl FnOnce() -> T) -> T {
-        let _within = self.within();
-        service()
-    }
-
-    #[inline(always)]
-    fn within(&mut self) -> ActiveRequest<'_> {
+    pub(super) fn enter(&mut self) -> ActiveRequest<'_> {
         let before = active::enter(self.id);
+        if let Some(Target::Timed(timed)) = &self.target {
+            active::resume(self.id, &timed.scope);
+        }
         ActiveRequest {
             guard: self,
             before,

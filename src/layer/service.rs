@@ -42,7 +42,9 @@ where
     #[inline(never)]
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let mut guard = Guard::start(self.routes.route(), &Head::from_request(&request));
-        let inner = guard.call(|| self.inner.call(request));
+        let active = guard.enter();
+        let inner = self.inner.call(request);
+        active.leave();
         ResponseFuture { inner, guard }
     }
 }
@@ -77,7 +79,9 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let bodiless = matches!(*request.method(), Method::CONNECT | Method::HEAD);
         let mut guard = Guard::start(self.routes.route(), &Head::from_request(&request));
-        let inner = guard.call(|| self.inner.call(request));
+        let active = guard.enter();
+        let inner = self.inner.call(request);
+        active.leave();
         BodyEndFuture {
             inner,
             guard,
