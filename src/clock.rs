@@ -21,6 +21,8 @@ use tokio::sync::watch;
 pub struct Clock {
     /// The monotonic clock, read twice by every request.
     ticks: quanta::Clock,
+    /// The nanoseconds of [`SCALE`] ticks.
+    nanos_of_scale: u64,
     /// The time of a manual clock, which replaces the wall clock.
     manual: Option<Arc<watch::Sender<Manual>>>,
 }
@@ -32,6 +34,10 @@ struct Manual {
     /// Monotonic time: nanoseconds since the clock was made. Never decreases.
     elapsed: u64,
 }
+
+/// A number of ticks. A day is less than 2^49 ticks of any CPU, so that rounding their nanoseconds costs less than
+/// a microsecond.
+const SCALE: u32 = 40;
 
 /// A moment of the monotonic clock. Only the difference of two ticks has a meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -54,9 +60,14 @@ impl Clock {
     /// The machine's clocks. The first call in a process calibrates the CPU's time stamp counter
     /// (a few milliseconds, once).
     pub fn system() -> Self {
+        Self::new(quanta::Clock::new(), None)
+    }
+
+    fn new(ticks: quanta::Clock, manual: Option<Arc<watch::Sender<Manual>>>) -> Self {
         Self {
-            ticks: quanta::Clock::new(),
-            manual: None,
+            nanos_of_scale: ticks.delta_as_nanos(0, 1 << SCALE),
+            ticks,
+            manual,
         }
     }
 
@@ -68,10 +79,7 @@ impl Clock {
         };
         let manual = Arc::new(watch::Sender::new(now));
         let (clock, ticks) = quanta::Clock::mock();
-        let clock = Self {
-            ticks: clock,
-            manual: Some(manual.clone()),
-        };
+        let clock = Self::new(clock, Some(manual.clone()));
         (clock, ManualClock { manual, ticks })
     }
 
@@ -106,7 +114,9 @@ impl Clock {
     /// Nanoseconds from `start` to `end`; 0 when `end` is before `start`.
     #[inline]
     pub(crate) fn nanos_between(&self, start: Tick, end: Tick) -> u64 {
-        self.ticks.delta_as_nanos(start.0, end.0)
+        let ticks = u128::from(end.0.saturating_sub(start.0));
+        // A fixed shift takes a third of the instructions of quanta's own conversion.
+        ((ticks * u128::from(self.nanos_of_scale)) >> SCALE) as u64
     }
 
     /// The time from `start` until now.
