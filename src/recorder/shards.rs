@@ -92,7 +92,9 @@ impl Cells {
     #[inline(always)]
     pub(crate) fn record(&self, thread: usize, nanos: u64, outcome: Outcome, error: bool) {
         let shard = &self.0[thread & (self.0.len() - 1)];
-        if let (Some(_taken), Some(cell)) = (shard.take(), shard.cell.get()) {
+        if let Some(_taken) = shard.take()
+            && let Some(cell) = shard.cell.get()
+        {
             cell.record(nanos, outcome, error);
         } else {
             self.record_elsewhere(thread, nanos, outcome, error);
