@@ -64,7 +64,7 @@ impl<B: Body> Body for TimedBody<B> {
         let Some(guard) = this.guard.as_mut() else {
             return this.inner.poll_frame(cx);
         };
-        let active = guard.enter();
+        let active = guard.resume();
         let poll = this.inner.as_mut().poll_frame(cx);
         active.leave();
         let frame = ready!(poll);

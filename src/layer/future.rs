@@ -3,7 +3,7 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, Response, StatusCode};
@@ -13,7 +13,6 @@ use pin_project_lite::pin_project;
 use super::body::TimedBody;
 use super::guard::{Guard, is_unrecorded};
 use crate::model::outcome::Outcome;
-use crate::recorder::ResponseHead;
 
 pin_project! {
     /// The future of [`PulseService`](super::PulseService).
@@ -41,7 +40,7 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.project();
         let guard = this.guard;
-        let active = guard.enter();
+        let active = guard.resume();
         // The result is inspected in place: moving a response costs more than recording it.
         let poll = this.inner.poll(cx);
         active.leave();
@@ -82,31 +81,39 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let active = this.guard.enter();
+        let (guard, bodiless) = (this.guard, *this.bodiless);
+        let active = guard.resume();
         let poll = this.inner.poll(cx);
         active.leave();
-        let response = match ready!(poll) {
-            Ok(response) => response,
-            Err(error) => {
-                this.guard.end(Outcome::Failed, true);
-                return Poll::Ready(Err(error));
+        // Inspected in place, like the result in `ResponseFuture`, and moved once.
+        let length = match &poll {
+            Poll::Ready(Ok(response)) => send_head(guard, response, bodiless),
+            Poll::Ready(Err(_)) => {
+                guard.end(Outcome::Failed, true);
+                None
             }
+            Poll::Pending => None,
         };
-        let (status, bodiless) = (response.status(), *this.bodiless);
-        let (head, body) = response.into_parts();
-        let length = content_length(&head.headers);
-        let at_head = || bodiless || length == Some(0) || ends_at_head(status, &head.headers);
-        if body.is_end_stream() || is_unrecorded(&head.extensions) || at_head() {
-            this.guard
-                .responded(status, &head.headers, &head.extensions);
-        } else {
-            let head = ResponseHead::new(status, &head.headers, &head.extensions);
-            this.guard.head_sent(&head);
-        }
-        let outcome = Outcome::from_status(status.as_u16());
-        let body = TimedBody::new(body, this.guard.hand_over(), outcome, length);
-        Poll::Ready(Ok(Response::from_parts(head, body)))
+        poll.map_ok(|response| {
+            let outcome = Outcome::from_status(response.status().as_u16());
+            response.map(|body| TimedBody::new(body, guard.hand_over(), outcome, length))
+        })
     }
+}
+
+/// Ends the measurement with the head of a response, or else prepares it for the body. Returns the length of the body,
+/// if the head gives it.
+fn send_head<R: Body>(guard: &mut Guard, response: &Response<R>, bodiless: bool) -> Option<u64> {
+    let (status, headers, extensions) =
+        (response.status(), response.headers(), response.extensions());
+    let length = content_length(headers);
+    let at_head = || bodiless || length == Some(0) || ends_at_head(status, headers);
+    if response.body().is_end_stream() || is_unrecorded(extensions) || at_head() {
+        guard.responded(status, headers, extensions);
+    } else {
+        guard.head_sent(status, headers, extensions);
+    }
+    length
 }
 
 /// The length of the body, if the head gives it.
@@ -121,13 +128,18 @@ fn ends_at_head(status: StatusCode, headers: &HeaderMap) -> bool {
     if status.is_informational() || never_sent.contains(&status) {
         return true;
     }
-    let Some(Ok(content_type)) = headers.get(CONTENT_TYPE).map(|value| value.to_str()) else {
-        return false;
-    };
-    let starts_with = |prefix: &str| {
-        content_type
-            .get(..prefix.len())
-            .is_some_and(|start| start.eq_ignore_ascii_case(prefix))
-    };
-    starts_with("text/event-stream") || starts_with("application/grpc")
+    headers.get(CONTENT_TYPE).is_some_and(|value| {
+        let content_type = value.as_bytes();
+        starts_with(content_type, b"text/event-stream")
+            || starts_with(content_type, b"application/grpc")
+    })
+}
+
+/// Whether a text starts with another, which is in lower case. Compared from its end, where types differ sooner.
+fn starts_with(text: &[u8], start: &[u8]) -> bool {
+    let bytes = text.iter().zip(start);
+    text.len() >= start.len()
+        && bytes
+            .rev()
+            .all(|(byte, wanted)| byte.to_ascii_lowercase() == *wanted)
 }

@@ -28,7 +28,7 @@ impl Template {
     #[inline]
     pub(super) fn is(&self, path: &MatchedPath) -> bool {
         let (mine, theirs) = (self.0.as_str(), path.as_str());
-        std::ptr::eq(mine, theirs) || mine == theirs
+        mine.len() == theirs.len() && (mine.as_ptr() == theirs.as_ptr() || mine == theirs)
     }
 }
 

@@ -7,8 +7,7 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-#[cfg(feature = "axum")]
-use http::Method;
+use http::{Extensions, Method};
 
 use super::details::Detailed;
 #[cfg(feature = "axum")]
@@ -23,6 +22,9 @@ use crate::recorder::{Core, Entry, Recorder, Scope, thread_number};
 /// shard.
 const SHARED_AFTER: u32 = 256;
 
+/// The number of no thread.
+const NO_THREAD: usize = usize::MAX;
+
 /// The route of one layered service. axum clones the service for each request; if several threads clone it
 /// all the time, they would contend for one reference count, so there is a copy of the route for each
 /// recording shard, and this is one of them.
@@ -35,7 +37,8 @@ pub(super) struct Routes(Arc<Route>);
 struct Sharing {
     /// The routes of all shards but the first. The first is the one that contains this value.
     others: OnceLock<Box<[Arc<Route>]>>,
-    /// The thread that cloned the service last, and the number of changes of that thread.
+    /// The thread that cloned the service last, and the number of changes of that thread. [`NO_THREAD`] once
+    /// there are `others`.
     last_thread: AtomicUsize,
     changes: AtomicU32,
 }
@@ -54,6 +57,24 @@ impl Routes {
         }
     }
 
+    /// A clone on another thread than the last one.
+    #[inline(never)]
+    fn clone_on(&self, thread: usize) -> Self {
+        match self.0.sharing.others.get() {
+            None => {
+                self.0.cloned_on(thread);
+                Self(self.0.clone())
+            }
+            Some(others) => {
+                // Another thread may have stored its number while the copies were made.
+                if self.0.sharing.last_thread.load(Ordering::Relaxed) != NO_THREAD {
+                    (self.0.sharing.last_thread).store(NO_THREAD, Ordering::Relaxed);
+                }
+                Self(self.of_thread(others).clone())
+            }
+        }
+    }
+
     #[inline(always)]
     fn of_thread<'a>(&'a self, others: &'a [Arc<Route>]) -> &'a Arc<Route> {
         // `others` has one element less than there are shards, a power of two, so its length is the mask.
@@ -65,13 +86,11 @@ impl Routes {
 impl Clone for Routes {
     #[inline(always)]
     fn clone(&self) -> Self {
-        Self(match self.0.sharing.others.get() {
-            None => {
-                self.0.cloned();
-                self.0.clone()
-            }
-            Some(others) => self.of_thread(others).clone(),
-        })
+        let thread = thread_number();
+        if self.0.sharing.last_thread.load(Ordering::Relaxed) == thread {
+            return Self(self.0.clone());
+        }
+        self.clone_on(thread)
     }
 }
 
@@ -97,12 +116,22 @@ pub(super) struct Route {
 #[derive(Debug)]
 struct Slot {
     method: Method,
+    /// Whether the context is that of all methods.
+    is_of_all_methods: bool,
     path: Template,
     /// A handle that only this route uses.
     entry: Arc<Entry>,
     /// Whether the head of a request is of interest: some of the template's paths may be ignored, or details
     /// are recorded.
     needs_head: bool,
+}
+
+#[cfg(feature = "axum")]
+impl Slot {
+    #[inline(always)]
+    fn is_of_method(&self, method: &Method) -> bool {
+        self.method == *method || self.is_of_all_methods
+    }
 }
 
 /// The context to which a request is recorded.
@@ -255,17 +284,16 @@ impl Route {
         )
     }
 
-    /// Notes which thread clones the service. Races make the count inexact, which does no harm.
-    #[inline(always)]
-    fn cloned(&self) {
-        let (thread, sharing) = (thread_number(), &self.sharing);
-        if sharing.last_thread.load(Ordering::Relaxed) != thread {
-            sharing.last_thread.store(thread, Ordering::Relaxed);
-            let changes = sharing.changes.load(Ordering::Relaxed);
-            sharing.changes.store(changes + 1, Ordering::Relaxed);
-            if changes == SHARED_AFTER {
-                self.split_per_shard();
-            }
+    /// Counts a change of the thread that clones the service. Races make the count inexact, which does no harm.
+    #[cold]
+    fn cloned_on(&self, thread: usize) {
+        let sharing = &self.sharing;
+        sharing.last_thread.store(thread, Ordering::Relaxed);
+        let changes = sharing.changes.load(Ordering::Relaxed);
+        sharing.changes.store(changes + 1, Ordering::Relaxed);
+        if changes == SHARED_AFTER {
+            self.split_per_shard();
+            sharing.last_thread.store(NO_THREAD, Ordering::Relaxed);
         }
     }
 
@@ -275,35 +303,51 @@ impl Route {
         let _ = self.sharing.others.set(others.collect());
     }
 
-    /// The context of a request; `None` if it is not recorded.
+    /// The context in the slot, if it is that of a request with this method and these extensions, and no more of
+    /// the request's head is of interest.
+    #[cfg(feature = "axum")]
     #[inline(always)]
+    pub(super) fn seen(&self, method: &Method, extensions: &Extensions) -> Option<&Arc<Entry>> {
+        let slot = self.slot.get()?;
+        let is_same = !slot.needs_head
+            && slot.is_of_method(method)
+            && slot.path.is(Template::of(extensions)?);
+        is_same.then_some(&slot.entry)
+    }
+
+    /// Without axum, there are no slots.
+    #[cfg(not(feature = "axum"))]
+    pub(super) fn seen(&self, _: &Method, _: &Extensions) -> Option<&Arc<Entry>> {
+        None
+    }
+
+    /// The context of a request; `None` if it is not recorded.
     pub(super) fn target(self: &Arc<Self>, head: &Head<'_>) -> Option<Target> {
         #[cfg(feature = "axum")]
         if let Source::Matched { with_method } = self.source
             && let Some(path) = Template::of(head.extensions)
         {
-            if let Some(slot) = self.slot.get()
-                && slot.path.is(path)
-                && (!with_method || slot.method == *head.method)
-            {
-                if slot.needs_head {
-                    return self.with_head(slot, head);
+            return match self.slot.get() {
+                Some(slot) if slot.is_of_method(head.method) && slot.path.is(path) => {
+                    self.in_slot(slot, head)
                 }
-                return Some(Target::Registered(slot.entry.clone()));
-            }
-            return Some(self.detailed(self.matched(path, with_method, head)?, head));
+                _ => Some(self.detailed(self.matched(path, with_method, head)?, head)),
+            };
         }
         Some(self.detailed(self.other(head)?, head))
     }
 
-    /// The context in the slot, of a request whose head is of interest.
+    /// The context in the slot.
     #[cfg(feature = "axum")]
-    #[cold]
-    fn with_head(&self, slot: &Slot, head: &Head<'_>) -> Option<Target> {
+    fn in_slot(&self, slot: &Slot, head: &Head<'_>) -> Option<Target> {
+        let target = Target::Registered(slot.entry.clone());
+        if !slot.needs_head {
+            return Some(target);
+        }
         if self.skips.contain(head.uri.path()) {
             return None;
         }
-        Some(self.detailed(Target::Registered(slot.entry.clone()), head))
+        Some(self.detailed(target, head))
     }
 
     /// Adds the details of a request, if they are recorded.
@@ -358,6 +402,7 @@ impl Route {
         // If another request has filled the slot before, this one's context is looked up by name each time.
         self.slot.get_or_init(|| Slot {
             method,
+            is_of_all_methods: matches!(self.source, Source::Matched { with_method: false }),
             entry: entry.clone_unshared(),
             needs_head: self.core.details().any() || self.skips.may_match(path.as_str()),
             path,

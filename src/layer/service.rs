@@ -10,7 +10,6 @@ use super::body::TimedBody;
 use super::future::{BodyEndFuture, ResponseFuture};
 use super::guard::Guard;
 use super::route::Routes;
-use super::source::Head;
 
 /// Times each request to the head of its response. See [`PulseLayer`](super::PulseLayer).
 #[derive(Clone, Debug)]
@@ -41,7 +40,8 @@ where
     // Inlining it into a framework's wrapper would copy the future once more.
     #[inline(never)]
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let mut guard = Guard::start(self.routes.route(), &Head::from_request(&request));
+        let (method, extensions) = (request.method(), request.extensions());
+        let mut guard = Guard::start(self.routes.route(), method, extensions, &request);
         let active = guard.enter();
         let inner = self.inner.call(request);
         active.leave();
@@ -76,9 +76,11 @@ where
         self.inner.poll_ready(cx)
     }
 
+    #[inline(never)]
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let bodiless = matches!(*request.method(), Method::CONNECT | Method::HEAD);
-        let mut guard = Guard::start(self.routes.route(), &Head::from_request(&request));
+        let (method, extensions) = (request.method(), request.extensions());
+        let mut guard = Guard::start(self.routes.route(), method, extensions, &request);
         let active = guard.enter();
         let inner = self.inner.call(request);
         active.leave();

@@ -34,6 +34,17 @@ impl<'a> Head<'a> {
     }
 }
 
+/// A request of any body.
+pub(super) trait HasHead {
+    fn head(&self) -> Head<'_>;
+}
+
+impl<B> HasHead for Request<B> {
+    fn head(&self) -> Head<'_> {
+        Head::from_request(self)
+    }
+}
+
 /// A user's context function.
 pub(crate) type ContextFn = dyn Fn(&Head<'_>) -> Option<Cow<'static, str>> + Send + Sync;
 

@@ -53,11 +53,15 @@ pub(crate) fn leave(before: u64) -> bool {
     left.is_ok_and(|left| left & UNSETTLED != 0)
 }
 
-/// Whether this thread is working on a request of this recorder.
+/// Whether this thread is working on a request of any recorder.
 #[inline(always)]
+pub(crate) fn is_within_any() -> bool {
+    ACTIVE.try_with(Cell::get).unwrap_or(0) != 0
+}
+
+/// Whether this thread is working on a request of this recorder.
 pub(crate) fn is_within(id: u32) -> bool {
     let active = ACTIVE.try_with(Cell::get).unwrap_or(0);
-    // Checked first, because the outermost layer calls this most often.
     active != 0 && (active as u32 == id || outer(active) == id)
 }
 

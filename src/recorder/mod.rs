@@ -101,6 +101,9 @@ pub(crate) struct Entry {
     pub(crate) name: Arc<str>,
     pub(crate) kind: Kind,
     unmatched: bool,
+    /// Whether responses are inspected beyond their status, by the user's rule for errors, or because no route
+    /// matched.
+    inspects_heads: bool,
     /// The id of its records.
     id: RecordId,
     cells: Cells,
@@ -397,9 +400,11 @@ impl Entry {
     fn new(name: Arc<str>, kind: Kind, shards: usize, core: &Arc<Core>) -> Self {
         let cells = Cells::new(shards);
         let has_slow = kind == Kind::Http;
+        let unmatched = &*name == context::UNMATCHED;
         Self {
             kind,
-            unmatched: &*name == context::UNMATCHED,
+            unmatched,
+            inspects_heads: unmatched || core.error_rule().is_some(),
             id: RecordId::new(kind, &name),
             slow: has_slow.then(|| Arc::new(SlowList::new(&cells))),
             timers: Arc::new(TimerCells::new(shards)),
@@ -417,6 +422,7 @@ impl Entry {
             name: self.name.clone(),
             kind: self.kind,
             unmatched: self.unmatched,
+            inspects_heads: self.inspects_heads,
             id: self.id,
             cells: self.cells.clone(),
             slow: self.slow.clone(),
@@ -438,7 +444,7 @@ impl Entry {
     }
 
     /// Records a request that began at `start` and ends now, and is no longer in flight.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn finish_request(&self, start: Tick, ended: Ended, details: RequestDetails<'_>) {
         let thread = thread_number();
         let nanos = self.nanos_since(start);
@@ -478,6 +484,12 @@ impl Entry {
             path: details.path.map(Box::from),
         };
         slow.add(&self.cells, request);
+    }
+
+    /// Whether the responses of its requests are inspected beyond their status.
+    #[inline]
+    pub(crate) fn inspects_heads(&self) -> bool {
+        self.inspects_heads
     }
 
     /// Whether this is the context of requests that match no route.

@@ -49,7 +49,7 @@ impl RequestOutcome {
         };
         // Neither of the two allocates while it is empty.
         let (headers, extensions) = (HeaderMap::new(), Extensions::new());
-        let head = ResponseHead::new(status, &headers, &extensions);
+        let head = ResponseHead::new(status, &headers, &extensions, false);
         let is_error = match rule {
             None => head.is_error(),
             Some(rule) => rule(&head),

@@ -16,6 +16,8 @@ pub struct ResponseHead<'a> {
     pub headers: &'a HeaderMap,
     /// The extensions. A handler can mark its response with one.
     pub extensions: &'a Extensions,
+    /// Whether the request was a POST, as all requests of gRPC are.
+    may_be_grpc: bool,
 }
 
 impl<'a> ResponseHead<'a> {
@@ -24,20 +26,22 @@ impl<'a> ResponseHead<'a> {
         status: StatusCode,
         headers: &'a HeaderMap,
         extensions: &'a Extensions,
+        may_be_grpc: bool,
     ) -> Self {
         Self {
             status,
             headers,
             extensions,
+            may_be_grpc,
         }
     }
 
-    /// Whether the response counts as an error by default: a status of 500 and above, or a `grpc-status`
-    /// header other than 0.
+    /// Whether the response counts as an error by default: a status of 500 and above, or, if the request was a
+    /// POST, as those of gRPC are, a `grpc-status` header other than 0.
     #[inline]
     pub fn is_error(&self) -> bool {
         // A status outside of 100 to 599 counts as a server error.
-        !(100..500).contains(&self.status.as_u16()) || grpc_failed(self.headers)
+        !(100..500).contains(&self.status.as_u16()) || self.may_be_grpc && grpc_failed(self.headers)
     }
 }
 
@@ -57,7 +61,7 @@ impl fmt::Debug for MaybeErrorRule {
 
 /// Whether the head has a gRPC status that is not OK. Most responses have few headers, so comparing names
 /// is cheaper than hashing one.
-#[inline]
+#[inline(never)]
 fn grpc_failed(headers: &HeaderMap) -> bool {
     static GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
     let status = if headers.len() <= 4 {

@@ -74,7 +74,7 @@ async fn a_service_error_has_its_own_outcome() {
 }
 
 #[tokio::test]
-async fn a_grpc_status_in_the_head_is_an_error_unless_ok() {
+async fn a_grpc_status_in_the_head_after_a_post_is_an_error_unless_ok() {
     let (pulse, _hand) = pulse();
     let mut service = ServiceBuilder::new()
         .layer(pulse.layer_with(|head| Some(head.uri.path().to_owned().into())))
@@ -88,7 +88,7 @@ async fn a_grpc_status_in_the_head_is_an_error_unless_ok() {
         });
     for path in ["/0", "/13"] {
         for many in [0, 9] {
-            let mut request = Request::builder().uri(path);
+            let mut request = Request::post(path);
             for i in 0..many {
                 request = request.header(format!("x-{i}"), "1");
             }
@@ -96,8 +96,11 @@ async fn a_grpc_status_in_the_head_is_an_error_unless_ok() {
             service.ready().await.unwrap().call(request).await.unwrap();
         }
     }
+    // Not gRPC.
+    let request = Request::get("/13").body(()).unwrap();
+    service.ready().await.unwrap().call(request).await.unwrap();
     assert_eq!(outcome(&pulse, "/0", Outcome::Success).await, (2, 0));
-    assert_eq!(outcome(&pulse, "/13", Outcome::Success).await, (2, 2));
+    assert_eq!(outcome(&pulse, "/13", Outcome::Success).await, (3, 2));
 }
 
 #[tokio::test]
