@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
-use http::{HeaderMap, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body::Body;
 use pin_project_lite::pin_project;
 
@@ -106,8 +106,8 @@ where
 fn send_head<R: Body>(guard: &mut Guard, response: &Response<R>, bodiless: bool) -> Option<u64> {
     let (status, headers, extensions) =
         (response.status(), response.headers(), response.extensions());
-    let length = content_length(headers);
-    let at_head = || bodiless || length == Some(0) || ends_at_head(status, headers);
+    let (length, content_type) = length_and_type(headers);
+    let at_head = || bodiless || length == Some(0) || ends_at_head(status, content_type);
     if response.body().is_end_stream() || is_unrecorded(extensions) || at_head() {
         guard.responded(status, headers, extensions);
     } else {
@@ -116,23 +116,29 @@ fn send_head<R: Body>(guard: &mut Guard, response: &Response<R>, bodiless: bool)
     length
 }
 
-/// The length of the body, if the head gives it.
-fn content_length(headers: &HeaderMap) -> Option<u64> {
-    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+/// The length and the type of the body, as far as the head gives them. One pass is cheaper than two hashes, as a
+/// response has few headers.
+fn length_and_type(headers: &HeaderMap) -> (Option<u64>, &[u8]) {
+    let (mut length, mut content_type) = (None, None);
+    for (name, value) in headers {
+        if *name == CONTENT_LENGTH {
+            length.get_or_insert(value);
+        } else if *name == CONTENT_TYPE {
+            content_type.get_or_insert(value);
+        }
+    }
+    let length = length.and_then(|value| value.to_str().ok()?.parse().ok());
+    (length, content_type.map_or(b"", HeaderValue::as_bytes))
 }
 
 /// Whether a response is timed until its head only: a body that is never sent, or one that lasts as long as
 /// its client likes, says nothing about the speed of a page.
-fn ends_at_head(status: StatusCode, headers: &HeaderMap) -> bool {
+fn ends_at_head(status: StatusCode, content_type: &[u8]) -> bool {
     let never_sent = [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED];
-    if status.is_informational() || never_sent.contains(&status) {
-        return true;
-    }
-    headers.get(CONTENT_TYPE).is_some_and(|value| {
-        let content_type = value.as_bytes();
-        starts_with(content_type, b"text/event-stream")
-            || starts_with(content_type, b"application/grpc")
-    })
+    status.is_informational()
+        || never_sent.contains(&status)
+        || starts_with(content_type, b"text/event-stream")
+        || starts_with(content_type, b"application/grpc")
 }
 
 /// Whether a text starts with another, which is in lower case. Compared from its end, where types differ sooner.
