@@ -89,7 +89,7 @@ struct State {
     index: RecordIndex,
     contexts: Arc<HashMap<RecordId, ContextId>>,
     open: HashMap<TierSlice, OpenSlice>,
-    /// The oldest start of a slice that had records, as far as slices were read.
+    /// The oldest start of a slice that had records and ended before the store was created, as far as slices were read.
     first: Option<i64>,
     read_at: Option<Tick>,
     held: Vec<HeldWindow>,
@@ -339,9 +339,11 @@ fn is_open((seconds, start): TierSlice, now: i64) -> bool {
 }
 
 impl State {
-    /// Remembers the oldest slice that has records.
-    fn include_first(&mut self, (_, start): TierSlice, records: &[(RecordId, Record)]) {
-        if !records.is_empty() {
+    /// Remembers the oldest slice that has records from before the store was created. Of the slice within which it was
+    /// created, only the part since then was recorded.
+    fn include_first(&mut self, (seconds, start): TierSlice, records: &[(RecordId, Record)]) {
+        let is_before = start.saturating_add(i64::from(seconds)) <= self.index.created;
+        if is_before && !records.is_empty() {
             self.first = Some(self.first.map_or(start, |first| first.min(start)));
         }
     }

@@ -343,6 +343,18 @@ async fn a_window_tells_which_part_of_it_was_recorded() {
     near(&answer["before"]["complete"], 1.0, 1e-9);
     let hour = page.get("/api/paths?window=last_hour").await;
     near(&hour["complete"], 1.0, 1e-9);
+    // Slices of six hours: the store was created within the first that has records.
+    let now = fixture.clock.now_seconds();
+    for question in [
+        "paths?window=7d",
+        "series?metric=p95&window=7d",
+        "paths?window=6h",
+    ] {
+        let answer = page.get(&format!("/api/{question}")).await;
+        let from = answer["from"].as_i64().expect("the start of the window");
+        let recorded = (now - crate::fixture::NOW) as f64;
+        near(&answer["complete"], recorded / (now - from) as f64, 1e-9);
+    }
     // Ten hits in a tenth of the time are ten times the rate.
     let mut fixture = Fixture::memory();
     let mut page = Page::new(&fixture);

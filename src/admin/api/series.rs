@@ -65,7 +65,8 @@ pub(in crate::admin) async fn series<'a>(
     let mut window = None;
     if let Some(slices) = slices {
         let oldest = points.first().map(|(start, _)| *start);
-        window = Some(covered(slices, admin.reader.recorded_span().await?, oldest));
+        let span = admin.reader.recorded_span().await?;
+        window = Some(covered(slices, resolution.precision, span, oldest));
         points.retain(|(start, _)| slices.contains(*start));
     }
     if points.is_empty() {
@@ -95,10 +96,11 @@ async fn of_records(
     Ok((points.collect(), errors.fold(0.0, f64::max)))
 }
 
-/// What the slices of a window cover. There may be samples from before the store's beginning.
-fn covered(slices: WindowSlices, span: Span, oldest: Option<i64>) -> Covered {
-    let since = oldest.map_or(span.created, |oldest| oldest.min(span.created));
-    Covered::new(slices, since, span)
+/// What the slices of a window cover. There may be slices from before the store was created; of the one within which it
+/// was created, only the part since then was recorded.
+fn covered(slices: WindowSlices, precision: u32, span: Span, oldest: Option<i64>) -> Covered {
+    let before = oldest.filter(|start| start + i64::from(precision) <= span.created);
+    Covered::new(slices, before.unwrap_or(span.created), span)
 }
 
 /// The kind of the context of this name, of which the request may say the kind.
