@@ -12,7 +12,7 @@ use super::super::response::ApiError;
 use super::resolution::{Bounds, MAX_ROW_POINTS, Resolution, SliceSource};
 use super::row_series::{MAX_SERIES_ROWS, SeriesOf};
 use super::window::Asked;
-use super::{DEFAULT_PRECISION, limit, offset};
+use super::{DEFAULT_PRECISION, NameFilter, limit, offset};
 use crate::model::context::{ALL, Metric};
 use crate::model::slice::{Precision, Precisions, SliceCount};
 use crate::store::CounterQuery;
@@ -175,7 +175,7 @@ async fn list(
     seconds: u32,
     series: Option<Option<Bounds>>,
 ) -> Result<List, ApiError> {
-    let wanted = params.text("q")?;
+    let wanted = NameFilter::read(params)?;
     let limit = match series {
         Some(_) => limit(params)?.min(MAX_SERIES_ROWS),
         None => limit(params)?,
@@ -196,7 +196,7 @@ async fn list(
     let names = stored.iter().map(String::as_str);
     let names: BTreeSet<&str> = names.chain(own.keys().map(|name| &**name)).collect();
     let names: Vec<&str> = (names.into_iter())
-        .filter(|name| name.contains(wanted))
+        .filter(|name| wanted.matches(name))
         .collect();
     let page: Vec<&str> = names.iter().copied().skip(offset).take(limit).collect();
     let mut counters = Vec::with_capacity(page.len());

@@ -2,10 +2,71 @@
 
 use serde::Serialize;
 
+use super::super::params::Params;
+use super::super::response::ApiError;
 use super::super::{Admin, VERSION};
-use crate::model::health::Health;
+use crate::model::health::{Health, Status};
 use crate::model::snapshot::Problem;
 use crate::store::PassRecord;
+
+/// All of health, or a part of it.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(in crate::admin) enum HealthAnswer {
+    All(Box<HealthJson>),
+    Status(StatusJson),
+}
+
+/// The status, the warnings and the losses: what changes seldom, so that a page that polls gets 304.
+#[derive(Serialize)]
+pub(in crate::admin) struct StatusJson {
+    status: Status,
+    warnings: Vec<String>,
+    recording: RecordingLosses,
+    flush: FlushLosses,
+    fold: FoldLosses,
+}
+
+#[derive(Serialize)]
+struct RecordingLosses {
+    dropped: u64,
+    overflowed: u64,
+}
+
+#[derive(Serialize)]
+struct FlushLosses {
+    lost: u64,
+    store_resets: u64,
+}
+
+#[derive(Serialize)]
+struct FoldLosses {
+    late: u64,
+    skewed: u64,
+    quarantined: u64,
+}
+
+impl From<Health> for StatusJson {
+    fn from(health: Health) -> Self {
+        Self {
+            status: health.status,
+            warnings: health.warnings,
+            recording: RecordingLosses {
+                dropped: health.recording.dropped,
+                overflowed: health.recording.overflowed,
+            },
+            flush: FlushLosses {
+                lost: health.flush.lost,
+                store_resets: health.flush.store_resets,
+            },
+            fold: FoldLosses {
+                late: health.fold.late,
+                skewed: health.fold.skewed,
+                quarantined: health.fold.quarantined,
+            },
+        }
+    }
+}
 
 #[derive(Serialize)]
 pub(in crate::admin) struct HealthJson {
@@ -59,18 +120,25 @@ impl From<PassRecord> for PassJson {
     }
 }
 
-pub(in crate::admin) async fn health(admin: &Admin) -> HealthJson {
+pub(in crate::admin) async fn health(
+    admin: &Admin,
+    params: &Params,
+) -> Result<HealthAnswer, ApiError> {
+    if params.choice("part", &[("all", false), ("status", true)])? {
+        let health = (admin.source.health)();
+        return Ok(HealthAnswer::Status(StatusJson::from(health)));
+    }
     // If the store cannot be read, all other fields are still answered.
     let reader = &admin.reader;
     let (last_pass, book, fleet) = tokio::join!(reader.last_pass(), reader.book(), reader.fleet());
     let mut unreadable = book.map_or_else(|_| Vec::new(), |book| book.problems());
     unreadable.extend(fleet.iter().flat_map(|fleet| fleet.problems.clone()));
-    HealthJson {
+    Ok(HealthAnswer::All(Box::new(HealthJson {
         health: (admin.source.health)(),
         cleaning: CleaningJson {
             last_pass: last_pass.ok().flatten().map(PassJson::from),
         },
         reading: ReadingJson { unreadable },
         version: VERSION,
-    }
+    })))
 }

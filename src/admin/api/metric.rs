@@ -26,10 +26,12 @@ pub(super) enum SeriesMetric {
     Max,
     Quantile(f64),
     Outcomes,
+    /// Several statistics of the same slices.
+    Times,
 }
 
 /// The metrics by their names. The first is the default.
-pub(super) const METRICS: [(&str, SeriesMetric); 12] = [
+pub(super) const METRICS: [(&str, SeriesMetric); 13] = [
     ("hits", SeriesMetric::Hits),
     ("errors", SeriesMetric::Errors),
     ("mean", SeriesMetric::Mean),
@@ -42,6 +44,7 @@ pub(super) const METRICS: [(&str, SeriesMetric); 12] = [
     ("min", SeriesMetric::Min),
     ("max", SeriesMetric::Max),
     ("outcomes", SeriesMetric::Outcomes),
+    ("times", SeriesMetric::Times),
 ];
 
 /// The value of a metric in a slice.
@@ -52,6 +55,17 @@ pub(super) enum Value {
     /// Seconds, or a share.
     Number(Option<f64>),
     Outcomes(BTreeMap<&'static str, u64>),
+    Times(SliceTimes),
+}
+
+/// The access times of a slice, in seconds.
+#[derive(Debug, PartialEq, Serialize)]
+pub(super) struct SliceTimes {
+    count: u64,
+    mean: Option<f64>,
+    p50: Option<f64>,
+    p95: Option<f64>,
+    p99: Option<f64>,
 }
 
 impl SeriesMetric {
@@ -64,7 +78,12 @@ impl SeriesMetric {
             Self::Total => &[Micros],
             Self::Mean => &[Hits, Micros],
             Self::ErrorShare => &[Hits, Errors],
-            Self::Stddev | Self::Min | Self::Max | Self::Quantile(_) | Self::Outcomes => &[],
+            Self::Stddev
+            | Self::Min
+            | Self::Max
+            | Self::Quantile(_)
+            | Self::Outcomes
+            | Self::Times => &[],
         }
     }
 
@@ -93,6 +112,10 @@ impl SeriesMetric {
     pub(super) fn of_record(self, kind: Kind, sums: &Aggregate) -> Value {
         let times = AccessTimeStats::from(&sums.times);
         let count = |n: u64| Value::Count(i64::try_from(n).unwrap_or(i64::MAX));
+        let quantile = |q| {
+            let (min, max) = (times.smallest(), times.largest());
+            sums.histogram.quantile_within(q, min, max)
+        };
         match self {
             Self::Hits => count(sums.times.count),
             Self::Errors => count(sums.outcomes.errors),
@@ -103,17 +126,21 @@ impl SeriesMetric {
             Self::Stddev => Value::Number(times.stddev()),
             Self::Min => Value::Number(times.smallest()),
             Self::Max => Value::Number(times.largest()),
-            Self::Quantile(q) => {
-                let (min, max) = (times.smallest(), times.largest());
-                Value::Number(sums.histogram.quantile_within(q, min, max))
-            }
+            Self::Quantile(q) => Value::Number(quantile(q)),
+            Self::Times => Value::Times(SliceTimes {
+                count: sums.times.count,
+                mean: times.mean(),
+                p50: quantile(0.50),
+                p95: quantile(0.95),
+                p99: quantile(0.99),
+            }),
         }
     }
 
     /// The largest relative error of a value.
     pub(super) fn error(self, sums: &Aggregate) -> f64 {
         match self {
-            Self::Quantile(_) => sums.histogram.error(),
+            Self::Quantile(_) | Self::Times => sums.histogram.error(),
             _ => 0.0,
         }
     }
@@ -195,5 +222,10 @@ mod tests {
         };
         assert_eq!((counts["2xx"], counts["5xx"], counts["4xx"]), (1, 1, 0));
         assert!(!counts.contains_key("completed"), "only timers complete");
+        let Value::Times(times) = SeriesMetric::Times.of_record(Kind::Http, &sums) else {
+            panic!("times");
+        };
+        assert_eq!((times.count, times.p95), (2, Some(0.003)));
+        assert!((times.mean.expect("two samples") - 0.002).abs() < 1e-9);
     }
 }

@@ -48,6 +48,19 @@ const MAX_OFFSET: usize = 1_000_000_000;
 /// The length of slices, in seconds, if a request does not say it and they are kept.
 const DEFAULT_PRECISION: u32 = 60;
 
+/// The names that a request asks for: those that contain `q`, whatever the case of letters.
+struct NameFilter(String);
+
+impl NameFilter {
+    fn read(params: &Params) -> Result<Self, ApiError> {
+        Ok(Self(params.text("q")?.to_lowercase()))
+    }
+
+    fn matches(&self, name: &str) -> bool {
+        self.0.is_empty() || name.to_lowercase().contains(&self.0)
+    }
+}
+
 /// Statistics of access times, in seconds.
 #[derive(Clone, Debug, Serialize, Default)]
 struct Times {

@@ -47,6 +47,8 @@ struct HistogramOf {
     histogram_before: Vec<(f64, f64, u64)>,
     #[serde(flatten)]
     timers: RequestTimers,
+    /// The timers of the window before.
+    timers_before: RequestTimers,
 }
 
 #[derive(Serialize)]
@@ -84,6 +86,7 @@ pub(in crate::admin) async fn path<'a>(
                 histogram: buckets(&now.histogram),
                 histogram_before: buckets(&before.histogram),
                 timers: RequestTimers::new(admin, id.kind, &now).await?,
+                timers_before: RequestTimers::new(admin, id.kind, &before).await?,
             })
         }
         None => None,

@@ -12,7 +12,7 @@ use super::super::response::ApiError;
 use super::super::window_sums::PartSums;
 use super::row_series::{MAX_SERIES_ROWS, PointValue, ROW_METRICS, SeriesOf};
 use super::window::{Asked, Change, Compared, Covered, Measured, share};
-use super::{Name, limit, offset};
+use super::{Name, NameFilter, limit, offset};
 use crate::model::context::{ContextId, Kind};
 use crate::model::records::RecordId;
 use crate::model::window::Window;
@@ -165,7 +165,7 @@ pub(in crate::admin) async fn paths(admin: &Admin, params: &Params) -> Result<Pa
         ("down", Some(Status::Down)),
     ];
     let status = params.choice("status", &statuses)?;
-    let wanted = params.text("q")?;
+    let wanted = NameFilter::read(params)?;
     let metric = params.choice("series", &ROW_METRICS)?;
     let limit = match metric {
         Some(_) => limit(params)?.min(MAX_SERIES_ROWS),
@@ -186,8 +186,11 @@ pub(in crate::admin) async fn paths(admin: &Admin, params: &Params) -> Result<Pa
         .rows
         .iter()
         .filter_map(|row| row.measured.now.as_ref());
-    let whole: f64 = totals.map(|now| now.total).sum();
-    table.rows.retain(|row| row.context.name.contains(wanted));
+    // In one order, as the last digits of a sum depend on it, and an unchanged answer should stay the same.
+    let mut totals: Vec<f64> = totals.map(|now| now.total).collect();
+    totals.sort_unstable_by(f64::total_cmp);
+    let whole: f64 = totals.iter().sum();
+    table.rows.retain(|row| wanted.matches(&row.context.name));
     table.rows.retain(|row| match status {
         Some(status) => row.is(status),
         None => row.measured.now.is_some(),

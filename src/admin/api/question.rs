@@ -76,8 +76,10 @@ impl Question {
     async fn read_answer(self, admin: &Admin, query: Option<&str>) -> Result<Answer, ApiError> {
         if self == Self::Health {
             // Answered whatever the state of the store.
-            let (health, as_of) = tokio::join!(health::health(admin), admin.reader.as_of());
-            return Answer::new(&health, as_of.ok());
+            let params = Params::parse(query)?;
+            let (health, as_of) =
+                tokio::join!(health::health(admin, &params), admin.reader.as_of());
+            return Answer::new(&health?, as_of.ok());
         }
         // Read before the data, so that the data is at least as new.
         let as_of = Some(admin.reader.as_of().await?);
@@ -100,7 +102,7 @@ impl Question {
             #[cfg(feature = "row-cache")]
             Self::Rows => Answer::new(&super::rows::rows(admin, &params?).await?, as_of),
             Self::Series => Answer::new(&series::series(admin, &params?).await?, as_of),
-            Self::Health => Answer::new(&health::health(admin).await, as_of),
+            Self::Health => Answer::new(&health::health(admin, &params?).await?, as_of),
         }
     }
 }

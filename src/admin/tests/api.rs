@@ -140,6 +140,10 @@ async fn paths_are_filtered_sorted_and_paged() {
         ["GET /past", "GET /ping"]
     );
     assert_eq!(contexts(&get("?q=s%2F%7B").await), ["GET /reports/{day}"]);
+    assert_eq!(
+        contexts(&get("?q=S%2F%7Bday").await),
+        ["GET /reports/{day}"]
+    );
     assert_eq!(contexts(&get("?q=.*").await), [""; 0]);
     assert_eq!(
         contexts(&get("?sort=errors&q=GET").await)[0],
@@ -250,8 +254,13 @@ async fn a_part_of_a_ranking_says_the_rank_of_each_id() {
 #[tokio::test]
 async fn slowest() {
     let bench = bench();
-    let first = json!({"context": "GET /reports/{day}", "mean": 1.0});
-    let second = json!({"context": "/book", "mean": 0.7});
+    let first = json!({
+        "context": "GET /reports/{day}", "kind": "http", "method": "GET", "path": "/reports/{day}",
+        "mean": 1.0,
+    });
+    let second = json!({
+        "context": "/book", "kind": null, "method": null, "path": null, "mean": 0.7,
+    });
     let answer = json(&bench.router, "/api/slowest").await;
     assert_eq!(
         answer,

@@ -119,7 +119,10 @@ async fn requests_come_out_as_they_went_in() {
     let slowest = json(&router, "/api/slowest?limit=1").await;
     assert_eq!(
         slowest["slowest"],
-        json!([{"context": "POST /checkout", "mean": 0.5}])
+        json!([{
+            "context": "POST /checkout", "kind": "http", "method": "POST", "path": "/checkout",
+            "mean": 0.5,
+        }])
     );
     for precision in [1, 5, 60, 300, 3_600, 18_000, 86_400i64] {
         let slice = NOW / precision * precision;
