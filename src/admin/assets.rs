@@ -17,6 +17,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::encoding::{self, ACCEPT_ENCODING};
 use super::response::{self, ApiError};
+use super::scripts::{self, Module};
 
 const KEPT_FOR_EVER: HeaderValue = HeaderValue::from_static("private, immutable, max-age=31536000");
 const REVALIDATED: HeaderValue = HeaderValue::from_static("no-cache");
@@ -27,34 +28,42 @@ pub(super) const INDEX: &str = include_str!("assets/index.html");
 /// Digits of the hash in URLs: half a SHA-256.
 const HASH_DIGITS: usize = 32;
 
-struct File {
-    name: &'static str,
-    content_type: &'static str,
-    content: &'static [u8],
-}
+/// The style that the page names.
+const STYLE: &str = "app.css";
+
+/// The script that the page names.
+const FIRST_SCRIPT: &str = "app.js";
+
+const CSS: &str = "text/css; charset=utf-8";
+const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
 
 macro_rules! files {
-    ($content_type:literal: $($name:literal)*) => {
-        [$(File {
-            name: $name,
-            content_type: $content_type,
-            content: include_bytes!(concat!("assets/", $name)),
-        }),*]
-    };
+    ($($name:literal)*) => { &[$(($name, include_str!(concat!("assets/", $name)))),*] };
 }
 
-static STYLES: &[File] = &files!("text/css; charset=utf-8": "app.css");
-static SCRIPTS: &[File] = &files!("text/javascript; charset=utf-8":
-    "api.js" "app.js" "changes.js" "chart.js" "context.js" "detail.js" "dom.js" "format.js" "health.js"
-    "overview.js" "poll.js" "slowest.js" "state.js" "table.js");
+/// They are served as one file.
+static STYLES: &[Module] = files!("app.css" "chart.css");
 
-fn files() -> impl Iterator<Item = &'static File> {
-    STYLES.iter().chain(SCRIPTS)
-}
+/// The style of the screens other than the overview, which is loaded with them.
+static LATER_STYLES: &[Module] = files!("screens.css");
+
+/// The modules of the first paint, each behind those that it imports. They are served as one file.
+static FIRST_MODULES: &[Module] = files!(
+    "dom.js" "format.js" "state.js" "api.js" "poll.js" "problems.js" "context.js" "card.js" "table.js" "tiles.js"
+    "change.js" "attention.js" "axis.js" "slices.js" "chart_readout.js" "chart_pointer.js" "chart.js" "trends.js" "fix_first.js" "overview.js" "app.js");
+
+/// The modules that are loaded when they are needed.
+static LATER_MODULES: &[Module] = files!(
+    "chart_table.js" "export.js" "hist.js" "instances.js" "outcomes.js" "requests.js"
+    "screen_counters.js" "screen_deploy.js" "screen_health.js" "screen_path.js" "screen_paths.js"
+    "screen_rows.js" "screen_slowest.js" "screen_timers.js" "spark.js" "time_goes.js" "verdict.js"
+);
 
 /// A file in each of its encodings.
 struct Asset {
-    file: &'static File,
+    name: &'static str,
+    content_type: &'static str,
+    content: Bytes,
     etag: HeaderValue,
     /// Compressed when it is first asked for.
     gzip: OnceLock<Encoded>,
@@ -67,9 +76,20 @@ struct Encoded {
 }
 
 impl Asset {
+    fn new(name: &'static str, content_type: &'static str, content: impl Into<Bytes>) -> Self {
+        let content = content.into();
+        Self {
+            name,
+            content_type,
+            etag: response::etag(&content),
+            content,
+            gzip: OnceLock::new(),
+        }
+    }
+
     fn gzip(&self) -> &Encoded {
         self.gzip.get_or_init(|| {
-            let content = encoding::gzip(self.file.content);
+            let content = encoding::gzip(&self.content);
             Encoded {
                 etag: response::etag(&content),
                 content: content.into(),
@@ -80,20 +100,26 @@ impl Asset {
 
 /// All files, for all routers of the process.
 static ASSETS: LazyLock<Vec<Asset>> = LazyLock::new(|| {
-    let asset = |file: &'static File| Asset {
-        file,
-        etag: response::etag(file.content),
-        gzip: OnceLock::new(),
-    };
-    files().map(asset).collect()
+    let style = Asset::new(STYLE, CSS, scripts::joined(STYLES));
+    let first = scripts::joined(FIRST_MODULES);
+    let first = Asset::new(FIRST_SCRIPT, JAVASCRIPT, first);
+    let later = LATER_MODULES.iter().map(|(name, text)| {
+        let script = scripts::separate(text, FIRST_MODULES, FIRST_SCRIPT);
+        Asset::new(name, JAVASCRIPT, script)
+    });
+    let later_styles = LATER_STYLES
+        .iter()
+        .map(|style| Asset::new(style.0, CSS, scripts::joined(&[*style])));
+    let later = later_styles.chain(later);
+    [style, first].into_iter().chain(later).collect()
 });
 
 /// The hash of all files in their URLs.
 static HASH: LazyLock<String> = LazyLock::new(|| {
     let mut digest = Sha256::new();
-    for file in files() {
+    for asset in ASSETS.iter() {
         // With its length before it, so that no two sets of files are the same bytes.
-        for part in [file.name.as_bytes(), file.content] {
+        for part in [asset.name.as_bytes(), &asset.content] {
             digest.update((part.len() as u64).to_be_bytes());
             digest.update(part);
         }
@@ -129,14 +155,14 @@ impl<'a> AssetPath<'a> {
         let is_hash = |hash: &str| {
             hash.len() == HASH_DIGITS && hash.bytes().all(|byte| byte.is_ascii_hexdigit())
         };
-        let exists = files().any(|file| file.name == name) && hash.is_none_or(is_hash);
+        let exists = ASSETS.iter().any(|asset| asset.name == name) && hash.is_none_or(is_hash);
         exists.then_some(Self { hash, name })
     }
 }
 
 /// Serves a file. A browser keeps it for ever if the URL has the right hash, and revalidates it otherwise.
 pub(super) fn serve(parts: &Parts, path: AssetPath<'_>) -> Result<Response, ApiError> {
-    let asset = ASSETS.iter().find(|asset| asset.file.name == path.name);
+    let asset = ASSETS.iter().find(|asset| asset.name == path.name);
     let asset =
         asset.ok_or_else(|| ApiError::new(StatusCode::NOT_FOUND, "there is no such file"))?;
     let encoded = encoding::accepts_gzip(&parts.headers).then(|| asset.gzip());
@@ -144,10 +170,10 @@ pub(super) fn serve(parts: &Parts, path: AssetPath<'_>) -> Result<Response, ApiE
     let mut response = if response::is_known(parts, etag) {
         response::not_modified(etag.clone())
     } else {
-        let content_type = HeaderValue::from_static(asset.file.content_type);
+        let content_type = HeaderValue::from_static(asset.content_type);
         match encoded {
             Some(encoded) => response::gzip(encoded.content.clone(), content_type),
-            None => response::body(asset.file.content, content_type),
+            None => response::body(asset.content.clone(), content_type),
         }
     };
     let is_current = path.hash == Some(hash());
@@ -171,8 +197,12 @@ mod tests {
 
     use super::*;
 
+    fn modules() -> impl Iterator<Item = &'static Module> {
+        FIRST_MODULES.iter().chain(LATER_MODULES)
+    }
+
     #[test]
-    fn every_file_of_the_folder_is_served() {
+    fn every_file_of_the_folder_is_part_of_what_is_served() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/admin/assets");
         let names: BTreeSet<_> = fs::read_dir(folder)
             .expect("the folder is there")
@@ -180,39 +210,88 @@ mod tests {
             .map(|name| name.expect("UTF-8"))
             .filter(|name| name != "index.html")
             .collect();
-        let served: BTreeSet<_> = files().map(|file| file.name.to_owned()).collect();
+        let served = STYLES.iter().chain(LATER_STYLES).chain(modules());
+        let served: BTreeSet<_> = served.map(|(name, _)| (*name).to_owned()).collect();
         assert_eq!(served, names);
     }
 
-    /// The files that a script imports with such a statement.
-    fn imports(file: &File, statement: &str) -> Vec<&'static str> {
-        let text = std::str::from_utf8(file.content).expect("UTF-8");
+    /// The modules that a module imports with such a statement.
+    fn imports(text: &'static str, statement: &str) -> Vec<&'static str> {
         let imports = text.split(statement).skip(1);
-        let name = |import: &str| {
-            let name = import.split('\'').next().unwrap_or_default();
-            let imported = files().find(|file| file.name == name);
-            imported
-                .unwrap_or_else(|| panic!("{} imports {name}", file.name))
-                .name
-        };
+        let name = |import: &'static str| import.split('\'').next().unwrap_or_default();
         imports.map(name).collect()
     }
 
-    fn imports_at_start(file: &File) -> Vec<&'static str> {
-        [imports(file, "from './"), imports(file, "import './")].concat()
+    #[test]
+    fn every_import_is_there() {
+        let exists = |name: &str| modules().any(|(other, _)| *other == name);
+        for (name, text) in modules() {
+            for imported in imports(text, "from './") {
+                assert!(exists(imported), "{name} imports {imported}");
+            }
+            for imported in imports(text, "import('./") {
+                let is_later = LATER_MODULES.iter().any(|(other, _)| *other == imported);
+                assert!(is_later, "{name} imports {imported} when it needs it");
+            }
+        }
+        for asset in ASSETS.iter() {
+            let text = String::from_utf8(asset.content.to_vec()).expect("UTF-8");
+            for import in text.split(" from './").skip(1) {
+                let imported = import.split('\'').next().unwrap_or_default();
+                let is_served = ASSETS.iter().any(|asset| asset.name == imported);
+                assert!(is_served, "{} imports {imported}", asset.name);
+            }
+        }
+    }
+
+    /// What joining modules asks of them.
+    #[test]
+    fn modules_can_be_joined() {
+        let mut declared = BTreeSet::new();
+        for (at, (name, text)) in FIRST_MODULES.iter().enumerate() {
+            for imported in imports(text, "from './") {
+                let is_before = FIRST_MODULES[..at]
+                    .iter()
+                    .any(|(other, _)| *other == imported);
+                assert!(
+                    is_before,
+                    "{imported} stands behind {name}, which imports it"
+                );
+            }
+            for line in text.lines() {
+                let declaration = line.strip_prefix("export ").unwrap_or(line);
+                let declaration = declaration.strip_prefix("async ").unwrap_or(declaration);
+                let keywords = ["const ", "let ", "function ", "class "];
+                let rest = keywords
+                    .iter()
+                    .find_map(|keyword| declaration.strip_prefix(keyword));
+                if let Some(rest) = rest {
+                    let end = |c: char| !c.is_alphanumeric() && c != '_' && c != '$';
+                    let name = rest.split(end).next().unwrap_or_default();
+                    assert!(declared.insert(name), "{name} is declared twice: {line}");
+                }
+            }
+        }
+        for (name, text) in modules() {
+            for line in text.lines() {
+                assert!(
+                    line.matches('`').count() % 2 == 0,
+                    "{name}: a text of two lines: {line}"
+                );
+                let is_whole = !line.starts_with("import ") || line.ends_with(".js';");
+                assert!(is_whole, "{name}: an import of two lines: {line}");
+                let has_alias = line.starts_with("import ") && line.contains(" as ");
+                assert!(!has_alias, "{name}: joined modules have no aliases: {line}");
+            }
+        }
     }
 
     #[test]
-    fn every_import_is_served_and_the_placeholders_are_known() {
-        for file in SCRIPTS {
-            imports_at_start(file);
-            imports(file, "import('./");
-        }
-        let placeholders = ["{{base}}", "{{hash}}", "{{title}}", "{{config}}"];
-        let inserted = placeholders
+    fn the_placeholders_of_the_page_are_known() {
+        let inserted = ["base", "hash", "title", "config"]
             .iter()
-            .fold(INDEX.to_owned(), |html, placeholder| {
-                html.replace(placeholder, "")
+            .fold(INDEX.to_owned(), |page, name| {
+                page.replace(&format!("{{{{{name}}}}}"), "")
             });
         assert!(!inserted.contains("{{"));
         let urls = INDEX.matches("=\"{{base}}assets/{{hash}}/").count();
@@ -223,34 +302,22 @@ mod tests {
         );
         for url in INDEX.split("=\"{{base}}assets/{{hash}}/").skip(1) {
             let name = url.split('"').next().unwrap_or_default();
-            assert!(files().any(|file| file.name == name), "{name}");
+            assert!(ASSETS.iter().any(|asset| asset.name == name), "{name}");
         }
     }
 
-    /// The bounds of what a browser loads: the page with its style and the modules that are imported before it runs,
-    /// and everything.
+    /// The bounds of what a browser loads for the overview, and of everything.
     #[test]
     fn the_page_is_small() {
         const FIRST_PAINT: usize = 28_000;
         const ALL: usize = 60_000;
 
-        let size = |name: &str| {
-            let asset = ASSETS.iter().find(|asset| asset.file.name == name);
-            asset.expect("served").gzip().content.len()
-        };
-        let mut first: BTreeSet<&str> = ["app.css", "app.js"].into();
-        loop {
-            let before = first.len();
-            let scripts = SCRIPTS.iter().filter(|file| first.contains(file.name));
-            let imported: Vec<_> = scripts.flat_map(imports_at_start).collect();
-            first.extend(imported);
-            if first.len() == before {
-                break;
-            }
-        }
+        let first = [STYLE, FIRST_SCRIPT];
+        let size = |asset: &Asset| asset.gzip().content.len();
         let page = encoding::gzip(INDEX.as_bytes()).len();
-        let first_paint = page + first.into_iter().map(size).sum::<usize>();
-        let all = page + files().map(|file| size(file.name)).sum::<usize>();
+        let first_paint = ASSETS.iter().filter(|asset| first.contains(&asset.name));
+        let first_paint = page + first_paint.map(size).sum::<usize>();
+        let all = page + ASSETS.iter().map(size).sum::<usize>();
         eprintln!("first paint: {first_paint} bytes, in all: {all} bytes");
         assert!(first_paint <= FIRST_PAINT, "{first_paint} bytes");
         assert!(all <= ALL, "{all} bytes");

@@ -24,8 +24,8 @@
 //! | `api/rankings` | | the rankings of the fleet and of this process: `name`, `period`, `interval`, `max_ids`, `ids`, `dropped` |
 //! | `api/rankings` | `name=` `[limit=]` `[offset=]` | one ranking: `total` and the `ids`, each with `score` and `rank`, which counts from 0, highest first; 404 for an unknown name |
 //! | `api/rows` | `[name=]` `[q=]` `[limit=]` `[offset=]` | with the feature `row-cache`: the `caches` of this process, and the `name`, the `total` and the scheduled `rows` of one of them, failing rows first, then the latest due; without a name the unnamed cache, or else the first by name; 404 for an unknown name |
-//! | `api/series` | `[metric=hits\|errors\|mean\|p50\|p95\|p99\|total\|error_share\|stddev\|min\|max\|outcomes]` `[context=]` `[kind=any\|http\|timer]` `[window=]` `[precision=]` | one metric over time: the start and the value of each slice that has data |
-//! | `api/health` | | the page [reading health](crate::guide::reading_health) of the guide |
+//! | `api/series` | `[metric=hits\|errors\|mean\|p50\|p95\|p99\|total\|error_share\|stddev\|min\|max\|outcomes\|times]` `[context=]` `[kind=any\|http\|timer]` `[window=]` `[precision=]` | one metric over time: the start and the value of each slice that has data |
+//! | `api/health` | `[part=all\|status]` | the page [reading health](crate::guide::reading_health) of the guide |
 //! | `api/screen` | `ask=` 1 to 16 times | several of the answers above in one: `answers`, each with its `status` and its `body` |
 //! | `metrics` | | Prometheus text, with the feature `prometheus` |
 //!
@@ -63,7 +63,7 @@
 // (input and output), `reader.rs` with `single_flight.rs` (the store is asked at most once a second), `windows.rs` with `held_window.rs`,
 // `window_sums.rs` and `window_points.rs` (the sums of all contexts), `book.rs` (what other programs have added), `instance_minutes.rs` (what each
 // instance did), then `api/`, `page.rs`
-// with `assets.rs` and `encoding.rs`, and `prometheus.rs` (the answers).
+// with `assets.rs`, `scripts.rs` and `encoding.rs`, and `prometheus.rs` (the answers).
 
 mod access;
 mod api;
@@ -78,6 +78,7 @@ mod params;
 mod prometheus;
 mod reader;
 mod response;
+mod scripts;
 mod single_flight;
 #[cfg(test)]
 mod tests;

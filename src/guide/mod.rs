@@ -5,6 +5,7 @@
 #![cfg_attr(
     feature = "admin",
     doc = "| [Quick start](quick_start) | the first service, step by step |",
+    doc = "| [The dashboard](dashboard) | which screen answers which question, keys, ranges |",
     doc = "| [Access](access) | tokens, own sessions, reverse proxies |",
     doc = "| [Tests](testing) | a service's own tests, with a clock that stands still |"
 )]
@@ -26,6 +27,10 @@
 #[cfg(feature = "admin")]
 #[doc = include_str!("quick_start.md")]
 pub mod quick_start {}
+
+#[cfg(feature = "admin")]
+#[doc = include_str!("dashboard.md")]
+pub mod dashboard {}
 
 #[cfg(feature = "admin")]
 #[doc = include_str!("access.md")]

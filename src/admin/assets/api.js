@@ -1,51 +1,51 @@
-// Requests to the JSON API. An unchanged answer costs a 304. Its ETag is held here, because the browser
-// stores no response that says no-store.
+// Requests to the JSON API: all questions of a screen in one request. An unchanged answer costs a 304. Its ETag is
+// held here, because the browser stores no response that says no-store.
 
-const base = document.querySelector('meta[name="pulse-base"]').content;
-const DEADLINE = 10_000;
-const MAX_ANSWERS = 40;
-const answers = new Map(); // URL -> { etag, data }
+export const base = document.querySelector('meta[name="pulse-base"]').content;
+export const DEADLINE = 10_000;
+let last = {}; // the last answer: url, etag, answers
 let ahead = 0; // server clock - own clock, in seconds
 
-/** An answer other than 200: its `status`, the message of the API, and its JSON if it has any. */
+/** An answer other than 200: its `status` and the message of the API. */
 export class ApiError extends Error {
 	constructor(status, body) {
 		super(body?.error ? String(body.error) : `The server answered with status ${status}`);
 		this.status = status;
-		this.body = body;
 	}
 }
 
 /** Unix seconds by the server's clock, which also gives the starts of slices. */
 export const serverNow = () => Date.now() / 1000 + ahead;
 
-export async function get(path, parameters, signal) {
-	const url = new URL(`${base}api/${path}`, location.href);
+/** A question such as `paths?window=1h`. Parameters without a value are left out. */
+export function question(name, parameters = {}) {
+	const given = Object.entries(parameters).filter(([, value]) => value !== '' && value !== null && value !== undefined && value !== 0);
+	return given.length ? `${name}?${new URLSearchParams(given)}` : name;
+}
+
+/** Asks `questions`, an object of questions by name. Resolves to `answers`, an object of `status` and `body` by name, and `asOf`: the Unix second that they include. */
+export async function ask(questions, signal) {
+	const url = new URL(`${base}api/screen`, location.href);
 	url.username = url.password = ''; // fetch refuses a URL with credentials
 	url.hash = '';
-	url.search = new URLSearchParams(parameters);
-	const cached = answers.get(url.href);
+	url.search = new URLSearchParams(Object.values(questions).map((one) => ['ask', one]));
+	const known = last.url === url.href ? last : {};
 	const response = await fetch(url, {
-		headers: { accept: 'application/json', ...(cached && { 'if-none-match': cached.etag }) },
-		cache: cached ? 'no-store' : 'no-cache',
+		headers: { accept: 'application/json', ...(known.etag && { 'if-none-match': known.etag }) },
+		cache: known.etag ? 'no-store' : 'no-cache',
 		credentials: 'same-origin',
 		signal: AbortSignal.any([signal, AbortSignal.timeout(DEADLINE)]),
 	});
 	const date = Date.parse(response.headers.get('date'));
 	if (date) ahead = Math.abs(date - Date.now()) < 2000 ? 0 : (date - Date.now()) / 1000;
-	if (response.status === 304 && cached) {
+	if (response.status === 304 && known.answers) {
 		signal.throwIfAborted();
-		return cached.data;
+		return known.answers;
 	}
 	if (!response.ok) throw new ApiError(response.status, await response.json().catch(() => null));
-	const data = await response.json();
+	const { answers: list, as_of: asOf } = await response.json();
 	signal.throwIfAborted();
-	keep(url.href, response.headers.get('etag'), data);
-	return data;
-}
-
-function keep(url, etag, data) {
-	answers.delete(url);
-	if (etag) answers.set(url, { etag, data });
-	if (answers.size > MAX_ANSWERS) answers.delete(answers.keys().next().value);
+	const answers = Object.fromEntries(Object.keys(questions).map((name, index) => [name, list[index]]));
+	last = { url: url.href, etag: response.headers.get('etag'), answers: { answers, asOf } };
+	return last.answers;
 }

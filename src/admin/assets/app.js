@@ -1,172 +1,282 @@
-// Connects the parts of the page: which data is fetched when, and what the controls change.
+// Connects the page: its screens, the state in the URL, and the poller.
 
-import { ApiError, get, serverNow } from './api.js';
-import { drawChanges } from './changes.js';
-import { Chart } from './chart.js';
-import { splitContext } from './context.js';
-import { closeDetail, connectDetail, drawDetail, failDetail, openDetail } from './detail.js';
-import { $, show, text } from './dom.js';
-import { count, rate, time } from './format.js';
-import { drawHealth, drawStatus } from './health.js';
-import { drawOverview } from './overview.js';
+import { ApiError, ask, serverNow } from './api.js';
+import { $, attr, el, show, sync, text } from './dom.js';
+import { moment, percent, span, time, useUtc, visible } from './format.js';
+import { mount } from './overview.js';
 import { Poller } from './poll.js';
-import { connectSlowest, drawSlowest } from './slowest.js';
-import { change, read, state } from './state.js';
-import { busyPaths, connectPaths, drawPaths, failPaths, markSort } from './table.js';
+import { problems } from './problems.js';
+import { isCoarse, isZoomed, link, rangeName, read, recordedFor, seconds, state, write } from './state.js';
 
-$('logo').src = $('icon').href;
-const chart = new Chart($('chart'));
-const radios = document.querySelectorAll('.segments input');
-const selects = document.querySelectorAll('select');
-let overview = null;
+const STALE = 60; // seconds that answers may be behind the clock
+const FAILURES = { 401: 'You are no longer logged in. Reload the page to log in again.' };
 
-/** Calls `answered` for errors with these statuses, which concern one part of the page only. */
-async function expecting(statuses, ask, answered) {
-	try {
-		await ask();
-	} catch (error) {
-		if (!(error instanceof ApiError) || !statuses.includes(error.status)) throw error;
-		answered(error);
-	}
-}
+/** The modules of the screens; those that are seldom opened are loaded when they are. A browser may remember that a URL has failed. */
+const SCREENS = {
+	overview: () => ({ mount }),
+	paths: (retry) => import('./screen_paths.js' + retry),
+	path: (retry) => import('./screen_path.js' + retry),
+	slowest: (retry) => import('./screen_slowest.js' + retry),
+	timers: (retry) => import('./screen_timers.js' + retry),
+	counters: (retry) => import('./screen_counters.js' + retry),
+	rows: (retry) => import('./screen_rows.js' + retry),
+	health: (retry) => import('./screen_health.js' + retry),
+	deploy: (retry) => import('./screen_deploy.js' + retry),
+};
 
-const sources = {
-	async overview(signal) {
-		overview = await get('overview', {}, signal);
-		drawOverview(overview);
+const config = JSON.parse(document.querySelector('meta[name="pulse-config"]').content || '{}');
+const root = $('screen');
+const nothing = el('p', 'nothing card', 'Nothing yet: no answer has arrived.');
+const view = {}; // the mounted screen
+const shown = { at: 0, asOf: 0, failure: null };
+let isPaused = false;
+let styled = null; // settles when the style of the other screens is there
+let failedLoads = 0; // modules that could not be loaded
+
+/** What screens call. */
+const page = {
+	config,
+	/** Changes the state, and asks again. `inPlace`: without a step for the Back button. */
+	go(values, inPlace = false) {
+		write(values, inPlace);
+		changed();
 	},
-	async changes(signal) {
-		drawChanges(...await Promise.all([get('changes', { limit: 50 }, signal), get('marks', {}, signal)]));
-	},
-	series: (signal) => expecting([400], async () => {
-		const { precision } = state;
-		const ask = (metric) => get('series', { metric, precision }, signal);
-		const [hits, errors] = await Promise.all([ask('hits'), ask('errors')]);
-		const slices = chart.update(precision, hits.points, errors.points, serverNow());
-		const peak = Math.max(...slices.map((slice) => slice.hits));
-		const closed = slices.filter((slice) => !slice.open);
-		const mean = closed.reduce((sum, slice) => sum + slice.hits, 0) / (closed.length * precision);
-		text($('chart-summary'), peak > 0 ? `peak ${count(peak)} · mean ${rate(mean)}/s` : '');
-	}, (error) => {
-		text($('chart-summary'), '');
-		chart.clear(error.message);
-	}),
-	paths: (signal) => expecting([400], async () => {
-		const { window, kind, sort, order, q, limit, offset } = state;
-		const data = await get('paths', { window, kind, sort, order, q, limit, offset }, signal);
-		busyPaths(false);
-		if (data.paths.length === 0 && offset > 0) {
-			change({ offset: data.total > 0 ? Math.floor((data.total - 1) / limit) * limit : 0 });
-			if (state.offset < offset) return sources.paths(signal);
+	/** Asks again now, as the questions have changed. */
+	ask: () => setTimeout(() => poller.now()),
+	/** Says how much of the range was recorded. */
+	complete({ from, to, complete }, any) {
+		const now = serverNow();
+		const whole = complete >= 0.995;
+		show($('complete'), !whole && any);
+		const begin = Math.min(to, now) - complete * (Math.min(to, now) - from);
+		if (!whole && !isZoomed()) view.begin = begin;
+		if (recordedFor(now - (view.begin ?? 0))) {
+			controls();
+			page.ask();
 		}
-		return drawPaths(data, state, totalTime(data));
-	}, (error) => {
-		busyPaths(false);
-		failPaths(error.message);
-	}),
-	async slowest(signal) {
-		drawSlowest(await get('slowest', { limit: state.slowest }, signal));
-	},
-	health: (signal) => expecting([503], async () => drawHealth(await get('health', {}, signal)), (error) => {
-		if (!error.body?.status) throw error;
-		drawHealth(error.body);
-	}),
-	async detail(signal) {
-		const { path } = state;
-		if (path) await expecting([400, 404], async () => drawDetail(await get('path', { context: path }, signal)), (error) => failDetail(error.message));
+		if (!whole) text($('complete'), `${percent(complete, 1)} of this range was recorded, since ${moment(begin, now)}`);
 	},
 };
 
-/** Total seconds of all rows: from the API, else from the overview, else of the rows shown. */
-function totalTime({ total_time: total, paths }) {
-	const hour = overview?.[state.window];
-	const shown = paths.reduce((sum, path) => sum + (path.total ?? 0), 0);
-	if (total > 0) return total;
-	return state.kind === 'http' && hour?.mean ? Math.max(hour.requests * hour.mean, shown) : shown;
+async function load(signal) {
+	if (!view.mounted && !(await mountScreen())) return false;
+	const { mounted } = view;
+	if (!mounted) return true;
+	let answers = null;
+	try {
+		answers = await ask({ health: mounted.needsNoStore ? 'health' : 'health?part=status', ...mounted.questions() }, signal);
+	} catch (error) {
+		if (signal.aborted) return true;
+		shown.failure = error;
+	}
+	if (view.mounted !== mounted) return true;
+	if (answers) accept(answers.answers, answers.asOf);
+	else report();
+	return !shown.failure;
 }
 
-function report(errors, complete) {
-	const [error] = errors.filter((e) => e.status === 401).concat(errors);
-	const expired = error?.status === 401;
-	show($('connection'), Boolean(error));
-	if (!error) {
-		if (complete) text($('updated'), time(serverNow()));
+function accept({ health, ...others }, asOf) {
+	view.asOf = asOf;
+	view.health = health?.body;
+	const away = Object.values(others).find(({ status }) => status >= 500);
+	view.refused = Object.fromEntries(Object.entries(others).filter(([, { status }]) => status >= 400 && status < 500).map(([name, { body }]) => [name, visible(body?.error ?? '')]));
+	shown.failure = away ? new ApiError(away.status, away.body) : null;
+	// While the store is away, a question keeps its last answer.
+	const answered = Object.entries(others).map(([name, { status, body }]) => [name, status === 200 ? body : status >= 500 ? view.answers?.[name] : null]);
+	view.answers = Object.fromEntries(answered.filter(([, body]) => body));
+	if (!away) {
+		shown.at = serverNow();
+		view.complete = true;
+	}
+	report();
+	draw();
+}
+
+function draw() {
+	if (!view.answers || !view.mounted || !(view.complete || view.mounted.needsNoStore)) return;
+	view.mounted.draw(view.answers, isZoomed() ? Math.min(serverNow(), state.to) : serverNow(), { asOf: view.asOf ?? serverNow(), health: view.health, refused: view.refused });
+	document.body.dataset.ready = 'true';
+}
+
+function setStatus(status) {
+	const label = { unauthorized: 'not logged in' }[status] ?? status;
+	text($('status'), visible(label));
+	attr($('status'), 'data-status', status);
+}
+
+/** Status, banner, warnings, and how old the shown figures are. */
+function report() {
+	const { failure } = shown;
+	const { health } = view;
+	const isUnauthorized = failure?.status === 401 || failure?.status === 403;
+	const isUnreachable = failure && !(failure instanceof ApiError);
+	setStatus(isUnauthorized ? 'unauthorized' : isUnreachable ? 'unreachable' : failure ? 'down' : health?.status ?? 'unknown');
+	show($('banner'), Boolean(failure));
+	attr($('banner'), 'data-kind', failure ? (isUnauthorized ? 'unauthorized' : isUnreachable ? 'unreachable' : 'store') : null);
+	document.body.toggleAttribute('data-stale', Boolean(failure) && view.complete === true);
+	if (failure) {
+		const stale = view.complete ? `Shown is what was answered at ${time(shown.at)}.` : 'There is nothing to show yet.';
+		const message = FAILURES[failure.status] ?? (failure instanceof SyntaxError ? 'The script of this screen is broken.' : isUnreachable ? 'The service cannot be reached.' : `${visible(failure.message).replace(/\.$/, '')}.`);
+		text($('banner').firstElementChild, isUnauthorized ? message : `${message} ${stale} Trying again…`);
+		text($('banner').lastElementChild, isUnauthorized ? 'Reload' : 'Retry now');
+		if (!view.complete && !view.mounted?.needsNoStore && !nothing.isConnected) root.prepend(nothing);
+	}
+	if (view.complete) nothing.remove();
+	if (health && !isUnreachable) {
+		const sentences = problems(health);
+		sync($('warnings'), sentences, String, (sentence) => el('li', '', sentence), () => {});
+		show($('warnings'), sentences.length > 0);
+	}
+	if (isUnauthorized) isPaused = true;
+	tick();
+}
+
+/** How long ago the shown figures were answered. */
+function tick() {
+	const age = serverNow() - shown.at;
+	const isOld = view.complete && !isPaused && !isZoomed() && age > Math.max(STALE, 3 * state.refresh);
+	text($('updated'), !view.complete ? '' : isZoomed() ? 'paused while zoomed' : isPaused ? `paused · updated ${span(age)} ago` : `updated ${age < 1.5 ? 'now' : `${span(age)} ago`}`);
+	$('updated').classList.toggle('warn-text', isOld);
+}
+
+/** Sets the controls to the state, and mounts another screen if the state names one. */
+async function changed() {
+	useUtc(state.utc === 1);
+	const { name, context } = view;
+	controls();
+	poller.paused = isPaused || isZoomed();
+	if (name === state.screen && context === state.context + state.kind) {
+		draw();
+		poller.now();
 		return;
 	}
-	const unreachable = !(error instanceof ApiError);
-	if (unreachable) drawStatus('unreachable');
-	const stale = 'Shown are the last figures received.';
-	text($('connection').firstElementChild, expired ? 'You are no longer logged in. Reload the page to log in again.'
-		: unreachable ? `The API cannot be reached. ${stale} Trying again…` : `${error.message}. ${stale} Trying again…`);
-	text($('connection').lastElementChild, expired ? 'Reload' : 'Retry now');
-	$('connection').expired = expired;
+	view.mounted?.remove?.();
+	Object.assign(view, { name: state.screen, context: state.context + state.kind, mounted: null, answers: null, complete: false, refused: {} });
+	delete document.body.dataset.ready;
+	document.body.dataset.screen = state.screen;
+	show($('complete'), false);
+	poller.now();
 }
 
-const poller = new Poller(sources, report);
-
-function ask(...names) {
-	if (names.includes('paths')) busyPaths(true);
-	poller.refresh(...names);
-}
-
-/** Sets the controls to the state. */
-function apply() {
-	for (const radio of radios) radio.checked = state[radio.name] === radio.value;
-	for (const select of selects) select.value = state[select.name];
-	$('filter').value = state.q;
-	markSort(state);
-	if (state.path) openDetail(splitContext(state.path));
-	else closeDetail();
-}
-
-function open(item) {
-	change({ path: item.context });
-	openDetail(item);
-	ask('detail');
-}
-
-function page(values) {
-	change(values);
-	markSort(state);
-	ask('paths');
-}
-
-connectPaths((sort) => {
-	const order = state.sort === sort && state.order === 'desc' ? 'asc' : 'desc';
-	page({ sort, order, offset: 0 });
-}, open);
-connectSlowest(open);
-connectDetail(() => change({ path: '' }));
-
-for (const radio of radios) {
-	radio.addEventListener('change', () => page({ [radio.name]: radio.value, offset: 0 }));
-}
-for (const select of selects) {
-	select.addEventListener('change', () => {
-		const { name, value, dataset } = select;
-		change({ [name]: Number(value), offset: name === 'limit' ? 0 : state.offset });
-		ask(dataset.asks);
+/** Loads the style of the screens other than the overview, once. */
+function style() {
+	styled ??= new Promise((resolve) => {
+		const link = el('link');
+		const failed = () => {
+			styled = null;
+			resolve();
+		};
+		Object.assign(link, { rel: 'stylesheet', href: new URL('screens.css', import.meta.url), onload: resolve, onerror: failed });
+		document.head.append(link);
 	});
+	return styled;
 }
-let typing = 0;
-$('filter').addEventListener('input', () => {
-	clearTimeout(typing);
-	typing = setTimeout(() => page({ q: $('filter').value, offset: 0 }), 250);
-});
-$('previous').addEventListener('click', () => page({ offset: Math.max(state.offset - state.limit, 0) }));
-$('next').addEventListener('click', () => page({ offset: state.offset + state.limit }));
-$('pause').addEventListener('click', () => {
-	poller.paused = !poller.paused;
-	text($('pause'), poller.paused ? 'Resume' : 'Pause');
-	document.body.classList.toggle('paused', poller.paused);
-});
-$('connection').lastElementChild.addEventListener('click', () => ($('connection').expired ? location.reload() : poller.round()));
-addEventListener('hashchange', () => {
-	read();
-	apply();
-	ask('paths', 'series', 'slowest', 'detail');
-});
 
-apply();
-chart.clear('Loading…');
-poller.round();
+/** Mounts the screen that the state names. `false` if its module cannot be loaded. */
+async function mountScreen() {
+	const { name, context } = view;
+	try {
+		const module = await SCREENS[name](failedLoads ? `?${failedLoads}` : '');
+		if (name !== 'overview') await style();
+		if (view.name !== name || view.context !== context || view.mounted) return true;
+		root.replaceChildren();
+		view.mounted = module.mount(root, page);
+		scrollTo(0, 0);
+	} catch (error) {
+		if (view.name !== name) return true;
+		failedLoads++;
+		root.replaceChildren();
+		// What fails otherwise than by the network is a defect of the page.
+		if (!(error instanceof TypeError)) console.error(error);
+		shown.failure = error;
+		report();
+		return false;
+	}
+	return true;
+}
+
+function controls() {
+	for (const node of document.querySelectorAll('nav a')) {
+		const own = node.dataset.screen;
+		attr(node, 'href', link({ screen: own }));
+		const isCurrent = own === state.screen || (state.screen === 'path' && own === (state.kind === 'timer' ? 'timers' : 'paths'));
+		attr(node, 'aria-current', isCurrent ? 'page' : null);
+	}
+	for (const radio of document.querySelectorAll('input[name=range]')) radio.checked = !isZoomed() && radio.value === rangeName();
+	show($('unzoom'), isZoomed());
+	show($('freeze'), !isZoomed());
+	const now = serverNow();
+	text($('unzoom'), `${moment(state.from, now)} – ${moment(state.to, now)} ×`);
+	attr($('unzoom'), 'aria-label', `Leave the range from ${time(state.from, 'full')} to ${time(state.to, 'full')}`);
+	text($('pause'), isPaused ? 'Resume' : 'Pause');
+	attr($('pause'), 'aria-pressed', isPaused);
+	$('precision').value = state.precision;
+	for (const option of $('precision').options) option.disabled = option.value > 0 && !isCoarse(option.value);
+	$('refresh').value = state.refresh;
+	$('utc').checked = state.utc === 1;
+}
+
+const poller = new Poller(load, () => Math.max(state.refresh, 1) * 1000);
+
+function connect() {
+	const name = [config.service, config.version].filter(Boolean).join(' ');
+	text($('service'), config.service ?? 'tower-pulse');
+	if (config.version) $('service').append(el('small', 'muted', ` ${config.version}`));
+	if (name) document.title = `${visible(name)} · tower-pulse`;
+	$('logo').src = $('icon').href;
+	if (config.row_cache === false) document.querySelector('nav [data-screen=rows]').remove();
+	for (const precision of config.precisions ?? []) {
+		const option = el('option', '', span(precision));
+		option.value = precision;
+		$('precision').append(option);
+	}
+	for (const radio of document.querySelectorAll('input[name=range]')) {
+		radio.addEventListener('change', () => page.go({ range: radio.value, from: 0, to: 0, offset: 0 }));
+	}
+	$('unzoom').addEventListener('click', () => page.go({ from: 0, to: 0 }));
+	$('freeze').addEventListener('click', () => {
+		const to = Math.floor(serverNow());
+		page.go({ from: to - seconds(), to });
+	});
+	$('precision').addEventListener('change', (event) => page.go({ precision: Number(event.target.value) }));
+	$('refresh').addEventListener('change', (event) => page.go({ refresh: Number(event.target.value) }, true));
+	$('utc').addEventListener('change', (event) => page.go({ utc: event.target.checked ? 1 : 0 }, true));
+	$('pause').addEventListener('click', () => {
+		isPaused = !isPaused;
+		poller.paused = isPaused || isZoomed();
+		controls();
+		tick();
+	});
+	$('banner').lastElementChild.addEventListener('click', () => (shown.failure?.status === 401 ? location.reload() : poller.now()));
+	document.querySelector('.skip').addEventListener('click', (event) => {
+		event.preventDefault();
+		root.focus();
+	});
+	document.addEventListener('click', (event) => {
+		for (const menu of document.querySelectorAll('details.menu[open]')) menu.open = menu.contains(event.target);
+	});
+	document.addEventListener('keydown', keys);
+	addEventListener('popstate', () => {
+		read();
+		changed();
+	});
+	setInterval(() => document.hidden || tick(), 1000);
+}
+
+function keys(event) {
+	if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
+	const menu = document.querySelector('details.menu[open]');
+	if (event.key === 'Escape' && menu) {
+		menu.open = false;
+		menu.firstElementChild.focus();
+	} else if (event.key === 'Escape' && isZoomed()) page.go({ from: 0, to: 0 });
+	else if (event.key === '/' && !/^(input|select|textarea)$/i.test(event.target.tagName)) {
+		event.preventDefault();
+		if (!$('filter')) page.go({ screen: 'paths' });
+		page.focusFilter = true;
+		$('filter')?.focus();
+	}
+}
+
+connect();
+changed();

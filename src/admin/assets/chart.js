@@ -1,165 +1,285 @@
-// The live chart: a bar per slice for all requests, the errors in front of it, a readout below the cursor.
+// Charts over time: outcomes stacked in bars, or latencies as lines. One crosshair goes through all charts of the page.
 
+import { flags, linearTicks, logTicks, timeTicks } from './axis.js';
+import { connectPointer } from './chart_pointer.js';
 import { attr, el, show, svg, text } from './dom.js';
-import { count, grouped, percent, time } from './format.js';
+import { time } from './format.js';
+import { slicesOf, valueOf } from './slices.js';
 
-const SLICES = 120;
-const HEIGHT = 220;
-const PAD = { top: 12, right: 4, bottom: 24, left: 44 };
-const LAG = 5; // seconds that the newest slices may lag behind the clock before they count as empty
-const STEPS = [5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800, 1209600, 2592000];
 
-export class Chart {
-	#root;
-	#svg = svg('svg', { 'aria-hidden': 'true', height: HEIGHT });
-	#grid = svg('g', { class: 'grid' });
-	#labels = svg('g', { class: 'labels' });
-	#cursor = svg('rect', { class: 'cursor', y: PAD.top, height: HEIGHT - PAD.top - PAD.bottom });
-	#bars = { hits: svg('path', { class: 'hits' }), open: svg('path', { class: 'hits open' }), errors: svg('path', { class: 'errors' }) };
-	#readout = el('div', 'readout');
-	#note = el('p', 'note');
-	#data = null;
+const PAD = { top: 8, right: 10, bottom: 22, left: 52 };
+const ROW = 15; // height of a row of labels above the plot
+const SHAPES = ['M1 1h10v10h-10z', 'M1 6a5 5 0 1 0 10 0a5 5 0 1 0-10 0', 'M6 0l6 11h-12z', 'M6 0l6 6-6 6-6-6z', 'M0 3h12v6h-12z', 'M0 1h12l-6 11z'];
+const EMPTY = { hidden: new Set(), marks: [], changes: [], message: '', counts: null, log: false, utc: false };
+const listeners = new Set();
+let charts = 0;
+
+/** What all charts of the page point at. */
+export const cursor = {
+	at: null, // Unix seconds
+	range: null, // [from, to] that is being selected
+	owner: null, // the chart that the pointer or the focus is on: it shows the tooltip
+	move(at, range, owner) {
+		Object.assign(this, { at, range, owner });
+		for (const listener of listeners) listener();
+	},
+	subscribe(listener) {
+		listeners.add(listener);
+		return () => listeners.delete(listener);
+	},
+};
+
+export class TimeChart {
+	#options;
+	#state = null;
 	#slices = [];
-	#at = null;
+	#plot;
+	#view; // what is drawn, for chart_pointer.js
+	#readTip = null; // redraws the tooltip
+	#drawTable = null; // while the table is shown
+	#svg;
+	#parts = {};
+	#note = el('p', 'note');
+	#table = el('div', 'chart-table');
+	#buttons = [];
+	#unsubscribe = cursor.subscribe(() => this.#showCursor());
+	#observer = new ResizeObserver(() => this.#draw());
 
-	constructor(root) {
-		this.#root = root;
-		this.#svg.append(this.#grid, this.#cursor, ...Object.values(this.#bars), this.#labels);
-		root.append(this.#svg, this.#readout, this.#note);
-		root.tabIndex = 0;
-		attr(root, 'role', 'slider'); // of the cursor: arrow keys read the slices one by one
-		attr(root, 'aria-label', 'Requests over time');
-		attr(root, 'aria-valuemin', 1);
-		attr(root, 'aria-valuemax', SLICES);
-		for (const type of ['pointermove', 'pointerdown']) root.addEventListener(type, (event) => this.#point(event));
-		root.addEventListener('pointerleave', () => this.#move(null));
-		root.addEventListener('blur', () => this.#move(null));
-		root.addEventListener('keydown', (event) => this.#key(event));
-		new ResizeObserver(() => this.#draw()).observe(root);
-		this.#move(null);
+	constructor(figure, options) {
+		this.#options = { clock: time, band: ['p50', 'p95'], ...options };
+		const { title, kind, series } = options;
+		const hatch = `hatch-${++charts}`;
+		const add = (name, className = name, tag = 'path') => (this.#parts[name] = svg(tag, { class: className }));
+		this.#svg = svg('svg', { 'aria-hidden': 'true' }, pattern(hatch), pattern(`${hatch}-unfinished`), add('unrecorded'), add('grid'), add('selection'), add('band', 'band c-p95'),
+			...series.flatMap(({ key, color }) => [add(`${key} line`, `${kind} ${color}`), add(`${key} unfinished`, `${kind} unfinished ${color}`)]),
+			add('unfinished'), add('lines', '', 'g'), add('crosshair'), add('labels', '', 'g'));
+		attr(this.#parts.unrecorded, 'fill', `url(#${hatch})`);
+		attr(this.#parts.unfinished, 'fill', `url(#${hatch}-unfinished)`);
+		this.#plot = el('div', 'plot', this.#svg, this.#note);
+		this.#view = { ...this.#options, plot: this.#plot, slices: [], x: null, swatch: (key) => this.#swatch(key) };
+		show(this.#table, false);
+		figure.append(el('figcaption', '', el('h2', '', title), this.#legend(), this.#menu()), this.#plot, this.#table);
+		this.#observer.observe(this.#plot);
+		this.#readTip = connectPointer(this.#view, cursor);
+		this.#showCursor();
 	}
 
-	/** `hits`, `errors`: [[slice, value or null], …]; slices that are not listed count as zero. */
-	update(precision, hits, errors, now) {
-		this.#data = { precision };
-		const last = Math.max(0, ...hits.map(([slice]) => slice));
-		const current = Math.floor(now / precision) * precision;
-		const end = last >= current - LAG ? last : current;
-		const values = new Map(hits);
-		const failed = new Map(errors);
-		this.#slices = Array.from({ length: SLICES }, (_, i) => {
-			const slice = end - (SLICES - 1 - i) * precision;
-			return { slice, hits: values.get(slice) ?? 0, errors: failed.get(slice) ?? 0, open: slice + precision > now };
-		});
-		this.message(this.#slices.some((s) => s.hits > 0 || s.errors > 0) ? '' : 'No requests in this time');
+	/** What `update` was given, with the options: `chartRows` needs both. */
+	get state() {
+		return this.#state;
+	}
+
+	update(state) {
+		this.#state = { ...EMPTY, ...this.#options, ...state };
+		this.#slices = slicesOf(state);
+		for (const [button, pressed] of this.#buttons) attr(button, 'aria-pressed', pressed(this.#state));
+		text(this.#note, this.#state.message);
+		show(this.#note, this.#state.message !== '');
 		this.#draw();
-		return this.#slices;
 	}
 
-	/** Text in place of the bars. */
-	message(string) {
-		text(this.#note, string);
-		show(this.#note, string !== '');
+	/** Call this when the figure leaves the page. */
+	remove() {
+		this.#unsubscribe();
+		this.#observer.disconnect();
+		if (cursor.owner === this.#view) cursor.move(null, null, null);
 	}
 
-	/** Removes the data, because other slices were requested. */
-	clear(string) {
-		this.#data = null;
-		this.#slices = [];
-		for (const part of [this.#grid, this.#labels]) part.replaceChildren();
-		for (const bar of Object.values(this.#bars)) attr(bar, 'd', null);
-		this.#move(null);
-		this.message(string);
+	#button(label, name, value, pressed, onClick) {
+		const button = el('button', '', ...label);
+		button.dataset[name] = value;
+		button.addEventListener('click', onClick);
+		if (pressed) this.#buttons.push([button, pressed]);
+		return button;
+	}
+
+	#legend() {
+		const legend = el('div', 'legend', ...this.#options.series.map(({ key, label }) => this.#button([this.#swatch(key), label], 'series', key, ({ hidden }) => !hidden.has(key), () => {
+			const hidden = new Set(this.#state?.hidden);
+			if (!hidden.delete(key)) hidden.add(key);
+			this.#options.onView({ hidden });
+		})));
+		attr(legend, 'role', 'group');
+		attr(legend, 'aria-label', 'Series');
+		return legend;
+	}
+
+	#swatch(key) {
+		const { kind, series } = this.#options;
+		const index = series.findIndex((one) => one.key === key);
+		const [width, d] = kind === 'lines' ? [18, 'M1 6h16'] : [12, SHAPES[index % SHAPES.length]];
+		return svg('svg', { class: 'swatch', width, height: 12, 'aria-hidden': 'true' }, svg('path', { class: `${kind} ${series[index].color}`, d }));
+	}
+
+	#menu() {
+		const { kind, title, onView } = this.#options;
+		const summary = el('summary', '', '⋯');
+		attr(summary, 'aria-label', `View and export of ${title}`);
+		const list = el('div', 'list', this.#button(['Table'], 'view', 'table', () => this.#drawTable !== null, () => this.#toggleTable()));
+		if (kind === 'lines') list.append(this.#button(['Logarithmic'], 'scale', 'log', ({ log }) => log, () => onView({ log: !this.#state?.log })));
+		for (const format of ['csv', 'json']) list.append(this.#button([`Export ${format.toUpperCase()}`], 'export', format, null, () => onView({ export: format })));
+		list.tabIndex = -1; // so that a press on the list does not leave the menu
+		const menu = el('details', 'menu', summary, list);
+		const close = () => {
+			menu.open = false;
+			summary.focus();
+		};
+		list.addEventListener('click', (event) => event.target !== list && close());
+		menu.addEventListener('focusout', (event) => !menu.contains(event.relatedTarget) && (menu.open = false));
+		menu.addEventListener('keydown', (event) => {
+			if (event.key !== 'Escape' || !menu.open) return;
+			close();
+			event.stopPropagation();
+		});
+		return menu;
+	}
+
+	async #toggleTable() {
+		this.#drawTable = this.#drawTable ? null : (await import('./chart_table.js')).drawTable;
+		show(this.#plot, !this.#drawTable);
+		show(this.#table, Boolean(this.#drawTable));
+		if (this.#state) this.update(this.#state);
 	}
 
 	#draw() {
-		const width = this.#root.clientWidth;
-		if (!this.#data || width < 80) return;
-		const plot = { width: width - PAD.left - PAD.right, height: HEIGHT - PAD.top - PAD.bottom };
-		const step = niceStep(Math.max(1, ...this.#slices.map((s) => Math.max(s.hits, s.errors))) / 4);
-		const top = Math.ceil(Math.max(1, ...this.#slices.map((s) => s.hits)) / step) * step;
-		const y = (value) => PAD.top + plot.height * (1 - Math.min(value / top, 1));
-		const slot = plot.width / SLICES;
-		const gap = slot > 4 ? 1.5 : 0.6;
-		attr(this.#svg, 'width', width);
-		attr(this.#svg, 'viewBox', `0 0 ${width} ${HEIGHT}`);
-		const path = (value) => this.#slices.map((s, i) => bar(PAD.left + i * slot + gap / 2, y(value(s)), slot - gap, PAD.top + plot.height)).join('');
-		attr(this.#bars.hits, 'd', path((s) => (s.open ? 0 : s.hits)));
-		attr(this.#bars.open, 'd', path((s) => (s.open ? s.hits : 0)));
-		attr(this.#bars.errors, 'd', path((s) => s.errors));
-		this.#axes(width, plot, slot, step, top, y);
-		this.#move(this.#at);
-	}
-
-	#axes(width, plot, slot, step, top, y) {
-		const lines = [];
-		const labels = [];
-		for (let value = 0; value <= top + step / 2; value += step) {
-			const at = Math.round(y(value)) + 0.5;
-			lines.push(svg('line', { x1: PAD.left, x2: width - PAD.right, y1: at, y2: at, class: value ? '' : 'zero' }));
-			labels.push(svg('text', { x: PAD.left - 8, y: at + 3.5, 'text-anchor': 'end' }, count(value)));
+		const { clientWidth: width, clientHeight: height } = this.#plot;
+		if (!this.#state) return;
+		if (this.#drawTable) return this.#drawTable(this.#table, this.#state);
+		if (width < 120 || height < 60 || !this.#slices.length) return;
+		const { from, to, recordedFrom, now, kind, format, clock, utc } = this.#state;
+		const parts = this.#parts;
+		const rows = this.#lines();
+		const box = { left: PAD.left, right: width - PAD.right, top: PAD.top + rows.length * ROW, bottom: height - PAD.bottom };
+		const x = (at) => round(box.left + ((Math.min(Math.max(at, from), to) - from) / (to - from)) * (box.right - box.left));
+		Object.assign(this.#view, { state: this.#state, slices: this.#slices, box, x });
+		attr(this.#svg, 'viewBox', `0 0 ${width} ${height}`);
+		const { ticks, y } = this.#scale(box);
+		if (kind === 'stack') this.#drawBars(x, y, box);
+		else this.#drawLines(x, y);
+		const label = (left, top, className, string) => svg('text', { x: left, y: top, class: className }, string);
+		const level = (value) => Math.round(y(value)) + 0.5;
+		attr(parts.grid, 'd', ticks.map((value) => `M${box.left} ${level(value)}H${box.right}`).join(''));
+		const labels = ticks.map((value) => label(box.left - 8, level(value) + 3.5, 'value', format(value, true)));
+		for (const { at, style } of timeTicks(from, to, (box.right - box.left) / 72, utc)) {
+			if (x(at) > box.left + 14 && x(at) < box.right - 14) labels.push(label(x(at), height - 5, style, clock(at, style, utc)));
 		}
-		const { precision } = this.#data;
-		const every = STEPS.find((s) => s >= precision && (s / precision) * slot >= 60) ?? STEPS.at(-1);
-		this.#slices.forEach(({ slice }, i) => {
-			const local = slice - new Date(slice * 1000).getTimezoneOffset() * 60;
-			if (((local % every) + every) % every >= precision) return;
-			const x = PAD.left + (i + 0.5) * slot;
-			if (x < PAD.left + 20 || x > width - PAD.right - 22) return;
-			const style = every >= 86400 || (every >= 3600 && local % 86400 < precision) ? 'day' : every < 60 ? 'second' : 'minute';
-			labels.push(svg('text', { x: x.toFixed(1), y: HEIGHT - 6, 'text-anchor': 'middle' }, time(slice, style)));
+		const since = x(Math.min(recordedFrom ?? from, now));
+		attr(parts.unrecorded, 'd', rect(box.left, since, box.top, box.bottom));
+		if (since - box.left > 90) labels.push(label((box.left + since) / 2, (box.top + box.bottom) / 2, 'halo', 'not recorded'));
+		const lines = [];
+		rows.forEach(({ name, list }, row) => {
+			const top = PAD.top + row * ROW - 4;
+			const placed = list.map(({ at, text, id }) => ({ x: x(at), text, id }));
+			for (const line of placed) {
+				lines.push(svg('path', { class: `${name}-line`, d: `M${line.x} ${top}V${box.bottom}` }));
+				if (line.id !== undefined) lines.at(-1).dataset.mark = line.id;
+			}
+			for (const flag of flags(placed, width, `${name}s`)) {
+				labels.push(label(flag.x + (flag.before ? -4 : 4), top + 10, `halo ${name}-label${flag.before ? ' before' : ''}`, flag.label));
+			}
 		});
-		this.#grid.replaceChildren(...lines);
-		this.#labels.replaceChildren(...labels);
+		parts.lines.replaceChildren(...lines);
+		parts.labels.replaceChildren(...labels);
+		this.#showCursor();
 	}
 
-	#point(event) {
-		const box = this.#root.getBoundingClientRect();
-		const slot = (box.width - PAD.left - PAD.right) / SLICES;
-		const at = Math.floor((event.clientX - box.left - PAD.left) / slot);
-		this.#move(Math.min(Math.max(at, 0), SLICES - 1));
+	/** The vertical lines within the range: a row of labels for the marks, and one for the changes. */
+	#lines() {
+		const { from, to, marks, changes } = this.#state;
+		return [{ name: 'mark', list: marks }, { name: 'change', list: changes.map(({ since, text }) => ({ at: since, text })) }]
+			.map(({ name, list }) => ({ name, list: list.filter(({ at }) => at >= from && at <= to).sort((a, b) => a.at - b.at) }))
+			.filter(({ list }) => list.length);
 	}
 
-	#key(event) {
-		const at = this.#at ?? SLICES;
-		const to = { ArrowLeft: at - 1, ArrowDown: at - 1, ArrowRight: at + 1, ArrowUp: at + 1, Home: 0, End: SLICES - 1 }[event.key];
-		if (to === undefined && event.key !== 'Escape') return;
-		event.preventDefault();
-		this.#move(to === undefined ? null : Math.min(Math.max(to, 0), SLICES - 1));
+	/** { ticks, y } of the values that are visible. */
+	#scale({ top, bottom }) {
+		const { kind, log, series, hidden } = this.#state;
+		const stack = kind === 'stack';
+		const visible = series.filter(({ key }) => !hidden.has(key));
+		const values = this.#slices.map((slice) => visible.map(({ key }) => valueOf(this.#state, slice, key)));
+		const all = values.flat();
+		const most = (stack ? values.map((list) => list.reduce((a, b) => a + b, 0)) : all).reduce((a, b) => Math.max(a, b), 0);
+		const height = bottom - top;
+		if (most === 0) return { ticks: [0], y: () => bottom };
+		if (stack || !log) {
+			const ticks = linearTicks(most, stack && all.every((value) => value === null || Number.isInteger(value)));
+			return { ticks, y: (value) => bottom - height * Math.min(value / ticks.at(-1), 1) };
+		}
+		const least = all.filter((value) => value > 0).reduce((a, b) => Math.min(a, b));
+		const wide = logTicks(least / 10, most * 10);
+		const [low, high] = [wide.findLast((value) => value <= least), wide.find((value) => value > least && value >= most)];
+		const inside = logTicks(low, high);
+		return {
+			ticks: inside.length > 7 ? logTicks(low, high, [1]) : inside,
+			y: (value) => bottom - height * Math.max(Math.log(value / low) / Math.log(high / low), 0),
+		};
 	}
 
-	#move(at) {
-		this.#at = at;
-		const shown = this.#slices[at ?? SLICES - 1];
-		const part = shown?.errors ? ` (${percent(shown.errors, shown.hits)})` : '';
-		const when = time(shown?.slice, this.#data?.precision >= 3600 ? 'full' : 'second');
-		const words = shown ? `${when}\n${grouped(shown.hits)} requests\n${grouped(shown.errors)} errors${part}` : 'no data';
-		attr(this.#root, 'aria-valuenow', (at ?? SLICES - 1) + 1);
-		attr(this.#root, 'aria-valuetext', words);
-		const visible = at !== null && shown !== undefined;
-		show(this.#readout, visible);
-		attr(this.#cursor, 'visibility', visible ? 'visible' : 'hidden');
-		if (!visible) return;
-		const width = this.#root.clientWidth;
-		const slot = (width - PAD.left - PAD.right) / SLICES;
-		const x = PAD.left + at * slot;
-		attr(this.#cursor, 'x', x.toFixed(1));
-		attr(this.#cursor, 'width', slot.toFixed(1));
-		text(this.#readout, words);
-		const own = this.#readout.offsetWidth;
-		const left = x + slot + 10 + own > width ? x - own - 10 : x + slot + 10;
-		this.#readout.style.left = `${Math.max(left, 0)}px`;
+	#drawBars(x, y, { bottom }) {
+		const { from, precision, series, hidden } = this.#state;
+		const tops = this.#slices.map(() => bottom);
+		const width = x(from + precision) - x(from);
+		const gap = width > 5 ? 1.5 : width > 2.5 ? 0.5 : 0;
+		for (const { key } of series) {
+			const bar = (slice, i) => {
+				const value = valueOf(this.#state, slice, key);
+				if (!value || hidden.has(key)) return '';
+				const base = tops[i];
+				tops[i] -= Math.max(bottom - y(value), 1); // one error among thousands stays visible
+				return rect(x(slice.start), x(slice.end) - gap, tops[i], base);
+			};
+			attr(this.#parts[`${key} line`], 'd', this.#slices.map(bar).join(''));
+		}
+		attr(this.#parts.unfinished, 'd', this.#slices.map((slice, i) => (slice.open ? rect(x(slice.start), x(slice.end), tops[i], bottom) : '')).join(''));
+	}
+
+	#drawLines(x, y) {
+		const { series, hidden, band } = this.#state;
+		const open = this.#slices.findIndex((slice) => slice.open);
+		const lines = new Map(series.map(({ key }) => [key, this.#slices.map((slice) => {
+			const value = hidden.has(key) ? null : valueOf(this.#state, slice, key);
+			return value === null ? null : [round((x(slice.start) + x(slice.end)) / 2), round(y(value))];
+		})]));
+		for (const [key, points] of lines) {
+			const point = (at, i) => {
+				if (!at || i === open) return '';
+				if (points[i - 1]) return `L${at}`;
+				return points[i + 1] ? `M${at}` : dot(at);
+			};
+			attr(this.#parts[`${key} line`], 'd', points.map(point).join(''));
+			const [before, last] = [points[open - 1], points[open]];
+			attr(this.#parts[`${key} unfinished`], 'd', !last ? '' : before ? `M${before}L${last}` : dot(last));
+		}
+		const [low, high] = band.map((key) => lines.get(key) ?? []);
+		attr(this.#parts.band, 'd', low.map((at, i) => (at && high[i] && low[i - 1] && high[i - 1] ? `M${low[i - 1]}L${high[i - 1]}L${high[i]}L${at}z` : '')).join(''));
+	}
+
+	#showCursor() {
+		const { state, slices, box, x } = this.#view;
+		if (x) {
+			const { at, range } = cursor;
+			const slice = at === null ? undefined : slices[Math.floor((at - slices[0].start) / state.precision)];
+			attr(this.#parts.crosshair, 'd', slice ? `M${round((x(slice.start) + x(slice.end)) / 2)} ${box.top}V${box.bottom}` : '');
+			attr(this.#parts.selection, 'd', range ? rect(...range.map(x), box.top, box.bottom) : '');
+		}
+		this.#readTip?.();
 	}
 }
 
-function bar(x, y, width, base) {
-	if (base - y < 0.05) return '';
-	const top = Math.min(y, base - 1); // one request among thousands stays visible
-	return `M${x.toFixed(1)} ${base}V${top.toFixed(1)}h${width.toFixed(1)}V${base}z`;
+function round(pixels) {
+	return Math.round(pixels * 10) / 10;
 }
 
-/** The next of 1, 2, 5, 10, 20, 50, … */
-function niceStep(least) {
-	const power = 10 ** Math.floor(Math.log10(Math.max(least, 1)));
-	return Math.max([1, 2, 5, 10].find((n) => n * power >= least) * power, 1);
+function rect(left, right, top, bottom) {
+	return `M${round(left)} ${round(top)}H${round(right)}V${round(bottom)}H${round(left)}z`;
+}
+
+function pattern(id) {
+	const attributes = { id, width: 6, height: 6, patternUnits: 'userSpaceOnUse', patternTransform: 'rotate(45)' };
+	return svg('pattern', attributes, svg('path', { d: 'M0 0V6' }));
+}
+
+/** A point without neighbours. */
+function dot([x, y]) {
+	return `M${round(x - 1.2)} ${y}a1.2 1.2 0 1 0 2.4 0a1.2 1.2 0 1 0-2.4 0`;
 }

@@ -20,7 +20,9 @@ export function svg(tag, attributes = {}, ...children) {
 
 export function text(node, value) {
 	const string = String(value);
-	if (node.textContent !== string) node.textContent = string;
+	if (node.shownText === string) return;
+	node.textContent = string;
+	node.shownText = string;
 }
 
 export function attr(node, name, value) {
@@ -45,20 +47,24 @@ export function fill(node, part) {
 	if (node.firstChild.style.width !== width) node.firstChild.style.width = width;
 }
 
-/** Makes the children of `parent` match `items`. A node stays with its key. */
-export function sync(parent, items, key, create, update) {
+/** Makes the children of `parent` match `items`. A node stays with its key; with `recycle`, another key may get a free one. */
+export function sync(parent, items, key, create, update, recycle = false) {
 	const old = parent.nodesByKey ?? new Map();
 	const now = new Map();
 	const focused = document.activeElement;
-	items.forEach((item, index) => {
-		let id = key(item, index);
+	for (const item of items) {
+		let id = key(item);
 		while (now.has(id)) id += '\u0000';
-		const node = old.get(id) ?? create(item);
-		now.set(id, node);
+		now.set(id, old.get(id));
 		old.delete(id);
-		update(node, item, index);
+	}
+	const free = [...old.values()];
+	[...now.keys()].forEach((id, index) => {
+		const node = now.get(id) ?? (recycle ? free.pop() : undefined) ?? create(items[index]);
+		now.set(id, node);
+		update(node, items[index], index);
 	});
-	for (const node of old.values()) node.remove();
+	for (const node of free) node.remove();
 	let place = parent.firstChild;
 	for (const node of now.values()) {
 		if (node === place) place = place.nextSibling;

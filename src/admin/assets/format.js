@@ -2,7 +2,7 @@
 
 export const NONE = '–';
 const THIN = '\u202f'; // a narrow space that does not break
-const isNumber = (n) => typeof n === 'number' && Number.isFinite(n);
+export const isNumber = (n) => typeof n === 'number' && Number.isFinite(n);
 const round3 = (n) => Number(n.toPrecision(3));
 
 /** 850 µs, 12.3 ms, 1.42 s, 3.5 min, 2.1 h */
@@ -56,18 +56,69 @@ export function bytes(n) {
 	return `${round3(n / 1024 ** step)}${THIN}${['B', 'KiB', 'MiB', 'GiB', 'TiB'][step]}`;
 }
 
-const format = (options) => new Intl.DateTimeFormat('en-GB', options);
-const formats = {
-	second: format({ timeStyle: 'medium' }),
-	minute: format({ timeStyle: 'short' }),
-	day: format({ day: 'numeric', month: 'short' }),
-	full: format({ dateStyle: 'medium', timeStyle: 'medium' }),
+const STYLES = {
+	second: { timeStyle: 'medium' },
+	minute: { timeStyle: 'short' },
+	day: { day: 'numeric', month: 'short' },
+	moment: { day: 'numeric', month: 'short', hour: '2-digit', minute: '2-digit' },
+	full: { dateStyle: 'medium', timeStyle: 'medium' },
 };
+let formats = {};
+let isUtc = null;
 
-/** Unix seconds as local time; style: second, minute, day or full. */
+/** Shows times in UTC, or in the browser's time zone. */
+export function useUtc(utc) {
+	if (isUtc === utc) return;
+	isUtc = utc;
+	const zone = utc ? { timeZone: 'UTC' } : {};
+	formats = Object.fromEntries(Object.entries(STYLES).map(([style, options]) => [style, new Intl.DateTimeFormat('en-GB', { ...options, ...zone })]));
+}
+useUtc(false);
+
+/** Unix seconds as a time of day or a date; style: second, minute, day, moment or full. */
 export function time(unix, style = 'second') {
 	return isNumber(unix) && Math.abs(unix) < 8e12 ? formats[style].format(unix * 1000) : NONE;
 }
+
+/** The time of day, with the date if it is not that of `now`. */
+export function moment(unix, now) {
+	return time(unix, time(unix, 'day') === time(now, 'day') ? 'minute' : 'moment');
+}
+
+/** A length of time: 40 s, 8 min, 2 h 5 min, 3 d 4 h */
+export function span(seconds) {
+	if (!isNumber(seconds)) return NONE;
+	const units = [[86400, 'd'], [3600, 'h'], [60, 'min'], [1, 's']];
+	const whole = Math.max(Math.round(seconds), 0);
+	const at = Math.max(units.findIndex(([unit]) => whole >= unit), 0);
+	const [unit, name] = whole > 0 ? units[at] : units[3];
+	const first = `${Math.floor(whole / unit)}${THIN}${name}`;
+	const [smaller, smallName] = units[at + 1] ?? [];
+	const more = smaller >= 60 ? Math.floor((whole % unit) / smaller) : 0;
+	return more > 0 ? `${first} ${more}${THIN}${smallName}` : first;
+}
+
+/** 1.52×, 12× */
+export function times(ratio) {
+	return isNumber(ratio) ? `${ratio >= 9.95 ? grouped(Math.round(ratio)) : ratio.toFixed(ratio < 2 ? 2 : 1)}×` : NONE;
+}
+
+/** A ratio to an earlier value: +12%, −3%, 2.4×, ±0% */
+export function delta(ratio) {
+	if (!isNumber(ratio)) return '';
+	if (ratio >= 2) return times(ratio);
+	const value = Math.round((ratio - 1) * 100);
+	return value === 0 ? '±0%' : `${value > 0 ? '+' : '−'}${Math.abs(value)}%`;
+}
+
+/** Whether a ratio of two times is clearly worse or better: "bad", "good" or null. */
+export function sense(ratio, margin = 0.1) {
+	if (!isNumber(ratio)) return null;
+	return ratio >= 1 + margin ? 'bad' : ratio <= 1 - margin ? 'good' : null;
+}
+
+/** 1 error, 2 errors */
+export const plural = (n, noun) => `${count(n)} ${noun}${n === 1 ? '' : 's'}`;
 
 /** Names come from requests: control characters, and marks that change the direction of text, are made visible. */
 export function visible(name) {

@@ -1,36 +1,71 @@
-// The tiles: the values of this hour, each with that of the last hour below it.
+// The overview: what needs attention, the fleet's statistics, and which page to fix first.
 
-import { $, attr, el, text } from './dom.js';
-import { NONE, count, duration, grouped, percent, rate, time } from './format.js';
+import { Attention } from './attention.js';
+import { question } from './api.js';
+import { anchor, card } from './card.js';
+import { fixFirst, ranked } from './fix_first.js';
+import { span } from './format.js';
+import { attr, el, show } from './dom.js';
+import { isZoomed, link, range, rangeName, seconds } from './state.js';
+import { Tiles } from './tiles.js';
+import { Trends } from './trends.js';
 
-const TIMES = ['mean', 'p50', 'p95', 'p99'];
-const places = new Map([...document.querySelectorAll('[data-v]')].map((node) => [node.dataset.v, node]));
-for (const name of TIMES) {
-	const [figure, before] = [el('dd', 'figure', NONE), el('dd', 'muted')];
-	places.set(name, figure).set(`${name}-before`, before);
-	$('times').append(el('div', '', el('dt', 'muted', name === 'mean' ? 'Mean time' : name), figure, before));
+const FIRST = 6;
+const SNIPPET = [
+	'let pulse = Pulse::builder().build()?;',
+	'let app = Router::new()',
+	'    .route("/", get(home))',
+	'    .layer(pulse.layer())',
+	'    .merge(pulse.mount("/admin/pulse", access));',
+].join('\n');
+
+export function mount(root, page) {
+	const attention = new Attention();
+	const tiles = new Tiles();
+	const trends = new Trends(page, 'all');
+	const first = fixFirst();
+	const all = anchor('', 'All paths');
+	all.className = 'button quiet';
+	const panel = card('fix-first', 'Fix first', { head: [...first.buttons(), all], parts: [first.node] });
+	const empty = emptyState();
+	let isEmpty = false; // the range has no requests
+	root.append(empty, attention.node, tiles.node, trends.node, panel);
+	return {
+		remove: () => trends.remove(),
+		questions: () => ({
+			overview: question('overview', range()),
+			changes: question('changes', { limit: 50 }),
+			marks: 'marks',
+			paths: question('paths', { ...range(), kind: 'http', sort: 'total', limit: 20 }),
+			...trends.questions(),
+			...(isEmpty ? { ever: question('paths', { window: '7d', limit: 1 }) } : {}),
+		}),
+		draw({ overview, changes, marks, paths, ever, ...series }, now, { asOf }) {
+			attr(all, 'href', link({ screen: 'paths' }));
+			const marked = marks?.marks ?? [];
+			const length = lengthName();
+			if (changes) attention.draw(changes, marked, now);
+			if (overview) {
+				tiles.draw({ ...overview.window, in_flight: overview.in_flight }, { now, target: overview.target, length });
+				page.complete(overview.window, overview.window.count > 0);
+				const wasEmpty = isEmpty;
+				isEmpty = overview.window.count === 0;
+				if (isEmpty && !wasEmpty) page.ask();
+				show(empty, isEmpty && ever?.total === 0);
+			}
+			trends.draw(series, { marks: marked, changes: (changes?.changes ?? []).filter((change) => change.stands), asOf });
+			if (paths && changes) first.draw(ranked(paths, changes.changes, now).slice(0, FIRST), paths.paths.length ? '' : 'No requests in this range');
+		},
+	};
 }
 
-function put(name, value, title = null) {
-	text(places.get(name), value);
-	attr(places.get(name), 'title', title);
+/** What to do while nothing was ever recorded. */
+function emptyState() {
+	const node = el('section', 'card nothing', el('h2', '', 'No request was recorded in the last week'), el('p', '', 'The layer records each request that passes it. Add it to the router, outside of its routes, and send a request:'), el('pre', '', SNIPPET));
+	node.dataset.panel = 'empty';
+	show(node, false);
+	return node;
 }
 
-export function drawOverview({ hour, last_hour: last, in_flight: inFlight, requests_per_second: perSecond, contexts, instances }) {
-	const before = (value) => (last && value !== NONE ? `last hour ${value}` : '');
-	put('requests', count(hour?.requests), grouped(hour?.requests));
-	put('requests-before', before(count(last?.requests)) || (hour?.start ? `since ${time(hour.start, 'minute')}` : ''), hour?.start ? `Since ${time(hour.start, 'minute')}` : null);
-	put('rate', rate(perSecond));
-	put('rate-before', last ? before(rate(last.requests / 3600)) : 'over 10 seconds');
-	for (const name of TIMES) {
-		put(name, duration(hour?.[name]));
-		put(`${name}-before`, before(duration(last?.[name])));
-	}
-	put('errors', count(hour?.errors), grouped(hour?.errors));
-	attr(places.get('errors'), 'class', hour?.errors > 0 ? 'bad-text' : null);
-	put('error-rate', hour?.errors > 0 ? percent(hour.errors, hour.requests) : '');
-	put('errors-before', last ? before(`${count(last.errors)}${last.errors > 0 ? ` (${percent(last.errors, last.requests)})` : ''}`) : '');
-	put('in-flight', grouped(inFlight));
-	put('instances', grouped(instances));
-	put('contexts', grouped(contexts));
-}
+/** What the range is called: "hour", "15 min". */
+export const lengthName = () => ({ '1h': 'hour', '24h': 'day', '7d': 'week' }[isZoomed() ? '' : rangeName()] ?? span(seconds()));

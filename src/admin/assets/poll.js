@@ -1,74 +1,41 @@
-// Fetches the sources every two seconds. A source never overlaps itself: a new request aborts the older one.
+// Loads again and again while somebody looks. A load never overlaps itself: a new one aborts the one before.
 
-const EVERY = 2000;
 const SLOWEST = 30_000;
 
-/** `sources`: name -> async (signal). `report(errors, complete)` is called after each round and each refresh. */
 export class Poller {
-	#sources;
-	#report;
-	#running = new Map();
+	#load;
+	#every;
 	#timer = 0;
-	#inRound = false;
+	#running = null;
 	#failures = 0;
 	#paused = false;
 
-	constructor(sources, report) {
-		this.#sources = sources;
-		this.#report = report;
-		document.addEventListener('visibilitychange', () => (document.hidden ? clearTimeout(this.#timer) : this.#wake()));
+	/** `load(signal)` resolves to whether it succeeded; `every()` is the time between two loads, in milliseconds. */
+	constructor(load, every) {
+		this.#load = load;
+		this.#every = every;
+		document.addEventListener('visibilitychange', () => (document.hidden ? clearTimeout(this.#timer) : this.#paused || this.now()));
 	}
 
-	get paused() {
-		return this.#paused;
-	}
-
+	/** While paused, only `now` loads. */
 	set paused(value) {
+		const resumed = this.#paused && !value;
 		this.#paused = value;
 		if (value) clearTimeout(this.#timer);
-		else this.#wake();
+		else if (resumed) this.now();
 	}
 
-	/** Starts a whole round now, paused or not. */
-	async round() {
-		if (this.#inRound) return;
+	/** Loads now, paused or not. */
+	async now() {
 		clearTimeout(this.#timer);
-		this.#inRound = true;
-		const names = Object.keys(this.#sources).filter((name) => !this.#running.has(name));
-		const errors = (await Promise.all(names.map((name) => this.#load(name)))).filter(Boolean);
-		this.#inRound = false;
-		this.#failures = errors.length ? this.#failures + 1 : 0;
-		this.#report(errors, true);
-		if (errors.some((error) => error.status === 401)) this.#paused = true;
-		this.#schedule(Math.min(EVERY * 2 ** Math.max(this.#failures - 1, 0), SLOWEST));
-	}
-
-	/** Fetches these sources now, because the user changed what is shown. */
-	async refresh(...names) {
-		const errors = (await Promise.all(names.map((name) => this.#load(name)))).filter(Boolean);
-		if (errors.length) this.#report(errors, false);
-	}
-
-	#wake() {
-		if (!this.#paused) this.round();
-	}
-
-	#schedule(delay) {
-		clearTimeout(this.#timer);
-		if (!this.#paused && !document.hidden) this.#timer = setTimeout(() => this.round(), delay);
-	}
-
-	async #load(name) {
-		this.#running.get(name)?.abort();
+		this.#running?.abort();
 		const controller = new AbortController();
-		this.#running.set(name, controller);
-		try {
-			await this.#sources[name](controller.signal);
-		} catch (error) {
-			if (!controller.signal.aborted) return error;
-		} finally {
-			if (this.#running.get(name) === controller) this.#running.delete(name);
-		}
-		return null;
+		this.#running = controller;
+		const succeeded = await this.#load(controller.signal);
+		if (this.#running !== controller) return;
+		this.#running = null;
+		this.#failures = succeeded ? 0 : this.#failures + 1;
+		if (this.#paused || document.hidden) return;
+		this.#timer = setTimeout(() => this.now(), Math.min(this.#every() * 2 ** Math.max(this.#failures - 1, 0), Math.max(SLOWEST, this.#every())));
 	}
 }

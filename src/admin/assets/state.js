@@ -1,40 +1,83 @@
-// The state of the page, in the URL's hash so that a reload or a shared link shows the same.
+// The state of the page, in the URL's fragment: a reload, a shared link and the Back button restore it.
 
-const FIELDS = {
-	window: ['hour', 'last_hour'],
-	kind: ['http', 'timer', 'all'],
-	sort: ['total', 'count', 'mean', 'p95', 'max', 'errors'],
-	order: ['desc', 'asc'],
-	limit: [25, 10, 50, 100],
-	precision: [1, 5, 60, 300, 3600, 18000, 86400],
-	slowest: [10, 25, 50, 100],
-	offset: 0,
-	q: '',
-	path: '',
-};
+/** Ranges that move with the clock, in seconds. */
+export const RANGES = { '5m': 300, '15m': 900, '1h': 3600, '6h': 21600, '24h': 86400, '7d': 604800 };
+const NAMES = ['overview', 'paths', 'path', 'slowest', 'timers', 'counters', 'rows', 'health', 'deploy'];
+// What stays while one goes from screen to screen, and what belongs to a screen.
+const SHARED = { range: '', from: 0, to: 0, precision: 0, refresh: 2, utc: 0, log: 0, hide: '' };
+const OWN = { context: '', kind: '', mark: '', name: '', q: '', sort: '', order: '', limit: 0, offset: 0 };
+const FIELDS = { ...SHARED, ...OWN };
+const MAX_UNIX = 1e11;
+const MAX_SLICES = 800;
 
-export const state = {};
-read();
+/** The state of a fragment such as `#paths?range=6h`. A missing or invalid value gets its default. */
+export function parse(fragment) {
+	const [, name, query] = /^#?([^?]*)\??(.*)$/s.exec(fragment);
+	const given = new URLSearchParams(query);
+	const state = { screen: NAMES.includes(name) ? name : NAMES[0] };
+	for (const [field, initial] of Object.entries(FIELDS)) {
+		const value = given.get(field);
+		if (value === null) state[field] = initial;
+		else if (typeof initial === 'string') state[field] = value;
+		else state[field] = /^\d{1,12}$/.test(value) ? Math.min(Number(value), MAX_UNIX) : initial;
+	}
+	if (!RANGES[state.range]) state.range = '';
+	if (state.from >= state.to) state.from = state.to = 0;
+	if (state.order !== 'asc') state.order = '';
+	return state;
+}
 
-/** Reads the state from the hash. A missing or invalid value gets its default. */
+/** The fragment of a state. */
+export function fragment(state) {
+	const query = new URLSearchParams();
+	for (const [field, initial] of Object.entries(FIELDS)) {
+		if (state[field] !== initial) query.set(field, state[field]);
+	}
+	return `#${state.screen}${query.size ? `?${query}` : ''}`;
+}
+
+export const state = parse(location.hash);
+
+/** The fragment after a change. Another screen keeps only what all screens share. */
+export function link(values) {
+	const kept = values.screen && values.screen !== state.screen ? OWN : {};
+	return fragment({ ...state, ...kept, ...values });
+}
+
+/** Reads the state from the URL again. */
 export function read() {
-	const hash = new URLSearchParams(location.hash.slice(1));
-	for (const [name, field] of Object.entries(FIELDS)) {
-		const given = hash.get(name);
-		if (Array.isArray(field)) state[name] = field.find((value) => String(value) === given) ?? field[0];
-		else if (field === 0) state[name] = Math.min(Math.max(Number.parseInt(given, 10) || 0, 0), 1e6);
-		else state[name] = given ?? field;
-	}
+	Object.assign(state, parse(location.hash));
 }
 
-/** Changes the state, and the hash with it. */
-export function change(values) {
-	Object.assign(state, values);
-	const hash = new URLSearchParams();
-	for (const [name, field] of Object.entries(FIELDS)) {
-		const initial = Array.isArray(field) ? field[0] : field;
-		if (state[name] !== initial) hash.set(name, state[name]);
-	}
-	const tail = hash.size ? `#${hash}` : '';
-	if (location.hash !== tail) history.replaceState(null, '', `${location.pathname}${location.search}${tail}`);
+/** Changes the state and the URL: as a step that Back takes back, or in place. */
+export function write(values, inPlace = false) {
+	const url = `${location.pathname}${location.search}${link(values)}`;
+	if (inPlace) history.replaceState(null, '', url);
+	else history.pushState(null, '', url);
+	read();
 }
+
+export const isZoomed = () => state.to > 0;
+
+let automatic = '1h'; // the range while none is chosen
+
+/** The name of the range that moves with the clock. */
+export const rangeName = () => state.range || automatic;
+
+/** Unless a range is chosen, shows one that a recording of so many seconds fills. Returns whether that changes it. */
+export function recordedFor(age) {
+	const old = rangeName();
+	automatic = age < 330 ? '5m' : age < 960 ? '15m' : '1h';
+	return !isZoomed() && rangeName() !== old;
+}
+
+/** The state's range as parameters of the API. */
+export function range() {
+	return isZoomed() ? { from: state.from, to: state.to } : { window: rangeName() };
+}
+
+/** The length of the state's range, in seconds. */
+export const seconds = () => (isZoomed() ? state.to - state.from : RANGES[rangeName()]);
+
+/** Whether slices of this length are few enough for a chart of the range. */
+export const isCoarse = (precision) => seconds() <= MAX_SLICES * precision;

@@ -1,93 +1,127 @@
-// The table of paths. A row stays with its context, so that focus and selection survive a redraw.
+// A table that is drawn again and again. A row stays with its key, so that focus and selection survive.
 
+import { exportButtons } from './card.js';
 import { contextParts } from './context.js';
-import { $, attr, el, fill, meter, show, sync, text } from './dom.js';
-import { count, duration, grouped, percent, visible } from './format.js';
+import { attr, el, show, sync, text } from './dom.js';
+import { NONE, visible } from './format.js';
+import { link } from './state.js';
 
-const table = $('paths');
-const body = table.tBodies[0];
-const TIMES = ['mean', 'p50', 'p95', 'p99', 'max', 'total'];
-const headers = [...table.tHead.querySelectorAll('th[data-sort]')];
+/**
+ * `columns`: each with `id`, `label`, and `draw(cell, row)` or `text(row)`; `value(row)` is what is exported; `sort` makes
+ * the heading a button; `title` explains it. The first column names the row. `href(row)` makes a click open it.
+ */
+export class Table {
+	#columns;
+	#options;
+	#rows = [];
+	#body = el('tbody');
+	#note = el('p', 'note');
+	#headers = new Map();
 
-/** Calls `onSort(column)` and `onOpen(context)` on clicks. */
-export function connectPaths(onSort, onOpen) {
-	for (const header of headers) header.addEventListener('click', () => onSort(header.dataset.sort));
-	openOnClick(body, onOpen);
-}
+	constructor({ name, caption, columns, ...options }) {
+		this.#columns = columns;
+		this.#options = options;
+		this.name = name;
+		const table = el('table', '', el('caption', 'hidden', caption), el('thead', '', el('tr', '', ...columns.map((column) => this.#header(column)))), this.#body);
+		table.dataset.table = name;
+		this.table = table;
+		const scroll = el('div', 'scroll', table);
+		scroll.tabIndex = 0;
+		attr(scroll, 'role', 'group');
+		attr(scroll, 'aria-label', caption);
+		this.node = el('div', 'table', scroll, this.#note);
+		if (options.href) this.#body.addEventListener('click', (event) => this.#open(event));
+	}
 
-/** A click anywhere in a row opens it, unless it ends a selection of text. */
-export function openOnClick(tbody, onOpen) {
-	tbody.addEventListener('click', (event) => {
+	#header({ id, label, title, sort, className }) {
+		const cell = el('th', className ?? '', sort ? el('button', '', label) : label);
+		cell.scope = 'col';
+		attr(cell, 'title', title);
+		if (sort) {
+			cell.firstChild.dataset.sort = id;
+			cell.firstChild.addEventListener('click', () => this.#options.onSort(id));
+		}
+		this.#headers.set(id, cell);
+		return cell;
+	}
+
+	/** A click beside the link opens the row too, unless it ends a selection of text. */
+	#open(event) {
 		const row = event.target.closest('tr');
-		if (row && (event.target.closest('button') || getSelection().isCollapsed)) onOpen(row.item);
-	});
-}
+		if (row && !event.target.closest('a, button') && getSelection().isCollapsed) row.querySelector('a')?.click();
+	}
 
-/** The cell that names the row and opens it by keyboard. */
-export function nameCell(item) {
-	const button = el('button', 'open', ...contextParts(item));
-	button.title = visible(item.context);
-	const cell = el('th', 'name', button);
-	cell.scope = 'row';
-	return cell;
-}
+	/** Shows by which column the rows are ordered. */
+	markSort(sort, order) {
+		for (const [id, cell] of this.#headers) {
+			if (cell.firstChild?.dataset) attr(cell, 'aria-sort', id === sort ? (order === 'asc' ? 'ascending' : 'descending') : 'none');
+		}
+		// On a phone, the ordered column is brought into view.
+		const { scrollWidth, clientWidth } = this.table.parentNode;
+		const cell = this.#headers.get(sort);
+		if (this.sorted !== sort && cell && scrollWidth > clientWidth) {
+			this.table.parentNode.scrollLeft = Math.max(0, cell.offsetLeft + cell.offsetWidth - clientWidth);
+		}
+		this.sorted = sort;
+	}
 
-export function markSort({ sort, order }) {
-	for (const header of headers) {
-		const own = header.dataset.sort === sort;
-		attr(header, 'aria-sort', own ? (order === 'asc' ? 'ascending' : 'descending') : 'none');
+	/** Draws the rows, or `note` in their place. */
+	draw(rows, note = '') {
+		this.#rows = rows;
+		const { key, mark } = this.#options;
+		sync(this.#body, rows, key, () => this.#create(), (node, row, index) => {
+			attr(node, 'data-key', key(row));
+			mark?.(node, row);
+			this.#columns.forEach((column, at) => {
+				const cell = node.children[at];
+				if (column.draw) column.draw(cell, row, index);
+				else text(cell, column.text(row, index));
+			});
+		}, true);
+		text(this.#note, note);
+		show(this.#note, note !== '');
+		show(this.table.parentNode, rows.length > 0 || note === '');
+	}
+
+	#create() {
+		return el('tr', '', ...this.#columns.map(({ id, className }, at) => {
+			const cell = el(at === 0 ? 'th' : 'td', className ?? '');
+			if (at === 0) cell.scope = 'row';
+			cell.dataset.column = id;
+			return cell;
+		}));
+	}
+
+	/** What a file of these rows contains. */
+	exported(rows = this.#rows) {
+		const columns = this.#columns.filter((column) => column.value);
+		return { name: this.name, columns: columns.map((column) => column.id), rows: rows.map((row) => columns.map((column) => column.value(row))) };
+	}
+
+	/** The buttons that export the rows. */
+	buttons() {
+		return exportButtons(() => this.exported());
 	}
 }
 
-/** `whole`: the seconds of which each row's total is a part. */
-export function drawPaths({ total, paths }, state, whole) {
-	sync(body, paths, (p) => `${p.kind} ${p.context}`, createRow, (row, path) => updateRow(row, path, whole));
-	const from = state.offset + 1;
-	const to = state.offset + paths.length;
-	text($('paths-count'), paths.length ? `${grouped(from)}–${grouped(to)} of ${grouped(total)}` : '');
-	note(paths.length ? '' : emptyText(state));
-	$('previous').disabled = state.offset === 0;
-	$('next').disabled = to >= total;
-}
+/** The column that names a context and links to its screen. */
+export const contextColumn = (label = 'Path') => ({
+	id: 'context',
+	label,
+	className: 'name',
+	value: (row) => row.context,
+	draw(cell, row) {
+		const href = row.context === '<all>' ? link({ screen: 'health' }) : link({ screen: 'path', context: row.context, kind: row.kind === 'timer' ? 'timer' : '' });
+		if (cell.shown !== row.context) {
+			cell.replaceChildren(el('a', 'open', ...(row.context === '<all>' ? ['all pages'] : contextParts(row))));
+			cell.shown = row.context;
+			cell.firstChild.title = visible(row.context);
+		}
+		attr(cell.firstChild, 'href', href);
+	},
+});
 
-export function failPaths(message) {
-	sync(body, [], String, null, null);
-	text($('paths-count'), '');
-	note(message);
-}
-
-export function busyPaths(busy) {
-	attr(table, 'aria-busy', busy ? 'true' : null);
-}
-
-function note(message) {
-	text($('paths-note'), message);
-	show($('paths-note'), message !== '');
-}
-
-function emptyText({ q, kind, window }) {
-	const what = { http: 'requests', timer: 'timers', all: 'requests or timers' }[kind];
-	if (q) return `No context contains “${visible(q)}”`;
-	return window === 'hour' ? `No ${what} yet` : `No ${what} in the last hour`;
-}
-
-function createRow(path) {
-	const row = el('tr', '', nameCell(path));
-	for (let cells = 1 + TIMES.length; cells > 0; cells--) row.append(el('td'));
-	row.append(el('td', 'share', meter(), el('span')), el('td'));
-	return row;
-}
-
-function updateRow(row, path, whole) {
-	row.item = path;
-	const [, hits, ...cells] = row.children;
-	const [share, errors] = cells.slice(TIMES.length);
-	text(hits, count(path.count));
-	attr(hits, 'title', grouped(path.count));
-	TIMES.forEach((name, index) => text(cells[index], duration(path[name])));
-	fill(share.firstChild, path.total / whole);
-	text(share.lastChild, percent(Math.min(path.total, whole), whole));
-	text(errors, count(path.errors));
-	attr(errors, 'title', path.errors > 0 ? `${grouped(path.errors)}, ${percent(path.errors, path.count)} of the requests` : null);
-	errors.classList.toggle('bad-text', path.errors > 0);
+/** A column of numbers: `value(row)` as `format` writes it. */
+export function numberColumn(id, label, format, { value = (row) => row[id], ...options } = {}) {
+	return { id, label, value, text: (row) => (value(row) === null || value(row) === undefined ? NONE : format(value(row))), ...options };
 }

@@ -24,7 +24,7 @@ async fn page_works(router: &Router, uri: &str, base: &str) {
     // A script imports its modules relative to its own URL.
     let script = urls.iter().find(|url| url.ends_with("/app.js"));
     let (assets, _) = script.expect("a script").rsplit_once('/').expect("a slash");
-    let module = format!("{assets}/dom.js");
+    let module = format!("{assets}/screen_path.js");
     for file in urls.iter().chain([&module]) {
         let answered = get(router, file).await;
         assert_eq!(

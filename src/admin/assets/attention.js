@@ -1,0 +1,67 @@
+// What needs attention: the changes that stand, worst first.
+
+import { headline, isOfAll, level, since, suspects, sure, values } from './change.js';
+import { card } from './card.js';
+import { contextParts } from './context.js';
+import { attr, el, show, sync, text } from './dom.js';
+import { duration, moment, plural, visible } from './format.js';
+import { link } from './state.js';
+
+const SHOWN = 5;
+
+export class Attention {
+	#note = el('p', 'calm');
+	#list = el('ul', 'changes');
+	#more = el('button', 'button quiet', '');
+	#all = false;
+
+	constructor() {
+		this.#more.addEventListener('click', () => {
+			this.#all = !this.#all;
+			this.draw(...this.last);
+		});
+		this.node = card('attention', 'Needs attention', { head: [this.#note, this.#more], parts: [this.#list] });
+		show(this.#more, false);
+	}
+
+	draw(log, marks, now) {
+		this.last = [log, marks, now];
+		const { changes, judged_until: until, standing, sight } = log;
+		const stand = changes.filter((change) => change.stands);
+		const ended = changes.filter((change) => !change.stands);
+		const shown = this.#all ? changes : stand.slice(0, SHOWN);
+		sync(this.#list, shown, (change) => change.id, create, (node, change) => update(node, change, marks, now));
+		const judged = `judged until ${moment(until, now)}`;
+		const canJudge = until > 0 && sight?.compared > 0;
+		const seen = sight?.compared < sight?.contexts ? ` · ${sight.compared} of ${sight.contexts} pages have enough requests` : '';
+		const gaps = sight?.gaps > 0 ? ` · ${plural(sight.gaps, 'minute')} missing` : '';
+		text(this.#note, standing > 0 || canJudge ? `${standing > 0 ? '' : 'Nothing is slower, failing or surging · '}${judged}${seen}${gaps}` : 'Nothing can be judged yet: each page is compared with its own past');
+		this.node.classList.toggle('is-calm', standing === 0 && canJudge);
+		const hidden = stand.length - Math.min(stand.length, SHOWN);
+		show(this.#more, this.#all || hidden + ended.length > 0);
+		text(this.#more, this.#all ? 'Fewer' : hidden ? `All ${standing}, and the past` : 'What has ended');
+		show(this.#list, shown.length > 0);
+	}
+}
+
+function create(change) {
+	const node = el('li', '', el('span', 'change'), el('a', 'open', ...(isOfAll(change) ? ['all pages'] : contextParts({ ...change, kind: 'http' }))), el('span', 'since'), el('span', 'values'), el('span', 'suspect'), el('span', 'sure muted'));
+	node.dataset.kind = change.kind;
+	node.dataset.context = change.context;
+	if (change.instance) node.children[1].append(el('span', 'muted', ` on ${visible(change.instance)}`));
+	return node;
+}
+
+function update(node, change, marks, now) {
+	const [label, name, start, change_, suspect, certainty] = node.children;
+	text(label, headline(change));
+	attr(label, 'data-level', level(change));
+	attr(name, 'href', isOfAll(change) ? link({ screen: 'health' }) : link({ screen: 'path', context: change.context }));
+	text(start, change.ended ? `${moment(change.since, now)} to ${moment(change.ended, now)}` : since(change, now));
+	const extra = change.extra_seconds_per_minute;
+	text(change_, `${values(change)}${extra > 0 && change.kind === 'slower' ? `, costs ${duration(extra)} per minute` : ''}`);
+	const known = suspects(change, marks, now);
+	text(suspect, known.length ? `Suspect: ${known.join('; ')}` : 'No suspect: no deploy, timer or instance stands out');
+	text(certainty, sure(change));
+	node.classList.toggle('ended', !change.stands);
+}

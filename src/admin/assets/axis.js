@@ -1,0 +1,53 @@
+// Ticks of the axes (values from zero, logarithmic values, times of day) and the labels of vertical lines.
+
+const STEPS = [1, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800, 1209600, 2592000];
+const LETTER = 6.3; // mean width of a letter of a label, in pixels
+const CLOSE = 54; // pixels between two lines that share a label
+
+/** At most five values from 0 on; the last is `max` or more. `whole`: nothing between two whole numbers. */
+export function linearTicks(max, whole) {
+	const least = (max || 1) / 4;
+	const power = 10 ** Math.floor(Math.log10(least));
+	const step = [1, 2, 2.5, 5, 10].map((n) => Number((n * power).toPrecision(3))).find((n) => n >= least && !(whole && n % 1)) ?? 1;
+	const length = Math.max(Math.ceil(max / step - 1e-9), 1) + 1;
+	return Array.from({ length }, (_, i) => Number((i * step).toPrecision(9)));
+}
+
+/** 1, 2, 5, 10, 20, … × 10ⁿ from `low` to `high`; `digits` [1] has powers of ten only. */
+export function logTicks(low, high, digits = [1, 2, 5]) {
+	const ticks = [];
+	for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power++) ticks.push(...digits.map((n) => Number(`${n}e${power}`)));
+	return ticks.filter((value) => value >= low && value <= high);
+}
+
+/** [{ at, style }] at whole seconds, minutes, hours or days of local time or UTC; the style is one of `time` in format.js. */
+export function timeTicks(from, to, most, utc) {
+	const step = STEPS.find((s) => (to - from) / s <= most) ?? STEPS.at(-1);
+	const offset = (at) => (utc ? 0 : new Date(at * 1000).getTimezoneOffset() * -60);
+	const ticks = [];
+	for (let local = Math.ceil((from + offset(from)) / step) * step; ; local += step) {
+		const at = local - offset(local - offset(from)); // the clock may change within the range
+		if (at > to) return ticks;
+		ticks.push({ at, style: local % 86400 === 0 ? 'day' : step < 60 ? 'second' : 'minute' });
+	}
+}
+
+/** One row of labels for the lines `[{ x, text }]`, ordered by x. Close lines share one label: "2 marks". */
+export function flags(lines, right, noun) {
+	const row = [];
+	for (const { x, text } of lines) {
+		if (row.length && x - row.at(-1).x < CLOSE) row.at(-1).texts.push(text);
+		else row.push({ x, texts: [text] });
+	}
+	let end = right;
+	for (let i = row.length - 1; i >= 0; i--) {
+		const flag = row[i];
+		flag.before = end - flag.x < CLOSE; // the edge of the picture is near: the label stands left of its line
+		const room = flag.before ? flag.x - (row[i - 1]?.x ?? 0) - CLOSE : end - flag.x;
+		const whole = flag.texts.length > 1 ? `${flag.texts.length} ${noun}` : flag.texts[0];
+		const letters = Math.min(Math.floor((room - 8) / LETTER), 26);
+		flag.label = whole.length > letters ? `${whole.slice(0, Math.max(letters - 1, 0))}…` : whole;
+		end = flag.x - (flag.before ? flag.label.length * LETTER + 8 : 0);
+	}
+	return row;
+}

@@ -1,0 +1,114 @@
+// Reads a chart over time, and selects a range of it, by pointer or keys.
+
+import { readout, when } from './chart_readout.js';
+import { attr, el, show } from './dom.js';
+
+const DRAG = 4; // pixels that a pointer moves before its press is a drag
+
+/** `view` is what a TimeChart draws: { plot, state, slices, box, x, swatch }. Returns the function that redraws the tooltip. */
+export function connectPointer(view, cursor) {
+	const { plot } = view;
+	const tip = plot.appendChild(el('div', 'tip'));
+	let press = null; // { x, at } where the pointer went down
+	let anchor = null; // where the selection began, in Unix seconds
+	plot.tabIndex = 0;
+	attr(plot, 'role', 'slider'); // of the crosshair: arrow keys read the slices one by one
+	attr(plot, 'aria-label', `${view.title} over time`);
+	attr(plot, 'aria-valuemin', 1);
+
+	const sliceAt = (at) => (at === null ? undefined : view.slices[Math.floor((at - view.slices[0]?.start) / view.state.precision)]);
+
+	function redraw() {
+		const { slices, state, x } = view;
+		const { at, range, owner } = cursor;
+		const slice = x && sliceAt(at);
+		const own = owner === view && Boolean(slice);
+		const shown = slice ?? slices.at(-1);
+		show(tip, own);
+		attr(plot, 'aria-valuemax', slices.length || 1);
+		attr(plot, 'aria-valuenow', slices.indexOf(shown) + 1 || 1);
+		if (!shown) return attr(plot, 'aria-valuetext', 'no data');
+		const title = when(state, shown);
+		const { rows, notes } = readout(state, shown);
+		if (range) notes.push(`${range.map((edge) => state.clock(edge, 'second', state.utc)).join(' – ')} selected${press ? '' : ', Enter zooms'}`);
+		attr(plot, 'aria-valuetext', [title, ...rows.map(({ label, value, extra }) => `${label} ${value} ${extra}`.trim()), ...notes].join('; '));
+		if (!own) return;
+		tip.replaceChildren(el('b', '', title), ...rows.map(({ key, label, value, extra, few }) => el('div', few ? 'few' : '',
+			key ? view.swatch(key) : el('i'), el('span', '', label), el('span', 'value', value), el('span', 'extra', extra))), ...notes.map((note) => el('p', '', note)));
+		const middle = (x(slice.start) + x(slice.end)) / 2;
+		const width = tip.offsetWidth;
+		tip.style.left = `${Math.max(middle + 14 + width > plot.clientWidth ? middle - 14 - width : middle + 14, 0)}px`;
+	}
+
+	function timeAt({ clientX }) {
+		const { state: { from, to, precision }, box: { left, right } } = view;
+		const share = (clientX - plot.getBoundingClientRect().left - left) / (right - left);
+		return Math.max(from, Math.min(from + share * (to - from), to - precision / 1000));
+	}
+
+	/** The whole slices between where the selection began and `at`. */
+	function span(at) {
+		if (anchor === null) return null;
+		const { precision } = view.state;
+		const [first, last] = [anchor, at].sort((a, b) => a - b).map((edge) => Math.floor(edge / precision) * precision);
+		return [first, last + precision];
+	}
+
+	/** Ends the selection. */
+	function clear(at) {
+		press = null;
+		anchor = null;
+		cursor.move(at, null, at === null ? null : view);
+	}
+
+	function zoom() {
+		const { range } = cursor;
+		clear(cursor.at);
+		view.onZoom(...range);
+	}
+
+	const on = (type, listener) => plot.addEventListener(type, (event) => view.x && listener(event));
+	on('pointerdown', (event) => {
+		if (event.button !== 0) return;
+		anchor = null;
+		press = { x: event.clientX, at: timeAt(event) };
+		cursor.move(press.at, null, view);
+	});
+	on('pointermove', (event) => {
+		if (press && anchor === null && Math.abs(event.clientX - press.x) > DRAG) {
+			anchor = press.at;
+			plot.setPointerCapture(event.pointerId);
+		}
+		const at = timeAt(event);
+		cursor.move(at, press ? span(at) : cursor.range, view);
+	});
+	on('pointerup', () => {
+		const dragged = press && anchor !== null;
+		press = null;
+		if (dragged) zoom();
+	});
+	on('pointercancel', () => clear(null)); // the page scrolls instead
+	on('pointerleave', (event) => event.pointerType !== 'touch' && !press && cursor.move(null, cursor.range, null));
+	on('blur', () => clear(null));
+	on('focus', () => {
+		const whole = view.slices.findLast(({ end }) => end <= view.state.now) ?? view.slices.at(-1);
+		if (plot.matches(':focus-visible')) cursor.move(whole.start, null, view);
+	});
+	on('keydown', (event) => {
+		if (event.ctrlKey || event.altKey || event.metaKey) return; // Alt and an arrow leave the page
+		const last = view.slices.length - 1;
+		const current = sliceAt(cursor.at);
+		const at = current ? view.slices.indexOf(current) : last + 1;
+		const to = { ArrowLeft: at - 1, ArrowDown: at - 1, ArrowRight: at + 1, ArrowUp: at + 1, Home: 0, End: last }[event.key];
+		if (to !== undefined) {
+			const { start } = view.slices[Math.min(Math.max(to, 0), last)];
+			anchor = event.shiftKey ? (anchor ?? current?.start ?? start) : null;
+			cursor.move(start, span(start), view);
+		} else if (event.key === 'Enter' && cursor.range) zoom();
+		else if (event.key === 'Escape' && cursor.range) clear(cursor.at);
+		else return;
+		event.preventDefault();
+		event.stopPropagation();
+	});
+	return redraw;
+}

@@ -1,0 +1,36 @@
+// What a chart over time says of one of its slices: pure functions of the chart's `state`.
+
+import { NONE, grouped, percent } from './format.js';
+import { valueOf } from './slices.js';
+
+const SAMPLES = { mean: 5, p50: 5, p95: 20, p99: 100 }; // fewer say little about the figure
+
+/** 12:40 – 12:41, with the date unless it is today's */
+export function when({ precision, now, utc, clock }, { start, end, open }) {
+	const style = precision % 60 ? 'second' : 'minute';
+	const day = clock(start, 'day', utc);
+	const hours = precision % 86400 ? `${clock(start, style, utc)} – ${clock(end, style, utc)}` : '';
+	const date = hours && day === clock(now, 'day', utc) ? '' : day;
+	return date + (date && hours && ', ') + hours + (open ? ', so far' : '');
+}
+
+/** The tooltip: { rows, notes }, rows in the order in which they are drawn, from top to bottom. */
+export function readout(state, slice) {
+	const { series, hidden, format, kind, counts, now, utc, clock, marks, changes } = state;
+	const stack = kind === 'stack';
+	const samples = counts?.get(slice.start);
+	const values = series.filter(({ key }) => !hidden.has(key)).map((one) => ({ ...one, value: valueOf(state, slice, one.key) })).reverse();
+	const all = values.reduce((sum, { value }) => sum + value, 0);
+	const rows = values.map(({ key, label, value }) => {
+		const few = !stack && value !== null && samples < SAMPLES[key];
+		const extra = few ? `fewer than ${SAMPLES[key]} samples` : stack && slice.recorded ? percent(value, all) : '';
+		return { key, label, few, extra, value: value === null ? NONE : format(value) };
+	});
+	if (stack) rows.unshift({ label: 'All', extra: '', value: slice.recorded ? format(all) : NONE });
+	const notes = slice.recorded ? [] : [slice.start > now ? 'not yet' : 'not recorded'];
+	if (samples !== undefined) notes.push(`${grouped(samples)} ${samples === 1 ? 'sample' : 'samples'}`);
+	for (const { at, since = at, text } of [...marks, ...changes]) {
+		if (since >= slice.start && since < slice.end) notes.push(`${clock(since, 'second', utc)} ${text}`);
+	}
+	return { rows, notes };
+}

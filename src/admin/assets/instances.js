@@ -1,0 +1,42 @@
+// What each instance did beside the others.
+
+import { attr, el, text } from './dom.js';
+import { count, duration, isNumber, moment, percent, plural, times, visible } from './format.js';
+import { Table, numberColumn } from './table.js';
+
+/** A table of what each instance did. */
+export function instanceTable(name) {
+	return new Table({
+		name,
+		caption: 'Instances',
+		key: (row) => row.instance,
+		mark: (node, row) => attr(node, 'data-odd', row.isOdd ? 'true' : null),
+		columns: [
+			{ id: 'instance', label: 'Instance', className: 'name', value: (row) => row.instance, draw(cell, row) {
+				if (!cell.firstChild) cell.append(el('bdi', 'mono'), el('span', 'muted'));
+				text(cell.firstChild, visible(row.instance));
+				attr(cell, 'title', row.instance);
+				text(cell.lastChild, `${row.version ? ` ${visible(row.version)}` : ''}${row.alive === false ? ' gone' : ''}`);
+			} },
+			numberColumn('count', 'Requests', count),
+			numberColumn('mean', 'Mean', (value) => duration(value)),
+			{ id: 'ratio', label: 'vs others', title: 'Its mean by that of the others, in the same minutes', value: (row) => row.ratio, draw(cell, row) {
+				text(cell, isNumber(row.ratio) ? times(row.ratio) : '–');
+				attr(cell, 'data-sense', row.isOdd ? 'bad' : null);
+			} },
+			numberColumn('p95', 'p95', (value) => duration(value)),
+			{ id: 'error_share', label: 'Errors', value: (row) => row.error_share, draw(cell, row) {
+				text(cell, row.errors > 0 ? percent(row.error_share, 1) : '–');
+				cell.classList.toggle('bad-text', row.errors > 0);
+			} },
+		],
+	});
+}
+
+/** `versions`: those of which a deploy is suspected. */
+export function drawInstances(table, { instances, from, to, total }, note, now, versions = new Set()) {
+	for (const one of instances) one.isOdd = one.out_of_line || one.ratio >= 1.5 || (one.ratio > 1.1 && versions.has(one.version));
+	const odd = instances.find((one) => one.out_of_line);
+	table.draw(instances.slice(0, 12), instances.length ? '' : 'No instance has reported this path in this range: each reports its busiest 32');
+	text(note, odd ? `${visible(odd.instance)} is out of line` : instances.length ? `${plural(total, 'instance')}, ${moment(from, now)} – ${moment(Math.min(to, now), now)}` : '');
+}

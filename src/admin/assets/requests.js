@@ -1,0 +1,24 @@
+// The columns of a table of single requests.
+
+import { attr, el, text } from './dom.js';
+import { duration, time, visible } from './format.js';
+import { contextColumn, numberColumn } from './table.js';
+
+/** `withContext`: for requests of different paths. */
+export function requestColumns(withContext) {
+	const ended = { id: 'ended', label: 'Ended', value: (row) => row.ended, text: (row) => time(row.ended) };
+	return [
+		...(withContext ? [contextColumn(), ended] : [ended]),
+		numberColumn('duration', 'Duration', (value) => duration(value)),
+		{ id: 'status', label: 'Status', value: (row) => row.status ?? row.outcome, draw(cell, row) {
+			text(cell, row.status ?? visible(row.outcome));
+			cell.classList.toggle('bad-text', row.error);
+		} },
+		{ id: 'instance', label: 'Instance', value: (row) => row.instance, text: (row) => visible(row.instance) },
+		{ id: 'trace', label: 'Trace', className: 'left', value: (row) => row.trace_id, draw(cell, row) {
+			if (!cell.firstChild) cell.append(el('code'));
+			text(cell.firstChild, row.trace_id ? visible(row.trace_id) : '–');
+			attr(cell.firstChild, 'title', row.trace_id ? 'Trace id' : 'No traceparent header');
+		} },
+	];
+}

@@ -1,0 +1,111 @@
+// The user's counters at any precision, and the rankings.
+
+import { question } from './api.js';
+import { card } from './card.js';
+import { attr, el, fill, meter, svg, text } from './dom.js';
+import { count, grouped, moment, plural, rate, span, visible } from './format.js';
+import { spark } from './spark.js';
+import { state } from './state.js';
+import { Table, numberColumn } from './table.js';
+
+const ROWS = 100;
+const TYPING = 30; // milliseconds
+
+const named = (id, label) => ({ id, label, className: 'name', value: (row) => row[id], draw(cell, row) {
+	if (!cell.firstChild) cell.append(el('bdi', 'path'));
+	text(cell.firstChild, visible(row[id]));
+} });
+
+export function mount(root, page) {
+	const counters = new Table({
+		name: 'counters', caption: 'Counters', key: (row) => row.name,
+		columns: [
+			named('name', 'Counter'),
+			{ id: 'series', label: 'Over time', draw(cell, row) {
+				if (!cell.firstChild) cell.append(svg('svg', { class: 'spark', 'aria-hidden': 'true' }));
+				spark(cell.firstChild, row.ended);
+			} },
+			numberColumn('rate', 'Per second', rate),
+			numberColumn('last', 'Last slice', count),
+			numberColumn('sum', 'Sum of all slices', grouped),
+		],
+	});
+	const rankings = new Table({
+		name: 'rankings', caption: 'Rankings', key: (row) => row.name,
+		columns: [
+			{ ...named('name', 'Ranking'), draw(cell, row) {
+				if (!cell.firstChild) {
+					const button = el('button', 'button quiet');
+					button.addEventListener('click', () => page.go({ name: cell.row.name }));
+					cell.append(button);
+				}
+				cell.row = row;
+				text(cell.firstChild, visible(row.name));
+				attr(cell.firstChild, 'aria-pressed', row.isChosen);
+			} },
+			numberColumn('ids', 'Ids', grouped),
+			numberColumn('period', 'Period', span),
+			numberColumn('dropped', 'Dropped', grouped),
+		],
+	});
+	const top = new Table({
+		name: 'ranking', caption: 'The ids of the ranking', key: (row) => row.id,
+		columns: [
+			named('id', 'Id'),
+			numberColumn('rank', 'Rank', (n) => grouped(n + 1)),
+			numberColumn('score', 'Score', grouped),
+			{ id: 'share', label: 'Of the highest', className: 'share', draw(cell, row) {
+				if (!cell.firstChild) cell.append(meter());
+				fill(cell.firstChild, row.score / row.highest);
+			} },
+		],
+	});
+	const filter = el('input', '');
+	Object.assign(filter, { id: 'filter', type: 'search', placeholder: 'Filter by name ( / )', autocomplete: 'off', maxLength: 256, value: state.q });
+	attr(filter, 'aria-label', 'Filter by name');
+	let typing = 0;
+	filter.addEventListener('input', () => {
+		clearTimeout(typing);
+		typing = setTimeout(() => page.go({ q: filter.value }, true), TYPING);
+	});
+	const notes = [el('span', 'muted'), el('span', 'muted'), el('span', 'muted')];
+	const topCard = card('ranking', 'Highest', { head: [notes[2], ...top.buttons()], parts: [top.node] });
+	root.append(
+		card('counters', 'Counters', { head: [notes[0], filter, ...counters.buttons()], parts: [counters.node] }),
+		el('div', 'pair', card('rankings', 'Rankings', { head: [notes[1], ...rankings.buttons()], parts: [rankings.node] }), topCard),
+	);
+	let first = ''; // the first ranking
+	const chosen = () => state.name || first;
+	return {
+		questions: () => ({
+			counters: question('counters', { series: 'true', precision: state.precision, q: state.q, limit: ROWS }),
+			rankings: 'rankings',
+			...(chosen() ? { ranking: question('rankings', { name: chosen(), limit: 20 }) } : {}),
+		}),
+		draw({ counters: list, rankings: known, ranking }, now, { asOf, refused }) {
+			if (document.activeElement !== filter && filter.value !== state.q) filter.value = state.q;
+			if (refused.counters) counters.draw([], refused.counters);
+			else if (list) {
+				// The last slice has not ended.
+				const ended = list.series?.to > asOf ? -1 : undefined;
+				for (const row of list.counters) row.ended = (row.series ?? []).slice(0, ended);
+				counters.draw(list.counters, list.counters.length ? '' : state.q ? `No counter contains “${visible(state.q)}”` : 'No counters yet: pulse.counter("sales").add(1) makes one');
+				text(notes[0], `${plural(list.total, 'counter')} · slices of ${span(list.precision)}, rates from ${moment(list.from, now)} on`);
+			}
+			if (known) {
+				if (!first && known.rankings.length) {
+					first = known.rankings[0].name;
+					page.ask();
+				}
+				rankings.draw(known.rankings.map((row) => ({ ...row, isChosen: row.name === chosen() })), known.rankings.length ? '' : 'No rankings: pulse.ranking("posts") makes one');
+				text(notes[1], known.rankings.length ? 'choose one to see its ids' : '');
+			}
+			topCard.hidden = !chosen();
+			if (ranking?.name === chosen()) {
+				const highest = ranking.ids[0]?.score;
+				top.draw(ranking.ids.map((row) => ({ ...row, highest })), ranking.ids.length ? '' : 'No ids in its period');
+				text(notes[2], `${visible(ranking.name)} · ${plural(ranking.total, 'id')}`);
+			}
+		},
+	};
+}

@@ -1,0 +1,101 @@
+// A deploy, or another mark: each path before and after it, and the new version beside the old one.
+
+import { ApiError, DEADLINE, base, question } from './api.js';
+import { card } from './card.js';
+import { attr, el, sync, text } from './dom.js';
+import { count, delta, duration, isNumber, moment, percent, plural, sense, span, times, visible } from './format.js';
+import { state } from './state.js';
+import { Table, contextColumn, numberColumn } from './table.js';
+
+const ROWS = 50;
+
+export function mount(root, page) {
+	const side = (name, label, id, format) => numberColumn(`${id}_${name}`, label, format, { value: (row) => row[name]?.[id] });
+	const table = new Table({
+		name: 'deploy', caption: 'Paths before and after the mark', href: true, key: (row) => row.context,
+		columns: [
+			contextColumn(),
+			side('before', 'Mean before', 'mean', (value) => duration(value)),
+			side('after', 'after', 'mean', (value) => duration(value)),
+			{ id: 'change', label: 'Change', value: (row) => row.change?.mean ?? null, draw(cell, row) {
+				const ratio = row.before?.count >= 20 && row.after?.count >= 20 ? row.change?.mean : null;
+				text(cell, delta(ratio) || '–');
+				attr(cell, 'data-sense', sense(ratio));
+			} },
+			{ id: 'side_by_side', label: 'New beside old', title: 'The new version by the old one, in the same minutes', value: (row) => row.side_by_side?.ratio ?? null, draw(cell, row) {
+				const ratio = row.side_by_side?.ratio;
+				text(cell, isNumber(ratio) ? times(ratio) : '–');
+				attr(cell, 'data-sense', sense(ratio));
+			} },
+			side('before', 'p95 before', 'p95', (value) => duration(value)),
+			side('after', 'after ', 'p95', (value) => duration(value)),
+			side('before', 'Errors before', 'error_share', (value) => percent(value, 1)),
+			side('after', 'after  ', 'error_share', (value) => percent(value, 1)),
+			side('after', 'Requests since', 'count', count),
+			numberColumn('extra_seconds_per_minute', 'Costs', (value) => (Math.abs(value) >= 0.001 ? `${value < 0 ? '−' : '+'}${duration(Math.abs(value))}/min` : '–'), { title: 'Service time per minute beyond that before' }),
+		],
+	});
+	const marks = el('select', '');
+	attr(marks, 'aria-label', 'Mark');
+	marks.addEventListener('change', () => page.go({ mark: marks.value }));
+	const note = el('p', 'calm');
+	root.append(card('deploy', 'Before and after', { head: [marks, newMark(page), ...table.buttons()], parts: [note, table.node] }));
+	let newest = ''; // the newest deploy
+	return {
+		questions: () => ({ deploy: question('deploy', { mark: state.mark || newest, limit: ROWS }), marks: 'marks' }),
+		draw({ deploy, marks: known }, now, { refused }) {
+			const version = known?.marks.find((mark) => mark.version)?.id ?? '';
+			if (version !== newest) {
+				newest = version;
+				if (!state.mark) page.ask();
+			}
+			sync(marks, known?.marks ?? [], (mark) => mark.id, (mark) => {
+				const option = el('option', '', `${moment(mark.at, now)} ${visible(mark.text)}`);
+				option.value = mark.id;
+				return option;
+			}, () => {});
+			if (!deploy) {
+				table.draw([], known?.marks.length === 0 ? 'No marks yet: Builder::app_version makes one with each deploy, and pulse.mark("…") or POST api/marks with any text' : refused.deploy ?? '');
+				return;
+			}
+			marks.value = deploy.mark.id;
+			const { before, after } = deploy;
+			text(note, `${visible(deploy.mark.text)}, ${span(now - deploy.mark.at)} ago · ${moment(before.from, now)}–${moment(before.to, now)} against ${after ? `${moment(after.from, now)}–${moment(Math.min(after.to, now), now)}` : 'nothing yet: no whole minute has passed'} · ${plural(deploy.total, 'path')}`);
+			table.draw(deploy.contexts, deploy.contexts.length ? '' : 'No requests before or after');
+		},
+	};
+}
+
+/** Makes a mark with a text of one's own. */
+function newMark(page) {
+	const field = el('input', '');
+	Object.assign(field, { type: 'text', maxLength: 80, placeholder: 'New mark, such as “new index”', autocomplete: 'off' });
+	attr(field, 'aria-label', 'Text of a new mark');
+	const button = el('button', 'button', 'Mark now');
+	const form = el('form', 'field', field, button);
+	form.addEventListener('submit', async (event) => {
+		event.preventDefault();
+		if (!field.value.trim()) return;
+		try {
+			const mark = await addMark(field.value);
+			field.value = '';
+			field.setCustomValidity('');
+			page.go({ mark: mark.id });
+		} catch (error) {
+			field.setCustomValidity(error.message);
+			field.reportValidity();
+		}
+	});
+	field.addEventListener('input', () => field.setCustomValidity(''));
+	return form;
+}
+
+async function addMark(text) {
+	const url = new URL(`${base}api/marks`, location.href);
+	url.username = url.password = url.hash = '';
+	const headers = { 'content-type': 'application/json' };
+	const response = await fetch(url, { method: 'POST', headers, body: JSON.stringify({ text }), credentials: 'same-origin', signal: AbortSignal.timeout(DEADLINE) });
+	const answer = await response.json().catch(() => null);
+	if (!response.ok) throw new ApiError(response.status, answer);
+	return answer;
+}

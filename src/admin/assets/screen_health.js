@@ -1,0 +1,76 @@
+// The state of this instance and of the fleet.
+
+import { question } from './api.js';
+import { card } from './card.js';
+import { el, sync, text } from './dom.js';
+import { NONE, bytes, duration, grouped, isNumber, moment, percent, visible } from './format.js';
+import { drawInstances, instanceTable } from './instances.js';
+import { range } from './state.js';
+
+/** The cards, and the parts of the health answer that they show. */
+const CARDS = {
+	store: ['Store', ['store', 'reading']],
+	flush: ['Flush', ['flush']],
+	recording: ['Recording', ['recording', 'completeness']],
+	fold: ['Fold and journal', ['fold']],
+	changes: ['Changes', ['changes']],
+	memory: ['Memory bound', ['worst_case']],
+	cleaning: ['Cleaner', ['cleaning']],
+	process: ['This instance', ['instance', 'status', 'version']],
+};
+const LOSSES = /dropped|lost|quarantined$|skewed|errors|overflowed|late$|resets|set_aside|hole_bytes|orphaned|unreadable/;
+
+export function mount(root) {
+	const instances = instanceTable('instances');
+	const note = el('span', 'muted');
+	const lists = Object.entries(CARDS).map(([name, [title]]) => {
+		const list = el('dl', 'facts');
+		return [name, list, card(`health-${name}`, title, { parts: [list] })];
+	});
+	root.append(card('instances', 'Instances', { head: [note, ...instances.buttons()], parts: [instances.node] }), el('div', 'cards', ...lists.map(([, , node]) => node)));
+	return {
+		needsNoStore: true,
+		questions: () => ({ instances: question('instances', range()), overview: 'overview', changes: question('changes', { limit: 1 }) }),
+		draw({ instances: fleet, overview, changes }, now, { health: own }) {
+			// Any instance may be the one that judges.
+			const judged = changes ? { judged_until: changes.judged_until, ...changes.sight } : {};
+			const health = own && { ...own, changes: { ...own.changes, ...judged } };
+			if (fleet) drawInstances(instances, fleet, note, now);
+			for (const [name, list] of lists) {
+				const facts = CARDS[name][1].flatMap((part) => flatten(health?.[part], part)).filter(([, value]) => value !== undefined);
+				if (name === 'process' && overview) facts.push(['fleet.instances', overview.instances], ['fleet.contexts', overview.contexts], ['fleet.in_flight', overview.in_flight]);
+				sync(list, facts, ([key]) => key, ([key]) => {
+					const value = el('dd');
+					value.dataset.fact = key;
+					return el('div', '', el('dt', '', label(key)), value);
+				}, (row, [key, value]) => {
+					text(row.lastChild, inWords(key, value, now));
+					row.lastChild.classList.toggle('warn-text', (Array.isArray(value) ? value.length : value) > 0 && LOSSES.test(key));
+				});
+			}
+		},
+	};
+}
+
+/** Objects become dotted keys. */
+function flatten(value, key) {
+	if (!value || typeof value !== 'object' || Array.isArray(value)) return [[key, value]];
+	return Object.entries(value).flatMap(([name, inner]) => flatten(inner, `${key}.${name}`));
+}
+
+function label(key) {
+	const words = key.replace(/^(cleaning\.last_pass|[^.]*)\./, '').replace(/^version$/, 'tower-pulse').replace('process_bytes', 'this process at most').replace('store_bytes', 'the store at most').replace(/_(seconds|unix)$/, '').replace(/[_.]+/g, ' ');
+	return words.charAt(0).toUpperCase() + words.slice(1);
+}
+
+function inWords(key, value, now) {
+	if (value === null || value === undefined || value === '') return NONE;
+	if (typeof value === 'boolean') return value ? 'yes' : 'no';
+	if (Array.isArray(value)) return value.length ? value.map((one) => visible(typeof one === 'object' ? Object.values(one).join(': ') : one)).join('\n') : 'none';
+	if (!isNumber(value)) return visible(value);
+	if (/bytes/.test(key)) return bytes(value);
+	if (key === 'completeness') return percent(value, 1);
+	if (/(_at|\.at|_until|until)$/.test(key) && value > 1e9) return `${moment(value, now)}`;
+	if (/seconds/.test(key)) return duration(value);
+	return grouped(value);
+}

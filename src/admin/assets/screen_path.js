@@ -1,0 +1,99 @@
+// One path or timer: since when it has changed and why, where its time goes, its slowest requests, its instances.
+
+import { question } from './api.js';
+import { anchor, card } from './card.js';
+import { isOfAll } from './change.js';
+import { contextParts, splitContext } from './context.js';
+import { attr, el, show, text } from './dom.js';
+import { moment } from './format.js';
+import { drawHistogram } from './hist.js';
+import { drawInstances, instanceTable } from './instances.js';
+import { lengthName } from './overview.js';
+import { drawOutcomes } from './outcomes.js';
+import { requestColumns } from './requests.js';
+import { isZoomed, link, range, state } from './state.js';
+import { Table } from './table.js';
+import { Tiles } from './tiles.js';
+import { timeGoes } from './time_goes.js';
+import { Trends } from './trends.js';
+import { changePanel } from './verdict.js';
+
+const SLOW = 5;
+
+export function mount(root, page) {
+	const isTimer = state.kind === 'timer';
+	const context = { context: state.context, kind: isTimer ? 'timer' : 'http' };
+	const parts = splitContext(state.context);
+	const title = el('h2', 'title', ...contextParts({ ...parts, kind: context.kind }));
+	const back = anchor(link({ screen: isTimer ? 'timers' : 'paths' }), isTimer ? 'Timers' : 'Paths');
+	const tiles = new Tiles(['requests', 'rate', 'mean', 'p50', 'p95', 'p99', 'errors', 'target']);
+	if (isTimer) tiles.name('Calls');
+	const outcomes = el('div', 'tile outcomes');
+	outcomes.dataset.panel = 'outcomes';
+	tiles.node.append(outcomes);
+	const trends = new Trends(page, state.context, context.kind);
+	const change = changePanel();
+	const histogram = card('histogram', 'Distribution', { head: [el('span', 'muted')], parts: [el('div', 'histogram')] });
+	const timeTable = timeGoes();
+	const requests = new Table({ name: 'slow-requests', caption: 'Slowest requests', key: (row) => `${row.ended} ${row.duration} ${row.instance}`, columns: requestColumns(false) });
+	const instances = instanceTable('instances');
+	const note = el('p', 'nothing card');
+	const body = el('div', 'stack', change.node, tiles.node, trends.node,
+		el('div', 'pair', histogram, timeTable.node),
+		el('div', 'pair uneven', card('slow-requests', 'Slowest requests', { head: [el('span', 'muted'), ...requests.buttons()], parts: [requests.node] }), card('instances', 'Instances', { head: [el('span', 'muted'), ...instances.buttons()], parts: [instances.node] })));
+	root.append(el('p', 'crumbs', back, ' / ', title), note, body);
+	// Timers are not compared with their past.
+	for (const node of isTimer ? [change.node, timeTable.node, body.lastChild] : []) show(node, false);
+	let standing = null;
+	const sinceChange = () => ({ from: standing.since, to: isZoomed() ? Math.max(state.to, standing.since + 60) : '' });
+	return {
+		remove: () => trends.remove(),
+		questions: () => ({
+			path: question('path', { ...context, ...range() }),
+			marks: 'marks',
+			changes: question('changes', { limit: 50 }),
+			...trends.questions(state.context),
+			...(isTimer ? {} : { instances: question('instances', { context: state.context, ...(standing ? sinceChange() : range()) }) }),
+			// The time since the change, beside as long a time before it.
+			...(standing ? { since: question('path', { ...context, ...sinceChange() }) } : {}),
+		}),
+		draw({ path, marks, changes: all, instances: fleet, since: sinceThen, ...series }, now, { asOf, refused }) {
+			attr(back, 'href', link({ screen: isTimer ? 'timers' : 'paths' }));
+			show(note, Boolean(refused.path));
+			show(body, Boolean(path));
+			if (!path) {
+				text(note, refused.path ?? '');
+				return;
+			}
+			const marked = marks?.marks ?? [];
+			const { window } = path;
+			const ofAll = isTimer ? [] : (all?.changes ?? []).filter((one) => one.stands && isOfAll(one));
+			const changes = [...(path.changes ?? []), ...ofAll];
+			const first = changes.find((one) => one.stands) ?? null;
+			if (first?.id !== standing?.id) {
+				standing = first;
+				if (first) page.ask();
+			}
+			change.draw(changes, marked, now);
+			tiles.draw(window, { now, target: isTimer ? null : page.config.target, length: lengthName() });
+			page.complete(window, window.count > 0);
+			drawOutcomes(outcomes, window);
+			trends.draw(series, { marks: marked, changes: changes.filter((one) => one.stands || one.ended > now - 86400), asOf });
+			const compared = standing && sinceThen?.window?.count > 0 ? { ...sinceThen.window, label: `since ${moment(standing.since, now)}, against before` } : { ...window, label: `last ${lengthName()}, against the one before` };
+			text(histogram.querySelector('.muted'), compared.label);
+			drawHistogram(histogram.querySelector('.histogram'), { now: compared.histogram, before: compared.histogram_before?.length ? compared.histogram_before : null, p50: compared.p50, p95: compared.p95, target: isTimer ? null : page.config.target });
+			timeTable.draw(compared);
+			const slow = [...path.slowest_requests.hour, ...path.slowest_requests.last_hour].sort(worst(standing));
+			const inRange = slow.filter((one) => one.ended >= window.from && one.ended < window.to).slice(0, SLOW);
+			requests.draw(inRange, inRange.length ? '' : slow.length ? 'None of the slowest requests of the last two hours is in this range' : 'No requests in the last two hours');
+			text(body.querySelector('[data-panel=slow-requests] .muted'), inRange.length ? `${inRange.length} of this range` : '');
+			if (fleet) drawInstances(instances, fleet, body.querySelector('[data-panel=instances] .muted'), now, new Set((standing?.suspects ?? []).map((one) => one.version)));
+		},
+	};
+}
+
+/** Orders requests: those since a change first, failures first if it fails, then the slowest. */
+function worst(change) {
+	const rank = (one) => (change && one.ended >= change.since ? 2 : 0) + (change?.kind === 'failing' && one.error ? 1 : 0);
+	return (a, b) => rank(b) - rank(a) || b.duration - a.duration;
+}

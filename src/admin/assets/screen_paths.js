@@ -1,0 +1,135 @@
+// All paths of a range, or all timers: sorted and filtered by the server, page by page.
+
+import { ask, question } from './api.js';
+import { card, exportButtons } from './card.js';
+import { attr, el, fill, meter, svg, text } from './dom.js';
+import { count, delta, duration, grouped, percent, plural, sense, visible } from './format.js';
+import { spark } from './spark.js';
+import { lengthName } from './overview.js';
+import { range, state } from './state.js';
+import { Table, contextColumn, numberColumn } from './table.js';
+import { ENOUGH } from './tiles.js';
+
+const ROWS = 25;
+const ALL_ROWS = 1000; // of a file
+const TYPING = 30; // milliseconds
+
+/** A column of a statistic, greyed where it has too few samples. */
+function statistic(id) {
+	return { ...numberColumn(id, id === 'mean' ? 'Mean' : id, (value) => duration(value)), sort: true, draw(cell, row) {
+		const few = row.count < ENOUGH[id];
+		text(cell, duration(row[id]));
+		cell.classList.toggle('few', few);
+		attr(cell, 'title', few ? `Only ${plural(row.count, 'sample')}` : null);
+	} };
+}
+
+const columns = (kind) => [
+	{ ...contextColumn(kind === 'timer' ? 'Timer' : 'Path') },
+	{ id: 'series', label: kind === 'timer' ? 'Count over time' : 'Requests over time', draw(cell, row) {
+		if (!cell.firstChild) cell.append(svg('svg', { class: 'spark', 'aria-hidden': 'true' }));
+		spark(cell.firstChild, row.ended);
+	} },
+	{ ...numberColumn('count', kind === 'timer' ? 'Count' : 'Requests', count), sort: true },
+	{ id: 'share', label: 'Share of time', className: 'share', sort: true, value: (row) => row.share, draw(cell, row) {
+		if (!cell.firstChild) cell.append(meter(), el('span'));
+		fill(cell.firstChild, row.share);
+		text(cell.lastChild, percent(row.share, 1));
+		attr(cell, 'title', `${duration(row.total)} in all`);
+	} },
+	...['mean', 'p50', 'p95', 'p99'].map(statistic),
+	{ ...numberColumn('max', 'Max', (value) => duration(value)), sort: true },
+	{ id: 'error_share', label: 'Errors', sort: true, value: (row) => row.error_share, draw(cell, row) {
+		text(cell, row.errors > 0 ? percent(row.error_share, 1) : '–');
+		attr(cell, 'title', plural(row.errors, 'error'));
+		cell.classList.toggle('bad-text', row.errors > 0);
+	} },
+	...(kind === 'timer' ? [] : [numberColumn('4xx', '4xx', (n) => (n > 0 ? count(n) : '–'), { value: (row) => row.outcomes?.['4xx'] ?? 0 })]),
+	{ id: 'change', label: 'Change', sort: true, title: 'Of the mean, against the range before', value: (row) => row.change?.mean ?? null, draw(cell, row) {
+		const ratio = row.count >= 5 && row.before?.count >= 5 ? row.change?.mean : null;
+		text(cell, row.before ? delta(ratio) || '–' : 'new');
+		attr(cell, 'data-sense', sense(ratio));
+	} },
+];
+
+/** A screen of the contexts of a kind: "http" or "timer". */
+export function contexts(kind) {
+	return (root, page) => {
+		const [name, title, noun] = kind === 'timer' ? ['timers', 'Timers', 'timer'] : ['paths', 'Paths', 'path'];
+		const sorted = () => ({ sort: state.sort || 'share', order: state.order || 'desc' });
+		const table = new Table({
+			name, caption: title, href: true, columns: columns(kind),
+			key: (row) => row.context,
+			onSort(sort) {
+				const old = sorted();
+				page.go({ sort, order: old.sort === sort && old.order === 'desc' ? 'asc' : '', offset: 0 });
+			},
+		});
+		const filter = el('input', '');
+		Object.assign(filter, { id: 'filter', type: 'search', placeholder: 'Filter by name ( / )', autocomplete: 'off', maxLength: 256, value: state.q });
+		attr(filter, 'aria-label', 'Filter by name');
+		let typing = 0;
+		filter.addEventListener('input', () => {
+			clearTimeout(typing);
+			typing = setTimeout(() => page.go({ q: filter.value, offset: 0 }, true), TYPING);
+		});
+		const limit = el('select', '', ...[10, 25, 50, 100].map((n) => {
+			const option = el('option', '', `${n} rows`);
+			option.value = n;
+			return option;
+		}));
+		attr(limit, 'aria-label', 'Rows');
+		limit.addEventListener('change', () => page.go({ limit: Number(limit.value), offset: 0 }));
+		const [previous, next] = [button('Previous'), button('Next')];
+		const rows = () => state.limit || ROWS;
+		previous.addEventListener('click', () => page.go({ offset: Math.max(state.offset - rows(), 0) }));
+		next.addEventListener('click', () => page.go({ offset: state.offset + rows() }));
+		const total = el('span', 'muted grow', '');
+		attr(total, 'role', 'status');
+		const query = (limit, offset, more) => question('paths', { ...range(), kind, ...sorted(), q: state.q, limit, offset, ...more });
+		const head = exportButtons(async () => {
+			const { answers: { all } } = await ask({ all: query(ALL_ROWS, 0) }, new AbortController().signal);
+			return table.exported(all.body.paths ?? []);
+		});
+		root.append(card(name, title, { head: [filter, ...head], parts: [table.node, foot(total, limit, previous, next)] }));
+		if (page.focusFilter) filter.focus();
+		page.focusFilter = false;
+		return {
+			questions: () => ({ paths: query(rows(), state.offset, { series: 'hits' }) }),
+			draw({ paths }, now, { asOf, refused }) {
+				if (document.activeElement !== filter && filter.value !== state.q) filter.value = state.q;
+				limit.value = rows();
+				if (!paths && !refused.paths) return;
+				const { paths: shown = [], total: all = 0 } = paths ?? {};
+				// The last slice has not ended.
+				const ended = paths?.series?.to > asOf ? -1 : undefined;
+				for (const row of shown) row.ended = (row.series ?? []).slice(0, ended);
+				if (shown.length === 0 && state.offset > 0 && all > 0) {
+					page.go({ offset: Math.floor((all - 1) / rows()) * rows() }, true);
+					return;
+				}
+				const empty = state.q ? `No ${noun} contains “${visible(state.q)}”` : `No ${noun} in the last ${lengthName()}`;
+				table.draw(shown, refused.paths ?? (shown.length ? '' : empty));
+				table.markSort(sorted().sort, sorted().order);
+				text(total, shown.length ? `${grouped(state.offset + 1)}–${grouped(state.offset + shown.length)} of ${grouped(all)}` : '');
+				previous.disabled = state.offset === 0;
+				next.disabled = state.offset + shown.length >= all;
+				if (paths) page.complete(paths, all > 0);
+			},
+		};
+	};
+}
+
+function button(label) {
+	const node = el('button', 'button', label);
+	node.disabled = true;
+	return node;
+}
+
+function foot(...parts) {
+	const node = el('nav', 'bar foot', ...parts);
+	attr(node, 'aria-label', 'Pages of the table');
+	return node;
+}
+
+export const mount = contexts('http');

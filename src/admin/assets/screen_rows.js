@@ -1,0 +1,56 @@
+// The scheduled rows of the row caches of this process.
+
+import { question } from './api.js';
+import { card } from './card.js';
+import { attr, el, sync, text } from './dom.js';
+import { duration, grouped, percent, plural, span, visible } from './format.js';
+import { state } from './state.js';
+import { Table, numberColumn } from './table.js';
+
+const ROWS = 100;
+
+export function mount(root, page) {
+	const rows = new Table({
+		name: 'rows', caption: 'Rows', key: (row) => row.id,
+		mark: (node, row) => attr(node, 'data-odd', row.failures > 0 ? 'true' : null),
+		columns: [
+			{ id: 'id', label: 'Row', className: 'name', value: (row) => row.id, draw(cell, row) {
+				if (!cell.firstChild) cell.append(el('bdi', 'path'));
+				text(cell.firstChild, visible(row.id));
+			} },
+			numberColumn('every', 'Refreshed every', (value) => duration(value)),
+			{ id: 'due_in', label: 'Due', value: (row) => row.due_in, text: (row) => (row.due_in < 0 ? `${span(-row.due_in)} late` : `in ${span(row.due_in)}`) },
+			{ id: 'age', label: 'Loaded', value: (row) => row.age, text: (row) => (row.age === null ? 'not cached' : `${span(row.age)} ago`) },
+			{ id: 'hit_share', label: 'Hits', title: 'Reads by this process that were answered from the cache', value: (row) => row.hits, draw(cell, row) {
+				text(cell, row.hits + row.misses > 0 ? percent(row.hits, row.hits + row.misses) : '–');
+				attr(cell, 'title', `${grouped(row.hits)} hits, ${grouped(row.misses)} misses`);
+			} },
+			{ id: 'failures', label: 'Failures', value: (row) => row.failures, draw(cell, row) {
+				text(cell, row.failures > 0 ? plural(row.failures, 'failure') : '–');
+				cell.classList.toggle('bad-text', row.failures > 0);
+			} },
+			{ id: 'last_error', label: 'Last error', className: 'left', value: (row) => row.last_error, text: (row) => (row.last_error ? visible(row.last_error) : '–') },
+		],
+	});
+	const caches = el('select', '');
+	attr(caches, 'aria-label', 'Cache');
+	caches.addEventListener('change', () => page.go({ name: caches.value }));
+	const note = el('span', 'muted');
+	root.append(card('rows', 'Rows of the row cache', { head: [note, caches, ...rows.buttons()], parts: [rows.node] }));
+	return {
+		questions: () => ({ rows: question('rows', { name: state.name, limit: ROWS }) }),
+		draw({ rows: answer }, now, { refused }) {
+			if (!answer && !refused.rows) return;
+			const { caches: names = [], total = 0, rows: list = [] } = answer ?? {};
+			caches.hidden = names.length < 2;
+			sync(caches, names, String, (name) => {
+				const option = el('option', '', name === '' ? 'unnamed' : visible(name));
+				option.value = name;
+				return option;
+			}, () => {});
+			caches.value = answer?.name ?? '';
+			rows.draw(list, refused.rows ?? (list.length ? '' : names.length ? 'No row is scheduled' : 'This process has no row cache: RowCache::builder(&pulse) makes one'));
+			text(note, total > 0 ? `${plural(total, 'row')} · failing rows first` : '');
+		},
+	};
+}

@@ -1,0 +1,20 @@
+// A small picture of how a number went, without axes.
+
+import { attr, svg } from './dom.js';
+
+const WIDTH = 96;
+const HEIGHT = 22;
+
+/** Draws `[value or null, …]` into an `<svg class="spark">`, from zero up. */
+export function spark(picture, values) {
+	if (!picture.firstChild) picture.append(svg('path'));
+	attr(picture, 'aria-hidden', 'true');
+	attr(picture, 'viewBox', `0 0 ${WIDTH} ${HEIGHT}`);
+	const scale = (HEIGHT - 4) / (Math.max(...values, 0) || 1);
+	const step = WIDTH / Math.max(values.length - 1, 1);
+	const line = values.map((value, i) => (value === null ? '' : `${(values[i - 1] ?? null) === null ? 'M' : 'L'}${(i * step).toFixed(1)} ${(HEIGHT - 1.5 - value * scale).toFixed(1)}h.01`)).join('');
+	const gaps = values.includes(null) || !line;
+	attr(picture.firstChild, 'class', gaps ? 'gaps' : null);
+	// a line without gaps bounds a surface, whose sides and base lie outside the picture
+	attr(picture.firstChild, 'd', gaps ? line : `${line.replace('M0.0 ', 'M-3 25V')}H99V25`);
+}

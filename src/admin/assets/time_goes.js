@@ -1,0 +1,50 @@
+// Where the time of a path's requests goes: in which timers, and outside of all.
+
+import { card } from './card.js';
+import { attr, el, fill, meter, text } from './dom.js';
+import { delta, duration, isNumber, percent, sense, times, visible } from './format.js';
+import { Table, numberColumn } from './table.js';
+
+const NO_TIMERS = 'No timer ran within these requests. Time the parts of a handler with pulse.timer("db:…") or pulse.time(…).';
+
+/** Where the time goes: per request, in each timer and outside of all, now and before. */
+export function timeGoes() {
+	const table = new Table({
+		name: 'time-goes',
+		caption: 'Where the time goes, per request',
+		key: (row) => row.timer,
+		columns: [
+			{ id: 'timer', label: 'Per request', className: 'name', value: (row) => row.timer, draw(cell, row) {
+				if (!cell.firstChild) cell.append(el('bdi', 'path'));
+				text(cell.firstChild, row.own ? row.timer : visible(row.timer));
+				cell.firstChild.classList.toggle('muted', row.own === true);
+			} },
+			{ id: 'share', label: 'Share', className: 'share', value: (row) => row.share, draw(cell, row) {
+				if (!cell.firstChild) cell.append(meter(), el('span'));
+				fill(cell.firstChild, row.share);
+				text(cell.lastChild, percent(row.share, 1));
+			} },
+			numberColumn('time', 'Time', (value) => duration(value)),
+			numberColumn('before', 'Before', (value) => duration(value)),
+			{ id: 'change', label: 'Change', value: (row) => (row.before > 0 ? row.time / row.before : null), draw(cell, row) {
+				const ratio = row.before > 0 ? row.time / row.before : null;
+				text(cell, ratio ? delta(ratio) : row.before === 0 && row.time > 0.0001 ? 'new' : '–');
+				attr(cell, 'data-sense', sense(ratio));
+			} },
+			numberColumn('per_request', 'Calls', (n) => times(n).replace('×', ''), { title: 'Calls per request' }),
+		],
+	});
+	const node = card('time-goes', 'Where the time goes', { head: [el('span', 'muted'), ...table.buttons()], parts: [table.node] });
+	return {
+		node,
+		draw({ count: requests, mean, timers: now = [], untimed_share: own, timers_before: then, before, label }) {
+			const per = (covered, n) => (n > 0 ? covered / n : null);
+			const old = new Map((then?.timers ?? []).map((timer) => [timer.timer, timer]));
+			const rows = now.map((timer) => ({ ...timer, time: per(timer.covered, requests), before: before?.count > 0 ? per(old.get(timer.timer)?.covered ?? 0, before.count) : null }));
+			if (rows.length) rows.push({ timer: 'outside of timers', own: true, share: own, time: own * mean, before: before?.count > 0 && isNumber(then?.untimed_share) ? then.untimed_share * before.mean : null, per_request: null });
+			rows.sort((a, b) => b.time - a.time);
+			table.draw(rows, rows.length ? '' : requests > 0 ? NO_TIMERS : 'No requests in this time');
+			text(node.querySelector('.muted'), rows.length ? label : '');
+		},
+	};
+}

@@ -1,0 +1,54 @@
+// What has changed on a path: how much, since when, how sure, what is suspected, and whether a deploy did it.
+
+import { headline, isOfAll, level, since, suspects, sure, values } from './change.js';
+import { attr, el, show, sync, text } from './dom.js';
+import { duration, isNumber, moment, percent, span, visible } from './format.js';
+
+/** The change that stands, or the last one that has ended, in a sentence each. */
+export function changePanel() {
+	const lines = el('ul', 'verdict');
+	const calm = el('p', 'calm');
+	const node = el('section', 'card', lines, calm);
+	node.dataset.panel = 'change';
+	attr(node, 'aria-label', 'What has changed');
+	return {
+		node,
+		draw(changes, marks, now) {
+			const stand = changes.filter((one) => one.stands);
+			const last = changes.filter((one) => !one.stands).sort((a, b) => b.ended - a.ended)[0];
+			const shown = stand.length ? stand : last ? [last] : [];
+			sync(lines, shown, (one) => one.id, () => el('li', '', el('strong', 'change'), el('span', 'since'), el('span', 'values'), el('span', 'sure'), el('span', 'suspect')), (line, one) => {
+				const [label, start, figures, certainty, suspect] = line.children;
+				text(label, `${one.stands ? '' : 'Was '}${headline(one)}${isOfAll(one) ? `, all pages${one.instance ? ` on ${visible(one.instance)}` : ''}` : ''}`);
+				attr(label, 'data-level', one.stands ? level(one) : null);
+				text(start, one.ended ? `from ${moment(one.since, now)} to ${moment(one.ended, now)}` : since(one, now));
+				text(figures, figuresOf(one));
+				text(certainty, sure(one));
+				text(suspect, `${suspectsOf(one, marks, now)} ${deployVerdict(one, marks)}`);
+				line.dataset.kind = one.kind;
+			});
+			const mark = marks.find((one) => one.version);
+			show(calm, shown.length === 0);
+			text(calm, `Nothing has changed here${mark ? `; the last deploy, ${visible(mark.text)}, was ${span(now - mark.at)} ago` : ''}`);
+		},
+	};
+}
+
+function figuresOf(one) {
+	const extra = one.extra_seconds_per_minute;
+	const cost = extra > 0 && one.kind === 'slower' ? `, costs ${duration(extra)} per minute` : '';
+	const cause = cost && isNumber(one.code_share) ? ` (${percent(Math.max(Math.min(one.code_share, 1), 0), 1)} of it is the code, not the traffic)` : '';
+	return `${values(one)}${cost}${cause}`;
+}
+
+function suspectsOf(one, marks, now) {
+	const known = suspects(one, marks, now);
+	return known.length ? `Suspect: ${known.join('; ')}.` : 'No timer, deploy or instance stands out.';
+}
+
+/** Did my deploy do it? */
+function deployVerdict(one, marks) {
+	if ((one.suspects ?? []).some((suspect) => suspect.kind === 'deploy')) return '';
+	const before = marks.filter((mark) => mark.version && mark.at <= one.since + 120)[0];
+	return before ? `Not a deploy: the last one before it, ${visible(before.text)}, was ${span(Math.max(one.since - before.at, 0))} earlier.` : 'No deploy was seen before it.';
+}

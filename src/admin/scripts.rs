@@ -1,0 +1,93 @@
+//! Scripts and styles as they are served: without comments, and the modules of the first paint joined into one.
+//!
+//! A browser would otherwise fetch one module after the other, as each names those that it imports, and many small files
+//! compress worse than one. The modules share one scope when they are joined, so that no two of them may declare the
+//! same name at their top. Run from the folder they work as they are.
+
+/// A module or a style: its name, as `chart.js`, and its text.
+pub(super) type Module = (&'static str, &'static str);
+
+/// Joins modules into one, which exports what they export. Each stands behind those that it imports.
+pub(super) fn joined(modules: &[Module]) -> String {
+    let mut joined = String::new();
+    for (_, text) in modules {
+        for line in lines(text).filter(|line| !line.starts_with("import ")) {
+            joined.push_str(line);
+            joined.push('\n');
+        }
+    }
+    joined
+}
+
+/// A module that is served by itself, and imports from the file `name` what the joined modules export.
+pub(super) fn separate(text: &str, joined: &[Module], name: &str) -> String {
+    let mut separate = String::new();
+    for line in lines(text) {
+        let imported = line.strip_suffix("';").and_then(|line| {
+            let (names, module) = line.split_once(" from './")?;
+            let is_joined = joined.iter().any(|(joined, _)| *joined == module);
+            is_joined.then_some(names)
+        });
+        match imported {
+            Some(names) => {
+                for part in [names, " from './", name, "';"] {
+                    separate.push_str(part);
+                }
+            }
+            None => separate.push_str(line),
+        }
+        separate.push('\n');
+    }
+    separate
+}
+
+/// The lines of a script without indentation and comments.
+fn lines(text: &str) -> impl Iterator<Item = &str> {
+    let mut is_comment = false;
+    let lines = text.lines().map(str::trim).filter(move |line| {
+        let begins = line.starts_with("/*");
+        let was_comment = is_comment || begins;
+        is_comment = was_comment && !line.ends_with("*/");
+        !was_comment && !line.is_empty() && !line.starts_with("//")
+    });
+    lines.map(without_comment)
+}
+
+/// A line without the comment at its end. What looks like one within a text stays.
+fn without_comment(line: &str) -> &str {
+    let Some((code, _)) = line.rsplit_once(" // ") else {
+        return line;
+    };
+    let is_closed = |quote| code.matches(quote).count() % 2 == 0;
+    if ['\'', '"', '`'].into_iter().all(is_closed) {
+        code.trim_end()
+    } else {
+        line
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MODULES: [Module; 2] = [
+        ("one.js", "// One.\n\nexport const one = ' // 1'; // one\n"),
+        (
+            "two.js",
+            "import { one } from './one.js';\n\n/**\n * Two.\n */\nexport function two() {\n\treturn one + 1;\n}\n/** Three. */\nexport let three;\n",
+        ),
+    ];
+
+    #[test]
+    fn modules_share_a_scope() {
+        let expected = "export const one = ' // 1';\nexport function two() {\nreturn one + 1;\n}\nexport let three;\n";
+        assert_eq!(joined(&MODULES), expected);
+    }
+
+    #[test]
+    fn a_separate_module_imports_from_the_joined_file() {
+        let text = "import { one } from './one.js';\nimport { four } from './four.js';\nfour(one, \"from './two.js';\");\n";
+        let expected = "import { one } from './app.js';\nimport { four } from './four.js';\nfour(one, \"from './two.js';\");\n";
+        assert_eq!(separate(text, &MODULES, "app.js"), expected);
+    }
+}
