@@ -1,9 +1,10 @@
-# What a newcomer needs: make test, make demo, make bench, make bench-peers, make chaos.
-.PHONY: test setup fmt lint features unit loom surface surface-check instructions deny chaos mutants lua-breaks bench bench-peers demo
+# What a newcomer needs: make test, make demo, make bench, make bench-peers, make chaos, make screenshots.
+.PHONY: test setup fmt lint features unit browser screenshots page-figures loom surface surface-check instructions deny chaos mutants lua-breaks bench bench-peers demo
 
 REDIS := $(shell command -v redis-server 2>/dev/null)
+CHROMIUM ?= $(shell command -v chromium 2>/dev/null)
 
-test: setup fmt lint features loom unit surface-check instructions
+test: setup fmt lint features loom unit browser surface-check instructions
 
 # What the tests need and a fresh Debian lacks.
 setup:
@@ -11,6 +12,12 @@ ifeq ($(REDIS),)
 	apt-get update -qq
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends redis-server
 endif
+ifeq ($(CHROMIUM),)
+	apt-get update -qq
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium
+endif
+	@command -v npm >/dev/null || { apt-get update -qq && \
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends npm; }
 	@command -v cc >/dev/null || DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends gcc libc6-dev
 
 fmt:
@@ -19,7 +26,7 @@ fmt:
 # All targets: tests, examples and benches are compiled too.
 lint:
 	cargo clippy --locked --all-targets -- -D warnings
-	cargo clippy --locked -p pulse-peers -p pulse-surface -p pulse-lua-breaks --all-targets -- -D warnings
+	cargo clippy --locked -p pulse-peers -p pulse-surface -p pulse-lua-breaks -p pulse-browser --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps
 
 # The feature sets that a user may choose, each without warnings.
@@ -34,6 +41,22 @@ features:
 unit:
 	cargo test --locked
 	cargo test --locked -p pulse-lua-breaks
+
+# The page in the system's Chromium: tests/browser. Its tests mostly wait for the page, so that four at once go well on
+# two cores. axe-core comes from npm's registry once, into target/.
+browser: setup
+	cargo build --locked --example demo
+	cargo test --locked -p pulse-browser -- --test-threads=4
+
+# Every screen in both themes, to target/screenshots/, and README's picture. DEMO_INCIDENT=surge shows another one.
+screenshots: setup
+	cargo build --locked --example demo
+	cargo run --locked -p pulse-browser --example screenshots
+
+# What the page costs whoever looks at it: first paint, redraws, a sort of 2,000 contexts. It needs a quiet machine.
+page-figures: setup
+	cargo build --locked --release --example demo
+	cargo run --locked --release -p pulse-browser --example figures
 
 # What is public is what tests/surface/public-api.txt lists.
 surface-check:

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 ///
 /// Dropping it kills the child. A small shell, the watcher, holds the other end of a pipe: when the
 /// test process itself dies without dropping anything (SIGKILL, abort, `process::exit`), the pipe
-/// closes and the watcher kills the child and removes its directory. Only that one child is touched.
+/// closes and the watcher kills the child and removes its directory. Only that one child is touched; as children
+/// of its own may write a moment longer, the directory is removed in up to three tries.
 #[derive(Debug)]
 pub struct Leashed {
     child: Child,
@@ -22,7 +23,10 @@ impl Leashed {
         let mut child = command.stdin(Stdio::null()).spawn()?;
         let watcher = Command::new("sh")
             .arg("-c")
-            .arg("trap '' INT TERM HUP; read -r word; [ \"$word\" = done ] && exit; kill -9 \"$1\"; rm -rf -- \"$2\"")
+            .arg(
+                "trap '' INT TERM HUP; read -r word; [ \"$word\" = done ] && exit; kill -9 \"$1\"; \
+                 for _ in 1 2 3; do rm -rf -- \"$2\" 2>&- && break; sleep 1; done",
+            )
             .arg("watcher")
             .arg(child.id().to_string())
             .arg(dir)

@@ -1,0 +1,53 @@
+//! Writes every screen in both themes, as a laptop and as a phone show it, to `target/screenshots/`, and README's
+//! picture: `make screenshots`.
+#![allow(clippy::print_stdout, reason = "it says where the pictures are")]
+
+use std::path::{Path, PathBuf};
+
+use pulse_browser::emulation::{Media, Size};
+use pulse_browser::page::Page;
+use pulse_browser::screens::SCREENS;
+use pulse_browser::shop::{Backend, Shop};
+
+/// What goes wrong in the pictures: it shows the most of the page.
+const INCIDENT: &str = "bad_deploy";
+
+/// README's picture, and how large it may be in bytes.
+const PICTURE: &str = "docs/overview.png";
+const PICTURE_LIMIT: usize = 300_000;
+
+#[tokio::main]
+async fn main() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let pictures = root.join("target/screenshots");
+    std::fs::create_dir_all(&pictures).expect("create the directory of pictures");
+    let incident = std::env::var("DEMO_INCIDENT").unwrap_or_else(|_| INCIDENT.to_owned());
+    let env = [("DEMO_HISTORY", "3h"), ("DEMO_INCIDENT", &*incident)];
+    let shop = Shop::start(Backend::Memory, &env).await;
+    let page = Page::empty().await;
+    for (theme, media) in [("light", Media::Light), ("dark", Media::Dark)] {
+        page.prefer(media).await;
+        for (width, size) in [("1280", Size::DESKTOP), ("390", Size::PHONE)] {
+            page.resize(size).await;
+            for screen in SCREENS {
+                page.visit(&shop.url(), screen).await;
+                let name = format!("{}-{theme}-{width}.png", screen.name);
+                let picture = page.screenshot().await;
+                if name == "overview-light-1280.png" && incident == INCIDENT {
+                    let size = picture.len();
+                    assert!(size <= PICTURE_LIMIT, "README's picture has {size} bytes");
+                    write(root.join(PICTURE), &picture);
+                }
+                write(pictures.join(name), &picture);
+            }
+        }
+    }
+    println!("the pictures are in {}", pictures.display());
+    page.end().await;
+}
+
+fn write(path: PathBuf, picture: &[u8]) {
+    let written = path.parent().map_or(Ok(()), std::fs::create_dir_all);
+    let written = written.and_then(|()| std::fs::write(&path, picture));
+    written.unwrap_or_else(|error| panic!("cannot write {}: {error}", path.display()));
+}

@@ -1,0 +1,206 @@
+//! The one browser of a test binary.
+//!
+//! Starting Chromium takes half a second and a tab a few milliseconds, so all tests of a binary share one process.
+//! Each has a browser context of its own: neither cache nor storage is shared.
+
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use chromiumoxide::Browser;
+use chromiumoxide::error::CdpError;
+use chromiumoxide::handler::HandlerConfig;
+use futures_util::StreamExt as _;
+
+use crate::rig::process::{Leashed, TempDir};
+
+/// Where Debian installs it. `CHROMIUM` names another one.
+const BINARY: &str = "/usr/bin/chromium";
+
+/// How long Chromium may take to listen, on a machine that is busy with other tests.
+const START: Duration = Duration::from_secs(30);
+
+/// How long Chromium may take for one answer.
+const ANSWER: Duration = Duration::from_secs(30);
+
+/// A running Chromium.
+#[derive(Debug)]
+pub struct Chromium {
+    browser: Browser,
+    /// Runs what reads the answers of the browser. Tests have runtimes of their own, which end before it.
+    runtime: tokio::runtime::Handle,
+    /// What the browser said and the library could not read.
+    unread: Arc<Mutex<Vec<String>>>,
+    // Before `dir`, so that the process is gone when its directory is removed.
+    _process: Leashed,
+    _dir: TempDir,
+}
+
+impl Chromium {
+    /// The browser of this process, which the first caller starts. It ends with this process, however that ends.
+    ///
+    /// Panics with what to do when there is none.
+    pub fn shared() -> &'static Self {
+        static SHARED: OnceLock<Chromium> = OnceLock::new();
+        SHARED.get_or_init(|| {
+            let starting = std::thread::spawn(Self::start);
+            starting
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+
+    fn start() -> Self {
+        let dir = TempDir::new("chromium");
+        let mut process = launch(dir.path());
+        let url = devtools_url(dir.path(), &mut process);
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .expect("a runtime for the browser");
+        let config = HandlerConfig {
+            ignore_https_errors: false,
+            ignore_invalid_messages: false,
+            request_timeout: ANSWER,
+            ..HandlerConfig::default()
+        };
+        let connecting = Browser::connect_with_config(url, config);
+        let (browser, mut answers) = runtime
+            .block_on(connecting)
+            .unwrap_or_else(|error| panic!("cannot connect to Chromium: {error}"));
+        let unread = Arc::new(Mutex::new(Vec::new()));
+        let heap = unread.clone();
+        runtime.spawn(async move {
+            while let Some(answer) = answers.next().await {
+                let message = match answer {
+                    Ok(()) => continue,
+                    Err(CdpError::InvalidMessage(message, _)) => message,
+                    Err(error) => format!("{error}"),
+                };
+                heap.lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .push(message);
+            }
+        });
+        let handle = runtime.handle().clone();
+        // It lives as long as the process.
+        std::mem::forget(runtime);
+        Self {
+            browser,
+            runtime: handle,
+            unread,
+            _process: process,
+            _dir: dir,
+        }
+    }
+
+    /// The browser, for new tabs.
+    pub(crate) fn browser(&self) -> &Browser {
+        &self.browser
+    }
+
+    /// Runs what shall go on when a test has ended.
+    pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.runtime.spawn(work);
+    }
+
+    /// What the browser said in this session by one of `methods`, and the library could not read.
+    pub(crate) fn unread(&self, session: &str, methods: &[&str]) -> Vec<String> {
+        let unread = self.unread.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_missed = |message: &&String| {
+            let is_method = |method: &&str| message.contains(&format!("\"method\":\"{method}\""));
+            message.contains(session) && methods.iter().any(is_method)
+        };
+        unread.iter().filter(is_missed).cloned().collect()
+    }
+}
+
+fn launch(dir: &Path) -> Leashed {
+    let binary = std::env::var_os("CHROMIUM").map_or_else(|| PathBuf::from(BINARY), PathBuf::from);
+    assert!(
+        binary.exists(),
+        "Chromium is not installed: run `make setup` or `apt-get install chromium`, or set CHROMIUM to the path of a \
+         binary (looked for {})",
+        binary.display()
+    );
+    let log = std::fs::File::create(dir.join("log")).expect("create the browser's log");
+    let mut command = Command::new(&binary);
+    command
+        .arg(format!("--user-data-dir={}", dir.join("profile").display()))
+        .args([
+            "--headless=new",
+            "--remote-debugging-port=0",
+            "--lang=en-US",
+            "--mute-audio",
+        ])
+        .args([
+            "--no-first-run",
+            "--no-default-browser-check",
+            "--disable-extensions",
+            "--disable-sync",
+        ])
+        .args([
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-default-apps",
+        ])
+        .args([
+            "--disable-breakpad",
+            "--disable-crash-reporter",
+            "--disable-dev-shm-usage",
+            "--disable-gpu",
+        ])
+        // Tabs that are not in front are shown to somebody too.
+        .args([
+            "--disable-background-timer-throttling",
+            "--disable-renderer-backgrounding",
+        ])
+        .args([
+            "--disable-backgrounding-occluded-windows",
+            "--disable-features=Translate,MediaRouter,OptimizationHints",
+        ])
+        .args([
+            "--force-color-profile=srgb",
+            "--password-store=basic",
+            "about:blank",
+        ])
+        .env("XDG_CONFIG_HOME", dir.join("config"))
+        .env("XDG_CACHE_HOME", dir.join("cache"))
+        .env("TZ", "Europe/Berlin")
+        .stdout(Stdio::null())
+        .stderr(log);
+    if is_root() {
+        // Chromium's sandbox refuses to be started by root, as in a container.
+        command.arg("--no-sandbox");
+    }
+    Leashed::spawn(&mut command, dir)
+        .unwrap_or_else(|error| panic!("cannot start {}: {error}", binary.display()))
+}
+
+fn is_root() -> bool {
+    std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
+}
+
+/// The URL that Chromium listens on, which it writes into its profile when it is ready.
+fn devtools_url(dir: &Path, process: &mut Leashed) -> String {
+    let end = Instant::now() + START;
+    loop {
+        let file = std::fs::read_to_string(dir.join("profile/DevToolsActivePort"));
+        // The file has both lines once the second ends.
+        if let Ok(text) = file
+            && let Some((port, path)) = text.split_once('\n')
+            && path.starts_with("/devtools/browser/")
+        {
+            return format!("ws://127.0.0.1:{port}{}", path.trim_end());
+        }
+        let exit = process.try_wait();
+        if exit.is_some() || Instant::now() > end {
+            let log = std::fs::read_to_string(dir.join("log")).unwrap_or_default();
+            panic!("Chromium does not listen (exit: {exit:?}); its log:\n{log}");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

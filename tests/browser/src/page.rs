@@ -1,0 +1,443 @@
+//! A tab: opening, reading and waiting.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use chromiumoxide::Command;
+use chromiumoxide::cdp::browser_protocol::browser::{
+    BrowserContextId, SetDownloadBehaviorBehavior, SetDownloadBehaviorParams,
+};
+use chromiumoxide::cdp::browser_protocol::page::{
+    CaptureScreenshotFormat, NavigateParams, ReloadParams,
+};
+use chromiumoxide::cdp::browser_protocol::target::{
+    CreateBrowserContextParams, CreateTargetParams, DisposeBrowserContextParams,
+};
+use chromiumoxide::cdp::js_protocol::runtime::EvaluateParams;
+use chromiumoxide::page::ScreenshotParams;
+use serde::de::DeserializeOwned;
+
+use crate::chromium::Chromium;
+use crate::emulation::Size;
+use crate::rig::process::TempDir;
+use crate::watch::{Exchange, METHODS, Watch};
+
+/// How long anything that must happen may take, on a machine that is busy with other tests.
+pub const PATIENCE: Duration = Duration::from_secs(15);
+
+/// Time between two looks at a page.
+const PERIOD: Duration = Duration::from_millis(20);
+
+/// Whether the screen has drawn its first data.
+const READY: &str = "document.body?.dataset.ready === 'true'";
+
+/// A tab in a browser context of its own. It must be ended with [`Self::end`], which fails the test for errors that
+/// nobody has seen.
+pub struct Page {
+    pub(crate) tab: chromiumoxide::Page,
+    context: BrowserContextId,
+    watch: Mutex<Watch>,
+    /// The origin of the first page that was opened.
+    origin: Mutex<String>,
+    tolerated: Mutex<Vec<String>>,
+    downloads: TempDir,
+    is_ended: bool,
+}
+
+impl Page {
+    /// An empty tab of a desktop's size.
+    pub async fn empty() -> Self {
+        let chromium = Chromium::shared();
+        let browser = chromium.browser();
+        let context = browser.create_browser_context(CreateBrowserContextParams::default());
+        let context = context.await.expect("a browser context");
+        let downloads = TempDir::new("downloads");
+        let allow = SetDownloadBehaviorParams::builder()
+            .behavior(SetDownloadBehaviorBehavior::Allow)
+            .browser_context_id(context.clone())
+            .download_path(downloads.path().to_string_lossy());
+        let allow = allow.build().expect("all that is needed");
+        browser.execute(allow).await.expect("downloads");
+        let target = CreateTargetParams::builder()
+            .url("about:blank")
+            .browser_context_id(context.clone());
+        let tab = browser.new_page(target.build().expect("a URL")).await;
+        let tab = tab.expect("a tab");
+        let watch = Watch::begin(&tab).await.expect("a tab that is watched");
+        let page = Self {
+            tab,
+            context,
+            watch: Mutex::new(watch),
+            origin: Mutex::default(),
+            tolerated: Mutex::default(),
+            downloads,
+            is_ended: false,
+        };
+        page.keep_focus().await;
+        page.resize(Size::DESKTOP).await;
+        page
+    }
+
+    /// Opens a URL in a tab of its own, and waits until its screen is drawn.
+    pub async fn open(url: &str) -> Self {
+        let page = Self::empty().await;
+        page.go(url).await;
+        page
+    }
+
+    /// Goes to a URL, and waits until its screen is drawn.
+    pub async fn go(&self, url: &str) {
+        self.load(url).await;
+        self.until(&format!("{url} is drawn"), READY).await;
+    }
+
+    /// Goes to a URL, and waits for its document only.
+    pub async fn load(&self, url: &str) {
+        self.take_origin(url);
+        // A change of the fragment alone is no navigation: the document stays.
+        let same = format!(
+            "location.href.split('#')[0] === {}.split('#')[0]",
+            quoted(url)
+        );
+        if url.contains('#') && self.eval::<bool>(&same).await {
+            self.run(&format!("void (location.href = {})", quoted(url)))
+                .await;
+        } else {
+            self.execute(NavigateParams::new(url)).await;
+        }
+    }
+
+    /// The origin of the first URL is the one that requests may go to.
+    fn take_origin(&self, url: &str) {
+        let mut origin = lock(&self.origin);
+        if origin.is_empty() {
+            let parts: Vec<_> = url.splitn(4, '/').take(3).collect();
+            let host = parts.last().and_then(|host| host.rsplit('@').next());
+            *origin = format!("{}//{}", parts[0], host.unwrap_or_default());
+        }
+    }
+
+    /// Loads the document again, and waits until its screen is drawn.
+    pub async fn reload(&self) {
+        self.run("delete document.body.dataset.ready").await;
+        self.execute(ReloadParams::default()).await;
+        self.until("the page is drawn again", READY).await;
+    }
+
+    /// Goes to another screen by its fragment, and waits until it is drawn.
+    pub async fn show(&self, fragment: &str) {
+        self.run(&format!("void (location.hash = {})", quoted(fragment)))
+            .await;
+        let screen = fragment
+            .trim_start_matches('#')
+            .split('?')
+            .next()
+            .unwrap_or_default();
+        self.until_screen(screen).await;
+    }
+
+    /// Waits until this screen is drawn.
+    pub async fn until_screen(&self, screen: &str) {
+        let is_drawn = format!(
+            "document.body.dataset.screen === {} && {READY}",
+            quoted(screen)
+        );
+        self.until(&format!("the screen {screen} is drawn"), &is_drawn)
+            .await;
+    }
+
+    /// Waits until an expression is true. Panics with `what`, and with what the page shows instead, when it is not
+    /// in time.
+    pub async fn until(&self, what: &str, expression: &str) {
+        self.until_within(PATIENCE, what, expression).await;
+    }
+
+    /// The same with another patience.
+    pub async fn until_within(&self, patience: Duration, what: &str, expression: &str) {
+        let start = Instant::now();
+        loop {
+            let last = self.try_eval::<bool>(&format!("!!({expression})")).await;
+            if last == Ok(true) {
+                return;
+            }
+            if start.elapsed() > patience {
+                let why = last
+                    .err()
+                    .unwrap_or_else(|| format!("stays false: {expression}"));
+                panic!(
+                    "not within {patience:?}: {what}\n{why}\n{}",
+                    self.describe().await
+                );
+            }
+            tokio::time::sleep(PERIOD).await;
+        }
+    }
+
+    /// Waits until an expression has a value that passes.
+    pub async fn until_value<T: DeserializeOwned + std::fmt::Debug>(
+        &self,
+        what: &str,
+        expression: &str,
+        passes: impl Fn(&T) -> bool,
+    ) -> T {
+        let start = Instant::now();
+        loop {
+            let last = self.try_eval::<T>(expression).await;
+            match last {
+                Ok(value) if passes(&value) => return value,
+                last if start.elapsed() > PATIENCE => {
+                    panic!(
+                        "not within {PATIENCE:?}: {what}\n{last:?}\n{}",
+                        self.describe().await
+                    )
+                }
+                _ => tokio::time::sleep(PERIOD).await,
+            }
+        }
+    }
+
+    /// The value of an expression, or of its promise. Panics if it throws.
+    pub async fn eval<T: DeserializeOwned>(&self, expression: &str) -> T {
+        match self.try_eval(expression).await {
+            Ok(value) => value,
+            Err(error) => panic!("{error}\nin {expression}"),
+        }
+    }
+
+    /// Runs statements, whatever their value is. Panics if they throw.
+    pub async fn run(&self, statements: &str) {
+        self.eval::<serde::de::IgnoredAny>(statements).await;
+    }
+
+    async fn try_eval<T: DeserializeOwned>(&self, expression: &str) -> Result<T, String> {
+        let params = EvaluateParams::builder()
+            .expression(expression)
+            .await_promise(true)
+            .return_by_value(true);
+        let params = params.build().expect("an expression");
+        let answer = self
+            .tab
+            .execute(params)
+            .await
+            .map_err(|error| error.to_string())?;
+        if let Some(thrown) = &answer.exception_details {
+            let description = thrown
+                .exception
+                .as_ref()
+                .and_then(|object| object.description.clone());
+            return Err(description.unwrap_or_else(|| thrown.text.clone()));
+        }
+        let value = answer
+            .result
+            .result
+            .value
+            .unwrap_or(serde_json::Value::Null);
+        serde_json::from_value(value).map_err(|error| error.to_string())
+    }
+
+    /// Runs a function of the page's elements: `query` is a selector, `each` an expression of `element`.
+    pub async fn each<T: DeserializeOwned>(&self, query: &str, each: &str) -> Vec<T> {
+        let query = quoted(query);
+        self.eval(&format!(
+            "[...document.querySelectorAll({query})].map((element) => {each})"
+        ))
+        .await
+    }
+
+    /// How many elements match.
+    pub async fn count(&self, query: &str) -> usize {
+        self.eval(&format!(
+            "document.querySelectorAll({}).length",
+            quoted(query)
+        ))
+        .await
+    }
+
+    /// The text of the first element that matches, as it is shown. Panics if there is none.
+    pub async fn text(&self, query: &str) -> String {
+        let texts = self.texts(query).await;
+        match texts.into_iter().next() {
+            Some(text) => text,
+            None => panic!("there is no {query}\n{}", self.describe().await),
+        }
+    }
+
+    /// The texts of all elements that match, as they are shown.
+    pub async fn texts(&self, query: &str) -> Vec<String> {
+        self.each(query, "(element.innerText ?? element.textContent).trim()")
+            .await
+    }
+
+    /// An attribute of the first element that matches.
+    pub async fn attribute(&self, query: &str, name: &str) -> Option<String> {
+        let (query, name) = (quoted(query), quoted(name));
+        self.eval(&format!(
+            "document.querySelector({query})?.getAttribute({name}) ?? null"
+        ))
+        .await
+    }
+
+    /// Whether an element that matches is shown, wherever on the page.
+    pub async fn is_shown(&self, query: &str) -> bool {
+        self.eval(&shown(query)).await
+    }
+
+    /// Waits until an element that matches is shown.
+    pub async fn until_shown(&self, query: &str) {
+        self.until(&format!("{query} is shown"), &shown(query))
+            .await;
+    }
+
+    /// Waits until no element that matches is shown.
+    pub async fn until_hidden(&self, query: &str) {
+        self.until(
+            &format!("{query} is hidden"),
+            &format!("!({})", shown(query)),
+        )
+        .await;
+    }
+
+    /// The URL.
+    pub async fn url(&self) -> String {
+        self.eval("location.href").await
+    }
+
+    /// The fragment of the URL, decoded, without its `#`.
+    pub async fn fragment(&self) -> String {
+        self.eval("decodeURIComponent(location.hash.slice(1))")
+            .await
+    }
+
+    /// Goes back in the history, as the browser's button does.
+    pub async fn back(&self) {
+        self.run("history.back()").await;
+    }
+
+    /// Waits until a file was downloaded, and returns its name and its text.
+    pub async fn download(&self) -> (String, String) {
+        let start = Instant::now();
+        loop {
+            let files =
+                std::fs::read_dir(self.downloads.path()).expect("the directory of downloads");
+            for file in files.flatten() {
+                let name = file.file_name().to_string_lossy().into_owned();
+                if !name.ends_with(".crdownload") && !name.starts_with(".") {
+                    let text = std::fs::read_to_string(file.path()).expect("a text");
+                    std::fs::remove_file(file.path()).expect("its removal");
+                    return (name, text);
+                }
+            }
+            if start.elapsed() > PATIENCE {
+                panic!(
+                    "nothing was downloaded within {PATIENCE:?}\n{}",
+                    self.describe().await
+                );
+            }
+            tokio::time::sleep(PERIOD).await;
+        }
+    }
+
+    /// The requests so far.
+    pub async fn exchanges(&self) -> Vec<Exchange> {
+        self.catch_up().await;
+        lock(&self.watch).exchanges()
+    }
+
+    /// Takes no offence at errors that contain this text, such as those of a store that is away.
+    pub fn tolerate(&self, part: &str) {
+        lock(&self.tolerated).push(part.to_owned());
+    }
+
+    /// A picture of what is in view, as PNG.
+    pub async fn screenshot(&self) -> Vec<u8> {
+        let params = ScreenshotParams::builder()
+            .format(CaptureScreenshotFormat::Png)
+            .build();
+        self.tab.screenshot(params).await.expect("a screenshot")
+    }
+
+    /// What is wrong so far: errors in the console, exceptions, reports of the content security policy, requests to
+    /// other hosts.
+    pub async fn complaints(&self) -> Vec<String> {
+        self.catch_up().await;
+        let mut complaints =
+            lock(&self.watch).complaints(&lock(&self.origin), &lock(&self.tolerated));
+        let session: &str = self.tab.session_id().as_ref();
+        let unread = Chromium::shared().unread(session, &METHODS);
+        complaints.extend(
+            unread
+                .into_iter()
+                .map(|message| format!("cannot be read: {message}")),
+        );
+        complaints
+    }
+
+    /// Ends the tab. Fails the test if anything is wrong.
+    pub async fn end(mut self) {
+        self.is_ended = true;
+        let complaints = self.complaints().await;
+        assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+    }
+
+    /// Has all events that happened until now.
+    async fn catch_up(&self) {
+        // The events before the first answer are queued when the second is asked for.
+        for _ in 0..2 {
+            let _ = self.try_eval::<()>("undefined").await;
+        }
+        lock(&self.watch).update();
+    }
+
+    /// What the page shows, for the message of a failed test.
+    async fn describe(&self) -> String {
+        let text = "location.href + '\\nready: ' + document.body?.dataset.ready + ', screen: ' + document.body?.dataset.screen
+            + '\\n' + (document.body?.innerText ?? '').slice(0, 1500)";
+        let text = self
+            .try_eval::<String>(text)
+            .await
+            .unwrap_or_else(|error| error);
+        let complaints = self.complaints().await.join("\n");
+        format!("the page: {text}\ncomplaints: {complaints}")
+    }
+
+    pub(crate) async fn execute<T: Command>(&self, command: T) -> T::Response {
+        let name = command.identifier();
+        match self.tab.execute(command).await {
+            Ok(answer) => answer.result,
+            Err(error) => panic!("{name}: {error}"),
+        }
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        let chromium = Chromium::shared();
+        let closing = DisposeBrowserContextParams::new(self.context.clone());
+        chromium.spawn(async move {
+            // A tab that is not closed costs memory only.
+            let _ = Chromium::shared().browser().execute(closing).await;
+        });
+        assert!(
+            self.is_ended || std::thread::panicking(),
+            "`Page::end` was not called: nobody has looked whether there were errors"
+        );
+    }
+}
+
+/// A string as JavaScript.
+pub fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// Whether an element that matches is shown.
+fn shown(query: &str) -> String {
+    format!(
+        "[...document.querySelectorAll({})].some((element) => element.checkVisibility({{visibilityProperty: true}})
+            && element.getClientRects().length > 0)",
+        quoted(query)
+    )
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

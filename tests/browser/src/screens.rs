@@ -1,0 +1,37 @@
+//! The screens of the page.
+
+use crate::page::Page;
+
+/// A screen, in the state in which a test or a picture shows it.
+#[derive(Clone, Copy, Debug)]
+pub struct Screen {
+    /// As in `body[data-screen]`.
+    pub name: &'static str,
+    /// The fragment of its URL.
+    pub fragment: &'static str,
+}
+
+const fn screen(name: &'static str, fragment: &'static str) -> Screen {
+    Screen { name, fragment }
+}
+
+/// All screens, with the contexts of the demo.
+pub const SCREENS: [Screen; 9] = [
+    screen("overview", "overview?range=1h"),
+    screen("paths", "paths?range=1h"),
+    screen("path", "path?context=GET%20%2Fproducts%2F%7Bid%7D&range=1h"),
+    screen("slowest", "slowest?range=1h"),
+    screen("timers", "timers?range=1h"),
+    screen("counters", "counters?range=1h"),
+    screen("rows", "rows"),
+    screen("health", "health"),
+    screen("deploy", "deploy"),
+];
+
+impl Page {
+    /// Goes to a screen by its URL, and waits until it is drawn.
+    pub async fn visit(&self, base: &str, screen: Screen) {
+        self.go(&format!("{base}#{}", screen.fragment)).await;
+        self.until_screen(screen.name).await;
+    }
+}

@@ -1,0 +1,213 @@
+//! Services in this process, with the page at other places than the demo has it, and with names that nobody chose
+//! kindly.
+
+use std::borrow::Cow;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::http::StatusCode;
+use axum::middleware::{self, Next};
+use axum::response::IntoResponse as _;
+use axum::routing::get;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tower_pulse::admin::Access;
+use tower_pulse::layer::Head;
+use tower_pulse::{Builder, Pulse};
+
+use crate::rig::http::Client;
+
+/// Where [`Service::everywhere`] has the page.
+pub const PLACES: [&str; 4] = [
+    "/admin/pulse",
+    "/admin/pulse/",
+    "/a/b/c/ops/pulse",
+    "/served/pulse/",
+];
+
+/// Names that would do harm if the page took them for more than text, or had no room for them.
+pub const HOSTILE: [&str; 7] = [
+    "<img src=x onerror=alert(1)>",
+    "\"><script>alert(2)</script>",
+    "javascript:alert(3)//'`${alert(4)}",
+    "=HYPERLINK(\"http://example.invalid/\",\"5\")",
+    "/a&b=c?d#e%20f%3Cg%3E/{id}",
+    "/\u{202e}txet detrever/\u{5e9}\u{5dc}\u{5d5}\u{5dd}/\u{645}\u{631}\u{62d}\u{628}\u{627}",
+    "/a-path-so-long-that-no-column-has-room-for-it/a-path-so-long-that-no-column-has-room-for-it/a-path-so-long-that-no\
+     -column-has-room-for-it/a-path-so-long-that-no-column-has-room-for-it/{and_still_longer}",
+];
+
+/// A service on a free port. Dropping it closes the port.
+#[derive(Debug)]
+pub struct Service {
+    pulse: Pulse,
+    address: SocketAddr,
+    is_out: Arc<AtomicBool>,
+    _serving: Serving,
+}
+
+/// A server that ends when this is dropped.
+#[derive(Debug)]
+struct Serving(JoinHandle<()>);
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Service {
+    /// A service that has the page at all of [`PLACES`].
+    pub async fn everywhere() -> Self {
+        let pulse = builder().build().expect("a valid configuration");
+        let nested = Router::new().nest("/ops/pulse", pulse.router(Access::open()));
+        let app = Router::new()
+            .route("/orders/{id}", get(|| async { "an order" }))
+            .route(
+                "/slow",
+                get(async || tokio::time::sleep(Duration::from_millis(20)).await),
+            )
+            .layer(pulse.layer())
+            .nest("/a/b/c", nested)
+            .nest_service("/served/pulse", pulse.router(Access::open()))
+            .merge(pulse.mount("/admin/pulse", Access::open()));
+        let service = Self::serve(pulse, app).await;
+        let mut client = Client::connect(service.address).await;
+        for id in 0..40 {
+            client.get(&format!("/orders/{id}")).await;
+        }
+        client.get("/slow").await;
+        service.flush().await;
+        service
+    }
+
+    /// A service with so many contexts, each with requests of the last moments.
+    pub async fn with_contexts(contexts: u32) -> Self {
+        let pulse = builder().build().expect("a valid configuration");
+        let app = Router::new().merge(pulse.mount("/admin/pulse", Access::open()));
+        let service = Self::serve(pulse, app).await;
+        for number in 0..contexts {
+            for request in 0..=number % 7 {
+                let micros = 500 + (number * 7_919 + request * 104_729) % 90_000;
+                let name = format!("GET /section-{}/page-{number}/{{id}}", number % 40);
+                service
+                    .pulse
+                    .record(&name, Duration::from_micros(micros.into()), StatusCode::OK);
+            }
+        }
+        service.flush().await;
+        service
+    }
+
+    /// A service in which whatever has a name has one of [`HOSTILE`].
+    pub async fn hostile() -> Self {
+        let pulse = builder()
+            .service(HOSTILE[0])
+            .instance(HOSTILE[1])
+            .app_version(HOSTILE[2])
+            .build()
+            .expect("a valid configuration");
+        let timing = pulse.clone();
+        let handler = move || async move {
+            for name in HOSTILE {
+                timing.time(name, std::future::ready(())).await;
+            }
+        };
+        let app = Router::new()
+            .route("/{number}", get(handler))
+            .layer(pulse.layer().context(by_number))
+            .merge(pulse.mount("/admin/pulse", Access::open()));
+        let service = Self::serve(pulse, app).await;
+        let pulse = &service.pulse;
+        for name in HOSTILE {
+            pulse.counter(name).add(3);
+        }
+        if let Ok(ranking) = pulse.ranking(HOSTILE[0]).build() {
+            for id in HOSTILE {
+                ranking.add(id, 2);
+            }
+        }
+        pulse.mark(HOSTILE[0]).await.expect("a store in memory");
+        let mut client = Client::connect(service.address).await;
+        for number in (0..HOSTILE.len()).cycle().take(HOSTILE.len() * 10) {
+            client.get(&format!("/{number}")).await;
+        }
+        service.flush().await;
+        service
+    }
+
+    /// A service whose page needs a login, which [`Self::log_out`] takes away.
+    pub async fn guarded() -> Self {
+        let pulse = builder().build().expect("a valid configuration");
+        let is_out = Arc::new(AtomicBool::new(false));
+        let is_out_now = is_out.clone();
+        let guard = middleware::from_fn(move |request: Request, next: Next| {
+            let is_out = is_out_now.load(Ordering::SeqCst);
+            async move {
+                match is_out {
+                    true => StatusCode::UNAUTHORIZED.into_response(),
+                    false => next.run(request).await,
+                }
+            }
+        });
+        let app = Router::new()
+            .route("/", get(|| async { "home" }))
+            .layer(pulse.layer())
+            .merge(pulse.mount("/admin/pulse", Access::open()))
+            .layer(guard);
+        let service = Self::serve(pulse, app).await;
+        Client::connect(service.address).await.get("/").await;
+        service.flush().await;
+        Self { is_out, ..service }
+    }
+
+    /// Answers whatever comes from now on with 401.
+    pub fn log_out(&self) {
+        self.is_out.store(true, Ordering::SeqCst);
+    }
+
+    async fn serve(pulse: Pulse, app: Router) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0))
+            .await
+            .expect("a free port");
+        let address = listener.local_addr().expect("its address");
+        let serving = tokio::spawn(async move {
+            // It is aborted in the end.
+            let _ = axum::serve(listener, app).await;
+        });
+        Self {
+            pulse,
+            address,
+            _serving: Serving(serving),
+            is_out: Arc::default(),
+        }
+    }
+
+    async fn flush(&self) {
+        self.pulse.flush().await.expect("a store in memory");
+    }
+
+    /// The address that it listens on.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The URL of a path.
+    pub fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+}
+
+fn builder() -> Builder {
+    Pulse::builder().flush_interval(Duration::from_millis(100))
+}
+
+/// The name of this number.
+fn by_number(head: &Head<'_>) -> Option<Cow<'static, str>> {
+    let number: usize = head.uri.path().trim_start_matches('/').parse().ok()?;
+    HOSTILE.get(number).map(|name| (*name).into())
+}

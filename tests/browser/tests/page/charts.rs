@@ -1,0 +1,192 @@
+//! Charts: their series, their lines, their tables and their files.
+
+use pulse_browser::page::Page;
+use pulse_browser::shop::Shop;
+
+use crate::click_in_menu;
+
+const LATENCY: &str = "[data-chart=latency]";
+
+#[tokio::test]
+async fn the_legend_switches_series_off_and_on() {
+    let shop = Shop::with("bad_deploy").await;
+    let page = Page::open(&shop.screen("overview?range=1h")).await;
+    let drawn = |series: &str| {
+        format!(
+            "[...document.querySelectorAll('{LATENCY} svg path')].some((path) => path.matches('.{series}, .c-{series}') && (path.getAttribute('d') ?? '') !== '')"
+        )
+    };
+    let button = format!("{LATENCY} button[data-series=p99]");
+    let pressed =
+        |pressed: bool| format!("document.querySelector('{button}').ariaPressed === '{pressed}'");
+    page.until("p99 is on", &pressed(true)).await;
+    let before: usize = page.eval(&format!("[...document.querySelectorAll('{LATENCY} svg path')].filter((path) => path.getAttribute('d')).length")).await;
+    page.click(&button).await;
+    page.until("p99 is off", &pressed(false)).await;
+    page.until("the URL says so", "/hide=[^&]*p99/.test(location.hash)")
+        .await;
+    let after = format!(
+        "[...document.querySelectorAll('{LATENCY} svg path')].filter((path) => path.getAttribute('d')).length"
+    );
+    page.until_value("its line is gone", &after, |paths: &usize| *paths < before)
+        .await;
+    page.reload().await;
+    page.until("it stays off", &pressed(false)).await;
+    page.click(&button).await;
+    page.until("p99 is on again", &pressed(true)).await;
+    page.until("its line is back", &drawn("p99")).await;
+    page.end().await;
+}
+
+#[tokio::test]
+async fn a_chart_is_also_a_table() {
+    let shop = Shop::with("bad_deploy").await;
+    for screen in [
+        "overview?range=1h",
+        "path?context=GET%20%2Fproducts%2F%7Bid%7D&range=1h",
+    ] {
+        let page = Page::open(&shop.screen(screen)).await;
+        for chart in ["hits", "latency"] {
+            let chart = format!("[data-chart={chart}]");
+            click_in_menu(&page, &chart, "button[data-view=table]").await;
+            page.until_shown(&format!("{chart} table")).await;
+            let rows = page.count(&format!("{chart} table tbody tr")).await;
+            assert!(
+                (55..=61).contains(&rows),
+                "{rows} rows of an hour by the minute"
+            );
+            let cells = page
+                .texts(&format!("{chart} table tbody tr:nth-child(3) td"))
+                .await;
+            assert!(
+                cells
+                    .iter()
+                    .any(|cell| cell.starts_with(|c: char| c.is_ascii_digit())),
+                "{cells:?}"
+            );
+            page.until_hidden(&format!("{chart} .plot, {chart} > svg"))
+                .await;
+            click_in_menu(&page, &chart, "button[data-view=table]").await;
+            page.until_hidden(&format!("{chart} table")).await;
+        }
+        page.end().await;
+    }
+}
+
+#[tokio::test]
+async fn a_chart_is_saved_as_csv_and_json() {
+    let shop = Shop::with("bad_deploy").await;
+    let page = Page::open(&shop.screen("overview?range=1h")).await;
+    click_in_menu(&page, LATENCY, "button[data-export=csv]").await;
+    let (name, csv) = page.download().await;
+    assert!(name.ends_with(".csv"), "{name}");
+    let lines: Vec<_> = csv.lines().collect();
+    assert!((55..=62).contains(&lines.len()), "{csv}");
+    let head: Vec<_> = lines[0].split(',').collect();
+    for series in ["mean", "p50", "p95", "p99"] {
+        assert!(head.contains(&series), "{head:?}");
+    }
+    let p95 = head.iter().position(|name| *name == "p95").unwrap();
+    let of_line: f64 = lines[10].split(',').nth(p95).unwrap().parse().unwrap();
+    assert!((0.01..1.0).contains(&of_line), "seconds: {of_line}");
+    click_in_menu(&page, "[data-chart=hits]", "button[data-export=json]").await;
+    let (_, json) = page.download().await;
+    let rows: Vec<serde_json::Value> = serde_json::from_str(&json).unwrap();
+    assert!((55..=61).contains(&rows.len()), "{}", rows.len());
+    page.end().await;
+}
+
+#[tokio::test]
+async fn marks_and_changes_are_lines_through_all_charts() {
+    let shop = Shop::with("bad_deploy").await;
+    for screen in [
+        "overview?range=1h",
+        "path?context=GET%20%2Fproducts%2F%7Bid%7D&range=1h",
+    ] {
+        let page = Page::open(&shop.screen(screen)).await;
+        for chart in ["hits", "latency"] {
+            let lines = format!(
+                "document.querySelectorAll('[data-chart={chart}] .mark-line').length >= 2 && document.querySelectorAll('[data-chart={chart}] .change-line').length === 1"
+            );
+            page.until(&format!("{chart} has the lines"), &lines).await;
+        }
+        page.end().await;
+    }
+}
+
+#[tokio::test]
+async fn one_crosshair_goes_through_all_charts_and_tells_all_series() {
+    let shop = Shop::with("bad_deploy").await;
+    let page = Page::open(&shop.screen("overview?range=1h")).await;
+    page.hover(&format!("{LATENCY} .plot"), (0.5, 0.5)).await;
+    let crosshairs = "[...document.querySelectorAll('[data-chart] .crosshair')].filter((line) => line.getAttribute('d')).length";
+    page.until_value("both charts have it", crosshairs, |n: &usize| *n == 2)
+        .await;
+    let tip: String = page
+        .until_value(
+            "the tooltip is shown",
+            &format!("document.querySelector('{LATENCY} .tip')?.innerText ?? ''"),
+            |tip: &String| !tip.is_empty(),
+        )
+        .await;
+    for series in ["mean", "p50", "p95", "p99"] {
+        assert!(tip.contains(series), "{tip}");
+    }
+    page.end().await;
+}
+
+#[tokio::test]
+async fn the_latency_is_linear_or_logarithmic() {
+    let shop = Shop::with("bad_deploy").await;
+    let page = Page::open(&shop.screen("overview?range=1h")).await;
+    let labels = format!(
+        "[...document.querySelectorAll('{LATENCY} svg text.value')].map((label) => label.textContent)"
+    );
+    let linear: Vec<String> = page
+        .until_value("it has labels", &labels, |labels: &Vec<String>| {
+            labels.len() > 2
+        })
+        .await;
+    assert!(
+        linear.iter().any(|label| label.starts_with('0')),
+        "from zero: {linear:?}"
+    );
+    click_in_menu(&page, LATENCY, "button[data-scale=log]").await;
+    page.until("the URL says so", "location.hash.includes('log=1')")
+        .await;
+    page.until_value("the labels change", &labels, |labels: &Vec<String>| {
+        *labels != linear && !labels.is_empty()
+    })
+    .await;
+    page.end().await;
+}
+
+#[tokio::test]
+async fn the_precision_is_automatic_or_chosen() {
+    let shop = Shop::with("bad_deploy").await;
+    let page = Page::open(&shop.screen("overview?range=1h")).await;
+    click_in_menu(&page, LATENCY, "button[data-view=table]").await;
+    let rows = format!("document.querySelectorAll('{LATENCY} table tbody tr').length");
+    page.until_value("a minute each", &rows, |n: &usize| (55..=61).contains(n))
+        .await;
+    let options: Vec<u32> = page
+        .each("#precision option", "Number(element.value)")
+        .await;
+    assert!(
+        options.contains(&0) && options.contains(&300),
+        "{options:?}"
+    );
+    page.run("((select) => { select.value = '300'; select.dispatchEvent(new Event('change', {bubbles: true})); })(document.querySelector('#precision'))").await;
+    page.until("the URL says so", "location.hash.includes('precision=300')")
+        .await;
+    page.until_value("five minutes each", &rows, |n: &usize| {
+        (12..=13).contains(n)
+    })
+    .await;
+    page.back().await;
+    page.until_value("Back takes it back", &rows, |n: &usize| {
+        (55..=61).contains(n)
+    })
+    .await;
+    page.end().await;
+}

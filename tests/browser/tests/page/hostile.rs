@@ -1,0 +1,120 @@
+//! Names that nobody chose kindly: everything from outside is text, and nothing breaks the page.
+
+use pulse_browser::emulation::Size;
+use pulse_browser::page::{Page, quoted};
+use pulse_browser::service::{HOSTILE, Service};
+
+use crate::click_in_menu;
+
+const SCREENS: [&str; 7] = [
+    "overview", "paths", "slowest", "timers", "counters", "deploy", "health",
+];
+
+#[tokio::test]
+async fn names_are_text() {
+    let service = Service::hostile().await;
+    let page = Page::empty().await;
+    let mut faults = Vec::new();
+    for size in [Size::DESKTOP, Size::PHONE] {
+        page.resize(size).await;
+        let opened = HOSTILE.map(|name| format!("path?context={}", encoded(name)));
+        let screens = SCREENS.map(str::to_owned).into_iter().chain(opened);
+        for screen in screens {
+            let url = service.url(&format!("/admin/pulse#{screen}"));
+            page.go(&url).await;
+            page.until_screen(screen.split('?').next().unwrap()).await;
+            let made = page.count("img[src=x], script:not([src^='http']):not([src*='assets/']), a[href^='javascript:'], main img").await;
+            if made > 0 {
+                faults.push(format!("{screen}: a name became {made} elements"));
+            }
+            let (inner, outer): (f64, f64) = page
+                .eval(
+                    "[document.documentElement.scrollWidth, document.documentElement.clientWidth]",
+                )
+                .await;
+            if inner > outer {
+                faults.push(format!("{screen}: {inner} pixels in a window of {outer}"));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    page.end().await;
+}
+
+fn encoded(name: &str) -> String {
+    name.bytes().map(|byte| format!("%{byte:02X}")).collect()
+}
+
+#[tokio::test]
+async fn each_name_is_shown_and_opens_its_own_screen() {
+    let service = Service::hostile().await;
+    let page = Page::open(&service.url("/admin/pulse#paths")).await;
+    let rows: Vec<String> = page
+        .each("table[data-table=paths] tbody tr", "element.dataset.key")
+        .await;
+    assert_eq!(rows.len(), HOSTILE.len(), "{rows:?}");
+    for name in HOSTILE {
+        page.go(&service.url("/admin/pulse#paths")).await;
+        page.until_screen("paths").await;
+        page.until(
+            "the rows are drawn",
+            &format!(
+                "document.querySelectorAll('table[data-table=paths] tbody tr').length === {}",
+                HOSTILE.len()
+            ),
+        )
+        .await;
+        let index = rows
+            .iter()
+            .position(|row| row == name)
+            .unwrap_or_else(|| panic!("{name:?} is not in {rows:?}"));
+        let row = format!("table[data-table=paths] tbody tr:nth-child({})", index + 1);
+        let key: String = page
+            .eval(&format!(
+                "document.querySelector({}).dataset.key",
+                quoted(&row)
+            ))
+            .await;
+        page.click(&format!("{row} a")).await;
+        page.until(
+            &format!("{name:?} is opened"),
+            "document.body.dataset.screen === 'path' && document.body.dataset.ready === 'true'",
+        )
+        .await;
+        let context: String = page
+            .eval("new URLSearchParams(location.hash.split('?')[1]).get('context')")
+            .await;
+        assert_eq!(context, key);
+        page.until("it is known", "!document.querySelector('#banner').checkVisibility() && document.querySelector('[data-tile=requests] .value')?.checkVisibility()").await;
+    }
+    page.end().await;
+}
+
+#[tokio::test]
+async fn marks_that_turn_text_around_are_made_visible() {
+    let service = Service::hostile().await;
+    let page = Page::open(&service.url("/admin/pulse#paths")).await;
+    let text = page.text("table[data-table=paths]").await;
+    assert!(!text.contains('\u{202e}'), "{text}");
+    assert!(text.contains("<img src=x onerror=alert(1)>"), "{text}");
+    page.end().await;
+}
+
+#[tokio::test]
+async fn a_formula_in_a_file_is_text() {
+    let service = Service::hostile().await;
+    let page = Page::open(&service.url("/admin/pulse#paths")).await;
+    click_in_menu(
+        &page,
+        "section:has(table[data-table=paths])",
+        "button[data-export=csv]",
+    )
+    .await;
+    let (_, csv) = page.download().await;
+    for line in csv.lines().skip(1) {
+        let field = line.trim_start_matches('"');
+        assert!(!field.starts_with(['=', '+', '-', '@']), "{line}");
+    }
+    assert!(csv.contains("'=HYPERLINK"), "{csv}");
+    page.end().await;
+}

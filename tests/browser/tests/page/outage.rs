@@ -1,0 +1,220 @@
+//! What goes away: the store, the service, the network, the login.
+
+use pulse_browser::page::Page;
+use pulse_browser::service::Service;
+use pulse_browser::shop::{Backend, Shop};
+
+/// The tile of requests, without the spaces between its digits.
+const REQUESTS: &str = "(document.querySelector('[data-tile=requests] .value')?.innerText ?? '').replace(/[^0-9.]/g, '')";
+const IS_AWAY: &str =
+    "document.body.dataset.stale !== undefined && !document.querySelector('#banner').hidden";
+const IS_BACK: &str =
+    "document.body.dataset.stale === undefined && document.querySelector('#banner').hidden
+    && document.body.dataset.ready === 'true'";
+
+/// Whatever looks like a banner and is shown.
+async fn banners(page: &Page) -> usize {
+    page.eval("[...document.querySelectorAll('.banner, [role=alert]')].filter((element) => element.checkVisibility() && element.innerText.trim()).length").await
+}
+
+async fn status(page: &Page) -> String {
+    page.attribute("#status", "data-status").await.unwrap()
+}
+
+#[tokio::test]
+async fn redis_goes_away_and_comes_back() {
+    let shop = Shop::start(Backend::Redis, &[]).await;
+    let page = Page::open(&shop.screen("overview?refresh=1")).await;
+    page.tolerate("503");
+    page.until_value("it shows requests", REQUESTS, |text: &String| {
+        text.parse::<f64>().is_ok_and(|n| n > 0.0)
+    })
+    .await;
+    let colour = "getComputedStyle(document.querySelector('main')).opacity + getComputedStyle(document.querySelector('main')).filter";
+    let bright: String = page.eval(colour).await;
+
+    shop.redis().kill_9();
+    page.until("the page says that the store is away", IS_AWAY)
+        .await;
+    let kept: String = page.eval(REQUESTS).await;
+    assert!(
+        kept.parse::<f64>().is_ok_and(|n| n > 0.0),
+        "the last data stays, not {kept:?}"
+    );
+    assert_eq!(banners(&page).await, 1);
+    assert_ne!(status(&page).await, "ok");
+    page.until_value("the last data is dimmed", colour, |dim: &String| {
+        *dim != bright
+    })
+    .await;
+    assert!(page.is_in_view("#banner").await);
+
+    // Somebody opens the page now.
+    let fresh = Page::empty().await;
+    fresh.tolerate("503");
+    fresh.load(&shop.screen("overview?refresh=1")).await;
+    fresh.until("a fresh page says that there is nothing yet", "!document.querySelector('#banner')?.hidden && /nothing/i.test(document.body.innerText)").await;
+    assert_eq!(banners(&fresh).await, 1);
+    assert_ne!(status(&fresh).await, "ok");
+    assert!(!fresh.text("body").await.contains("Loading"));
+    let numbers: Vec<String> = fresh.texts("[data-tile] .value").await;
+    assert!(
+        !numbers
+            .iter()
+            .any(|text| text.contains(|c: char| c.is_ascii_digit())),
+        "no figures are made up: {numbers:?}"
+    );
+
+    shop.redis().restart().await;
+    page.until("the page recovers", IS_BACK).await;
+    fresh.until("the fresh page recovers", IS_BACK).await;
+    fresh
+        .until_value("it shows requests", REQUESTS, |text: &String| {
+            text.parse::<f64>().is_ok_and(|n| n > 0.0)
+        })
+        .await;
+    // The server has lost what it held, which nobody may miss.
+    for page in [&page, &fresh] {
+        page.until("a warning tells of the reset", "[...document.querySelectorAll('#warnings li')].some((one) => /reset|lost/i.test(one.innerText) && one.checkVisibility())").await;
+    }
+    page.end().await;
+    fresh.end().await;
+}
+
+#[tokio::test]
+async fn every_screen_keeps_its_last_data_while_the_store_is_away() {
+    let shop = Shop::start(Backend::Redis, &[]).await;
+    let mut pages = Vec::new();
+    for (fragment, table) in [
+        ("paths?refresh=1", "paths"),
+        ("path?context=GET%20%2F&refresh=1", "instances"),
+        ("slowest?refresh=1", "slowest"),
+        ("timers?refresh=1", "timers"),
+        ("counters?refresh=1", "counters"),
+    ] {
+        let page = Page::open(&shop.screen(fragment)).await;
+        page.tolerate("503");
+        let rows =
+            format!("document.querySelectorAll('table[data-table={table}] tbody tr').length");
+        page.until_value(&format!("{table} has rows"), &rows, |n: &usize| *n > 0)
+            .await;
+        pages.push((page, rows));
+    }
+    shop.redis().kill_9();
+    for (page, rows) in &pages {
+        page.until("the page says that the store is away", IS_AWAY)
+            .await;
+        assert!(
+            page.eval::<usize>(rows).await > 0,
+            "the last rows stay: {rows}"
+        );
+        assert_eq!(banners(page).await, 1);
+    }
+    shop.redis().restart().await;
+    for (page, _) in pages {
+        page.until("the page recovers", IS_BACK).await;
+        page.end().await;
+    }
+}
+
+#[tokio::test]
+async fn the_health_is_shown_while_the_store_is_away() {
+    let shop = Shop::start(Backend::Redis, &[]).await;
+    shop.redis().kill_9();
+    let page = Page::empty().await;
+    page.tolerate("503");
+    page.load(&shop.screen("health?refresh=1")).await;
+    page.until(
+        "the health has facts",
+        "document.querySelectorAll('[data-panel^=health-] dd[data-fact]').length > 10",
+    )
+    .await;
+    assert_ne!(status(&page).await, "ok");
+    page.end().await;
+}
+
+#[tokio::test]
+async fn the_service_goes_away() {
+    let shop = Shop::start(Backend::Memory, &[]).await;
+    let page = Page::open(&shop.screen("overview?refresh=1")).await;
+    page.tolerate("ERR_CONNECTION_REFUSED");
+    page.tolerate("ERR_CONNECTION_RESET");
+    page.tolerate("ERR_EMPTY_RESPONSE");
+    page.until_value("it shows requests", REQUESTS, |text: &String| {
+        text.parse::<f64>().is_ok_and(|n| n > 0.0)
+    })
+    .await;
+    shop.demo().kill_9();
+    page.until("the page says so", IS_AWAY).await;
+    assert_eq!(status(&page).await, "unreachable");
+    assert_eq!(banners(&page).await, 1);
+    assert!(!page.eval::<String>(REQUESTS).await.is_empty());
+    page.end().await;
+}
+
+#[tokio::test]
+async fn the_network_goes_away_and_comes_back() {
+    let shop = Shop::with("slow_query").await;
+    let page = Page::open(&shop.screen("overview?refresh=1")).await;
+    page.tolerate("ERR_INTERNET_DISCONNECTED");
+    page.set_offline(true).await;
+    page.until("the page says so", IS_AWAY).await;
+    assert_eq!(status(&page).await, "unreachable");
+    page.set_offline(false).await;
+    page.until("it recovers", IS_BACK).await;
+    assert_eq!(status(&page).await, "ok");
+    page.end().await;
+}
+
+#[tokio::test]
+async fn a_screen_that_is_opened_offline_is_drawn_when_the_network_is_back() {
+    let shop = Shop::with("slow_query").await;
+    let page = Page::open(&shop.screen("overview?refresh=1")).await;
+    page.tolerate("ERR_INTERNET_DISCONNECTED");
+    page.tolerate("Failed to fetch dynamically imported module");
+    page.set_offline(true).await;
+    page.click("nav a[data-screen=deploy]").await;
+    page.until(
+        "the page says so",
+        "!document.querySelector('#banner').hidden",
+    )
+    .await;
+    page.set_offline(false).await;
+    page.until_screen("deploy").await;
+    page.end().await;
+}
+
+#[tokio::test]
+async fn whoever_is_logged_out_is_told() {
+    let service = Service::guarded().await;
+    let page = Page::open(&service.url("/admin/pulse#overview?refresh=1")).await;
+    page.tolerate("401");
+    assert_eq!(status(&page).await, "ok");
+    service.log_out();
+    page.until(
+        "the status says so",
+        "document.querySelector('#status').dataset.status === 'unauthorized'",
+    )
+    .await;
+    page.until_shown("#banner").await;
+    assert!(
+        page.text("#banner").await.to_lowercase().contains("log"),
+        "{}",
+        page.text("#banner").await
+    );
+    assert_eq!(banners(&page).await, 1);
+    page.end().await;
+}
+
+#[tokio::test]
+async fn more_contexts_than_there_is_room_for_are_a_warning_that_nobody_misses() {
+    // By default there is room for 2,000.
+    let service = Service::with_contexts(2_100).await;
+    for screen in ["overview", "paths", "health"] {
+        let page = Page::open(&service.url(&format!("/admin/pulse#{screen}"))).await;
+        let tells = "[...document.querySelectorAll('#warnings li')].some((one) => /overflow/i.test(one.innerText) && one.checkVisibility())";
+        page.until("a warning tells of the overflow", tells).await;
+        assert!(page.is_in_view("#warnings").await);
+        page.end().await;
+    }
+}
