@@ -43,7 +43,8 @@
 //! matches no route is `<unmatched>`, and what comes after [`max_contexts`](Builder::max_contexts)
 //! others is `<overflow>`. Whatever its outcome, it adds 1 to the counters `hits` and
 //! `hits:{context}`, its microseconds to `micros:{context}`, and one value to the statistics of its
-//! context; if it is an error (5xx, a service error, a panic, a gRPC status that is not OK, or what
+//! context; if it is an error (5xx, a service error, a panic, a gRPC status that is not OK in the
+//! response to a POST, or what
 //! [`Builder::count_as_error`] says), 1 to `errors` and `errors:{context}`. [`Pulse::timer`],
 //! [`Pulse::time`] and [`Pulse::try_time`] do the same for any other code, [`Pulse::record`] for
 //! requests that were measured elsewhere, [`Pulse::counter`] counts anything else, and [`Pulse::ranking`] ranks
