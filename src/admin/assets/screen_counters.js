@@ -3,13 +3,13 @@
 import { question } from './api.js';
 import { card } from './card.js';
 import { attr, el, fill, meter, svg, text } from './dom.js';
+import { filterField, showFilter } from './filter.js';
 import { count, grouped, moment, plural, rate, span, visible } from './format.js';
 import { spark } from './spark.js';
 import { state } from './state.js';
 import { Table, numberColumn } from './table.js';
 
 const ROWS = 100;
-const TYPING = 30; // milliseconds
 
 const named = (id, label) => ({ id, label, className: 'name', value: (row) => row[id], draw(cell, row) {
 	if (!cell.firstChild) cell.append(el('bdi', 'path'));
@@ -60,14 +60,7 @@ export function mount(root, page) {
 			} },
 		],
 	});
-	const filter = el('input', '');
-	Object.assign(filter, { id: 'filter', type: 'search', placeholder: 'Filter by name ( / )', autocomplete: 'off', maxLength: 256, value: state.q });
-	attr(filter, 'aria-label', 'Filter by name');
-	let typing = 0;
-	filter.addEventListener('input', () => {
-		clearTimeout(typing);
-		typing = setTimeout(() => page.go({ q: filter.value }, true), TYPING);
-	});
+	const filter = filterField(page);
 	const notes = [el('span', 'muted'), el('span', 'muted'), el('span', 'muted')];
 	const topCard = card('ranking', 'Highest', { head: [notes[2], ...top.buttons()], parts: [top.node] });
 	root.append(
@@ -83,7 +76,7 @@ export function mount(root, page) {
 			...(chosen() ? { ranking: question('rankings', { name: chosen(), limit: 20 }) } : {}),
 		}),
 		draw({ counters: list, rankings: known, ranking }, now, { asOf, refused }) {
-			if (document.activeElement !== filter && filter.value !== state.q) filter.value = state.q;
+			showFilter(filter);
 			if (refused.counters) counters.draw([], refused.counters);
 			else if (list) {
 				// The last slice has not ended.

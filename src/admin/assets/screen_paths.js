@@ -3,6 +3,7 @@
 import { ask, question } from './api.js';
 import { card, exportButtons } from './card.js';
 import { attr, el, fill, meter, svg, text } from './dom.js';
+import { filterField, showFilter } from './filter.js';
 import { count, delta, duration, grouped, percent, plural, sense, visible } from './format.js';
 import { spark } from './spark.js';
 import { lengthName } from './overview.js';
@@ -12,7 +13,6 @@ import { ENOUGH } from './tiles.js';
 
 const ROWS = 25;
 const ALL_ROWS = 1000; // of a file
-const TYPING = 30; // milliseconds
 
 /** A column of a statistic, greyed where it has too few samples. */
 function statistic(id) {
@@ -65,14 +65,7 @@ export function contexts(kind) {
 				page.go({ sort, order: old.sort === sort && old.order === 'desc' ? 'asc' : '', offset: 0 });
 			},
 		});
-		const filter = el('input', '');
-		Object.assign(filter, { id: 'filter', type: 'search', placeholder: 'Filter by name ( / )', autocomplete: 'off', maxLength: 256, value: state.q });
-		attr(filter, 'aria-label', 'Filter by name');
-		let typing = 0;
-		filter.addEventListener('input', () => {
-			clearTimeout(typing);
-			typing = setTimeout(() => page.go({ q: filter.value, offset: 0 }, true), TYPING);
-		});
+		const filter = filterField(page);
 		const limit = el('select', '', ...[10, 25, 50, 100].map((n) => {
 			const option = el('option', '', `${n} rows`);
 			option.value = n;
@@ -97,7 +90,7 @@ export function contexts(kind) {
 		return {
 			questions: () => ({ paths: query(rows(), state.offset, { series: 'hits' }) }),
 			draw({ paths }, now, { asOf, refused }) {
-				if (document.activeElement !== filter && filter.value !== state.q) filter.value = state.q;
+				showFilter(filter);
 				limit.value = rows();
 				if (!paths && !refused.paths) return;
 				const { paths: shown = [], total: all = 0 } = paths ?? {};

@@ -1,0 +1,24 @@
+// The field that filters a table by name.
+
+import { attr, el } from './dom.js';
+import { state } from './state.js';
+
+const TYPING = 30; // milliseconds without a key until the filter is asked for
+
+/** A field whose text becomes the filter of the state. */
+export function filterField(page) {
+	const field = el('input');
+	Object.assign(field, { id: 'filter', type: 'search', placeholder: 'Filter by name ( / )', autocomplete: 'off', maxLength: 256, value: state.q });
+	attr(field, 'aria-label', 'Filter by name');
+	let typing = 0;
+	field.addEventListener('input', () => {
+		clearTimeout(typing);
+		typing = setTimeout(() => page.go({ q: field.value, offset: 0 }, true), TYPING);
+	});
+	return field;
+}
+
+/** Shows the filter of the state, unless somebody types. */
+export function showFilter(field) {
+	if (document.activeElement !== field && field.value !== state.q) field.value = state.q;
+}
