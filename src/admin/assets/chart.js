@@ -243,7 +243,8 @@ export class TimeChart {
 		for (const [key, points] of lines) {
 			const point = (at, i) => {
 				if (!at || i === open) return '';
-				if (points[i - 1]) return `L${at}`;
+				// The slice before may be the unfinished one, when the data is ahead of its time.
+				if (points[i - 1] && i - 1 !== open) return `L${at}`;
 				return points[i + 1] ? `M${at}` : dot(at);
 			};
 			attr(this.#parts[`${key} line`], 'd', points.map(point).join(''));
