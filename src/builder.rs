@@ -1,30 +1,27 @@
-//! The configuration: every field validated, every task made.
+//! The configuration. `build` makes a `Pulse` of it, `validate` says what is allowed.
 
+mod build;
 mod memory;
 mod validate;
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use self::memory::bytes;
-use crate::changes::Judge;
-use crate::cleaner::{Cleaner, CleanerStatus, Retention};
 use crate::clock::Clock;
+#[cfg(feature = "redis")]
 use crate::error::BuildError;
-use crate::flush::{FlushOptions, Flusher};
-use crate::fold::Folder;
-use crate::layer::{IgnoreList, ResponseHead};
+use crate::layer::ResponseHead;
 use crate::model::context::MAX_NAME;
-use crate::model::slice::{DEFAULT_PRECISIONS, DEFAULT_RETAINED, Precisions};
+use crate::model::slice::{DEFAULT_PRECISIONS, DEFAULT_RETAINED};
 use crate::model::worst_case::ProcessBytes;
 use crate::model::worst_case::{Bounds, WorstCase};
-use crate::pulse::{Parts, Pulse};
-use crate::recorder::{DetailOptions, Limits, MaybeErrorRule, Recorder};
+use crate::pulse::Pulse;
+use crate::recorder::{DetailOptions, MaybeErrorRule, Recorder};
 use crate::store::Store;
-use crate::store::memory::{MemoryStore, RECORD_BYTES};
+use crate::store::memory::RECORD_BYTES;
 #[cfg(feature = "redis")]
-use crate::store::redis::{RedisOptions, RedisStore};
-use crate::task::{Stop, Task};
+use crate::store::redis::RedisOptions;
 
 /// Configures a [`Pulse`]. Every field has a default. [`build`](Self::build) refuses a value that is
 /// out of range with an error that names it. A clone is a configuration of its own.
@@ -533,193 +530,5 @@ impl Builder {
             bytes(most),
             bytes(allowed)
         ))
-    }
-
-    /// Builds it, and spawns its tasks on the current tokio runtime.
-    ///
-    /// # Errors
-    /// A field that is out of range, or no runtime to spawn on.
-    pub fn build(self) -> Result<Pulse, BuildError> {
-        let runtime = tokio::runtime::Handle::try_current().map_err(|_| {
-            BuildError::new(
-                "runtime",
-                "missing",
-                "call `build` within a tokio runtime, or run the tasks of `build_with_tasks` yourself",
-            )
-        })?;
-        let (pulse, tasks) = self.build_with_tasks()?;
-        pulse.join_later(tasks.into_iter().map(|task| runtime.spawn(task)));
-        Ok(pulse)
-    }
-
-    /// Builds it, and returns its tasks for the caller to run.
-    ///
-    /// # Errors
-    /// A field that is out of range.
-    pub fn build_with_tasks(self) -> Result<(Pulse, Vec<Task>), BuildError> {
-        self.validate()?;
-        let worst = self.worst_case();
-        let memory = self.process_bytes().in_words(&self.bounds());
-        let memory_warning = self.memory_warning();
-        let precisions = self.all_precisions();
-        let prefix = self.key_prefix()?;
-        let store: Arc<dyn Store> = match self.backend {
-            Backend::Memory => {
-                let store = MemoryStore::new(precisions.clone(), self.clock.clone());
-                Arc::new(store.with_record_bytes(self.memory_bytes))
-            }
-            #[cfg(feature = "redis")]
-            Backend::Redis(options) => {
-                let options = options?
-                    .prefix(prefix)?
-                    .precisions(precisions.clone())
-                    .expire_idle_keys(self.expire_idle_keys)
-                    .book_keys(self.book_keys)
-                    .journal_bytes(self.journal_bytes)
-                    .timeouts(self.redis_connection_timeout, self.redis_response_timeout);
-                let store = RedisStore::open(options)?;
-                // A clock moved by hand and the server's would soon be hours apart.
-                if self.clock.is_manual() {
-                    Arc::new(store.with_clock(self.clock.clone()))
-                } else {
-                    Arc::new(store)
-                }
-            }
-            Backend::Custom(store) => store,
-        };
-        #[cfg(not(feature = "redis"))]
-        drop(prefix);
-
-        let limits = Limits {
-            max_contexts: self.max_contexts,
-            max_counters: self.max_counters,
-            pending_bytes: self.pending_bytes,
-            error_rule: self.error_rule,
-            details: self.details,
-            app_version: self.app_version.map(Arc::from),
-        };
-        let recorder = Arc::new(Recorder::new(
-            self.clock.clone(),
-            precisions.clone(),
-            limits,
-        ));
-        let unattended = Arc::<tokio::sync::Notify>::default();
-        let options = FlushOptions {
-            interval: self.flush_interval,
-            replay_bytes: self.replay_bytes,
-            name: self.instance,
-        };
-        let flusher = Arc::new(Flusher::new(
-            recorder.clone(),
-            store.clone(),
-            &options,
-            unattended.clone(),
-        ));
-        let instance = flusher.status().unique_name;
-        let folder = Folder::new(
-            store.clone(),
-            self.clock.clone(),
-            instance.clone(),
-            FOLDER_RECORDS_PER_CONTEXT * self.max_contexts,
-            unattended,
-        );
-        let folder = Arc::new(folder.with_step(self.fold_step_contexts));
-        let is_folder = {
-            let folder = folder.clone();
-            move || folder.status().is_folder
-        };
-        let judge = Judge::new(
-            store.clone(),
-            self.clock.clone(),
-            self.max_contexts,
-            is_folder,
-        );
-        let judge = Arc::new(judge);
-        let cleaning = Arc::<Mutex<CleanerStatus>>::default();
-        let cleaner = Cleaner {
-            store: store.clone(),
-            clock: self.clock.clone(),
-            interval: self.clean_interval,
-            retention: Retention {
-                ranking_retention: self.ranking_retention,
-                context_retention: self.context_retention,
-            },
-            instance,
-            status: cleaning.clone(),
-        };
-        let skips = IgnoreList::default();
-        self.ignore.iter().for_each(|path| skips.add(path));
-        for name in &self.counters {
-            recorder.counter(name);
-        }
-        let parts = Parts {
-            worst,
-            memory_warning,
-            recorder,
-            flusher,
-            folder,
-            store,
-            judge,
-            clock: self.clock,
-            #[cfg(feature = "admin")]
-            service: self.service,
-            #[cfg(feature = "admin")]
-            precisions,
-            #[cfg(feature = "admin")]
-            target: self.target,
-            skips,
-            #[cfg(feature = "row-cache")]
-            row_caches: Default::default(),
-            cleaning,
-            shutdown_timeout: self.shutdown_timeout,
-        };
-        tracing::info!(
-            store = %parts.store.describe(),
-            max_process_bytes = parts.worst.process_bytes,
-            max_store_bytes = parts.worst.store_bytes,
-            "tower-pulse records; {memory}"
-        );
-        if let Some(warning) = &parts.memory_warning {
-            tracing::warn!("{warning}");
-        }
-        let (stop, stopped) = Stop::new();
-        let drain = parts.recorder.clone().drain_each_second(stopped.clone());
-        let flush = parts.flusher.clone().flush_at_intervals(stopped.clone());
-        let fold = parts.folder.clone().fold_at_intervals(stopped.clone());
-        let heartbeat = parts
-            .flusher
-            .clone()
-            .heartbeat_at_intervals(stopped.clone());
-        let judge = parts.judge.clone().judge_at_intervals(stopped.clone());
-        let tasks = vec![
-            Task::new("drain", drain),
-            Task::new("flush", flush),
-            Task::new("fold", fold),
-            Task::new("heartbeat", heartbeat),
-            Task::new("judge", judge),
-            Task::new("clean", cleaner.clean_at_intervals(stopped)),
-        ];
-        Ok((Pulse::new(parts, stop), tasks))
-    }
-
-    fn all_precisions(&self) -> Precisions {
-        Precisions::new(self.precisions.iter().copied(), self.retained_slices)
-    }
-
-    fn key_prefix(&self) -> Result<String, BuildError> {
-        if let Some(service) = &self.service
-            && (service.is_empty() || service.len() > 100 || service.chars().any(char::is_control))
-        {
-            return Err(BuildError::new(
-                "service",
-                format!("{service:?}"),
-                "1 to 100 bytes without control characters",
-            ));
-        }
-        Ok(match (&self.prefix, &self.service) {
-            (Some(prefix), _) => prefix.clone(),
-            (None, Some(service)) => format!("pulse:{service}:"),
-            (None, None) => "pulse:".to_owned(),
-        })
     }
 }
