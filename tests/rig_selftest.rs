@@ -666,8 +666,11 @@ mod http {
 mod demo {
     use super::*;
     use rig::demo::Demo;
-    use rig::process::{Leashed, TempDir};
+    use rig::process::{Leashed, TempDir, free_port};
+    use std::net::TcpStream;
     use std::process::Command;
+    use std::sync::atomic::AtomicBool;
+    use std::sync::atomic::Ordering::Relaxed;
 
     /// Not a test of its own: the child process that the next test starts.
     #[tokio::test]
@@ -731,6 +734,32 @@ mod demo {
     #[should_panic(expected = "does not listen")]
     async fn shows_a_binary_that_ends_at_once() {
         Demo::start("/bin/false", &[]).await;
+    }
+
+    /// Every test starts processes, and a child has all descriptors of its parent until it executes its program: a port
+    /// that was tried by listening on it would be open in a child for a moment, and the server that is to listen there
+    /// would seem to be up.
+    #[test]
+    fn a_free_port_is_closed_while_other_tests_start_processes() {
+        let end = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while !end.load(Relaxed) {
+                        Command::new("true").status().unwrap();
+                    }
+                });
+            }
+            let open = (0..1000).filter(|_| {
+                let port = free_port();
+                // So that some hundred children start meanwhile.
+                std::thread::sleep(Duration::from_micros(100));
+                TcpStream::connect(("127.0.0.1", port)).is_ok()
+            });
+            let open = open.count();
+            end.store(true, Relaxed);
+            assert_eq!(open, 0, "of 1000 free ports");
+        });
     }
 
     #[test]

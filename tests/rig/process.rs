@@ -1,7 +1,10 @@
 //! Child processes that never outlive the test, however it ends.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
+use std::net::TcpStream;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A child process that is killed with the test.
@@ -174,10 +177,17 @@ impl Drop for TempDir {
 /// Ports come from below the kernel's range for outgoing connections (32768 and up). An outgoing connection
 /// could take a port from that range while a server is down; worse, a client that keeps reconnecting to
 /// such a port on this machine will sooner or later connect to itself.
+///
+/// A port is tried by connecting to it, not by listening on it: a child that another test starts at that moment has a
+/// copy of the listener until it executes its program. No port is given twice.
 pub fn free_port() -> u16 {
+    static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
     for _ in 0..1000 {
         let port = fastrand::u16(15_000..32_000);
-        if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
+        let is_closed = TcpStream::connect(("127.0.0.1", port))
+            .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
+        let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_closed && given.insert(port) {
             return port;
         }
     }
