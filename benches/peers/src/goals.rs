@@ -103,16 +103,16 @@ pub(crate) fn markdown(results: &Results) -> String {
     let pause = results.pauses.iter().map(|pause| pause.added.value);
     let goals = [
         goal(
-            "overhead, ours / floor",
+            "overhead, ours / floor, median of the processes",
             AtMost(1.10),
-            results.ratio(PULSE, FLOOR),
+            value(results.of_processes(|ratios| ratios.to_head)),
             2,
             "",
         ),
         goal(
             "… timed to the body's end",
             AtMost(1.5),
-            results.ratio(BODY_END, FLOOR),
+            value(results.of_processes(|ratios| ratios.to_body_end)),
             2,
             "",
         ),

@@ -13,6 +13,7 @@ mod instructions;
 mod memory;
 mod options;
 mod pause;
+mod processes;
 mod redis;
 mod redis_server;
 mod rows;
@@ -24,6 +25,7 @@ use std::process::ExitCode;
 
 use driver::Ground;
 use options::{Measure, Options, USAGE};
+use rows::{FLOOR, PULSE};
 use table::Results;
 
 fn main() -> ExitCode {
@@ -58,6 +60,9 @@ fn run(options: &Options) -> Result<(), Failure> {
     if let Some(id) = &options.instructions_of {
         return instructions::child(&ground, id);
     }
+    if options.ratios {
+        return processes::child(&ground, options);
+    }
     if let Some(id) = &options.serve {
         return http::child(&ground, id);
     }
@@ -72,6 +77,10 @@ fn run(options: &Options) -> Result<(), Failure> {
     if options.measures(Measure::Nanos) {
         eprintln!("nanoseconds: {} rounds", options.rounds);
         results.nanos = driver::nanoseconds(&ground, &mut apps, options);
+        if results.ratio(PULSE, FLOOR).is_some() {
+            eprintln!("nanoseconds: {} processes", options.processes);
+            results.processes = processes::ratios(options)?;
+        }
     }
     if options.measures(Measure::Allocations) {
         eprintln!("allocations");

@@ -4,12 +4,13 @@ use crate::rows::{BODY_END, IDENTITY, PULSE};
 
 /// The text of `--help`.
 pub(crate) const USAGE: &str = "\
-Usage: pulse-peers [--only ROW,…] [--measure WHAT,…] [--http] [--rounds N] [--requests N] [--quick]
+Usage: pulse-peers [--only ROW,…] [--measure WHAT,…] [--http] [--rounds N] [--processes N] [--requests N] [--quick]
   --only      only these rows, and bare and the floor
   --measure   only these: ns, alloc, instr, workers, pause, memory, redis, http;
               all but http when it is not given
   --http      http too: requests/s over loopback, with wrk
   --rounds    rounds of the nanoseconds, 90 by default
+  --processes processes that measure the nanoseconds once more, 10 by default
   --requests  requests per row and round, 10000 by default
   --quick     fewer rounds of everything
   --check     only what is the same in every run, allocations and instructions, and fail when they
@@ -48,7 +49,7 @@ const MEASURES: [(&str, Measure); 8] = [
 ];
 
 /// The options of the command line.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Options {
     /// Whether to print the usage and end.
     pub(crate) help: bool,
@@ -60,6 +61,8 @@ pub(crate) struct Options {
     pub(crate) measure: Vec<Measure>,
     /// Rounds of the measurement of nanoseconds.
     pub(crate) rounds: usize,
+    /// Number of further processes that measure nanoseconds.
+    pub(crate) processes: usize,
     /// Rounds of slower measurements.
     pub(crate) long_rounds: usize,
     /// Rounds over loopback.
@@ -70,6 +73,8 @@ pub(crate) struct Options {
     pub(crate) requests: usize,
     /// Set in processes that run under callgrind.
     pub(crate) instructions_of: Option<String>,
+    /// Set in the further processes.
+    pub(crate) ratios: bool,
     /// Set in the servers for wrk.
     pub(crate) serve: Option<String>,
 }
@@ -85,9 +90,11 @@ impl Options {
             http_rounds: 9,
             http_seconds: 2,
             rounds: 90,
+            processes: 10,
             long_rounds: 30,
             requests: 10_000,
             instructions_of: None,
+            ratios: false,
             serve: None,
         };
         options.measure.retain(|measure| *measure != Measure::Http);
@@ -102,6 +109,7 @@ impl Options {
                 "--help" | "-h" => options.help = true,
                 "--quick" => {
                     (options.rounds, options.long_rounds) = (15, 8);
+                    options.processes = 3;
                     (options.http_rounds, options.http_seconds) = (3, 1);
                 }
                 "--check" => {
@@ -112,6 +120,8 @@ impl Options {
                 "--http" => options.measure.push(Measure::Http),
                 "--serve" => options.serve = Some(value()?),
                 "--rounds" => options.rounds = number(value()?)?,
+                "--processes" => options.processes = number(value()?)?,
+                "--ratios" => options.ratios = true,
                 "--requests" => options.requests = number(value()?)?,
                 "--only" => options.only = value()?.split(',').map(str::to_owned).collect(),
                 "--measure" => {

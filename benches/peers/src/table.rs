@@ -6,6 +6,7 @@ use crate::goals;
 use crate::http::{self, CONTROL, Loopback};
 use crate::options::{Measure, Options};
 use crate::pause::Pause;
+use crate::processes::Ratios;
 use crate::redis::Cost;
 use crate::rows::{BARE, FLOOR, PROMETHEUS, ROWS, Row, TRACE};
 use crate::stats::Median;
@@ -20,6 +21,8 @@ pub(crate) struct Results {
     http: bool,
     /// Nanoseconds per request, by row and round.
     pub(crate) nanos: Vec<(&'static str, Vec<f64>)>,
+    /// The overhead in further processes.
+    pub(crate) processes: Vec<Ratios>,
     /// Allocations per request.
     pub(crate) allocations: Vec<(&'static str, f64)>,
     /// Instructions per request.
@@ -75,6 +78,12 @@ impl Results {
         Some(self.overhead(id)?.value / self.overhead(to)?.value)
     }
 
+    /// A ratio of all processes: its median and spread.
+    pub(crate) fn of_processes(&self, ratio: fn(&Ratios) -> f64) -> Option<Median> {
+        let all = (!self.processes.is_empty()).then_some(&self.processes)?;
+        Some(Median::of(all.iter().map(ratio)))
+    }
+
     /// A row's allocations beyond another's.
     pub(crate) fn allocations_over(&self, id: &str, other: &str) -> Option<f64> {
         Some(of(&self.allocations, id)? - of(&self.allocations, other)?)
@@ -114,6 +123,7 @@ impl Results {
         for note in &self.notes {
             text += &format!("\n{note}\n");
         }
+        self.by_process(&mut text);
         self.by_cpu_time(&mut text);
         self.redis(&mut text);
         self.pause(&mut text);
@@ -127,6 +137,20 @@ impl Results {
         if let Some(control) = http::fraction(&self.loopback, CONTROL) {
             let control = fraction(Some(control));
             let _ = writeln!(text, "| {CONTROL} | | | | | | | | | {control} |");
+        }
+    }
+
+    fn by_process(&self, text: &mut String) {
+        let to_head = self.of_processes(|ratios| ratios.to_head);
+        let to_body_end = self.of_processes(|ratios| ratios.to_body_end);
+        if to_head.is_some() {
+            let _ = writeln!(
+                text,
+                "\nOverhead / floor in {} processes: to the head {}, to the body's end {}.",
+                self.processes.len(),
+                fraction(to_head),
+                fraction(to_body_end),
+            );
         }
     }
 

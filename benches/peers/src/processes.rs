@@ -1,0 +1,65 @@
+//! The overhead in several processes. Where the allocator and the linker put things differs from process to process,
+//! and with it the nanoseconds of each row, by more than the rounds of one process show.
+
+use std::process::Command;
+
+use crate::Failure;
+use crate::driver::{self, Ground};
+use crate::options::Options;
+use crate::rows::{self, BODY_END, FLOOR, PULSE};
+use crate::table::Results;
+
+/// What a process of [`child`] measures: the rows that are compared, and the rounds of each.
+const ROWS: [&str; 3] = [FLOOR, PULSE, BODY_END];
+const ROUNDS: usize = 30;
+
+/// The overhead of tower-pulse in one process, as a multiple of the floor's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ratios {
+    /// Timed to the head of the response.
+    pub(crate) to_head: f64,
+    /// Timed to the end of its body.
+    pub(crate) to_body_end: f64,
+}
+
+/// Starts processes one after the other, and returns what each has measured.
+pub(crate) fn ratios(options: &Options) -> Result<Vec<Ratios>, Failure> {
+    (0..options.processes).map(|_| of_a_process()).collect()
+}
+
+fn of_a_process() -> Result<Ratios, Failure> {
+    let output = Command::new(std::env::current_exe()?)
+        .arg("--ratios")
+        .output()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mut numbers = text
+        .split_ascii_whitespace()
+        .map_while(|word| word.parse().ok());
+    match (numbers.next(), numbers.next()) {
+        (Some(to_head), Some(to_body_end)) if output.status.success() => Ok(Ratios {
+            to_head,
+            to_body_end,
+        }),
+        _ => {
+            let errors = String::from_utf8_lossy(&output.stderr);
+            Err(format!("a process that measures ratios has failed: {text}{errors}").into())
+        }
+    }
+}
+
+/// The program of such a process.
+pub(crate) fn child(ground: &Ground, options: &Options) -> Result<(), Failure> {
+    let mut apps = Vec::new();
+    for row in rows::selected(&ROWS.map(str::to_owned))? {
+        apps.push((row, rows::build(row, ground)?));
+    }
+    let options = Options {
+        rounds: ROUNDS,
+        ..options.clone()
+    };
+    let mut results = Results::new(&options);
+    results.nanos = driver::nanoseconds(ground, &mut apps, &options);
+    let ratio = |id| results.ratio(id, FLOOR).ok_or("no ratio was measured");
+    println!("{} {}", ratio(PULSE)?, ratio(BODY_END)?);
+    Ok(())
+}
