@@ -19,8 +19,15 @@ export function exportButtons(exported) {
 		button.dataset.export = format;
 		button.title = `Save as ${format.toUpperCase()}`;
 		button.addEventListener('click', async () => {
-			const { save } = await import('./export.js');
-			save(format, await exported());
+			try {
+				const { save } = await import('./export.js');
+				save(format, await exported());
+				button.classList.remove('bad-text');
+				button.title = `Save as ${format.toUpperCase()}`;
+			} catch (error) {
+				button.classList.add('bad-text');
+				button.title = `Not saved: ${error.message}`;
+			}
 		});
 		return button;
 	});

@@ -33,10 +33,12 @@ export function instanceTable(name) {
 	});
 }
 
-/** `versions`: those of which a deploy is suspected. */
-export function drawInstances(table, { instances, from, to, total }, note, now, versions = new Set()) {
+/** Those that are out of line come first. `versions`: those of which a deploy is suspected; `most`: the rows that are drawn. */
+export function drawInstances(table, { instances, from, to, total }, note, now, versions = new Set(), most = instances.length) {
 	for (const one of instances) one.isOdd = one.out_of_line || one.ratio >= 1.5 || (one.ratio > 1.1 && versions.has(one.version));
+	const rank = (one) => (one.out_of_line ? 2 : one.isOdd ? 1 : 0);
+	const ordered = instances.toSorted((a, b) => rank(b) - rank(a));
 	const odd = instances.find((one) => one.out_of_line);
-	table.draw(instances.slice(0, 12), instances.length ? '' : 'No instance has reported this path in this range: each reports its busiest 32');
-	text(note, odd ? `${visible(odd.instance)} is out of line` : instances.length ? `${plural(total, 'instance')}, ${moment(from, now)} – ${moment(Math.min(to, now), now)}` : '');
+	table.draw(ordered, instances.length ? '' : 'No instance has reported this path in this range: each reports its busiest 32', most);
+	text(note, odd ? `${visible(odd.instance)} is out of line` : instances.length ? `${most < total ? `${most} of ` : ''}${plural(total, 'instance')}, ${moment(from, now)} – ${moment(Math.min(to, now), now)}` : '');
 }

@@ -1,10 +1,11 @@
 // The user's counters at any precision, and the rankings.
 
 import { question } from './api.js';
-import { card } from './card.js';
+import { card, exportButtons } from './card.js';
 import { attr, el, fill, meter, svg, text } from './dom.js';
 import { filterField, showFilter } from './filter.js';
 import { count, grouped, moment, plural, rate, span, visible } from './format.js';
+import { Pager, allRows } from './pager.js';
 import { spark } from './spark.js';
 import { state } from './state.js';
 import { Table, numberColumn } from './table.js';
@@ -61,24 +62,27 @@ export function mount(root, page) {
 		],
 	});
 	const filter = filterField(page);
+	const pager = new Pager(page, ROWS);
+	const query = (more) => question('counters', { precision: state.precision, q: state.q, ...more });
+	const buttons = exportButtons(async () => counters.exported(await allRows(query, 'counters')));
 	const notes = [el('span', 'muted'), el('span', 'muted'), el('span', 'muted')];
 	const topCard = card('ranking', 'Highest', { head: [notes[2], ...top.buttons()], parts: [top.node] });
 	root.append(
-		card('counters', 'Counters', { head: [notes[0], filter, ...counters.buttons()], parts: [counters.node] }),
+		card('counters', 'Counters', { head: [notes[0], filter, ...buttons], parts: [counters.node, pager.node] }),
 		el('div', 'pair', card('rankings', 'Rankings', { head: [notes[1], ...rankings.buttons()], parts: [rankings.node] }), topCard),
 	);
 	let first = ''; // the first ranking
 	const chosen = () => state.name || first;
 	return {
 		questions: () => ({
-			counters: question('counters', { series: 'true', precision: state.precision, q: state.q, limit: ROWS }),
+			counters: query({ ...pager.parameters(), series: 'true' }),
 			rankings: 'rankings',
 			...(chosen() ? { ranking: question('rankings', { name: chosen(), limit: 20 }) } : {}),
 		}),
 		draw({ counters: list, rankings: known, ranking }, now, { asOf, refused }) {
 			showFilter(filter);
 			if (refused.counters) counters.draw([], refused.counters);
-			else if (list) {
+			else if (list && pager.draw(list.counters.length, list.total)) {
 				// The last slice has not ended.
 				const ended = list.series?.to > asOf ? -1 : undefined;
 				for (const row of list.counters) row.ended = (row.series ?? []).slice(0, ended);

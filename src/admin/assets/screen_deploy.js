@@ -1,9 +1,10 @@
 // A deploy, or another mark: each path before and after it, and the new version beside the old one.
 
 import { ApiError, DEADLINE, base, question } from './api.js';
-import { card } from './card.js';
+import { card, exportButtons } from './card.js';
 import { attr, el, sync, text } from './dom.js';
 import { count, delta, duration, isNumber, moment, percent, plural, sense, span, times, visible } from './format.js';
+import { Pager, allRows } from './pager.js';
 import { state } from './state.js';
 import { Table, contextColumn, numberColumn } from './table.js';
 
@@ -37,12 +38,15 @@ export function mount(root, page) {
 	});
 	const marks = el('select', '');
 	attr(marks, 'aria-label', 'Mark');
-	marks.addEventListener('change', () => page.go({ mark: marks.value }));
+	marks.addEventListener('change', () => page.go({ mark: marks.value, offset: 0 }));
 	const note = el('p', 'calm');
-	root.append(card('deploy', 'Before and after', { head: [marks, newMark(page), ...table.buttons()], parts: [note, table.node] }));
 	let newest = ''; // the newest deploy
+	const pager = new Pager(page, ROWS);
+	const query = (more) => question('deploy', { mark: state.mark || newest, ...more });
+	const buttons = exportButtons(async () => table.exported(await allRows(query, 'contexts')));
+	root.append(card('deploy', 'Before and after', { head: [marks, newMark(page), ...buttons], parts: [note, table.node, pager.node] }));
 	return {
-		questions: () => ({ deploy: question('deploy', { mark: state.mark || newest, limit: ROWS }), marks: 'marks' }),
+		questions: () => ({ deploy: query(pager.parameters()), marks: 'marks' }),
 		draw({ deploy, marks: known }, now, { refused }) {
 			const version = known?.marks.find((mark) => mark.version)?.id ?? '';
 			if (version !== newest) {
@@ -58,6 +62,7 @@ export function mount(root, page) {
 				table.draw([], known?.marks.length === 0 ? 'No marks yet: Builder::app_version makes one with each deploy, and pulse.mark("…") or POST api/marks with any text' : refused.deploy ?? '');
 				return;
 			}
+			if (!pager.draw(deploy.contexts.length, deploy.total)) return;
 			marks.value = deploy.mark.id;
 			const { before, after } = deploy;
 			text(note, `${visible(deploy.mark.text)}, ${span(now - deploy.mark.at)} ago · ${moment(before.from, now)}–${moment(before.to, now)} against ${after ? `${moment(after.from, now)}–${moment(Math.min(after.to, now), now)}` : 'nothing yet: no whole minute has passed'} · ${plural(deploy.total, 'path')}`);
@@ -80,7 +85,7 @@ function newMark(page) {
 			const mark = await addMark(field.value);
 			field.value = '';
 			field.setCustomValidity('');
-			page.go({ mark: mark.id });
+			page.go({ mark: mark.id, offset: 0 });
 		} catch (error) {
 			field.setCustomValidity(error.message);
 			field.reportValidity();

@@ -30,7 +30,7 @@ export function mount(root) {
 	root.append(card('instances', 'Instances', { head: [note, ...instances.buttons()], parts: [instances.node] }), el('div', 'cards', ...lists.map(([, , node]) => node)));
 	return {
 		needsNoStore: true,
-		questions: () => ({ instances: question('instances', range()), overview: 'overview', changes: question('changes', { limit: 1 }) }),
+		questions: () => ({ instances: question('instances', { limit: 1000, ...range() }), overview: 'overview', changes: question('changes', { limit: 1 }) }),
 		draw({ instances: fleet, overview, changes }, now, { health: own }) {
 			// Any instance may be the one that judges.
 			const judged = changes ? { judged_until: changes.judged_until, ...changes.sight } : {};

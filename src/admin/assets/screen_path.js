@@ -19,6 +19,7 @@ import { Trends } from './trends.js';
 import { changePanel } from './verdict.js';
 
 const SLOW = 5;
+const INSTANCES = 12;
 
 export function mount(root, page) {
 	const isTimer = state.kind === 'timer';
@@ -53,7 +54,7 @@ export function mount(root, page) {
 			marks: 'marks',
 			changes: question('changes', { limit: 50 }),
 			...trends.questions(state.context),
-			...(isTimer ? {} : { instances: question('instances', { context: state.context, ...(standing ? sinceChange() : range()) }) }),
+			...(isTimer ? {} : { instances: question('instances', { limit: 1000, context: state.context, ...(standing ? sinceChange() : range()) }) }),
 			// The time since the change, beside as long a time before it.
 			...(standing ? { since: question('path', { ...context, ...sinceChange() }) } : {}),
 		}),
@@ -87,7 +88,7 @@ export function mount(root, page) {
 			const inRange = slow.filter((one) => one.ended >= window.from && one.ended < window.to).slice(0, SLOW);
 			requests.draw(inRange, inRange.length ? '' : slow.length ? 'None of the slowest requests of the last two hours is in this range' : 'No requests in the last two hours');
 			text(body.querySelector('[data-panel=slow-requests] .muted'), inRange.length ? `${inRange.length} of this range` : '');
-			if (fleet) drawInstances(instances, fleet, body.querySelector('[data-panel=instances] .muted'), now, new Set((standing?.suspects ?? []).map((one) => one.version)));
+			if (fleet) drawInstances(instances, fleet, body.querySelector('[data-panel=instances] .muted'), now, new Set((standing?.suspects ?? []).map((one) => one.version)), INSTANCES);
 		},
 	};
 }

@@ -1,18 +1,18 @@
 // All paths of a range, or all timers: sorted and filtered by the server, page by page.
 
-import { ask, question } from './api.js';
+import { question } from './api.js';
 import { card, exportButtons } from './card.js';
 import { attr, el, fill, meter, svg, text } from './dom.js';
 import { filterField, showFilter } from './filter.js';
-import { count, delta, duration, grouped, percent, plural, sense, visible } from './format.js';
+import { count, delta, duration, percent, plural, sense, visible } from './format.js';
 import { spark } from './spark.js';
 import { lengthName } from './overview.js';
+import { Pager, allRows } from './pager.js';
 import { range, state } from './state.js';
 import { Table, contextColumn, numberColumn } from './table.js';
 import { ENOUGH } from './tiles.js';
 
 const ROWS = 25;
-const ALL_ROWS = 1000; // of a file
 
 /** A column of a statistic, greyed where it has too few samples. */
 function statistic(id) {
@@ -66,63 +66,29 @@ export function contexts(kind) {
 			},
 		});
 		const filter = filterField(page);
-		const limit = el('select', '', ...[10, 25, 50, 100].map((n) => {
-			const option = el('option', '', `${n} rows`);
-			option.value = n;
-			return option;
-		}));
-		attr(limit, 'aria-label', 'Rows');
-		limit.addEventListener('change', () => page.go({ limit: Number(limit.value), offset: 0 }));
-		const [previous, next] = [button('Previous'), button('Next')];
-		const rows = () => state.limit || ROWS;
-		previous.addEventListener('click', () => page.go({ offset: Math.max(state.offset - rows(), 0) }));
-		next.addEventListener('click', () => page.go({ offset: state.offset + rows() }));
-		const total = el('span', 'muted grow', '');
-		attr(total, 'role', 'status');
-		const query = (limit, offset, more) => question('paths', { ...range(), kind, ...sorted(), q: state.q, limit, offset, ...more });
-		const head = exportButtons(async () => {
-			const { answers: { all } } = await ask({ all: query(ALL_ROWS, 0) }, new AbortController().signal);
-			return table.exported(all.body.paths ?? []);
-		});
-		root.append(card(name, title, { head: [filter, ...head], parts: [table.node, foot(total, limit, previous, next)] }));
+		const pager = new Pager(page, ROWS);
+		const query = (more) => question('paths', { ...range(), kind, ...sorted(), q: state.q, ...more });
+		const head = exportButtons(async () => table.exported(await allRows(query, 'paths')));
+		root.append(card(name, title, { head: [filter, ...head], parts: [table.node, pager.node] }));
 		if (page.focusFilter) filter.focus();
 		page.focusFilter = false;
 		return {
-			questions: () => ({ paths: query(rows(), state.offset, { series: 'hits' }) }),
+			questions: () => ({ paths: query({ ...pager.parameters(), series: 'hits' }) }),
 			draw({ paths }, now, { asOf, refused }) {
 				showFilter(filter);
-				limit.value = rows();
 				if (!paths && !refused.paths) return;
 				const { paths: shown = [], total: all = 0 } = paths ?? {};
 				// The last slice has not ended.
 				const ended = paths?.series?.to > asOf ? -1 : undefined;
 				for (const row of shown) row.ended = (row.series ?? []).slice(0, ended);
-				if (shown.length === 0 && state.offset > 0 && all > 0) {
-					page.go({ offset: Math.floor((all - 1) / rows()) * rows() }, true);
-					return;
-				}
+				if (paths && !pager.draw(shown.length, all)) return;
 				const empty = state.q ? `No ${noun} contains “${visible(state.q)}”` : `No ${noun} in the last ${lengthName()}`;
 				table.draw(shown, refused.paths ?? (shown.length ? '' : empty));
 				table.markSort(sorted().sort, sorted().order);
-				text(total, shown.length ? `${grouped(state.offset + 1)}–${grouped(state.offset + shown.length)} of ${grouped(all)}` : '');
-				previous.disabled = state.offset === 0;
-				next.disabled = state.offset + shown.length >= all;
 				if (paths) page.complete(paths, all > 0);
 			},
 		};
 	};
-}
-
-function button(label) {
-	const node = el('button', 'button', label);
-	node.disabled = true;
-	return node;
-}
-
-function foot(...parts) {
-	const node = el('nav', 'bar foot', ...parts);
-	attr(node, 'aria-label', 'Pages of the table');
-	return node;
 }
 
 export const mount = contexts('http');

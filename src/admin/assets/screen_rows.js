@@ -1,9 +1,10 @@
 // The scheduled rows of the row caches of this process.
 
 import { question } from './api.js';
-import { card } from './card.js';
+import { card, exportButtons } from './card.js';
 import { attr, el, sync, text } from './dom.js';
 import { duration, grouped, percent, plural, span, visible } from './format.js';
+import { Pager, allRows } from './pager.js';
 import { state } from './state.js';
 import { Table, numberColumn } from './table.js';
 
@@ -34,11 +35,14 @@ export function mount(root, page) {
 	});
 	const caches = el('select', '');
 	attr(caches, 'aria-label', 'Cache');
-	caches.addEventListener('change', () => page.go({ name: caches.value }));
+	caches.addEventListener('change', () => page.go({ name: caches.value, offset: 0 }));
 	const note = el('span', 'muted');
-	root.append(card('rows', 'Rows of the row cache', { head: [note, caches, ...rows.buttons()], parts: [rows.node] }));
+	const pager = new Pager(page, ROWS);
+	const query = (more) => question('rows', { name: state.name, ...more });
+	const buttons = exportButtons(async () => rows.exported(await allRows(query, 'rows')));
+	root.append(card('rows', 'Rows of the row cache', { head: [note, caches, ...buttons], parts: [rows.node, pager.node] }));
 	return {
-		questions: () => ({ rows: question('rows', { name: state.name, limit: ROWS }) }),
+		questions: () => ({ rows: query(pager.parameters()) }),
 		draw({ rows: answer }, now, { refused }) {
 			if (!answer && !refused.rows) return;
 			const { caches: names = [], total = 0, rows: list = [] } = answer ?? {};
@@ -49,6 +53,7 @@ export function mount(root, page) {
 				return option;
 			}, () => {});
 			caches.value = answer?.name ?? '';
+			if (answer && !pager.draw(list.length, total)) return;
 			rows.draw(list, refused.rows ?? (list.length ? '' : names.length ? 'No row is scheduled' : 'This process has no row cache: RowCache::builder(&pulse) makes one'));
 			text(note, total > 0 ? `${plural(total, 'row')} · failing rows first` : '');
 		},

@@ -21,7 +21,7 @@ export function parse(fragment) {
 		else if (typeof initial === 'string') state[field] = value;
 		else state[field] = /^\d{1,12}$/.test(value) ? Math.min(Number(value), MAX_UNIX) : initial;
 	}
-	if (!RANGES[state.range]) state.range = '';
+	if (!Object.hasOwn(RANGES, state.range)) state.range = '';
 	if (state.from >= state.to) state.from = state.to = 0;
 	if (state.order !== 'asc') state.order = '';
 	return state;

@@ -65,11 +65,11 @@ export class Table {
 		this.sorted = sort;
 	}
 
-	/** Draws the rows, or `note` in their place. */
-	draw(rows, note = '') {
+	/** Draws the rows, at most `most` of them, or `note` in their place. */
+	draw(rows, note = '', most = rows.length) {
 		this.#rows = rows;
 		const { key, mark } = this.#options;
-		sync(this.#body, rows, key, () => this.#create(), (node, row, index) => {
+		sync(this.#body, rows.slice(0, most), key, () => this.#create(), (node, row, index) => {
 			attr(node, 'data-key', key(row));
 			mark?.(node, row);
 			this.#columns.forEach((column, at) => {

@@ -17,7 +17,9 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tower_pulse::admin::Access;
 use tower_pulse::layer::Head;
-use tower_pulse::{Builder, Pulse};
+use tower_pulse::model::slice::Precisions;
+use tower_pulse::store::memory::MemoryStore;
+use tower_pulse::{Builder, Clock, Pulse};
 
 use crate::rig::http::Client;
 
@@ -47,6 +49,8 @@ pub struct Service {
     pulse: Pulse,
     address: SocketAddr,
     is_out: Arc<AtomicBool>,
+    /// The further instances.
+    _others: Vec<Pulse>,
     _serving: Serving,
 }
 
@@ -101,6 +105,43 @@ impl Service {
         }
         service.flush().await;
         service
+    }
+
+    /// A service with so many counters, each of which counts its number.
+    pub async fn with_counters(counters: i64) -> Self {
+        let pulse = builder().build().expect("a valid configuration");
+        let app = Router::new().merge(pulse.mount("/admin/pulse", Access::open()));
+        let service = Self::serve(pulse, app).await;
+        for number in 0..counters {
+            let counter = service.pulse.counter(&format!("counter-{number:03}"));
+            counter.add(number);
+        }
+        service.flush().await;
+        service
+    }
+
+    /// A service of so many instances, `web-00` and so on, of which the first has the page.
+    pub async fn of_instances(instances: usize) -> Self {
+        let precisions = Precisions::default();
+        let store = Arc::new(MemoryStore::new(precisions, Clock::system()));
+        let pulse = |number: usize| {
+            let named = builder().instance(&format!("web-{number:02}"));
+            named
+                .store(store.clone())
+                .build()
+                .expect("a valid configuration")
+        };
+        let pulses: Vec<Pulse> = (0..instances).map(pulse).collect();
+        for pulse in &pulses {
+            pulse.heartbeat().await.expect("a store in memory");
+        }
+        let first = pulses[0].clone();
+        let app = Router::new().merge(first.mount("/admin/pulse", Access::open()));
+        let service = Self::serve(first, app).await;
+        Self {
+            _others: pulses,
+            ..service
+        }
     }
 
     /// A service in which whatever has a name has one of [`HOSTILE`].
@@ -184,6 +225,7 @@ impl Service {
             address,
             _serving: Serving(serving),
             is_out: Arc::default(),
+            _others: Vec::new(),
         }
     }
 

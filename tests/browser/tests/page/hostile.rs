@@ -118,3 +118,36 @@ async fn a_formula_in_a_file_is_text() {
     assert!(csv.contains("'=HYPERLINK"), "{csv}");
     page.end().await;
 }
+
+#[tokio::test]
+async fn a_state_that_makes_no_sense_is_the_default() {
+    let service = Service::everywhere().await;
+    let page = Page::empty().await;
+    for state in [
+        "__proto__?range=__proto__&sort=constructor&order=toString",
+        "overview?range=constructor&refresh=1e9&precision=-1",
+        "paths?from=99999999999&to=1&limit=7&hide=__proto__",
+        "counters?limit=99999999999&offset=99999999999",
+        "paths?offset=99999999999&limit=50",
+    ] {
+        let url = service.url(&format!("/admin/pulse#{state}"));
+        page.go(&url).await;
+        page.until(
+            &format!("{state}: there is no complaint"),
+            "!document.querySelector('#banner').checkVisibility()",
+        )
+        .await;
+        let range: Vec<String> = page
+            .each("input[name=range]:checked", "element.value")
+            .await;
+        assert_eq!(range.len(), 1, "{state}");
+    }
+    page.go(&service.url("/admin/pulse#paths?offset=99999999999&limit=50"))
+        .await;
+    page.until(
+        "the last page is shown",
+        "document.querySelectorAll('table[data-table=paths] tbody tr').length > 0",
+    )
+    .await;
+    page.end().await;
+}

@@ -1,7 +1,10 @@
 //! Tables: sorted, filtered, opened and saved.
 
+use std::collections::BTreeSet;
+
 use pulse_browser::page::{Page, quoted};
 use pulse_browser::rig::http::Client;
+use pulse_browser::service::Service;
 use pulse_browser::shop::Shop;
 
 use crate::{click_in_menu, column, keys};
@@ -241,5 +244,68 @@ async fn few_samples_are_grey_and_say_so() {
     assert!(few && title.contains("sample"), "{title}");
     let many = column(&page, "paths", "mean").await;
     assert!(many.len() >= 8);
+    page.end().await;
+}
+
+#[tokio::test]
+async fn a_long_list_has_pages_and_a_file_has_all_of_it() {
+    let service = Service::with_counters(130).await;
+    let page = Page::open(&service.url("/admin/pulse#counters")).await;
+    let all: Vec<String> = (0..130).map(|n| format!("counter-{n:03}")).collect();
+    let shown = keys(&page, "counters").await;
+    assert_eq!(shown, all[..shown.len()]);
+    assert!(shown.len() < all.len(), "there is a second page");
+    let from = shown.len();
+    page.click("section:has(table[data-table=counters]) nav button:last-child")
+        .await;
+    page.until_value(
+        "the next page",
+        "[...document.querySelectorAll('table[data-table=counters] tbody tr')].map((row) => row.dataset.key)",
+        |keys: &Vec<String>| *keys == all[from..all.len().min(2 * from)],
+    )
+    .await;
+    let csv = "section:has(table[data-table=counters])";
+    click_in_menu(&page, csv, "button[data-export=csv]").await;
+    let (_, csv) = page.download().await;
+    let names: Vec<&str> = csv
+        .lines()
+        .skip(1)
+        .map(|l| l.split(',').next().unwrap())
+        .collect();
+    assert_eq!(names, all);
+    page.end().await;
+}
+
+#[tokio::test]
+async fn a_file_has_more_paths_than_one_answer() {
+    let service = Service::with_contexts(1_100).await;
+    let page = Page::open(&service.url("/admin/pulse#paths")).await;
+    click_in_menu(
+        &page,
+        "section:has(table[data-table=paths])",
+        "button[data-export=json]",
+    )
+    .await;
+    let (_, json) = page.download().await;
+    let rows: Vec<serde_json::Value> = serde_json::from_str(&json).unwrap();
+    let names: BTreeSet<&str> = rows
+        .iter()
+        .map(|row| row["context"].as_str().unwrap())
+        .collect();
+    assert_eq!((rows.len(), names.len()), (1_100, 1_100));
+    page.end().await;
+}
+
+#[tokio::test]
+async fn each_instance_of_a_large_fleet_is_listed() {
+    let service = Service::of_instances(20).await;
+    let page = Page::open(&service.url("/admin/pulse#health")).await;
+    let all: Vec<String> = (0..20).map(|n| format!("web-{n:02}")).collect();
+    page.until_value(
+        "all instances",
+        "[...document.querySelectorAll('table[data-table=instances] tbody tr')].map((row) => row.dataset.key)",
+        |keys: &Vec<String>| *keys == all,
+    )
+    .await;
     page.end().await;
 }
