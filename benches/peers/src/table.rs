@@ -8,7 +8,7 @@ use crate::options::{Measure, Options};
 use crate::pause::Pause;
 use crate::processes::Ratios;
 use crate::redis::Cost;
-use crate::rows::{BARE, FLOOR, PROMETHEUS, ROWS, Row, TRACE};
+use crate::rows::{BARE, FLOOR, PROMETHEUS, PULSE, ROWS, Row, TRACE};
 use crate::stats::Median;
 use crate::workers::{Rate, Throughput};
 
@@ -94,21 +94,25 @@ impl Results {
         Some(of(&self.instructions, id)? - of(&self.instructions, other)?)
     }
 
-    /// Throughput of two workers as a fraction of the bare one of the same round: on the same path, on all
+    /// Throughput of two workers as a fraction of another row's in the same round: on the same path, on all
     /// paths.
-    pub(crate) fn throughput(&self, id: &str) -> Option<(Median, Median)> {
-        self.throughput_by(id, |rate| rate.wall)
+    pub(crate) fn throughput(&self, id: &str, to: &str) -> Option<(Median, Median)> {
+        self.throughput_by(id, to, |rate| rate.wall)
     }
 
-    fn throughput_by(&self, id: &str, by: fn(&Rate) -> f64) -> Option<(Median, Median)> {
+    fn throughput_by(&self, id: &str, to: &str, by: fn(&Rate) -> f64) -> Option<(Median, Median)> {
         let find = |id: &str| self.workers.iter().find(|row| row.id == id);
-        let (row, bare) = (find(id)?, find(BARE)?);
-        let fraction = |row: &[Rate], bare: &[Rate]| {
-            Median::of(row.iter().zip(bare).map(|(row, bare)| by(row) / by(bare)))
+        let (row, other) = (find(id)?, find(to)?);
+        let fraction = |row: &[Rate], other: &[Rate]| {
+            Median::of(
+                row.iter()
+                    .zip(other)
+                    .map(|(row, other)| by(row) / by(other)),
+            )
         };
         Some((
-            fraction(&row.same, &bare.same),
-            fraction(&row.all, &bare.all),
+            fraction(&row.same, &other.same),
+            fraction(&row.all, &other.all),
         ))
     }
 
@@ -124,7 +128,7 @@ impl Results {
             text += &format!("\n{note}\n");
         }
         self.by_process(&mut text);
-        self.by_cpu_time(&mut text);
+        self.two_workers(&mut text);
         self.redis(&mut text);
         self.pause(&mut text);
         text += "\n";
@@ -154,9 +158,16 @@ impl Results {
         }
     }
 
-    fn by_cpu_time(&self, text: &mut String) {
+    fn two_workers(&self, text: &mut String) {
         if self.workers.is_empty() {
             return;
+        }
+        if let Some((same, all)) = self.throughput(PULSE, FLOOR) {
+            let (same, all) = (fraction(Some(same)), fraction(Some(all)));
+            let _ = writeln!(
+                text,
+                "\nTwo workers, throughput of tower-pulse / floor: same path {same}, 20 paths {all}."
+            );
         }
         let bare = self.workers.iter().find(|row| row.id == BARE);
         let rates = bare.map_or(&[][..], |bare| &bare.all);
@@ -168,7 +179,7 @@ impl Results {
         );
         *text += "| Layer | same path: throughput of bare | 20 paths |\n|---|---|---|\n";
         for row in ROWS.iter().filter(|row| row.id != BARE) {
-            if let Some((same, all)) = self.throughput_by(row.id, |rate| rate.cpu) {
+            if let Some((same, all)) = self.throughput_by(row.id, BARE, |rate| rate.cpu) {
                 let (same, all) = (fraction(Some(same)), fraction(Some(all)));
                 let _ = writeln!(text, "| {} | {same} | {all} |", row.name);
             }
@@ -245,7 +256,7 @@ impl Results {
         if of(&self.nanos, row.id).is_none()
             && of(&self.allocations, row.id).is_none()
             && of(&self.instructions, row.id).is_none()
-            && self.throughput(row.id).is_none()
+            && self.throughput(row.id, BARE).is_none()
             && http::fraction(&self.loopback, row.id).is_none()
         {
             return;
@@ -253,7 +264,7 @@ impl Results {
         let overhead = self.overhead(row.id).map_or(String::new(), |ns| {
             format!("{:.0} ({:.0}-{:.0})", ns.value, ns.low, ns.high)
         });
-        let (same, all) = self.throughput(row.id).unzip();
+        let (same, all) = self.throughput(row.id, BARE).unzip();
         let _ = write!(
             text,
             "| {} | {overhead} | {} | {} | {} | {} | {} | {} | {} |",

@@ -6,7 +6,6 @@ import { attr, el, show, svg, text } from './dom.js';
 import { time } from './format.js';
 import { slicesOf, valueOf } from './slices.js';
 
-
 const PAD = { top: 8, right: 10, bottom: 22, left: 52 };
 const ROW = 15; // height of a row of labels above the plot
 const SHAPES = ['M1 1h10v10h-10z', 'M1 6a5 5 0 1 0 10 0a5 5 0 1 0-10 0', 'M6 0l6 11h-12z', 'M6 0l6 6-6 6-6-6z', 'M0 3h12v6h-12z', 'M0 1h12l-6 11z'];
