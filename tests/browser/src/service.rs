@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -30,6 +31,9 @@ pub const PLACES: [&str; 4] = [
     "/a/b/c/ops/pulse",
     "/served/pulse/",
 ];
+
+/// The minutes of [`Service::with_gap`] without a request.
+pub const GAP: Range<i64> = 10..15;
 
 /// Names that would do harm if the page took them for more than text, or had no room for them.
 pub const HOSTILE: [&str; 7] = [
@@ -107,6 +111,32 @@ impl Service {
         service
     }
 
+    /// A service that has recorded requests in each of the last 30 minutes and in the present one, but in none of
+    /// [`GAP`].
+    pub async fn with_gap() -> Self {
+        let now = Clock::system().now_seconds();
+        let begin = (now.div_euclid(60) - 30) * 60;
+        let (clock, time) = Clock::manual(begin);
+        let built = builder().clock(clock.clone()).build();
+        let pulse = built.expect("a valid configuration");
+        let app = Router::new().merge(pulse.mount("/admin/pulse", Access::open()));
+        let service = Self::serve(pulse, app).await;
+        let pulse = &service.pulse;
+        for minute in 0..=30 {
+            if !GAP.contains(&minute) {
+                for millis in [10, 20, 30] {
+                    pulse.record("GET /", Duration::from_millis(millis), StatusCode::OK);
+                }
+            }
+            pulse.drain();
+            let end = now.min(begin + 60 * (minute + 1));
+            let step = end - clock.now_seconds();
+            time.advance(Duration::from_secs(step.max(0) as u64));
+            service.flush().await;
+        }
+        service
+    }
+
     /// A service with so many counters, each of which counts its number.
     pub async fn with_counters(counters: i64) -> Self {
         let pulse = builder().build().expect("a valid configuration");
@@ -125,7 +155,7 @@ impl Service {
         let precisions = Precisions::default();
         let store = Arc::new(MemoryStore::new(precisions, Clock::system()));
         let pulse = |number: usize| {
-            let named = builder().instance(&format!("web-{number:02}"));
+            let named = builder().instance(format!("web-{number:02}"));
             named
                 .store(store.clone())
                 .build()

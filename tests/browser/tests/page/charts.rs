@@ -1,6 +1,7 @@
 //! Charts: their series, their lines, their tables and their files.
 
 use pulse_browser::page::Page;
+use pulse_browser::service::{GAP, Service};
 use pulse_browser::shop::Shop;
 
 use crate::click_in_menu;
@@ -188,5 +189,46 @@ async fn the_precision_is_automatic_or_chosen() {
         (55..=61).contains(n)
     })
     .await;
+    page.end().await;
+}
+
+#[tokio::test]
+async fn a_gap_is_a_gap_and_the_unfinished_slice_is_dashed() {
+    let service = Service::with_gap().await;
+    let page = Page::open(&service.url("/admin/pulse#overview?range=1h")).await;
+    let line = |unfinished: bool| {
+        let unfinished = if unfinished {
+            ".unfinished"
+        } else {
+            ":not(.unfinished)"
+        };
+        format!("document.querySelector('{LATENCY} .plot path.lines.c-mean{unfinished}')")
+    };
+    let parts = format!(
+        "({}?.getAttribute('d') ?? '').split('M').length - 1",
+        line(false)
+    );
+    page.until_value(
+        "a line before the gap and one after it",
+        &parts,
+        |parts: &usize| *parts == 2,
+    )
+    .await;
+    let dashes: String = page
+        .eval(&format!("getComputedStyle({}).strokeDasharray", line(true)))
+        .await;
+    assert_ne!(dashes, "none");
+    let end: String = page
+        .eval(&format!("{}.getAttribute('d')", line(true)))
+        .await;
+    assert!(end.starts_with('M'), "{end:?}");
+
+    click_in_menu(&page, LATENCY, "button[data-export=json]").await;
+    let (_, json) = page.download().await;
+    let rows: Vec<serde_json::Value> = serde_json::from_str(&json).unwrap();
+    let means: Vec<_> = rows.iter().map(|row| row["mean"].as_f64()).collect();
+    let first = means.iter().position(Option::is_some).unwrap();
+    let expected = (0..=30).map(|minute| (!GAP.contains(&minute)).then_some(0.02));
+    assert_eq!(means[first..], expected.collect::<Vec<_>>());
     page.end().await;
 }
