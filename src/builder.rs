@@ -474,7 +474,8 @@ impl Builder {
     }
 
     /// The most memory that this configuration can ever take, whatever clients send. It is logged at
-    /// the start and shown in [`Health`](crate::Health).
+    /// the start and shown in [`Health`](crate::Health). The answers that the admin router holds while somebody looks
+    /// at its pages are not in it: see the guide's page about [sizing](crate::guide::sizing).
     ///
     /// ```
     /// let builder = tower_pulse::Pulse::builder().max_contexts(100);

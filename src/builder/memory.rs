@@ -16,7 +16,8 @@ impl ProcessBytes {
         format!(
             "it never takes more than {} of this process's memory: {} for {} contexts and {} counters, \
              {} for calls that may have to be sent again, {folding}{} while it looks for changes, and {} for {slices}, with requests in \
-             every context, every minute and at every duration; fewer contexts take less in proportion",
+             every context, every minute and at every duration; fewer contexts take less in proportion, and the \
+             admin pages take more while somebody looks at them",
             bytes(self.total()),
             bytes(self.in_use),
             bounds.max_contexts,
