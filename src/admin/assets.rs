@@ -49,12 +49,12 @@ static LATER_STYLES: &[Module] = files!("screens.css");
 
 /// The modules of the first paint, each behind those that it imports. They are served as one file.
 static FIRST_MODULES: &[Module] = files!(
-    "dom.js" "format.js" "state.js" "api.js" "poll.js" "problems.js" "context.js" "card.js" "table.js" "tiles.js"
-    "change.js" "attention.js" "axis.js" "slices.js" "chart_readout.js" "chart_pointer.js" "chart.js" "trends.js" "fix_first.js" "overview.js" "app.js");
+    "dom.js" "format.js" "state.js" "api.js" "poll.js" "problems.js" "context.js" "card.js" "tiles.js" "table.js"
+    "change.js" "attention.js" "axis.js" "slices.js" "chart.js" "trends.js" "fix_first.js" "overview.js" "app.js");
 
 /// The modules that are loaded when they are needed.
 static LATER_MODULES: &[Module] = files!(
-    "chart_table.js" "export.js" "filter.js" "hist.js" "instances.js" "outcomes.js" "pager.js" "requests.js"
+    "chart_pointer.js" "chart_readout.js" "chart_table.js" "export.js" "filter.js" "hist.js" "instances.js" "outcomes.js" "pager.js" "requests.js"
     "screen_counters.js" "screen_deploy.js" "screen_health.js" "screen_path.js" "screen_paths.js"
     "screen_rows.js" "screen_slowest.js" "screen_timers.js" "spark.js" "time_goes.js" "verdict.js"
 );

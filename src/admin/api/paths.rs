@@ -18,7 +18,7 @@ use crate::model::records::RecordId;
 use crate::model::window::Window;
 
 /// The measurements that rows can be ordered by.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Sort {
     Count,
     Mean,
@@ -34,9 +34,12 @@ enum Sort {
     Share,
     /// The change of the mean.
     Change,
+    ClientErrors,
+    /// The name.
+    Context,
 }
 
-const SORTS: [(&str, Sort); 13] = [
+const SORTS: [(&str, Sort); 15] = [
     ("count", Sort::Count),
     ("mean", Sort::Mean),
     ("p95", Sort::P95),
@@ -50,6 +53,8 @@ const SORTS: [(&str, Sort); 13] = [
     ("error_share", Sort::ErrorShare),
     ("share", Sort::Share),
     ("change", Sort::Change),
+    ("4xx", Sort::ClientErrors),
+    ("context", Sort::Context),
 ];
 
 impl Sort {
@@ -68,6 +73,9 @@ impl Sort {
             Self::Errors => Some(now.errors as f64),
             Self::ErrorShare => now.error_share,
             Self::Change => row.measured.change?.mean,
+            Self::ClientErrors => Some(now.outcomes.get("4xx").copied().unwrap_or(0) as f64),
+            // The names are compared where all else is equal.
+            Self::Context => None,
         }
     }
 }
@@ -196,8 +204,11 @@ pub(in crate::admin) async fn paths(admin: &Admin, params: &Params) -> Result<Pa
         None => row.measured.now.is_some(),
     });
     table.rows.sort_unstable_by(|a, b| {
-        order(sort.key(a), sort.key(b), descending)
-            .then_with(|| a.context.name.cmp(&b.context.name))
+        let by_name = a.context.name.cmp(&b.context.name);
+        match sort == Sort::Context && descending {
+            true => by_name.reverse(),
+            false => order(sort.key(a), sort.key(b), descending).then(by_name),
+        }
     });
     let total = table.rows.len();
     let page = table.rows.into_iter().skip(offset).take(limit);

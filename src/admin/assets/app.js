@@ -6,10 +6,12 @@ import { moment, percent, span, time, useUtc, visible } from './format.js';
 import { mount } from './overview.js';
 import { Poller } from './poll.js';
 import { problems } from './problems.js';
-import { isCoarse, isZoomed, link, rangeName, read, recordedFor, seconds, state, write } from './state.js';
+import { config, isCoarse, isZoomed, link, rangeName, read, recordedFor, seconds, settled, state, write } from './state.js';
 
 const STALE = 60; // seconds that answers may be behind the clock
-const FAILURES = { 401: 'You are no longer logged in. Reload the page to log in again.' };
+const LOGGED_OUT = [401, 403];
+const NO_RANGE = ['slowest', 'rows', 'deploy']; // screens that have times of their own
+const MAX_ANSWERS = 12;
 
 /** The modules of the screens; those that are seldom opened are loaded when they are. A browser may remember that a URL has failed. */
 const SCREENS = {
@@ -24,10 +26,10 @@ const SCREENS = {
 	deploy: (retry) => import('./screen_deploy.js' + retry),
 };
 
-const config = JSON.parse(document.querySelector('meta[name="pulse-config"]').content || '{}');
 const root = $('screen');
 const nothing = el('p', 'nothing card', 'Nothing yet: no answer has arrived.');
 const view = {}; // the mounted screen
+const lastAnswers = new Map(); // by their questions
 const shown = { at: 0, asOf: 0, failure: null };
 let isPaused = false;
 let styled = null; // settles when the style of the other screens is there
@@ -64,7 +66,9 @@ async function load(signal) {
 	if (!mounted) return true;
 	let answers = null;
 	try {
-		answers = await ask({ health: mounted.needsNoStore ? 'health' : 'health?part=status', ...mounted.questions() }, signal);
+		const questions = mounted.questions();
+		restore(Object.values(questions).join(' '));
+		answers = await ask({ health: mounted.needsNoStore ? 'health' : 'health?part=status', ...questions }, signal);
 	} catch (error) {
 		if (signal.aborted) return true;
 		shown.failure = error;
@@ -73,6 +77,18 @@ async function load(signal) {
 	if (answers) accept(answers.answers, answers.asOf);
 	else report();
 	return !shown.failure;
+}
+
+/** Shows what these questions were answered last, until there is another answer. While the store is away, nothing else stands for it. */
+function restore(questions) {
+	if (view.questions === questions) return;
+	view.questions = questions;
+	const known = lastAnswers.get(questions);
+	if (!known && !shown.failure) return;
+	Object.assign(view, { answers: null, ...known, complete: Boolean(known) });
+	shown.at = known?.at ?? 0;
+	report();
+	draw();
 }
 
 function accept({ health, ...others }, asOf) {
@@ -87,6 +103,9 @@ function accept({ health, ...others }, asOf) {
 	if (!away) {
 		shown.at = serverNow();
 		view.complete = true;
+		lastAnswers.delete(view.questions);
+		lastAnswers.set(view.questions, { answers: view.answers, asOf, at: shown.at });
+		if (lastAnswers.size > MAX_ANSWERS) lastAnswers.delete(lastAnswers.keys().next().value);
 	}
 	report();
 	draw();
@@ -94,8 +113,13 @@ function accept({ health, ...others }, asOf) {
 
 function draw() {
 	if (!view.answers || !view.mounted || !(view.complete || view.mounted.needsNoStore)) return;
-	view.mounted.draw(view.answers, isZoomed() ? Math.min(serverNow(), state.to) : serverNow(), { asOf: view.asOf ?? serverNow(), health: view.health, refused: view.refused });
+	view.mounted.draw(view.answers, serverNow(), { asOf: view.asOf ?? serverNow(), health: view.health, refused: view.refused });
+	if (!document.body.dataset.ready) performance.mark('drawn');
 	document.body.dataset.ready = 'true';
+	const refusal = Object.values(view.refused ?? {})[0];
+	if (!refusal) return;
+	text($('complete'), refusal);
+	show($('complete'), true);
 }
 
 function setStatus(status) {
@@ -108,26 +132,26 @@ function setStatus(status) {
 function report() {
 	const { failure } = shown;
 	const { health } = view;
-	const isUnauthorized = failure?.status === 401 || failure?.status === 403;
+	const isUnauthorized = LOGGED_OUT.includes(failure?.status);
 	const isUnreachable = failure && !(failure instanceof ApiError);
 	setStatus(isUnauthorized ? 'unauthorized' : isUnreachable ? 'unreachable' : failure ? 'down' : health?.status ?? 'unknown');
 	show($('banner'), Boolean(failure));
 	attr($('banner'), 'data-kind', failure ? (isUnauthorized ? 'unauthorized' : isUnreachable ? 'unreachable' : 'store') : null);
 	document.body.toggleAttribute('data-stale', Boolean(failure) && view.complete === true);
+	document.body.toggleAttribute('data-nothing', Boolean(failure) && !view.complete && !view.mounted?.needsNoStore);
 	if (failure) {
 		const stale = view.complete ? `Shown is what was answered at ${time(shown.at)}.` : 'There is nothing to show yet.';
-		const message = FAILURES[failure.status] ?? (failure instanceof SyntaxError ? 'The script of this screen is broken.' : isUnreachable ? 'The service cannot be reached.' : `${visible(failure.message).replace(/\.$/, '')}.`);
+		const message = isUnauthorized ? 'You are no longer logged in. Reload the page to log in again.' : (failure instanceof SyntaxError ? 'The script of this screen is broken.' : isUnreachable ? 'The service cannot be reached.' : `${visible(failure.message).replace(/\.$/, '')}.`);
 		text($('banner').firstElementChild, isUnauthorized ? message : `${message} ${stale} Trying again…`);
 		text($('banner').lastElementChild, isUnauthorized ? 'Reload' : 'Retry now');
 		if (!view.complete && !view.mounted?.needsNoStore && !nothing.isConnected) root.prepend(nothing);
 	}
 	if (view.complete) nothing.remove();
 	if (health && !isUnreachable) {
-		const sentences = problems(health);
+		const sentences = problems(health, Boolean(failure));
 		sync($('warnings'), sentences, String, (sentence) => el('li', '', sentence), () => {});
 		show($('warnings'), sentences.length > 0);
 	}
-	if (isUnauthorized) isPaused = true;
 	tick();
 }
 
@@ -135,23 +159,25 @@ function report() {
 function tick() {
 	const age = serverNow() - shown.at;
 	const isOld = view.complete && !isPaused && !isZoomed() && age > Math.max(STALE, 3 * state.refresh);
-	text($('updated'), !view.complete ? '' : isZoomed() ? 'paused while zoomed' : isPaused ? `paused · updated ${span(age)} ago` : `updated ${age < 1.5 ? 'now' : `${span(age)} ago`}`);
+	text($('updated'), !view.complete ? '' : isZoomed() ? `paused while zoomed · as of ${time(view.asOf)}` : isPaused ? `paused · updated ${span(age)} ago` : `updated ${age < 1.5 ? 'now' : `${span(age)} ago`}`);
 	$('updated').classList.toggle('warn-text', isOld);
 }
 
 /** Sets the controls to the state, and mounts another screen if the state names one. */
 async function changed() {
 	useUtc(state.utc === 1);
-	const { name, context } = view;
+	const { name, context, range } = view;
 	controls();
 	poller.paused = isPaused || isZoomed();
+	view.range = `${rangeName()} ${state.from} ${state.to}`;
 	if (name === state.screen && context === state.context + state.kind) {
-		draw();
+		// What was answered about another range is not drawn as if it were about this one.
+		if (view.range === range) draw();
 		poller.now();
 		return;
 	}
 	view.mounted?.remove?.();
-	Object.assign(view, { name: state.screen, context: state.context + state.kind, mounted: null, answers: null, complete: false, refused: {} });
+	Object.assign(view, { name: state.screen, context: state.context + state.kind, mounted: null, answers: null, questions: null, complete: false, refused: {} });
 	delete document.body.dataset.ready;
 	document.body.dataset.screen = state.screen;
 	show($('complete'), false);
@@ -203,8 +229,13 @@ function controls() {
 		attr(node, 'aria-current', isCurrent ? 'page' : null);
 	}
 	for (const radio of document.querySelectorAll('input[name=range]')) radio.checked = !isZoomed() && radio.value === rangeName();
-	show($('unzoom'), isZoomed());
-	show($('freeze'), !isZoomed());
+	const hasRange = !NO_RANGE.includes(state.screen);
+	const { activeElement: focused } = document;
+	show(document.querySelector('.segments'), hasRange);
+	show($('unzoom'), isZoomed() && hasRange);
+	show($('freeze'), !isZoomed() && hasRange);
+	// Each of the two takes the place of the other.
+	if (focused?.hidden) (focused === $('freeze') ? $('unzoom') : $('freeze')).focus();
 	const now = serverNow();
 	text($('unzoom'), `${moment(state.from, now)} – ${moment(state.to, now)} ×`);
 	attr($('unzoom'), 'aria-label', `Leave the range from ${time(state.from, 'full')} to ${time(state.to, 'full')}`);
@@ -235,7 +266,7 @@ function connect() {
 	}
 	$('unzoom').addEventListener('click', () => page.go({ from: 0, to: 0 }));
 	$('freeze').addEventListener('click', () => {
-		const to = Math.floor(serverNow());
+		const to = settled(serverNow());
 		page.go({ from: to - seconds(), to });
 	});
 	$('precision').addEventListener('change', (event) => page.go({ precision: Number(event.target.value) }));
@@ -247,34 +278,39 @@ function connect() {
 		controls();
 		tick();
 	});
-	$('banner').lastElementChild.addEventListener('click', () => (shown.failure?.status === 401 ? location.reload() : poller.now()));
+	$('banner').lastElementChild.addEventListener('click', () => (LOGGED_OUT.includes(shown.failure?.status) ? location.reload() : poller.now()));
 	document.querySelector('.skip').addEventListener('click', (event) => {
 		event.preventDefault();
 		root.focus();
 	});
-	document.addEventListener('click', (event) => {
-		for (const menu of document.querySelectorAll('details.menu[open]')) menu.open = menu.contains(event.target);
-	});
+	document.addEventListener('click', (event) => closeMenus(event.target));
 	document.addEventListener('keydown', keys);
 	addEventListener('popstate', () => {
+		closeMenus();
 		read();
 		changed();
 	});
 	setInterval(() => document.hidden || tick(), 1000);
 }
 
+/** Closes the menus that `target` is not in. */
+function closeMenus(target) {
+	for (const menu of document.querySelectorAll('details.menu[open]')) menu.open = Boolean(target) && menu.contains(target);
+}
+
 function keys(event) {
 	if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
 	const menu = document.querySelector('details.menu[open]');
+	const isTyping = /^(input|select|textarea)$/i.test(event.target.tagName) && event.target.type !== 'radio';
 	if (event.key === 'Escape' && menu) {
 		menu.open = false;
 		menu.firstElementChild.focus();
-	} else if (event.key === 'Escape' && isZoomed()) page.go({ from: 0, to: 0 });
-	else if (event.key === '/' && !/^(input|select|textarea)$/i.test(event.target.tagName)) {
+	} else if (event.key === 'Escape' && isZoomed() && !isTyping) page.go({ from: 0, to: 0 });
+	else if (event.key === '/' && !isTyping) {
 		event.preventDefault();
-		if (!$('filter')) page.go({ screen: 'paths' });
+		if ($('filter')) return $('filter').focus();
 		page.focusFilter = true;
-		$('filter')?.focus();
+		page.go({ screen: 'paths' });
 	}
 }
 

@@ -45,7 +45,7 @@ export function flags(lines, right, noun) {
 		flag.before = end - flag.x < CLOSE; // the edge of the picture is near: the label stands left of its line
 		const room = flag.before ? flag.x - (row[i - 1]?.x ?? 0) - CLOSE : end - flag.x;
 		const whole = flag.texts.length > 1 ? `${flag.texts.length} ${noun}` : flag.texts[0];
-		const letters = Math.min(Math.floor((room - 8) / LETTER), 26);
+		const letters = Math.min(Math.floor((room - 8) / LETTER), 30);
 		flag.label = whole.length > letters ? `${whole.slice(0, Math.max(letters - 1, 0))}…` : whole;
 		end = flag.x - (flag.before ? flag.label.length * LETTER + 8 : 0);
 	}

@@ -1,7 +1,6 @@
 // Charts over time: outcomes stacked in bars, or latencies as lines. One crosshair goes through all charts of the page.
 
 import { flags, linearTicks, logTicks, timeTicks } from './axis.js';
-import { connectPointer } from './chart_pointer.js';
 import { attr, el, show, svg, text } from './dom.js';
 import { time } from './format.js';
 import { slicesOf, valueOf } from './slices.js';
@@ -34,6 +33,7 @@ export class TimeChart {
 	#slices = [];
 	#plot;
 	#view; // what is drawn, for chart_pointer.js
+	#isConnected = false; // to the pointer and the keys
 	#readTip = null; // redraws the tooltip
 	#drawTable = null; // while the table is shown
 	#svg;
@@ -59,8 +59,14 @@ export class TimeChart {
 		show(this.#table, false);
 		figure.append(el('figcaption', '', el('h2', '', title), this.#legend(), this.#menu()), this.#plot, this.#table);
 		this.#observer.observe(this.#plot);
-		this.#readTip = connectPointer(this.#view, cursor);
 		this.#showCursor();
+	}
+
+	/** Lets the chart be read and zoomed. */
+	async #connect() {
+		const { connectPointer } = await import('./chart_pointer.js');
+		this.#readTip = connectPointer(this.#view, cursor);
+		this.#readTip();
 	}
 
 	/** What `update` was given, with the options: `chartRows` needs both. */
@@ -71,6 +77,9 @@ export class TimeChart {
 	update(state) {
 		this.#state = { ...EMPTY, ...this.#options, ...state };
 		this.#slices = slicesOf(state);
+		// Behind the first paint, which shows all without it.
+		if (!this.#isConnected) setTimeout(() => this.#connect());
+		this.#isConnected = true;
 		for (const [button, pressed] of this.#buttons) attr(button, 'aria-pressed', pressed(this.#state));
 		text(this.#note, this.#state.message);
 		show(this.#note, this.#state.message !== '');

@@ -75,6 +75,7 @@ export function connectPointer(view, cursor) {
 		cursor.move(press.at, null, view);
 	});
 	on('pointermove', (event) => {
+		if (press && !event.buttons) clear(null); // it was released outside
 		if (press && anchor === null && Math.abs(event.clientX - press.x) > DRAG) {
 			anchor = press.at;
 			plot.setPointerCapture(event.pointerId);

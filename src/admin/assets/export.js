@@ -6,7 +6,7 @@ export function save(format, { name, columns, rows }) {
 	const type = format === 'csv' ? 'text/csv;charset=utf-8' : 'application/json';
 	const link = document.createElement('a');
 	link.href = URL.createObjectURL(new Blob([text], { type }));
-	link.download = `${name}.${format}`;
+	link.download = `${name.replace(/[^\w.-]+/g, '-').slice(0, 80)}.${format}`;
 	link.click();
 	setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }

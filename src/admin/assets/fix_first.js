@@ -2,21 +2,22 @@
 
 import { isOfAll } from './change.js';
 import { attr, el, fill, meter, show, text } from './dom.js';
-import { delta, duration, percent, sense, visible } from './format.js';
-import { Table, contextColumn, numberColumn } from './table.js';
+import { delta, duration, percent, rate, sense, times, visible } from './format.js';
+import { Table, contextColumn, numberColumn, statistic } from './table.js';
 import { recorded } from './tiles.js';
 
 const COMPARABLE = 20; // requests before, of which a mean says something
 
 /**
- * The rows of the table: an instance that is out of line first, then failing pages, then those that have become slower,
- * by what they cost, then those that take most time. `paths` is an answer of `api/paths`.
+ * The rows of the table: an instance that is out of line first, then silent and failing pages, then those that have become
+ * slower or are asked for more often, by what that costs, then those that take most time. `paths` is an answer of
+ * `api/paths`, `changes` are those that stand.
  */
 export function ranked({ paths, ...window }, changes, now) {
 	const minutes = recorded(window, now) / 60;
 	const measured = new Map(paths.map((path) => [path.context, path]));
 	const rows = new Map();
-	for (const change of changes.filter(({ stands }) => stands)) {
+	for (const change of changes) {
 		const row = ofChange(change, measured.get(change.context), minutes);
 		if (row && !(rows.get(row.key)?.rank >= row.rank)) rows.set(row.key, row);
 	}
@@ -28,7 +29,7 @@ export function ranked({ paths, ...window }, changes, now) {
 
 /** The row of a change that should be mended; `path` is what its page measured, if that is known. */
 function ofChange(change, path, minutes) {
-	const { kind, context, instance } = change;
+	const { kind, context, instance, then } = change;
 	const row = path ? ofPath(path, minutes) : { ...change, key: context, mean: kind === 'failing' ? null : change.now, kind: 'http' };
 	const saved = change.extra_seconds_per_minute;
 	if (instance && isOfAll(change)) {
@@ -37,8 +38,16 @@ function ofChange(change, path, minutes) {
 	}
 	if (isOfAll(change) || instance) return null;
 	if (kind === 'failing') return { ...row, rank: 2, weight: change.now, reason: `fails ${percent(change.now, 1)} of its requests` };
-	if (kind === 'slower') return { ...row, saved, rank: 1, weight: saved, reason: 'slower than before' };
+	if (kind === 'silent') return { ...row, rank: 2, weight: 1, reason: `silent, ${rate(then)}/min before` };
+	if (kind === 'surging') return { ...row, saved, rank: 1, weight: saved, reason: `${times(change.now / then)} the traffic` };
+	if (kind === 'slower') return { ...row, ...sinceThen(change), saved: change.from_code, rank: 1, weight: saved, reason: change.is_tail ? 'its slowest tenth is slower than before' : 'slower than before' };
 	return null;
+}
+
+/** What a page takes since it has become slower, which may be a small part of the range. */
+function sinceThen({ now, then, is_tail: isTail, from_code: code, from_traffic: traffic }) {
+	const perMinute = (traffic / (now + then) + code / (now - then)) * now;
+	return isTail || !(perMinute > 0) ? {} : { mean: now, perMinute, change: { mean: now / then }, before: { count: COMPARABLE } };
 }
 
 /** The row of a page. What would be saved is known if it was asked for often enough before. */
@@ -69,14 +78,14 @@ export function fixFirst() {
 			} },
 			numberColumn('perMinute', 'Time per minute', (value) => duration(value), { title: 'Seconds of service time per minute' }),
 			numberColumn('saved', 'Saved if as before', (value) => (value > 0.0005 ? `${duration(value)}/min` : '–'), { title: 'Service time per minute that would be saved if the page were as it was' }),
-			numberColumn('mean', 'Mean', (value) => duration(value)),
-			{ id: 'change', label: 'Change', title: 'Of the mean, against the range before', value: (row) => row.change?.mean ?? null, draw(cell, row) {
+			statistic('mean'),
+			{ id: 'change', label: 'Change', title: 'Of the mean, against the range before; of a page that is slower, against the time before that', value: (row) => row.change?.mean ?? null, draw(cell, row) {
 				const ratio = row.count >= 5 && row.before?.count >= 5 ? row.change?.mean : null;
 				text(cell, delta(ratio) || '–');
 				attr(cell, 'data-sense', sense(ratio));
 			} },
-			numberColumn('p95', 'p95', (value) => duration(value)),
-			numberColumn('error_share', 'Errors', (value) => percent(value, 1)),
+			statistic('p95'),
+			statistic('error_share', 'Errors', (value) => percent(value, 1)),
 		],
 	});
 }

@@ -38,7 +38,7 @@ export function count(n) {
 /** 132, 12.3, 0.4 */
 export function rate(n) {
 	if (!isNumber(n)) return NONE;
-	return n >= 100 ? count(n) : String(Math.round(n * 10) / 10);
+	return n >= 100 ? count(n) : String(n >= 1 ? Math.round(n * 10) / 10 : Number(n.toPrecision(2)));
 }
 
 /** A part of a whole: 34%, 3.4%, <0.01% */

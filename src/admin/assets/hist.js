@@ -79,3 +79,16 @@ function draw(root) {
 	};
 	root.readAt(root.left);
 }
+
+/** What a file of a shape contains: each bucket in seconds, with its requests now and before. */
+export function histogramRows({ now = [], before }) {
+	const rows = new Map();
+	for (const [at, buckets] of [now, before ?? []].entries()) {
+		for (const [low, high, n] of buckets) {
+			const row = rows.get(low) ?? [low, high, 0, before ? 0 : null];
+			row[2 + at] = n;
+			rows.set(low, row);
+		}
+	}
+	return { name: 'distribution', columns: ['from', 'to', 'now', 'before'], rows: [...rows.values()].sort((a, b) => a[0] - b[0]) };
+}

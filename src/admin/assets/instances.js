@@ -1,8 +1,8 @@
 // What each instance did beside the others.
 
 import { attr, el, text } from './dom.js';
-import { count, duration, isNumber, moment, percent, plural, times, visible } from './format.js';
-import { Table, numberColumn } from './table.js';
+import { count, isNumber, moment, percent, plural, times, visible } from './format.js';
+import { Table, numberColumn, statistic } from './table.js';
 
 /** A table of what each instance did. */
 export function instanceTable(name) {
@@ -19,12 +19,12 @@ export function instanceTable(name) {
 				text(cell.lastChild, `${row.version ? ` ${visible(row.version)}` : ''}${row.alive === false ? ' gone' : ''}`);
 			} },
 			numberColumn('count', 'Requests', count),
-			numberColumn('mean', 'Mean', (value) => duration(value)),
+			statistic('mean'),
 			{ id: 'ratio', label: 'vs others', title: 'Its mean by that of the others, in the same minutes', value: (row) => row.ratio, draw(cell, row) {
 				text(cell, isNumber(row.ratio) ? times(row.ratio) : '–');
 				attr(cell, 'data-sense', row.isOdd ? 'bad' : null);
 			} },
-			numberColumn('p95', 'p95', (value) => duration(value)),
+			statistic('p95'),
 			{ id: 'error_share', label: 'Errors', value: (row) => row.error_share, draw(cell, row) {
 				text(cell, row.errors > 0 ? percent(row.error_share, 1) : '–');
 				cell.classList.toggle('bad-text', row.errors > 0);

@@ -6,7 +6,7 @@ import { anchor, card } from './card.js';
 import { fixFirst, ranked } from './fix_first.js';
 import { span } from './format.js';
 import { attr, el, show } from './dom.js';
-import { isZoomed, link, range, rangeName, seconds } from './state.js';
+import { isInRange, isZoomed, link, range, rangeName, seconds } from './state.js';
 import { Tiles } from './tiles.js';
 import { Trends } from './trends.js';
 
@@ -44,6 +44,7 @@ export function mount(root, page) {
 			attr(all, 'href', link({ screen: 'paths' }));
 			const marked = marks?.marks ?? [];
 			const length = lengthName();
+			const standing = (changes?.changes ?? []).filter((change) => change.stands && isInRange(change));
 			if (changes) attention.draw(changes, marked, now);
 			if (overview) {
 				tiles.draw({ ...overview.window, in_flight: overview.in_flight }, { now, target: overview.target, length });
@@ -53,8 +54,8 @@ export function mount(root, page) {
 				if (isEmpty && !wasEmpty) page.ask();
 				show(empty, isEmpty && ever?.total === 0);
 			}
-			trends.draw(series, { marks: marked, changes: (changes?.changes ?? []).filter((change) => change.stands), asOf });
-			if (paths && changes) first.draw(ranked(paths, changes.changes, now).slice(0, FIRST), paths.paths.length ? '' : 'No requests in this range');
+			trends.draw(series, { marks: marked, changes: standing, asOf });
+			if (paths && changes) first.draw(ranked(paths, standing, now).slice(0, FIRST), paths.paths.length ? '' : 'No requests in this range');
 		},
 	};
 }

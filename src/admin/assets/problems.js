@@ -12,12 +12,13 @@ const LOSSES = {
 	'fold.late': ['measurement', 'too late to be counted'],
 };
 
-/** The sentences of a health answer. */
-export function problems(health) {
-	const sentences = [health.warnings ?? []].flat().map(visible);
+/** The sentences of a health answer. While something has failed, which the page says by itself, without those that say it again. */
+export function problems(health, hasFailed) {
+	const error = health.store?.last_error ?? health.flush?.last_error;
+	const sentences = [health.warnings ?? []].flat().filter((warning) => !(hasFailed && error && warning.includes(error))).map(visible);
 	for (const [path, [noun, fate]] of Object.entries(LOSSES)) {
 		const n = path.split('.').reduce((object, key) => object?.[key], health);
-		if (n > 0) sentences.push(`${plural(n, noun)} ${fate}.`);
+		if (n > 0 && !(path === 'flush.store_resets' && sentences.some((sentence) => /\breset\b/.test(sentence)))) sentences.push(`${plural(n, noun)} ${fate}.`);
 	}
 	return [...new Set(sentences)];
 }

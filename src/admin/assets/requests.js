@@ -9,6 +9,11 @@ export function requestColumns(withContext) {
 	const ended = { id: 'ended', label: 'Ended', value: (row) => row.ended, text: (row) => time(row.ended) };
 	return [
 		...(withContext ? [contextColumn(), ended] : [ended]),
+		{ id: 'request_path', label: 'Path of the request', className: 'left', value: (row) => row.request_path, draw(cell, row) {
+			if (!cell.firstChild) cell.append(el('bdi', 'path'));
+			text(cell.firstChild, row.request_path ? visible(row.request_path) : '–');
+			attr(cell, 'title', row.request_path ? visible(row.request_path) : 'Builder::keep_request_paths(true) records it');
+		} },
 		numberColumn('duration', 'Duration', (value) => duration(value)),
 		{ id: 'status', label: 'Status', value: (row) => row.status ?? row.outcome, draw(cell, row) {
 			text(cell, row.status ?? visible(row.outcome));

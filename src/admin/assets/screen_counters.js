@@ -53,7 +53,7 @@ export function mount(root, page) {
 		name: 'ranking', caption: 'The ids of the ranking', key: (row) => row.id,
 		columns: [
 			named('id', 'Id'),
-			numberColumn('rank', 'Rank', (n) => grouped(n + 1)),
+			numberColumn('rank', 'Rank', grouped, { value: (row) => row.rank + 1 }),
 			numberColumn('score', 'Score', grouped),
 			{ id: 'share', label: 'Of the highest', className: 'share', draw(cell, row) {
 				if (!cell.firstChild) cell.append(meter());

@@ -32,7 +32,7 @@ export function mount(root, page) {
 			side('after', 'after ', 'p95', (value) => duration(value)),
 			side('before', 'Errors before', 'error_share', (value) => percent(value, 1)),
 			side('after', 'after  ', 'error_share', (value) => percent(value, 1)),
-			side('after', 'Requests since', 'count', count),
+			side('after', 'Requests after', 'count', count),
 			numberColumn('extra_seconds_per_minute', 'Costs', (value) => (Math.abs(value) >= 0.001 ? `${value < 0 ? '−' : '+'}${duration(Math.abs(value))}/min` : '–'), { title: 'Service time per minute beyond that before' }),
 		],
 	});
@@ -65,11 +65,14 @@ export function mount(root, page) {
 			if (!pager.draw(deploy.contexts.length, deploy.total)) return;
 			marks.value = deploy.mark.id;
 			const { before, after } = deploy;
-			text(note, `${visible(deploy.mark.text)}, ${span(now - deploy.mark.at)} ago · ${moment(before.from, now)}–${moment(before.to, now)} against ${after ? `${moment(after.from, now)}–${moment(Math.min(after.to, now), now)}` : 'nothing yet: no whole minute has passed'} · ${plural(deploy.total, 'path')}`);
+			text(note, `${visible(deploy.mark.text)}, ${span(now - deploy.mark.at)} ago · ${moment(before.from, now)}–${moment(before.to, now)} against ${after ? `${moment(after.from, now)}–${moment(Math.min(after.to, now), now)}` : 'nothing yet: no whole minute has passed'} · ${plural(deploy.total, 'path')}${whole(before, 'before')}${whole(after, 'after')}`);
 			table.draw(deploy.contexts, deploy.contexts.length ? '' : 'No requests before or after');
 		},
 	};
 }
+
+/** How much of a side was recorded, unless all of it was. */
+const whole = (side, name) => (side && side.complete < 0.995 ? ` · ${percent(side.complete, 1)} of the time ${name} was recorded` : '');
 
 /** Makes a mark with a text of one's own. */
 function newMark(page) {

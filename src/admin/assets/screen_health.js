@@ -5,7 +5,7 @@ import { card } from './card.js';
 import { el, sync, text } from './dom.js';
 import { NONE, bytes, duration, grouped, isNumber, moment, percent, visible } from './format.js';
 import { drawInstances, instanceTable } from './instances.js';
-import { range } from './state.js';
+import { isZoomed, range } from './state.js';
 
 /** The cards, and the parts of the health answer that they show. */
 const CARDS = {
@@ -20,7 +20,7 @@ const CARDS = {
 };
 const LOSSES = /dropped|lost|quarantined$|skewed|errors|overflowed|late$|resets|set_aside|hole_bytes|orphaned|unreadable/;
 
-export function mount(root) {
+export function mount(root, page) {
 	const instances = instanceTable('instances');
 	const note = el('span', 'muted');
 	const lists = Object.entries(CARDS).map(([name, [title]]) => {
@@ -28,14 +28,23 @@ export function mount(root) {
 		return [name, list, card(`health-${name}`, title, { parts: [list] })];
 	});
 	root.append(card('instances', 'Instances', { head: [note, ...instances.buttons()], parts: [instances.node] }), el('div', 'cards', ...lists.map(([, , node]) => node)));
+	let since = 0; // when the instance that is out of line became so
 	return {
 		needsNoStore: true,
-		questions: () => ({ instances: question('instances', { limit: 1000, ...range() }), overview: 'overview', changes: question('changes', { limit: 1 }) }),
+		questions: () => ({ instances: question('instances', { limit: 1000, ...(since && !isZoomed() ? { from: since, to: '' } : range()) }), overview: 'overview', changes: question('changes', { limit: 50 }) }),
 		draw({ instances: fleet, overview, changes }, now, { health: own }) {
 			// Any instance may be the one that judges.
 			const judged = changes ? { judged_until: changes.judged_until, ...changes.sight } : {};
 			const health = own && { ...own, changes: { ...own.changes, ...judged } };
-			if (fleet) drawInstances(instances, fleet, note, now);
+			const began = changes?.changes.find((one) => one.stands && one.instance)?.since ?? 0;
+			if (began !== since) {
+				since = began;
+				page.ask();
+			}
+			if (fleet) {
+				drawInstances(instances, fleet, note, now);
+				page.complete(fleet, fleet.total > 0);
+			}
 			for (const [name, list] of lists) {
 				const facts = CARDS[name][1].flatMap((part) => flatten(health?.[part], part)).filter(([, value]) => value !== undefined);
 				if (name === 'process' && overview) facts.push(['fleet.instances', overview.instances], ['fleet.contexts', overview.contexts], ['fleet.in_flight', overview.in_flight]);

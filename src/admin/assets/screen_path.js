@@ -1,12 +1,12 @@
 // One path or timer: since when it has changed and why, where its time goes, its slowest requests, its instances.
 
 import { question } from './api.js';
-import { anchor, card } from './card.js';
+import { anchor, card, exportButtons } from './card.js';
 import { isOfAll } from './change.js';
 import { contextParts, splitContext } from './context.js';
 import { attr, el, show, text } from './dom.js';
 import { moment } from './format.js';
-import { drawHistogram } from './hist.js';
+import { drawHistogram, histogramRows } from './hist.js';
 import { drawInstances, instanceTable } from './instances.js';
 import { lengthName } from './overview.js';
 import { drawOutcomes } from './outcomes.js';
@@ -34,9 +34,10 @@ export function mount(root, page) {
 	tiles.node.append(outcomes);
 	const trends = new Trends(page, state.context, context.kind);
 	const change = changePanel();
-	const histogram = card('histogram', 'Distribution', { head: [el('span', 'muted')], parts: [el('div', 'histogram')] });
+	let shape = {}; // of the histogram
+	const histogram = card('histogram', 'Distribution', { head: [el('span', 'muted'), ...exportButtons(() => histogramRows(shape))], parts: [el('div', 'histogram')] });
 	const timeTable = timeGoes();
-	const requests = new Table({ name: 'slow-requests', caption: 'Slowest requests', key: (row) => `${row.ended} ${row.duration} ${row.instance}`, columns: requestColumns(false) });
+	const requests = new Table({ name: 'slow-requests', caption: 'Slowest requests', key: requestKey, columns: requestColumns(false) });
 	const instances = instanceTable('instances');
 	const note = el('p', 'nothing card');
 	const body = el('div', 'stack', change.node, tiles.node, trends.node,
@@ -46,7 +47,23 @@ export function mount(root, page) {
 	// Timers are not compared with their past.
 	for (const node of isTimer ? [change.node, timeTable.node, body.lastChild] : []) show(node, false);
 	let standing = null;
-	const sinceChange = () => ({ from: standing.since, to: isZoomed() ? Math.max(state.to, standing.since + 60) : '' });
+
+	/** The requests that matter most: where the page fails, those that failed since. */
+	function drawRequests({ slowest_requests: slowest, failed_requests: failed }, { from, to }) {
+		const isFailing = standing?.kind === 'failing';
+		const both = (list) => [...(list?.hour ?? []), ...(list?.last_hour ?? [])];
+		const all = [...(isFailing ? both(failed) : []), ...both(slowest)];
+		const requestsByKey = new Map(all.map((one) => [requestKey(one), one]));
+		const ordered = [...requestsByKey.values()].sort(worst(standing));
+		const inRange = ordered.filter((one) => one.ended >= from && one.ended < to);
+		const shown = (inRange.length ? inRange : ordered).slice(0, SLOW);
+		requests.draw(shown, shown.length ? '' : 'No requests in the last two hours');
+		const panel = body.querySelector('[data-panel=slow-requests]');
+		text(panel.querySelector('h2'), isFailing ? 'Failing and slowest requests' : 'Slowest requests');
+		text(panel.querySelector('.muted'), inRange.length ? `${shown.length} of this range` : shown.length ? 'none of this range: of the last two hours' : '');
+	}
+	// The time since the change, unless a range was zoomed to.
+	const sinceChange = () => (standing && !isZoomed() ? { from: standing.since } : null);
 	return {
 		remove: () => trends.remove(),
 		questions: () => ({
@@ -54,9 +71,9 @@ export function mount(root, page) {
 			marks: 'marks',
 			changes: question('changes', { limit: 50 }),
 			...trends.questions(state.context),
-			...(isTimer ? {} : { instances: question('instances', { limit: 1000, context: state.context, ...(standing ? sinceChange() : range()) }) }),
-			// The time since the change, beside as long a time before it.
-			...(standing ? { since: question('path', { ...context, ...sinceChange() }) } : {}),
+			...(isTimer ? {} : { instances: question('instances', { limit: 1000, context: state.context, ...(sinceChange() ?? range()) }) }),
+			// Beside as long a time before it.
+			...(sinceChange() ? { since: question('path', { ...context, ...sinceChange() }) } : {}),
 		}),
 		draw({ path, marks, changes: all, instances: fleet, since: sinceThen, ...series }, now, { asOf, refused }) {
 			attr(back, 'href', link({ screen: isTimer ? 'timers' : 'paths' }));
@@ -68,33 +85,34 @@ export function mount(root, page) {
 			}
 			const marked = marks?.marks ?? [];
 			const { window } = path;
-			const ofAll = isTimer ? [] : (all?.changes ?? []).filter((one) => one.stands && isOfAll(one));
+			const isRecent = (one) => one.stands || one.ended > now - 86400;
+			const ofAll = isTimer ? [] : (all?.changes ?? []).filter((one) => isRecent(one) && isOfAll(one));
 			const changes = [...(path.changes ?? []), ...ofAll];
 			const first = changes.find((one) => one.stands) ?? null;
 			if (first?.id !== standing?.id) {
 				standing = first;
 				if (first) page.ask();
 			}
-			change.draw(changes, marked, now);
+			change.draw(changes, marked, now, all);
 			tiles.draw(window, { now, target: isTimer ? null : page.config.target, length: lengthName() });
 			page.complete(window, window.count > 0);
 			drawOutcomes(outcomes, window);
-			trends.draw(series, { marks: marked, changes: changes.filter((one) => one.stands || one.ended > now - 86400), asOf });
-			const compared = standing && sinceThen?.window?.count > 0 ? { ...sinceThen.window, label: `since ${moment(standing.since, now)}, against before` } : { ...window, label: `last ${lengthName()}, against the one before` };
+			trends.draw(series, { marks: marked, changes: changes.filter(isRecent), asOf });
+			const compared = sinceChange() && sinceThen?.window?.count > 0 ? { ...sinceThen.window, label: `since ${moment(standing.since, now)}, against before` } : { ...window, label: isZoomed() ? 'this range, against the one before' : `last ${lengthName()}, against the one before` };
 			text(histogram.querySelector('.muted'), compared.label);
-			drawHistogram(histogram.querySelector('.histogram'), { now: compared.histogram, before: compared.histogram_before?.length ? compared.histogram_before : null, p50: compared.p50, p95: compared.p95, target: isTimer ? null : page.config.target });
+			shape = { now: compared.histogram, before: compared.histogram_before?.length ? compared.histogram_before : null, p50: compared.p50, p95: compared.p95, target: isTimer ? null : page.config.target };
+			drawHistogram(histogram.querySelector('.histogram'), shape);
 			timeTable.draw(compared);
-			const slow = [...path.slowest_requests.hour, ...path.slowest_requests.last_hour].sort(worst(standing));
-			const inRange = slow.filter((one) => one.ended >= window.from && one.ended < window.to).slice(0, SLOW);
-			requests.draw(inRange, inRange.length ? '' : slow.length ? 'None of the slowest requests of the last two hours is in this range' : 'No requests in the last two hours');
-			text(body.querySelector('[data-panel=slow-requests] .muted'), inRange.length ? `${inRange.length} of this range` : '');
+			drawRequests(path, window);
 			if (fleet) drawInstances(instances, fleet, body.querySelector('[data-panel=instances] .muted'), now, new Set((standing?.suspects ?? []).map((one) => one.version)), INSTANCES);
 		},
 	};
 }
 
-/** Orders requests: those since a change first, failures first if it fails, then the slowest. */
+const requestKey = (row) => `${row.ended} ${row.duration} ${row.instance} ${row.trace_id}`;
+
+/** Orders requests: failures first if the page fails, then those since the change, then the slowest. */
 function worst(change) {
-	const rank = (one) => (change && one.ended >= change.since ? 2 : 0) + (change?.kind === 'failing' && one.error ? 1 : 0);
+	const rank = (one) => (change?.kind === 'failing' && one.error ? 2 : 0) + (change && one.ended >= change.since ? 1 : 0);
 	return (a, b) => rank(b) - rank(a) || b.duration - a.duration;
 }

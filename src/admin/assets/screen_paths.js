@@ -9,23 +9,12 @@ import { spark } from './spark.js';
 import { lengthName } from './overview.js';
 import { Pager, allRows } from './pager.js';
 import { range, state } from './state.js';
-import { Table, contextColumn, numberColumn } from './table.js';
-import { ENOUGH } from './tiles.js';
+import { Table, contextColumn, numberColumn, statistic } from './table.js';
 
 const ROWS = 25;
 
-/** A column of a statistic, greyed where it has too few samples. */
-function statistic(id) {
-	return { ...numberColumn(id, id === 'mean' ? 'Mean' : id, (value) => duration(value)), sort: true, draw(cell, row) {
-		const few = row.count < ENOUGH[id];
-		text(cell, duration(row[id]));
-		cell.classList.toggle('few', few);
-		attr(cell, 'title', few ? `Only ${plural(row.count, 'sample')}` : null);
-	} };
-}
-
 const columns = (kind) => [
-	{ ...contextColumn(kind === 'timer' ? 'Timer' : 'Path') },
+	{ ...contextColumn(kind === 'timer' ? 'Timer' : 'Path'), sort: true },
 	{ id: 'series', label: kind === 'timer' ? 'Count over time' : 'Requests over time', draw(cell, row) {
 		if (!cell.firstChild) cell.append(svg('svg', { class: 'spark', 'aria-hidden': 'true' }));
 		spark(cell.firstChild, row.ended);
@@ -37,17 +26,17 @@ const columns = (kind) => [
 		text(cell.lastChild, percent(row.share, 1));
 		attr(cell, 'title', `${duration(row.total)} in all`);
 	} },
-	...['mean', 'p50', 'p95', 'p99'].map(statistic),
+	...['mean', 'p50', 'p95', 'p99'].map((id) => ({ ...statistic(id), sort: true })),
 	{ ...numberColumn('max', 'Max', (value) => duration(value)), sort: true },
 	{ id: 'error_share', label: 'Errors', sort: true, value: (row) => row.error_share, draw(cell, row) {
 		text(cell, row.errors > 0 ? percent(row.error_share, 1) : '–');
-		attr(cell, 'title', plural(row.errors, 'error'));
+		attr(cell, 'title', `${plural(row.errors, 'error')} of ${plural(row.count, 'request')}`);
 		cell.classList.toggle('bad-text', row.errors > 0);
 	} },
-	...(kind === 'timer' ? [] : [numberColumn('4xx', '4xx', (n) => (n > 0 ? count(n) : '–'), { value: (row) => row.outcomes?.['4xx'] ?? 0 })]),
+	...(kind === 'timer' ? [] : [numberColumn('4xx', '4xx', (n) => (n > 0 ? count(n) : '–'), { value: (row) => row.outcomes?.['4xx'] ?? 0, sort: true })]),
 	{ id: 'change', label: 'Change', sort: true, title: 'Of the mean, against the range before', value: (row) => row.change?.mean ?? null, draw(cell, row) {
 		const ratio = row.count >= 5 && row.before?.count >= 5 ? row.change?.mean : null;
-		text(cell, row.before ? delta(ratio) || '–' : 'new');
+		text(cell, row.before || !row.isNew ? delta(ratio) || '–' : 'new');
 		attr(cell, 'data-sense', sense(ratio));
 	} },
 ];
@@ -80,7 +69,7 @@ export function contexts(kind) {
 				const { paths: shown = [], total: all = 0 } = paths ?? {};
 				// The last slice has not ended.
 				const ended = paths?.series?.to > asOf ? -1 : undefined;
-				for (const row of shown) row.ended = (row.series ?? []).slice(0, ended);
+				for (const row of shown) Object.assign(row, { ended: (row.series ?? []).slice(0, ended), isNew: !row.before && paths.before.complete >= 0.995 });
 				if (paths && !pager.draw(shown.length, all)) return;
 				const empty = state.q ? `No ${noun} contains “${visible(state.q)}”` : `No ${noun} in the last ${lengthName()}`;
 				table.draw(shown, refused.paths ?? (shown.length ? '' : empty));

@@ -22,10 +22,11 @@ export function mount(root, page) {
 			numberColumn('every', 'Refreshed every', (value) => duration(value)),
 			{ id: 'due_in', label: 'Due', value: (row) => row.due_in, text: (row) => (row.due_in < 0 ? `${span(-row.due_in)} late` : `in ${span(row.due_in)}`) },
 			{ id: 'age', label: 'Loaded', value: (row) => row.age, text: (row) => (row.age === null ? 'not cached' : `${span(row.age)} ago`) },
-			{ id: 'hit_share', label: 'Hits', title: 'Reads by this process that were answered from the cache', value: (row) => row.hits, draw(cell, row) {
+			{ id: 'hits', label: 'Hits', title: 'Reads by this process that were answered from the cache', value: (row) => row.hits, draw(cell, row) {
 				text(cell, row.hits + row.misses > 0 ? percent(row.hits, row.hits + row.misses) : '–');
 				attr(cell, 'title', `${grouped(row.hits)} hits, ${grouped(row.misses)} misses`);
 			} },
+			numberColumn('misses', 'Misses', grouped),
 			{ id: 'failures', label: 'Failures', value: (row) => row.failures, draw(cell, row) {
 				text(cell, row.failures > 0 ? plural(row.failures, 'failure') : '–');
 				cell.classList.toggle('bad-text', row.failures > 0);

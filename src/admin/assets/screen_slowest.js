@@ -21,13 +21,15 @@ export function mount(root, page) {
 		],
 	});
 	const requests = new Table({ name: 'slowest-requests', caption: 'Slowest requests', href: true, key: (row) => `${row.ended} ${row.duration} ${row.instance} ${row.context}`, columns: requestColumns(true) });
-	const hours = el('select', '', ...[['hour', 'This hour'], ['last_hour', 'Last hour']].map(([value, label]) => {
+	const hours = el('select', '', ...[['', 'This hour and the last'], ['hour', 'This hour'], ['last_hour', 'Last hour']].map(([value, label]) => {
 		const option = el('option', '', label);
 		option.value = value;
 		return option;
 	}));
 	hours.setAttribute('aria-label', 'Hour');
-	hours.addEventListener('change', () => page.go({ name: hours.value === 'hour' ? '' : hours.value }));
+	hours.addEventListener('change', () => page.go({ name: hours.value }));
+	const chosen = () => (['hour', 'last_hour'].includes(state.name) ? state.name : '');
+	const of = (window) => question('slowest_requests', { window, limit: 100 });
 	const notes = [el('span', 'muted'), el('span', 'muted')];
 	root.append(el('div', 'pair uneven',
 		card('slowest-requests', 'Slowest requests', { head: [notes[1], hours, ...requests.buttons()], parts: [requests.node] }),
@@ -35,19 +37,21 @@ export function mount(root, page) {
 	return {
 		questions: () => ({
 			slowest: question('slowest', { limit: 100 }),
-			requests: question('slowest_requests', { window: state.name === 'last_hour' ? 'last_hour' : 'hour', limit: 100 }),
+			...(chosen() === 'last_hour' ? {} : { requests: of('hour') }),
+			...(chosen() === 'hour' ? {} : { requestsBefore: of('last_hour') }),
 		}),
-		draw({ slowest, requests: slow }) {
-			hours.value = state.name === 'last_hour' ? 'last_hour' : 'hour';
+		draw({ slowest, requests: slow, requestsBefore: slowBefore }) {
+			hours.value = chosen();
 			if (slowest) {
 				const longest = slowest.slowest[0]?.mean;
 				const rows = slowest.slowest.map((row) => ({ ...row, longest }));
 				contexts.draw(rows, rows.length ? '' : 'No requests yet');
-				text(notes[0], rows.length ? `${plural(rows.length, 'context')} of this hour and the last` : '');
+				text(notes[0], rows.length ? `${plural(rows.length, 'context')}, each of the last hour that it had requests in` : '');
 			}
-			if (slow) {
-				requests.draw(slow.requests, slow.requests.length ? '' : 'No requests in this hour');
-				text(notes[1], slow.requests.length ? plural(slow.requests.length, 'request') : '');
+			if (slow || slowBefore) {
+				const rows = [...(slow?.requests ?? []), ...(slowBefore?.requests ?? [])].sort((a, b) => b.duration - a.duration).slice(0, 100);
+				requests.draw(rows, rows.length ? '' : 'No requests in this time');
+				text(notes[1], rows.length ? plural(rows.length, 'request') : '');
 			}
 		},
 	};

@@ -7,8 +7,12 @@ const NAMES = ['overview', 'paths', 'path', 'slowest', 'timers', 'counters', 'ro
 const SHARED = { range: '', from: 0, to: 0, precision: 0, refresh: 2, utc: 0, log: 0, hide: '' };
 const OWN = { context: '', kind: '', mark: '', name: '', q: '', sort: '', order: '', limit: 0, offset: 0 };
 const FIELDS = { ...SHARED, ...OWN };
+const REFRESH = [1, 2, 5, 10, 30, 60];
 const MAX_UNIX = 1e11;
 const MAX_SLICES = 800;
+
+/** What the server says of itself. */
+export const config = JSON.parse(document.querySelector('meta[name="pulse-config"]').content || '{}');
 
 /** The state of a fragment such as `#paths?range=6h`. A missing or invalid value gets its default. */
 export function parse(fragment) {
@@ -22,7 +26,9 @@ export function parse(fragment) {
 		else state[field] = /^\d{1,12}$/.test(value) ? Math.min(Number(value), MAX_UNIX) : initial;
 	}
 	if (!Object.hasOwn(RANGES, state.range)) state.range = '';
-	if (state.from >= state.to) state.from = state.to = 0;
+	if (state.from >= state.to || state.from > Date.now() / 1000 + 86400) state.from = state.to = 0;
+	if (!REFRESH.includes(state.refresh)) state.refresh = SHARED.refresh;
+	if (!config.precisions?.includes(state.precision)) state.precision = 0;
 	if (state.order !== 'asc') state.order = '';
 	return state;
 }
@@ -79,5 +85,14 @@ export function range() {
 /** The length of the state's range, in seconds. */
 export const seconds = () => (isZoomed() ? state.to - state.from : RANGES[rangeName()]);
 
-/** Whether slices of this length are few enough for a chart of the range. */
-export const isCoarse = (precision) => seconds() <= MAX_SLICES * precision;
+/** Whether a chart of the range has more than one slice of this length, and not too many. */
+export const isCoarse = (precision) => precision <= seconds() && seconds() <= MAX_SLICES * precision;
+
+/** The newest time up to which the records of the range will not change: they are in slices of a minute, of half an hour or of six hours. */
+export function settled(now) {
+	const slice = seconds() <= 7200 ? 60 : seconds() <= 2 * 86400 ? 1800 : 21600;
+	return Math.floor(now / slice) * slice;
+}
+
+/** Whether something that began at `since`, and ended at `ended` if it did, lies within the range that is zoomed to. */
+export const isInRange = ({ since, ended }) => !isZoomed() || (since < state.to && (ended ?? Infinity) > state.from);

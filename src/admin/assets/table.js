@@ -3,8 +3,9 @@
 import { exportButtons } from './card.js';
 import { contextParts } from './context.js';
 import { attr, el, show, sync, text } from './dom.js';
-import { NONE, visible } from './format.js';
+import { NONE, duration, plural, visible } from './format.js';
 import { link } from './state.js';
+import { ENOUGH } from './tiles.js';
 
 /**
  * `columns`: each with `id`, `label`, and `draw(cell, row)` or `text(row)`; `value(row)` is what is exported; `sort` makes
@@ -124,4 +125,15 @@ export const contextColumn = (label = 'Path') => ({
 /** A column of numbers: `value(row)` as `format` writes it. */
 export function numberColumn(id, label, format, { value = (row) => row[id], ...options } = {}) {
 	return { id, label, value, text: (row) => (value(row) === null || value(row) === undefined ? NONE : format(value(row))), ...options };
+}
+
+/** A column of a statistic, greyed where it has too few samples. */
+export function statistic(id, label = id === 'mean' ? 'Mean' : id, format = (value) => duration(value)) {
+	const column = numberColumn(id, label, format);
+	return { ...column, draw(cell, row) {
+		const few = row.count < ENOUGH[id];
+		text(cell, column.text(row));
+		cell.classList.toggle('few', few);
+		attr(cell, 'title', few ? `Only ${plural(row.count, 'sample')}` : null);
+	} };
 }

@@ -1,10 +1,10 @@
 // The tiles: what a window measured, each with its change against the window before.
 
 import { attr, el, show, text } from './dom.js';
-import { NONE, count, delta, duration, grouped, isNumber, percent, plural, rate } from './format.js';
+import { NONE, count, delta, duration, grouped, isNumber, moment, percent, plural, rate } from './format.js';
 
 /** Fewest requests of which a statistic says something. */
-export const ENOUGH = { mean: 5, p50: 5, p95: 20, p99: 100 };
+export const ENOUGH = { mean: 5, p50: 5, p95: 20, p99: 100, errors: 20, target: 20, error_share: 20 };
 
 /** The recorded seconds of a window, up to `now`. */
 export const recorded = ({ from, to, complete }, now) => complete * (Math.min(to, now) - from);
@@ -53,15 +53,18 @@ export class Tiles {
 			const old = before && !tile.isNow ? read(before, now) : null;
 			const few = ENOUGH[tile.name] > window.count && window.count > 0;
 			show(tile.node, tile.name !== 'target' || isNumber(target));
-			if (tile.name === 'target' && isNumber(target)) text(tile.node.firstChild, `Below ${duration(target, true)}`);
+			if (tile.name === 'target' && isNumber(target)) {
+				text(tile.node.firstChild, `Below ${duration(target, true)}`);
+				attr(tile.node, 'title', `Requests that succeeded within ${duration(target, true)}`);
+			}
 			text(tile.figure, isNumber(value) ? tile.format(value) : NONE);
 			attr(tile.figure, 'title', isNumber(value) && tile.exact ? tile.exact(value) : null);
 			tile.node.classList.toggle('few', few);
-			this.#drawDelta(tile, { value, old, window, few, length });
+			this.#drawDelta(tile, { value, old, window, few, length, now });
 		}
 	}
 
-	#drawDelta(tile, { value, old, window, few, length }) {
+	#drawDelta(tile, { value, old, window, few, length, now }) {
 		const { before } = window;
 		let words = '';
 		let sense = 0;
@@ -69,11 +72,12 @@ export class Tiles {
 		if (tile.isNow) words = 'now';
 		else if (few) words = `only ${plural(window.count, 'request')}`;
 		else if (isNumber(value) && isNumber(old) && (old > 0 || tile.isShare)) {
-			const ratio = value / old;
+			// A range that goes on has not the length of the one before.
+			const ratio = tile.name === 'requests' ? perSecond(window, now) / perSecond(before, now) : value / old;
 			words = tile.isShare ? points(value - old) : delta(ratio);
 			const isClear = tile.isShare ? Math.abs(value - old) >= 0.001 : ratio >= 1.05 || ratio <= 0.95;
 			sense = isClear ? Math.sign(value - old) * tile.better : 0;
-			title = `${tile.format(old)} in the ${length} before${before.complete < 0.995 ? `, of which ${percent(before.complete, 1)} was recorded` : ''}`;
+			title = `${tile.format(old)} in the ${length} before, ${moment(before.from, now)} – ${moment(before.to, now)}${before.complete < 0.995 ? `, of which ${percent(before.complete, 1)} was recorded` : ''}`;
 			if (before.complete < 0.995) words = `≈ ${words}`;
 		} else if (tile.note) words = tile.note(window);
 		text(tile.delta, words);

@@ -12,7 +12,7 @@ import { recorded } from './tiles.js';
 /** The slices that records have; counters have others. */
 const RECORDED = [60, 300, 1800, 3600, 21600, 86400];
 /** Ranges below this are drawn from counters, whose slices are shorter. */
-const SHORT = 1800;
+const SHORT = 900;
 
 const OUTCOMES = [
 	{ key: '2xx', label: '2xx', color: 'c-2xx', of: ['1xx', '2xx'] },
@@ -63,6 +63,7 @@ export class Trends {
 		const known = this.#charts.get(name);
 		if (known?.shape === shape) return known.chart;
 		known?.chart.remove();
+		const hadFocus = root.contains(document.activeElement);
 		root.replaceChildren();
 		const chart = new TimeChart(root, {
 			name, title, kind, series, format,
@@ -70,6 +71,7 @@ export class Trends {
 			onView: (view) => this.#view(chart, name, view),
 		});
 		this.#charts.set(name, { chart, shape });
+		if (hadFocus) root.querySelector('.plot').focus({ preventScroll: true });
 		return chart;
 	}
 

@@ -13,7 +13,7 @@ export function changePanel() {
 	attr(node, 'aria-label', 'What has changed');
 	return {
 		node,
-		draw(changes, marks, now) {
+		draw(changes, marks, now, log) {
 			const stand = changes.filter((one) => one.stands);
 			const last = changes.filter((one) => !one.stands).sort((a, b) => b.ended - a.ended)[0];
 			const shown = stand.length ? stand : last ? [last] : [];
@@ -29,7 +29,8 @@ export function changePanel() {
 			});
 			const mark = marks.find((one) => one.version);
 			show(calm, shown.length === 0);
-			text(calm, `Nothing has changed here${mark ? `; the last deploy, ${visible(mark.text)}, was ${span(now - mark.at)} ago` : ''}`);
+			const canJudge = log?.judged_until > 0 && log.sight?.compared > 0;
+			text(calm, `${canJudge ? `Nothing has changed here, judged until ${moment(log.judged_until, now)}` : 'Nothing can be judged yet: each page is compared with its own past'}${mark ? `; the last deploy, ${visible(mark.text)}, was ${span(now - mark.at)} ago` : ''}`);
 		},
 	};
 }

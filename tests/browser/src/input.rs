@@ -99,6 +99,7 @@ impl Page {
 
     /// Moves the mouse to a point of the first element that matches, given in shares of its width and height.
     pub async fn hover(&self, query: &str, (across, down): (f64, f64)) {
+        self.until_shown(query).await;
         self.scroll_to(query).await;
         let rect = self.rect(query).await;
         let (x, y) = (rect.x + rect.width * across, rect.y + rect.height * down);
@@ -108,6 +109,7 @@ impl Page {
 
     /// Drags the mouse over an element from one share of its width to another.
     pub async fn drag(&self, query: &str, from: f64, to: f64) {
+        self.until_shown(query).await;
         self.scroll_to(query).await;
         let rect = self.rect(query).await;
         let y = rect.y + rect.height / 2.0;

@@ -119,7 +119,8 @@ async fn marks_and_changes_are_lines_through_all_charts() {
 async fn one_crosshair_goes_through_all_charts_and_tells_all_series() {
     let shop = Shop::with("bad_deploy").await;
     let page = Page::open(&shop.screen("overview?range=1h")).await;
-    page.hover(&format!("{LATENCY} .plot"), (0.5, 0.5)).await;
+    page.hover(&format!("{LATENCY} .plot[role=slider]"), (0.5, 0.5))
+        .await;
     let crosshairs = "[...document.querySelectorAll('[data-chart] .crosshair')].filter((line) => line.getAttribute('d')).length";
     page.until_value("both charts have it", crosshairs, |n: &usize| *n == 2)
         .await;

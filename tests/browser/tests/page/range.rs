@@ -6,7 +6,8 @@ use pulse_browser::shop::Shop;
 use crate::{polls, until_polled};
 
 const CHART: &str = "[data-chart=latency]";
-const PLOT: &str = "[data-chart=latency] .plot";
+/// The plot, once it can be read and zoomed.
+const PLOT: &str = "[data-chart=latency] .plot[role=slider]";
 const IS_ZOOMED: &str = "/[?&]from=\\d+&to=\\d+/.test(location.hash)";
 const IS_WHOLE: &str = "!/[?&]from=/.test(location.hash)";
 

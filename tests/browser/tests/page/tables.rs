@@ -35,14 +35,14 @@ async fn every_column_sorts_both_ways() {
     let mut client = Client::connect(shop.demo().address()).await;
     for sort in buttons {
         for (order, aria) in [("desc", "descending"), ("asc", "ascending")] {
-            let button = format!("table[data-table=paths] button[data-sort={sort}]");
+            let button = format!("table[data-table=paths] button[data-sort='{sort}']");
             let sorted = format!(
-                "document.querySelector('th:has(button[data-sort={sort}])').ariaSort === '{aria}'"
+                "document.querySelector('th:has([data-sort=\"{sort}\"])').ariaSort === '{aria}'"
             );
             // Shares of time are sorted by default, so that the first click may reverse them.
             while !page.eval::<bool>(&sorted).await {
                 page.click(&button).await;
-                page.until("the column is marked", &format!("['ascending', 'descending'].includes(document.querySelector('th:has(button[data-sort={sort}])').ariaSort)")).await;
+                page.until("the column is marked", &format!("['ascending', 'descending'].includes(document.querySelector('th:has([data-sort=\"{sort}\"])').ariaSort)")).await;
             }
             let answer = client
                 .json(&format!(
