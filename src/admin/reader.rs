@@ -119,39 +119,38 @@ impl Reader {
 
     /// What the fleet does now.
     pub(super) async fn fleet(&self) -> Result<Arc<FleetSnapshot>, ApiError> {
-        let read = async {
+        let read = Box::pin(async {
             let now = self.clock.now_seconds();
             self.store.fleet(now).await.map(Arc::new)
-        };
-        self.fleet.get(&self.clock, FRESH, read).await
+        });
+        self.fleet.get(&self.clock, |_| FRESH, read).await
     }
 
     /// What other programs have added to the book's statistics. It is read page by page, so slowly that many contexts
     /// take no more commands than few.
     pub(super) async fn book(&self) -> Result<Arc<Book>, ApiError> {
-        let read = async {
+        let read = Box::pin(async {
             let last = lock(&self.last_book).clone();
             let now = self.clock.now_seconds();
             let page = self.store.book_statistics(last.offset(), now).await?;
             let book = Arc::new(last.with(page));
             *lock(&self.last_book) = book.clone();
             Ok(book)
-        };
-        let age = |book: &Arc<Book>| book.pause();
-        self.book.get_aged(&self.clock, age, read).await
+        });
+        self.book.get(&self.clock, |book| book.pause(), read).await
     }
 
     /// The data of the contexts of one name, which differ in their kind.
     pub(super) async fn contexts(&self, name: &str) -> Result<Answer<ContextSnapshot>, ApiError> {
-        let read = async {
+        let read = Box::pin(async {
             let query = ContextQuery {
                 names: vec![name.to_owned()],
                 now: self.clock.now_seconds(),
             };
             self.store.contexts(&query).await.map(Arc::new)
-        };
+        });
         let flight = self.contexts.of(&self.clock, name.to_owned());
-        flight.get(&self.clock, FRESH, read).await
+        flight.get(&self.clock, |_| FRESH, read).await
     }
 
     /// Counters, in the order of the query.
@@ -159,9 +158,9 @@ impl Reader {
         &self,
         query: &CounterQuery,
     ) -> Result<Answer<CounterSeries>, ApiError> {
-        let read = async { self.store.counters(query).await.map(Arc::new) };
+        let read = Box::pin(async { self.store.counters(query).await.map(Arc::new) });
         let flight = self.counters.of(&self.clock, query.clone());
-        flight.get(&self.clock, FRESH, read).await
+        flight.get(&self.clock, |_| FRESH, read).await
     }
 
     /// The names of the user's counters that the store has at any of some precisions, in order.
@@ -170,8 +169,8 @@ impl Reader {
         precisions: Vec<u32>,
     ) -> Result<Answer<String>, ApiError> {
         let flight = self.counter_names.of(&self.clock, precisions.clone());
-        let read = async { self.store.counter_names(&precisions).await.map(Arc::new) };
-        flight.get(&self.clock, FRESH, read).await
+        let read = Box::pin(async { self.store.counter_names(&precisions).await.map(Arc::new) });
+        flight.get(&self.clock, |_| FRESH, read).await
     }
 
     /// The records of a context in slices of `width` seconds, oldest first.
@@ -180,7 +179,7 @@ impl Reader {
         context: &ContextId,
         width: u32,
     ) -> Result<Answer<SliceSums>, ApiError> {
-        let read = async {
+        let read = Box::pin(async {
             let query = RecordQuery {
                 contexts: vec![context.clone()],
                 width,
@@ -189,18 +188,18 @@ impl Reader {
             let mut records = self.store.records(&query).await?;
             let records = records.pop().map(|records| records.slices);
             Ok(Arc::new(records.unwrap_or_default()))
-        };
+        });
         let flight = self.records.of(&self.clock, (context.clone(), width));
-        flight.get(&self.clock, FRESH, read).await
+        flight.get(&self.clock, |_| FRESH, read).await
     }
 
     /// The sums of all contexts over a window, and over the window before it.
     pub(super) async fn window(&self, window: Window) -> Result<Arc<WindowSums>, ApiError> {
         let window = window.rounded(self.clock.now_seconds());
         let as_of = self.as_of().await?;
-        let read = async { self.windows.sums(window, as_of).await.map(Arc::new) };
+        let read = Box::pin(async { self.windows.sums(window, as_of).await.map(Arc::new) });
         let flight = self.window_sums.of(&self.clock, window);
-        flight.get(&self.clock, FRESH, read).await
+        flight.get(&self.clock, |_| FRESH, read).await
     }
 
     /// The sums of one context over a window, and over the window before it.
@@ -210,7 +209,7 @@ impl Reader {
         context: &ContextId,
     ) -> Result<[Aggregate; 2], ApiError> {
         let window = window.rounded(self.clock.now_seconds());
-        let read = self.windows.context(window, context);
+        let read = Box::pin(self.windows.context(window, context));
         let sums = within(&self.clock, DEADLINE, read).await?;
         sums.map_err(|error| ApiError::store(&error))
     }
@@ -223,14 +222,14 @@ impl Reader {
     ) -> Result<WindowPoints, ApiError> {
         let window = window.rounded(self.clock.now_seconds());
         let as_of = self.as_of().await?;
-        let read = self.windows.points(window, contexts, as_of);
+        let read = Box::pin(self.windows.points(window, contexts, as_of));
         let points = within(&self.clock, DEADLINE, read).await?;
         points.map_err(|error| ApiError::store(&error))
     }
 
     /// The names of all timers.
     pub(super) async fn timer_names(&self) -> Result<Arc<TimerNames>, ApiError> {
-        let read = async {
+        let read = Box::pin(async {
             let index = self.store.record_index(self.clock.now_seconds()).await?;
             let timers = index
                 .contexts
@@ -241,22 +240,22 @@ impl Reader {
                 .collect();
             names.insert(timer_sums::other(), timer_sums::OTHER.into());
             Ok(Arc::new(names))
-        };
-        self.timer_names.get(&self.clock, FRESH, read).await
+        });
+        self.timer_names.get(&self.clock, |_| FRESH, read).await
     }
 
     /// The ranking of the slowest contexts.
     pub(super) async fn slowest(&self) -> Result<Answer<RankedContext>, ApiError> {
-        let read = async {
+        let read = Box::pin(async {
             let query = SlowestQuery::default();
             self.store.slowest(&query).await.map(Arc::new)
-        };
-        self.slowest.get(&self.clock, FRESH, read).await
+        });
+        self.slowest.get(&self.clock, |_| FRESH, read).await
     }
 
     /// All rankings of the store without their ids, by name.
     pub(super) async fn rankings(&self) -> Result<Answer<(String, RankingPage)>, ApiError> {
-        let read = async {
+        let read = Box::pin(async {
             let mut rankings = Vec::new();
             for name in self.store.rankings().await? {
                 let query = RankingQuery {
@@ -268,8 +267,8 @@ impl Reader {
                 rankings.extend(page.map(|page| (query.name, page)));
             }
             Ok(Arc::new(rankings))
-        };
-        self.rankings.get(&self.clock, FRESH, read).await
+        });
+        self.rankings.get(&self.clock, |_| FRESH, read).await
     }
 
     /// Some of the scheduled rows of a cache, and the number of all.
@@ -279,10 +278,10 @@ impl Reader {
         cache: &Shared,
         query: RowQuery,
     ) -> Result<Arc<RowList>, ApiError> {
-        let read = async { Ok(Arc::new(cache.list(&query).await?)) };
+        let read = Box::pin(async { Ok(Arc::new(cache.list(&query).await?)) });
         let key = (cache.options.name.clone(), query.clone());
         let flight = self.rows.of(&self.clock, key);
-        flight.get(&self.clock, FRESH, read).await
+        flight.get(&self.clock, |_| FRESH, read).await
     }
 
     /// A part of a ranking; `None` if the store does not have the ranking.
@@ -292,7 +291,7 @@ impl Reader {
         offset: usize,
         limit: usize,
     ) -> Result<Option<Arc<RankingPage>>, ApiError> {
-        let read = async {
+        let read = Box::pin(async {
             let query = RankingQuery {
                 name: name.to_owned(),
                 now: self.clock.now_seconds(),
@@ -301,10 +300,10 @@ impl Reader {
                 ids: Vec::new(),
             };
             Ok(self.store.ranking(&query).await?.map(Arc::new))
-        };
+        });
         let key = (name.to_owned(), offset, limit);
         let flight = self.ranking_pages.of(&self.clock, key);
-        flight.get(&self.clock, FRESH, read).await
+        flight.get(&self.clock, |_| FRESH, read).await
     }
 
     /// The slowest requests of a context in an hour, slowest first.
@@ -313,7 +312,7 @@ impl Reader {
         context: &ContextId,
         hour: i64,
     ) -> Result<Answer<SlowRequest>, ApiError> {
-        let read = async {
+        let read = Box::pin(async {
             let query = SlowRequestQuery {
                 contexts: vec![context.clone()],
                 hour,
@@ -321,9 +320,9 @@ impl Reader {
             let mut lists = self.store.slow_requests(&query).await?;
             let list = lists.pop().map(|list| list.into_requests());
             Ok(Arc::new(list.unwrap_or_default()))
-        };
+        });
         let flight = self.slow_requests.of(&self.clock, (context.clone(), hour));
-        flight.get(&self.clock, FRESH, read).await
+        flight.get(&self.clock, |_| FRESH, read).await
     }
 
     /// The moment, in Unix seconds, up to which all samples can be read.
@@ -333,7 +332,7 @@ impl Reader {
 
     /// The time that the store has recorded.
     pub(super) async fn recorded_span(&self) -> Result<Span, ApiError> {
-        let read = async {
+        let read = Box::pin(async {
             let now = self.clock.now_seconds();
             let status = self.store.status(now).await?;
             Ok(Span {
@@ -341,13 +340,13 @@ impl Reader {
                 as_of: status.as_of,
                 now,
             })
-        };
-        self.status.get(&self.clock, FRESH, read).await
+        });
+        self.status.get(&self.clock, |_| FRESH, read).await
     }
 
     /// The changes. They are read only when there is a new judgement: once a minute.
     pub(super) async fn changes(&self) -> Result<Arc<ChangeLog>, ApiError> {
-        let read = async {
+        let read = Box::pin(async {
             let Some(changes) = self.store.changes() else {
                 return Ok(Arc::default());
             };
@@ -359,19 +358,19 @@ impl Reader {
             let log = Arc::new(changes.change_log().await?);
             *lock(&self.last_log) = log.clone();
             Ok(log)
-        };
-        self.change_log.get(&self.clock, FRESH, read).await
+        });
+        self.change_log.get(&self.clock, |_| FRESH, read).await
     }
 
     /// The marks, oldest first.
     pub(super) async fn marks(&self) -> Result<Answer<Mark>, ApiError> {
-        let read = async {
+        let read = Box::pin(async {
             Ok(Arc::new(match self.store.changes() {
                 Some(changes) => changes.marks().await?,
                 None => Vec::new(),
             }))
-        };
-        self.marks.get(&self.clock, FRESH, read).await
+        });
+        self.marks.get(&self.clock, |_| FRESH, read).await
     }
 
     /// What a version and the others did in the minutes in which they ran side by side. The records of a minute that
@@ -384,7 +383,7 @@ impl Reader {
         let flight = self
             .versions
             .of(&self.clock, (version.clone(), minutes.clone()));
-        let read = async {
+        let read = Box::pin(async {
             let mut versions = Versions::default();
             for minute in &minutes {
                 let records = self.store.version_records(&[*minute]).await?;
@@ -392,8 +391,8 @@ impl Reader {
                 versions.add_minute(version, of_each);
             }
             Ok(Arc::new(versions))
-        };
-        flight.get(&self.clock, A_MINUTE, read).await
+        });
+        flight.get(&self.clock, |_| A_MINUTE, read).await
     }
 
     /// What each instance did in the minutes that begin within `minutes`, on a context or on all that it reported.
@@ -405,11 +404,11 @@ impl Reader {
         let created = self.recorded_span().await?.created;
         let id = context.map(|context| RecordId::new(context.kind, &context.name));
         let flight = self.instances.of(&self.clock, (minutes.clone(), id));
-        let read = async {
+        let read = Box::pin(async {
             let sums = self.instance_minutes.sums(minutes, id, created).await?;
             Ok(Arc::new(sums))
-        };
-        flight.get(&self.clock, FRESH, read).await
+        });
+        flight.get(&self.clock, |_| FRESH, read).await
     }
 
     /// Forgets the marks that were read, as there is a new one.
@@ -419,7 +418,7 @@ impl Reader {
 
     /// The last cleaning pass of any instance.
     pub(super) async fn last_pass(&self) -> Result<Option<PassRecord>, ApiError> {
-        let read = async { self.store.last_pass().await };
-        self.last_pass.get(&self.clock, FRESH, read).await
+        let read = Box::pin(async { self.store.last_pass().await });
+        self.last_pass.get(&self.clock, |_| FRESH, read).await
     }
 }

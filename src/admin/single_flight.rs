@@ -1,7 +1,6 @@
 //! A question to the store, asked at most once a second and by one task at a time, for all that wait for its answer.
 
 use std::collections::HashMap;
-use std::future::Future;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -11,7 +10,7 @@ use tokio::sync::Mutex as AsyncMutex;
 use super::response::ApiError;
 use crate::clock::{Clock, Tick};
 use crate::error::StoreError;
-use crate::task::lock;
+use crate::task::{BoxFuture, lock};
 
 /// Age up to which an answer of the store is served again.
 pub(super) const FRESH: Duration = Duration::from_secs(1);
@@ -22,9 +21,12 @@ pub(super) const DEADLINE: Duration = Duration::from_secs(2);
 /// Maximum number of keys of each [`SingleFlightMap`] whose answers are cached. Others are read each time.
 const MAX_KEYS: usize = 64;
 
-/// One question to the store, with its last answer. The task that holds the lock asks; the others wait for
-/// the lock and use its answer.
-pub(super) struct SingleFlight<T>(AsyncMutex<Option<Answered<T>>>);
+/// One question to the store, with its last answer. The task whose turn it is asks; the others wait for
+/// their turn and use its answer.
+pub(super) struct SingleFlight<T> {
+    turn: AsyncMutex<()>,
+    last: Mutex<Option<Answered<T>>>,
+}
 
 struct Answered<T> {
     at: Tick,
@@ -34,7 +36,10 @@ struct Answered<T> {
 
 impl<T> Default for SingleFlight<T> {
     fn default() -> Self {
-        Self(AsyncMutex::new(None))
+        Self {
+            turn: AsyncMutex::default(),
+            last: Mutex::new(None),
+        }
     }
 }
 
@@ -50,46 +55,34 @@ impl<T> Answered<T> {
 }
 
 impl<T: Clone> SingleFlight<T> {
-    /// Forgets the last answer.
+    /// Forgets the last answer, also that of a task whose turn it is.
     pub(super) async fn forget(&self) {
-        *self.0.lock().await = None;
+        let _turn = self.turn.lock().await;
+        *lock(&self.last) = None;
     }
 
-    /// Returns the last answer if it is not older than `age`, or else a new one. Waiting for the lock and
-    /// for the store takes no longer than the deadline together.
+    /// Returns the last answer if it is not older than the `age` that such an answer may reach, or else a new
+    /// one. Waiting for the turn and for the store takes no longer than the deadline together.
     ///
     /// Cancel safe: another waiting task asks instead.
+    // The future is boxed so that its code exists once for all questions with answers of a type.
     pub(super) async fn get(
         &self,
         clock: &Clock,
-        age: Duration,
-        read: impl Future<Output = Result<T, StoreError>>,
-    ) -> Result<T, ApiError> {
-        self.get_aged(clock, |_| age, read).await
-    }
-
-    /// As [`get`](Self::get), where the answer itself tells how old it may get.
-    pub(super) async fn get_aged(
-        &self,
-        clock: &Clock,
-        age: impl Fn(&T) -> Duration,
-        read: impl Future<Output = Result<T, StoreError>>,
+        age: fn(&T) -> Duration,
+        read: BoxFuture<'_, Result<T, StoreError>>,
     ) -> Result<T, ApiError> {
         let since = clock.tick();
-        let mut last = within(clock, DEADLINE, self.0.lock()).await?;
-        let is_fresh = |last: &&Answered<T>| {
-            let age = last.answer.as_ref().map_or(FRESH, &age);
-            last.is_fresh(clock, age)
-        };
-        if let Some(last) = last.as_ref().filter(is_fresh) {
-            return last.answer.clone();
+        let _turn = within(clock, DEADLINE, Box::pin(self.turn.lock())).await?;
+        if let Some(answer) = self.fresh_answer(clock, age) {
+            return answer;
         }
         let remaining = DEADLINE.saturating_sub(clock.since(since));
         let answer = match within(clock, remaining, read).await {
             Ok(answer) => answer.map_err(|error| ApiError::store(&error)),
             Err(failure) => Err(failure),
         };
-        *last = Some(Answered {
+        *lock(&self.last) = Some(Answered {
             at: clock.tick(),
             wall: clock.now_seconds(),
             answer: answer.clone(),
@@ -97,13 +90,17 @@ impl<T: Clone> SingleFlight<T> {
         answer
     }
 
+    fn fresh_answer(&self, clock: &Clock, age: fn(&T) -> Duration) -> Option<Result<T, ApiError>> {
+        let last = lock(&self.last);
+        let last = last.as_ref()?;
+        let age = last.answer.as_ref().map_or(FRESH, age);
+        last.is_fresh(clock, age).then(|| last.answer.clone())
+    }
+
+    /// Whether nobody asks and no answer is fresh.
     fn is_stale(&self, clock: &Clock) -> bool {
-        let last = self.0.try_lock();
-        last.is_ok_and(|last| {
-            !last
-                .as_ref()
-                .is_some_and(|last| last.is_fresh(clock, FRESH))
-        })
+        let turn = self.turn.try_lock();
+        turn.is_ok() && self.fresh_answer(clock, |_| FRESH).is_none()
     }
 }
 
@@ -135,14 +132,16 @@ impl<K: Eq + Hash, T: Clone> SingleFlightMap<K, T> {
 pub(super) async fn within<T>(
     clock: &Clock,
     limit: Duration,
-    future: impl Future<Output = T>,
+    future: BoxFuture<'_, T>,
 ) -> Result<T, ApiError> {
     tokio::select! {
         biased;
         value = future => Ok(value),
-        () = clock.sleep(limit) => Err(ApiError::unavailable(format!(
-            "the store did not answer within {} s",
-            DEADLINE.as_secs()
-        ))),
+        () = clock.sleep(limit) => Err(unanswered()),
     }
+}
+
+fn unanswered() -> ApiError {
+    let deadline = DEADLINE.as_secs();
+    ApiError::unavailable(format!("the store did not answer within {deadline} s"))
 }
