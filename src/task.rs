@@ -95,12 +95,16 @@ impl Stopped {
         *self.0.borrow()
     }
 
+    /// Waits for the signal. Also ends when the sender, and with it the `Pulse`, is dropped.
+    async fn sent(&mut self) {
+        let _ = self.0.wait_for(|stopped| *stopped).await;
+    }
+
     /// Runs `future` until it is done (`Some`) or the signal is sent (`None`).
     pub(crate) async fn or<T>(&mut self, future: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             biased;
-            // An error means that the sender, and with it the `Pulse`, was dropped: the task ends too.
-            _ = self.0.wait_for(|stopped| *stopped) => None,
+            () = self.sent() => None,
             value = future => Some(value),
         }
     }
