@@ -3,7 +3,7 @@
 //! Reports arrive when a minute has ended, and may be late. So a minute is read when it has ended, and again whenever
 //! it has been over for twice as long as at the last time: often while reports arrive, and rarely later.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -15,6 +15,7 @@ use crate::model::batch::{Aggregate, Merge};
 use crate::model::minute_report::REPORTED_MINUTES;
 use crate::model::pack;
 use crate::model::records::RecordId;
+use crate::model::sorted;
 use crate::store::{InstanceMinuteRecords, Store};
 
 /// The length of a minute, in seconds.
@@ -51,7 +52,7 @@ pub(super) struct InstanceMinutes {
 struct State {
     /// The beginning of the store's generation: another one has other data.
     created: i64,
-    minutes: BTreeMap<i64, HeldMinute>,
+    minutes: HashMap<i64, HeldMinute>,
 }
 
 /// A minute that was read.
@@ -109,7 +110,7 @@ impl InstanceMinutes {
         if state.created != created {
             *state = State {
                 created,
-                minutes: BTreeMap::new(),
+                minutes: HashMap::new(),
             };
         }
         let cut_off = REPORTED_MINUTES.cut_off(now);
@@ -118,8 +119,8 @@ impl InstanceMinutes {
             let held = state.minutes.get(minute);
             held.is_none_or(|held| is_due(*minute, held.read_at, now))
         };
-        let due = minutes.clone().step_by(MINUTE as usize).filter(is_due);
-        let due: Vec<i64> = due.collect();
+        let minutes = minutes.step_by(MINUTE as usize);
+        let due: Vec<i64> = minutes.clone().filter(is_due).collect();
         for part in due.chunks(MINUTES_AT_ONCE) {
             let read = self.store.minute_reports(part).await?;
             for (minute, instances) in part.iter().zip(read) {
@@ -133,11 +134,9 @@ impl InstanceMinutes {
                 tokio::task::yield_now().await;
             }
         }
-        let held = state.minutes.range(minutes);
-        Ok(compare(
-            held.map(|(start, held)| (*start, &held.instances[..])),
-            context,
-        ))
+        let held =
+            minutes.filter_map(|start| Some((start, &state.minutes.get(&start)?.instances[..])));
+        Ok(compare(held, context))
     }
 }
 
@@ -234,7 +233,7 @@ fn compare<'a>(
     minutes: impl Iterator<Item = (i64, &'a [HeldInstance])>,
     context: Option<RecordId>,
 ) -> Vec<InstanceSums> {
-    let mut instances: BTreeMap<Arc<str>, Compared> = BTreeMap::new();
+    let mut instances: Vec<(Arc<str>, Compared)> = Vec::new();
     for (start, held) in minutes {
         let mut of_all: HashMap<RecordId, Times> = HashMap::new();
         for (id, times) in held.iter().flat_map(|instance| instance.times(context)) {
@@ -244,7 +243,8 @@ fn compare<'a>(
             let Some(sums) = instance.sums(context) else {
                 continue;
             };
-            let compared = instances.entry(instance.instance.clone()).or_default();
+            let name = instance.instance.clone();
+            let compared = sorted::entry(&mut instances, name, Compared::default);
             compared.sums.merge(&sums);
             compared.version.clone_from(&instance.version);
             let since = compared.busy.as_ref().map_or(start, |busy| busy.start);

@@ -86,7 +86,7 @@ mod window_points;
 mod window_sums;
 mod windows;
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
@@ -152,7 +152,7 @@ pub(crate) struct Source {
     #[cfg_attr(not(feature = "prometheus"), allow(dead_code))]
     pub(crate) totals: Arc<dyn Fn() -> Vec<(Arc<str>, Totals)> + Send + Sync>,
     /// Returns what each of the user's counters of this instance has counted since the start.
-    pub(crate) counters: Arc<dyn Fn() -> BTreeMap<Arc<str>, i64> + Send + Sync>,
+    pub(crate) counters: Arc<dyn Fn() -> HashMap<Arc<str>, i64> + Send + Sync>,
 }
 
 impl Source {

@@ -3,7 +3,6 @@
 
 mod text;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::response::Response;
@@ -41,7 +40,9 @@ pub(super) async fn metrics(admin: &Admin, parts: &Parts) -> Result<Response, Ap
         totals.sort_by(|a, b| a.0.cmp(&b.0));
         let mut text = Text::with_capacity(totals.iter().map(capacity).sum());
         text.requests(&totals);
-        text.counters(&counters());
+        let mut counters: Vec<_> = counters().into_iter().collect();
+        counters.sort_unstable();
+        text.counters(&counters);
         text.health(&health());
         text.fleet(fleet);
         text.changes(changes.as_deref());
@@ -117,7 +118,7 @@ impl Text {
     }
 
     /// The user's counters, which may fall: gauges, as a counter of Prometheus never falls.
-    fn counters(&mut self, counters: &BTreeMap<Arc<str>, i64>) {
+    fn counters(&mut self, counters: &[(Arc<str>, i64)]) {
         let name = "pulse_counted";
         let help = "What the counters of this instance have counted since it started.";
         self.begin(name, "gauge", help);

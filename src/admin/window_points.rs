@@ -1,6 +1,6 @@
 //! What each context measured in each slice of a window: as little of it as a line in a table shows.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 
 use crate::model::batch::Aggregate;
 use crate::model::records::{Record, RecordId};
@@ -43,7 +43,7 @@ fn rounded(value: f64) -> f32 {
 
 /// The points of all contexts in some slices.
 #[derive(Debug, Default)]
-pub(super) struct SlicePoints(BTreeMap<i64, Box<[(RecordId, Point)]>>);
+pub(super) struct SlicePoints(HashMap<i64, Box<[(RecordId, Point)]>>);
 
 impl SlicePoints {
     /// Adds a slice.

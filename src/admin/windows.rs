@@ -5,7 +5,7 @@
 //! have another revision. All other slices are in [`RunningSums`]. If one of these changes after all, as when an
 //! instance flushes after an outage, the sums are made again.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -69,7 +69,7 @@ struct Ready {
     at: usize,
     /// The window, and the window before it.
     parts: [WindowSlices; 2],
-    open: [BTreeSet<TierSlice>; 2],
+    open: [Vec<TierSlice>; 2],
     /// How many slices time did not suffice for.
     unread: [usize; 2],
     now: i64,
@@ -221,11 +221,7 @@ impl Windows {
     }
 
     /// Reads open slices that are not read yet, or have changed since.
-    async fn read_open(
-        &self,
-        state: &mut State,
-        slices: &BTreeSet<TierSlice>,
-    ) -> Result<(), StoreError> {
+    async fn read_open(&self, state: &mut State, slices: &[TierSlice]) -> Result<(), StoreError> {
         for at in slices {
             let revision = state.index.revisions.get(at).copied();
             // A slice without a revision was never written, unless the revisions were lost.
@@ -249,7 +245,7 @@ impl Windows {
         state: &mut State,
         (at, part): (usize, usize),
         slices: &WindowSlices,
-        open: &BTreeSet<TierSlice>,
+        open: &[TierSlice],
         (began, now): (Tick, i64),
     ) -> Result<usize, StoreError> {
         let seconds = slices.tier.seconds;
@@ -350,21 +346,23 @@ impl State {
 
     /// The slices of a window that may still change, with slices of the finest tier that are not part of the
     /// others yet.
-    fn open_slices(&self, slices: &WindowSlices, now: i64) -> BTreeSet<TierSlice> {
+    fn open_slices(&self, slices: &WindowSlices, now: i64) -> Vec<TierSlice> {
         let seconds = slices.tier.seconds;
         let pending = self.index.rolled.pending();
         let pending: Vec<i64> = pending.filter(|minute| slices.contains(*minute)).collect();
         let starts = slices.starts(now);
-        let mut open: BTreeSet<TierSlice> = starts
+        let mut open: Vec<TierSlice> = starts
             .map(|start| (seconds, start))
             .filter(|at| is_open(*at, now))
             .collect();
         if slices.tier != FINEST {
             for minute in pending {
-                open.insert((seconds, slices.tier.slice(minute)));
-                open.insert((FINEST.seconds, minute));
+                open.push((seconds, slices.tier.slice(minute)));
+                open.push((FINEST.seconds, minute));
             }
         }
+        open.sort_unstable();
+        open.dedup();
         open
     }
 
@@ -450,7 +448,7 @@ impl State {
     ) -> PartSums {
         let (slices, running) = (ready.parts[part], &self.held[ready.at].sums[part]);
         let mut open = self.open_sums(ready, part, None);
-        let mut ids: BTreeSet<RecordId> = running.ids().collect();
+        let mut ids: HashSet<RecordId> = running.ids().collect();
         ids.extend(open.keys());
         let (mut summaries, mut error) = (HashMap::with_capacity(ids.len()), 0f64);
         for (at, id) in ids.into_iter().enumerate() {

@@ -12,7 +12,7 @@ use crate::model::changes::detector::{
 };
 use crate::model::changes::log::Log;
 use crate::model::context::{ContextId, Kind};
-use crate::model::records::RecordId;
+use crate::model::records::{RecordId, sort_by_id};
 use crate::model::tier::FINEST;
 use crate::random::random_name;
 use crate::store::Store;
@@ -189,7 +189,7 @@ impl Session {
             .retain(|_, last| start - *last < RECALLED_MINUTES * MINUTE);
         let count = minute.contexts.len();
         // In the same order on every instance.
-        minute.contexts.sort_by_key(|(id, _)| *id);
+        sort_by_id(&mut minute.contexts);
         minute.contexts.retain(|(id, _)| {
             let has_room = self.admitted.len() < self.max_contexts;
             let is_admitted = has_room || self.admitted.contains_key(id);

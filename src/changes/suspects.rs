@@ -1,6 +1,6 @@
 //! Looks for the suspects of a change.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::MINUTE;
@@ -11,6 +11,7 @@ use crate::model::changes::side_by_side::{self, Versions};
 use crate::model::changes::suspects::{self, Sides};
 use crate::model::context::{ALL, ContextId, Kind};
 use crate::model::records::RecordId;
+use crate::model::sorted;
 use crate::model::tier::FINEST;
 use crate::store::changes::Changes;
 use crate::store::{RecordQuery, Store};
@@ -81,14 +82,13 @@ async fn instance(
     minutes: &[i64],
 ) -> Result<Option<Suspect>, StoreError> {
     let id = id_of(change);
-    let mut instances: BTreeMap<Arc<str>, Aggregate> = BTreeMap::new();
+    let mut instances: Vec<(Arc<str>, Aggregate)> = Vec::new();
     for report in store.minute_reports(minutes).await?.into_iter().flatten() {
         let of_context = report.records.iter().find(|(other, _)| *other == id);
         if let Some((_, sums)) = of_context {
-            instances.entry(report.instance).or_default().merge(sums);
+            sorted::entry(&mut instances, report.instance, Aggregate::default).merge(sums);
         }
     }
-    let instances: Vec<_> = instances.into_iter().collect();
     Ok(suspects::instance(change.kind, sides, &instances))
 }
 

@@ -1,7 +1,7 @@
 //! The state of a folder between rounds: the version of the journal's state, and the records that the folder
 //! remembers under that version.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use crate::error::StoreError;
@@ -35,7 +35,7 @@ pub(super) struct Lease {
     pub(super) took_millis: u64,
     pub(super) sizer: BatchSizer,
     /// The rankings of the store; `None` until they are read.
-    pub(super) rankings: Option<BTreeMap<Arc<str>, RankingState>>,
+    pub(super) rankings: Option<HashMap<Arc<str>, RankingState>>,
     /// Rankings that were added to since they were last limited.
     pub(super) touched_rankings: BTreeSet<Arc<str>>,
 }

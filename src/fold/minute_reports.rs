@@ -1,8 +1,6 @@
 //! Folding minute reports: what an instance did in a minute is merged with what the store has of it, and so is what
 //! the instances of a version of the application did.
 
-use std::collections::BTreeMap;
-
 use super::lease::Lease;
 use super::plan::{NAMES_AT_ONCE, Plan};
 use crate::error::StoreError;
@@ -10,6 +8,7 @@ use crate::model::batch::{Aggregate, Merge};
 use crate::model::minute_report::{InstanceMinute, REPORTED_MINUTES};
 use crate::model::pack;
 use crate::model::round::{Round, partition, partition_of_record};
+use crate::model::sorted;
 use crate::store::journal::{Journal, Step};
 use crate::store::table::{FieldWrites, Table};
 
@@ -27,16 +26,16 @@ impl Lease {
         journal: &dyn Journal,
         instance: &str,
         round: &Round,
-        plans: &mut BTreeMap<usize, Plan>,
+        plans: &mut Vec<(usize, Plan)>,
     ) -> Result<bool, StoreError> {
         let done = self.progress.done;
-        let mut instances: BTreeMap<Field, (usize, &InstanceMinute)> = BTreeMap::new();
-        let mut versions: BTreeMap<Field, (usize, &Aggregate)> = BTreeMap::new();
+        let mut instances: Vec<(Field, (usize, &InstanceMinute))> = Vec::new();
+        let mut versions: Vec<(Field, (usize, &Aggregate))> = Vec::new();
         for (minute, sums) in round.reports() {
             let minute = *minute;
             for (name, of_minute) in &sums.instances {
                 let field = (Table::InstanceMinutes { minute }, name.as_bytes().to_vec());
-                instances.insert(field, (partition(name), of_minute));
+                instances.push((field, (partition(name), of_minute)));
             }
             let contexts = sums.versions.iter().flat_map(|(version, contexts)| {
                 let contexts = contexts.iter();
@@ -45,21 +44,23 @@ impl Lease {
             for (version, id, aggregate) in contexts {
                 let field = [&id.to_bytes()[..], version.as_bytes()].concat();
                 let field = (Table::VersionMinutes { minute }, field);
-                versions.insert(field, (partition_of_record(id), aggregate));
+                versions.push((field, (partition_of_record(id), aggregate)));
             }
             tokio::task::yield_now().await;
         }
-        instances.retain(|_, (partition, _)| !done.contains(*partition));
-        versions.retain(|_, (partition, _)| !done.contains(*partition));
+        instances.retain(|(_, (partition, _))| !done.contains(*partition));
+        versions.retain(|(_, (partition, _))| !done.contains(*partition));
         if instances.is_empty() && versions.is_empty() {
             return Ok(true);
         }
-        let fields = by_table(instances.keys().chain(versions.keys()));
+        let instance_fields = instances.iter().map(|(field, _)| field);
+        let version_fields = versions.iter().map(|(field, _)| field);
+        let fields = by_table(instance_fields.chain(version_fields).cloned());
         let version = &self.progress.version;
         let Step::Done(values) = journal.load_fields(instance, version, &fields).await? else {
             return Ok(false);
         };
-        // Both are in the order of the tables, and then of the fields. A field that cannot be read is replaced.
+        // The values are in the order of the fields. A field that cannot be read is replaced.
         let mut values = values.into_iter().flatten();
         for ((table, field), (partition, added)) in instances {
             let before = values.next().flatten();
@@ -67,7 +68,7 @@ impl Lease {
             let mut minute = before.unwrap_or_default();
             minute.merge(added.clone());
             let cost = 1 + minute.contexts.len() / CONTEXTS_PER_COST;
-            let plan = plans.entry(partition).or_default();
+            let plan = sorted::entry(plans, partition, Plan::default);
             add(plan, cost, table, field, pack::instance_minute(&minute));
         }
         for (number, ((table, field), (partition, added))) in versions.into_iter().enumerate() {
@@ -75,7 +76,7 @@ impl Lease {
             let before = before.and_then(|before| pack::read_aggregate(&before));
             let mut sums = before.unwrap_or_default();
             sums.merge(added);
-            let plan = plans.entry(partition).or_default();
+            let plan = sorted::entry(plans, partition, Plan::default);
             add(plan, 1, table, field, pack::aggregate(&sums));
             if number % NAMES_AT_ONCE == 0 {
                 tokio::task::yield_now().await;
@@ -85,13 +86,13 @@ impl Lease {
     }
 }
 
-/// Groups sorted fields by their table.
-fn by_table<'a>(fields: impl Iterator<Item = &'a Field>) -> Vec<(Table, Vec<Vec<u8>>)> {
+/// Groups fields by their table, where those of a table are next to each other.
+pub(super) fn by_table(fields: impl Iterator<Item = Field>) -> Vec<(Table, Vec<Vec<u8>>)> {
     let mut tables: Vec<(Table, Vec<Vec<u8>>)> = Vec::new();
     for (table, field) in fields {
         match tables.last_mut() {
-            Some((last, fields)) if last == table => fields.push(field.clone()),
-            _ => tables.push((table.clone(), vec![field.clone()])),
+            Some((last, fields)) if *last == table => fields.push(field),
+            _ => tables.push((table, vec![field])),
         }
     }
     tables

@@ -40,7 +40,7 @@ impl Lease {
         now: i64,
     ) -> Result<bool, StoreError> {
         let mut left = IDS_PER_ROUND;
-        let expired: Vec<_> = (self.rankings(journal).await?.iter())
+        let mut expired: Vec<_> = (self.rankings(journal).await?.iter())
             .filter(|(_, state)| state.slices.is_empty() || state.expired(now).next().is_some())
             .map(|(name, state)| {
                 let starts: Vec<i64> = state.expired(now).collect();
@@ -50,6 +50,7 @@ impl Lease {
                 (name.clone(), starts, is_over)
             })
             .collect();
+        expired.sort_unstable_by(|a, b| a.0.cmp(&b.0));
         for (name, starts, is_over) in expired {
             for start in &starts {
                 let ids = journal.list_fields(&slice_of(&name, *start)).await?;

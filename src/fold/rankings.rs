@@ -1,6 +1,6 @@
 //! Folding rankings: the counts of each slice, and their sums, are merged with those of the store.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::lease::Lease;
@@ -8,6 +8,7 @@ use super::plan::Plan;
 use crate::error::StoreError;
 use crate::model::ranking::{IdDelta, RankingDelta, RankingSpec, RankingState};
 use crate::model::round::{Round, partition, partition_of_id};
+use crate::model::sorted;
 use crate::store::journal::{FieldValues, Journal, Step};
 use crate::store::table::{FieldWrites, Table};
 
@@ -62,7 +63,7 @@ impl Lease {
     pub(super) async fn rankings(
         &mut self,
         journal: &dyn Journal,
-    ) -> Result<&mut BTreeMap<Arc<str>, RankingState>, StoreError> {
+    ) -> Result<&mut HashMap<Arc<str>, RankingState>, StoreError> {
         let rankings = match self.rankings.take() {
             Some(rankings) => rankings,
             None => {
@@ -72,7 +73,7 @@ impl Lease {
                     let state = RankingState::from_text(std::str::from_utf8(&state).ok()?)?;
                     Some((name.into(), state))
                 };
-                let rankings: BTreeMap<_, _> = fields.into_iter().filter_map(ranking).collect();
+                let rankings: HashMap<_, _> = fields.into_iter().filter_map(ranking).collect();
                 // The folder before may have ended before it had limited them.
                 self.touched_rankings.extend(rankings.keys().cloned());
                 rankings
@@ -87,14 +88,14 @@ impl Lease {
         journal: &dyn Journal,
         instance: &str,
         round: &Round,
-        plans: &mut BTreeMap<usize, Plan>,
+        plans: &mut Vec<(usize, Plan)>,
     ) -> Result<bool, StoreError> {
         if round.rankings().is_empty() {
             return Ok(true);
         }
         self.rankings(journal).await?;
         let mut added = Vec::new();
-        let mut fields: BTreeMap<Table, Vec<Vec<u8>>> = BTreeMap::new();
+        let mut fields: HashMap<Table, Vec<Vec<u8>>> = HashMap::new();
         for (name, delta) in round.rankings() {
             let more = self.begin_ranking(name, delta, round.stamp());
             if more.counts_dropped {
@@ -122,11 +123,12 @@ impl Lease {
         for added in &added {
             if added.counts_dropped {
                 let write = dropped_write(added.name, &mut stored, added.delta.dropped);
-                let plan = plans.entry(partition(added.name)).or_default();
+                let plan = sorted::entry(plans, partition(added.name), Plan::default);
                 plan.fields.push(write);
             }
             for (number, (id, delta, slices)) in added.ids().enumerate() {
-                let plan = plans.entry(partition_of_id(added.name, id)).or_default();
+                let partition = partition_of_id(added.name, id);
+                let plan = sorted::entry(plans, partition, Plan::default);
                 added.plan_id(id, delta, slices, &mut stored, plan);
                 if number % IDS_AT_ONCE == 0 {
                     tokio::task::yield_now().await;
@@ -174,9 +176,9 @@ impl Lease {
     /// The writes of the states of some rankings. Each step that adds to a ranking has them, so that no sum
     /// includes a slice of which the ranking does not know.
     pub(super) fn state_writes(&self, names: &BTreeSet<Arc<str>>) -> Vec<FieldWrites> {
-        let states = self.rankings.iter().flatten();
-        let states = states.filter(|(name, _)| names.contains(*name));
-        let writes = states.flat_map(|(name, state)| {
+        let state = |name| Some((name, self.rankings.as_ref()?.get(name)?));
+        let states = names.iter().filter_map(state);
+        let writes = states.flat_map(|(name, state): (&Arc<str>, _)| {
             let newest = state.slices.last();
             let newest = newest.map(|start| newest_write(name, state.spec, *start));
             [Some(state_write(name, Some(state))), newest]
@@ -261,7 +263,7 @@ impl<'a> Added<'a> {
 }
 
 /// Values of the store by table, in the order in which they were asked for.
-pub(super) struct Stored(BTreeMap<Table, std::vec::IntoIter<Option<Vec<u8>>>>);
+pub(super) struct Stored(HashMap<Table, std::vec::IntoIter<Option<Vec<u8>>>>);
 
 impl Stored {
     pub(super) fn new(fields: Vec<(Table, Vec<Vec<u8>>)>, values: Vec<FieldValues>) -> Self {

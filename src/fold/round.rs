@@ -1,6 +1,5 @@
 //! One round: its entries are read and merged (`gather`), divided into steps, and written (`steps`).
 
-use std::collections::BTreeMap;
 use std::time::Instant;
 
 use super::gather::Read;
@@ -10,6 +9,7 @@ use crate::error::StoreError;
 use crate::model::context::ALL;
 use crate::model::records::{RecordId, RecordKey};
 use crate::model::round::{self, Round, partition};
+use crate::model::sorted;
 use crate::model::tier::FINEST;
 use crate::random::random_name;
 use crate::store::Position;
@@ -154,12 +154,12 @@ impl Lease {
         let done = self.progress.done;
         let left = |name: &str| !done.contains(partition(name));
         let rolled = self.progress.rolled.clone();
-        let mut partitions: BTreeMap<usize, Plan> = BTreeMap::new();
+        let mut partitions: Vec<(usize, Plan)> = Vec::new();
         let mut missing: Vec<RecordKey> = Vec::new();
         let mut seen = 0;
         for group in round.groups() {
             for (context, judged) in group.contexts.iter().filter(|(c, _)| left(&c.name)) {
-                let plan = partitions.entry(partition(&context.name)).or_default();
+                let plan = sorted::entry(&mut partitions, partition(&context.name), Plan::default);
                 plan.cost += judged.delta.cost();
                 let id = RecordId::new(context.kind, &context.name);
                 for (at, _) in round::records(&judged.delta, &rolled, round.stamp()) {
@@ -179,11 +179,11 @@ impl Lease {
             }
             for (name, series) in group.counters.iter().filter(|(name, _)| left(name)) {
                 let cost: usize = series.iter().map(|slices| slices.len()).sum();
-                partitions.entry(partition(name)).or_default().cost += cost;
+                sorted::entry(&mut partitions, partition(name), Plan::default).cost += cost;
             }
         }
         if round.late() > 0 && left(ALL) {
-            partitions.entry(partition(ALL)).or_default().cost += 1;
+            sorted::entry(&mut partitions, partition(ALL), Plan::default).cost += 1;
         }
         let is_ours = self.plan_slow_requests(journal, instance, round, &mut partitions);
         if !is_ours.await?

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::lease::Lease;
+use super::minute_reports::by_table;
 use super::plan::Plan;
 use crate::error::StoreError;
 use crate::model::batch::Merge;
@@ -11,6 +12,7 @@ use crate::model::pack;
 use crate::model::round::{Round, partition};
 use crate::model::slice::{HOUR, hour_of};
 use crate::model::slow_request::SlowRequests;
+use crate::model::sorted;
 use crate::store::journal::{Journal, Step};
 use crate::store::table::{FieldWrites, Table};
 
@@ -24,7 +26,7 @@ impl Lease {
         journal: &dyn Journal,
         instance: &str,
         round: &Round,
-        plans: &mut BTreeMap<usize, Plan>,
+        plans: &mut Vec<(usize, Plan)>,
     ) -> Result<bool, StoreError> {
         let oldest = hour_of(round.stamp()) - HOUR;
         let mut added: BTreeMap<(i64, ContextId), SlowRequests> = BTreeMap::new();
@@ -44,13 +46,10 @@ impl Lease {
         if added.is_empty() {
             return Ok(true);
         }
-        let mut fields: BTreeMap<Table, Vec<Vec<u8>>> = BTreeMap::new();
-        for (hour, context) in added.keys() {
+        let fields = by_table(added.keys().map(|(hour, context)| {
             let id = RecordId::new(context.kind, &context.name).to_bytes();
-            let table = Table::SlowRequests { hour: *hour };
-            fields.entry(table).or_default().push(id.to_vec());
-        }
-        let fields: Vec<_> = fields.into_iter().collect();
+            (Table::SlowRequests { hour: *hour }, id.to_vec())
+        }));
         let version = &self.progress.version;
         let Step::Done(values) = journal.load_fields(instance, version, &fields).await? else {
             return Ok(false);
@@ -66,7 +65,7 @@ impl Lease {
             let mut write = FieldWrites::new(table, Some(TTL));
             let id = RecordId::new(context.kind, &context.name).to_bytes();
             write.set.push((id.to_vec(), pack::slow_requests(&list)));
-            let plan = plans.entry(partition(&context.name)).or_default();
+            let plan = sorted::entry(plans, partition(&context.name), Plan::default);
             plan.cost += 1;
             plan.fields.push(write);
         }

@@ -1,6 +1,5 @@
 //! Writes a round in steps, and records and tables between rounds.
 
-use std::collections::BTreeMap;
 use std::time::Instant;
 
 use super::lease::Lease;
@@ -8,6 +7,7 @@ use super::plan::{Outcome, Plan, RoundEnd};
 use crate::error::StoreError;
 use crate::model::records::{Record, RecordKey, Records};
 use crate::model::round::Round;
+use crate::model::sorted;
 use crate::model::tier::TierSlice;
 use crate::random::random_name;
 use crate::store::Position;
@@ -170,18 +170,15 @@ impl Lease {
 
 /// Combines the writes of each table, so that each is one command.
 fn by_table(writes: impl IntoIterator<Item = FieldWrites>) -> Vec<FieldWrites> {
-    let mut tables: BTreeMap<Table, FieldWrites> = BTreeMap::new();
+    let mut tables: Vec<(Table, FieldWrites)> = Vec::new();
     for mut write in writes {
-        match tables.get_mut(&write.table) {
-            Some(table) => {
-                table.ttl = table.ttl.or(write.ttl);
-                table.removed.append(&mut write.removed);
-                table.set.append(&mut write.set);
-            }
-            None => drop(tables.insert(write.table.clone(), write)),
-        }
+        let new = || FieldWrites::new(write.table.clone(), None);
+        let table = sorted::entry(&mut tables, write.table.clone(), new);
+        table.ttl = table.ttl.or(write.ttl);
+        table.removed.append(&mut write.removed);
+        table.set.append(&mut write.set);
     }
-    tables.into_values().collect()
+    tables.into_iter().map(|(_, writes)| writes).collect()
 }
 
 /// Looks up the values of records.

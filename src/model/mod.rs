@@ -25,6 +25,7 @@ mod slices;
 pub mod slow_request;
 pub mod slowest;
 pub mod snapshot;
+pub(crate) mod sorted;
 pub mod tier;
 pub mod timer_sums;
 pub mod window;

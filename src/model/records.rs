@@ -9,6 +9,7 @@ use super::batch::{Aggregate, Merge};
 pub use super::context::RecordId;
 use super::histogram::COARSE_SCALE;
 use super::slice::Precision;
+use super::sorted;
 pub use super::tier::TierSlice;
 use super::tier::{FINEST, Revision, RolledUp, TIERS, is_coarse, tier};
 
@@ -42,7 +43,7 @@ const PER_RECORD: usize = 32;
 pub struct Records {
     slices: BTreeMap<TierSlice, HashMap<RecordId, Record>>,
     /// Of each slice, the number of changes of all slices when it last changed.
-    revisions: BTreeMap<TierSlice, Revision>,
+    revisions: HashMap<TierSlice, Revision>,
     changes: Revision,
     /// About how many bytes they take in memory.
     bytes: usize,
@@ -242,6 +243,11 @@ pub struct SliceSums {
     pub sums: Aggregate,
 }
 
+/// Sorts the sums of contexts by id, of which none appears twice.
+pub(crate) fn sort_by_id(sums: &mut [(RecordId, Aggregate)]) {
+    sums.sort_unstable_by_key(|(id, _)| *id);
+}
+
 /// Combines records of a tier, and pending slices of the finest tier, to slices of `width` seconds, oldest
 /// first. Both are given oldest first.
 pub fn combine<R: Borrow<Record>>(
@@ -251,10 +257,10 @@ pub fn combine<R: Borrow<Record>>(
     pending: impl IntoIterator<Item = (i64, R)>,
 ) -> Vec<SliceSums> {
     let wide = Precision::new(width, 1);
-    let mut slices: BTreeMap<i64, Aggregate> = BTreeMap::new();
+    let mut slices: Vec<(i64, Aggregate)> = Vec::new();
     let mut rolled_until: BTreeMap<i64, i64> = BTreeMap::new();
     let mut add = |start: i64, sums: &Aggregate| {
-        slices.entry(wide.slice(start)).or_default().merge(sums);
+        sorted::entry(&mut slices, wide.slice(start), Aggregate::default).merge(sums);
     };
     for (start, record) in records {
         rolled_until.insert(start, record.borrow().rolled_until);

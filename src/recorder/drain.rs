@@ -3,8 +3,6 @@
 #[cfg(test)]
 mod tests;
 
-#[cfg(feature = "admin")]
-use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -228,12 +226,12 @@ impl Recorder {
 
     /// What each counter has counted since the start, drained or not.
     #[cfg(feature = "admin")]
-    pub(crate) fn counter_totals(&self) -> BTreeMap<Arc<str>, i64> {
+    pub(crate) fn counter_totals(&self) -> HashMap<Arc<str>, i64> {
         let mut guard = lock(&self.drain.state);
         let entries = &mut guard.entries.counters;
         self.counters.refresh(entries);
         let overflow = self.counters.overflow();
-        let mut totals = BTreeMap::new();
+        let mut totals = HashMap::new();
         for entry in entries {
             let total = entry.value.total();
             // There always is an entry for the names beyond the maximum.

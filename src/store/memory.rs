@@ -87,20 +87,20 @@ struct State {
     /// By counter and precision.
     counters: HashMap<String, BTreeMap<u32, SliceCounts>>,
     /// By name, as the book's keys are.
-    contexts: BTreeMap<String, ContextState>,
+    contexts: HashMap<String, ContextState>,
     records: Records,
     rolled: RolledUp,
     /// Contexts that are to be rolled up, with the slices that are due.
     due: BTreeMap<RecordId, Vec<i64>>,
     slowest: HashMap<String, f64>,
     /// The slowest requests, by hour and context.
-    slow_requests: BTreeMap<i64, HashMap<ContextId, SlowRequests>>,
+    slow_requests: HashMap<i64, HashMap<ContextId, SlowRequests>>,
     minute_reports: MinuteReports,
-    rankings: BTreeMap<Arc<str>, Ranking>,
+    rankings: HashMap<Arc<str>, Ranking>,
     changes: ChangeState,
     instances: HashMap<String, Heartbeat>,
     /// When an instance of each version of the application was last alive.
-    versions: BTreeMap<Arc<str>, i64>,
+    versions: HashMap<Arc<str>, i64>,
     last_pass: Option<PassRecord>,
     /// By the name of the cache.
     #[cfg(feature = "row-cache")]
@@ -110,8 +110,8 @@ struct State {
 /// The data of the contexts of one name beside their records.
 #[derive(Debug, Default)]
 struct ContextState {
-    /// When each kind of context last had a sample.
-    last_seen: BTreeMap<Kind, i64>,
+    /// When each kind of context last had a sample, sorted by kind.
+    last_seen: Vec<(Kind, i64)>,
     /// The start of the current hour, and its statistics.
     current: Option<(i64, AccessTimeStats)>,
     /// The start and statistics of the last hour before that which has samples.
@@ -121,7 +121,8 @@ struct ContextState {
 impl ContextState {
     /// When any of the contexts last had a sample.
     fn last_seen(&self) -> i64 {
-        self.last_seen.values().copied().max().unwrap_or(i64::MIN)
+        let last_seen = self.last_seen.iter().map(|(_, at)| *at);
+        last_seen.max().unwrap_or(i64::MIN)
     }
 }
 

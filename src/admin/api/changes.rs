@@ -61,7 +61,7 @@ pub(in crate::admin) async fn changes(admin: &Admin, params: &Params) -> Result<
     let mut matching: Vec<&Change> = (log.changes.iter())
         .filter(|change| kind.is_none_or(|kind| change.kind == kind))
         .collect();
-    matching.sort_by(|a, b| a.by_urgency(b));
+    sort_by_urgency(&mut matching);
     Ok(Changes {
         judged_until: (log.judged.until > 0).then_some(log.judged.until),
         sight: log.judged.sight,
@@ -76,11 +76,15 @@ pub(in crate::admin) async fn changes(admin: &Admin, params: &Params) -> Result<
     })
 }
 
+fn sort_by_urgency(changes: &mut [&Change]) {
+    changes.sort_by(|a, b| a.by_urgency(b));
+}
+
 /// The changes of a context.
 pub(super) async fn changes_of(admin: &Admin, context: &str) -> Result<Vec<ChangeRow>, ApiError> {
     let log = admin.reader.changes().await?;
     let changes = log.changes.iter();
     let mut of_context: Vec<&Change> = changes.filter(|c| *c.context == *context).collect();
-    of_context.sort_by(|a, b| a.by_urgency(b));
+    sort_by_urgency(&mut of_context);
     Ok(of_context.into_iter().map(ChangeRow::from).collect())
 }

@@ -1,7 +1,5 @@
 //! `api/counters`: the list of the user's counters, or one counter over time.
 
-use std::collections::BTreeSet;
-
 use http::StatusCode;
 use serde::Serialize;
 
@@ -189,15 +187,16 @@ async fn list(
     let series = series.map(|bounds| SeriesSlices::new(precision, bounds, recorded));
 
     let coarsest = precisions.counters.last().map(|p| p.seconds);
-    let listed = BTreeSet::from_iter([seconds].into_iter().chain(coarsest));
-    let stored = admin.reader.counter_names(listed.into_iter().collect());
-    let stored = stored.await?;
+    let mut listed: Vec<u32> = [seconds].into_iter().chain(coarsest).collect();
+    listed.sort_unstable();
+    listed.dedup();
+    let stored = admin.reader.counter_names(listed).await?;
     let own = (admin.source.counters)();
     let names = stored.iter().map(String::as_str);
-    let names: BTreeSet<&str> = names.chain(own.keys().map(|name| &**name)).collect();
-    let names: Vec<&str> = (names.into_iter())
-        .filter(|name| wanted.matches(name))
-        .collect();
+    let names = names.chain(own.keys().map(|name| &**name));
+    let mut names: Vec<&str> = names.filter(|name| wanted.matches(name)).collect();
+    names.sort_unstable();
+    names.dedup();
     let page: Vec<&str> = names.iter().copied().skip(offset).take(limit).collect();
     let mut counters = Vec::with_capacity(page.len());
     for names in page.chunks(COUNTERS_AT_ONCE) {

@@ -1,6 +1,5 @@
 //! `api/instances`: what each instance of the fleet did, on one context or on all, beside the others.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -143,9 +142,9 @@ impl Reported {
     }
 }
 
-/// The instances that are alive or had requests, by name.
+/// The instances that are alive or had requests, by name. The sums are sorted by name.
 fn rows(fleet: &FleetSnapshot, sums: &[InstanceSums], target: Option<f64>) -> Vec<Row> {
-    let mut rows: BTreeMap<Arc<str>, Row> = BTreeMap::new();
+    let mut rows: Vec<Row> = Vec::with_capacity(sums.len());
     for of in sums {
         let measured = Measured::of_summary(Kind::Http, &Summary::new(&of.sums, true, target));
         let row = Row {
@@ -155,14 +154,18 @@ fn rows(fleet: &FleetSnapshot, sums: &[InstanceSums], target: Option<f64>) -> Ve
             ratio: of.ratio,
             ..Row::new(of.instance.clone())
         };
-        rows.insert(of.instance.clone(), row);
+        rows.push(row);
     }
     for alive in &fleet.alive {
-        let name = alive.instance.clone();
-        let row = rows.entry(name.clone()).or_insert_with(|| Row::new(name));
-        row.set_alive(alive);
+        let place = sums.binary_search_by(|of| of.instance.cmp(&alive.instance));
+        let place = place.unwrap_or_else(|_| {
+            rows.push(Row::new(alive.instance.clone()));
+            rows.len() - 1
+        });
+        rows[place].set_alive(alive);
     }
-    rows.into_values().collect()
+    rows.sort_unstable_by(|a, b| a.instance.cmp(&b.instance));
+    rows
 }
 
 impl Row {

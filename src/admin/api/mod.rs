@@ -25,9 +25,7 @@ mod slowest;
 mod timers;
 mod window;
 
-use std::collections::BTreeMap;
-
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::params::Params;
 use super::response::ApiError;
@@ -35,6 +33,7 @@ use super::window_sums::Summary;
 use crate::model::context::{Kind, method_and_path};
 use crate::model::outcome::{Outcome, OutcomeCounts};
 use crate::model::snapshot::{ContextSnapshot, HourSnapshot};
+use crate::model::sorted;
 
 /// Number of rows, unless the request sets a limit.
 const DEFAULT_ROWS: usize = 100;
@@ -171,18 +170,42 @@ fn of_kind(contexts: &[ContextSnapshot], kind: Option<Kind>) -> Option<&ContextS
         .max_by_key(|context| context.kind)
 }
 
-/// Counts of the outcomes that a context of this kind can have, including zero counts.
-fn outcomes(kind: Kind, outcomes: OutcomeCounts) -> BTreeMap<&'static str, u64> {
-    let possible = |outcome: &Outcome| match outcome {
+/// Counts by the names of outcomes, an object in JSON.
+#[derive(Clone, Debug, PartialEq)]
+struct Outcomes(Vec<(&'static str, u64)>);
+
+impl Outcomes {
+    /// The count of an outcome; 0 if a context of this kind cannot have it.
+    fn count(&self, name: &str) -> u64 {
+        let counts = self.0.iter();
+        counts
+            .filter(|(other, _)| *other == name)
+            .map(|(_, n)| n)
+            .sum()
+    }
+}
+
+impl Serialize for Outcomes {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().copied())
+    }
+}
+
+/// Counts of the outcomes that a context of this kind can have, including zero counts, sorted by name.
+fn outcomes(kind: Kind, outcomes: OutcomeCounts) -> Outcomes {
+    let possible = |outcome| match outcome {
         Outcome::Failed | Outcome::Cancelled | Outcome::Panicked => true,
         Outcome::Completed => kind == Kind::Timer,
         _ => kind != Kind::Timer,
     };
-    Outcome::ALL
-        .into_iter()
-        .filter(|outcome| possible(outcome) || outcomes.count(*outcome) > 0)
-        .map(|outcome| (outcome.as_str(), outcomes.count(outcome)))
-        .collect()
+    let mut counts = Vec::new();
+    for outcome in Outcome::ALL {
+        let count = outcomes.count(outcome);
+        if possible(outcome) || count > 0 {
+            sorted::entry(&mut counts, outcome.as_str(), || count);
+        }
+    }
+    Outcomes(counts)
 }
 
 fn limit(params: &Params) -> Result<usize, ApiError> {

@@ -1,7 +1,5 @@
 //! `api/path`: the data of one context.
 
-use std::collections::BTreeMap;
-
 use http::StatusCode;
 use serde::Serialize;
 
@@ -13,7 +11,7 @@ use super::changes::{ChangeRow, changes_of};
 use super::slow_requests::{BothHours, both_hours};
 use super::timers::RequestTimers;
 use super::window::{Asked, WindowOf};
-use super::{Hour, Name, kind, of_kind, outcomes};
+use super::{Hour, Name, Outcomes, kind, of_kind, outcomes};
 use crate::model::batch::Aggregate;
 use crate::model::context::ContextId;
 use crate::model::histogram::{Histogram, lower_bound};
@@ -28,7 +26,7 @@ pub(in crate::admin) struct Path<'a> {
     last_hour: Option<Started>,
     /// Lower bound, upper bound and count of each bucket that is not empty.
     histogram: Vec<(f64, f64, u64)>,
-    outcomes: BTreeMap<&'static str, u64>,
+    outcomes: Outcomes,
     slowest_requests: BothHours,
     changes: Vec<ChangeRow>,
     #[serde(flatten)]

@@ -73,7 +73,7 @@ impl Sort {
             Self::Errors => Some(now.errors as f64),
             Self::ErrorShare => now.error_share,
             Self::Change => row.measured.change?.mean,
-            Self::ClientErrors => Some(now.outcomes.get("4xx").copied().unwrap_or(0) as f64),
+            Self::ClientErrors => Some(now.outcomes.count("4xx") as f64),
             // The names are compared where all else is equal.
             Self::Context => None,
         }

@@ -1,6 +1,6 @@
 //! `api/rankings`: the rankings of the store and of this process, or a part of one of them.
 
-use std::collections::BTreeMap;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use http::StatusCode;
@@ -70,44 +70,44 @@ pub(in crate::admin) async fn rankings(
     params: &Params,
 ) -> Result<Rankings, ApiError> {
     let (limit, offset) = (limit(params)?, offset(params)?);
-    let own: BTreeMap<_, _> = (admin.source.rankings)().into_iter().collect();
+    let own = (admin.source.rankings)();
     match params.name("name")? {
         None => list(admin, own).await,
         Some(name) => one(admin, own, name, offset, limit).await,
     }
 }
 
-async fn list(admin: &Admin, own: BTreeMap<Arc<str>, RankingSpec>) -> Result<Rankings, ApiError> {
+async fn list(admin: &Admin, own: Vec<(Arc<str>, RankingSpec)>) -> Result<Rankings, ApiError> {
     let stored = admin.reader.rankings().await?;
-    let stored: BTreeMap<&str, &RankingPage> = (stored.iter())
-        .map(|(name, page)| (&**name, page))
+    let mut rankings: Vec<Ranking> = (stored.iter())
+        .map(|(name, page)| Ranking {
+            head: Head::new(name, Some(page), page.spec),
+            ids: page.total,
+        })
         .collect();
-    let own_ones = own.iter().map(|(name, spec)| (&**name, *spec));
-    let stored_ones = stored.iter().map(|(name, page)| (*name, page.spec));
     // What the store says of a ranking goes before the configuration of this process.
-    let specs: BTreeMap<&str, RankingSpec> = own_ones.chain(stored_ones).collect();
-    let ranking = |(name, spec)| {
-        let page = stored.get(name).copied();
-        Ranking {
-            head: Head::new(name, page, spec),
-            ids: page.map_or(0, |page| page.total),
-        }
-    };
-    Ok(Rankings::List {
-        rankings: specs.into_iter().map(ranking).collect(),
-    })
+    let names: HashSet<&str> = stored.iter().map(|(name, _)| &**name).collect();
+    let own_only = own.iter().filter(|(name, _)| !names.contains(&**name));
+    rankings.extend(own_only.map(|(name, spec)| Ranking {
+        head: Head::new(name, None, *spec),
+        ids: 0,
+    }));
+    rankings.sort_unstable_by(|a, b| a.head.name.cmp(&b.head.name));
+    Ok(Rankings::List { rankings })
 }
 
 async fn one(
     admin: &Admin,
-    own: BTreeMap<Arc<str>, RankingSpec>,
+    own: Vec<(Arc<str>, RankingSpec)>,
     name: &str,
     offset: usize,
     limit: usize,
 ) -> Result<Rankings, ApiError> {
     let page = admin.reader.ranking(name, offset, limit).await?;
     let page = page.as_deref();
-    let spec = page.map(|page| page.spec).or(own.get(name).copied());
+    let own = || own.iter().find(|(own, _)| **own == *name);
+    let spec = page.map(|page| page.spec);
+    let spec = spec.or_else(|| own().map(|(_, spec)| *spec));
     let spec = spec.ok_or_else(|| {
         let message = "there is no ranking of this name";
         ApiError::new(StatusCode::NOT_FOUND, message)

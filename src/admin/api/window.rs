@@ -1,14 +1,12 @@
 //! The window that a request asks about, and the row of a context within it.
 
-use std::collections::BTreeMap;
-
 use serde::Serialize;
 
 use super::super::params::Params;
 use super::super::reader::Span;
 use super::super::response::ApiError;
 use super::super::window_sums::{PartSums, Summary, WindowSums};
-use super::{Times, outcomes};
+use super::{Outcomes, Times, outcomes};
 use crate::model::access_time::AccessTimeStats;
 use crate::model::context::{ContextId, Kind};
 use crate::model::outcome::OutcomeCounts;
@@ -118,7 +116,7 @@ pub(super) struct Measured {
     pub(super) total: f64,
     /// The share of the requests below the target; `None` for timers, and if there is no target.
     pub(super) below_target: Option<f64>,
-    pub(super) outcomes: BTreeMap<&'static str, u64>,
+    pub(super) outcomes: Outcomes,
 }
 
 impl Measured {

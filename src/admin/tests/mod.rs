@@ -12,7 +12,7 @@ mod reading;
 mod screen;
 mod store;
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::io::Read as _;
 use std::sync::Arc;
 
@@ -168,7 +168,7 @@ fn totals() -> Vec<(Arc<str>, Totals)> {
 }
 
 /// A counter whose name tries to break out of a label, one that has not counted, and one that the store has too.
-fn counters() -> BTreeMap<Arc<str>, i64> {
+fn counters() -> HashMap<Arc<str>, i64> {
     let counters = [("declared", 0), ("odd\"\\\n}", -4), ("sales", 12)];
     let counters = counters.into_iter();
     counters.map(|(name, total)| (name.into(), total)).collect()

@@ -210,13 +210,14 @@ impl Finder<'_> {
         let (mut all, mut sizes) = (0, Vec::new());
         for lens in lenses {
             all += 1;
-            sizes.extend(speed::began(lens, &self.state.shared, since, CROWD));
+            let size = speed::began(lens, &self.state.shared, since, CROWD);
+            sizes.extend(size.map(f64::abs));
         }
         if sizes.len() <= (all / 20).max(2) {
             return 0.0;
         }
-        sizes.sort_unstable_by(|a, b| a.abs().total_cmp(&b.abs()));
-        sizes[sizes.len() / 2].abs()
+        sizes.sort_unstable_by(f64::total_cmp);
+        sizes[sizes.len() / 2]
     }
 
     /// Whether a change is no larger than what several pages have in common since the same minute.

@@ -1,6 +1,5 @@
 //! The log of changes: those that stand, and those that have ended.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::change::{Change, ChangeKind};
@@ -10,10 +9,10 @@ use crate::model::context::fnv1a;
 /// The most changes of a log; those that ended first are removed first.
 pub const MAX_CHANGES: usize = 1_000;
 
-/// Changes by their ids.
+/// Changes, sorted by their ids.
 #[derive(Clone, Debug, Default)]
 pub struct Log {
-    changes: BTreeMap<Arc<str>, Change>,
+    changes: Vec<Change>,
 }
 
 /// The difference that the verdicts of a minute make to a log.
@@ -31,37 +30,40 @@ pub struct Difference {
 
 impl Log {
     /// A log of these changes.
-    pub fn new(changes: impl IntoIterator<Item = Change>) -> Self {
-        let changes = changes.into_iter();
-        Self {
-            changes: changes.map(|change| (change.id.clone(), change)).collect(),
-        }
+    pub fn new(mut changes: Vec<Change>) -> Self {
+        changes.sort_unstable_by(|a, b| a.id.cmp(&b.id));
+        Self { changes }
+    }
+
+    /// The place of a change, or that at which it is to be inserted.
+    fn place(&self, id: &str) -> Result<usize, usize> {
+        self.changes.binary_search_by(|change| (*change.id).cmp(id))
     }
 
     /// A change.
     pub fn get(&self, id: &str) -> Option<&Change> {
-        self.changes.get(id)
+        self.place(id).ok().map(|at| &self.changes[at])
     }
 
     /// A change, to be completed.
     pub fn get_mut(&mut self, id: &str) -> Option<&mut Change> {
-        self.changes.get_mut(id)
+        self.place(id).ok().map(|at| &mut self.changes[at])
     }
 
     /// The change that stands for a context, and an instance if its kind is about one.
     fn standing(
-        &self,
+        &mut self,
         kind: ChangeKind,
         context: &str,
         instance: Option<&str>,
-    ) -> Option<&Arc<str>> {
-        let mut standing = self.changes.iter().filter(|(_, c)| c.ended.is_none());
+    ) -> Option<&mut Change> {
+        let mut standing = self.changes.iter_mut().filter(|c| c.ended.is_none());
         let is_it = |change: &Change| {
             change.kind == kind
                 && *change.context == *context
                 && change.instance.as_deref() == instance
         };
-        standing.find(|(_, c)| is_it(c)).map(|(id, _)| id)
+        standing.find(|c| is_it(c))
     }
 
     /// Takes over the verdicts that stand at `end`, the end of a minute in Unix seconds. A change without a verdict
@@ -70,18 +72,19 @@ impl Log {
         let mut difference = Difference::default();
         for (context, verdict) in verdicts {
             let standing = self.standing(verdict.kind, context, verdict.instance.as_deref());
-            if let Some(id) = standing.cloned() {
-                if let Some(change) = self.changes.get_mut(&id) {
-                    update(change, verdict);
-                }
-                difference.standing.push(id);
+            if let Some(change) = standing {
+                update(change, verdict);
+                difference.standing.push(change.id.clone());
             } else {
                 let change = begun(context, verdict);
                 difference.began.push(change.id.clone());
-                self.changes.insert(change.id.clone(), change);
+                match self.place(&change.id) {
+                    Ok(at) => self.changes[at] = change,
+                    Err(at) => self.changes.insert(at, change),
+                }
             }
         }
-        for change in self.changes.values_mut().filter(|c| c.ended.is_none()) {
+        for change in self.changes.iter_mut().filter(|c| c.ended.is_none()) {
             let stands = [&difference.began, &difference.standing];
             if !stands.iter().any(|ids| ids.contains(&change.id)) {
                 change.ended = Some(end);
@@ -89,13 +92,12 @@ impl Log {
             }
         }
         while self.changes.len() > MAX_CHANGES {
-            let ended = self.changes.values();
-            let oldest = ended.min_by_key(|c| (c.ended.unwrap_or(i64::MAX), c.detected));
-            let Some(id) = oldest.map(|c| c.id.clone()) else {
+            let changes = self.changes.iter().enumerate();
+            let oldest = changes.min_by_key(|(_, c)| (c.ended.unwrap_or(i64::MAX), c.detected));
+            let Some((at, _)) = oldest else {
                 break;
             };
-            self.changes.remove(&id);
-            difference.removed.push(id);
+            difference.removed.push(self.changes.remove(at).id);
         }
         difference
     }
@@ -197,7 +199,7 @@ mod tests {
         let again = log.apply(&[slower("GET /", 780)], 780);
         assert_ne!(again.began, began.began);
         // The same log goes on from the changes that were stored.
-        let mut resumed = Log::new(log.changes.values().cloned());
+        let mut resumed = Log::new(log.changes.clone());
         assert_eq!(resumed.apply(&[], 840), log.apply(&[], 840));
     }
 

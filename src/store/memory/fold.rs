@@ -12,6 +12,7 @@ use crate::model::slice::{HOUR, Precision, Precisions, hour_of};
 use crate::model::slow_request::SlowRequests;
 use crate::model::slowest::{self, RankedContext};
 use crate::model::snapshot::Problem;
+use crate::model::sorted;
 use crate::model::tier::FINEST;
 use crate::store::{Appended, FencedBatch, Receipt};
 
@@ -116,7 +117,7 @@ impl State {
     /// Adds to the slowest requests of the current hour and the last one.
     fn add_slow_requests(&mut self, context: &ContextId, judged: &Judged, now: i64) {
         let oldest = hour_of(now) - HOUR;
-        self.slow_requests = self.slow_requests.split_off(&oldest);
+        self.slow_requests.retain(|hour, _| *hour >= oldest);
         let retained = judged.delta.slowest.iter();
         for (hour, added) in retained.filter(|(hour, _)| *hour >= oldest) {
             let lists = self.slow_requests.entry(hour).or_default();
@@ -171,7 +172,7 @@ impl State {
     fn add_to_statistics(&mut self, id: &ContextId, judged: &Judged) -> u64 {
         let (delta, name) = (&judged.delta, String::from(&*id.name));
         let context = self.contexts.entry(name.clone()).or_default();
-        let last_seen = context.last_seen.entry(id.kind).or_insert(i64::MIN);
+        let last_seen = sorted::entry(&mut context.last_seen, id.kind, || i64::MIN);
         *last_seen = delta.last_seen.max(*last_seen);
         let (mut is_ranked, mut late) = (false, 0);
         for (hour, times) in delta.hours.iter() {

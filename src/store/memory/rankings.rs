@@ -37,7 +37,10 @@ impl State {
     pub(super) fn ranking_names(&self) -> Vec<String> {
         let rankings = self.rankings.iter();
         let rankings = rankings.filter(|(_, ranking)| !ranking.slices.is_empty());
-        rankings.map(|(name, _)| String::from(&**name)).collect()
+        let names = rankings.map(|(name, _)| String::from(&**name));
+        let mut names: Vec<String> = names.collect();
+        names.sort_unstable();
+        names
     }
 
     pub(super) fn ranking_page(&mut self, query: &RankingQuery) -> Option<RankingPage> {

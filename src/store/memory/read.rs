@@ -1,5 +1,7 @@
 //! Queries: snapshots, counters and records.
 
+use std::sync::Arc;
+
 use super::{ContextState, State};
 use crate::model::access_time::AccessTimeStats;
 use crate::model::context::{ALL, ContextId, Kind, Metric, is_reserved};
@@ -13,12 +15,19 @@ use crate::model::tier::{FINEST, tier_for};
 use crate::store::{Fleet, Heartbeat, INSTANCE_TTL, MAX_COUNTER_NAMES, RECENT_SLICES, RecordIndex};
 
 impl State {
-    pub(super) fn snapshot(&self, precisions: &Precisions, now: i64) -> Snapshot {
+    /// The contexts but `<all>`, by name.
+    fn listed(&self) -> Vec<(&String, &ContextState)> {
         let contexts = self.contexts.iter().filter(|(name, _)| *name != ALL);
+        let mut contexts: Vec<_> = contexts.collect();
+        contexts.sort_unstable_by_key(|(name, _)| *name);
+        contexts
+    }
+
+    pub(super) fn snapshot(&self, precisions: &Precisions, now: i64) -> Snapshot {
         let fleet = self.fleet(precisions, now);
         Snapshot {
             taken_at: now,
-            contexts: contexts
+            contexts: (self.listed().into_iter())
                 .flat_map(|(name, context)| self.snapshots(name, context, now))
                 .collect(),
             all: self
@@ -38,7 +47,7 @@ impl State {
     }
 
     pub(super) fn fleet(&self, precisions: &Precisions, now: i64) -> FleetSnapshot {
-        let contexts = self.contexts.iter().filter(|(name, _)| *name != ALL);
+        let contexts = self.listed();
         let alive = self.instances.values();
         let alive = alive.filter(|heartbeat| heartbeat.at >= now - INSTANCE_TTL);
         let alive: Vec<_> = alive
@@ -54,7 +63,9 @@ impl State {
             .collect();
         FleetSnapshot {
             taken_at: now,
-            contexts: contexts.map(|(_, context)| context.last_seen.len()).sum(),
+            contexts: (contexts.iter())
+                .map(|(_, context)| context.last_seen.len())
+                .sum(),
             recent: self.recent(precisions, now),
             instances: alive.len() as u64,
             in_flight: alive.iter().filter_map(|instance| instance.in_flight).sum(),
@@ -73,10 +84,13 @@ impl State {
         }
         let since = heartbeat.at.saturating_sub(INSTANCE_TTL);
         self.versions.retain(|_, at| *at >= since);
+        let mut versions: Vec<Arc<str>> = self.versions.keys().cloned().collect();
+        versions.sort_unstable();
+        versions.truncate(MAX_VERSIONS);
         let instances = self.instances.values();
         Fleet {
             instances: instances.filter(|other| other.at >= since).count() as u64,
-            versions: self.versions.keys().take(MAX_VERSIONS).cloned().collect(),
+            versions,
         }
     }
 
@@ -123,10 +137,9 @@ impl State {
     }
 
     pub(super) fn record_index(&self) -> RecordIndex {
-        let contexts = self.contexts.iter().filter(|(name, _)| *name != ALL);
-        let contexts = contexts.flat_map(|(name, context)| {
-            let kinds = context.last_seen.keys();
-            kinds.map(|kind| ContextId::new(*kind, name.as_str()))
+        let contexts = self.listed().into_iter().flat_map(|(name, context)| {
+            let kinds = context.last_seen.iter();
+            kinds.map(|(kind, _)| ContextId::new(*kind, name.as_str()))
         });
         RecordIndex {
             contexts: contexts.collect(),
@@ -175,12 +188,15 @@ impl State {
         now: i64,
     ) -> impl Iterator<Item = ContextSnapshot> {
         let hour = hour_of(now);
-        context.last_seen.keys().map(move |kind| ContextSnapshot {
-            context: name.to_owned(),
-            kind: *kind,
-            hour: self.hour(name, *kind, context, hour),
-            last_hour: self.hour(name, *kind, context, hour - HOUR),
-        })
+        context
+            .last_seen
+            .iter()
+            .map(move |(kind, _)| ContextSnapshot {
+                context: name.to_owned(),
+                kind: *kind,
+                hour: self.hour(name, *kind, context, hour),
+                last_hour: self.hour(name, *kind, context, hour - HOUR),
+            })
     }
 
     fn hour(

@@ -1,6 +1,6 @@
 //! Cached rows and their schedule.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::{MemoryStore, ready};
 use crate::error::StoreError;
@@ -13,7 +13,7 @@ use crate::task::BoxFuture;
 /// The rows of a cache.
 #[derive(Debug, Default)]
 pub(super) struct RowCache {
-    rows: BTreeMap<String, Row>,
+    rows: HashMap<String, Row>,
     /// The scheduled rows, ordered by when they are due.
     due: BTreeSet<(Due, String)>,
     /// Number of rows without a schedule at which the expired ones are forgotten.

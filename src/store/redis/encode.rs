@@ -1,19 +1,17 @@
 //! Encodes calls and rounds as the keys and arguments of `append.lua` and `fold.lua`, whose heads describe
 //! the arguments.
 
-use std::collections::BTreeMap;
-
 use super::keys::Keys;
 use super::script::Invocation;
 use crate::model::access_time::AccessTimeStats;
 use crate::model::batch::ContextDelta;
 use crate::model::context::{ALL, ContextId, Kind, Metric};
 use crate::model::pack;
-use crate::model::records::{Record, RecordId, TierSlice};
+use crate::model::records::TierSlice;
 use crate::model::round::{Group, Judged, partition};
 use crate::model::slice::{Precision, hour_of, iso_hour};
-use crate::model::slowest;
 use crate::model::tier::{FINEST, TIERS, tier};
+use crate::model::{slowest, sorted};
 use crate::store::FencedBatch;
 use crate::store::journal::{FoldStep, Partitions};
 use crate::store::table::{FieldWrites, Table};
@@ -54,7 +52,7 @@ pub(super) fn append(call: &FencedBatch, layout: &Layout<'_>) -> Invocation {
 
 /// Counter keys and their increments, by precision and slice: the script then decides once per slice, and not
 /// once per key, what a new slice requires.
-type Groups = BTreeMap<(Precision, i64), Vec<(String, String)>>;
+type Groups = Vec<((Precision, i64), Vec<(String, String)>)>;
 
 /// Encodes a step of folding for `fold.lua`.
 pub(super) fn fold(step: &FoldStep<'_>, layout: &Layout<'_>) -> Invocation {
@@ -82,18 +80,15 @@ pub(super) fn fold(step: &FoldStep<'_>, layout: &Layout<'_>) -> Invocation {
             for (precision, slices) in group.precisions.counters.iter().zip(series) {
                 for (slice, n) in slices.iter() {
                     let added = (keys.count(precision.seconds, name), n.to_string());
-                    counters.entry((*precision, slice)).or_default().push(added);
+                    sorted::entry(&mut counters, (*precision, slice), Vec::new).push(added);
                 }
             }
         }
     }
-    let mut records: BTreeMap<TierSlice, Vec<_>> = BTreeMap::new();
-    for ((at, id), record) in step.records {
-        records.entry(*at).or_default().push((id, *record));
-    }
-    let revisions: BTreeMap<String, i64> = records.keys().map(|at| (place_of(*at), at.1)).collect();
+    let mut records = by_slice(step.records.iter().map(|((at, _), _)| *at));
+    let revisions: Vec<TierSlice> = records.iter().map(|(at, _)| *at).collect();
     for at in step.released {
-        records.entry(*at).or_default();
+        sorted::entry(&mut records, *at, Vec::new);
     }
 
     let mut script = Invocation::default();
@@ -174,6 +169,15 @@ pub(super) fn fold(step: &FoldStep<'_>, layout: &Layout<'_>) -> Invocation {
     script
 }
 
+/// The places in a list of records by their slice.
+pub(super) fn by_slice(slices: impl Iterator<Item = TierSlice>) -> Vec<(TierSlice, Vec<usize>)> {
+    let mut groups = Vec::new();
+    for (at, slice) in slices.enumerate() {
+        sorted::entry(&mut groups, slice, Vec::new).push(at);
+    }
+    groups
+}
+
 /// A command that replaces fields of a key, in pairs or one by one, and renews the key's time to live.
 struct Write {
     key: String,
@@ -185,16 +189,17 @@ struct Write {
 /// The records and tables as they are after a step.
 fn writes(
     step: &FoldStep<'_>,
-    records: BTreeMap<TierSlice, Vec<(&RecordId, &Record)>>,
-    revisions: &BTreeMap<String, i64>,
+    records: Vec<(TierSlice, Vec<usize>)>,
+    revisions: &[TierSlice],
     layout: &Layout<'_>,
 ) -> Vec<Write> {
     let keys = layout.keys;
     let mut writes = Vec::new();
     if !revisions.is_empty() {
-        let places = revisions.iter().flat_map(|(place, slice)| {
-            let revision = format!("{slice} {}", step.next);
-            [place.clone().into_bytes(), revision.into_bytes()]
+        // Of slices that share a place, the last one, which is the newest, is written last.
+        let places = revisions.iter().flat_map(|at| {
+            let revision = format!("{} {}", at.1, step.next);
+            [place_of(*at).into_bytes(), revision.into_bytes()]
         });
         writes.push(Write {
             key: keys.revisions(),
@@ -210,9 +215,9 @@ fn writes(
             true => TIERS.last().copied(),
             false => tier(at.0),
         };
-        let fields = group.into_iter().flat_map(|(id, record)| {
-            let record = pack::record(record);
-            [id.to_bytes().to_vec(), record]
+        let fields = group.into_iter().flat_map(|at| {
+            let ((_, id), record) = &step.records[at];
+            [id.to_bytes().to_vec(), pack::record(record)]
         });
         writes.push(Write {
             key: keys.records(at),
@@ -282,7 +287,7 @@ fn add_requests(
     let names = Metric::ALL.map(|metric| metric.counter(context));
     for (precision, slices) in group.precisions.counters.iter().zip(&delta.counters) {
         for (slice, counts) in slices.iter() {
-            let into = groups.entry((*precision, slice)).or_default();
+            let into = sorted::entry(groups, (*precision, slice), Vec::new);
             let mut add = |name: &str, n: u64| {
                 into.push((keys.count(precision.seconds, name), n.to_string()));
             };

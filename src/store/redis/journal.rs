@@ -1,8 +1,6 @@
 //! The journal in Redis: the steps of folding. Each step is one script, so that it takes effect completely or not at
 //! all.
 
-use std::collections::BTreeMap;
-
 use redis::{Value, cmd, pipe};
 
 use super::RedisStore;
@@ -197,10 +195,7 @@ impl RedisStore {
         version: &str,
         wanted: &[RecordKey],
     ) -> Result<Step<Vec<Record>>, StoreError> {
-        let mut groups: BTreeMap<_, Vec<usize>> = BTreeMap::new();
-        for (at, (slice, _)) in wanted.iter().enumerate() {
-            groups.entry(*slice).or_default().push(at);
-        }
+        let groups = encode::by_slice(wanted.iter().map(|(slice, _)| *slice));
         let mut records = vec![Record::default(); wanted.len()];
         for (slice, group) in &groups {
             for part in group.chunks(RECORDS_AT_ONCE) {

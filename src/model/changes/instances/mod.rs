@@ -211,7 +211,7 @@ impl InstanceDetector {
             instances.extend(reported.instances.keys().cloned());
         }
         for instances in contexts.values_mut() {
-            instances.sort();
+            instances.sort_unstable();
             instances.dedup();
         }
         contexts
@@ -353,26 +353,26 @@ impl InstanceDetector {
 
     /// Finds the instances that are out of line on many contexts.
     fn gather(&mut self, now: Tick, contexts: &BTreeMap<RecordId, Vec<Arc<str>>>) {
-        let mut counts: BTreeMap<Arc<str>, usize> = BTreeMap::new();
-        for one in &self.state.standing {
-            *counts.entry(one.instance.clone()).or_default() += 1;
-        }
+        let standing = self.state.standing.iter();
+        let mut names: Vec<Arc<str>> = standing.map(|one| one.instance.clone()).collect();
+        names.sort_unstable();
         self.state
             .on_many
-            .retain(|(instance, _)| counts.contains_key(instance));
-        for (instance, count) in counts {
+            .retain(|(instance, _)| names.contains(instance));
+        for of_one in names.chunk_by(|a, b| a == b) {
+            let (instance, count) = (&of_one[0], of_one.len());
             let of_instance = contexts.iter().filter(|(context, instances)| {
-                let sides = self.sides(&instance, **context, now - WINDOWS[1] + 1);
-                instances.contains(&instance) && total(&sides).0.requests >= MIN_SAMPLES
+                let sides = self.sides(instance, **context, now - WINDOWS[1] + 1);
+                instances.contains(instance) && total(&sides).0.requests >= MIN_SAMPLES
             });
             let needed = (MANY_SHARE * of_instance.count() as f64).max(MANY as f64);
             let is_known = self
                 .state
                 .on_many
                 .iter()
-                .any(|(other, _)| *other == instance);
+                .any(|(other, _)| other == instance);
             if !is_known && count as f64 >= needed {
-                self.state.on_many.push((instance, now));
+                self.state.on_many.push((instance.clone(), now));
             }
         }
     }

@@ -1,6 +1,6 @@
 //! The contexts of a snapshot, with their statistics.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{HashMap, HashSet};
 
 use redis::{Value, pipe};
 
@@ -31,9 +31,9 @@ const SHOWN_BYTES: usize = 100;
 #[derive(Default)]
 struct Listing {
     /// The kinds of contexts by their name.
-    kinds: BTreeMap<String, BTreeSet<Kind>>,
+    kinds: HashMap<String, Vec<Kind>>,
     /// The names of contexts that only the book's functions have recorded.
-    foreign: BTreeSet<String>,
+    foreign: HashSet<String>,
 }
 
 /// A context to read.
@@ -58,15 +58,16 @@ impl Listing {
     fn add(&mut self, name: &str, kind: Option<Kind>) {
         let kinds = self.kinds.entry(name.to_owned()).or_default();
         match kind {
-            Some(kind) => drop(kinds.insert(kind)),
+            Some(kind) if !kinds.contains(&kind) => kinds.push(kind),
             None if kinds.is_empty() => {
-                kinds.insert(kind_of(name));
+                kinds.push(kind_of(name));
                 self.foreign.insert(name.to_owned());
             }
-            None => {}
+            Some(_) | None => {}
         }
     }
 
+    /// The contexts by name, and those of one name by kind.
     fn into_contexts(self) -> Vec<Listed> {
         let names = self.kinds.into_iter();
         let contexts = names.flat_map(|(name, kinds)| {
@@ -76,7 +77,9 @@ impl Listing {
                 is_shared,
             })
         });
-        contexts.collect()
+        let mut contexts: Vec<Listed> = contexts.collect();
+        contexts.sort_unstable_by(|a, b| (&a.id.name, a.id.kind).cmp(&(&b.id.name, b.id.kind)));
+        contexts
     }
 }
 
@@ -131,8 +134,10 @@ impl RedisStore {
         let mut problems = Vec::new();
         let listing = self.read_listing(&mut problems).await?;
         let foreign = listing.foreign.clone();
-        let mut listed = listing.into_contexts();
-        listed.sort_by_key(|context| !foreign.contains(&*context.id.name));
+        let listed = listing.into_contexts().into_iter();
+        let (mut listed, others): (Vec<Listed>, Vec<Listed>) =
+            listed.partition(|context| foreign.contains(&*context.id.name));
+        listed.extend(others);
         listed.push(Listed::all());
         let end = listed.len().min(offset.saturating_add(MAX_BOOK_CONTEXTS));
         let page = listed.get(offset..end).unwrap_or_default();

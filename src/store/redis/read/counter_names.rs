@@ -1,6 +1,6 @@
 //! The names of the user's counters.
 
-use std::collections::BTreeSet;
+use std::collections::HashSet;
 
 use redis::pipe;
 
@@ -70,7 +70,7 @@ impl RedisStore {
         precisions: &[u32],
     ) -> Result<Vec<String>, StoreError> {
         let known = self.keys.known();
-        let mut names = BTreeSet::new();
+        let mut names = HashSet::new();
         let precisions = precisions.iter().copied();
         let mut unread: Vec<Range> = precisions.flat_map(Range::of_user_counters).collect();
         for _ in 0..MAX_PIPELINES {
@@ -97,7 +97,10 @@ impl RedisStore {
                 }
             }
         }
-        Ok(names.into_iter().take(MAX_COUNTER_NAMES).collect())
+        let mut names: Vec<String> = names.into_iter().collect();
+        names.sort_unstable();
+        names.truncate(MAX_COUNTER_NAMES);
+        Ok(names)
     }
 }
 

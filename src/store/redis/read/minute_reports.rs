@@ -1,6 +1,5 @@
 //! What each instance, and each version of the application, did in some minutes.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use redis::{Value, pipe};
@@ -11,7 +10,8 @@ use super::super::value::{bytes, pairs, text};
 use crate::error::StoreError;
 use crate::model::batch::Aggregate;
 use crate::model::pack;
-use crate::model::records::RecordId;
+use crate::model::records::{RecordId, sort_by_id};
+use crate::model::sorted;
 use crate::store::table::Table;
 use crate::store::{InstanceMinuteRecords, VersionRecords};
 
@@ -84,7 +84,7 @@ fn instances(reply: &Reply) -> Vec<InstanceMinuteRecords> {
 
 /// The versions of a minute. A key of another type, and a field that cannot be read, are left out.
 fn versions(minute: i64, reply: &Reply) -> impl Iterator<Item = VersionRecords> {
-    let mut versions: BTreeMap<Arc<str>, Vec<(RecordId, Aggregate)>> = BTreeMap::new();
+    let mut versions: Vec<(Arc<str>, Vec<(RecordId, Aggregate)>)> = Vec::new();
     for (field, packed) in reply.iter().flat_map(pairs) {
         let context = || {
             let (id, version) = bytes(field)?.split_at_checked(8)?;
@@ -93,14 +93,11 @@ fn versions(minute: i64, reply: &Reply) -> impl Iterator<Item = VersionRecords> 
             Some((version, (RecordId::from_bytes(id)?, aggregate)))
         };
         if let Some((version, context)) = context() {
-            match versions.get_mut(version) {
-                Some(records) => records.push(context),
-                None => drop(versions.insert(version.into(), vec![context])),
-            }
+            sorted::entry(&mut versions, version.into(), Vec::new).push(context);
         }
     }
     versions.into_iter().map(move |(version, mut records)| {
-        records.sort_unstable_by_key(|(id, _)| *id);
+        sort_by_id(&mut records);
         VersionRecords {
             minute,
             version,

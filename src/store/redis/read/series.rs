@@ -73,7 +73,7 @@ impl RedisStore {
             width,
             now: now.now_seconds(),
         };
-        let mut slices: BTreeMap<i64, u64> = BTreeMap::new();
+        let mut slices: BTreeMap<i64, i64> = BTreeMap::new();
         let read = self.read_records(&query).await?.into_iter();
         let slices_read = read.flat_map(|read| read.slices);
         // A slice may have nothing but timers that ended after their requests.
@@ -84,12 +84,10 @@ impl RedisStore {
                 Metric::Micros => slice.sums.times.sum / 1_000,
             };
             let sum = slices.entry(slice.start).or_default();
-            *sum = sum.saturating_add(n);
+            *sum = sum.saturating_add_unsigned(n);
         }
         let slices = slices.into_iter();
-        Ok(slices
-            .map(|(start, n)| SliceCount::new(start, i64::try_from(n).unwrap_or(i64::MAX)))
-            .collect())
+        Ok(slices.map(|(start, n)| SliceCount::new(start, n)).collect())
     }
 
     pub(in crate::store::redis) async fn read_records(
