@@ -210,8 +210,7 @@ impl Reader {
     ) -> Result<[Aggregate; 2], ApiError> {
         let window = window.rounded(self.clock.now_seconds());
         let read = Box::pin(self.windows.context(window, context));
-        let sums = within(&self.clock, DEADLINE, read).await?;
-        sums.map_err(|error| ApiError::store(&error))
+        within(&self.clock, DEADLINE, read).await
     }
 
     /// What some contexts measured in each slice of a window.
@@ -223,8 +222,7 @@ impl Reader {
         let window = window.rounded(self.clock.now_seconds());
         let as_of = self.as_of().await?;
         let read = Box::pin(self.windows.points(window, contexts, as_of));
-        let points = within(&self.clock, DEADLINE, read).await?;
-        points.map_err(|error| ApiError::store(&error))
+        within(&self.clock, DEADLINE, read).await
     }
 
     /// The names of all timers.

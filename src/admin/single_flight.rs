@@ -1,11 +1,14 @@
 //! A question to the store, asked at most once a second and by one task at a time, for all that wait for its answer.
 
 use std::collections::HashMap;
+use std::future::{Future, poll_fn};
 use std::hash::Hash;
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::sync::Mutex as AsyncMutex;
+use tokio::sync::{Mutex as AsyncMutex, MutexGuard};
 
 use super::response::ApiError;
 use crate::clock::{Clock, Tick};
@@ -72,16 +75,11 @@ impl<T: Clone> SingleFlight<T> {
         age: fn(&T) -> Duration,
         read: BoxFuture<'_, Result<T, StoreError>>,
     ) -> Result<T, ApiError> {
-        let since = clock.tick();
-        let _turn = within(clock, DEADLINE, Box::pin(self.turn.lock())).await?;
+        let (_turn, remaining) = take_turn(&self.turn, clock).await?;
         if let Some(answer) = self.fresh_answer(clock, age) {
             return answer;
         }
-        let remaining = DEADLINE.saturating_sub(clock.since(since));
-        let answer = match within(clock, remaining, read).await {
-            Ok(answer) => answer.map_err(|error| ApiError::store(&error)),
-            Err(failure) => Err(failure),
-        };
+        let answer = within(clock, remaining, read).await;
         *lock(&self.last) = Some(Answered {
             at: clock.tick(),
             wall: clock.now_seconds(),
@@ -128,17 +126,32 @@ impl<K: Eq + Hash, T: Clone> SingleFlightMap<K, T> {
     }
 }
 
-/// Waits for a future, but no longer than `limit`.
+/// Waits for the turn to ask. Returns what is left of the deadline then.
+async fn take_turn<'a>(
+    turn: &'a AsyncMutex<()>,
+    clock: &Clock,
+) -> Result<(MutexGuard<'a, ()>, Duration), ApiError> {
+    let since = clock.tick();
+    let turn = tokio::select! {
+        biased;
+        turn = turn.lock() => turn,
+        () = clock.sleep(DEADLINE) => return Err(unanswered()),
+    };
+    Ok((turn, DEADLINE.saturating_sub(clock.since(since))))
+}
+
+/// Waits for an answer of the store, but no longer than `limit`.
 pub(super) async fn within<T>(
     clock: &Clock,
     limit: Duration,
-    future: BoxFuture<'_, T>,
+    mut read: BoxFuture<'_, Result<T, StoreError>>,
 ) -> Result<T, ApiError> {
-    tokio::select! {
-        biased;
-        value = future => Ok(value),
-        () = clock.sleep(limit) => Err(unanswered()),
-    }
+    let mut deadline = pin!(clock.sleep(limit));
+    let poll = |cx: &mut Context<'_>| match read.as_mut().poll(cx) {
+        Poll::Ready(answer) => Poll::Ready(answer.map_err(|error| ApiError::store(&error))),
+        Poll::Pending => deadline.as_mut().poll(cx).map(|()| Err(unanswered())),
+    };
+    poll_fn(poll).await
 }
 
 fn unanswered() -> ApiError {

@@ -5,7 +5,7 @@
 //! have another revision. All other slices are in [`RunningSums`]. If one of these changes after all, as when an
 //! instance flushes after an outage, the sums are made again.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -252,7 +252,7 @@ impl Windows {
         let settled = slices
             .starts(now)
             .filter(|start| !open.contains(&(seconds, *start)));
-        let settled: BTreeSet<i64> = settled.collect();
+        let settled: Vec<i64> = settled.collect();
         let revision = |state: &State, start: i64| {
             state
                 .index
@@ -262,13 +262,14 @@ impl Windows {
                 .unwrap_or(0)
         };
         let running = &state.held[at].sums[part];
-        let included: BTreeSet<i64> = running.starts().collect();
+        let is_leaving = |start: &i64| settled.binary_search(start).is_err();
+        let mut leaving: Vec<i64> = running.starts().filter(is_leaving).collect();
+        leaving.sort_unstable();
         let has_changed = |state: &State| {
             let running = &state.held[at].sums[part];
             let mut starts = running.starts();
             starts.any(|start| running.revision(start) != Some(revision(state, start)))
         };
-        let leaving: Vec<i64> = included.difference(&settled).copied().collect();
         if has_changed(state) || leaving.len() > settled.len() {
             state.held[at].clear(part);
         } else if !leaving.is_empty() {
@@ -284,8 +285,9 @@ impl Windows {
                 }
             }
         }
-        let included: BTreeSet<i64> = state.held[at].sums[part].starts().collect();
-        let mut unread: Vec<i64> = settled.difference(&included).copied().collect();
+        let running = &state.held[at].sums[part];
+        let mut unread = settled;
+        unread.retain(|start| running.revision(*start).is_none());
         // The newest first: an answer before everything is read tells about the end of the window.
         while let Some(start) = unread.pop() {
             if self.clock.since(began) >= PATIENCE {

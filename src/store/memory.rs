@@ -85,7 +85,7 @@ struct State {
     fences: HashMap<String, u64>,
     exceptions: Exceptions,
     /// By counter and precision.
-    counters: HashMap<String, BTreeMap<u32, SliceCounts>>,
+    counters: HashMap<String, HashMap<u32, SliceCounts>>,
     /// By name, as the book's keys are.
     contexts: HashMap<String, ContextState>,
     records: Records,

@@ -434,20 +434,33 @@ impl Connections {
         subject: &Subject<'_>,
         result: RedisResult<T>,
     ) -> Result<T, StoreError> {
-        let (slot, answer) = (self.slot(role), &connection.answer);
-        let error = match result {
+        match result {
             Ok(value) => {
-                slot.timeouts.store(0, Ordering::Relaxed);
-                answer.reset();
-                return Ok(value);
+                self.slot(role).timeouts.store(0, Ordering::Relaxed);
+                connection.answer.reset();
+                Ok(value)
             }
-            Err(error) => error,
-        };
+            Err(error) => {
+                let failed = self.explain_failure(role, generation, connection, subject, &error);
+                Err(failed.await)
+            }
+        }
+    }
+
+    async fn explain_failure(
+        &self,
+        role: Role,
+        generation: u64,
+        connection: &Connection,
+        subject: &Subject<'_>,
+        error: &RedisError,
+    ) -> StoreError {
+        let (slot, answer) = (self.slot(role), &connection.answer);
         let explained = match error.code() {
             None if answer.is_exceeded() => {
                 self.oversized(answer, &format!("when asked for {subject}"))
             }
-            _ => self.server_info.explain_about(&error, subject),
+            _ => self.server_info.explain_about(error, subject),
         };
         let explained = match explained.kind() {
             StoreErrorKind::TimedOut if answer.is_large() => explained.with_source(Oversized),
@@ -473,6 +486,6 @@ impl Connections {
                 state.connection = None;
             }
         }
-        Err(explained)
+        explained
     }
 }
