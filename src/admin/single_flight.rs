@@ -1,8 +1,6 @@
 //! A question to the store, asked at most once a second and by one task at a time, for all that wait for its answer.
 
-use std::collections::HashMap;
 use std::future::{Future, poll_fn};
-use std::hash::Hash;
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
@@ -103,7 +101,7 @@ impl<T: Clone> SingleFlight<T> {
 }
 
 /// The same question for many keys. Answers that are not fresh any more are removed.
-pub(super) struct SingleFlightMap<K, T>(Mutex<HashMap<K, Arc<SingleFlight<T>>>>);
+pub(super) struct SingleFlightMap<K, T>(Mutex<Vec<(K, Arc<SingleFlight<T>>)>>);
 
 impl<K, T> Default for SingleFlightMap<K, T> {
     fn default() -> Self {
@@ -111,16 +109,16 @@ impl<K, T> Default for SingleFlightMap<K, T> {
     }
 }
 
-impl<K: Eq + Hash, T: Clone> SingleFlightMap<K, T> {
+impl<K: Eq, T: Clone> SingleFlightMap<K, T> {
     pub(super) fn of(&self, clock: &Clock, key: K) -> Arc<SingleFlight<T>> {
         let mut flights = lock(&self.0);
-        if let Some(flight) = flights.get(&key) {
+        if let Some((_, flight)) = flights.iter().find(|(other, _)| *other == key) {
             return flight.clone();
         }
-        flights.retain(|_, flight| Arc::strong_count(flight) > 1 || !flight.is_stale(clock));
+        flights.retain(|(_, flight)| Arc::strong_count(flight) > 1 || !flight.is_stale(clock));
         let new = Arc::default();
         if flights.len() < MAX_KEYS {
-            flights.insert(key, Arc::clone(&new));
+            flights.push((key, Arc::clone(&new)));
         }
         new
     }

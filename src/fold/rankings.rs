@@ -95,26 +95,22 @@ impl Lease {
         }
         self.rankings(journal).await?;
         let mut added = Vec::new();
-        let mut fields: HashMap<Table, Vec<Vec<u8>>> = HashMap::new();
+        let mut fields: Vec<(Table, Vec<Vec<u8>>)> = Vec::new();
         for (name, delta) in round.rankings() {
             let more = self.begin_ranking(name, delta, round.stamp());
             if more.counts_dropped {
-                let dropped = fields.entry(Table::RankingsDropped).or_default();
+                let dropped = sorted::entry(&mut fields, Table::RankingsDropped, Vec::new);
                 dropped.push(name.as_bytes().to_vec());
             }
             for (id, _, slices) in more.ids() {
                 let field = || id.as_bytes().to_vec();
-                fields.entry(totals_of(name)).or_default().push(field());
+                sorted::entry(&mut fields, totals_of(name), Vec::new).push(field());
                 for (start, _) in slices {
-                    fields
-                        .entry(slice_of(name, start))
-                        .or_default()
-                        .push(field());
+                    sorted::entry(&mut fields, slice_of(name, start), Vec::new).push(field());
                 }
             }
             added.push(more);
         }
-        let fields: Vec<_> = fields.into_iter().collect();
         let version = &self.progress.version;
         let Step::Done(values) = journal.load_fields(instance, version, &fields).await? else {
             return Ok(false);

@@ -8,7 +8,6 @@ use super::super::RedisStore;
 use super::super::oversized::Reply;
 use super::super::value::{bytes, pairs, text};
 use crate::error::StoreError;
-use crate::model::batch::Aggregate;
 use crate::model::pack;
 use crate::model::records::{RecordId, sort_by_id};
 use crate::model::sorted;
@@ -84,7 +83,7 @@ fn instances(reply: &Reply) -> Vec<InstanceMinuteRecords> {
 
 /// The versions of a minute. A key of another type, and a field that cannot be read, are left out.
 fn versions(minute: i64, reply: &Reply) -> impl Iterator<Item = VersionRecords> {
-    let mut versions: Vec<(Arc<str>, Vec<(RecordId, Aggregate)>)> = Vec::new();
+    let mut versions: Vec<(Arc<str>, Vec<_>)> = Vec::new();
     for (field, packed) in reply.iter().flat_map(pairs) {
         let context = || {
             let (id, version) = bytes(field)?.split_at_checked(8)?;
