@@ -11,6 +11,7 @@ const SHAPES = ['M1 1h10v10h-10z', 'M1 6a5 5 0 1 0 10 0a5 5 0 1 0-10 0', 'M6 0l6
 const EMPTY = { hidden: new Set(), marks: [], changes: [], message: '', counts: null, log: false, utc: false };
 const listeners = new Set();
 let charts = 0;
+let failedPointers = 0; // loads of chart_pointer.js
 
 /** What all charts of the page point at. */
 export const cursor = {
@@ -64,9 +65,15 @@ export class TimeChart {
 
 	/** Lets the chart be read and zoomed. */
 	async #connect() {
-		const { connectPointer } = await import('./chart_pointer.js');
-		this.#readTip = connectPointer(this.#view, cursor);
-		this.#readTip();
+		try {
+			const { connectPointer } = await import('./chart_pointer.js' + (failedPointers ? `?${failedPointers}` : ''));
+			this.#readTip = connectPointer(this.#view, cursor);
+			this.#readTip();
+		} catch {
+			// Tried again with the next data, by another URL, as a browser may remember that one has failed.
+			failedPointers++;
+			this.#isConnected = false;
+		}
 	}
 
 	/** What `update` was given, with the options: `chartRows` needs both. */

@@ -154,6 +154,14 @@ async fn paths_are_filtered_sorted_and_paged() {
         ["GET /ping", "/book", "GET /reports/{day}"]
     );
     assert_eq!(contexts(&get("?sort=total").await)[2], "GET /ping");
+    let (up, down) = (
+        get("?sort=context&order=asc").await,
+        get("?sort=context").await,
+    );
+    let (up, down) = (contexts(&up), contexts(&down));
+    assert!(up.is_sorted() && up.len() == 3, "{up:?}");
+    assert!(down.iter().rev().eq(&up), "{down:?}");
+    assert_eq!(contexts(&get("?sort=4xx&kind=timer").await), ["db:find"]);
     for order in ["asc", "desc"] {
         // Without a histogram there is no percentile: last in either order.
         assert_eq!(

@@ -128,6 +128,7 @@ impl Page {
 
     /// Gives an element the focus, as the Tab key would.
     pub async fn focus(&self, query: &str) {
+        self.until_shown(query).await;
         self.run(&format!(
             "document.querySelector({}).focus()",
             quoted(query)

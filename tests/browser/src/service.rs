@@ -241,6 +241,11 @@ impl Service {
         self.is_out.store(true, Ordering::SeqCst);
     }
 
+    /// Answers again.
+    pub fn log_in(&self) {
+        self.is_out.store(false, Ordering::SeqCst);
+    }
+
     async fn serve(pulse: Pulse, app: Router) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0))
             .await

@@ -126,6 +126,7 @@ async fn a_state_that_makes_no_sense_is_the_default() {
     for state in [
         "__proto__?range=__proto__&sort=constructor&order=toString",
         "overview?range=constructor&refresh=1e9&precision=-1",
+        "paths?refresh=2147484&precision=7&from=5000000000&to=5000003600",
         "paths?from=99999999999&to=1&limit=7&hide=__proto__",
         "counters?limit=99999999999&offset=99999999999",
         "paths?offset=99999999999&limit=50",
@@ -141,6 +142,10 @@ async fn a_state_that_makes_no_sense_is_the_default() {
             .each("input[name=range]:checked", "element.value")
             .await;
         assert_eq!(range.len(), 1, "{state}");
+        for select in ["refresh", "precision"] {
+            let value = format!("document.querySelector('#{select}').selectedIndex");
+            assert!(page.eval::<i32>(&value).await >= 0, "{select} of {state}");
+        }
     }
     page.go(&service.url("/admin/pulse#paths?offset=99999999999&limit=50"))
         .await;

@@ -3,6 +3,9 @@
 use pulse_browser::page::Page;
 use pulse_browser::service::Service;
 use pulse_browser::shop::{Backend, Shop};
+use tower_pulse::Clock;
+
+use crate::until_polled;
 
 /// The tile of requests, without the spaces between its digits.
 const REQUESTS: &str = "(document.querySelector('[data-tile=requests] .value')?.innerText ?? '').replace(/[^0-9.]/g, '')";
@@ -203,6 +206,59 @@ async fn whoever_is_logged_out_is_told() {
         page.text("#banner").await
     );
     assert_eq!(banners(&page).await, 1);
+
+    service.log_in();
+    page.until("the page goes on", IS_BACK).await;
+    assert_eq!(status(&page).await, "ok");
+    until_polled(&page, 2).await;
+    page.end().await;
+}
+
+#[tokio::test]
+async fn a_zoomed_page_recovers_too() {
+    let shop = Shop::start(Backend::Redis, &[]).await;
+    let to = Clock::system().now_seconds() / 60 * 60;
+    let range = format!("from={}&to={to}", to - 600);
+    shop.redis().kill_9();
+    let page = Page::empty().await;
+    page.tolerate("503");
+    page.load(&shop.screen(&format!("overview?{range}"))).await;
+    page.until(
+        "it says that there is nothing yet",
+        "!document.querySelector('#banner')?.hidden && /nothing/i.test(document.body.innerText)",
+    )
+    .await;
+    assert!(
+        !page.is_shown("[data-tile], [data-chart]").await,
+        "an empty skeleton is not shown"
+    );
+    shop.redis().restart().await;
+    page.until("it recovers", IS_BACK).await;
+    page.end().await;
+}
+
+#[tokio::test]
+async fn the_answers_of_one_range_never_stand_under_another() {
+    let shop = Shop::start(Backend::Redis, &[]).await;
+    let page = Page::open(&shop.screen("overview?range=5m&refresh=1")).await;
+    page.tolerate("503");
+    let is_shown = format!("Number({REQUESTS}) > 0");
+    page.until("it shows requests", &is_shown).await;
+    shop.redis().kill_9();
+    page.until("the page says that the store is away", IS_AWAY)
+        .await;
+    let range = |name: &str| format!("label:has(input[name=range][value='{name}'])");
+    page.click(&range("24h")).await;
+    page.until(
+        "nothing is shown of a range that was never answered",
+        "document.body.dataset.nothing !== undefined",
+    )
+    .await;
+    assert!(!page.is_shown("[data-tile]").await);
+    page.click(&range("5m")).await;
+    page.until("the last answer of the first range is back", IS_AWAY)
+        .await;
+    assert!(page.eval::<bool>(&is_shown).await);
     page.end().await;
 }
 

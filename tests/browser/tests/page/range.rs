@@ -274,3 +274,52 @@ async fn back_returns_to_the_screen_before_and_never_leaves_the_page() {
     page.until_screen("paths").await;
     page.end().await;
 }
+
+/// The tiles of requests and of requests per second.
+const RATES: &str = "['requests', 'rate'].map((name) => document.querySelector(`[data-tile=${name}] .value`)?.innerText.replace(/[^0-9.k]/g, '') ?? '')";
+
+#[tokio::test]
+async fn a_frozen_range_shows_the_same_later() {
+    let shop = Shop::with("slow_query").await;
+    let page = Page::open(&shop.screen("overview?range=5m&refresh=1")).await;
+    page.focus("#freeze").await;
+    page.press("Enter").await;
+    page.until("the URL has the range", IS_ZOOMED).await;
+    page.until(
+        "the focus goes to the button that takes its place",
+        "document.activeElement.id === 'unzoom'",
+    )
+    .await;
+    until_answered(&page).await;
+    let shown: Vec<String> = page.eval(RATES).await;
+    assert!(!shown[0].is_empty(), "{shown:?}");
+    let clock = Page::open(&shop.screen("overview?range=5m&refresh=1")).await;
+    until_polled(&clock, 5).await;
+    let other = Page::open(&page.url().await).await;
+    let later: Vec<String> = other
+        .until_value("it has requests", RATES, |shown: &Vec<String>| {
+            !shown[0].is_empty()
+        })
+        .await;
+    assert_eq!(later, shown);
+    for page in [page, clock, other] {
+        page.end().await;
+    }
+}
+
+#[tokio::test]
+async fn rates_are_of_the_time_that_was_counted() {
+    let shop = Shop::with("slow_query").await;
+    let minute = shop.past_ended() / 60 * 60 - 600;
+    // Not at the bounds of stored slices, which are minutes.
+    let (from, to) = (minute + 7, minute + 12);
+    let page = Page::open(&shop.screen(&format!("overview?from={from}&to={to}"))).await;
+    let shown: Vec<String> = page
+        .until_value("it has requests", RATES, |shown: &Vec<String>| {
+            !shown[0].is_empty()
+        })
+        .await;
+    let [requests, rate] = [0, 1].map(|at: usize| shown[at].parse::<f64>().unwrap());
+    assert!((requests / 60.0 - rate).abs() < 0.1, "{shown:?}");
+    page.end().await;
+}
