@@ -78,6 +78,14 @@ async fn marks_are_made_and_listed(builder: Builder) {
     assert_eq!(ids.len(), 2);
     assert!(ids.contains(&first.id.to_string()));
     assert!(ids.contains(&made.body["id"].as_str().unwrap().to_owned()));
+
+    // A proxy has replaced `Host`; the browser says that its own page asks.
+    let behind_proxy = own.map(|(name, value)| match name {
+        "host" => (name, "10.0.0.7:3000"),
+        _ => (name, value),
+    });
+    let made = send(&app, Method::POST, &behind_proxy, r#"{"text": "proxy"}"#).await;
+    assert_eq!(made.status, 201);
 }
 
 async fn what_is_no_mark_is_refused(builder: Builder) {

@@ -69,11 +69,12 @@ fn refuse_other_sites(parts: &Parts) -> Result<(), ApiError> {
         let message = "requests from pages of other sites are refused";
         ApiError::new(StatusCode::FORBIDDEN, message)
     };
-    // Absent in requests that no browser sends.
-    if let Some(site) = text(header::HeaderName::from_static("sec-fetch-site"))
-        && !matches!(site, "same-origin" | "none")
-    {
-        return Err(refused());
+    // A browser sends it to trustworthy URLs, and no script can set it. A proxy may have replaced `Host`, so that it
+    // says more than the comparison below.
+    match text(header::HeaderName::from_static("sec-fetch-site")) {
+        Some("same-origin" | "none") => return Ok(()),
+        Some(_) => return Err(refused()),
+        None => {}
     }
     if let Some(origin) = text(header::ORIGIN) {
         let host = text(header::HOST).or(parts.uri.authority().map(|host| host.as_str()));
