@@ -39,12 +39,16 @@ export function flags(lines, right, noun) {
 		if (row.length && x - row.at(-1).x < CLOSE) row.at(-1).texts.push(text);
 		else row.push({ x, texts: [text] });
 	}
+	for (const flag of row) flag.whole = flag.texts.length > 1 ? `${flag.texts.length} ${noun}` : flag.texts[0];
+	const needed = (flag) => flag.whole.length * LETTER + 8;
+	// The room left of a line, where the label of the one before it may stand, unless that has room left of its own line.
+	const roomBefore = (i) => (i > 0 ? row[i].x - row[i - 1].x - (roomBefore(i - 1) < needed(row[i - 1]) ? CLOSE : 0) : row[i]?.x ?? 0);
 	let end = right;
 	for (let i = row.length - 1; i >= 0; i--) {
 		const flag = row[i];
-		flag.before = end - flag.x < CLOSE; // the edge of the picture is near: the label stands left of its line
-		const room = flag.before ? flag.x - (row[i - 1]?.x ?? 0) - CLOSE : end - flag.x;
-		const whole = flag.texts.length > 1 ? `${flag.texts.length} ${noun}` : flag.texts[0];
+		const { whole } = flag;
+		flag.before = end - flag.x < needed(flag) && roomBefore(i) > end - flag.x; // the label stands left of its line
+		const room = flag.before ? roomBefore(i) : end - flag.x;
 		const letters = Math.min(Math.floor((room - 8) / LETTER), 30);
 		flag.label = whole.length > letters ? `${whole.slice(0, Math.max(letters - 1, 0))}…` : whole;
 		end = flag.x - (flag.before ? flag.label.length * LETTER + 8 : 0);

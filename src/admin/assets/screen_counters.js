@@ -7,7 +7,7 @@ import { filterField, showFilter } from './filter.js';
 import { count, grouped, moment, plural, rate, span, visible } from './format.js';
 import { Pager, allRows } from './pager.js';
 import { spark } from './spark.js';
-import { state } from './state.js';
+import { range, state } from './state.js';
 import { Table, numberColumn } from './table.js';
 
 const ROWS = 100;
@@ -63,7 +63,7 @@ export function mount(root, page) {
 	});
 	const filter = filterField(page);
 	const pager = new Pager(page, ROWS);
-	const query = (more) => question('counters', { precision: state.precision, q: state.q, ...more });
+	const query = (more) => question('counters', { ...range(), precision: state.precision, q: state.q, ...more });
 	const buttons = exportButtons(async () => counters.exported(await allRows(query, 'counters')));
 	const notes = [el('span', 'muted'), el('span', 'muted'), el('span', 'muted')];
 	const topCard = card('ranking', 'Highest', { head: [notes[2], ...top.buttons()], parts: [top.node] });

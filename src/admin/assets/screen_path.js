@@ -99,7 +99,7 @@ export function mount(root, page) {
 			drawOutcomes(outcomes, window);
 			trends.draw(series, { marks: marked, changes: changes.filter(isRecent), asOf });
 			const compared = sinceChange() && sinceThen?.window?.count > 0 ? { ...sinceThen.window, label: `since ${moment(standing.since, now)}, against before` } : { ...window, label: isZoomed() ? 'this range, against the one before' : `last ${lengthName()}, against the one before` };
-			text(histogram.querySelector('.muted'), compared.label);
+			text(histogram.querySelector('.muted'), `${compared.label} (outline)`);
 			shape = { now: compared.histogram, before: compared.histogram_before?.length ? compared.histogram_before : null, p50: compared.p50, p95: compared.p95, target: isTimer ? null : page.config.target };
 			drawHistogram(histogram.querySelector('.histogram'), shape);
 			timeTable.draw(compared);
