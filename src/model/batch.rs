@@ -76,14 +76,14 @@ impl Batch {
         }
     }
 
-    /// Adds a request that ended within a second to the slowest of a context.
+    /// Adds a request that ended within a second to the slowest and the failed ones of a context.
     pub fn add_slow(&mut self, context: ContextId, second: i64, request: SlowRequest) {
         let mut slowest = SlowRequests::of(context.kind);
         slowest.add(request);
         self.add_slowest(context, second, slowest);
     }
 
-    /// Adds requests that ended within a second to the slowest of a context.
+    /// Adds requests that ended within a second to the slowest and the failed ones of a context.
     pub fn add_slowest(&mut self, context: ContextId, second: i64, slowest: SlowRequests) {
         let delta = self.contexts.entry(context);
         let delta = delta.or_insert_with(|| ContextDelta::new(&self.precisions));

@@ -62,7 +62,7 @@ pub struct ContextDelta {
     /// Records, in the order of [`TIERS`]. Each sample is in exactly one: a record of the finest tier, or
     /// of a coarser one if the store was away for longer than the finest tier retains slices.
     pub records: [Slices<Aggregate>; TIERS.len()],
-    /// The slowest requests by hour.
+    /// The slowest and the newest failed requests by hour.
     pub slowest: Slices<SlowRequests>,
 }
 

@@ -1,7 +1,8 @@
-//! The slowest requests, each by itself: the recipe *slowest pages* tells which page is slow, a slow request
-//! tells when, where, and under which trace id.
+//! The slowest requests and the newest failed ones, each by itself: the recipe *slowest pages* tells which page is
+//! slow, a slow request tells when, where, and under which trace id. A request that fails is seldom slow, so that
+//! failed requests have a limit of their own.
 
-use std::cmp::Ordering;
+use std::cmp::{Ordering, Reverse};
 use std::sync::Arc;
 
 use super::context::Kind;
@@ -11,11 +12,17 @@ use super::slices::Merge;
 /// Slow requests that are retained of each context and hour.
 pub const SLOW_PER_CONTEXT: usize = 5;
 
+/// Failed requests that are retained of each context and hour: the newest.
+pub const FAILED_PER_CONTEXT: usize = 5;
+
 /// Slow requests that are retained of all contexts together and hour.
 pub const SLOW_OF_ALL: usize = 100;
 
 /// The most slow requests of a context that an instance sends in a second.
 pub const SLOW_PER_SECOND: usize = 20;
+
+/// The most failed requests of a context that an instance sends in a second, beside its slow ones.
+pub const FAILED_PER_SECOND: usize = 5;
 
 /// The longest trace id, in bytes. Longer ones are cut.
 pub const MAX_TRACE_ID: usize = 64;
@@ -47,11 +54,21 @@ pub struct SlowRequest {
 }
 
 impl SlowRequest {
-    /// Slowest first. Equally slow requests are ordered by their other properties, so that every instance
+    /// Slowest first. Equally slow requests are ordered by all of their other properties, so that every instance
     /// retains the same ones.
     fn order(&self, other: &Self) -> Ordering {
-        let key = |r: &Self| (r.ended, r.context.clone(), r.instance.clone());
-        let of_equals = || (key(self), &self.trace_id).cmp(&(key(other), &other.trace_id));
+        fn key(r: &SlowRequest) -> impl Ord + '_ {
+            let ending = (r.is_error, r.status, r.outcome as u8);
+            (
+                r.ended,
+                &r.context,
+                &r.instance,
+                &r.trace_id,
+                &r.path,
+                ending,
+            )
+        }
+        let of_equals = || key(self).cmp(&key(other));
         other.nanos.cmp(&self.nanos).then_with(of_equals)
     }
 
@@ -62,42 +79,87 @@ impl SlowRequest {
     }
 }
 
-/// The slowest requests of an hour, slowest first.
+/// The slowest requests of an hour and the newest failed ones. A request that is both is in the list once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlowRequests {
+    /// How many of the slowest are retained.
     limit: usize,
+    /// How many of the newest failed ones are retained.
+    failed_limit: usize,
+    /// Slowest first.
     requests: Vec<SlowRequest>,
 }
 
 impl SlowRequests {
     /// An empty list of the requests of a context of this kind.
     pub fn of(kind: Kind) -> Self {
+        let (limit, failed_limit) = match kind {
+            Kind::All => (SLOW_OF_ALL, 0),
+            Kind::Http => (SLOW_PER_CONTEXT, FAILED_PER_CONTEXT),
+            Kind::Timer => (SLOW_PER_CONTEXT, 0),
+        };
         Self {
-            limit: match kind {
-                Kind::All => SLOW_OF_ALL,
-                Kind::Http | Kind::Timer => SLOW_PER_CONTEXT,
-            },
+            limit,
+            failed_limit,
             requests: Vec::new(),
         }
     }
 
-    /// Adds a request, if it is among the slowest.
+    /// Adds a request, if it is among the slowest or the newest failed ones.
     pub fn add(&mut self, request: SlowRequest) {
         let at = self
             .requests
             .partition_point(|before| before.order(&request).is_le());
-        if at < self.limit {
-            self.requests.truncate(self.limit - 1);
+        if at < self.limit || (request.is_error && self.failed_limit > 0) {
             self.requests.insert(at, request);
+            self.prune();
         }
     }
 
-    /// The requests, slowest first.
+    /// Removes what is neither among the slowest nor among the newest failed ones.
+    fn prune(&mut self) {
+        if self.requests.len() <= self.limit {
+            return;
+        }
+        let failed = self.failed_places();
+        let mut place = 0;
+        self.requests.retain(|_| {
+            let is_retained = place < self.limit || failed.contains(&place);
+            place += 1;
+            is_retained
+        });
+    }
+
+    /// The places of the newest failed requests, newest first. Of those that ended at the same time, the slowest
+    /// are first, as in the list.
+    fn failed_places(&self) -> Vec<usize> {
+        if self.failed_limit == 0 {
+            return Vec::new();
+        }
+        let failed = self.requests.iter().enumerate();
+        let mut failed: Vec<_> = failed.filter(|(_, request)| request.is_error).collect();
+        failed.sort_by_key(|(_, request)| Reverse(request.ended));
+        let places = failed.into_iter().map(|(place, _)| place);
+        places.take(self.failed_limit).collect()
+    }
+
+    /// The slowest requests, slowest first.
+    pub fn slowest(&self) -> impl ExactSizeIterator<Item = &SlowRequest> {
+        self.requests.iter().take(self.limit)
+    }
+
+    /// The newest failed requests, newest first. The slowest may be among them.
+    pub fn failed(&self) -> impl ExactSizeIterator<Item = &SlowRequest> {
+        let places = self.failed_places().into_iter();
+        places.map(|place| &self.requests[place])
+    }
+
+    /// All requests, slowest first: those that failed may be fast.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &SlowRequest> {
         self.requests.iter()
     }
 
-    /// Moves the requests out, slowest first.
+    /// Moves all requests out, slowest first.
     pub fn into_requests(self) -> Vec<SlowRequest> {
         self.requests
     }
@@ -112,8 +174,8 @@ impl SlowRequests {
         self.requests.is_empty()
     }
 
-    /// The duration that a further request must exceed to be added, in nanoseconds; `None` while there is
-    /// room for any.
+    /// The duration that a further request must exceed to be among the slowest, in nanoseconds; `None` while
+    /// there is room for any.
     pub fn threshold(&self) -> Option<u64> {
         let last = self.requests.get(self.limit - 1)?;
         Some(last.nanos)
@@ -169,26 +231,88 @@ mod tests {
         }
     }
 
+    /// A request with a duration, an end, an instance, and whether it failed.
+    type Drawn = (u64, i64, u8, bool);
+
+    fn drawn((nanos, ended, instance, is_error): Drawn) -> SlowRequest {
+        SlowRequest {
+            instance: instance.to_string().into(),
+            is_error,
+            ..request(nanos, ended)
+        }
+    }
+
+    fn list(kind: Kind, requests: &[SlowRequest]) -> SlowRequests {
+        let mut list = SlowRequests::of(kind);
+        requests.iter().for_each(|r| list.add(r.clone()));
+        list
+    }
+
+    #[test]
+    fn the_newest_failed_requests_are_retained_beside_the_slowest() {
+        let slow = (0..5).map(|n| (100 + n, 0, 0, n == 2));
+        let failed = (1..=7).map(|n| (10, i64::from(n), n, true));
+        let fast = (0..5).map(|n| (50, n, 0, false));
+        let all: Vec<_> = slow.chain(failed).chain(fast).map(drawn).collect();
+        let of_context = list(Kind::Http, &all);
+        let nanos: Vec<_> = of_context.slowest().map(|r| r.nanos).collect();
+        assert_eq!(nanos, [104, 103, 102, 101, 100]);
+        let ended: Vec<_> = of_context.failed().map(|r| r.ended).collect();
+        assert_eq!(ended, [7, 6, 5, 4, 3]);
+        assert_eq!((of_context.len(), of_context.threshold()), (10, Some(100)));
+
+        let of_all = list(Kind::All, &vec![drawn((10, 0, 0, true)); 150]);
+        assert_eq!((of_all.len(), of_all.slowest().len()), (100, 100));
+        assert_eq!(of_all.failed().len(), 0);
+    }
+
+    #[test]
+    fn a_slow_request_that_failed_is_in_the_list_once() {
+        let all: Vec<_> = (1..=3).map(|n| drawn((n, 0, 0, n == 2))).collect();
+        let list = list(Kind::Http, &all);
+        assert_eq!((list.len(), list.slowest().len()), (3, 3));
+        let failed: Vec<_> = list.failed().map(|r| r.nanos).collect();
+        assert_eq!(failed, [2]);
+    }
+
     proptest! {
         #[test]
-        fn the_order_of_merging_does_not_matter(all in proptest::collection::vec((0..20u64, 0..5i64), 0..40), at in any::<prop::sample::Index>()) {
-            let list = |requests: &[(u64, i64)]| {
-                let mut list = SlowRequests::of(Kind::Http);
-                requests.iter().for_each(|(nanos, ended)| list.add(request(*nanos, *ended)));
-                list
-            };
-            let (left, right) = all.split_at(at.index(all.len() + 1));
-            let [mut both, mut reversed] = [list(left), list(right)];
-            let left = both.clone();
-            both.merge(&reversed);
-            reversed.merge(&left);
-            prop_assert_eq!(&both, &reversed);
-            prop_assert_eq!(&both, &list(&all));
-            let mut expected: Vec<_> = all.iter().map(|(nanos, _)| *nanos).collect();
-            expected.sort_unstable_by(|a, b| b.cmp(a));
-            expected.truncate(SLOW_PER_CONTEXT);
-            let nanos: Vec<_> = both.iter().map(|r| r.nanos).collect();
-            prop_assert_eq!(nanos, expected);
+        fn merging_in_any_order_and_grouping_retains_the_slowest_and_the_newest_failed(
+            all in proptest::collection::vec((0..12u64, 0..6i64, 0..2u8, any::<bool>()), 0..60),
+            groups in proptest::collection::vec((0..6usize, any::<bool>()), 60),
+            kind in prop::sample::select(vec![Kind::Http, Kind::All]),
+        ) {
+            let all: Vec<_> = all.into_iter().map(drawn).collect();
+            // Each request goes to a list, and each list is merged with the last one or into it.
+            let mut lists = vec![SlowRequests::of(kind); 6];
+            for (request, (at, _)) in all.iter().zip(&groups) {
+                lists[*at].add(request.clone());
+            }
+            let mut merged = SlowRequests::of(kind);
+            for (mut list, (_, is_first)) in lists.into_iter().zip(&groups) {
+                if *is_first {
+                    std::mem::swap(&mut merged, &mut list);
+                }
+                merged.merge(&list);
+            }
+            prop_assert_eq!(&merged, &list(kind, &all));
+
+            let mut slowest = all.clone();
+            slowest.sort_by(SlowRequest::order);
+            let mut failed: Vec<_> = slowest.iter().filter(|r| r.is_error).cloned().collect();
+            failed.sort_by(|a, b| b.ended.cmp(&a.ended).then(a.order(b)));
+            slowest.truncate(if kind == Kind::All { SLOW_OF_ALL } else { SLOW_PER_CONTEXT });
+            failed.truncate(if kind == Kind::All { 0 } else { FAILED_PER_CONTEXT });
+            prop_assert!(merged.slowest().eq(&slowest));
+            prop_assert!(merged.failed().eq(&failed));
+            prop_assert!(merged.len() <= slowest.len() + failed.len());
+        }
+
+        #[test]
+        fn the_order_is_total(requests in proptest::collection::vec((0..2u64, 0..2i64, 0..2u8, any::<bool>()), 2)) {
+            let (a, b) = (drawn(requests[0]), drawn(requests[1]));
+            prop_assert_eq!(a.order(&b), b.order(&a).reverse());
+            prop_assert_eq!(a.order(&b).is_eq(), a == b);
         }
     }
 }

@@ -6,7 +6,9 @@ use super::histogram::{BUCKETS, COARSE_SCALE, SCALE};
 use super::minute_report::{MAX_REPORTED, MAX_REPORTED_BY_FLEET, REPORTED_MINUTES};
 use super::ranking::RankingSpec;
 use super::slice::{Precision, Precisions};
-use super::slow_request::{SLOW_OF_ALL, SLOW_PER_CONTEXT, SLOW_PER_SECOND};
+use super::slow_request::{
+    FAILED_PER_CONTEXT, FAILED_PER_SECOND, SLOW_OF_ALL, SLOW_PER_CONTEXT, SLOW_PER_SECOND,
+};
 use super::tier::{TIERS, is_coarse};
 use super::timer_sums::MAX_TIMERS;
 
@@ -31,7 +33,7 @@ pub struct Bounds {
     pub journal_bytes: u64,
     /// The longest name: at most [`MAX_NAME`](super::context::MAX_NAME).
     pub name_bytes: usize,
-    /// The most bytes of the trace id and the path of a slow request: 0 if neither is recorded.
+    /// The most bytes of the trace id and the path of a slow or failed request: 0 if neither is recorded.
     pub slow_text_bytes: usize,
     /// Whether other instances may share the store, so that each reports its minutes.
     pub has_fleet: bool,
@@ -113,17 +115,17 @@ const REPORTED: u64 = buckets_at(SCALE) * PENDING_BUCKET + 288 + 16 + 208;
 const VERSIONS: u64 = 2;
 /// The timers within the requests of a context until the next drain: up to four lists.
 const LIVE_TIMERS: u64 = 4 * (2 * MAX_TIMERS as u64 + 1) * 40;
-/// A slow request on the list of its context, without its texts.
+/// A slow or failed request on the list of its context, without its texts.
 const LISTED_REQUEST: u64 = 90;
-/// A pending slow request, or one of a store in this process, without its texts.
+/// A pending slow or failed request, or one of a store in this process, without its texts.
 const SLOW_REQUEST: u64 = 144;
-/// A packed slow request without its texts.
+/// A packed slow or failed request without its texts.
 const PACKED_REQUEST: u64 = 64;
-/// Hours of which slow requests may be pending, and of which a store in this process has them.
+/// Hours of which slow and failed requests may be pending, and of which a store in this process has them.
 const SLOW_HOURS: u64 = 2;
-/// A field of a hash of packed slow requests, without these.
+/// A field of a hash of packed slow and failed requests, without these.
 const SLOW_FIELD: u64 = 120;
-/// Hours of which Redis may have slow requests, until their keys expire.
+/// Hours of which Redis may have slow and failed requests, until their keys expire.
 const REDIS_SLOW_HOURS: u64 = 5;
 /// A round that is being folded: its entries as read, unpacked, and packed again.
 const ROUND: u64 = 24 * 1024 * 1024;
@@ -186,8 +188,8 @@ impl ProcessBytes {
             }
         };
         let text = bounds.slow_text_bytes as u64;
-        let listed = SLOW_PER_SECOND as u64 * (LISTED_REQUEST + text);
-        let slow = SLOW_HOURS * slow_requests(contexts) * (SLOW_REQUEST + text);
+        let listed = (SLOW_PER_SECOND + FAILED_PER_SECOND) as u64 * (LISTED_REQUEST + text);
+        let slow = SLOW_HOURS * listed_requests(contexts) * (SLOW_REQUEST + text);
         let slow = match bounds.memory_bytes {
             Some(_) => 2 * slow,
             None => slow,
@@ -260,9 +262,9 @@ fn buckets_of(tier: Precision) -> u64 {
     }
 }
 
-/// Slow requests of an hour: those of each context, and those of all together.
-fn slow_requests(contexts: u64) -> u64 {
-    contexts * SLOW_PER_CONTEXT as u64 + SLOW_OF_ALL as u64
+/// Slow and failed requests of an hour: those of each context, and the slow ones of all together.
+fn listed_requests(contexts: u64) -> u64 {
+    contexts * (SLOW_PER_CONTEXT + FAILED_PER_CONTEXT) as u64 + SLOW_OF_ALL as u64
 }
 
 /// Bytes of a context's records when a store in this process has every slice of every tier.
@@ -316,7 +318,7 @@ pub fn store_bytes(bounds: &Bounds, precisions: &Precisions) -> u64 {
     let context = 3 * counter + records + statistics + indexes;
     let counters = (bounds.max_counters + 1) as u64;
     let request = PACKED_REQUEST + name + bounds.slow_text_bytes as u64;
-    let slow = REDIS_SLOW_HOURS * (contexts * SLOW_FIELD + slow_requests(contexts) * request);
+    let slow = REDIS_SLOW_HOURS * (contexts * SLOW_FIELD + listed_requests(contexts) * request);
     let reports = match bounds.has_fleet {
         true => report_bytes(contexts, bounds.has_version),
         false => 0,
@@ -385,18 +387,18 @@ mod tests {
         let worst = WorstCase::new(&bounds(), &precisions());
         let parts = ProcessBytes::new(&bounds(), &precisions());
         let expected = ProcessBytes {
-            in_use: 7_457_490,
+            in_use: 7_662_490,
             replay: 1_000_003,
             folding: 38_226_272,
-            slices: 23_552_384,
+            slices: 24_016_384,
             judging: 10_027_008,
         };
         assert_eq!(parts, expected);
-        assert_eq!(worst.process_bytes, 80_263_157);
-        assert_eq!(worst.store_bytes, 553_504_261);
+        assert_eq!(worst.process_bytes, 80_932_157);
+        assert_eq!(worst.store_bytes, 554_596_761);
         // Above 512 fields a hash is a table.
         let long = Precisions::new([1, 60], 513);
-        assert_eq!(WorstCase::new(&bounds(), &long).store_bytes, 577_237_173);
+        assert_eq!(WorstCase::new(&bounds(), &long).store_bytes, 578_329_673);
     }
 
     #[test]
@@ -410,8 +412,8 @@ mod tests {
         };
         // What is compacted as far as can be takes more than the bound.
         assert_eq!(slices(6_000_000), slices(1));
-        assert_eq!(slices(20_000_000), 4_259_584 + 20_000_000);
-        assert_eq!(slices(usize::MAX), 380_525_184);
+        assert_eq!(slices(20_000_000), 4_723_584 + 20_000_000);
+        assert_eq!(slices(usize::MAX), 380_989_184);
     }
 
     #[test]
@@ -422,8 +424,8 @@ mod tests {
             ..bounds()
         };
         let parts = |bytes| ProcessBytes::new(&bounds(bytes), &precisions());
-        assert_eq!(parts(1 << 20).slices, 12_418_560);
-        assert_eq!(parts(usize::MAX).slices, 578_253_824);
+        assert_eq!(parts(1 << 20).slices, 13_346_560);
+        assert_eq!(parts(usize::MAX).slices, 579_181_824);
         assert_eq!(parts(1 << 20).folding, 0);
         assert_eq!(WorstCase::new(&bounds(1), &precisions()).store_bytes, 0);
     }

@@ -93,7 +93,7 @@ struct State {
     /// Contexts that are to be rolled up, with the slices that are due.
     due: BTreeMap<RecordId, Vec<i64>>,
     slowest: HashMap<String, f64>,
-    /// The slowest requests, by hour and context.
+    /// The slowest and the newest failed requests, by hour and context.
     slow_requests: HashMap<i64, HashMap<ContextId, SlowRequests>>,
     minute_reports: MinuteReports,
     rankings: HashMap<Arc<str>, Ranking>,

@@ -163,7 +163,7 @@ pub struct SliceRecords {
     pub records: Vec<(RecordId, Record)>,
 }
 
-/// Asks for the slowest requests of some contexts.
+/// Asks for the slowest requests of some contexts, and for the newest failed ones.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[doc(hidden)]
 pub struct SlowRequestQuery {
@@ -357,7 +357,7 @@ pub trait Query: Sealed + Send + Sync {
         query: &'a SlowestQuery,
     ) -> BoxFuture<'a, Result<Vec<RankedContext>, StoreError>>;
 
-    /// The slowest requests of the contexts in a query, in its order.
+    /// The slowest requests of the contexts in a query and the newest failed ones, in its order.
     #[doc(hidden)]
     fn slow_requests<'a>(
         &'a self,

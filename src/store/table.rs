@@ -6,7 +6,7 @@ use std::sync::Arc;
 /// in decimal form, by which the fields are sorted.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Table {
-    /// The slowest requests of an hour, packed, by the id of the context's records.
+    /// The slowest and the newest failed requests of an hour, packed, by the id of the context's records.
     SlowRequests {
         /// The start of the hour, in Unix seconds.
         hour: i64,

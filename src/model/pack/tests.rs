@@ -285,6 +285,52 @@ fn slow(nanos: u64, number: u64) -> SlowRequest {
     }
 }
 
+/// A list of slow and failed requests, as a context may have it.
+fn ten_requests() -> SlowRequests {
+    let mut list = SlowRequests::of(Kind::Http);
+    for number in 0..5 {
+        list.add(slow(1 << 40 | number, 1));
+        list.add(slow(number, 2));
+    }
+    list
+}
+
+#[test]
+fn a_list_of_slow_and_failed_requests_comes_back() {
+    let list = ten_requests();
+    assert_eq!((list.len(), list.failed().len()), (10, 5));
+    let packed = slow_requests(&list);
+    assert_eq!(read_slow_requests(&packed, Kind::Http), Some(list));
+    for length in 0..packed.len() {
+        assert_eq!(read_slow_requests(&packed[..length], Kind::Http), None);
+    }
+}
+
+/// The fields in the order in which the versions before read them, up to 100 times.
+#[test]
+fn a_list_has_the_form_that_versions_without_failed_requests_write_and_read() {
+    let slowest: Vec<_> = ten_requests().slowest().cloned().collect();
+    let mut older = Writer(Vec::new());
+    older.uint(slowest.len() as u64);
+    for request in &slowest {
+        older.uint(request.nanos);
+        older.int(request.ended);
+        older.bytes(request.context.as_bytes());
+        older.bytes(request.instance.as_bytes());
+        older.uint(request.outcome as u64);
+        older.uint(u64::from(request.is_error));
+        older.uint(u64::from(request.status.unwrap_or_default()));
+        older.bytes(request.trace_id.as_deref().unwrap_or_default().as_bytes());
+        older.bytes(request.path.as_deref().unwrap_or_default().as_bytes());
+    }
+    let read = read_slow_requests(&older.0, Kind::Http).expect("a list");
+    assert!(read.iter().eq(&slowest));
+    // The slowest come first, so that what an older version reads begins with those that it retains.
+    let packed = slow_requests(&ten_requests());
+    assert_eq!((packed[0], older.0[0]), (10, 5));
+    assert_eq!(packed[1..older.0.len()], older.0[1..]);
+}
+
 fn batches() -> impl Strategy<Value = Batch> {
     let precisions = vec((1u32..100_000, 1u32..200), 1..5);
     let samples = vec(

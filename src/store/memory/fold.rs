@@ -114,7 +114,7 @@ impl State {
         begun.into_iter().for_each(|slice| rolled.add(slice));
     }
 
-    /// Adds to the slowest requests of the current hour and the last one.
+    /// Adds to the slowest and the failed requests of the current hour and the last one.
     fn add_slow_requests(&mut self, context: &ContextId, judged: &Judged, now: i64) {
         let oldest = hour_of(now) - HOUR;
         self.slow_requests.retain(|hour, _| *hour >= oldest);

@@ -1,4 +1,4 @@
-//! Rankings, and the slowest requests.
+//! Rankings, and the slowest and the failed requests.
 
 use std::collections::HashMap;
 use std::sync::Arc;
