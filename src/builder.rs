@@ -213,7 +213,7 @@ impl Builder {
         self
     }
 
-    /// The name under which this instance appears in slow requests, in reports and in [`Health`](crate::Health),
+    /// The name under which this instance appears in slow and failed requests, in reports and in [`Health`](crate::Health),
     /// such as its host name: 1 to 100 bytes without control characters. By default a generated id, which no
     /// other process has had.
     ///
@@ -423,8 +423,9 @@ impl Builder {
         self
     }
 
-    /// Whether the [slowest requests](crate::guide::slow_requests) tell their trace id: that of the header `traceparent`, or else the id in
-    /// `x-request-id`, of which at most 64 bytes of visible ASCII are recorded. Off by default.
+    /// Whether the [slowest requests](crate::guide::slow_requests) and the newest failed ones tell their trace id: that
+    /// of the header `traceparent`, or else the id in `x-request-id`, of which at most 64 bytes of visible ASCII are
+    /// recorded. Off by default.
     ///
     /// The id is that of the request as it reaches the layer, so a middleware that sets `x-request-id` must be
     /// around the layer. With it on, each request costs one or two header look-ups, and no allocation.
@@ -433,8 +434,9 @@ impl Builder {
         self
     }
 
-    /// Whether the [slowest requests](crate::guide::slow_requests) tell their path, for example `/users/7` instead of `/users/{id}` alone: at
-    /// most 256 bytes of it, without the query, which is never recorded. Off by default.
+    /// Whether the [slowest requests](crate::guide::slow_requests) and the newest failed ones tell their path, for
+    /// example `/users/7` instead of `/users/{id}` alone: at most 256 bytes of it, without the query, which is never
+    /// recorded. Off by default.
     ///
     /// A path may hold personal data, such as a name or an address. It is stored for up to four hours, and
     /// shown to all who may see the admin router.

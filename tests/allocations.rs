@@ -209,3 +209,30 @@ fn adding_to_an_id_of_the_last_seconds_allocates_nothing() {
     let new = allocation_counter::measure(|| posts.add("new", 1));
     assert!(new.count_total > 0, "nothing is counted");
 }
+
+#[test]
+fn failed_requests_in_quick_succession_allocate_only_while_they_are_listed() {
+    let (clock, _hand) = Clock::manual(NOW);
+    let (pulse, _tasks) = Pulse::builder().clock(clock).build_with_tasks().unwrap();
+    let record = |millis, status| {
+        let millis = std::time::Duration::from_millis(millis);
+        pulse.record("GET /users/{id}", millis, status);
+    };
+    // Until only requests of more than 9 ms are slow.
+    for _ in 0..6 {
+        (0..20).for_each(|_| record(9, http::StatusCode::OK));
+        pulse.drain();
+    }
+    let allocations = |status| {
+        let requests = || (0..REQUESTS).for_each(|_| record(3, status));
+        allocation_counter::measure(requests).count_total
+    };
+    let failed = http::StatusCode::BAD_GATEWAY;
+    for _ in 0..2 {
+        assert_eq!(allocations(http::StatusCode::OK), 0);
+        let listed = allocations(failed);
+        assert!((1..=5).contains(&listed), "{listed}");
+        assert_eq!(allocations(failed), 0);
+        pulse.drain();
+    }
+}

@@ -30,12 +30,13 @@
 //! # Cost
 //!
 //! A request costs about as much as two readings of a clock: no I/O, no lock across an await, and no
-//! allocation once its route has been seen, unless it is one of the [slowest](crate::guide::slow_requests). axum creates the layers of a router anew for each connection,
+//! allocation once its route has been seen, unless it is [listed](crate::guide::slow_requests) as one of the
+//! slowest or of the first that fail within a second. axum creates the layers of a router anew for each connection,
 //! unless `with_state` was called: end with `.with_state(())`. The page [sizing](crate::guide::sizing) has
 //! the cost.
 
 // Read `layer` (added by the user), `service` and `future` (run for each request), `guard` (ends the
-// measurement, once), `details` (read for the case that the request is slow), `route` (chooses the context), `source` (the user's choices of a context), and `body`
+// measurement, once), `details` (read for the case that the request is slow or fails), `route` (chooses the context), `source` (the user's choices of a context), and `body`
 // (timing to the body's end).
 
 mod body;

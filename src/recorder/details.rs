@@ -1,8 +1,8 @@
-//! The trace id and the path of a request, which are recorded if it is slow.
+//! The trace id and the path of a request, which are recorded if it is slow or fails.
 
 use crate::model::slow_request::{MAX_PATH, MAX_TRACE_ID};
 
-/// Which details of slow requests are recorded.
+/// Which details of slow and failed requests are recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DetailOptions {
     /// The id of the trace or of the request.
@@ -17,7 +17,7 @@ impl DetailOptions {
         self.trace_ids | self.paths
     }
 
-    /// The most bytes of text of a slow request.
+    /// The most bytes of text of a listed request.
     pub(crate) fn max_bytes(self) -> usize {
         let bytes = [(self.trace_ids, MAX_TRACE_ID), (self.paths, MAX_PATH)];
         bytes.iter().filter(|(on, _)| *on).map(|(_, n)| n).sum()

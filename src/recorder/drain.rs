@@ -96,7 +96,7 @@ impl Drain {
         }
     }
 
-    /// Sets the name of this instance, which slow requests and minute reports carry.
+    /// Sets the name of this instance, which listed requests and minute reports carry.
     pub(crate) fn set_instance(&self, instance: &str) {
         let mut state = lock(&self.state);
         state.slow.set_instance(instance);
@@ -173,10 +173,10 @@ impl Recorder {
         let contexts = entries.http.iter().chain(&entries.timers);
         for entry in contexts.chain(std::iter::once(&self.unmatched)) {
             if let Some(list) = &entry.slow {
-                let requests = state.slow.take(list, &entry.cells);
-                if !requests.is_empty() && !self.core.is_closed() {
+                let listed = state.slow.take(list, &entry.cells);
+                if !listed.is_empty() && !self.core.is_closed() {
                     let context = ContextId::new(entry.kind, entry.name.clone());
-                    state.slow.add(&mut state.pending, context, requests);
+                    state.slow.add(&mut state.pending, context, listed);
                 }
             }
             // Timers first: a request is recorded before its timers are, so that they never come without it.

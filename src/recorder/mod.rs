@@ -3,9 +3,9 @@
 //! The request path ends here. It hands on nanoseconds, which leave once a second. Read `cell` (the sums of a
 //! context), `shards` (where a sample is added), `registry` (under which name), `timer`, `counter` and `ranking`
 //! (other code), `response` and `request_outcome` (which responses are errors), `active`, `scope` and `timer_cells`
-//! (which timers ran within which requests), `slow`, `slow_drain` and `details` (the slowest requests one by one),
-//! then `drain` (from the cells to the batch), `minute_reports` (what this instance did in each minute) and
-//! `totals` (for the Prometheus text).
+//! (which timers ran within which requests), `slow`, `slow_drain` and `details` (the slowest and the failed requests one
+//! by one), `finish` (where a request ends), then `drain` (from the cells to the batch), `minute_reports` (what this
+//! instance did in each minute) and `totals` (for the Prometheus text).
 
 pub(crate) mod active;
 mod cell;
@@ -13,6 +13,7 @@ mod counter;
 mod covered;
 mod details;
 mod drain;
+mod finish;
 mod flush_counters;
 mod limits;
 mod minute_reports;
@@ -51,7 +52,7 @@ pub use within::Within;
 
 use http::StatusCode;
 
-use crate::clock::{Clock, Tick};
+use crate::clock::Clock;
 use crate::error::BuildError;
 use crate::model::context::{self, Kind, RecordId};
 use crate::model::outcome::Outcome;
@@ -60,7 +61,7 @@ use crate::model::slice::Precisions;
 use counter::{CounterEntry, Gauge, Striped};
 use registry::Registry;
 use shards::{Cells, MAX_SHARDS, MIN_SHARDS};
-use slow::{ListedRequest, SlowList};
+use slow::SlowList;
 use timer_cells::TimerCells;
 
 /// The longest duration that is recorded of what was measured elsewhere. A context may have 30,000 of them in a
@@ -231,18 +232,14 @@ impl Recorder {
         // The name of a context that exists needs no cleaning.
         let existing = self.existing_http(context);
         let entry = existing.unwrap_or_else(|| self.entry(Kind::Http, context));
-        let (outcome, error) = ended.judge(self.core.error_rule());
+        let (outcome, is_error) = ended.judge(self.core.error_rule());
         let ended = Ended {
             outcome,
-            is_error: error,
+            is_error,
             status: ended.status(),
         };
         let (thread, nanos) = (thread_number(), nanos_of(duration));
-        if entry.cells.is_slow(thread, nanos) {
-            entry.record_slow(thread, nanos, ended, RequestDetails::default());
-        } else {
-            entry.cells.record(thread, nanos, outcome, error);
-        }
+        entry.record_ended(thread, nanos, ended, RequestDetails::default());
     }
 
     /// The counter of this name. A reserved name gets a backslash before it, so that it is neither mixed
@@ -434,56 +431,6 @@ impl Entry {
     #[inline]
     pub(crate) fn core(&self) -> &Arc<Core> {
         &self.core
-    }
-
-    /// Records a sample that began at `start` and ends now.
-    #[inline]
-    pub(crate) fn finish(&self, start: Tick, outcome: Outcome, error: bool) {
-        let nanos = self.nanos_since(start);
-        self.cells.record(thread_number(), nanos, outcome, error);
-    }
-
-    /// Records a request that began at `start` and ends now, and is no longer in flight.
-    #[inline(always)]
-    pub(crate) fn finish_request(&self, start: Tick, ended: Ended, details: RequestDetails<'_>) {
-        let thread = thread_number();
-        let nanos = self.nanos_since(start);
-        if self.cells.is_slow(thread, nanos) {
-            self.record_slow(thread, nanos, ended, details);
-        } else {
-            self.cells
-                .record(thread, nanos, ended.outcome, ended.is_error);
-        }
-        self.core.in_flight.add(thread, -1);
-    }
-
-    /// Records a sample that was measured elsewhere, whose context is not one of requests.
-    pub(crate) fn record_measured(&self, duration: Duration, outcome: Outcome, error: bool) {
-        let nanos = nanos_of(duration);
-        self.cells.record(thread_number(), nanos, outcome, error);
-    }
-
-    #[inline(always)]
-    fn nanos_since(&self, start: Tick) -> u64 {
-        let clock = &self.core.clock;
-        clock.nanos_between(start, clock.tick())
-    }
-
-    /// Records a request, and adds it to the list of the slow ones.
-    #[cold]
-    #[inline(never)]
-    fn record_slow(&self, thread: usize, nanos: u64, ended: Ended, details: RequestDetails<'_>) {
-        self.cells
-            .record(thread, nanos, ended.outcome, ended.is_error);
-        let Some(slow) = &self.slow else { return };
-        let request = ListedRequest {
-            nanos,
-            ended_at: self.core.clock.now_nanos().div_euclid(1_000_000),
-            ended,
-            trace_id: details.trace_id.map(Box::from),
-            path: details.path.map(Box::from),
-        };
-        slow.add(&self.cells, request);
     }
 
     /// Whether the responses of its requests are inspected beyond their status.

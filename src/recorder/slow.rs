@@ -1,14 +1,20 @@
-//! The slowest requests, one by one: from the request to the batch.
+//! The slowest requests and failed ones, one by one: from the request to the batch.
 //!
 //! A context has a threshold, and a request that is shorter is compared with it and no more. A longer one is
 //! put on the context's list, which the drain moves to the batch once a second. The thresholds rise as the
 //! hour goes on, because fewer and fewer requests can be among the slowest.
+//!
+//! A failed request that is not slow is put on the list too, if it is among the first of its context since the last
+//! drain. It has no effect on the thresholds.
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::Ended;
 use super::shards::Cells;
-use crate::model::slow_request::{SLOW_OF_ALL, SLOW_PER_CONTEXT, SLOW_PER_SECOND};
+use crate::model::slow_request::{
+    FAILED_PER_SECOND, SLOW_OF_ALL, SLOW_PER_CONTEXT, SLOW_PER_SECOND,
+};
 use crate::task::lock;
 
 /// A request on the list of its context.
@@ -63,18 +69,37 @@ impl LongestDurations {
     }
 }
 
-/// The slow requests of a context since the last drain.
+/// The slow and the failed requests of a context since the last drain.
 #[derive(Debug)]
-pub(super) struct SlowList(Mutex<State>);
+pub(super) struct SlowList {
+    state: Mutex<State>,
+    /// Whether there is room for failed requests. Read without the lock, so that failures in quick succession do
+    /// not wait for it. It may be out of date, so that the lock decides.
+    has_room_for_failed: AtomicBool,
+}
 
 #[derive(Debug)]
 struct State {
-    /// At most [`SLOW_PER_SECOND`], in no order.
-    requests: Vec<ListedRequest>,
+    listed: ListedRequests,
     /// The durations of this process's slowest requests of the hour.
     longest: LongestDurations,
     /// The threshold of the cells.
     threshold: u64,
+}
+
+/// The requests of a list. None is both in `slow` and in `failed`.
+#[derive(Debug, Default)]
+pub(super) struct ListedRequests {
+    /// At most [`SLOW_PER_SECOND`] that reached the threshold, in no order. They may have failed as well.
+    pub(super) slow: Vec<ListedRequest>,
+    /// At most [`FAILED_PER_SECOND`] that failed and are not in `slow`.
+    pub(super) failed: Vec<ListedRequest>,
+}
+
+impl ListedRequests {
+    pub(super) fn is_empty(&self) -> bool {
+        self.slow.is_empty() && self.failed.is_empty()
+    }
 }
 
 /// What a drain tells the lists.
@@ -92,41 +117,73 @@ impl SlowList {
     /// A list for the requests in these cells.
     pub(super) fn new(cells: &Cells) -> Self {
         cells.set_slow_from(0);
-        Self(Mutex::new(State {
-            requests: Vec::new(),
-            longest: LongestDurations::new(SLOW_PER_CONTEXT),
-            threshold: 0,
-        }))
+        Self {
+            state: Mutex::new(State {
+                listed: ListedRequests::default(),
+                longest: LongestDurations::new(SLOW_PER_CONTEXT),
+                threshold: 0,
+            }),
+            has_room_for_failed: AtomicBool::new(true),
+        }
     }
 
     /// Adds a request that reached the threshold. A full list drops its fastest request, and raises the
-    /// threshold, so that a burst of slow requests does not wait for the lock.
+    /// threshold, so that a burst of slow requests does not wait for the lock. A dropped request that failed is
+    /// listed among the failed ones.
     pub(super) fn add(&self, cells: &Cells, request: ListedRequest) {
-        let mut state = lock(&self.0);
-        if state.requests.len() < SLOW_PER_SECOND {
-            state.requests.push(request);
+        let mut guard = lock(&self.state);
+        let state = &mut *guard;
+        let slow = &mut state.listed.slow;
+        if slow.len() < SLOW_PER_SECOND {
+            slow.push(request);
         } else {
-            let fastest = state.requests.iter_mut().min_by_key(|listed| listed.nanos);
-            match fastest {
-                Some(fastest) if fastest.nanos < request.nanos => *fastest = request,
-                _ => return,
+            let fastest = slow.iter_mut().min_by_key(|listed| listed.nanos);
+            let dropped = match fastest {
+                Some(fastest) if fastest.nanos < request.nanos => {
+                    std::mem::replace(fastest, request)
+                }
+                _ => request,
+            };
+            if dropped.ended.is_error {
+                self.add_to_failed(state, dropped);
             }
         }
-        if state.requests.len() == SLOW_PER_SECOND {
-            let fastest = state.requests.iter().map(|listed| listed.nanos).min();
+        let slow = &state.listed.slow;
+        if slow.len() == SLOW_PER_SECOND {
+            let fastest = slow.iter().map(|listed| listed.nanos).min();
             let threshold = fastest.map_or(0, |nanos| nanos.saturating_add(1));
             state.raise(threshold, cells);
         }
     }
 
+    /// Whether there seems to be room for a failed request.
+    pub(super) fn has_room_for_failed(&self) -> bool {
+        self.has_room_for_failed.load(Ordering::Relaxed)
+    }
+
+    /// Adds a failed request that did not reach the threshold, if there is room.
+    pub(super) fn add_failed(&self, request: ListedRequest) {
+        self.add_to_failed(&mut lock(&self.state), request);
+    }
+
+    fn add_to_failed(&self, state: &mut State, request: ListedRequest) {
+        let failed = &mut state.listed.failed;
+        if failed.len() < FAILED_PER_SECOND {
+            failed.push(request);
+        }
+        let has_room = failed.len() < FAILED_PER_SECOND;
+        self.has_room_for_failed.store(has_room, Ordering::Relaxed);
+    }
+
     /// Moves the requests out, and sets the threshold for the next ones.
-    pub(super) fn drain(&self, cells: &Cells, drain: SlowDrain) -> Vec<ListedRequest> {
-        let mut state = lock(&self.0);
-        let requests = std::mem::take(&mut state.requests);
+    pub(super) fn drain(&self, cells: &Cells, drain: SlowDrain) -> ListedRequests {
+        let mut state = lock(&self.state);
+        let listed = std::mem::take(&mut state.listed);
+        self.has_room_for_failed.store(true, Ordering::Relaxed);
         if drain.begins_hour {
             state.longest.clear();
         }
-        for request in &requests {
+        for request in &listed.slow {
             state.longest.add(request.nanos);
         }
         if drain.ends_hour {
@@ -140,7 +197,7 @@ impl SlowList {
             state.threshold = threshold;
             cells.set_slow_from(threshold);
         }
-        requests
+        listed
     }
 }
 
@@ -164,29 +221,41 @@ mod tests {
         threshold_of_all: u64::MAX,
     };
 
-    fn add(list: &SlowList, cells: &Cells, nanos: u64) {
-        if cells.is_slow(0, nanos) {
-            let ended = Ended {
+    fn request(nanos: u64, is_error: bool) -> ListedRequest {
+        ListedRequest {
+            nanos,
+            ended_at: 0,
+            ended: Ended {
                 outcome: Outcome::Success,
-                is_error: false,
+                is_error,
                 status: None,
-            };
-            let request = ListedRequest {
-                nanos,
-                ended_at: 0,
-                ended,
-                trace_id: None,
-                path: None,
-            };
-            list.add(cells, request);
+            },
+            trace_id: None,
+            path: None,
         }
     }
 
-    fn drained(list: &SlowList, cells: &Cells, drain: SlowDrain) -> Vec<u64> {
-        let requests = list.drain(cells, drain).into_iter();
-        let mut nanos: Vec<_> = requests.map(|request| request.nanos).collect();
+    fn add(list: &SlowList, cells: &Cells, nanos: u64) {
+        if cells.is_slow(0, nanos) {
+            list.add(cells, request(nanos, false));
+        }
+    }
+
+    fn add_failed(list: &SlowList, cells: &Cells, nanos: u64) {
+        match cells.is_slow(0, nanos) {
+            true => list.add(cells, request(nanos, true)),
+            false => list.add_failed(request(nanos, true)),
+        }
+    }
+
+    fn nanos(requests: Vec<ListedRequest>) -> Vec<u64> {
+        let mut nanos: Vec<_> = requests.iter().map(|request| request.nanos).collect();
         nanos.sort_unstable();
         nanos
+    }
+
+    fn drained(list: &SlowList, cells: &Cells, drain: SlowDrain) -> Vec<u64> {
+        nanos(list.drain(cells, drain).slow)
     }
 
     /// The shortest slow duration, 0 to 99.
@@ -230,6 +299,64 @@ mod tests {
         };
         drained(&list, &cells, of_all);
         assert_eq!(threshold(&cells), Some(7));
+    }
+
+    #[test]
+    fn the_first_five_failed_requests_of_a_second_are_listed() {
+        let cells = Cells::new(2);
+        let list = SlowList::new(&cells);
+        (50..70).for_each(|nanos| add(&list, &cells, nanos));
+        for _ in 0..2 {
+            assert!(list.has_room_for_failed());
+            (1..5).for_each(|nanos| add_failed(&list, &cells, nanos));
+            assert!(list.has_room_for_failed());
+            (5..9).for_each(|nanos| add_failed(&list, &cells, nanos));
+            assert!(!list.has_room_for_failed());
+            let listed = list.drain(&cells, STAYS);
+            assert_eq!(nanos(listed.failed), [1, 2, 3, 4, 5]);
+        }
+        assert!(list.drain(&cells, STAYS).is_empty());
+    }
+
+    #[test]
+    fn failed_requests_that_are_not_slow_leave_the_threshold_as_it_is() {
+        let cells = Cells::new(2);
+        let list = SlowList::new(&cells);
+        (50..55).for_each(|nanos| add(&list, &cells, nanos));
+        drained(&list, &cells, STAYS);
+        for _ in 0..9 {
+            (0..40).for_each(|nanos| add_failed(&list, &cells, nanos));
+            assert_eq!(threshold(&cells), Some(51));
+            drained(&list, &cells, STAYS);
+            assert_eq!(threshold(&cells), Some(51));
+        }
+        // One that is slow counts as slow, and is listed once.
+        add_failed(&list, &cells, 60);
+        let listed = list.drain(&cells, STAYS);
+        assert_eq!(
+            (nanos(listed.slow), nanos(listed.failed)),
+            (vec![60], vec![])
+        );
+        assert_eq!(threshold(&cells), Some(52));
+    }
+
+    #[test]
+    fn a_failed_request_that_a_slower_one_drops_stays_listed_once() {
+        let cells = Cells::new(2);
+        let list = SlowList::new(&cells);
+        for nanos in 0..3 {
+            add_failed(&list, &cells, nanos);
+        }
+        (50..68).for_each(|nanos| add(&list, &cells, nanos));
+        // The list is full: 0 is dropped, and so are 1, a success, and 2.
+        list.add(&cells, request(1, false));
+        list.add(&cells, request(68, false));
+        list.add(&cells, request(69, false));
+        // It reached the threshold before the list was full.
+        list.add(&cells, request(30, true));
+        let listed = list.drain(&cells, STAYS);
+        assert_eq!(nanos(listed.slow), (50..70).collect::<Vec<_>>());
+        assert_eq!(nanos(listed.failed), [0, 1, 2, 30]);
     }
 
     #[test]

@@ -1,10 +1,10 @@
-//! Draining the slowest requests: they move from the lists of the contexts to the batch, and the thresholds of
-//! the lists follow those of the hour.
+//! Draining the slowest requests and the failed ones: they move from the lists of the contexts to the batch, and the
+//! thresholds of the lists follow those of the hour.
 
 use std::sync::Arc;
 
 use super::shards::Cells;
-use super::slow::{ListedRequest, LongestDurations, SlowDrain, SlowList};
+use super::slow::{ListedRequest, ListedRequests, LongestDurations, SlowDrain, SlowList};
 use crate::model::batch::Batch;
 use crate::model::context::{ContextId, Kind};
 use crate::model::slice::hour_of;
@@ -65,40 +65,42 @@ impl SlowRequestDrain {
     }
 
     /// Moves the requests out of a list.
-    pub(super) fn take(&self, list: &SlowList, cells: &Cells) -> Vec<ListedRequest> {
+    pub(super) fn take(&self, list: &SlowList, cells: &Cells) -> ListedRequests {
         list.drain(cells, self.turn)
     }
 
     /// Adds requests to their context in the batch, and those that are among the slowest of all to these.
-    pub(super) fn add(
-        &mut self,
-        pending: &mut Batch,
-        context: ContextId,
-        requests: Vec<ListedRequest>,
-    ) {
+    pub(super) fn add(&mut self, pending: &mut Batch, context: ContextId, listed: ListedRequests) {
         let mut slowest = SlowRequests::of(context.kind);
-        // The clock may have gone on since the last drain, even to another hour.
-        let start = self.second.saturating_mul(1_000);
-        let end = start.saturating_add(999);
-        for request in requests {
-            let request = SlowRequest {
-                nanos: request.nanos,
-                ended: request.ended_at.clamp(start, end),
-                context: context.name.clone(),
-                instance: self.instance.clone(),
-                outcome: request.ended.outcome,
-                is_error: request.ended.is_error,
-                status: request.ended.status.map(|status| status.as_u16()),
-                trace_id: request.trace_id,
-                path: request.path,
-            };
+        for request in listed.slow {
+            let request = self.request(&context, request);
             if request.nanos >= self.longest.threshold() {
                 self.longest.add(request.nanos);
                 self.slowest.add(request.clone());
             }
             slowest.add(request);
         }
+        for request in listed.failed {
+            slowest.add(self.request(&context, request));
+        }
         pending.add_slowest(context, self.second, slowest);
+    }
+
+    fn request(&self, context: &ContextId, listed: ListedRequest) -> SlowRequest {
+        // The clock may have gone on since the last drain, even to another hour.
+        let start = self.second.saturating_mul(1_000);
+        let end = start.saturating_add(999);
+        SlowRequest {
+            nanos: listed.nanos,
+            ended: listed.ended_at.clamp(start, end),
+            context: context.name.clone(),
+            instance: self.instance.clone(),
+            outcome: listed.ended.outcome,
+            is_error: listed.ended.is_error,
+            status: listed.ended.status.map(|status| status.as_u16()),
+            trace_id: listed.trace_id,
+            path: listed.path,
+        }
     }
 
     /// Adds the slowest of all to the batch.

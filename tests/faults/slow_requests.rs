@@ -1,4 +1,4 @@
-//! The slowest requests of a fleet are the true ones, whatever its store does.
+//! The slowest and the newest failed requests of a fleet are the true ones, whatever its store does.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -7,6 +7,7 @@ use std::time::Duration;
 use http::StatusCode;
 use tower_pulse::model::context::{ContextId, Kind};
 use tower_pulse::model::slice::{Precisions, hour_of};
+use tower_pulse::model::slow_request::{FAILED_PER_CONTEXT, FAILED_PER_SECOND};
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse::store::{SlowRequestQuery, Store};
 use tower_pulse::{Clock, ManualClock, Pulse};
@@ -97,13 +98,18 @@ impl Backend {
     }
 }
 
-/// A fleet, its store, and the durations of all requests by hour and context.
+/// A request that was served: when it ended, in Unix seconds, its duration in nanoseconds, and whether it failed.
+type Served = (i64, u64, bool);
+
+/// A fleet, its store, and all requests by hour and context.
 struct Fleet {
     instances: Vec<Instance>,
     backend: Backend,
     store_clock: (Clock, ManualClock),
     rng: fastrand::Rng,
-    served: BTreeMap<(i64, usize), Vec<u64>>,
+    served: BTreeMap<(i64, usize), Vec<Served>>,
+    /// How many requests of each context have failed since an instance drained last.
+    failed: BTreeMap<usize, usize>,
     requests: usize,
     /// There are failovers in this run, and otherwise restarts: a failover may lose what an instance had sent
     /// that lives no more.
@@ -124,6 +130,7 @@ impl Fleet {
             store_clock,
             rng,
             served: BTreeMap::new(),
+            failed: BTreeMap::new(),
             requests: 0,
         }
     }
@@ -155,9 +162,18 @@ impl Fleet {
         let nanos = ((millis.min(1e6) as u64) << 20) + self.requests as u64;
         self.requests += 1;
         let (name, duration) = (name(context), Duration::from_nanos(nanos));
-        instance.pulse.record(&name, duration, StatusCode::OK);
-        let hour = hour_of(instance.clock.now_seconds());
-        self.served.entry((hour, context)).or_default().push(nanos);
+        // One in fifty fails, but no more in a second than are listed however fast they are.
+        let failed = self.failed.entry(context).or_default();
+        let has_failed = *failed < FAILED_PER_SECOND && self.rng.u32(..50) == 0;
+        *failed += usize::from(has_failed);
+        let status = match has_failed {
+            true => StatusCode::BAD_GATEWAY,
+            false => StatusCode::OK,
+        };
+        instance.pulse.record(&name, duration, status);
+        let second = instance.clock.now_seconds();
+        let served = self.served.entry((hour_of(second), context)).or_default();
+        served.push((second, nanos, has_failed));
     }
 
     /// Serves so many requests in each of so many seconds, and in each instance.
@@ -178,6 +194,7 @@ impl Fleet {
             let slowness = if self.rng.u32(..20) == 0 { 10.0 } else { 1.0 };
             for at in 0..INSTANCES {
                 self.instances[at].pulse.drain();
+                self.failed.clear();
                 for _ in 0..requests {
                     self.request(at, slowness);
                 }
@@ -202,6 +219,7 @@ impl Fleet {
     async fn settle(&mut self) {
         self.backend.heal();
         for at in 0..INSTANCES {
+            self.failed.clear();
             // What a failover has lost is sent again when the next call follows.
             self.request(at, 1.0);
             self.instances[at].append().await;
@@ -218,29 +236,37 @@ impl Fleet {
         }
     }
 
-    async fn stored(&self, hour: i64, context: ContextId) -> Vec<u64> {
+    /// The durations of the slowest requests of a context, and those of the newest failed ones.
+    async fn stored(&self, hour: i64, context: ContextId) -> (Vec<u64>, Vec<u64>) {
         let contexts = vec![context];
         let query = SlowRequestQuery { contexts, hour };
         let store = self.instances[0].pulse.store();
         let lists = store.slow_requests(&query).await.unwrap();
-        let nanos: Vec<_> = lists[0].iter().map(|request| request.nanos).collect();
-        let different: BTreeSet<_> = nanos.iter().collect();
-        assert_eq!(different.len(), nanos.len(), "no request is listed twice");
-        nanos
+        let different: BTreeSet<_> = lists[0].iter().map(|request| request.nanos).collect();
+        assert_eq!(
+            different.len(),
+            lists[0].len(),
+            "no request is listed twice"
+        );
+        let slowest = lists[0].slowest().map(|request| request.nanos);
+        let failed = lists[0].failed().map(|request| request.nanos);
+        (slowest.collect(), failed.collect())
     }
 
     /// Whether all lists are the true ones.
     async fn is_true(&self) -> bool {
-        let mut all: BTreeMap<i64, Vec<u64>> = BTreeMap::new();
+        let mut all: BTreeMap<i64, Vec<Served>> = BTreeMap::new();
         let mut is_true = true;
         for ((hour, context), served) in &self.served {
             let context = ContextId::new(Kind::Http, name(*context));
-            is_true &= self.stored(*hour, context).await == slowest(served, 5);
+            let expected = (slowest(served, 5), newest_failed(served));
+            is_true &= self.stored(*hour, context).await == expected;
             all.entry(*hour).or_default().extend(served);
         }
         assert_eq!(all.len(), 2);
         for (hour, served) in all {
-            is_true &= self.stored(hour, ContextId::all()).await == slowest(&served, 100);
+            let expected = (slowest(&served, 100), Vec::new());
+            is_true &= self.stored(hour, ContextId::all()).await == expected;
         }
         is_true
     }
@@ -250,16 +276,24 @@ fn name(context: usize) -> String {
     format!("GET /{context}")
 }
 
-fn slowest(served: &[u64], limit: usize) -> Vec<u64> {
-    let mut slowest = served.to_vec();
+fn slowest(served: &[Served], limit: usize) -> Vec<u64> {
+    let mut slowest: Vec<_> = served.iter().map(|(_, nanos, _)| *nanos).collect();
     slowest.sort_unstable_by(|a, b| b.cmp(a));
     slowest.truncate(limit);
     slowest
 }
 
+/// Of those that ended in the same second, the slowest come first.
+fn newest_failed(served: &[Served]) -> Vec<u64> {
+    let mut failed: Vec<_> = served.iter().filter(|(_, _, failed)| *failed).collect();
+    failed.sort_unstable_by(|a, b| b.cmp(a));
+    let failed = failed.iter().map(|(_, nanos, _)| *nanos);
+    failed.take(FAILED_PER_CONTEXT).collect()
+}
+
 /// Runs as often as `PULSE_RUNS` says, or twice.
 #[tokio::test]
-async fn the_slowest_of_a_million_requests_are_the_true_ones() {
+async fn the_slowest_and_the_failed_of_a_million_requests_are_the_true_ones() {
     let runs = std::env::var("PULSE_RUNS").map_or(2, |runs| runs.parse().unwrap());
     let mut seeds = fastrand::Rng::with_seed(seed());
     let mut failed = Vec::new();
@@ -279,7 +313,7 @@ async fn the_slowest_of_a_million_requests_are_the_true_ones() {
 
 /// The same through the journal, of fewer requests.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_slowest_requests_in_a_redis_with_network_faults_are_the_true_ones() {
+async fn the_lists_in_a_redis_with_network_faults_are_the_true_ones() {
     let seed = seed();
     let mut fleet = Fleet::on_redis(15, seed).await;
     fleet.run(30, 500).await;

@@ -1,4 +1,4 @@
-//! What is recorded of the slowest requests, and what never is.
+//! What is recorded of the slowest requests and of failed ones, and what never is.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use tower::ServiceExt;
 use tower_pulse::model::context::{ContextId, Kind};
 use tower_pulse::model::outcome::Outcome;
 use tower_pulse::model::slice::hour_of;
-use tower_pulse::model::slow_request::SlowRequest;
+use tower_pulse::model::slow_request::{SlowRequest, SlowRequests};
 use tower_pulse::store::SlowRequestQuery;
 use tower_pulse::{Builder, Clock, ManualClock, Pulse};
 
@@ -29,6 +29,11 @@ fn pulse(configure: impl FnOnce(Builder) -> Builder) -> (Pulse, ManualClock) {
 
 /// The slowest requests of all contexts, or of one.
 async fn slowest(pulse: &Pulse, context: Option<&str>) -> Vec<SlowRequest> {
+    listed(pulse, context).await.slowest().cloned().collect()
+}
+
+/// The listed requests of all contexts, or of one.
+async fn listed(pulse: &Pulse, context: Option<&str>) -> SlowRequests {
     pulse.flush().await.unwrap();
     let context = context.map(|name| ContextId::new(Kind::Http, name));
     let query = SlowRequestQuery {
@@ -36,7 +41,7 @@ async fn slowest(pulse: &Pulse, context: Option<&str>) -> Vec<SlowRequest> {
         hour: hour_of(NOW),
     };
     let mut lists = pulse.store().slow_requests(&query).await.unwrap();
-    lists.pop().unwrap().into_requests()
+    lists.pop().unwrap()
 }
 
 /// Sends a request with these headers, and returns what is recorded of it.
@@ -278,4 +283,76 @@ async fn a_request_that_was_measured_elsewhere_is_listed_too() {
         (1_000_000_000, None, Outcome::Cancelled),
     ];
     assert_eq!(rows.collect::<Vec<_>>(), expected);
+}
+
+/// Lets requests of less than a second be among the slowest no more.
+async fn raise_thresholds(pulse: &Pulse, contexts: &[&str]) {
+    for _ in 0..9 {
+        for context in contexts.iter().chain(&["POST /report"]) {
+            (0..20).for_each(|_| pulse.record(context, Duration::from_secs(1), StatusCode::OK));
+        }
+        pulse.flush().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_failed_request_is_listed_however_fast_it_was() {
+    let (pulse, hand) = pulse(|builder| {
+        let builder = builder.keep_request_paths(true).keep_trace_ids(true);
+        builder.count_as_error(|head| head.is_error() || head.status == StatusCode::CONFLICT)
+    });
+    let status = |Path(status): Path<u16>| async move { StatusCode::from_u16(status).unwrap() };
+    let app = Router::new()
+        .route(
+            "/boom/{n}",
+            get(async || -> &'static str { panic!("on purpose") }),
+        )
+        .route("/{status}", get(status));
+    let contexts = ["GET /{status}", "GET /boom/{n}"];
+    raise_thresholds(&pulse, &contexts).await;
+    let apps = [
+        app.clone().layer(pulse.layer()),
+        app.layer(pulse.layer().until_body_end()),
+    ];
+    for app in apps {
+        hand.advance(Duration::from_secs(1));
+        for path in ["/200", "/404", "/409", "/502"] {
+            let request = Request::get(path).header("x-request-id", &path[1..]);
+            let request = request.body(Body::empty()).unwrap();
+            let response = app.clone().oneshot(request).await.unwrap();
+            let _ = response.into_body().collect().await;
+        }
+        let boom = tokio::spawn(app.oneshot(request("GET", "/boom/7")));
+        assert!(boom.await.is_err());
+
+        let list = listed(&pulse, Some(contexts[0])).await;
+        assert!(list.slowest().all(|r| r.nanos == 1_000_000_000));
+        // The newest are those of this layer.
+        let mut rows: Vec<_> = list
+            .failed()
+            .take(2)
+            .map(|r| {
+                (
+                    r.status,
+                    r.path.as_deref(),
+                    r.trace_id.as_deref(),
+                    r.outcome,
+                )
+            })
+            .collect();
+        rows.sort_unstable_by_key(|row| row.0);
+        let expected = [
+            (Some(409), Some("/409"), Some("409"), Outcome::ClientError),
+            (Some(502), Some("/502"), Some("502"), Outcome::ServerError),
+        ];
+        assert_eq!(rows, expected);
+        let list = listed(&pulse, Some(contexts[1])).await;
+        let first = list.failed().next().unwrap();
+        assert_eq!(
+            (first.status, first.path.as_deref(), first.outcome),
+            (None, Some("/boom/7"), Outcome::Panicked)
+        );
+    }
+    let list = listed(&pulse, Some(contexts[1])).await;
+    assert_eq!(list.failed().len(), 2);
 }
