@@ -19,7 +19,7 @@ use crate::model::changes::mark::Mark;
 use crate::model::changes::side_by_side::Versions;
 use crate::model::context::{ContextId, Kind};
 use crate::model::records::{RecordId, SliceSums};
-use crate::model::slow_request::SlowRequest;
+use crate::model::slow_request::SlowRequests;
 use crate::model::slowest::RankedContext;
 use crate::model::snapshot::{ContextSnapshot, FleetSnapshot};
 use crate::model::timer_sums;
@@ -59,7 +59,7 @@ pub(super) struct Reader {
     book: SingleFlight<Arc<Book>>,
     last_book: Mutex<Arc<Book>>,
     slowest: SingleFlight<Answer<RankedContext>>,
-    slow_requests: SingleFlightMap<(ContextId, i64), Answer<SlowRequest>>,
+    slow_requests: SingleFlightMap<(ContextId, i64), Arc<SlowRequests>>,
     last_pass: SingleFlight<Option<PassRecord>>,
     status: SingleFlight<Span>,
     contexts: SingleFlightMap<String, Answer<ContextSnapshot>>,
@@ -304,20 +304,20 @@ impl Reader {
         flight.get(&self.clock, |_| FRESH, read).await
     }
 
-    /// The slowest requests of a context in an hour, slowest first.
+    /// The slowest requests of a context in an hour, and the newest failed ones.
     pub(super) async fn slow_requests(
         &self,
         context: &ContextId,
         hour: i64,
-    ) -> Result<Answer<SlowRequest>, ApiError> {
+    ) -> Result<Arc<SlowRequests>, ApiError> {
         let read = Box::pin(async {
             let query = SlowRequestQuery {
                 contexts: vec![context.clone()],
                 hour,
             };
             let mut lists = self.store.slow_requests(&query).await?;
-            let list = lists.pop().map(|list| list.into_requests());
-            Ok(Arc::new(list.unwrap_or_default()))
+            let empty = || SlowRequests::of(context.kind);
+            Ok(Arc::new(lists.pop().unwrap_or_else(empty)))
         });
         let flight = self.slow_requests.of(&self.clock, (context.clone(), hour));
         flight.get(&self.clock, |_| FRESH, read).await

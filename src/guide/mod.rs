@@ -17,7 +17,7 @@
     doc = "| [From axum-prometheus](axum_prometheus) | moving over, metric by metric |"
 )]
 //! | [Recipes](recipes) | the six systems of *Redis in Action* behind this crate, and their keys |
-//! | [The slowest requests](slow_requests) | which requests were slow, their trace ids, and privacy |
+//! | [The slowest requests](slow_requests) | which requests were slow, which failed, their trace ids, and privacy |
 //! | [Reading health](reading_health) | each field: what it means, its unit, what to do |
 //! | [Sizing](sizing) | memory, Redis and CPU of a configuration |
 //! | [Troubleshooting](troubleshooting) | what you see, why, and what to do |

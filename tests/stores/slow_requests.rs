@@ -1,18 +1,25 @@
-//! The slowest requests over HTTP, from either store.
+//! The slowest and the newest failed requests, in either store and over HTTP.
 
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use axum::extract::Path;
 use axum::routing::get;
 use http::Request;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 use tower_pulse::admin::Access;
+use tower_pulse::model::batch::Batch;
+use tower_pulse::model::context::{ContextId, Kind, RecordId};
+use tower_pulse::model::outcome::Outcome;
+use tower_pulse::model::pack;
+use tower_pulse::model::slow_request::{SlowRequest, SlowRequests};
+use tower_pulse::store::SlowRequestQuery;
 use tower_pulse::{Builder, Clock, Pulse};
 
-use crate::fixture::{NOW, THIS_HOUR};
+use crate::fixture::{Fixture, LAST_HOUR, MS, NOW, THIS_HOUR, call};
 use crate::rig::server::RedisServer;
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
@@ -96,6 +103,12 @@ async fn are_told_over_http(builder: Builder) {
     let report = get("path?context=POST+/report").await;
     let hour = report["slowest_requests"]["hour"].as_array().unwrap();
     assert_eq!(hour[..], requests[..5]);
+    // All of them failed, and the last ten were the slowest.
+    let failed = &report["failed_requests"];
+    assert_eq!(failed["hour"].as_array().unwrap()[..], requests[..5]);
+    assert_eq!(failed["last_hour"], json!([]));
+    let none = json!({ "hour": [], "last_hour": [] });
+    assert_eq!(users["failed_requests"], none);
 
     // An hour later they are those of the last hour, and two hours later there are none.
     hand.advance(Duration::from_secs(3_600));
@@ -160,4 +173,181 @@ async fn of_redis_where_neither_query_nor_other_headers_are_stored() {
         has_trace |= contains(&dump, TRACE.as_bytes());
     }
     assert!(has_path && has_trace);
+}
+
+async fn failed_ones_are_listed_over_http(builder: Builder) {
+    let (clock, hand) = Clock::manual(NOW);
+    let builder = builder.clock(clock).keep_trace_ids(true);
+    let (pulse, _tasks) = builder.keep_request_paths(true).build_with_tasks().unwrap();
+    let slow = hand.clone();
+    let handler = |Path(id): Path<u32>| async move {
+        slow.advance(Duration::from_millis(u64::from(id)));
+        match id {
+            0..5 => http::StatusCode::OK,
+            _ => http::StatusCode::BAD_GATEWAY,
+        }
+    };
+    let app = Router::new()
+        .route("/users/{id}", get(handler))
+        .layer(pulse.layer())
+        .merge(pulse.mount("/pulse", Access::open()));
+    let context = "GET /users/{id}";
+    for _ in 0..5 {
+        for _ in 0..20 {
+            pulse.record(context, Duration::from_secs(1), http::StatusCode::OK);
+        }
+        pulse.flush().await.unwrap();
+    }
+    pulse.timer("job").stop();
+    // The successes are as fast as the failed ones.
+    for id in [3, 11, 12, 4, 13, 14, 15, 16] {
+        hand.advance(Duration::from_secs(1));
+        pulse.drain();
+        send(&app, &format!("/users/{id}")).await;
+        pulse.flush().await.unwrap();
+    }
+
+    let get = async |uri: &str| send(&app, &format!("/pulse/api/{uri}")).await.1;
+    let users = get("path?context=GET+/users/{id}").await;
+    let slowest = users["slowest_requests"]["hour"].as_array().unwrap();
+    assert_eq!(slowest.len(), 5);
+    assert!(slowest.iter().all(|r| r["duration"] == json!(1.0)));
+    let failed = &users["failed_requests"];
+    assert_eq!(failed["last_hour"], json!([]));
+    let requests = failed["hour"].as_array().unwrap();
+    let paths: Vec<_> = requests.iter().map(|r| &r["request_path"]).collect();
+    let newest = [16, 15, 14, 13, 12].map(|id| format!("/users/{id}"));
+    assert_eq!(paths, newest.each_ref());
+    let ended = requests[0]["ended"].as_f64().unwrap();
+    assert!((8.0..9.0).contains(&(ended - NOW as f64)), "{ended}");
+    let mut first = requests[0].clone();
+    first["ended"] = Value::Null;
+    let expected = json!({
+        "context": context, "kind": "http", "method": "GET", "path": "/users/{id}",
+        "duration": 0.016, "ended": null, "status": 502, "outcome": "5xx", "error": true,
+        "instance": pulse.health().instance, "trace_id": TRACE, "request_path": "/users/16",
+    });
+    assert_eq!(first, expected);
+    // The list of all contexts has the slowest alone.
+    let all = get("slowest_requests").await;
+    let all = all["requests"].as_array().unwrap();
+    assert!(all.iter().all(|r| r["error"] == json!(false)));
+    let job = get("path?context=job&kind=timer").await;
+    let none = json!({ "hour": [], "last_hour": [] });
+    assert_eq!(
+        (&job["slowest_requests"], &job["failed_requests"]),
+        (&none, &none)
+    );
+
+    hand.advance(Duration::from_secs(3_600));
+    let later = get("path?context=GET+/users/{id}").await;
+    let expected = json!({ "hour": [], "last_hour": requests });
+    assert_eq!(later["failed_requests"], expected);
+}
+
+#[tokio::test]
+async fn failed_requests_of_a_store_in_memory() {
+    failed_ones_are_listed_over_http(Pulse::builder()).await;
+}
+
+#[tokio::test]
+async fn failed_requests_of_redis() {
+    let redis = RedisServer::start().await;
+    failed_ones_are_listed_over_http(Pulse::builder().redis(redis.url())).await;
+}
+
+/// A request of an instance.
+fn request(instance: &str, nanos: u64, ended: i64, is_error: bool) -> SlowRequest {
+    SlowRequest {
+        nanos,
+        ended,
+        context: "GET /".into(),
+        instance: instance.into(),
+        outcome: Outcome::ServerError,
+        is_error,
+        status: Some(502),
+        trace_id: None,
+        path: None,
+    }
+}
+
+fn root() -> ContextId {
+    ContextId::new(Kind::Http, "GET /")
+}
+
+/// Sends calls of two instances in turn: slow successes, and failed requests at times that only one of them has.
+async fn of_a_fleet_are_the_newest_of_all_its_instances(fixture: &mut Fixture) {
+    for seq in 1..=4 {
+        for (at, instance) in ["a", "b"].into_iter().enumerate() {
+            let mut batch = Batch::new(fixture.precisions.clone());
+            for n in 0..3 {
+                let number = (2 * (3 * (seq - 1) + n) + at as u64) as i64;
+                let slow = request(instance, 100 * MS + number as u64, 1_000 * NOW, false);
+                let failed = request(instance, MS, 1_000 * NOW + number, true);
+                batch.add_slow(root(), NOW, slow);
+                batch.add_slow(root(), NOW, failed);
+            }
+            // The hour before has a list of its own.
+            if seq == 2 {
+                let last = request(instance, MS, 1_000 * LAST_HOUR, true);
+                batch.add_slow(root(), LAST_HOUR, last);
+            }
+            fixture
+                .writer
+                .apply(&call(instance, seq, batch))
+                .await
+                .unwrap();
+        }
+    }
+    let list = listed(fixture, THIS_HOUR).await;
+    let slowest: Vec<_> = list.slowest().map(|r| r.nanos - 100 * MS).collect();
+    assert_eq!(slowest, [23, 22, 21, 20, 19]);
+    let failed: Vec<_> = list
+        .failed()
+        .map(|r| (r.ended - 1_000 * NOW, &*r.instance))
+        .collect();
+    let newest = [(23, "b"), (22, "a"), (21, "b"), (20, "a"), (19, "b")];
+    assert_eq!((failed, list.len()), (newest.to_vec(), 10));
+    let last = listed(fixture, LAST_HOUR).await;
+    assert_eq!((last.failed().len(), last.len()), (2, 2));
+}
+
+async fn listed(fixture: &Fixture, hour: i64) -> SlowRequests {
+    let contexts = vec![root()];
+    let query = SlowRequestQuery { contexts, hour };
+    let mut lists = fixture.store.slow_requests(&query).await.unwrap();
+    lists.pop().unwrap()
+}
+
+#[tokio::test]
+async fn failed_requests_of_a_fleet_in_memory() {
+    of_a_fleet_are_the_newest_of_all_its_instances(&mut Fixture::memory()).await;
+}
+
+/// While versions run side by side, one that retains only the slowest may have written the list.
+#[tokio::test]
+async fn failed_requests_of_a_fleet_in_redis_where_an_older_version_may_have_written() {
+    let mut fixture = Fixture::redis().await;
+    of_a_fleet_are_the_newest_of_all_its_instances(&mut fixture).await;
+
+    let mut older = SlowRequests::of(Kind::Http);
+    (0..5).for_each(|n| older.add(request("a", 200 * MS + n, 1_000 * NOW, n == 0)));
+    let mut connection = fixture.server().connection().await;
+    redis::cmd("HSET")
+        .arg(format!("pulse:pulse:slow1:{THIS_HOUR}"))
+        .arg(&RecordId::new(Kind::Http, "GET /").to_bytes()[..])
+        .arg(pack::slow_requests(&older))
+        .exec_async(&mut connection)
+        .await
+        .unwrap();
+    let list = listed(&fixture, THIS_HOUR).await;
+    assert!(list.slowest().eq(older.iter()));
+    assert_eq!(list.failed().len(), 1);
+    let mut batch = Batch::new(fixture.precisions.clone());
+    let failed = request("b", MS, 1_000 * NOW + 5, true);
+    batch.add_slow(root(), NOW, failed.clone());
+    fixture.writer.apply(&call("b", 5, batch)).await.unwrap();
+    let list = listed(&fixture, THIS_HOUR).await;
+    assert!(list.slowest().eq(older.iter()));
+    assert_eq!((list.failed().next(), list.len()), (Some(&failed), 6));
 }

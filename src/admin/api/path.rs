@@ -8,7 +8,7 @@ use super::super::book::added_hours;
 use super::super::params::Params;
 use super::super::response::ApiError;
 use super::changes::{ChangeRow, changes_of};
-use super::slow_requests::{BothHours, both_hours};
+use super::slow_requests::{ListedRequests, listed_requests};
 use super::timers::RequestTimers;
 use super::window::{Asked, WindowOf};
 use super::{Hour, Name, Outcomes, kind, of_kind, outcomes};
@@ -27,7 +27,8 @@ pub(in crate::admin) struct Path<'a> {
     /// Lower bound, upper bound and count of each bucket that is not empty.
     histogram: Vec<(f64, f64, u64)>,
     outcomes: Outcomes,
-    slowest_requests: BothHours,
+    #[serde(flatten)]
+    listed: ListedRequests,
     changes: Vec<ChangeRow>,
     #[serde(flatten)]
     timers: RequestTimers,
@@ -93,7 +94,7 @@ pub(in crate::admin) async fn path<'a>(
         start: hour.start,
         hour: Hour::from(hour),
     };
-    let slowest_requests = both_hours(admin, &id).await?;
+    let listed = listed_requests(admin, &id).await?;
     let aggregate = aggregate(snapshot.hour.as_ref(), snapshot.last_hour.as_ref());
     let timers = match aggregate {
         Some(aggregate) => RequestTimers::new(admin, snapshot.kind, aggregate).await?,
@@ -110,7 +111,7 @@ pub(in crate::admin) async fn path<'a>(
             snapshot.kind,
             aggregate.map_or_else(OutcomeCounts::default, |s| s.outcomes),
         ),
-        slowest_requests,
+        listed,
         changes: changes_of(admin, context).await?,
     })
 }

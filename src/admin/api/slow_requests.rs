@@ -1,4 +1,5 @@
-//! `api/slowest_requests`: the slowest requests of an hour, one by one, and those of a context in `api/path`.
+//! `api/slowest_requests`: the slowest requests of an hour, one by one; and the slowest and the newest failed requests
+//! of a context in `api/path`.
 
 use serde::Serialize;
 
@@ -63,24 +64,44 @@ impl From<&SlowRequest> for Request {
     }
 }
 
-/// The slowest requests of a context, slowest first.
-#[derive(Serialize)]
-pub(super) struct BothHours {
+/// Requests of this hour and of the last one.
+#[derive(Default, Serialize)]
+struct BothHours {
     hour: Vec<Request>,
     last_hour: Vec<Request>,
 }
 
-/// The slowest requests of a context in this hour and in the last one. Timers have none.
-pub(super) async fn both_hours(admin: &Admin, context: &ContextId) -> Result<BothHours, ApiError> {
-    let hour = hour_of(admin.source.clock.now_seconds());
-    let mut hours = [Vec::new(), Vec::new()];
-    if context.kind == Kind::Http {
-        let read = |start| admin.reader.slow_requests(context, start);
-        let (this, last) = tokio::join!(read(hour), read(hour - HOUR));
-        hours = [this?, last?].map(|slowest| slowest.iter().map(Request::from).collect());
+/// The requests of a context that are listed one by one.
+#[derive(Default, Serialize)]
+pub(super) struct ListedRequests {
+    /// Slowest first.
+    slowest_requests: BothHours,
+    /// Newest first. One of the slowest may be among them.
+    failed_requests: BothHours,
+}
+
+/// The slowest and the newest failed requests of a context. Timers have none.
+pub(super) async fn listed_requests(
+    admin: &Admin,
+    context: &ContextId,
+) -> Result<ListedRequests, ApiError> {
+    if context.kind != Kind::Http {
+        return Ok(ListedRequests::default());
     }
-    let [hour, last_hour] = hours;
-    Ok(BothHours { hour, last_hour })
+    let hour = hour_of(admin.source.clock.now_seconds());
+    let read = |start| admin.reader.slow_requests(context, start);
+    let (hour, last_hour) = tokio::join!(read(hour), read(hour - HOUR));
+    let (hour, last_hour) = (hour?, last_hour?);
+    Ok(ListedRequests {
+        slowest_requests: BothHours {
+            hour: hour.slowest().map(Request::from).collect(),
+            last_hour: last_hour.slowest().map(Request::from).collect(),
+        },
+        failed_requests: BothHours {
+            hour: hour.failed().map(Request::from).collect(),
+            last_hour: last_hour.failed().map(Request::from).collect(),
+        },
+    })
 }
 
 pub(in crate::admin) async fn slowest_requests(
@@ -93,10 +114,10 @@ pub(in crate::admin) async fn slowest_requests(
     let span = admin.reader.recorded_span().await?;
     let covered = Covered::of(Window::HoursAgo(hours_ago), span);
     let all = ContextId::all();
-    let slowest = admin.reader.slow_requests(&all, covered.from).await?;
+    let list = admin.reader.slow_requests(&all, covered.from).await?;
     Ok(SlowestRequests {
         window,
         covered,
-        requests: slowest.iter().take(limit).map(Request::from).collect(),
+        requests: list.slowest().take(limit).map(Request::from).collect(),
     })
 }
