@@ -173,7 +173,7 @@ async fn is_explained(incident: &Incident, shop: &Shop) {
     )
     .await;
     me_or_the_database(incident, &mut answers).await;
-    which_requests(incident, &mut answers).await;
+    which_requests(incident, shop.incident_began(), &mut answers).await;
     which_instance(incident, &mut answers).await;
     was_it_my_deploy(incident, &mut answers).await;
     let Answers { faults, .. } = answers;
@@ -324,7 +324,7 @@ fn changed_by(row: &str) -> Option<f64> {
     })
 }
 
-async fn which_requests(incident: &Incident, answers: &mut Answers<'_>) {
+async fn which_requests(incident: &Incident, began: i64, answers: &mut Answers<'_>) {
     let page = answers.page;
     let has_trace = async || {
         let traces = page
@@ -346,7 +346,17 @@ async fn which_requests(incident: &Incident, answers: &mut Answers<'_>) {
             let statuses = page
                 .texts(&format!("{REQUEST} td[data-column=status]"))
                 .await;
-            statuses.iter().any(|status| status.starts_with('5'))
+            // Seconds since the incident began, which are less than a day.
+            let ages: Vec<i64> = page
+                .each(
+                    &format!("{REQUEST} td[data-column=ended], {REQUEST} th[data-column=ended]"),
+                    &format!("(([h, m, s]) => ((h * 3600 + m * 60 + Number(s) - (({began} - new Date({began} * 1000).getTimezoneOffset() * 60) % 86400)) + 86400) % 86400)(element.innerText.split(':'))"),
+                )
+                .await;
+            !statuses.is_empty()
+                && statuses.iter().all(|status| status.starts_with('5'))
+                && ages.len() == statuses.len()
+                && ages.iter().all(|age| *age < 3_600)
         };
         answers
             .expect("Which exact requests fail?", REQUEST, one_fails)
