@@ -1,4 +1,5 @@
-//! Folding the slowest and the newest failed requests: the lists of the contexts of a round are merged with those of the store.
+//! Folding the slowest and the newest failed requests: the lists of the contexts of a round are merged with those of
+//! the store.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
 //! The trace id and the path of a request. They are read when the request begins, because the handler consumes
-//! it, and are of use only if it turns out to be slow or fails. They are written to a buffer of a pool, so that a request
-//! allocates nothing.
+//! it, and are of use only if it turns out to be slow or fails. They are written to a buffer of a pool, so that a
+//! request allocates nothing.
 
 use std::sync::{Arc, Mutex};
 

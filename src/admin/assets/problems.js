@@ -12,10 +12,11 @@ const LOSSES = {
 	'fold.late': ['measurement', 'too late to be counted'],
 };
 
-/** The sentences of a health answer. While something has failed, which the page says by itself, without those that say it again. */
-export function problems(health, hasFailed) {
-	const error = health.store?.last_error ?? health.flush?.last_error;
-	const sentences = [health.warnings ?? []].flat().filter((warning) => !(hasFailed && error && warning.includes(error))).map(visible);
+/** The sentences of a health answer, without those that end with the error of `failure`: the page shows it by itself. */
+export function problems(health, failure) {
+	// Both begin with what could not be done.
+	const [, error] = /^[^:]*: (.*)$/s.exec(failure?.message ?? '') ?? [];
+	const sentences = [health.warnings ?? []].flat().filter((warning) => !(error && warning.endsWith(error))).map(visible);
 	for (const [path, [noun, fate]] of Object.entries(LOSSES)) {
 		const n = path.split('.').reduce((object, key) => object?.[key], health);
 		if (n > 0 && !(path === 'flush.store_resets' && sentences.some((sentence) => /\breset\b/.test(sentence)))) sentences.push(`${plural(n, noun)} ${fate}.`);

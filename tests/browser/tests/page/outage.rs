@@ -1,8 +1,12 @@
 //! What goes away: the store, the service, the network, the login.
 
+use std::time::{Duration, Instant};
+
 use pulse_browser::page::Page;
+use pulse_browser::rig::http::Client;
 use pulse_browser::service::Service;
 use pulse_browser::shop::{Backend, Shop};
+use serde_json::json;
 use tower_pulse::Clock;
 
 use crate::until_polled;
@@ -45,6 +49,18 @@ async fn redis_goes_away_and_comes_back() {
         "the last data stays, not {kept:?}"
     );
     assert_eq!(banners(&page).await, 1);
+    let mut client = Client::connect(shop.demo().address()).await;
+    let start = Instant::now();
+    while client.json("/admin/pulse/api/health").await["warnings"] == json!([]) {
+        assert!(start.elapsed().as_secs() < 30, "folding fails");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    until_polled(&page, 2).await;
+    assert!(
+        !page.is_shown("#warnings").await,
+        "said twice: {}",
+        page.text("#warnings").await
+    );
     assert_ne!(status(&page).await, "ok");
     page.until_value("the last data is dimmed", colour, |dim: &String| {
         *dim != bright
