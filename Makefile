@@ -1,10 +1,10 @@
 # What a newcomer needs: make test, make demo, make bench, make bench-peers, make chaos, make screenshots.
-.PHONY: test setup fmt lint features unit browser screenshots page-figures loom surface surface-check instructions deny chaos mutants lua-breaks bench bench-peers demo
+.PHONY: test setup fmt lint unit repeat browser screenshots page-figures loom surface instructions deny chaos mutants lua-breaks bench bench-peers demo
 
 REDIS := $(shell command -v redis-server 2>/dev/null)
 CHROMIUM ?= $(shell command -v chromium 2>/dev/null)
 
-test: setup fmt lint features loom unit browser surface-check instructions
+test: setup fmt lint unit instructions
 
 # What the tests need and a fresh Debian lacks.
 setup:
@@ -23,30 +23,35 @@ endif
 fmt:
 	cargo fmt --all --check
 
-# All targets: tests, examples and benches are compiled too.
+# All targets and features, then each feature set that a user may choose, in one directory.
 lint:
-	cargo clippy --locked --all-targets -- -D warnings
-	cargo clippy --locked -p pulse-peers -p pulse-surface -p pulse-lua-breaks -p pulse-browser --all-targets -- -D warnings
-	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps
+	cargo clippy --locked --workspace --exclude pulse-loom --all-targets --all-features -- -D warnings
+	cargo clippy --locked -p pulse-loom --tests -- -D warnings
+	for features in "" axum redis admin row-cache; do \
+	cargo clippy --locked --lib --no-default-features --features "$$features" -- -D warnings || exit 1; done
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --all-features
 
-# The feature sets that a user may choose, each without warnings.
-features:
-	RUSTFLAGS="-D warnings" cargo check --locked --target-dir target/features --no-default-features
-	RUSTFLAGS="-D warnings" cargo check --locked --target-dir target/features --no-default-features --features axum
-	RUSTFLAGS="-D warnings" cargo check --locked --target-dir target/features --no-default-features --features redis
-	RUSTFLAGS="-D warnings" cargo check --locked --target-dir target/features --no-default-features --features admin
-	RUSTFLAGS="-D warnings" cargo check --locked --target-dir target/features --no-default-features --features row-cache
-	RUSTFLAGS="-D warnings" cargo test --locked --target-dir target/features --features redis-tls --test stores tls
+# Every test of every package, of one debug build. Most tests wait for a server or a page, so that several at once go
+# well on two cores. axe-core comes from npm's registry once, into target/.
+TESTED := --locked --workspace --exclude pulse-peers --all-features
 
-unit:
-	cargo test --locked
-	cargo test --locked -p pulse-lua-breaks
+unit: setup
+	RUST_TEST_THREADS=$(TEST_THREADS) cargo test $(TESTED)
 
-# The page in the system's Chromium: tests/browser. Its tests mostly wait for the page, so that four at once go well on
-# two cores. axe-core comes from npm's registry once, into target/.
+TEST_THREADS ?= 4
+
+# Runs a suite N times, BUSY of them beside a busy loop, and prints what failed how often. SUITE=stores or
+# SUITE="lib stores page" names suites; without it, every suite runs.
+N ?= 10
+BUSY ?= 3
+
+repeat: setup
+	N=$(N) BUSY=$(BUSY) TEST_THREADS=$(TEST_THREADS) tests/repeat.sh "$(SUITE)" $(TESTED)
+
+# The page in the system's Chromium: tests/browser.
 browser: setup
-	cargo build --locked --example demo
-	cargo test --locked -p pulse-browser -- --test-threads=4
+	cargo build $(TESTED) --example demo
+	cargo test $(TESTED) --test page --test rig -- --test-threads=4
 
 # Every screen in both themes, to target/screenshots/, and README's picture. DEMO_INCIDENT=surge shows another one.
 screenshots: setup
@@ -58,17 +63,13 @@ page-figures: setup
 	cargo build --locked --release --example demo
 	cargo run --locked --release -p pulse-browser --example figures
 
-# What is public is what tests/surface/public-api.txt lists.
-surface-check:
-	cargo test --locked -p pulse-surface
-
-# Rewrites that list.
+# Rewrites tests/surface/public-api.txt, which lists what is public.
 surface:
 	cargo run --locked -p pulse-surface
 
 # Every interleaving of the one primitive that exchanges cells under writers.
 loom:
-	RUSTFLAGS="--cfg pulse_loom" cargo test --locked --release --target-dir target/loom --lib --no-default-features --features axum loom
+	cargo test --locked -p pulse-loom
 
 # What a request costs in allocations and instructions, which unlike time are the same in every run:
 # in one unit, as what is inlined would else depend on how the compiler divides it.
@@ -105,7 +106,7 @@ lua-breaks: setup
 	cargo run --locked -p pulse-lua-breaks -- $(if $(BREAK),"$(BREAK)")
 
 bench: setup
-	cargo bench --locked
+	cargo bench --locked -p pulse-benches
 
 # The hot path next to a hand-written floor and to other crates, in one table; needs a quiet machine
 # with two cores, and takes about ten minutes.

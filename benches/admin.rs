@@ -1,6 +1,6 @@
 //! The admin API through the mounted router, at 100 and 2,000 contexts in memory: with a cached snapshot
 //! that all readers share, and with a new one for each request. Then scrapes of `metrics`, with their goal:
-//! `cargo bench --bench admin -- scrapes` measures these alone.
+//! `cargo bench -p pulse-benches --bench admin -- scrapes` measures these alone.
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
 use std::time::{Duration, Instant};

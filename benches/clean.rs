@@ -1,5 +1,5 @@
 //! The cost of a cleaning pass to the server, at 100,000 counters, beside the book's algorithm with the
-//! same data in the same server: `cargo bench --bench clean`.
+//! same data in the same server: `cargo bench -p pulse-benches --bench clean`.
 //!
 //! The server's time is its processor time (`used_cpu_user` + `used_cpu_sys`), which includes reading,
 //! parsing and answering commands. The time within commands is measured separately.

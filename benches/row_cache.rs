@@ -1,4 +1,4 @@
-//! The row cache beside a bare GET, a SQLite query, and the book's daemon: `cargo bench --bench row_cache`. It takes
+//! The row cache beside a bare GET, a SQLite query, and the book's daemon: `cargo bench -p pulse-benches --bench row_cache`. It takes
 //! about a minute and a half; `ROWS_SECONDS=10` measures the lateness for ten seconds instead of sixty.
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 

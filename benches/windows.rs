@@ -1,5 +1,5 @@
 //! What the windows of the page cost with 2,000 busy contexts and two weeks of records in Redis: the first
-//! answer, an answer and the commands of a second in steady state, and memory: `cargo bench --bench windows`.
+//! answer, an answer and the commands of a second in steady state, and memory: `cargo bench -p pulse-benches --bench windows`.
 //!
 //! The records are written straight into Redis, as the fold leaves them, and the newest slices are written anew each
 //! second. `WINDOWS_CONTEXTS` and `WINDOWS_SECONDS` change the size.

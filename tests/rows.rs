@@ -6,8 +6,6 @@ mod rig;
 
 #[path = "rows/book.rs"]
 mod book;
-#[path = "rows/example.rs"]
-mod example;
 #[path = "rows/fixture.rs"]
 mod fixture;
 #[path = "rows/outage.rs"]

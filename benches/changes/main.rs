@@ -1,5 +1,5 @@
 //! How well the change detector finds what was injected into a labelled workload, and how often it says what is
-//! not so: `cargo bench --bench changes`. Three usual rules stand beside it. Seeds are printed;
+//! not so: `cargo bench -p pulse-benches --bench changes`. Three usual rules stand beside it. Seeds are printed;
 //! `CHANGES_SEED=7` starts with another one, `CHANGES_RUNS=100` makes that many runs of each design.
 //! `CHANGES_VERBOSE=1` lists each false alarm and each change that was missed.
 //!

@@ -1,5 +1,5 @@
 //! The cost of a fleet: 1, 20, 200 and 1,000 instances of 200 busy contexts each on a real server, beside
-//! the script of 2e55505: `cargo bench --bench fleet`. It takes about seven minutes; `FLEET_SECONDS=5`
+//! the script of 2e55505: `cargo bench -p pulse-benches --bench fleet`. It takes about seven minutes; `FLEET_SECONDS=5`
 //! makes a short run. `FLEET_TABLE` names a file for the table.
 //!
 //! All times are processor time from the kernel, never wall time, as other processes use the machine too.

@@ -1,5 +1,5 @@
 //! Special offers whose stock falls, in a real SQLite file, read through the row cache:
-//! `cargo run --release --example row_cache`.
+//! `cargo run --release -p pulse-row-cache-example`.
 //!
 //! | Variable | Meaning | Default |
 //! |---|---|---|

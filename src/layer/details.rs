@@ -207,7 +207,7 @@ impl Pool {
     }
 }
 
-#[cfg(all(test, not(pulse_loom)))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -5,21 +5,14 @@
 
 use std::sync::OnceLock;
 
-use super::sync::{AtomicU32, AtomicU64, Ordering};
+use super::sync::{AtomicU32, AtomicU64, BUCKETS_PER_CELL, Ordering};
 use crate::model::access_time::DurationSums;
 use crate::model::batch::Aggregate;
-use crate::model::histogram::{BUCKETS, Histogram, bucket_of};
+use crate::model::histogram::{Histogram, bucket_of};
 use crate::model::outcome::{OUTCOMES, Outcome, OutcomeCounts};
 
 /// The number of the first outcome that is not surely a success.
 const FIRST_UNSUCCESSFUL: u8 = Outcome::ClientError as u8;
-
-/// Loom follows each atomic, and two buckets are enough for it to show every interleaving of 508.
-const BUCKETS_PER_CELL: usize = if cfg!(all(test, pulse_loom)) {
-    2
-} else {
-    BUCKETS
-};
 
 /// Number of samples by the bucket of their duration.
 #[derive(Debug)]

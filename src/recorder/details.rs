@@ -33,7 +33,7 @@ pub(crate) struct RequestDetails<'a> {
     pub(crate) path: Option<&'a str>,
 }
 
-#[cfg(all(test, not(pulse_loom)))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -92,7 +92,7 @@ impl Entry {
     }
 }
 
-#[cfg(all(test, not(pulse_loom)))]
+#[cfg(test)]
 mod tests {
     use std::sync::Arc;
 

@@ -96,7 +96,7 @@ impl ReportCollector {
     }
 }
 
-#[cfg(all(test, not(pulse_loom)))]
+#[cfg(test)]
 mod tests {
     use std::time::Duration;
 

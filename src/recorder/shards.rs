@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock};
 
 use super::cell::{Cell, Scratch};
-use super::sync::{AtomicBool, Ordering, yield_now};
+use super::sync::{AtomicBool, Ordering, TRIES, yield_now};
 use crate::model::batch::Aggregate;
 use crate::model::outcome::Outcome;
 
@@ -17,9 +17,6 @@ pub(crate) const MAX_SHARDS: usize = 8;
 
 /// Minimum number of shards: one stays free while the other is drained.
 pub(crate) const MIN_SHARDS: usize = 2;
-
-/// Number of shards to try before the thread yields to others.
-const TRIES: usize = if cfg!(all(test, pulse_loom)) { 2 } else { 64 };
 
 /// A shard of a context. Its cell is created when the shard is first used. Aligned so that two shards never
 /// share a cache line.
@@ -168,7 +165,7 @@ pub(crate) fn thread_number() -> usize {
         .unwrap_or(0)
 }
 
-#[cfg(all(test, not(pulse_loom)))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::model::histogram::{Histogram, bucket_of};
@@ -288,34 +285,5 @@ mod tests {
         });
         let last = cells.drain(&mut scratch).unwrap_or_default().times.count;
         assert_eq!(drained.into_inner() + last, 200_000);
-    }
-}
-
-/// Every interleaving of two recorders and a drain: `make loom`.
-#[cfg(all(test, pulse_loom))]
-mod loom_tests {
-    use super::*;
-    use loom::sync::Arc;
-
-    #[test]
-    fn nothing_is_lost_or_doubled() {
-        let mut builder = loom::model::Builder::new();
-        builder.max_branches = 10_000;
-        builder.check(|| {
-            let cells = Arc::new(Cells::new(2));
-            let writers: Vec<_> = (0..2)
-                .map(|nanos| {
-                    let cells = cells.clone();
-                    loom::thread::spawn(move || cells.record(0, nanos, Outcome::Success, false))
-                })
-                .collect();
-            let mut scratch = Scratch::new();
-            let early = cells.drain(&mut scratch).unwrap_or_default().times.count;
-            for writer in writers {
-                writer.join().expect("a writer ends");
-            }
-            let late = cells.drain(&mut scratch).unwrap_or_default().times.count;
-            assert_eq!(early + late, 2);
-        });
     }
 }

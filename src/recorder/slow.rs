@@ -210,7 +210,7 @@ impl State {
     }
 }
 
-#[cfg(all(test, not(pulse_loom)))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::model::outcome::Outcome;

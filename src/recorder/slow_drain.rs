@@ -116,7 +116,7 @@ impl SlowRequestDrain {
     }
 }
 
-#[cfg(all(test, not(pulse_loom)))]
+#[cfg(test)]
 mod tests {
     use std::time::Duration;
 

@@ -1,12 +1,10 @@
-//! The atomics of the recording shards. Loom replaces them with its own, to try every interleaving.
+//! What the recording shards are built of, and what `tests/loom` replaces to try every interleaving.
 
-#[cfg(all(test, pulse_loom))]
-pub(crate) use loom::{
-    sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
-    thread::yield_now,
-};
-#[cfg(not(all(test, pulse_loom)))]
-pub(crate) use std::{
-    sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
-    thread::yield_now,
-};
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+pub(crate) use std::thread::yield_now;
+
+/// Number of buckets of a cell.
+pub(crate) const BUCKETS_PER_CELL: usize = crate::model::histogram::BUCKETS;
+
+/// Number of shards to try before the thread yields to others.
+pub(crate) const TRIES: usize = 64;

@@ -52,15 +52,12 @@ fn public_items() -> Result<String, Box<dyn Error>> {
 /// Has rustdoc describe the crate in JSON.
 fn rustdoc_json() -> Result<PathBuf, Box<dyn Error>> {
     let root = package().join("../..");
-    // A folder of its own: the variable below has build scripts run again.
     let target = env::var_os("CARGO_TARGET_DIR");
     let target = target.map_or_else(|| root.join("target"), PathBuf::from);
-    let target = target.join("surface");
     let mut cargo = cargo()?;
     cargo
         .current_dir(root)
-        // The JSON is unstable.
-        .env("RUSTC_BOOTSTRAP", "1")
+        .env("RUSTDOC", package().join("rustdoc.sh"))
         .env_remove("RUSTFLAGS")
         .args(["rustdoc", "--locked", "--quiet", "--lib", "--package"])
         .args(["tower-pulse", "--target-dir"])

@@ -1,14 +1,18 @@
 //! The example over HTTP, by two processes that share a database file and a Redis.
 
+#![allow(clippy::unwrap_used, reason = "a panic is a failed test")]
+
+mod rig;
+
 use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::rig::demo::{Demo, built_example};
-use crate::rig::http::Client;
-use crate::rig::process::TempDir;
-use crate::rig::server::RedisServer;
-use crate::rig::wait::{look_until, until};
+use rig::demo::Demo;
+use rig::http::Client;
+use rig::process::TempDir;
+use rig::server::RedisServer;
+use rig::wait::{look_until, until};
 
 async fn stock(client: &mut Client, id: u32) -> i64 {
     let offer = client.json(&format!("/offers/{id}")).await;
@@ -27,8 +31,8 @@ async fn two_processes(redis: Option<&str>) -> (TempDir, [Demo; 2], [Client; 2])
     let file = dir.path().join("offers.db").display().to_string();
     let mut env = vec![("DB", &*file)];
     env.extend(redis.map(|url| ("REDIS_URL", url)));
-    let binary = built_example("row_cache");
-    let (a, b) = tokio::join!(Demo::start(&binary, &env), Demo::start(&binary, &env));
+    let binary = env!("CARGO_BIN_EXE_row_cache");
+    let (a, b) = tokio::join!(Demo::start(binary, &env), Demo::start(binary, &env));
     let clients = [
         Client::connect(a.address()).await,
         Client::connect(b.address()).await,

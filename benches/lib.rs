@@ -1,0 +1,1 @@
+//! Benches only: `make bench`, or `cargo bench -p pulse-benches --bench layer`.

@@ -1,0 +1,10 @@
+//! As `src/recorder/sync.rs`, with the atomics of loom, and as few of everything as shows every interleaving.
+
+pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+pub(crate) use loom::thread::yield_now;
+
+/// Loom follows each atomic.
+pub(crate) const BUCKETS_PER_CELL: usize = 2;
+
+/// Number of shards to try before the thread yields to others.
+pub(crate) const TRIES: usize = 2;

@@ -1,0 +1,24 @@
+//! Two recorders and a drain, in every interleaving.
+
+use loom::model::Builder;
+use loom::thread;
+use pulse_loom::Cells;
+
+#[test]
+fn nothing_is_lost_or_doubled() {
+    let mut builder = Builder::new();
+    builder.max_branches = 10_000;
+    builder.check(|| {
+        let cells = Cells::default();
+        let record = |nanos| {
+            let cells = cells.clone();
+            thread::spawn(move || cells.record(nanos))
+        };
+        let recorders = [0, 1].map(record);
+        let early = cells.drain();
+        for recorder in recorders {
+            recorder.join().expect("a recorder ends");
+        }
+        assert_eq!(early + cells.drain(), 2);
+    });
+}

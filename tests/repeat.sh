@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# Runs test suites again and again, and prints what failed how often: see `make repeat`.
+# usage: N=10 BUSY=3 repeat.sh "lib stores page" ARGUMENTS OF cargo test
+set -uo pipefail
+suites=$1 && shift
+logs=target/repeat && rm -rf "$logs" && mkdir -p "$logs"
+cargo test --no-run "$@" 2>&1 | tee "$logs/build" || exit 1
+
+# Lines such as "Executable tests/stores.rs (target/debug/deps/stores-0123456789abcdef)".
+if [ -z "$suites" ]; then
+  suites=$(sed -n 's|.*Executable [^(]*(.*/deps/\(.*\)-[0-9a-f]*)$|\1|p' "$logs/build" | sort -u |
+    sed 's/^tower_pulse$/lib/; /^pulse_/d; /^chaos$/d; /^soak$/d; /^row_cache$/d')
+fi
+
+busy=
+quiet() { [ -z "$busy" ] || kill "$busy" 2>/dev/null; busy=; }
+trap quiet EXIT
+export RUST_TEST_THREADS=${TEST_THREADS:-4}
+failures=0
+for suite in $suites; do
+  target=(--test "$suite") && [ "$suite" != lib ] || target=(--lib)
+  for run in $(seq "$N"); do
+    if [ "$run" -gt $((N - BUSY)) ]; then (while :; do :; done) & busy=$!; fi
+    log=$logs/$suite.$run
+    start=$SECONDS
+    if cargo test --no-fail-fast "$@" "${target[@]}" >"$log" 2>&1; then result=passed; else
+      result=FAILED && failures=$((failures + 1))
+    fi
+    echo "$suite $run/$N${busy:+ beside a busy loop}: $result in $((SECONDS - start)) s"
+    quiet
+  done
+done
+
+echo
+if [ "$failures" = 0 ]; then echo "Nothing failed in $N runs of: $suites" | tr '\n' ' ' && echo && exit 0; fi
+echo "$failures runs failed ($logs has their output):"
+cd "$logs" && grep -HE '^test .* FAILED$|^error: ' -- *.* |
+  sed 's/\.[0-9]*:test /: /; s/\.[0-9]*:error/: error/; s/ \.\.\. FAILED$//' | sort | uniq -c | sort -rn
+exit 1
