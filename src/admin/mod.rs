@@ -66,6 +66,7 @@
 // with `assets.rs`, `scripts.rs` and `encoding.rs`, and `prometheus.rs` (the answers).
 
 mod access;
+mod answer_size;
 mod api;
 mod assets;
 mod book;
@@ -101,6 +102,7 @@ use http::{Method, StatusCode};
 use http_body::Body as _;
 
 pub use self::access::Access;
+use self::answer_size::ScreenSize;
 use self::api::question::Question;
 use self::assets::AssetPath;
 use self::page::Page;
@@ -275,7 +277,10 @@ impl Admin {
             Endpoint::Asset(path) => return assets::serve(parts, path),
             #[cfg(feature = "prometheus")]
             Endpoint::Metrics => return prometheus::metrics(self, parts).await,
-            Endpoint::Api(question) => question.answer(self, query).await?,
+            Endpoint::Api(question) => {
+                let size = ScreenSize::default();
+                question.answer(self, query, &size).await?
+            }
             Endpoint::Screen => api::screen::screen(self, &Params::parse(query)?).await?,
         };
         Ok(response::json(parts, answer.json, answer.as_of))
@@ -290,7 +295,7 @@ impl Admin {
         })?;
         let body = body.map_err(|_| too_large())?;
         let mark = api::marks::add(self, parts, &body).await?;
-        response::created(&mark)
+        Ok(response::created(mark))
     }
 }
 

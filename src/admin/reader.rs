@@ -213,7 +213,13 @@ impl Reader {
         within(&self.clock, DEADLINE, read).await
     }
 
-    /// What some contexts measured in each slice of a window.
+    /// The number of slices that [`window_points`](Self::window_points) has of each context.
+    pub(super) fn slices_of(&self, window: Window) -> usize {
+        let now = self.clock.now_seconds();
+        window.slices(now).starts(now).count()
+    }
+
+    /// What some contexts measured in each slice of a window that is retained.
     pub(super) async fn window_points(
         &self,
         window: Window,

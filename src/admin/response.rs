@@ -105,14 +105,6 @@ impl ApiError {
     }
 }
 
-/// A value as JSON.
-pub(super) fn to_json(value: &impl Serialize) -> Result<Vec<u8>, ApiError> {
-    serde_json::to_vec(value).map_err(|error| {
-        let message = format!("the answer cannot be written as JSON: {error}");
-        ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, message)
-    })
-}
-
 /// 200 with `json`, which is an object, and `as_of`: the Unix second up to which it includes all samples.
 /// 304 if the caller has the same object already, whatever its `as_of`; the ETag is weak for that reason.
 ///
@@ -133,11 +125,11 @@ pub(super) fn json(parts: &Parts, mut json: Vec<u8>, as_of: Option<i64>) -> Resp
     response
 }
 
-/// 201 with what was made.
-pub(super) fn created(value: &impl Serialize) -> Result<Response, ApiError> {
-    let mut response = body(to_json(value)?, JSON);
+/// 201 with what was made, as JSON.
+pub(super) fn created(json: Vec<u8>) -> Response {
+    let mut response = body(json, JSON);
     *response.status_mut() = StatusCode::CREATED;
-    Ok(response)
+    response
 }
 
 /// 200 with these bytes.

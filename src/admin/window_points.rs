@@ -73,7 +73,7 @@ impl SlicePoints {
     }
 }
 
-/// What some contexts measured in each slice of a window.
+/// What some contexts measured in each slice of a window that is retained.
 #[derive(Debug)]
 pub(super) struct WindowPoints {
     /// The length of a slice, in seconds.

@@ -143,8 +143,8 @@ impl Windows {
         Ok([sums(0), sums(1)])
     }
 
-    /// What some contexts measured in each slice of a window. `as_of` is the moment up to which everything can be
-    /// read. After [`sums`](Self::sums) of the same window it reads nothing more.
+    /// What some contexts measured in each slice of a window that is retained. `as_of` is the moment up to which
+    /// everything can be read. After [`sums`](Self::sums) of the same window it reads nothing more.
     ///
     /// Cancel safe: what was read so far stays.
     pub(super) async fn points(
@@ -156,7 +156,7 @@ impl Windows {
         let mut state = self.state.lock().await;
         let ready = self.bring_up_to_date(&mut state, window).await?;
         let rows = contexts.iter().map(|id| state.points(&ready, *id, as_of));
-        let slices = ready.parts[0];
+        let slices = ready.parts[0].retained(ready.now);
         Ok(WindowPoints {
             precision: slices.tier.seconds,
             from: slices.from,
@@ -234,6 +234,7 @@ impl Windows {
             let records = records.pop().unwrap_or_default().records;
             state.include_first(*at, &records);
             state.open.insert(*at, OpenSlice::new(revision, &records));
+            tokio::task::yield_now().await;
         }
         Ok(())
     }
@@ -299,6 +300,8 @@ impl Windows {
             state.include_first((seconds, start), &records);
             let revision = revision(state, start);
             state.held[at].add(part, start, revision, &records);
+            // A store in memory answers at once.
+            tokio::task::yield_now().await;
         }
         Ok(unread.len())
     }
@@ -413,9 +416,10 @@ impl State {
         }
     }
 
-    /// What a context measured in each slice of a window.
+    /// What a context measured in each slice of a window that is retained.
     fn points(&self, ready: &Ready, id: RecordId, as_of: i64) -> Vec<Option<Point>> {
         let (slices, held) = (ready.parts[0], &self.held[ready.at].points);
+        let starts = slices.starts(ready.now);
         let mut open: HashMap<i64, Aggregate> = HashMap::new();
         self.each_open_record(ready, 0, Some(id), |start, _, record| {
             open.entry(start).or_default().merge(&record.sums);
@@ -430,7 +434,6 @@ impl State {
             let was_recorded = start + i64::from(seconds) > since && start < as_of;
             point.filter(|point| was_recorded || point.hits > 0)
         };
-        let starts = (slices.from..slices.to).step_by(seconds as usize);
         starts.map(point).collect()
     }
 

@@ -206,7 +206,42 @@ pub fn method_and_path(context: &str) -> (Option<&str>, Option<&str>) {
     }
 }
 
-/// A name as it is stored: not empty, at most [`MAX_NAME`] bytes, control characters escaped, and never
+/// Whether a character shows nothing, or changes how the text around it is shown: control characters, those that set the
+/// direction of text, those without a width, and separators of lines and paragraphs.
+pub fn is_hidden(c: char) -> bool {
+    c.is_control()
+        || matches!(
+            c,
+            '\u{ad}'
+                | '\u{61c}'
+                | '\u{180e}'
+                | '\u{200b}'..='\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}'
+                | '\u{feff}'
+                | '\u{fff9}'..='\u{fffb}'
+                | '\u{e0000}'..='\u{e007f}'
+        )
+}
+
+/// A text whose [hidden](is_hidden) characters are escaped: `\u{202e}`. Borrows a text that has none.
+pub fn escape_hidden(text: &str) -> Cow<'_, str> {
+    // Almost all names are printable ASCII, which is found out without decoding them.
+    let is_printable = text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+    if is_printable || !text.chars().any(is_hidden) {
+        return Cow::Borrowed(text);
+    }
+    let mut escaped = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        match is_hidden(c) {
+            true => escaped.extend(c.escape_default()),
+            false => escaped.push(c),
+        }
+    }
+    Cow::Owned(escaped)
+}
+
+/// A name as it is stored: not empty, at most [`MAX_NAME`] bytes, [hidden](is_hidden) characters escaped, and never
 /// [`ALL`], which is reserved. Borrows a name that needs no change.
 pub fn clean_name(name: &str) -> Cow<'_, str> {
     if name.is_empty() {
@@ -215,19 +250,7 @@ pub fn clean_name(name: &str) -> Cow<'_, str> {
     if name == ALL {
         return Cow::Borrowed("\\<all>");
     }
-    let escaped = if name.chars().any(char::is_control) {
-        let mut escaped = String::with_capacity(name.len() + 16);
-        for c in name.chars() {
-            if c.is_control() {
-                escaped.extend(c.escape_default());
-            } else {
-                escaped.push(c);
-            }
-        }
-        Cow::Owned(escaped)
-    } else {
-        Cow::Borrowed(name)
-    };
+    let escaped = escape_hidden(name);
     if escaped.len() <= MAX_NAME {
         return escaped;
     }

@@ -117,13 +117,21 @@ impl WindowSlices {
         self.to.saturating_sub(self.from)
     }
 
+    /// The slices that are retained at `now`.
+    #[must_use]
+    pub fn retained(&self, now: i64) -> Self {
+        let width = i64::from(self.tier.seconds);
+        let oldest = self.tier.slice(self.tier.cut_off(now)) + width;
+        Self {
+            from: self.from.max(oldest.min(self.to)),
+            ..*self
+        }
+    }
+
     /// The starts of the slices that are retained at `now`, oldest first.
     pub fn starts(&self, now: i64) -> impl Iterator<Item = i64> + use<> {
-        let width = i64::from(self.tier.seconds);
-        let first = self
-            .from
-            .max(self.tier.slice(self.tier.cut_off(now)) + width);
-        (first..self.to).step_by(self.tier.seconds as usize)
+        let Self { from, to, .. } = self.retained(now);
+        (from..to).step_by(self.tier.seconds as usize)
     }
 
     /// Whether a time lies within the slices.

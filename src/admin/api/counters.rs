@@ -4,6 +4,7 @@ use http::StatusCode;
 use serde::Serialize;
 
 use super::super::Admin;
+use super::super::answer_size::AnswerSize;
 use super::super::params::Params;
 use super::super::reader::Span;
 use super::super::response::ApiError;
@@ -74,11 +75,14 @@ struct Row {
 pub(in crate::admin) async fn counters<'a>(
     admin: &Admin,
     params: &'a Params,
+    size: AnswerSize<'_>,
 ) -> Result<Counters<'a>, ApiError> {
     let precisions = &admin.source.precisions;
     if let Some(name) = params.name("name")? {
         let precision = precision(params, precisions)?;
-        return Ok(Counters::One(counter(admin, name, precision).await?));
+        let counter = counter(admin, name, precision).await?;
+        size.add_points(counter.samples.len())?;
+        return Ok(Counters::One(counter));
     }
     let now = admin.source.clock.now_seconds();
     let has_series = params.choice("series", &[("false", false), ("true", true)])?;
@@ -95,7 +99,7 @@ pub(in crate::admin) async fn counters<'a>(
         None => precision(params, precisions)?,
     };
     let series = has_series.then_some(bounds);
-    let list = list(admin, params, precision, series).await?;
+    let list = list(admin, params, precision, series, size).await?;
     Ok(Counters::List(list))
 }
 
@@ -172,6 +176,7 @@ async fn list(
     params: &Params,
     seconds: u32,
     series: Option<Option<Bounds>>,
+    size: AnswerSize<'_>,
 ) -> Result<List, ApiError> {
     let wanted = NameFilter::read(params)?;
     let limit = match series {
@@ -198,6 +203,7 @@ async fn list(
     names.sort_unstable();
     names.dedup();
     let page: Vec<&str> = names.iter().copied().skip(offset).take(limit).collect();
+    size.add_points(series.map_or(0, |series| page.len() * series.starts().count()))?;
     let mut counters = Vec::with_capacity(page.len());
     for names in page.chunks(COUNTERS_AT_ONCE) {
         let query = CounterQuery::new(names.iter().copied(), seconds);
@@ -304,8 +310,12 @@ impl SeriesSlices {
                 _ => is_recorded.then_some(0),
             }
         };
-        let starts = (self.from..self.to).step_by(self.precision.seconds as usize);
-        starts.map(count).collect()
+        self.starts().map(count).collect()
+    }
+
+    /// The starts of the slices.
+    fn starts(self) -> impl Iterator<Item = i64> {
+        (self.from..self.to).step_by(self.precision.seconds as usize)
     }
 }
 

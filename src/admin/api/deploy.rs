@@ -61,15 +61,17 @@ pub(in crate::admin) async fn deploy(admin: &Admin, params: &Params) -> Result<D
     })?;
     let now = admin.source.clock.now_seconds();
     // The slice that the mark is in belongs to neither side.
-    let tier = Window::Between(mark.at - HOUR, mark.at).slices(now).tier;
+    let tier = Window::Between(mark.at.saturating_sub(HOUR), mark.at)
+        .slices(now)
+        .tier;
     let length = HOUR.max(i64::from(tier.seconds));
     let start = tier.slice(mark.at);
-    let after = start + i64::from(tier.seconds);
+    let after = start.saturating_add(i64::from(tier.seconds));
     let before = admin
         .reader
-        .window(Window::Between(start - length, start))
+        .window(Window::Between(start.saturating_sub(length), start))
         .await?;
-    let end = tier.slice(now).min(after + length);
+    let end = tier.slice(now).min(after.saturating_add(length));
     let since = match end > after {
         true => Some(admin.reader.window(Window::Between(after, end)).await?),
         false => None,
@@ -102,7 +104,7 @@ pub(in crate::admin) async fn deploy(admin: &Admin, params: &Params) -> Result<D
 /// The newest whole minutes, of the hour after a mark, in which versions may have run side by side.
 fn side_by_side(at: i64, now: i64) -> Vec<i64> {
     let minute = i64::from(FINEST.seconds);
-    let end = FINEST.slice(now).min(FINEST.slice(at) + HOUR);
+    let end = FINEST.slice(now).min(FINEST.slice(at).saturating_add(HOUR));
     let start = FINEST.slice(at).max(end - MAX_MINUTES * minute);
     (start..end).step_by(FINEST.seconds as usize).collect()
 }

@@ -5,6 +5,7 @@ use http::{StatusCode, header};
 use serde::{Deserialize, Serialize};
 
 use super::super::Admin;
+use super::super::answer_size::{AnswerSize, ScreenSize};
 use super::super::response::ApiError;
 use crate::model::changes::mark::Mark;
 
@@ -28,12 +29,12 @@ struct NewMark {
     text: String,
 }
 
-/// Makes a mark of a JSON body.
+/// Makes a mark of a JSON body, and answers with it.
 pub(in crate::admin) async fn add(
     admin: &Admin,
     parts: &Parts,
     body: &[u8],
-) -> Result<Mark, ApiError> {
+) -> Result<Vec<u8>, ApiError> {
     refuse_other_sites(parts)?;
     let content_type = parts.headers.get(header::CONTENT_TYPE);
     let content_type = content_type.and_then(|value| value.to_str().ok());
@@ -56,7 +57,12 @@ pub(in crate::admin) async fn add(
     let added = changes.add_mark(&mark).await;
     added.map_err(|error| ApiError::store(&error))?;
     admin.reader.forget_marks().await;
-    Ok(mark)
+    let (screen, less) = (ScreenSize::default(), ("text", "use a shorter text"));
+    let size = AnswerSize {
+        screen: &screen,
+        less,
+    };
+    size.to_json(&mark)
 }
 
 /// Refuses a request that a page of another site has made with the browser's credentials.

@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use serde::Serialize;
 
 use super::super::Admin;
+use super::super::answer_size::AnswerSize;
 use super::super::book::Book;
 use super::super::params::Params;
 use super::super::response::ApiError;
@@ -155,7 +156,11 @@ struct PathRow {
     series: Option<Vec<Option<PointValue>>>,
 }
 
-pub(in crate::admin) async fn paths(admin: &Admin, params: &Params) -> Result<Paths, ApiError> {
+pub(in crate::admin) async fn paths(
+    admin: &Admin,
+    params: &Params,
+    size: AnswerSize<'_>,
+) -> Result<Paths, ApiError> {
     let asked = Asked::read(params, admin.source.clock.now_seconds())?.unwrap_or(Asked::Hour);
     let kinds = [
         ("http", Some(Kind::Http)),
@@ -216,6 +221,7 @@ pub(in crate::admin) async fn paths(admin: &Admin, params: &Params) -> Result<Pa
     let mut series = None;
     let mut values = Vec::new();
     if let Some(metric) = metric {
+        size.add_points(page.len() * admin.reader.slices_of(asked.window()))?;
         let ids = page.iter().map(|row| &row.context);
         let ids: Vec<_> = ids.map(|id| RecordId::new(id.kind, &id.name)).collect();
         let points = admin.reader.window_points(asked.window(), &ids).await?;

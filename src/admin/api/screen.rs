@@ -6,6 +6,7 @@ use std::task::Poll;
 use http::StatusCode;
 
 use super::super::Admin;
+use super::super::answer_size::ScreenSize;
 use super::super::params::Params;
 use super::super::response::ApiError;
 use super::question::{Answer, Question};
@@ -16,7 +17,8 @@ const MAX_ASKS: usize = 16;
 /// The longest question, in bytes: a context of the longest name, each byte percent-encoded, and other parameters.
 const MAX_ASK: usize = 4_096;
 
-/// Answers each `ask` in its place as its own endpoint would, at the same time. `as_of` is the earliest of theirs.
+/// Answers each `ask` in its place as its own endpoint would, at the same time. `as_of` is the earliest of theirs. Fails if
+/// the answers are too large together.
 pub(in crate::admin) async fn screen(admin: &Admin, params: &Params) -> Result<Answer, ApiError> {
     let asks: Vec<&str> = params.all("ask").collect();
     if asks.is_empty() {
@@ -26,7 +28,8 @@ pub(in crate::admin) async fn screen(admin: &Admin, params: &Params) -> Result<A
         let message = format!("ask is given more than {MAX_ASKS} times");
         return Err(ApiError::parameter("ask", message));
     }
-    let answers = join_all(asks.into_iter().map(|ask| answer(admin, ask))).await;
+    let size = ScreenSize::default();
+    let answers = join_all(asks.into_iter().map(|ask| answer(admin, ask, &size)), &size).await?;
     let successful = answers.iter().filter_map(|answer| answer.as_ref().ok());
     let as_of = successful.filter_map(|answer| answer.as_of).min();
     let mut json = b"{\"answers\":[".to_vec();
@@ -46,7 +49,7 @@ pub(in crate::admin) async fn screen(admin: &Admin, params: &Params) -> Result<A
 }
 
 /// Answers an `ask` such as `paths?window=1h`.
-async fn answer(admin: &Admin, ask: &str) -> Result<Answer, ApiError> {
+async fn answer(admin: &Admin, ask: &str, size: &ScreenSize) -> Result<Answer, ApiError> {
     if ask.len() > MAX_ASK {
         let message = format!("ask is longer than {MAX_ASK} bytes");
         return Err(ApiError::parameter("ask", message));
@@ -61,27 +64,34 @@ async fn answer(admin: &Admin, ask: &str) -> Result<Answer, ApiError> {
     }
     let question = Question::named(name)
         .ok_or_else(|| ApiError::new(StatusCode::NOT_FOUND, "no endpoint has this path"))?;
-    question.answer(admin, query).await
+    question.answer(admin, query, size).await
 }
 
-/// Runs a few futures at the same time within this task. Returns their results in order.
-async fn join_all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
+/// Runs a few futures at the same time within this task. Returns their results in order, unless they are too large
+/// together. Other tasks may run after each result, as it may have taken a while to compute.
+async fn join_all<F: Future>(
+    futures: impl Iterator<Item = F>,
+    size: &ScreenSize,
+) -> Result<Vec<F::Output>, ApiError> {
     let mut running: Vec<_> = futures.map(|future| (Box::pin(future), None)).collect();
-    poll_fn(|context| {
-        let mut is_pending = false;
-        for (future, result) in running.iter_mut().filter(|(_, result)| result.is_none()) {
-            match future.as_mut().poll(context) {
-                Poll::Ready(value) => *result = Some(value),
-                Poll::Pending => is_pending = true,
+    for _ in 0..running.len() {
+        poll_fn(|context| {
+            let mut unanswered = running.iter_mut().filter(|(_, result)| result.is_none());
+            let is_answered = unanswered.any(|(future, result)| {
+                if let Poll::Ready(value) = future.as_mut().poll(context) {
+                    *result = Some(value);
+                }
+                result.is_some()
+            });
+            match is_answered {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
             }
-        }
-        if is_pending {
-            Poll::Pending
-        } else {
-            Poll::Ready(())
-        }
-    })
-    .await;
+        })
+        .await;
+        size.check()?;
+        tokio::task::yield_now().await;
+    }
     let results = running.into_iter();
-    results.filter_map(|(_, result)| result).collect()
+    Ok(results.filter_map(|(_, result)| result).collect())
 }

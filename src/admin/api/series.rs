@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::super::Admin;
+use super::super::answer_size::AnswerSize;
 use super::super::params::Params;
 use super::super::reader::Span;
 use super::super::response::ApiError;
@@ -33,6 +34,7 @@ pub(in crate::admin) struct Series<'a> {
 pub(in crate::admin) async fn series<'a>(
     admin: &Admin,
     params: &'a Params,
+    size: AnswerSize<'_>,
 ) -> Result<Series<'a>, ApiError> {
     let (context, kind) = (params.name("context")?, kind(params)?);
     let now = admin.source.clock.now_seconds();
@@ -69,6 +71,7 @@ pub(in crate::admin) async fn series<'a>(
         window = Some(covered(slices, resolution.precision, span, oldest));
         points.retain(|(start, _)| slices.contains(*start));
     }
+    size.add_points(points.len())?;
     if points.is_empty() {
         error = 0.0;
     }
@@ -99,7 +102,7 @@ async fn of_records(
 /// What the slices of a window cover. There may be slices from before the store was created; of the one within which it
 /// was created, only the part since then was recorded.
 fn covered(slices: WindowSlices, precision: u32, span: Span, oldest: Option<i64>) -> Covered {
-    let before = oldest.filter(|start| start + i64::from(precision) <= span.created);
+    let before = oldest.filter(|start| start.saturating_add(i64::from(precision)) <= span.created);
     Covered::new(slices, before.unwrap_or(span.created), span)
 }
 

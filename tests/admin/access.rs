@@ -1,12 +1,6 @@
-//! Authentication of the service's own in front of the admin router, over real HTTP.
-#![cfg(feature = "admin")]
-#![allow(clippy::unwrap_used, dead_code, missing_docs, unreachable_pub)]
-
-#[path = "rig/http.rs"]
-mod http_client;
+//! Authentication of the service's own in front of the admin router.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
@@ -17,10 +11,11 @@ use axum::routing::get;
 use http::StatusCode;
 use http::header::COOKIE;
 use http::request::Parts;
-use http_client::Client;
-use tokio::net::TcpListener;
 use tower_pulse::Pulse;
 use tower_pulse::admin::Access;
+
+use crate::rig::http::Client;
+use crate::serve;
 
 /// The role of each session, as a database would have it.
 #[derive(Clone)]
@@ -53,13 +48,6 @@ fn shop(pulse: &Pulse) -> Router {
     Router::new()
         .route("/", get(|| async { "shop" }))
         .layer(pulse.layer())
-}
-
-async fn serve(app: Router) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    tokio::spawn(async move { axum::serve(listener, app).await });
-    address
 }
 
 /// Operators see the admin pages, others are answered `refused`, and the rest of the service does not

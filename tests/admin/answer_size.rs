@@ -1,0 +1,353 @@
+//! How much one question costs: everything that can be asked, with parameters at their extremes, over a service as
+//! large as the builder's defaults allow and larger.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use http::StatusCode;
+use serde_json::{Value, json};
+use tower_pulse::admin::Access;
+use tower_pulse::{Builder, Clock, Pulse};
+
+use crate::rig::http::{Client, Response};
+use crate::rig::server::RedisServer;
+use crate::serve;
+
+const NOW: i64 = 1_700_000_000;
+/// The most bytes of an answer, and of the answers of a screen together.
+const MAX_BYTES: usize = 4 << 20;
+const MAX_SCREEN_BYTES: usize = 8 << 20;
+
+fn context(number: usize) -> String {
+    format!("GET /api/v1/things-{number}/{{id}}")
+}
+
+/// A name of almost the longest length.
+fn long_context(number: usize) -> String {
+    format!("GET /{}/{number}", "things".repeat(40))
+}
+
+/// A service that has done something, and whose admin router is served.
+struct Served {
+    client: Client,
+    pulse: Pulse,
+}
+
+async fn served(builder: Builder, contexts: usize, counters: usize, ids: usize) -> Served {
+    let (clock, hand) = Clock::manual(NOW);
+    let (pulse, _tasks) = builder.clock(clock).build_with_tasks().unwrap();
+    for number in 0..contexts {
+        pulse.record(&context(number), Duration::from_millis(3), StatusCode::OK);
+    }
+    for number in 0..counters {
+        pulse.counter(&format!("sales of {number}")).add(1);
+    }
+    if ids > 0 {
+        let ranking = pulse.ranking("posts").max_ids(ids).build().unwrap();
+        for number in 0..ids {
+            ranking.add(&format!("post {number}"), 1 + number as i64);
+        }
+    }
+    pulse.flush().await.unwrap();
+    hand.advance(Duration::from_secs(2));
+    let app = Router::new().merge(pulse.mount("/pulse", Access::open()));
+    Served {
+        client: Client::connect(serve(app).await).await,
+        pulse,
+    }
+}
+
+fn screen(asks: &[String]) -> String {
+    let encoded =
+        |ask: &str| -> String { ask.bytes().map(|byte| format!("%{byte:02X}")).collect() };
+    let asks: Vec<_> = (asks.iter())
+        .map(|ask| format!("ask={}", encoded(ask)))
+        .collect();
+    format!("/pulse/api/screen?{}", asks.join("&"))
+}
+
+/// Asks for one answer. It has few bytes, and a refusal says what to ask in its place.
+async fn bounded(client: &mut Client, ask: &str) -> Response {
+    let answer = client.get(&format!("/pulse/api/{ask}")).await;
+    let bytes = answer.body.len();
+    assert!(bytes <= MAX_BYTES, "{ask}: {bytes} bytes");
+    assert!(
+        [200, 400, 404].contains(&answer.status),
+        "{ask}: {}",
+        answer.status
+    );
+    if answer.status == 400 {
+        assert!(
+            answer.json()["parameter"].is_string(),
+            "{ask}: {}",
+            answer.text()
+        );
+    }
+    answer
+}
+
+/// Spans of time at their extremes.
+const SPANS: [&str; 12] = [
+    "from=0",
+    "from=0&to=1",
+    "from=0&to=253402300799",
+    "from=0&to=18446744073709551615",
+    "from=18446744073709551615",
+    "from=-1",
+    "from=1699999999&to=253402300799",
+    "from=1699992200&to=1700000000",
+    "from=1699827200",
+    "from=1698704000",
+    "window=7d",
+    "window=hour",
+];
+
+/// Everything that has a span of time.
+const OF_SPANS: [&str; 9] = [
+    "overview?",
+    "paths?series=hits&limit=18446744073709551615&",
+    "paths?series=p95&kind=all&limit=1000&offset=1&",
+    "paths?limit=1000&sort=context&order=asc&",
+    "path?context=GET+/api/v1/things-7/%7Bid%7D&",
+    "instances?limit=1000&",
+    "counters?series=true&limit=1000&",
+    "counters?series=true&precision=1&limit=1000&",
+    "slowest_requests?limit=1000&",
+];
+
+/// Questions without a span of time, at the extremes of their numbers.
+const OTHERS: [&str; 17] = [
+    "paths?limit=0&offset=18446744073709551615",
+    "paths?offset=1000&limit=1000&series=mean",
+    "changes?limit=18446744073709551615&offset=18446744073709551615",
+    "deploy?limit=1000",
+    "deploy?mark=%00",
+    "marks",
+    "slowest?limit=18446744073709551615",
+    "counters?name=sales+of+7&precision=1",
+    "counters?name=hits&precision=86400",
+    "counters?limit=1000&offset=9000",
+    "counters?limit=18446744073709551615&q=sales",
+    "counters?series=true&limit=1000&offset=99999999999999999999999",
+    "rankings",
+    "rankings?name=posts&limit=18446744073709551615",
+    "rankings?name=posts&limit=1000&offset=99500",
+    "rankings?name=posts&limit=1000&offset=18446744073709551615",
+    "health",
+];
+
+const METRICS: [&str; 13] = [
+    "hits",
+    "errors",
+    "mean",
+    "p50",
+    "p95",
+    "p99",
+    "total",
+    "error_share",
+    "stddev",
+    "min",
+    "max",
+    "outcomes",
+    "times",
+];
+
+/// Every question, with its parameters at their extremes.
+fn questions() -> Vec<String> {
+    let mut questions: Vec<String> = OTHERS.map(str::to_owned).into();
+    for span in SPANS {
+        questions.extend(OF_SPANS.map(|of| format!("{of}{span}")));
+        for precision in [1, 60, 86_400] {
+            questions.push(format!("series?precision={precision}&{span}"));
+        }
+    }
+    for metric in METRICS {
+        questions.push(format!("series?metric={metric}&from=0"));
+    }
+    questions
+}
+
+async fn every_answer_is_bounded(mut served: Served) {
+    served.pulse.mark("new index").await.unwrap();
+    let client = &mut served.client;
+    for question in questions() {
+        bounded(client, &question).await;
+    }
+    for questions in questions().chunks(16).step_by(3) {
+        let answer = client.get(&screen(questions)).await;
+        let bytes = answer.body.len();
+        assert!(
+            bytes <= MAX_SCREEN_BYTES + 1_024,
+            "{questions:?}: {bytes} bytes"
+        );
+        assert!([200, 400].contains(&answer.status), "{questions:?}");
+    }
+    let metrics = client
+        .get("/pulse/metrics?from=0&limit=99999999999999999999")
+        .await;
+    assert_eq!(metrics.status, 200);
+    assert!(metrics.body.len() < MAX_BYTES, "{}", metrics.body.len());
+}
+
+#[tokio::test]
+async fn every_answer_is_bounded_in_memory() {
+    let builder = Pulse::builder().max_counters(10_000);
+    every_answer_is_bounded(served(builder, 2_000, 10_000, 100_000).await).await;
+}
+
+#[tokio::test]
+async fn every_answer_is_bounded_in_redis() {
+    let server = RedisServer::start().await;
+    let builder = Pulse::builder().redis(server.url());
+    every_answer_is_bounded(served(builder, 300, 300, 300).await).await;
+}
+
+#[tokio::test]
+async fn a_series_since_1970_has_the_slices_that_are_kept() {
+    let mut served = served(Pulse::builder(), 80, 0, 0).await;
+    let answer = bounded(&mut served.client, "paths?from=0&series=hits").await;
+    assert!(answer.body.len() < 200_000, "{}", answer.body.len());
+    let answer = answer.json();
+    // Six hours each, for two weeks. What is asked for is said beside it.
+    let series = &answer["series"];
+    assert_eq!(series["precision"], 21_600);
+    assert_eq!(
+        (&series["to"], &answer["from"]),
+        (&json!(1_700_006_400), &json!(0))
+    );
+    assert_eq!(series["from"], 1_700_006_400 - 60 * 21_600);
+    let rows = answer["paths"].as_array().unwrap();
+    assert_eq!(rows.len(), 80);
+    for row in rows {
+        let values = row["series"].as_array().unwrap();
+        assert_eq!((values.len(), &values[59]), (60, &json!(1)), "{row}");
+    }
+}
+
+#[tokio::test]
+async fn a_screen_is_refused_as_a_whole_when_its_answers_are_too_large_together() {
+    let mut served = served(Pulse::builder(), 200, 0, 0).await;
+    for number in 0..1_000 {
+        let context = long_context(number);
+        served
+            .pulse
+            .record(&context, Duration::from_millis(3), StatusCode::OK);
+    }
+    served.pulse.flush().await.unwrap();
+    let client = &mut served.client;
+    for (question, fits, what) in [
+        // Two hours by the minute.
+        ("paths?series=hits&limit=100&from=1699992260", 4, "points"),
+        ("paths?limit=1000", 4, "bytes"),
+    ] {
+        bounded(client, question).await;
+        let asks = vec![question.to_owned(); 16];
+        let answer = client.get(&screen(&asks[..fits])).await;
+        assert_eq!(answer.status, 200, "{question}");
+        let answer = client.get(&screen(&asks)).await;
+        let refused = answer.json();
+        assert_eq!(
+            (answer.status, &refused["parameter"]),
+            (400, &json!("ask")),
+            "{question}"
+        );
+        let error = refused["error"].as_str().unwrap();
+        for word in [what, "limit", "requests of their own"] {
+            assert!(error.contains(word), "{error}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn others_are_served_while_a_large_screen_is_answered() {
+    let mut served = served(Pulse::builder(), 500, 0, 0).await;
+    let asks: Vec<String> = (0..16)
+        .map(|offset| format!("paths?limit=20&offset={offset}"))
+        .collect();
+    // The runtime has one thread: the task runs whenever the screen lets others run.
+    let turns = Arc::new(AtomicUsize::new(0));
+    let counted = turns.clone();
+    let other = tokio::spawn(async move {
+        loop {
+            counted.fetch_add(1, Ordering::Relaxed);
+            tokio::task::yield_now().await;
+        }
+    });
+    served.client.get("/pulse/api/paths").await;
+    let before = turns.load(Ordering::Relaxed);
+    let answer = served.client.get(&screen(&asks)).await;
+    let during = turns.load(Ordering::Relaxed) - before;
+    other.abort();
+    assert_eq!(answer.status, 200);
+    assert!(during >= 16, "{during}");
+}
+
+/// What the page asks of 2,000 paths, with the longest tables and the longest window of the finest slices.
+#[tokio::test]
+async fn the_page_is_never_refused() {
+    let mut served = served(Pulse::builder(), 2_000, 1_000, 10_000).await;
+    served.pulse.mark("new index").await.unwrap();
+    let span = "from=1699992260&to=1700000000";
+    let series = |context: &str| {
+        let of = |metric| format!("series?metric={metric}&{span}{context}");
+        [of("outcomes"), of("times")]
+    };
+    let path = "&context=GET+/api/v1/things-7/%7Bid%7D";
+    let screens: [Vec<String>; 8] = [
+        [
+            vec![
+                "health?part=status".into(),
+                format!("overview?{span}"),
+                "changes?limit=50".into(),
+                "marks".into(),
+                format!("paths?{span}&kind=http&sort=total&limit=20"),
+                "paths?window=7d&limit=1".into(),
+            ],
+            series("").into(),
+        ]
+        .concat(),
+        vec![
+            "health?part=status".into(),
+            format!("paths?{span}&kind=http&sort=share&order=desc&limit=100&series=hits"),
+        ],
+        [
+            vec![
+                "health".into(),
+                format!("path?{span}{path}"),
+                "changes?limit=50".into(),
+                "marks".into(),
+                format!("instances?limit=1000&{span}{path}"),
+            ],
+            series(path).into(),
+        ]
+        .concat(),
+        vec![
+            "counters?series=true&limit=100&window=1h".into(),
+            "rankings".into(),
+            "rankings?name=posts&limit=20".into(),
+        ],
+        vec!["deploy?limit=100".into(), "marks".into()],
+        vec![
+            format!("instances?limit=1000&{span}"),
+            "overview".into(),
+            "changes?limit=50".into(),
+            "health".into(),
+        ],
+        vec![
+            "slowest?limit=100".into(),
+            "slowest_requests?window=hour&limit=100".into(),
+            "slowest_requests?window=last_hour&limit=100".into(),
+        ],
+        // What is exported to a file.
+        vec![format!("paths?{span}&kind=http&limit=1000&offset=1000")],
+    ];
+    for asks in screens {
+        let answer = served.client.json(&screen(&asks)).await;
+        for (ask, answer) in asks.iter().zip(answer["answers"].as_array().unwrap()) {
+            assert_eq!(answer["status"], 200, "{ask}: {}", answer["body"]);
+            assert_ne!(answer["body"], Value::Null);
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! Which hosts may be asked for.

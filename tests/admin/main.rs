@@ -1,0 +1,22 @@
+//! The admin router over real HTTP: who enters, what is posted, and how much one question may cost.
+#![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
+
+#[path = "../rig/mod.rs"]
+mod rig;
+
+mod access;
+mod answer_size;
+mod hosts;
+mod posts;
+
+use std::net::SocketAddr;
+
+use axum::Router;
+use tokio::net::TcpListener;
+
+async fn serve(app: Router) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    address
+}

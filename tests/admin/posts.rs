@@ -1,0 +1,1 @@
+//! Marks that are posted.
