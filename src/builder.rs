@@ -214,7 +214,8 @@ impl Builder {
     }
 
     /// The name under which this instance appears in slow and failed requests, in reports and in [`Health`](crate::Health),
-    /// such as its host name: 1 to 100 bytes without control characters. By default a generated id, which no
+    /// such as its host name: 1 to 100 bytes without control characters, of which others that show nothing, or turn the
+    /// direction of text, are escaped. By default a generated id, which no
     /// other process has had.
     ///
     /// Instances of the same name are shown as one; nothing else depends on it. The leases of folding and
@@ -348,8 +349,8 @@ impl Builder {
         self
     }
 
-    /// The version of the application, such as a release or a commit: 1 to 200 bytes without control characters.
-    /// Without it, instances of an old version and of a new one cannot be told apart.
+    /// The version of the application, such as a release or a commit: 1 to 200 bytes without control characters;
+    /// others that show nothing, or turn the direction of text, are escaped. Without it, instances of an old version and of a new one cannot be told apart.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {

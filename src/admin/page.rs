@@ -12,6 +12,7 @@ use super::Source;
 use super::assets::{self, INDEX};
 use super::encoding::{self, ACCEPT_ENCODING};
 use super::response;
+use crate::model::context::escape_hidden;
 use crate::task::lock;
 
 const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
@@ -51,7 +52,8 @@ struct PageConfig<'a> {
 
 impl Page {
     pub(super) fn new(source: &Source) -> Self {
-        let (service, version) = (source.service.as_deref(), source.app_version.as_deref());
+        let service = source.service.as_deref().map(escape_hidden);
+        let (service, version) = (service.as_deref(), source.app_version.as_deref());
         let precisions = source.precisions.counters.iter();
         let config = PageConfig {
             service,

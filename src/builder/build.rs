@@ -9,6 +9,7 @@ use crate::error::BuildError;
 use crate::flush::{FlushOptions, Flusher};
 use crate::fold::Folder;
 use crate::layer::IgnoreList;
+use crate::model::context::escape_hidden;
 use crate::model::slice::Precisions;
 use crate::pulse::{Parts, Pulse};
 use crate::recorder::{Limits, Recorder};
@@ -80,7 +81,9 @@ impl Builder {
             pending_bytes: self.pending_bytes,
             error_rule: self.error_rule,
             details: self.details,
-            app_version: self.app_version.map(Arc::from),
+            app_version: self
+                .app_version
+                .map(|version| escape_hidden(&version).into()),
         };
         let recorder = Arc::new(Recorder::new(
             self.clock.clone(),
@@ -91,7 +94,7 @@ impl Builder {
         let options = FlushOptions {
             interval: self.flush_interval,
             replay_bytes: self.replay_bytes,
-            name: self.instance,
+            name: self.instance.map(|name| escape_hidden(&name).into()),
         };
         let flusher = Arc::new(Flusher::new(
             recorder.clone(),

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::{Backend, Builder};
 use crate::error::BuildError;
+use crate::model::context::escape_hidden;
 use crate::model::fleet::MAX_VERSION_BYTES;
 use crate::recorder::check_counter;
 
@@ -89,13 +90,14 @@ impl Builder {
             return Err(BuildError::new("prefix", format!("{prefix:?}"), allowed));
         }
         if let Some(name) = &self.instance
-            && (!(1..=100).contains(&name.len()) || name.chars().any(char::is_control))
+            && (!(1..=100).contains(&escape_hidden(name).len())
+                || name.chars().any(char::is_control))
         {
             let allowed = "1 to 100 bytes without control characters";
             return Err(BuildError::new("instance", format!("{name:?}"), allowed));
         }
         if let Some(version) = &self.app_version
-            && (!(1..=MAX_VERSION_BYTES).contains(&version.len())
+            && (!(1..=MAX_VERSION_BYTES).contains(&escape_hidden(version).len())
                 || version.chars().any(char::is_control))
         {
             return Err(BuildError::new(

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use http::{HeaderMap, HeaderName};
 
 use super::source::Head;
+use crate::model::context::is_hidden;
 use crate::model::slow_request::{MAX_PATH, MAX_TRACE_ID};
 use crate::recorder::{DetailOptions, Entry, RequestDetails, thread_number};
 
@@ -102,12 +103,12 @@ impl Buffer {
         self.trace_id.extend(visible.take(MAX_TRACE_ID));
     }
 
-    /// Sets the path, with control characters escaped, and cut at [`MAX_PATH`] bytes.
+    /// Sets the path, with hidden characters escaped, and cut at [`MAX_PATH`] bytes.
     fn set_path(&mut self, path: &str) {
         self.path.clear();
         for c in path.chars() {
             let before = self.path.len();
-            match c.is_control() {
+            match is_hidden(c) {
                 true => self.path.extend(c.escape_default()),
                 false => self.path.push(c),
             }

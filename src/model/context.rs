@@ -208,7 +208,7 @@ pub fn method_and_path(context: &str) -> (Option<&str>, Option<&str>) {
 
 /// Whether a character shows nothing, or changes how the text around it is shown: control characters, those that set the
 /// direction of text, those without a width, and separators of lines and paragraphs.
-pub fn is_hidden(c: char) -> bool {
+pub(crate) fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(
             c,
@@ -224,8 +224,8 @@ pub fn is_hidden(c: char) -> bool {
         )
 }
 
-/// A text whose [hidden](is_hidden) characters are escaped: `\u{202e}`. Borrows a text that has none.
-pub fn escape_hidden(text: &str) -> Cow<'_, str> {
+/// A text whose hidden characters are escaped: `\u{202e}`. Borrows a text that has none.
+pub(crate) fn escape_hidden(text: &str) -> Cow<'_, str> {
     // Almost all names are printable ASCII, which is found out without decoding them.
     let is_printable = text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
     if is_printable || !text.chars().any(is_hidden) {
@@ -241,8 +241,8 @@ pub fn escape_hidden(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
-/// A name as it is stored: not empty, at most [`MAX_NAME`] bytes, [hidden](is_hidden) characters escaped, and never
-/// [`ALL`], which is reserved. Borrows a name that needs no change.
+/// A name as it is stored: not empty, at most [`MAX_NAME`] bytes, never [`ALL`], which is reserved, and with
+/// characters escaped that show nothing, or turn the direction of text. Borrows a name that needs no change.
 pub fn clean_name(name: &str) -> Cow<'_, str> {
     if name.is_empty() {
         return Cow::Borrowed(EMPTY);
@@ -404,16 +404,21 @@ mod tests {
         );
         assert_ne!(clean_name(&a), clean_name(&b));
         assert_eq!(clean_name("GET /a\r\nb"), "GET /a\\r\\nb");
+        assert_eq!(
+            clean_name("GET /\u{202e}a\u{200b}"),
+            "GET /\\u{202e}a\\u{200b}"
+        );
+        assert!(matches!(clean_name("GET /größe/名前"), Cow::Borrowed(_)));
         assert!(matches!(clean_name("GET /"), Cow::Borrowed("GET /")));
         assert_eq!(clean_name(""), EMPTY);
     }
 
     proptest! {
         #[test]
-        fn clean_names_are_clean(name in "\\PC{0,100}[\\x00-\\x1f]{0,3}\\PC{0,200}") {
+        fn clean_names_are_clean(name in "\\PC{0,100}[\\x00-\\x1f\u{200b}-\u{202e}\u{feff}]{0,3}\\PC{0,200}") {
             let clean = clean_name(&name);
             prop_assert!(!clean.is_empty() && clean.len() <= MAX_NAME);
-            prop_assert!(!clean.chars().any(char::is_control));
+            prop_assert!(!clean.chars().any(is_hidden));
             let again = clean_name(&clean);
             prop_assert_eq!(&again, &clean);
         }

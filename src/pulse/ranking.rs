@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Pulse;
 use crate::error::{BuildError, StoreError};
-use crate::model::context::clean_name;
+use crate::model::context::{clean_name, escape_hidden};
 use crate::model::ranking::RankingSpec;
 use crate::model::worst_case::WorstCase;
 use crate::recorder::RankingEntry;
@@ -76,7 +76,7 @@ impl RankingBuilder {
         self.validate_name()?;
         let spec = self.spec()?;
         let recorder = &self.pulse.0.parts.recorder;
-        let entry = recorder.ranking(&self.name, spec)?;
+        let entry = recorder.ranking(&escape_hidden(&self.name), spec)?;
         Ok(Ranking {
             pulse: self.pulse,
             entry,
@@ -99,7 +99,7 @@ impl RankingBuilder {
     }
 
     fn validate_name(&self) -> Result<(), BuildError> {
-        let is_long = self.name.len() > MAX_NAME;
+        let is_long = escape_hidden(&self.name).len() > MAX_NAME;
         if self.name.is_empty() || is_long || self.name.chars().any(char::is_control) {
             let allowed = "1 to 256 bytes without control characters";
             let mut value = format!("{:?}", self.name);
@@ -167,7 +167,7 @@ impl RankingBuilder {
 /// Cheap to clone; all clones, and all rankings of this name in the fleet, are one.
 ///
 /// The window is the current interval and those before it, `period / interval` intervals together. An id whose sum
-/// is 0 is not in the ranking. Ids are cleaned as contexts are: control characters are escaped, and an id of more
+/// is 0 is not in the ranking. Ids are cleaned as contexts are: characters that show nothing, or turn the direction of text, are escaped, and an id of more
 /// than 256 bytes is cut and ends in a hash. A sum is exact up to 2<sup>53</sup>.
 ///
 /// ```

@@ -2,6 +2,7 @@
 
 use super::sealed::Sealed;
 use crate::error::StoreError;
+use crate::model::context::is_hidden;
 use crate::task::BoxFuture;
 
 /// The most rows that one call schedules, so that no call keeps a server busy for long.
@@ -14,7 +15,7 @@ const MAX_REASON: usize = 200;
 pub(crate) fn short_reason(reason: &str) -> String {
     let mut short = String::new();
     for c in reason.chars() {
-        let c = if c.is_control() { ' ' } else { c };
+        let c = if is_hidden(c) { ' ' } else { c };
         if short.len() + c.len_utf8() > MAX_REASON {
             break;
         }

@@ -7,6 +7,7 @@ mod rig;
 mod access;
 mod answer_size;
 mod hosts;
+mod names;
 mod posts;
 
 use std::net::SocketAddr;

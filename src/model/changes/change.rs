@@ -4,6 +4,8 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::model::context::escape_hidden;
+
 /// What has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(
@@ -180,9 +182,11 @@ impl Change {
 /// A sentence for people, such as `GET /search is slower: 2.58 times as before`.
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (context, ratio) = (&self.context, self.ratio);
+        // It is logged, and an older version may have written the names.
+        let (context, ratio) = (escape_hidden(&self.context), self.ratio);
+        let instance = self.instance.as_deref().map(escape_hidden);
         if self.ended.is_some() {
-            return match (&self.instance, self.kind) {
+            return match (&instance, self.kind) {
                 (Some(instance), _) => {
                     write!(
                         f,
@@ -226,7 +230,7 @@ impl fmt::Display for Change {
                 )
             }
             ChangeKind::Instance => {
-                let instance = self.instance.as_deref().unwrap_or("an instance");
+                let instance = instance.as_deref().unwrap_or("an instance");
                 write!(
                     f,
                     "{instance} is out of line on {context}: {ratio:.2} times the other instances"

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-/// The most marks that a store retains.
+use crate::model::context::escape_hidden;
+
+/// The most marks with a version that a store retains, and the most without.
 pub const MAX_MARKS: usize = 50;
 
 /// The longest text of a mark, in bytes.
@@ -43,7 +45,7 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// A mark of an operator.
+    /// A mark of an operator, whose text has hidden characters escaped.
     ///
     /// # Errors
     /// The text is empty, too long, or has control characters.
@@ -56,7 +58,7 @@ impl Mark {
         Ok(Self {
             id: id.into(),
             at,
-            text: text.into(),
+            text: escape_hidden(text).into(),
             version: None,
         })
     }
@@ -66,7 +68,7 @@ impl Mark {
         Self {
             id: format!("{at}-{version}").into(),
             at,
-            text: format!("version {version}").into(),
+            text: escape_hidden(&format!("version {version}")).into(),
             version: Some(version.clone()),
         }
     }
@@ -82,6 +84,7 @@ mod tests {
         assert_eq!(of(" new cache "), Ok("new cache".into()));
         let longest = "x".repeat(MAX_MARK_BYTES);
         assert_eq!(of(&longest), Ok(longest.as_str().into()));
+        assert_eq!(of("a\u{202e}b"), Ok("a\\u{202e}b".into()));
         for bad in ["", "  ", "a\nb", &format!("{longest}x")] {
             assert_eq!(of(bad), Err(BadText), "{bad:?}");
         }
