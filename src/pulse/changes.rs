@@ -49,7 +49,8 @@ impl Pulse {
     }
 
     /// Marks this moment, for the whole fleet: a deploy, a migration, a campaign. Changes that begin near a mark name
-    /// it as a suspect, and `api/deploy` compares each page before and after it. The newest 50 marks are kept.
+    /// it as a suspect, and `api/deploy` compares each page before and after it. The newest 50 are kept, beside the newest
+    /// 50 of versions. Characters that show nothing, or turn the direction of text, are escaped in the text.
     ///
     /// [`Builder::app_version`](crate::Builder::app_version) makes marks of deploys by itself.
     ///

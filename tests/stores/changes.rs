@@ -105,6 +105,50 @@ pub async fn the_newest_marks_are_retained(fixture: &mut Fixture) {
     let marks = changes.marks().await.unwrap();
     let expected: Vec<Mark> = (3..MAX_MARKS as i64 + 3).map(json).collect();
     assert_eq!(marks, expected);
+
+    // Marks of versions are retained beside them.
+    let version = |n: i64| {
+        let at = NOW + 1_000 + n;
+        let mark = format!(r#"{{"id":"v{n}","at":{at},"text":"version 1.{n}","version":"1.{n}"}}"#);
+        serde_json::from_str::<Mark>(&mark).unwrap()
+    };
+    for n in 0..MAX_MARKS as i64 + 3 {
+        assert!(changes.add_mark(&version(n)).await.unwrap());
+    }
+    for n in 0..3 {
+        let newer = json(2_000 + n);
+        assert!(changes.add_mark(&newer).await.unwrap());
+    }
+    let marks = changes.marks().await.unwrap();
+    let others = (6..MAX_MARKS as i64 + 3).map(json);
+    let versions = (3..MAX_MARKS as i64 + 3).map(version);
+    let newest = (2_000..2_003).map(json);
+    let expected: Vec<Mark> = others.chain(versions).chain(newest).collect();
+    assert_eq!(marks, expected);
+
+    // Another program has added to them, and not even JSON.
+    if let Some(server) = &fixture.server {
+        let mut redis = server.connection().await;
+        for (score, mark) in [(i64::MAX, "no JSON"), (i64::MAX, "7"), (i64::MAX, "[]")] {
+            let mut add = redis::cmd("ZADD");
+            add.arg("pulse:pulse:marks").arg(score).arg(mark);
+            add.exec_async(&mut redis).await.unwrap();
+        }
+        for n in 0..2 * MAX_MARKS {
+            let mut add = redis::cmd("ZADD");
+            add.arg("pulse:pulse:marks").arg(7).arg(format!("{n}"));
+            add.exec_async(&mut redis).await.unwrap();
+        }
+        assert!(changes.add_mark(&json(3_000)).await.unwrap());
+        let mut count = redis::cmd("ZCARD");
+        let count: usize = count
+            .arg("pulse:pulse:marks")
+            .query_async(&mut redis)
+            .await
+            .unwrap();
+        assert_eq!(count, 2 * MAX_MARKS);
+        assert_eq!(changes.marks().await.unwrap().last(), Some(&json(3_000)));
+    }
 }
 
 pub async fn a_version_is_marked_when_it_follows_another(fixture: &mut Fixture) {

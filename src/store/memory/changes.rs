@@ -52,8 +52,13 @@ impl ChangeState {
         if !self.marks.contains(mark) {
             self.marks.push(mark.clone());
             self.marks.sort_by_key(|mark| mark.at);
-            let extra = self.marks.len().saturating_sub(MAX_MARKS);
-            self.marks.drain(..extra);
+            // One mark was added, so that one is too many at most.
+            let of_kind = |other: &Mark| other.version.is_some() == mark.version.is_some();
+            if self.marks.iter().filter(|other| of_kind(other)).count() > MAX_MARKS
+                && let Some(oldest) = self.marks.iter().position(of_kind)
+            {
+                self.marks.remove(oldest);
+            }
         }
         true
     }

@@ -630,12 +630,32 @@ breaks! {
     "'ZADD', KEYS[1], ARGV[1], ARGV[2]" => "'ZADD', KEYS[1], 0, ARGV[2]";
 
     "marks are never removed",
-    "the newest 50 marks are retained",
-    "redis.call('ZREMRANGEBYRANK', KEYS[1], 0, -1 - tonumber(ARGV[4]))\n" => "";
+    "the newest 50 marks of each kind are retained",
+    "        redis.call('ZREM', KEYS[1], mark)\n" => "";
 
     "a mark too many is removed",
-    "the newest 50 marks are retained",
-    "-1 - tonumber(ARGV[4])" => "-tonumber(ARGV[4])";
+    "the newest 50 marks of each kind are retained",
+    "kept[has_version] > tonumber(ARGV[4])" => "kept[has_version] >= tonumber(ARGV[4])";
+
+    "marks make those of deploys leave",
+    "the newest 50 marks of each kind are retained",
+    "type(fields.version) == 'string'" => "false";
+
+    "the oldest marks stay, and the newest leave",
+    "the newest 50 marks of each kind are retained",
+    "'ZREVRANGE'" => "'ZRANGE'";
+
+    "one mark that is no JSON stops all others",
+    "marks of another program leave as well",
+    "pcall(cjson.decode, mark)" => "true, cjson.decode(mark)";
+
+    "the marks of another program are all read",
+    "marks of another program leave as well",
+    "redis.call('ZREMRANGEBYRANK', KEYS[1], 0, -2 - 2 * tonumber(ARGV[4]))\n" => "";
+
+    "a mark of another kind leaves too early",
+    "the newest 50 marks of each kind are retained",
+    "-2 - 2 * tonumber(ARGV[4])" => "-2 - tonumber(ARGV[4])";
 ]
 "rows_schedule": [
     "rows beyond the maximum are scheduled",
