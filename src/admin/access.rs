@@ -13,6 +13,7 @@ use http::{StatusCode, header};
 use sha2::{Digest as _, Sha256};
 use subtle::{Choice, ConstantTimeEq};
 
+use super::hosts::Hosts;
 use super::response::ApiError;
 use crate::error::BuildError;
 use crate::task::BoxFuture;
@@ -34,7 +35,11 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 /// assert_eq!(format!("{access:?}"), "Access::token(…)");
 /// ```
 #[derive(Clone)]
-pub struct Access(Rule);
+pub struct Access {
+    rule: Rule,
+    /// The hosts that an open router may be asked for.
+    hosts: Hosts,
+}
 
 /// A user's asynchronous function.
 type AsyncRule = dyn Fn(&Parts) -> BoxFuture<'static, bool> + Send + Sync;
@@ -52,6 +57,13 @@ enum Rule {
 }
 
 impl Access {
+    fn of(rule: Rule) -> Self {
+        Self {
+            rule,
+            hosts: Hosts::default(),
+        }
+    }
+
     /// Allows requests that carry `token`: as a `Bearer` header, or as the password of any user, so that a
     /// browser can ask for it. Whitespace around `token`, such as the end of a file's line, is removed.
     /// Creating the router with an empty token fails.
@@ -61,7 +73,7 @@ impl Access {
     /// let access = Access::token(std::env::var("PULSE_TOKEN").unwrap_or_default());
     /// ```
     pub fn token(token: impl AsRef<str>) -> Self {
-        Self(Rule::Token(Secret::new(token.as_ref().trim_ascii())))
+        Self::of(Rule::Token(Secret::new(token.as_ref().trim_ascii())))
     }
 
     /// Allows requests that carry `user` and `password`, as a browser asks for them. Creating the router
@@ -77,7 +89,7 @@ impl Access {
             usable: !user.as_ref().contains(':'),
             ..Secret::new(user.as_ref())
         };
-        Self(Rule::Basic(user, Secret::new(password.as_ref())))
+        Self::of(Rule::Basic(user, Secret::new(password.as_ref())))
     }
 
     /// Allows requests for which `allows` returns `true`; others are answered 403. The function gets the
@@ -92,7 +104,7 @@ impl Access {
     /// let access = Access::custom(|parts| parts.extensions.get::<Operator>().is_some());
     /// ```
     pub fn custom(allows: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
-        Self(Rule::Custom(Arc::new(allows)))
+        Self::of(Rule::Custom(Arc::new(allows)))
     }
 
     /// Allows requests for which the future of `allows` returns `true`; others are answered 403. Use it for
@@ -120,11 +132,16 @@ impl Access {
         Fut: Future<Output = bool> + Send + 'static,
     {
         let allows = move |parts: &Parts| -> BoxFuture<'static, bool> { Box::pin(allows(parts)) };
-        Self(Rule::CustomAsync(Arc::new(allows)))
+        Self::of(Rule::CustomAsync(Arc::new(allows)))
     }
 
     /// Allows all requests. Use it for a service that listens on loopback, behind a proxy that checks
-    /// requests, or behind an authentication layer of its own.
+    /// requests, or behind an authentication layer of its own. The start warns that anybody may enter.
+    ///
+    /// The API and each `POST` answer 403 to a request whose `Host` is neither an IP address, nor `localhost` or a name
+    /// below it, nor named by [`allow_host`](Self::allow_host): a page of another site could have its own name point
+    /// at this service, and read what needs no login (DNS rebinding). [`allow_any_host`](Self::allow_any_host) switches
+    /// the warning and this check off.
     ///
     /// Add such a layer with `route_layer`, never with `layer`: axum's `Router::layer` also wraps the
     /// fallback of the admin router, which becomes the fallback of the service when they are merged,
@@ -145,7 +162,7 @@ impl Access {
     ///
     /// let pulse = Pulse::builder().build()?;
     /// let admin = pulse
-    ///     .mount("/admin/pulse", Access::open())
+    ///     .mount("/admin/pulse", Access::open().allow_any_host())
     ///     .route_layer(middleware::from_fn(operators_only));
     /// let app: Router = Router::new()
     ///     .route("/", get(|| async { "hello" }))
@@ -154,13 +171,53 @@ impl Access {
     /// # Ok(()) }
     /// ```
     pub fn open() -> Self {
-        Self(Rule::Open)
+        Self::of(Rule::Open)
     }
 
-    /// Refuses secrets that protect nothing.
+    /// Names a host by which an [open](Self::open) router is asked for, such as `pulse.internal`. Case, a port and a dot
+    /// at the end make no difference, and addresses need no name. `X-Forwarded-Host` is not believed: behind a proxy,
+    /// name the host that the proxy sends. Creating the router with something that is no host fails. An access that
+    /// asks for credentials, or has a rule of its own, checks no host.
+    ///
+    /// ```
+    /// # use tower_pulse::admin::Access;
+    /// let access = Access::open().allow_host("pulse.internal");
+    /// ```
+    #[must_use]
+    pub fn allow_host(mut self, host: impl AsRef<str>) -> Self {
+        self.hosts.allow(host.as_ref());
+        self
+    }
+
+    /// Answers an [open](Self::open) router's requests whatever their host, and does not warn at the start: for those
+    /// with an authentication of their own around it.
+    ///
+    /// ```
+    /// # use tower_pulse::admin::Access;
+    /// let access = Access::open().allow_any_host();
+    /// ```
+    #[must_use]
+    pub fn allow_any_host(mut self) -> Self {
+        self.hosts.allow_any();
+        self
+    }
+
+    /// Says that anybody may enter, if that is so and nobody has said that it should be.
+    pub(super) fn warn_if_open(&self) {
+        if matches!(self.rule, Rule::Open) && !self.hosts.are_any() {
+            tracing::warn!(
+                "anybody may enter the admin pages who reaches this service: Access::open() asks for no login. Use \
+                 Access::token or Access::basic, or say by Access::open().allow_any_host() that an authentication of \
+                 your own stands before them"
+            );
+        }
+    }
+
+    /// Refuses secrets that protect nothing, and hosts that are none.
     pub(super) fn validate(&self) -> Result<(), BuildError> {
         let refuse = |value, allowed| Err(BuildError::new("access", value, allowed));
-        match &self.0 {
+        self.hosts.validate()?;
+        match &self.rule {
             Rule::Token(token) if !token.usable => refuse("an empty token", "a token is needed"),
             Rule::Basic(user, _) if !user.usable => refuse(
                 "a user with a colon",
@@ -175,7 +232,7 @@ impl Access {
 
     /// Returns an error unless the request is allowed.
     pub(super) async fn check(&self, parts: &Parts) -> Result<(), ApiError> {
-        let (allowed, otherwise) = match &self.0 {
+        let (allowed, otherwise) = match &self.rule {
             Rule::Open => (true, StatusCode::FORBIDDEN),
             Rule::Custom(allows) => (allows(parts), StatusCode::FORBIDDEN),
             Rule::CustomAsync(allows) => {
@@ -209,11 +266,19 @@ impl Access {
         }
         Err(ApiError::new(otherwise, "access denied"))
     }
+
+    /// Returns an error if an open router is asked for by a host that it does not have.
+    pub(super) fn check_host(&self, parts: &Parts) -> Result<(), ApiError> {
+        match self.rule {
+            Rule::Open => self.hosts.check(parts),
+            _ => Ok(()),
+        }
+    }
 }
 
 impl fmt::Debug for Access {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.0 {
+        f.write_str(match self.rule {
             Rule::Token(_) => "Access::token(…)",
             Rule::Basic(..) => "Access::basic(…)",
             Rule::Custom(_) => "Access::custom(…)",

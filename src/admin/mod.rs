@@ -14,7 +14,7 @@
 //! | `api/paths` | `[window=]` `[kind=http\|timer\|all]` `[sort=count\|mean\|p95\|max\|total\|errors\|stddev\|min\|p50\|p99\|error_share\|share\|change\|4xx\|context]` `[order=desc\|asc]` `[status=any\|new\|gone\|up\|down]` `[series=none\|hits\|mean\|p95]` `[q=]` `[limit=]` `[offset=]` | the contexts of a window, each with the window before |
 //! | `api/path` | `context=` `[kind=any\|http\|timer]` `[window=]` | one context: both hours, histogram, outcomes, the timers within its requests, the 5 slowest and the 5 newest failed requests of each hour; `window` if one was asked for |
 //! | `api/changes` | `[kind=any\|slower\|faster\|failing\|surging\|silent\|instance]` `[limit=]` `[offset=]` | [what has changed](crate::guide::changes), what stands first |
-//! | `api/marks` | | the newest 50 marks; `POST` with `{"text": "…"}` as `application/json` makes one: 201 |
+//! | `api/marks` | | the newest 50 marks of versions and the newest 50 others; `POST` with `{"text": "…"}` as `application/json` makes one: 201. 60 are accepted at once, and one more each second: 429 |
 //! | `api/deploy` | `[mark=]` `[limit=]` `[offset=]` | each context in the hour before a mark and since, and the new version beside the old one; the newest mark if none is given; 404 for an unknown one |
 //! | `api/instances` | `[context=]` `[window=]` `[limit=]` `[offset=]` | what each instance did, on one context or on all that it reported: its requests, `alive`, `in_flight`, `last_seen`, `ratio` to the others, `out_of_line` and the `change` that says so; of the last hour if no window is asked for |
 //! | `api/slowest` | `[limit=]` | the slowest 100 by mean |
@@ -34,7 +34,8 @@
 //!
 //! `ask` is one of the endpoints above with its query, such as `paths?window=1h`, percent-encoded as any other parameter:
 //! `api/screen?ask=overview&ask=paths%3Fwindow%3D1h%26limit%3D10`. Each is answered in its place, at the same time, as
-//! its own endpoint would answer it: one that is refused takes nothing from the others. So a page sends one request for
+//! its own endpoint would answer it: one that is refused takes nothing from the others, unless all are too large
+//! together. So a page sends one request for
 //! all that it shows, and gets 304 while nothing of it has changed.
 //!
 //! `api/instances` adds up what each instance reports of each minute: its 32 busiest contexts, and fewer in a fleet of
@@ -44,7 +45,7 @@
 //! than 10 requests of either. A lone instance makes no reports, unless it has a version: it is answered with what the
 //! window measured.
 //!
-//! With a `series`, each of the 100 rows at most has its value in each slice of the window, oldest first: `null` where
+//! With a `series`, each of the 100 rows at most has its value in each slice of the window that is kept, oldest first: `null` where
 //! nothing was recorded or no request has a time, 0 for no request, and times to three digits. The `series` beside the
 //! rows has `metric`, `precision`, `from` and `to`. The slices of `api/paths` are those that the window is made of, so
 //! that the store is not asked for more: 5 to 61 of them, and 2 of an hour. Those of `api/counters` are the newest
@@ -56,11 +57,13 @@
 //!
 //! Every JSON answer has `as_of`: it includes all samples that were recorded until then. Errors are JSON
 //! too, with `error` and, for an invalid parameter, its name in `parameter`: 400, 401 or 403, 404, 405,
-//! 413, and 503 while the store cannot be read. However many pages are open, each question reaches the
+//! 413, 429, and 503 while the store cannot be read. An answer has at most 16,384 values of series and 4 MiB, and the
+//! answers of a screen four times as many values and twice as many bytes together: 400, which says how to ask for
+//! less. However many pages are open, each question reaches the
 //! store at most once a second. The admin router never records its own requests.
 
-// Read `mod.rs` (the endpoints), `access.rs` (which requests are answered), `params.rs` and `response.rs`
-// (input and output), `reader.rs` with `single_flight.rs` (the store is asked at most once a second), `windows.rs` with `held_window.rs`,
+// Read `mod.rs` (the endpoints), `access.rs` with `hosts.rs` and `post_limit.rs` (which requests are answered),
+// `params.rs`, `response.rs` and `answer_size.rs` (input and output), `reader.rs` with `single_flight.rs` (the store is asked at most once a second), `windows.rs` with `held_window.rs`,
 // `window_sums.rs` and `window_points.rs` (the sums of all contexts), `book.rs` (what other programs have added), `instance_minutes.rs` (what each
 // instance did), then `api/`, `page.rs`
 // with `assets.rs`, `scripts.rs` and `encoding.rs`, and `prometheus.rs` (the answers).
@@ -72,9 +75,11 @@ mod assets;
 mod book;
 mod encoding;
 mod held_window;
+mod hosts;
 mod instance_minutes;
 mod page;
 mod params;
+mod post_limit;
 #[cfg(feature = "prometheus")]
 mod prometheus;
 mod reader;
@@ -107,6 +112,7 @@ use self::api::question::Question;
 use self::assets::AssetPath;
 use self::page::Page;
 use self::params::Params;
+use self::post_limit::PostLimit;
 use self::reader::Reader;
 use self::response::ApiError;
 use crate::clock::Clock;
@@ -187,6 +193,7 @@ pub(crate) fn mounted(source: Source, access: Access, path: &str) -> Result<Rout
 }
 
 fn routes(source: Source, access: Access, prefix: &str) -> Router {
+    access.warn_if_open();
     let admin = Arc::new(Admin {
         reader: Reader::new(
             source.store.clone(),
@@ -194,6 +201,7 @@ fn routes(source: Source, access: Access, prefix: &str) -> Router {
             source.target_seconds(),
         ),
         page: Page::new(&source),
+        posts: PostLimit::new(source.clock.clone()),
         prefix: prefix.to_owned(),
         source,
         access,
@@ -236,6 +244,7 @@ struct Admin {
     source: Source,
     reader: Reader,
     page: Page,
+    posts: PostLimit,
     access: Access,
     /// The mount path, without a slash at its end.
     prefix: String,
@@ -255,11 +264,16 @@ impl Admin {
     /// Checks access first, so that a refused request does not reveal which paths exist.
     async fn answer(&self, parts: &Parts, body: Body) -> Result<Response, ApiError> {
         self.access.check(parts).await?;
+        let path = parts.uri.path();
+        let path = path.strip_prefix(&*self.prefix).unwrap_or(path);
+        // The page itself is answered, so that it can say why.
+        if parts.method == Method::POST || path.starts_with("/api/") {
+            self.access.check_host(parts)?;
+        }
         if body.size_hint().lower() > MAX_BODY as u64 {
             return Err(too_large());
         }
-        let path = parts.uri.path();
-        let endpoint = Endpoint::at(path.strip_prefix(&*self.prefix).unwrap_or(path))
+        let endpoint = Endpoint::at(path)
             .ok_or_else(|| ApiError::new(StatusCode::NOT_FOUND, "no endpoint has this path"))?;
         match (&parts.method, &endpoint) {
             (&Method::GET | &Method::HEAD, _) => {}
@@ -287,6 +301,8 @@ impl Admin {
     }
 
     async fn add_mark(&self, parts: &Parts, body: Body) -> Result<Response, ApiError> {
+        api::marks::check_head(parts)?;
+        self.posts.count()?;
         let body = axum::body::to_bytes(body, MAX_BODY);
         let body = tokio::time::timeout(BODY_DEADLINE, body).await;
         let body = body.map_err(|_| {
@@ -294,7 +310,7 @@ impl Admin {
             ApiError::new(StatusCode::REQUEST_TIMEOUT, message)
         })?;
         let body = body.map_err(|_| too_large())?;
-        let mark = api::marks::add(self, parts, &body).await?;
+        let mark = api::marks::add(self, &body).await?;
         Ok(response::created(mark))
     }
 }

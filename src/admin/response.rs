@@ -95,7 +95,9 @@ impl ApiError {
         let header = match self.status {
             StatusCode::UNAUTHORIZED => Some((header::WWW_AUTHENTICATE, CHALLENGE)),
             StatusCode::METHOD_NOT_ALLOWED => allow.map(|allow| (header::ALLOW, allow)),
-            StatusCode::SERVICE_UNAVAILABLE => Some((header::RETRY_AFTER, ONE_SECOND)),
+            StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => {
+                Some((header::RETRY_AFTER, ONE_SECOND))
+            }
             _ => None,
         };
         if let Some((name, value)) = header {
@@ -203,6 +205,8 @@ pub(super) fn finish(method: &Method, response: &mut Response) {
     headers.insert(header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY);
     let nosniff = HeaderValue::from_static("nosniff");
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
+    // For browsers that do not know `frame-ancestors`.
+    headers.insert(header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
     let no_referrer = HeaderValue::from_static("no-referrer");
     headers.insert(header::REFERRER_POLICY, no_referrer);
     headers

@@ -24,7 +24,7 @@ impl Pulse {
     ///
     /// # Panics
     /// The path does not begin with a slash, ends with one or holds a parameter, or the access has
-    /// an empty secret. As with axum's `Router::nest`, that is found out when the service starts;
+    /// an empty secret or allows something that is no host. As with axum's `Router::nest`, that is found out when the service starts;
     /// [`try_mount`](Self::try_mount) returns it.
     #[track_caller]
     pub fn mount(&self, path: &str, access: crate::admin::Access) -> axum::Router {
@@ -52,7 +52,7 @@ impl Pulse {
     /// slash at its end; [`mount`](Self::mount) serves both.)
     ///
     /// # Panics
-    /// The access has an empty secret.
+    /// The access has an empty secret, or allows something that is no host.
     #[track_caller]
     pub fn router(&self, access: crate::admin::Access) -> axum::Router {
         match crate::admin::router(self.admin_source(), access) {

@@ -1,1 +1,244 @@
-//! Which hosts may be asked for.
+//! Which hosts may be asked for: a page of another site may have its own name point at this service.
+
+use axum::Router;
+use tower_pulse::Pulse;
+use tower_pulse::admin::Access;
+
+use crate::rig::http::{Client, Response};
+use crate::rig::log::Log;
+use crate::serve;
+
+async fn served(access: Access) -> Client {
+    let pulse = Pulse::builder().build().unwrap();
+    let app = Router::new().merge(pulse.mount("/pulse", access));
+    Client::connect(serve(app).await).await
+}
+
+const HEALTH: &str = "/pulse/api/health?part=status";
+const OWN: [&str; 13] = [
+    "127.0.0.1:3000",
+    "10.1.2.3",
+    "192.168.1.7:80",
+    "[::1]:3000",
+    "[fe80::1%25eth0]",
+    "[2001:db8::7]",
+    "127.0.0.1.",
+    "localhost",
+    "LocalHost:3000",
+    "localhost.",
+    "shop.localhost:8080",
+    "0.0.0.0:3000",
+    "[::ffff:127.0.0.1]:1",
+];
+const OTHERS: [&str; 20] = [
+    "evil.example",
+    "evil.example:3000",
+    "pulse.internal.evil.example",
+    "notlocalhost",
+    "localhost.evil.example",
+    "127.0.0.1.evil.example",
+    "127.0.0.1@evil.example",
+    "evil.example@127.0.0.1",
+    "1.2.3",
+    "256.1.1.1",
+    "[::1].evil.example",
+    "[evil.example]",
+    "[::1",
+    "::1",
+    "localhost:80:80",
+    "localhost:x",
+    "localhost..",
+    ".localhost",
+    "pulse internal",
+    "",
+];
+
+fn is_refused(host: &str, answer: &Response) {
+    assert_eq!(answer.status, 403, "{host}");
+    let error = answer.json()["error"].as_str().unwrap().to_owned();
+    assert!(error.contains("allow_host"), "{error}");
+    assert!(error.len() < 600, "{error}");
+}
+
+#[tokio::test]
+async fn an_open_router_answers_addresses_and_localhost_only() {
+    let mut client = served(Access::open()).await;
+    for host in OWN {
+        let answer = client.request("GET", HEALTH, &[("host", host)], "").await;
+        assert_eq!(answer.status, 200, "{host}");
+    }
+    for host in OTHERS {
+        for path in [HEALTH, "/pulse/api/screen?ask=health", "/pulse/api/nothing"] {
+            // No proxy of this service's own has said so.
+            let forwarded = [
+                ("host", host),
+                ("x-forwarded-host", "localhost"),
+                ("forwarded", "host=localhost"),
+            ];
+            is_refused(host, &client.request("GET", path, &forwarded, "").await);
+        }
+        for path in ["/pulse/api/marks", "/pulse/", "/pulse/assets/app.js"] {
+            is_refused(
+                host,
+                &client.request("POST", path, &[("host", host)], "{}").await,
+            );
+        }
+        // The page is there to say so.
+        let page = client
+            .request("GET", "/pulse/", &[("host", host)], "")
+            .await;
+        assert_eq!(page.status, 200, "{host}");
+    }
+    let two = [("host", "localhost"), ("host", "evil.example")];
+    let answer = client.request("GET", HEALTH, &two, "").await;
+    assert!([400, 403].contains(&answer.status), "{}", answer.status);
+    let absolute = format!("http://evil.example{HEALTH}");
+    let answer = client
+        .request("GET", &absolute, &[("host", "localhost")], "")
+        .await;
+    is_refused("an absolute URL", &answer);
+    let refused = client
+        .request("GET", HEALTH, &[("host", "Pulse.Internal:80")], "")
+        .await;
+    assert!(
+        refused
+            .text()
+            .contains("allow_host(\\\"pulse.internal\\\")"),
+        "{}",
+        refused.text()
+    );
+}
+
+#[tokio::test]
+async fn a_named_host_is_answered() {
+    let access = Access::open()
+        .allow_host("Pulse.Internal.")
+        .allow_host("shop_admin:3000");
+    let mut client = served(access).await;
+    for host in [
+        "pulse.internal",
+        "PULSE.internal:8443",
+        "pulse.internal.",
+        "shop_admin",
+        "localhost",
+        "10.0.0.1",
+    ] {
+        let answer = client.request("GET", HEALTH, &[("host", host)], "").await;
+        assert_eq!(answer.status, 200, "{host}");
+    }
+    for host in [
+        "internal",
+        "x.pulse.internal",
+        "pulse.internal.evil.example",
+        "pulse.internal..",
+    ] {
+        is_refused(
+            host,
+            &client.request("GET", HEALTH, &[("host", host)], "").await,
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_authentication_of_ones_own_needs_no_host() {
+    for access in [
+        Access::open().allow_any_host(),
+        Access::custom(|_| true),
+        Access::custom_async(|_| async { true }),
+    ] {
+        let mut client = served(access).await;
+        for host in OWN.into_iter().chain(OTHERS) {
+            let answer = client.request("GET", HEALTH, &[("host", host)], "").await;
+            assert_ne!(answer.status, 403, "{host}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_host_that_nobody_can_ask_for_is_refused_at_the_start() {
+    let pulse = Pulse::builder().build().unwrap();
+    for host in [
+        "",
+        " ",
+        "https://pulse.internal",
+        "pulse.internal/",
+        "a b",
+        "*.internal",
+        "a..b",
+        "bücher.example",
+        "[::1",
+        "a:b",
+        &"x".repeat(254),
+    ] {
+        let access = Access::open().allow_host(host);
+        let error = pulse.try_mount("/pulse", access).unwrap_err();
+        assert_eq!(error.field(), "allow_host");
+        let text = error.to_string();
+        assert!(text.contains("pulse.internal"), "{text}");
+    }
+    for host in [
+        "pulse.internal",
+        "10.0.0.1",
+        "[::1]:80",
+        "::1",
+        "xn--bcher-kva.example",
+        "shop",
+    ] {
+        let access = Access::open().allow_host(host);
+        assert!(pulse.try_mount("/pulse", access).is_ok(), "{host}");
+    }
+}
+
+#[tokio::test]
+async fn the_start_warns_that_anybody_may_enter() {
+    let (log, _logging) = Log::start();
+    let pulse = Pulse::builder().build().unwrap();
+    for access in [
+        Access::token("secret"),
+        Access::basic("ops", "secret"),
+        Access::custom(|_| true),
+        Access::open().allow_any_host(),
+    ] {
+        let _router = pulse.router(access);
+    }
+    assert_eq!(log.lines_with("may enter"), Vec::<String>::new());
+    let _routers = (
+        pulse.router(Access::open()),
+        pulse.mount("/pulse", Access::open().allow_host("shop")),
+    );
+    let lines = log.lines_with("anybody may enter");
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert!(
+        lines
+            .iter()
+            .all(|line| line.contains("WARN") && line.contains("allow_any_host")),
+        "{lines:?}"
+    );
+}
+
+#[tokio::test]
+async fn no_page_may_be_framed() {
+    let mut client = served(Access::open()).await;
+    for path in [
+        "/pulse",
+        "/pulse/",
+        "/pulse/assets/app.css",
+        HEALTH,
+        "/pulse/metrics",
+        "/pulse/nothing",
+        "/pulse/api/paths?limit=x",
+    ] {
+        for method in ["GET", "HEAD", "POST", "DELETE"] {
+            let answer = client.request(method, path, &[], "").await;
+            assert_eq!(
+                answer.header("x-frame-options"),
+                Some("DENY"),
+                "{method} {path}"
+            );
+        }
+    }
+    let refused = client
+        .request("GET", HEALTH, &[("host", "evil.example")], "")
+        .await;
+    assert_eq!(refused.header("x-frame-options"), Some("DENY"));
+}

@@ -29,12 +29,8 @@ struct NewMark {
     text: String,
 }
 
-/// Makes a mark of a JSON body, and answers with it.
-pub(in crate::admin) async fn add(
-    admin: &Admin,
-    parts: &Parts,
-    body: &[u8],
-) -> Result<Vec<u8>, ApiError> {
+/// Refuses a request that a page of another site has made, and one whose body is no JSON.
+pub(in crate::admin) fn check_head(parts: &Parts) -> Result<(), ApiError> {
     refuse_other_sites(parts)?;
     let content_type = parts.headers.get(header::CONTENT_TYPE);
     let content_type = content_type.and_then(|value| value.to_str().ok());
@@ -43,6 +39,11 @@ pub(in crate::admin) async fn add(
         let message = "the content-type must be application/json";
         return Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
     }
+    Ok(())
+}
+
+/// Makes a mark of a JSON body, and answers with it.
+pub(in crate::admin) async fn add(admin: &Admin, body: &[u8]) -> Result<Vec<u8>, ApiError> {
     let new: NewMark = serde_json::from_slice(body).map_err(|_| {
         let message = r#"the body must be a JSON object as {"text": "new index"}"#;
         ApiError::new(StatusCode::BAD_REQUEST, message)

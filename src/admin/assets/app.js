@@ -141,7 +141,7 @@ function report() {
 	document.body.toggleAttribute('data-nothing', Boolean(failure) && !view.complete && !view.mounted?.needsNoStore);
 	if (failure) {
 		const stale = view.complete ? `Shown is what was answered at ${time(shown.at)}.` : 'There is nothing to show yet.';
-		const message = isUnauthorized ? 'You are no longer logged in. Reload the page to log in again.' : failure instanceof SyntaxError ? 'The script of this screen is broken.' : isUnreachable ? 'The service cannot be reached.' : visible(failure.message).replace(/[^.?!]$/, '$&.');
+		const message = failure.status === 403 ? `The service refuses to answer: ${visible(failure.message)}. Reload the page once you may enter.` : isUnauthorized ? 'You are no longer logged in. Reload the page to log in again.' : failure instanceof SyntaxError ? 'The script of this screen is broken.' : isUnreachable ? 'The service cannot be reached.' : visible(failure.message).replace(/[^.?!]$/, '$&.');
 		text($('banner').firstElementChild, isUnauthorized ? message : `${message} ${stale} Trying again…`);
 		text($('banner').lastElementChild, isUnauthorized ? 'Reload' : 'Retry now');
 		if (!view.complete && !view.mounted?.needsNoStore && !nothing.isConnected) root.prepend(nothing);

@@ -140,11 +140,11 @@ async fn head_and_errors_leave_a_connection_usable() {
     let address = listener.local_addr().expect("an address");
     let server = tokio::spawn(axum::serve(listener, bench().router).into_future());
     let mut connection = tokio::net::TcpStream::connect(address).await.expect("up");
-    let requests = "HEAD / HTTP/1.1\r\nhost: a\r\n\r\n\
-                    GET /api/slowest HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\n\r\nabc\
-                    POST /api/slowest HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n\
-                    HEAD /assets/app.css HTTP/1.1\r\nhost: a\r\n\r\n\
-                    GET /api/counters?name=%zz HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
+    let requests = "HEAD / HTTP/1.1\r\nhost: localhost\r\n\r\n\
+                    GET /api/slowest HTTP/1.1\r\nhost: localhost\r\ncontent-length: 3\r\n\r\nabc\
+                    POST /api/slowest HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n\
+                    HEAD /assets/app.css HTTP/1.1\r\nhost: localhost\r\n\r\n\
+                    GET /api/counters?name=%zz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
     let sent = connection.write_all(requests.as_bytes()).await;
     sent.expect("sent");
     let mut answers = String::new();

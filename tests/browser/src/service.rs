@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::Request;
-use axum::http::StatusCode;
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::IntoResponse as _;
 use axum::routing::get;
@@ -209,6 +209,18 @@ impl Service {
         }
         service.flush().await;
         service
+    }
+
+    /// A service that is asked for by a host that nobody has named, as a browser does for the page of another site.
+    pub async fn of_another_host() -> Self {
+        let pulse = builder().build().expect("a valid configuration");
+        let other = middleware::from_fn(|mut request: Request, next: Next| {
+            let host = HeaderValue::from_static("rebound.example");
+            request.headers_mut().insert(header::HOST, host);
+            next.run(request)
+        });
+        let admin = pulse.mount("/admin/pulse", Access::open());
+        Self::serve(pulse, admin.layer(other)).await
     }
 
     /// A service whose page needs a login, which [`Self::log_out`] takes away.

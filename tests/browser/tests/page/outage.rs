@@ -231,6 +231,19 @@ async fn whoever_is_logged_out_is_told() {
 }
 
 #[tokio::test]
+async fn a_refused_host_is_told_in_words() {
+    let service = Service::of_another_host().await;
+    let page = Page::empty().await;
+    page.tolerate("403");
+    page.load(&service.url("/admin/pulse")).await;
+    page.until_shown("#banner").await;
+    let text = page.text("#banner").await;
+    assert!(text.contains("allow_host"), "{text}");
+    assert_eq!(banners(&page).await, 1);
+    page.end().await;
+}
+
+#[tokio::test]
 async fn a_zoomed_page_recovers_too() {
     let shop = Shop::start(Backend::Redis, &[]).await;
     let to = Clock::system().now_seconds() / 60 * 60;
