@@ -246,7 +246,8 @@ impl Builder {
     }
 
     /// How often figures are taken to the store: 10 ms to 60 s. Where it is not set it is 1 s, and up
-    /// to 10 s in a fleet of more than 400 instances.
+    /// to 10 s in a fleet of more than 400 instances. An instance flushes earlier only when so many ids wait for a
+    /// [ranking](crate::Pulse::ranking) that some would soon be dropped: half of its `max_ids`, and 1,000.
     pub fn flush_interval(mut self, interval: Duration) -> Self {
         self.flush_interval = Some(interval);
         self

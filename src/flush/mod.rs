@@ -55,6 +55,8 @@ pub(crate) struct Flusher {
     store: Arc<dyn Store>,
     /// The time between flushes, in milliseconds.
     interval: AtomicU64,
+    /// The time between the last two flushes in milliseconds, if the last one was early; 0 otherwise.
+    early_after: AtomicU64,
     /// The user has not set the interval: it grows with the fleet.
     is_interval_free: bool,
     /// The turn of this instance within the time over which a fleet spreads its flushes, 0 to 1.
@@ -171,6 +173,8 @@ pub(crate) struct FlushStatus {
     /// Contexts and counters that are taken and not acknowledged.
     pub(crate) series: usize,
     pub(crate) interval: Duration,
+    /// The time between the last two flushes, if the last one was early, or else the interval.
+    pub(crate) last_interval: Duration,
     pub(crate) fleet: StoreStatus,
 }
 
@@ -230,6 +234,7 @@ impl Flusher {
             recorder,
             store,
             interval: AtomicU64::new(u64::try_from(interval.as_millis()).unwrap_or(u64::MAX)),
+            early_after: AtomicU64::new(0),
             is_interval_free: options.interval.is_none(),
             phase: fastrand::f64(),
             state: Mutex::new(FlushState::from(&sending)),
@@ -350,6 +355,10 @@ impl Flusher {
             in_doubt_age: age(state.in_doubt_since),
             series: state.series,
             interval: self.interval(),
+            last_interval: match self.early_after.load(Ordering::Relaxed) {
+                0 => self.interval(),
+                millis => self.interval().min(Duration::from_millis(millis)),
+            },
             fleet: lock(&self.fleet).clone(),
             unique_name: match &self.name {
                 Some(name) => format!("{name}:{}", state.instance),

@@ -1,6 +1,7 @@
 //! The times of flushes and heartbeats.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::{BACKOFF, Flusher};
@@ -14,7 +15,7 @@ const FORBIDDEN_WAIT: Duration = Duration::from_secs(30);
 const LAST_FLUSH: Duration = Duration::from_secs(1);
 
 impl Flusher {
-    /// Flushes at every interval, sooner under pressure, until the shutdown. When every
+    /// Flushes at every interval, sooner when a ranking is crowded, until the shutdown. When every
     /// [`Pulse`](crate::Pulse) was dropped without one, it flushes what is pending by itself.
     pub(crate) fn flush_at_intervals(
         self: Arc<Self>,
@@ -37,17 +38,27 @@ impl Flusher {
         let clock = self.clock().clone();
         let mut backoff = *BACKOFF.start();
         let mut wait = self.until_next();
+        let mut last_flush = clock.tick();
         loop {
             let pressed = self.recorder.drain.pressure.notified();
             let waiting = async {
                 tokio::select! {
-                    () = clock.sleep(wait) => {}
-                    () = pressed, if backoff == *BACKOFF.start() => {}
+                    () = clock.sleep(wait) => false,
+                    () = pressed, if backoff == *BACKOFF.start() => true,
                 }
             };
-            if stopped.or(waiting).await.is_none() {
+            let Some(is_early) = stopped.or(waiting).await else {
                 return;
+            };
+            // The flush that has just ended may have taken what it was notified of.
+            if is_early && !self.recorder.drain.is_crowded() {
+                wait = self.until_next();
+                continue;
             }
+            let since = clock.since(std::mem::replace(&mut last_flush, clock.tick()));
+            let millis = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
+            let early_after = if is_early { millis.max(1) } else { 0 };
+            self.early_after.store(early_after, Ordering::Relaxed);
             let Some(result) = stopped.or(self.flush()).await else {
                 return;
             };

@@ -91,7 +91,8 @@ pub struct RecordingHealth {
 #[cfg_attr(feature = "admin", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct FlushHealth {
-    /// Seconds between flushes. Unless the builder sets the interval, it grows with the fleet.
+    /// Seconds between flushes. Unless the builder sets the interval, it grows with the fleet. Less while so many ids
+    /// are added to a ranking that it flushes early.
     pub interval_seconds: f64,
     /// Seconds since the store last acknowledged a call; `None` before the first time.
     pub last_flush_age_seconds: Option<f64>,

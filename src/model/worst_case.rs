@@ -102,6 +102,8 @@ const CELL_PART: u64 = 2_064;
 const CONTEXT: u64 = 2_048;
 /// A pending slice of a counter.
 const PENDING_SLICE: u64 = 32;
+/// Minutes of which records are pending between two flushes: intervals are at most a minute long.
+const PENDING_MINUTES: u64 = 2;
 /// A slice of a counter of a store in this process.
 const STORED_SLICE: u64 = 32;
 /// A bucket of a histogram in this process.
@@ -177,7 +179,15 @@ impl ProcessBytes {
                     false => 0,
                 };
                 let records = (contexts * stored_records() + reports).min(bytes as u64);
-                (3 * contexts + counters) * slices * STORED_SLICE + records
+                let pending = contexts
+                    * PENDING_MINUTES
+                    * (buckets_at(SCALE) * PENDING_BUCKET + PENDING_RECORD);
+                let pending_slices =
+                    (contexts + counters) * slices_between_flushes(precisions) * PENDING_SLICE;
+                (3 * contexts + counters) * slices * STORED_SLICE
+                    + records
+                    + pending
+                    + pending_slices
             }
             None => {
                 // Above `pending_bytes` the pending records are compacted.
@@ -231,6 +241,13 @@ const fn buckets_at(scale: u8) -> u64 {
 /// Minutes of which reports wait, or are stored in this process.
 fn reported_minutes() -> u64 {
     u64::from(REPORTED_MINUTES.retained)
+}
+
+/// Slices of a counter that are pending between two flushes.
+fn slices_between_flushes(precisions: &Precisions) -> u64 {
+    let slices = precisions.counters.iter();
+    let slices = slices.map(|p| (60 / p.seconds + 2).min(p.retained));
+    slices.map(u64::from).sum()
 }
 
 /// Contexts of a minute that are stored of an instance.
@@ -424,8 +441,8 @@ mod tests {
             ..bounds()
         };
         let parts = |bytes| ProcessBytes::new(&bounds(bytes), &precisions());
-        assert_eq!(parts(1 << 20).slices, 13_346_560);
-        assert_eq!(parts(usize::MAX).slices, 579_181_824);
+        assert_eq!(parts(1 << 20).slices, 16_258_400);
+        assert_eq!(parts(usize::MAX).slices, 582_093_664);
         assert_eq!(parts(1 << 20).folding, 0);
         assert_eq!(WorstCase::new(&bounds(1), &precisions()).store_bytes, 0);
     }

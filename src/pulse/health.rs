@@ -70,7 +70,7 @@ impl Parts {
                     max_drain_lag_seconds: drain.max_lag,
                 },
                 flush: FlushHealth {
-                    interval_seconds: flush.interval.as_secs_f64(),
+                    interval_seconds: flush.last_interval.as_secs_f64(),
                     last_flush_age_seconds: flush.flushed_age.map(|age| age.as_secs_f64()),
                     in_doubt_age_seconds: flush.in_doubt_age.map(|age| age.as_secs_f64()),
                     errors: counters.flush_errors,

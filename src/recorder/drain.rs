@@ -24,13 +24,15 @@ use crate::task::{Stopped, lock};
 
 const SECOND: i64 = 1_000_000_000;
 
-/// Number of pending names, ids of rankings included, that starts a flush before its time.
-const PRESSURE: usize = 1_000;
+/// So many pending ids of a ranking start a flush before its time, or half of the most that the ranking may have: beyond
+/// its maximum, additions would be dropped. Contexts and counters never start one, as the memory of what is pending is
+/// bounded by their maxima, which [`worst_case`](crate::model::worst_case) knows.
+const CROWDED_IDS: usize = 1_000;
 
 /// The pending batch and the counts of the drain. No request takes its lock.
 pub(crate) struct Drain {
     state: Mutex<State>,
-    /// Notified when the batch has [`PRESSURE`] names.
+    /// Notified when the batch has [`CROWDED_IDS`] of a ranking.
     pub(crate) pressure: Notify,
 }
 
@@ -114,6 +116,11 @@ impl Drain {
         state.pending.take()
     }
 
+    /// Whether the pending batch is to be flushed early.
+    pub(crate) fn is_crowded(&self) -> bool {
+        is_crowded(&lock(&self.state).pending)
+    }
+
     /// Reads or changes the counts of flushing.
     pub(crate) fn counters<T>(&self, with: impl FnOnce(&mut FlushCounters) -> T) -> T {
         with(&mut lock(&self.state).flush)
@@ -139,6 +146,15 @@ impl Drain {
             max_lag: state.max_lag as f64 / 1e9,
         }
     }
+}
+
+/// Whether a ranking of a batch has so many ids that the batch is flushed early.
+fn is_crowded(batch: &Batch) -> bool {
+    let mut rankings = batch.rankings.values();
+    rankings.any(|ranking| {
+        let half = ranking.spec.max_ids as usize / 2;
+        ranking.ids.len() >= half.max(CROWDED_IDS)
+    })
 }
 
 /// The second that samples belong to which were recorded between two drains. For the first drain after the
@@ -219,7 +235,7 @@ impl Recorder {
                 .reports
                 .end(&mut state.pending, now.div_euclid(SECOND)),
         }
-        if state.pending.len() + state.pending.ranked_ids() >= PRESSURE {
+        if is_crowded(&state.pending) {
             self.drain.pressure.notify_one();
         }
     }

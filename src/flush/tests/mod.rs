@@ -206,7 +206,7 @@ impl Flushing {
         clock: Clock,
         interval: Option<Duration>,
     ) -> Self {
-        let limits = Limits::for_tests(1_000, 1);
+        let limits = Limits::for_tests(100_000, 1);
         let (store, unattended) = (Arc::new(store), Arc::new(Notify::new()));
         let recorder = Arc::new(Recorder::new(clock, Precisions::default(), limits));
         let options = FlushOptions {

@@ -7,9 +7,12 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::{Behaviour, Flushing, MS, NOW, SECOND, Scripted};
-use crate::clock::Clock;
+use crate::clock::{Clock, ManualClock};
 use crate::error::StoreErrorKind;
 use crate::flush::INSTANCES_PER_SECOND;
+use crate::model::context::Kind;
+use crate::model::outcome::Outcome;
+use crate::model::ranking::RankingSpec;
 use crate::task::{Stop, lock};
 
 /// The wait until the next flush, of a flusher half-way in the turn of its fleet.
@@ -65,6 +68,74 @@ async fn the_interval_grows_with_the_fleet_unless_it_is_set() {
             assert_eq!(status.fleet.instances, instances);
         }
     }
+}
+
+/// Drives a flusher with an interval of 60 s for 102 s, and does `each_second` before each. Returns after how many seconds
+/// it flushed.
+async fn flushes(flushing: &Flushing, clock: &ManualClock, each_second: impl Fn(u32)) -> Vec<u32> {
+    let (stop, stopped) = Stop::new();
+    let tasks = [
+        tokio::spawn(flushing.recorder.clone().drain_each_second(stopped.clone())),
+        tokio::spawn(flushing.flusher.clone().flush_at_intervals(stopped)),
+    ];
+    tokio::task::yield_now().await;
+    let (mut flushed, mut appended) = (Vec::new(), 0);
+    for second in 1..=102 {
+        each_second(second);
+        clock.advance(SECOND);
+        // More than there are calls of a flush.
+        for _ in 0..256 {
+            tokio::task::yield_now().await;
+        }
+        let before = std::mem::replace(&mut appended, lock(&flushing.store.appended).len());
+        flushed.extend((appended > before).then_some(second));
+    }
+    stop.stop();
+    for task in tasks {
+        task.await.expect("it ends");
+    }
+    flushed
+}
+
+#[tokio::test]
+async fn contexts_that_are_all_busy_do_not_shorten_the_interval() {
+    let (clock, manual_clock) = Clock::manual(NOW);
+    let flushing = Flushing::of(Scripted::default(), clock, Some(60 * SECOND));
+    let entry = |n: u32| flushing.recorder.entry(Kind::Http, &format!("GET /{n}"));
+    let entries: Vec<_> = (0..2_000).map(entry).collect();
+    let flushed = flushes(&flushing, &manual_clock, |_| {
+        let entries = entries.iter();
+        entries.for_each(|entry| entry.record_measured(MS, Outcome::Success, false));
+    });
+    // 20 s of a minute have passed, and the flusher has its turn within a tenth of a second after each.
+    assert_eq!(flushed.await, [41, 101]);
+    assert_eq!(flushing.flusher.status().last_interval, 60 * SECOND);
+}
+
+#[tokio::test]
+async fn the_shown_interval_is_that_of_a_ranking_that_flushes_early() {
+    let (clock, manual_clock) = Clock::manual(NOW);
+    let flushing = Flushing::of(Scripted::default(), clock, Some(60 * SECOND));
+    let spec = RankingSpec {
+        interval: 3_600,
+        slices: 1,
+        max_ids: 2_000,
+    };
+    let ranking = flushing.recorder.ranking("searches", spec);
+    let ranking = ranking.expect("it is the first");
+    let flushed = flushes(&flushing, &manual_clock, |second| {
+        // Crowded for 20 s.
+        let ids = if second <= 20 { 250 } else { 1 };
+        (0..ids).for_each(|id| ranking.add(&format!("{second} {id}"), 1));
+        let shown = flushing.flusher.status().last_interval;
+        let is_early = (5..=41).contains(&second);
+        assert_eq!(
+            shown,
+            if is_early { 4 * SECOND } else { 60 * SECOND },
+            "in second {second}"
+        );
+    });
+    assert_eq!(flushed.await, [4, 8, 12, 16, 20, 41, 101]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,6 +8,7 @@ use super::*;
 use crate::clock::{Clock, ManualClock};
 use crate::model::context::UNMATCHED;
 use crate::model::outcome::Outcome;
+use crate::model::ranking::RankingSpec;
 use crate::model::slice::Precisions;
 use crate::recorder::Limits;
 use crate::task::Stop;
@@ -22,10 +23,12 @@ fn a_sample_belongs_to_the_second_in_which_it_finished() {
 }
 
 const NOW: i64 = 1_700_000_000;
+/// The most counters of a recorder.
+const COUNTERS: usize = 1_000;
 
 fn recorder(max_contexts: usize) -> (Arc<Recorder>, ManualClock) {
     let (clock, manual_clock) = Clock::manual(NOW);
-    let limits = Limits::for_tests(max_contexts, PRESSURE);
+    let limits = Limits::for_tests(max_contexts, COUNTERS);
     let recorder = Recorder::new(clock, Precisions::default(), limits);
     (Arc::new(recorder), manual_clock)
 }
@@ -146,7 +149,7 @@ fn totals_of_counters_are_those_since_the_start_drained_or_not() {
     recorder.counter("sales").add(-10);
     recorder.counter("refunds");
     assert_eq!(totals(), [("refunds".into(), 0), ("sales".into(), -4)]);
-    (0..PRESSURE).for_each(|number| recorder.counter(&number.to_string()).increment());
+    (0..COUNTERS).for_each(|number| recorder.counter(&number.to_string()).increment());
     // The two names that found no room, and a counter that the user has given the same name.
     let overflow = |totals: Vec<(Arc<str>, i64)>| {
         let overflow = totals.into_iter().find(|(name, _)| &**name == OVERFLOW);
@@ -185,7 +188,7 @@ fn a_context_has_a_few_shards_at_least_two() {
 #[test]
 fn only_names_beyond_the_maximum_overflow() {
     let (recorder, _) = recorder(1);
-    for number in 0..PRESSURE {
+    for number in 0..COUNTERS {
         let counter = recorder.counter(&format!("counter {number}"));
         assert_eq!(counter.name(), format!("counter {number}"));
     }
@@ -200,14 +203,29 @@ fn only_names_beyond_the_maximum_overflow() {
 }
 
 #[tokio::test]
-async fn a_thousand_names_start_a_flush() {
+async fn ids_of_a_ranking_start_a_flush_before_some_are_dropped() {
     let (recorder, _) = recorder(9);
-    for (names, is_pressed) in [(PRESSURE - 1, false), (PRESSURE, true)] {
-        (0..names).for_each(|name| recorder.counter(&name.to_string()).increment());
+    let pressed = |recorder: &Recorder| {
         recorder.drain();
         let pressed = recorder.drain.pressure.notified().now_or_never();
-        assert_eq!(pressed.is_some(), is_pressed, "{names} names");
+        recorder.drain.take();
+        pressed.is_some()
+    };
+    for max_ids in [10, 3_000] {
+        let spec = RankingSpec {
+            interval: 60,
+            slices: 1,
+            max_ids,
+        };
+        let ranking = recorder.ranking(&max_ids.to_string(), spec);
+        let ranking = ranking.expect("there is none of this name");
+        for (ids, is_pressed) in [(1_499, false), (1_500, max_ids == 3_000)] {
+            (0..ids).for_each(|id| ranking.add(&id.to_string(), 1));
+            assert_eq!(pressed(&recorder), is_pressed, "{ids} of {max_ids} ids");
+        }
     }
+    (0..COUNTERS).for_each(|name| recorder.counter(&name.to_string()).increment());
+    assert!(!pressed(&recorder), "the maximum of names bounds them");
 }
 
 #[tokio::test]
