@@ -6,6 +6,7 @@ use super::{Backend, Builder};
 use crate::error::BuildError;
 use crate::model::context::escape_hidden;
 use crate::model::fleet::MAX_VERSION_BYTES;
+use crate::model::slice::{MAX_PRECISIONS, MAX_RETAINED};
 use crate::recorder::check_counter;
 
 impl Builder {
@@ -61,7 +62,8 @@ impl Builder {
             let (least, most) = (Duration::from_micros(1), 3_600 * second);
             duration("target", target, least, most, "1 µs to 1 h")?;
         }
-        number("retained_slices", self.retained_slices as usize, 1, 10_000)?;
+        let most = MAX_RETAINED as usize;
+        number("retained_slices", self.retained_slices as usize, 1, most)?;
         number("max_contexts", self.max_contexts, 1, 100_000)?;
         number("max_counters", self.max_counters, 1, 100_000)?;
         number("replay_bytes", self.replay_bytes, 0, 1 << 30)?;
@@ -132,7 +134,8 @@ impl Builder {
         let mut seconds = self.precisions.clone();
         seconds.sort_unstable();
         seconds.dedup();
-        if seconds.len() != self.precisions.len() || !(1..=16).contains(&seconds.len()) {
+        if seconds.len() != self.precisions.len() || !(1..=MAX_PRECISIONS).contains(&seconds.len())
+        {
             return refuse(&self.precisions);
         }
         if seconds.iter().any(|p| !(1..=YEAR).contains(p)) {

@@ -28,7 +28,7 @@ use tokio::sync::Notify;
 use self::replay::ReplayBuffer;
 use crate::clock::{Clock, Tick};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::model::batch::Batch;
+use crate::model::batch::{Batch, MAX_CALL_COST};
 use crate::recorder::Recorder;
 use crate::store::pace::BatchSizer;
 use crate::store::{AppendedCall, FencedBatch, Receipt, Store, StoreStatus};
@@ -39,7 +39,7 @@ const BACKOFF: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(50)..=Duration::from_secs(1);
 /// A call has 256 contexts, and up to 512 as long as the server takes less than a millisecond for it: to
 /// append one takes it 12 µs and 0.2 µs for each context, and to pack it takes this process 1 µs for each.
-const JOURNAL_COSTS: std::ops::RangeInclusive<usize> = 256 * 24..=512 * 24;
+const JOURNAL_COSTS: std::ops::RangeInclusive<usize> = 256 * 24..=MAX_CALL_COST;
 /// A store without a journal folds a call at once, which holds up a worker of the runtime for some microseconds
 /// for each context.
 const MEMORY_COSTS: std::ops::RangeInclusive<usize> = 16 * 24..=64 * 24;

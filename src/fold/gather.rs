@@ -12,9 +12,10 @@ use crate::store::journal::{Entry, Journal, Step};
 
 /// About how many bytes of entries one script reads; a larger read would block the server and the runtime.
 const READ_BYTES: u64 = 512 * 1024;
-/// About how many bytes of entries one round folds, and how long it reads entries. The size of the merged
-/// round is bounded by the number of names.
+/// About how many bytes of entries one round folds, and how long it reads entries.
 const ROUND_BYTES: u64 = 32 * 1024 * 1024;
+/// About how many names one round folds, which bounds the size of the merged round, and of its steps.
+const ROUND_NAMES: usize = 16 * 1024;
 const READ_TIME: Duration = Duration::from_secs(1);
 /// Seconds for which an entry of a newer version waits for an instance that can read it.
 const NEWER_GRACE: i64 = 600;
@@ -69,7 +70,9 @@ impl Lease {
             let (end, upto) = (gathered.end, self.progress.upto);
             // The end of a round that was begun is fixed.
             let is_large = upto.is_none()
-                && (end.offset - low.offset >= ROUND_BYTES || start.elapsed() >= READ_TIME);
+                && (end.offset - low.offset >= ROUND_BYTES
+                    || gathered.round.names() >= ROUND_NAMES
+                    || start.elapsed() >= READ_TIME);
             if is_last_part || is_large || end == gathered.head || Some(end) == upto {
                 return Ok(Read::Gathered(gathered));
             }

@@ -155,7 +155,6 @@ impl Lease {
         let left = |name: &str| !done.contains(partition(name));
         let rolled = self.progress.rolled.clone();
         let mut partitions: Vec<(usize, Plan)> = Vec::new();
-        let mut missing: Vec<RecordKey> = Vec::new();
         let mut seen = 0;
         for group in round.groups() {
             for (context, judged) in group.contexts.iter().filter(|(c, _)| left(&c.name)) {
@@ -163,11 +162,7 @@ impl Lease {
                 plan.cost += judged.delta.cost();
                 let id = RecordId::new(context.kind, &context.name);
                 for (at, _) in round::records(&judged.delta, &rolled, round.stamp()) {
-                    let key = (at, id);
-                    if !plan.records.contains(&key) {
-                        plan.records.push(key);
-                        missing.extend(self.records.get(key).is_none().then_some(key));
-                    }
+                    plan.records.push((at, id));
                     if at.0 == FINEST.seconds {
                         self.progress.rolled.add(at.1);
                     }
@@ -181,6 +176,14 @@ impl Lease {
                 let cost: usize = series.iter().map(|slices| slices.len()).sum();
                 sorted::entry(&mut partitions, partition(name), Plan::default).cost += cost;
             }
+        }
+        let mut missing: Vec<RecordKey> = Vec::new();
+        for (_, plan) in &mut partitions {
+            plan.records.sort_unstable();
+            plan.records.dedup();
+            let keys = plan.records.iter().copied();
+            missing.extend(keys.filter(|key| self.records.get(*key).is_none()));
+            tokio::task::yield_now().await;
         }
         if round.late() > 0 && left(ALL) {
             sorted::entry(&mut partitions, partition(ALL), Plan::default).cost += 1;

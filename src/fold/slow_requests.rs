@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::lease::Lease;
 use super::minute_reports::by_table;
-use super::plan::Plan;
+use super::plan::{NAMES_AT_ONCE, Plan};
 use crate::error::StoreError;
 use crate::model::batch::Merge;
 use crate::model::context::{ContextId, RecordId};
@@ -30,6 +30,7 @@ impl Lease {
         plans: &mut Vec<(usize, Plan)>,
     ) -> Result<bool, StoreError> {
         let oldest = hour_of(round.stamp()) - HOUR;
+        let mut seen = 0;
         let mut added: BTreeMap<(i64, ContextId), SlowRequests> = BTreeMap::new();
         for group in round.groups() {
             let contexts = group.contexts.iter();
@@ -41,6 +42,10 @@ impl Lease {
                     merged
                         .or_insert_with(|| SlowRequests::of(context.kind))
                         .merge(list);
+                }
+                seen += 1;
+                if seen % NAMES_AT_ONCE == 0 {
+                    tokio::task::yield_now().await;
                 }
             }
         }
@@ -69,6 +74,10 @@ impl Lease {
             let plan = sorted::entry(plans, partition(&context.name), Plan::default);
             plan.cost += 1;
             plan.fields.push(write);
+            seen += 1;
+            if seen % NAMES_AT_ONCE == 0 {
+                tokio::task::yield_now().await;
+            }
         }
         Ok(true)
     }

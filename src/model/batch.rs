@@ -8,6 +8,9 @@ mod split;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use self::split::REPORTED_CONTEXT_COST;
+pub use self::split::{MAX_CALL_COST, MAX_ENTRY_BYTES};
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

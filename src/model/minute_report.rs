@@ -84,6 +84,17 @@ impl MinuteReport {
         }
     }
 
+    /// How many of the busiest contexts take at most `bytes` in memory together.
+    pub(crate) fn contexts_within(&self, bytes: usize) -> usize {
+        let mut left = bytes;
+        let contexts = self.contexts.iter();
+        let fitting = contexts.map_while(|(_, aggregate)| {
+            left = left.checked_sub(aggregate.bytes())?;
+            Some(())
+        });
+        fitting.count()
+    }
+
     /// Approximate bytes in memory.
     pub(crate) fn bytes(&self) -> usize {
         let texts = self.instance.len() + self.version.as_ref().map_or(0, |version| version.len());

@@ -8,6 +8,9 @@ use std::sync::Arc;
 use super::slice::Precision;
 use super::slices::Slices;
 
+/// The most slices that the window of a ranking may be configured to have.
+pub const MAX_RANKING_SLICES: u32 = 1_500;
+
 /// The configuration of a ranking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RankingSpec {

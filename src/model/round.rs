@@ -1,7 +1,7 @@
 //! The additions of one round: of several entries of the journal, or of one batch where there is no
 //! journal. They are merged, and skewed samples are removed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::batch::{Aggregate, Batch, ContextDelta, merge_all};
@@ -14,6 +14,9 @@ use super::slice::Precisions;
 pub use super::slice::SKEW_ALLOWED;
 use super::slices::Slices;
 use super::tier::{FINEST, RolledUp, TIERS};
+
+/// About how many bytes of an entry are added at once.
+const PART_BYTES: usize = 32 * 1024;
 
 /// Number of partitions of the names of a round. Each is folded once.
 pub const PARTITIONS: usize = 256;
@@ -59,6 +62,15 @@ pub struct Group {
     pub contexts: BTreeMap<ContextId, Judged>,
     /// The user's counters.
     pub counters: BTreeMap<Arc<str>, Vec<Slices<i64>>>,
+    /// The names of each partition, so that a step finds its own without looking at all others.
+    names: BTreeMap<usize, Names>,
+}
+
+/// The names of a partition.
+#[derive(Debug, Default)]
+struct Names {
+    contexts: BTreeSet<ContextId>,
+    counters: BTreeSet<Arc<str>>,
 }
 
 /// Additions to a context, without skewed samples.
@@ -102,7 +114,7 @@ impl Round {
         }
     }
 
-    /// Adds up to `names` names of an entry. Returns whether the entry has more.
+    /// Adds up to `names` names of an entry, fewer if they are large. Returns whether the entry has more.
     ///
     /// # Errors
     /// The entry cannot be decoded. Set it aside, and make the round again without it.
@@ -114,7 +126,11 @@ impl Round {
     ) -> Result<bool, Undecodable> {
         self.begin_entry(std::mem::take(&mut entry.late), stamp);
         let at = self.group_at(entry.precisions());
+        let end = entry.bytes_left().saturating_sub(PART_BYTES);
         for _ in 0..names {
+            if entry.bytes_left() < end {
+                break;
+            }
             let group = &mut self.groups[at];
             match entry.next()? {
                 Some(Item::Context(context, delta)) => group.add_context(context, delta, stamp),
@@ -162,6 +178,7 @@ impl Round {
                 precisions: precisions.clone(),
                 contexts: BTreeMap::new(),
                 counters: BTreeMap::new(),
+                names: BTreeMap::new(),
             });
             self.groups.len() - 1
         })
@@ -187,6 +204,14 @@ impl Round {
         &self.reports
     }
 
+    /// Number of contexts and counters, and of ids of rankings.
+    pub fn names(&self) -> usize {
+        let groups = self.groups.iter();
+        let series = groups.map(|group| group.contexts.len() + group.counters.len());
+        let ids = self.rankings.values().map(|delta| delta.ids.len());
+        series.chain(ids).sum()
+    }
+
     /// Number of samples that were late when they were flushed.
     pub fn late(&self) -> u64 {
         self.late
@@ -199,6 +224,23 @@ impl Round {
 }
 
 impl Group {
+    /// The contexts of some partitions.
+    pub fn contexts_of(&self, partitions: &[usize]) -> impl Iterator<Item = (&ContextId, &Judged)> {
+        let names = partitions.iter().filter_map(|at| self.names.get(at));
+        let names = names.flat_map(|names| &names.contexts);
+        names.filter_map(|context| self.contexts.get_key_value(context))
+    }
+
+    /// The user's counters of some partitions.
+    pub fn counters_of(
+        &self,
+        partitions: &[usize],
+    ) -> impl Iterator<Item = (&Arc<str>, &Vec<Slices<i64>>)> {
+        let names = partitions.iter().filter_map(|at| self.names.get(at));
+        let names = names.flat_map(|names| &names.counters);
+        names.filter_map(|name| self.counters.get_key_value(name))
+    }
+
     fn add_context(&mut self, context: ContextId, mut delta: ContextDelta, stamp: i64) {
         let skewed = delta.drop_future(stamp.saturating_add(SKEW_ALLOWED));
         delta.last_seen = delta.last_seen.min(stamp);
@@ -208,7 +250,11 @@ impl Group {
                 // The store decides which hours are late, so none is dropped here.
                 mine.delta.merge(delta, &self.precisions, usize::MAX);
             }
-            None => drop(self.contexts.insert(context, Judged { delta, skewed })),
+            None => {
+                let names = self.names.entry(partition(&context.name)).or_default();
+                names.contexts.insert(context.clone());
+                self.contexts.insert(context, Judged { delta, skewed });
+            }
         }
     }
 
@@ -218,7 +264,11 @@ impl Group {
         }
         match self.counters.get_mut(&name) {
             Some(mine) => merge_all(mine, series, &self.precisions.counters),
-            None => drop(self.counters.insert(name, series)),
+            None => {
+                let names = self.names.entry(partition(&name)).or_default();
+                names.counters.insert(name.clone());
+                self.counters.insert(name, series);
+            }
         }
     }
 }

@@ -12,6 +12,12 @@ pub const DEFAULT_PRECISIONS: [u32; 7] = [1, 5, 60, 300, 3_600, 18_000, 86_400];
 /// Retained slices of each precision, unless configured otherwise.
 pub const DEFAULT_RETAINED: u32 = 120;
 
+/// The most retained slices of a precision that may be configured.
+pub const MAX_RETAINED: u32 = 10_000;
+
+/// The most precisions that may be configured.
+pub const MAX_PRECISIONS: usize = 16;
+
 /// The length of a slice in seconds, and the number of slices that are retained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Precision {

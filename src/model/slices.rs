@@ -46,6 +46,12 @@ impl<V: Merge> Slices<V> {
         }
     }
 
+    /// Adds a slice that is newer than all others. `None` if it is not.
+    pub(super) fn push(&mut self, slice: i64, value: V) -> Option<()> {
+        let is_newest = self.0.last().is_none_or(|(start, _)| *start < slice);
+        is_newest.then(|| self.0.push((slice, value)))
+    }
+
     /// Iterates over the slices, oldest first.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (i64, &V)> + ExactSizeIterator {
         self.0.iter().map(|(slice, value)| (*slice, value))

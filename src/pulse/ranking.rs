@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::Pulse;
 use crate::error::{BuildError, StoreError};
 use crate::model::context::{clean_name, escape_hidden};
-use crate::model::ranking::RankingSpec;
+use crate::model::ranking::{MAX_RANKING_SLICES, RankingSpec};
 use crate::model::worst_case::WorstCase;
 use crate::recorder::RankingEntry;
 use crate::store::{RankedId, RankingPage, RankingQuery};
@@ -17,7 +17,7 @@ const DAY: u64 = 24 * HOUR;
 /// The longest period, in seconds.
 const MAX_PERIOD: u64 = 366 * DAY;
 /// The most slices of a window: a day by the minute has 1,440.
-const MAX_SLICES: u64 = 1_500;
+const MAX_SLICES: u64 = MAX_RANKING_SLICES as u64;
 /// The most ids.
 const MAX_IDS: usize = 100_000;
 /// The longest name, in bytes.

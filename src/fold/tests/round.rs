@@ -4,7 +4,9 @@ use std::sync::Mutex;
 
 use super::{Call, Folding, MIB, NOW, Scripted, at, entry};
 use crate::fold::Attendance;
-use crate::model::pack::ENTRY_VERSION;
+use crate::model::batch::Batch;
+use crate::model::pack::{self, ENTRY_VERSION};
+use crate::model::slice::Precisions;
 use crate::store::journal::Entry;
 use crate::task::lock;
 
@@ -58,6 +60,37 @@ async fn a_round_ends_at_32_mib() {
             other => panic!("{other:?}"),
         });
     assert!(rounds.eq([Some(42 * MIB), Some(43 * MIB)]));
+}
+
+/// An entry is not divided, and a round that was begun ends where it was to end.
+#[tokio::test]
+async fn a_round_ends_at_16_384_names() {
+    for begun in [None, Some(at(2_200_000))] {
+        let entries = (1..=22).map(|number| {
+            let mut batch = Batch::new(Precisions::new([60], 120));
+            for name in 0..1_000 {
+                batch.count(&format!("{number} {name}").into(), NOW, 1);
+            }
+            Entry {
+                payload: pack::entry(&batch),
+                ..entry(100_000 * number, &[], NOW)
+            }
+        });
+        let folding = Folding::one_by_one(entries.collect());
+        lock(&folding.journal.progress).upto = begun;
+        assert_eq!(folding.fold().await, Attendance::Mine);
+        let changes = folding.journal.changes();
+        let ends = changes.iter().filter_map(|call| match call {
+            Call::Fold(upto, _) => *upto,
+            other => panic!("{other:?}"),
+        });
+        let mut ends: Vec<u64> = ends.collect();
+        ends.dedup();
+        match begun {
+            Some(upto) => assert_eq!(ends, [upto.offset]),
+            None => assert_eq!(ends, [1_700_000, 2_200_000]),
+        }
+    }
 }
 
 #[tokio::test]

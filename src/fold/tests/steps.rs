@@ -114,7 +114,12 @@ async fn steps_cover_a_few_contexts_and_grow_while_the_server_is_fast() {
         let folder = folder.with_step(step);
         let mut rounds = Vec::new();
         for number in 1..=4 {
-            lock(&journal.entries).push(entry(100_000 * number, &names, NOW));
+            // As many as a call has, twice.
+            let halves = names
+                .chunks(500)
+                .zip([100_000 * number, 100_000 * number + 50_000]);
+            let halves = halves.map(|(names, offset)| entry(offset, names, NOW));
+            lock(&journal.entries).extend(halves);
             assert!(folder.fold().await.is_ok());
             rounds.push(std::mem::take(&mut *lock(&journal.records)));
         }

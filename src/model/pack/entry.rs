@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use super::reader::Reader;
+use super::reader::{Budget, Reader};
 use super::{ENTRY_VERSION, HOURS, hours_of};
-use crate::model::batch::{Aggregate, ContextDelta};
+use crate::model::batch::{Aggregate, ContextDelta, MAX_ENTRY_BYTES};
 use crate::model::context::{ContextId, Kind};
 use crate::model::minute_report::MinuteReport;
 use crate::model::ranking::RankingDelta;
-use crate::model::slice::{Precision, Precisions};
+use crate::model::slice::{MAX_PRECISIONS, MAX_RETAINED, Precision, Precisions};
 use crate::model::slices::Slices;
 use crate::model::tier::TIERS;
 
@@ -16,6 +16,7 @@ use crate::model::tier::TIERS;
 #[derive(Debug)]
 pub struct EntryReader<'a> {
     reader: Reader<'a>,
+    budget: Budget,
     version: u8,
     precisions: Precisions,
     base: i64,
@@ -40,7 +41,9 @@ pub enum Item {
     Report(MinuteReport),
 }
 
-/// The entry cannot be decoded.
+/// The entry cannot be decoded, or no version of this crate sends it: a name is too long, or the entry is larger than a
+/// sender makes at the maxima of [`Builder`](crate::Builder). The limits do not depend on the configuration of the
+/// instance that reads, as others may have another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Undecodable;
 
@@ -54,13 +57,19 @@ impl<'a> EntryReader<'a> {
     }
 
     fn head(bytes: &'a [u8]) -> Option<Self> {
+        if bytes.len() > MAX_ENTRY_BYTES {
+            return None;
+        }
         let mut reader = Reader(bytes);
         let version =
             Some(reader.byte()?).filter(|version| (1..=ENTRY_VERSION).contains(version))?;
         let mut counters = Vec::new();
-        for _ in 0..reader.uint().filter(|n| *n <= 64)? {
-            let seconds = u32::try_from(reader.uint()?).ok().filter(|p| *p > 0)?;
-            let samples = u32::try_from(reader.uint()?).ok().filter(|n| *n > 0)?;
+        for _ in 0..reader.uint().filter(|n| *n <= MAX_PRECISIONS as u64)? {
+            let mut number = |most: u32| {
+                let number = u32::try_from(reader.uint()?).ok();
+                number.filter(|n| (1..=most).contains(n))
+            };
+            let (seconds, samples) = (number(u32::MAX)?, number(MAX_RETAINED)?);
             counters.push(Precision::new(seconds, samples));
         }
         Some(Self {
@@ -75,7 +84,13 @@ impl<'a> EntryReader<'a> {
             reports: (version < 3).then_some(0),
             version,
             reader,
+            budget: Budget::of_entry(),
         })
+    }
+
+    /// How many bytes are not read yet.
+    pub(crate) fn bytes_left(&self) -> usize {
+        self.reader.0.len()
     }
 
     /// The precisions of the batch.
@@ -115,7 +130,8 @@ impl<'a> EntryReader<'a> {
         };
         self.reports = Some(reports.saturating_sub(1));
         if reports > 0 {
-            let report = self.reader.report(self.base).ok_or(Undecodable)?;
+            let report = self.reader.report(self.base, &mut self.budget);
+            let report = report.ok_or(Undecodable)?;
             return Ok(Some(Item::Report(report)));
         }
         if self.reader.0.is_empty() {
@@ -142,27 +158,29 @@ impl<'a> EntryReader<'a> {
             1 => Slices::default(),
             _ => reader.slices(HOURS, base, |reader| reader.slow_requests(kind))??,
         };
-        Some(Item::Context(
-            ContextId { kind, name },
-            ContextDelta {
-                last_seen,
-                counters,
-                hours,
-                records,
-                slowest,
-            },
-        ))
+        let delta = ContextDelta {
+            last_seen,
+            counters,
+            hours,
+            records,
+            slowest,
+        };
+        self.budget.spend(delta.cost())?;
+        Some(Item::Context(ContextId { kind, name }, delta))
     }
 
     fn ranking(&mut self) -> Option<Item> {
         let name = self.reader.name()?;
-        Some(Item::Ranking(name, self.reader.ranking(self.base)?))
+        let delta = self.reader.ranking(self.base, &mut self.budget)?;
+        Some(Item::Ranking(name, delta))
     }
 
     fn counter(&mut self) -> Option<Item> {
         let name = self.reader.name()?;
         let precisions = &self.precisions.counters;
         let series = self.reader.series(precisions, self.base, Reader::int)?;
+        let slices = series.iter().map(Slices::len).sum();
+        self.budget.spend(slices)?;
         Some(Item::Counter(name, series))
     }
 }

@@ -15,7 +15,7 @@ mod tests;
 mod writer;
 
 pub use self::entry::{EntryReader, Item, Undecodable};
-use self::reader::Reader;
+use self::reader::{Budget, Reader};
 use self::writer::Writer;
 use super::access_time::DurationSums;
 use super::batch::{Aggregate, Batch, MAX_HOURS, Merge};
@@ -39,7 +39,7 @@ const FAILURES: u64 = 6;
 const CUT_OFF: u64 = 7;
 
 /// The slices of hours.
-const HOURS: Precision = Precision::new(HOUR as u32, 1);
+const HOURS: Precision = Precision::new(HOUR as u32, MAX_HOURS as u32);
 
 /// Packs a record.
 pub fn record(record: &Record) -> Vec<u8> {
@@ -102,7 +102,7 @@ pub fn read_instance_minute(bytes: &[u8]) -> Option<InstanceMinute> {
     Some(InstanceMinute {
         version: reader.version()?,
         max_contexts: 0,
-        contexts: reader.reported_contexts()?,
+        contexts: reader.reported_contexts(&mut Budget::unlimited())?,
     })
 }
 
@@ -181,10 +181,9 @@ pub fn entry(batch: &Batch) -> Vec<u8> {
 
 /// The hours of a batch, derived from its finest records.
 fn hours_of(finest: &Slices<Aggregate>) -> Slices<DurationSums> {
-    let hour = Precision::new(HOUR as u32, MAX_HOURS as u32);
     let mut hours = Slices::default();
     for (start, record) in finest.iter().filter(|(_, record)| record.times.count > 0) {
-        hours.add(hour.slice(start), record.times, MAX_HOURS);
+        hours.add(HOURS.slice(start), record.times, MAX_HOURS);
     }
     hours
 }

@@ -4,21 +4,52 @@ use std::sync::Arc;
 
 use super::{CUT_OFF, FAILURES, HISTOGRAM, OUTCOMES, TIMERS, TIMES, derived};
 use crate::model::access_time::DurationSums;
-use crate::model::batch::{Aggregate, Merge, RequestCounts};
-use crate::model::context::{Kind, RecordId};
+use crate::model::batch::{Aggregate, MAX_CALL_COST, Merge, REPORTED_CONTEXT_COST, RequestCounts};
+use crate::model::context::{Kind, MAX_NAME, RecordId};
 use crate::model::histogram::Histogram;
 use crate::model::minute_report::{MinuteReport, ReportedContext};
 use crate::model::outcome::{Outcome, OutcomeCounts};
-use crate::model::ranking::{IdDelta, RankingDelta, RankingSpec};
+use crate::model::ranking::{IdDelta, MAX_RANKING_SLICES, RankingDelta, RankingSpec};
 use crate::model::slice::Precision;
 use crate::model::slices::Slices;
 use crate::model::slow_request::{SLOW_OF_ALL, SlowRequest, SlowRequests};
-use crate::model::timer_sums::{TimerSums, Timers};
+use crate::model::timer_sums::{MAX_TIMERS, TimerSums, Timers};
 
 /// The most buckets of a histogram: more than any scale has within the range. A longer list is an error.
 const MAX_BUCKETS: u64 = 1_024;
 /// The finest scale that is accepted.
 const FINEST_SCALE: u8 = 20;
+/// The longest name that is accepted: that of a counter may have a backslash before it.
+const MAX_NAME_BYTES: usize = MAX_NAME + 1;
+/// The most timers of a record that are accepted: more than a record has.
+const MAX_TIMERS_READ: usize = 4 * MAX_TIMERS;
+
+/// What the rest of an entry may cost: no sender makes a call that costs more than [`MAX_CALL_COST`], whatever its
+/// configuration.
+#[derive(Debug)]
+pub(super) struct Budget(usize);
+
+impl Budget {
+    /// For an entry. Rankings and reports without content cost its sender nothing, and there are few of them.
+    pub(super) const fn of_entry() -> Self {
+        Self(MAX_CALL_COST + 512)
+    }
+
+    /// For what is read from a table, of which nothing else bounds the length but its bytes.
+    pub(super) const fn unlimited() -> Self {
+        Self(usize::MAX)
+    }
+
+    /// Spends the cost of a part of an entry. `None` if nothing was left before: the last part may cost more than what
+    /// is left, as a counter is never split.
+    pub(super) fn spend(&mut self, cost: usize) -> Option<()> {
+        self.0 = match self.0 {
+            0 => return None,
+            left => left.saturating_sub(cost.max(1)),
+        };
+        Some(())
+    }
+}
 
 #[derive(Debug)]
 pub(super) struct Reader<'a>(pub(super) &'a [u8]);
@@ -69,8 +100,15 @@ impl<'a> Reader<'a> {
         Some(bytes)
     }
 
+    /// A text that is no longer than a name.
+    pub(super) fn text(&mut self) -> Option<&'a str> {
+        let bytes = self.bytes()?;
+        let bytes = (bytes.len() <= MAX_NAME_BYTES).then_some(bytes)?;
+        std::str::from_utf8(bytes).ok()
+    }
+
     pub(super) fn name(&mut self) -> Option<Arc<str>> {
-        std::str::from_utf8(self.bytes()?).ok().map(Arc::from)
+        self.text().map(Arc::from)
     }
 
     pub(super) fn times(&mut self) -> Option<DurationSums> {
@@ -154,16 +192,16 @@ impl<'a> Reader<'a> {
                 covered,
             };
             timers.add(RecordId::from_bytes(id)?, &sums);
+            if timers.len() > MAX_TIMERS_READ {
+                return None;
+            }
         }
         self.0.is_empty().then_some(timers)
     }
 
     pub(super) fn slow_requests(&mut self, kind: Kind) -> Option<SlowRequests> {
         let mut list = SlowRequests::of(kind);
-        let text = |bytes: &[u8]| -> Option<Option<Box<str>>> {
-            let text = std::str::from_utf8(bytes).ok()?;
-            Some((!text.is_empty()).then(|| text.into()))
-        };
+        let some = |text: &str| -> Option<Box<str>> { (!text.is_empty()).then(|| text.into()) };
         for _ in 0..self.uint().filter(|n| *n <= SLOW_OF_ALL as u64)? {
             list.add(SlowRequest {
                 nanos: self.uint()?,
@@ -176,42 +214,48 @@ impl<'a> Reader<'a> {
                     .unwrap_or(Outcome::Failed),
                 is_error: self.uint()? != 0,
                 status: Some(u16::try_from(self.uint()?).ok()?).filter(|status| *status > 0),
-                trace_id: text(self.bytes()?)?,
-                path: text(self.bytes()?)?,
+                trace_id: some(self.text()?),
+                path: some(self.text()?),
             });
         }
         Some(list)
     }
 
-    pub(super) fn ranking(&mut self, base: i64) -> Option<RankingDelta> {
+    /// Additions to a ranking, whose cost is spent.
+    pub(super) fn ranking(&mut self, base: i64, budget: &mut Budget) -> Option<RankingDelta> {
         let mut number = || u32::try_from(self.uint()?).ok();
         let spec = RankingSpec {
             interval: number()?,
             slices: number()?,
             max_ids: number()?,
         };
-        if spec.interval == 0 || spec.slices == 0 {
+        if spec.interval == 0 || !(1..=MAX_RANKING_SLICES).contains(&spec.slices) {
             return None;
         }
         let mut delta = RankingDelta::new(spec);
         delta.dropped = self.uint()?;
+        budget.spend(0)?;
         for _ in 0..self.uint()? {
             let id = self.name()?;
             let is_removed = self.uint()? != 0;
             let slices = self.slices(spec.precision(), base, Reader::int)??;
-            delta.ids.insert(id, IdDelta { is_removed, slices });
+            let added = IdDelta { is_removed, slices };
+            budget.spend(delta.cost(&added))?;
+            delta.ids.insert(id, added);
         }
         Some(delta)
     }
 
-    pub(super) fn report(&mut self, base: i64) -> Option<MinuteReport> {
+    /// A minute report, whose cost is spent.
+    pub(super) fn report(&mut self, base: i64, budget: &mut Budget) -> Option<MinuteReport> {
+        budget.spend(REPORTED_CONTEXT_COST)?;
         Some(MinuteReport {
             minute: base.wrapping_sub(self.int()?),
             instance: self.name()?,
             version: self.version()?,
             max_contexts: usize::try_from(self.uint()?).ok()?,
             is_side_by_side: self.uint()? != 0,
-            contexts: self.reported_contexts()?,
+            contexts: self.reported_contexts(budget)?,
         })
     }
 
@@ -220,9 +264,13 @@ impl<'a> Reader<'a> {
             .map(|version| Some(version).filter(|version| !version.is_empty()))
     }
 
-    pub(super) fn reported_contexts(&mut self) -> Option<Vec<ReportedContext>> {
+    pub(super) fn reported_contexts(
+        &mut self,
+        budget: &mut Budget,
+    ) -> Option<Vec<ReportedContext>> {
         let mut contexts = Vec::new();
         for _ in 0..self.uint()? {
+            budget.spend(REPORTED_CONTEXT_COST)?;
             let (id, tail) = self.0.split_first_chunk::<8>()?;
             self.0 = tail;
             contexts.push((RecordId::from_bytes(id)?, self.aggregate_in_place()?));
@@ -242,7 +290,8 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Returns `Some(None)` for slices that are to be derived.
+    /// Slices, oldest first, at most as many as the precision retains. Returns `Some(None)` for slices that are to be
+    /// derived.
     pub(super) fn slices<V: Merge>(
         &mut self,
         precision: Precision,
@@ -252,12 +301,15 @@ impl<'a> Reader<'a> {
         let Some(count) = self.uint()?.checked_sub(1) else {
             return Some(None);
         };
+        if count > u64::from(precision.retained) {
+            return None;
+        }
         let width = i64::from(precision.seconds);
         let base = base.div_euclid(width);
         let mut slices = Slices::default();
         for _ in 0..count {
             let start = base.wrapping_sub(self.int()?).checked_mul(width)?;
-            slices.add(start, value(self)?, usize::MAX);
+            slices.push(start, value(self)?)?;
         }
         Some(Some(slices))
     }

@@ -1,5 +1,7 @@
 //! Tests of packing: each form comes back as it was, older versions are read, and garbage is refused.
 
+mod limits;
+
 use std::sync::Arc;
 
 use proptest::collection::vec;

@@ -13,7 +13,7 @@ use crate::model::slice::{Precision, hour_of, iso_hour};
 use crate::model::tier::{FINEST, TIERS, tier};
 use crate::model::{slowest, sorted};
 use crate::store::FencedBatch;
-use crate::store::journal::{FoldStep, Partitions};
+use crate::store::journal::FoldStep;
 use crate::store::table::{FieldWrites, Table};
 
 /// Time to live of the lease to fold, in milliseconds.
@@ -57,16 +57,10 @@ type Groups = Vec<((Precision, i64), Vec<(String, String)>)>;
 /// Encodes a step of folding for `fold.lua`.
 pub(super) fn fold(step: &FoldStep<'_>, layout: &Layout<'_>) -> Invocation {
     let keys = layout.keys;
-    let mut partitions = Partitions::default();
-    step.partitions.iter().for_each(|at| partitions.insert(*at));
-    let covered = |name: &str| partitions.contains(partition(name));
-
     let (mut counters, mut contexts) = (Groups::new(), Vec::new());
     let mut skewed = 0;
     for group in step.round.groups() {
-        let covered_contexts =
-            (group.contexts.iter()).filter(|(context, _)| covered(&context.name));
-        for (context, judged) in covered_contexts {
+        for (context, judged) in group.contexts_of(step.partitions) {
             if layout.book_keys || context.kind == Kind::All {
                 add_requests(&mut counters, keys, group, &context.name, &judged.delta);
             }
@@ -76,7 +70,7 @@ pub(super) fn fold(step: &FoldStep<'_>, layout: &Layout<'_>) -> Invocation {
             };
             contexts.push((context, judged));
         }
-        for (name, series) in group.counters.iter().filter(|(name, _)| covered(name)) {
+        for (name, series) in group.counters_of(step.partitions) {
             for (precision, slices) in group.precisions.counters.iter().zip(series) {
                 for (slice, n) in slices.iter() {
                     let added = (keys.count(precision.seconds, name), n.to_string());
@@ -105,7 +99,7 @@ pub(super) fn fold(step: &FoldStep<'_>, layout: &Layout<'_>) -> Invocation {
         script.key(key);
     }
     let stamp = step.round.stamp();
-    let late = match covered(ALL) {
+    let late = match step.partitions.contains(&partition(ALL)) {
         true => step.round.late(),
         false => 0,
     };
