@@ -28,6 +28,8 @@ mod own_keys;
 mod poison;
 #[path = "stores/rankings.rs"]
 mod rankings;
+#[path = "stores/refused_entries.rs"]
+mod refused_entries;
 #[path = "stores/request_timers.rs"]
 mod request_timers;
 #[path = "stores/series.rs"]

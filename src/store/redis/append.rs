@@ -15,6 +15,8 @@ use crate::store::{Appended, AppendedCall, FencedBatch, Generation, Readable, Re
 
 /// Seconds after which an orphaned journal expires.
 const ORPHANED_TTL: i64 = 7 * 86_400;
+/// The most bytes of an orphaned journal that are kept.
+const ORPHANED_BYTES: usize = 16 * 1024 * 1024;
 
 impl RedisStore {
     pub(super) async fn say_hello(&self) -> Result<Generation, StoreError> {
@@ -33,6 +35,7 @@ impl RedisStore {
         script.arg(PARTITIONS.to_string());
         script.arg(self.layout().now_arg());
         script.arg(ORPHANED_TTL.to_string());
+        script.arg(ORPHANED_BYTES.to_string());
         let reply = self.connections.run(Role::Write, &HELLO, &script).await?;
         let [id, age, is_fresh] = items(&reply) else {
             return Err(self.not_understood("hello.lua"));

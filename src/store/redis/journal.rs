@@ -10,6 +10,7 @@ use super::script::{ACQUIRE, AMEND, FOLD, Invocation, Lua, READ};
 use super::value::{bytes, int, items, pairs, text};
 use crate::clock::Clock;
 use crate::error::{StoreError, StoreErrorKind};
+use crate::model::batch::MAX_ENTRY_BYTES;
 use crate::model::pack::{self, ENTRY_VERSION};
 use crate::model::records::{Record, RecordId, RecordKey};
 use crate::model::tier::{RolledUp, TierSlice};
@@ -22,8 +23,13 @@ use crate::task::BoxFuture;
 
 /// Seconds for which an entry of a newer version waits for an instance that can read it.
 const NEWER_GRACE: i64 = 600;
-/// The most entries that `pulse:aside` holds.
+/// The most entries that `pulse:aside` holds, the most bytes of each, and the seconds for which it holds them after the
+/// last one.
 const MAX_ASIDE: usize = 100;
+const ASIDE_BYTES: usize = 256 * 1024;
+const ASIDE_TTL: i64 = 7 * 86_400;
+/// The most bytes of an entry with its head.
+const READ_ENTRY_BYTES: usize = MAX_ENTRY_BYTES + 1024;
 /// Seconds after its last append at which the fence of an instance is removed.
 const FENCE_TTL: i64 = 86_400;
 /// Fences per command.
@@ -147,8 +153,9 @@ impl RedisStore {
         let keys = &self.keys;
         let keys = [keys.state(), keys.journal(), keys.fold_lease()];
         let millis = LEASE_MILLIS.to_string();
-        let now = self.layout().now_arg();
-        self.step(&keys, &[version, instance, &millis, bytes, from, &now])
+        let (now, most) = (self.layout().now_arg(), READ_ENTRY_BYTES.to_string());
+        let args = [version, instance, &millis, bytes, from, &now, &most];
+        self.step(&keys, &args)
     }
 
     async fn read_entries(
@@ -424,9 +431,12 @@ impl Journal for RedisStore {
         entry: &'a Entry,
     ) -> BoxFuture<'a, Result<Step<()>, StoreError>> {
         Box::pin(async move {
-            let (id, requests) = (entry.position.to_string(), entry.requests.to_string());
-            let max_aside = MAX_ASIDE.to_string();
-            self.amend(version, next, &[&id, &requests, &max_aside])
+            let id = entry.position.to_string();
+            // An entry whose head tells nothing is told as one request; one that tells nonsense is told as well.
+            let requests = entry.requests.clamp(1, 1 << 50).to_string();
+            let most = [MAX_ASIDE, ASIDE_BYTES].map(|most| most.to_string());
+            let ttl = ASIDE_TTL.to_string();
+            self.amend(version, next, &[&id, &requests, &most[0], &most[1], &ttl])
                 .await
         })
     }

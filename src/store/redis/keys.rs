@@ -28,8 +28,8 @@
 //! | `{prefix}pulse:state` | HASH | generation, progress and exceptions of the journal, and a fence per instance | for ever |
 //! | `{prefix}pulse:journal` | STREAM | calls that are not folded yet | until they are folded |
 //! | `{prefix}pulse:lease:fold` | STRING instance | the folder | 5 s |
-//! | `{prefix}pulse:aside` | STREAM | the newest 100 entries that no instance could read | for ever |
-//! | `{prefix}pulse:orphaned` | STREAM | a journal whose state was missing | 7 days |
+//! | `{prefix}pulse:aside` | STREAM | the newest 100 entries that no instance could read, the first 256 KiB of each | 7 days after the last |
+//! | `{prefix}pulse:orphaned` | STREAM | a journal whose state was missing, its first 16 MiB | 7 days |
 //! | `{prefix}pulse:quarantine` | HASH key -> when and why | quarantined keys | a day |
 //! | `{prefix}pulse:instances` | ZSET instance, last heartbeat | the instances that are alive | for ever |
 //! | `{prefix}pulse:instance:{id}` | HASH | the last heartbeat of an instance | 60 s after its last heartbeat |

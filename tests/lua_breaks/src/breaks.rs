@@ -73,7 +73,15 @@ breaks! {
 
     "a journal without its state is deleted",
     "a journal without its state is set aside for a week",
-    "redis.call('RENAME', KEYS[2], KEYS[3])" => "redis.call('DEL', KEYS[2])";
+    "if left > 0 then redis.pcall('XADD', KEYS[3]," => "if false then redis.pcall('XADD', KEYS[3],";
+
+    "a journal of any size is set aside",
+    "what is kept of an orphaned journal is bounded in bytes",
+    "if left > 0 then redis.pcall('XADD', KEYS[3]," => "if true then redis.pcall('XADD', KEYS[3],";
+
+    "an orphaned journal also stays the journal",
+    "a new generation appends from offset 0",
+    "  redis.call('DEL', KEYS[2])\nend" => "end";
 
     "an orphaned journal never expires",
     "a journal without its state is set aside for a week",
@@ -216,23 +224,31 @@ breaks! {
 
     "the last entry is read again",
     "an entry is folded once",
-    "local from, last = '(' .. ARGV[5]," => "local from, last = ARGV[5],";
+    "local from, till, left, most = '(' .. ARGV[5]," => "local from, till, left, most = ARGV[5],";
 
     "entries after the end of a begun round are read",
     "a round that was begun ends where it ended before",
-    "upto ~= '' and tonumber(string.match(upto, '^%d+')) <= last and upto or string.format" => "string.format";
-
-    "a large entry after the end of a begun round is read",
-    "a round that was begun ends where it ended before",
-    "from, upto ~= '' and upto or '+', 'COUNT', 1)" => "from, '+', 'COUNT', 1)";
+    "upto ~= '' and upto or '+', tonumber" => "'+', tonumber";
 
     "a read has no limit",
     "a read of the journal is limited in bytes",
-    "string.match(ARGV[5], '^%d+') + ARGV[4]" => "string.match(ARGV[5], '^%d+') + 1000 * ARGV[4]";
+    "if left > 0 and (#entries == 0 or size <= left) then" => "if true then";
+
+    "a read returns up to eight entries",
+    "a read returns as many entries as its limit allows",
+    "until left <= 0 or #page < 8" => "until true";
 
     "an entry that is larger than a read is never read",
     "a read returns at least one entry if there is any",
-    "  if #result[4] == 0 then" => "  if false then";
+    "(#entries == 0 or size <= left)" => "size <= left";
+
+    "an entry of any size is read",
+    "what no instance sends is set aside, in bounded memory",
+    "if size > most or #fields > 32 then" => "if #fields > 32 then";
+
+    "an entry with any number of fields is read",
+    "what no instance sends is set aside, in bounded memory",
+    "if size > most or #fields > 32 then" => "if size > most then";
 
     "the last record of a group is not read",
     "a step adds to records as the store holds them",
@@ -475,6 +491,18 @@ breaks! {
     "any number of entries is set aside",
     "pulse:aside holds at most 100 entries",
     "'MAXLEN', ARGV[5], '*'" => "'*'";
+
+    "an entry of any size is set aside",
+    "pulse:aside is bounded in bytes",
+    "string.sub(part, 1, math.max(left, 0))" => "part";
+
+    "an entry that is cut is not told from a whole one",
+    "what is missing of an entry in pulse:aside is told",
+    "if left < 0 or #fields > 100 then" => "if false then";
+
+    "entries that are set aside stay for ever",
+    "pulse:aside is bounded in time",
+    "    redis.pcall('EXPIRE', KEYS[3], ARGV[7])\n" => "";
 
     "data of another program in pulse:aside stops the fold",
     "an entry that cannot be decoded never stops the fold",

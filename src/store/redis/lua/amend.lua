@@ -1,7 +1,8 @@
 -- Removes fences, closes a hole in the journal, or sets an entry aside, if the state has the given version.
 -- KEYS  1 state, 2 journal, 3 pulse:aside.
 -- ARGV  1 version, 2 next version, then 'HOLE'; or 'FENCES' and for each its field and its value when it was read; or
---       the id of an entry to set aside, the requests in it, and the most entries that pulse:aside holds.
+--       the id of an entry to set aside, the requests in it, the most entries that pulse:aside holds, the most bytes
+--       of each, and its time to live in seconds.
 -- Returns {'STALE', version} or {'DONE', fences removed, reason why foreign data in pulse:aside was deleted, or ''}.
 local state, target, removed, foreign = KEYS[1], ARGV[3], 0, nil
 local v, head, low, upto, aside = unpack(redis.call('HMGET', state, 'v', 'head', 'low', 'upto', 'aside'))
@@ -24,9 +25,16 @@ elseif target == 'HOLE' then
 else
   local entry = redis.call('XRANGE', KEYS[2], target, target)[1]
   if entry then
-    local copy = {'XADD', KEYS[3], 'MAXLEN', ARGV[5], '*', 'id', target, unpack(entry[2], 1, math.min(#entry[2], 100))}
+    local fields, bytes, left = entry[2], 0, tonumber(ARGV[6])
+    local copy = {'XADD', KEYS[3], 'MAXLEN', ARGV[5], '*', 'id', target}
+    for i, part in ipairs(fields) do
+      if i <= 100 then copy[#copy + 1] = string.sub(part, 1, math.max(left, 0)) end
+      bytes, left = bytes + #part, left - #part
+    end
+    if left < 0 or #fields > 100 then copy[#copy + 1], copy[#copy + 2] = 'cut_from_bytes', bytes end
     foreign = redis.pcall(unpack(copy)).err
     if foreign then redis.call('DEL', KEYS[3]); redis.pcall(unpack(copy)) end
+    redis.pcall('EXPIRE', KEYS[3], ARGV[7])
     redis.pcall('HINCRBY', state, 'set_aside', ARGV[4])
     -- The next append of a newer entry raises `need` again.
     redis.call('HSET', state, 'aside', (aside or '') .. target .. ' ', 'need', 0)

@@ -1,6 +1,7 @@
 -- Returns the generation of the journal, and begins one if there is none.
 -- KEYS  1 state, 2 journal, 3 pulse:orphaned, 4 pulse:contexts, 5 pulse:timers.
--- ARGV  1 name for a new generation, 2 partitions, 3 time or '' for TIME, 4 time to live of an orphaned journal in seconds.
+-- ARGV  1 name for a new generation, 2 partitions, 3 time or '' for TIME, 4 time to live of an orphaned journal in
+--       seconds, 5 the most bytes of it: its oldest entries are kept.
 -- Returns {generation, its age in seconds, '1' if neither entries nor contexts existed when it began, or '0'}.
 local state, now = KEYS[1], ARGV[3] ~= '' and ARGV[3] or redis.call('TIME')[1]
 local generation, created, was_fresh = unpack(redis.call('HMGET', state, 'gen', 'created', 'fresh'))
@@ -9,8 +10,19 @@ local orphans = redis.call('XLEN', KEYS[2])
 if orphans == 0 then redis.call('DEL', KEYS[2]) end -- An empty stream still refuses ids below its last one.
 local fresh = (orphans == 0 and redis.call('EXISTS', KEYS[3], KEYS[4], KEYS[5]) == 0) and '1' or '0'
 if orphans > 0 then -- Without the state, the position up to which it was folded is lost.
-  redis.call('RENAME', KEYS[2], KEYS[3])
+  redis.call('DEL', KEYS[3])
+  local left, from, page = tonumber(ARGV[5]), '-', nil
+  repeat
+    page = redis.call('XRANGE', KEYS[2], from, '+', 'COUNT', 8)
+    for _, entry in ipairs(page) do
+      local fields = entry[2]
+      for i = 1, #fields do left = left - #fields[i] end
+      if left > 0 then redis.pcall('XADD', KEYS[3], entry[1], unpack(fields, 1, math.min(#fields, 100))) end
+      from = '(' .. entry[1]
+    end
+  until left <= 0 or #page < 8
   redis.call('EXPIRE', KEYS[3], ARGV[4])
+  redis.call('DEL', KEYS[2])
 end
 redis.call('HSET', state, 'gen', ARGV[1], 'created', now, 'fresh', fresh, 'parts', ARGV[2], 'head', '0-0', 'low', '0-0',
   'upto', '', 'done', '', 'v', ARGV[1], 'need', 0, 'trimmed', 0, 'aside', '', 'oldest', '', 'orphaned', orphans)

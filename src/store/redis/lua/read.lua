@@ -1,22 +1,38 @@
 -- Reads entries that are not folded, or the records that a round changes, if the state has the given version.
 -- KEYS  1 state, 2 journal, 3 lease, then a key of fields for each group.
 -- ARGV  1 version, 2 instance, 3 time to live of the lease in ms, 4 most bytes of entries or '' for none, 5 the entry
---       after which to begin, 6 the server's time or '' for TIME, then for each group: HMGET or ZMSCORE, n, and n fields.
+--       after which to begin, 6 the server's time or '' for TIME, 7 most bytes of one entry, then for each group:
+--       HMGET or ZMSCORE, n, and n fields.
 -- Returns {'STALE'}, {'READ', head, time, entries}, or {'READ', head, time, values of the first group, …},
---       where a group whose key cannot be read is empty.
+--       where a group whose key cannot be read is empty. Of an entry with too many bytes only the short fields are returned.
 local v, head, low, upto = unpack(redis.call('HMGET', KEYS[1], 'v', 'head', 'low', 'upto'))
 if v ~= ARGV[1] then return {'STALE'} end
 -- Prolongs the lease, which no other instance holds: acquiring it would have changed the version.
 redis.pcall('SET', KEYS[3], ARGV[2], 'PX', ARGV[3])
-local result, a = {'READ', head, ARGV[6] ~= '' and ARGV[6] or redis.call('TIME')[1]}, 6
+local result, a = {'READ', head, ARGV[6] ~= '' and ARGV[6] or redis.call('TIME')[1]}, 7
 if ARGV[4] ~= '' then
-  -- An id begins with its offset in bytes. Entries after the end of a round that was begun are not read.
-  local from, last = '(' .. ARGV[5], string.match(ARGV[5], '^%d+') + ARGV[4]
+  -- Entries after the end of a round that was begun are not read.
+  local from, till, left, most = '(' .. ARGV[5], upto ~= '' and upto or '+', tonumber(ARGV[4]), tonumber(ARGV[7])
   -- A failover since the previous read may have taken the journal to another history with the same version.
   if ARGV[5] ~= low and #redis.call('XRANGE', KEYS[2], ARGV[5], ARGV[5]) == 0 then return {'STALE'} end
-  local till = upto ~= '' and tonumber(string.match(upto, '^%d+')) <= last and upto or string.format('%.0f', last)
-  result[4] = redis.call('XRANGE', KEYS[2], from, till)
-  if #result[4] == 0 then result[4] = redis.call('XRANGE', KEYS[2], from, upto ~= '' and upto or '+', 'COUNT', 1) end
+  local entries, page = {}, nil
+  repeat
+    page = redis.call('XRANGE', KEYS[2], from, till, 'COUNT', 8)
+    for _, entry in ipairs(page) do
+      local fields, short, size = entry[2], {}, 64 -- An entry takes memory beside its bytes.
+      for i = 1, #fields do size = size + #fields[i] end
+      -- No instance sends such an entry: it is set aside, and its head tells what is in it.
+      if size > most or #fields > 32 then
+        for i = 1, math.min(#fields, 32), 2 do
+          if #fields[i] + #fields[i + 1] <= 64 then short[#short + 1], short[#short + 2] = fields[i], fields[i + 1] end
+        end
+        entry[2], size = short, 4096
+      end
+      if left > 0 and (#entries == 0 or size <= left) then entries[#entries + 1] = entry end
+      left, from = left - size, '(' .. entry[1]
+    end
+  until left <= 0 or #page < 8
+  result[4] = entries
 end
 for i = 4, #KEYS do
   local values = redis.pcall(ARGV[a + 1], KEYS[i], unpack(ARGV, a + 3, a + 2 + ARGV[a + 2]))

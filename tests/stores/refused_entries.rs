@@ -1,0 +1,173 @@
+//! Entries that no version of this crate sends, written by another program: they are refused when they are read, and
+//! set aside in bounded time and memory, while everything else is folded and cleaned.
+
+use redis::aio::MultiplexedConnection;
+use redis::{Script, cmd};
+use tokio::runtime::Runtime;
+use tower_pulse::model::pack;
+
+use crate::fixture::{Fixture, MS, NOW};
+
+const MIB: usize = 1 << 20;
+const ASIDE: &str = "pulse:pulse:aside";
+/// The most bytes that are kept of an entry, and for how many seconds.
+const KEPT_BYTES: usize = 256 * 1024;
+const KEPT_SECONDS: i64 = 7 * 86_400;
+
+/// Appends an entry with these fields after the others.
+const APPEND: &str = "
+local head, low = unpack(redis.call('HMGET', KEYS[1], 'head', 'low'))
+local id = string.format('%.0f-7', string.match(head, '^%d+') + ARGV[1])
+redis.call('XADD', KEYS[2], id, 'i', 'other', 's', 1, 't', ARGV[2], 'v', ARGV[3], unpack(ARGV, 4))
+redis.call('HSET', KEYS[1], 'head', id)
+if low == head then redis.call('HSET', KEYS[1], 'oldest', ARGV[2]) end
+return id";
+
+struct Journal(MultiplexedConnection);
+
+impl Journal {
+    async fn append(&mut self, offset: usize, fields: &[(&str, &[u8])]) {
+        let script = Script::new(APPEND);
+        let mut call = script.key("pulse:pulse:state");
+        call.key("pulse:pulse:journal").arg(offset).arg(NOW);
+        call.arg(pack::ENTRY_VERSION);
+        for (field, value) in fields {
+            call.arg(*field).arg(*value);
+        }
+        let _: String = call.invoke_async(&mut self.0).await.unwrap();
+    }
+
+    /// Appends a payload that is said to have so many requests.
+    async fn append_payload(&mut self, payload: &[u8], requests: u64) {
+        let requests = requests.to_string();
+        let fields = [("n", requests.as_bytes()), ("p", payload)];
+        self.append(payload.len() + 1, &fields).await;
+    }
+
+    async fn number(&mut self, command: &[&str]) -> i64 {
+        let mut query = cmd(command[0]);
+        query.arg(&command[1..]);
+        query.query_async(&mut self.0).await.unwrap()
+    }
+}
+
+fn uint(bytes: &mut Vec<u8>, mut n: usize) {
+    while n >= 0x80 {
+        bytes.push(n as u8 | 0x80);
+        n >>= 7;
+    }
+    bytes.push(n as u8);
+}
+
+/// An entry without precisions, and with contexts of these names that hold nothing.
+fn entry_of<'a>(names: impl ExactSizeIterator<Item = &'a [u8]>) -> Vec<u8> {
+    let mut bytes = vec![pack::ENTRY_VERSION, 0];
+    // The base and what was late.
+    uint(&mut bytes, 2 * NOW as usize);
+    uint(&mut bytes, 0);
+    uint(&mut bytes, names.len());
+    for name in names {
+        uint(&mut bytes, name.len());
+        bytes.extend_from_slice(name);
+        // An HTTP context, seen now, without records, hours and slow requests.
+        bytes.extend([1, 0, 1, 1, 1, 0, 1]);
+    }
+    // Neither counters nor rankings nor reports.
+    bytes.extend([0, 0, 0]);
+    bytes
+}
+
+/// Folds with requests of another instance before and after, which can be read. Returns the most bytes that were
+/// allocated meanwhile.
+fn fold_beside(runtime: &Runtime, fixture: &mut Fixture, hits: f64) -> u64 {
+    let allocated = allocation_counter::measure(|| {
+        runtime.block_on(async {
+            fixture.hit("GET /a", NOW, MS).await;
+            assert_eq!(fixture.hours("GET /a").await.0, Some(hits));
+        });
+    });
+    allocated.bytes_max
+}
+
+#[test]
+fn what_no_version_sends_is_set_aside_and_everything_else_is_folded() {
+    let runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = { runtime }.enable_all().build().unwrap();
+    let mut fixture = runtime.block_on(Fixture::redis());
+    let mut journal = runtime.block_on(async { Journal(fixture.server().connection().await) });
+    let plain = fold_beside(&runtime, &mut fixture, 1.0);
+
+    let names: Vec<Vec<u8>> = (0..100_000)
+        .map(|n| format!("GET /a/context/with/a/name/that/is/long/{n:06}").into_bytes())
+        .collect();
+    let many = entry_of(names.iter().map(|name| &**name));
+    drop(names);
+    assert!((5 * MIB..6 * MIB).contains(&many.len()), "{}", many.len());
+    let long = vec![b'x'; 10 * MIB];
+    let long = entry_of([&*long].into_iter());
+    let huge = vec![b'?'; 24 * MIB];
+    runtime.block_on(async {
+        journal.append_payload(&many, 100_000).await;
+        for _ in 0..3 {
+            journal.append_payload(&long, 10).await;
+        }
+        journal.append_payload(&huge, 7).await;
+        // A position that lies about the length, a field of another program, and no number of requests.
+        journal.append(1, &[("foreign", &huge)]).await;
+        let fields: Vec<(String, &[u8])> = (0..2_000).map(|n| (n.to_string(), &b"x"[..])).collect();
+        let fields: Vec<_> = fields.iter().map(|(name, x)| (&**name, *x)).collect();
+        journal.append(1, &fields).await;
+    });
+    drop((many, long, huge));
+
+    let folded = fold_beside(&runtime, &mut fixture, 2.0);
+    // The largest entry that is read has 11 MiB: once as the client read it, and once as its payload.
+    assert!(folded < plain + 40 * MIB as u64, "{folded} bytes");
+    runtime.block_on(async {
+        let exceptions = fixture.store.status(NOW).await.unwrap().exceptions;
+        assert_eq!(exceptions.quarantined, 0);
+        let told = journal.number(&["HGET", "pulse:pulse:state", "set_aside"]);
+        assert_eq!(told.await, 100_000 + 3 * 10 + 7 + 1 + 1);
+        assert_eq!(journal.number(&["ZCARD", "pulse:pulse:contexts"]).await, 1);
+        let cleaned = fixture.store.clean(&fixture.pass()).await.unwrap().unwrap();
+        assert_eq!(cleaned.problems, []);
+
+        let mut aside = cmd("XRANGE");
+        aside.arg(ASIDE).arg("-").arg("+");
+        let aside: Vec<(String, Vec<Vec<u8>>)> = aside.query_async(&mut journal.0).await.unwrap();
+        assert_eq!(aside.len(), 7);
+        for (_, fields) in &aside {
+            let bytes: usize = fields.iter().map(Vec::len).sum();
+            assert!(bytes < KEPT_BYTES + 1_000, "{bytes} bytes");
+            let cut = &fields[fields.len() - 2..];
+            assert_eq!(cut[0], b"cut_from_bytes");
+        }
+        let cut = |at: usize| String::from_utf8_lossy(aside[at].1.last().unwrap()).parse();
+        assert!(cut(4).is_ok_and(|bytes: usize| bytes > 24 * MIB));
+        let used = journal.number(&["MEMORY", "USAGE", ASIDE, "SAMPLES", "0"]);
+        assert!(used.await < 3 * MIB as i64);
+        let left = journal.number(&["TTL", ASIDE]).await;
+        assert!((KEPT_SECONDS - 60..=KEPT_SECONDS).contains(&left), "{left}");
+        assert_eq!(journal.number(&["XLEN", "pulse:pulse:journal"]).await, 0);
+    });
+    fold_beside(&runtime, &mut fixture, 3.0);
+}
+
+#[tokio::test]
+async fn an_orphaned_journal_is_bounded_in_bytes() {
+    let mut fixture = Fixture::redis().await;
+    fixture.hit("GET /a", NOW, MS).await;
+    let mut journal = Journal(fixture.server().connection().await);
+    for _ in 0..20 {
+        journal.append_payload(&vec![b'?'; MIB], 1).await;
+    }
+    journal.number(&["DEL", "pulse:pulse:state"]).await;
+    fixture.store.hello().await.unwrap();
+    let kept = journal.number(&["XLEN", "pulse:pulse:orphaned"]).await;
+    assert_eq!(kept, 15, "whole entries of 16 MiB together");
+    let left = journal.number(&["TTL", "pulse:pulse:orphaned"]).await;
+    assert!((KEPT_SECONDS - 60..=KEPT_SECONDS).contains(&left), "{left}");
+    let all = journal.number(&["HGET", "pulse:pulse:state", "orphaned"]);
+    assert_eq!(all.await, 20);
+    assert_eq!(journal.number(&["EXISTS", "pulse:pulse:journal"]).await, 0);
+}
