@@ -175,6 +175,10 @@ impl Lease {
             for (name, series) in group.counters.iter().filter(|(name, _)| left(name)) {
                 let cost: usize = series.iter().map(|slices| slices.len()).sum();
                 sorted::entry(&mut partitions, partition(name), Plan::default).cost += cost;
+                seen += 1;
+                if seen % NAMES_AT_ONCE == 0 {
+                    tokio::task::yield_now().await;
+                }
             }
         }
         let mut missing: Vec<RecordKey> = Vec::new();

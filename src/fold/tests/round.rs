@@ -1,10 +1,13 @@
 //! Which entries a round has, and where it ends.
 
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use super::{Call, Folding, MIB, NOW, Scripted, at, entry};
 use crate::fold::Attendance;
-use crate::model::batch::Batch;
+use crate::fold::plan::NAMES_AT_ONCE;
+use crate::model::batch::{Aggregate, Batch};
+use crate::model::context::Kind;
 use crate::model::pack::{self, ENTRY_VERSION};
 use crate::model::slice::Precisions;
 use crate::store::journal::Entry;
@@ -60,6 +63,36 @@ async fn a_round_ends_at_32_mib() {
             other => panic!("{other:?}"),
         });
     assert!(rounds.eq([Some(42 * MIB), Some(43 * MIB)]));
+}
+
+#[tokio::test]
+async fn other_tasks_run_while_a_large_entry_is_folded() {
+    let mut batch = Batch::new(Precisions::new([60], 120));
+    let mut one = Aggregate::default();
+    one.times.record(1_000);
+    for name in 0..1_500 {
+        batch.add(&format!("GET /{name}").into(), Kind::Http, NOW, &one);
+    }
+    let large = Entry {
+        payload: pack::entry(&batch),
+        ..entry(200_000, &[], NOW)
+    };
+    let folding = Folding::one_by_one(vec![large]);
+    let turns = Arc::new(AtomicUsize::new(0));
+    let other = tokio::spawn({
+        let turns = turns.clone();
+        async move {
+            loop {
+                turns.fetch_add(1, Ordering::Relaxed);
+                tokio::task::yield_now().await;
+            }
+        }
+    });
+    assert_eq!(folding.fold().await, Attendance::Mine);
+    other.abort();
+    // Its names are merged, planned, searched for slow requests, and added to records.
+    let turns = turns.load(Ordering::Relaxed);
+    assert!(turns >= 4 * 1_500 / NAMES_AT_ONCE, "{turns} turns");
 }
 
 /// An entry is not divided, and a round that was begun ends where it was to end.
