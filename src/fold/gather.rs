@@ -109,10 +109,13 @@ impl Gathered {
     /// the index of an entry that cannot be read.
     async fn add(&mut self, entries: &[Entry], aside: &[Position]) -> Result<(), usize> {
         for (at, entry) in entries.iter().enumerate() {
-            // The offset of an entry is its end. Its length is that of its payload and one byte more.
-            let length = entry.payload.len() as u64 + 1;
-            let begins = entry.position.offset.saturating_sub(length);
-            self.hole_bytes += begins.saturating_sub(self.end.offset);
+            // The offset of an entry is its end. Its length is that of its payload and one byte more. An entry of
+            // another program takes no bytes: it has some id between two others.
+            if !entry.payload.is_empty() {
+                let length = entry.payload.len() as u64 + 1;
+                let begins = entry.position.offset.saturating_sub(length);
+                self.hole_bytes += begins.saturating_sub(self.end.offset);
+            }
             self.end = entry.position;
             self.entries.push(entry.position);
             if aside.contains(&entry.position) {

@@ -37,10 +37,18 @@ const APPEND_NEWER: &str = "
 local head, low = unpack(redis.call('HMGET', 'pulse:state', 'head', 'low'))
 if not head then return 0 end
 local id = string.format('%.0f-7', string.match(head, '^%d+') + 2)
-redis.call('XADD', 'pulse:journal', id, 'i', 'newer', 's', 1, 't', ARGV[1], 'v', 9, 'n', 1, 'p', '?')
+local added = redis.pcall('XADD', 'pulse:journal', id, 'i', 'newer', 's', 1, 't', ARGV[1], 'v', 9, 'n', 1, 'p', '?')
+if added.err then return 0 end -- An entry of another program is in the way.
 redis.call('HSET', 'pulse:state', 'head', id, 'need', 9)
 if low == head then redis.call('HSET', 'pulse:state', 'oldest', ARGV[1]) end
 return 1";
+
+/// Adds an entry to the journal as another program does: at the server's time, or a little behind the newest entry.
+const ADD_FOREIGN: &str = "
+local head = redis.call('HGET', 'pulse:state', 'head')
+if not head then return 0 end
+local id = ARGV[1] == '' and '*' or string.format('%.0f-7', string.match(head, '^%d+') + ARGV[1])
+return redis.pcall('XADD', 'pulse:journal', id, 'foo', 'bar').err and 0 or 1";
 
 /// A server, a store in it, and the clock of both.
 pub struct Data {
@@ -127,9 +135,16 @@ impl Data {
         low == head
     }
 
-    /// Appends as an instance of a later version. `false` if there is no journal yet.
+    /// Appends as an instance of a later version. `false` if there is no journal yet, or it takes no entry.
     pub fn append_newer(&self) -> bool {
         self.query(cmd("EVAL").arg(APPEND_NEWER).arg(0).arg(self.now()))
+    }
+
+    /// Adds an entry to the journal as another program does, `behind` bytes behind the newest entry, or at the
+    /// server's time. `false` if there is no journal yet, or no room for the entry.
+    pub fn add_foreign(&self, behind: Option<u64>) -> bool {
+        let behind = behind.map_or_else(String::new, |behind| behind.to_string());
+        self.query(cmd("EVAL").arg(ADD_FOREIGN).arg(0).arg(behind))
     }
 
     /// The slices of a counter.

@@ -92,6 +92,7 @@ impl World<'_> {
                 Some(_) => self.mend_garbage(),
                 None => self.put_garbage(),
             },
+            ..0.996 if !self.faults.is_torn => self.add_foreign(),
             _ if self.faults.is_torn => self.evict(),
             _ => self.append_newer(),
         }
@@ -287,6 +288,15 @@ impl World<'_> {
         if self.faults.is_mixed && self.data.append_newer() {
             self.say("an instance of a later version appends".to_owned());
             self.expected.newer += 1;
+            self.take_snapshot();
+        }
+    }
+
+    /// Another program adds to the journal, for whose id the server refuses those of later entries, or not.
+    fn add_foreign(&mut self) {
+        let behind = [None, Some(0), Some(40), Some(400)][self.rng.usize(..4)];
+        if self.data.add_foreign(behind) {
+            self.say(format!("another program adds to the journal: {behind:?}"));
             self.take_snapshot();
         }
     }

@@ -36,6 +36,7 @@ mod world;
 
 mod aside;
 mod bounds;
+mod foreign;
 mod random;
 mod rolled;
 mod rounds;

@@ -7,7 +7,7 @@ use super::connection::Role;
 use super::encode;
 use super::journal::position_of;
 use super::script::{APPEND, HELLO, Invocation};
-use super::value::{int, items, text};
+use super::value::{bytes, int, items, text};
 use crate::error::StoreError;
 use crate::model::round::PARTITIONS;
 use crate::random::random_name;
@@ -56,6 +56,10 @@ impl RedisStore {
     pub(super) async fn append_call(&self, call: &FencedBatch) -> Result<Appended, StoreError> {
         let script = encode::append(call, &self.layout());
         let reply = self.connections.run(Role::Write, &APPEND, &script).await?;
+        if let Some(reason) = items(&reply).get(4).and_then(bytes) {
+            let reason = [b"entries of another program, which were removed: ", reason].concat();
+            (self.replaced_keys).add(self.keys.journal().as_bytes(), &reason);
+        }
         let appended = appended(&reply).ok_or_else(|| self.not_understood("append.lua"))?;
         if appended == Appended::Garbled {
             let reason = format!("its field f:{} is no fence", call.instance);

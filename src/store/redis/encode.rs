@@ -38,6 +38,7 @@ pub(super) fn append(call: &FencedBatch, layout: &Layout<'_>) -> Invocation {
     script.key(keys.state());
     script.key(keys.journal());
     script.key(keys.fold_lease());
+    script.key(keys.old_journal());
     script.arg(&*call.generation);
     script.arg(&*call.instance);
     script.arg(call.seq.to_string());

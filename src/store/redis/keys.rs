@@ -27,6 +27,7 @@
 //! | `{prefix}pulse:rows:{cache}` | HASH row -> lease, age, failures | what is known of each row | for ever |
 //! | `{prefix}pulse:state` | HASH | generation, progress and exceptions of the journal, and a fence per instance | for ever |
 //! | `{prefix}pulse:journal` | STREAM | calls that are not folded yet | until they are folded |
+//! | `{prefix}pulse:journal:old` | STREAM | the journal while a script removes entries of another program from it | within that script |
 //! | `{prefix}pulse:lease:fold` | STRING instance | the folder | 5 s |
 //! | `{prefix}pulse:aside` | STREAM | the newest 100 entries that no instance could read, the first 256 KiB of each | 7 days after the last |
 //! | `{prefix}pulse:orphaned` | STREAM | a journal whose state was missing, its first 16 MiB | 7 days |
@@ -172,6 +173,11 @@ impl Keys {
 
     pub(super) fn journal(&self) -> String {
         self.own("journal")
+    }
+
+    /// The key that the journal has while it is made again.
+    pub(super) fn old_journal(&self) -> String {
+        self.own("journal:old")
     }
 
     pub(super) fn fold_lease(&self) -> String {

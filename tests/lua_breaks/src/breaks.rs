@@ -156,6 +156,34 @@ breaks! {
     "the state says when the oldest entry that is not folded was appended",
     "if low == head then redis" => "if low then redis";
 
+    "an entry of another program stops all calls",
+    "entries of another program stop no call",
+    "if refusal then" => "if refusal and false then";
+
+    "a stream that has used its last id stops all calls",
+    "entries of another program stop no call",
+    " or string.find(refusal, 'exhausted', 1, true)" => "";
+
+    "entries that are not folded go with those of another program",
+    "entries that are not folded stay while those of another program are removed",
+    "redis.call('XRANGE', KEYS[4], '(' .. from, head, 'COUNT', 16)" => "{}";
+
+    "only some of the entries that are not folded stay",
+    "entries that are not folded stay while those of another program are removed",
+    "until #entries == 0" => "until true";
+
+    "an entry of ten thousand fields fails the removal half-way",
+    "entries that are not folded stay while those of another program are removed",
+    "unpack(kept[2], 1, math.min(#kept[2], 100))" => "unpack(kept[2])";
+
+    "the old journal stays",
+    "entries of another program are removed",
+    "  redis.pcall('DEL', KEYS[4])\n" => "";
+
+    "the removal of another program's entries is not told",
+    "a key of this crate that held something else is named",
+    "{'DONE', id, low, attended, refusal}" => "{'DONE', id, low, attended}";
+
     "a duplicate is said to be folded",
     "a call is readable only when its entry is folded",
     "{'DUPLICATE', head, low" => "{'DUPLICATE', low, low";
@@ -193,6 +221,10 @@ breaks! {
     "another instance folds 5 s after the folder has died",
     "ARGV[1], 'PX', ARGV[2])" => "ARGV[1])";
 
+    "progress beyond all entries stays there",
+    "progress that an earlier version set beyond the newest entry is taken back",
+    "if offset(low) > offset(head) then" => "if false then";
+
     "a takeover does not finish the round that was begun",
     "whoever takes over finishes the round that was begun",
     "{'MINE', low, upto, done," => "{'MINE', low, '', done,";
@@ -228,7 +260,11 @@ breaks! {
 
     "entries after the end of a begun round are read",
     "a round that was begun ends where it ended before",
-    "upto ~= '' and upto or '+', tonumber" => "'+', tonumber";
+    "upto ~= '' and upto or head, tonumber" => "head, tonumber";
+
+    "an entry of another program is read behind the newest entry",
+    "what lies behind the newest entry is never folded",
+    "upto ~= '' and upto or head, tonumber" => "upto ~= '' and upto or '18446744073709551615-0', tonumber";
 
     "a read has no limit",
     "a read of the journal is limited in bytes",
@@ -474,7 +510,7 @@ breaks! {
 
     "a hole skips the entries after a begun round",
     "closing a hole skips only entries that are gone",
-    "(upto ~= '' and has_entries('+')) and upto or head" => "head";
+    "(upto ~= '' and has_entries(head)) and upto or head" => "head";
 
     "a hole is not told",
     "a hole is told in bytes",

@@ -16,7 +16,7 @@ if target == 'FENCES' then
 elseif target == 'HOLE' then
   -- Acknowledged entries are gone: later entries must not wait for them.
   local function has_entries(last) return #redis.call('XRANGE', KEYS[2], '(' .. low, last, 'COUNT', 1) > 0 end
-  local to = (upto ~= '' and has_entries('+')) and upto or head
+  local to = (upto ~= '' and has_entries(head)) and upto or head
   if to ~= low and not has_entries(to) then
     local from, till = string.match(low, '^%d+'), string.match(to, '^%d+')
     redis.call('HINCRBY', state, 'hole', string.format('%.0f', till - from))

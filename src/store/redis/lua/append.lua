@@ -1,10 +1,11 @@
 -- Appends one call to the journal, once.
--- KEYS  1 state, 2 journal, 3 lease to fold.
+-- KEYS  1 state, 2 journal, 3 lease to fold, 4 pulse:journal:old, a key of this script's own.
 -- ARGV  1 generation, 2 instance, 3 number of the call, 4 number that the instance's fence must have,
 --       5 most bytes of the journal, 6 version of the entry, 7 requests in it, 8 the server's time or '' for TIME,
 --       9 the packed batch.
--- Returns {'DONE' or 'DUPLICATE', a position at or after the call, low, 1 if an instance folds or 0}, {'GAP', fence},
---       {'FULL'}, {'RESET'}, or {'GARBLED'} when the fence of the instance cannot be read.
+-- Returns {'DONE' or 'DUPLICATE', a position at or after the call, low, 1 if an instance folds or 0, after 'DONE' the
+--       error for which entries of another program were removed, if any}, {'GAP', fence}, {'FULL'}, {'RESET'}, or
+--       {'GARBLED'} when the fence of the instance cannot be read.
 local state, field, seq = KEYS[1], 'f:' .. ARGV[2], tonumber(ARGV[3])
 local generation, head, trimmed, need, low, last = unpack(redis.call('HMGET', state, 'gen', 'head', 'trimmed', 'need', 'low', field))
 -- PERSIST changes nothing, but fails on a replica and on a server that refuses writes: RESET or GAP would be wrong there.
@@ -25,7 +26,25 @@ local chain = redis.sha1hex(table.concat({head, ARGV[2], ARGV[3], time[1], time[
 local id = string.format('%.0f-%.0f', offset + #ARGV[9] + 1, tonumber(string.sub(chain, 1, 13), 16))
 -- The first write needs the permissions of the last one: without them the script fails before it changes anything.
 redis.call('HSET', state, 'need', math.max(tonumber(need) or 0, tonumber(ARGV[6])))
-redis.call('XADD', KEYS[2], id, 'i', ARGV[2], 's', ARGV[3], 't', time[1], 'v', ARGV[6], 'n', ARGV[7], 'p', ARGV[9])
+local entry = {'XADD', KEYS[2], id, 'i', ARGV[2], 's', ARGV[3], 't', time[1], 'v', ARGV[6], 'n', ARGV[7], 'p', ARGV[9]}
+local refusal = redis.pcall(unpack(entry)).err
+if refusal then
+  -- A stream takes no id below the highest that it ever had. If that is another program's, the journal is made again of
+  -- the entries that are not folded. Their range is tried first, as nothing may fail from RENAME on.
+  if not (string.find(refusal, 'equal or smaller', 1, true) or string.find(refusal, 'exhausted', 1, true)) then return redis.error_reply(refusal) end
+  redis.call('XRANGE', KEYS[2], '(' .. low, head, 'COUNT', 1)
+  redis.call('RENAME', KEYS[2], KEYS[4])
+  local from = low
+  repeat
+    local entries = redis.call('XRANGE', KEYS[4], '(' .. from, head, 'COUNT', 16)
+    for _, kept in ipairs(entries) do
+      from = kept[1]
+      redis.call('XADD', KEYS[2], from, unpack(kept[2], 1, math.min(#kept[2], 100)))
+    end
+  until #entries == 0
+  redis.pcall('DEL', KEYS[4])
+  redis.call(unpack(entry))
+end
 redis.call('HSET', state, 'head', id, field, ARGV[3] .. ' ' .. time[1])
 if low == head then redis.call('HSET', state, 'oldest', time[1]) end
-return {'DONE', id, low, attended}
+return {'DONE', id, low, attended, refusal}

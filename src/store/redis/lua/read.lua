@@ -11,8 +11,8 @@ if v ~= ARGV[1] then return {'STALE'} end
 redis.pcall('SET', KEYS[3], ARGV[2], 'PX', ARGV[3])
 local result, a = {'READ', head, ARGV[6] ~= '' and ARGV[6] or redis.call('TIME')[1]}, 7
 if ARGV[4] ~= '' then
-  -- Entries after the end of a round that was begun are not read.
-  local from, till, left, most = '(' .. ARGV[5], upto ~= '' and upto or '+', tonumber(ARGV[4]), tonumber(ARGV[7])
+  -- Entries after the end of a round that was begun are not read, nor what another program adds: its id lies behind `head`.
+  local from, till, left, most = '(' .. ARGV[5], upto ~= '' and upto or head, tonumber(ARGV[4]), tonumber(ARGV[7])
   -- A failover since the previous read may have taken the journal to another history with the same version.
   if ARGV[5] ~= low and #redis.call('XRANGE', KEYS[2], ARGV[5], ARGV[5]) == 0 then return {'STALE'} end
   local entries, page = {}, nil

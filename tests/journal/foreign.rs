@@ -1,0 +1,256 @@
+//! Entries that another program adds to the journal. The stream then refuses the ids of this crate, which are far
+//! below the times that a server makes ids of.
+
+use redis::cmd;
+use tower_pulse::StoreErrorKind;
+use tower_pulse::store::Store;
+
+use crate::drive::{Drive, contexts};
+use crate::net::Request;
+use crate::process::Process;
+
+const JOURNAL: &str = "pulse:journal";
+
+/// The highest id of a stream, after which it takes no other.
+const LAST_ID: &str = "18446744073709551615-18446744073709551615";
+
+/// Adds an entry as another program does. Returns its id.
+fn add_foreign(drive: &Drive, id: &str) -> String {
+    drive
+        .data
+        .query(cmd("XADD").arg(JOURNAL).arg(&[id, "foo", "bar"]))
+}
+
+fn free_lease(drive: &Drive) {
+    let () = drive.data.query(cmd("DEL").arg("pulse:lease:fold"));
+}
+
+/// Checks that each call was counted once, that nothing is told as missing, and that the journal is empty.
+fn assert_counted_once(drive: &Drive, calls: u64) {
+    assert!(drive.data.is_folded());
+    for name in contexts(2) {
+        assert_eq!(drive.counted(&name), (calls, calls), "{name}");
+    }
+    for field in ["hole", "orphaned", "set_aside"] {
+        assert_eq!(drive.number(field), 0, "{field}");
+    }
+    assert_eq!(drive.entries(), 0);
+    let keys: Vec<String> = drive.data.query(cmd("KEYS").arg("pulse:journal*"));
+    assert!(keys.len() <= 1, "{keys:?}");
+}
+
+/// Whether a warning names the journal.
+fn is_told(drive: &Drive) -> bool {
+    let warnings = drive.data.store.warnings();
+    let mut warnings = warnings.iter();
+    warnings.any(|text| text.starts_with("pulse:journal held") && text.contains("another program"))
+}
+
+#[test]
+fn entries_of_another_program_stop_no_append() {
+    for (id, is_deleted) in [("*", false), ("*", true), (LAST_ID, false), (LAST_ID, true)] {
+        let drive = Drive::start();
+        let (flusher, mut flushing) = drive.flusher();
+        let mut folding = drive.folder("folder");
+        let append = |flushing: &mut Process| {
+            flusher.add(drive.batch(&contexts(2)));
+            drive.turn(flushing);
+        };
+        // Once with an entry that is not folded, and once with an empty journal.
+        for calls in [2, 3] {
+            append(&mut flushing);
+            if calls == 3 {
+                drive.turn(&mut folding);
+            }
+            let foreign = add_foreign(&drive, id);
+            if is_deleted {
+                // The stream remembers its last id.
+                let () = drive.data.query(cmd("XDEL").arg(JOURNAL).arg(foreign));
+            }
+            assert!(!is_told(&drive) || calls == 3);
+            append(&mut flushing);
+            assert!(is_told(&drive), "{id} {is_deleted}");
+        }
+        drive.turn(&mut folding);
+        drive.turn(&mut folding);
+        assert_counted_once(&drive, 4);
+        assert_eq!((flusher.lost(), flusher.replayed()), (0, 0));
+    }
+}
+
+/// More entries than one command of the script copies, one of them in the middle of a round.
+#[test]
+fn entries_that_are_not_folded_survive_the_removal_of_foreign_ones() {
+    let drive = Drive::start();
+    let (flusher, mut flushing) = drive.flusher();
+    let append = |flushing: &mut Process, calls: usize| {
+        for _ in 0..calls {
+            flusher.add(drive.batch(&contexts(2)));
+            drive.turn(flushing);
+        }
+    };
+    append(&mut flushing, 70);
+    let mut dead = drive.folder("dead");
+    drive.until(&mut dead, |request| matches!(request, Request::Fold(_)));
+    append(&mut flushing, 150);
+    add_foreign(&drive, "*");
+    append(&mut flushing, 1);
+    // The step of the round that is under way finds the round's last entry.
+    drive.deliver(&dead);
+    drop(dead);
+    free_lease(&drive);
+    append(&mut flushing, 1);
+    add_foreign(&drive, "*");
+    add_foreign(&drive, "*");
+    let mut next = drive.folder("next");
+    drive.turn(&mut next);
+    append(&mut flushing, 1);
+    for _ in 0..8 {
+        drive.turn(&mut next);
+    }
+    assert_counted_once(&drive, 223);
+}
+
+/// A folder reads up to the newest entry that was appended. It does not take what is behind it for its progress.
+#[test]
+fn foreign_entries_behind_the_newest_entry_are_not_folded() {
+    let drive = Drive::start();
+    let (flusher, mut flushing) = drive.flusher();
+    let mut folding = drive.folder("folder");
+    flusher.add(drive.batch(&contexts(2)));
+    drive.turn(&mut flushing);
+    let head = drive.data.state()["head"].clone();
+    for id in ["7000-1", "*"] {
+        add_foreign(&drive, id);
+    }
+    for _ in 0..3 {
+        drive.turn(&mut folding);
+    }
+    let state = drive.data.state();
+    assert_eq!((&state["low"], &state["head"]), (&head, &head));
+    flusher.add(drive.batch(&contexts(2)));
+    drive.turn(&mut flushing);
+    drive.turn(&mut folding);
+    drive.turn(&mut folding);
+    assert_counted_once(&drive, 2);
+}
+
+/// Its id lies between two entries, so that the server takes the later one.
+#[test]
+fn a_foreign_entry_between_two_entries_is_set_aside() {
+    let drive = Drive::start();
+    let (flusher, mut flushing) = drive.flusher();
+    for chain in ["18446744073709551615", "0"] {
+        flusher.add(drive.batch(&contexts(2)));
+        drive.turn(&mut flushing);
+        let head = drive.data.state()["head"].clone();
+        let offset: u64 = head.split('-').next().unwrap().parse().unwrap();
+        let beyond = u64::from(chain == "0");
+        add_foreign(&drive, &format!("{}-{chain}", offset + 5 * beyond));
+    }
+    flusher.add(drive.batch(&contexts(2)));
+    drive.turn(&mut flushing);
+    for _ in 0..3 {
+        drive.turn(&mut drive.folder("folder"));
+        free_lease(&drive);
+    }
+    let aside: usize = drive.data.query(cmd("XLEN").arg("pulse:aside"));
+    assert_eq!(aside, 2);
+    assert_counted_once(&drive, 3);
+}
+
+/// A foreign entry with more fields than a script can pass on, between two entries that are copied.
+#[test]
+fn a_foreign_entry_of_ten_thousand_fields_costs_no_entry() {
+    let drive = Drive::start();
+    let (flusher, mut flushing) = drive.flusher();
+    let append = |flushing: &mut Process| {
+        flusher.add(drive.batch(&contexts(2)));
+        drive.turn(flushing);
+    };
+    append(&mut flushing);
+    let head = drive.data.state()["head"].clone();
+    let offset: u64 = head.split('-').next().unwrap().parse().unwrap();
+    let mut add = cmd("XADD");
+    add.arg(JOURNAL).arg(format!("{}-1", offset + 1));
+    for n in 0..10_000 {
+        add.arg(n).arg("x");
+    }
+    let _: String = drive.data.query(&add);
+    append(&mut flushing);
+    add_foreign(&drive, "*");
+    append(&mut flushing);
+    for _ in 0..3 {
+        drive.turn(&mut drive.folder("folder"));
+        free_lease(&drive);
+    }
+    assert_counted_once(&drive, 3);
+}
+
+/// An earlier version of this crate folded the foreign entry, so that its progress lies beyond all entries.
+#[test]
+fn progress_beyond_the_newest_entry_is_taken_back() {
+    for is_deleted in [false, true] {
+        let drive = Drive::start();
+        let (flusher, mut flushing) = drive.flusher();
+        let append = |flushing: &mut Process| {
+            flusher.add(drive.batch(&contexts(2)));
+            drive.turn(flushing);
+        };
+        append(&mut flushing);
+        drive.turn(&mut drive.folder("folder"));
+        free_lease(&drive);
+        let foreign = add_foreign(&drive, "*");
+        let offset = foreign.split('-').next().unwrap();
+        let mut set = cmd("HSET");
+        set.arg("pulse:state")
+            .arg(&["low", &foreign, "trimmed", offset]);
+        let () = drive.data.query(&set);
+        // What an operator may have tried.
+        let command = if is_deleted { "DEL" } else { "XTRIM" };
+        let mut remove = cmd(command);
+        remove.arg(JOURNAL);
+        if !is_deleted {
+            remove.arg("MAXLEN").arg(0);
+        }
+        let () = drive.data.query(&remove);
+        append(&mut flushing);
+        append(&mut flushing);
+        for _ in 0..3 {
+            drive.turn(&mut drive.folder("another"));
+            free_lease(&drive);
+        }
+        assert_counted_once(&drive, 3);
+    }
+}
+
+#[test]
+fn foreign_entries_stay_until_the_server_has_memory() {
+    let drive = Drive::start();
+    let (flusher, mut flushing) = drive.flusher();
+    flusher.add(drive.batch(&contexts(2)));
+    drive.turn(&mut flushing);
+    add_foreign(&drive, "*");
+    let limit = |bytes: &str| -> () {
+        let mut config = cmd("CONFIG");
+        drive.data.query(config.arg(&["SET", "maxmemory", bytes]))
+    };
+    limit("1");
+    let before = drive.data.state();
+    flusher.add(drive.batch(&contexts(2)));
+    let request = drive.until(&mut flushing, |request| {
+        matches!(request, Request::Append(_))
+    });
+    let error = drive.data.run(&request.unwrap()).unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Refused);
+    assert_eq!((drive.data.state(), drive.entries()), (before, 2));
+    limit("0");
+    flushing.answer(Err(error));
+    drive.turn(&mut flushing);
+    drive.turn(&mut flushing);
+    for _ in 0..2 {
+        drive.turn(&mut drive.folder("folder"));
+        free_lease(&drive);
+    }
+    assert_counted_once(&drive, 2);
+}
