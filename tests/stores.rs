@@ -18,6 +18,8 @@ mod equal;
 mod fixture;
 #[path = "stores/hours.rs"]
 mod hours;
+#[path = "stores/journal.rs"]
+mod journal;
 #[path = "stores/minute_reports.rs"]
 mod minute_reports;
 #[path = "stores/oversized.rs"]

@@ -8,7 +8,7 @@ use crate::error::StoreError;
 use crate::model::pack::{ENTRY_VERSION, EntryReader};
 use crate::model::round::Round;
 use crate::store::Position;
-use crate::store::journal::{Entry, Journal, Step};
+use crate::store::journal::{Entry, Journal, NEWER_GRACE, Step};
 
 /// About how many bytes of entries one script reads; a larger read would block the server and the runtime.
 const READ_BYTES: u64 = 512 * 1024;
@@ -17,8 +17,9 @@ const ROUND_BYTES: u64 = 32 * 1024 * 1024;
 /// About how many names one round folds, which bounds the size of the merged round, and of its steps.
 const ROUND_NAMES: usize = 16 * 1024;
 const READ_TIME: Duration = Duration::from_secs(1);
-/// Seconds for which an entry of a newer version waits for an instance that can read it.
-const NEWER_GRACE: i64 = 600;
+/// How far stamps may be ahead of the time, in seconds: as far as a replica's clock after a failover. Those that are
+/// further ahead were made while the store's clock was wrong.
+const STAMP_AHEAD: i64 = 60;
 
 impl Lease {
     /// Reads and merges the entries of a round, part by part.
@@ -26,10 +27,13 @@ impl Lease {
         &self,
         journal: &dyn Journal,
         instance: &str,
+        own_now: i64,
         stop_before: Option<Position>,
     ) -> Result<Read, StoreError> {
         let (start, low) = (Instant::now(), self.progress.low);
         let aside = &self.progress.aside;
+        // One bound for all entries of a round, also if another folder began it: each partition judges them alike.
+        let mut newest_stamp = (self.progress.upto).and(self.progress.stamp);
         let mut gathered = Gathered {
             round: Round::default(),
             entries: Vec::new(),
@@ -46,6 +50,12 @@ impl Lease {
             };
             let mut entries = read.entries;
             (gathered.head, gathered.now) = (read.head, read.now);
+            // If the store's clock is behind, that of this instance is not.
+            let bound = read.now.max(own_now).saturating_add(STAMP_AHEAD);
+            let bound = *newest_stamp.get_or_insert(bound);
+            for entry in &mut entries {
+                entry.stamp = entry.stamp.min(bound);
+            }
             let is_stop = |entry: &Entry| {
                 Some(entry.position) == stop_before
                     || entry.version > u64::from(ENTRY_VERSION) && !aside.contains(&entry.position)
@@ -55,10 +65,12 @@ impl Lease {
             if let Some(at) = stop {
                 let is_first = at == 0 && gathered.entries.is_empty();
                 if is_first || self.progress.upto.is_some() {
-                    let is_waiting = read.now.saturating_sub(entries[at].stamp) < NEWER_GRACE;
-                    return Ok(match is_waiting {
-                        true => Read::Ended(Outcome::Newer),
-                        false => Read::Garbled(entries.swap_remove(at), true),
+                    let newer = entries.swap_remove(at);
+                    // One that came after the first that waited has not waited for as long.
+                    let is_new = (0..NEWER_GRACE).contains(&read.now.saturating_sub(newer.stamp));
+                    return Ok(match self.progress.is_overdue && !is_new {
+                        true => Read::Garbled(newer, true),
+                        false => Read::Ended(Outcome::Newer(newer)),
                     });
                 }
                 entries.truncate(at);

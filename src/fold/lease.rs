@@ -4,6 +4,7 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
+use super::Attendance;
 use crate::error::StoreError;
 use crate::model::ranking::RankingState;
 use crate::model::records::Records;
@@ -41,19 +42,19 @@ pub(super) struct Lease {
 }
 
 impl Lease {
-    /// Acquires the lease. `None` when another instance holds it, or no instance can fold.
+    /// Acquires the lease, or tells who folds instead.
     pub(super) async fn acquire(
         journal: &dyn Journal,
         instance: &str,
         step_contexts: Option<usize>,
-    ) -> Result<Option<Self>, StoreError> {
+    ) -> Result<Result<Self, Attendance>, StoreError> {
         let acquired = journal.acquire(instance, &random_name()).await?;
         let sizer = match step_contexts.map(|contexts| contexts * 24) {
             Some(cost) => BatchSizer::new(cost, cost..=cost, STEP_TIME),
             None => BatchSizer::new(FIRST_COST, COSTS, STEP_TIME),
         };
         Ok(match acquired {
-            Acquired::Mine(progress) => Some(Self {
+            Acquired::Mine(progress) => Ok(Self {
                 progress,
                 records: Records::default(),
                 folded: VecDeque::new(),
@@ -64,7 +65,8 @@ impl Lease {
                 rankings: None,
                 touched_rankings: BTreeSet::new(),
             }),
-            Acquired::Held | Acquired::Newer | Acquired::Nothing => None,
+            Acquired::Newer => Err(Attendance::Newer),
+            Acquired::Held | Acquired::Nothing => Err(Attendance::Others),
         })
     }
 

@@ -51,6 +51,9 @@ const BACKOFF: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(200)..=Duration::from_secs(2);
 /// Wait when the server denies access, as only the operator can change that.
 const FORBIDDEN_WAIT: Duration = Duration::from_secs(30);
+/// Wait until an instance looks again whether entries still wait for a newer version of this crate. These attempts count
+/// for how long they wait.
+const NEWER_WAIT: Duration = Duration::from_secs(5);
 /// Interval at which the fences of ended instances are removed.
 const FENCE_INTERVAL: Duration = Duration::from_secs(3_600);
 /// Waits until a call is checked for readability again, doubled each time.
@@ -89,8 +92,10 @@ pub(crate) struct FoldStatus {
 pub(crate) enum Attendance {
     /// This instance, and nothing is left to fold.
     Mine,
-    /// Another instance, or no instance can.
+    /// Another instance, or there is no journal yet.
     Others,
+    /// An instance of a newer version of this crate, for which entries wait.
+    Newer,
 }
 
 impl Folder {
@@ -182,8 +187,8 @@ impl Folder {
             let mut lease = match slot.take() {
                 Some(lease) => lease,
                 None => match Lease::acquire(journal, &self.instance, self.step_contexts).await? {
-                    Some(lease) => lease,
-                    None => return Ok(Attendance::Others),
+                    Ok(lease) => lease,
+                    Err(attendance) => return Ok(attendance),
                 },
             };
             // Entries after `position` are left for the next call, or this one might never end.
@@ -191,7 +196,8 @@ impl Folder {
                 *slot = Some(lease);
                 return Ok(Attendance::Mine);
             }
-            match lease.next_round(journal, &self.instance).await? {
+            let own_now = self.clock.now_seconds();
+            match lease.next_round(journal, &self.instance, own_now).await? {
                 Outcome::Folded => {
                     lease.forget_ended(self.max_records);
                     *slot = Some(lease);
@@ -213,9 +219,10 @@ impl Folder {
                         return Ok(Attendance::Others);
                     }
                 }
-                Outcome::Newer => {
+                Outcome::Newer(entry) => {
+                    lease.wait_for_newer(journal, &entry).await?;
                     journal.release(&self.instance).await?;
-                    return Ok(Attendance::Others);
+                    return Ok(Attendance::Newer);
                 }
             }
         }
@@ -293,6 +300,7 @@ impl Folder {
                     (Some(self.until_next()), *BACKOFF.start())
                 }
                 Ok(Attendance::Others) => (None, *BACKOFF.start()),
+                Ok(Attendance::Newer) => (Some(NEWER_WAIT), *BACKOFF.start()),
                 Err(error) if error.kind() == StoreErrorKind::Forbidden => {
                     (Some(FORBIDDEN_WAIT), *BACKOFF.start())
                 }

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use crate::model::records::RecordKey;
 use crate::store::Position;
+use crate::store::journal::Entry;
 use crate::store::table::FieldWrites;
 
 /// Names that are merged, and records that are prepared, before the task yields to others.
@@ -22,7 +23,7 @@ pub(super) enum Outcome {
     /// Another instance folds, or a failover has taken the journal back in time.
     Lost,
     /// The next entry is of a newer version, and waits for an instance that can read it.
-    Newer,
+    Newer(Entry),
 }
 
 /// The part of a round that one step writes.

@@ -7,6 +7,7 @@ use super::lease::Lease;
 use super::plan::{NAMES_AT_ONCE, Outcome, Plan, RoundEnd};
 use crate::error::StoreError;
 use crate::model::context::ALL;
+use crate::model::pack::ENTRY_VERSION;
 use crate::model::records::{RecordId, RecordKey};
 use crate::model::round::{self, Round, partition};
 use crate::model::sorted;
@@ -29,17 +30,18 @@ macro_rules! done_or_lost {
 }
 
 impl Lease {
-    /// Folds the round that was begun, or the next round. After an error or [`Outcome::Lost`], the lease must
+    /// Folds the round that was begun, or the next round. `own_now` is the time of this instance. After an error or [`Outcome::Lost`], the lease must
     /// not be used again.
     pub(super) async fn next_round(
         &mut self,
         journal: &dyn Journal,
         instance: &str,
+        own_now: i64,
     ) -> Result<Outcome, StoreError> {
         let start = Instant::now();
         let mut stop_before = None;
         let gathered = loop {
-            match self.gather(journal, instance, stop_before).await? {
+            match self.gather(journal, instance, own_now, stop_before).await? {
                 Read::Gathered(gathered) => break gathered,
                 Read::Ended(outcome) => return Ok(outcome),
                 // The entries before it are folded first, unless a begun round contains them and it.
@@ -71,6 +73,8 @@ impl Lease {
         let is_caught_up = gathered.end == gathered.head;
         let round = gathered.round;
         if self.progress.upto.is_none() {
+            // Either clock may be behind for a moment.
+            self.progress.rolled.limit(gathered.now.max(own_now));
             self.stamp = self.stamp.max(round.stamp());
             if !self.roll_up(journal, instance).await? {
                 return Ok(Outcome::Lost);
@@ -111,6 +115,21 @@ impl Lease {
         self.progress.version = next;
         self.progress.aside.push(entry.position);
         Ok(Outcome::Folded)
+    }
+
+    /// Makes all folders wait that cannot read this entry.
+    pub(super) async fn wait_for_newer(
+        &mut self,
+        journal: &dyn Journal,
+        entry: &Entry,
+    ) -> Result<(), StoreError> {
+        tracing::warn!(
+            position = %entry.position, version = entry.version, readable = ENTRY_VERSION,
+            "folding waits at an entry of a newer version of this crate, for an instance that can read it"
+        );
+        let (version, next) = (&self.progress.version, random_name());
+        // Without effect another instance folds by now.
+        (journal.wait_for_newer(version, &next, entry).await).map(drop)
     }
 
     /// Called when no entry was read. Trims the journal if it is folded completely. Otherwise entries are gone,

@@ -91,6 +91,16 @@ impl RolledUp {
         self.until = self.until.max(until);
     }
 
+    /// Takes the end of what is rolled up back, if a clock that was ahead has moved it beyond every sample that may
+    /// exist at `now`. It stays behind the coarsest slice of such a sample, as records say that they have all slices up
+    /// to the earlier end: what is added to them before the new end is added to all tiers at once.
+    pub fn limit(&mut self, now: i64) {
+        let coarsest = TIERS[TIERS.len() - 1];
+        let newest = coarsest.slice(now.saturating_add(SKEW_ALLOWED));
+        let end = newest.saturating_add(i64::from(coarsest.seconds));
+        self.until = self.until.min(end);
+    }
+
     /// Slices that must be rolled up before any entry is folded, oldest first.
     pub fn due(&self) -> impl Iterator<Item = i64> {
         self.pending.range(..self.until).copied()
@@ -171,6 +181,34 @@ mod tests {
         assert_eq!(tier_for(300).map(|tier| tier.seconds), Some(60));
         assert_eq!(tier_for(86_400).map(|tier| tier.seconds), Some(21_600));
         assert_eq!([0, 5, 90].map(tier_for), [None; 3]);
+    }
+
+    #[test]
+    fn an_end_that_a_clock_has_moved_far_ahead_is_taken_back() {
+        let now = 1_000_000_040;
+        let mut rolled = RolledUp::default();
+        rolled.limit(now);
+        assert!(rolled.is_new());
+        rolled.advance(now);
+        rolled.finish();
+        let before = rolled.clone();
+        // Half an hour behind, as clocks may be.
+        for at in [now, now - 1_800, now + HOUR] {
+            rolled.limit(at);
+            assert_eq!(rolled, before);
+        }
+        for ahead in [86_400, 365 * 86_400] {
+            rolled.advance(now + ahead);
+            rolled.finish();
+            rolled.limit(now);
+            let until = rolled.until();
+            assert!((now + HOUR..=now + 8 * HOUR).contains(&until), "{until}");
+            assert_eq!(TIERS.map(|tier| tier.slice(until)), [until; 3]);
+            // From then on slices are rolled up as before.
+            rolled.add(until);
+            rolled.advance(until + 60 + GRACE);
+            assert_eq!(rolled.due().collect::<Vec<_>>(), [until]);
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ use crate::model::health::{
 };
 use crate::recorder::{DrainStats, FlushCounters};
 use crate::store::JournalStatus;
+use crate::store::journal::NEWER_GRACE;
 
 /// Seconds for which an entry may wait to be folded before that is a warning.
 const UNFOLDED_TOLERATED: f64 = 15.0;
@@ -199,6 +200,16 @@ fn journal_warnings(journal: &JournalStatus) -> Vec<String> {
     if let Some(age) = journal.oldest_age.filter(|age| *age > UNFOLDED_TOLERATED) {
         warnings.push(format!(
             "the journal's oldest entry has waited for {age:.0} s to be folded: what is newer is not shown yet"
+        ));
+    }
+    if let Some(newer) = &journal.newer {
+        warnings.push(format!(
+            "the journal waits at an entry of version {}, which a newer version of tower-pulse wrote, and this \
+             instance reads versions up to {}: what is behind it is not shown. Start an instance of the newer \
+             version, which folds it; after {} s more without one, such entries are set aside (`pulse:aside`)",
+            newer.version,
+            newer.readable,
+            NEWER_GRACE.unsigned_abs().saturating_sub(newer.waited)
         ));
     }
     for (n, what) in [

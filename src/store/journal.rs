@@ -53,6 +53,9 @@ impl Partitions {
     }
 }
 
+/// Seconds for which entries of a newer version wait for an instance that can read them.
+pub const NEWER_GRACE: i64 = 600;
+
 /// The answer to an attempt to acquire the lease to fold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Acquired {
@@ -60,7 +63,7 @@ pub enum Acquired {
     Mine(Progress),
     /// Another instance holds the lease.
     Held,
-    /// There are entries that only a newer version of this crate can read.
+    /// The next entries can be read by a newer version of this crate only, and wait for an instance that has it.
     Newer,
     /// There is no journal yet.
     Nothing,
@@ -81,6 +84,10 @@ pub struct Progress {
     pub aside: Vec<Position>,
     /// The slices that are part of the coarser tiers.
     pub rolled: RolledUp,
+    /// The newest stamp of that round as the folder that began it has judged it.
+    pub stamp: Option<i64>,
+    /// Entries of a newer version have waited for long enough for an instance that can read them.
+    pub is_overdue: bool,
 }
 
 /// An entry of the journal.
@@ -219,6 +226,14 @@ pub trait Journal: Sealed + Send + Sync {
 
     /// Sets aside an entry that cannot be folded.
     fn set_aside<'a>(
+        &'a self,
+        version: &'a str,
+        next: &'a str,
+        entry: &'a Entry,
+    ) -> BoxFuture<'a, Result<Step<()>, StoreError>>;
+
+    /// Makes all folders wait that cannot read the entry, as its version is newer than theirs.
+    fn wait_for_newer<'a>(
         &'a self,
         version: &'a str,
         next: &'a str,

@@ -45,7 +45,8 @@ pub(crate) use self::upkeep::MAX_QUARANTINED_KEYS;
 pub use self::upkeep::Upkeep;
 #[doc(hidden)]
 pub use self::upkeep::{
-    CleanReport, Exceptions, Heartbeat, INSTANCE_TTL, JournalStatus, Pass, PassRecord, StoreStatus,
+    CleanReport, Exceptions, Heartbeat, INSTANCE_TTL, JournalStatus, NewerEntry, Pass, PassRecord,
+    StoreStatus,
 };
 use crate::error::{StoreError, StoreErrorKind};
 use crate::model::batch::Batch;

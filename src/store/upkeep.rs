@@ -63,6 +63,20 @@ pub struct JournalStatus {
     pub hole_bytes: u64,
     /// Entries of an earlier generation whose state was missing.
     pub orphaned: u64,
+    /// What the folder waits for, if it does.
+    pub newer: Option<NewerEntry>,
+}
+
+/// An entry of the journal that only a newer version of this crate can read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(hidden)]
+pub struct NewerEntry {
+    /// The version of its form.
+    pub version: u64,
+    /// The newest version that this instance can read.
+    pub readable: u64,
+    /// Seconds for which it has waited for an instance that can read it.
+    pub waited: u64,
 }
 
 /// The status of a store and its fleet.

@@ -97,6 +97,11 @@ impl Data {
         }
     }
 
+    /// Runs a future on the store.
+    pub fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
+        self.io.block_on(future)
+    }
+
     /// Makes a call.
     pub fn run(&self, request: &Request) -> Result<Reply, StoreError> {
         self.io.block_on(request.run(&self.store))
@@ -133,6 +138,16 @@ impl Data {
         let (low, head): (Option<String>, Option<String>) =
             self.query(cmd("HMGET").arg("pulse:state").arg(&["low", "head"]));
         low == head
+    }
+
+    /// Whether no instance folds, as entries of a later version wait.
+    pub fn waits_for_newer(&self) -> bool {
+        let is_noted = self
+            .state()
+            .get("newer")
+            .is_some_and(|newer| !newer.is_empty());
+        let is_held: bool = self.query(cmd("EXISTS").arg("pulse:lease:fold"));
+        is_noted && !is_held && !self.is_folded()
     }
 
     /// Appends as an instance of a later version. `false` if there is no journal yet, or it takes no entry.

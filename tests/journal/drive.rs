@@ -51,6 +51,14 @@ impl Drive {
         self.data.manual_clock.set_wall(self.clock.now_seconds());
     }
 
+    /// Lets `minutes` minutes pass, in each of which a folder looks once whether it can fold.
+    pub fn wait(&self, folding: &mut Process, minutes: u64) {
+        for _ in 0..minutes {
+            self.pass(60);
+            self.turn(folding);
+        }
+    }
+
     pub fn flusher(&self) -> (TestFlusher, Process) {
         let wire = Wire::default();
         let store = Arc::new(wire.clone());

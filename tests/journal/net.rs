@@ -32,6 +32,7 @@ pub enum Request {
     CountFields(Table),
     Fold(Box<OwnedStep>),
     SetAside(String, String, Entry),
+    WaitForNewer(String, String, Entry),
     CloseHole(String, String),
     RemoveFences(String),
 }
@@ -52,6 +53,7 @@ pub enum Reply {
     CountFields(usize),
     Fold(Step<()>),
     SetAside(Step<()>),
+    WaitForNewer(Step<()>),
     CloseHole(Step<()>),
     RemoveFences(u64),
 }
@@ -82,6 +84,9 @@ impl Request {
             Self::Fold(step) => Reply::Fold(step.run(store).await?),
             Self::SetAside(version, next, entry) => {
                 Reply::SetAside(store.set_aside(version, next, entry).await?)
+            }
+            Self::WaitForNewer(version, next, entry) => {
+                Reply::WaitForNewer(store.wait_for_newer(version, next, entry).await?)
             }
             Self::CloseHole(version, next) => {
                 Reply::CloseHole(store.close_hole(version, next).await?)
@@ -140,6 +145,13 @@ impl std::fmt::Display for Request {
             ),
             Self::SetAside(version, next, entry) => {
                 write!(f, "set {} aside, {version:.6} -> {next:.6}", entry.position)
+            }
+            Self::WaitForNewer(_, _, entry) => {
+                write!(
+                    f,
+                    "wait for {} of version {}",
+                    entry.position, entry.version
+                )
             }
             Self::CloseHole(version, next) => write!(f, "close hole, {version:.6} -> {next:.6}"),
             Self::RemoveFences(_) => f.write_str("remove fences"),
@@ -294,6 +306,20 @@ impl Journal for Wire {
             self,
             SetAside,
             Request::SetAside(version.into(), next.into(), entry)
+        )
+    }
+
+    fn wait_for_newer<'a>(
+        &'a self,
+        version: &'a str,
+        next: &'a str,
+        entry: &'a Entry,
+    ) -> BoxFuture<'a, Result<Step<()>, StoreError>> {
+        let entry = entry.clone();
+        ask!(
+            self,
+            WaitForNewer,
+            Request::WaitForNewer(version.into(), next.into(), entry)
         )
     }
 

@@ -15,8 +15,6 @@ use crate::process::Process;
 const LEASE: &str = "pulse:lease:fold";
 /// Time to live of the lease in milliseconds.
 const LEASE_MILLIS: i64 = 5_000;
-/// Seconds for which an entry of a later version waits for an instance that can read it.
-const NEWER_GRACE: u64 = 600;
 /// The most entries that `pulse:aside` holds.
 const MAX_ASIDE: usize = 100;
 /// Records that one HSET writes.
@@ -257,21 +255,6 @@ fn whoever_takes_over_learns_what_is_rolled_up() {
 }
 
 #[test]
-fn an_older_entry_does_not_let_an_instance_fold_that_cannot_read_the_newer_one() {
-    let drive = journal_of(1);
-    assert!(drive.data.append_newer());
-    let (flusher, mut flushing) = drive.flusher();
-    flusher.add(drive.batch(&contexts(1)));
-    drive.turn(&mut flushing);
-    let acquire = Request::Acquire("a".into(), "v".into());
-    let reply = drive.data.run(&acquire);
-    assert!(
-        matches!(reply, Ok(Reply::Acquire(Acquired::Newer))),
-        "{reply:?}"
-    );
-}
-
-#[test]
 fn a_newer_entry_that_is_gone_stops_no_instance() {
     let drive = journal_of(1);
     drive.turn(&mut drive.folder("first"));
@@ -394,26 +377,6 @@ fn an_entry_is_set_aside_once() {
     assert!(drive.data.is_folded());
     assert_eq!(drive.data.state()["aside"], "");
     assert_eq!(drive.counted("GET /0"), (0, 0));
-}
-
-#[test]
-fn older_instances_fold_at_once_after_a_newer_entry_is_set_aside() {
-    let drive = journal_of(1);
-    assert!(drive.data.append_newer());
-    drive.pass(NEWER_GRACE);
-    for _ in 0..3 {
-        drive.turn(&mut drive.folder("first"));
-        let () = drive.data.query(cmd("DEL").arg(LEASE));
-    }
-    assert_eq!(
-        (drive.data.is_folded(), drive.number("set_aside")),
-        (true, 1)
-    );
-    let (flusher, mut flushing) = drive.flusher();
-    flusher.add(drive.batch(&contexts(1)));
-    drive.turn(&mut flushing);
-    drive.turn(&mut drive.folder("second"));
-    assert_eq!(drive.counted("GET /0"), (2, 2));
 }
 
 #[test]

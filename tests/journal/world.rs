@@ -29,9 +29,8 @@ const CALM_LEASE: i64 = 60;
 const MAX_LATENESS: i64 = 300;
 /// Steps without faults within which all work must be complete.
 const MAX_CALM_STEPS: usize = 6_000;
-/// Steps without faults after which the scheduler advances the clock by ten minutes, so that entries of a later
-/// version have waited for long enough.
-const CALM_STEPS_PER_WAIT: usize = 500;
+/// Steps without faults after which the scheduler advances the clock by a minute if folders wait for a later version.
+const CALM_STEPS_PER_WAIT: usize = 40;
 
 /// A call on its way.
 #[derive(Clone, Copy)]
@@ -111,8 +110,8 @@ impl<'a> World<'a> {
         self.calm_down();
         for step in 1..=MAX_CALM_STEPS {
             self.step();
-            if step % CALM_STEPS_PER_WAIT == 0 {
-                self.pass(601);
+            if step % CALM_STEPS_PER_WAIT == 0 && self.data.waits_for_newer() {
+                self.pass(61);
             }
             if step % 10 == 0 && self.is_quiet() {
                 return self.judge();
@@ -243,7 +242,13 @@ impl<'a> World<'a> {
                 let request = process.wire.slot().request.clone().unwrap();
                 let name = process.name.clone();
                 let lost = if is_reply_lost { ", reply lost" } else { "" };
+                let is_ahead = matches!(request, Request::Append(_)) && self.is_clock_ahead();
+                if is_ahead {
+                    self.say("the server's clock is a day ahead for a moment".to_owned());
+                    (self.data.manual_clock).set_wall(self.now() + 86_400);
+                }
                 let reply = self.execute(&format!("{name}{lost}"), &request);
+                self.set_server_clock();
                 let process = &self.instances[at].processes[number];
                 if let Reply::Append(Appended::Done(_) | Appended::Gap { .. } | Appended::Reset) =
                     reply
@@ -256,6 +261,11 @@ impl<'a> World<'a> {
                 });
             }
         }
+    }
+
+    /// Whether the server's clock is ahead while it appends the next entry.
+    fn is_clock_ahead(&mut self) -> bool {
+        !self.is_calm && self.rng.f64() < 0.05 * self.faults.intensity
     }
 
     /// Times out a call. The call then arrives late or not at all.

@@ -65,6 +65,7 @@ enum Call {
     /// The end of the round, and the bytes that are missing in it.
     Fold(Option<u64>, u64),
     SetAside(u64),
+    WaitForNewer(u64),
     CloseHole,
     RemoveFences,
     Release,
@@ -303,6 +304,15 @@ impl Journal for Scripted {
         next.clone_into(&mut progress.version);
         progress.aside.push(entry.position);
         self.answer(Call::SetAside(entry.position.offset), Step::Done(()))
+    }
+
+    fn wait_for_newer<'a>(
+        &'a self,
+        _: &'a str,
+        _: &'a str,
+        entry: &'a Entry,
+    ) -> BoxFuture<'a, Result<Step<()>, StoreError>> {
+        self.answer(Call::WaitForNewer(entry.position.offset), Step::Done(()))
     }
 
     fn close_hole<'a>(

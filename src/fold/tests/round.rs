@@ -185,27 +185,46 @@ async fn an_entry_of_a_newer_version_waits_behind_those_that_can_be_folded() {
         ..entry(200, &["GET /"], stamp)
     };
     let first = entry(100, &["GET /"], NOW);
-    let folding = Folding::one_by_one(vec![first.clone(), newer(NOW - 599)]);
-    assert_eq!(folding.fold().await, Attendance::Others);
+    let folding = Folding::one_by_one(vec![first.clone(), newer(NOW - 600)]);
+    assert_eq!(folding.fold().await, Attendance::Newer);
     assert_eq!(folding.journal.times(&Call::Read).len(), 3);
-    let changes = folding.journal.changes();
-    assert!(
-        matches!(changes[..], [Call::Fold(Some(100), _), Call::Release]),
-        "{changes:?}"
-    );
-
-    let folding = Folding::one_by_one(vec![first, newer(NOW - 600)]);
-    assert_eq!(folding.fold().await, Attendance::Mine);
     let changes = folding.journal.changes();
     assert!(
         matches!(
             changes[..],
             [
                 Call::Fold(Some(100), _),
-                Call::SetAside(200),
-                Call::Fold(Some(200), _)
+                Call::WaitForNewer(200),
+                Call::Release
             ]
         ),
         "{changes:?}"
     );
+
+    // Once they have waited for long enough, those that are new still wait.
+    for (stamp, is_set_aside) in [
+        (NOW - 600, true),
+        (NOW - 599, false),
+        (NOW, false),
+        // The store's clock was ahead.
+        (NOW + 86_400, true),
+        (i64::MIN, true),
+    ] {
+        let folding = Folding::one_by_one(vec![first.clone(), newer(stamp)]);
+        lock(&folding.journal.progress).is_overdue = true;
+        let attendance = folding.fold().await;
+        let changes = folding.journal.changes();
+        assert!(matches!(changes[0], Call::Fold(Some(100), _)));
+        match is_set_aside {
+            true => {
+                assert_eq!(changes[1], Call::SetAside(200), "{stamp}");
+                assert!(matches!(changes[2], Call::Fold(Some(200), _)));
+                assert_eq!(attendance, Attendance::Mine);
+            }
+            false => {
+                assert_eq!(changes[1..], [Call::WaitForNewer(200), Call::Release]);
+                assert_eq!(attendance, Attendance::Newer);
+            }
+        }
+    }
 }

@@ -80,6 +80,7 @@ impl State {
     /// Rolls up some contexts, so that no call holds the runtime up for all of them at the end of a minute.
     /// Until their turn, readers add the slices that are pending.
     fn roll_up(&mut self, now: i64, record_bytes: usize) {
+        self.rolled.limit(now);
         let until = self.rolled.until();
         self.rolled.advance(now);
         if self.rolled.until() > until {

@@ -16,13 +16,12 @@ use crate::model::records::{Record, RecordId, RecordKey};
 use crate::model::tier::{RolledUp, TierSlice};
 use crate::store::Position;
 use crate::store::journal::{
-    Acquired, Entries, Entry, FieldValues, Fields, FoldStep, Journal, Partitions, Progress, Step,
+    Acquired, Entries, Entry, FieldValues, Fields, FoldStep, Journal, NEWER_GRACE, Partitions,
+    Progress, Step,
 };
 use crate::store::table::Table;
 use crate::task::BoxFuture;
 
-/// Seconds for which an entry of a newer version waits for an instance that can read it.
-const NEWER_GRACE: i64 = 600;
 /// The most entries that `pulse:aside` holds, the most bytes of each, and the seconds for which it holds them after the
 /// last one.
 const MAX_ASIDE: usize = 100;
@@ -138,6 +137,8 @@ impl RedisStore {
                     done: Partitions::from_hex(word(3).unwrap_or_default()),
                     aside: positions(word(4).unwrap_or_default()),
                     rolled: RolledUp::from_text(word(5).unwrap_or_default()),
+                    stamp: word(8).and_then(|stamp| stamp.parse().ok()),
+                    is_overdue: word(7) == Some("1"),
                 }))
             }
             _ => Err(self.not_understood("acquire.lua")),
@@ -437,6 +438,20 @@ impl Journal for RedisStore {
             let most = [MAX_ASIDE, ASIDE_BYTES].map(|most| most.to_string());
             let ttl = ASIDE_TTL.to_string();
             self.amend(version, next, &[&id, &requests, &most[0], &most[1], &ttl])
+                .await
+        })
+    }
+
+    fn wait_for_newer<'a>(
+        &'a self,
+        version: &'a str,
+        next: &'a str,
+        entry: &'a Entry,
+    ) -> BoxFuture<'a, Result<Step<()>, StoreError>> {
+        Box::pin(async move {
+            let (id, newer) = (entry.position.to_string(), entry.version.to_string());
+            let now = self.layout().now_arg();
+            self.amend(version, next, &["NEWER", &id, &newer, &now])
                 .await
         })
     }

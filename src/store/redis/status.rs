@@ -7,9 +7,11 @@ use super::RedisStore;
 use super::connection::Role;
 use super::value::{bytes, int, items, pairs, problem, shown, text};
 use crate::error::StoreError;
+use crate::model::pack::ENTRY_VERSION;
 use crate::model::snapshot::Problem;
 use crate::store::{
-    Exceptions, INSTANCE_TTL, JournalStatus, MAX_QUARANTINED_KEYS, Position, StoreStatus,
+    Exceptions, INSTANCE_TTL, JournalStatus, MAX_QUARANTINED_KEYS, NewerEntry, Position,
+    StoreStatus,
 };
 
 /// The longest name of an instance.
@@ -17,7 +19,7 @@ const MAX_NAME_BYTES: usize = 300;
 /// Quarantined keys that are listed by one command.
 const QUARANTINE_AT_ONCE: usize = 1_000;
 
-const FIELDS: [&str; 12] = [
+const FIELDS: [&str; 13] = [
     "created",
     "head",
     "low",
@@ -30,6 +32,7 @@ const FIELDS: [&str; 12] = [
     "hole",
     "orphaned",
     "folder",
+    "newer",
 ];
 
 impl RedisStore {
@@ -94,9 +97,23 @@ impl RedisStore {
                 set_aside: number("set_aside"),
                 hole_bytes: number("hole"),
                 orphaned: number("orphaned"),
+                newer: field("newer").and_then(|newer| waiting(newer, low)),
             }),
         })
     }
+}
+
+/// Reads what acquire.lua notes of an entry of a newer version: id, version, time and seconds.
+fn waiting(newer: &str, low: Position) -> Option<NewerEntry> {
+    let mut words = newer.split(' ');
+    let position: Position = words.next()?.parse().ok()?;
+    let version: u64 = words.next()?.parse().ok()?;
+    let entry = NewerEntry {
+        version,
+        readable: u64::from(ENTRY_VERSION),
+        waited: words.nth(1)?.parse().ok()?,
+    };
+    (position > low && version > entry.readable).then_some(entry)
 }
 
 /// The quarantined keys, oldest first.

@@ -197,21 +197,53 @@ breaks! {
     "a key that is no lease does not stop the fold",
     "or (left == -1 or left > 600) and 'it does not expire soon' or ''" => "or ''";
 
-    "an instance folds entries that it cannot read",
+    "every instance reads up to an entry that it cannot read",
+    "an instance that cannot read the next entry does not acquire the lease",
+    "if entry then" => "if false then";
+
+    "an instance waits at an entry that it can read",
     "an entry of a newer version waits for an instance that can read it",
-    "if (tonumber(need) or 0) > tonumber(ARGV[4]) then" => "if (tonumber(need) or 0) > 99 then";
+    "tonumber(version) > tonumber(ARGV[4])" => "tonumber(version) > 0";
+
+    "a folder waits at an entry that is gone",
+    "nothing waits for an entry of a newer version that is not there any more",
+    "local entry = is_newer and redis.pcall('XRANGE', KEYS[2], id, id)[1]" => "local entry = is_newer and {id, {}}";
+
+    "garbage about a newer entry stops the fold",
+    "garbage in the state does not stop the fold",
+    "redis.pcall('XRANGE', KEYS[2], id, id)" => "redis.call('XRANGE', KEYS[2], id, id)";
+
+    "a jump of the clock ends the wait of a newer entry",
+    "an entry of a newer version waits for ten minutes, whatever the clock does",
+    "math.max(0, math.min(now - at, 60))" => "math.max(0, now - at)";
+
+    "a clock that goes back prolongs the wait of a newer entry",
+    "an entry of a newer version waits for ten minutes, whatever the clock does",
+    "math.max(0, math.min(now - at, 60))" => "math.min(now - at, 60)";
 
     "an entry of a newer version waits forever",
     "after 10 minutes any instance may set aside an entry of a newer version",
-    "(oldest and now - (tonumber(oldest[2][6]) or 0) < tonumber(ARGV[5]))" => "oldest";
+    "waited = waited + math.max" => "waited = 0 * math.max";
 
-    "an entry of a newer version does not wait",
-    "an entry of a newer version waits for an instance that can read it",
-    "(oldest and now - (tonumber(oldest[2][6]) or 0) < tonumber(ARGV[5]))" => "false";
+    "a newer entry that is stamped a year ahead waits for a year",
+    "an entry of a newer version waits for ten minutes, whatever the clock does",
+    "(age >= 0 and age <" => "(age <";
 
-    "a hole waits for a newer instance",
-    "any instance may close a hole",
-    "(not oldest and low == head)" => "not oldest";
+    "no instance learns that newer entries have waited",
+    "after 10 minutes any instance may set aside an entry of a newer version",
+    "entry and '1' or ''" => "''";
+
+    "nothing is left and folders of earlier versions wait",
+    "the version that folders need is lowered when nothing is left",
+    "if low == head then redis.call('HSET', KEYS[1], 'need', 0) end" => "";
+
+    "a takeover judges the stamps of a round anew",
+    "all partitions of a round judge its stamps alike",
+    "judged_upto == upto and stamp or ''" => "''";
+
+    "a takeover judges a round by the stamp of another",
+    "all partitions of a round judge its stamps alike",
+    "judged_upto == upto and stamp or ''" => "stamp or ''";
 
     "the lease cannot be taken without free memory",
     "folding works on a server that is out of memory, as it frees memory",
@@ -235,11 +267,11 @@ breaks! {
 
     "a takeover forgets which entries were set aside",
     "an entry is set aside once",
-    "done, aside, rolled, foreign}" => "done, '', rolled, foreign}";
+    "done, aside, rolled, foreign," => "done, '', rolled, foreign,";
 
     "a takeover forgets which slices were rolled up",
     "a slice is added to the coarser tiers once",
-    "done, aside, rolled, foreign}" => "done, aside, '', foreign}";
+    "done, aside, rolled, foreign," => "done, aside, '', foreign,";
 ]
 "read": [
     "a folder reads under another version",
@@ -337,7 +369,19 @@ breaks! {
 
     "slices that are rolled up are not marked",
     "a slice is added to the coarser tiers once",
-    ", 'rolled', ARGV[16])" => ")";
+    ", 'rolled', ARGV[16], 'judged'" => ", 'judged'";
+
+    "the stamp of a round is not noted",
+    "all partitions of a round judge its stamps alike",
+    ", 'judged', upto .. ' ' .. ARGV[8])" => ")";
+
+    "the version that folders need stays when nothing is left",
+    "the version that folders need is lowered when nothing is left",
+    "  if upto == head then call('HSET', state, 'need', 0) end\n" => "";
+
+    "the version that folders need is lowered below an entry",
+    "an append raises the version that folders need",
+    "  if upto == head then call('HSET', state, 'need', 0) end\n" => "  call('HSET', state, 'need', 0)\n";
 
     "a folder that only writes loses its lease",
     "a step prolongs the lease",
@@ -552,9 +596,17 @@ breaks! {
     "an entry is set aside once",
     "(aside or '') .. target .. ' '" => "target .. ' '";
 
-    "folding waits for a newer instance after its entry is set aside",
-    "an entry of a newer version never stops the fold",
-    ", 'need', 0)" => ")";
+    "the wait of a newer entry begins anew with each",
+    "entries of a newer version wait together",
+    "math.abs(now - at) > 60" => "true";
+
+    "a newer entry goes on with a wait of long ago",
+    "an entry of a newer version waits for an instance that can read it",
+    "if not at or math.abs(now - at) > 60 then" => "if not at then";
+
+    "a closed hole leaves what folders of earlier versions need",
+    "the version that folders need is lowered when nothing is left",
+    "    if to == head then redis.call('HSET', state, 'need', 0) end\n" => "";
 ]
 "clean": [
     "an instance that has lost the lease cleans",

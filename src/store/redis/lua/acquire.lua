@@ -3,22 +3,35 @@
 -- ARGV  1 instance, 2 time to live of the lease in ms, 3 the new version, 4 newest version of entries that the
 --       instance can read, 5 seconds for which a newer entry waits for a newer instance, 6 time or '' for TIME.
 -- Returns {'HELD'}, {'NEWER'}, {'NONE'} without a journal, or {'MINE', low, upto or '', partitions done, aside, rolled,
---       reason why the key held no lease of this crate, or ''}.
-local low, upto, done, aside, rolled, need, head, trimmed = unpack(redis.call('HMGET', KEYS[1], 'low', 'upto', 'done', 'aside', 'rolled', 'need', 'head', 'trimmed'))
+--       reason why the key held no lease of this crate, or '', '1' if newer entries have waited for long enough, or '',
+--       newest stamp of the round that was begun, or ''}.
+local low, upto, done, aside, rolled, newer, head, trimmed, judged = unpack(redis.call('HMGET', KEYS[1], 'low', 'upto', 'done', 'aside', 'rolled', 'newer', 'head', 'trimmed', 'judged'))
 if not low then return {'NONE'} end
 local holder, left = redis.pcall('GET', KEYS[3]), redis.call('TTL', KEYS[3])
 local foreign = type(holder) == 'table' and holder.err or (left == -1 or left > 600) and 'it does not expire soon' or ''
 if holder and holder ~= ARGV[1] and foreign == '' then return {'HELD'} end
-if (tonumber(need) or 0) > tonumber(ARGV[4]) then
-  local oldest = redis.call('XRANGE', KEYS[2], '(' .. low, head, 'COUNT', 1)[1]
-  local now = ARGV[6] ~= '' and ARGV[6] or redis.call('TIME')[1]
-  -- Fields are in the order of append.lua. Where entries are gone, any instance may close the hole.
-  if (oldest and now - (tonumber(oldest[2][6]) or 0) < tonumber(ARGV[5])) or (not oldest and low == head) then return {'NEWER'} end
-end
 redis.call('PERSIST', KEYS[1]) -- Allowed without free memory, and so are all writes after it: folding frees memory.
-redis.call('SET', KEYS[3], ARGV[1], 'PX', ARGV[2])
-redis.call('HSET', KEYS[1], 'v', ARGV[3])
 local function offset(id) return tonumber(string.match(id or '', '^%d+') or nil) or 0 end
+-- A folder has left a newer entry (amend.lua). It waits, unless it is gone, folded or set aside by now.
+local id, version, at, waited = string.match(newer or '', '^(%d+%-%d+) (%d+) (%d+) (%d+)$')
+local is_newer = id and tonumber(version) > tonumber(ARGV[4]) and offset(id) > offset(low) and not string.find(' ' .. (aside or ''), ' ' .. id .. ' ', 1, true)
+local entry = is_newer and redis.pcall('XRANGE', KEYS[2], id, id)[1]
+newer = ''
+if entry then
+  -- How long it waits is counted from attempt to attempt, as the server's clock may jump between them. The entry's own
+  -- stamp protects those that came after the first that waited; fields are in the order of append.lua.
+  local now = ARGV[6] ~= '' and ARGV[6] or redis.call('TIME')[1]
+  waited = waited + math.max(0, math.min(now - at, 60))
+  newer = table.concat({id, version, now, string.format('%.0f', waited)}, ' ')
+  local age = now - (tonumber(entry[2][6]) or 0)
+  if waited < tonumber(ARGV[5]) or (age >= 0 and age < tonumber(ARGV[5])) then
+    redis.call('HSET', KEYS[1], 'newer', newer)
+    return {'NEWER'}
+  end
+end
+redis.call('SET', KEYS[3], ARGV[1], 'PX', ARGV[2])
+redis.call('HSET', KEYS[1], 'v', ARGV[3], 'newer', newer)
+if low == head then redis.call('HSET', KEYS[1], 'need', 0) end
 if offset(low) > offset(head) then
   -- Folders of earlier versions took an entry of another program behind the head for their progress. Entries that are
   -- there although all before it were trimmed are not folded; the first of them begins where the last folded one ended.
@@ -30,4 +43,5 @@ if offset(upto) > offset(head) then
   upto = head
   redis.call('HSET', KEYS[1], 'upto', upto)
 end
-return {'MINE', low, upto, done, aside, rolled, foreign}
+local judged_upto, stamp = string.match(judged or '', '^(%S+) (%-?%d+)$')
+return {'MINE', low, upto, done, aside, rolled, foreign, entry and '1' or '', judged_upto == upto and stamp or ''}

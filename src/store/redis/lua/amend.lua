@@ -1,11 +1,13 @@
--- Removes fences, closes a hole in the journal, or sets an entry aside, if the state has the given version.
+-- Removes fences, closes a hole in the journal, makes folders wait for a newer version of this crate, or sets an entry
+-- aside, if the state has the given version.
 -- KEYS  1 state, 2 journal, 3 pulse:aside.
 -- ARGV  1 version, 2 next version, then 'HOLE'; or 'FENCES' and for each its field and its value when it was read; or
---       the id of an entry to set aside, the requests in it, the most entries that pulse:aside holds, the most bytes
---       of each, and its time to live in seconds.
+--       'NEWER', the id and the version of an entry that the folder cannot read, and the time or '' for TIME; or the id
+--       of an entry to set aside, the requests in it, the most entries that pulse:aside holds, the most bytes of each,
+--       and its time to live in seconds.
 -- Returns {'STALE', version} or {'DONE', fences removed, reason why foreign data in pulse:aside was deleted, or ''}.
 local state, target, removed, foreign = KEYS[1], ARGV[3], 0, nil
-local v, head, low, upto, aside = unpack(redis.call('HMGET', state, 'v', 'head', 'low', 'upto', 'aside'))
+local v, head, low, upto, aside, newer = unpack(redis.call('HMGET', state, 'v', 'head', 'low', 'upto', 'aside', 'newer'))
 if v ~= ARGV[1] then return {'STALE', v} end
 redis.call('PERSIST', state)
 redis.call('HSET', state, 'v', ARGV[2])
@@ -21,7 +23,14 @@ elseif target == 'HOLE' then
     local from, till = string.match(low, '^%d+'), string.match(to, '^%d+')
     redis.call('HINCRBY', state, 'hole', string.format('%.0f', till - from))
     redis.call('HSET', state, 'low', to, 'upto', '', 'done', '', 'aside', '', 'oldest', '', 'trimmed', till)
+    if to == head then redis.call('HSET', state, 'need', 0) end
   end
+elseif target == 'NEWER' then
+  local now = ARGV[6] ~= '' and ARGV[6] or redis.call('TIME')[1]
+  -- An entry that follows another goes on with its wait: both wait for the same instance.
+  local at, waited = string.match(newer or '', ' (%d+) (%d+)$')
+  if not at or math.abs(now - at) > 60 then waited = '0' end
+  redis.call('HSET', state, 'newer', table.concat({ARGV[4], ARGV[5], now, waited}, ' '))
 else
   local entry = redis.call('XRANGE', KEYS[2], target, target)[1]
   if entry then
@@ -36,8 +45,7 @@ else
     if foreign then redis.call('DEL', KEYS[3]); redis.pcall(unpack(copy)) end
     redis.pcall('EXPIRE', KEYS[3], ARGV[7])
     redis.pcall('HINCRBY', state, 'set_aside', ARGV[4])
-    -- The next append of a newer entry raises `need` again.
-    redis.call('HSET', state, 'aside', (aside or '') .. target .. ' ', 'need', 0)
+    redis.call('HSET', state, 'aside', (aside or '') .. target .. ' ')
   end
 end
 return {'DONE', removed, foreign or ''}

@@ -24,7 +24,7 @@ for command in string.gmatch(not is_permitted and '' or 'HINCRBY HSET HDEL EXPIR
 end
 -- A server that refuses writes fails here, before any change. PERSIST and all writes after it need no free memory.
 call('PERSIST', state)
-call('HSET', state, 'v', ARGV[2], 'upto', upto, 'done', ARGV[6], 'folder', ARGV[3], 'rolled', ARGV[16])
+call('HSET', state, 'v', ARGV[2], 'upto', upto, 'done', ARGV[6], 'folder', ARGV[3], 'rolled', ARGV[16], 'judged', upto .. ' ' .. ARGV[8])
 try('SET', KEYS[3], ARGV[3], 'PX', ARGV[4])
 
 -- A later write that fails does not end the script: its data is dropped, and its key is quarantined.
@@ -165,6 +165,8 @@ for field, n in pairs({late = late, skewed = tonumber(ARGV[13]), hole = tonumber
 end
 if ARGV[6] == 'ALL' then
   call('HSET', state, 'low', upto, 'upto', '', 'done', '', 'aside', '', 'took', ARGV[14], 'oldest', upto == head and '' or ARGV[8])
+  -- No entry of any version is left. The next append raises `need` again, for which folders of earlier versions wait.
+  if upto == head then call('HSET', state, 'need', 0) end
 end
 if ARGV[7] ~= '' then
   call('HSET', state, 'trimmed', string.match(ARGV[7], '^%d+'))

@@ -1,0 +1,290 @@
+//! Entries of a later version of this crate: what is before them is folded, what is behind them waits, for ten minutes at
+//! most, whatever the server's clock does, and for nothing else.
+
+use redis::cmd;
+use tower_pulse::store::Upkeep;
+
+use crate::drive::{Drive, contexts};
+use crate::net::Request;
+use crate::process::Process;
+
+/// Minutes for which an entry of a later version waits for an instance that can read it.
+const GRACE: u64 = 10;
+const DAY: i64 = 86_400;
+/// The version of the entries of this crate, and that of the entries of a later version.
+const OWN: &str = "3";
+const LATER: &str = "9";
+
+fn free_lease(drive: &Drive) {
+    let () = drive.data.query(cmd("DEL").arg("pulse:lease:fold"));
+}
+
+fn set(drive: &Drive, field: &str, value: &str) {
+    let mut set = cmd("HSET");
+    let () = drive
+        .data
+        .query(set.arg("pulse:state").arg(&[field, value]));
+}
+
+/// A journal with an entry, one of a later version, and another one, and a folder that waits.
+fn waiting() -> (Drive, Process) {
+    let drive = Drive::start();
+    let (flusher, mut flushing) = drive.flusher();
+    flusher.add(drive.batch(&contexts(1)));
+    drive.turn(&mut flushing);
+    assert!(drive.data.append_newer());
+    flusher.add(drive.batch(&contexts(1)));
+    drive.turn(&mut flushing);
+    let mut folding = drive.folder("first");
+    drive.turn(&mut folding);
+    assert_eq!(
+        drive.counted("GET /0"),
+        (1, 1),
+        "what is before it is folded"
+    );
+    (drive, folding)
+}
+
+/// The versions of the entries that wait, and the newest that this crate can read, by the store's status.
+fn told(drive: &Drive) -> Option<(u64, u64)> {
+    let now = drive.data.now();
+    let status = drive.data.block_on(drive.data.store.status(now)).unwrap();
+    let newer = status.journal.unwrap().newer?;
+    Some((newer.version, newer.readable))
+}
+
+/// After a rollback, or by hand.
+#[test]
+fn a_need_that_no_entry_has_stops_no_folder() {
+    for is_folded in [true, false] {
+        let drive = Drive::start();
+        let (flusher, mut flushing) = drive.flusher();
+        let append = |flushing: &mut Process| {
+            flusher.add(drive.batch(&contexts(1)));
+            drive.turn(flushing);
+        };
+        append(&mut flushing);
+        if is_folded {
+            drive.turn(&mut drive.folder("first"));
+            free_lease(&drive);
+        }
+        set(&drive, "need", "4");
+        if is_folded {
+            // Folders of earlier versions wait for it no longer.
+            drive.turn(&mut drive.folder("second"));
+            assert_eq!(drive.number("need"), 0);
+            free_lease(&drive);
+            set(&drive, "need", "4");
+        }
+        append(&mut flushing);
+        assert_eq!(drive.number("need"), 4, "it is never lowered by an append");
+        drive.turn(&mut drive.folder("third"));
+        assert_eq!(drive.counted("GET /0").0, 2);
+        assert!(drive.data.is_folded());
+        assert_eq!((drive.number("need"), told(&drive)), (0, None));
+    }
+}
+
+#[test]
+fn an_append_raises_need_for_folders_of_earlier_versions() {
+    let drive = Drive::start();
+    let (flusher, mut flushing) = drive.flusher();
+    let mut folding = drive.folder("folder");
+    for _ in 0..2 {
+        flusher.add(drive.batch(&contexts(1)));
+        drive.turn(&mut flushing);
+        assert_eq!(drive.data.state()["need"], OWN);
+        // An append between the last read of a round and its last step.
+        drive.until(&mut folding, |request| matches!(request, Request::Fold(_)));
+        assert!(drive.data.append_newer());
+        drive.deliver(&folding);
+        assert_eq!(drive.data.state()["need"], LATER);
+        drive.turn(&mut folding);
+        drive.wait(&mut folding, GRACE + 1);
+        assert!(drive.data.is_folded());
+        assert_eq!(drive.number("need"), 0);
+    }
+}
+
+#[test]
+fn folders_wait_at_an_entry_of_a_later_version_and_tell_it() {
+    let (drive, mut folding) = waiting();
+    assert_eq!(told(&drive), Some((9, 3)));
+    // Whoever looks after it does not read the journal to find out.
+    let mut second = drive.folder("second");
+    let read = drive.until(&mut second, |request| matches!(request, Request::Read(..)));
+    assert!(read.is_none());
+    drive.wait(&mut folding, GRACE - 1);
+    drive.turn(&mut second);
+    assert_eq!(drive.number("set_aside"), 0);
+    drive.pass(60);
+    // Another instance goes on where the first has counted.
+    drive.turn(&mut second);
+    assert_eq!(drive.number("set_aside"), 1);
+    assert_eq!(drive.counted("GET /0"), (2, 2));
+    assert_eq!((drive.data.is_folded(), told(&drive)), (true, None));
+}
+
+#[test]
+fn an_entry_that_was_deleted_by_hand_stops_no_folder() {
+    let (drive, mut folding) = waiting();
+    let newer = drive.data.state()["newer"].clone();
+    let (id, _) = newer.split_once(' ').unwrap();
+    let () = drive.data.query(cmd("XDEL").arg("pulse:journal").arg(id));
+    drive.turn(&mut folding);
+    drive.turn(&mut folding);
+    assert_eq!(drive.counted("GET /0"), (2, 2));
+    // As it was the last entry.
+    assert!(drive.data.append_newer());
+    drive.turn(&mut folding);
+    let head = drive.data.state()["head"].clone();
+    let () = drive.data.query(cmd("XDEL").arg("pulse:journal").arg(head));
+    let mut second = drive.folder("second");
+    drive.turn(&mut second);
+    drive.turn(&mut second);
+    assert_eq!((drive.data.is_folded(), told(&drive)), (true, None));
+    assert_eq!((drive.number("need"), drive.number("hole")), (0, 4));
+}
+
+/// A round that an instance of the later version began.
+#[test]
+fn a_begun_round_waits_for_its_later_version_and_is_finished_without_it() {
+    let (drive, mut folding) = waiting();
+    let head = drive.data.state()["head"].clone();
+    set(&drive, "upto", &head);
+    set(&drive, "newer", "");
+    drive.turn(&mut folding);
+    assert_eq!(
+        (told(&drive), drive.counted("GET /0")),
+        (Some((9, 3)), (1, 1))
+    );
+    drive.wait(&mut folding, GRACE);
+    assert_eq!(drive.counted("GET /0"), (2, 2));
+    assert_eq!(
+        (drive.data.is_folded(), drive.number("set_aside")),
+        (true, 1)
+    );
+}
+
+/// Appended one after the other, they have not to wait one after the other.
+#[test]
+fn entries_of_a_later_version_wait_together() {
+    let (drive, mut folding) = waiting();
+    let (flusher, mut flushing) = drive.flusher();
+    for _ in 0..4 {
+        drive.pass(5);
+        assert!(drive.data.append_newer());
+        flusher.add(drive.batch(&contexts(1)));
+        drive.turn(&mut flushing);
+    }
+    drive.wait(&mut folding, GRACE + 1);
+    drive.turn(&mut folding);
+    assert_eq!(
+        (drive.data.is_folded(), drive.number("set_aside")),
+        (true, 5)
+    );
+    assert_eq!(drive.counted("GET /0"), (6, 6));
+    // The next one, an hour later, waits from then on.
+    drive.pass(3_600);
+    assert!(drive.data.append_newer());
+    drive.wait(&mut folding, GRACE);
+    assert_eq!(drive.number("set_aside"), 5);
+    drive.wait(&mut folding, 1);
+    assert_eq!(drive.number("set_aside"), 6);
+}
+
+/// The server's clock was ahead when the entry was appended.
+#[test]
+fn an_entry_of_a_later_version_stamped_a_year_ahead_waits_for_ten_minutes() {
+    let drive = Drive::start();
+    let (flusher, mut flushing) = drive.flusher();
+    flusher.add(drive.batch(&contexts(1)));
+    drive.turn(&mut flushing);
+    let now = drive.data.now();
+    drive.data.manual_clock.set_wall(now + 365 * DAY);
+    assert!(drive.data.append_newer());
+    drive.data.manual_clock.set_wall(now);
+    let mut folding = drive.folder("folder");
+    drive.turn(&mut folding);
+    assert_eq!(told(&drive), Some((9, 3)));
+    drive.wait(&mut folding, GRACE - 1);
+    assert_eq!(drive.number("set_aside"), 0);
+    drive.wait(&mut folding, 1);
+    assert_eq!(
+        (drive.data.is_folded(), drive.number("set_aside")),
+        (true, 1)
+    );
+}
+
+/// A clock that jumps while the entry waits, for ever or for a moment.
+#[test]
+fn jumps_of_the_servers_clock_neither_end_nor_prolong_the_wait() {
+    for jump in [DAY, -DAY] {
+        for lasts in [true, false] {
+            let (drive, mut folding) = waiting();
+            drive.wait(&mut folding, 1);
+            let now = drive.data.now();
+            drive.data.manual_clock.set_wall(now + jump);
+            drive.turn(&mut folding);
+            assert_eq!(drive.number("set_aside"), 0, "{jump} {lasts}");
+            let from = if lasts { now + jump } else { now };
+            let minutes = (1..=2 * GRACE as i64).map(|minute| from + 60 * minute);
+            let mut waited = 0;
+            for time in minutes {
+                if drive.number("set_aside") > 0 {
+                    break;
+                }
+                drive.data.manual_clock.set_wall(time);
+                drive.turn(&mut folding);
+                waited += 1;
+            }
+            // A jump ahead counts as a minute at most.
+            assert!(
+                (GRACE - 2..=GRACE).contains(&waited),
+                "{jump} {lasts}: {waited}"
+            );
+            assert!(drive.data.is_folded());
+            assert_eq!(drive.counted("GET /0"), (2, 2));
+        }
+    }
+}
+
+/// What an instance of a version between them has noted.
+#[test]
+fn an_entry_that_this_version_can_read_stops_no_folder() {
+    let drive = Drive::start();
+    let (flusher, mut flushing) = drive.flusher();
+    flusher.add(drive.batch(&contexts(1)));
+    drive.turn(&mut flushing);
+    let head = drive.data.state()["head"].clone();
+    set(
+        &drive,
+        "newer",
+        &format!("{head} {OWN} {} 0", drive.data.now()),
+    );
+    assert_eq!(told(&drive), None);
+    drive.turn(&mut drive.folder("folder"));
+    assert_eq!(drive.counted("GET /0"), (1, 1));
+    assert_eq!(drive.data.state()["newer"], "");
+}
+
+#[test]
+fn garbage_about_a_later_version_stops_no_folder() {
+    for garbage in [
+        "x",
+        "1-1",
+        "x 9 1 1",
+        "99999999999999999999999-1 9 1 1",
+        "7-7 9 1 0",
+    ] {
+        let drive = Drive::start();
+        let (flusher, mut flushing) = drive.flusher();
+        flusher.add(drive.batch(&contexts(1)));
+        drive.turn(&mut flushing);
+        set(&drive, "newer", garbage);
+        let _ = told(&drive);
+        drive.turn(&mut drive.folder("folder"));
+        assert_eq!(drive.counted("GET /0"), (1, 1), "{garbage}");
+        assert_eq!((drive.data.is_folded(), told(&drive)), (true, None));
+    }
+}

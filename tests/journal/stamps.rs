@@ -1,0 +1,185 @@
+//! Stamps that lie ahead, as the server's clock was ahead for a moment. They count as the time at which they are read.
+
+use redis::cmd;
+use tower_pulse::model::slice::HOUR;
+use tower_pulse::model::tier::{RolledUp, WIDTHS};
+
+use crate::drive::{Drive, contexts};
+use crate::fixture::NOW;
+use crate::net::Request;
+use crate::process::Process;
+
+const DAY: i64 = 86_400;
+/// Further ahead than the widest window reaches back.
+const YEAR: i64 = 365 * DAY;
+
+fn free_lease(drive: &Drive) {
+    let () = drive.data.query(cmd("DEL").arg("pulse:lease:fold"));
+}
+
+fn set_clock(drive: &Drive, time: i64) {
+    drive.data.manual_clock.set_wall(time);
+}
+
+/// The end of what is rolled up.
+fn rolled_until(drive: &Drive) -> i64 {
+    RolledUp::from_text(&drive.data.state()["rolled"]).until()
+}
+
+/// Checks how often each context is in the windows of each width, and in the counters.
+fn assert_counted(drive: &Drive, names: &[String], expected: u64) {
+    for name in names {
+        assert_eq!(drive.counted(name).0, expected, "{name}");
+        for width in WIDTHS {
+            let counted: u64 = drive.data.records(name, width).values().sum();
+            assert_eq!(counted, expected, "{name} at {width}");
+        }
+    }
+}
+
+#[test]
+fn a_stamp_ahead_takes_no_other_sample_out_of_the_windows() {
+    for ahead in [3 * HOUR, DAY, 3 * DAY, YEAR] {
+        let drive = Drive::start();
+        let names = contexts(2);
+        let (flusher, mut flushing) = drive.flusher();
+        let mut folding = drive.folder("folder");
+        let append = |flushing: &mut Process| {
+            flusher.add(drive.batch(&names));
+            drive.turn(flushing);
+        };
+        append(&mut flushing);
+        set_clock(&drive, NOW + ahead);
+        append(&mut flushing);
+        set_clock(&drive, NOW);
+        append(&mut flushing);
+        drive.turn(&mut folding);
+        assert_counted(&drive, &names, 3);
+        let until = rolled_until(&drive);
+        assert!(until <= NOW + HOUR, "{ahead}: {until}");
+        // Later minutes, which are rolled up.
+        for calls in 4..7 {
+            drive.pass(90);
+            append(&mut flushing);
+            drive.turn(&mut folding);
+            assert_counted(&drive, &names, calls);
+        }
+        assert_eq!((drive.number("late"), drive.number("skewed")), (0, 0));
+    }
+}
+
+/// A sample two hours ahead of the time at which a round is begun, which another folder finishes an hour later.
+#[test]
+fn both_folders_of_a_round_judge_a_stamp_ahead_alike() {
+    let drive = Drive::start();
+    let names = contexts(120);
+    let (flusher, mut flushing) = drive.flusher();
+    set_clock(&drive, NOW + DAY);
+    flusher.add(drive.batch(&names));
+    flusher.add(drive.batch_at(&names, 2 * HOUR));
+    drive.turn(&mut flushing);
+    set_clock(&drive, NOW);
+    let mut dead = drive.folder("dead");
+    let step = drive.until(
+        &mut dead,
+        |request| matches!(request, Request::Fold(step) if step.upto.is_some()),
+    );
+    assert!(
+        matches!(step, Some(Request::Fold(step)) if step.done.is_some()),
+        "the round has one step only"
+    );
+    drive.deliver(&dead);
+    drop(dead);
+    free_lease(&drive);
+    drive.pass(HOUR as u64);
+    drive.turn(&mut drive.folder("next"));
+    assert!(drive.data.is_folded());
+    for name in &names {
+        assert_eq!(drive.counted(name), (1, 1), "{name}");
+    }
+    assert_eq!(drive.number("skewed"), names.len() as u64);
+}
+
+/// Also while the state has what a round of an earlier version left: no stamp of the round.
+#[test]
+fn a_round_that_an_earlier_version_began_is_judged_by_the_time() {
+    for judged in ["", "7-7 7", "garbage"] {
+        let drive = Drive::start();
+        let names = contexts(120);
+        let (flusher, mut flushing) = drive.flusher();
+        flusher.add(drive.batch(&names));
+        drive.turn(&mut flushing);
+        let mut dead = drive.folder("dead");
+        drive.until(
+            &mut dead,
+            |request| matches!(request, Request::Fold(step) if step.upto.is_some()),
+        );
+        drive.deliver(&dead);
+        drop(dead);
+        free_lease(&drive);
+        let mut set = cmd("HSET");
+        let () = (drive.data).query(set.arg("pulse:state").arg("judged").arg(judged));
+        drive.turn(&mut drive.folder("next"));
+        assert_counted(&drive, &names, 1);
+        assert_eq!(drive.number("skewed"), 0);
+    }
+}
+
+/// The clock is ahead while an entry is folded, too.
+#[test]
+fn an_end_of_rolling_up_that_lies_ahead_is_taken_back_and_no_sample_is_lost() {
+    for ahead in [DAY, YEAR] {
+        let drive = Drive::start();
+        let names = contexts(2);
+        let (flusher, mut flushing) = drive.flusher();
+        let append = |flushing: &mut Process| {
+            flusher.add(drive.batch(&names));
+            drive.turn(flushing);
+        };
+        append(&mut flushing);
+        drive.turn(&mut drive.folder("before"));
+        set_clock(&drive, NOW + ahead);
+        let mut batch = drive.batch(&[]);
+        batch.count(&"sales".into(), NOW, 1);
+        flusher.add(batch);
+        drive.turn(&mut flushing);
+        free_lease(&drive);
+        drive.turn(&mut drive.folder("ahead"));
+        assert!(rolled_until(&drive) > NOW + ahead - 120);
+        set_clock(&drive, NOW);
+        let mut calls = 1;
+        for _ in 0..2 {
+            free_lease(&drive);
+            append(&mut flushing);
+            drive.turn(&mut drive.folder("after"));
+            calls += 1;
+            assert_counted(&drive, &names, calls);
+        }
+        let until = rolled_until(&drive);
+        assert!(until <= NOW + 8 * HOUR, "{until}");
+        free_lease(&drive);
+        let mut folding = drive.folder("later");
+        // Beyond that end, where slices are rolled up as they end.
+        let mut hours = 0;
+        while hours < 10 {
+            drive.pass(3_000);
+            hours += 1;
+            append(&mut flushing);
+            drive.turn(&mut folding);
+            calls += 1;
+        }
+        drive.pass(90);
+        append(&mut flushing);
+        drive.turn(&mut folding);
+        calls += 1;
+        let now = drive.data.now();
+        let until = rolled_until(&drive);
+        assert!((now - 120..=now).contains(&until), "{until} at {now}");
+        for name in &names {
+            for width in [1_800, 3_600, 21_600, 86_400] {
+                let counted: u64 = drive.data.records(name, width).values().sum();
+                assert_eq!(counted, calls, "{name} at {width}");
+            }
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! A journal that something else has touched: another program, or a newer version of this crate. Requests are counted on,
+//! and the page's health says what is the matter.
+
+use std::time::Duration;
+
+use http::Request;
+use redis::aio::MultiplexedConnection;
+use redis::{FromRedisValue, cmd};
+use serde_json::Value;
+use tower::ServiceExt;
+use tower_pulse::Pulse;
+use tower_pulse::admin::Access;
+
+use crate::rig::reads::StoreReads;
+use crate::rig::server::RedisServer;
+use crate::rig::wait::until;
+
+const JOURNAL: &str = "pulse:pulse:journal";
+const STATE: &str = "pulse:pulse:state";
+
+fn instance(server: &RedisServer) -> Pulse {
+    Pulse::builder()
+        .redis(server.url())
+        .flush_interval(Duration::from_millis(200))
+        .build()
+        .unwrap()
+}
+
+async fn send<T: FromRedisValue>(conn: &mut MultiplexedConnection, words: &[&str]) -> T {
+    let mut command = cmd(words[0]);
+    command.arg(&words[1..]).query_async(conn).await.unwrap()
+}
+
+/// Runs a timer, and waits until `runs` runs can be read.
+async fn count(pulse: &Pulse, runs: i64) {
+    pulse.timer("job").stop();
+    until("the run can be read", async || {
+        let slices = pulse.store().counter("hits:job", 3_600).await.unwrap();
+        slices.iter().map(|(_, n)| n).sum::<i64>() == runs
+    })
+    .await;
+}
+
+/// The answer of the page to `GET …/api/health`.
+async fn health(pulse: &Pulse) -> Value {
+    let router = axum::Router::new().nest("/admin/pulse", pulse.router(Access::open()));
+    let request = Request::get("/admin/pulse/api/health").header("host", "localhost");
+    let request = request.body(axum::body::Body::empty()).unwrap();
+    let response = router.oneshot(request).await.unwrap();
+    let body = axum::body::to_bytes(response.into_body(), 1 << 20).await;
+    serde_json::from_slice(&body.unwrap()).unwrap()
+}
+
+/// Whether a warning contains all of these texts.
+async fn warns(pulse: &Pulse, texts: &[&str]) -> bool {
+    let health = health(pulse).await;
+    let warnings = health["warnings"].as_array().unwrap().iter();
+    let mut warnings = warnings.map(|warning| warning.as_str().unwrap());
+    warnings.any(|warning| texts.iter().all(|text| warning.contains(text)))
+}
+
+#[tokio::test]
+async fn a_program_that_adds_to_the_journal_stops_no_flush() {
+    let server = RedisServer::start().await;
+    let conn = &mut server.connection().await;
+    let (first, second) = (instance(&server), instance(&server));
+    count(&first, 1).await;
+    count(&second, 2).await;
+    for run in 3..7 {
+        let id: String = send(conn, &["XADD", JOURNAL, "*", "foo", "bar"]).await;
+        if run == 6 {
+            // What an operator tries, after which the stream still remembers the id.
+            let _: u64 = send(conn, &["XDEL", JOURNAL, &id]).await;
+        }
+        let pulse = if run % 2 == 0 { &first } else { &second };
+        count(pulse, run).await;
+        let texts = [JOURNAL, "another program", "look for a program"];
+        assert!(warns(pulse, &texts).await, "{:#}", health(pulse).await);
+    }
+    first.shutdown().await.unwrap();
+    let health = health(&second).await;
+    assert_eq!(
+        (&health["status"], &health["flush"]["lost"]),
+        (&"ok".into(), &0.into())
+    );
+    count(&second, 7).await;
+    second.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_rollback_stops_no_instance_that_begins_to_fold() {
+    let server = RedisServer::start().await;
+    let conn = &mut server.connection().await;
+    let first = instance(&server);
+    count(&first, 1).await;
+    // A version that was rolled back has raised it.
+    let _: u64 = send(conn, &["HSET", STATE, "need", "4"]).await;
+    first.shutdown().await.unwrap();
+    let second = instance(&server);
+    count(&second, 2).await;
+    until("nothing needs the newer version", async || {
+        send::<String>(conn, &["HGET", STATE, "need"]).await == "0"
+    })
+    .await;
+    assert!(!warns(&second, &["version"]).await);
+    second.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_entry_of_a_newer_version_is_told_at_once_and_can_be_deleted() {
+    let server = RedisServer::start().await;
+    let conn = &mut server.connection().await;
+    let (first, second) = (instance(&server), instance(&server));
+    count(&first, 1).await;
+    let head: String = send(conn, &["HGET", STATE, "head"]).await;
+    let offset: u64 = head.split('-').next().unwrap().parse().unwrap();
+    let id = format!("{}-7", offset + 2);
+    let now: (String, String) = send(conn, &["TIME"]).await;
+    let entry = [
+        "i", "x", "s", "1", "t", &now.0, "v", "4", "n", "1", "p", "?",
+    ];
+    let _: String = send(conn, &[&["XADD", JOURNAL, &id][..], &entry].concat()).await;
+    let _: u64 = send(conn, &["HSET", STATE, "head", &id, "need", "4"]).await;
+    // Each instance tells it, also one that has nothing to flush.
+    let texts = [
+        "version 4",
+        "up to 3",
+        "Start an instance of the newer version",
+        "pulse:aside",
+    ];
+    for pulse in [&first, &second] {
+        until("it is told", async || warns(pulse, &texts).await).await;
+    }
+    first.timer("job").stop();
+    let _: u64 = send(conn, &["XDEL", JOURNAL, &id]).await;
+    count(&second, 3).await;
+    for pulse in [&first, &second] {
+        until("it is not told any more", async || {
+            !warns(pulse, &texts[..1]).await
+        })
+        .await;
+    }
+    first.shutdown().await.unwrap();
+    second.shutdown().await.unwrap();
+}
