@@ -25,7 +25,6 @@ pub struct RowCacheBuilder<L = ()> {
     parts: Parts,
     loader: L,
     options: Options,
-    max_bytes: usize,
     local_bytes: usize,
 }
 
@@ -48,12 +47,12 @@ impl RowCacheBuilder {
                 deadline: Duration::from_secs(5),
                 max_age: None,
                 unscheduled_age: Duration::from_secs(1),
+                max_bytes: 1024 * 1024,
                 max_rows: 100_000,
                 drop_missing: false,
                 local_fallback: false,
                 read_through: None,
             },
-            max_bytes: 1024 * 1024,
             local_bytes: 64 * 1024 * 1024,
         }
     }
@@ -66,7 +65,6 @@ impl<L> RowCacheBuilder<L> {
             parts: self.parts,
             loader,
             options: self.options,
-            max_bytes: self.max_bytes,
             local_bytes: self.local_bytes,
         }
     }
@@ -92,9 +90,15 @@ impl<L> RowCacheBuilder<L> {
         self
     }
 
-    /// The largest row in JSON, in bytes, 1 MiB by default: 1 byte to 64 MiB. A larger one counts as a failure.
+    /// The largest row in JSON, in bytes, 1 MiB by default: 1 byte to 64 MiB. A larger one counts as a failure. One that
+    /// another program has cached is not read: `get` finds no row, health names its key, and
+    /// [`get_or_load`](RowCache::get_or_load) replaces it.
+    ///
+    /// While a row is loaded, read or written it takes some four times its size in memory. Up to
+    /// [`concurrency`](Self::concurrency) rows are loaded at once; of rows above 4 MiB, Redis is sent or asked for one
+    /// at a time.
     pub fn max_bytes(mut self, bytes: usize) -> Self {
-        self.max_bytes = bytes;
+        self.options.max_bytes = bytes;
         self
     }
 
@@ -164,7 +168,12 @@ impl<L> RowCacheBuilder<L> {
             1..=1_000,
             "1 to 1,000",
         )?;
-        number("max_bytes", self.max_bytes, 1..=64 << 20, "1 to 67,108,864")?;
+        number(
+            "max_bytes",
+            self.options.max_bytes,
+            1..=64 << 20,
+            "1 to 67,108,864",
+        )?;
         number(
             "max_rows",
             self.options.max_rows,
@@ -238,7 +247,8 @@ impl<L: RowLoader> RowCacheBuilder<L> {
     /// A field that is out of range.
     pub fn build_with_task(self) -> Result<(RowCache, Task), BuildError> {
         self.validate()?;
-        let loader: AnyLoader = loader::any(self.loader, self.options.deadline, self.max_bytes);
+        let loader: AnyLoader =
+            loader::any(self.loader, self.options.deadline, self.options.max_bytes);
         let prefix = match &*self.options.name {
             "" => "row".to_owned(),
             name => format!("row:{name}"),
@@ -246,7 +256,6 @@ impl<L: RowLoader> RowCacheBuilder<L> {
         let recorder = &self.parts.recorder;
         let counter = |event: &str| recorder.counter(&format!("{prefix}:{event}"));
         let shared = Arc::new(Shared {
-            options: self.options,
             loading: recorder.entry(Kind::Timer, &format!("{prefix}:load")),
             hits: counter("hits"),
             misses: counter("misses"),
@@ -257,6 +266,7 @@ impl<L: RowLoader> RowCacheBuilder<L> {
             store: self.parts.store,
             clock: self.parts.clock,
             loader,
+            options: self.options,
             scheduled: Notify::new(),
             loads: Flights::default(),
             fetches: Flights::default(),

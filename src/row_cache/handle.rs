@@ -143,14 +143,16 @@ impl RowCache {
     /// The cached row; `None` if it is not cached.
     ///
     /// # Errors
-    /// [`RowError::Id`]; [`RowError::Store`] within 500 ms when the store does not answer, unless
+    /// [`RowError::Id`]; [`RowError::Store`] within 500 ms when the store does not answer (for a row above 4 MiB within
+    /// 10 s, if it falls silent in between), unless
     /// [`local_fallback`](super::RowCacheBuilder::local_fallback) has the row; [`RowError::Type`].
     pub async fn get<T: DeserializeOwned>(&self, id: &str) -> Result<Option<Row<T>>, RowError> {
         let row = self.0.read(checked(id)?).await?;
         row.map(|row| parsed(id, &row)).transpose()
     }
 
-    /// The cached rows of some ids, in their order, by one round trip.
+    /// The cached rows of some ids, in their order: small rows, up to a thousand, by one round trip, larger and more rows
+    /// in parts. All of them are in memory at once.
     ///
     /// # Errors
     /// As [`get`](Self::get).

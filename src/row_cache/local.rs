@@ -1,6 +1,6 @@
 //! Rows in this process: those that it has read lately, and how often rows were hit and missed.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -43,7 +43,11 @@ pub(super) struct Local {
 
 #[derive(Debug, Default)]
 struct State {
-    rows: HashMap<String, LocalRow>,
+    /// The rows, each with its number in `order`.
+    rows: HashMap<Arc<str>, (u64, LocalRow)>,
+    /// The ids of the rows, those that were read from the store last at the end.
+    order: BTreeMap<u64, Arc<str>>,
+    next: u64,
     bytes: usize,
     reads: HashMap<String, Reads>,
 }
@@ -59,7 +63,8 @@ impl Local {
 
     /// The row as it was last read.
     pub(super) fn last(&self, id: &str) -> Option<LocalRow> {
-        lock(&self.state).rows.get(id).cloned()
+        let state = lock(&self.state);
+        state.rows.get(id).map(|(_, row)| row.clone())
     }
 
     /// The row, if it was read within `age`.
@@ -68,15 +73,14 @@ impl Local {
         (self.clock.since(row.read) < age).then_some(row)
     }
 
-    /// Remembers a row, or that there is none. Forgets others when there are too many bytes.
-    pub(super) fn remember(&self, id: &str, row: Option<(&[u8], Option<Duration>)>) {
+    /// Remembers a row, or that there is none. When there are too many bytes, forgets those that were not read from the
+    /// store for the longest time.
+    pub(super) fn remember(&self, id: &str, row: Option<(Arc<[u8]>, Option<Duration>)>) {
         let mut state = lock(&self.state);
-        if let Some(before) = state.rows.remove(id) {
-            state.bytes -= size_of_row(id, &before);
-        }
+        state.forget(id);
         let Some((json, age)) = row else { return };
         let row = LocalRow {
-            json: json.into(),
+            json,
             age,
             read: self.clock.tick(),
         };
@@ -85,15 +89,16 @@ impl Local {
             return;
         }
         while state.bytes + bytes > self.max_bytes {
-            let Some(any) = state.rows.keys().next().cloned() else {
+            let Some(oldest) = state.order.values().next().cloned() else {
                 break;
             };
-            if let Some(row) = state.rows.remove(&any) {
-                state.bytes -= size_of_row(&any, &row);
-            }
+            state.forget(&oldest);
         }
+        let (id, number) = (Arc::<str>::from(id), state.next);
+        state.next += 1;
         state.bytes += bytes;
-        state.rows.insert(id.to_owned(), row);
+        state.order.insert(number, id.clone());
+        state.rows.insert(id, (number, row));
     }
 
     /// Counts a read.
@@ -123,8 +128,17 @@ impl Local {
     }
 }
 
+impl State {
+    fn forget(&mut self, id: &str) {
+        if let Some((number, row)) = self.rows.remove(id) {
+            self.order.remove(&number);
+            self.bytes -= size_of_row(id, &row);
+        }
+    }
+}
+
 fn size_of_row(id: &str, row: &LocalRow) -> usize {
-    id.len() + row.json.len() + size_of::<LocalRow>() + 48
+    id.len() + row.json.len() + size_of::<LocalRow>() + 96
 }
 
 #[cfg(test)]
@@ -137,11 +151,18 @@ mod tests {
         let local = Local::new(clock.clone(), 10_000);
         for number in 0..50 {
             let age = Some(Duration::from_secs(number));
-            local.remember(&number.to_string(), Some((&[b'x'; 900], age)));
+            local.remember(&number.to_string(), Some(([b'x'; 900].into(), age)));
             assert!(lock(&local.state).bytes <= 10_000);
         }
         let rows = lock(&local.state).rows.len();
         assert!((5..=10).contains(&rows), "{rows}");
+        // The last ones.
+        let first = 50 - rows;
+        assert!((first..50).all(|number| local.last(&number.to_string()).is_some()));
+        let first = first.to_string();
+        local.remember(&first, Some(([b'x'; 900].into(), None)));
+        local.remember("new", Some(([b'x'; 900].into(), None)));
+        assert!(local.last(&first).is_some(), "it was read again");
         let row = local.last("49").expect("it was read last");
         manual.advance(Duration::from_secs(2));
         assert_eq!(row.age(&clock), Some(Duration::from_secs(51)));
@@ -149,7 +170,7 @@ mod tests {
         assert!(local.recent("49", Duration::from_secs(2)).is_none());
         local.remember("49", None);
         assert!(local.last("49").is_none());
-        local.remember("huge", Some((&[b'x'; 10_000], None)));
+        local.remember("huge", Some(([b'x'; 10_000].into(), None)));
         assert!(local.last("huge").is_none());
     }
 

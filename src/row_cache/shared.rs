@@ -11,7 +11,7 @@ use super::flights::Flights;
 use super::loader::{AnyLoader, Loaded};
 use super::local::{Local, LocalRow};
 use crate::clock::Clock;
-use crate::error::{StoreError, StoreErrorKind};
+use crate::error::StoreError;
 use crate::model::outcome::Outcome;
 use crate::random::short_random_name;
 use crate::recorder::{Counter, Entry};
@@ -21,8 +21,6 @@ use crate::store::rows::{
 };
 use crate::task::BoxFuture;
 
-/// How long a read may take.
-const READ_DEADLINE: Duration = Duration::from_millis(500);
 /// How often a row is looked for that another process is loading.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 /// The longest wait after a failure.
@@ -70,6 +68,7 @@ pub(crate) struct Options {
     pub(super) deadline: Duration,
     pub(super) max_age: Option<Duration>,
     pub(super) unscheduled_age: Duration,
+    pub(super) max_bytes: usize,
     pub(super) max_rows: usize,
     pub(super) drop_missing: bool,
     pub(super) local_fallback: bool,
@@ -136,7 +135,7 @@ impl AnswerError {
 /// The end of a refresh.
 pub(super) struct Refreshed {
     /// The row in JSON, unless there is none, or why it could not be loaded.
-    pub(super) row: Loaded,
+    pub(super) row: Result<Option<Arc<[u8]>>, String>,
     /// Whether the store has taken it.
     pub(super) finished: Result<FinishReport, StoreError>,
 }
@@ -188,13 +187,14 @@ impl Shared {
         let id = leased.id.clone();
         let loaded = self.load(&id).await;
         let options = &self.options;
-        let result = match &loaded {
-            Ok(Some(json)) => LoadedRow::Row(json.clone()),
+        // Moved there and back, as a row may be large.
+        let result = match loaded {
+            Ok(Some(json)) => LoadedRow::Row(json),
             Ok(None) => LoadedRow::Missing {
                 is_scheduled: !options.drop_missing,
             },
             Err(reason) => LoadedRow::Failed {
-                reason: reason.clone(),
+                reason,
                 backoff: backoff(leased.failures),
             },
         };
@@ -210,17 +210,21 @@ impl Shared {
         };
         let rows = self.store.rows();
         let finished_row = rows.finish_row(&options.name, token, &finished).await;
-        match &loaded {
+        let row = match finished.loaded {
+            LoadedRow::Row(json) => Ok(Some(Arc::from(json))),
+            LoadedRow::Missing { .. } => Ok(None),
+            LoadedRow::Failed { reason, .. } => Err(reason),
+        };
+        match &row {
             Ok(row) if finished_row.as_ref().is_ok_and(|report| report.is_written) => {
                 self.refreshes.increment();
-                let read = row.as_deref().map(|json| (json, Some(Duration::ZERO)));
-                self.remember(&id, read);
+                self.remember(&id, row.as_ref(), Some(Duration::ZERO));
             }
             Ok(_) => {}
             Err(_) => self.failures.increment(),
         }
         Refreshed {
-            row: loaded,
+            row,
             finished: finished_row,
         }
     }
@@ -253,7 +257,10 @@ impl Shared {
             let token = short_random_name();
             let which = match is_by_hand {
                 true => LeaseOf::Row(&id),
-                false => LeaseOf::Free(&id),
+                false => LeaseOf::Free {
+                    id: &id,
+                    max_bytes: cache.options.max_bytes,
+                },
             };
             let leased = cache.lease(&token, which).await?;
             Ok(match leased.rows.into_iter().next() {
@@ -324,7 +331,7 @@ impl Shared {
     async fn load_uncached(&self, id: &str) -> Answer {
         let loaded = self.load(id).await;
         loaded
-            .map(|row| row.map(loaded_now))
+            .map(|row| row.map(|json| loaded_now(json.into())))
             .map_err(AnswerError::Load)
     }
 
@@ -395,15 +402,10 @@ impl Shared {
 
     async fn fetch_many(&self, ids: &[String]) -> Result<Vec<Option<ReadRow>>, StoreError> {
         let rows = self.store.rows();
-        let reading = rows.cached_rows(&self.options.name, ids);
-        let rows = match tokio::time::timeout(READ_DEADLINE, reading).await {
-            Ok(rows) => rows,
-            Err(_) => {
-                let message = format!("no answer within {READ_DEADLINE:?}");
-                Err(StoreError::new(StoreErrorKind::TimedOut, message))
-            }
-        };
-        match rows {
+        let Options {
+            name, max_bytes, ..
+        } = &self.options;
+        match rows.cached_rows(name, ids, *max_bytes).await {
             Ok(rows) => Ok(ids
                 .iter()
                 .zip(rows)
@@ -432,7 +434,7 @@ impl Shared {
         let row = match row {
             Some(row) => row,
             None => {
-                self.remember(id, None);
+                self.remember(id, None, None);
                 return None;
             }
         };
@@ -441,16 +443,15 @@ impl Shared {
         let ttl = row.ttl.filter(|ttl| *ttl <= unscheduled);
         let age = row.age.or(ttl.map(|ttl| unscheduled - ttl));
         let age = age.map(seconds);
-        self.remember(id, Some((&row.json, age)));
-        Some(ReadRow {
-            json: row.json.into(),
-            age,
-        })
+        let json = row.json.into();
+        self.remember(id, Some(&json), age);
+        Some(ReadRow { json, age })
     }
 
-    fn remember(&self, id: &str, row: Option<(&[u8], Option<Duration>)>) {
+    /// Remembers a row and its age, or that there is none.
+    fn remember(&self, id: &str, row: Option<&Arc<[u8]>>, age: Option<Duration>) {
         if self.options.local_fallback || self.options.read_through.is_some() {
-            self.local.remember(id, row);
+            self.local.remember(id, row.map(|json| (json.clone(), age)));
         }
     }
 }
@@ -461,9 +462,9 @@ fn backoff(failures: u32) -> f64 {
     seconds.min(MAX_BACKOFF) * (0.5 + fastrand::f64() / 2.0)
 }
 
-fn loaded_now(json: Vec<u8>) -> ReadRow {
+fn loaded_now(json: Arc<[u8]>) -> ReadRow {
     ReadRow {
-        json: json.into(),
+        json,
         age: Some(Duration::ZERO),
     }
 }

@@ -53,7 +53,12 @@ pub enum LeaseOf<'a> {
     /// One row, due or not, even if it is leased already: what its other holder loads is older.
     Row(&'a str),
     /// One row, unless it is leased or cached already.
-    Free(&'a str),
+    Free {
+        /// The id of the row.
+        id: &'a str,
+        /// The largest row that can be read. What is larger counts as not cached, and is replaced.
+        max_bytes: usize,
+    },
 }
 
 /// A leased row.
@@ -201,11 +206,13 @@ pub trait Rows: Sealed + Send + Sync {
         row: &'a FinishedRow,
     ) -> BoxFuture<'a, Result<FinishReport, StoreError>>;
 
-    /// Cached rows, in the order of `ids`.
+    /// Cached rows, in the order of `ids`. Rows of more than `max_bytes` are left out. All rows that are returned are in
+    /// memory at once.
     fn cached_rows<'a>(
         &'a self,
         cache: &'a str,
         ids: &'a [String],
+        max_bytes: usize,
     ) -> BoxFuture<'a, Result<Vec<Option<CachedRow>>, StoreError>>;
 
     /// The number of scheduled rows, and some of them: first those that fail, then the latest due.

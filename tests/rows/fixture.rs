@@ -142,8 +142,9 @@ impl Service {
         let server = RedisServer::start().await;
         let (clock, manual) = Clock::manual(NOW);
         let options = RedisOptions::new(&server.url()).unwrap();
-        // A busy machine may take longer than half a second.
+        // A busy machine may take longer than half a second, and than a second.
         let options = options.response_timeout(Duration::from_secs(2));
+        let options = options.connection_timeout(Duration::from_secs(10));
         let store = RedisStore::open(options.prefix("".to_owned()).unwrap()).unwrap();
         Self {
             store: Arc::new(store.with_clock(clock.clone())),

@@ -695,7 +695,7 @@ pub async fn a_row_that_is_scheduled_twice_in_an_instant_drops_the_first_answer(
     assert!(report.is_written);
     let next = report.next.unwrap();
     assert!((4.99..=5.01).contains(&next), "{next}");
-    let cached = rows.cached_rows("", &["1".to_owned()]).await.unwrap();
+    let cached = rows.cached_rows("", &["1".to_owned()], 99).await.unwrap();
     assert!(cached[0].is_some());
 }
 
@@ -724,7 +724,16 @@ pub async fn a_cached_row_is_not_leased_for_a_caller(service: &Service) {
     let cache = service.cache();
     cache.get_or_load::<Stock>("1").await.unwrap();
     let rows = service.store.rows();
-    for (which, leased) in [(LeaseOf::Free("1"), 0), (LeaseOf::Row("1"), 1)] {
+    for (which, leased) in [
+        (
+            LeaseOf::Free {
+                id: "1",
+                max_bytes: 99,
+            },
+            0,
+        ),
+        (LeaseOf::Row("1"), 1),
+    ] {
         let rows = rows.lease_rows("", "token", which, 7.0).await.unwrap();
         assert_eq!(rows.rows.len(), leased, "{which:?}");
     }

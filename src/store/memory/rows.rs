@@ -90,6 +90,11 @@ impl Row {
         let cached = self.cached.as_ref();
         cached.filter(|cached| cached.expires.is_none_or(|expires| expires > now))
     }
+
+    fn cached_within(&self, max_bytes: usize, now: f64) -> Option<&Cached> {
+        let cached = self.cached(now);
+        cached.filter(|cached| cached.json.len() <= max_bytes)
+    }
 }
 
 impl RowCache {
@@ -135,10 +140,14 @@ impl RowCache {
         let until = now + seconds;
         let most = match which {
             LeaseOf::Due(most) => most,
-            LeaseOf::Row(id) | LeaseOf::Free(id) => {
+            LeaseOf::Row(id) => {
                 let row = self.rows.entry(id.to_owned()).or_default();
-                let is_free = !row.is_leased(now) && row.cached(now).is_none();
-                if is_free || matches!(which, LeaseOf::Row(_)) {
+                leased.rows.push(row.lease(id, token, until));
+                return leased;
+            }
+            LeaseOf::Free { id, max_bytes } => {
+                let row = self.rows.entry(id.to_owned()).or_default();
+                if !row.is_leased(now) && row.cached_within(max_bytes, now).is_none() {
                     leased.rows.push(row.lease(id, token, until));
                 }
                 return leased;
@@ -285,11 +294,12 @@ impl Rows for MemoryStore {
         &'a self,
         cache: &'a str,
         ids: &'a [String],
+        max_bytes: usize,
     ) -> BoxFuture<'a, Result<Vec<Option<CachedRow>>, StoreError>> {
         ready(self.with_rows(cache, |rows, now| {
             let row = |id: &String| {
                 let row = rows.rows.get(id)?;
-                let cached = row.cached(now)?;
+                let cached = row.cached_within(max_bytes, now)?;
                 Some(CachedRow {
                     json: cached.json.clone(),
                     age: row.schedule.map(|_| (now - cached.loaded).max(0.0)),

@@ -1,8 +1,12 @@
-//! Three connections, one to append, one to fold and one to read, so that none delays another.
-//! `stream` bounds the size of answers.
+//! Three connections, one to append, one to fold and one to read, so that none delays another, and a fourth one for as
+//! long as a large row is read or written. `stream` bounds the size of answers.
 //!
 //! This module sends nothing twice: a command without an answer may have been executed, and only the flusher
 //! knows how to repeat a call. A broken connection is dropped, and the next call makes a new one.
+
+#[cfg(feature = "row-cache")]
+mod large;
+mod role;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -13,6 +17,10 @@ use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, RedisError, RedisResul
 use tokio::sync::Mutex;
 use tokio::task::AbortHandle;
 
+#[cfg(feature = "row-cache")]
+pub(super) use self::large::LargeCall;
+use self::role::MIB;
+pub(super) use self::role::Role;
 use super::error::{COMMANDS, ServerInfo, is_of_a_key, is_of_another_type, is_permission};
 use super::keys::Keys;
 use super::options::RedisOptions;
@@ -25,28 +33,6 @@ use crate::error::{StoreError, StoreErrorKind};
 
 /// After this many timeouts in a row the next one drops the connection, even if TCP considers it alive.
 const TIMEOUTS_TOLERATED: u32 = 2;
-
-/// The purpose of a connection.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Role {
-    Write,
-    Fold,
-    Read,
-}
-
-impl Role {
-    /// The most memory that one answer may take. The largest regular answers are 500 records, an entry of the
-    /// journal, and a counter whose slices of a day were never cleaned; all others are small.
-    fn max_answer_bytes(self) -> usize {
-        match self {
-            Self::Write => 4 * MIB,
-            Self::Fold => 24 * MIB,
-            Self::Read => 28 * MIB,
-        }
-    }
-}
-
-const MIB: usize = 1024 * 1024;
 
 /// The source of an error whose cause is an answer that was larger than its connection accepts, or too large
 /// to arrive in time.
@@ -92,6 +78,7 @@ pub(super) struct Connections {
     credentials: Credentials,
     config: AsyncConnectionConfig,
     connection_timeout: Duration,
+    response_timeout: Duration,
     /// How long connecting may take, including authentication and the probe of permissions.
     connect_deadline: Duration,
     server_info: ServerInfo,
@@ -101,6 +88,10 @@ pub(super) struct Connections {
     write: ConnectionSlot,
     fold: ConnectionSlot,
     read: ConnectionSlot,
+    #[cfg(feature = "row-cache")]
+    large: ConnectionSlot,
+    #[cfg(feature = "row-cache")]
+    large_turn: Mutex<()>,
     server: RwLock<Option<Server>>,
 }
 
@@ -158,9 +149,9 @@ impl Connections {
             client: Client::open(options.info.clone().set_redis_settings(bare))?,
             credentials,
             config: AsyncConnectionConfig::new()
-                .set_connection_timeout(Some(options.connection_timeout))
-                .set_response_timeout(Some(options.response_timeout)),
+                .set_connection_timeout(Some(options.connection_timeout)),
             connection_timeout: options.connection_timeout,
+            response_timeout: options.response_timeout,
             connect_deadline: options.connection_timeout + options.response_timeout,
             server_info,
             probe,
@@ -168,6 +159,10 @@ impl Connections {
             write: ConnectionSlot::default(),
             fold: ConnectionSlot::default(),
             read: ConnectionSlot::default(),
+            #[cfg(feature = "row-cache")]
+            large: ConnectionSlot::default(),
+            #[cfg(feature = "row-cache")]
+            large_turn: Mutex::default(),
             server: RwLock::new(None),
         })
     }
@@ -282,6 +277,8 @@ impl Connections {
             Role::Write => &self.write,
             Role::Fold => &self.fold,
             Role::Read => &self.read,
+            #[cfg(feature = "row-cache")]
+            Role::Large => &self.large,
         }
     }
 
@@ -357,9 +354,10 @@ impl Connections {
 
     async fn open(&self, role: Role) -> RedisResult<Connection> {
         let info = self.client.get_connection_info();
+        let config = role.config(&self.config, self.response_timeout);
         let answer = AnswerSize::new(role.max_answer_bytes());
         if let Some(stream) = stream::open(info, &answer).await? {
-            let (settings, config) = (info.redis_settings(), self.config.clone());
+            let settings = info.redis_settings();
             let (commands, driving) =
                 MultiplexedConnection::new_with_config(settings, stream, config).await?;
             let driver = Driver(tokio::spawn(driving).abort_handle());
@@ -372,7 +370,7 @@ impl Connections {
         #[cfg(feature = "redis-tls")]
         super::tls::choose_provider();
         let client = &self.client;
-        let connecting = client.get_multiplexed_async_connection_with_config(&self.config);
+        let connecting = client.get_multiplexed_async_connection_with_config(&config);
         Ok(Connection {
             commands: connecting.await?,
             answer,

@@ -5,6 +5,8 @@
 //! (safe texts), `read`, `oversized`, `pass`, `lease`, `clean`, `sweep` and `replaced_keys`.
 
 mod append;
+#[cfg(feature = "row-cache")]
+mod cached_rows;
 mod changes;
 mod clean;
 mod connection;
@@ -38,6 +40,8 @@ use std::sync::Arc;
 
 use redis::{Value, pipe};
 
+#[cfg(feature = "row-cache")]
+use self::cached_rows::LargeRows;
 use self::connection::{Connections, Role};
 use self::keys::Keys;
 use self::oversized::OversizedKeys;
@@ -77,6 +81,8 @@ pub struct RedisStore {
     journal_bytes: u64,
     replaced_keys: ReplacedKeys,
     oversized: OversizedKeys,
+    #[cfg(feature = "row-cache")]
+    large_rows: LargeRows,
     record_cache: RecordCache,
     /// Replaces the server's clock in tests.
     clock: Option<Clock>,
@@ -108,6 +114,8 @@ impl RedisStore {
             journal_bytes: options.journal_bytes,
             replaced_keys: ReplacedKeys::default(),
             oversized: OversizedKeys::default(),
+            #[cfg(feature = "row-cache")]
+            large_rows: LargeRows::default(),
             record_cache: RecordCache::default(),
             clock: None,
         })
@@ -249,6 +257,8 @@ impl Store for RedisStore {
         let mut warnings = server.map_or_else(Vec::new, |server| server.warnings());
         warnings.extend(self.replaced_keys.warnings());
         warnings.extend(self.oversized.warnings());
+        #[cfg(feature = "row-cache")]
+        warnings.extend(self.large_rows.warnings());
         warnings
     }
 }

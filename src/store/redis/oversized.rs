@@ -58,8 +58,9 @@ impl OversizedKeys {
     }
 
     fn add(&self, command: &Cmd) {
-        let key = key_of(command).unwrap_or_default().to_vec();
-        let at = (Instant::now(), key);
+        // Only TIME has no key.
+        let Some(key) = key_of(command) else { return };
+        let at = (Instant::now(), key.to_vec());
         self.lock()
             .commands
             .insert(command.get_packed_command(), at);
@@ -149,7 +150,8 @@ impl RedisStore {
                     answered += group_replies.len();
                     for (at, reply) in group.iter().zip(group_replies) {
                         let size = reply.as_ref().map_or(0, size_of_value);
-                        if size > MAX_KEY_BYTES || bytes + size > MAX_BYTES {
+                        let has_key = key_of(&parts[*at]).is_some();
+                        if has_key && (size > MAX_KEY_BYTES || bytes + size > MAX_BYTES) {
                             self.oversized.add(&parts[*at]);
                         } else {
                             bytes += size;
@@ -211,4 +213,19 @@ fn size_of_value(value: &Value) -> usize {
         _ => 0,
     };
     size_of::<Value>() + bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_without_a_key_is_never_left_out() {
+        let oversized = OversizedKeys::default();
+        oversized.add(&cmd("TIME"));
+        assert!(oversized.is_empty());
+        oversized.add(cmd("GET").arg("a"));
+        let warnings = oversized.warnings();
+        assert!(matches!(&warnings[..], [one] if one.starts_with("a: ")));
+    }
 }

@@ -5,11 +5,12 @@ use std::collections::HashSet;
 use redis::{Pipeline, Value, pipe};
 
 use super::RedisStore;
-use super::connection::Role;
+use super::cached_rows::LARGE_ROW;
+use super::connection::{LargeCall, Role};
 use super::keys::RowKeys;
 use super::oversized::Reply;
 use super::script::{Invocation, Lua, ROWS_FINISH, ROWS_LEASE, ROWS_SCHEDULE};
-use super::value::{bytes, float, int, items, pairs, shown, text};
+use super::value::{bytes, float, int, items, pairs, shown, text, unix_seconds};
 use crate::clock::Clock;
 use crate::error::StoreError;
 use crate::store::rows::{
@@ -40,19 +41,22 @@ impl RedisStore {
         pipeline.cmd("TIME");
         let mut replies = self.read(pipeline).await?;
         let time = replies.pop().and_then(Result::ok);
-        let time = time.as_ref().map_or(&[][..], items);
-        let part = |at: usize| time.get(at).and_then(int).unwrap_or(0) as f64;
-        Ok((replies, part(0) + part(1) / 1e6))
+        Ok((replies, time.as_ref().map_or(0.0, unix_seconds)))
     }
 
     /// Runs a script. If a key is of another type, the error names this key.
     async fn run_script(
         &self,
+        large: Option<&LargeCall<'_>>,
         keys: &RowKeys,
         lua: &Lua,
         script: &Invocation,
     ) -> Result<Value, StoreError> {
-        let error = match self.connections.run(Role::Write, lua, script).await {
+        let result = match large {
+            Some(large) => large.run(lua, script).await,
+            None => self.connections.run(Role::Write, lua, script).await,
+        };
+        let error = match result {
             Err(error) if error.to_string().contains("WRONGTYPE") => error,
             result => return result,
         };
@@ -95,7 +99,7 @@ impl RedisStore {
             script.arg(&*row.id);
             script.arg(format!("{:?}", row.seconds));
         }
-        let reply = self.run_script(&keys, &ROWS_SCHEDULE, &script);
+        let reply = self.run_script(None, &keys, &ROWS_SCHEDULE, &script);
         let reply = reply.await?;
         match items(&reply) {
             [word, rows] if text(word) == Some("FULL") => {
@@ -129,13 +133,16 @@ impl RedisStore {
                 script.arg("ROW");
                 script.arg(id);
             }
-            LeaseOf::Free(id) => {
+            LeaseOf::Free { id, .. } => {
                 script.arg("FREE");
                 script.arg(id);
             }
         }
         script.arg(&*keys.cached);
-        let reply = self.run_script(&keys, &ROWS_LEASE, &script);
+        if let LeaseOf::Free { max_bytes, .. } = which {
+            script.arg(max_bytes.to_string());
+        }
+        let reply = self.run_script(None, &keys, &ROWS_LEASE, &script);
         let reply = reply.await?;
         let [leased, next, garbage] = items(&reply) else {
             return Err(self.not_understood("rows_lease.lua"));
@@ -167,6 +174,11 @@ impl RedisStore {
         token: &str,
         row: &FinishedRow,
     ) -> Result<FinishReport, StoreError> {
+        // Before the row is copied.
+        let large = match &row.loaded {
+            LoadedRow::Row(json) if json.len() > LARGE_ROW => Some(self.connections.large().await),
+            _ => None,
+        };
         let keys = self.keys.rows(cache);
         let mut script = sets(&keys);
         script.key(format!("{}{}", keys.cached, row.leased.id));
@@ -190,7 +202,7 @@ impl RedisStore {
         script.arg(millis.map_or_else(String::new, |millis| millis.to_string()));
         script.arg(format!("{:.6}", row.spread));
         script.arg(format!("{backoff:.6}"));
-        let reply = self.run_script(&keys, &ROWS_FINISH, &script);
+        let reply = self.run_script(large.as_ref(), &keys, &ROWS_FINISH, &script);
         match items(&reply.await?) {
             [is_written, next] => Ok(FinishReport {
                 is_written: int(is_written) == Some(1),
@@ -198,41 +210,6 @@ impl RedisStore {
             }),
             _ => Err(self.not_understood("rows_finish.lua")),
         }
-    }
-
-    async fn cached(
-        &self,
-        cache: &str,
-        ids: &[String],
-    ) -> Result<Vec<Option<CachedRow>>, StoreError> {
-        if ids.is_empty() {
-            return Ok(Vec::new());
-        }
-        let keys = self.keys.rows(cache);
-        let mut pipeline = pipe();
-        let states = pipeline.cmd("HMGET").arg(&keys.states);
-        for id in ids {
-            states.arg(id);
-        }
-        for id in ids {
-            let key = format!("{}{id}", keys.cached);
-            pipeline.cmd("GET").arg(&key);
-            pipeline.cmd("PTTL").arg(&key);
-        }
-        let (replies, now) = self.read_at(&mut pipeline).await?;
-        let reply = |at: usize| replies.get(at).and_then(|reply| reply.as_ref().ok());
-        let states = reply(0).map_or(&[][..], items);
-        let row = |at: usize| {
-            let json = reply(1 + 2 * at).and_then(bytes)?.to_vec();
-            let state = states.get(at).and_then(text).and_then(State::from_text);
-            let ttl = reply(2 + 2 * at).and_then(int).filter(|ttl| *ttl >= 0);
-            Some(CachedRow {
-                json,
-                age: state.and_then(|state| state.age(now)),
-                ttl: ttl.map(|ttl| ttl as f64 / 1e3),
-            })
-        };
-        Ok((0..ids.len()).map(row).collect())
     }
 
     async fn list(&self, cache: &str, query: &RowQuery) -> Result<RowPage, StoreError> {
@@ -361,7 +338,7 @@ fn sets(keys: &RowKeys) -> Invocation {
 
 /// A field of `pulse:rows:`.
 #[derive(Default)]
-struct State {
+pub(super) struct State {
     loaded: Option<f64>,
     failures: u32,
     reason: String,
@@ -369,7 +346,7 @@ struct State {
 
 impl State {
     /// Reads `{leased until} {token} {loaded} {failures} {spread} {reason}`.
-    fn from_text(text: &str) -> Option<Self> {
+    pub(super) fn from_text(text: &str) -> Option<Self> {
         let mut words = text.splitn(6, ' ');
         let loaded = words.nth(2)?.parse().ok().filter(|at: &f64| at.is_finite());
         let failures = words.next()?.parse().ok()?;
@@ -381,7 +358,7 @@ impl State {
         })
     }
 
-    fn age(&self, now: f64) -> Option<f64> {
+    pub(super) fn age(&self, now: f64) -> Option<f64> {
         self.loaded.map(|loaded| (now - loaded).max(0.0))
     }
 }
@@ -419,8 +396,9 @@ impl Rows for RedisStore {
         &'a self,
         cache: &'a str,
         ids: &'a [String],
+        max_bytes: usize,
     ) -> BoxFuture<'a, Result<Vec<Option<CachedRow>>, StoreError>> {
-        Box::pin(self.cached(cache, ids))
+        Box::pin(self.cached(cache, ids, max_bytes))
     }
 
     fn list_rows<'a>(

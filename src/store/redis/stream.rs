@@ -30,6 +30,8 @@ const LARGE_BYTES: usize = 1024 * 1024;
 #[derive(Debug)]
 pub(super) struct AnswerSize {
     bytes: AtomicUsize,
+    /// All bytes that were ever read.
+    received: AtomicUsize,
     max_bytes: usize,
     is_exceeded: AtomicBool,
 }
@@ -38,6 +40,7 @@ impl AnswerSize {
     pub(super) fn new(max_bytes: usize) -> Arc<Self> {
         Arc::new(Self {
             bytes: AtomicUsize::new(0),
+            received: AtomicUsize::new(0),
             max_bytes,
             is_exceeded: AtomicBool::new(false),
         })
@@ -46,6 +49,12 @@ impl AnswerSize {
     /// Called when an answer is complete.
     pub(super) fn reset(&self) {
         self.bytes.store(0, Ordering::Relaxed);
+    }
+
+    /// How many bytes were ever read, which grows as long as the peer answers.
+    #[cfg(feature = "row-cache")]
+    pub(super) fn received(&self) -> usize {
+        self.received.load(Ordering::Relaxed)
     }
 
     /// Whether a part of an answer has arrived.
@@ -71,16 +80,24 @@ impl AnswerSize {
     fn add(&self, read: &[u8], is_line_start: &mut bool) -> io::Result<()> {
         // The compiler vectorizes loops of this form.
         let lines = read.iter().filter(|byte| **byte == b'\n').count();
-        let pairs = read.iter().zip(read.get(1..).unwrap_or_default());
-        let inner = pairs.filter(|(end, begin)| (**end == b'\n') & begins_array(**begin));
+        let inner = match lines {
+            0 => 0,
+            _ => {
+                let pairs = read.iter().zip(read.get(1..).unwrap_or_default());
+                pairs
+                    .filter(|(end, begin)| (**end == b'\n') & begins_array(**begin))
+                    .count()
+            }
+        };
         let first = read
             .first()
             .filter(|byte| *is_line_start && begins_array(**byte));
-        let arrays = inner.count() + usize::from(first.is_some());
+        let arrays = inner + usize::from(first.is_some());
         if let Some(last) = read.last() {
             *is_line_start = *last == b'\n';
         }
         let size = 2 * read.len() + lines * LINE_BYTES + arrays * ARRAY_BYTES;
+        self.received.fetch_add(read.len(), Ordering::Relaxed);
         let before = self.bytes.fetch_add(size, Ordering::Relaxed);
         if before.saturating_add(size) <= self.max_bytes {
             return Ok(());

@@ -35,6 +35,13 @@ pub(super) fn items(value: &Value) -> &[Value] {
     }
 }
 
+/// The answer to TIME.
+#[cfg(feature = "row-cache")]
+pub(super) fn unix_seconds(value: &Value) -> f64 {
+    let part = |at: usize| items(value).get(at).and_then(int).unwrap_or(0) as f64;
+    part(0) + part(1) / 1e6
+}
+
 /// The pairs of a hash, or of a sorted set with its scores.
 pub(super) fn pairs(value: &Value) -> impl Iterator<Item = (&Value, &Value)> {
     let pairs = items(value).chunks_exact(2);

@@ -809,7 +809,11 @@ breaks! {
 
     "a cached row is loaded for each caller",
     "many callers cause one load",
-    "if ARGV[4] == 'ROW' or not is_cached then" => "if true then";
+    "if ARGV[4] == 'ROW' or not is_cached or byte(ARGV[7]) ~= '' then" => "if true then";
+
+    "a row that is too long is not replaced",
+    "a row that cannot be read does not keep callers waiting",
+    " or byte(ARGV[7]) ~= '' then" => " then";
 
     "ids that are not UTF-8 are leased",
     "entries that are no rows are skipped, and loaded by nobody",

@@ -1,7 +1,7 @@
 -- Leases rows. A leased row stays in schedule:, so that the book's functions see it.
 -- KEYS  1 delay:, 2 schedule:, 3 pulse:rows:, 4 pulse:failing:.
 -- ARGV  1 time or '' for TIME, 2 token, 3 seconds, 4 'DUE', 'ROW' or 'FREE', 5 number of rows or an id, 6 prefix of the
---       keys of cached rows.
+--       keys of cached rows, 7 of 'FREE', the most bytes of a row that can be read.
 -- Returns {leased rows as id, due or '', failures; seconds until the next row is due, or ''; entries that are no rows as
 -- id, reason}.
 local time = redis.call('TIME')
@@ -42,10 +42,11 @@ local function problem(id, delay)
 end
 
 if ARGV[4] ~= 'DUE' then
-  -- A value of another type, of which this is an error, is replaced.
-  local first_byte = redis.pcall('GETRANGE', ARGV[6] .. ARGV[5], 0, 0)
+  -- A value that cannot be read is replaced: of another type, of which this is an error, empty or too long.
+  local function byte(at) return redis.pcall('GETRANGE', ARGV[6] .. ARGV[5], at, at) end
+  local first_byte = byte(0)
   local is_cached = type(first_byte) == 'string' and first_byte ~= ''
-  if ARGV[4] == 'ROW' or not is_cached then
+  if ARGV[4] == 'ROW' or not is_cached or byte(ARGV[7]) ~= '' then
     lease(ARGV[5], redis.call('ZSCORE', KEYS[2], ARGV[5]) or '', redis.call('HGET', KEYS[3], ARGV[5]))
   end
   return {leased, '', garbage}

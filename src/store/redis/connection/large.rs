@@ -1,0 +1,63 @@
+//! Calls with a value that is too large for the connections that others share, or may be.
+
+use redis::{Pipeline, Value};
+use tokio::sync::MutexGuard;
+
+use super::{Connections, Role};
+use crate::error::StoreError;
+use crate::store::redis::script::{Invocation, Lua};
+
+/// The right to make a call with a large value, on a connection of its own, which ends with the call: its buffers
+/// have grown with the value. There is one at a time.
+pub(in crate::store::redis) struct LargeCall<'a> {
+    connections: &'a Connections,
+    _turn: MutexGuard<'a, ()>,
+}
+
+impl Connections {
+    /// Waits until no other call has a large value.
+    pub(in crate::store::redis) async fn large(&self) -> LargeCall<'_> {
+        LargeCall {
+            connections: self,
+            _turn: self.large_turn.lock().await,
+        }
+    }
+
+    /// How many bytes the connection for a role has received: more than before if the server answers.
+    pub(in crate::store::redis) fn received(&self, role: Role) -> usize {
+        let state = self.slot(role).state.try_lock();
+        let connection = state
+            .as_ref()
+            .ok()
+            .and_then(|state| state.connection.as_ref());
+        connection.map_or(0, |connection| connection.answer.received())
+    }
+}
+
+impl LargeCall<'_> {
+    /// As [`Connections::pipeline`].
+    pub(in crate::store::redis) async fn pipeline(
+        &self,
+        pipeline: &mut Pipeline,
+    ) -> Result<Vec<Result<Value, String>>, StoreError> {
+        self.connections.pipeline(Role::Large, pipeline).await
+    }
+
+    /// As [`Connections::run`].
+    pub(in crate::store::redis) async fn run(
+        &self,
+        lua: &Lua,
+        invocation: &Invocation,
+    ) -> Result<Value, StoreError> {
+        self.connections.run(Role::Large, lua, invocation).await
+    }
+}
+
+impl Drop for LargeCall<'_> {
+    fn drop(&mut self) {
+        // Nobody else has this lock, as the call has ended.
+        if let Ok(mut state) = self.connections.large.state.try_lock() {
+            state.connection = None;
+        }
+    }
+}

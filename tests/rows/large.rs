@@ -1,0 +1,304 @@
+//! Rows that are large, one by one or together.
+
+use std::time::Duration;
+
+use redis::{AsyncCommands, cmd, pipe};
+use tower_pulse::row_cache::{RowCache, RowError};
+use tower_pulse::store::rows::{FinishedRow, LeaseOf, LoadedRow};
+
+use crate::fixture::Service;
+
+const HOUR: Duration = Duration::from_secs(3_600);
+const MIB: usize = 1 << 20;
+const MAX_BYTES: usize = 64 * MIB;
+
+/// The byte that a row of a number is filled with.
+fn letter(number: usize) -> u8 {
+    b'a' + (number % 26) as u8
+}
+
+/// A row of a number, which has `bytes` bytes in JSON.
+fn filled(number: usize, bytes: usize) -> String {
+    String::from_utf8(vec![letter(number); bytes - 2]).unwrap()
+}
+
+/// A cache whose row `{number} {bytes}` is [`filled`].
+fn cache(service: &Service, max_bytes: usize) -> RowCache {
+    let builder = RowCache::builder(&service.pulse()).loader(async |id: String| {
+        let (number, bytes) = id.split_once(' ').unwrap();
+        let row = filled(number.parse().unwrap(), bytes.parse().unwrap());
+        Ok::<_, String>(Some(row))
+    });
+    let builder = builder
+        .unscheduled_age(HOUR)
+        .deadline(60 * Duration::from_secs(1));
+    builder.max_bytes(max_bytes).build().unwrap()
+}
+
+async fn set(service: &Service, key: &str, value: Vec<u8>) {
+    let mut connection = service.server.as_ref().unwrap().connection().await;
+    // The client of the tests waits for half a second otherwise.
+    connection.set_response_timeout(Duration::from_secs(30));
+    let _: () = connection.set(key, value).await.unwrap();
+}
+
+/// How many commands that read rows the server has run.
+async fn reads(service: &Service) -> u64 {
+    let stats = service.server.as_ref().unwrap().info("commandstats").await;
+    let calls = |command: &str| -> u64 {
+        let stats = stats.get(&format!("cmdstat_{command}"));
+        let calls = stats.and_then(|stats| stats.strip_prefix("calls=")?.split(',').next());
+        calls.map_or(0, |calls| calls.parse().unwrap())
+    };
+    let commands = ["get", "getrange", "strlen", "pttl", "hmget"];
+    commands.into_iter().map(calls).sum()
+}
+
+pub async fn rows_of_40_mb_are_read_at_once(service: &Service) {
+    let cache = cache(service, MIB);
+    let ids: Vec<String> = (0..400).map(|number| format!("{number} 100000")).collect();
+    for part in ids.chunks(50) {
+        let loads = part.iter().map(|id| cache.get_or_load::<String>(id));
+        for row in futures_util::future::join_all(loads).await {
+            row.unwrap().unwrap();
+        }
+    }
+    let rows = service.store.rows();
+    let rows = rows.cached_rows("", &ids, MIB).await.unwrap();
+    for (number, row) in rows.iter().enumerate() {
+        let json = &row.as_ref().unwrap_or_else(|| panic!("row {number}")).json;
+        let letters = json[1..json.len() - 1].iter();
+        assert_eq!(json.len(), 100_000);
+        assert!(letters.copied().all(|byte| byte == letter(number)));
+    }
+    assert_eq!(service.store.warnings(), [""; 0]);
+    let many = cache.get_many::<String>(&ids[390..]).await.unwrap();
+    assert!(many.iter().all(Option::is_some));
+    let row = cache
+        .get_or_load::<String>(&ids[399])
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(row.value.len(), 99_998);
+}
+
+pub async fn a_row_of_the_largest_size_is_written_and_read(service: &Service) {
+    let rows = service.store.rows();
+    let leased = rows.lease_rows("", "token", LeaseOf::Row("1"), 60.0).await;
+    let row = FinishedRow {
+        leased: leased.unwrap().rows.remove(0),
+        loaded: LoadedRow::Row(vec![b'x'; MAX_BYTES]),
+        ttl: Some(3_600.0),
+        spread: 1.0,
+    };
+    assert!(rows.finish_row("", "token", &row).await.unwrap().is_written);
+    let ids = ["1".to_owned()];
+    let mut cached = rows.cached_rows("", &ids, MAX_BYTES).await.unwrap();
+    let cached = cached.pop().flatten().expect("it is cached");
+    assert!(cached.ttl.is_some());
+    assert_eq!(cached.json.len(), MAX_BYTES);
+
+    let cache = cache(service, 15 * MIB);
+    let id = format!("7 {}", 15 * MIB);
+    let loaded = cache.get_or_load::<String>(&id).await.unwrap().unwrap();
+    assert_eq!(loaded.value.len(), 15 * MIB - 2);
+    let row = cache.get::<String>(&id).await.unwrap().unwrap();
+    assert!(row.value == loaded.value);
+    let error = cache
+        .get_or_load::<String>(&format!("7 {}", 15 * MIB + 1))
+        .await;
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("max_bytes"), "{error}");
+    assert_eq!(service.store.warnings(), [""; 0]);
+}
+
+/// Another instance of the service has a larger `max_bytes`.
+pub async fn a_row_beyond_max_bytes_of_the_reader_is_not_read(service: &Service) {
+    let (large, small) = (cache(service, 2_000), cache(service, 1_000));
+    for id in ["1 1000", "2 1001"] {
+        large.get_or_load::<String>(id).await.unwrap().unwrap();
+    }
+    assert!(small.get::<String>("1 1000").await.unwrap().is_some());
+    assert!(small.get::<String>("2 1001").await.unwrap().is_none());
+    // It does not wait for somebody who would load it.
+    let error = small.get_or_load::<String>("2 1001").await.unwrap_err();
+    assert!(matches!(error, RowError::Load { .. }), "{error}");
+    assert!(error.to_string().contains("max_bytes"), "{error}");
+    assert!(large.get::<String>("2 1001").await.unwrap().is_some());
+}
+
+/// Sizes around the bounds of the parts in which rows are read.
+#[tokio::test]
+async fn rows_of_all_sizes_are_read_together() {
+    let service = Service::redis().await;
+    let mut connection = service.server.as_ref().unwrap().connection().await;
+    let seed = crate::rig::seed::seed();
+    let mut random = fastrand::Rng::with_seed(seed);
+    for count in [1, 3, 40, 300, 1_500] {
+        // What is asked for first.
+        let part = (MIB / count).max(1_024);
+        let mut ids = Vec::new();
+        let mut sizes = Vec::new();
+        let mut pipeline = pipe();
+        let mut large = 0;
+        for number in 0..count {
+            let size = match random.u32(0..20) {
+                0 => 0,
+                1 => part - 1,
+                2 => part,
+                3 => part + 1,
+                4 if large < 2 => {
+                    large += 1;
+                    4 * MIB - 1 + random.usize(0..3)
+                }
+                5 if large < 2 => (16 * part + random.usize(0..3) - 1).min(6 * MIB),
+                _ => random.usize(1..200),
+            };
+            let id = format!("{count} {number}");
+            if size > 0 {
+                let key = format!("inv:{id}");
+                pipeline
+                    .cmd("SET")
+                    .arg(key)
+                    .arg(vec![letter(number); size])
+                    .ignore();
+            }
+            ids.push(id);
+            sizes.push(size);
+        }
+        let _: () = pipeline.query_async(&mut connection).await.unwrap();
+        let rows = service.store.rows();
+        let rows = rows.cached_rows("", &ids, MAX_BYTES).await.unwrap();
+        assert_eq!(rows.len(), count);
+        for (number, (row, size)) in rows.iter().zip(sizes).enumerate() {
+            let json = row.as_ref().map_or(&[][..], |row| &row.json);
+            assert_eq!(json.len(), size, "row {number} of {count}");
+            assert!(json.iter().all(|byte| *byte == letter(number)));
+        }
+    }
+    assert_eq!(service.store.warnings(), [""; 0]);
+}
+
+#[tokio::test]
+async fn small_rows_cost_no_more_commands_than_reading_each() {
+    let service = Service::redis().await;
+    let mut connection = service.server.as_ref().unwrap().connection().await;
+    let ids: Vec<String> = (0..5_000).map(|number| number.to_string()).collect();
+    for part in ids.chunks(1_000) {
+        let mut pipeline = pipe();
+        for id in part {
+            pipeline
+                .cmd("SET")
+                .arg(format!("inv:{id}"))
+                .arg("\"a row\"")
+                .ignore();
+        }
+        let _: () = pipeline.query_async(&mut connection).await.unwrap();
+    }
+    let rows = service.store.rows();
+    // Two commands for each row, and one for the states of each thousand.
+    for (count, most) in [(1, 3), (100, 201), (1_000, 2_001), (5_000, 10_005)] {
+        let before = reads(&service).await;
+        let rows = rows.cached_rows("", &ids[..count], MIB).await.unwrap();
+        assert!(rows.iter().all(Option::is_some));
+        assert_eq!(reads(&service).await - before, most);
+    }
+}
+
+#[tokio::test]
+async fn a_row_of_another_program_that_is_too_large_is_named_and_replaced() {
+    let service = Service::redis().await;
+    let cache = cache(&service, MAX_BYTES);
+    let small = service.builder().name("small").max_bytes(1_000).build();
+    let small = small.unwrap();
+    let ids: Vec<String> = (0..50).map(|number| format!("{number} 20000")).collect();
+    for id in &ids {
+        cache.get_or_load::<String>(id).await.unwrap();
+    }
+    set(&service, "inv:9 20000", vec![b'1'; MAX_BYTES + 1]).await;
+    set(&service, "inv:small:1", vec![b'1'; 1_001]).await;
+    assert!(cache.get::<String>("9 20000").await.unwrap().is_none());
+    assert!(small.get::<u64>("1").await.unwrap().is_none());
+    let rows = cache.get_many::<String>(&ids).await.unwrap();
+    let missing: Vec<_> = (0..50).filter(|at| rows[*at].is_none()).collect();
+    assert_eq!(missing, [9]);
+    let warnings = service.store.warnings();
+    let [first, second] = &warnings[..] else {
+        panic!("{warnings:?}")
+    };
+    assert!(first.starts_with("inv:9 20000: "), "{first}");
+    assert!(second.starts_with("inv:small:1: "), "{second}");
+    for (warning, max_bytes) in [(first, "67108864"), (second, "1000")] {
+        assert!(
+            warning.contains("max_bytes") && warning.contains(max_bytes),
+            "{warning}"
+        );
+    }
+    // It is loaded at once, and replaced.
+    let row = cache
+        .get_or_load::<String>("9 20000")
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(row.value.len(), 19_998);
+    assert!(cache.get::<String>("9 20000").await.unwrap().is_some());
+    assert_eq!(service.store.warnings().len(), 1);
+}
+
+/// Each caller reads few bytes; together they read more than one answer may have.
+#[tokio::test]
+async fn many_callers_read_large_rows_at_once() {
+    let service = Service::redis().await;
+    let cache = cache(&service, 8 * MIB);
+    set(
+        &service,
+        "inv:1",
+        [&b"\""[..], &vec![b'x'; 300_000], b"\""].concat(),
+    )
+    .await;
+    set(
+        &service,
+        "inv:2",
+        [&b"\""[..], &vec![b'x'; 5 * MIB], b"\""].concat(),
+    )
+    .await;
+    let small = (0..20).map(|_| cache.get::<String>("1"));
+    let large = (0..3).map(|_| cache.get::<String>("2"));
+    let (small, large) = tokio::join!(
+        futures_util::future::join_all(small),
+        futures_util::future::join_all(large),
+    );
+    for row in small.into_iter().chain(large) {
+        assert!(row.unwrap().is_some());
+    }
+    assert_eq!(service.store.warnings(), [""; 0]);
+}
+
+/// A row is as one of its writers wrote it, whatever is written meanwhile.
+#[tokio::test]
+async fn a_large_row_is_read_whole() {
+    let service = Service::redis().await;
+    let server = service.server.as_ref().unwrap();
+    let rows = [
+        vec![b'a'; 300_000],
+        vec![b'b'; 5 * MIB],
+        vec![b'c'; 6 * MIB],
+    ];
+    set(&service, "inv:1", rows[0].clone()).await;
+    let mut connection = server.connection().await;
+    connection.set_response_timeout(Duration::from_secs(30));
+    let writer = tokio::spawn(async move {
+        for row in rows.iter().cycle() {
+            let mut set = cmd("SET");
+            set.arg("inv:1").arg(row);
+            let _: () = set.query_async(&mut connection).await.unwrap();
+        }
+    });
+    for _ in 0..8 {
+        let ids = ["1".to_owned()];
+        let rows = service.store.rows().cached_rows("", &ids, 8 * MIB).await;
+        let json = rows.unwrap().pop().flatten().expect("it is cached").json;
+        assert!(json.iter().all(|byte| *byte == json[0]));
+    }
+    writer.abort();
+}
