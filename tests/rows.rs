@@ -12,6 +12,8 @@ mod fixture;
 mod large;
 #[path = "rows/outage.rs"]
 mod outage;
+#[path = "rows/places.rs"]
+mod places;
 #[path = "rows/suite.rs"]
 mod suite;
 
@@ -73,5 +75,13 @@ conformance! {
         rows_of_40_mb_are_read_at_once,
         a_row_of_the_largest_size_is_written_and_read,
         a_row_beyond_max_bytes_of_the_reader_is_not_read,
+    }
+    places {
+        all_loads_together_are_bounded,
+        a_caller_that_is_dropped_frees_its_place,
+        the_daemon_and_callers_take_turns,
+        a_loader_may_ask_its_own_cache,
+        loads_of_a_loader_are_bounded,
+        a_loader_that_hangs_holds_one_place,
     }
 }

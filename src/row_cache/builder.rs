@@ -10,6 +10,7 @@ use super::flights::Flights;
 use super::handle::RowCache;
 use super::loader::{self, AnyLoader, RowLoader};
 use super::local::Local;
+use super::places::Places;
 use super::shared::{Options, Shared};
 use super::{Host, Parts};
 use crate::error::BuildError;
@@ -77,7 +78,12 @@ impl<L> RowCacheBuilder<L> {
         self
     }
 
-    /// How many rows this process loads at once, 16 by default: 1 to 1,000.
+    /// How many rows this process loads at once, 16 by default: 1 to 1,000. They are the loads of scheduled rows and
+    /// those for callers together, which take turns; the others wait, also those of
+    /// [`get_or_load`](RowCache::get_or_load).
+    ///
+    /// A loader may ask its own cache for other rows: they are loaded in its place, one at a time, as it waits for
+    /// them. Only in a task that the loader spawns they need places of their own.
     pub fn concurrency(mut self, rows: usize) -> Self {
         self.options.concurrency = rows;
         self
@@ -266,6 +272,7 @@ impl<L: RowLoader> RowCacheBuilder<L> {
             store: self.parts.store,
             clock: self.parts.clock,
             loader,
+            places: Places::new(self.options.concurrency),
             options: self.options,
             scheduled: Notify::new(),
             loads: Flights::default(),

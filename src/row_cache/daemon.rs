@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 
+use super::places::{DaemonPlaces, Place};
 use super::shared::Shared;
 use crate::clock::Tick;
 use crate::error::StoreError;
@@ -25,6 +26,8 @@ pub(super) struct Daemon {
     loading: JoinSet<LoadEnd>,
     /// How long the end of the task waits for rows that are being loaded.
     end_timeout: Duration,
+    /// Whether the store has answered last.
+    is_answered: bool,
     store_warning: Option<Tick>,
     entry_warning: Option<Tick>,
 }
@@ -43,6 +46,7 @@ impl Daemon {
             cache,
             loading: JoinSet::new(),
             end_timeout,
+            is_answered: true,
             store_warning: None,
             entry_warning: None,
         }
@@ -51,10 +55,20 @@ impl Daemon {
     /// Refreshes due rows until the `Pulse` shuts down. Rows that are being loaded then are finished if they are
     /// loaded in time; another daemon refreshes the others when their leases end.
     pub(super) async fn refresh_until(mut self, mut stopped: Stopped) {
+        let cache = self.cache.clone();
         while !stopped.is_set() {
             let end_timeout = self.end_timeout;
+            // While the store does not answer, the other places are left to callers.
+            let most = if self.is_answered {
+                cache.options.concurrency
+            } else {
+                1
+            };
+            let Some(places) = stopped.or(cache.places.for_daemon(most)).await else {
+                break;
+            };
             let wait = {
-                let lease = self.lease();
+                let lease = self.lease(places);
                 tokio::pin!(lease);
                 match stopped.or(&mut lease).await {
                     Some(wait) => wait,
@@ -74,29 +88,21 @@ impl Daemon {
         let _ = tokio::time::timeout(self.end_timeout, loaded).await;
     }
 
-    fn is_full(&self) -> bool {
-        self.loading.len() >= self.cache.options.concurrency
-    }
-
-    /// Waits until the next look: until a row is due, one was scheduled, or there is a place for a row again.
+    /// Waits until the next look: until a row is due, or one was scheduled.
     async fn wait(&mut self, mut wait: Duration) {
         let cache = self.cache.clone();
         let start = cache.clock.tick();
         // A place that becomes free is filled at once.
-        if !self.is_full() {
+        if cache.places.is_free() {
             cache.clock.sleep(MIN_WAIT).await;
         }
         loop {
             let left = wait.saturating_sub(cache.clock.since(start));
-            let was_full = self.is_full();
             tokio::select! {
                 () = cache.clock.sleep(left) => break,
                 () = cache.scheduled.notified() => break,
                 Some(loaded) = self.loading.join_next() => {
                     let due = loaded.ok().and_then(|loaded| self.ended(loaded));
-                    if was_full {
-                        break;
-                    }
                     if let Some((ended, next)) = due {
                         let since_start = cache.clock.since(start).saturating_sub(cache.clock.since(ended));
                         wait = wait.min(since_start.saturating_add(next));
@@ -119,14 +125,13 @@ impl Daemon {
         Some((loaded.ended, next))
     }
 
-    /// Leases due rows and begins to load them. Returns how long to wait until the next look.
-    async fn lease(&mut self) -> Duration {
-        let free = (self.cache.options.concurrency).saturating_sub(self.loading.len());
-        if free == 0 {
-            return MAX_WAIT;
-        }
+    /// Leases as many due rows as there are places, and begins to load them. Returns how long to wait until the next
+    /// look.
+    async fn lease(&mut self, mut places: DaemonPlaces<'_>) -> Duration {
         let token = short_random_name();
-        let leased = self.cache.lease(&token, LeaseOf::Due(free)).await;
+        let most = places.len();
+        let leased = self.cache.lease(&token, LeaseOf::Due(most)).await;
+        self.is_answered = leased.is_ok();
         let leased = match leased {
             Ok(leased) => leased,
             Err(error) => {
@@ -135,12 +140,15 @@ impl Daemon {
             }
         };
         self.warn_of_entries(&leased.problems);
-        let is_full = leased.rows.len() >= free;
+        let is_full = leased.rows.len() >= most;
         for row in leased.rows {
-            self.load(token.clone(), row);
+            // The store leases no more rows than it was asked for.
+            let Some(place) = places.next() else { break };
+            self.load(token.clone(), row, place);
         }
         match leased.next {
-            _ if is_full => MAX_WAIT,
+            // More rows may be due: the next look waits for a place.
+            _ if is_full => Duration::ZERO,
             Some(seconds) => Duration::try_from_secs_f64(seconds)
                 .unwrap_or(MAX_WAIT)
                 .clamp(MIN_WAIT, MAX_WAIT),
@@ -148,11 +156,11 @@ impl Daemon {
         }
     }
 
-    fn load(&mut self, token: String, row: LeasedRow) {
+    fn load(&mut self, token: String, row: LeasedRow, place: Place) {
         let cache = self.cache.clone();
         self.loading.spawn(async move {
             let id = row.id.clone();
-            let refreshed = cache.refresh(&token, row).await;
+            let refreshed = cache.refresh(&token, row, place).await;
             if let Err(reason) = &refreshed.row {
                 tracing::debug!(reason, id, "a row was not refreshed");
             }

@@ -174,6 +174,9 @@ impl RowCache {
     /// A row without a schedule stays cached for [`unscheduled_age`](super::RowCacheBuilder::unscheduled_age). While the
     /// store is away, the row is loaded and not cached.
     ///
+    /// Waits while [`concurrency`](super::RowCacheBuilder::concurrency) other rows are loaded. A caller that is dropped
+    /// waits no longer; a load that has begun goes on, unless the store is away.
+    ///
     /// # Errors
     /// [`RowError::Id`], [`RowError::Load`] or [`RowError::Type`].
     pub async fn get_or_load<T: DeserializeOwned>(

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::places::Place;
 use crate::task::BoxFuture;
 
 /// Loads rows from where they are kept: a database, another service.
@@ -44,22 +45,23 @@ where
 /// A row in JSON, `None` if there is no such row, or why it could not be loaded.
 pub(super) type Loaded = Result<Option<Vec<u8>>, String>;
 
-/// A loader of any type.
-pub(super) type AnyLoader = Arc<dyn Fn(String) -> BoxFuture<'static, Loaded> + Send + Sync>;
+/// A loader of any type, which loads a row in a place.
+pub(super) type AnyLoader = Arc<dyn Fn(String, &Place) -> BoxFuture<'static, Loaded> + Send + Sync>;
 
 /// Makes a loader that has a deadline and a limit, and whose panics are errors.
 pub(super) fn any<L: RowLoader>(loader: L, deadline: Duration, max_bytes: usize) -> AnyLoader {
     let loader = Arc::new(loader);
-    Arc::new(move |id| {
+    Arc::new(move |id, place| {
         let loader = loader.clone();
-        // A task of its own, so that a panic ends the task only.
-        let mut task = AbortOnDrop(tokio::spawn(async move {
+        let load = place.scope(async move {
             let row = loader.load(id).await.map_err(|error| error.to_string())?;
             let Some(row) = row else { return Ok(None) };
             serde_json::to_vec(&row)
                 .map(Some)
                 .map_err(|error| format!("it cannot be written as JSON: {error}"))
-        }));
+        });
+        // A task of its own, so that a panic ends the task only.
+        let mut task = AbortOnDrop(tokio::spawn(load));
         Box::pin(async move {
             match tokio::time::timeout(deadline, &mut task.0).await {
                 Err(_) => Err(format!("it took longer than {deadline:?}")),

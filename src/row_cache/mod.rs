@@ -25,8 +25,8 @@
 //! # Ok(()) }
 //! ```
 
-// Read `loader`, `local` (rows in this process), `flights` (callers that share an answer), `shared` (refreshing and
-// reading), `registry`, `handle` (what the application calls), `daemon` (the task that refreshes due rows), then `builder` (the configuration).
+// Read `places` (how many rows are loaded at once), `loader`, `local` (rows in this process), `flights` (callers that
+// share an answer), `shared` (refreshing and reading), `registry`, `handle` (what the application calls), `daemon` (the task that refreshes due rows), then `builder` (the configuration).
 
 mod builder;
 mod daemon;
@@ -35,6 +35,7 @@ mod flights;
 mod handle;
 mod loader;
 mod local;
+mod places;
 mod registry;
 mod shared;
 

@@ -10,6 +10,7 @@ use super::error::RowError;
 use super::flights::Flights;
 use super::loader::{AnyLoader, Loaded};
 use super::local::{Local, LocalRow};
+use super::places::{Place, Places};
 use crate::clock::Clock;
 use crate::error::StoreError;
 use crate::model::outcome::Outcome;
@@ -88,6 +89,8 @@ pub(crate) struct Shared {
     pub(super) store: Arc<dyn Store>,
     pub(super) clock: Clock,
     pub(super) loader: AnyLoader,
+    /// Taken for each load, until its row is written.
+    pub(super) places: Places,
     pub(super) local: Local,
     /// The context of the times of loading.
     pub(super) loading: Arc<Entry>,
@@ -183,9 +186,9 @@ impl Shared {
     }
 
     /// Loads a leased row and writes it.
-    pub(super) async fn refresh(&self, token: &str, leased: LeasedRow) -> Refreshed {
+    pub(super) async fn refresh(&self, token: &str, leased: LeasedRow, place: Place) -> Refreshed {
         let id = leased.id.clone();
-        let loaded = self.load(&id).await;
+        let loaded = self.load(&id, &place).await;
         let options = &self.options;
         // Moved there and back, as a row may be large.
         let result = match loaded {
@@ -230,13 +233,15 @@ impl Shared {
     }
 
     /// Leases a row and refreshes it; `None` if it is leased or cached already. A refresh by hand takes the lease from its
-    /// holder. It is done in a task of its own, which goes on if the caller is dropped: others wait for a lease.
+    /// holder. It waits for a place first, so that no leased row does. Then it is done in a task of its own, which goes on
+    /// if the caller is dropped: others wait for a lease.
     pub(super) async fn refresh_in_task(
         self: &Arc<Self>,
         id: &str,
         is_by_hand: bool,
     ) -> Result<Option<Refreshed>, StoreError> {
-        let task = self.spawn_refresh(id.to_owned(), is_by_hand);
+        let place = self.places.for_caller().await;
+        let task = self.spawn_refresh(id.to_owned(), is_by_hand, place);
         task.await.unwrap_or_else(|_| {
             Ok(Some(Refreshed {
                 row: Err("the runtime shut down".to_owned()),
@@ -251,6 +256,7 @@ impl Shared {
         self: &Arc<Self>,
         id: String,
         is_by_hand: bool,
+        place: Place,
     ) -> JoinHandle<Result<Option<Refreshed>, StoreError>> {
         let cache = self.clone();
         tokio::spawn(async move {
@@ -264,15 +270,15 @@ impl Shared {
             };
             let leased = cache.lease(&token, which).await?;
             Ok(match leased.rows.into_iter().next() {
-                Some(row) => Some(cache.refresh(&token, row).await),
+                Some(row) => Some(cache.refresh(&token, row, place).await),
                 None => None,
             })
         })
     }
 
-    async fn load(&self, id: &str) -> Loaded {
+    async fn load(&self, id: &str, place: &Place) -> Loaded {
         let start = self.clock.tick();
-        let loaded = (self.loader)(id.to_owned()).await;
+        let loaded = (self.loader)(id.to_owned(), place).await;
         let outcome = match loaded {
             Ok(_) => Outcome::Completed,
             Err(_) => Outcome::Failed,
@@ -298,13 +304,17 @@ impl Shared {
                     false => self.load_uncached(id).await,
                 }
             };
-            let row = self.loads.join(id, load).await;
+            // The task that a load joined could wait for the place of this load.
+            let row = match self.places.is_nested() {
+                true => load.await,
+                false => self.loads.join(id, load).await,
+            };
             row.map_err(|error| error.into_row_error(id))
         })
     }
 
     async fn load_in_fleet(self: &Arc<Self>, id: &str) -> Answer {
-        let deadline = tokio::time::Instant::now() + self.options.lease();
+        let mut deadline = None;
         loop {
             match self.fetch(id).await {
                 Ok(Some(row)) => return Ok(Some(row)),
@@ -320,7 +330,9 @@ impl Shared {
                 Ok(None) => {}
                 Err(_) => return self.load_uncached(id).await,
             }
-            if tokio::time::Instant::now() >= deadline {
+            // From the first look on that has found the lease of another process: a place may come late.
+            let now = tokio::time::Instant::now();
+            if now >= *deadline.get_or_insert(now + self.options.lease()) {
                 let reason = "another process has not loaded it in time";
                 return Err(AnswerError::Load(reason.to_owned()));
             }
@@ -329,7 +341,8 @@ impl Shared {
     }
 
     async fn load_uncached(&self, id: &str) -> Answer {
-        let loaded = self.load(id).await;
+        let place = self.places.for_caller().await;
+        let loaded = self.load(id, &place).await;
         loaded
             .map(|row| row.map(|json| loaded_now(json.into())))
             .map_err(AnswerError::Load)
