@@ -1,0 +1,82 @@
+//! Three instances of a service under steady HTTP traffic, and a fault every ten seconds: `make soak MINUTES=15`.
+//! At the end, what the clients were answered is compared with what Redis holds, and a table is printed. Any violation
+//! is an error.
+//!
+//! `PULSE_SEED` repeats the faults of a run. Without `run` as its first argument it only checks its own rules,
+//! which is what a plain `cargo test` does.
+//!
+//! Read in this order: [`order`] (a request and what it must leave in the store), [`service`] (an instance),
+//! [`traffic`] (its clients), [`fleet`], [`fault`] (the ten kinds), [`sample`] (memory and journal), [`compare`],
+//! [`run`] (one run from start to end), [`table`].
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    dead_code,
+    missing_docs,
+    unreachable_pub,
+    reason = "test code: a panic is a failed test; not all of the shared parts are used here"
+)]
+
+#[path = "../faults/service.rs"]
+mod read;
+#[path = "../rig/mod.rs"]
+mod rig;
+#[path = "../../examples/common/signal.rs"]
+mod signal;
+
+mod compare;
+mod fault;
+mod fleet;
+mod order;
+mod run;
+mod sample;
+mod service;
+mod table;
+mod traffic;
+
+use std::time::Duration;
+
+fn main() -> std::process::ExitCode {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
+    if std::env::var_os(service::INSTANCE).is_some() {
+        runtime.block_on(service::serve());
+        return std::process::ExitCode::SUCCESS;
+    }
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if words.first().is_none_or(|word| word != "run") {
+        compare::check_rules();
+        fault::check_plans();
+        println!("the soak: run it with `make soak MINUTES=15`");
+        return std::process::ExitCode::SUCCESS;
+    }
+    let minutes = words.get(1).map_or(Ok(15.0), |word| word.parse());
+    let Some(length) = minutes
+        .ok()
+        .filter(|minutes| (1.0..=600.0).contains(minutes))
+    else {
+        eprintln!("MINUTES must be a number from 1 to 600, not {:?}", words[1]);
+        return std::process::ExitCode::FAILURE;
+    };
+    let length = Duration::from_secs_f64(length * 60.0);
+    let seed = rig::seed::seed();
+    // When the signal wins, dropping the run ends all that it has started. Whatever ends this process, a watcher of
+    // each child ends that child.
+    let passed = runtime.block_on(async {
+        tokio::select! {
+            passed = run::run(length, seed) => passed,
+            () = signal::shutdown_signal() => {
+                println!("ended by a signal: nothing was compared; seed {seed}");
+                false
+            }
+        }
+    });
+    if passed {
+        std::process::ExitCode::SUCCESS
+    } else {
+        std::process::ExitCode::FAILURE
+    }
+}

@@ -1,0 +1,159 @@
+//! The clients of an instance, and what they were answered.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::order::{Life, Order, Tally, add};
+use crate::rig::http::Client;
+use crate::rig::wait::until;
+
+/// Connections to each instance.
+pub const CLIENTS: usize = 4;
+/// Milliseconds between an answer and the next request of a client.
+const PAUSE: std::ops::Range<u64> = 5..60;
+
+/// What a SIGKILL may take: a flush interval of 1 s with its jitter of 50 ms, and the rest for the flush itself, on a
+/// busy machine.
+pub const LAST_INTERVAL: Duration = Duration::from_millis(1_500);
+
+/// What the clients of an instance were answered.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    /// Of requests that were answered in full.
+    pub answered: Tally,
+    /// Of requests that were sent and not answered, as the instance was killed. They may be in the store.
+    pub unheard: Tally,
+    /// Of requests that were answered within the [`LAST_INTERVAL`] before a kill. They may be missing.
+    pub at_kills: Tally,
+    /// Requests that were answered.
+    pub requests: u64,
+    /// Answers that were not what they should be, one line each.
+    pub faults: Vec<String>,
+    recent: VecDeque<(Instant, Order, Life)>,
+    /// Clients that have lost their connection.
+    waiting: usize,
+}
+
+impl Ledger {
+    fn answer(&mut self, order: Order, life: Life) {
+        let now = Instant::now();
+        self.requests += 1;
+        add(&mut self.answered, order.amounts(life));
+        self.recent.push_back((now, order, life));
+        while let Some((at, ..)) = self.recent.front()
+            && now - *at > 4 * LAST_INTERVAL
+        {
+            self.recent.pop_front();
+        }
+    }
+}
+
+/// The clients of an instance.
+#[derive(Debug)]
+pub struct Traffic {
+    ledger: Arc<Mutex<Ledger>>,
+    /// The life of the instance and its address; `None` ends the traffic.
+    life: watch::Sender<Option<(Life, SocketAddr)>>,
+    clients: JoinSet<()>,
+}
+
+impl Traffic {
+    /// Starts the clients of an instance.
+    pub fn start(life: Life, address: SocketAddr, seed: u64) -> Self {
+        let ledger = Arc::<Mutex<Ledger>>::default();
+        let (life, lives) = watch::channel(Some((life, address)));
+        let mut clients = JoinSet::new();
+        for client in 0..CLIENTS {
+            let rng = fastrand::Rng::with_seed(seed ^ client as u64);
+            clients.spawn(visit(ledger.clone(), lives.clone(), rng));
+        }
+        Self {
+            ledger,
+            life,
+            clients,
+        }
+    }
+
+    pub fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        lock(&self.ledger)
+    }
+
+    /// Notes what a kill may have taken that began at `killed`, once each client has noticed it. Returns the number of
+    /// requests.
+    pub async fn note_kill(&self, killed: Instant) -> u64 {
+        until("each client notices the kill", async || {
+            self.ledger().waiting == CLIENTS
+        })
+        .await;
+        let mut ledger = self.ledger();
+        ledger.waiting = 0;
+        let Ledger {
+            recent, at_kills, ..
+        } = &mut *ledger;
+        let first = killed - LAST_INTERVAL;
+        let recent = recent.drain(..).filter(|(at, ..)| *at >= first);
+        let mut requests = 0;
+        for (_, order, life) in recent {
+            add(at_kills, order.amounts(life));
+            requests += 1;
+        }
+        requests
+    }
+
+    /// Sends the clients to the next life of the instance.
+    pub fn go_on(&self, life: Life, address: SocketAddr) {
+        self.life.send_replace(Some((life, address)));
+    }
+
+    /// Ends the traffic, once the requests that were sent are answered.
+    pub async fn stop(&mut self) {
+        self.life.send_replace(None);
+        while let Some(client) = self.clients.join_next().await {
+            client.unwrap();
+        }
+    }
+}
+
+fn lock(ledger: &Mutex<Ledger>) -> MutexGuard<'_, Ledger> {
+    ledger.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// One client: a connection at a time, which sends requests at a steady pace.
+async fn visit(
+    ledger: Arc<Mutex<Ledger>>,
+    mut lives: watch::Receiver<Option<(Life, SocketAddr)>>,
+    mut rng: fastrand::Rng,
+) {
+    loop {
+        let Some((life, address)) = *lives.borrow_and_update() else {
+            return;
+        };
+        let mut client = Client::connect(address).await;
+        while !lives.has_changed().unwrap_or(true) {
+            let order = Order::draw(&mut rng);
+            let path = order.path(life.instance);
+            match client.try_request("GET", &path, &[], "").await {
+                Ok(answer) if answer.status == order.status() => lock(&ledger).answer(order, life),
+                Ok(answer) => {
+                    let line = format!("{path} was answered with {}", answer.status);
+                    lock(&ledger).faults.push(line);
+                }
+                Err(_) => {
+                    let mut ledger = lock(&ledger);
+                    add(&mut ledger.unheard, order.amounts(life));
+                    ledger.waiting += 1;
+                    break;
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(rng.u64(PAUSE))).await;
+        }
+        if !lives.has_changed().unwrap_or(true) && lives.changed().await.is_err() {
+            return;
+        }
+    }
+}
