@@ -65,11 +65,11 @@ pub async fn run(length: Duration, seed: u64) -> bool {
 /// The book's statistics have two hours. If the run would touch a third one and need not, it waits for the hour to
 /// turn, for at most three minutes.
 async fn wait_for_the_hour(length: Duration) {
-    let length = length.as_secs() as i64 + 120;
-    let over = now() % HOUR + length - 2 * HOUR;
-    if (1..=180).contains(&over) {
-        eprintln!("waiting {over} s, so that two hours cover the run");
-        tokio::time::sleep(Duration::from_secs(over as u64)).await;
+    let (length, passed) = (length.as_secs() as i64 + 120, now() % HOUR);
+    let left = HOUR - passed;
+    if passed + length > 2 * HOUR && left <= 180 {
+        eprintln!("waiting {left} s, so that two hours cover the run");
+        tokio::time::sleep(Duration::from_secs(left as u64)).await;
     }
 }
 
