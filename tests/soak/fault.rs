@@ -68,6 +68,8 @@ impl Fault {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
     pub fault: Fault,
+    /// How long after its ten seconds it begins, so that faults meet each part of the fleet's seconds.
+    pub offset: Duration,
     instance: usize,
     /// For how long it lasts.
     length: Duration,
@@ -86,6 +88,7 @@ impl Plan {
             rng.shuffle(&mut kinds);
             plans.extend(kinds.map(|fault| Self {
                 fault,
+                offset: Duration::from_millis(rng.u64(..1_000)),
                 instance: rng.usize(..instances),
                 length: Duration::from_millis(rng.u64(500..6_000)),
                 times: rng.u32(3..10),

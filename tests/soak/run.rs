@@ -36,9 +36,12 @@ pub async fn run(length: Duration, seed: u64) -> bool {
     let mut samples = Samples::new(INSTANCES);
     let mut report = Report::new(seed);
     let start = Instant::now();
-    let begin = |number: usize| start + PERIOD * number as u32;
+    let begin = |number: usize| {
+        let offset = plans.get(number).map(|plan| plan.offset);
+        start + PERIOD * number as u32 + offset.unwrap_or_default()
+    };
     // All instances are known to the store before the first fault.
-    watch(&mut site, &mut samples, start + REST).await;
+    watch(&mut site, &mut samples, begin(0) + REST).await;
     for (number, plan) in plans.iter().enumerate() {
         let said = plan.inflict(&mut site).await;
         let next = begin(number + 1).max(Instant::now() + REST);
