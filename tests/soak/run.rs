@@ -176,9 +176,10 @@ async fn settle(site: &mut Site, report: &mut Report, began: i64) {
             .push("more than two hours: statistics are not compared".to_owned());
     }
     let compared = compared(site, &stored);
-    report.faults.extend(compare::faults(&compared));
     report.kills = lost_by_kills(&site.kills, &compared);
     report.compared(&compared);
+    // Last, as they are many and say less of the cause.
+    report.faults.extend(compare::faults(&compared));
     let all = crate::read::by_day(&mut conn, "hits").await;
     report.all_hits(all, &compared);
 }
