@@ -14,6 +14,9 @@ export class ApiError extends Error {
 	}
 }
 
+/** An answer in a form that this page does not know, such as that of another version of the service. */
+export class UnexpectedAnswer extends Error {}
+
 /** Unix seconds by the server's clock, which also gives the starts of slices. */
 export const serverNow = () => Date.now() / 1000 + ahead;
 
@@ -43,9 +46,24 @@ export async function ask(questions, signal) {
 		return known.answers;
 	}
 	if (!response.ok) throw new ApiError(response.status, await response.json().catch(() => null));
-	const { answers: list, as_of: asOf } = await response.json();
+	const body = await response.text();
 	signal.throwIfAborted();
-	const answers = Object.fromEntries(Object.keys(questions).map((name, index) => [name, list[index]]));
-	last = { url: url.href, etag: response.headers.get('etag'), answers: { answers, asOf } };
-	return last.answers;
+	const answers = readAnswers(body, Object.keys(questions));
+	last = { url: url.href, etag: response.headers.get('etag'), answers };
+	return answers;
+}
+
+/** Reads what `ask` resolves to. Each answer has a status, and one that succeeded has an object. */
+function readAnswers(text, names) {
+	try {
+		const { answers: list, as_of: asOf } = JSON.parse(text);
+		const answers = names.map((name, index) => {
+			const { status, body } = list[index];
+			if (!(status > 200 || (status === 200 && body instanceof Object))) throw new TypeError(name);
+			return [name, list[index]];
+		});
+		return { answers: Object.fromEntries(answers), asOf };
+	} catch (error) {
+		throw new UnexpectedAnswer(error.message);
+	}
 }

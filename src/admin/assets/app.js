@@ -1,6 +1,6 @@
 // Connects the page: its screens, the state in the URL, and the poller.
 
-import { ApiError, ask, serverNow } from './api.js';
+import { ApiError, UnexpectedAnswer, ask, serverNow } from './api.js';
 import { $, attr, el, show, sync, text } from './dom.js';
 import { moment, percent, span, time, useUtc, visible } from './format.js';
 import { mount } from './overview.js';
@@ -43,8 +43,8 @@ const page = {
 		write(values, inPlace);
 		changed();
 	},
-	/** Asks again now, as the questions have changed. */
-	ask: () => setTimeout(() => poller.now()),
+	/** Asks again now, as the questions have changed. What has failed is tried again in its own time. */
+	ask: () => setTimeout(() => shown.failure || poller.now()),
 	/** Says how much of the range was recorded. */
 	complete({ from, to, complete }, any) {
 		const now = serverNow();
@@ -64,19 +64,17 @@ async function load(signal) {
 	if (!view.mounted && !(await mountScreen())) return false;
 	const { mounted } = view;
 	if (!mounted) return true;
-	let answers = null;
 	try {
 		const questions = mounted.questions();
 		restore(Object.values(questions).join(' '));
-		answers = await ask({ health: mounted.needsNoStore ? 'health' : 'health?part=status', ...questions }, signal);
+		const { answers, asOf } = await ask({ health: mounted.needsNoStore ? 'health' : 'health?part=status', ...questions }, signal);
+		if (view.mounted === mounted) accept(answers, asOf);
 	} catch (error) {
 		if (signal.aborted) return true;
 		shown.failure = error;
+		if (view.mounted === mounted) report();
 	}
-	if (view.mounted !== mounted) return true;
-	if (answers) accept(answers.answers, answers.asOf);
-	else report();
-	return !shown.failure;
+	return view.mounted !== mounted || !shown.failure;
 }
 
 /** Shows what these questions were answered last, until there is another answer. While the store is away, nothing else stands for it. */
@@ -91,7 +89,28 @@ function restore(questions) {
 	draw();
 }
 
-function accept({ health, ...others }, asOf) {
+/** Shows answers. What cannot be drawn leaves what was shown before. */
+function accept(answers, asOf) {
+	const before = { ...view };
+	const { at } = shown;
+	try {
+		take(answers, asOf);
+		report();
+		draw();
+	} catch (error) {
+		console.error(error);
+		Object.assign(view, before);
+		shown.at = at;
+		draw();
+		throw new UnexpectedAnswer(error.message);
+	}
+	if (shown.failure) return;
+	lastAnswers.delete(view.questions);
+	lastAnswers.set(view.questions, { answers: view.answers, asOf, at: shown.at });
+	if (lastAnswers.size > MAX_ANSWERS) lastAnswers.delete(lastAnswers.keys().next().value);
+}
+
+function take({ health, ...others }, asOf) {
 	view.asOf = asOf;
 	view.health = health?.body;
 	const away = Object.values(others).find(({ status }) => status >= 500);
@@ -100,15 +119,9 @@ function accept({ health, ...others }, asOf) {
 	// While the store is away, a question keeps its last answer.
 	const answered = Object.entries(others).map(([name, { status, body }]) => [name, status === 200 ? body : status >= 500 ? view.answers?.[name] : null]);
 	view.answers = Object.fromEntries(answered.filter(([, body]) => body));
-	if (!away) {
-		shown.at = serverNow();
-		view.complete = true;
-		lastAnswers.delete(view.questions);
-		lastAnswers.set(view.questions, { answers: view.answers, asOf, at: shown.at });
-		if (lastAnswers.size > MAX_ANSWERS) lastAnswers.delete(lastAnswers.keys().next().value);
-	}
-	report();
-	draw();
+	if (away) return;
+	shown.at = serverNow();
+	view.complete = true;
 }
 
 function draw() {
@@ -123,7 +136,7 @@ function draw() {
 }
 
 function setStatus(status) {
-	const label = { unauthorized: 'not logged in' }[status] ?? status;
+	const label = { unauthorized: 'not logged in', unexpected: 'unexpected answer' }[status] ?? status;
 	text($('status'), visible(label));
 	attr($('status'), 'data-status', status);
 }
@@ -133,15 +146,17 @@ function report() {
 	const { failure } = shown;
 	const { health } = view;
 	const isUnauthorized = LOGGED_OUT.includes(failure?.status);
-	const isUnreachable = failure && !(failure instanceof ApiError);
-	setStatus(isUnauthorized ? 'unauthorized' : isUnreachable ? 'unreachable' : failure ? 'down' : health?.status ?? 'unknown');
+	const isUnexpected = failure instanceof UnexpectedAnswer;
+	const isUnreachable = failure && !isUnexpected && !(failure instanceof ApiError);
+	const kind = isUnauthorized ? 'unauthorized' : isUnexpected ? 'unexpected' : isUnreachable ? 'unreachable' : failure ? 'store' : null;
+	setStatus(kind === 'store' ? 'down' : kind ?? health?.status ?? 'unknown');
 	show($('banner'), Boolean(failure));
-	attr($('banner'), 'data-kind', failure ? (isUnauthorized ? 'unauthorized' : isUnreachable ? 'unreachable' : 'store') : null);
+	attr($('banner'), 'data-kind', kind);
 	document.body.toggleAttribute('data-stale', Boolean(failure) && view.complete === true);
 	document.body.toggleAttribute('data-nothing', Boolean(failure) && !view.complete && !view.mounted?.needsNoStore);
 	if (failure) {
 		const stale = view.complete ? `Shown is what was answered at ${time(shown.at)}.` : 'There is nothing to show yet.';
-		const message = failure.status === 403 ? `The service refuses to answer: ${visible(failure.message)}. Reload the page once you may enter.` : isUnauthorized ? 'You are no longer logged in. Reload the page to log in again.' : failure instanceof SyntaxError ? 'The script of this screen is broken.' : isUnreachable ? 'The service cannot be reached.' : visible(failure.message).replace(/[^.?!]$/, '$&.');
+		const message = failure.status === 403 ? `The service refuses to answer: ${visible(failure.message)}. Reload the page once you may enter.` : isUnauthorized ? 'You are no longer logged in. Reload the page to log in again.' : isUnexpected ? 'The answer has an unexpected form: it may come from another version of the service, or from a page to log in. If this stays, reload the page.' : failure instanceof SyntaxError ? 'The script of this screen is broken.' : isUnreachable ? 'The service cannot be reached.' : visible(failure.message).replace(/[^.?!]$/, '$&.');
 		text($('banner').firstElementChild, isUnauthorized ? message : `${message} ${stale} Trying again…`);
 		text($('banner').lastElementChild, isUnauthorized ? 'Reload' : 'Retry now');
 		if (!view.complete && !view.mounted?.needsNoStore && !nothing.isConnected) root.prepend(nothing);

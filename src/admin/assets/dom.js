@@ -49,7 +49,7 @@ export function fill(node, part) {
 
 /** Makes the children of `parent` match `items`. A node stays with its key; with `recycle`, another key may get a free one. */
 export function sync(parent, items, key, create, update, recycle = false) {
-	const old = parent.nodesByKey ?? new Map();
+	const old = new Map(parent.nodesByKey); // which stays as it is if an update throws
 	const now = new Map();
 	const focused = document.activeElement;
 	for (const item of items) {

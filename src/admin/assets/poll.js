@@ -1,6 +1,6 @@
 // Loads again and again while somebody looks. A load never overlaps itself: a new one aborts the one before.
 
-const SLOWEST = 30_000;
+const LONGEST_RETRY = 5_000; // milliseconds: somebody may wait for the store to come back
 
 export class Poller {
 	#load;
@@ -36,11 +36,14 @@ export class Poller {
 		this.#running?.abort();
 		const controller = new AbortController();
 		this.#running = controller;
-		const succeeded = await this.#load(controller.signal);
+		// What throws is a defect of the page, which is no reason to stop.
+		const succeeded = await this.#load(controller.signal).catch(console.error);
 		if (this.#running !== controller) return;
 		this.#running = null;
 		this.#failures = succeeded ? 0 : this.#failures + 1;
 		if (this.#isIdle || document.hidden) return;
-		this.#timer = setTimeout(() => this.now(), Math.min(this.#every() * 2 ** Math.max(this.#failures - 1, 0), Math.max(SLOWEST, this.#every())));
+		const every = this.#every();
+		const wait = this.#failures ? Math.min(every * 2 ** (this.#failures - 1), LONGEST_RETRY) : every;
+		this.#timer = setTimeout(() => this.now(), wait);
 	}
 }

@@ -66,7 +66,7 @@ export function contexts(kind) {
 			draw({ paths }, now, { asOf, refused }) {
 				showFilter(filter);
 				if (!paths && !refused.paths) return;
-				const { paths: shown = [], total: all = 0 } = paths ?? {};
+				const { paths: shown, total: all } = paths ?? { paths: [], total: 0 };
 				// The last slice has not ended.
 				const ended = paths?.series?.to > asOf ? -1 : undefined;
 				for (const row of shown) Object.assign(row, { ended: (row.series ?? []).slice(0, ended), isNew: !row.before && paths.before.complete >= 0.995 });

@@ -46,7 +46,7 @@ export function mount(root, page) {
 		questions: () => ({ rows: query(pager.parameters()) }),
 		draw({ rows: answer }, now, { refused }) {
 			if (!answer && !refused.rows) return;
-			const { caches: names = [], total = 0, rows: list = [] } = answer ?? {};
+			const { caches: names, total, rows: list } = answer ?? { caches: [], total: 0, rows: [] };
 			caches.hidden = names.length < 2;
 			sync(caches, names, String, (name) => {
 				const option = el('option', '', name === '' ? 'unnamed' : visible(name));

@@ -49,7 +49,7 @@ export function mount(root, page) {
 				text(notes[0], rows.length ? `${plural(rows.length, 'context')}, each of the last hour that it had requests in` : '');
 			}
 			if (slow || slowBefore) {
-				const rows = [...(slow?.requests ?? []), ...(slowBefore?.requests ?? [])].sort((a, b) => b.duration - a.duration).slice(0, 100);
+				const rows = [slow, slowBefore].filter(Boolean).flatMap(({ requests: some }) => some.slice()).sort((a, b) => b.duration - a.duration).slice(0, 100);
 				requests.draw(rows, rows.length ? '' : 'No requests in this time');
 				text(notes[1], rows.length ? plural(rows.length, 'request') : '');
 			}

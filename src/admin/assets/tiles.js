@@ -47,6 +47,7 @@ export class Tiles {
 	/** `window`: what was measured, with `before`; `length`: what the range is called. */
 	draw(window, { now, target, length }) {
 		const { before } = window;
+		if (!isNumber(window.count)) throw new TypeError('window.count');
 		for (const tile of this.tiles) {
 			const read = tile.value ?? ((w) => w[tile.name]);
 			const value = read(window, now);

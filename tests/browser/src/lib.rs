@@ -24,6 +24,7 @@
 //! Ours is the first: the tests are async already, a screen is read with hundreds of calls, and a console error must
 //! not be lost because Debian's Chromium is newer than the crate. [`page::Page`] hides it from the tests.
 
+pub mod altering_proxy;
 pub mod axe;
 pub mod axe_package;
 pub mod chromium;

@@ -9,6 +9,7 @@ mod outage;
 mod places;
 mod range;
 mod tables;
+mod unexpected;
 
 use pulse_browser::page::Page;
 use pulse_browser::watch::Exchange;

@@ -185,6 +185,34 @@ async fn the_network_goes_away_and_comes_back() {
     page.end().await;
 }
 
+/// Somebody may wait for the store, the service or the network to come back.
+#[tokio::test]
+async fn what_has_failed_is_tried_again_within_five_seconds() {
+    let service = Service::guarded().await;
+    for (refresh, expected) in [
+        (1, [1_000, 2_000, 4_000, 5_000, 5_000, 5_000]),
+        (60, [5_000; 6]),
+    ] {
+        let url = service.url(&format!("/admin/pulse#slowest?refresh={refresh}"));
+        let page = Page::open(&url).await;
+        page.tolerate("401");
+        // Notes how long the page waits, and does not wait for it.
+        page.run("{ const wait = setTimeout; window.waits = [];
+            window.setTimeout = (then, time) => { if (time) waits.push(time); return wait(then, 10); }; }")
+            .await;
+        service.log_out();
+        page.run("document.querySelector('#refresh').dispatchEvent(new Event('change'))")
+            .await;
+        page.until("it has tried again six times", "waits.length > 6")
+            .await;
+        let waits: Vec<u32> = page.eval("waits.slice(0, 6)").await;
+        assert_eq!(waits, expected);
+        service.log_in();
+        page.until("the page goes on", IS_BACK).await;
+        page.end().await;
+    }
+}
+
 #[tokio::test]
 async fn a_screen_that_is_opened_offline_is_drawn_when_the_network_is_back() {
     let shop = Shop::with("slow_query").await;
