@@ -281,7 +281,8 @@ function connect() {
 	}
 	$('unzoom').addEventListener('click', () => page.go({ from: 0, to: 0 }));
 	$('freeze').addEventListener('click', () => {
-		const to = settled(serverNow());
+		// What is not included yet would still change it.
+		const to = settled(Math.min(serverNow(), view.asOf ?? Infinity));
 		page.go({ from: to - seconds(), to });
 	});
 	$('precision').addEventListener('change', (event) => page.go({ precision: Number(event.target.value) }));

@@ -1,11 +1,14 @@
 //! The seven questions of somebody on call, on each incident of the demo: what changed, which page to fix first, since
 //! when, is it me or the database, which exact requests, which instance, did my deploy do it. Each answer is read from
-//! the page, in view at 1280 x 900 without scrolling, after at most two clicks.
+//! the page, in view at 1280 x 900 without scrolling, after at most two clicks. The store is in memory; `tests/demo`
+//! has the incidents in Redis.
 
 use std::time::{Duration, Instant};
 
 use pulse_browser::page::Page;
-use pulse_browser::shop::{Backend, Shop};
+use pulse_browser::rig::http::Client;
+use pulse_browser::shop::Shop;
+use serde_json::Value;
 
 /// How long an answer may take, and the time between two looks at it.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -104,13 +107,6 @@ async fn a_surge_is_explained() {
     is_explained(&SURGE, Shop::with(SURGE.name).await).await;
 }
 
-#[tokio::test]
-async fn a_bad_deploy_is_explained_on_redis() {
-    let env = [("DEMO_HISTORY", "90m"), ("DEMO_INCIDENT", BAD_DEPLOY.name)];
-    let shop = Shop::start(Backend::Redis, &env).await;
-    is_explained(&BAD_DEPLOY, &shop).await;
-}
-
 /// The answers that are missing, wrong or out of view.
 struct Answers<'a> {
     page: &'a Page,
@@ -156,7 +152,7 @@ async fn is_explained(incident: &Incident, shop: &Shop) {
         page: &page,
         faults: Vec::new(),
     };
-    what_has_changed(incident, &mut answers).await;
+    what_has_changed(incident, shop, &mut answers).await;
     since_when(incident, shop.incident_began(), &mut answers).await;
     which_to_fix_first(incident, &mut answers).await;
 
@@ -210,7 +206,7 @@ impl Incident {
     }
 }
 
-async fn what_has_changed(incident: &Incident, answers: &mut Answers<'_>) {
+async fn what_has_changed(incident: &Incident, shop: &Shop, answers: &mut Answers<'_>) {
     let (page, change) = (answers.page, incident.change());
     page.until_shown(&change).await;
     let names_instance = async || match incident.instance() {
@@ -233,10 +229,12 @@ async fn what_has_changed(incident: &Incident, answers: &mut Answers<'_>) {
             "`${element.dataset.kind} ${element.dataset.context}`",
         )
         .await;
+    let live = since_live(shop).await;
     let is_other = |one: &&String| {
         incident
             .context
             .is_some_and(|context| **one != format!("{} {context}", incident.kind))
+            && !live.contains(one)
     };
     let others: Vec<_> = named.iter().filter(is_other).collect();
     if !others.is_empty() {
@@ -244,6 +242,19 @@ async fn what_has_changed(incident: &Incident, answers: &mut Answers<'_>) {
             "What changed? Nothing else did, but the page names {others:?}"
         ));
     }
+}
+
+/// What has changed since the simulated past ended: on a machine that is busy with other tests, pages are slower indeed.
+async fn since_live(shop: &Shop) -> Vec<String> {
+    let mut client = Client::connect(shop.demo().address()).await;
+    let answer = client.json("/admin/pulse/api/changes?limit=1000").await;
+    let changes = answer["changes"].as_array().expect("the changes");
+    let is_live = |change: &&Value| change["since"].as_i64() >= Some(shop.past_ended() - 60);
+    let name = |change: &Value| {
+        let field = |name: &str| change[name].as_str().unwrap_or_default().to_owned();
+        format!("{} {}", field("kind"), field("context"))
+    };
+    changes.iter().filter(is_live).map(name).collect()
 }
 
 async fn since_when(incident: &Incident, began: i64, answers: &mut Answers<'_>) {
