@@ -11,7 +11,7 @@ use tower_pulse::{Change, ChangeKind};
 
 use crate::fleet::{Backend, Fleet, MINUTE};
 use crate::rig::json::is_same;
-use crate::rig::seed::seed;
+use crate::rig::seed::fixed_seed;
 use crate::traffic::{SEARCH, Traffic, slow_down};
 
 const KINDS: [&str; 6] = [
@@ -86,7 +86,7 @@ fn expected(changes: &[Change], is_listed: impl Fn(&Change) -> bool) -> Vec<Stri
 
 async fn changes_are_filtered_ordered_and_divided_into_pages(backend: Backend) {
     let mut fleet = Fleet::new(backend, 2);
-    let mut traffic = Traffic::new(seed(), 2);
+    let mut traffic = Traffic::new(fixed_seed(), 2);
     fleet.pass(&traffic.minute()).await;
     let instance = &fleet.instances[1];
     let empty = instance.json("api/changes").await;
@@ -96,7 +96,7 @@ async fn changes_are_filtered_ordered_and_divided_into_pages(backend: Backend) {
         (&json!(0), &json!([]))
     );
 
-    let changes = draw(&mut Rng::with_seed(seed()), 300, fleet.now);
+    let changes = draw(&mut Rng::with_seed(fixed_seed()), 300, fleet.now);
     write(&fleet, "first", changes.clone()).await;
     fleet.set_clocks(fleet.now + 3);
     let get = async |parameters: &str| instance.json(&format!("api/changes{parameters}")).await;
@@ -204,7 +204,7 @@ async fn changes_are_filtered_ordered_and_divided_into_pages_in_redis() {
 
 async fn the_log_keeps_the_last_changes(backend: Backend) {
     let mut fleet = Fleet::new(backend, 1);
-    let mut traffic = Traffic::new(seed(), 1);
+    let mut traffic = Traffic::new(fixed_seed(), 1);
     for _ in 0..45 {
         fleet.pass_and_judge(&traffic.minute()).await;
     }

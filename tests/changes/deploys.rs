@@ -7,7 +7,7 @@ use serde_json::Value;
 use tower_pulse::Suspect;
 
 use crate::fleet::{Backend, Fleet, MINUTE, named};
-use crate::rig::seed::seed;
+use crate::rig::seed::fixed_seed;
 use crate::traffic::{Request, SEARCH, Traffic, slow_down};
 
 const INSTANCES: usize = 4;
@@ -126,7 +126,7 @@ fn deploys(suspects: &[Suspect]) -> Vec<(&str, Option<f64>)> {
 }
 
 async fn a_bad_deploy_is_the_suspect(backend: Backend) {
-    let mut traffic = Traffic::new(seed(), INSTANCES);
+    let mut traffic = Traffic::new(fixed_seed(), INSTANCES);
     let mut fleet = deploy_to_half(backend, &mut traffic).await;
     let deployed = fleet.now;
     for _ in 0..10 {
@@ -167,7 +167,7 @@ async fn a_bad_deploy_is_the_suspect_in_redis() {
 
 /// Both versions are slower, so the new one has not done it. A mark without a version may have.
 async fn an_innocent_deploy_is_no_suspect(backend: Backend) {
-    let mut traffic = Traffic::new(seed(), INSTANCES);
+    let mut traffic = Traffic::new(fixed_seed(), INSTANCES);
     let mut fleet = deploy_to_half(backend, &mut traffic).await;
     fleet.instances[0].pulse.mark("new index").await.unwrap();
     for _ in 0..10 {
@@ -368,7 +368,7 @@ async fn check(fleet: &Fleet, model: &Model, mark: &str, (at, width): (i64, i64)
 }
 
 async fn a_deploy_is_compared_as_a_plain_model_does(backend: Backend) {
-    let mut traffic = Traffic::new(seed(), INSTANCES);
+    let mut traffic = Traffic::new(fixed_seed(), INSTANCES);
     let mut model = Model::default();
     let mut fleet = Fleet::with_versions(backend, &[Some("1.0"); INSTANCES]);
     let pass = async |fleet: &mut Fleet, model: &mut Model, traffic: &mut Traffic| {

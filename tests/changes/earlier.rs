@@ -5,7 +5,7 @@ use std::time::Duration;
 use tower_pulse::{Change, ChangeKind, Earlier};
 
 use crate::fleet::{Backend, Fleet, MINUTE, named};
-use crate::rig::seed::seed;
+use crate::rig::seed::fixed_seed;
 use crate::traffic::{Request, SEARCH, Traffic, slow_down};
 
 const DAY: i64 = 86_400;
@@ -70,7 +70,7 @@ fn check(earlier: Option<Earlier>, change: &Change, minutes: &Minutes, (ago, wid
 
 async fn earlier_figures_are_those_of_a_plain_model(backend: Backend, days: &[(i64, f64)]) {
     let mut fleet = Fleet::new(backend, 1);
-    let mut traffic = Traffic::new(seed(), 1);
+    let mut traffic = Traffic::new(fixed_seed(), 1);
     let mut minutes = Minutes::new();
     let today = fleet.now + 7 * DAY + 13 * MINUTE;
     for (ago, factor) in days {
@@ -132,7 +132,7 @@ async fn a_day_that_is_not_recorded_has_no_figure() {
 #[tokio::test]
 async fn earlier_figures_of_all_pages_are_those_of_a_plain_model() {
     let mut fleet = Fleet::new(Backend::memory(), 1);
-    let mut traffic = Traffic::new(seed(), 1);
+    let mut traffic = Traffic::new(fixed_seed(), 1);
     let mut minutes = Minutes::new();
     let today = fleet.now + DAY;
     let mut found = Vec::new();

@@ -9,7 +9,7 @@ use tower_pulse::model::changes::change::Suspect;
 use tower_pulse::{ChangeKind, StoreErrorKind};
 
 use crate::fleet::{Backend, Fleet, MINUTE, named};
-use crate::rig::seed::seed;
+use crate::rig::seed::fixed_seed;
 use crate::rig::server::RedisServer;
 use crate::rig::wait::look_until;
 use crate::traffic::{SEARCH, Traffic, slow_down};
@@ -53,7 +53,7 @@ async fn verdicts_go_on_after_an_outage_of_redis() {
     let server = RedisServer::builder().arg("--appendonly", "yes");
     let server = server.arg("--appendfsync", "always").start().await;
     let mut fleet = Fleet::new(Backend::Redis(server), 1);
-    let mut traffic = Traffic::new(seed(), 1);
+    let mut traffic = Traffic::new(fixed_seed(), 1);
     slow(&mut fleet, &mut traffic).await;
     let before = fleet.standing().await.remove(0);
     let judged_until = fleet.now;
@@ -108,7 +108,7 @@ async fn verdicts_go_on_after_an_outage_of_redis() {
 /// A fleet on Redis with a page that is slower, and a connection to the server.
 async fn slow_fleet() -> (Fleet, Traffic, MultiplexedConnection) {
     let mut fleet = Fleet::new(Backend::redis().await, 1);
-    let mut traffic = Traffic::new(seed(), 1);
+    let mut traffic = Traffic::new(fixed_seed(), 1);
     slow(&mut fleet, &mut traffic).await;
     let conn = fleet.backend.server().connection().await;
     (fleet, traffic, conn)

@@ -3,7 +3,7 @@
 use tower_pulse::{Change, ChangeKind};
 
 use crate::fleet::{Backend, Fleet, MINUTE, START, named};
-use crate::rig::seed::seed;
+use crate::rig::seed::fixed_seed;
 use crate::traffic::{SEARCH, Traffic, slow_down};
 
 /// Minutes before the page becomes slower, in which nothing is named.
@@ -65,29 +65,25 @@ async fn follow(backend: Backend, seed: u64) -> Result<(), String> {
     }
 }
 
+/// How many seeds are tried. 39 of 3,000 are wrong, most of them as another page is named as well.
+const SEEDS: u64 = 10;
+
 #[tokio::test]
 async fn a_page_that_becomes_twice_as_slow_is_named_and_its_change_ends_in_memory() {
-    let first = seed();
+    let first = fixed_seed();
     let mut wrong = Vec::new();
-    for number in 0..10 {
-        let seed = first.wrapping_add(number);
+    for seed in first..first + SEEDS {
         if let Err(what) = follow(Backend::memory(), seed).await {
             wrong.push(format!("seed {seed}: {what}"));
         }
     }
+    // The seeds are the same in each run: one may be wrong, so that the detector may be changed.
     assert!(wrong.len() <= 1, "{wrong:#?}");
 }
 
+/// One seed suffices, as both stores give the same verdicts.
 #[tokio::test]
 async fn a_page_that_becomes_twice_as_slow_is_named_and_its_change_ends_in_redis() {
-    let first = seed();
-    let mut wrong = Vec::new();
-    // Nine of ten seeds are right, so that two in a row are wrong in one of a hundred runs.
-    for seed in [first, first.wrapping_add(1), first.wrapping_add(2)] {
-        match follow(Backend::redis().await, seed).await {
-            Ok(()) => return,
-            Err(what) => wrong.push(format!("seed {seed}: {what}")),
-        }
-    }
-    panic!("{wrong:#?}");
+    let followed = follow(Backend::redis().await, fixed_seed()).await;
+    followed.unwrap();
 }

@@ -12,7 +12,7 @@ use tower::ServiceExt;
 use tower_pulse::{Change, ChangeKind, ManualClock, Pulse, Suspect};
 
 use crate::fleet::{Backend, Fleet, named};
-use crate::rig::seed::seed;
+use crate::rig::seed::fixed_seed;
 use crate::traffic::{SEARCH, Traffic, slow_down};
 
 /// The page whose requests go through the layer.
@@ -33,7 +33,7 @@ async fn order(State((pulse, time)): State<(Pulse, ManualClock)>, headers: Heade
 }
 
 async fn a_timer_that_takes_the_time_is_the_suspect(backend: Backend) {
-    let seed = seed();
+    let seed = fixed_seed();
     let mut rng = Rng::with_seed(seed);
     let mut fleet = Fleet::new(backend, 1);
     let mut traffic = Traffic::new(seed, 1);
@@ -117,7 +117,7 @@ fn instances(change: &Change) -> Vec<&str> {
 
 async fn one_of_four_instances_is_named(backend: Backend) {
     let mut fleet = Fleet::new(backend, 4);
-    let mut traffic = Traffic::new(seed(), 4);
+    let mut traffic = Traffic::new(fixed_seed(), 4);
     let mut is_named = false;
     for minute in 0..58 {
         let mut requests = traffic.minute();

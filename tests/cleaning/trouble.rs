@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tower_pulse::Pulse;
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
@@ -12,7 +12,7 @@ use crate::fixture::THIS_HOUR;
 use crate::raw_redis::{LEASE, PREFIX, ask, known_members, slices, write};
 use crate::rig::proxy::Proxy;
 use crate::rig::server::RedisServer;
-use crate::rig::wait::until;
+use crate::rig::wait::{PATIENCE, until};
 
 /// So many that the cleaner asks for dozens of answers, each of which takes [`LATENCY`].
 const DEAD: usize = 3_000;
@@ -197,7 +197,7 @@ async fn a_server_that_freezes_is_cleaned_when_it_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_shutdown_ends_a_pass_within_a_second() {
+async fn a_shutdown_does_not_wait_for_the_end_of_a_pass() {
     for frozen in [false, true] {
         let server = RedisServer::start().await;
         let proxy = Proxy::start(server.port()).await;
@@ -211,12 +211,12 @@ async fn a_shutdown_ends_a_pass_within_a_second() {
         if frozen {
             server.freeze();
         }
-        let start = Instant::now();
-        let _ = pulse.shutdown().await;
-        assert!(
-            start.elapsed() < Duration::from_secs(1),
-            "{:?}",
-            start.elapsed()
-        );
+        let shutdown = tokio::time::timeout(PATIENCE, pulse.shutdown()).await;
+        assert!(shutdown.is_ok(), "it does not end");
+        if frozen {
+            server.thaw();
+        }
+        let left = known_members(&mut server.connection().await).await;
+        assert!(left.len() > 1, "it waits for the end of the pass");
     }
 }

@@ -1,15 +1,16 @@
 //! The end of a service: in the middle of a flush, without a store, twice, without a shutdown, by a signal.
 
-use std::io::Write;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use crate::rig::demo::{self, Demo};
 use crate::rig::fold::fold_rest;
 use crate::rig::http::Client;
+use crate::rig::log::Log;
 use crate::rig::proxy::Proxy;
+use crate::rig::seed::seed;
 use crate::rig::server::RedisServer;
-use crate::rig::wait::until;
+use crate::rig::wait::{PATIENCE, until};
 use crate::service::{PREFIX, Service, builder, by_day, without_flushes};
 
 #[tokio::test]
@@ -66,7 +67,7 @@ async fn a_shutdown_without_a_store_reports_the_lost_requests() {
     service.requests(24).await;
     let start = Instant::now();
     let error = service.pulse.shutdown().await.unwrap_err();
-    assert!(start.elapsed() < timeout + Duration::from_millis(500));
+    assert!(start.elapsed() < PATIENCE);
     assert_eq!(error.requests(), 48);
     assert!(error.to_string().contains("48 requests"), "{error}");
     let health = service.health();
@@ -95,7 +96,7 @@ async fn a_shutdown_with_a_store_that_never_answers_ends_in_time() {
     let start = Instant::now();
     let shutdown = async || (service.pulse.shutdown().await, service.health().flush.lost);
     let both: [_; 2] = tokio::join!(shutdown(), shutdown()).into();
-    assert!(start.elapsed() < Duration::from_secs(1));
+    assert!(start.elapsed() < PATIENCE);
     // Neither ends before the work is done, and one of them tells what is lost.
     assert_eq!(both.each_ref().map(|(_, lost)| *lost), [10, 10]);
     let told = both.into_iter().filter_map(|(ended, _)| ended.err());
@@ -139,7 +140,7 @@ async fn a_shutdown_ends_in_time_while_a_flush_is_not_polled() {
     let start = Instant::now();
     let error = service.pulse.shutdown().await.unwrap_err();
     assert_eq!(error.requests(), 7);
-    assert!(start.elapsed() < TIMEOUT + Duration::from_secs(1));
+    assert!(start.elapsed() < PATIENCE);
     assert_eq!(service.health().flush.lost, 7);
     // The flush is dropped, and a further shutdown gives up the same samples: they are counted once.
     drop(held);
@@ -182,59 +183,33 @@ async fn a_second_shutdown_succeeds_and_later_requests_are_dropped() {
     assert_eq!(by_day(&mut conn, "hits").await, 100);
 }
 
-/// The log.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Log {
-    fn text(&self) -> String {
-        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
-    }
-}
-
 #[test]
 fn a_dropped_runtime_is_reported_and_hangs_nothing() {
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_writer(move || writer.clone())
-        .finish();
-    tracing::subscriber::with_default(subscriber, || {
-        let runtime = || {
-            tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()
-                .unwrap()
-        };
-        // No server listens on this port.
-        let one = runtime();
-        let service = one.block_on(async {
-            let service = Service::new(without_flushes("redis://127.0.0.1:1/"));
-            service.requests(30).await;
-            service
-        });
-        let start = Instant::now();
-        drop(one);
-        assert!(start.elapsed() < Duration::from_secs(1));
-        let text = log.text();
-        assert!(text.contains("shutdown().await"), "{text}");
-        // A later shutdown does not hang either.
-        assert!(service.health().recording.recorded >= 30);
-        let start = Instant::now();
-        let result = runtime().block_on(service.pulse.shutdown());
-        assert_eq!(result.unwrap_err().requests(), 30);
-        assert!(start.elapsed() < Duration::from_secs(2));
+    let (log, _guard) = Log::start();
+    let runtime = || {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap()
+    };
+    // No server listens on this port.
+    let one = runtime();
+    let service = one.block_on(async {
+        let service = Service::new(without_flushes("redis://127.0.0.1:1/"));
+        service.requests(30).await;
+        service
     });
+    let start = Instant::now();
+    drop(one);
+    assert!(start.elapsed() < PATIENCE);
+    let text = log.text();
+    assert!(text.contains("shutdown().await"), "{text}");
+    // A later shutdown does not hang either.
+    assert!(service.health().recording.recorded >= 30);
+    let start = Instant::now();
+    let result = runtime().block_on(service.pulse.shutdown());
+    assert_eq!(result.unwrap_err().requests(), 30);
+    assert!(start.elapsed() < PATIENCE);
 }
 
 /// Sends requests on one connection until the server ends, and notes when each was answered.
@@ -255,18 +230,15 @@ async fn sigterm_under_load_loses_nothing() {
     let env = [("REDIS_URL", &*url), ("DEMO_TRAFFIC", "off")];
     let demo = Demo::start(demo::built(), &env).await;
     let answered = Mutex::default();
-    let ((), (), end) = tokio::join!(ping(&demo, &answered), ping(&demo, &answered), async {
+    let ((), (), ()) = tokio::join!(ping(&demo, &answered), ping(&demo, &answered), async {
         until("there is load", async || {
             answered.lock().unwrap().len() > 200
         })
         .await;
         demo.signal("TERM");
-        let start = Instant::now();
-        let exit = demo.wait_exit(Duration::from_secs(5)).await;
+        let exit = demo.wait_exit(PATIENCE).await;
         assert!(exit.is_some_and(|exit| exit.success()), "{}", demo.stderr());
-        start.elapsed()
     });
-    assert!(end < Duration::from_secs(2), "{end:?}");
     fold_rest(&url, PREFIX).await;
     let found = by_day(&mut server.connection().await, "hits:GET /ping").await as u64;
     let answered = answered.into_inner().unwrap().len() as u64;
@@ -280,6 +252,7 @@ async fn sigterm_under_load_loses_nothing() {
 #[tokio::test]
 async fn by_sigkill_at_most_one_interval_is_missing() {
     let interval = Duration::from_millis(300);
+    let mut rng = fastrand::Rng::with_seed(seed());
     // At several moments of the interval.
     for _ in 0..4 {
         let server = RedisServer::start().await;
@@ -294,7 +267,7 @@ async fn by_sigkill_at_most_one_interval_is_missing() {
         let answered = Mutex::<Vec<Instant>>::default();
         let ((), killed) = tokio::join!(ping(&demo, &answered), async {
             let start = Instant::now();
-            let time = 3 * interval + interval.mul_f64(fastrand::f64());
+            let time = 3 * interval + interval.mul_f64(rng.f64());
             until("there is load for some intervals", async || {
                 answered.lock().unwrap().len() > 200 && start.elapsed() > time
             })

@@ -1,7 +1,7 @@
 //! The short forms of the folding scenarios of `make chaos`, and which instance folds after another has
 //! ended.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::folds;
 use crate::rig::fold::JournalKeys;
@@ -68,15 +68,13 @@ async fn another_instance_folds_soon_after_a_shutdown() {
     })
     .await;
     first.pulse.shutdown().await.unwrap();
-    let start = Instant::now();
+    // Nobody waits for the lease to expire.
+    assert_ne!(keys.folder(conn).await, Some(first.health().instance));
     let instance = second.health().instance;
     until("the other one folds", async || {
         keys.folder(&mut conn.clone()).await.as_ref() == Some(&instance)
     })
     .await;
-    // Much sooner than a lease expires.
-    let took = start.elapsed();
-    assert!(took < Duration::from_secs(2), "{took:?}");
     load.stop().await;
     second.settle().await;
     second.pulse.shutdown().await.unwrap();

@@ -17,6 +17,7 @@ use tower_pulse::{Pulse, Task};
 use crate::fixture::{Fixture, aggregate_of};
 use crate::rig::seed::seed;
 
+const METRICS: [&str; 3] = ["hits", "mean", "p95"];
 const WINDOWS: [&str; 8] = ["5m", "15m", "1h", "6h", "24h", "7d", "hour", "last_hour"];
 
 /// One request.
@@ -191,9 +192,8 @@ impl Page {
         }
     }
 
-    /// Checks the answers about a window.
-    async fn check_window(&self, query: &str) {
-        let metric = ["hits", "mean", "p95"][fastrand::usize(..3)];
+    /// Checks the answers about a window, with a series of one of [`METRICS`].
+    async fn check_window(&self, query: &str, metric: &str) {
         let uri = format!("/api/paths?{query}&limit=1000&series={metric}");
         let paths = self.get(&uri).await;
         let range = |answer: &Value| {
@@ -294,17 +294,19 @@ async fn windows_show_what_was_served(mut fixture: Fixture, steps: usize) {
             })
             .collect();
         page.serve(&mut fixture, &requests).await;
+        let metric = METRICS[rng.usize(..METRICS.len())];
         if rng.u32(..3) > 0 {
             let window = WINDOWS[rng.usize(..WINDOWS.len())];
-            page.check_window(&format!("window={window}")).await;
+            page.check_window(&format!("window={window}"), metric).await;
         } else {
             let from = now - rng.i64(1..7_000);
             let to = (from + rng.i64(1..5_000)).max(from + 1);
-            page.check_window(&format!("from={from}&to={to}")).await;
+            page.check_window(&format!("from={from}&to={to}"), metric)
+                .await;
         }
     }
-    for window in WINDOWS {
-        page.check_window(&format!("window={window}")).await;
+    for (window, metric) in WINDOWS.into_iter().zip(METRICS.into_iter().cycle()) {
+        page.check_window(&format!("window={window}"), metric).await;
     }
 }
 
