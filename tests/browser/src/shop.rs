@@ -8,7 +8,7 @@ use crate::rig::demo::{Demo, built};
 use crate::rig::server::RedisServer;
 
 /// How long a past may take to be recorded, while the machine is busy with something else.
-const PATIENCE: Duration = Duration::from_secs(150);
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// What `DEMO_INCIDENT` may be.
 pub const INCIDENTS: [&str; 5] = [
