@@ -6,6 +6,7 @@ mod changes;
 mod health;
 mod ranking;
 mod shared_flush;
+mod shutdown_error;
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,6 +16,7 @@ use tokio::task::JoinHandle;
 
 pub use self::ranking::{Ranking, RankingBuilder, RankingError};
 use self::shared_flush::SharedFlush;
+pub use self::shutdown_error::ShutdownError;
 use crate::changes::Judge;
 use crate::cleaner::CleanerStatus;
 use crate::clock::Clock;
@@ -101,38 +103,6 @@ impl std::fmt::Debug for Pulse {
         f.debug_struct("Pulse")
             .field("store", &self.0.parts.store.describe())
             .finish_non_exhaustive()
-    }
-}
-
-/// A shutdown could not flush everything that was recorded. Its
-/// [`source`](std::error::Error::source) says why.
-#[derive(Debug)]
-pub struct ShutdownError {
-    requests: u64,
-    ranked_ids: usize,
-    source: StoreError,
-}
-
-impl std::fmt::Display for ShutdownError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} requests", self.requests)?;
-        if self.ranked_ids > 0 {
-            write!(f, ", and additions to {} ids of rankings,", self.ranked_ids)?;
-        }
-        f.write_str(" could not be flushed before the shutdown")
-    }
-}
-
-impl std::error::Error for ShutdownError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.source)
-    }
-}
-
-impl ShutdownError {
-    /// How many requests are lost, or at least in doubt.
-    pub fn requests(&self) -> u64 {
-        self.requests
     }
 }
 
@@ -427,7 +397,8 @@ impl Pulse {
     ///
     /// # Errors
     /// The store did not take everything within
-    /// [`shutdown_timeout`](crate::Builder::shutdown_timeout). Once it has, it may still have to be folded: by
+    /// [`shutdown_timeout`](crate::Builder::shutdown_timeout), be it requests, additions to counters or to rankings;
+    /// or it turns out that it has lost what it had taken. Once the store has everything, it may still have to be folded: by
     /// this call as far as there is time, else by another instance, or by the next one that starts.
     ///
     /// # Cancel safety
@@ -456,11 +427,7 @@ impl Pulse {
             let left = parts.shutdown_timeout.saturating_sub(start.elapsed());
             let _ = tokio::time::timeout(left, parts.folder.fold()).await;
             let _ = tokio::time::timeout(RELEASE_TIMEOUT, parts.folder.release()).await;
-            result.map_err(|unflushed| ShutdownError {
-                requests: unflushed.requests,
-                ranked_ids: unflushed.ranked_ids,
-                source: unflushed.error,
-            })
+            result.map_err(|unflushed| ShutdownError::new(unflushed.lost, unflushed.error))
         })
     }
 }

@@ -104,7 +104,9 @@ impl TestFlusher {
 
     /// How many requests it says to be lost.
     pub fn lost(&self) -> u64 {
-        self.recorder.drain.counters(|counters| counters.lost)
+        self.recorder
+            .drain
+            .counters(|counters| counters.lost.requests)
     }
 
     /// How many calls it has replayed.

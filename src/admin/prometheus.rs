@@ -215,8 +215,28 @@ impl Text {
             ),
             (
                 "lost",
-                "Requests that the store acknowledged and lost.",
+                "Requests that the store lost, or a shutdown could not flush.",
                 health.flush.lost,
+            ),
+            (
+                "recorded_additions",
+                "How much was added to counters and rankings.",
+                health.recording.recorded_additions,
+            ),
+            (
+                "dropped_additions",
+                "How much was added to counters and rankings after the shutdown.",
+                health.recording.dropped_additions,
+            ),
+            (
+                "lost_additions",
+                "How much was lost of what was added to counters and rankings.",
+                health.flush.lost_additions,
+            ),
+            (
+                "lost_details",
+                "Minute reports and listed requests that were lost.",
+                health.flush.lost_details,
             ),
             (
                 "late",

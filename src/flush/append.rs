@@ -6,6 +6,7 @@ use super::replay::Moment;
 use super::{Flusher, Sending};
 use crate::clock::Tick;
 use crate::error::{StoreError, StoreErrorKind};
+use crate::model::amounts::Amounts;
 use crate::model::batch::Batch;
 use crate::store::{Appended, FencedBatch, Receipt};
 
@@ -21,7 +22,7 @@ impl Flusher {
                 // Requests that are recorded meanwhile wait for the next flush, or this one might never end.
                 if sending.unsequenced.is_empty() && !std::mem::replace(&mut is_taken, true) {
                     sending.unsequenced = self.recorder.drain.take();
-                    sending.unsequenced_requests = sending.unsequenced.requests_and_late();
+                    sending.unsequenced_amounts = sending.unsequenced.amounts();
                 }
                 if sending.unsequenced.is_empty() {
                     if calls == 0 {
@@ -31,10 +32,10 @@ impl Flusher {
                 }
                 let generation = self.generation(sending).await?;
                 let batch = sending.unsequenced.split(sending.sizer.cost);
-                let requests = batch.requests_and_late();
-                sending.unsequenced_requests = match sending.unsequenced.is_empty() {
-                    true => 0,
-                    false => sending.unsequenced_requests.saturating_sub(requests),
+                let left = sending.unsequenced_amounts.saturating_sub(batch.amounts());
+                sending.unsequenced_amounts = match sending.unsequenced.is_empty() {
+                    true => Amounts::default(),
+                    false => left,
                 };
                 (sending.is_sent, sending.is_ever_sent) = (false, false);
                 sending.in_doubt = Some(FencedBatch {

@@ -5,20 +5,20 @@ use std::time::Duration;
 
 use super::{BACKOFF, Flusher};
 use crate::error::{StoreError, StoreErrorKind};
+use crate::model::amounts::Amounts;
 use crate::task::lock;
 
-/// What a shutdown could not flush.
+/// What a shutdown has lost: it could not flush it, or has found that the store lost it.
 pub(crate) struct Unflushed {
-    pub(crate) requests: u64,
-    /// Ids of rankings that were added to.
-    pub(crate) ranked_ids: usize,
+    pub(crate) lost: Amounts,
     pub(crate) error: StoreError,
 }
 
 impl Flusher {
     /// Flushes everything that is pending, trying again until `within` has passed in real time, whatever the
-    /// clock says. Requests that are recorded later are dropped. The error says what could not be flushed.
+    /// clock says. What is recorded later is dropped. The error says what is lost.
     pub(crate) async fn finish(&self, within: Duration) -> Result<(), Unflushed> {
+        let lost_before = self.lost_for_good();
         self.recorder.drain();
         self.recorder.core.close();
         self.finishing.store(true, Ordering::SeqCst);
@@ -42,10 +42,17 @@ impl Flusher {
         };
         if tokio::time::timeout(within, trying).await.is_ok() {
             self.restore_given_up();
-            return Ok(());
+            let lost = self.lost_for_good().saturating_sub(lost_before);
+            if lost.is_zero() {
+                return Ok(());
+            }
+            // It was logged when it was found.
+            let message = "the store had lost calls that cannot be sent again; the log says why";
+            let error = StoreError::new(StoreErrorKind::Unexpected, message);
+            return Err(Unflushed { lost, error });
         }
         let mut left = self.recorder.drain.take();
-        let requests = match self.sending.try_lock() {
+        let lost = match self.sending.try_lock() {
             Ok(mut sending) => {
                 left.merge(sending.take_unsequenced());
                 if let Some(call) = sending.in_doubt.take() {
@@ -53,50 +60,51 @@ impl Flusher {
                 }
                 sending.in_doubt_since = None;
                 self.publish(&sending);
-                let requests = left.requests_and_late();
-                self.lost(requests, 0);
-                requests
+                let lost = left.amounts();
+                self.lost(lost, Amounts::default());
+                lost
             }
-            // A caller holds a flush without polling it, and with it the requests that the flush has taken.
+            // A caller holds a flush without polling it, and with it what the flush has taken.
             Err(_) => {
-                let held = lock(&self.state).requests;
-                let requests = left.requests_and_late();
-                self.lost(requests, held);
-                requests + held
+                let held = lock(&self.state).amounts;
+                self.lost(left.amounts(), held);
+                left.amounts() + held
             }
         };
         let error = lock(&last_error).take().unwrap_or_else(|| {
             StoreError::new(StoreErrorKind::TimedOut, "the store did not answer in time")
         });
-        let ranked_ids = left.ranked_ids();
-        if requests == 0 && ranked_ids == 0 {
+        if lost.is_zero() {
             return Ok(());
         }
         tracing::error!(
-            requests,
-            ranked_ids,
+            requests = lost.requests,
+            additions = lost.additions,
+            details = lost.details,
             %error,
-            "these requests, and additions to so many ids of rankings, are lost, as they could not be flushed before the shutdown; raise \
-             `shutdown_timeout` if the store is slow rather than away"
+            "{lost} are lost, as they could not be flushed before the shutdown; raise `shutdown_timeout` if the store \
+             is slow rather than away"
         );
-        Err(Unflushed {
-            requests,
-            ranked_ids,
-            error,
-        })
+        Err(Unflushed { lost, error })
+    }
+
+    /// What is lost, without what an earlier shutdown gave up and may yet be sent.
+    fn lost_for_good(&self) -> Amounts {
+        let given_up = *lock(&self.given_up);
+        let counted = self.recorder.drain.counters(|counters| counters.lost);
+        counted.saturating_sub(given_up)
     }
 
     /// Counts what an earlier shutdown gave up as sent after all.
     pub(super) fn restore_given_up(&self) {
-        self.lost(0, 0);
+        self.lost(Amounts::default(), Amounts::default());
     }
 
-    /// Counts `requests` as lost, and `given_up` more for now, in place of those that an earlier shutdown gave
-    /// up.
-    fn lost(&self, requests: u64, given_up: u64) {
-        let before = self.given_up.swap(given_up, Ordering::SeqCst);
+    /// Counts as lost, and `given_up` more for now, in place of what an earlier shutdown gave up.
+    fn lost(&self, lost: Amounts, given_up: Amounts) {
+        let before = std::mem::replace(&mut *lock(&self.given_up), given_up);
         self.recorder.drain.counters(|counters| {
-            counters.lost = (counters.lost + requests + given_up).saturating_sub(before);
+            counters.lost = (counters.lost + lost + given_up).saturating_sub(before);
         });
     }
 }

@@ -34,7 +34,7 @@ impl Flusher {
             name: self.name.as_deref().map(Arc::from),
             at: now,
             in_flight: self.recorder.core.in_flight(),
-            dropped: self.recorder.drain.drain_stats().dropped,
+            dropped: self.recorder.drain.drain_stats().dropped.requests,
             version,
         };
         self.store.heartbeat(&heartbeat).await

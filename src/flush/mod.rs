@@ -28,6 +28,7 @@ use tokio::sync::Notify;
 use self::replay::ReplayBuffer;
 use crate::clock::{Clock, Tick};
 use crate::error::{StoreError, StoreErrorKind};
+use crate::model::amounts::Amounts;
 use crate::model::batch::{Batch, MAX_CALL_COST};
 use crate::recorder::Recorder;
 use crate::store::pace::BatchSizer;
@@ -66,8 +67,8 @@ pub(crate) struct Flusher {
     state: Mutex<FlushState>,
     /// When the store last answered.
     contacted_at: Mutex<Option<Tick>>,
-    /// Requests that a shutdown has given up, for now.
-    given_up: AtomicU64,
+    /// What a shutdown has given up, for now.
+    given_up: Mutex<Amounts>,
     /// The state of the fleet when the store was last asked for it.
     fleet: Mutex<StoreStatus>,
     /// From now on only [`finish`](Self::finish) sends.
@@ -103,8 +104,8 @@ struct Sending {
     vain_answers: usize,
     /// The part of the pending batch that was taken and has no number yet.
     unsequenced: Batch,
-    /// About how many requests it has. Counting them after each call would cost more than the calls.
-    unsequenced_requests: u64,
+    /// About how much it holds. Counting that after each call would cost more than the calls.
+    unsequenced_amounts: Amounts,
     replay: ReplayBuffer,
     sizer: BatchSizer,
     /// The newest call that the store has, and where.
@@ -118,7 +119,7 @@ struct Sending {
 impl Sending {
     /// Moves out what was taken and has no number yet.
     fn take_unsequenced(&mut self) -> Batch {
-        self.unsequenced_requests = 0;
+        self.unsequenced_amounts = Amounts::default();
         self.unsequenced.take()
     }
 }
@@ -140,8 +141,8 @@ struct FlushState {
     in_doubt_since: Option<Tick>,
     /// Contexts and counters that are taken and not acknowledged.
     series: usize,
-    /// About how many requests are taken and not acknowledged.
-    requests: u64,
+    /// About how much is taken and not acknowledged.
+    amounts: Amounts,
     is_failing: bool,
 }
 
@@ -149,13 +150,13 @@ impl From<&Sending> for FlushState {
     fn from(sending: &Sending) -> Self {
         let in_doubt = sending.in_doubt.as_ref().map(|call| &call.batch);
         let series = in_doubt.map_or(0, Batch::len) + sending.unsequenced.len();
-        let requests = in_doubt.map_or(0, Batch::requests_and_late) + sending.unsequenced_requests;
+        let in_doubt = in_doubt.map(Batch::amounts).unwrap_or_default();
         Self {
             instance: sending.instance.clone(),
             flushed_at: sending.flushed_at,
             in_doubt_since: sending.in_doubt_since,
             series,
-            requests,
+            amounts: in_doubt + sending.unsequenced_amounts,
             is_failing: sending.is_failing,
         }
     }
@@ -223,7 +224,7 @@ impl Flusher {
             is_ever_sent: false,
             vain_answers: 0,
             unsequenced: Batch::new(store.precisions().clone()),
-            unsequenced_requests: 0,
+            unsequenced_amounts: Amounts::default(),
             replay: ReplayBuffer::new(options.replay_bytes, interval),
             sizer: BatchSizer::new(*costs.start(), costs, CALL_TIME),
             newest: None,
@@ -240,7 +241,7 @@ impl Flusher {
             state: Mutex::new(FlushState::from(&sending)),
             sending: tokio::sync::Mutex::new(sending),
             contacted_at: Mutex::default(),
-            given_up: AtomicU64::new(0),
+            given_up: Mutex::default(),
             fleet: Mutex::default(),
             finishing: AtomicBool::new(false),
             finish: tokio::sync::Mutex::default(),

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::{Entered, Flusher, Sending, new_instance};
 use crate::error::StoreError;
+use crate::model::amounts::Amounts;
 use crate::store::{Appended, Generation};
 
 /// A generation that was lost this soon after it began takes with it what its first moments held: a
@@ -82,13 +83,15 @@ impl Flusher {
         }
     }
 
-    pub(super) fn count_lost(&self, requests: u64, why: &str) {
-        if requests > 0 {
+    pub(super) fn count_lost(&self, lost: Amounts, why: &str) {
+        if !lost.is_zero() {
             let drain = &self.recorder.drain;
-            drain.counters(|counters| counters.lost += requests);
+            drain.counters(|counters| counters.lost += lost);
             tracing::error!(
-                requests,
-                "{why}: these requests are lost; use persistence and a replica, and raise `replay_bytes` \
+                requests = lost.requests,
+                additions = lost.additions,
+                details = lost.details,
+                "{why}: {lost} are lost; use persistence and a replica, and raise `replay_bytes` \
                  if a failover loses more than it holds"
             );
         }
@@ -149,8 +152,10 @@ impl Flusher {
                 (sending.next, sending.is_sent) = (2, false);
                 sending.in_doubt = Some(call);
             } else {
-                let requests = call.batch.requests_and_late();
-                self.count_lost(requests, "the store was reset while a call was in doubt");
+                self.count_lost(
+                    call.batch.amounts(),
+                    "the store was reset while a call was in doubt",
+                );
                 sending.in_doubt_since = None;
             }
         }

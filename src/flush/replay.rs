@@ -2,24 +2,30 @@
 //! dies before its replica has them.
 
 use std::collections::VecDeque;
+use std::ops::Add;
 use std::time::Duration;
 
 use crate::clock::{Clock, Tick};
+use crate::model::amounts::Amounts;
 use crate::store::FencedBatch;
 
 /// A call can be replayed for at least this long after it was acknowledged.
 const MIN_RETENTION: Duration = Duration::from_secs(60);
-/// The number of requests in a call is remembered for this long.
+/// For this long the amounts of each call are remembered apart; those of older calls are added up by the minute.
 const COUNT_RETENTION: Duration = Duration::from_secs(600);
+/// How far apart calls were acknowledged whose amounts are added up.
+const OLD_COUNTS_WITHIN: Duration = Duration::from_secs(60);
 /// Nothing older than this is replayed or counted as lost: the fence of an instance that has been idle for
 /// a day is removed, and a store without a fence may have all of its calls.
 const MAX_AGE: Duration = Duration::from_secs(12 * 3_600);
-/// Calls whose numbers of requests are remembered apart; those of older calls are added up.
+/// Calls whose amounts are remembered apart; those of older calls are added up.
 const MAX_COUNTS: usize = 4_096;
 
 /// Acknowledged calls, bounded in age and in bytes.
 #[derive(Debug)]
 pub(crate) struct ReplayBuffer {
+    /// Calls that are older than that, added up, oldest first.
+    old_counts: VecDeque<Acknowledged>,
     /// Calls that are too old to be replayed, oldest first.
     counts: VecDeque<Acknowledged>,
     /// Calls that can be replayed, oldest first.
@@ -33,8 +39,10 @@ pub(crate) struct ReplayBuffer {
 
 #[derive(Clone, Copy, Debug)]
 struct Acknowledged {
+    /// The number of the call, or of the newest of those that were added up.
     seq: u64,
-    requests: u64,
+    amounts: Amounts,
+    /// When it was acknowledged, or the oldest of them.
     at: Moment,
 }
 
@@ -78,14 +86,15 @@ struct Buffered {
 pub(crate) struct GapPlan {
     /// The number of the call to replay next, if there is one.
     pub(crate) seq: Option<u64>,
-    /// Requests of calls before it that cannot be replayed.
-    pub(crate) lost: u64,
+    /// What the calls before it held, which cannot be replayed.
+    pub(crate) lost: Amounts,
 }
 
 impl ReplayBuffer {
     /// A buffer of up to `max_bytes`, of calls that come at about `interval`.
     pub(crate) fn new(max_bytes: usize, interval: Duration) -> Self {
         Self {
+            old_counts: VecDeque::new(),
             counts: VecDeque::new(),
             calls: VecDeque::new(),
             bytes: 0,
@@ -104,7 +113,10 @@ impl ReplayBuffer {
         self.calls.push_back(Buffered {
             acknowledged: Acknowledged {
                 seq: call.seq,
-                requests: call.batch.requests(),
+                amounts: Amounts {
+                    requests: call.batch.requests(),
+                    ..call.batch.amounts_beside_requests()
+                },
                 at: Moment::now(clock),
             },
             bytes,
@@ -121,7 +133,14 @@ impl ReplayBuffer {
         while let Some(oldest) = self.counts.front()
             && oldest.at.until(&sent, clock) > COUNT_RETENTION
         {
+            let oldest = *oldest;
             self.counts.pop_front();
+            self.add_old(oldest, clock);
+        }
+        while let Some(oldest) = self.old_counts.front()
+            && oldest.at.until(&sent, clock) > MAX_AGE
+        {
+            self.old_counts.pop_front();
         }
         self.bound_counts();
     }
@@ -156,21 +175,33 @@ impl ReplayBuffer {
         self.bound_counts();
     }
 
+    /// Remembers how much an old call held.
+    fn add_old(&mut self, call: Acknowledged, clock: &Clock) {
+        match self.old_counts.back_mut() {
+            Some(last) if last.at.until(&call.at, clock) < OLD_COUNTS_WITHIN => {
+                last.seq = call.seq;
+                last.amounts += call.amounts;
+            }
+            _ => self.old_counts.push_back(call),
+        }
+    }
+
     fn bound_counts(&mut self) {
         while self.counts.len() > MAX_COUNTS
             && let Some(oldest) = self.counts.pop_front()
             && let Some(next) = self.counts.front_mut()
         {
-            next.requests += oldest.requests;
+            next.amounts += oldest.amounts;
         }
     }
 
-    /// Plans what to do about a store whose last call is `fence`. Requests that are counted as lost are
-    /// forgotten, so that they are counted once. The age of the calls after the fence begins anew, since the
+    /// Plans what to do about a store whose last call is `fence`. What is counted as lost is forgotten, so that it is
+    /// counted once; of old calls that were added up, all are, if the store lacks the newest. The age of the calls after the fence begins anew, since the
     /// store has them again from their replay on.
     pub(crate) fn after(&mut self, fence: u64, clock: &Clock) -> GapPlan {
         let now = Moment::now(clock);
         let is_old = |at: &Moment| at.until(&now, clock) > MAX_AGE;
+        self.old_counts.retain(|count| !is_old(&count.at));
         self.counts.retain(|count| !is_old(&count.at));
         self.calls
             .retain(|buffered| !is_old(&buffered.acknowledged.at));
@@ -181,15 +212,16 @@ impl ReplayBuffer {
                 self.is_settled = false;
             }
         }
-        let counts = self.counts.iter_mut().rev();
+        let counts = self.old_counts.iter_mut().chain(&mut self.counts).rev();
         let lost = counts
             .take_while(|count| count.seq > fence)
-            .map(|count| std::mem::take(&mut count.requests))
-            .sum();
+            .map(|count| std::mem::take(&mut count.amounts))
+            .fold(Amounts::default(), Add::add);
         let at = (self.calls).partition_point(|buffered| buffered.acknowledged.seq <= fence);
         let seq = self.calls.get(at).map(|buffered| buffered.acknowledged.seq);
         if seq.is_none() {
             // Nothing is left to ask for.
+            self.old_counts.retain(|count| count.seq <= fence);
             self.counts.retain(|count| count.seq <= fence);
         }
         GapPlan { seq, lost }
@@ -212,6 +244,7 @@ impl ReplayBuffer {
 
     /// Forgets everything.
     pub(crate) fn clear(&mut self) {
+        self.old_counts.clear();
         self.counts.clear();
         self.calls.clear();
         self.bytes = 0;
@@ -241,6 +274,54 @@ mod tests {
         }
     }
 
+    fn requests(n: u64) -> Amounts {
+        Amounts::of_requests(n)
+    }
+
+    fn plan(seq: Option<u64>, lost: u64) -> GapPlan {
+        GapPlan {
+            seq,
+            lost: requests(lost),
+        }
+    }
+
+    #[test]
+    fn what_is_no_request_is_counted_as_lost_too() {
+        let (clock, _hand) = Clock::manual(0);
+        let mut buffer = ReplayBuffer::new(0, SECOND);
+        let mut sold = call(1);
+        sold.batch = Batch::new(Precisions::default());
+        sold.batch.count(&"sold".into(), 7, -9);
+        buffer.push(&clock, sold, Moment::now(&clock));
+        let lost = buffer.after(0, &clock).lost;
+        assert_eq!(lost, Amounts::of_additions(9));
+    }
+
+    #[test]
+    fn old_calls_are_counted_by_the_minute_for_twelve_hours() {
+        let (clock, hand) = Clock::manual(0);
+        let mut buffer = ReplayBuffer::new(0, SECOND);
+        // A call each 20 s, for 13 hours.
+        let calls = 13 * 180;
+        for seq in 1..=calls {
+            buffer.push(&clock, call(seq), Moment::now(&clock));
+            hand.advance(20 * SECOND);
+        }
+        assert_eq!(buffer.counts.len(), 31, "ten minutes");
+        assert!(
+            buffer.old_counts.len() <= 12 * 60,
+            "{}",
+            buffer.old_counts.len()
+        );
+        // Of calls that were added up, it is not known which the store lacks.
+        let fence = buffer.old_counts.back().map_or(0, |count| count.seq) - 10;
+        let lost = buffer.after(fence, &clock).lost.requests;
+        assert!((calls - fence..calls - fence + 3).contains(&lost), "{lost}");
+        assert_eq!(buffer.after(fence, &clock).lost, requests(0));
+        let lost = lost + buffer.after(0, &clock).lost.requests;
+        assert!((12 * 180 - 6..=12 * 180 + 1).contains(&lost), "{lost}");
+    }
+
     #[test]
     fn of_many_calls_only_the_sum_is_known() {
         let (clock, _hand) = Clock::manual(0);
@@ -249,8 +330,11 @@ mod tests {
             buffer.push(&clock, call(seq), Moment::now(&clock));
         }
         assert_eq!((buffer.counts.len(), buffer.calls.len()), (MAX_COUNTS, 0));
-        assert_eq!(buffer.after(0, &clock).lost, 3 * MAX_COUNTS as u64);
-        assert_eq!(buffer.after(0, &clock).lost, 0);
+        assert_eq!(
+            buffer.after(0, &clock).lost,
+            requests(3 * MAX_COUNTS as u64)
+        );
+        assert_eq!(buffer.after(0, &clock).lost, requests(0));
     }
 
     #[test]
@@ -264,7 +348,6 @@ mod tests {
             buffer.push(&clock, call(seq), Moment::now(&clock));
         }
         // 1 is too old, 2 had no room.
-        let plan = |seq, lost| GapPlan { seq, lost };
         assert_eq!(buffer.after(0, &clock), plan(Some(3), 2));
         assert_eq!(buffer.after(0, &clock), plan(Some(3), 0));
         let again = buffer
@@ -304,17 +387,17 @@ mod tests {
         let mut buffer = ReplayBuffer::new(1 << 20, SECOND);
         buffer.push(&clock, call(1), Moment::now(&clock));
         hand.advance(60 * SECOND);
-        assert_eq!(buffer.after(1, &clock), GapPlan { seq: None, lost: 0 });
+        assert_eq!(buffer.after(1, &clock), plan(None, 0));
         hand.advance(SECOND);
         buffer.push(&clock, call(2), Moment::now(&clock));
         assert_eq!((buffer.counts.len(), buffer.calls.len()), (1, 1));
-        assert_eq!(buffer.after(1, &clock).lost, 0);
+        assert_eq!(buffer.after(1, &clock).lost, requests(0));
 
         let mut counts = ReplayBuffer::new(0, SECOND);
         for seq in [1, 2] {
             counts.push(&clock, call(seq), Moment::now(&clock));
         }
-        assert_eq!(counts.after(1, &clock), GapPlan { seq: None, lost: 1 });
+        assert_eq!(counts.after(1, &clock), plan(None, 1));
         assert_eq!(counts.newest(), Some(1));
     }
 
@@ -356,7 +439,7 @@ mod tests {
                 buffer.settle();
             }
             hand.advance(Duration::from_secs(86_400));
-            assert_eq!(buffer.after(0, &clock), GapPlan { seq: None, lost: 0 });
+            assert_eq!(buffer.after(0, &clock), plan(None, 0));
             buffer.push(&clock, call(2), Moment::now(&clock));
             hand.advance(Duration::from_secs(12 * 3_600));
             assert_eq!(buffer.after(1, &clock).seq, Some(2));

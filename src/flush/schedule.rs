@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use super::{BACKOFF, Flusher};
 use crate::error::StoreErrorKind;
-use crate::recorder::Recorder;
 use crate::task::{Stopped, lock};
 
 /// Wait after the server has refused the user: that takes a person.
@@ -22,7 +21,7 @@ impl Flusher {
         stopped: Stopped,
     ) -> impl Future<Output = ()> + Send {
         let unfinished = Unfinished {
-            recorder: self.recorder.clone(),
+            flusher: self.clone(),
             stopped: stopped.clone(),
         };
         async move {
@@ -133,21 +132,24 @@ impl Flusher {
 
 /// Logs a warning when flushing ends with its runtime instead of by a shutdown.
 struct Unfinished {
-    recorder: Arc<Recorder>,
+    flusher: Arc<Flusher>,
     stopped: Stopped,
 }
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
-        if self.stopped.is_set() || self.recorder.core.is_closed() {
+        let recorder = &self.flusher.recorder;
+        if self.stopped.is_set() || recorder.core.is_closed() {
             return;
         }
-        self.recorder.drain();
-        let pending = self.recorder.drain.drain_stats().pending;
-        if pending > 0 {
+        recorder.drain();
+        let lost = recorder.drain.pending_amounts() + lock(&self.flusher.state).amounts;
+        if !lost.is_zero() {
             tracing::warn!(
-                pending,
-                "the runtime ended without `pulse.shutdown().await`: what was not flushed yet is lost"
+                requests = lost.requests,
+                additions = lost.additions,
+                details = lost.details,
+                "the runtime ended without `pulse.shutdown().await`: what was not flushed yet is lost, {lost}"
             );
         }
     }

@@ -49,7 +49,8 @@ pub struct Health {
     /// Name of this instance: that of [`Builder::instance`](crate::Builder::instance), or a generated id, which
     /// changes when the store is reset.
     pub instance: String,
-    /// `recorded / (recorded + dropped + lost)`.
+    /// `recorded / (recorded + dropped + lost)`, of samples or of additions, whichever is smaller. 1 only if nothing
+    /// at all is missing.
     pub completeness: f64,
     /// Recording: from requests and other code to the pending batch.
     pub recording: RecordingHealth,
@@ -72,10 +73,15 @@ pub struct Health {
 pub struct RecordingHealth {
     /// Samples that were recorded. They are in the store or on the way to it.
     pub recorded: u64,
+    /// How much was added to counters and rankings: the sum of the numbers, without their signs.
+    pub recorded_additions: u64,
     /// Requests in flight.
     pub in_flight: i64,
     /// Samples that were dropped because they came after the shutdown.
     pub dropped: u64,
+    /// How much was added to counters and rankings after the shutdown, and so dropped: the sum of the numbers, without
+    /// their signs. A removal from a ranking counts as 1.
+    pub dropped_additions: u64,
     /// Samples that overflowed: their context came after `max_contexts` others.
     pub overflowed: u64,
     /// Contexts and counters with pending data.
@@ -105,6 +111,12 @@ pub struct FlushHealth {
     /// Samples that were lost: by the store after it had acknowledged them, or by a shutdown that could not
     /// flush them.
     pub lost: u64,
+    /// How much was lost of what was added to counters and rankings: the sum of the numbers, without their signs. A
+    /// removal from a ranking counts as 1.
+    pub lost_additions: u64,
+    /// Details that were lost of samples which are counted: minute reports, and slow or failed requests that are
+    /// listed.
+    pub lost_details: u64,
     /// Resets of the store that this instance has seen.
     pub store_resets: u64,
 }

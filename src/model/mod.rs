@@ -7,6 +7,7 @@
 
 pub mod access_time;
 mod aggregate;
+pub mod amounts;
 pub mod batch;
 pub mod changes;
 pub mod context;

@@ -4,6 +4,7 @@ use std::sync::PoisonError;
 use std::time::Duration;
 
 use super::Parts;
+use crate::model::amounts::Amounts;
 use crate::model::health::{
     ChangeHealth, FlushHealth, FoldHealth, Health, JournalHealth, RecordingHealth, Status,
     StoreHealth,
@@ -51,20 +52,18 @@ impl Parts {
         warnings.extend(self.memory_warning.clone());
         self.recorder.drain.counters(|counters| {
             warnings.extend(self.recording_warnings(&drain, counters));
-            let recorded = counters.recorded - counters.lost.min(counters.recorded);
-            let all = recorded + drain.dropped + counters.lost;
+            let recorded = counters.recorded.saturating_sub(counters.lost);
             Health {
                 status,
                 warnings,
                 instance: flush.instance,
-                completeness: match all {
-                    0 => 1.0,
-                    all => recorded as f64 / all as f64,
-                },
+                completeness: completeness(recorded, counters.lost + drain.dropped),
                 recording: RecordingHealth {
-                    recorded,
+                    recorded: recorded.requests,
+                    recorded_additions: recorded.additions,
                     in_flight: self.recorder.core.in_flight(),
-                    dropped: drain.dropped,
+                    dropped: drain.dropped.requests,
+                    dropped_additions: drain.dropped.additions,
                     overflowed: drain.overflowed,
                     pending_series: drain.pending + flush.series,
                     drain_lag_seconds: drain.lag,
@@ -76,7 +75,9 @@ impl Parts {
                     in_doubt_age_seconds: flush.in_doubt_age.map(|age| age.as_secs_f64()),
                     errors: counters.flush_errors,
                     replayed: counters.replayed,
-                    lost: counters.lost,
+                    lost: counters.lost.requests,
+                    lost_additions: counters.lost.additions,
+                    lost_details: counters.lost.details,
                     store_resets: counters.store_resets,
                 },
                 fold: FoldHealth {
@@ -109,7 +110,7 @@ impl Parts {
 }
 
 impl Parts {
-    /// Requests without a context of their own, and requests that are gone: what happened and what to do.
+    /// Requests without a context of their own, and what is gone: what happened and what to do.
     fn recording_warnings(&self, drain: &DrainStats, counts: &FlushCounters) -> Vec<String> {
         let mut warnings = Vec::new();
         let limits = &self.recorder.limits;
@@ -138,9 +139,9 @@ impl Parts {
                 times(counts.store_resets)
             ));
         }
-        if counts.lost > 0 {
+        if !counts.lost.is_zero() {
             warnings.push(format!(
-                "{} requests are lost, since the store lost them or was away at a shutdown: see the log \
+                "{} are lost, since the store lost them, or was away at a shutdown or for too long: see the log \
                  for the time, use persistence and a replica, and raise `replay_bytes` if a failover \
                  loses more than it holds",
                 counts.lost
@@ -185,6 +186,20 @@ impl Parts {
             blind_spots,
         }
     }
+}
+
+/// The smallest share, of any kind, of what was recorded and is not missing; below 1 if anything is missing.
+fn completeness(recorded: Amounts, missing: Amounts) -> f64 {
+    if missing.is_zero() {
+        return 1.0;
+    }
+    let share = |recorded: u64, missing: u64| match missing {
+        0 => 1.0,
+        missing => recorded as f64 / (recorded as f64 + missing as f64),
+    };
+    share(recorded.requests, missing.requests)
+        .min(share(recorded.additions, missing.additions))
+        .min(1.0_f64.next_down())
 }
 
 fn times(n: u64) -> String {

@@ -16,6 +16,7 @@ use super::minute_reports::ReportCollector;
 use super::slow_drain::SlowRequestDrain;
 use super::totals::Totals;
 use super::{Entry, Recorder};
+use crate::model::amounts::Amounts;
 use crate::model::batch::{Aggregate, Batch, Merge};
 use crate::model::context::{ALL, ContextId, Kind, OVERFLOW, TIMER_OVERFLOW};
 use crate::model::fleet::Fleet;
@@ -46,7 +47,7 @@ struct State {
     drained_at: i64,
     lag: i64,
     max_lag: i64,
-    dropped: u64,
+    dropped: Amounts,
     overflowed: u64,
     slow: SlowRequestDrain,
     reports: ReportCollector,
@@ -63,7 +64,7 @@ struct Entries {
 /// Counts of the drain itself, for health.
 pub(crate) struct DrainStats {
     pub(crate) pending: usize,
-    pub(crate) dropped: u64,
+    pub(crate) dropped: Amounts,
     pub(crate) overflowed: u64,
     pub(crate) lag: f64,
     pub(crate) max_lag: f64,
@@ -89,7 +90,7 @@ impl Drain {
                 drained_at: now,
                 lag: 0,
                 max_lag: 0,
-                dropped: 0,
+                dropped: Amounts::default(),
                 overflowed: 0,
                 slow: SlowRequestDrain::new(now.div_euclid(SECOND)),
                 reports: ReportCollector::new(app_version),
@@ -119,6 +120,11 @@ impl Drain {
     /// Whether the pending batch is to be flushed early.
     pub(crate) fn is_crowded(&self) -> bool {
         is_crowded(&lock(&self.state).pending)
+    }
+
+    /// How much the pending batch holds.
+    pub(crate) fn pending_amounts(&self) -> Amounts {
+        lock(&self.state).pending.amounts()
     }
 
     /// Reads or changes the counts of flushing.
@@ -203,7 +209,7 @@ impl Recorder {
             }
             let mut aggregate = aggregate.unwrap_or_default();
             if self.core.is_closed() {
-                state.dropped += aggregate.times.count;
+                state.dropped.requests += aggregate.times.count;
                 continue;
             }
             if entry.kind == Kind::Http {
@@ -216,13 +222,22 @@ impl Recorder {
         }
         for counter in &entries.counters {
             let n = counter.value.take();
-            if n != 0 && !self.core.is_closed() {
-                let pending = &mut state.pending;
-                pending.count(&counter.name, second, n);
+            if n == 0 {
+                continue;
             }
+            if self.core.is_closed() {
+                state.dropped += Amounts::of_additions(n.unsigned_abs());
+                continue;
+            }
+            state.flush.recorded += Amounts::of_additions(n.unsigned_abs());
+            state.pending.count(&counter.name, second, n);
         }
         state.entries = entries;
-        state.dropped += self.rankings.drain(&mut state.pending, second);
+        let ranked = self.rankings.drain(&mut state.pending, second);
+        match self.core.is_closed() {
+            true => state.dropped += Amounts::of_additions(ranked),
+            false => state.flush.recorded += Amounts::of_additions(ranked),
+        }
         if all.times.count > 0 {
             let name = state.all.clone();
             let pending = &mut state.pending;
@@ -264,7 +279,8 @@ impl Recorder {
         let mut state = lock(&self.drain.state);
         let later = std::mem::replace(&mut state.pending, batch);
         state.pending.merge(later);
-        state.pending.compact(self.limits.pending_bytes);
+        let details = state.pending.compact(self.limits.pending_bytes);
+        state.flush.lost += Amounts::of_details(details);
     }
 
     /// Drains at each turn of a second, whatever the flush interval, until `stopped`.
@@ -284,7 +300,7 @@ impl Recorder {
 impl State {
     fn add_to_pending(&mut self, entry: &Entry, second: i64, aggregate: &Aggregate) {
         let count = aggregate.times.count;
-        self.flush.recorded += count;
+        self.flush.recorded += Amounts::of_requests(count);
         if matches!(&*entry.name, OVERFLOW | TIMER_OVERFLOW) {
             self.overflowed += count;
         }

@@ -43,7 +43,8 @@ struct Shard(Mutex<HashMap<Arc<str>, Pending>>);
 #[derive(Debug, Default)]
 struct Pending {
     n: i64,
-    additions: u64,
+    /// The sum of what was added, without signs.
+    amount: u64,
     /// Drains since the last addition.
     idle: u8,
 }
@@ -51,7 +52,8 @@ struct Pending {
 #[derive(Debug)]
 struct Collected {
     delta: RankingDelta,
-    additions: u64,
+    /// The sum of what was added, without signs. A removal counts as 1.
+    amount: u64,
 }
 
 impl Rankings {
@@ -94,20 +96,19 @@ impl Rankings {
         rankings.map(|e| (e.name.clone(), e.spec)).collect()
     }
 
-    /// Moves what was added into a batch, at a second. Returns the number of additions that were dropped,
-    /// as the recorder is closed.
+    /// Moves what was added into a batch, at a second, or drops it if the recorder is closed. Returns how much that
+    /// was.
     pub(super) fn drain(&self, batch: &mut Batch, second: i64) -> u64 {
         let rankings = lock(&self.0);
-        let mut dropped = 0;
+        let mut amount: u64 = 0;
         for entry in rankings.values() {
             let collected = entry.take(second);
-            if entry.core.is_closed() {
-                dropped += collected.additions;
-            } else if !collected.delta.is_empty() {
+            amount = amount.saturating_add(collected.amount);
+            if !entry.core.is_closed() && !collected.delta.is_empty() {
                 batch.add_ranking(entry.name.clone(), collected.delta);
             }
         }
-        dropped
+        amount
     }
 }
 
@@ -160,6 +161,7 @@ impl RankingEntry {
             lock(&shard.0).remove(&*id);
         }
         collected.delta.remove(&(&*id).into());
+        collected.amount = collected.amount.saturating_add(1);
         collected.delta.limit();
     }
 
@@ -186,7 +188,7 @@ impl RankingEntry {
 impl Pending {
     fn add(&mut self, n: i64) {
         self.n = self.n.saturating_add(n);
-        self.additions += 1;
+        self.amount = self.amount.saturating_add(n.unsigned_abs());
     }
 }
 
@@ -194,19 +196,19 @@ impl Collected {
     fn new(spec: RankingSpec) -> Self {
         Self {
             delta: RankingDelta::new(spec),
-            additions: 0,
+            amount: 0,
         }
     }
 
     /// Takes the additions of a shard, which keeps the memory of its ids for a while.
     fn take(&mut self, ids: &mut HashMap<Arc<str>, Pending>, second: i64) {
         ids.retain(|id, pending| {
-            if pending.additions == 0 {
+            if pending.amount == 0 {
                 pending.idle += 1;
                 return pending.idle < IDLE_DRAINS;
             }
             let taken = std::mem::take(pending);
-            self.additions += taken.additions;
+            self.amount = self.amount.saturating_add(taken.amount);
             self.delta.add(id, second, taken.n);
             true
         });
@@ -226,6 +228,7 @@ mod tests {
 
     use super::*;
     use crate::clock::Clock;
+    use crate::model::amounts::Amounts;
     use crate::model::slice::Precisions;
     use crate::recorder::{Limits, Recorder};
 
@@ -345,7 +348,11 @@ mod tests {
         recorder.core.close();
         (0..3).for_each(|_| entry.add("a", 5));
         assert_eq!(taken(&recorder), (vec![], 0));
-        assert_eq!(recorder.drain.drain_stats().dropped, 3);
+        entry.remove("a");
+        entry.add("b", -2);
+        recorder.drain();
+        let dropped = recorder.drain.drain_stats().dropped;
+        assert_eq!(dropped, Amounts::of_additions(3 * 5 + 1 + 2));
     }
 
     #[test]

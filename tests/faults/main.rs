@@ -19,6 +19,7 @@ mod faulty;
 mod folding;
 mod folds;
 mod hours;
+mod losses;
 mod model;
 mod network;
 mod outage;

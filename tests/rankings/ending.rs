@@ -16,7 +16,8 @@ async fn a_shutdown_flushes_additions_and_later_ones_are_refused() {
     pulse.shutdown().await.unwrap();
     let error = posts.add_now("7", 1).await.unwrap_err();
     assert!(matches!(error, RankingError::ShutDown { .. }), "{error}");
-    assert_eq!(pulse.health().recording.dropped, 1);
+    let recording = pulse.health().recording;
+    assert_eq!((recording.dropped, recording.dropped_additions), (0, 1));
     let posts = build().ranking("posts").build().unwrap();
     posts.add_now("9", 1).await.unwrap();
     assert_eq!(posts.score("7").await.unwrap(), Some(3));
@@ -34,9 +35,11 @@ async fn a_shutdown_without_a_store_says_that_additions_are_lost() {
     assert!(source.is_some_and(|source| source.contains("127.0.0.1:1")));
     assert!(error.to_string().contains("stays recorded"), "{error}");
     let error = pulse.shutdown().await.unwrap_err();
-    assert_eq!(error.requests(), 0);
+    assert_eq!((error.requests(), error.additions()), (0, 1));
     assert!(
-        error.to_string().contains("additions to 1 ids of rankings"),
+        error
+            .to_string()
+            .contains("additions of 1 to counters and rankings"),
         "{error}"
     );
 }

@@ -30,12 +30,15 @@ pub(in crate::admin) struct StatusJson {
 #[derive(Serialize)]
 struct RecordingLosses {
     dropped: u64,
+    dropped_additions: u64,
     overflowed: u64,
 }
 
 #[derive(Serialize)]
 struct FlushLosses {
     lost: u64,
+    lost_additions: u64,
+    lost_details: u64,
     store_resets: u64,
 }
 
@@ -53,10 +56,13 @@ impl From<Health> for StatusJson {
             warnings: health.warnings,
             recording: RecordingLosses {
                 dropped: health.recording.dropped,
+                dropped_additions: health.recording.dropped_additions,
                 overflowed: health.recording.overflowed,
             },
             flush: FlushLosses {
                 lost: health.flush.lost,
+                lost_additions: health.flush.lost_additions,
+                lost_details: health.flush.lost_details,
                 store_resets: health.flush.store_resets,
             },
             fold: FoldLosses {

@@ -4,8 +4,11 @@ import { plural, visible } from './format.js';
 
 const LOSSES = {
 	'recording.dropped': ['measurement', 'dropped'],
+	'recording.dropped_additions': ['addition', 'dropped after the shutdown'],
 	'recording.overflowed': ['request', 'counted as <overflow>, as there are more contexts than max_contexts'],
 	'flush.lost': ['measurement', 'lost with the store, or while it was away for too long'],
+	'flush.lost_additions': ['addition', 'to counters and rankings lost with the store, or while it was away for too long'],
+	'flush.lost_details': ['detail', 'of requests lost with the store, or while it was away for too long'],
 	'flush.store_resets': ['reset', 'of the store: its earlier data is gone'],
 	'fold.quarantined': ['value', 'refused by the store'],
 	'fold.skewed': ['measurement', 'dropped, as the clocks disagree'],

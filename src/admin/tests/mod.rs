@@ -102,8 +102,10 @@ fn health() -> Health {
         completeness: 0.97,
         recording: RecordingHealth {
             recorded: 90,
+            recorded_additions: 91,
             in_flight: 2,
             dropped: 1,
+            dropped_additions: 11,
             overflowed: 5,
             pending_series: 3,
             drain_lag_seconds: 0.001,
@@ -116,6 +118,8 @@ fn health() -> Health {
             errors: 7,
             replayed: 9,
             lost: 2,
+            lost_additions: 12,
+            lost_details: 13,
             store_resets: 8,
         },
         fold: FoldHealth {

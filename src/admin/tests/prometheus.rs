@@ -172,7 +172,11 @@ async fn metrics_have_the_totals_and_the_fleet() {
     for (name, value) in [
         ("pulse_in_flight", 2.0),
         ("pulse_dropped_total", 1.0),
+        ("pulse_recorded_additions_total", 91.0),
+        ("pulse_dropped_additions_total", 11.0),
         ("pulse_lost_total", 2.0),
+        ("pulse_lost_additions_total", 12.0),
+        ("pulse_lost_details_total", 13.0),
         ("pulse_pending_series", 3.0),
         ("pulse_store_up", 1.0),
         ("pulse_fleet_requests", 8.0),

@@ -21,7 +21,7 @@ async fn flushing_shows_what_is_taken_and_not_acknowledged() {
     let status = flushing.flusher.status();
     assert_eq!(status.series, 2);
     assert!(status.in_doubt_age.is_some() && status.flushed_age.is_none());
-    assert_eq!(lock(&flushing.flusher.state).requests, 3);
+    assert_eq!(lock(&flushing.flusher.state).amounts.requests, 3);
     flushing.store.set(Behaviour::Fine);
     let flushed = flushing.flusher.flush().await.expect("the store answers");
     assert_eq!(

@@ -20,7 +20,7 @@ async fn a_shutdown_counts_what_it_could_not_flush_as_lost() {
     flushing.record(2);
     let calls = flushing.store.calls().len();
     let lost = flushing.flusher.finish(10 * SECOND).await;
-    let lost = lost.map_err(|lost| (lost.requests, lost.error.kind()));
+    let lost = lost.map_err(|lost| (lost.lost.requests, lost.error.kind()));
     assert_eq!(lost, Err((5, StoreErrorKind::Unreachable)));
     assert_eq!(flushing.lost(), 5);
     let tries = flushing.store.calls().len() - calls;
@@ -39,7 +39,7 @@ async fn a_flush_that_nobody_polls_is_lost_until_it_is_sent_after_all() {
     assert!(timeout(MS, &mut held).await.is_err());
     flushing.record(2);
     let lost = flushing.flusher.finish(SECOND).await;
-    let lost = lost.map_err(|lost| (lost.requests, lost.error.kind()));
+    let lost = lost.map_err(|lost| (lost.lost.requests, lost.error.kind()));
     assert_eq!(lost, Err((5, StoreErrorKind::TimedOut)));
     assert_eq!(flushing.lost(), 5);
     drop(held);

@@ -244,7 +244,9 @@ impl Flushing {
     }
 
     fn lost(&self) -> u64 {
-        self.recorder.drain.counters(|counters| counters.lost)
+        self.recorder
+            .drain
+            .counters(|counters| counters.lost.requests)
     }
 
     fn last_error(&self) -> Option<String> {

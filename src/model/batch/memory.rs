@@ -46,8 +46,8 @@ impl Batch {
 
     /// Compacts the records until they take about `bytes`: drops the oldest reports, then adds all but the newest
     /// slices of the finest tier to those of the next one, then these to the widest, then makes the histograms
-    /// coarser. No count is lost.
-    pub(crate) fn compact(&mut self, bytes: usize) {
+    /// coarser. No count is lost. Returns how many reports were dropped.
+    pub(crate) fn compact(&mut self, bytes: usize) -> u64 {
         let surplus = self.record_bytes().saturating_sub(bytes);
         let mut dropped = 0;
         let fits = |report: &MinuteReport| {
@@ -55,7 +55,15 @@ impl Batch {
             dropped += if fits { 0 } else { report.bytes() };
             fits
         };
+        let before = self.reports.len();
         self.reports.retain(fits);
+        let reports = (before - self.reports.len()) as u64;
+        self.compact_records(bytes);
+        reports
+    }
+
+    /// Compacts the records until they take about `bytes`, or as far as that goes.
+    fn compact_records(&mut self, bytes: usize) {
         for tier in 1..TIERS.len() {
             if self.record_bytes() <= bytes {
                 return;

@@ -59,7 +59,7 @@ fn samples_are_recorded_overflowed_or_dropped() {
     let counts = || {
         let stats = recorder.drain.drain_stats();
         let recorded = recorder.drain.counters(|counters| counters.recorded);
-        (recorded, stats.overflowed, stats.dropped)
+        (recorded.requests, stats.overflowed, stats.dropped.requests)
     };
     for name in ["GET /", "GET /", "GET /a", "GET /b", "GET /c"] {
         record(&recorder, Kind::Http, name);
@@ -69,9 +69,10 @@ fn samples_are_recorded_overflowed_or_dropped() {
     recorder.core.close();
     record(&recorder, Kind::Http, "GET /");
     record(&recorder, Kind::Http, "GET /");
-    recorder.counter("sales").increment();
+    recorder.counter("sales").add(-3);
     recorder.drain();
     assert_eq!(counts(), (5, 3, 2));
+    assert_eq!(recorder.drain.drain_stats().dropped.additions, 3);
     assert!(recorder.drain.take().counters.is_empty());
 }
 

@@ -1,0 +1,47 @@
+//! The error of a shutdown: what is lost, and why.
+
+use crate::error::StoreError;
+use crate::model::amounts::Amounts;
+
+/// A shutdown could not flush everything that was recorded, or has found that the store lost what it had taken. Its
+/// [`source`](std::error::Error::source) says why.
+#[derive(Debug)]
+pub struct ShutdownError {
+    lost: Amounts,
+    source: StoreError,
+}
+
+impl std::fmt::Display for ShutdownError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} could not be flushed before the shutdown", self.lost)
+    }
+}
+
+impl std::error::Error for ShutdownError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.source)
+    }
+}
+
+impl ShutdownError {
+    pub(super) fn new(lost: Amounts, source: StoreError) -> Self {
+        Self { lost, source }
+    }
+
+    /// How many requests and runs of timers are lost, or at least in doubt.
+    pub fn requests(&self) -> u64 {
+        self.lost.requests
+    }
+
+    /// How much is lost, or at least in doubt, of what was added to counters and rankings: the sum of the numbers,
+    /// without their signs. A removal from a ranking counts as 1.
+    pub fn additions(&self) -> u64 {
+        self.lost.additions
+    }
+
+    /// How many minute reports and listed requests are lost, or at least in doubt: details of requests that
+    /// [`requests`](Self::requests) or the store counts.
+    pub fn details(&self) -> u64 {
+        self.lost.details
+    }
+}

@@ -1,0 +1,298 @@
+//! Losses of every kind are told: by the shutdown, in health, in the log. Requests are counted one by one, counters
+//! and rankings by how much was added to them.
+
+use std::time::Duration;
+
+use axum::body::{Body, to_bytes};
+use http::Request;
+use redis::cmd;
+use serde_json::Value;
+use tower::ServiceExt;
+use tower_pulse::admin::Access;
+use tower_pulse::{Clock, Pulse};
+
+use crate::hours::{now, with_clock};
+use crate::rig::log::Log;
+use crate::rig::proxy::Proxy;
+use crate::rig::server::RedisServer;
+use crate::rig::wait::until;
+use crate::service::{Service, builder, without_flushes};
+
+/// The deadline of a shutdown.
+const TIMEOUT: Duration = Duration::from_millis(200);
+
+/// An answer of the admin API.
+pub async fn ask(pulse: &Pulse, question: &str) -> Value {
+    let request = Request::get(question).header("host", "localhost");
+    let request = request.body(Body::empty()).unwrap();
+    let router = pulse.router(Access::open());
+    let response = router.oneshot(request).await.unwrap();
+    assert!(response.status().is_success(), "{response:?}");
+    let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
+    serde_json::from_slice(&body).unwrap()
+}
+
+/// What health says was lost: requests, additions and details.
+async fn lost(pulse: &Pulse) -> [u64; 3] {
+    let health = ask(pulse, "/api/health").await;
+    let flush = &health["flush"];
+    ["lost", "lost_additions", "lost_details"].map(|field| {
+        let n = flush[field].as_u64();
+        n.unwrap_or_else(|| panic!("no {field} in {flush}"))
+    })
+}
+
+/// A service whose server dies before what `record` records is flushed, and the shutdown's error.
+async fn killed(record: impl FnOnce(&Pulse)) -> (Service, String) {
+    let server = RedisServer::start().await;
+    let service = Service::new(without_flushes(&server.url()).shutdown_timeout(TIMEOUT));
+    service.requests(10).await;
+    service.settle().await;
+    server.kill_9();
+    record(&service.pulse);
+    let error = service.pulse.shutdown().await.expect_err("it is lost");
+    let completeness = service.health().completeness;
+    assert!(completeness < 1.0, "{completeness} after {error}");
+    (service, error.to_string())
+}
+
+#[tokio::test]
+async fn a_shutdown_tells_what_of_a_counter_is_lost() {
+    let (log, _logging) = Log::start();
+    let (service, error) = killed(|pulse| {
+        pulse.counter("sold").add(1_000);
+        pulse.counter("stock").add(-400);
+    })
+    .await;
+    assert!(error.contains("additions of 1400 to counters"), "{error}");
+    assert_eq!(lost(&service.pulse).await, [0, 1_400, 0]);
+    assert_eq!(log.lines_with("additions of 1400 to counters").len(), 1);
+    let warnings = service.health().warnings;
+    let told = warnings.iter().filter(|one| one.contains("1400"));
+    assert_eq!(told.count(), 1, "{warnings:?}");
+    let metrics = metrics(&service.pulse).await;
+    assert!(
+        metrics.contains("pulse_lost_additions_total 1400"),
+        "{metrics}"
+    );
+    // A second shutdown has nothing to add.
+    service.pulse.shutdown().await.unwrap();
+    assert_eq!(lost(&service.pulse).await, [0, 1_400, 0]);
+}
+
+async fn metrics(pulse: &Pulse) -> String {
+    let request = Request::get("/metrics").header("host", "localhost");
+    let request = request.body(Body::empty()).unwrap();
+    let response = pulse.router(Access::open()).oneshot(request).await.unwrap();
+    let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
+    String::from_utf8(body.to_vec()).unwrap()
+}
+
+#[tokio::test]
+async fn a_shutdown_tells_what_of_a_ranking_is_lost() {
+    let (service, error) = killed(|pulse| {
+        let posts = pulse.ranking("posts").build().unwrap();
+        posts.add("7", 3);
+        posts.add("7", 3);
+        posts.add("9", -2);
+    })
+    .await;
+    assert!(error.contains("additions of 8 to"), "{error}");
+    assert_eq!(lost(&service.pulse).await, [0, 8, 0]);
+}
+
+#[tokio::test]
+async fn a_shutdown_tells_how_many_runs_of_timers_are_lost() {
+    let (service, error) = killed(|pulse| pulse.timer("job").stop()).await;
+    assert!(error.contains("1 requests"), "{error}");
+    assert_eq!(lost(&service.pulse).await, [1, 0, 0]);
+}
+
+#[tokio::test]
+async fn additions_after_the_shutdown_are_counted_as_dropped() {
+    let server = RedisServer::start().await;
+    let service = Service::new(builder(&server.url()));
+    let posts = service.pulse.ranking("posts").build().unwrap();
+    service.pulse.counter("sold").add(3_000);
+    service.pulse.shutdown().await.unwrap();
+    service.pulse.counter("sold").add(1_000);
+    posts.add("7", 5);
+    service.pulse.timer("late").stop();
+    let health = ask(&service.pulse, "/api/health").await;
+    let recording = &health["recording"];
+    assert_eq!(
+        (&recording["dropped"], &recording["dropped_additions"]),
+        (&Value::from(1), &Value::from(1_005))
+    );
+    assert_eq!(recording["recorded_additions"], 3_000);
+    // Of one run of a timer, nothing was recorded.
+    assert_eq!(health["completeness"], 0.0);
+    assert_eq!(lost(&service.pulse).await, [0; 3]);
+}
+
+/// A dump that was made before the last calls, of counters and rankings only, comes back instead of the server.
+#[tokio::test]
+async fn what_a_restored_dump_lacks_is_told() {
+    for minutes in [1, 20] {
+        let server = RedisServer::start().await;
+        let (clock, hand) = Clock::manual(now());
+        // What the store has lost cannot be sent again.
+        let pulse = with_clock(&server.url(), &clock).replay_bytes(0);
+        let service = Service::new(pulse);
+        let posts = service.pulse.ranking("posts").build().unwrap();
+        service.requests(5).await;
+        service.settle().await;
+        let mut conn = server.connection().await;
+        cmd("SAVE").exec_async(&mut conn).await.unwrap();
+        for _ in 0..minutes {
+            hand.advance(Duration::from_secs(60));
+            posts.add("7", 2);
+            service.pulse.counter("sold").add(5);
+            service.settle().await;
+        }
+        server.kill_9();
+        server.restart().await;
+        // Any later call finds out.
+        hand.advance(Duration::from_secs(1));
+        service.requests(1).await;
+        service.settle().await;
+        assert_eq!(lost(&service.pulse).await, [0, minutes * 7, 0]);
+        let health = service.health();
+        assert!(health.completeness < 1.0);
+        let told = format!("additions of {} to", minutes * 7);
+        assert!(
+            health
+                .warnings
+                .iter()
+                .any(|warning| warning.contains(&told)),
+            "{:?}",
+            health.warnings
+        );
+        service.pulse.shutdown().await.unwrap();
+    }
+}
+
+/// Whoever flushes himself may never go on with it.
+#[tokio::test]
+async fn what_a_flush_holds_that_is_not_polled_is_told_once() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(server.port()).await;
+    let service = Service::new(without_flushes(&proxy.url()).shutdown_timeout(TIMEOUT));
+    service.requests(10).await;
+    service.settle().await;
+    proxy.black_hole(true);
+    service.pulse.counter("sold").add(1_000);
+    let mut held = Box::pin(service.pulse.flush());
+    tokio::select! {
+        ended = &mut held => panic!("it has ended: {ended:?}"),
+        () = until("a call is under way", async || {
+            service.health().flush.in_doubt_age_seconds.is_some()
+        }) => {}
+    }
+    let both: [_; 2] = tokio::join!(service.pulse.shutdown(), service.pulse.shutdown()).into();
+    let told = both.into_iter().filter_map(Result::err);
+    assert!(told.count() >= 1);
+    assert_eq!(lost(&service.pulse).await, [0, 1_000, 0]);
+    drop(held);
+    service.pulse.shutdown().await.unwrap_err();
+    assert_eq!(lost(&service.pulse).await, [0, 1_000, 0]);
+}
+
+#[tokio::test]
+async fn samples_of_a_shutdown_that_was_given_up_are_not_lost_if_they_are_flushed_after_all() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(server.port()).await;
+    let service = Service::new(without_flushes(&proxy.url()).shutdown_timeout(TIMEOUT));
+    service.requests(10).await;
+    service.settle().await;
+    proxy.black_hole(true);
+    service.pulse.counter("sold").add(1_000);
+    let mut held = Box::pin(service.pulse.flush());
+    tokio::select! {
+        ended = &mut held => panic!("it has ended: {ended:?}"),
+        () = until("a call is under way", async || {
+            service.health().flush.in_doubt_age_seconds.is_some()
+        }) => {}
+    }
+    service.pulse.shutdown().await.unwrap_err();
+    drop(held);
+    proxy.heal();
+    service.settle().await;
+    service.pulse.shutdown().await.unwrap();
+    assert_eq!(lost(&service.pulse).await, [0; 3]);
+    assert!((service.health().completeness - 1.0).abs() < f64::EPSILON);
+}
+
+/// The server answers the last flush of a shutdown, but has lost what it had acknowledged.
+#[tokio::test]
+async fn a_shutdown_that_finds_a_loss_tells_it() {
+    let server = RedisServer::start().await;
+    let service = Service::new(without_flushes(&server.url()).replay_bytes(0));
+    service.requests(10).await;
+    service.settle().await;
+    let mut conn = server.connection().await;
+    cmd("SAVE").exec_async(&mut conn).await.unwrap();
+    service.pulse.counter("sold").add(1_000);
+    service.settle().await;
+    server.kill_9();
+    server.restart().await;
+    service.pulse.counter("sold").add(1);
+    let error = service.pulse.shutdown().await.unwrap_err().to_string();
+    assert!(error.contains("additions of 1000 to"), "{error}");
+    assert_eq!(lost(&service.pulse).await, [0, 1_000, 0]);
+}
+
+/// The log of a service that ends, by `end`, with a call under way that nobody answers.
+fn log_of(end: impl FnOnce(tokio::runtime::Runtime, Service, &Log)) -> Log {
+    let (log, _logging) = Log::start();
+    let runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = { runtime }.enable_all().build().unwrap();
+    let (service, server, proxy) = runtime.block_on(async {
+        let server = RedisServer::start().await;
+        let proxy = Proxy::start(server.port()).await;
+        let service = Service::new(builder(&proxy.url()));
+        service.requests(10).await;
+        service.settle().await;
+        proxy.black_hole(true);
+        service.pulse.counter("sold").add(1_000);
+        until("a call is under way", async || {
+            service.health().flush.in_doubt_age_seconds.is_some()
+        })
+        .await;
+        (service, server, proxy)
+    });
+    end(runtime, service, &log);
+    drop((server, proxy));
+    log
+}
+
+#[test]
+fn a_runtime_that_ends_with_a_call_under_way_tells_it() {
+    let log = log_of(|runtime, service, _| {
+        drop(runtime);
+        drop(service);
+    });
+    let lines = log.lines_with("the runtime ended without");
+    assert!(
+        lines.len() == 1 && lines[0].contains("additions of 1000 to"),
+        "{lines:?}"
+    );
+}
+
+/// A part of the line about what a shutdown could not flush.
+const TOLD: &str = "could not be flushed before the shutdown";
+
+#[test]
+fn a_pulse_that_is_dropped_tells_what_it_could_not_flush() {
+    let log = log_of(|runtime, service, log| {
+        drop(service);
+        runtime.block_on(until("it is told", async || {
+            !log.lines_with(TOLD).is_empty()
+        }));
+    });
+    let lines = log.lines_with(TOLD);
+    assert!(
+        lines.len() == 1 && lines[0].contains("additions of 1000 to"),
+        "{lines:?}"
+    );
+}
