@@ -117,6 +117,7 @@ use self::reader::Reader;
 use self::response::ApiError;
 use crate::clock::Clock;
 use crate::error::BuildError;
+use crate::flush::Unsent;
 use crate::model::health::Health;
 use crate::model::ranking::RankingSpec;
 use crate::model::slice::Precisions;
@@ -137,6 +138,9 @@ fn too_large() -> ApiError {
     ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, message)
 }
 
+/// Returns the samples of this instance that are not known to be in the store.
+pub(crate) type UnsentSource = Arc<dyn Fn() -> Option<Unsent> + Send + Sync>;
+
 /// The sources of the admin router's answers.
 pub(crate) struct Source {
     /// The data of the fleet.
@@ -156,6 +160,7 @@ pub(crate) struct Source {
     pub(crate) row_caches: crate::row_cache::RowCaches,
     /// Returns the health of this instance.
     pub(crate) health: Arc<dyn Fn() -> Health + Send + Sync>,
+    pub(crate) unsent: UnsentSource,
     /// Returns the totals of this instance by context, which may include `<all>`.
     #[cfg_attr(not(feature = "prometheus"), allow(dead_code))]
     pub(crate) totals: Arc<dyn Fn() -> Vec<(Arc<str>, Totals)> + Send + Sync>,
@@ -195,11 +200,7 @@ pub(crate) fn mounted(source: Source, access: Access, path: &str) -> Result<Rout
 fn routes(source: Source, access: Access, prefix: &str) -> Router {
     access.warn_if_open();
     let admin = Arc::new(Admin {
-        reader: Reader::new(
-            source.store.clone(),
-            source.clock.clone(),
-            source.target_seconds(),
-        ),
+        reader: Reader::new(&source),
         page: Page::new(&source),
         posts: PostLimit::new(source.clock.clone()),
         prefix: prefix.to_owned(),

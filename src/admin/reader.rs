@@ -13,6 +13,7 @@ use super::single_flight::{DEADLINE, FRESH, SingleFlight, SingleFlightMap, withi
 use super::window_points::WindowPoints;
 use super::window_sums::WindowSums;
 use super::windows::Windows;
+use super::{Source, UnsentSource};
 use crate::clock::Clock;
 use crate::model::batch::Aggregate;
 use crate::model::changes::mark::Mark;
@@ -23,7 +24,7 @@ use crate::model::slow_request::SlowRequests;
 use crate::model::slowest::RankedContext;
 use crate::model::snapshot::{ContextSnapshot, FleetSnapshot};
 use crate::model::timer_sums;
-use crate::model::window::Window;
+use crate::model::window::{Window, recorded_until};
 #[cfg(feature = "row-cache")]
 use crate::row_cache::{RowList, Shared};
 use crate::store::changes::ChangeLog;
@@ -47,6 +48,8 @@ pub(super) struct Span {
     pub(super) created: i64,
     /// The moment up to which all samples can be read.
     pub(super) as_of: i64,
+    /// The end of the time that counts as recorded: `as_of`, or `now` if that is not much later.
+    pub(super) recorded_until: i64,
     /// The time of the answer.
     pub(super) now: i64,
 }
@@ -55,6 +58,7 @@ pub(super) struct Span {
 pub(super) struct Reader {
     store: Arc<dyn Store>,
     clock: Clock,
+    unsent: UnsentSource,
     fleet: SingleFlight<Arc<FleetSnapshot>>,
     book: SingleFlight<Arc<Book>>,
     last_book: Mutex<Arc<Book>>,
@@ -85,9 +89,11 @@ pub(super) struct Reader {
 pub(super) type TimerNames = HashMap<RecordId, Arc<str>>;
 
 impl Reader {
-    /// `target` is the time in seconds that requests should stay below.
-    pub(super) fn new(store: Arc<dyn Store>, clock: Clock, target: Option<f64>) -> Self {
+    pub(super) fn new(source: &Source) -> Self {
+        let (store, clock) = (source.store.clone(), source.clock.clone());
+        let target = source.target_seconds();
         Self {
+            unsent: source.unsent.clone(),
             windows: Windows::new(store.clone(), clock.clone(), target),
             instances: SingleFlightMap::default(),
             instance_minutes: InstanceMinutes::new(store.clone(), clock.clone()),
@@ -196,8 +202,8 @@ impl Reader {
     /// The sums of all contexts over a window, and over the window before it.
     pub(super) async fn window(&self, window: Window) -> Result<Arc<WindowSums>, ApiError> {
         let window = window.rounded(self.clock.now_seconds());
-        let as_of = self.as_of().await?;
-        let read = Box::pin(async { self.windows.sums(window, as_of).await.map(Arc::new) });
+        let until = self.recorded_span().await?.recorded_until;
+        let read = Box::pin(async { self.windows.sums(window, until).await.map(Arc::new) });
         let flight = self.window_sums.of(&self.clock, window);
         flight.get(&self.clock, |_| FRESH, read).await
     }
@@ -338,10 +344,15 @@ impl Reader {
     pub(super) async fn recorded_span(&self) -> Result<Span, ApiError> {
         let read = Box::pin(async {
             let now = self.clock.now_seconds();
+            // Before the store is asked, which has what is sent meanwhile.
+            let unsent = (self.unsent)();
             let status = self.store.status(now).await?;
+            let as_of = unsent.map_or(status.as_of, |unsent| status.as_of.min(unsent.since));
+            let is_failing = unsent.is_some_and(|unsent| unsent.is_failing);
             Ok(Span {
                 created: status.created,
-                as_of: status.as_of,
+                as_of,
+                recorded_until: recorded_until(as_of, now, is_failing),
                 now,
             })
         });

@@ -105,14 +105,14 @@ impl Windows {
         }
     }
 
-    /// What all contexts measured in a window. `as_of` is the moment up to which everything can be read.
+    /// What all contexts measured in a window. `until` is the end of the time that counts as recorded.
     ///
     /// Cancel safe: what was read so far stays.
-    pub(super) async fn sums(&self, window: Window, as_of: i64) -> Result<WindowSums, StoreError> {
+    pub(super) async fn sums(&self, window: Window, until: i64) -> Result<WindowSums, StoreError> {
         let mut state = self.state.lock().await;
         let ready = self.bring_up_to_date(&mut state, window).await?;
-        let now = state.summaries(&ready, 0, as_of, self.target).await;
-        let before = state.summaries(&ready, 1, as_of, self.target).await;
+        let now = state.summaries(&ready, 0, until, self.target).await;
+        let before = state.summaries(&ready, 1, until, self.target).await;
         Ok(WindowSums {
             contexts: state.contexts.clone(),
             now,
@@ -448,7 +448,7 @@ impl State {
         &self,
         ready: &Ready,
         part: usize,
-        as_of: i64,
+        until: i64,
         target: Option<f64>,
     ) -> PartSums {
         let (slices, running) = (ready.parts[part], &self.held[ready.at].sums[part]);
@@ -471,8 +471,8 @@ impl State {
         let since = self.since();
         let mut part_sums = PartSums {
             slices,
-            complete: slices.complete(since, as_of, ready.now),
-            covered: slices.covered(since, as_of, ready.now),
+            complete: slices.complete(since, until, ready.now),
+            covered: slices.covered(since, until, ready.now),
             error,
             summaries,
         };

@@ -115,11 +115,16 @@ impl Builder {
             let folder = folder.clone();
             move || folder.status().is_folder
         };
+        let unsent_since = {
+            let recorder = recorder.clone();
+            move || recorder.drain.unsent_since()
+        };
         let judge = Judge::new(
             store.clone(),
             self.clock.clone(),
             self.max_contexts,
             is_folder,
+            unsent_since,
         );
         let judge = Arc::new(judge);
         let cleaning = Arc::<Mutex<CleanerStatus>>::default();

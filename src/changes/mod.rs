@@ -47,6 +47,8 @@ pub(crate) struct Judge {
     clock: Clock,
     /// Whether this instance is the one that should judge.
     is_folder: Box<dyn Fn() -> bool + Send + Sync>,
+    /// The second of the oldest sample of this instance that is not known to be in the store.
+    unsent_since: Box<dyn Fn() -> Option<i64> + Send + Sync>,
     /// The most contexts that are judged.
     max_contexts: usize,
     /// Taken out while a minute is judged: if the future is dropped then, the slot stays empty, and the next call
@@ -75,11 +77,13 @@ impl Judge {
         clock: Clock,
         max_contexts: usize,
         is_folder: impl Fn() -> bool + Send + Sync + 'static,
+        unsent_since: impl Fn() -> Option<i64> + Send + Sync + 'static,
     ) -> Self {
         Self {
             store,
             clock,
             is_folder: Box::new(is_folder),
+            unsent_since: Box::new(unsent_since),
             max_contexts,
             session: tokio::sync::Mutex::default(),
             callbacks: Mutex::default(),
@@ -120,8 +124,10 @@ impl Judge {
         let Some(changes) = self.store.changes() else {
             return Ok(0);
         };
+        // Before the store is asked, which has what is sent meanwhile.
+        let unsent_since = (self.unsent_since)().unwrap_or(i64::MAX);
         let readable = self.store.status(self.clock.now_seconds()).await?.as_of;
-        let end = until.min(readable).div_euclid(MINUTE) * MINUTE;
+        let end = until.min(readable).min(unsent_since).div_euclid(MINUTE) * MINUTE;
         let mut slot = self.session.lock().await;
         let mut judged = 0;
         let mut refused = None;

@@ -28,6 +28,7 @@ impl Flusher {
                     if calls == 0 {
                         calls += self.verify_newest(sending).await?;
                     }
+                    self.recorder.drain.all_sent();
                     return Ok(calls);
                 }
                 let generation = self.generation(sending).await?;
@@ -149,6 +150,9 @@ impl Flusher {
             if !receipt.is_attended {
                 self.unattended.notify_one();
             }
+        }
+        if sending.unsequenced.is_empty() {
+            self.recorder.drain.all_sent();
         }
         sending.in_doubt_since = None;
         sending.flushed_at = Some(self.clock().tick());

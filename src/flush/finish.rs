@@ -59,6 +59,7 @@ impl Flusher {
                     left.merge(call.batch);
                 }
                 sending.in_doubt_since = None;
+                self.recorder.drain.all_sent();
                 self.publish(&sending);
                 let lost = left.amounts();
                 self.lost(lost, Amounts::default());

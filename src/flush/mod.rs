@@ -179,6 +179,15 @@ pub(crate) struct FlushStatus {
     pub(crate) fleet: StoreStatus,
 }
 
+/// Samples of this instance that are not known to be in the store: pending, taken or in doubt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Unsent {
+    /// The second of the oldest, in Unix seconds.
+    pub(crate) since: i64,
+    /// The last flush failed, so that it is unknown when they will be sent.
+    pub(crate) is_failing: bool,
+}
+
 /// A call that the store has, to be waited for until it can be read.
 #[derive(Clone, Debug)]
 pub(crate) struct Flushed {
@@ -345,6 +354,14 @@ impl Flusher {
                 Err(error)
             }
         }
+    }
+
+    /// The samples that are not known to be in the store, if there are any.
+    pub(crate) fn unsent(&self) -> Option<Unsent> {
+        Some(Unsent {
+            since: self.recorder.drain.unsent_since()?,
+            is_failing: lock(&self.state).is_failing,
+        })
     }
 
     pub(crate) fn status(&self) -> FlushStatus {

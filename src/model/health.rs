@@ -102,6 +102,8 @@ pub struct FlushHealth {
     pub interval_seconds: f64,
     /// Seconds since the store last acknowledged a call; `None` before the first time.
     pub last_flush_age_seconds: Option<f64>,
+    /// Age of the oldest sample that is not known to be in the store; `None` if there is none.
+    pub pending_age_seconds: Option<f64>,
     /// Seconds since the call in doubt was sent, if there is one.
     pub in_doubt_age_seconds: Option<f64>,
     /// Calls that failed: with an error, or without an answer.

@@ -18,8 +18,15 @@ pub const NAMED: [(&str, i64); 6] = [
     ("7d", 604_800),
 ];
 
-/// Seconds that folding may lag behind before the time since then counts as not recorded.
+/// Seconds that flushing and folding may lag behind before the time since then counts as not recorded.
 const LAG: i64 = 15;
+
+/// The end of the time that counts as recorded at `now`, if everything until `as_of` can be read. A short lag is
+/// overlooked, unless it is `uncertain` when that ends.
+pub fn recorded_until(as_of: i64, now: i64, uncertain: bool) -> i64 {
+    let is_recent = !uncertain && as_of.saturating_add(LAG) >= now;
+    if is_recent { now } else { as_of.min(now) }
+}
 
 /// A span of time, as it was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -139,21 +146,20 @@ impl WindowSlices {
         (self.from..self.to).contains(&time)
     }
 
-    /// The part of the window that was recorded, if there is data from `since` to `as_of`, in seconds.
-    pub fn covered(&self, since: i64, as_of: i64, now: i64) -> i64 {
+    /// The part of the window that was recorded, if there is data from `since` to `until`, in seconds.
+    pub fn covered(&self, since: i64, until: i64, now: i64) -> i64 {
         let oldest = self.tier.slice(self.tier.cut_off(now)) + i64::from(self.tier.seconds);
         let first = self.from.max(since).max(oldest);
-        let is_recent = as_of.saturating_add(LAG) >= now;
-        let last = self.to.min(if is_recent { now } else { as_of.min(now) });
+        let last = self.to.min(until).min(now);
         last.saturating_sub(first).max(0)
     }
 
     /// The share of the window until `now` that was recorded, 0 to 1.
-    pub fn complete(&self, since: i64, as_of: i64, now: i64) -> f64 {
+    pub fn complete(&self, since: i64, until: i64, now: i64) -> f64 {
         let passed = self.to.min(now).saturating_sub(self.from);
         match passed {
             ..=0 => 0.0,
-            passed => self.covered(since, as_of, now) as f64 / passed as f64,
+            passed => self.covered(since, until, now) as f64 / passed as f64,
         }
     }
 }
@@ -359,15 +365,25 @@ mod tests {
         assert_eq!(slices.covered(i64::MIN, NOW, NOW), length);
         assert_eq!(slices.covered(NOW - 600, NOW, NOW), 600);
         assert_eq!(slices.covered(i64::MIN, NOW - 600, NOW), length - 600);
-        assert_eq!(slices.covered(i64::MIN, NOW - LAG, NOW), length);
-        assert_eq!(
-            slices.covered(i64::MIN, NOW - LAG - 1, NOW),
-            length - LAG - 1
-        );
         assert_eq!(slices.covered(NOW - 100, NOW - 200, NOW), 0);
         assert_eq!(slices.complete(NOW - length / 2, NOW, NOW), 0.5);
         // An answer of a store whose clock is ahead.
         assert_eq!(slices.complete(i64::MIN, NOW + 7, NOW), 1.0);
+    }
+
+    #[test]
+    fn a_short_lag_is_overlooked_unless_nobody_knows_when_it_ends() {
+        for (lag, uncertain, until) in [
+            (0, false, 0),
+            (LAG, false, 0),
+            (LAG + 1, false, -LAG - 1),
+            (1, true, -1),
+            (-7, false, 0),
+            (-7, true, 0),
+        ] {
+            let found = recorded_until(NOW - lag, NOW, uncertain) - NOW;
+            assert_eq!(found, until, "{lag} s, {uncertain}");
+        }
     }
 
     fn record(nanos: &[u64]) -> Record {

@@ -66,6 +66,7 @@ impl Pulse {
         let (recorder, pulse) = (parts.recorder.clone(), self.clone());
         let counters = recorder.clone();
         let rankings = recorder.clone();
+        let flusher = parts.flusher.clone();
         crate::admin::Source {
             store: parts.store.clone(),
             clock: parts.clock.clone(),
@@ -75,6 +76,7 @@ impl Pulse {
             target: parts.target,
             rankings: Arc::new(move || rankings.rankings.list()),
             health: Arc::new(move || pulse.health()),
+            unsent: Arc::new(move || flusher.unsent()),
             totals: Arc::new(move || recorder.drain.totals()),
             counters: Arc::new(move || counters.counter_totals()),
             #[cfg(feature = "row-cache")]

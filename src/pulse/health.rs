@@ -26,6 +26,11 @@ impl Parts {
         }
         let drain = self.recorder.drain.drain_stats();
         let age = flush.contact_age;
+        let unsent = self.flusher.unsent();
+        let pending_age_seconds = unsent.map(|unsent| {
+            let nanos = self.clock.now_nanos() - unsent.since.saturating_mul(1_000_000_000);
+            (nanos as f64 / 1e9).max(0.0)
+        });
         let interval = flush.interval.max(Duration::from_secs(1));
         let status = match age {
             Some(age) if age <= 3 * interval => Status::Ok,
@@ -72,6 +77,7 @@ impl Parts {
                 flush: FlushHealth {
                     interval_seconds: flush.last_interval.as_secs_f64(),
                     last_flush_age_seconds: flush.flushed_age.map(|age| age.as_secs_f64()),
+                    pending_age_seconds,
                     in_doubt_age_seconds: flush.in_doubt_age.map(|age| age.as_secs_f64()),
                     errors: counters.flush_errors,
                     replayed: counters.replayed,

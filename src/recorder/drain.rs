@@ -39,6 +39,10 @@ pub(crate) struct Drain {
 
 struct State {
     pending: Batch,
+    /// The second of the oldest sample in it.
+    pending_since: Option<i64>,
+    /// The second of the oldest sample that was taken, and is not known to be in the store.
+    taken_since: Option<i64>,
     flush: FlushCounters,
     totals: HashMap<ContextId, Totals>,
     entries: Entries,
@@ -82,6 +86,8 @@ impl Drain {
         Self {
             state: Mutex::new(State {
                 pending: Batch::new(precisions),
+                pending_since: None,
+                taken_since: None,
                 flush: FlushCounters::default(),
                 totals: HashMap::new(),
                 entries: Entries::default(),
@@ -111,15 +117,29 @@ impl Drain {
         lock(&self.state).reports.set_fleet(fleet);
     }
 
-    /// Takes the pending batch.
+    /// Takes the pending batch. [`unsent_since`](Self::unsent_since) remembers it until
+    /// [`all_sent`](Self::all_sent).
     pub(crate) fn take(&self) -> Batch {
         let mut state = lock(&self.state);
+        let pending_since = state.pending_since.take();
+        state.taken_since = earlier(state.taken_since, pending_since);
         state.pending.take()
     }
 
     /// Whether the pending batch is to be flushed early.
     pub(crate) fn is_crowded(&self) -> bool {
         is_crowded(&lock(&self.state).pending)
+    }
+
+    /// The store has all that was taken, or it is lost.
+    pub(crate) fn all_sent(&self) {
+        lock(&self.state).taken_since = None;
+    }
+
+    /// The second, in Unix seconds, of the oldest sample that is not known to be in the store; `None` if all are.
+    pub(crate) fn unsent_since(&self) -> Option<i64> {
+        let state = lock(&self.state);
+        earlier(state.pending_since, state.taken_since)
     }
 
     /// How much the pending batch holds.
@@ -161,6 +181,11 @@ fn is_crowded(batch: &Batch) -> bool {
         let half = ranking.spec.max_ids as usize / 2;
         ranking.ids.len() >= half.max(CROWDED_IDS)
     })
+}
+
+/// The earlier of two times, if there is any.
+fn earlier(one: Option<i64>, other: Option<i64>) -> Option<i64> {
+    one.into_iter().chain(other).min()
 }
 
 /// The second that samples belong to which were recorded between two drains. For the first drain after the
@@ -250,6 +275,9 @@ impl Recorder {
                 .reports
                 .end(&mut state.pending, now.div_euclid(SECOND)),
         }
+        if !state.pending.is_empty() {
+            state.pending_since.get_or_insert(second);
+        }
         if is_crowded(&state.pending) {
             self.drain.pressure.notify_one();
         }
@@ -279,6 +307,7 @@ impl Recorder {
         let mut state = lock(&self.drain.state);
         let later = std::mem::replace(&mut state.pending, batch);
         state.pending.merge(later);
+        state.pending_since = earlier(state.pending_since, state.taken_since);
         let details = state.pending.compact(self.limits.pending_bytes);
         state.flush.lost += Amounts::of_details(details);
     }

@@ -13,6 +13,7 @@
 mod rig;
 mod service;
 
+mod behind;
 mod ending;
 mod failover;
 mod faulty;

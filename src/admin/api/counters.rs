@@ -350,6 +350,7 @@ mod tests {
         Span {
             created,
             as_of: NOW,
+            recorded_until: NOW,
             now: NOW,
         }
     }

@@ -131,7 +131,7 @@ impl Reported {
         // There may be requests from before the store's beginning.
         let busy = sums.iter().map(|of| of.busy.start);
         let since = busy.fold(span.created, i64::min);
-        let seconds = self.minutes.covered(since, span.as_of, span.now);
+        let seconds = self.minutes.covered(since, span.recorded_until, span.now);
         let whole = self.minutes.to.saturating_sub(self.begin);
         Covered {
             from: self.minutes.from,

@@ -86,8 +86,8 @@ impl Covered {
         Self {
             from: slices.from,
             to: slices.to,
-            complete: slices.complete(since, span.as_of, span.now),
-            seconds: slices.covered(since, span.as_of, span.now),
+            complete: slices.complete(since, span.recorded_until, span.now),
+            seconds: slices.covered(since, span.recorded_until, span.now),
         }
     }
 }

@@ -72,6 +72,7 @@ async fn requests_come_out_as_they_went_in() {
         target: Some(Duration::from_millis(100)),
         rankings: Arc::new(rankings),
         health: Arc::new(health),
+        unsent: Arc::new(|| None),
         totals: Arc::new(totals),
         counters: Arc::new(counters),
         #[cfg(feature = "row-cache")]

@@ -72,6 +72,7 @@ pub(super) fn source(store: Canned) -> (Source, Arc<Canned>, ManualClock) {
         target: None,
         rankings: Arc::new(rankings),
         health: Arc::new(health),
+        unsent: Arc::new(|| None),
         totals: Arc::new(totals),
         counters: Arc::new(counters),
         #[cfg(feature = "row-cache")]
@@ -114,6 +115,7 @@ fn health() -> Health {
         flush: FlushHealth {
             interval_seconds: 1.0,
             last_flush_age_seconds: Some(4.5),
+            pending_age_seconds: Some(1.5),
             in_doubt_age_seconds: None,
             errors: 7,
             replayed: 9,
