@@ -9,7 +9,7 @@ use crate::clock::Clock;
 use crate::error::StoreError;
 use crate::model::snapshot::Problem;
 use crate::store::{CleanReport, Pass, Store};
-use crate::task::Stopped;
+use crate::task::{DENIED_WAIT, Stopped};
 
 /// Waits after a failed pass, doubled each time.
 const BACKOFF: std::ops::RangeInclusive<Duration> =
@@ -97,12 +97,13 @@ impl Cleaner {
         let min_wait = Duration::from_secs(1);
         // A random first wait spreads the passes of instances that start together.
         let mut wait = self.interval.mul_f64(fastrand::f64() / 2.0).max(min_wait);
-        let mut backoff = *BACKOFF.start();
+        let (mut backoff, mut admission) = (*BACKOFF.start(), stopped.admission());
         while stopped.or(self.clock.sleep(wait)).await.is_some() {
             let start = self.clock.tick();
             let Some(result) = stopped.or(self.pass()).await else {
                 return;
             };
+            let is_denied = admission.denies(&result);
             (wait, backoff) = match result {
                 Ok(_) => {
                     let remainder = self.interval.saturating_sub(self.clock.since(start));
@@ -117,9 +118,20 @@ impl Cleaner {
                     {
                         tracing::warn!(%error, "a cleaning pass failed; the next pass tries again");
                     }
-                    (backoff, (backoff * 2).min(*BACKOFF.end()))
+                    match is_denied {
+                        true => (Duration::ZERO, *BACKOFF.start()),
+                        false => (backoff, (backoff * 2).min(*BACKOFF.end())),
+                    }
                 }
             };
+            let turn = async {
+                if is_denied {
+                    admission.wait(|| self.clock.sleep(DENIED_WAIT)).await;
+                }
+            };
+            if stopped.or(turn).await.is_none() {
+                return;
+            }
         }
     }
 }

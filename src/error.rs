@@ -87,7 +87,7 @@ pub enum StoreErrorKind {
     /// No answer came within the response timeout. The server may or may not have executed the call.
     TimedOut,
     /// The server denies access: a password or an ACL rule is missing. The call is tried again every
-    /// 30 seconds.
+    /// two seconds.
     Forbidden,
     /// The server answers, but refuses for now: it is loading, out of memory, read-only, or its disk is full.
     Refused,

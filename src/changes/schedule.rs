@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Judge, MINUTE};
-use crate::task::Stopped;
+use crate::task::{Admission, DENIED_WAIT, Stopped};
 
 /// Seconds after the end of a minute at which it is judged: until then nearly all instances have flushed it.
 const GRACE: i64 = 15;
@@ -26,12 +26,17 @@ impl Judge {
         if self.store.changes().is_none() {
             return;
         }
+        let mut admission = stopped.admission();
         loop {
             let wait = self.until_next() + SPREAD.mul_f64(fastrand::f64());
             if stopped.or(self.clock.sleep(wait)).await.is_none() {
                 return;
             }
-            if stopped.or(self.judge_minute()).await.is_none() {
+            if stopped
+                .or(self.judge_minute(&mut admission))
+                .await
+                .is_none()
+            {
                 return;
             }
         }
@@ -44,12 +49,17 @@ impl Judge {
     }
 
     /// Judges the minute that has ended last, if it is this instance's turn. Tries again until the next minute ends.
-    async fn judge_minute(&self) {
+    async fn judge_minute(&self, admission: &mut Admission) {
         let due = (self.clock.now_seconds() - GRACE).div_euclid(MINUTE) * MINUTE;
         loop {
             let is_mine = self.store.journal().is_none() || (self.is_folder)();
             let until = if is_mine { due } else { due - OVERDUE };
-            let is_done = self.judge(until).await.is_ok() && self.has_judged(until);
+            let judged = self.judge(until).await;
+            if admission.denies(&judged) {
+                admission.wait(|| self.clock.sleep(DENIED_WAIT)).await;
+                continue;
+            }
+            let is_done = judged.is_ok() && self.has_judged(until);
             if is_done || self.clock.now_seconds() >= due + GRACE + MINUTE {
                 return;
             }

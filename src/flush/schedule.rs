@@ -5,11 +5,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::{BACKOFF, Flusher};
-use crate::error::StoreErrorKind;
-use crate::task::{Stopped, lock};
+use crate::task::{DENIED_WAIT, Stopped, lock};
 
-/// Wait after the server has refused the user: that takes a person.
-const FORBIDDEN_WAIT: Duration = Duration::from_secs(30);
 /// How long the last flush may take when no caller waits for it.
 const LAST_FLUSH: Duration = Duration::from_secs(1);
 
@@ -36,7 +33,7 @@ impl Flusher {
     pub(super) async fn flush_until(&self, mut stopped: Stopped) {
         let clock = self.clock().clone();
         let mut backoff = *BACKOFF.start();
-        let mut wait = self.until_next();
+        let (mut wait, mut admission) = (self.until_next(), stopped.admission());
         let mut last_flush = clock.tick();
         loop {
             let pressed = self.recorder.drain.pressure.notified();
@@ -61,19 +58,28 @@ impl Flusher {
             let Some(result) = stopped.or(self.flush()).await else {
                 return;
             };
+            let is_denied = admission.denies(&result);
             (wait, backoff) = match result {
                 Ok(_) => (self.until_next(), *BACKOFF.start()),
                 Err(error) => {
                     if backoff == *BACKOFF.start() {
                         tracing::warn!(%error, "flushing failed; samples wait in this process and are sent later");
                     }
-                    let wait = match error.kind() {
-                        StoreErrorKind::Forbidden => FORBIDDEN_WAIT,
-                        _ => backoff.mul_f64(fastrand::f64()),
+                    let wait = match is_denied {
+                        true => Duration::ZERO,
+                        false => backoff.mul_f64(fastrand::f64()),
                     };
                     (wait, (backoff * 2).min(*BACKOFF.end()))
                 }
             };
+            let turn = async {
+                if is_denied {
+                    admission.wait(|| clock.sleep(DENIED_WAIT)).await;
+                }
+            };
+            if stopped.or(turn).await.is_none() {
+                return;
+            }
         }
     }
 
@@ -97,12 +103,13 @@ impl Flusher {
     /// Sends heartbeats to the store. By their answers it also finds out whether the store is alive when there
     /// is nothing to flush.
     pub(crate) async fn heartbeat_at_intervals(self: Arc<Self>, mut stopped: Stopped) {
+        let mut admission = stopped.admission();
         loop {
             let period = (self.interval()).clamp(Duration::from_secs(1), Duration::from_secs(20));
             let Some(result) = stopped.or(self.beat()).await else {
                 return;
             };
-            let mut wait = period;
+            let is_denied = admission.denies(&result);
             match result {
                 // A store that takes heartbeats and refuses flushes is not well.
                 Ok(()) => {
@@ -114,16 +121,19 @@ impl Flusher {
                     }
                 }
                 Err(error) => {
-                    if error.kind() == StoreErrorKind::Forbidden {
-                        wait = FORBIDDEN_WAIT;
-                    }
                     let text = error.to_string();
                     self.recorder
                         .drain
                         .counters(|counters| counters.last_error.get_or_insert(text).len());
                 }
             }
-            if stopped.or(self.clock().sleep(wait)).await.is_none() {
+            let waiting = async {
+                match is_denied {
+                    true => admission.wait(|| self.clock().sleep(DENIED_WAIT)).await,
+                    false => self.clock().sleep(period).await,
+                }
+            };
+            if stopped.or(waiting).await.is_none() {
                 return;
             }
         }

@@ -37,10 +37,10 @@ use tokio::time::Instant;
 use self::lease::Lease;
 use self::plan::Outcome;
 use crate::clock::Clock;
-use crate::error::{StoreError, StoreErrorKind};
+use crate::error::StoreError;
 use crate::store::journal::Journal;
 use crate::store::{AppendedCall, Position, Readable, Store};
-use crate::task::{BoxFuture, Stopped, lock};
+use crate::task::{BoxFuture, DENIED_WAIT, Stopped, lock};
 
 /// How often the journal is read. This is real time even under a manual clock, as entries carry their own stamps.
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -49,8 +49,6 @@ const AFTER_TURN: Duration = Duration::from_millis(150);
 /// Waits after an error, doubled each time.
 const BACKOFF: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(200)..=Duration::from_secs(2);
-/// Wait when the server denies access, as only the operator can change that.
-const FORBIDDEN_WAIT: Duration = Duration::from_secs(30);
 /// Wait until an instance looks again whether entries still wait for a newer version of this crate. These attempts count
 /// for how long they wait.
 const NEWER_WAIT: Duration = Duration::from_secs(5);
@@ -269,7 +267,7 @@ impl Folder {
         let mut backoff = *BACKOFF.start();
         // No wait at first: there may be a journal that no instance folds.
         let mut wait = Some(Duration::ZERO);
-        let mut fences_at = Instant::now();
+        let (mut fences_at, mut admission) = (Instant::now(), stopped.admission());
         loop {
             let waiting = async {
                 match wait {
@@ -288,6 +286,15 @@ impl Folder {
             let Some(result) = stopped.or(self.fold()).await else {
                 return;
             };
+            if admission.denies(&result) {
+                // Entries that wait do not make it any faster.
+                let turn = admission.wait(|| self.clock.sleep(DENIED_WAIT));
+                if stopped.or(turn).await.is_none() {
+                    return;
+                }
+                (wait, backoff) = (Some(Duration::ZERO), *BACKOFF.start());
+                continue;
+            }
             (wait, backoff) = match result {
                 Ok(Attendance::Mine) => {
                     if fences_at.elapsed() > FENCE_INTERVAL {
@@ -301,9 +308,6 @@ impl Folder {
                 }
                 Ok(Attendance::Others) => (None, *BACKOFF.start()),
                 Ok(Attendance::Newer) => (Some(NEWER_WAIT), *BACKOFF.start()),
-                Err(error) if error.kind() == StoreErrorKind::Forbidden => {
-                    (Some(FORBIDDEN_WAIT), *BACKOFF.start())
-                }
                 Err(_) => {
                     let wait = backoff.mul_f64(0.5 + fastrand::f64() / 2.0);
                     (Some(wait), (2 * backoff).min(*BACKOFF.end()))

@@ -11,7 +11,7 @@ use crate::clock::Tick;
 use crate::error::StoreError;
 use crate::random::short_random_name;
 use crate::store::rows::{LeaseOf, LeasedRow};
-use crate::task::Stopped;
+use crate::task::{DENIED_WAIT, Stopped};
 
 /// The daemon looks for rows that other processes have scheduled at least this often.
 const MAX_WAIT: Duration = Duration::from_secs(1);
@@ -55,7 +55,7 @@ impl Daemon {
     /// Refreshes due rows until the `Pulse` shuts down. Rows that are being loaded then are finished if they are
     /// loaded in time; another daemon refreshes the others when their leases end.
     pub(super) async fn refresh_until(mut self, mut stopped: Stopped) {
-        let cache = self.cache.clone();
+        let (cache, mut admission) = (self.cache.clone(), stopped.admission());
         while !stopped.is_set() {
             let end_timeout = self.end_timeout;
             // While the store does not answer, the other places are left to callers.
@@ -67,11 +67,11 @@ impl Daemon {
             let Some(places) = stopped.or(cache.places.for_daemon(most)).await else {
                 break;
             };
-            let wait = {
+            let next = {
                 let lease = self.lease(places);
                 tokio::pin!(lease);
                 match stopped.or(&mut lease).await {
-                    Some(wait) => wait,
+                    Some(next) => next,
                     // A dropped call may lease rows that nobody loads.
                     None => {
                         let _ = tokio::time::timeout(end_timeout, lease).await;
@@ -79,7 +79,16 @@ impl Daemon {
                     }
                 }
             };
-            if stopped.or(self.wait(wait)).await.is_none() {
+            let is_denied = admission.denies(&next);
+            let waiting = async {
+                match is_denied {
+                    true => {
+                        admission.wait(|| cache.clock.sleep(DENIED_WAIT)).await;
+                    }
+                    false => self.wait(next.unwrap_or(MAX_WAIT)).await,
+                }
+            };
+            if stopped.or(waiting).await.is_none() {
                 break;
             }
         }
@@ -126,8 +135,8 @@ impl Daemon {
     }
 
     /// Leases as many due rows as there are places, and begins to load them. Returns how long to wait until the next
-    /// look.
-    async fn lease(&mut self, mut places: DaemonPlaces<'_>) -> Duration {
+    /// look, unless the store failed, of which the log is told.
+    async fn lease(&mut self, mut places: DaemonPlaces<'_>) -> Result<Duration, StoreError> {
         let token = short_random_name();
         let most = places.len();
         let leased = self.cache.lease(&token, LeaseOf::Due(most)).await;
@@ -136,7 +145,7 @@ impl Daemon {
             Ok(leased) => leased,
             Err(error) => {
                 self.warn_of_store(&error);
-                return MAX_WAIT;
+                return Err(error);
             }
         };
         self.warn_of_entries(&leased.problems);
@@ -146,14 +155,14 @@ impl Daemon {
             let Some(place) = places.next() else { break };
             self.load(token.clone(), row, place);
         }
-        match leased.next {
+        Ok(match leased.next {
             // More rows may be due: the next look waits for a place.
             _ if is_full => Duration::ZERO,
             Some(seconds) => Duration::try_from_secs_f64(seconds)
                 .unwrap_or(MAX_WAIT)
                 .clamp(MIN_WAIT, MAX_WAIT),
             None => MAX_WAIT,
-        }
+        })
     }
 
     fn load(&mut self, token: String, row: LeasedRow, place: Place) {

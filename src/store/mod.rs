@@ -7,6 +7,7 @@
 // `memory` is the reference. In Redis, all instances append to the `journal`, and one of them folds it. Read
 // this file, then `append`, `journal`, `query` and `upkeep`, then `memory` and `redis/`.
 
+mod answer;
 mod append;
 #[doc(hidden)]
 pub mod changes;

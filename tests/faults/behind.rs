@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redis::cmd;
-use tower_pulse::{Clock, Pulse};
+use tower_pulse::{Builder, Clock, ManualClock, Pulse};
 
 use crate::hours::{now, with_clock};
 use crate::losses::ask;
@@ -11,7 +11,6 @@ use crate::rig::proxy::Proxy;
 use crate::rig::reads::StoreReads;
 use crate::rig::server::RedisServer;
 use crate::rig::wait::until;
-use crate::service::{PAGES, Service};
 
 /// Up to when `api/overview` claims to be current, and which share of the last five minutes it claims to have.
 async fn claimed(pulse: &Pulse) -> (i64, f64) {
@@ -23,6 +22,27 @@ async fn claimed(pulse: &Pulse) -> (i64, f64) {
 }
 
 const SECOND: Duration = Duration::from_secs(1);
+
+/// An instance of which only the test drains and flushes, so that each moment is known.
+fn without_tasks(builder: Builder) -> Pulse {
+    let (pulse, _tasks) = builder.build_with_tasks().unwrap();
+    pulse
+}
+
+/// Passes time, and begins the next second.
+fn pass(pulse: &Pulse, hand: &ManualClock, time: Duration) {
+    hand.advance(time);
+    pulse.drain();
+}
+
+fn request(pulse: &Pulse) {
+    pulse.record("GET /page/0", SECOND, http::StatusCode::OK);
+}
+
+/// Flushes until the store has all samples, as after an outage.
+async fn settle(pulse: &Pulse) {
+    until("all is flushed", async || pulse.flush().await.is_ok()).await;
+}
 
 async fn maxmemory(server: &RedisServer, bytes: &str) {
     let mut conn = server.connection().await;
@@ -37,9 +57,7 @@ type Record = fn(&Pulse);
 #[tokio::test]
 async fn nothing_is_current_while_appends_fail_and_reads_work() {
     let records: [(&str, Record); 4] = [
-        ("requests", |pulse| {
-            pulse.record("GET /page/0", SECOND, http::StatusCode::OK);
-        }),
+        ("requests", request),
         ("timers", |pulse| pulse.timer("job").stop()),
         ("counters", |pulse| pulse.counter("sold").add(7)),
         ("rankings", |pulse| {
@@ -48,41 +66,41 @@ async fn nothing_is_current_while_appends_fail_and_reads_work() {
     ];
     let server = RedisServer::start().await;
     let (clock, hand) = Clock::manual(now());
-    let service = Service::new(with_clock(&server.url(), &clock));
-    service.requests(PAGES).await;
-    service.settle().await;
-    hand.advance(Duration::from_secs(3_600));
+    let pulse = without_tasks(with_clock(&server.url(), &clock));
+    request(&pulse);
+    settle(&pulse).await;
+    pass(&pulse, &hand, 3_600 * SECOND);
     for (what, record) in records {
-        service.requests(PAGES).await;
-        service.settle().await;
-        hand.advance(5 * SECOND);
-        let (current, complete) = claimed(&service.pulse).await;
+        request(&pulse);
+        settle(&pulse).await;
+        pass(&pulse, &hand, 5 * SECOND);
+        let (current, complete) = claimed(&pulse).await;
         assert_eq!((current, complete), (clock.now_seconds(), 1.0), "{what}");
-        assert_eq!(service.health().flush.pending_age_seconds, None);
+        assert_eq!(pulse.health().flush.pending_age_seconds, None);
 
         maxmemory(&server, "1").await;
         let recorded_at = clock.now_seconds();
-        record(&service.pulse);
-        service.pulse.flush().await.unwrap_err();
+        record(&pulse);
+        pulse.flush().await.unwrap_err();
         for _ in 0..2 {
-            hand.advance(5 * SECOND);
-            let (behind, complete) = claimed(&service.pulse).await;
+            pass(&pulse, &hand, 5 * SECOND);
+            let (behind, complete) = claimed(&pulse).await;
             assert_eq!(behind, recorded_at, "{what}");
             assert!(complete < 1.0, "{complete} of {what}");
         }
-        let age = service.health().flush.pending_age_seconds;
+        let age = pulse.health().flush.pending_age_seconds;
         assert!(
             age.is_some_and(|age| (10.0..=11.0).contains(&age)),
             "{age:?}"
         );
 
         maxmemory(&server, "0").await;
-        service.settle().await;
-        hand.advance(2 * SECOND);
-        let (current, complete) = claimed(&service.pulse).await;
+        settle(&pulse).await;
+        pass(&pulse, &hand, 2 * SECOND);
+        let (current, complete) = claimed(&pulse).await;
         assert_eq!((current, complete), (clock.now_seconds(), 1.0), "{what}");
     }
-    service.pulse.shutdown().await.unwrap();
+    pulse.shutdown().await.unwrap();
 }
 
 #[tokio::test]
@@ -90,58 +108,60 @@ async fn nothing_is_current_while_a_call_is_under_way() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.port()).await;
     let (clock, hand) = Clock::manual(now());
-    let service = Service::new(with_clock(&proxy.url(), &clock));
-    service.requests(PAGES).await;
-    service.settle().await;
-    hand.advance(10 * SECOND);
+    let pulse = without_tasks(with_clock(&proxy.url(), &clock));
+    request(&pulse);
+    settle(&pulse).await;
+    pass(&pulse, &hand, 10 * SECOND);
     let recorded_at = clock.now_seconds();
-    service.request(0).await;
+    request(&pulse);
     proxy.black_hole(true);
-    let mut held = Box::pin(service.pulse.flush());
+    let mut held = Box::pin(pulse.flush());
     tokio::select! {
         ended = &mut held => panic!("it has ended: {ended:?}"),
         () = until("a call is under way", async || {
-            service.health().flush.in_doubt_age_seconds.is_some()
+            pulse.health().flush.in_doubt_age_seconds.is_some()
         }) => {}
     }
     proxy.heal();
-    hand.advance(5 * SECOND);
+    pass(&pulse, &hand, 5 * SECOND);
     // What comes meanwhile is newer.
-    service.request(0).await;
-    service.pulse.drain();
+    request(&pulse);
+    pulse.drain();
     until("it can be read", async || {
-        service.pulse.store().counter("hits", 1).await.is_ok()
+        pulse.store().counter("hits", 1).await.is_ok()
     })
     .await;
-    assert_eq!(claimed(&service.pulse).await.0, recorded_at);
+    assert_eq!(claimed(&pulse).await.0, recorded_at);
     drop(held);
-    service.settle().await;
-    hand.advance(2 * SECOND);
-    assert_eq!(claimed(&service.pulse).await.0, clock.now_seconds());
-    service.end_exactly(&server).await;
+    settle(&pulse).await;
+    pass(&pulse, &hand, 2 * SECOND);
+    assert_eq!(claimed(&pulse).await.0, clock.now_seconds());
+    let days = pulse.store().counter("hits", 86_400).await.unwrap();
+    assert_eq!(days.iter().map(|(_, n)| n).sum::<i64>(), 3);
+    pulse.shutdown().await.unwrap();
 }
 
 #[tokio::test]
 async fn a_store_in_memory_is_not_current_before_a_flush() {
     let (clock, hand) = Clock::manual(now());
     let pulse = Pulse::builder().clock(clock.clone());
-    let service = Service::new(pulse.flush_interval(60 * SECOND));
-    service.requests(PAGES).await;
-    service.settle().await;
+    let pulse = without_tasks(pulse.flush_interval(60 * SECOND));
     for _ in 0..10 {
-        hand.advance(60 * SECOND);
-        service.settle().await;
+        request(&pulse);
+        settle(&pulse).await;
+        pass(&pulse, &hand, 60 * SECOND);
     }
+    assert!((claimed(&pulse).await.1 - 1.0).abs() < f64::EPSILON);
     let recorded_at = clock.now_seconds();
-    service.request(0).await;
-    service.pulse.drain();
-    hand.advance(30 * SECOND);
-    let (behind, complete) = claimed(&service.pulse).await;
+    request(&pulse);
+    pulse.drain();
+    pass(&pulse, &hand, 30 * SECOND);
+    let (behind, complete) = claimed(&pulse).await;
     assert_eq!(behind, recorded_at);
     assert!(complete < 1.0, "{complete}");
-    service.settle().await;
-    hand.advance(2 * SECOND);
-    let current = claimed(&service.pulse).await;
+    settle(&pulse).await;
+    pass(&pulse, &hand, 2 * SECOND);
+    let current = claimed(&pulse).await;
     assert_eq!(current, (clock.now_seconds(), 1.0));
-    service.pulse.shutdown().await.unwrap();
+    pulse.shutdown().await.unwrap();
 }

@@ -14,6 +14,7 @@ mod rig;
 mod service;
 
 mod behind;
+mod denied;
 mod ending;
 mod failover;
 mod faulty;

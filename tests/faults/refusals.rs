@@ -216,7 +216,7 @@ async fn missing_permissions_are_reported_with_the_acl_rule() {
     command(&mut conn, &rule).await;
 
     let url = format!("redis://app:hunter2@127.0.0.1:{}/", server.port());
-    // The retry after 30 seconds goes by the clock of the pulse; the server has its own time.
+    // The retry goes by the clock of the pulse; the server has its own time.
     let (clock, hand) = Clock::manual(now());
     let options = RedisOptions::new(&url).unwrap().prefix(PREFIX).unwrap();
     let store = RedisStore::open(options).unwrap();
@@ -236,11 +236,10 @@ async fn missing_permissions_are_reported_with_the_acl_rule() {
     let error = health.store.last_error.unwrap();
     assert!(!error.contains("hunter2"));
 
-    // No request is sent before the 30 seconds are over.
-    let errors = health.flush.errors;
+    // Tries that fail lose nothing.
     for _ in 0..5 {
         service.requests(10).await;
-        hand.advance(Duration::from_secs(5));
+        hand.advance(Duration::from_secs(1));
         until("they are drained", async || {
             let health = service.health();
             health.recording.recorded == service.oracle.served()
@@ -253,13 +252,12 @@ async fn missing_permissions_are_reported_with_the_acl_rule() {
     let rule = &error[error.find("ACL SETUSER app").expect("a rule")..];
     command(&mut conn, &["ACL", "SETUSER", "app", "resetkeys", "-@all"]).await;
     command(&mut conn, &rule.split_whitespace().collect::<Vec<_>>()).await;
-    hand.advance(Duration::from_secs(6));
+    hand.advance(Duration::from_secs(2));
     until("it has recovered", async || {
         let health = service.health();
         health.status.as_str() == "ok" && health.store.last_error.is_none()
     })
     .await;
-    assert_eq!(service.health().flush.errors, errors);
     service.end_exactly(&server).await;
 }
 

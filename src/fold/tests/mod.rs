@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::{Attendance, Folder};
-use crate::clock::Clock;
+use crate::clock::{Clock, ManualClock};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::model::batch::{Aggregate, Batch};
 use crate::model::context::Kind;
@@ -377,6 +377,7 @@ struct Folding {
     journal: Arc<Scripted>,
     unattended: Arc<Notify>,
     folder: Arc<Folder>,
+    time: ManualClock,
 }
 
 impl Folding {
@@ -402,6 +403,7 @@ impl Folding {
             journal,
             unattended,
             folder: Arc::new(folder),
+            time: manual_clock,
         }
     }
 

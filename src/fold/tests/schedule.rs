@@ -61,12 +61,22 @@ async fn an_instance_that_does_not_fold_tries_again_when_entries_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_denied_folder_tries_again_every_30_seconds() {
+async fn a_denied_folder_tries_again_every_two_seconds_of_its_clock() {
     let folding = Folding::new(Behaviour::Failing(StoreErrorKind::Forbidden));
     let _stop = folding.start();
-    sleep(Duration::from_secs(100)).await;
-    let gaps = folding.journal.gaps(&Call::Acquire);
-    assert_eq!(gaps, [Duration::from_secs(30); 3]);
+    for tries in 1..=4 {
+        // Neither real time nor entries that wait make it any faster.
+        for step in [1_999 * MS, MS] {
+            folding.unattended.notify_one();
+            sleep(Duration::from_secs(100)).await;
+            assert_eq!(folding.journal.times(&Call::Acquire).len(), tries);
+            folding.time.advance(step);
+        }
+    }
+    folding.journal.set(Behaviour::Free);
+    folding.time.advance(2_000 * MS);
+    sleep(Duration::from_secs(1)).await;
+    assert!(folding.folder.status().is_folder);
 }
 
 #[tokio::test(start_paused = true)]

@@ -21,39 +21,20 @@ use tokio::task::AbortHandle;
 pub(super) use self::large::LargeCall;
 use self::role::MIB;
 pub(super) use self::role::Role;
-use super::error::{COMMANDS, ServerInfo, is_of_a_key, is_of_another_type, is_permission};
+use super::credentials::Credentials;
+use super::error::{ServerInfo, is_of_a_key, is_of_another_type};
 use super::keys::Keys;
 use super::options::RedisOptions;
+use super::permissions::{Permissions, Refusal, is_denial, server_info};
 use super::script::{Invocation, Lua};
 use super::server::Server;
-use super::stream::{self, AnswerSize};
+use super::stream::{self, AnswerSize, Oversized};
 use super::subject::Subject;
 use super::value::shown;
 use crate::error::{StoreError, StoreErrorKind};
 
 /// After this many timeouts in a row the next one drops the connection, even if TCP considers it alive.
 const TIMEOUTS_TOLERATED: u32 = 2;
-
-/// The source of an error whose cause is an answer that was larger than its connection accepts, or too large
-/// to arrive in time.
-#[derive(Debug)]
-pub(super) struct Oversized;
-
-impl std::fmt::Display for Oversized {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the answer is too large")
-    }
-}
-
-impl std::error::Error for Oversized {}
-
-impl Oversized {
-    /// Whether an oversized answer caused the error.
-    pub(super) fn caused(error: &StoreError) -> bool {
-        let source = std::error::Error::source(error);
-        source.is_some_and(|source| source.is::<Self>())
-    }
-}
 
 /// A connection whose answers are bounded.
 #[derive(Clone)]
@@ -82,7 +63,7 @@ pub(super) struct Connections {
     /// How long connecting may take, including authentication and the probe of permissions.
     connect_deadline: Duration,
     server_info: ServerInfo,
-    probe: Pipeline,
+    permissions: Permissions,
     /// Keys of one type each, with a command that fails on any other.
     typed_keys: Vec<(String, &'static [&'static str])>,
     write: ConnectionSlot,
@@ -95,13 +76,6 @@ pub(super) struct Connections {
     server: RwLock<Option<Server>>,
 }
 
-/// The credentials. This crate sends them itself, because the client hides the server's answer to them.
-struct Credentials {
-    user: Option<String>,
-    password: Option<String>,
-    db: i64,
-}
-
 #[derive(Default)]
 struct ConnectionSlot {
     /// Locked while connecting, so that other calls wait for the same connection.
@@ -112,39 +86,29 @@ struct ConnectionSlot {
 #[derive(Default)]
 struct SlotState {
     connection: Option<Connection>,
+    /// A connection that is none as yet, as its user was denied a command.
+    denied: Option<DeniedConnection>,
     /// Counts connections, so that a failed call does not drop a connection that is newer than its own.
     generation: u64,
     /// The last failed attempt, which calls that waited for it report too.
     failure: Option<(Instant, StoreErrorKind, String)>,
 }
 
+/// A connection whose user was denied a command. It is kept, so that trying again takes one command.
+struct DeniedConnection {
+    connection: Connection,
+    /// The place of the command among the permissions, if that is known.
+    at: Option<usize>,
+}
+
 impl Connections {
     pub(super) fn new(options: &RedisOptions, keys: &Keys) -> RedisResult<Self> {
         let settings = options.info.redis_settings();
-        let credentials = Credentials {
-            user: settings.username().map(str::to_owned),
-            password: settings.password().map(str::to_owned),
-            db: settings.db(),
-        };
+        let credentials = Credentials::of(settings);
         let bare = redis::RedisConnectionInfo::default()
             .set_protocol(settings.protocol())
             .set_skip_set_lib_name();
-        let server_info = ServerInfo::new(options.place(), credentials.user.as_deref(), keys);
-        let mut probe = Pipeline::new();
-        for example in COMMANDS {
-            let mut words = example.split(' ');
-            let command = probe.cmd(words.next().unwrap_or_default());
-            for word in words {
-                command.arg(match word {
-                    "P" => keys.probe(),
-                    "C" => keys.count(1, "hits"),
-                    "K" => keys.known(),
-                    "S" => keys.stats("/").current,
-                    "W" => keys.slowest(),
-                    _ => word.to_owned(),
-                });
-            }
-        }
+        let server_info = ServerInfo::new(options.place(), credentials.user(), keys);
         Ok(Self {
             client: Client::open(options.info.clone().set_redis_settings(bare))?,
             credentials,
@@ -154,7 +118,7 @@ impl Connections {
             response_timeout: options.response_timeout,
             connect_deadline: options.connection_timeout + options.response_timeout,
             server_info,
-            probe,
+            permissions: Permissions::new(keys),
             typed_keys: keys.typed(),
             write: ConnectionSlot::default(),
             fold: ConnectionSlot::default(),
@@ -294,7 +258,9 @@ impl Connections {
         {
             return Err(StoreError::new(*kind, message.clone()));
         }
-        let connected = tokio::time::timeout(self.connect_deadline, self.connect(role)).await;
+        let denied = &mut state.denied;
+        let connecting = self.connect(role, denied);
+        let connected = tokio::time::timeout(self.connect_deadline, connecting).await;
         let connected = connected.unwrap_or_else(|_| {
             let message = format!("no connection within {:?}", self.connect_deadline);
             Err(self
@@ -316,7 +282,60 @@ impl Connections {
         }
     }
 
-    async fn connect(&self, role: Role) -> Result<Connection, StoreError> {
+    /// Makes a connection, or goes on with one that was denied a command, if it is permitted now.
+    async fn connect(
+        &self,
+        role: Role,
+        denied: &mut Option<DeniedConnection>,
+    ) -> Result<Connection, StoreError> {
+        let mut connection = match self.admitted(denied.take()).await {
+            Ok(Some(connection)) => connection,
+            Ok(None) => self.connect_anew(role).await?,
+            Err((still_denied, error)) => {
+                *denied = Some(still_denied);
+                return Err(error);
+            }
+        };
+        if matches!(role, Role::Write) {
+            let probed = self.probe(&mut connection.commands).await;
+            if probed.is_err() && connection.answer.is_exceeded() {
+                return Err(self.oversized(&connection.answer, "when the connection was made"));
+            }
+            if let Err((error, at)) = probed {
+                *denied = at.map(|at| DeniedConnection {
+                    connection,
+                    at: Some(at),
+                });
+                return Err(error);
+            }
+        }
+        connection.answer.reset();
+        Ok(connection)
+    }
+
+    /// A connection that was denied a command, if the command is permitted now. `None` if there is no such
+    /// connection, or if it is broken.
+    async fn admitted(
+        &self,
+        denied: Option<DeniedConnection>,
+    ) -> Result<Option<Connection>, (DeniedConnection, StoreError)> {
+        let Some(mut denied) = denied else {
+            return Ok(None);
+        };
+        let Some(at) = denied.at else {
+            return Ok(Some(denied.connection));
+        };
+        let commands = &mut denied.connection.commands;
+        match self.permissions.check_one(at, commands).await {
+            Ok(()) => Ok(Some(denied.connection)),
+            Err(Refusal::Failed(_)) => Ok(None),
+            Err(Refusal::Denied(_, detail)) => {
+                Err((denied, self.server_info.answered("NOPERM", &detail)))
+            }
+        }
+    }
+
+    async fn connect_anew(&self, role: Role) -> Result<Connection, StoreError> {
         let opening = tokio::time::timeout(self.connection_timeout, self.open(role)).await;
         let opened = opening.unwrap_or_else(|_| {
             let timeout = std::io::Error::from(std::io::ErrorKind::TimedOut);
@@ -331,16 +350,12 @@ impl Connections {
             other => other,
         })?;
         let commands = &mut connection.commands;
-        let greeting = self.greet(commands).await;
-        let mut greeted = greeting.map_err(|error| self.server_info.explain(&error));
-        if matches!((role, &greeted), (Role::Write, Ok(()))) {
-            greeted = self.probe(commands).await;
-        }
+        let greeting = self.credentials.greet(commands).await;
+        let greeted = greeting.map_err(|error| self.server_info.explain(&error));
         if greeted.is_err() && connection.answer.is_exceeded() {
             return Err(self.oversized(&connection.answer, "when the connection was made"));
         }
         greeted?;
-        connection.answer.reset();
         Ok(connection)
     }
 
@@ -378,49 +393,24 @@ impl Connections {
         })
     }
 
-    async fn greet(&self, connection: &mut MultiplexedConnection) -> RedisResult<()> {
-        let Credentials { user, password, db } = &self.credentials;
-        if let Some(password) = password {
-            let mut auth = cmd("AUTH");
-            if let Some(user) = user {
-                auth.arg(user);
-            }
-            auth.arg(password).exec_async(connection).await?;
-        }
-        if *db != 0 {
-            cmd("SELECT").arg(db).exec_async(connection).await?;
-        }
-        Ok(())
-    }
-
-    /// Reads the kind and version of the server, and checks that the user may run all commands of this crate.
-    async fn probe(&self, connection: &mut MultiplexedConnection) -> Result<(), StoreError> {
-        let explain = |error: RedisError| self.server_info.explain(&error);
-        let mut info = String::new();
-        for section in ["server", "memory"] {
-            match cmd("INFO").arg(section).query_async(connection).await {
-                Ok(Value::BulkString(text)) => info += &String::from_utf8_lossy(&text),
-                Ok(_) => {}
-                // Kind and version are for warnings only.
-                Err(error) if error.code() == Some("NOPERM") => {}
-                Err(error) => return Err(explain(error)),
-            }
-        }
+    /// Reads the kind and version of the server, and checks that the user may run all commands of this crate. The
+    /// error has the place of a command that is denied.
+    async fn probe(
+        &self,
+        connection: &mut MultiplexedConnection,
+    ) -> Result<(), (StoreError, Option<usize>)> {
+        let failed = |error: RedisError| (self.server_info.explain(&error), None);
+        let info = server_info(connection).await.map_err(failed)?;
         let server = Server::parse(&info);
         *self.server.write().unwrap_or_else(PoisonError::into_inner) = Some(server);
-
-        let replies: RedisResult<Vec<Value>> = connection
-            .send_packed_commands(&self.probe, 0, self.probe.len())
-            .await;
-        for reply in replies.map_err(explain)? {
-            if let Value::ServerError(error) = reply {
-                let detail = error.details().unwrap_or_default();
-                if error.code() == "NOPERM" || is_permission(detail) {
-                    return Err(self.server_info.answered("NOPERM", detail));
-                }
+        let checked = self.permissions.check(connection).await;
+        checked.map_err(|refusal| match refusal {
+            Refusal::Failed(error) => failed(error),
+            Refusal::Denied(at, detail) => {
+                let error = self.server_info.answered("NOPERM", &detail);
+                (error, Some(at))
             }
-        }
-        Ok(())
+        })
     }
 
     /// Converts an error of the client to a [`StoreError`], and drops a connection that is unusable.
@@ -464,6 +454,9 @@ impl Connections {
             StoreErrorKind::TimedOut if answer.is_large() => explained.with_source(Oversized),
             _ => explained,
         };
+        let is_denied = error
+            .code()
+            .is_some_and(|code| is_denial(code, error.detail().unwrap_or_default()));
         let is_dead = match explained.kind() {
             // The remainder of an answer must not be taken for the answer to the next command.
             StoreErrorKind::TimedOut => {
@@ -471,8 +464,8 @@ impl Connections {
                 timeouts >= TIMEOUTS_TOLERATED || answer.is_under_way()
             }
             StoreErrorKind::Unreachable => true,
-            // The next connection checks the permissions again.
-            StoreErrorKind::Forbidden => true,
+            // Before the next call, the permissions are checked again.
+            StoreErrorKind::Forbidden => !is_denied || matches!(role, Role::Write),
             // After a failover the host name may resolve to another server.
             StoreErrorKind::Refused => matches!(error.code(), Some("READONLY" | "MASTERDOWN")),
             // The client cannot assign answers to commands any more.
@@ -480,8 +473,12 @@ impl Connections {
         };
         if is_dead {
             let mut state = slot.state.lock().await;
-            if state.generation == generation {
-                state.connection = None;
+            if state.generation == generation
+                && let Some(connection) = state.connection.take()
+                && is_denied
+            {
+                let at = None;
+                state.denied = Some(DeniedConnection { connection, at });
             }
         }
         explained

@@ -5,9 +5,10 @@ use std::time::Instant;
 use redis::{Value, cmd, pipe};
 
 use super::RedisStore;
-use super::connection::{Oversized, Role};
+use super::connection::Role;
 use super::pass::{Interrupted, LEASE_TTL, PassRun};
 use super::problem_log::{self, ProblemRecord};
+use super::stream::Oversized;
 use super::value::{bytes, int, items, shown, text};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::{CleanReport, Pass, PassRecord};

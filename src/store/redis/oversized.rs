@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use redis::{Arg, Cmd, Pipeline, Value, cmd};
 
 use super::RedisStore;
-use super::connection::{Oversized, Role};
+use super::connection::Role;
+use super::stream::Oversized;
 use super::subject::key_of;
 use super::value::shown;
 use crate::error::StoreError;

@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 use redis::{Cmd, Value, pipe};
 
 use super::RedisStore;
-use super::connection::{Oversized, Role};
+use super::connection::Role;
 use super::oversized::TOO_LARGE;
 use super::script::{CLEAN, Invocation, Lua};
+use super::stream::Oversized;
 use super::value::{items, problem, text};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::{CleanReport, Pass};

@@ -18,6 +18,8 @@ use tokio::net::TcpStream;
 use tokio::net::UnixStream;
 use tokio::task::JoinSet;
 
+use crate::error::StoreError;
+
 /// The memory of a value beside its bytes. Each value has a line in the protocol, and a string has two.
 const LINE_BYTES: usize = 64;
 /// The memory of an array beside its values: the client allocates room for at least four values or four pairs.
@@ -244,6 +246,27 @@ fn apply(settings: &TcpSettings, stream: &TcpStream) -> io::Result<()> {
     #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
     socket.set_tcp_user_timeout(settings.user_timeout())?;
     Ok(())
+}
+
+/// The source of an error whose cause is an answer that was larger than its connection accepts, or too large
+/// to arrive in time.
+#[derive(Debug)]
+pub(super) struct Oversized;
+
+impl std::fmt::Display for Oversized {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the answer is too large")
+    }
+}
+
+impl std::error::Error for Oversized {}
+
+impl Oversized {
+    /// Whether an oversized answer caused the error.
+    pub(super) fn caused(error: &StoreError) -> bool {
+        let source = std::error::Error::source(error);
+        source.is_some_and(|source| source.is::<Self>())
+    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,106 @@
+//! Checks that the user may run all commands of this crate, before any is run: a script would fail half-way at the
+//! first one that is denied. What was denied is asked for again by that one command.
+
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, Pipeline, RedisError, RedisResult, Value, cmd};
+
+use super::error::{COMMANDS, is_permission};
+use super::keys::Keys;
+
+/// The commands of [`COMMANDS`], about keys of a prefix.
+pub(super) struct Permissions(Vec<Cmd>);
+
+/// Why the permissions of a connection are not known to suffice.
+pub(super) enum Refusal {
+    /// A command is denied: its place, and the details of the answer.
+    Denied(usize, String),
+    /// The check failed.
+    Failed(RedisError),
+}
+
+impl From<RedisError> for Refusal {
+    fn from(error: RedisError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl Permissions {
+    pub(super) fn new(keys: &Keys) -> Self {
+        let commands = COMMANDS.iter().map(|example| {
+            let mut words = example.split(' ');
+            let mut command = cmd(words.next().unwrap_or_default());
+            for word in words {
+                command.arg(match word {
+                    "P" => keys.probe(),
+                    "C" => keys.count(1, "hits"),
+                    "K" => keys.known(),
+                    "S" => keys.stats("/").current,
+                    "W" => keys.slowest(),
+                    _ => word.to_owned(),
+                });
+            }
+            command
+        });
+        Self(commands.collect())
+    }
+
+    /// Checks the command at a place.
+    pub(super) async fn check_one(
+        &self,
+        at: usize,
+        connection: &mut MultiplexedConnection,
+    ) -> Result<(), Refusal> {
+        self.check_from(at, 1, connection).await
+    }
+
+    /// Checks all commands at once.
+    pub(super) async fn check(
+        &self,
+        connection: &mut MultiplexedConnection,
+    ) -> Result<(), Refusal> {
+        self.check_from(0, self.0.len(), connection).await
+    }
+
+    async fn check_from(
+        &self,
+        first: usize,
+        count: usize,
+        connection: &mut MultiplexedConnection,
+    ) -> Result<(), Refusal> {
+        let mut pipeline = Pipeline::new();
+        for command in self.0.iter().skip(first).take(count) {
+            pipeline.add_command(command.clone());
+        }
+        let replies: RedisResult<Vec<Value>> = connection
+            .send_packed_commands(&pipeline, 0, pipeline.len())
+            .await;
+        for (at, reply) in replies?.into_iter().enumerate() {
+            if let Value::ServerError(error) = reply {
+                let detail = error.details().unwrap_or_default();
+                if is_denial(error.code(), detail) {
+                    return Err(Refusal::Denied(first + at, detail.to_owned()));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What the server tells about itself, as far as the user may ask: for warnings only.
+pub(super) async fn server_info(connection: &mut MultiplexedConnection) -> RedisResult<String> {
+    let mut info = String::new();
+    for section in ["server", "memory"] {
+        match cmd("INFO").arg(section).query_async(connection).await {
+            Ok(Value::BulkString(text)) => info += &String::from_utf8_lossy(&text),
+            Ok(_) => {}
+            Err(error) if error.code() == Some("NOPERM") => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(info)
+}
+
+/// Whether a user was denied a command, while the connection stays as good as before.
+pub(super) fn is_denial(code: &str, detail: &str) -> bool {
+    code == "NOPERM" || is_permission(detail)
+}
