@@ -121,7 +121,7 @@ async fn unanswered() -> (RedisServer, Proxy, Service) {
 }
 
 /// Goes on with a flush until its call is under way, and no further.
-async fn begin<T: std::fmt::Debug>(service: &Service, flush: impl Future<Output = T> + Unpin) {
+pub async fn begin<T: std::fmt::Debug>(service: &Service, flush: impl Future<Output = T> + Unpin) {
     let under_way = until("a call is under way", async || {
         service.health().flush.in_doubt_age_seconds.is_some()
     });

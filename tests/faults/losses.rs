@@ -11,6 +11,7 @@ use tower::ServiceExt;
 use tower_pulse::admin::Access;
 use tower_pulse::{Clock, Pulse};
 
+use crate::ending::begin;
 use crate::hours::{now, with_clock};
 use crate::rig::log::Log;
 use crate::rig::proxy::Proxy;
@@ -172,9 +173,8 @@ async fn what_a_restored_dump_lacks_is_told() {
     }
 }
 
-/// Whoever flushes himself may never go on with it.
-#[tokio::test]
-async fn what_a_flush_holds_that_is_not_polled_is_told_once() {
+/// A service whose server no longer answers, with 1,000 of a counter to flush.
+async fn unanswered() -> (RedisServer, Proxy, Service) {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.port()).await;
     let service = Service::new(without_flushes(&proxy.url()).shutdown_timeout(TIMEOUT));
@@ -182,13 +182,15 @@ async fn what_a_flush_holds_that_is_not_polled_is_told_once() {
     service.settle().await;
     proxy.black_hole(true);
     service.pulse.counter("sold").add(1_000);
+    (server, proxy, service)
+}
+
+/// Whoever flushes himself may never go on with it.
+#[tokio::test]
+async fn what_a_flush_holds_that_is_not_polled_is_told_once() {
+    let (_server, _proxy, service) = unanswered().await;
     let mut held = Box::pin(service.pulse.flush());
-    tokio::select! {
-        ended = &mut held => panic!("it has ended: {ended:?}"),
-        () = until("a call is under way", async || {
-            service.health().flush.in_doubt_age_seconds.is_some()
-        }) => {}
-    }
+    begin(&service, &mut held).await;
     let both: [_; 2] = tokio::join!(service.pulse.shutdown(), service.pulse.shutdown()).into();
     let told = both.into_iter().filter_map(Result::err);
     assert!(told.count() >= 1);
@@ -199,21 +201,10 @@ async fn what_a_flush_holds_that_is_not_polled_is_told_once() {
 }
 
 #[tokio::test]
-async fn samples_of_a_shutdown_that_was_given_up_are_not_lost_if_they_are_flushed_after_all() {
-    let server = RedisServer::start().await;
-    let proxy = Proxy::start(server.port()).await;
-    let service = Service::new(without_flushes(&proxy.url()).shutdown_timeout(TIMEOUT));
-    service.requests(10).await;
-    service.settle().await;
-    proxy.black_hole(true);
-    service.pulse.counter("sold").add(1_000);
+async fn what_a_shutdown_gave_up_is_not_lost_if_it_is_flushed_after_all() {
+    let (_server, proxy, service) = unanswered().await;
     let mut held = Box::pin(service.pulse.flush());
-    tokio::select! {
-        ended = &mut held => panic!("it has ended: {ended:?}"),
-        () = until("a call is under way", async || {
-            service.health().flush.in_doubt_age_seconds.is_some()
-        }) => {}
-    }
+    begin(&service, &mut held).await;
     service.pulse.shutdown().await.unwrap_err();
     drop(held);
     proxy.heal();
