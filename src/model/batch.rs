@@ -166,11 +166,6 @@ impl Batch {
         }
     }
 
-    /// Number of ids of all rankings.
-    pub(crate) fn ranked_ids(&self) -> usize {
-        self.rankings.values().map(|delta| delta.ids.len()).sum()
-    }
-
     /// Whether the batch is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

@@ -11,10 +11,11 @@ use std::time::{Duration, Instant};
 use redis::{Pipeline, Value, pipe};
 
 use super::RedisStore;
-use super::connection::{Oversized, Role};
+use super::connection::Role;
 use super::keys::RowKeys;
 use super::oversized::Reply;
 use super::rows::State;
+use super::stream::Oversized;
 use super::value::{int, items, shown, text, unix_seconds};
 
 use crate::error::{StoreError, StoreErrorKind};
