@@ -46,12 +46,15 @@ async fn open(fragment: &str) -> (AlteringProxy, Page) {
     (proxy, page)
 }
 
+/// A change of an answer's body, in which the field is one that the screen needs.
+type Change = fn(&mut Value, &str);
+
 /// Replaces what one question was answered.
 fn with_body(
     questions: &[&str],
     true_body: &str,
     question: &str,
-    change: fn(&mut Value, &str),
+    change: Change,
     field: &str,
 ) -> String {
     let mut all: Value = serde_json::from_str(true_body).expect("the service answers JSON");
@@ -63,7 +66,7 @@ fn with_body(
 
 #[tokio::test]
 async fn an_answer_without_what_a_screen_needs_is_told_on_each_screen() {
-    let changes: [(&str, fn(&mut Value, &str)); 5] = [
+    let changes: [(&str, Change); 5] = [
         ("null", |body, _| *body = Value::Null),
         ("a number", |body, _| *body = json!(5)),
         ("a missing field", |body, field| {
