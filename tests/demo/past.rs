@@ -10,7 +10,7 @@ use super::rig::http::Client;
 use super::rig::server::RedisServer;
 
 /// How long a past may take to be recorded, while the machine is busy with something else.
-const PATIENCE: Duration = Duration::from_secs(600);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
 /// The pages of the shop that visitors of a fleet ask for, with their requests per minute.
 pub(crate) const RATES: [(&str, f64); 8] = [
     ("GET /", 360.0),
