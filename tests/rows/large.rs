@@ -245,6 +245,33 @@ async fn a_row_of_another_program_that_is_too_large_is_named_and_replaced() {
     assert_eq!(service.store.warnings().len(), 1);
 }
 
+/// Lines of an answer count for more than their bytes, and so do the states of rows.
+#[tokio::test]
+async fn rows_beside_large_garbage_are_read() {
+    let service = Service::redis().await;
+    let mut connection = service.server.as_ref().unwrap().connection().await;
+    let mut state = cmd("HSET");
+    state.arg("pulse:rows:").arg("1").arg(vec![b'x'; 30 * MIB]);
+    let _: () = state.query_async(&mut connection).await.unwrap();
+    let lines = vec![b'\n'; MIB];
+    for (id, row) in [("1", &b"1"[..]), ("2", b"22"), ("lines", &lines)] {
+        set(&service, &format!("inv:{id}"), row.to_vec()).await;
+    }
+    let ids = ["1", "2", "none", "lines"].map(str::to_owned);
+    for (max_bytes, lengths) in [(MIB, [1, 2, 0, MIB]), (MIB - 1, [1, 2, 0, 0])] {
+        let rows = service.store.rows().cached_rows("", &ids, max_bytes).await;
+        let rows = rows.unwrap();
+        let length = |at: usize| rows[at].as_ref().map_or(0, |row| row.json.len());
+        assert_eq!([0, 1, 2, 3].map(length), lengths, "{max_bytes}");
+    }
+    let warnings = service.store.warnings();
+    let [first, second] = &warnings[..] else {
+        panic!("{warnings:?}")
+    };
+    assert!(first.starts_with("pulse:rows:: "), "{first}");
+    assert!(second.starts_with("inv:lines: "), "{second}");
+}
+
 /// Each caller reads few bytes; together they read more than one answer may have.
 #[tokio::test]
 async fn many_callers_read_large_rows_at_once() {

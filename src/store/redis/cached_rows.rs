@@ -2,7 +2,7 @@
 //!
 //! The first command about a row asks for so many bytes that all rows fit into one answer. A row that is longer is
 //! asked for again, together with fewer others. All of a row comes by one command: a row that is written meanwhile is
-//! never half of the one and half of the other. A row of more than [`LARGE_ROW`] has a connection of its own.
+//! never half of the one and half of the other. A row above [`LARGE_ROW`] has a connection of its own.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;
@@ -11,19 +11,16 @@ use std::time::{Duration, Instant};
 use redis::{Pipeline, Value, pipe};
 
 use super::RedisStore;
-use super::connection::Role;
+use super::connection::{LARGE_ROW, Role};
 use super::keys::RowKeys;
 use super::oversized::Reply;
 use super::rows::State;
 use super::stream::Oversized;
 use super::value::{int, items, shown, text, unix_seconds};
-
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::rows::CachedRow;
 use crate::task::lock;
 
-/// The largest row that is read or written on a connection that others share.
-pub(super) const LARGE_ROW: usize = 4 << 20;
 /// The most bytes of several rows in one answer.
 const ANSWER_BYTES: usize = 1 << 20;
 /// The least bytes of a row that the first command asks for.
@@ -80,6 +77,8 @@ impl LargeRows {
 struct Asked {
     at: usize,
     bytes: usize,
+    /// Whether it is read on a connection of its own.
+    is_large: bool,
 }
 
 /// A read of rows that is under way.
@@ -113,7 +112,13 @@ impl RedisStore {
             max_bytes,
             rows: vec![None; ids.len()],
             groups: VecDeque::new(),
-            longer: (0..ids.len()).map(|at| Asked { at, bytes }).collect(),
+            longer: (0..ids.len())
+                .map(|at| Asked {
+                    at,
+                    bytes,
+                    is_large: false,
+                })
+                .collect(),
             now: self
                 .clock
                 .as_ref()
@@ -160,7 +165,7 @@ impl RedisStore {
             pipeline.cmd("TIME");
         }
         let mut replies = match group {
-            [asked] if asked.bytes > LARGE_ROW => {
+            [Asked { is_large: true, .. }] => {
                 let large = self.connections.large().await;
                 large.pipeline(&mut pipeline).await?
             }
@@ -223,7 +228,7 @@ impl RedisStore {
         }
     }
 
-    fn ask_for_more(&self, read: &mut RowsRead<'_>, Asked { at, bytes }: Asked) {
+    fn ask_for_more(&self, read: &mut RowsRead<'_>, Asked { at, bytes, .. }: Asked) {
         if bytes >= read.max_bytes {
             self.large_rows.update(&read.key(at), Some(read.max_bytes));
             return;
@@ -233,7 +238,12 @@ impl RedisStore {
             false => read.max_bytes,
         };
         let bytes = more.min(read.max_bytes);
-        read.longer.push(Asked { at, bytes });
+        let is_large = bytes > LARGE_ROW;
+        read.longer.push(Asked {
+            at,
+            bytes,
+            is_large,
+        });
     }
 
     /// Asks again for rows whose answer was given up: it takes much memory, as the lines of an answer count, or was
@@ -245,13 +255,13 @@ impl RedisStore {
         } else if group.len() > 1 {
             let others = group.split_off(group.len() / 2);
             read.groups.extend([group, others]);
-        } else if let [Asked { at, bytes }] = group[..] {
-            match bytes > LARGE_ROW {
+        } else if let [Asked { at, is_large, .. }] = group[..] {
+            match is_large {
                 true => self.large_rows.update(&read.key(at), Some(read.max_bytes)),
-                // Alone on a connection of its own.
                 false => read.groups.push_back(vec![Asked {
                     at,
-                    bytes: read.max_bytes.max(LARGE_ROW + 1),
+                    bytes: read.max_bytes,
+                    is_large: true,
                 }]),
             }
         }

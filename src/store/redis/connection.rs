@@ -18,7 +18,7 @@ use tokio::sync::Mutex;
 use tokio::task::AbortHandle;
 
 #[cfg(feature = "row-cache")]
-pub(super) use self::large::LargeCall;
+pub(super) use self::large::{LARGE_ROW, LargeCall};
 use self::role::MIB;
 pub(super) use self::role::Role;
 use super::credentials::Credentials;

@@ -5,8 +5,7 @@ use std::collections::HashSet;
 use redis::{Pipeline, Value, pipe};
 
 use super::RedisStore;
-use super::cached_rows::LARGE_ROW;
-use super::connection::{LargeCall, Role};
+use super::connection::{LARGE_ROW, LargeCall, Role};
 use super::keys::RowKeys;
 use super::oversized::Reply;
 use super::script::{Invocation, Lua, ROWS_FINISH, ROWS_LEASE, ROWS_SCHEDULE};

@@ -7,6 +7,9 @@ use super::{Connections, Role};
 use crate::error::StoreError;
 use crate::store::redis::script::{Invocation, Lua};
 
+/// The largest row that is read or written on a connection that others share.
+pub(in crate::store::redis) const LARGE_ROW: usize = 4 << 20;
+
 /// The right to make a call with a large value, on a connection of its own, which ends with the call: its buffers
 /// have grown with the value. There is one at a time.
 pub(in crate::store::redis) struct LargeCall<'a> {
