@@ -43,6 +43,11 @@ impl TestFolder {
         Ok(self.0.fold().await? == Attendance::Mine)
     }
 
+    /// What it cannot keep up although it folds.
+    pub fn upkeep_failures(&self) -> Vec<String> {
+        self.0.status().upkeep_failures
+    }
+
     /// Lets another instance fold.
     ///
     /// # Errors

@@ -20,6 +20,8 @@ mod fixture;
 mod hours;
 #[path = "stores/journal.rs"]
 mod journal;
+#[path = "stores/large_rankings.rs"]
+mod large_rankings;
 #[path = "stores/minute_reports.rs"]
 mod minute_reports;
 #[path = "stores/oversized.rs"]

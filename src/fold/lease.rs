@@ -1,12 +1,11 @@
 //! The state of a folder between rounds: the version of the journal's state, and the records that the folder
 //! remembers under that version.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::sync::Arc;
+use std::collections::VecDeque;
 
 use super::Attendance;
+use super::known_rankings::KnownRankings;
 use crate::error::StoreError;
-use crate::model::ranking::RankingState;
 use crate::model::records::Records;
 use crate::random::random_name;
 use crate::store::Position;
@@ -35,10 +34,7 @@ pub(super) struct Lease {
     /// How long the last round took, in milliseconds.
     pub(super) took_millis: u64,
     pub(super) sizer: BatchSizer,
-    /// The rankings of the store; `None` until they are read.
-    pub(super) rankings: Option<HashMap<Arc<str>, RankingState>>,
-    /// Rankings that were added to since they were last limited.
-    pub(super) touched_rankings: BTreeSet<Arc<str>>,
+    pub(super) rankings: KnownRankings,
 }
 
 impl Lease {
@@ -62,8 +58,7 @@ impl Lease {
                 stamp: 0,
                 took_millis: 0,
                 sizer,
-                rankings: None,
-                touched_rankings: BTreeSet::new(),
+                rankings: KnownRankings::default(),
             }),
             Acquired::Newer => Err(Attendance::Newer),
             Acquired::Held | Acquired::Nothing => Err(Attendance::Others),
@@ -72,6 +67,11 @@ impl Lease {
 
     pub(super) fn version(&self) -> &str {
         &self.progress.version
+    }
+
+    /// What cannot be kept up, although entries are folded.
+    pub(super) fn upkeep_failures(&self) -> impl Iterator<Item = String> {
+        self.rankings.failures().map(str::to_owned)
     }
 
     /// Forgets the records of slices that have ended, as they rarely change, and all records when there are

@@ -15,6 +15,7 @@
 //! [the guide](crate::guide::new_aggregate).
 
 mod gather;
+mod known_rankings;
 mod lease;
 mod minute_reports;
 mod plan;
@@ -83,6 +84,8 @@ pub(crate) struct FoldStatus {
     pub(crate) is_folder: bool,
     /// Why the last attempt failed.
     pub(crate) last_error: Option<String>,
+    /// What this instance cannot keep up although it folds.
+    pub(crate) upkeep_failures: Vec<String>,
 }
 
 /// Which instance folds.
@@ -139,11 +142,18 @@ impl Folder {
             return Ok(Attendance::Mine);
         };
         let result = self.boxed_rounds(journal, position).await;
+        let failures = match self.lease.try_lock() {
+            Ok(slot) => Some(slot.iter().flat_map(Lease::upkeep_failures).collect()),
+            // Another task of this instance is folding.
+            Err(_) => None,
+        };
         let mut status = lock(&self.status);
         match &result {
             Ok(attendance) => {
                 status.is_folder = *attendance == Attendance::Mine;
                 status.last_error = None;
+                status.upkeep_failures =
+                    failures.unwrap_or(std::mem::take(&mut status.upkeep_failures));
             }
             Err(error) => {
                 if status.last_error.is_none() {

@@ -1,6 +1,10 @@
 //! The upkeep of rankings between rounds: slices that have left the window are taken out of the sums, and ids for
 //! which there is no room are dropped, some ids at a time.
+//!
+//! An id is taken out of a slice and out of the sums in one step. Who takes over half-way, or goes on in the next
+//! round, therefore begins again with what is left. A table that cannot be read puts off the upkeep of its ranking only.
 
+use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use super::lease::Lease;
@@ -8,30 +12,34 @@ use super::rankings::{
     IDS_AT_ONCE, Stored, dropped_write, number, set_number, slice_of, state_write, totals_of, ttl,
 };
 use crate::error::StoreError;
-use crate::store::journal::{Journal, Step};
+use crate::store::journal::{FieldPage, Journal, Step};
 use crate::store::table::{FieldWrites, Table};
 
-/// Ids that are taken out before entries are folded again.
+/// Ids that are taken out because they have left the window before entries are folded again, and as many because
+/// there is no room for them.
 const IDS_PER_ROUND: usize = 20_000;
+/// Ids that cost as much to take out as a page of a table costs to read.
+const IDS_PER_PAGE: usize = 20;
+
+/// Why the upkeep of a ranking ended early.
+enum Interrupted {
+    /// The lease is lost.
+    Lost,
+    /// A step failed.
+    Step(StoreError),
+    /// A table cannot be read, which must not stop the fold.
+    Unreadable(StoreError),
+}
+
+/// The part of a table that was looked for its smallest counts.
+struct Smallest {
+    /// The smallest counts with their ids, smallest first.
+    ids: Vec<(i64, Vec<u8>)>,
+    /// Whether the table has more.
+    has_more: bool,
+}
 
 impl Lease {
-    /// Counts what is taken out of a ranking as it has no room. `None` when the lease is lost.
-    async fn dropped(
-        &self,
-        journal: &dyn Journal,
-        instance: &str,
-        name: &Arc<str>,
-        more: u64,
-    ) -> Result<Option<FieldWrites>, StoreError> {
-        let fields = vec![(Table::RankingsDropped, vec![name.as_bytes().to_vec()])];
-        let version = &self.progress.version;
-        let Step::Done(values) = journal.load_fields(instance, version, &fields).await? else {
-            return Ok(None);
-        };
-        let mut stored = Stored::new(fields, values);
-        Ok(Some(dropped_write(name, &mut stored, more)))
-    }
-
     /// Takes slices that have left the window at `now` out of the sums. `false` when the lease is lost.
     pub(super) async fn expire_rankings(
         &mut self,
@@ -39,103 +47,277 @@ impl Lease {
         instance: &str,
         now: i64,
     ) -> Result<bool, StoreError> {
-        let mut left = IDS_PER_ROUND;
-        let mut expired: Vec<_> = (self.rankings(journal).await?.iter())
-            .filter(|(_, state)| state.slices.is_empty() || state.expired(now).next().is_some())
-            .map(|(name, state)| {
-                let starts: Vec<i64> = state.expired(now).collect();
-                // Once the window is over, no slice may be left when another one begins: the sums of slices that
-                // are gone are removed with the last slice.
-                let is_over = starts.len() == state.slices.len();
-                (name.clone(), starts, is_over)
-            })
-            .collect();
-        expired.sort_unstable_by(|a, b| a.0.cmp(&b.0));
-        for (name, starts, is_over) in expired {
-            for start in &starts {
-                let ids = journal.list_fields(&slice_of(&name, *start)).await?;
-                let ids: Vec<_> = ids.into_iter().map(|(id, _)| id).collect();
-                if !self
-                    .take_out(journal, instance, &name, *start, &ids, 0)
-                    .await?
-                    || !self.forget_slice(journal, instance, &name, *start).await?
-                {
-                    return Ok(false);
-                }
-                left = left.saturating_sub(ids.len());
-                if left == 0 && !is_over {
-                    return Ok(true);
-                }
+        let all: Arc<str> = "".into();
+        if !self.rankings.is_put_off(&all) {
+            match self.list_rankings(journal).await {
+                Ok(()) => self.rankings.succeeded(&all),
+                Err(error) => self.rankings.put_off(&all, error)?,
             }
-            if starts.is_empty() && !self.forget_ranking(journal, instance, &name).await? {
+        }
+        let due = self.rankings.iter().filter(|(name, ranking)| {
+            let state = &ranking.state;
+            let is_due = state.slices.is_empty() || state.expired(now).next().is_some();
+            (is_due || !ranking.specs.is_empty()) && !self.rankings.is_put_off(name)
+        });
+        let due: Vec<_> = due.map(|(name, _)| name.clone()).collect();
+        let mut left = IDS_PER_ROUND;
+        for name in due {
+            let result = self.expire_ranking(journal, instance, &name, now, &mut left);
+            let result = result.await;
+            if !self.goes_on(&name, result)? {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
-    /// Drops ids for which the rankings that the last round has added to have no room. `false` when the lease is
-    /// lost.
+    /// Drops ids for which the rankings that were added to have no room. `false` when the lease is lost.
     pub(super) async fn limit_rankings(
         &mut self,
         journal: &dyn Journal,
         instance: &str,
     ) -> Result<bool, StoreError> {
-        while let Some(name) = self.touched_rankings.pop_first() {
-            if !self.limit_ranking(journal, instance, &name).await? {
+        let mut left = IDS_PER_ROUND;
+        for _ in 0..self.rankings.to_limit.len() {
+            let Some(name) = self.rankings.to_limit.pop_front() else {
+                break;
+            };
+            if left == 0 || self.rankings.is_put_off(&name) {
+                self.rankings.touch(&name);
+                continue;
+            }
+            let result = self
+                .limit_ranking(journal, instance, &name, &mut left)
+                .await;
+            if !matches!(result, Ok(true)) {
+                self.rankings.touch(&name);
+            }
+            if !self.goes_on(&name, result.map(drop))? {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
-    /// Takes ids out of a slice and its counts out of the sums. Counts them as dropped if `dropped` is 1.
-    async fn take_out(
+    /// Notes how the upkeep of a ranking ended. `false` when the lease is lost.
+    fn goes_on(
+        &mut self,
+        name: &Arc<str>,
+        result: Result<(), Interrupted>,
+    ) -> Result<bool, StoreError> {
+        match result {
+            Ok(()) => self.rankings.succeeded(name),
+            Err(Interrupted::Lost) => return Ok(false),
+            Err(Interrupted::Step(error)) => return Err(error),
+            Err(Interrupted::Unreadable(error)) => self.rankings.put_off(name, error)?,
+        }
+        Ok(true)
+    }
+
+    /// Takes the slices of a ranking that have left the window out of the sums, as many of their ids as are `left`.
+    async fn expire_ranking(
         &mut self,
         journal: &dyn Journal,
         instance: &str,
         name: &Arc<str>,
-        start: i64,
-        ids: &[Vec<u8>],
-        dropped: u64,
-    ) -> Result<bool, StoreError> {
-        let spec = self
-            .rankings(journal)
-            .await?
-            .get(name)
-            .map(|state| state.spec);
-        let ttl = spec.map(ttl);
-        for ids in ids.chunks(IDS_AT_ONCE) {
-            let fields = [
-                (slice_of(name, start), ids.to_vec()),
-                (totals_of(name), ids.to_vec()),
-            ];
-            let version = &self.progress.version;
-            let Step::Done(values) = journal.load_fields(instance, version, &fields).await? else {
-                return Ok(false);
-            };
-            let mut slice = FieldWrites::new(slice_of(name, start), None);
-            let mut totals = FieldWrites::new(totals_of(name), ttl);
-            let mut sum = 0u64;
-            for (at, id) in ids.iter().enumerate() {
-                let [count, total] = [0, 1].map(|table: usize| number(values[table][at].as_ref()));
-                slice.removed.push(id.clone());
-                set_number(&mut totals, id, total.saturating_sub(count));
-                sum = sum.saturating_add(count.unsigned_abs());
-            }
-            let mut writes = vec![slice, totals];
-            if dropped > 0 {
-                let Some(write) = self.dropped(journal, instance, name, sum).await? else {
-                    return Ok(false);
-                };
-                writes.push(write);
-            }
-            if !self.maintain_fields(journal, instance, &writes).await? {
-                return Ok(false);
-            }
-            tokio::task::yield_now().await;
+        now: i64,
+        left: &mut usize,
+    ) -> Result<(), Interrupted> {
+        self.expire_specs(journal, instance, name, now).await?;
+        let Some(ranking) = self.rankings.get(name) else {
+            return Ok(());
+        };
+        let expired: Vec<i64> = ranking.state.expired(now).collect();
+        // Once the window is over, no slice may be left when another one begins: the sums of slices that are gone are
+        // removed with the last slice.
+        if expired.len() == ranking.state.slices.len() {
+            return self.end_ranking(journal, instance, name).await;
         }
-        Ok(true)
+        for start in expired {
+            let mut from = None;
+            loop {
+                if *left == 0 {
+                    return Ok(());
+                }
+                let page = page_of(journal, name, start, from).await;
+                let page = page.map_err(Interrupted::Unreadable)?;
+                let ids: Vec<_> = page.fields.into_iter().map(|(id, _)| id).collect();
+                for ids in ids.chunks(IDS_AT_ONCE) {
+                    self.take_out(journal, instance, (name, start), ids, None)
+                        .await?;
+                }
+                *left = left.saturating_sub(IDS_PER_PAGE + ids.len());
+                if let Some(ranking) = self.rankings.get_mut(name) {
+                    ranking.ids = None;
+                }
+                from = page.next;
+                if from.is_none() {
+                    break;
+                }
+            }
+            self.forget_slice(journal, instance, name, start).await?;
+        }
+        Ok(())
+    }
+
+    /// Forgets configurations that no instance has added with for as long as their period.
+    async fn expire_specs(
+        &mut self,
+        journal: &dyn Journal,
+        instance: &str,
+        name: &Arc<str>,
+        now: i64,
+    ) -> Result<(), Interrupted> {
+        let Some(ranking) = self.rankings.get_mut(name) else {
+            return Ok(());
+        };
+        let before = ranking.specs.clone();
+        ranking.state.spec = ranking.specs.expire(ranking.state.spec, now);
+        if ranking.specs == before {
+            return Ok(());
+        }
+        let state = state_write(name, Some(&ranking.state));
+        let writes = [state, ranking.specs_write(name)];
+        self.write_tables(journal, instance, &writes).await
+    }
+
+    /// Drops the smallest counts of the oldest slices until a ranking has no more ids than it may, or as many as are
+    /// `left`. Returns whether it has no more.
+    async fn limit_ranking(
+        &mut self,
+        journal: &dyn Journal,
+        instance: &str,
+        name: &Arc<str>,
+        left: &mut usize,
+    ) -> Result<bool, Interrupted> {
+        let Some(ranking) = self.rankings.get(name) else {
+            return Ok(true);
+        };
+        let (spec, slices) = (ranking.state.spec, ranking.state.slices.clone());
+        let counts = journal.count_fields(&[totals_of(name)]).await;
+        let counts = counts.map_err(Interrupted::Unreadable)?;
+        let count = counts.first().copied().unwrap_or(0);
+        let mut surplus = count.saturating_sub(spec.max_ids as usize);
+        for start in slices {
+            if surplus == 0 {
+                break;
+            }
+            let smallest = self.smallest_of(journal, name, start, left).await;
+            let Smallest { ids, has_more } = smallest.map_err(Interrupted::Unreadable)?;
+            let mut taken = 0;
+            for part in ids.chunks(IDS_AT_ONCE) {
+                let ids: Vec<_> = part.iter().map(|(_, id)| id.clone()).collect();
+                // An id that is part of later slices stays, with its additions there.
+                let part = (name, start);
+                taken += self
+                    .take_out(journal, instance, part, &ids, Some(&mut surplus))
+                    .await?;
+                if surplus == 0 {
+                    break;
+                }
+            }
+            *left = left.saturating_sub(taken);
+            if has_more || taken < ids.len() {
+                break;
+            }
+            self.forget_slice(journal, instance, name, start).await?;
+        }
+        if let Some(ranking) = self.rankings.get_mut(name) {
+            ranking.ids = Some(surplus.saturating_add(spec.max_ids as usize).min(count));
+        }
+        Ok(surplus == 0)
+    }
+
+    /// Finds the smallest counts of a slice, as many as are `left`.
+    async fn smallest_of(
+        &self,
+        journal: &dyn Journal,
+        name: &Arc<str>,
+        start: i64,
+        left: &mut usize,
+    ) -> Result<Smallest, StoreError> {
+        let mut from = None;
+        let (mut smallest, mut has_more) = (BinaryHeap::new(), false);
+        let most = *left;
+        loop {
+            let page = page_of(journal, name, start, from).await?;
+            *left = left.saturating_sub(IDS_PER_PAGE);
+            for (id, count) in page.fields {
+                smallest.push((number(Some(&count)), id));
+                if smallest.len() > most {
+                    smallest.pop();
+                    has_more = true;
+                }
+            }
+            from = page.next;
+            if from.is_none() {
+                break;
+            }
+        }
+        let mut ids = smallest.into_sorted_vec();
+        // A page may have ids of an earlier one.
+        ids.dedup();
+        Ok(Smallest { ids, has_more })
+    }
+
+    /// Takes ids out of a slice, and its counts out of the sums, in one step. With a surplus, only as many as it takes
+    /// until it is gone, and counts them as dropped. Returns how many.
+    async fn take_out(
+        &mut self,
+        journal: &dyn Journal,
+        instance: &str,
+        (name, start): (&Arc<str>, i64),
+        ids: &[Vec<u8>],
+        surplus: Option<&mut usize>,
+    ) -> Result<usize, Interrupted> {
+        let mut fields = vec![
+            (slice_of(name, start), ids.to_vec()),
+            (totals_of(name), ids.to_vec()),
+        ];
+        if surplus.is_some() {
+            fields.push((Table::RankingsDropped, vec![name.as_bytes().to_vec()]));
+        }
+        let version = &self.progress.version;
+        let values = journal.load_fields(instance, version, &fields).await;
+        let Step::Done(values) = values.map_err(Interrupted::Unreadable)? else {
+            return Err(Interrupted::Lost);
+        };
+        let mut stored = Stored::new(fields, values);
+        let ttl = self
+            .rankings
+            .get(name)
+            .map(|ranking| ttl(ranking.state.spec));
+        let mut slice = FieldWrites::new(slice_of(name, start), None);
+        let mut totals = FieldWrites::new(totals_of(name), ttl);
+        let mut surplus_left = surplus.as_deref().copied();
+        let (mut dropped, mut taken) = (0u64, 0);
+        for id in ids {
+            if surplus_left == Some(0) {
+                break;
+            }
+            let (count, total) = (stored.next(&slice.table), stored.next(&totals.table));
+            let total_left = total.saturating_sub(count);
+            slice.removed.push(id.clone());
+            set_number(&mut totals, id, total_left);
+            // An id whose sum is 0 is not in the ranking.
+            surplus_left = surplus_left.map(|surplus| match (total, total_left) {
+                (0, 0) => surplus,
+                (0, _) => surplus + 1,
+                (_, 0) => surplus - 1,
+                _ => surplus,
+            });
+            dropped = dropped.saturating_add(count.unsigned_abs());
+            taken += 1;
+        }
+        let mut writes = vec![slice, totals];
+        if let Some(surplus) = surplus {
+            let before = stored.next(&Table::RankingsDropped);
+            writes.push(dropped_write(name, before, dropped));
+            *surplus = surplus_left.unwrap_or(0);
+        }
+        self.write_tables(journal, instance, &writes).await?;
+        tokio::task::yield_now().await;
+        Ok(taken)
     }
 
     /// Forgets a slice that is empty. A ranking without slices is forgotten as well.
@@ -145,86 +327,68 @@ impl Lease {
         instance: &str,
         name: &Arc<str>,
         start: i64,
-    ) -> Result<bool, StoreError> {
-        let Some(state) = self.rankings(journal).await?.get_mut(name) else {
-            return Ok(true);
+    ) -> Result<(), Interrupted> {
+        let Some(ranking) = self.rankings.get_mut(name) else {
+            return Ok(());
         };
-        state.slices.remove(&start);
-        if state.slices.is_empty() {
-            return self.forget_ranking(journal, instance, name).await;
+        ranking.state.slices.remove(&start);
+        if ranking.state.slices.is_empty() {
+            return self.end_ranking(journal, instance, name).await;
         }
-        let write = state_write(name, Some(state));
-        self.maintain_fields(journal, instance, &[write]).await
+        let write = state_write(name, Some(&ranking.state));
+        self.write_tables(journal, instance, &[write]).await
     }
 
-    /// Forgets a ranking without slices, and sums that are left as slices were deleted by another program.
-    async fn forget_ranking(
+    /// Removes a ranking whose window is over, in one step: its state, its sums and its slices, however many ids they
+    /// have. So no sum stays of a slice that another program has deleted.
+    async fn end_ranking(
         &mut self,
         journal: &dyn Journal,
         instance: &str,
         name: &Arc<str>,
-    ) -> Result<bool, StoreError> {
-        let left = journal.list_fields(&totals_of(name)).await?;
-        for ids in left.chunks(IDS_AT_ONCE) {
-            let mut totals = FieldWrites::new(totals_of(name), None);
-            totals.removed.extend(ids.iter().map(|(id, _)| id.clone()));
-            if !self.maintain_fields(journal, instance, &[totals]).await? {
-                return Ok(false);
-            }
-        }
-        self.rankings(journal).await?.remove(name);
-        let write = state_write(name, None);
-        self.maintain_fields(journal, instance, &[write]).await
+    ) -> Result<(), Interrupted> {
+        let Some(ranking) = self.rankings.get(name) else {
+            return Ok(());
+        };
+        let starts = ranking.state.slices.iter();
+        let slices = starts.map(|start| slice_of(name, *start));
+        let tables: Vec<_> = [totals_of(name)].into_iter().chain(slices).collect();
+        let counts = journal.count_fields(&tables).await;
+        let counts = counts.map_err(Interrupted::Unreadable)?;
+        let mut specs = FieldWrites::new(Table::RankingSpecs, None);
+        specs.removed.push(name.as_bytes().to_vec());
+        let mut writes = vec![state_write(name, None), specs];
+        let tables = tables.into_iter().zip(counts);
+        let tables = tables.filter(|(_, count)| *count > 0);
+        writes.extend(tables.map(|(table, _)| FieldWrites::end(table)));
+        self.write_tables(journal, instance, &writes).await?;
+        self.rankings.remove(name);
+        Ok(())
     }
 
-    /// Drops the smallest counts of the oldest slices until a ranking has no more ids than it may.
-    async fn limit_ranking(
+    async fn write_tables(
         &mut self,
         journal: &dyn Journal,
         instance: &str,
-        name: &Arc<str>,
-    ) -> Result<bool, StoreError> {
-        let Some(state) = self.rankings(journal).await?.get(name).cloned() else {
-            return Ok(true);
-        };
-        let most = state.spec.max_ids as usize;
-        for start in state.slices {
-            let mut surplus = journal
-                .count_fields(&totals_of(name))
-                .await?
-                .saturating_sub(most);
-            if surplus == 0 {
-                return Ok(true);
-            }
-            let mut ids: Vec<_> = (journal.list_fields(&slice_of(name, start)).await?)
-                .into_iter()
-                .map(|(id, count)| (number(Some(&count)), id))
-                .collect();
-            ids.sort_unstable();
-            let is_emptied = ids.len() <= surplus;
-            let mut ids = ids.into_iter().map(|(_, id)| id);
-            // An id that is part of later slices stays, with its additions there.
-            while surplus > 0 {
-                let part: Vec<_> = ids.by_ref().take(surplus).collect();
-                if part.is_empty() {
-                    break;
-                }
-                if !self
-                    .take_out(journal, instance, name, start, &part, 1)
-                    .await?
-                {
-                    return Ok(false);
-                }
-                let left = journal.count_fields(&totals_of(name)).await?;
-                surplus = left.saturating_sub(most);
-            }
-            if is_emptied
-                && ids.next().is_none()
-                && !self.forget_slice(journal, instance, name, start).await?
-            {
-                return Ok(false);
-            }
+        writes: &[FieldWrites],
+    ) -> Result<(), Interrupted> {
+        match self.maintain_fields(journal, instance, writes).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(Interrupted::Lost),
+            Err(error) => Err(Interrupted::Step(error)),
         }
-        Ok(true)
     }
+}
+
+/// Reads a page of a slice.
+async fn page_of(
+    journal: &dyn Journal,
+    name: &Arc<str>,
+    start: i64,
+    from: Option<String>,
+) -> Result<FieldPage, StoreError> {
+    let pages = journal
+        .list_fields(&[(slice_of(name, start), from)])
+        .await?;
+    Ok(pages.into_iter().next().unwrap_or_default())
 }

@@ -1,12 +1,13 @@
 //! Folding rankings: the counts of each slice, and their sums, are merged with those of the store.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::lease::Lease;
 use super::plan::Plan;
 use crate::error::StoreError;
 use crate::model::ranking::{IdDelta, RankingDelta, RankingSpec, RankingState};
+use crate::model::ranking_specs::CarriedSpecs;
 use crate::model::round::{Round, partition, partition_of_id};
 use crate::model::sorted;
 use crate::store::journal::{FieldValues, Journal, Step};
@@ -14,18 +15,22 @@ use crate::store::table::{FieldWrites, Table};
 
 /// Ids that one step takes out, and ids that are planned before the task yields to others.
 pub(super) const IDS_AT_ONCE: usize = 200;
+/// Ids for which each ranking has room in each round.
+const FEW_IDS: usize = 1_000;
 /// Seconds for which the sums of a ranking outlive twice its window.
 const SPARE_TIME: i64 = 7 * 86_400;
 
 /// Time to live of the sums of a ranking after the last write, in seconds.
 pub(super) fn ttl(spec: RankingSpec) -> i64 {
-    2 * spec.period() + SPARE_TIME
+    spec.period().saturating_mul(2).saturating_add(SPARE_TIME)
 }
 
 /// Time to live of a slice. Sums are written last at the end of a slice's window, and must not outlive the slice:
 /// nobody could take it out of them any more.
 fn slice_ttl(spec: RankingSpec) -> i64 {
-    ttl(spec) + spec.period() + SPARE_TIME
+    ttl(spec)
+        .saturating_add(spec.period())
+        .saturating_add(SPARE_TIME)
 }
 
 pub(super) fn slice_of(ranking: &Arc<str>, start: i64) -> Table {
@@ -59,29 +64,6 @@ pub(super) fn set_number(write: &mut FieldWrites, id: &[u8], number: i64) {
 }
 
 impl Lease {
-    /// The rankings of the store, which are read once.
-    pub(super) async fn rankings(
-        &mut self,
-        journal: &dyn Journal,
-    ) -> Result<&mut HashMap<Arc<str>, RankingState>, StoreError> {
-        let rankings = match self.rankings.take() {
-            Some(rankings) => rankings,
-            None => {
-                let fields = journal.list_fields(&Table::Rankings).await?;
-                let ranking = |(name, state): (Vec<u8>, Vec<u8>)| {
-                    let name = String::from_utf8(name).ok()?;
-                    let state = RankingState::from_text(std::str::from_utf8(&state).ok()?)?;
-                    Some((name.into(), state))
-                };
-                let rankings: HashMap<_, _> = fields.into_iter().filter_map(ranking).collect();
-                // The folder before may have ended before it had limited them.
-                self.touched_rankings.extend(rankings.keys().cloned());
-                rankings
-            }
-        };
-        Ok(self.rankings.insert(rankings))
-    }
-
     /// Adds the rankings of a round to its plans, merged with the store's. `false` when the lease is lost.
     pub(super) async fn plan_rankings(
         &mut self,
@@ -93,42 +75,62 @@ impl Lease {
         if round.rankings().is_empty() {
             return Ok(true);
         }
-        self.rankings(journal).await?;
-        let mut added = Vec::new();
+        let names = round.rankings().keys();
+        if !self.know_rankings(journal, instance, names).await? {
+            return Ok(false);
+        }
+        let rankings = round.rankings().iter();
+        let rankings = rankings.map(|(name, delta)| self.begin_ranking(name, delta, round));
+        let mut all: Vec<Added<'_>> = rankings.collect();
+        self.make_room(journal, &mut all).await?;
         let mut fields: Vec<(Table, Vec<Vec<u8>>)> = Vec::new();
-        for (name, delta) in round.rankings() {
-            let more = self.begin_ranking(name, delta, round.stamp());
-            if more.counts_dropped {
+        for added in &all {
+            if added.may_drop() {
                 let dropped = sorted::entry(&mut fields, Table::RankingsDropped, Vec::new);
-                dropped.push(name.as_bytes().to_vec());
+                dropped.push(added.name.as_bytes().to_vec());
             }
-            for (id, _, slices) in more.ids() {
+            for (id, _, slices) in added.ids() {
                 let field = || id.as_bytes().to_vec();
-                sorted::entry(&mut fields, totals_of(name), Vec::new).push(field());
+                sorted::entry(&mut fields, totals_of(added.name), Vec::new).push(field());
                 for (start, _) in slices {
-                    sorted::entry(&mut fields, slice_of(name, start), Vec::new).push(field());
+                    sorted::entry(&mut fields, slice_of(added.name, start), Vec::new).push(field());
                 }
             }
-            added.push(more);
         }
         let version = &self.progress.version;
         let Step::Done(values) = journal.load_fields(instance, version, &fields).await? else {
             return Ok(false);
         };
         let mut stored = Stored::new(fields, values);
-        for added in &added {
+        for added in &all {
+            let refused = self.refused_ids(added, &stored);
+            let mut dropped: BTreeMap<usize, u64> = BTreeMap::new();
             if added.counts_dropped {
-                let write = dropped_write(added.name, &mut stored, added.delta.dropped);
-                let plan = sorted::entry(plans, partition(added.name), Plan::default);
-                plan.fields.push(write);
+                dropped.insert(partition(added.name), added.delta.dropped);
             }
             for (number, (id, delta, slices)) in added.ids().enumerate() {
                 let partition = partition_of_id(added.name, id);
+                if refused.contains(id) {
+                    let sum = added.skip_id(slices, &mut stored);
+                    let dropped = dropped.entry(partition).or_default();
+                    *dropped = dropped.saturating_add(sum.unsigned_abs());
+                    continue;
+                }
                 let plan = sorted::entry(plans, partition, Plan::default);
                 added.plan_id(id, delta, slices, &mut stored, plan);
                 if number % IDS_AT_ONCE == 0 {
                     tokio::task::yield_now().await;
                 }
+            }
+            if !added.may_drop() {
+                continue;
+            }
+            // The steps follow the order of the partitions, so that each adds to what those before have counted.
+            let (before, mut sum) = (stored.next(&Table::RankingsDropped), 0u64);
+            for (partition, more) in dropped {
+                sum = sum.saturating_add(more);
+                let plan = sorted::entry(plans, partition, Plan::default);
+                plan.fields.push(dropped_write(added.name, before, sum));
             }
         }
         Ok(true)
@@ -139,8 +141,9 @@ impl Lease {
         &mut self,
         name: &'a Arc<str>,
         delta: &'a RankingDelta,
-        now: i64,
+        round: &Round,
     ) -> Added<'a> {
+        let now = round.stamp();
         let done = self.progress.done;
         let ids = delta.ids.iter();
         let ids: Vec<_> = ids
@@ -151,33 +154,100 @@ impl Lease {
             delta,
             counts_dropped: delta.dropped > 0 && !done.contains(partition(name)),
             before: Vec::new(),
+            spec: delta.spec,
             oldest: delta.spec.oldest(now),
+            room: usize::MAX,
             ids,
         };
         if added.ids.is_empty() {
             return added;
         }
-        let rankings = self.rankings.get_or_insert_default();
-        let state = rankings.entry(name.clone());
-        let state = state.or_insert_with(|| RankingState::new(delta.spec));
-        state.spec = delta.spec;
+        let specs = round.ranking_specs(name);
+        let newest = specs.and_then(CarriedSpecs::newest).unwrap_or(delta.spec);
+        let ranking = self.rankings.begin(name, newest);
+        let was_mixed = ranking.specs.is_mixed();
+        let state = &mut ranking.state;
+        if let Some(specs) = specs {
+            state.spec = ranking.specs.merge(state.spec, specs, now);
+        }
+        (added.spec, added.oldest) = (state.spec, state.spec.oldest(now));
         added.before.extend(&state.slices);
         let starts = added.ids().flat_map(|(_, _, slices)| slices);
         let starts: Vec<i64> = starts.map(|(start, _)| start).collect();
         state.slices.extend(starts);
-        self.touched_rankings.insert(name.clone());
+        if ranking.specs.is_mixed() && !was_mixed {
+            tracing::warn!("{}", ranking.specs.warning(name));
+        }
+        self.rankings.touch(name);
         added
+    }
+
+    /// Finds out for how many new ids each ranking has room until it is limited.
+    async fn make_room(
+        &mut self,
+        journal: &dyn Journal,
+        all: &mut [Added<'_>],
+    ) -> Result<(), StoreError> {
+        // What is dropped after each round makes up for fewer ids than that.
+        let has_many = |added: &&mut Added<'_>| added.ids.len() > FEW_IDS;
+        let mut counted: Vec<_> = all.iter_mut().filter(has_many).collect();
+        let is_uncounted = |name: &str| self.rankings.get(name).is_some_and(|r| r.ids.is_none());
+        let names = counted.iter().map(|added| added.name);
+        let names: Vec<_> = names.filter(|name| is_uncounted(name)).collect();
+        if !names.is_empty() {
+            let totals: Vec<_> = names.iter().map(|name| totals_of(name)).collect();
+            let counts = journal.count_fields(&totals).await?;
+            for (name, count) in names.into_iter().zip(counts) {
+                if let Some(ranking) = self.rankings.get_mut(name) {
+                    ranking.ids = Some(count);
+                }
+            }
+        }
+        for added in &mut counted {
+            let ids = self
+                .rankings
+                .get(added.name)
+                .and_then(|ranking| ranking.ids);
+            added.room = added.spec.most_at_once().saturating_sub(ids.unwrap_or(0));
+        }
+        Ok(())
+    }
+
+    /// The new ids for which a ranking has no room: those with the smallest additions to the oldest slices.
+    fn refused_ids<'a>(&mut self, added: &Added<'a>, stored: &Stored) -> HashSet<&'a str> {
+        let totals = stored.left(&totals_of(added.name));
+        let new = added.ids().zip(totals);
+        let mut new: Vec<_> = new
+            .filter(|((_, delta, _), total)| total.is_none() && !delta.is_removed)
+            .filter_map(|((id, _, slices), _)| {
+                let (newest, sum) = slices.fold((None, 0i64), |(_, sum), (start, n)| {
+                    (Some(start), sum.saturating_add(n))
+                });
+                Some((newest?, sum, id))
+            })
+            .collect();
+        let surplus = new.len().saturating_sub(added.room);
+        if let Some(ranking) = self.rankings.get_mut(added.name) {
+            ranking.ids = ranking.ids.map(|ids| ids + new.len() - surplus);
+        }
+        if surplus == 0 {
+            return HashSet::new();
+        }
+        new.select_nth_unstable(surplus - 1);
+        new.into_iter().take(surplus).map(|(_, _, id)| id).collect()
     }
 
     /// The writes of the states of some rankings. Each step that adds to a ranking has them, so that no sum
     /// includes a slice of which the ranking does not know.
     pub(super) fn state_writes(&self, names: &BTreeSet<Arc<str>>) -> Vec<FieldWrites> {
-        let state = |name| Some((name, self.rankings.as_ref()?.get(name)?));
-        let states = names.iter().filter_map(state);
-        let writes = states.flat_map(|(name, state): (&Arc<str>, _)| {
+        let ranking = |name: &'_ Arc<str>| Some((name.clone(), self.rankings.get(name)?));
+        let rankings = names.iter().filter_map(ranking);
+        let writes = rankings.flat_map(|(name, ranking)| {
+            let (name, state) = (&name, &ranking.state);
             let newest = state.slices.last();
             let newest = newest.map(|start| newest_write(name, state.spec, *start));
-            [Some(state_write(name, Some(state))), newest]
+            let specs = (!ranking.specs.is_empty()).then(|| ranking.specs_write(name));
+            [Some(state_write(name, Some(state))), newest, specs]
         });
         writes.flatten().collect()
     }
@@ -191,12 +261,30 @@ struct Added<'a> {
     counts_dropped: bool,
     /// The slices that a removed id may be part of.
     before: Vec<i64>,
+    /// The configuration that holds.
+    spec: RankingSpec,
     /// The start of the oldest slice of the window.
     oldest: i64,
+    /// The most new ids.
+    room: usize,
     ids: Vec<(&'a Arc<str>, &'a IdDelta)>,
 }
 
 impl<'a> Added<'a> {
+    /// Whether additions may be dropped as there is no room.
+    fn may_drop(&self) -> bool {
+        self.counts_dropped || self.ids.len() > self.room
+    }
+
+    /// Leaves an id out. Returns the sum of its additions.
+    fn skip_id(&self, slices: impl Iterator<Item = (i64, i64)>, stored: &mut Stored) -> i64 {
+        stored.next(&totals_of(self.name));
+        slices.fold(0, |sum, (start, n)| {
+            stored.next(&slice_of(self.name, start));
+            sum.saturating_add(n)
+        })
+    }
+
     /// The ids with their additions within the window.
     fn ids(
         &self,
@@ -227,7 +315,7 @@ impl<'a> Added<'a> {
         stored: &mut Stored,
         plan: &mut Plan,
     ) {
-        let (name, spec) = (self.name, self.delta.spec);
+        let (name, spec) = (self.name, self.spec);
         let mut total = stored.next(&totals_of(name));
         plan.cost += 1;
         if delta.is_removed {
@@ -267,16 +355,20 @@ impl Stored {
         Self(tables.zip(values.into_iter().map(Vec::into_iter)).collect())
     }
 
+    /// The values of a table that are not taken yet.
+    fn left(&self, table: &Table) -> &[Option<Vec<u8>>] {
+        self.0.get(table).map_or(&[], std::vec::IntoIter::as_slice)
+    }
+
     /// The next number of a table.
-    fn next(&mut self, table: &Table) -> i64 {
+    pub(super) fn next(&mut self, table: &Table) -> i64 {
         let value = self.0.get_mut(table).and_then(Iterator::next);
         number(value.flatten().as_ref())
     }
 }
 
-/// The write that adds to the additions for which there was no room.
-pub(super) fn dropped_write(name: &Arc<str>, stored: &mut Stored, more: u64) -> FieldWrites {
-    let before = stored.next(&Table::RankingsDropped);
+/// The write of how much was added to ids without room: `more` beside the store's number.
+pub(super) fn dropped_write(name: &Arc<str>, before: i64, more: u64) -> FieldWrites {
     let dropped = before.saturating_add(i64::try_from(more).unwrap_or(i64::MAX));
     let mut write = FieldWrites::new(Table::RankingsDropped, None);
     let field = name.as_bytes().to_vec();

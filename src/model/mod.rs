@@ -19,6 +19,7 @@ pub mod minute_report;
 pub mod outcome;
 pub mod pack;
 pub mod ranking;
+pub mod ranking_specs;
 pub mod records;
 pub mod round;
 pub mod slice;

@@ -10,6 +10,8 @@ use super::slices::Slices;
 
 /// The most slices that the window of a ranking may be configured to have.
 pub const MAX_RANKING_SLICES: u32 = 1_500;
+/// Ids beyond the maximum for which a ranking has room until it is limited, at least.
+const ROOM_AT_LEAST: usize = 1_000;
 
 /// The configuration of a ranking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -30,21 +32,50 @@ impl RankingSpec {
 
     /// Length of the window, in seconds.
     pub fn period(self) -> i64 {
-        i64::from(self.interval) * i64::from(self.slices)
+        i64::from(self.interval).saturating_mul(i64::from(self.slices))
+    }
+
+    /// Reads the interval, the number of slices and the most ids; `None` for other words.
+    pub(super) fn from_words<'a>(words: &mut impl Iterator<Item = &'a str>) -> Option<Self> {
+        let mut number = || words.next()?.parse::<u32>().ok();
+        Some(Self {
+            interval: number().filter(|interval| *interval > 0)?,
+            slices: number().filter(|slices| *slices > 0)?,
+            max_ids: number()?,
+        })
+    }
+
+    /// The most ids of what is folded at once, and of a ranking between two times at which it is limited.
+    pub fn most_at_once(self) -> usize {
+        let max_ids = self.max_ids as usize;
+        max_ids + max_ids.max(ROOM_AT_LEAST)
     }
 
     /// The start of the oldest slice of the window at `now`, in Unix seconds.
     pub fn oldest(self, now: i64) -> i64 {
         let width = i64::from(self.interval);
-        let before = width * (i64::from(self.slices) - 1);
+        let before = self.period().saturating_sub(width);
         self.precision().slice(now).saturating_sub(before)
+    }
+}
+
+impl fmt::Display for RankingSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            interval, max_ids, ..
+        } = self;
+        let period = self.period();
+        write!(
+            f,
+            "a period of {period} s, an interval of {interval} s and {max_ids} ids"
+        )
     }
 }
 
 /// A ranking in a store, without its ids.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RankingState {
-    /// The configuration that the ranking was last added to with.
+    /// The configuration that holds: see [`CarriedSpecs`](super::ranking_specs::CarriedSpecs).
     pub spec: RankingSpec,
     /// The starts of the slices that are part of the sums, in Unix seconds.
     pub slices: BTreeSet<i64>,
@@ -67,12 +98,7 @@ impl RankingState {
     /// Reads the text form; `None` for any other text.
     pub fn from_text(text: &str) -> Option<Self> {
         let mut numbers = text.split(' ');
-        let mut number = || numbers.next()?.parse::<u32>().ok();
-        let spec = RankingSpec {
-            interval: number().filter(|interval| *interval > 0)?,
-            slices: number().filter(|slices| *slices > 0)?,
-            max_ids: number()?,
-        };
+        let spec = RankingSpec::from_words(&mut numbers)?;
         let slices: Result<_, _> = numbers.map(str::parse).collect();
         Some(Self {
             spec,
@@ -108,7 +134,7 @@ pub struct IdDelta {
 /// Additions to a ranking.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RankingDelta {
-    /// The configuration of the instance.
+    /// The configuration of the instance; of several instances, the one that covers theirs.
     pub spec: RankingSpec,
     /// The additions by id.
     pub ids: BTreeMap<Arc<str>, IdDelta>,
@@ -151,12 +177,16 @@ impl RankingDelta {
 
     /// Adds all of `later`, which was collected after this.
     pub fn merge(&mut self, later: Self) {
-        self.spec = later.spec;
+        // Of different intervals, a window has more slices than any of the instances retains.
+        let retained = match self.spec == later.spec {
+            true => self.spec.slices as usize,
+            false => usize::MAX,
+        };
+        self.spec = self.spec.covering(later.spec);
         self.dropped = self.dropped.saturating_add(later.dropped);
         for (id, delta) in later.ids {
             match self.ids.get_mut(&id) {
                 Some(mine) if !delta.is_removed => {
-                    let retained = self.spec.slices as usize;
                     mine.slices.merge(delta.slices, retained, drop);
                 }
                 _ => drop(self.ids.insert(id, delta)),
@@ -167,7 +197,20 @@ impl RankingDelta {
     /// Drops the smallest additions of the oldest slices until there are at most `max_ids` ids, and counts
     /// them. Removals stay as long as there are other ids to drop.
     pub fn limit(&mut self) {
-        let surplus = self.ids.len().saturating_sub(self.spec.max_ids as usize);
+        self.limit_to(self.spec.max_ids as usize);
+    }
+
+    /// Drops what the additions of several instances have beyond [`most_at_once`](RankingSpec::most_at_once), as
+    /// [`limit`](Self::limit) does. Some more are tolerated, so that not each of them drops some.
+    pub fn bound(&mut self) {
+        let most = self.spec.most_at_once();
+        if self.ids.len() > most + self.spec.max_ids as usize {
+            self.limit_to(most);
+        }
+    }
+
+    fn limit_to(&mut self, most: usize) {
+        let surplus = self.ids.len().saturating_sub(most);
         if surplus == 0 {
             return;
         }
@@ -177,7 +220,7 @@ impl RankingDelta {
                 (delta.is_removed, newest, sum_of(delta), id.clone())
             })
             .collect();
-        droppable.sort_unstable();
+        droppable.select_nth_unstable(surplus - 1);
         for (is_removed, _, sum, id) in droppable.into_iter().take(surplus) {
             self.ids.remove(&id);
             let dropped = sum.unsigned_abs().max(u64::from(is_removed));

@@ -9,6 +9,7 @@ use super::context::{ContextId, RecordId, fnv1a};
 use super::minute_report::{MinuteReport, MinuteSums};
 use super::pack::{EntryReader, Item, Undecodable};
 use super::ranking::RankingDelta;
+use super::ranking_specs::CarriedSpecs;
 use super::records::TierSlice;
 use super::slice::Precisions;
 pub use super::slice::SKEW_ALLOWED;
@@ -44,6 +45,8 @@ pub struct Round {
     groups: Vec<Group>,
     /// The rankings.
     rankings: BTreeMap<Arc<str>, RankingDelta>,
+    /// The configurations with which the rankings were added to.
+    ranking_specs: BTreeMap<Arc<str>, CarriedSpecs>,
     /// The sums of the minute reports, by minute.
     reports: BTreeMap<i64, MinuteSums>,
     /// Samples that were late when they were flushed. They belong to the partition of
@@ -145,8 +148,13 @@ impl Round {
 
     fn add_ranking(&mut self, name: Arc<str>, mut delta: RankingDelta, stamp: i64) {
         delta.drop_future(stamp.saturating_add(SKEW_ALLOWED));
+        let specs = self.ranking_specs.entry(name.clone()).or_default();
+        specs.carry(delta.spec, stamp);
         match self.rankings.get_mut(&name) {
-            Some(mine) => mine.merge(delta),
+            Some(mine) => {
+                mine.merge(delta);
+                mine.bound();
+            }
             None => drop(self.rankings.insert(name, delta)),
         }
     }
@@ -197,6 +205,11 @@ impl Round {
     /// Additions to the rankings.
     pub fn rankings(&self) -> &BTreeMap<Arc<str>, RankingDelta> {
         &self.rankings
+    }
+
+    /// The configurations with which a ranking was added to.
+    pub fn ranking_specs(&self, name: &str) -> Option<&CarriedSpecs> {
+        self.ranking_specs.get(name)
     }
 
     /// The sums of the minute reports, by minute.

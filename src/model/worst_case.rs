@@ -75,10 +75,14 @@ impl WorstCase {
         let held = (ids + (shards * MIN_SHARD_IDS) as u64) * RANKED_ID;
         // The batch that waits, and the ranking itself where it is stored here.
         let pending = ids * (RANKED_ID + slices * PENDING_SLICE);
-        let stored = ids * (slices + 1) * RANKED_ID;
+        // Between two times at which it is limited, it has more ids, in one slice and in the sums.
+        let at_once = spec.most_at_once() as u64;
+        let stored = (ids * (slices + 1) + 2 * (at_once - ids)) * RANKED_ID;
+        // The additions of a round, in the instance that folds.
+        let folded = (at_once + ids) * (RANKED_ID + PENDING_SLICE);
         match is_shared {
             true => Self {
-                process_bytes: held + pending,
+                process_bytes: held + pending + folded,
                 store_bytes: stored,
             },
             false => Self {

@@ -45,6 +45,8 @@ impl Parts {
         if let Some(error) = fold.last_error {
             warnings.push(format!("folding fails, and is tried again: {error}"));
         }
+        warnings.extend(fold.upkeep_failures);
+        warnings.extend(flush.fleet.ranking_warnings.iter().cloned());
         if let Some(journal) = &flush.fleet.journal {
             warnings.extend(journal_warnings(journal));
         }

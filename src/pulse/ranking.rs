@@ -46,7 +46,7 @@ impl RankingBuilder {
     }
 
     /// The length of the window: a multiple of the interval, up to 366 days and 1,500 intervals. 24 hours by
-    /// default.
+    /// default. Where instances differ, the longest period holds until nothing was added with it for that long.
     pub fn period(mut self, period: Duration) -> Self {
         self.period = period;
         self
@@ -61,7 +61,8 @@ impl RankingBuilder {
     }
 
     /// The most ids, 1 to 100,000. Beyond, those with the smallest counts in the oldest interval leave the
-    /// ranking, and their counts are added to `dropped`. 10,000 by default.
+    /// ranking, and their counts are added to `dropped`. Where instances add more than as many new ones at once, those
+    /// with the smallest counts do not even get in. 10,000 by default.
     pub fn max_ids(mut self, ids: usize) -> Self {
         self.max_ids = ids;
         self

@@ -70,10 +70,10 @@ impl Rankings {
             if entry.spec == spec {
                 return Ok(entry.clone());
             }
-            let value = format!("{name:?} again, with {}", in_words(spec));
+            let value = format!("{name:?} again, with {spec}");
             let allowed = format!(
                 "the same configuration as before is allowed: {}",
-                in_words(entry.spec)
+                entry.spec
             );
             return Err(BuildError::new("ranking", value, allowed));
         }
@@ -110,15 +110,6 @@ impl Rankings {
         }
         amount
     }
-}
-
-fn in_words(spec: RankingSpec) -> String {
-    format!(
-        "a period of {} s, an interval of {} s and {} ids",
-        spec.period(),
-        spec.interval,
-        spec.max_ids
-    )
 }
 
 impl RankingEntry {

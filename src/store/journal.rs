@@ -164,8 +164,14 @@ pub struct FoldStep<'a> {
 /// The values of some fields of a table; `None` for a missing field.
 pub type FieldValues = Vec<Option<Vec<u8>>>;
 
-/// The fields of a table with their values.
-pub type Fields = Vec<(Vec<u8>, Vec<u8>)>;
+/// Some fields of a table with their values.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FieldPage {
+    /// The fields, some of which other pages may have as well.
+    pub fields: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Where the next page begins; `None` after the last one.
+    pub next: Option<String>,
+}
 
 /// A journal as its folder uses it.
 ///
@@ -215,11 +221,19 @@ pub trait Journal: Sealed + Send + Sync {
         fields: &'a [(Table, Vec<Vec<u8>>)],
     ) -> BoxFuture<'a, Result<Step<Vec<FieldValues>>, StoreError>>;
 
-    /// Lists the fields of a table and their values, in no order.
-    fn list_fields<'a>(&'a self, table: &'a Table) -> BoxFuture<'a, Result<Fields, StoreError>>;
+    /// Lists a page of each of some tables, from where it is said to begin on: some hundred fields with their values, in
+    /// no order; fewer large ones. A field that a table has from the first page to the last is on one of them. Not for
+    /// [`Table::RankingTotals`].
+    fn list_fields<'a>(
+        &'a self,
+        pages: &'a [(Table, Option<String>)],
+    ) -> BoxFuture<'a, Result<Vec<FieldPage>, StoreError>>;
 
-    /// The number of fields of a table.
-    fn count_fields<'a>(&'a self, table: &'a Table) -> BoxFuture<'a, Result<usize, StoreError>>;
+    /// The numbers of fields of some tables.
+    fn count_fields<'a>(
+        &'a self,
+        tables: &'a [Table],
+    ) -> BoxFuture<'a, Result<Vec<usize>, StoreError>>;
 
     /// Writes some partitions of a round.
     fn fold<'a>(&'a self, step: &'a FoldStep<'a>) -> BoxFuture<'a, Result<Step<()>, StoreError>>;

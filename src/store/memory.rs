@@ -222,6 +222,7 @@ impl Upkeep for MemoryStore {
             created: self.created,
             instances: alive.count() as u64,
             exceptions: state.exceptions.clone(),
+            ranking_warnings: state.ranking_warnings(),
             journal: None,
         })
     }

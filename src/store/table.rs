@@ -24,6 +24,8 @@ pub enum Table {
     },
     /// The configuration and the slices of each ranking, by its name.
     Rankings,
+    /// The configurations of each ranking to which instances of different ones add, by its name.
+    RankingSpecs,
     /// How much was added, by ranking, to ids for which there was no room.
     RankingsDropped,
     /// The counts of a slice of a ranking, by id.
@@ -56,6 +58,8 @@ pub struct FieldWrites {
     pub set: Vec<(Vec<u8>, Vec<u8>)>,
     /// Fields that are removed.
     pub removed: Vec<Vec<u8>>,
+    /// Whether the table is removed with all of its fields, and nothing else. It must have some.
+    pub is_ended: bool,
 }
 
 impl FieldWrites {
@@ -66,11 +70,20 @@ impl FieldWrites {
             ttl,
             set: Vec::new(),
             removed: Vec::new(),
+            is_ended: false,
+        }
+    }
+
+    /// The removal of a table that has fields.
+    pub fn end(table: Table) -> Self {
+        Self {
+            is_ended: true,
+            ..Self::new(table, None)
         }
     }
 
     /// Whether there is no field.
     pub fn is_empty(&self) -> bool {
-        self.set.is_empty() && self.removed.is_empty()
+        self.set.is_empty() && self.removed.is_empty() && !self.is_ended
     }
 }

@@ -91,6 +91,8 @@ pub struct StoreStatus {
     pub instances: u64,
     /// Samples that folding could not use.
     pub exceptions: Exceptions,
+    /// Rankings whose configurations differ between the instances, in a sentence each.
+    pub ranking_warnings: Vec<String>,
     /// The status of the journal, if the store has one.
     pub journal: Option<JournalStatus>,
 }

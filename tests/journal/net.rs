@@ -5,7 +5,9 @@ use std::task::Poll;
 
 use tower_pulse::model::records::{Record, RecordId, RecordKey};
 use tower_pulse::model::tier::TierSlice;
-use tower_pulse::store::journal::{Acquired, Entries, Entry, FieldValues, FoldStep, Journal, Step};
+use tower_pulse::store::journal::{
+    Acquired, Entries, Entry, FieldPage, FieldValues, FoldStep, Journal, Step,
+};
 use tower_pulse::store::redis::RedisStore;
 use tower_pulse::store::table::Table;
 use tower_pulse::store::{
@@ -28,8 +30,8 @@ pub enum Request {
     Recorded(Vec<TierSlice>),
     Load(String, String, Vec<RecordKey>),
     LoadFields(String, String, Vec<(Table, Vec<Vec<u8>>)>),
-    ListFields(Table),
-    CountFields(Table),
+    ListFields(Vec<(Table, Option<String>)>),
+    CountFields(Vec<Table>),
     Fold(Box<OwnedStep>),
     SetAside(String, String, Entry),
     WaitForNewer(String, String, Entry),
@@ -49,8 +51,8 @@ pub enum Reply {
     Recorded(Vec<Vec<RecordId>>),
     Load(Step<Vec<Record>>),
     LoadFields(Step<Vec<FieldValues>>),
-    ListFields(Vec<(Vec<u8>, Vec<u8>)>),
-    CountFields(usize),
+    ListFields(Vec<FieldPage>),
+    CountFields(Vec<usize>),
     Fold(Step<()>),
     SetAside(Step<()>),
     WaitForNewer(Step<()>),
@@ -79,8 +81,8 @@ impl Request {
             Self::LoadFields(instance, version, fields) => {
                 Reply::LoadFields(store.load_fields(instance, version, fields).await?)
             }
-            Self::ListFields(table) => Reply::ListFields(store.list_fields(table).await?),
-            Self::CountFields(table) => Reply::CountFields(store.count_fields(table).await?),
+            Self::ListFields(pages) => Reply::ListFields(store.list_fields(pages).await?),
+            Self::CountFields(tables) => Reply::CountFields(store.count_fields(tables).await?),
             Self::Fold(step) => Reply::Fold(step.run(store).await?),
             Self::SetAside(version, next, entry) => {
                 Reply::SetAside(store.set_aside(version, next, entry).await?)
@@ -128,8 +130,8 @@ impl std::fmt::Display for Request {
             Self::LoadFields(_, version, fields) => {
                 write!(f, "load {} tables under {version:.6}", fields.len())
             }
-            Self::ListFields(table) => write!(f, "list {table:?}"),
-            Self::CountFields(table) => write!(f, "count {table:?}"),
+            Self::ListFields(pages) => write!(f, "list {pages:?}"),
+            Self::CountFields(tables) => write!(f, "count {tables:?}"),
             Self::Fold(step) => write!(
                 f,
                 "fold upto {:?} {} partitions, {:.6} -> {:.6}{}",
@@ -282,13 +284,16 @@ impl Journal for Wire {
 
     fn list_fields<'a>(
         &'a self,
-        table: &'a Table,
-    ) -> BoxFuture<'a, Result<Vec<(Vec<u8>, Vec<u8>)>, StoreError>> {
-        ask!(self, ListFields, Request::ListFields(table.clone()))
+        pages: &'a [(Table, Option<String>)],
+    ) -> BoxFuture<'a, Result<Vec<FieldPage>, StoreError>> {
+        ask!(self, ListFields, Request::ListFields(pages.into()))
     }
 
-    fn count_fields<'a>(&'a self, table: &'a Table) -> BoxFuture<'a, Result<usize, StoreError>> {
-        ask!(self, CountFields, Request::CountFields(table.clone()))
+    fn count_fields<'a>(
+        &'a self,
+        tables: &'a [Table],
+    ) -> BoxFuture<'a, Result<Vec<usize>, StoreError>> {
+        ask!(self, CountFields, Request::CountFields(tables.into()))
     }
 
     fn fold<'a>(&'a self, step: &'a FoldStep<'a>) -> BoxFuture<'a, Result<Step<()>, StoreError>> {

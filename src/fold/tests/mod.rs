@@ -25,7 +25,7 @@ use crate::model::records::{Record, RecordId, RecordKey};
 use crate::model::slice::Precisions;
 use crate::model::tier::{FINEST, TierSlice};
 use crate::store::journal::{
-    Acquired, Entries, Entry, FieldValues, Fields, FoldStep, Journal, Progress, Step,
+    Acquired, Entries, Entry, FieldPage, FieldValues, FoldStep, Journal, Progress, Step,
 };
 use crate::store::table::Table;
 use crate::store::{
@@ -286,12 +286,21 @@ impl Journal for Scripted {
         Box::pin(std::future::ready(Ok(Step::Done(values))))
     }
 
-    fn list_fields<'a>(&'a self, _: &'a Table) -> BoxFuture<'a, Result<Fields, StoreError>> {
-        Box::pin(std::future::ready(Ok(Vec::new())))
+    fn list_fields<'a>(
+        &'a self,
+        pages: &'a [(Table, Option<String>)],
+    ) -> BoxFuture<'a, Result<Vec<FieldPage>, StoreError>> {
+        Box::pin(std::future::ready(Ok(vec![
+            FieldPage::default();
+            pages.len()
+        ])))
     }
 
-    fn count_fields<'a>(&'a self, _: &'a Table) -> BoxFuture<'a, Result<usize, StoreError>> {
-        Box::pin(std::future::ready(Ok(0)))
+    fn count_fields<'a>(
+        &'a self,
+        tables: &'a [Table],
+    ) -> BoxFuture<'a, Result<Vec<usize>, StoreError>> {
+        Box::pin(std::future::ready(Ok(vec![0; tables.len()])))
     }
 
     fn set_aside<'a>(

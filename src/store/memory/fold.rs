@@ -67,7 +67,7 @@ impl State {
             }
         }
         for (name, delta) in round.rankings() {
-            self.add_to_ranking(name, delta, now);
+            self.add_to_ranking(name, round, delta);
         }
         self.expire_rankings(now);
         self.minute_reports.add(round.reports());

@@ -5,12 +5,17 @@ use std::sync::Arc;
 
 use super::State;
 use crate::model::ranking::{RankingDelta, RankingSpec};
+use crate::model::ranking_specs::CarriedSpecs;
+use crate::model::round::Round;
 use crate::store::{RankingPage, RankingQuery};
 
 /// A ranking: the additions by slice, and their sums. Ids whose number is 0 are left out.
 #[derive(Debug)]
 pub(super) struct Ranking {
+    /// The configuration that holds.
     spec: RankingSpec,
+    /// The configurations of the instances, where they differ.
+    specs: CarriedSpecs,
     slices: BTreeMap<i64, HashMap<Arc<str>, i64>>,
     /// The sums of all slices.
     totals: HashMap<Arc<str>, i64>,
@@ -19,10 +24,10 @@ pub(super) struct Ranking {
 
 impl State {
     /// Adds to a ranking.
-    pub(super) fn add_to_ranking(&mut self, name: &Arc<str>, delta: &RankingDelta, now: i64) {
+    pub(super) fn add_to_ranking(&mut self, name: &Arc<str>, round: &Round, delta: &RankingDelta) {
         let ranking = self.rankings.entry(name.clone());
         let ranking = ranking.or_insert_with(|| Ranking::new(delta.spec));
-        ranking.add(delta, now);
+        ranking.add(delta, round.ranking_specs(name), round.stamp());
     }
 
     /// Drops the rankings whose slices have all left the window. What is left of those that had no room for some
@@ -43,6 +48,14 @@ impl State {
         names
     }
 
+    /// What the operator should know of rankings with several configurations.
+    pub(super) fn ranking_warnings(&self) -> Vec<String> {
+        let mixed = (self.rankings.iter()).filter(|(_, ranking)| ranking.specs.is_mixed());
+        let mut warnings: Vec<_> = mixed.map(|(name, r)| r.specs.warning(name)).collect();
+        warnings.sort_unstable();
+        warnings
+    }
+
     pub(super) fn ranking_page(&mut self, query: &RankingQuery) -> Option<RankingPage> {
         let ranking = self.rankings.get_mut(&*query.name)?;
         ranking.expire(query.now);
@@ -57,14 +70,21 @@ impl Ranking {
     fn new(spec: RankingSpec) -> Self {
         Self {
             spec,
+            specs: CarriedSpecs::default(),
             slices: BTreeMap::new(),
             totals: HashMap::new(),
             dropped: 0,
         }
     }
 
-    fn add(&mut self, delta: &RankingDelta, now: i64) {
-        self.spec = delta.spec;
+    fn add(&mut self, delta: &RankingDelta, specs: Option<&CarriedSpecs>, now: i64) {
+        self.expire(now);
+        if self.slices.is_empty() {
+            (self.spec, self.specs) = (delta.spec, CarriedSpecs::default());
+        }
+        if let Some(specs) = specs {
+            self.spec = self.specs.merge(self.spec, specs, now);
+        }
         self.dropped = self.dropped.saturating_add(delta.dropped);
         let oldest = self.spec.oldest(now);
         for (id, added) in &delta.ids {
@@ -91,6 +111,7 @@ impl Ranking {
 
     /// Takes the slices that are before the window out of the totals.
     fn expire(&mut self, now: i64) {
+        self.spec = self.specs.expire(self.spec, now);
         let retained = self.slices.split_off(&self.spec.oldest(now));
         let expired = std::mem::replace(&mut self.slices, retained);
         for (id, n) in expired.into_values().flatten() {

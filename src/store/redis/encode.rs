@@ -229,6 +229,19 @@ fn writes(
 
 /// Adds the commands that replace fields of a table.
 fn add_fields(writes: &mut Vec<Write>, fields: &FieldWrites, keys: &Keys) {
+    if fields.is_ended {
+        // A large key takes long to be freed. The server does so by itself, one key at a time.
+        let ended = keys.ended(&fields.table);
+        let write = |key, command, arg: &str| Write {
+            key,
+            command,
+            ttl: None,
+            args: vec![arg.into()],
+        };
+        writes.push(write(keys.table(&fields.table), "RENAME", &ended));
+        writes.push(write(ended, "EXPIRE", "1"));
+        return;
+    }
     let (set, remove) = match &fields.table {
         Table::RankingTotals { .. } => ("ZADD", "ZREM"),
         Table::RankingNewest { .. } => ("SET", "DEL"),

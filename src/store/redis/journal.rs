@@ -4,8 +4,9 @@
 use redis::{Value, cmd, pipe};
 
 use super::RedisStore;
-use super::connection::Role;
+use super::connection::{Oversized, Role};
 use super::encode::{self, LEASE_MILLIS, Layout};
+use super::oversized::Reply;
 use super::script::{ACQUIRE, AMEND, FOLD, Invocation, Lua, READ};
 use super::value::{bytes, int, items, pairs, text};
 use crate::clock::Clock;
@@ -16,7 +17,7 @@ use crate::model::records::{Record, RecordId, RecordKey};
 use crate::model::tier::{RolledUp, TierSlice};
 use crate::store::Position;
 use crate::store::journal::{
-    Acquired, Entries, Entry, FieldValues, Fields, FoldStep, Journal, NEWER_GRACE, Partitions,
+    Acquired, Entries, Entry, FieldPage, FieldValues, FoldStep, Journal, NEWER_GRACE, Partitions,
     Progress, Step,
 };
 use crate::store::table::Table;
@@ -233,21 +234,32 @@ impl RedisStore {
 
     async fn record_ids(&self, slices: &[TierSlice]) -> Result<Vec<Vec<RecordId>>, StoreError> {
         // A key of another type reads as empty here, and is quarantined when it is written.
-        let ids = |reply: &Result<Value, String>| -> Vec<RecordId> {
+        let ids = |reply: &Reply| -> Vec<RecordId> {
             let fields = reply.iter().flat_map(items);
             let ids = fields.filter_map(|field| RecordId::from_bytes(bytes(field)?));
             ids.collect()
         };
         let mut all = Vec::with_capacity(slices.len());
         for part in slices.chunks(SLICES_AT_ONCE) {
-            let mut pipeline = pipe();
-            for slice in part {
-                pipeline.cmd("HKEYS").arg(self.keys.records(*slice));
+            match self.list_records(part).await {
+                // The slices have too many contexts together.
+                Err(error) if Oversized::caused(&error) => {
+                    for slice in part {
+                        all.extend(self.list_records(&[*slice]).await?.iter().map(ids));
+                    }
+                }
+                replies => all.extend(replies?.iter().map(ids)),
             }
-            let replies = self.connections.pipeline(Role::Fold, &mut pipeline).await?;
-            all.extend(replies.iter().map(ids));
         }
         Ok(all)
+    }
+
+    async fn list_records(&self, slices: &[TierSlice]) -> Result<Vec<Reply>, StoreError> {
+        let mut pipeline = pipe();
+        for slice in slices {
+            pipeline.cmd("HKEYS").arg(self.keys.records(*slice));
+        }
+        self.connections.pipeline(Role::Fold, &mut pipeline).await
     }
 
     async fn remove_old_fences(&self, version: &str) -> Result<u64, StoreError> {
@@ -410,12 +422,18 @@ impl Journal for RedisStore {
         Box::pin(self.load_values(instance, version, fields))
     }
 
-    fn list_fields<'a>(&'a self, table: &'a Table) -> BoxFuture<'a, Result<Fields, StoreError>> {
-        Box::pin(self.list_values(table))
+    fn list_fields<'a>(
+        &'a self,
+        pages: &'a [(Table, Option<String>)],
+    ) -> BoxFuture<'a, Result<Vec<FieldPage>, StoreError>> {
+        Box::pin(self.list_values(pages))
     }
 
-    fn count_fields<'a>(&'a self, table: &'a Table) -> BoxFuture<'a, Result<usize, StoreError>> {
-        Box::pin(self.count_values(table))
+    fn count_fields<'a>(
+        &'a self,
+        tables: &'a [Table],
+    ) -> BoxFuture<'a, Result<Vec<usize>, StoreError>> {
+        Box::pin(self.count_values(tables))
     }
 
     fn fold<'a>(&'a self, step: &'a FoldStep<'a>) -> BoxFuture<'a, Result<Step<()>, StoreError>> {

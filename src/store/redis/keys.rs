@@ -19,7 +19,9 @@
 //! | `{prefix}stats_{ranking}` | ZSET id, sum | a ranking: the sums of its slices within the window | two periods and a week after its last write |
 //! | `{prefix}last_slot_{ranking}` | STRING slice | the newest slice of a ranking | two periods and a week after its last write |
 //! | `{prefix}pulse:rankings` | HASH ranking -> interval, slices, limit, starts | the rankings and the slices that they have | each ranking while it has slices |
+//! | `{prefix}pulse:rankings:specs` | HASH ranking -> configurations, each with the last addition | the configurations of a ranking, where those of instances differ | until they agree |
 //! | `{prefix}pulse:rankings:dropped` | HASH ranking -> count | additions to ids for which there was no room | for ever |
+//! | `{prefix}pulse:ended:{key}` | HASH or ZSET | a slice, or the sums, of a ranking whose window is over | a second |
 //! | `{prefix}delay:{cache}` | ZSET row, seconds | the delays of a cache's rows; `{cache}` is empty or a name and a colon | for ever |
 //! | `{prefix}schedule:{cache}` | ZSET row, Unix seconds | when each row is due | for ever |
 //! | `{prefix}inv:{cache}{row}` | STRING JSON | a cached row | until the row is removed, or its maximum age |
@@ -143,11 +145,18 @@ impl Keys {
             Table::InstanceMinutes { minute } => format!("{prefix}pulse:by_instance1:{minute}"),
             Table::VersionMinutes { minute } => format!("{prefix}pulse:by_version1:{minute}"),
             Table::Rankings => self.own("rankings"),
+            Table::RankingSpecs => self.own("rankings:specs"),
             Table::RankingsDropped => self.own("rankings:dropped"),
             Table::RankingSlice { ranking, start } => format!("{prefix}slot_{ranking}_{start}"),
             Table::RankingTotals { ranking } => format!("{prefix}stats_{ranking}"),
             Table::RankingNewest { ranking } => format!("{prefix}last_slot_{ranking}"),
         }
+    }
+
+    /// The key under which a table stays for a moment after its end, until the server has freed its memory.
+    pub(super) fn ended(&self, table: &Table) -> String {
+        let key = self.table(table);
+        self.own(&format!("ended:{}", &key[self.prefix.len()..]))
     }
 
     /// The keys of a cache of rows.
@@ -235,6 +244,7 @@ impl Keys {
             (self.quarantine(), HASH),
             (self.revisions(), HASH),
             (self.table(&Table::Rankings), HASH),
+            (self.table(&Table::RankingSpecs), HASH),
             (self.table(&Table::RankingsDropped), HASH),
             (self.contexts(), SORTED_SET),
             (self.timers(), SORTED_SET),

@@ -8,7 +8,9 @@ use super::connection::Role;
 use super::value::{bytes, int, items, pairs, problem, shown, text};
 use crate::error::StoreError;
 use crate::model::pack::ENTRY_VERSION;
+use crate::model::ranking_specs::CarriedSpecs;
 use crate::model::snapshot::Problem;
+use crate::store::table::Table;
 use crate::store::{
     Exceptions, INSTANCE_TTL, JournalStatus, MAX_QUARANTINED_KEYS, NewerEntry, Position,
     StoreStatus,
@@ -18,6 +20,9 @@ use crate::store::{
 const MAX_NAME_BYTES: usize = 300;
 /// Quarantined keys that are listed by one command.
 const QUARANTINE_AT_ONCE: usize = 1_000;
+
+/// Rankings with several configurations that are listed, about.
+const MAX_MIXED_RANKINGS: usize = 20;
 
 const FIELDS: [&str; 13] = [
     "created",
@@ -48,18 +53,21 @@ impl RedisStore {
         // One command lists all quarantined keys, unless another program has added many.
         let quarantine = pipeline.cmd("HSCAN").arg(keys.quarantine());
         quarantine.arg(0).arg("COUNT").arg(QUARANTINE_AT_ONCE);
+        let specs = pipeline.cmd("HSCAN");
+        specs.arg(keys.table(&Table::RankingSpecs)).arg(0);
+        specs.arg("COUNT").arg(MAX_MIXED_RANKINGS);
         let replies = self
             .connections
             .pipeline(Role::Write, &mut pipeline)
             .await?;
-        if let Some(Err(reason)) = replies.last() {
+        if let Some(Err(reason)) = replies.get(4) {
             self.delete_own(Role::Write, &keys.quarantine(), reason)
                 .await?;
         }
         let replies: Vec<Value> = (replies.into_iter())
             .map(|reply| reply.unwrap_or(Value::Nil))
             .collect();
-        let [state, entries, folder, instances, quarantined] = &replies[..] else {
+        let [state, entries, folder, instances, quarantined, specs] = &replies[..] else {
             return Err(self.not_understood("the status"));
         };
         let state = items(state);
@@ -86,6 +94,7 @@ impl RedisStore {
                 quarantined: number("quarantined"),
                 quarantined_keys: problems(items(quarantined).get(1).unwrap_or(&Value::Nil)),
             },
+            ranking_warnings: ranking_warnings(items(specs).get(1).unwrap_or(&Value::Nil)),
             journal: Some(JournalStatus {
                 entries: count(entries),
                 bytes: head.offset.saturating_sub(low.offset),
@@ -114,6 +123,19 @@ fn waiting(newer: &str, low: Position) -> Option<NewerEntry> {
         waited: words.nth(1)?.parse().ok()?,
     };
     (position > low && version > entry.readable).then_some(entry)
+}
+
+/// What the operator should know of rankings with several configurations, by name.
+fn ranking_warnings(hash: &Value) -> Vec<String> {
+    let warning = |(name, specs)| {
+        let specs = CarriedSpecs::from_text(text(specs)?).filter(CarriedSpecs::is_mixed)?;
+        Some(specs.warning(text(name)?))
+    };
+    let mut warnings: Vec<String> = pairs(hash).filter_map(warning).collect();
+    warnings.sort_unstable();
+    warnings.dedup();
+    warnings.truncate(MAX_MIXED_RANKINGS);
+    warnings
 }
 
 /// The quarantined keys, oldest first.

@@ -5,16 +5,22 @@ use std::collections::VecDeque;
 use redis::{Value, pipe};
 
 use super::RedisStore;
-use super::connection::Role;
+use super::connection::{Oversized, Role};
+use super::oversized::Reply;
 use super::script::READ;
-use super::value::{bytes, int, items, pairs};
+use super::value::{bytes, int, items, pairs, text};
 use crate::error::StoreError;
 use crate::model::minute_report::MAX_REPORTED;
-use crate::store::journal::{FieldValues, Fields, Step};
+use crate::store::journal::{FieldPage, FieldValues, Step};
 use crate::store::table::Table;
 
 /// Fields that one script reads, or fewer large ones.
 const FIELDS_AT_ONCE: usize = 500;
+
+/// The same after an answer that was too large. No field of a script's answer is larger than 1 MiB.
+const LARGE_FIELDS_AT_ONCE: usize = 8;
+/// The cursor at which a scan begins and ends.
+const START: &str = "0";
 
 /// How many small fields a field of the table is as large as.
 fn weight(table: &Table) -> usize {
@@ -31,9 +37,30 @@ impl RedisStore {
         version: &str,
         fields: &[(Table, Vec<Vec<u8>>)],
     ) -> Result<Step<Vec<FieldValues>>, StoreError> {
+        match self
+            .load_in_parts(instance, version, fields, FIELDS_AT_ONCE)
+            .await
+        {
+            // Another program has written large ones.
+            Err(error) if Oversized::caused(&error) => {
+                let most = LARGE_FIELDS_AT_ONCE;
+                self.load_in_parts(instance, version, fields, most).await
+            }
+            result => result,
+        }
+    }
+
+    /// Reads about `most` small fields at once.
+    async fn load_in_parts(
+        &self,
+        instance: &str,
+        version: &str,
+        fields: &[(Table, Vec<Vec<u8>>)],
+        most: usize,
+    ) -> Result<Step<Vec<FieldValues>>, StoreError> {
         let mut values = vec![FieldValues::new(); fields.len()];
         let parts = fields.iter().enumerate().flat_map(|(at, (table, fields))| {
-            let parts = fields.chunks(FIELDS_AT_ONCE / weight(table));
+            let parts = fields.chunks((most / weight(table)).max(1));
             parts.map(move |fields| (at, table, fields))
         });
         let mut parts: VecDeque<_> = parts.collect();
@@ -41,7 +68,7 @@ impl RedisStore {
             let mut script = self.read_step(instance, version, ["", ""]);
             let (mut group, mut size) = (Vec::new(), 0);
             while let Some((_, table, fields)) = parts.front()
-                && (size == 0 || size + weight(table) * fields.len() <= FIELDS_AT_ONCE)
+                && (size == 0 || size + weight(table) * fields.len() <= most)
             {
                 script.key(self.keys.table(table));
                 script.arg(match table {
@@ -70,41 +97,60 @@ impl RedisStore {
         Ok(Step::Done(values))
     }
 
-    pub(super) async fn list_values(&self, table: &Table) -> Result<Fields, StoreError> {
-        let mut pipeline = pipe();
-        let key = self.keys.table(table);
-        match table {
-            Table::RankingTotals { .. } => {
-                let all = pipeline.cmd("ZREVRANGE").arg(key);
-                all.arg(0).arg(-1).arg("WITHSCORES");
-            }
-            _ => {
-                pipeline.cmd("HGETALL").arg(key);
-            }
+    pub(super) async fn list_values(
+        &self,
+        pages: &[(Table, Option<String>)],
+    ) -> Result<Vec<FieldPage>, StoreError> {
+        match self.scan(pages, FIELDS_AT_ONCE).await {
+            // Another program has added large ones.
+            Err(error) if Oversized::caused(&error) => self.scan(pages, LARGE_FIELDS_AT_ONCE).await,
+            result => result,
         }
-        let replies = self.connections.pipeline(Role::Fold, &mut pipeline).await?;
-        let fields = replies.first().and_then(|reply| reply.as_ref().ok());
-        let field = |(field, value): (&Value, &Value)| {
-            Some((bytes(field)?.to_vec(), bytes(value)?.to_vec()))
-        };
-        Ok(fields
-            .map(pairs)
-            .into_iter()
-            .flatten()
-            .filter_map(field)
-            .collect())
     }
 
-    pub(super) async fn count_values(&self, table: &Table) -> Result<usize, StoreError> {
-        let command = match table {
-            Table::RankingTotals { .. } => "ZCARD",
-            _ => "HLEN",
-        };
+    async fn scan(
+        &self,
+        pages: &[(Table, Option<String>)],
+        count: usize,
+    ) -> Result<Vec<FieldPage>, StoreError> {
         let mut pipeline = pipe();
-        pipeline.cmd(command).arg(self.keys.table(table));
+        for (table, from) in pages {
+            let scan = pipeline.cmd("HSCAN").arg(self.keys.table(table));
+            scan.arg(from.as_deref().unwrap_or(START));
+            scan.arg("COUNT").arg(count);
+        }
         let replies = self.connections.pipeline(Role::Fold, &mut pipeline).await?;
-        let count = replies.first().and_then(|reply| reply.as_ref().ok());
-        let count = count.and_then(int).and_then(|n| usize::try_from(n).ok());
-        Ok(count.unwrap_or(0))
+        Ok(replies.iter().map(page_in).collect())
+    }
+
+    pub(super) async fn count_values(&self, tables: &[Table]) -> Result<Vec<usize>, StoreError> {
+        let mut pipeline = pipe();
+        for table in tables {
+            let command = match table {
+                Table::RankingTotals { .. } => "ZCARD",
+                _ => "HLEN",
+            };
+            pipeline.cmd(command).arg(self.keys.table(table));
+        }
+        let replies = self.connections.pipeline(Role::Fold, &mut pipeline).await?;
+        let count = |reply: &Reply| {
+            let count = reply.as_ref().ok().and_then(int);
+            count.and_then(|n| usize::try_from(n).ok()).unwrap_or(0)
+        };
+        Ok(replies.iter().map(count).collect())
+    }
+}
+
+/// The page in an answer to HSCAN.
+fn page_in(reply: &Reply) -> FieldPage {
+    // A key of another type reads as empty here, and is quarantined when it is written.
+    let Some([next, fields]) = reply.as_ref().ok().map(items) else {
+        return FieldPage::default();
+    };
+    let field =
+        |(field, value): (&Value, &Value)| Some((bytes(field)?.to_vec(), bytes(value)?.to_vec()));
+    FieldPage {
+        fields: pairs(fields).filter_map(field).collect(),
+        next: text(next).filter(|next| *next != START).map(str::to_owned),
     }
 }

@@ -1,0 +1,245 @@
+//! The configurations that instances give a ranking, where they differ. What one of them retains is not dropped because
+//! of another: the longest period, the finest interval and the most ids hold, until no instance has added to the ranking
+//! with them for as long as their period.
+
+use std::fmt;
+
+use super::ranking::RankingSpec;
+
+/// The most configurations that are told apart.
+const MAX_SPECS: usize = 8;
+/// The moment of an addition is noted to this many seconds, so that it is written seldom.
+const MOMENT: i64 = 60;
+
+impl RankingSpec {
+    /// A configuration that retains whatever one of both retains: an interval of this one begins whenever one of
+    /// either begins.
+    pub fn covering(self, other: Self) -> Self {
+        let interval = greatest_divisor(self.interval.max(1), other.interval.max(1));
+        let period = self.period().max(other.period());
+        let slices = period.saturating_add(i64::from(interval) - 1) / i64::from(interval);
+        Self {
+            interval,
+            slices: u32::try_from(slices).unwrap_or(u32::MAX),
+            max_ids: self.max_ids.max(other.max_ids),
+        }
+    }
+}
+
+fn greatest_divisor(a: u32, b: u32) -> u32 {
+    match a % b {
+        0 => b,
+        rest => greatest_divisor(b, rest),
+    }
+}
+
+/// The configurations of a ranking, each with the time in Unix seconds of the last addition with it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CarriedSpecs(Vec<(RankingSpec, i64)>);
+
+impl CarriedSpecs {
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether instances differ.
+    pub fn is_mixed(&self) -> bool {
+        self.0.len() > 1
+    }
+
+    /// Notes an addition with a configuration.
+    pub fn carry(&mut self, spec: RankingSpec, at: i64) {
+        match self.0.iter_mut().find(|(other, _)| *other == spec) {
+            Some((_, last)) => *last = at.max(*last),
+            None => self.0.push((spec, at)),
+        }
+        if self.0.len() <= MAX_SPECS {
+            return;
+        }
+        // The longest period first.
+        let order = |spec: RankingSpec| (-spec.period(), spec.interval, spec.max_ids);
+        self.0.sort_unstable_by_key(|(spec, _)| order(*spec));
+        if let (Some((a, at)), Some((b, other))) = (self.0.pop(), self.0.pop()) {
+            self.carry(a.covering(b), at.max(other));
+        }
+    }
+
+    /// The configuration of the last addition.
+    pub fn newest(&self) -> Option<RankingSpec> {
+        let newest = self.0.iter().max_by_key(|(_, at)| *at);
+        newest.map(|(spec, _)| *spec)
+    }
+
+    /// Merges the configurations of a round that ends at `now` with those of the store, which has none while all
+    /// instances agree and have for long. `held` is the configuration that holds so far. Returns the one that holds from now on.
+    pub fn merge(&mut self, held: RankingSpec, added: &Self, now: i64) -> RankingSpec {
+        let moment = |at: i64| at.saturating_add(MOMENT - 1).div_euclid(MOMENT) * MOMENT;
+        let newest = added.newest();
+        for (spec, at) in &added.0 {
+            let is_recent = now.saturating_sub(*at) <= spec.period() || Some(*spec) == newest;
+            if !is_recent || self.0.is_empty() && *spec == held {
+                continue;
+            }
+            if self.0.is_empty() {
+                self.carry(held, moment(now));
+            }
+            self.carry(*spec, moment(*at));
+        }
+        self.covering().unwrap_or(held)
+    }
+
+    fn covering(&self) -> Option<RankingSpec> {
+        let specs = self.0.iter().map(|(spec, _)| *spec);
+        specs.reduce(RankingSpec::covering)
+    }
+
+    /// Forgets the configurations without an addition for as long as their period. Returns the one that holds.
+    pub fn expire(&mut self, held: RankingSpec, now: i64) -> RankingSpec {
+        let newest = self.0.iter().map(|(_, at)| *at).max();
+        let age = |at: i64| now.saturating_sub(at);
+        (self.0).retain(|(spec, at)| Some(*at) == newest || age(*at) <= spec.period());
+        let covering = self.covering();
+        // The last one is kept until there is an addition with it: another one must not make it hold for longer.
+        if !self.is_mixed() {
+            self.0.retain(|(_, at)| age(*at) > 2 * MOMENT);
+        }
+        covering.unwrap_or(held)
+    }
+
+    /// Reads the text form; `None` for any other text.
+    pub fn from_text(text: &str) -> Option<Self> {
+        let specs = text.split(", ").map(|part| {
+            let mut words = part.split(' ');
+            let spec = RankingSpec::from_words(&mut words)?;
+            let at = words.next()?.parse().ok()?;
+            words.next().is_none().then_some((spec, at))
+        });
+        let specs: Vec<_> = specs.collect::<Option<_>>()?;
+        (2..=MAX_SPECS)
+            .contains(&specs.len())
+            .then_some(Self(specs))
+    }
+
+    /// What the operator should know, in a sentence.
+    pub fn warning(&self, ranking: &str) -> String {
+        let mut specs: Vec<_> = self.0.iter().map(|(spec, _)| *spec).collect();
+        specs.sort_unstable_by_key(|spec| -spec.period());
+        let specs: Vec<_> = specs.iter().map(ToString::to_string).collect();
+        format!(
+            "the ranking {ranking:?} is built with different configurations: {}. The longest period, the finest interval \
+             and the most ids hold, until no instance has added with them for as long as their period: give it the \
+             same configuration in every instance",
+            specs.join("; ")
+        )
+    }
+}
+
+/// Writes the interval, the number of slices, the most ids, and the time of each, separated by spaces.
+impl fmt::Display for CarriedSpecs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, (spec, at)) in self.0.iter().enumerate() {
+            let comma = if place > 0 { ", " } else { "" };
+            let RankingSpec {
+                interval,
+                slices,
+                max_ids,
+            } = spec;
+            write!(f, "{comma}{interval} {slices} {max_ids} {at}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const DAY: i64 = 86_400;
+    const NOW: i64 = 1_700_000_040;
+
+    fn spec(interval: u32, slices: u32, max_ids: u32) -> RankingSpec {
+        RankingSpec {
+            interval,
+            slices,
+            max_ids,
+        }
+    }
+
+    #[test]
+    fn the_longer_period_holds_until_nothing_was_added_with_it_for_that_long() {
+        let (fleet, canary) = (spec(3_600, 24, 100), spec(300, 12, 200));
+        let mut specs = CarriedSpecs::default();
+        let note = |specs: &mut CarriedSpecs, one, held, now| {
+            let held = specs.expire(held, now);
+            let mut added = CarriedSpecs::default();
+            added.carry(one, now);
+            specs.merge(held, &added, now)
+        };
+        assert_eq!(note(&mut specs, fleet, fleet, NOW), fleet);
+        assert!(specs.is_empty());
+        let both = spec(300, 288, 200);
+        assert_eq!(note(&mut specs, canary, fleet, NOW), both);
+        let warning = specs.warning("posts");
+        for part in ["\"posts\"", "86400 s", "3600 s", "same configuration"] {
+            assert!(warning.contains(part), "{part}: {warning}");
+        }
+        // All have changed to the configuration of the canary.
+        assert_eq!(note(&mut specs, canary, both, NOW + DAY), both);
+        assert_eq!(note(&mut specs, canary, both, NOW + DAY + 61), canary);
+        assert!(specs.is_empty());
+
+        // The canary has ended.
+        let mut specs = CarriedSpecs::default();
+        note(&mut specs, canary, fleet, NOW);
+        assert_eq!(note(&mut specs, fleet, both, NOW + 3_600), both);
+        assert_eq!(note(&mut specs, fleet, both, NOW + 3_700), fleet);
+        assert!(specs.is_empty());
+
+        // The fleet has changed to the configuration of the canary, with which it adds every two hours only.
+        let mut specs = CarriedSpecs::default();
+        note(&mut specs, canary, fleet, NOW);
+        for hours in (2..=24).step_by(2) {
+            assert_eq!(specs.expire(both, NOW + 3_600 * (hours - 1)), both);
+            assert_eq!(note(&mut specs, canary, both, NOW + 3_600 * hours), both);
+        }
+        assert_eq!(note(&mut specs, canary, both, NOW + 26 * 3_600), canary);
+    }
+
+    #[test]
+    fn only_a_few_configurations_are_told_apart() {
+        let mut specs = CarriedSpecs::default();
+        let held = spec(3_600, 24, 9);
+        for slices in 1..=20 {
+            let mut added = CarriedSpecs::default();
+            added.carry(spec(60, slices, 9), NOW);
+            specs.merge(held, &added, NOW);
+        }
+        assert_eq!(specs.expire(held, NOW), spec(60, 1_440, 9));
+        assert_eq!(specs.0.len(), MAX_SPECS);
+        assert_eq!(CarriedSpecs::from_text(&specs.to_string()), Some(specs));
+        for text in [
+            "",
+            "60 3 4 5",
+            "60 3 4 5, 60 4 4",
+            "60 3 4 5, 0 4 4 5",
+            "60 3 4 5 6, 60 4 4 5",
+        ] {
+            assert_eq!(CarriedSpecs::from_text(text), None, "{text:?}");
+        }
+    }
+
+    proptest! {
+        /// Whatever the intervals are: no window begins before that of the covering configuration.
+        #[test]
+        fn a_covering_configuration_drops_nothing_early(a in 0..6usize, b in 0..6usize, long in 1..50u32, short in 1..50u32, now in 0..10_000_000i64) {
+            let intervals = [60, 300, 7_200, 10_800, 86_400, 259_200];
+            let (a, b) = (spec(intervals[a], long, 3), spec(intervals[b], short, 4));
+            let covering = a.covering(b);
+            prop_assert_eq!(covering, b.covering(a));
+            prop_assert!(covering.oldest(now) <= a.oldest(now).min(b.oldest(now)));
+            prop_assert_eq!(covering.max_ids, 4);
+        }
+    }
+}
