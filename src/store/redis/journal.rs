@@ -4,10 +4,11 @@
 use redis::{Value, cmd, pipe};
 
 use super::RedisStore;
-use super::connection::{Oversized, Role};
+use super::connection::Role;
 use super::encode::{self, LEASE_MILLIS, Layout};
 use super::oversized::Reply;
 use super::script::{ACQUIRE, AMEND, FOLD, Invocation, Lua, READ};
+use super::stream::Oversized;
 use super::value::{bytes, int, items, pairs, text};
 use crate::clock::Clock;
 use crate::error::{StoreError, StoreErrorKind};

@@ -5,9 +5,10 @@ use std::collections::VecDeque;
 use redis::{Value, pipe};
 
 use super::RedisStore;
-use super::connection::{Oversized, Role};
+use super::connection::Role;
 use super::oversized::Reply;
 use super::script::READ;
+use super::stream::Oversized;
 use super::value::{bytes, int, items, pairs, text};
 use crate::error::StoreError;
 use crate::model::minute_report::MAX_REPORTED;
