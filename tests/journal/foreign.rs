@@ -156,6 +156,7 @@ fn a_foreign_entry_between_two_entries_is_set_aside() {
     }
     let aside: usize = drive.data.query(cmd("XLEN").arg("pulse:aside"));
     assert_eq!(aside, 2);
+    assert!(is_told(&drive));
     assert_counted_once(&drive, 3);
 }
 

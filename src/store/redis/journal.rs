@@ -452,12 +452,23 @@ impl Journal for RedisStore {
     ) -> BoxFuture<'a, Result<Step<()>, StoreError>> {
         Box::pin(async move {
             let id = entry.position.to_string();
-            // An entry whose head tells nothing is told as one request; one that tells nonsense is told as well.
-            let requests = entry.requests.clamp(1, 1 << 50).to_string();
+            // Every instance gives a version. An entry of ours whose head tells no requests is told as one request; an
+            // entry of another program is told as such, as no request is missing.
+            let is_foreign = entry.version == 0;
+            let requests = entry
+                .requests
+                .clamp(u64::from(!is_foreign), 1 << 50)
+                .to_string();
             let most = [MAX_ASIDE, ASIDE_BYTES].map(|most| most.to_string());
             let ttl = ASIDE_TTL.to_string();
-            self.amend(version, next, &[&id, &requests, &most[0], &most[1], &ttl])
-                .await
+            let arguments = [&id, &requests, &most[0], &most[1], &ttl].map(String::as_str);
+            let step = self.amend(version, next, &arguments).await?;
+            if is_foreign && matches!(step, Step::Done(())) {
+                let reason = b"an entry of another program, which was set aside";
+                self.replaced_keys
+                    .add(self.keys.journal().as_bytes(), reason);
+            }
+            Ok(step)
         })
     }
 
