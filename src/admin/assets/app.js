@@ -79,8 +79,11 @@ async function load(signal) {
 
 /** Shows what these questions were answered last, until there is another answer. While the store is away, nothing else stands for it. */
 function restore(questions) {
+	const isAsked = view.place !== location.hash + rangeName(); // and not by the page itself, which shows something newer
+	view.place = location.hash + rangeName();
 	if (view.questions === questions) return;
 	view.questions = questions;
+	if (!isAsked && view.answers) return;
 	const known = lastAnswers.get(questions);
 	if (!known && !shown.failure) return;
 	Object.assign(view, { answers: null, ...known, complete: Boolean(known) });

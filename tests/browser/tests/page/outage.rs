@@ -1,12 +1,14 @@
 //! What goes away: the store, the service, the network, the login.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use pulse_browser::altering_proxy::AlteringProxy;
 use pulse_browser::page::Page;
 use pulse_browser::rig::http::Client;
 use pulse_browser::service::Service;
 use pulse_browser::shop::{Backend, Shop};
-use serde_json::json;
+use serde_json::{Value, json};
 use tower_pulse::Clock;
 
 use crate::until_polled;
@@ -316,6 +318,38 @@ async fn the_answers_of_one_range_never_stand_under_another() {
     page.until("the last answer of the first range is back", IS_AWAY)
         .await;
     assert!(page.eval::<bool>(&is_shown).await);
+    page.end().await;
+}
+
+/// While a range has no requests, the overview asks whether there were any at all, and no longer once it has some.
+#[tokio::test]
+async fn older_answers_never_take_the_place_of_newer_ones() {
+    let shop = Shop::with("slow_query").await;
+    let proxy = AlteringProxy::start(shop.demo().address()).await;
+    let has_asked = AtomicBool::new(false);
+    proxy.alter(move |questions, body| {
+        // Once for what to fix first, and once for whether there were any at all.
+        let paths = questions.iter().filter(|one| **one == "paths");
+        if paths.count() == 2 {
+            has_asked.store(true, Ordering::SeqCst);
+            return body.to_owned();
+        }
+        let mut all: Value = serde_json::from_str(body).expect("the service answers JSON");
+        let answers = all["answers"].as_array_mut().expect("a list");
+        for (answer, question) in answers.iter_mut().zip(questions) {
+            if has_asked.load(Ordering::SeqCst) {
+                *answer = json!({"status": 503, "body": {"error": "the store is away"}});
+            } else if *question == "overview" {
+                answer["body"]["window"]["count"] = json!(0);
+            }
+        }
+        all.to_string()
+    });
+    let page = Page::open(&proxy.screen("overview?range=1h&refresh=1")).await;
+    page.until("the page says that the store is away", IS_AWAY)
+        .await;
+    let requests: String = page.eval(REQUESTS).await;
+    assert_ne!(requests, "0", "the newest answer stays");
     page.end().await;
 }
 
