@@ -1,14 +1,12 @@
 //! What a folder knows of the rankings of the store under its lease, and what keeps it from their upkeep.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::lease::Lease;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::model::ranking::{RankingSpec, RankingState};
 use crate::model::ranking_specs::CarriedSpecs;
-use crate::store::journal::{FieldValues, Journal, Step};
 use crate::store::table::{FieldWrites, Table};
 
 /// How long after a failure the upkeep of a ranking is tried again: an answer that is too large costs the connection.
@@ -17,9 +15,9 @@ const TRIED_AGAIN_AFTER: Duration = Duration::from_secs(30);
 /// The rankings of the store.
 #[derive(Default)]
 pub(super) struct KnownRankings {
-    by_name: BTreeMap<Arc<str>, KnownRanking>,
+    pub(super) by_name: BTreeMap<Arc<str>, KnownRanking>,
     /// Whether these are all.
-    is_listed: bool,
+    pub(super) is_listed: bool,
     /// Rankings that were added to since they were last limited, the longest waiting one first.
     pub(super) to_limit: VecDeque<Arc<str>>,
     /// Why upkeep failed, and when it is tried again, by ranking; all of them together have an empty name.
@@ -45,7 +43,7 @@ impl KnownRanking {
         }
     }
 
-    fn read(state: &[u8], specs: Option<&[u8]>) -> Option<Self> {
+    pub(super) fn read(state: &[u8], specs: Option<&[u8]>) -> Option<Self> {
         let specs = specs.and_then(|specs| std::str::from_utf8(specs).ok());
         Some(Self {
             state: RankingState::from_text(std::str::from_utf8(state).ok()?)?,
@@ -131,77 +129,5 @@ impl KnownRankings {
 
     pub(super) fn failures(&self) -> impl Iterator<Item = &str> {
         self.failures.values().map(|(failure, _)| &**failure)
-    }
-}
-
-impl Lease {
-    /// Reads the rankings of these names. `false` when the lease is lost.
-    pub(super) async fn know_rankings(
-        &mut self,
-        journal: &dyn Journal,
-        instance: &str,
-        names: impl Iterator<Item = &Arc<str>>,
-    ) -> Result<bool, StoreError> {
-        let known = &self.rankings;
-        let unknown = names.filter(|name| !known.is_listed && known.get(name).is_none());
-        let unknown: Vec<_> = unknown.cloned().collect();
-        if unknown.is_empty() {
-            return Ok(true);
-        }
-        let names: Vec<_> = unknown
-            .iter()
-            .map(|name| name.as_bytes().to_vec())
-            .collect();
-        let fields = [Table::Rankings, Table::RankingSpecs].map(|table| (table, names.clone()));
-        let version = &self.progress.version;
-        let Step::Done(values) = journal.load_fields(instance, version, &fields).await? else {
-            return Ok(false);
-        };
-        let mut values = values.into_iter().map(FieldValues::into_iter);
-        let (states, specs) = (values.next(), values.next());
-        let values = states
-            .into_iter()
-            .flatten()
-            .zip(specs.into_iter().flatten());
-        for (name, (state, specs)) in unknown.into_iter().zip(values) {
-            let ranking = state.and_then(|state| KnownRanking::read(&state, specs.as_deref()));
-            self.rankings
-                .by_name
-                .extend(ranking.map(|ranking| (name, ranking)));
-        }
-        Ok(true)
-    }
-
-    /// Reads all rankings, once. Those that are known already stay as they are.
-    pub(super) async fn list_rankings(&mut self, journal: &dyn Journal) -> Result<(), StoreError> {
-        if self.rankings.is_listed {
-            return Ok(());
-        }
-        let (mut states, mut specs) = (HashMap::new(), HashMap::new());
-        let mut pages = vec![(Table::Rankings, None), (Table::RankingSpecs, None)];
-        while !pages.is_empty() {
-            let read = journal.list_fields(&pages).await?;
-            let mut following = Vec::new();
-            for ((table, _), page) in pages.into_iter().zip(read) {
-                match table {
-                    Table::Rankings => states.extend(page.fields),
-                    _ => specs.extend(page.fields),
-                }
-                following.extend(page.next.map(|next| (table, Some(next))));
-            }
-            pages = following;
-        }
-        for (name, state) in states {
-            let specs = specs.get(&name).map(Vec::as_slice);
-            let ranking = KnownRanking::read(&state, specs);
-            if let (Ok(name), Some(ranking)) = (String::from_utf8(name), ranking) {
-                self.rankings.by_name.entry(name.into()).or_insert(ranking);
-            }
-        }
-        // The folder before may have ended before it had limited them.
-        let names: BTreeSet<_> = self.rankings.by_name.keys().cloned().collect();
-        names.iter().for_each(|name| self.rankings.touch(name));
-        self.rankings.is_listed = true;
-        Ok(())
     }
 }

@@ -17,6 +17,7 @@
 mod gather;
 mod known_rankings;
 mod lease;
+mod list_rankings;
 mod minute_reports;
 mod plan;
 mod ranking_upkeep;

@@ -12,7 +12,6 @@ use crate::rig::proxy::Proxy;
 use crate::rig::reads::StoreReads;
 use crate::rig::seed::seed;
 use crate::rig::server::RedisServer;
-use crate::rig::wait::until;
 use crate::service::{PAGES, Service, Stored};
 
 /// Sends a request per second to one page, for `seconds`; each is drained within its second.
@@ -177,20 +176,6 @@ async fn a_shutdown_after_hours_of_outage_counts_all_lost_requests() {
         "{:?}",
         health.warnings
     );
-}
-
-#[tokio::test]
-async fn many_names_are_flushed_before_their_time() {
-    let pulse = Pulse::builder().flush_interval(Duration::from_secs(60));
-    let pulse = pulse.build().unwrap();
-    for n in 0..1_000 {
-        pulse.timer(&format!("job:{n}")).stop();
-    }
-    until("they are flushed", async || {
-        pulse.health().recording.recorded == 1_000 && pulse.health().recording.pending_series == 0
-    })
-    .await;
-    pulse.shutdown().await.unwrap();
 }
 
 #[tokio::test]

@@ -1,5 +1,7 @@
 //! What the admin API shows of a log is what is in it, second by second, in memory and in Redis.
 
+use std::time::Duration;
+
 use serde_json::Value;
 
 use super::model::{ALL, Counts, Model, generated};
@@ -20,7 +22,9 @@ async fn serve(model: &Model, env: &[(&str, &str)]) -> (Demo, Client) {
     let file = dir.path().join("requests.csv");
     std::fs::write(&file, &model.text).unwrap();
     let args = ["--serve", file.to_str().unwrap()];
-    let replay = Demo::start_with(built_example("replay"), &args, env).await;
+    // It reads the whole log first, in a debug build and maybe beside much else.
+    let patience = Duration::from_secs(300);
+    let replay = Demo::start_within(patience, built_example("replay"), &args, env).await;
     let client = Client::connect(replay.address()).await;
     (replay, client)
 }

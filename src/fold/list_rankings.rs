@@ -1,0 +1,82 @@
+//! Reading what the store knows of rankings, once under a lease.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use super::known_rankings::KnownRanking;
+use super::lease::Lease;
+use crate::error::StoreError;
+use crate::store::journal::{FieldValues, Journal, Step};
+use crate::store::table::Table;
+
+impl Lease {
+    /// Reads the rankings of these names. `false` when the lease is lost.
+    pub(super) async fn know_rankings(
+        &mut self,
+        journal: &dyn Journal,
+        instance: &str,
+        names: impl Iterator<Item = &Arc<str>>,
+    ) -> Result<bool, StoreError> {
+        let known = &self.rankings;
+        let unknown = names.filter(|name| !known.is_listed && known.get(name).is_none());
+        let unknown: Vec<_> = unknown.cloned().collect();
+        if unknown.is_empty() {
+            return Ok(true);
+        }
+        let names: Vec<_> = unknown
+            .iter()
+            .map(|name| name.as_bytes().to_vec())
+            .collect();
+        let fields = [Table::Rankings, Table::RankingSpecs].map(|table| (table, names.clone()));
+        let version = &self.progress.version;
+        let Step::Done(values) = journal.load_fields(instance, version, &fields).await? else {
+            return Ok(false);
+        };
+        let mut values = values.into_iter().map(FieldValues::into_iter);
+        let (states, specs) = (values.next(), values.next());
+        let values = states
+            .into_iter()
+            .flatten()
+            .zip(specs.into_iter().flatten());
+        for (name, (state, specs)) in unknown.into_iter().zip(values) {
+            let ranking = state.and_then(|state| KnownRanking::read(&state, specs.as_deref()));
+            self.rankings
+                .by_name
+                .extend(ranking.map(|ranking| (name, ranking)));
+        }
+        Ok(true)
+    }
+
+    /// Reads all rankings, once. Those that are known already stay as they are.
+    pub(super) async fn list_rankings(&mut self, journal: &dyn Journal) -> Result<(), StoreError> {
+        if self.rankings.is_listed {
+            return Ok(());
+        }
+        let (mut states, mut specs) = (HashMap::new(), HashMap::new());
+        let mut pages = vec![(Table::Rankings, None), (Table::RankingSpecs, None)];
+        while !pages.is_empty() {
+            let read = journal.list_fields(&pages).await?;
+            let mut following = Vec::new();
+            for ((table, _), page) in pages.into_iter().zip(read) {
+                match table {
+                    Table::Rankings => states.extend(page.fields),
+                    _ => specs.extend(page.fields),
+                }
+                following.extend(page.next.map(|next| (table, Some(next))));
+            }
+            pages = following;
+        }
+        for (name, state) in states {
+            let specs = specs.get(&name).map(Vec::as_slice);
+            let ranking = KnownRanking::read(&state, specs);
+            if let (Ok(name), Some(ranking)) = (String::from_utf8(name), ranking) {
+                self.rankings.by_name.entry(name.into()).or_insert(ranking);
+            }
+        }
+        // The folder before may have ended before it had limited them.
+        let names: BTreeSet<_> = self.rankings.by_name.keys().cloned().collect();
+        names.iter().for_each(|name| self.rankings.touch(name));
+        self.rankings.is_listed = true;
+        Ok(())
+    }
+}
