@@ -66,19 +66,14 @@ impl Shop {
         }
     }
 
-    /// The demo in which this goes wrong, after hours in which nothing did: three for the two incidents that the tests of
-    /// ranges look at, as they compare hours, and half as many for the others. All tests of this process look at the
-    /// same one, so none may change anything in it.
+    /// The demo in which this goes wrong, after three hours in which nothing did. All tests of this process look at
+    /// the same one, so none may change anything in it.
     pub async fn with(incident: &str) -> &'static Self {
         static SHOPS: [OnceCell<Shop>; INCIDENTS.len()] =
             [const { OnceCell::const_new() }; INCIDENTS.len()];
         let number = INCIDENTS.iter().position(|name| *name == incident);
         let shop = &SHOPS[number.unwrap_or_else(|| panic!("no incident is named {incident}"))];
-        let history = match incident {
-            "slow_query" | "bad_deploy" => "3h",
-            _ => "90m",
-        };
-        let env = [("DEMO_HISTORY", history), ("DEMO_INCIDENT", incident)];
+        let env = [("DEMO_HISTORY", "3h"), ("DEMO_INCIDENT", incident)];
         shop.get_or_init(|| Self::start(Backend::Memory, &env))
             .await
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use pulse_browser::page::Page;
 use pulse_browser::rig::http::Client;
-use pulse_browser::shop::Shop;
+use pulse_browser::shop::{Backend, Shop};
 use serde_json::Value;
 
 /// How long an answer may take, and the time between two looks at it.
@@ -84,27 +84,27 @@ const SURGE: Incident = Incident {
 
 #[tokio::test]
 async fn a_slow_query_is_explained() {
-    is_explained(&SLOW_QUERY, Shop::with(SLOW_QUERY.name).await).await;
+    is_explained(&SLOW_QUERY).await;
 }
 
 #[tokio::test]
 async fn a_bad_deploy_is_explained() {
-    is_explained(&BAD_DEPLOY, Shop::with(BAD_DEPLOY.name).await).await;
+    is_explained(&BAD_DEPLOY).await;
 }
 
 #[tokio::test]
 async fn a_bad_instance_is_explained() {
-    is_explained(&BAD_INSTANCE, Shop::with(BAD_INSTANCE.name).await).await;
+    is_explained(&BAD_INSTANCE).await;
 }
 
 #[tokio::test]
 async fn failures_are_explained() {
-    is_explained(&ERRORS, Shop::with(ERRORS.name).await).await;
+    is_explained(&ERRORS).await;
 }
 
 #[tokio::test]
 async fn a_surge_is_explained() {
-    is_explained(&SURGE, Shop::with(SURGE.name).await).await;
+    is_explained(&SURGE).await;
 }
 
 /// The answers that are missing, wrong or out of view.
@@ -144,7 +144,11 @@ impl Answers<'_> {
     }
 }
 
-async fn is_explained(incident: &Incident, shop: &Shop) {
+async fn is_explained(incident: &Incident) {
+    // A demo of its own that has only just begun: its live requests are slower on a machine that is busy with other tests,
+    // and after some minutes the page says so.
+    let env = [("DEMO_HISTORY", "90m"), ("DEMO_INCIDENT", incident.name)];
+    let shop = &Shop::start(Backend::Memory, &env).await;
     // Nothing is chosen: as somebody opens it who was just woken up.
     let page = Page::open(&shop.url()).await;
     page.until_screen("overview").await;
