@@ -334,6 +334,13 @@ impl World<'_> {
                 let records = records.iter_mut();
                 records.for_each(|record| record.rolled_until = i64::MIN);
             }
+            // Only a takeover after a step of the roll-up, and before its end, can show it.
+            (Some(Broken::RolledAgain), Request::Fold(step), Reply::Fold(done)) => {
+                let is_of_roll_up = step.upto.is_none() && !step.records.is_empty();
+                if is_of_roll_up && self.rng.bool() {
+                    *done = Step::Stale("another".to_owned());
+                }
+            }
             (Some(Broken::PendingForgotten), _, Reply::Acquire(Acquired::Mine(progress))) => {
                 progress.rolled = RolledUp::from_text(&progress.rolled.until().to_string());
             }

@@ -10,7 +10,7 @@ use crate::world::World;
 /// Schedules per run, unless `PULSE_RUNS` is set.
 const RUNS: u64 = 120;
 /// Schedules within which the checker must notice a violated rule.
-const MAX_RUNS_UNTIL_NOTICED: u64 = 400;
+const MAX_RUNS_UNTIL_NOTICED: u64 = 100;
 
 fn number(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
