@@ -143,8 +143,8 @@ impl RowCache {
     /// The cached row; `None` if it is not cached.
     ///
     /// # Errors
-    /// [`RowError::Id`]; [`RowError::Store`] within 500 ms when the store does not answer (for a row above 4 MiB within
-    /// 10 s, if it falls silent in between), unless
+    /// [`RowError::Id`]; [`RowError::Store`] within the response timeout (500 ms by default) when the store does not
+    /// answer (for a row above 4 MiB within 10 s, if it falls silent in between), unless
     /// [`local_fallback`](super::RowCacheBuilder::local_fallback) has the row; [`RowError::Type`].
     pub async fn get<T: DeserializeOwned>(&self, id: &str) -> Result<Option<Row<T>>, RowError> {
         let row = self.0.read(checked(id)?).await?;

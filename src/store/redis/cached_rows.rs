@@ -27,8 +27,6 @@ const ANSWER_BYTES: usize = 1 << 20;
 const LEAST_BYTES: usize = 1 << 10;
 /// A row that is longer is asked for so many times as many bytes.
 const GROWTH: usize = 16;
-/// How long the store may be silent before its first answer, also while it is connected to.
-const DEADLINE: Duration = Duration::from_millis(500);
 /// The most answers of one read that may be given up as too large.
 const MAX_GIVEN_UP: usize = 16;
 /// How long a row that is too large stays among the warnings, and how many there are.
@@ -182,19 +180,20 @@ impl RedisStore {
         Ok(())
     }
 
-    /// Asks a store that may be away.
+    /// Asks a store that may be away: it may be silent for the response timeout, also while it is connected to.
     async fn read_first(&self, pipeline: &mut Pipeline) -> Result<Vec<Reply>, StoreError> {
         let reading = self.connections.pipeline(Role::Read, pipeline);
         tokio::pin!(reading);
+        let patience = self.connections.response_timeout();
         let mut received = self.connections.received(Role::Read);
         loop {
-            if let Ok(replies) = tokio::time::timeout(DEADLINE, &mut reading).await {
+            if let Ok(replies) = tokio::time::timeout(patience, &mut reading).await {
                 return replies;
             }
             // Answers to others come first, or this one is large.
             let before = std::mem::replace(&mut received, self.connections.received(Role::Read));
             if received <= before {
-                let message = format!("no answer within {DEADLINE:?}");
+                let message = format!("no answer within {patience:?}");
                 return Err(StoreError::new(StoreErrorKind::TimedOut, message));
             }
         }

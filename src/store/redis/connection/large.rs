@@ -1,5 +1,7 @@
 //! Calls with a value that is too large for the connections that others share, or may be.
 
+use std::time::Duration;
+
 use redis::{Pipeline, Value};
 use tokio::sync::MutexGuard;
 
@@ -24,6 +26,11 @@ impl Connections {
             connections: self,
             _turn: self.large_turn.lock().await,
         }
+    }
+
+    /// How long a command may take.
+    pub(in crate::store::redis) fn response_timeout(&self) -> Duration {
+        self.response_timeout
     }
 
     /// How many bytes the connection for a role has received: more than before if the server answers.
