@@ -125,7 +125,14 @@ async fn counter<'a>(
     name: &'a str,
     precision: u32,
 ) -> Result<Counter<'a>, ApiError> {
-    let samples: Vec<_> = slices(admin, name, precision).await?;
+    let mut samples: Vec<_> = slices(admin, name, precision).await?;
+    // Older slices are left until the cleaner comes, which may be many.
+    if let Some(precision) = admin.source.precisions.counter(precision)
+        && let Some((newest, _)) = samples.last().copied()
+    {
+        let oldest = newest.saturating_sub(precision.span());
+        samples.retain(|(start, _)| *start > oldest);
+    }
     if samples.is_empty() && !is_known(admin, name).await? {
         let message = "there is no counter of this name";
         return Err(ApiError::new(StatusCode::NOT_FOUND, message));
