@@ -166,7 +166,10 @@ async fn rows_of_all_sizes_are_read_together() {
             ids.push(id);
             sizes.push(size);
         }
-        let _: () = pipeline.query_async(&mut connection).await.unwrap();
+        // The one row of the first round may be none.
+        if !pipeline.is_empty() {
+            let _: () = pipeline.query_async(&mut connection).await.unwrap();
+        }
         let rows = service.store.rows();
         let rows = rows.cached_rows("", &ids, MAX_BYTES).await.unwrap();
         assert_eq!(rows.len(), count);
