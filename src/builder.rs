@@ -11,6 +11,7 @@ use self::memory::bytes;
 use crate::clock::Clock;
 #[cfg(feature = "redis")]
 use crate::error::BuildError;
+use crate::fold::Folder;
 use crate::layer::ResponseHead;
 use crate::model::context::MAX_NAME;
 use crate::model::slice::{DEFAULT_PRECISIONS, DEFAULT_RETAINED};
@@ -71,10 +72,6 @@ pub struct Builder {
     target: Option<Duration>,
     clock: Clock,
 }
-
-/// Records that a folder remembers for each context that an instance may have: the fleet may have
-/// more of them than one instance.
-const FOLDER_RECORDS_PER_CONTEXT: usize = 3;
 
 #[derive(Clone)]
 enum Backend {
@@ -440,7 +437,7 @@ impl Builder {
     /// example `/users/7` instead of `/users/{id}` alone: at most 256 bytes of it, without the query, which is never
     /// recorded. Off by default.
     ///
-    /// A path may hold personal data, such as a name or an address. It is stored for up to four hours, and
+    /// A path may hold personal data, such as a name or an address. It is stored until ten minutes after the next hour, and
     /// shown to all who may see the admin router.
     ///
     /// ```
@@ -497,11 +494,19 @@ impl Builder {
     }
 
     fn bounds(&self) -> Bounds {
-        let has_journal = match &self.backend {
-            Backend::Memory => false,
+        // A store that a test brings along may have nothing to fold.
+        let (is_in_process, has_journal) = match &self.backend {
+            Backend::Memory => (true, true),
             #[cfg(feature = "redis")]
-            Backend::Redis(_) => true,
-            Backend::Custom(store) => store.journal().is_some(),
+            Backend::Redis(_) => (false, true),
+            Backend::Custom(store) => (store.is_in_process(), store.journal().is_some()),
+        };
+        let (folder_records, round_bytes) = match has_journal {
+            true => (
+                Folder::most_records(is_in_process, self.max_contexts),
+                Folder::round_bytes(is_in_process),
+            ),
+            false => (0, 0),
         };
         Bounds {
             max_contexts: self.max_contexts,
@@ -509,13 +514,11 @@ impl Builder {
             shards: Recorder::shards_of_this_machine(),
             replay_bytes: self.replay_bytes,
             pending_bytes: self.pending_bytes,
-            folder_records: match has_journal {
-                true => FOLDER_RECORDS_PER_CONTEXT * self.max_contexts,
-                false => 0,
-            },
-            journal_bytes: match has_journal {
-                true => self.journal_bytes,
-                false => 0,
+            folder_records,
+            round_bytes,
+            journal_bytes: match is_in_process {
+                true => 0,
+                false => self.journal_bytes,
             },
             memory_bytes: matches!(self.backend, Backend::Memory).then_some(self.memory_bytes),
             name_bytes: MAX_NAME,

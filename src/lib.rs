@@ -34,8 +34,8 @@
 //! interval they are appended to the store's journal in numbered calls, each of which takes effect once
 //! however often it is sent. One instance of the fleet folds the journal into what is read, so the cost
 //! of the store hardly grows with the fleet. While the store is away, batches merge in the process,
-//! bounded by the number of contexts and not by time. In memory there is no journal: a batch is folded
-//! at once, by the same code.
+//! bounded by the number of contexts and not by time. In memory, the journal and the tables are in this
+//! process, and whoever has flushed folds.
 //!
 //! # What is counted
 //!

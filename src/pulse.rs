@@ -373,7 +373,7 @@ impl Pulse {
     fn boxed_flush(&self) -> BoxFuture<'_, Result<(), StoreError>> {
         Box::pin(async {
             let flushing = self.0.flushes.run(self.0.parts.flush());
-            if self.0.parts.store.journal().is_none() {
+            if self.0.parts.store.is_in_process() {
                 // Nothing to wait for, and no timer that a runtime would have to run.
                 return flushing.await;
             }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use super::{Backend, Builder, FOLDER_RECORDS_PER_CONTEXT};
+use super::{Backend, Builder};
 use crate::changes::Judge;
 use crate::cleaner::{Cleaner, CleanerStatus, Retention};
 use crate::error::BuildError;
@@ -107,7 +107,7 @@ impl Builder {
             store.clone(),
             self.clock.clone(),
             instance.clone(),
-            FOLDER_RECORDS_PER_CONTEXT * self.max_contexts,
+            Folder::remembered_records(store.is_in_process(), self.max_contexts),
             unattended,
         );
         let folder = Arc::new(folder.with_step(self.fold_step_contexts));

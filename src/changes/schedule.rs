@@ -52,7 +52,7 @@ impl Judge {
     async fn judge_minute(&self, admission: &mut Admission) {
         let due = (self.clock.now_seconds() - GRACE).div_euclid(MINUTE) * MINUTE;
         loop {
-            let is_mine = self.store.journal().is_none() || (self.is_folder)();
+            let is_mine = self.store.is_in_process() || (self.is_folder)();
             let until = if is_mine { due } else { due - OVERDUE };
             let judged = self.judge(until).await;
             if admission.denies(&judged) {

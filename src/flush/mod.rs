@@ -213,9 +213,9 @@ impl Flusher {
         unattended: Arc<Notify>,
     ) -> Self {
         let interval = options.interval.unwrap_or(Duration::from_secs(1));
-        let costs = match store.journal() {
-            Some(_) => JOURNAL_COSTS,
-            None => MEMORY_COSTS,
+        let costs = match store.is_in_process() {
+            true => MEMORY_COSTS,
+            false => JOURNAL_COSTS,
         };
         let instance = new_instance();
         let name = options.name.clone();

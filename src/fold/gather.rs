@@ -10,12 +10,8 @@ use crate::model::round::Round;
 use crate::store::Position;
 use crate::store::journal::{Entry, Journal, NEWER_GRACE, Step};
 
-/// About how many bytes of entries one script reads; a larger read would block the server and the runtime.
-const READ_BYTES: u64 = 512 * 1024;
 /// About how many bytes of entries one round folds, and how long it reads entries.
 const ROUND_BYTES: u64 = 32 * 1024 * 1024;
-/// About how many names one round folds, which bounds the size of the merged round, and of its steps.
-const ROUND_NAMES: usize = 16 * 1024;
 const READ_TIME: Duration = Duration::from_secs(1);
 /// How far stamps may be ahead of the time, in seconds: as far as a replica's clock after a failover. Those that are
 /// further ahead were made while the store's clock was wrong.
@@ -44,7 +40,7 @@ impl Lease {
         };
         loop {
             let version = &self.progress.version;
-            let step = journal.read(instance, version, gathered.end, READ_BYTES);
+            let step = journal.read(instance, version, gathered.end, self.pace.read_bytes);
             let Step::Done(read) = step.await? else {
                 return Ok(Read::Ended(Outcome::Lost));
             };
@@ -83,7 +79,7 @@ impl Lease {
             // The end of a round that was begun is fixed.
             let is_large = upto.is_none()
                 && (end.offset - low.offset >= ROUND_BYTES
-                    || gathered.round.names() >= ROUND_NAMES
+                    || gathered.round.names() >= self.pace.round_names
                     || start.elapsed() >= READ_TIME);
             if is_last_part || is_large || end == gathered.head || Some(end) == upto {
                 return Ok(Read::Gathered(gathered));

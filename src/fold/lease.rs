@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use super::Attendance;
 use super::known_rankings::KnownRankings;
+use super::pace::Pace;
 use crate::error::StoreError;
 use crate::model::records::Records;
 use crate::random::random_name;
@@ -15,10 +16,6 @@ use crate::store::pace::BatchSizer;
 /// Slices of the finest tier whose records are remembered: the open slice, and the slice before it for samples
 /// that arrive after its end.
 pub(super) const SLICES_REMEMBERED: usize = 2;
-/// The first step covers about 16 contexts; later steps cover as many as the server folds in two milliseconds.
-const FIRST_COST: usize = 16 * 24;
-const COSTS: std::ops::RangeInclusive<usize> = 8 * 24..=128 * 24;
-const STEP_TIME: std::time::Duration = std::time::Duration::from_millis(2);
 
 /// The right to fold, which ends when the journal's state has another version.
 pub(super) struct Lease {
@@ -33,6 +30,7 @@ pub(super) struct Lease {
     pub(super) stamp: i64,
     /// How long the last round took, in milliseconds.
     pub(super) took_millis: u64,
+    pub(super) pace: Pace,
     pub(super) sizer: BatchSizer,
     pub(super) rankings: KnownRankings,
 }
@@ -42,13 +40,9 @@ impl Lease {
     pub(super) async fn acquire(
         journal: &dyn Journal,
         instance: &str,
-        step_contexts: Option<usize>,
+        pace: &Pace,
     ) -> Result<Result<Self, Attendance>, StoreError> {
         let acquired = journal.acquire(instance, &random_name()).await?;
-        let sizer = match step_contexts.map(|contexts| contexts * 24) {
-            Some(cost) => BatchSizer::new(cost, cost..=cost, STEP_TIME),
-            None => BatchSizer::new(FIRST_COST, COSTS, STEP_TIME),
-        };
         Ok(match acquired {
             Acquired::Mine(progress) => Ok(Self {
                 progress,
@@ -57,7 +51,8 @@ impl Lease {
                 is_trimmed: false,
                 stamp: 0,
                 took_millis: 0,
-                sizer,
+                pace: pace.clone(),
+                sizer: pace.sizer(),
                 rankings: KnownRankings::default(),
             }),
             Acquired::Newer => Err(Attendance::Newer),

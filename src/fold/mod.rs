@@ -19,6 +19,7 @@ mod known_rankings;
 mod lease;
 mod list_rankings;
 mod minute_reports;
+mod pace;
 mod plan;
 mod ranking_upkeep;
 mod rankings;
@@ -37,10 +38,12 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use self::lease::Lease;
+use self::pace::Pace;
 use self::plan::Outcome;
 use crate::clock::Clock;
 use crate::error::StoreError;
 use crate::store::journal::Journal;
+use crate::store::memory::JOURNAL_BYTES;
 use crate::store::{AppendedCall, Position, Readable, Store};
 use crate::task::{BoxFuture, DENIED_WAIT, Stopped, lock};
 
@@ -60,6 +63,10 @@ const FENCE_INTERVAL: Duration = Duration::from_secs(3_600);
 const RECHECK: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(5)..=Duration::from_millis(100);
 
+/// Records that a folder remembers for each context that an instance may have: the fleet may have
+/// more of them than one instance.
+const FOLDER_RECORDS_PER_CONTEXT: usize = 3;
+
 /// Folds the journal of a store, while no other instance does.
 pub(crate) struct Folder {
     store: Arc<dyn Store>,
@@ -68,8 +75,7 @@ pub(crate) struct Folder {
     instance: String,
     /// The most records that the folder remembers.
     max_records: usize,
-    /// How many contexts a step covers. Set in tests only; otherwise a step adapts to the server's speed.
-    step_contexts: Option<usize>,
+    pace: Pace,
     /// The lease, taken out of the slot while a step is under way: if the future is dropped then, the slot
     /// stays empty and the next call begins by acquiring the lease.
     lease: tokio::sync::Mutex<Option<Lease>>,
@@ -101,6 +107,32 @@ pub(crate) enum Attendance {
 }
 
 impl Folder {
+    /// Records that an instance with this many contexts remembers from one round to the next. A store in this process
+    /// has all of them at hand.
+    pub(crate) fn remembered_records(is_in_process: bool, max_contexts: usize) -> usize {
+        match is_in_process {
+            true => 0,
+            false => FOLDER_RECORDS_PER_CONTEXT * max_contexts,
+        }
+    }
+
+    /// The most records that such an instance holds while it folds.
+    pub(crate) fn most_records(is_in_process: bool, max_contexts: usize) -> usize {
+        match is_in_process {
+            true => 2 * Pace::in_process().most_names().min(max_contexts),
+            false => Self::remembered_records(false, max_contexts),
+        }
+    }
+
+    /// The most bytes of a round: its entries as read, unpacked, and packed again.
+    pub(crate) fn round_bytes(is_in_process: bool) -> u64 {
+        match is_in_process {
+            true => JOURNAL_BYTES,
+            false => 24 * 1024 * 1024,
+        }
+    }
+
+    /// A folder that remembers up to `max_records` records from one round to the next.
     pub(crate) fn new(
         store: Arc<dyn Store>,
         clock: Clock,
@@ -108,21 +140,25 @@ impl Folder {
         max_records: usize,
         unattended: Arc<Notify>,
     ) -> Self {
+        let pace = match store.is_in_process() {
+            true => Pace::in_process(),
+            false => Pace::on_server(),
+        };
         Self {
             store,
             clock,
             instance,
             max_records,
-            step_contexts: None,
+            pace,
             lease: tokio::sync::Mutex::default(),
             unattended,
             status: Mutex::default(),
         }
     }
 
-    /// Makes each step cover about this many contexts.
+    /// Makes each step cover about this many contexts, for tests; otherwise a step adapts to the server's speed.
     pub(crate) fn with_step(mut self, contexts: Option<usize>) -> Self {
-        self.step_contexts = contexts;
+        self.pace.step_contexts = contexts;
         self
     }
 
@@ -181,7 +217,12 @@ impl Folder {
         journal: &dyn Journal,
         position: Option<Position>,
     ) -> Result<Attendance, StoreError> {
+        let _turn = match journal.turn() {
+            Some(turn) => Some(turn.lock().await),
+            None => None,
+        };
         let mut slot = match position {
+            _ if self.store.is_in_process() => self.lease.lock().await,
             None => self.lease.lock().await,
             Some(_) => match self.lease.try_lock() {
                 Ok(slot) => slot,
@@ -195,7 +236,7 @@ impl Folder {
         loop {
             let mut lease = match slot.take() {
                 Some(lease) => lease,
-                None => match Lease::acquire(journal, &self.instance, self.step_contexts).await? {
+                None => match Lease::acquire(journal, &self.instance, &self.pace).await? {
                     Ok(lease) => lease,
                     Err(attendance) => return Ok(attendance),
                 },
@@ -315,7 +356,9 @@ impl Folder {
                             return;
                         }
                     }
-                    (Some(self.until_next()), *BACKOFF.start())
+                    // In one process, each flush tells that it has appended.
+                    let wait = (!self.store.is_in_process()).then(|| self.until_next());
+                    (wait, *BACKOFF.start())
                 }
                 Ok(Attendance::Others) => (None, *BACKOFF.start()),
                 Ok(Attendance::Newer) => (Some(NEWER_WAIT), *BACKOFF.start()),

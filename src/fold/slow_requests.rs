@@ -17,8 +17,8 @@ use crate::model::sorted;
 use crate::store::journal::{Journal, Step};
 use crate::store::table::{FieldWrites, Table};
 
-/// Time to live of an hour's lists after the last write, in seconds: the hour, the next one, and a spare one.
-const TTL: i64 = 3 * HOUR;
+/// Seconds for which the lists of an hour outlive the next hour, as clocks differ.
+const SPARE_TIME: i64 = 600;
 
 impl Lease {
     /// Adds the lists of a round to its plans, merged with those of the store. `false` when the lease is lost.
@@ -68,7 +68,8 @@ impl Lease {
                 list.merge(&before);
             }
             let table = Table::SlowRequests { hour };
-            let mut write = FieldWrites::new(table, Some(TTL));
+            let mut write =
+                FieldWrites::new(table, Some(hour + 2 * HOUR + SPARE_TIME - round.stamp()));
             let id = RecordId::new(context.kind, &context.name).to_bytes();
             write.set.push((id.to_vec(), pack::slow_requests(&list)));
             let plan = sorted::entry(plans, partition(&context.name), Plan::default);

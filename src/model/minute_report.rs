@@ -177,23 +177,6 @@ impl MinuteSums {
             sums.entry(*id).or_default().merge(aggregate);
         }
     }
-
-    /// Approximate bytes in memory.
-    pub(crate) fn bytes(&self) -> usize {
-        /// Bytes of an entry in its map, without its content.
-        const PER_ENTRY: usize = 64;
-        let version = |version: &Option<Arc<str>>| version.as_ref().map_or(0, |name| name.len());
-        let instances = self.instances.iter().map(|(name, minute)| {
-            let own = size_of::<InstanceMinute>() + version(&minute.version);
-            PER_ENTRY + name.len() + own + bytes_of(&minute.contexts)
-        });
-        let versions = self.versions.iter().map(|(name, contexts)| {
-            let contexts = contexts.values();
-            let contexts = contexts.map(|aggregate| PER_ENTRY + aggregate.bytes());
-            PER_ENTRY + name.len() + contexts.sum::<usize>()
-        });
-        instances.sum::<usize>() + versions.sum::<usize>()
-    }
 }
 
 /// Approximate bytes of contexts in memory.
@@ -271,7 +254,6 @@ mod tests {
                 sums.merge(&part);
             }
             assert_eq!(sums, whole);
-            assert_eq!(sums.bytes(), whole.bytes());
         }
         let mut other = report(counts, 3);
         (other.instance, other.is_side_by_side) = ("b".into(), false);

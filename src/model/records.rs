@@ -39,7 +39,7 @@ impl Default for Record {
 const PER_RECORD: usize = 32;
 
 /// Records by tier, slice and context.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Records {
     slices: BTreeMap<TierSlice, HashMap<RecordId, Record>>,
     /// Of each slice, the number of changes of all slices when it last changed.
@@ -94,6 +94,19 @@ impl Records {
         }
     }
 
+    /// Replaces a record, as a step of folding does in the store.
+    pub fn replace(&mut self, key: RecordKey, record: Record) {
+        self.load(key, record);
+        self.changes += 1;
+        self.revisions.insert(key.0, self.changes);
+    }
+
+    /// The contexts that have a record in a slice.
+    pub fn ids_in(&self, at: TierSlice) -> impl Iterator<Item = RecordId> {
+        let records = self.slices.get(&at).into_iter();
+        records.flat_map(|records| records.keys().copied())
+    }
+
     /// The records of the coarser tiers that a context's records of some slices of the finest tier are
     /// added to. The slices are given oldest first.
     pub fn coarser(id: RecordId, minutes: &[i64]) -> Vec<RecordKey> {
@@ -127,18 +140,6 @@ impl Records {
                 self.add(((width, start), id), &part, rolled);
             }
         }
-    }
-
-    /// The contexts that have records in slices which are due, with these slices, oldest first.
-    pub fn due(&self, rolled: &RolledUp) -> BTreeMap<RecordId, Vec<i64>> {
-        let mut minutes_of: BTreeMap<RecordId, Vec<i64>> = BTreeMap::new();
-        for minute in rolled.due() {
-            let slice = self.slices.get(&(FINEST.seconds, minute));
-            for id in slice.into_iter().flat_map(HashMap::keys) {
-                minutes_of.entry(*id).or_default().push(minute);
-            }
-        }
-        minutes_of
     }
 
     /// Drops slices that their tier does not retain at `now`, except slices that are still to be rolled up.
@@ -363,12 +364,10 @@ mod tests {
         rolled.advance(10_000);
         let due: Vec<_> = rolled.due().collect();
         assert_eq!(due, [60, 120, 1_800]);
-        assert_eq!(records.due(&rolled), BTreeMap::from([(id, due.clone())]));
-        // An instance that was interrupted has left this slice due.
+        assert_eq!(records.ids_in((60, 120)).collect::<Vec<_>>(), [id]);
+        // An instance that was interrupted has left these slices due.
         records.roll_up(id, &due, &rolled);
-        for (id, minutes) in records.due(&rolled) {
-            records.roll_up(id, &minutes, &rolled);
-        }
+        records.roll_up(id, &due, &rolled);
         rolled.finish();
         assert_eq!(rolled.due().count(), 0);
         assert_eq!(count(&records, ((HALF_HOUR, 0), id)), 2);

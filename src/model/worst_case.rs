@@ -27,9 +27,11 @@ pub struct Bounds {
     pub pending_bytes: usize,
     /// Approximate limit in bytes of the records of a store in this process; `None` for a store elsewhere.
     pub memory_bytes: Option<usize>,
-    /// The most records that this process caches while it folds; 0 without a journal.
+    /// The most records that this process caches while it folds; 0 if it has nothing to fold.
     pub folder_records: usize,
-    /// The most bytes of the journal; 0 without one.
+    /// The most bytes of a round that is being folded: its entries as read, unpacked, and packed again.
+    pub round_bytes: u64,
+    /// The most bytes of the journal in the store; 0 for a store in this process.
     pub journal_bytes: u64,
     /// The longest name: at most [`MAX_NAME`](super::context::MAX_NAME).
     pub name_bytes: usize,
@@ -127,14 +129,12 @@ const LISTED_REQUEST: u64 = 90;
 const SLOW_REQUEST: u64 = 144;
 /// A packed slow or failed request without its texts.
 const PACKED_REQUEST: u64 = 64;
-/// Hours of which slow and failed requests may be pending, and of which a store in this process has them.
+/// Hours of which slow and failed requests may be pending.
 const SLOW_HOURS: u64 = 2;
 /// A field of a hash of packed slow and failed requests, without these.
 const SLOW_FIELD: u64 = 120;
-/// Hours of which Redis may have slow and failed requests, until their keys expire.
-const REDIS_SLOW_HOURS: u64 = 5;
-/// A round that is being folded: its entries as read, unpacked, and packed again.
-const ROUND: u64 = 24 * 1024 * 1024;
+/// Hours of which a store has slow and failed requests, until they expire.
+const STORED_SLOW_HOURS: u64 = 3;
 
 /// The history of a context that is compared with its past, busy in each of its minutes.
 const JUDGED: u64 = 16 * 1024;
@@ -205,7 +205,7 @@ impl ProcessBytes {
         let listed = (SLOW_PER_SECOND + FAILED_PER_SECOND) as u64 * (LISTED_REQUEST + text);
         let slow = SLOW_HOURS * listed_requests(contexts) * (SLOW_REQUEST + text);
         let slow = match bounds.memory_bytes {
-            Some(_) => 2 * slow,
+            Some(_) => slow + stored_lists(contexts, text),
             None => slow,
         };
         let fine = buckets_at(SCALE);
@@ -217,8 +217,12 @@ impl ProcessBytes {
             folding: match bounds.folder_records as u64 {
                 0 => 0,
                 records => {
-                    let reported = reported_of_minute(contexts, bounds.has_version);
-                    ROUND + records * (fine * PENDING_BUCKET + PENDING_RECORD) + reported * REPORTED
+                    let reported = match is_reporting {
+                        true => reported_of_minute(contexts, bounds.has_version),
+                        false => 0,
+                    };
+                    let records = records * (fine * PENDING_BUCKET + PENDING_RECORD);
+                    bounds.round_bytes + records + reported * REPORTED
                 }
             },
             slices: slices + slow,
@@ -288,6 +292,12 @@ fn listed_requests(contexts: u64) -> u64 {
     contexts * (SLOW_PER_CONTEXT + FAILED_PER_CONTEXT) as u64 + SLOW_OF_ALL as u64
 }
 
+/// Bytes of the slow and failed requests that a store has, with texts of this length each.
+fn stored_lists(contexts: u64, text: u64) -> u64 {
+    let requests = listed_requests(contexts) * (PACKED_REQUEST + text);
+    STORED_SLOW_HOURS * (contexts * SLOW_FIELD + requests)
+}
+
 /// Bytes of a context's records when a store in this process has every slice of every tier.
 fn stored_records() -> u64 {
     let records = TIERS.iter().map(|tier| {
@@ -338,8 +348,7 @@ pub fn store_bytes(bounds: &Bounds, precisions: &Precisions) -> u64 {
     let indexes = 2 * known_bytes(name);
     let context = 3 * counter + records + statistics + indexes;
     let counters = (bounds.max_counters + 1) as u64;
-    let request = PACKED_REQUEST + name + bounds.slow_text_bytes as u64;
-    let slow = REDIS_SLOW_HOURS * (contexts * SLOW_FIELD + listed_requests(contexts) * request);
+    let slow = stored_lists(contexts, name + bounds.slow_text_bytes as u64);
     let reports = match bounds.has_fleet {
         true => report_bytes(contexts, bounds.has_version),
         false => 0,
@@ -389,6 +398,7 @@ mod tests {
             pending_bytes: 1 << 20,
             memory_bytes: None,
             folder_records: 300,
+            round_bytes: 24 * 1024 * 1024,
             journal_bytes: 7_000_001,
             name_bytes: 53,
             slow_text_bytes: 320,
@@ -416,10 +426,10 @@ mod tests {
         };
         assert_eq!(parts, expected);
         assert_eq!(worst.process_bytes, 80_932_157);
-        assert_eq!(worst.store_bytes, 554_596_761);
+        assert_eq!(worst.store_bytes, 553_611_361);
         // Above 512 fields a hash is a table.
         let long = Precisions::new([1, 60], 513);
-        assert_eq!(WorstCase::new(&bounds(), &long).store_bytes, 578_329_673);
+        assert_eq!(WorstCase::new(&bounds(), &long).store_bytes, 577_344_273);
     }
 
     #[test]
@@ -441,13 +451,14 @@ mod tests {
     fn a_store_in_this_process() {
         let bounds = |memory_bytes| Bounds {
             memory_bytes: Some(memory_bytes),
-            folder_records: 0,
+            folder_records: 100,
+            round_bytes: 8 * 1024 * 1024,
             ..bounds()
         };
         let parts = |bytes| ProcessBytes::new(&bounds(bytes), &precisions());
-        assert_eq!(parts(1 << 20).slices, 16_258_400);
-        assert_eq!(parts(usize::MAX).slices, 582_093_664);
-        assert_eq!(parts(1 << 20).folding, 0);
+        assert_eq!(parts(1 << 20).slices, 16_540_800);
+        assert_eq!(parts(usize::MAX).slices, 582_376_064);
+        assert_eq!(parts(1 << 20).folding, 18_772_256);
         assert_eq!(WorstCase::new(&bounds(1), &precisions()).store_bytes, 0);
     }
 }

@@ -91,7 +91,7 @@ impl RankingBuilder {
     /// A value is not allowed.
     pub fn worst_case(&self) -> Result<WorstCase, BuildError> {
         let parts = &self.pulse.0.parts;
-        let is_shared = parts.store.journal().is_some();
+        let is_shared = !parts.store.is_in_process();
         Ok(WorstCase::of_ranking(
             self.spec()?,
             parts.recorder.shards(),

@@ -78,7 +78,7 @@ pub struct Receipt {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[doc(hidden)]
 pub enum Appended {
-    /// The call is in the journal, or folded if the store has no journal.
+    /// The call is in the journal.
     Done(Receipt),
     /// The call had been appended before; the store did not change.
     Duplicate(Receipt),

@@ -179,6 +179,12 @@ pub struct FieldPage {
 /// A step whose future is dropped may have taken effect; [`fold`](Self::fold) repeated with the same
 /// versions finds out whether it has.
 pub trait Journal: Sealed + Send + Sync {
+    /// Where all instances are in one process: the turn to fold, for which an instance waits. It need not find out
+    /// whether the one that folds is alive, and its flush has folded what it appended when it returns.
+    fn turn(&self) -> Option<&tokio::sync::Mutex<()>> {
+        None
+    }
+
     /// Acquires or prolongs the lease to fold, and sets a new version.
     fn acquire<'a>(
         &'a self,

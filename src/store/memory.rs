@@ -1,24 +1,32 @@
 //! The embedded store: all data is in this process. It is the reference for the behaviour of every store.
 //!
-//! `fold` adds calls, `rankings` holds the rankings, `minute_reports` what each instance did, `changes` the changes and
-//! marks; `read` answers queries, `clean` removes old data.
+//! `journal` takes calls in and applies the steps of folding to the records, to the `tables`, and to what the `book`'s
+//! recipes keep. `changes` holds the changes and marks; `read` answers queries, `clean` removes old data.
 
+mod book;
 mod changes;
 mod clean;
-mod fold;
-mod minute_reports;
-mod rankings;
+mod journal;
 mod read;
 #[cfg(feature = "row-cache")]
 mod rows;
+#[cfg(any(test, feature = "__test_store"))]
+mod saved;
+mod tables;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use self::changes::ChangeState;
-use self::minute_reports::MinuteReports;
-use self::rankings::Ranking;
+pub(crate) use self::journal::JOURNAL_BYTES;
+use self::journal::{Entered, Fence};
+#[cfg(any(test, feature = "__test_store"))]
+#[doc(hidden)]
+pub use self::saved::Saved;
+use self::tables::Tables;
+use super::lists;
 use super::sealed::Sealed;
+use super::table::Table;
 use super::{
     Append, Appended, AppendedCall, BookStatistics, CleanReport, ContextQuery, ContextRecords,
     CounterQuery, CounterSeries, Exceptions, FencedBatch, Fleet, Generation, Heartbeat,
@@ -63,9 +71,10 @@ use crate::task::{BoxFuture, lock};
 pub struct MemoryStore {
     precisions: Precisions,
     clock: Clock,
-    created: i64,
     /// The approximate limit of the records, in bytes.
     record_bytes: usize,
+    /// Held by the instance that folds.
+    turn: tokio::sync::Mutex<()>,
     state: Mutex<State>,
 }
 
@@ -77,12 +86,15 @@ type SliceCounts = BTreeMap<i64, i64>;
 
 /// The data of the store.
 #[derive(Debug, Default)]
+#[cfg_attr(any(test, feature = "__test_store"), derive(Clone))]
 struct State {
-    /// The name of the store's one generation.
+    /// The name of the store's generation.
     generation: String,
-    /// The fence of each instance. Fences are never removed: the store ends with its process, so there is
-    /// hardly more than one.
-    fences: HashMap<String, u64>,
+    /// When the generation began, in Unix seconds.
+    created: i64,
+    /// The fence of each instance.
+    fences: HashMap<String, Fence>,
+    journal: Entered,
     exceptions: Exceptions,
     /// By counter and precision.
     counters: HashMap<String, HashMap<u32, SliceCounts>>,
@@ -90,13 +102,8 @@ struct State {
     contexts: HashMap<String, ContextState>,
     records: Records,
     rolled: RolledUp,
-    /// Contexts that are to be rolled up, with the slices that are due.
-    due: BTreeMap<RecordId, Vec<i64>>,
     slowest: HashMap<String, f64>,
-    /// The slowest and the newest failed requests, by hour and context.
-    slow_requests: HashMap<i64, HashMap<ContextId, SlowRequests>>,
-    minute_reports: MinuteReports,
-    rankings: HashMap<Arc<str>, Ranking>,
+    tables: Tables,
     changes: ChangeState,
     instances: HashMap<String, Heartbeat>,
     /// When an instance of each version of the application was last alive.
@@ -108,7 +115,7 @@ struct State {
 }
 
 /// The data of the contexts of one name beside their records.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct ContextState {
     /// When each kind of context last had a sample, sorted by kind.
     last_seen: Vec<(Kind, i64)>,
@@ -126,17 +133,37 @@ impl ContextState {
     }
 }
 
+/// The part of the bytes of the records that minute reports may take.
+const REPORTS_PART: usize = 4;
+
+impl State {
+    /// No data, in a new generation.
+    fn new(created: i64) -> Self {
+        Self {
+            generation: format!("memory-{}", short_random_name()),
+            created,
+            ..Self::default()
+        }
+    }
+
+    /// Drops what is not retained at the `stamp` of a round that has ended, and the oldest of what takes more bytes than
+    /// it may.
+    fn retain(&mut self, stamp: i64, record_bytes: usize, now: i64) {
+        self.tables.expire(now, record_bytes / REPORTS_PART);
+        self.records.retain(stamp, &self.rolled);
+        let bytes = record_bytes.saturating_sub(self.tables.report_bytes());
+        self.records.retain_bytes(bytes, &self.rolled);
+    }
+}
+
 impl MemoryStore {
     /// An empty store. `clock` is the store's time, against which samples are judged as skewed.
     pub fn new(precisions: Precisions, clock: Clock) -> Self {
         Self {
             precisions,
-            state: Mutex::new(State {
-                generation: format!("memory-{}", short_random_name()),
-                ..State::default()
-            }),
-            created: clock.now_seconds(),
+            state: Mutex::new(State::new(clock.now_seconds())),
             record_bytes: RECORD_BYTES,
+            turn: tokio::sync::Mutex::default(),
             clock,
         }
     }
@@ -166,6 +193,10 @@ impl Store for MemoryStore {
         &self.precisions
     }
 
+    fn journal(&self) -> Option<&dyn super::journal::Journal> {
+        Some(self)
+    }
+
     #[cfg(feature = "row-cache")]
     fn rows(&self) -> &dyn super::rows::Rows {
         self
@@ -182,9 +213,11 @@ impl Store for MemoryStore {
 
 impl Append for MemoryStore {
     fn hello(&self) -> BoxFuture<'_, Result<Generation, StoreError>> {
+        let state = self.state();
+        let age = self.clock.now_seconds().saturating_sub(state.created);
         ready(Generation {
-            id: self.state().generation.clone(),
-            age: u64::try_from(self.clock.now_seconds().saturating_sub(self.created)).unwrap_or(0),
+            id: state.generation.clone(),
+            age: u64::try_from(age).unwrap_or(0),
             is_fresh: true,
         })
     }
@@ -193,7 +226,7 @@ impl Append for MemoryStore {
         Box::pin(async move {
             check_precisions(&call.batch, &self.precisions)?;
             let now = self.clock.now_seconds();
-            Ok(self.state().append(call, self.record_bytes, now))
+            Ok(self.state().append(call, now))
         })
     }
 
@@ -201,14 +234,13 @@ impl Append for MemoryStore {
         &'a self,
         call: &'a AppendedCall,
     ) -> BoxFuture<'a, Result<Readable, StoreError>> {
-        let state = self.state();
-        let fence = state.fences.get(&call.instance).copied().unwrap_or(0);
-        ready(
-            match state.generation == call.generation && fence >= call.seq {
-                true => Readable::Yes,
-                false => Readable::Lost,
-            },
-        )
+        let AppendedCall {
+            generation,
+            instance,
+            seq,
+            position,
+        } = call;
+        ready(self.state().readable(generation, instance, *seq, *position))
     }
 }
 
@@ -219,10 +251,10 @@ impl Upkeep for MemoryStore {
         let alive = alive.filter(|heartbeat| heartbeat.at >= now.saturating_sub(INSTANCE_TTL));
         ready(StoreStatus {
             as_of: now,
-            created: self.created,
+            created: state.created,
             instances: alive.count() as u64,
             exceptions: state.exceptions.clone(),
-            ranking_warnings: state.ranking_warnings(),
+            ranking_warnings: state.ranking_warnings(now),
             journal: None,
         })
     }
@@ -329,10 +361,7 @@ impl Query for MemoryStore {
     }
 
     fn record_index(&self, _: i64) -> BoxFuture<'_, Result<RecordIndex, StoreError>> {
-        ready(RecordIndex {
-            created: self.created,
-            ..self.state().record_index()
-        })
+        ready(self.state().record_index())
     }
 
     fn slice_records<'a>(
@@ -369,12 +398,11 @@ impl Query for MemoryStore {
         &'a self,
         query: &'a SlowRequestQuery,
     ) -> BoxFuture<'a, Result<Vec<SlowRequests>, StoreError>> {
-        let state = self.state();
-        let hour = state.slow_requests.get(&query.hour);
+        let (state, now) = (self.state(), self.clock.now_seconds());
+        let table = Table::SlowRequests { hour: query.hour };
         let list = |context: &ContextId| {
-            let list = hour.and_then(|hour| hour.get(context));
-            list.cloned()
-                .unwrap_or_else(|| SlowRequests::of(context.kind))
+            let id = RecordId::new(context.kind, &context.name).to_bytes();
+            lists::slow_requests(state.tables.get(&table, &id, now), context.kind)
         };
         ready(query.contexts.iter().map(list).collect())
     }
@@ -383,36 +411,46 @@ impl Query for MemoryStore {
         &'a self,
         minutes: &'a [i64],
     ) -> BoxFuture<'a, Result<Vec<Vec<InstanceMinuteRecords>>, StoreError>> {
-        let state = self.state();
-        let minutes = minutes.iter();
-        ready(
-            minutes
-                .map(|minute| state.minute_reports.instances(*minute))
-                .collect(),
-        )
+        Box::pin(async move {
+            let mut read = Vec::with_capacity(minutes.len());
+            for minute in minutes {
+                let table = Table::InstanceMinutes { minute: *minute };
+                let now = self.clock.now_seconds();
+                read.push(lists::instances(self.state().tables.fields(&table, now)));
+                // Unpacking a minute holds the runtime up for a while.
+                tokio::task::yield_now().await;
+            }
+            Ok(read)
+        })
     }
 
     fn version_records<'a>(
         &'a self,
         minutes: &'a [i64],
     ) -> BoxFuture<'a, Result<Vec<VersionRecords>, StoreError>> {
-        let state = self.state();
-        let minutes = minutes.iter();
-        ready(
-            minutes
-                .flat_map(|minute| state.minute_reports.versions(*minute))
-                .collect(),
-        )
+        Box::pin(async move {
+            let mut read = Vec::new();
+            for minute in minutes {
+                let table = Table::VersionMinutes { minute: *minute };
+                let now = self.clock.now_seconds();
+                read.extend(lists::versions(
+                    *minute,
+                    self.state().tables.fields(&table, now),
+                ));
+                tokio::task::yield_now().await;
+            }
+            Ok(read)
+        })
     }
 
     fn rankings(&self) -> BoxFuture<'_, Result<Vec<String>, StoreError>> {
-        ready(self.state().ranking_names())
+        ready(self.state().ranking_names(self.clock.now_seconds()))
     }
 
     fn ranking<'a>(
         &'a self,
         query: &'a RankingQuery,
     ) -> BoxFuture<'a, Result<Option<RankingPage>, StoreError>> {
-        ready(self.state().ranking_page(query))
+        ready(self.state().ranking_page(query, self.clock.now_seconds()))
     }
 }

@@ -4,8 +4,8 @@
 //! [`Builder`](crate::Builder) opens the store that it is configured for. Open one here to share it among
 //! several of them by [`Builder::store`](crate::Builder::store), or to read it without recording anything.
 
-// `memory` is the reference. In Redis, all instances append to the `journal`, and one of them folds it. Read
-// this file, then `append`, `journal`, `query` and `upkeep`, then `memory` and `redis/`.
+// All instances append to the `journal`, and one of them at a time folds it into tables. `memory` is the shortest store.
+// Read this file, then `append`, `journal`, `table`, `query` and `upkeep`, then `memory` and `redis/`.
 
 mod answer;
 mod append;
@@ -13,6 +13,7 @@ mod append;
 pub mod changes;
 #[doc(hidden)]
 pub mod journal;
+mod lists;
 pub mod memory;
 pub(crate) mod pace;
 mod query;
@@ -79,10 +80,17 @@ pub trait Store: Append + Query + Upkeep + 'static {
     /// The precisions of the counters.
     fn precisions(&self) -> &Precisions;
 
-    /// The journal, if one instance of the fleet folds calls later. `None` if the store folds each call at once.
+    /// The journal, as the instance that folds uses it. `None` only for stores of tests that have nothing to fold.
     #[doc(hidden)]
     fn journal(&self) -> Option<&dyn Journal> {
         None
+    }
+
+    /// Whether all instances that share the store are in this process.
+    #[doc(hidden)]
+    fn is_in_process(&self) -> bool {
+        self.journal()
+            .is_none_or(|journal| journal.turn().is_some())
     }
 
     /// The changes and the marks. `None` if the store does not hold any: changes are not detected then.

@@ -14,6 +14,7 @@ use tower_pulse::store::{
     RecordQuery, Sealed, SliceRecords, SlowRequestQuery, SlowestQuery, Store, StoreStatus, Upkeep,
     VersionRecords,
 };
+use tower_pulse::testing::TestFolder;
 use tower_pulse::{BoxFuture, Clock, ManualClock, StoreError, StoreErrorKind};
 
 /// The fault of a call.
@@ -150,13 +151,15 @@ fn empty(precisions: &Precisions) -> (Arc<MemoryStore>, ManualClock) {
     )
 }
 
-/// A future that is ready with this value.
+/// Runs a future to its end. The memory store only yields, and never waits.
 fn ready<T>(future: impl Future<Output = T>) -> T {
-    let mut future = std::pin::pin!(future);
+    // Nobody gives the task a new budget meanwhile.
+    let mut future = std::pin::pin!(tokio::task::unconstrained(future));
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-    match future.as_mut().poll(&mut context) {
-        std::task::Poll::Ready(value) => value,
-        std::task::Poll::Pending => panic!("the memory store waits"),
+    loop {
+        if let std::task::Poll::Ready(value) = future.as_mut().poll(&mut context) {
+            return value;
+        }
     }
 }
 
@@ -253,7 +256,10 @@ impl State {
             generation,
             ..call.clone()
         };
-        ready(self.inner.append(&call)).unwrap()
+        let appended = ready(self.inner.append(&call)).unwrap();
+        let folder = TestFolder::new(self.inner.clone(), self.clock.clone(), "folder", 0);
+        assert!(ready(folder.fold()).unwrap());
+        appended
     }
 }
 

@@ -4,6 +4,7 @@
 use redis::cmd;
 
 use crate::drive::{Drive, contexts};
+use crate::ground::Ground;
 
 /// Minutes for which an entry of a later version waits for an instance that can read it.
 const GRACE: u64 = 10;

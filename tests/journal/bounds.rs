@@ -4,6 +4,7 @@ use redis::cmd;
 use tower_pulse::StoreErrorKind;
 
 use crate::drive::{Drive, contexts};
+use crate::ground::Ground;
 use crate::net::{Reply, Request};
 
 /// A day, and a little more.

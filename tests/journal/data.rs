@@ -4,26 +4,23 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use crate::rig::reads::StoreReads;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, FromRedisValue, cmd};
 use tokio::runtime::{Builder, Runtime};
-use tower_pulse::model::histogram::Histogram;
 use tower_pulse::model::ranking::RankingState;
 use tower_pulse::model::slice::{Precision, Precisions};
-use tower_pulse::store::Query;
+use tower_pulse::store::Store;
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse::{Clock, ManualClock, StoreError};
 
+use crate::ground::Ground;
 use crate::net::{Reply, Request};
 use crate::rig::server::RedisServer;
 
 /// The server's databases; the first one is used, the others hold snapshots.
-pub const DATABASES: usize = 16;
+const DATABASES: usize = 16;
 /// Bytes at which the journal is full: the size of a few calls.
 const JOURNAL_BYTES: u64 = 6_000;
-/// The scale of the coarsest histograms. The index of a bucket of a finer histogram is shifted to this scale.
-const FINE_SCALE: u8 = 2;
 
 /// Replaces the keys of a database by copies of the keys of another.
 const COPY: &str = "
@@ -107,6 +104,11 @@ impl Data {
         self.io.block_on(request.run(&self.store))
     }
 
+    /// How often each request is in the records of a context.
+    pub fn records(&self, context: &str, tier: u32) -> BTreeMap<usize, u64> {
+        (self as &dyn Ground).records(context, tier)
+    }
+
     /// Sends a command.
     pub fn query<T: FromRedisValue>(&self, command: &Cmd) -> T {
         let mut connection = self.connection.clone();
@@ -115,29 +117,13 @@ impl Data {
     }
 
     /// Makes one database the copy of another.
-    pub fn copy(&self, from: usize, to: usize) {
+    fn copy(&self, from: usize, to: usize) {
         let () = self.query(cmd("EVAL").arg(COPY).arg(0).arg(from).arg(to));
-    }
-
-    /// Empties everything, snapshots included.
-    pub fn clear(&self) {
-        let () = self.query(&cmd("FLUSHALL"));
-    }
-
-    pub fn now(&self) -> i64 {
-        self.clock.now_seconds()
     }
 
     /// The fields of the state; empty when there is none.
     pub fn state(&self) -> HashMap<String, String> {
         self.query(cmd("HGETALL").arg("pulse:state"))
-    }
-
-    /// Whether all entries of the journal are folded.
-    pub fn is_folded(&self) -> bool {
-        let (low, head): (Option<String>, Option<String>) =
-            self.query(cmd("HMGET").arg("pulse:state").arg(&["low", "head"]));
-        low == head
     }
 
     /// Whether no instance folds, as entries of a later version wait.
@@ -161,14 +147,80 @@ impl Data {
         let behind = behind.map_or_else(String::new, |behind| behind.to_string());
         self.query(cmd("EVAL").arg(ADD_FOREIGN).arg(0).arg(behind))
     }
+}
 
-    /// The slices of a counter.
-    pub fn counter(&self, precision: u32, name: &str) -> BTreeMap<String, i64> {
+impl Ground for Data {
+    fn store(&self) -> &dyn Store {
+        &self.store
+    }
+
+    fn io(&self) -> &Runtime {
+        &self.io
+    }
+
+    fn manual_clock(&self) -> &ManualClock {
+        &self.manual_clock
+    }
+
+    fn now(&self) -> i64 {
+        self.clock.now_seconds()
+    }
+
+    fn clear(&self) {
+        let () = self.query(&cmd("FLUSHALL"));
+    }
+
+    fn lose_all(&self) {
+        let () = self.query(&cmd("FLUSHDB"));
+    }
+
+    fn save(&self, number: usize) {
+        self.copy(0, number);
+    }
+
+    fn restore(&self, number: usize) {
+        self.copy(number, 0);
+    }
+
+    fn generation(&self) -> Option<(String, i64)> {
+        let mut state = self.state();
+        let created = state.get("created").and_then(|at| at.parse().ok());
+        Some((state.remove("gen")?, created.unwrap_or(0)))
+    }
+
+    fn version(&self) -> Option<String> {
+        self.state().remove("v")
+    }
+
+    fn fence(&self, instance: &str) -> u64 {
+        let state = self.state();
+        let fence = state.get(&format!("f:{instance}"));
+        fence.map_or(0, |fence| fence.split(' ').next().unwrap().parse().unwrap())
+    }
+
+    fn remove_all_fences(&self) {
+        let state = self.state();
+        for fence in state.keys().filter(|field| field.starts_with("f:")) {
+            let () = self.query(cmd("HDEL").arg("pulse:state").arg(fence));
+        }
+    }
+
+    fn is_folded(&self) -> bool {
+        let (low, head): (Option<String>, Option<String>) =
+            self.query(cmd("HMGET").arg("pulse:state").arg(&["low", "head"]));
+        low == head
+    }
+
+    fn counted(&self, what: &str) -> u64 {
+        let state = self.state();
+        state.get(what).map_or(0, |n| n.parse().unwrap())
+    }
+
+    fn counter(&self, precision: u32, name: &str) -> BTreeMap<String, i64> {
         self.query(cmd("HGETALL").arg(format!("count:{precision}:{name}")))
     }
 
-    /// The counts of the statistics of a context: of this hour and of the last.
-    pub fn statistics(&self, context: &str) -> (u64, u64) {
+    fn statistics(&self, context: &str) -> (u64, u64) {
         let key = format!("stats:{context}:AccessTime");
         let count = |key: String| -> u64 {
             let count: Option<f64> = self.query(cmd("ZSCORE").arg(key).arg("count"));
@@ -177,8 +229,7 @@ impl Data {
         (count(key.clone()), count(key + ":last"))
     }
 
-    /// The sums of a ranking by request, and those of its slices.
-    pub fn ranking(&self, name: &str) -> [BTreeMap<usize, i64>; 2] {
+    fn ranking(&self, name: &str) -> [BTreeMap<usize, i64>; 2] {
         let totals: Vec<(usize, f64)> = self.query(
             cmd("ZRANGE")
                 .arg(format!("stats_{name}"))
@@ -201,8 +252,7 @@ impl Data {
         [totals, sums]
     }
 
-    /// How often each request is in the minutes of the instances, and in those of the versions.
-    pub fn reported(&self) -> [BTreeMap<usize, u64>; 2] {
+    fn reported_minutes(&self) -> Vec<i64> {
         let keys: Vec<String> = self.query(cmd("KEYS").arg("pulse:by_*1:*"));
         let minutes = keys
             .iter()
@@ -210,44 +260,10 @@ impl Data {
         let mut minutes: Vec<i64> = minutes.collect();
         minutes.sort_unstable();
         minutes.dedup();
-        let (instances, versions) = self.io.block_on(async {
-            let instances = self.store.minute_reports(&minutes).await.unwrap();
-            (
-                instances,
-                self.store.version_records(&minutes).await.unwrap(),
-            )
-        });
-        let instances = instances.iter().flatten().flat_map(|one| &one.records);
-        let versions = versions.iter().flat_map(|one| &one.records);
-        [
-            requests_of(instances.map(|(_, sums)| &sums.histogram)),
-            requests_of(versions.map(|(_, sums)| &sums.histogram)),
-        ]
+        minutes
     }
 
-    /// How often each request is in the records of a context. Each request has a bucket of its own, also in a coarse
-    /// histogram.
-    pub fn records(&self, context: &str, tier: u32) -> BTreeMap<usize, u64> {
-        let records = self.store.records_of(context, tier, self.now());
-        let mut counts = BTreeMap::new();
-        for (_, record) in self.io.block_on(records).unwrap() {
-            let shift = record.histogram.scale() - FINE_SCALE;
-            for (bucket, n) in record.histogram.buckets() {
-                *counts.entry(usize::from(*bucket >> shift)).or_default() += n;
-            }
-            let buckets = record.histogram.buckets().iter();
-            let counted: u64 = buckets.map(|(_, n)| n).sum();
-            assert_eq!(counted, record.times.count, "a record contradicts itself");
-        }
-        counts
+    fn redis(&self) -> Option<&Data> {
+        Some(self)
     }
-}
-
-/// How often each request is in histograms of the fine scale.
-fn requests_of<'a>(histograms: impl Iterator<Item = &'a Histogram>) -> BTreeMap<usize, u64> {
-    let mut counts = BTreeMap::new();
-    for (bucket, n) in histograms.flat_map(|histogram| histogram.buckets()) {
-        *counts.entry(usize::from(*bucket >> 2)).or_default() += n;
-    }
-    counts
 }

@@ -12,6 +12,7 @@ use tower_pulse::{Clock, ManualClock};
 
 use crate::data::{Data, precisions};
 use crate::fixture::{MS, NOW, aggregate_of};
+use crate::ground::Ground;
 use crate::net::{Reply, Request, Wire};
 use crate::process::{Process, Sleep};
 

@@ -5,8 +5,9 @@ use tower_pulse::model::slice::hour_of;
 use tower_pulse::model::tier::RolledUp;
 use tower_pulse::store::journal::{Acquired, Partitions, Step};
 
-use crate::data::DATABASES;
+use crate::data::Data;
 use crate::fleet::MAX_ALIVE;
+use crate::ground::MAX_SAVED;
 use crate::hours::{Expected, Garbage};
 use crate::ledger::CONTEXTS;
 use crate::net::{Reply, Request, Slot};
@@ -22,8 +23,8 @@ const YOUNG: i64 = 50;
 
 /// The data of the server after a script.
 pub struct Snapshot {
-    /// The database with the copies of the keys.
-    database: usize,
+    /// The number under which it is saved.
+    number: usize,
     /// The time at which the snapshot was taken.
     at: i64,
     expected: Expected,
@@ -64,11 +65,11 @@ pub enum Broken {
 }
 
 impl Faults {
-    /// The probability that an answer is lost.
-    pub fn reply_loss(&self) -> f64 {
-        match self.broken {
+    /// The probability that the answer to a call is lost.
+    pub fn reply_loss(&self, request: &Request) -> f64 {
+        match (self.broken, request) {
             // Only a step that is sent again can violate this rule.
-            Some(Broken::StepRepeated) => 0.3,
+            (Some(Broken::StepRepeated), Request::Fold(_)) => 0.6,
             _ => 0.08,
         }
     }
@@ -104,15 +105,15 @@ impl World<'_> {
     }
 
     pub fn take_snapshot(&mut self) {
-        let used = |database: &usize| self.snapshots.iter().any(|s| s.database == *database);
-        let mut free = 1..DATABASES;
-        let database = match self.snapshots.len() < MAX_SNAPSHOTS {
-            true => free.find(|database| !used(database)).unwrap(),
-            false => self.snapshots.pop_front().unwrap().database,
+        let used = |number: &usize| self.snapshots.iter().any(|s| s.number == *number);
+        let mut free = 1..=MAX_SAVED;
+        let number = match self.snapshots.len() < MAX_SNAPSHOTS {
+            true => free.find(|number| !used(number)).unwrap(),
+            false => self.snapshots.pop_front().unwrap().number,
         };
-        self.data.copy(0, database);
+        self.data.save(number);
         self.snapshots.push_back(Snapshot {
-            database,
+            number,
             at: self.now(),
             expected: self.expected.clone(),
         });
@@ -172,11 +173,9 @@ impl World<'_> {
         self.leave_behind(at, 0);
         self.leave_behind(at, 1);
         self.instances[at].processes.clear();
-        let state = self.data.state();
-        self.ledger.excuse_killed(at, |instance| {
-            let fence = state.get(&format!("f:{instance}"));
-            fence.map_or(0, |fence| fence.split(' ').next().unwrap().parse().unwrap())
-        });
+        let data = self.data;
+        self.ledger
+            .excuse_killed(at, |instance| data.fence(instance));
         self.say(format!("instance {at} is killed"));
         if self.alive().is_empty() {
             self.spawn();
@@ -187,20 +186,19 @@ impl World<'_> {
         let is_recent = |snapshot: &&Snapshot| snapshot.at + MAX_LAG > self.now();
         let recent = self.snapshots.iter().rev().take_while(is_recent).count();
         let lost = self.rng.usize(..recent.max(1));
-        let old = self.data.state();
+        let old = self.data.generation();
         self.snapshots.truncate(self.snapshots.len() - lost);
         let snapshot = self.snapshots.back().unwrap();
-        self.data.copy(snapshot.database, 0);
+        self.data.restore(snapshot.number);
         self.expected = snapshot.expected.clone();
-        let created = |field: &str| old.get(field).and_then(|at| at.parse::<i64>().ok());
-        let age = created("created").map_or(0, |created| self.data.now() - created);
+        let age = (old.as_ref()).map_or(0, |(_, created)| self.data.now() - created);
         self.server_ahead = [-3, 0, 0, 3][self.rng.usize(..4)];
         self.set_server_clock();
-        let new = self.data.state();
-        let is_other = new.get("gen") != old.get("gen");
+        let new = self.data.generation();
+        let is_other = new != old;
         self.say(format!("FAILOVER: the last {lost} scripts are lost"));
         let alive = self.alive();
-        if is_other && (!new.is_empty() || age >= YOUNG) {
+        if is_other && (new.is_some() || age >= YOUNG) {
             // The failover undoes a FLUSHDB, or loses too much to be replayed: a reset.
             self.ledger.excuse_sent(|at| alive.contains(&at));
         }
@@ -222,7 +220,7 @@ impl World<'_> {
 
     fn lose_all(&mut self) {
         self.say("FLUSHDB".to_owned());
-        let () = self.data.query(&cmd("FLUSHDB"));
+        self.data.lose_all();
         self.expected = Expected::default();
         self.take_snapshot();
         let alive = self.alive();
@@ -230,31 +228,32 @@ impl World<'_> {
     }
 
     fn evict(&mut self) {
+        if self.faults.broken == Some(Broken::FenceRemoved) {
+            self.data.remove_all_fences();
+            self.say("all fences are gone".to_owned());
+            return self.take_snapshot();
+        }
+        let Some(server) = self.data.redis() else {
+            return;
+        };
         let key = match (self.faults.is_torn, self.rng.bool()) {
             (false, _) => "pulse:lease:fold",
             (true, true) => "pulse:state",
             (true, false) => "pulse:journal",
         };
-        if self.faults.broken == Some(Broken::FenceRemoved) {
-            let state = self.data.state();
-            let fences = state.keys().filter(|field| field.starts_with("f:"));
-            for fence in fences {
-                let () = self.data.query(cmd("HDEL").arg("pulse:state").arg(fence));
-            }
-        } else {
-            let () = self.data.query(cmd("DEL").arg(key));
-        }
+        let () = server.query(cmd("DEL").arg(key));
         self.say(format!("{key} is evicted"));
         self.take_snapshot();
     }
 
     fn put_garbage(&mut self) {
+        let Some(server) = self.data.redis() else {
+            return;
+        };
         let context = CONTEXTS[self.rng.usize(..CONTEXTS.len())].to_owned();
         let (key, slice) = (format!("count:3600:hits:{context}"), hour_of(self.now()));
-        let before = self.data.query(cmd("HGET").arg(&key).arg(slice));
-        let () = self
-            .data
-            .query(cmd("HSET").arg(&key).arg(slice).arg("garbage"));
+        let before = server.query(cmd("HGET").arg(&key).arg(slice));
+        let () = server.query(cmd("HSET").arg(&key).arg(slice).arg("garbage"));
         self.say(format!("garbage in {key}"));
         self.expected.garbage = Some(Garbage {
             context,
@@ -265,6 +264,9 @@ impl World<'_> {
     }
 
     pub fn mend_garbage(&mut self) {
+        let Some(server) = self.data.redis() else {
+            return;
+        };
         let Some(Garbage {
             context,
             slice,
@@ -275,17 +277,15 @@ impl World<'_> {
         };
         let key = format!("count:3600:hits:{context}");
         let () = match before {
-            Some(before) => self
-                .data
-                .query(cmd("HSET").arg(&key).arg(slice).arg(before)),
-            None => self.data.query(cmd("HDEL").arg(&key).arg(slice)),
+            Some(before) => server.query(cmd("HSET").arg(&key).arg(slice).arg(before)),
+            None => server.query(cmd("HDEL").arg(&key).arg(slice)),
         };
         self.say(format!("{key} is mended"));
         self.take_snapshot();
     }
 
     fn append_newer(&mut self) {
-        if self.faults.is_mixed && self.data.append_newer() {
+        if self.faults.is_mixed && self.data.redis().is_some_and(Data::append_newer) {
             self.say("an instance of a later version appends".to_owned());
             self.expected.newer += 1;
             self.take_snapshot();
@@ -295,7 +295,11 @@ impl World<'_> {
     /// Another program adds to the journal, for whose id the server refuses those of later entries, or not.
     fn add_foreign(&mut self) {
         let behind = [None, Some(0), Some(40), Some(400)][self.rng.usize(..4)];
-        if self.data.add_foreign(behind) {
+        if self
+            .data
+            .redis()
+            .is_some_and(|server| server.add_foreign(behind))
+        {
             self.say(format!("another program adds to the journal: {behind:?}"));
             self.take_snapshot();
         }
@@ -304,7 +308,7 @@ impl World<'_> {
     /// Violates a rule on the way to the server.
     pub fn break_request(&mut self, request: &mut Request) {
         if let (Some(Broken::VersionIgnored), Request::Fold(step)) = (self.faults.broken, request)
-            && let Some(version) = self.data.state().remove("v")
+            && let Some(version) = self.data.version()
         {
             step.version = version;
         }

@@ -6,6 +6,7 @@ use tower_pulse::StoreErrorKind;
 use tower_pulse::store::Store;
 
 use crate::drive::{Drive, contexts};
+use crate::ground::Ground;
 use crate::net::Request;
 use crate::process::Process;
 

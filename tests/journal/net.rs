@@ -8,7 +8,6 @@ use tower_pulse::model::tier::TierSlice;
 use tower_pulse::store::journal::{
     Acquired, Entries, Entry, FieldPage, FieldValues, FoldStep, Journal, Step,
 };
-use tower_pulse::store::redis::RedisStore;
 use tower_pulse::store::table::Table;
 use tower_pulse::store::{
     Append, Appended, AppendedCall, FencedBatch, Generation, NoQueries, NoUpkeep, Position,
@@ -62,38 +61,41 @@ pub enum Reply {
 
 impl Request {
     /// Makes the call on a store.
-    pub async fn run(&self, store: &RedisStore) -> Result<Reply, StoreError> {
+    pub async fn run(&self, store: &dyn Store) -> Result<Reply, StoreError> {
+        let journal = store.journal().expect("each store has a journal");
         Ok(match self {
             Self::Hello => Reply::Hello(store.hello().await?),
             Self::Append(call) => Reply::Append(store.append(call).await?),
             Self::Readable(call) => Reply::Readable(store.readable(call).await?),
             Self::Acquire(instance, version) => {
-                Reply::Acquire(store.acquire(instance, version).await?)
+                Reply::Acquire(journal.acquire(instance, version).await?)
             }
-            Self::Release(instance) => Reply::Release(store.release(instance).await?),
+            Self::Release(instance) => Reply::Release(journal.release(instance).await?),
             Self::Read(instance, version, after, bytes) => {
-                Reply::Read(store.read(instance, version, *after, *bytes).await?)
+                Reply::Read(journal.read(instance, version, *after, *bytes).await?)
             }
-            Self::Recorded(slices) => Reply::Recorded(store.recorded(slices).await?),
+            Self::Recorded(slices) => Reply::Recorded(journal.recorded(slices).await?),
             Self::Load(instance, version, keys) => {
-                Reply::Load(store.load(instance, version, keys).await?)
+                Reply::Load(journal.load(instance, version, keys).await?)
             }
             Self::LoadFields(instance, version, fields) => {
-                Reply::LoadFields(store.load_fields(instance, version, fields).await?)
+                Reply::LoadFields(journal.load_fields(instance, version, fields).await?)
             }
-            Self::ListFields(pages) => Reply::ListFields(store.list_fields(pages).await?),
-            Self::CountFields(tables) => Reply::CountFields(store.count_fields(tables).await?),
-            Self::Fold(step) => Reply::Fold(step.run(store).await?),
+            Self::ListFields(pages) => Reply::ListFields(journal.list_fields(pages).await?),
+            Self::CountFields(tables) => Reply::CountFields(journal.count_fields(tables).await?),
+            Self::Fold(step) => Reply::Fold(step.run(journal).await?),
             Self::SetAside(version, next, entry) => {
-                Reply::SetAside(store.set_aside(version, next, entry).await?)
+                Reply::SetAside(journal.set_aside(version, next, entry).await?)
             }
             Self::WaitForNewer(version, next, entry) => {
-                Reply::WaitForNewer(store.wait_for_newer(version, next, entry).await?)
+                Reply::WaitForNewer(journal.wait_for_newer(version, next, entry).await?)
             }
             Self::CloseHole(version, next) => {
-                Reply::CloseHole(store.close_hole(version, next).await?)
+                Reply::CloseHole(journal.close_hole(version, next).await?)
             }
-            Self::RemoveFences(version) => Reply::RemoveFences(store.remove_fences(version).await?),
+            Self::RemoveFences(version) => {
+                Reply::RemoveFences(journal.remove_fences(version).await?)
+            }
         })
     }
 

@@ -5,6 +5,7 @@ use redis::cmd;
 use tower_pulse::store::Upkeep;
 
 use crate::drive::{Drive, contexts};
+use crate::ground::Ground;
 use crate::net::Request;
 use crate::process::Process;
 

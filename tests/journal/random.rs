@@ -5,6 +5,8 @@ use fastrand::Rng;
 
 use crate::data::Data;
 use crate::faults::{Broken, Faults};
+use crate::ground::Ground;
+use crate::memory::Memory;
 use crate::world::World;
 
 /// Schedules per run, unless `PULSE_RUNS` is set.
@@ -21,11 +23,11 @@ fn number(name: &str) -> Option<u64> {
 }
 
 /// Runs one schedule. Returns its violations and its story.
-fn schedule(data: &Data, seed: u64, broken: Option<Broken>) -> (Vec<String>, Vec<String>) {
+fn schedule(data: &dyn Ground, seed: u64, broken: Option<Broken>) -> (Vec<String>, Vec<String>) {
     let mut rng = Rng::with_seed(seed ^ 0x5eed);
     let faults = Faults {
         is_harsh: rng.f64() < 0.25,
-        is_torn: broken.is_none() && rng.f64() < 0.1,
+        is_torn: broken.is_none() && rng.f64() < 0.1 && data.redis().is_some(),
         is_mixed: rng.f64() < 0.15,
         intensity: [0.2, 0.5, 1.0][rng.usize(..3)],
         broken,
@@ -38,7 +40,15 @@ fn schedule(data: &Data, seed: u64, broken: Option<Broken>) -> (Vec<String>, Vec
 
 #[test]
 fn every_request_counts_once_whatever_happens() {
-    let data = Data::start();
+    run_schedules(&Data::start());
+}
+
+#[test]
+fn every_request_counts_once_in_memory_too() {
+    run_schedules(&Memory::start());
+}
+
+fn run_schedules(data: &dyn Ground) {
     let (first, runs) = match number("PULSE_SEED") {
         Some(seed) => (seed, 1),
         None => (
@@ -48,7 +58,7 @@ fn every_request_counts_once_whatever_happens() {
     };
     let mut bad = Vec::new();
     for seed in first..first + runs {
-        let (violations, story) = schedule(&data, seed, None);
+        let (violations, story) = schedule(data, seed, None);
         if runs == 1 || !violations.is_empty() && bad.is_empty() {
             eprintln!("{}", story.join("\n"));
         }
@@ -61,11 +71,16 @@ fn every_request_counts_once_whatever_happens() {
     assert!(bad.is_empty(), "{bad:#?}");
 }
 
-/// Checks that one of the first schedules ends with a violation.
+/// Checks that one of the first schedules ends with a violation, on each ground.
 fn assert_noticed(broken: Broken) {
-    let data = Data::start();
+    let (server, memory) = (Data::start(), Memory::start());
+    assert_noticed_on(&server, broken);
+    assert_noticed_on(&memory, broken);
+}
+
+fn assert_noticed_on(data: &dyn Ground, broken: Broken) {
     for seed in 1..=MAX_RUNS_UNTIL_NOTICED {
-        let (violations, _) = schedule(&data, seed, Some(broken));
+        let (violations, _) = schedule(data, seed, Some(broken));
         if let Some(first) = violations.first() {
             eprintln!("{broken:?} is noticed in schedule {seed}: {first}");
             return;

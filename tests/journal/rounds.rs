@@ -8,6 +8,7 @@ use tower_pulse::store::Position;
 use tower_pulse::store::journal::{Acquired, Step};
 
 use crate::drive::{Drive, contexts};
+use crate::ground::Ground;
 use crate::net::{Reply, Request};
 use crate::process::Process;
 use crate::step::OwnedStep;
@@ -138,11 +139,11 @@ fn an_entry_of_another_history_is_not_folded_although_it_has_the_same_offset() {
     lost.add(drive.batch(&names));
     drive.until(&mut losing, |request| matches!(request, Request::Append(_)));
     drive.until(&mut folding, |request| matches!(request, Request::Read(..)));
-    drive.data.copy(0, SNAPSHOT);
+    drive.data.save(SNAPSHOT);
     drive.turn(&mut losing);
     let step = step_of(drive.until(&mut folding, is_fold));
 
-    drive.data.copy(SNAPSHOT, 0);
+    drive.data.restore(SNAPSHOT);
     other.add(drive.batch(&names));
     drive.turn(&mut other_flushing);
     let head = drive.data.state()["head"].clone();
@@ -175,7 +176,7 @@ fn a_failover_between_two_reads_of_a_round_ends_it() {
     lost.add(drive.batch(&names));
     drive.until(&mut losing, |request| matches!(request, Request::Append(_)));
     read(&mut folding);
-    drive.data.copy(0, SNAPSHOT);
+    drive.data.save(SNAPSHOT);
     drive.turn(&mut losing);
     lost.add(drive.batch(&names));
     drive.turn(&mut losing);
@@ -183,7 +184,7 @@ fn a_failover_between_two_reads_of_a_round_ends_it() {
     read(&mut folding);
 
     // The next entries are of another history.
-    drive.data.copy(SNAPSHOT, 0);
+    drive.data.restore(SNAPSHOT);
     for _ in 0..3 {
         other.add(drive.batch(&contexts(9)));
         drive.turn(&mut other_flushing);

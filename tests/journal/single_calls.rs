@@ -9,6 +9,7 @@ use tower_pulse::store::{Appended, Position};
 
 use crate::drive::{Drive, contexts};
 use crate::fixture::NOW;
+use crate::ground::Ground;
 use crate::net::{Reply, Request};
 use crate::process::Process;
 
@@ -147,9 +148,9 @@ fn first_append(drive: &Drive) -> Request {
 fn the_id_of_an_entry_commits_to_the_entries_before_it() {
     let drive = Drive::start();
     let [lost, other, last] = [(); 3].map(|()| first_append(&drive));
-    drive.data.copy(0, SNAPSHOT);
+    drive.data.save(SNAPSHOT);
     let heads = [lost, other].map(|first| {
-        drive.data.copy(SNAPSHOT, 0);
+        drive.data.restore(SNAPSHOT);
         for append in [&first, &last] {
             let reply = drive.data.run(append);
             assert!(

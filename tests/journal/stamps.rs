@@ -6,6 +6,7 @@ use tower_pulse::model::tier::{RolledUp, WIDTHS};
 
 use crate::drive::{Drive, contexts};
 use crate::fixture::NOW;
+use crate::ground::Ground;
 use crate::net::Request;
 use crate::process::Process;
 

@@ -13,6 +13,7 @@ use crate::data::Data;
 use crate::faults::{Faults, Snapshot};
 use crate::fixture::THIS_HOUR;
 use crate::fleet::{Instance, MAX_ALIVE};
+use crate::ground::Ground;
 use crate::hours::Expected;
 use crate::ledger::{CONTEXTS, Ledger, MAX_REQUESTS};
 use crate::net::{Reply, Request};
@@ -42,7 +43,7 @@ enum Message {
 }
 
 pub struct World<'a> {
-    pub data: &'a Data,
+    pub data: &'a dyn Ground,
     pub rng: Rng,
     pub faults: Faults,
     sleep: Sleep,
@@ -59,17 +60,19 @@ pub struct World<'a> {
     pub expected: Expected,
     pub ledger: Ledger,
     lease_until: i64,
+    /// The instance that folds, where no server knows it.
+    holder: Option<String>,
     is_calm: bool,
     pub violations: Vec<String>,
     pub story: Vec<String>,
 }
 
 impl<'a> World<'a> {
-    pub fn new(data: &'a Data, seed: u64, faults: Faults) -> Self {
+    pub fn new(data: &'a dyn Ground, seed: u64, faults: Faults) -> Self {
         fastrand::seed(seed);
         let start = THIS_HOUR - BEFORE_THE_HOUR;
         let (clock, manual_clock) = Clock::manual(start);
-        data.manual_clock.set_wall(start);
+        data.manual_clock().set_wall(start);
         data.clear();
         let mut world = Self {
             data,
@@ -85,6 +88,7 @@ impl<'a> World<'a> {
             expected: Expected::default(),
             ledger: Ledger::default(),
             lease_until: 0,
+            holder: None,
             is_calm: false,
             violations: Vec::new(),
             story: Vec::new(),
@@ -110,7 +114,9 @@ impl<'a> World<'a> {
         self.calm_down();
         for step in 1..=MAX_CALM_STEPS {
             self.step();
-            if step % CALM_STEPS_PER_WAIT == 0 && self.data.waits_for_newer() {
+            if step % CALM_STEPS_PER_WAIT == 0
+                && self.data.redis().is_some_and(Data::waits_for_newer)
+            {
                 self.pass(61);
             }
             if step % 10 == 0 && self.is_quiet() {
@@ -157,8 +163,7 @@ impl<'a> World<'a> {
             self.go(at, process);
         } else if x < 0.72 && !messages.is_empty() {
             let message = messages[self.rng.usize(..messages.len())];
-            let is_reply_lost = !self.is_calm && self.rng.f64() < self.faults.reply_loss();
-            self.deliver(message, is_reply_lost);
+            self.deliver(message);
         } else if self.is_calm {
         } else if x < 0.84 {
             self.serve();
@@ -188,8 +193,10 @@ impl<'a> World<'a> {
         self.manual_clock
             .advance(Duration::from_secs(seconds as u64));
         self.set_server_clock();
-        if self.now() > self.lease_until {
-            let () = self.data.query(redis::cmd("DEL").arg("pulse:lease:fold"));
+        if self.now() > self.lease_until
+            && let Some(server) = self.data.redis()
+        {
+            let () = server.query(redis::cmd("DEL").arg("pulse:lease:fold"));
         }
     }
 
@@ -200,7 +207,7 @@ impl<'a> World<'a> {
 
     pub fn set_server_clock(&self) {
         self.data
-            .manual_clock
+            .manual_clock()
             .set_wall(self.now() + self.server_ahead);
     }
 
@@ -231,7 +238,7 @@ impl<'a> World<'a> {
         }
     }
 
-    fn deliver(&mut self, message: Message, is_reply_lost: bool) {
+    fn deliver(&mut self, message: Message) {
         match message {
             Message::Late(number) => {
                 let (name, request) = self.late.remove(number);
@@ -241,11 +248,13 @@ impl<'a> World<'a> {
                 let process = &self.instances[at].processes[number];
                 let request = process.wire.slot().request.clone().unwrap();
                 let name = process.name.clone();
+                let loss = self.faults.reply_loss(&request);
+                let is_reply_lost = !self.is_calm && self.rng.f64() < loss;
                 let lost = if is_reply_lost { ", reply lost" } else { "" };
                 let is_ahead = matches!(request, Request::Append(_)) && self.is_clock_ahead();
                 if is_ahead {
                     self.say("the server's clock is a day ahead for a moment".to_owned());
-                    (self.data.manual_clock).set_wall(self.now() + 86_400);
+                    self.data.manual_clock().set_wall(self.now() + 86_400);
                 }
                 let reply = self.execute(&format!("{name}{lost}"), &request);
                 self.set_server_clock();
@@ -289,10 +298,13 @@ impl<'a> World<'a> {
     fn execute(&mut self, name: &str, request: &Request) -> Reply {
         let mut request = request.clone();
         self.break_request(&mut request);
-        let mut reply = match self.data.run(&request) {
-            Ok(reply) => reply,
-            Err(error) => panic!("{name}: {request}: {error}\n{}", self.story.join("\n")),
+        let reply = match self.is_held(&request) {
+            true => Ok(Reply::Acquire(Acquired::Held)),
+            false => self.data.run(&request),
         };
+        let mut reply = reply.unwrap_or_else(|error| {
+            panic!("{name}: {request}: {error}\n{}", self.story.join("\n"))
+        });
         self.break_reply(&request, &mut reply);
         if !matches!(request, Request::Read(..) | Request::Load(..)) {
             self.say(format!("{name}: {request} -> {}", short(&reply)));
@@ -315,6 +327,22 @@ impl<'a> World<'a> {
             self.take_snapshot();
         }
         reply
+    }
+
+    /// Whether another instance folds. In one process, instances wait for their turn instead, which takes no call.
+    fn is_held(&mut self, request: &Request) -> bool {
+        let Request::Acquire(instance, _) = request else {
+            return false;
+        };
+        if self.data.redis().is_some() {
+            return false;
+        }
+        let is_free = self.now() > self.lease_until;
+        let holder = self.holder.get_or_insert_with(|| instance.clone());
+        if is_free {
+            holder.clone_from(instance);
+        }
+        holder != instance
     }
 
     /// Checks that the requests of a call can be read, after the store has said so.

@@ -312,14 +312,14 @@ async fn reports_that_are_not_retained_are_dropped(mut fixture: Fixture) {
 #[tokio::test]
 async fn reports_that_are_not_retained_are_dropped_in_memory() {
     reports_that_are_not_retained_are_dropped(Fixture::memory()).await;
-    // There they are removed when their retention is over, by cleaning or by the next call.
+    // There they expire some minutes after their retention, by the clock of the store.
     for is_cleaned in [false, true] {
         let mut fixture = Fixture::memory();
         let minute = REPORTED_MINUTES.slice(NOW);
         let mut batch = Batch::new(fixture.precisions.clone());
         batch.add_report(report(minute, "a", Some("1"), &[(1, 1)]));
         fixture.merge_clean(batch).await;
-        fixture.advance(REPORTED_MINUTES.span() + 60);
+        fixture.advance(REPORTED_MINUTES.key_ttl() + 60);
         match is_cleaned {
             true => drop(fixture.store.clean(&fixture.pass()).await.unwrap()),
             false => drop(fixture.hit("GET /", fixture.clock.now_seconds(), MS).await),

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::*;
+use crate::fold::Folder;
 use crate::model::batch::{Aggregate, Batch};
 use crate::model::context::ALL;
 use crate::model::histogram::{Histogram, SCALE, bucket_of};
@@ -50,6 +51,14 @@ async fn requests_come_out_as_they_went_in() {
     };
     let appended = store.append(&call).await.expect("an answer");
     assert!(matches!(appended, Appended::Done(_)), "{appended:?}");
+    let folder = Folder::new(
+        store.clone(),
+        clock.clone(),
+        "abc".into(),
+        0,
+        Arc::default(),
+    );
+    folder.fold().await.expect("it is folded");
     let heartbeat = Heartbeat {
         instance: "abc".into(),
         name: None,

@@ -12,7 +12,7 @@ use crate::store::changes::{ChangeLog, Changes, Judged, JudgementWrite};
 use crate::task::BoxFuture;
 
 /// What the last judgement has left, and the marks.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct ChangeState {
     judged: Judged,
     detector: DetectorState,

@@ -17,7 +17,6 @@ impl State {
         self.forget_contexts(pass, &mut cleaned);
         self.clean_ranking(pass, &mut cleaned);
         self.records.retain(pass.now, &self.rolled);
-        self.minute_reports.retain(pass.now, usize::MAX);
         let before = self.instances.len();
         self.instances
             .retain(|_, heartbeat| heartbeat.at >= pass.now - INSTANCE_TTL);

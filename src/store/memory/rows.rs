@@ -11,7 +11,7 @@ use crate::store::rows::{
 use crate::task::BoxFuture;
 
 /// The rows of a cache.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct RowCache {
     rows: HashMap<String, Row>,
     /// The scheduled rows, ordered by when they are due.
@@ -38,7 +38,7 @@ impl PartialOrd for Due {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Row {
     /// The delay in seconds, and when the row is due, in Unix seconds; `None` for a row without a schedule.
     schedule: Option<(f64, f64)>,
@@ -50,7 +50,7 @@ struct Row {
     last_error: Option<String>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Cached {
     json: Vec<u8>,
     loaded: f64,

@@ -8,8 +8,8 @@ use super::connection::Role;
 use super::value::{bytes, int, items, pairs, problem, shown, text};
 use crate::error::StoreError;
 use crate::model::pack::ENTRY_VERSION;
-use crate::model::ranking_specs::CarriedSpecs;
 use crate::model::snapshot::Problem;
+use crate::store::lists;
 use crate::store::table::Table;
 use crate::store::{
     Exceptions, INSTANCE_TTL, JournalStatus, MAX_QUARANTINED_KEYS, NewerEntry, Position,
@@ -125,15 +125,10 @@ fn waiting(newer: &str, low: Position) -> Option<NewerEntry> {
     (position > low && version > entry.readable).then_some(entry)
 }
 
-/// What the operator should know of rankings with several configurations, by name.
+/// What the operator should know of rankings with several configurations.
 fn ranking_warnings(hash: &Value) -> Vec<String> {
-    let warning = |(name, specs)| {
-        let specs = CarriedSpecs::from_text(text(specs)?).filter(CarriedSpecs::is_mixed)?;
-        Some(specs.warning(text(name)?))
-    };
-    let mut warnings: Vec<String> = pairs(hash).filter_map(warning).collect();
-    warnings.sort_unstable();
-    warnings.dedup();
+    let fields = pairs(hash).filter_map(|(name, specs)| Some((bytes(name)?, bytes(specs)?)));
+    let mut warnings = lists::ranking_warnings(fields);
     warnings.truncate(MAX_MIXED_RANKINGS);
     warnings
 }

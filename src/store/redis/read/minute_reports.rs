@@ -1,16 +1,12 @@
 //! What each instance, and each version of the application, did in some minutes.
 
-use std::sync::Arc;
-
-use redis::{Value, pipe};
+use redis::pipe;
 
 use super::super::RedisStore;
 use super::super::oversized::Reply;
-use super::super::value::{bytes, pairs, text};
+use super::super::value::{bytes, pairs};
 use crate::error::StoreError;
-use crate::model::pack;
-use crate::model::records::{RecordId, sort_by_id};
-use crate::model::sorted;
+use crate::store::lists;
 use crate::store::table::Table;
 use crate::store::{InstanceMinuteRecords, VersionRecords};
 
@@ -28,7 +24,7 @@ impl RedisStore {
                 .iter()
                 .map(|minute| Table::InstanceMinutes { minute: *minute });
             for reply in self.read_hashes(tables).await? {
-                read.push(instances(&reply));
+                read.push(lists::instances(fields_of(&reply)));
                 // Unpacking a minute holds the runtime up for a while.
                 tokio::task::yield_now().await;
             }
@@ -46,7 +42,7 @@ impl RedisStore {
                 .iter()
                 .map(|minute| Table::VersionMinutes { minute: *minute });
             for (minute, reply) in part.iter().zip(self.read_hashes(tables).await?) {
-                read.extend(versions(*minute, &reply));
+                read.extend(lists::versions(*minute, fields_of(&reply)));
                 tokio::task::yield_now().await;
             }
         }
@@ -65,42 +61,8 @@ impl RedisStore {
     }
 }
 
-/// The instances of a minute. A key of another type, and a field that cannot be read, are left out.
-fn instances(reply: &Reply) -> Vec<InstanceMinuteRecords> {
-    let instance = |(instance, packed): (&Value, &Value)| {
-        let minute = pack::read_instance_minute(bytes(packed)?)?;
-        Some(InstanceMinuteRecords {
-            instance: text(instance)?.into(),
-            version: minute.version,
-            records: minute.contexts,
-        })
-    };
+/// The fields of a table, of which there are none if its key is of another type.
+fn fields_of(reply: &Reply) -> impl Iterator<Item = (&[u8], &[u8])> {
     let fields = reply.iter().flat_map(pairs);
-    let mut instances: Vec<_> = fields.filter_map(instance).collect();
-    instances.sort_unstable_by(|a, b| a.instance.cmp(&b.instance));
-    instances
-}
-
-/// The versions of a minute. A key of another type, and a field that cannot be read, are left out.
-fn versions(minute: i64, reply: &Reply) -> impl Iterator<Item = VersionRecords> {
-    let mut versions: Vec<(Arc<str>, Vec<_>)> = Vec::new();
-    for (field, packed) in reply.iter().flat_map(pairs) {
-        let context = || {
-            let (id, version) = bytes(field)?.split_at_checked(8)?;
-            let version = std::str::from_utf8(version).ok()?;
-            let aggregate = pack::read_aggregate(bytes(packed)?)?;
-            Some((version, (RecordId::from_bytes(id)?, aggregate)))
-        };
-        if let Some((version, context)) = context() {
-            sorted::entry(&mut versions, version.into(), Vec::new).push(context);
-        }
-    }
-    versions.into_iter().map(move |(version, mut records)| {
-        sort_by_id(&mut records);
-        VersionRecords {
-            minute,
-            version,
-            records,
-        }
-    })
+    fields.filter_map(|(field, value)| Some((bytes(field)?, bytes(value)?)))
 }

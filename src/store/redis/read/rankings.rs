@@ -10,10 +10,10 @@ use super::super::oversized::Reply;
 use super::super::value::{bytes, float, int, items, pairs, text};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::model::context::ContextId;
-use crate::model::pack;
 use crate::model::ranking::{RankingSpec, RankingState};
 use crate::model::records::RecordId;
 use crate::model::slow_request::SlowRequests;
+use crate::store::lists;
 use crate::store::table::Table;
 use crate::store::{RankedId, RankingPage, RankingPlace, RankingQuery, SlowRequestQuery};
 
@@ -39,18 +39,16 @@ impl RedisStore {
         }
         let mut pipeline = pipe();
         let table = Table::SlowRequests { hour: query.hour };
-        let lists = pipeline.cmd("HMGET").arg(self.keys.table(&table));
+        let fields = pipeline.cmd("HMGET").arg(self.keys.table(&table));
         for context in contexts {
-            lists.arg(&RecordId::new(context.kind, &context.name).to_bytes()[..]);
+            fields.arg(&RecordId::new(context.kind, &context.name).to_bytes()[..]);
         }
         let replies = self.read(&mut pipeline).await?;
         // A key of another type, or a field that is not a list, reads as empty.
-        let lists = replies.first().and_then(|reply| reply.as_ref().ok());
-        let lists = lists.map_or(&[][..], items);
+        let fields = replies.first().and_then(|reply| reply.as_ref().ok());
+        let fields = fields.map_or(&[][..], items);
         let list = |(at, context): (usize, &ContextId)| {
-            let list = lists.get(at).and_then(bytes);
-            list.and_then(|list| pack::read_slow_requests(list, context.kind))
-                .unwrap_or_else(|| SlowRequests::of(context.kind))
+            lists::slow_requests(fields.get(at).and_then(bytes), context.kind)
         };
         Ok(contexts.iter().enumerate().map(list).collect())
     }

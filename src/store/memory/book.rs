@@ -1,64 +1,32 @@
-//! Folding: this store has no journal, so it folds each call at once, as a round of its own.
+//! What the book's recipes keep: counters, the statistics of the current hour and the last one, and the slowest
+//! contexts. A step adds a part of its round to them.
 
 use std::collections::BTreeMap;
 
 use super::{ContextState, State};
 use crate::model::access_time::{AccessTimeStats, DurationSums};
-use crate::model::batch::{Merge, RequestCounts};
-use crate::model::context::{ContextId, Kind, Metric};
-use crate::model::records::RecordId;
-use crate::model::round::{self, Judged, Round, SKEW_ALLOWED};
-use crate::model::slice::{HOUR, Precision, Precisions, hour_of};
-use crate::model::slow_request::SlowRequests;
+use crate::model::batch::RequestCounts;
+use crate::model::context::{ALL, ContextId, Kind, Metric};
+use crate::model::round::{Judged, Round, SKEW_ALLOWED, partition};
+use crate::model::slice::{Precision, Precisions};
 use crate::model::slowest::{self, RankedContext};
 use crate::model::snapshot::Problem;
 use crate::model::sorted;
-use crate::model::tier::FINEST;
-use crate::store::{Appended, FencedBatch, Receipt};
-
-/// Contexts that one call rolls up.
-const ROLLED_UP_AT_ONCE: usize = 32;
-/// The part of the bytes of the records that minute reports may take.
-const REPORTS_PART: usize = 4;
 
 impl State {
-    /// Folds a call once, however often it is appended.
-    pub(super) fn append(&mut self, call: &FencedBatch, record_bytes: usize, now: i64) -> Appended {
-        if call.generation != self.generation {
-            return Appended::Reset;
-        }
-        let fence = self.fences.get(&call.instance).copied().unwrap_or(0);
-        if fence >= call.seq {
-            return Appended::Duplicate(Receipt::default());
-        }
-        if fence != call.previous {
-            return Appended::Gap { fence };
-        }
-        self.fences.insert(call.instance.clone(), call.seq);
-        let mut round = Round::default();
-        round.add(call.batch.clone(), now);
-        self.fold(&round, record_bytes);
-        Appended::Done(Receipt::default())
-    }
-
-    /// Adds a round to the data of the store.
-    fn fold(&mut self, round: &Round, record_bytes: usize) {
+    /// Adds some partitions of a round.
+    pub(super) fn add_round(&mut self, round: &Round, partitions: &[usize]) {
         let now = round.stamp();
-        self.roll_up(now, record_bytes);
-        let mut late = round.late();
         for group in round.groups() {
-            for (context, judged) in &group.contexts {
-                let ContextId { kind, name } = context;
-                self.add_to_counters(name, judged, &group.precisions, now);
-                late += self.add_to_statistics(context, judged);
-                self.exceptions.skewed += match kind {
+            for (context, judged) in group.contexts_of(partitions) {
+                self.add_to_counters(&context.name, judged, &group.precisions, now);
+                self.exceptions.late += self.add_to_statistics(context, judged);
+                self.exceptions.skewed += match context.kind {
                     Kind::All => 0,
                     _ => judged.skewed,
                 };
-                self.add_to_records(RecordId::new(*kind, name), judged, now);
-                self.add_slow_requests(context, judged, now);
             }
-            for (name, series) in &group.counters {
+            for (name, series) in group.counters_of(partitions) {
                 for (precision, slices) in group.precisions.counters.iter().zip(series) {
                     for (slice, n) in slices.iter() {
                         self.count(name, *precision, slice, i128::from(*n), now);
@@ -66,66 +34,10 @@ impl State {
                 }
             }
         }
-        for (name, delta) in round.rankings() {
-            self.add_to_ranking(name, round, delta);
+        if partitions.contains(&partition(ALL)) {
+            self.exceptions.late += round.late();
         }
-        self.expire_rankings(now);
-        self.minute_reports.add(round.reports());
-        self.minute_reports.retain(now, record_bytes / REPORTS_PART);
-        self.exceptions.late += late;
-        self.records.retain(now, &self.rolled);
         self.cut_ranking();
-    }
-
-    /// Rolls up some contexts, so that no call holds the runtime up for all of them at the end of a minute.
-    /// Until their turn, readers add the slices that are pending.
-    fn roll_up(&mut self, now: i64, record_bytes: usize) {
-        self.rolled.limit(now);
-        let until = self.rolled.until();
-        self.rolled.advance(now);
-        if self.rolled.until() > until {
-            self.due = self.records.due(&self.rolled);
-        }
-        for _ in 0..ROLLED_UP_AT_ONCE {
-            let Some((id, minutes)) = self.due.pop_first() else {
-                break;
-            };
-            self.records.roll_up(id, &minutes, &self.rolled);
-        }
-        if self.due.is_empty() && self.rolled.due().next().is_some() {
-            self.rolled.finish();
-            let bytes = record_bytes.saturating_sub(self.minute_reports.bytes());
-            self.records.retain_bytes(bytes, &self.rolled);
-        }
-    }
-
-    fn add_to_records(&mut self, id: RecordId, judged: &Judged, now: i64) {
-        // Once something is added to a coarser tier, the record says that all ended slices are part of it.
-        if let Some(minutes) = self.due.remove(&id) {
-            self.records.roll_up(id, &minutes, &self.rolled);
-        }
-        let (records, rolled) = (&mut self.records, &mut self.rolled);
-        let mut begun = Vec::new();
-        for (at, added) in round::records(&judged.delta, rolled, now) {
-            records.add((at, id), added, rolled);
-            if at.0 == FINEST.seconds {
-                begun.push(at.1);
-            }
-        }
-        begun.into_iter().for_each(|slice| rolled.add(slice));
-    }
-
-    /// Adds to the slowest and the failed requests of the current hour and the last one.
-    fn add_slow_requests(&mut self, context: &ContextId, judged: &Judged, now: i64) {
-        let oldest = hour_of(now) - HOUR;
-        self.slow_requests.retain(|hour, _| *hour >= oldest);
-        let retained = judged.delta.slowest.iter();
-        for (hour, added) in retained.filter(|(hour, _)| *hour >= oldest) {
-            let lists = self.slow_requests.entry(hour).or_default();
-            let list = lists.entry(context.clone());
-            list.or_insert_with(|| SlowRequests::of(context.kind))
-                .merge(added);
-        }
     }
 
     fn add_to_counters(

@@ -1,0 +1,67 @@
+//! For this crate's own tests: data that is saved and restored, as a failover of a server does, and what no query tells.
+
+use super::{MemoryStore, State};
+
+/// The data of a store at a moment.
+#[derive(Clone, Debug)]
+pub struct Saved(State);
+
+impl MemoryStore {
+    /// The data of now.
+    pub fn save(&self) -> Saved {
+        Saved(self.state().clone())
+    }
+
+    /// Replaces all data by that of an earlier moment.
+    pub fn restore(&self, saved: &Saved) {
+        *self.state() = saved.0.clone();
+    }
+
+    /// Removes all data: a new generation begins.
+    pub fn reset(&self) {
+        *self.state() = State::new(self.clock.now_seconds());
+    }
+
+    /// The name of the generation, and its beginning in Unix seconds.
+    pub fn generation(&self) -> (String, i64) {
+        let state = self.state();
+        (state.generation.clone(), state.created)
+    }
+
+    /// The version of the journal.
+    pub fn version(&self) -> String {
+        self.state().journal.version.clone()
+    }
+
+    /// Whether all entries of the journal are folded.
+    pub fn is_folded(&self) -> bool {
+        self.state().journal.is_folded()
+    }
+
+    /// The number of the last call of an instance.
+    pub fn fence_of(&self, instance: &str) -> u64 {
+        self.state().fence(instance)
+    }
+
+    /// Removes all fences, as an eviction does.
+    pub fn remove_all_fences(&self) {
+        self.state().fences.clear();
+    }
+
+    /// Requests in entries that were set aside, and bytes of entries that were gone.
+    pub fn set_aside_and_gone(&self) -> [u64; 2] {
+        let journal = &self.state().journal;
+        [journal.set_aside, journal.hole_bytes]
+    }
+
+    /// The numbers of requests in the statistics of the current hour and of the last one.
+    pub fn requests_by_hour(&self, context: &str) -> [u64; 2] {
+        let state = self.state();
+        let context = state.contexts.get(context);
+        let hours = context.map(|context| [context.current, context.last]);
+        let count = |hour: Option<(i64, crate::model::access_time::AccessTimeStats)>| {
+            hour.map_or(0, |(_, times)| times.count as u64)
+        };
+        hours.unwrap_or_default().map(count)
+    }
+}

@@ -1,0 +1,129 @@
+//! What the processes of a [`World`](crate::world::World) share: a store whose clock stands still between steps, and
+//! whose data can be taken back to an earlier moment.
+
+use std::collections::BTreeMap;
+
+use tokio::runtime::Runtime;
+use tower_pulse::model::histogram::Histogram;
+use tower_pulse::store::Store;
+use tower_pulse::{ManualClock, StoreError};
+
+use crate::data::Data;
+use crate::net::{Reply, Request};
+use crate::rig::reads::StoreReads;
+
+/// The most moments that are saved at a time.
+pub const MAX_SAVED: usize = 15;
+/// The scale of the coarsest histograms. The index of a bucket of a finer histogram is shifted to this scale.
+const FINE_SCALE: u8 = 2;
+
+/// A store whose data the scheduler can look at and change.
+pub trait Ground {
+    /// The store.
+    fn store(&self) -> &dyn Store;
+
+    /// Where its calls run.
+    fn io(&self) -> &Runtime;
+
+    /// The clock of the store.
+    fn manual_clock(&self) -> &ManualClock;
+
+    /// The time by that clock.
+    fn now(&self) -> i64;
+
+    /// Removes all data, and all saved moments.
+    fn clear(&self);
+
+    /// Removes all data, as `FLUSHDB` does.
+    fn lose_all(&self);
+
+    /// Saves all data under a number from 1 to [`MAX_SAVED`].
+    fn save(&self, number: usize);
+
+    /// Takes all data back to what was saved under a number.
+    fn restore(&self, number: usize);
+
+    /// The generation and, in Unix seconds, its beginning; `None` if no instance has begun one.
+    fn generation(&self) -> Option<(String, i64)>;
+
+    /// The version of the journal.
+    fn version(&self) -> Option<String>;
+
+    /// The number of the last call of an instance; 0 for none.
+    fn fence(&self, instance: &str) -> u64;
+
+    /// Removes all fences.
+    fn remove_all_fences(&self);
+
+    /// Whether all entries of the journal are folded.
+    fn is_folded(&self) -> bool;
+
+    /// What folding has counted as `late`, `skewed`, `quarantined`, `set_aside`, `hole` or `orphaned`.
+    fn counted(&self, what: &str) -> u64;
+
+    /// The slices of a counter.
+    fn counter(&self, precision: u32, name: &str) -> BTreeMap<String, i64>;
+
+    /// The counts of the statistics of a context: of this hour and of the last.
+    fn statistics(&self, context: &str) -> (u64, u64);
+
+    /// The sums of a ranking by request, and those of its slices.
+    fn ranking(&self, name: &str) -> [BTreeMap<usize, i64>; 2];
+
+    /// The minutes of which there may be reports.
+    fn reported_minutes(&self) -> Vec<i64>;
+
+    /// The store as one in Redis, whose keys other programs and evictions can change.
+    fn redis(&self) -> Option<&Data> {
+        None
+    }
+}
+
+impl dyn Ground + '_ {
+    /// Makes a call.
+    pub fn run(&self, request: &Request) -> Result<Reply, StoreError> {
+        self.io().block_on(request.run(self.store()))
+    }
+
+    /// How often each request is in the minutes of the instances, and in those of the versions.
+    pub fn reported(&self) -> [BTreeMap<usize, u64>; 2] {
+        let minutes = self.reported_minutes();
+        let (instances, versions) = self.io().block_on(async {
+            let instances = self.store().minute_reports(&minutes).await.unwrap();
+            let versions = self.store().version_records(&minutes).await.unwrap();
+            (instances, versions)
+        });
+        let instances = instances.iter().flatten().flat_map(|one| &one.records);
+        let versions = versions.iter().flat_map(|one| &one.records);
+        [
+            requests_of(instances.map(|(_, sums)| &sums.histogram)),
+            requests_of(versions.map(|(_, sums)| &sums.histogram)),
+        ]
+    }
+
+    /// How often each request is in the records of a context. Each request has a bucket of its own, also in a coarse
+    /// histogram.
+    pub fn records(&self, context: &str, tier: u32) -> BTreeMap<usize, u64> {
+        let records = self.store().records_of(context, tier, self.now());
+        let mut counts = BTreeMap::new();
+        for (_, record) in self.io().block_on(records).unwrap() {
+            let shift = record.histogram.scale() - FINE_SCALE;
+            for (bucket, n) in record.histogram.buckets() {
+                *counts.entry(usize::from(*bucket >> shift)).or_default() += n;
+            }
+            let buckets = record.histogram.buckets().iter();
+            let counted: u64 = buckets.map(|(_, n)| n).sum();
+            assert_eq!(counted, record.times.count, "a record contradicts itself");
+        }
+        counts
+    }
+}
+
+/// How often each request is in histograms of the fine scale.
+fn requests_of<'a>(histograms: impl Iterator<Item = &'a Histogram>) -> BTreeMap<usize, u64> {
+    let mut counts = BTreeMap::new();
+    for (bucket, n) in histograms.flat_map(|histogram| histogram.buckets()) {
+        *counts.entry(usize::from(*bucket >> 2)).or_default() += n;
+    }
+    counts
+}
