@@ -28,7 +28,7 @@ impl Lease {
         round: &Round,
         plans: &mut Vec<(usize, Plan)>,
     ) -> Result<bool, StoreError> {
-        let done = self.progress.done;
+        let (done, now) = (self.progress.done, round.stamp());
         let mut instances: Vec<(Field, (usize, &InstanceMinute))> = Vec::new();
         let mut versions: Vec<(Field, (usize, &Aggregate))> = Vec::new();
         for (minute, sums) in round.reports() {
@@ -69,7 +69,14 @@ impl Lease {
             minute.merge(added.clone());
             let cost = 1 + minute.contexts.len() / CONTEXTS_PER_COST;
             let plan = sorted::entry(plans, partition, Plan::default);
-            add(plan, cost, table, field, pack::instance_minute(&minute));
+            let ttl = ttl_of(&table, now);
+            add(
+                plan,
+                cost,
+                (table, field),
+                ttl,
+                pack::instance_minute(&minute),
+            );
         }
         for (number, ((table, field), (partition, added))) in versions.into_iter().enumerate() {
             let before = values.next().flatten();
@@ -77,7 +84,8 @@ impl Lease {
             let mut sums = before.unwrap_or_default();
             sums.merge(added);
             let plan = sorted::entry(plans, partition, Plan::default);
-            add(plan, 1, table, field, pack::aggregate(&sums));
+            let ttl = ttl_of(&table, now);
+            add(plan, 1, (table, field), ttl, pack::aggregate(&sums));
             if number % NAMES_AT_ONCE == 0 {
                 tokio::task::yield_now().await;
             }
@@ -98,8 +106,17 @@ pub(super) fn by_table(fields: impl Iterator<Item = Field>) -> Vec<(Table, Vec<V
     tables
 }
 
-fn add(plan: &mut Plan, cost: usize, table: Table, field: Vec<u8>, value: Vec<u8>) {
-    let mut write = FieldWrites::new(table, Some(REPORTED_MINUTES.key_ttl()));
+/// Time to live of the reports of a minute, in seconds. The clock of an instance may be ahead.
+fn ttl_of(table: &Table, now: i64) -> i64 {
+    let ahead = match table {
+        Table::InstanceMinutes { minute } | Table::VersionMinutes { minute } => *minute - now,
+        _ => 0,
+    };
+    REPORTED_MINUTES.key_ttl() + ahead.max(0)
+}
+
+fn add(plan: &mut Plan, cost: usize, (table, field): Field, ttl: i64, value: Vec<u8>) {
+    let mut write = FieldWrites::new(table, Some(ttl));
     write.set.push((field, value));
     plan.cost += cost;
     plan.fields.push(write);
