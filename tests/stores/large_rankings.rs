@@ -360,6 +360,8 @@ async fn an_instance_with_a_shorter_period_takes_nothing_from_the_others() {
     let check = async |expected: &[(&str, i64)], is_told: bool| {
         for (at, writer) in writers.iter().enumerate() {
             writer.folder.fold().await.unwrap();
+            // Whether all agree is not asked again at once.
+            hand.advance(Duration::from_secs(10));
             let now = clock.now_seconds();
             let expected: Vec<_> = expected
                 .iter()

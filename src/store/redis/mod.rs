@@ -39,6 +39,7 @@ mod value;
 pub use options::RedisOptions;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
 
 use redis::{Value, pipe};
 
@@ -86,6 +87,8 @@ pub struct RedisStore {
     #[cfg(feature = "row-cache")]
     large_rows: LargeRows,
     record_cache: RecordCache,
+    /// When it was last found that no ranking has several configurations, in Unix seconds.
+    rankings_agreed_at: AtomicI64,
     /// Replaces the server's clock in tests.
     clock: Option<Clock>,
 }
@@ -119,6 +122,7 @@ impl RedisStore {
             #[cfg(feature = "row-cache")]
             large_rows: LargeRows::default(),
             record_cache: RecordCache::default(),
+            rankings_agreed_at: AtomicI64::new(i64::MIN),
             clock: None,
         })
     }

@@ -1,6 +1,8 @@
 //! The status of the fleet: the instances that are alive, the journal, and the samples that folding could not
 //! use.
 
+use std::sync::atomic::Ordering;
+
 use redis::{Value, pipe};
 
 use super::RedisStore;
@@ -20,6 +22,10 @@ use crate::store::{
 const MAX_NAME_BYTES: usize = 300;
 /// Quarantined keys that are listed by one command.
 const QUARANTINE_AT_ONCE: usize = 1_000;
+
+/// Seconds after which rankings are looked at again once all instances agreed on them. The status is asked for each
+/// second, and hardly any service has such a ranking.
+const AGREED_FOR: i64 = 10;
 
 /// Rankings with several configurations that are listed, about.
 const MAX_MIXED_RANKINGS: usize = 20;
@@ -53,9 +59,13 @@ impl RedisStore {
         // One command lists all quarantined keys, unless another program has added many.
         let quarantine = pipeline.cmd("HSCAN").arg(keys.quarantine());
         quarantine.arg(0).arg("COUNT").arg(QUARANTINE_AT_ONCE);
-        let specs = pipeline.cmd("HSCAN");
-        specs.arg(keys.table(&Table::RankingSpecs)).arg(0);
-        specs.arg("COUNT").arg(MAX_MIXED_RANKINGS);
+        let agreed_at = self.rankings_agreed_at.load(Ordering::Relaxed);
+        let have_agreed = (0..AGREED_FOR).contains(&now.saturating_sub(agreed_at));
+        if !have_agreed {
+            let specs = pipeline.cmd("HSCAN");
+            specs.arg(keys.table(&Table::RankingSpecs)).arg(0);
+            specs.arg("COUNT").arg(MAX_MIXED_RANKINGS);
+        }
         let replies = self
             .connections
             .pipeline(Role::Write, &mut pipeline)
@@ -67,9 +77,14 @@ impl RedisStore {
         let replies: Vec<Value> = (replies.into_iter())
             .map(|reply| reply.unwrap_or(Value::Nil))
             .collect();
-        let [state, entries, folder, instances, quarantined, specs] = &replies[..] else {
+        let [state, entries, folder, instances, quarantined, specs @ ..] = &replies[..] else {
             return Err(self.not_understood("the status"));
         };
+        let specs = specs.first().and_then(|specs| items(specs).get(1));
+        let ranking_warnings = specs.map_or_else(Vec::new, ranking_warnings);
+        if ranking_warnings.is_empty() && !have_agreed {
+            self.rankings_agreed_at.store(now, Ordering::Relaxed);
+        }
         let state = items(state);
         let field = |name: &str| {
             let at = FIELDS.iter().position(|field| *field == name)?;
@@ -94,7 +109,7 @@ impl RedisStore {
                 quarantined: number("quarantined"),
                 quarantined_keys: problems(items(quarantined).get(1).unwrap_or(&Value::Nil)),
             },
-            ranking_warnings: ranking_warnings(items(specs).get(1).unwrap_or(&Value::Nil)),
+            ranking_warnings,
             journal: Some(JournalStatus {
                 entries: count(entries),
                 bytes: head.offset.saturating_sub(low.offset),
