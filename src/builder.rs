@@ -482,7 +482,7 @@ impl Builder {
     /// let builder = tower_pulse::Pulse::builder().max_contexts(100);
     /// let worst = builder.worst_case();
     /// // The store is in this process.
-    /// assert!(worst.process_bytes < 350_000_000 && worst.store_bytes == 0);
+    /// assert!(worst.process_bytes < 250_000_000 && worst.store_bytes == 0);
     /// ```
     pub fn worst_case(&self) -> WorstCase {
         WorstCase::new(&self.bounds(), &self.all_precisions())

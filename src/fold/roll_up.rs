@@ -1,12 +1,14 @@
 //! Rolling up: the records of ended slices of the finest tier are added to the coarser tiers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::lease::{Lease, SLICES_REMEMBERED};
+use super::steps::ttl;
 use crate::error::StoreError;
 use crate::model::records::{RecordId, Records};
 use crate::model::tier::{FINEST, TierSlice};
 use crate::store::journal::Journal;
+use crate::store::table::{FieldWrites, Table};
 
 /// Contexts whose records one step rolls up.
 const CONTEXTS_AT_ONCE: usize = 64;
@@ -34,7 +36,7 @@ impl Lease {
             .map(|minute| (FINEST.seconds, *minute))
             .collect();
         let mut minutes_of: BTreeMap<RecordId, Vec<i64>> = BTreeMap::new();
-        for (minute, ids) in candidates.iter().zip(journal.recorded(&slices).await?) {
+        for (minute, ids) in candidates.iter().zip(recorded(journal, &slices).await?) {
             if ids.is_empty() {
                 self.progress.rolled.remove(*minute);
             } else if self.progress.rolled.contains(*minute) {
@@ -65,19 +67,47 @@ impl Lease {
                 self.records.roll_up(*id, minutes, &self.progress.rolled);
             }
             tokio::task::yield_now().await;
-            if !self
-                .maintain(journal, instance, &written, &[], None)
-                .await?
-            {
+            let is_ours = self.maintain_records(journal, instance, &written).await?;
+            if !is_ours {
                 return Ok(false);
             }
             self.records.retain_newest(SLICES_REMEMBERED);
         }
         self.progress.rolled.finish();
+        let rolled = &self.progress.rolled;
         // The next step writes the progress of rolling up anyway.
         if contexts.is_empty() {
             return Ok(true);
         }
-        self.maintain(journal, instance, &[], &slices, None).await
+        // They may expire after the retention of their tier from now on.
+        let released = slices.into_iter();
+        let released = released.map(|at| FieldWrites::expire(Table::records(at), ttl(at, rolled)));
+        let released: Vec<_> = released.collect();
+        self.maintain_fields(journal, instance, &released).await
     }
+}
+
+/// The contexts that have a record in each of some slices.
+async fn recorded(
+    journal: &dyn Journal,
+    slices: &[TierSlice],
+) -> Result<Vec<BTreeSet<RecordId>>, StoreError> {
+    let mut ids = vec![BTreeSet::new(); slices.len()];
+    let mut listed: Vec<usize> = (0..slices.len()).collect();
+    let mut pages: Vec<_> = (slices.iter())
+        .map(|at| (Table::records(*at), None))
+        .collect();
+    while !pages.is_empty() {
+        let mut next = Vec::new();
+        for (at, page) in listed.into_iter().zip(journal.list_fields(&pages).await?) {
+            let fields = page.fields.iter();
+            ids[at].extend(fields.filter_map(|(id, _)| RecordId::from_bytes(id)));
+            if page.next.is_some() {
+                next.push((at, (Table::records(slices[at]), page.next)));
+            }
+            tokio::task::yield_now().await;
+        }
+        (listed, pages) = next.into_iter().unzip();
+    }
+    Ok(ids)
 }

@@ -7,16 +7,17 @@ use super::lease::Lease;
 use super::plan::{NAMES_AT_ONCE, Outcome, Plan, RoundEnd};
 use crate::error::StoreError;
 use crate::model::context::ALL;
-use crate::model::pack::ENTRY_VERSION;
+use crate::model::pack::{self, ENTRY_VERSION};
 use crate::model::records::{RecordId, RecordKey};
 use crate::model::round::{self, Round, partition};
 use crate::model::sorted;
-use crate::model::tier::FINEST;
+use crate::model::tier::{FINEST, TierSlice};
 use crate::random::random_name;
 use crate::store::Position;
 use crate::store::journal::{Entry, Journal, Step};
+use crate::store::table::Table;
 
-/// Records that one script reads.
+/// Records that are read at once.
 const RECORDS_AT_ONCE: usize = 500;
 
 /// Ends the round when a step had no effect.
@@ -250,7 +251,8 @@ impl Lease {
         Ok(Some(plans))
     }
 
-    /// Reads records from the store. `false` when the lease is lost.
+    /// Reads records from the store. A missing record, or a field that holds none, reads as an empty one. `false` when the
+    /// lease is lost.
     pub(super) async fn load(
         &mut self,
         journal: &dyn Journal,
@@ -258,13 +260,26 @@ impl Lease {
         keys: &[RecordKey],
     ) -> Result<bool, StoreError> {
         for part in keys.chunks(RECORDS_AT_ONCE) {
+            let mut ids: Vec<(TierSlice, Vec<RecordId>)> = Vec::new();
+            for (at, id) in part {
+                sorted::entry(&mut ids, *at, Vec::new).push(*id);
+            }
+            let fields = ids.iter().map(|(at, ids)| {
+                let ids = ids.iter().map(|id| id.to_bytes().to_vec());
+                (Table::records(*at), ids.collect())
+            });
+            let fields: Vec<_> = fields.collect();
             let version = &self.progress.version;
-            let Step::Done(records) = journal.load(instance, version, part).await? else {
+            let Step::Done(values) = journal.load_fields(instance, version, &fields).await? else {
                 return Ok(false);
             };
-            for (key, record) in part.iter().zip(records) {
-                self.records.load(*key, record);
+            for ((at, ids), values) in ids.into_iter().zip(values) {
+                for (id, value) in ids.into_iter().zip(values) {
+                    let record = value.and_then(|value| pack::read_record(&value));
+                    self.records.load((at, id), record.unwrap_or_default());
+                }
             }
+            tokio::task::yield_now().await;
         }
         Ok(true)
     }

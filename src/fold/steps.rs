@@ -1,14 +1,16 @@
-//! Writes a round in steps, and records and tables between rounds.
+//! Writes a round in steps, and tables between rounds.
 
 use std::time::Instant;
 
 use super::lease::Lease;
 use super::plan::{Outcome, Plan, RoundEnd};
 use crate::error::StoreError;
-use crate::model::records::{Record, RecordKey, Records};
+use crate::model::pack;
+use crate::model::records::{RecordKey, Records};
 use crate::model::round::Round;
+use crate::model::slice::Precision;
 use crate::model::sorted;
-use crate::model::tier::TierSlice;
+use crate::model::tier::{FINEST, RolledUp, TIERS, TierSlice, tier};
 use crate::random::random_name;
 use crate::store::Position;
 use crate::store::journal::{FoldStep, Journal, Partitions, Step};
@@ -43,9 +45,12 @@ impl Lease {
                 .take_while(|entry| is_last || entry.offset <= self.progress.low.offset)
                 .copied();
             let trimmed: Vec<Position> = trimmable.collect();
-            let records = with_values(&self.records, &plan.records);
             let states = self.state_writes(&plan.rankings);
-            let fields = by_table(plan.fields.into_iter().chain(states));
+            let fields = by_table(
+                record_writes(&self.records, &plan.records, &self.progress.rolled)
+                    .chain(plan.fields)
+                    .chain(states),
+            );
             let next = random_name();
             let step = FoldStep {
                 version: &self.progress.version,
@@ -56,10 +61,8 @@ impl Lease {
                 trim: trimmed.last().copied(),
                 round,
                 partitions: &plan.partitions,
-                records: &records,
                 fields: &fields,
                 rolled: &self.progress.rolled,
-                released: &[],
                 hole_bytes: end.hole_bytes,
                 took_millis: millis_since(end.start),
             };
@@ -69,7 +72,6 @@ impl Lease {
                 Step::Stale(version) if version == next => {}
                 Step::Stale(_) | Step::Absent => return Ok(Outcome::Lost),
             }
-            drop(records);
             if plan.cost > 0 {
                 self.sizer.adapt(sent.elapsed(), cost.min(plan.cost));
             }
@@ -100,7 +102,7 @@ impl Lease {
     ) -> Result<bool, StoreError> {
         let count = self.folded.len().min(TRIMMED_AT_ONCE);
         let last = self.folded.get(count.saturating_sub(1)).copied();
-        let is_ours = self.maintain(journal, instance, &[], &[], last).await?;
+        let is_ours = self.write_between(journal, instance, &[], last).await?;
         if is_ours {
             self.folded.drain(..count);
         }
@@ -114,32 +116,29 @@ impl Lease {
         instance: &str,
         fields: &[FieldWrites],
     ) -> Result<bool, StoreError> {
-        self.write_between(journal, instance, (&[], fields), &[], None)
-            .await
+        self.write_between(journal, instance, fields, None).await
     }
 
-    /// Writes records and trims entries by a step that folds no entry. `false` when the lease is lost.
-    pub(super) async fn maintain(
+    /// Writes records by a step that folds no entry. `false` when the lease is lost.
+    pub(super) async fn maintain_records(
         &mut self,
         journal: &dyn Journal,
         instance: &str,
         records: &[RecordKey],
-        released: &[TierSlice],
-        trim: Option<Position>,
     ) -> Result<bool, StoreError> {
-        self.write_between(journal, instance, (records, &[]), released, trim)
-            .await
+        let writes = record_writes(&self.records, records, &self.progress.rolled);
+        let fields = by_table(writes);
+        self.write_between(journal, instance, &fields, None).await
     }
 
+    /// Writes fields of tables and trims entries by a step that folds no entry. `false` when the lease is lost.
     async fn write_between(
         &mut self,
         journal: &dyn Journal,
         instance: &str,
-        (records, fields): (&[RecordKey], &[FieldWrites]),
-        released: &[TierSlice],
+        fields: &[FieldWrites],
         trim: Option<Position>,
     ) -> Result<bool, StoreError> {
-        let records = with_values(&self.records, records);
         let next = random_name();
         let step = FoldStep {
             version: &self.progress.version,
@@ -150,10 +149,8 @@ impl Lease {
             trim,
             round: &Round::empty(self.stamp),
             partitions: &[],
-            records: &records,
             fields,
             rolled: &self.progress.rolled,
-            released,
             hole_bytes: 0,
             took_millis: self.took_millis,
         };
@@ -162,7 +159,6 @@ impl Lease {
             Step::Stale(version) if version == next => {}
             Step::Stale(_) | Step::Absent => return Ok(false),
         }
-        drop(records);
         self.progress.version = next;
         Ok(true)
     }
@@ -181,11 +177,31 @@ fn by_table(writes: impl IntoIterator<Item = FieldWrites>) -> Vec<FieldWrites> {
     tables.into_iter().map(|(_, writes)| writes).collect()
 }
 
-/// Looks up the values of records.
-fn with_values<'a>(records: &'a Records, keys: &[RecordKey]) -> Vec<(RecordKey, &'a Record)> {
-    let keys = keys.iter();
-    keys.filter_map(|key| Some((*key, records.get(*key)?)))
-        .collect()
+/// The writes of records as this folder has them.
+fn record_writes(
+    records: &Records,
+    keys: &[RecordKey],
+    rolled: &RolledUp,
+) -> impl Iterator<Item = FieldWrites> {
+    keys.iter().filter_map(|(at, id)| {
+        let record = records.get((*at, *id))?;
+        let mut write = FieldWrites::new(Table::records(*at), Some(ttl(*at, rolled)));
+        write
+            .set
+            .push((id.to_bytes().to_vec(), pack::record(record)));
+        Some(write)
+    })
+}
+
+/// Time to live of the records of a slice, in seconds.
+pub(super) fn ttl(at: TierSlice, rolled: &RolledUp) -> i64 {
+    // A slice that is not rolled up yet must outlive a stop of the whole service.
+    let is_pending = at.0 == FINEST.seconds && !rolled.contains(at.1);
+    let tier = match is_pending {
+        true => TIERS.last().copied(),
+        false => tier(at.0),
+    };
+    tier.map_or(i64::from(at.0), Precision::key_ttl)
 }
 
 fn millis_since(start: Instant) -> u64 {

@@ -1,8 +1,6 @@
-//! Records: merged samples of each context in each slice of a tier. The memory store holds all of its
-//! records in this form; an instance that folds a journal holds those that it adds to.
+//! Records: merged samples of each context in each slice of a tier, and those that an instance that folds adds to.
 
 use std::borrow::Borrow;
-use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 
 use super::batch::{Aggregate, Merge};
@@ -11,7 +9,7 @@ use super::histogram::COARSE_SCALE;
 use super::slice::Precision;
 use super::sorted;
 pub use super::tier::TierSlice;
-use super::tier::{FINEST, Revision, RolledUp, TIERS, is_coarse, tier};
+use super::tier::{FINEST, RolledUp, TIERS, is_coarse};
 
 /// A slice of a tier and a context in it.
 pub type RecordKey = (TierSlice, RecordId);
@@ -35,23 +33,10 @@ impl Default for Record {
     }
 }
 
-/// Bytes of a record in its map, without its sums.
-const PER_RECORD: usize = 32;
-
-/// Records by tier, slice and context.
-#[derive(Clone, Debug, Default)]
+/// Records by tier, slice and context, as an instance that folds remembers them.
+#[derive(Debug, Default)]
 pub struct Records {
     slices: BTreeMap<TierSlice, HashMap<RecordId, Record>>,
-    /// Of each slice, the number of changes of all slices when it last changed.
-    revisions: HashMap<TierSlice, Revision>,
-    changes: Revision,
-    /// About how many bytes they take in memory.
-    bytes: usize,
-}
-
-fn bytes_of(records: &HashMap<RecordId, Record>) -> usize {
-    let records = records.values();
-    records.map(|record| record.sums.bytes() + PER_RECORD).sum()
 }
 
 impl Records {
@@ -63,18 +48,7 @@ impl Records {
     /// Adds to a record, which is created if needed. A new record of a coarser tier has all slices that are
     /// rolled up from now on.
     pub fn add(&mut self, (at, id): RecordKey, added: &Aggregate, rolled: &RolledUp) {
-        let record = match self.slices.entry(at).or_default().entry(id) {
-            Entry::Occupied(entry) => {
-                self.bytes -= entry.get().sums.bytes();
-                entry.into_mut()
-            }
-            Entry::Vacant(entry) => {
-                self.bytes += PER_RECORD;
-                entry.insert(Record::default())
-            }
-        };
-        self.changes += 1;
-        self.revisions.insert(at, self.changes);
+        let record = self.slices.entry(at).or_default().entry(id).or_default();
         record.sums.merge(added);
         record.sums.timers.limit();
         if at.0 != FINEST.seconds {
@@ -83,28 +57,11 @@ impl Records {
         if is_coarse(at.0) {
             record.sums.coarsen(COARSE_SCALE);
         }
-        self.bytes += record.sums.bytes();
     }
 
     /// Inserts a record that was read from the store.
     pub fn load(&mut self, (at, id): RecordKey, record: Record) {
-        self.bytes += record.sums.bytes() + PER_RECORD;
-        if let Some(before) = self.slices.entry(at).or_default().insert(id, record) {
-            self.bytes -= before.sums.bytes() + PER_RECORD;
-        }
-    }
-
-    /// Replaces a record, as a step of folding does in the store.
-    pub fn replace(&mut self, key: RecordKey, record: Record) {
-        self.load(key, record);
-        self.changes += 1;
-        self.revisions.insert(key.0, self.changes);
-    }
-
-    /// The contexts that have a record in a slice.
-    pub fn ids_in(&self, at: TierSlice) -> impl Iterator<Item = RecordId> {
-        let records = self.slices.get(&at).into_iter();
-        records.flat_map(|records| records.keys().copied())
+        self.slices.entry(at).or_default().insert(id, record);
     }
 
     /// The records of the coarser tiers that a context's records of some slices of the finest tier are
@@ -142,66 +99,12 @@ impl Records {
         }
     }
 
-    /// Drops slices that their tier does not retain at `now`, except slices that are still to be rolled up.
-    pub fn retain(&mut self, now: i64, rolled: &RolledUp) {
-        let is_pending = |at: &TierSlice| at.0 == FINEST.seconds && rolled.is_pending(at.1);
-        self.retain_slices(|at| {
-            tier(at.0).is_some_and(|tier| at.1 > tier.cut_off(now)) || is_pending(at)
-        });
-    }
-
-    /// Drops the oldest slices until the records take about `bytes`. Slices of the finest tier go first, as
-    /// the coarser tiers include them. Slices that are still to be rolled up stay.
-    pub fn retain_bytes(&mut self, bytes: usize, rolled: &RolledUp) {
-        while self.bytes > bytes {
-            let mut droppable = self.slices.keys().filter(|at| {
-                at.0 != FINEST.seconds || rolled.contains(at.1) && !rolled.is_pending(at.1)
-            });
-            let Some(at) = droppable.next().copied() else {
-                return;
-            };
-            if let Some(records) = self.slices.remove(&at) {
-                self.bytes -= bytes_of(&records);
-                self.revisions.remove(&at);
-            }
-        }
-    }
-
-    fn forget_revisions(&mut self) {
-        let slices = &self.slices;
-        self.revisions.retain(|at, _| slices.contains_key(at));
-    }
-
-    /// Which content each slice has.
-    pub fn revisions(&self) -> impl Iterator<Item = (TierSlice, Revision)> {
-        self.revisions.iter().map(|(at, revision)| (*at, *revision))
-    }
-
-    /// The records of all contexts in a slice.
-    pub fn in_slice(&self, at: TierSlice) -> Vec<(RecordId, Record)> {
-        let records = self.slices.get(&at).into_iter().flatten();
-        records.map(|(id, record)| (*id, record.clone())).collect()
-    }
-
     /// Drops all but the newest `count` slices of the finest tier.
     pub fn retain_newest(&mut self, count: usize) {
-        self.retain_slices(|(seconds, _)| *seconds == FINEST.seconds);
-        while self.slices.len() > count
-            && let Some((_, records)) = self.slices.pop_first()
-        {
-            self.bytes -= bytes_of(&records);
+        self.slices.retain(|at, _| at.0 == FINEST.seconds);
+        while self.slices.len() > count {
+            self.slices.pop_first();
         }
-    }
-
-    fn retain_slices(&mut self, is_retained: impl Fn(&TierSlice) -> bool) {
-        self.slices.retain(|at, records| {
-            let is_retained = is_retained(at);
-            if !is_retained {
-                self.bytes -= bytes_of(records);
-            }
-            is_retained
-        });
-        self.forget_revisions();
     }
 
     /// How many records there are.
@@ -217,21 +120,6 @@ impl Records {
     /// Drops all records.
     pub fn clear(&mut self) {
         self.slices.clear();
-        self.revisions.clear();
-        self.bytes = 0;
-    }
-
-    /// The records of a context in some slices of a tier, oldest first.
-    pub fn of(
-        &self,
-        seconds: u32,
-        starts: std::ops::Range<i64>,
-        id: RecordId,
-    ) -> impl Iterator<Item = (i64, &Record)> {
-        let slices = self
-            .slices
-            .range((seconds, starts.start)..(seconds, starts.end));
-        slices.filter_map(move |((_, start), records)| Some((*start, records.get(&id)?)))
     }
 }
 
@@ -302,6 +190,17 @@ mod tests {
         records.get(key).map_or(0, |record| record.sums.times.count)
     }
 
+    /// The records of a context in some slices of a tier, oldest first.
+    fn of(
+        records: &Records,
+        seconds: u32,
+        starts: std::ops::Range<i64>,
+        id: RecordId,
+    ) -> impl Iterator<Item = (i64, &Record)> {
+        let slices = (records.slices).range((seconds, starts.start)..(seconds, starts.end));
+        slices.filter_map(move |((_, start), records)| Some((*start, records.get(&id)?)))
+    }
+
     #[test]
     fn records_are_counted_and_cleared() {
         let (mut records, rolled) = (Records::default(), RolledUp::default());
@@ -314,10 +213,8 @@ mod tests {
             );
         }
         assert_eq!((records.len(), records.is_empty()), (3, false));
-        assert_eq!(records.bytes, 3 * (one(17).bytes() + PER_RECORD));
         records.clear();
         assert_eq!((records.len(), records.is_empty()), (0, true));
-        assert_eq!(records.bytes, 0);
     }
 
     #[test]
@@ -339,7 +236,6 @@ mod tests {
         let timers = &record.sums.timers;
         assert_eq!(timers.len(), MAX_TIMERS + 1);
         assert_eq!(timers.iter().map(|(_, sums)| sums.sum).sum::<u64>(), 40 * 7);
-        assert_eq!(records.bytes, record.sums.bytes() + PER_RECORD);
     }
 
     /// Instances of all versions must agree, as they share the records.
@@ -364,7 +260,6 @@ mod tests {
         rolled.advance(10_000);
         let due: Vec<_> = rolled.due().collect();
         assert_eq!(due, [60, 120, 1_800]);
-        assert_eq!(records.ids_in((60, 120)).collect::<Vec<_>>(), [id]);
         // An instance that was interrupted has left these slices due.
         records.roll_up(id, &due, &rolled);
         records.roll_up(id, &due, &rolled);
@@ -387,8 +282,8 @@ mod tests {
         for minute in [3_540, 3_600, 3_660, 5_400] {
             records.add(((60, minute), id), &one(2), &rolled);
         }
-        let half_hours = || records.of(HALF_HOUR, 0..10_000, id);
-        let minutes = || records.of(60, 0..10_000, id);
+        let half_hours = || of(&records, HALF_HOUR, 0..10_000, id);
+        let minutes = || of(&records, 60, 0..10_000, id);
         let combined = |width| {
             let tier = crate::model::tier::tier_for(width).expect("there is one");
             let slices = match tier == FINEST {
@@ -413,8 +308,8 @@ mod tests {
         let part = combine(
             3_600,
             TIERS[1],
-            records.of(HALF_HOUR, 3_600..7_200, id),
-            records.of(60, 3_600..7_200, id),
+            of(&records, HALF_HOUR, 3_600..7_200, id),
+            of(&records, 60, 3_600..7_200, id),
         );
         let counts: Vec<_> = part.iter().map(|part| part.sums.times.count).collect();
         // The record at 3,600 includes the slice at 3,600 by now, two in all; 3,660 and 5,400 are pending.
@@ -422,72 +317,14 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_slices_are_dropped_by_size_and_pending_ones_stay() {
-        let (mut records, rolled) = (Records::default(), RolledUp::from_text("59940"));
-        let id = RecordId::new(Kind::Http, "GET /");
-        for minute in 990..1_001 {
-            records.add(((60, 60 * minute), id), &one(1), &rolled);
-        }
-        for at in [
-            (HALF_HOUR, 57_600),
-            (HALF_HOUR, 59_400),
-            (SIX_HOURS, 43_200),
-        ] {
-            records.add((at, id), &one(1), &rolled);
-        }
-        let record = one(1).bytes() + PER_RECORD;
-        let slices = |records: &Records| records.slices.keys().copied().collect::<Vec<_>>();
-        records.retain_bytes(14 * record, &rolled);
-        assert_eq!(records.len(), 14);
-        records.retain_bytes(13 * record, &rolled);
-        assert_eq!(
-            slices(&records)[0],
-            (60, 60 * 991),
-            "the oldest of the finest tier"
-        );
-        // Minutes 999 and 1,000 are not rolled up.
-        records.retain_bytes(5 * record - 1, &rolled);
-        let pending = [(60, 60 * 999), (60, 60 * 1_000)];
-        assert_eq!(
-            slices(&records),
-            [&pending[..], &[(HALF_HOUR, 59_400), (SIX_HOURS, 43_200)]].concat()
-        );
-        records.retain_bytes(0, &rolled);
-        assert_eq!(slices(&records), pending);
-    }
-
-    #[test]
-    fn slices_that_are_still_to_be_rolled_up_are_retained_however_old() {
-        let (mut records, mut rolled) = (Records::default(), RolledUp::default());
-        let id = RecordId::new(Kind::Http, "GET /");
-        rolled.add(60);
-        for at in [(60, 0), (60, 60), (HALF_HOUR, 0)] {
-            records.add((at, id), &one(1), &rolled);
-        }
-        records.retain(1_700_000_000, &rolled);
-        assert_eq!(records.len(), 1);
-        assert_eq!(count(&records, ((60, 60), id)), 1);
-    }
-
-    #[test]
-    fn slices_are_dropped_by_age_or_by_number() {
+    fn only_the_newest_slices_of_the_finest_tier_are_remembered() {
         let (mut records, rolled) = (Records::default(), RolledUp::default());
         let id = RecordId::new(Kind::Http, "GET /");
-        for minute in 0..5 {
-            records.add(((60, 60 * minute), id), &one(1), &rolled);
+        for at in [(60, 120), (60, 180), (60, 240), (HALF_HOUR, 0)] {
+            records.add((at, id), &one(1), &rolled);
         }
-        records.add(((HALF_HOUR, 0), id), &one(1), &rolled);
-        records.add(((77, 0), id), &one(1), &rolled);
-        records.retain(60 * 132, &rolled);
-        let starts: Vec<_> = records.of(60, 0..i64::MAX, id).map(|(at, _)| at).collect();
-        assert_eq!(starts, [180, 240]);
-        assert_eq!(records.len(), 3, "a tier that there is not is dropped");
-        assert_eq!(records.bytes, 3 * (one(1).bytes() + PER_RECORD));
-        records.retain_newest(1);
-        assert_eq!(records.len(), 1);
-        assert_eq!(count(&records, ((60, 240), id)), 1);
-        assert_eq!(records.bytes, one(1).bytes() + PER_RECORD);
-        records.load(((60, 240), id), Record::default());
-        assert_eq!(records.bytes, Aggregate::default().bytes() + PER_RECORD);
+        records.retain_newest(2);
+        let slices: Vec<_> = records.slices.keys().copied().collect();
+        assert_eq!(slices, [(60, 180), (60, 240)]);
     }
 }

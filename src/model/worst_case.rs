@@ -110,6 +110,8 @@ const CONTEXT: u64 = 2_048;
 const PENDING_SLICE: u64 = 32;
 /// Minutes of which records are pending between two flushes: intervals are at most a minute long.
 const PENDING_MINUTES: u64 = 2;
+/// A field of a table of a store in this process, beside its value.
+const STORED_FIELD: u64 = 8 + 96;
 /// A slice of a counter of a store in this process.
 const STORED_SLICE: u64 = 32;
 /// A bucket of a histogram in this process.
@@ -179,7 +181,11 @@ impl ProcessBytes {
         let slices = match bounds.memory_bytes {
             Some(bytes) => {
                 let reports = match bounds.has_version {
-                    true => reported_minutes() * (of_instance(contexts) + contexts) * REPORTED,
+                    true => {
+                        let report = packed_bytes(buckets_at(SCALE)) + STORED_FIELD;
+                        let reported = of_instance(contexts) + contexts;
+                        stored_slices(REPORTED_MINUTES) * reported * report
+                    }
                     false => 0,
                 };
                 let records = (contexts * stored_records() + reports).min(bytes as u64);
@@ -273,7 +279,7 @@ fn reported_of_minute(contexts: u64, has_version: bool) -> u64 {
 /// Bytes in the store of what the instances and versions did in each minute. More than 16 instances report fewer
 /// contexts each.
 pub fn report_bytes(contexts: u64, has_version: bool) -> u64 {
-    let minutes = (REPORTED_MINUTES.key_ttl() / i64::from(REPORTED_MINUTES.seconds)) as u64;
+    let minutes = stored_slices(REPORTED_MINUTES);
     let version = if has_version { MAX_VERSION_BYTES } else { 0 } as u64;
     let reported = reported_of_minute(contexts, has_version);
     minutes * reported * (packed_bytes(buckets_at(SCALE)) + version)
@@ -301,9 +307,15 @@ fn stored_lists(contexts: u64, text: u64) -> u64 {
 /// Bytes of a context's records when a store in this process has every slice of every tier.
 fn stored_records() -> u64 {
     let records = TIERS.iter().map(|tier| {
-        u64::from(tier.retained) * (buckets_of(*tier) * PENDING_BUCKET + PENDING_RECORD)
+        let record = record_bytes(buckets_of(*tier)) + STORED_FIELD;
+        stored_slices(*tier) * record
     });
     records.sum()
+}
+
+/// Slices of a tier that a store has: one expires some time after readers stop showing it.
+fn stored_slices(tier: Precision) -> u64 {
+    (tier.key_ttl() / i64::from(tier.seconds)) as u64
 }
 
 /// Bytes of a context's records when every slice of every tier is pending.
@@ -336,14 +348,10 @@ pub fn store_bytes(bounds: &Bounds, precisions: &Precisions) -> u64 {
         .iter()
         .map(|p| hash_bytes(u64::from(p.retained), 24) + key_bytes(name + 32) + known_bytes(name))
         .sum();
-    let records: u64 = TIERS
+    let records = TIERS
         .iter()
-        .map(|tier| {
-            // A slice expires by its time to live, some time after readers stop showing it.
-            let slices = (tier.key_ttl() / i64::from(tier.seconds)) as u64;
-            slices * record_bytes(buckets_of(*tier))
-        })
-        .sum();
+        .map(|tier| stored_slices(*tier) * record_bytes(buckets_of(*tier)));
+    let records: u64 = records.sum();
     let statistics = 2 * (key_bytes(name + 32) + 160) + 2 * (key_bytes(name + 40) + 56);
     let indexes = 2 * known_bytes(name);
     let context = 3 * counter + records + statistics + indexes;
@@ -457,7 +465,7 @@ mod tests {
         };
         let parts = |bytes| ProcessBytes::new(&bounds(bytes), &precisions());
         assert_eq!(parts(1 << 20).slices, 16_540_800);
-        assert_eq!(parts(usize::MAX).slices, 582_376_064);
+        assert_eq!(parts(usize::MAX).slices, 216_838_944);
         assert_eq!(parts(1 << 20).folding, 18_772_256);
         assert_eq!(WorstCase::new(&bounds(1), &precisions()).store_bytes, 0);
     }

@@ -17,9 +17,8 @@ use super::append::Position;
 use super::sealed::Sealed;
 use super::table::{FieldWrites, Table};
 use crate::error::StoreError;
-use crate::model::records::{Record, RecordId, RecordKey};
 use crate::model::round::{PARTITIONS, Round};
-use crate::model::tier::{RolledUp, TierSlice};
+use crate::model::tier::RolledUp;
 use crate::task::BoxFuture;
 
 /// A set of partitions.
@@ -147,14 +146,10 @@ pub struct FoldStep<'a> {
     pub round: &'a Round,
     /// The partitions that this step writes.
     pub partitions: &'a [usize],
-    /// Records as they are after the step.
-    pub records: &'a [(RecordKey, &'a Record)],
     /// Fields of tables as they are after the step.
     pub fields: &'a [FieldWrites],
     /// The slices that are part of the coarser tiers after the step.
     pub rolled: &'a RolledUp,
-    /// Slices whose records may expire after the retention of their tier, as they are rolled up.
-    pub released: &'a [TierSlice],
     /// Bytes of entries that are missing in the round, added to the state when the round ends.
     pub hole_bytes: u64,
     /// How long the round has taken so far, in milliseconds.
@@ -204,20 +199,6 @@ pub trait Journal: Sealed + Send + Sync {
         from: Position,
         bytes: u64,
     ) -> BoxFuture<'a, Result<Step<Entries>, StoreError>>;
-
-    /// Lists the contexts that have a record in each of these slices.
-    fn recorded<'a>(
-        &'a self,
-        slices: &'a [TierSlice],
-    ) -> BoxFuture<'a, Result<Vec<Vec<RecordId>>, StoreError>>;
-
-    /// Reads records; a missing record reads as an empty one.
-    fn load<'a>(
-        &'a self,
-        instance: &'a str,
-        version: &'a str,
-        keys: &'a [RecordKey],
-    ) -> BoxFuture<'a, Result<Step<Vec<Record>>, StoreError>>;
 
     /// Reads fields of tables, in the order of `fields`; `None` for a missing one.
     fn load_fields<'a>(

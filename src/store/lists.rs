@@ -6,7 +6,7 @@ use super::query::{InstanceMinuteRecords, VersionRecords};
 use crate::model::context::Kind;
 use crate::model::pack;
 use crate::model::ranking_specs::CarriedSpecs;
-use crate::model::records::{RecordId, sort_by_id};
+use crate::model::records::{Record, RecordId, sort_by_id};
 use crate::model::slow_request::SlowRequests;
 use crate::model::sorted;
 
@@ -14,6 +14,16 @@ use crate::model::sorted;
 pub(super) fn slow_requests(field: Option<&[u8]>, kind: Kind) -> SlowRequests {
     let list = field.and_then(|list| pack::read_slow_requests(list, kind));
     list.unwrap_or_else(|| SlowRequests::of(kind))
+}
+
+/// The records of a slice, in no order.
+pub(super) fn records<'a>(
+    fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+) -> Vec<(RecordId, Record)> {
+    let record = |(id, record): (&[u8], &[u8])| {
+        Some((RecordId::from_bytes(id)?, pack::read_record(record)?))
+    };
+    fields.filter_map(record).collect()
 }
 
 /// The instances of a minute, by name.

@@ -1,7 +1,6 @@
 //! The embedded store: all data is in this process. It is the reference for the behaviour of every store.
 //!
-//! `journal` takes calls in and applies the steps of folding to the records, to the `tables`, and to what the `book`'s
-//! recipes keep. `changes` holds the changes and marks; `read` answers queries, `clean` removes old data.
+//! `journal` takes calls in and applies the steps of folding to the `tables`, and to what the `book`'s recipes keep. `changes` holds the changes and marks; `read` answers queries, `clean` removes old data.
 
 mod book;
 mod changes;
@@ -38,7 +37,7 @@ use crate::clock::Clock;
 use crate::error::StoreError;
 use crate::model::access_time::AccessTimeStats;
 use crate::model::context::{ContextId, Kind};
-use crate::model::records::{RecordId, Records};
+use crate::model::records::RecordId;
 use crate::model::slice::Precisions;
 use crate::model::slow_request::SlowRequests;
 use crate::model::slowest::{self, RankedContext};
@@ -100,7 +99,6 @@ struct State {
     counters: HashMap<String, HashMap<u32, SliceCounts>>,
     /// By name, as the book's keys are.
     contexts: HashMap<String, ContextState>,
-    records: Records,
     rolled: RolledUp,
     slowest: HashMap<String, f64>,
     tables: Tables,
@@ -133,9 +131,6 @@ impl ContextState {
     }
 }
 
-/// The part of the bytes of the records that minute reports may take.
-const REPORTS_PART: usize = 4;
-
 impl State {
     /// No data, in a new generation.
     fn new(created: i64) -> Self {
@@ -144,15 +139,6 @@ impl State {
             created,
             ..Self::default()
         }
-    }
-
-    /// Drops what is not retained at the `stamp` of a round that has ended, and the oldest of what takes more bytes than
-    /// it may.
-    fn retain(&mut self, stamp: i64, record_bytes: usize, now: i64) {
-        self.tables.expire(now, record_bytes / REPORTS_PART);
-        self.records.retain(stamp, &self.rolled);
-        let bytes = record_bytes.saturating_sub(self.tables.report_bytes());
-        self.records.retain_bytes(bytes, &self.rolled);
     }
 }
 
@@ -371,10 +357,11 @@ impl Query for MemoryStore {
         Box::pin(async move {
             let mut records = Vec::with_capacity(slices.len());
             for slice in slices {
-                records.push(SliceRecords {
-                    records: self.state().records.in_slice(*slice),
-                });
-                // Copying a slice holds the runtime up for a while.
+                let table = Table::records(*slice);
+                let now = self.clock.now_seconds();
+                let read = lists::records(self.state().tables.fields(&table, now));
+                records.push(SliceRecords { records: read });
+                // Unpacking a slice holds the runtime up for a while.
                 tokio::task::yield_now().await;
             }
             Ok(records)

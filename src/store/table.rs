@@ -2,10 +2,19 @@
 
 use std::sync::Arc;
 
+use crate::model::tier::TierSlice;
+
 /// A table of the store. Each field has a value; that of [`RankingTotals`](Self::RankingTotals) is an integer
 /// in decimal form, by which the fields are sorted.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Table {
+    /// The records of a slice of a tier, packed, by their ids.
+    Records {
+        /// Length of the slice, in seconds.
+        seconds: u32,
+        /// The start of the slice, in Unix seconds.
+        start: i64,
+    },
     /// The slowest and the newest failed requests of an hour, packed, by the id of the context's records.
     SlowRequests {
         /// The start of the hour, in Unix seconds.
@@ -47,6 +56,21 @@ pub enum Table {
     },
 }
 
+impl Table {
+    /// The records of a slice.
+    pub fn records((seconds, start): TierSlice) -> Self {
+        Self::Records { seconds, start }
+    }
+
+    /// The slice whose records the table has, if it has some.
+    pub fn slice(&self) -> Option<TierSlice> {
+        match self {
+            Self::Records { seconds, start } => Some((*seconds, *start)),
+            _ => None,
+        }
+    }
+}
+
 /// Fields of a table as they are after a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldWrites {
@@ -82,8 +106,8 @@ impl FieldWrites {
         }
     }
 
-    /// Whether there is no field.
-    pub fn is_empty(&self) -> bool {
-        self.set.is_empty() && self.removed.is_empty() && !self.is_ended
+    /// A new time to live of a table, and nothing else.
+    pub fn expire(table: Table, ttl: i64) -> Self {
+        Self::new(table, Some(ttl))
     }
 }

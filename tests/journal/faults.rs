@@ -1,9 +1,11 @@
 //! Faults of instances and of the server, and deliberate violations of the protocol, which the checker must notice.
 
 use redis::cmd;
+use tower_pulse::model::pack;
 use tower_pulse::model::slice::hour_of;
 use tower_pulse::model::tier::RolledUp;
-use tower_pulse::store::journal::{Acquired, Partitions, Step};
+use tower_pulse::store::journal::{Acquired, FieldValues, Partitions, Step};
+use tower_pulse::store::table::Table;
 
 use crate::data::Data;
 use crate::fleet::MAX_ALIVE;
@@ -329,21 +331,33 @@ impl World<'_> {
             (Some(Broken::DoneForgotten), _, Reply::Acquire(Acquired::Mine(progress))) => {
                 progress.done = Partitions::default();
             }
-            (Some(Broken::RecordsForgotten), _, Reply::Load(Step::Done(records))) => {
-                records
-                    .iter_mut()
-                    .for_each(|record| *record = Default::default());
+            (
+                Some(Broken::RecordsForgotten),
+                Request::LoadFields(_, _, fields),
+                Reply::LoadFields(Step::Done(values)),
+            ) => {
+                for value in values_of_records(fields, values) {
+                    *value = None;
+                }
             }
-            (Some(Broken::RolledAgain), _, Reply::Load(Step::Done(records))) => {
-                let records = records.iter_mut();
-                records.for_each(|record| record.rolled_until = i64::MIN);
+            (
+                Some(Broken::RolledAgain),
+                Request::LoadFields(_, _, fields),
+                Reply::LoadFields(Step::Done(values)),
+            ) => {
+                for value in values_of_records(fields, values) {
+                    let mut record = (value.as_deref()).and_then(pack::read_record);
+                    if let Some(record) = &mut record {
+                        record.rolled_until = i64::MIN;
+                    }
+                    *value = record.as_ref().map(pack::record);
+                }
             }
             // Only a takeover after a step of the roll-up, and before its end, can show it.
-            (Some(Broken::RolledAgain), Request::Fold(step), Reply::Fold(done)) => {
-                let is_of_roll_up = step.upto.is_none() && !step.records.is_empty();
-                if is_of_roll_up && self.rng.bool() {
-                    *done = Step::Stale("another".to_owned());
-                }
+            (Some(Broken::RolledAgain), Request::Fold(step), Reply::Fold(done))
+                if step.is_of_roll_up() && self.rng.bool() =>
+            {
+                *done = Step::Stale("another".to_owned());
             }
             (Some(Broken::PendingForgotten), _, Reply::Acquire(Acquired::Mine(progress))) => {
                 progress.rolled = RolledUp::from_text(&progress.rolled.until().to_string());
@@ -351,4 +365,18 @@ impl World<'_> {
             _ => {}
         }
     }
+}
+
+/// The values of records among those of some fields.
+fn values_of_records<'a>(
+    fields: &[(Table, Vec<Vec<u8>>)],
+    values: &'a mut [FieldValues],
+) -> impl Iterator<Item = &'a mut Option<Vec<u8>>> {
+    let is_of_records: Vec<bool> = fields
+        .iter()
+        .map(|(table, _)| table.slice().is_some())
+        .collect();
+    let tables = values.iter_mut().zip(is_of_records);
+    let tables = tables.filter(|(_, is_of_records)| *is_of_records);
+    tables.flat_map(|(values, _)| values)
 }

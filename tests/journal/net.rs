@@ -3,8 +3,6 @@
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 use std::task::Poll;
 
-use tower_pulse::model::records::{Record, RecordId, RecordKey};
-use tower_pulse::model::tier::TierSlice;
 use tower_pulse::store::journal::{
     Acquired, Entries, Entry, FieldPage, FieldValues, FoldStep, Journal, Step,
 };
@@ -26,8 +24,6 @@ pub enum Request {
     Acquire(String, String),
     Release(String),
     Read(String, String, Position, u64),
-    Recorded(Vec<TierSlice>),
-    Load(String, String, Vec<RecordKey>),
     LoadFields(String, String, Vec<(Table, Vec<Vec<u8>>)>),
     ListFields(Vec<(Table, Option<String>)>),
     CountFields(Vec<Table>),
@@ -47,8 +43,6 @@ pub enum Reply {
     Acquire(Acquired),
     Release(()),
     Read(Step<Entries>),
-    Recorded(Vec<Vec<RecordId>>),
-    Load(Step<Vec<Record>>),
     LoadFields(Step<Vec<FieldValues>>),
     ListFields(Vec<FieldPage>),
     CountFields(Vec<usize>),
@@ -73,10 +67,6 @@ impl Request {
             Self::Release(instance) => Reply::Release(journal.release(instance).await?),
             Self::Read(instance, version, after, bytes) => {
                 Reply::Read(journal.read(instance, version, *after, *bytes).await?)
-            }
-            Self::Recorded(slices) => Reply::Recorded(journal.recorded(slices).await?),
-            Self::Load(instance, version, keys) => {
-                Reply::Load(journal.load(instance, version, keys).await?)
             }
             Self::LoadFields(instance, version, fields) => {
                 Reply::LoadFields(journal.load_fields(instance, version, fields).await?)
@@ -105,8 +95,6 @@ impl Request {
             self,
             Self::Readable(..)
                 | Self::Read(..)
-                | Self::Recorded(..)
-                | Self::Load(..)
                 | Self::LoadFields(..)
                 | Self::ListFields(..)
                 | Self::CountFields(..)
@@ -127,8 +115,6 @@ impl std::fmt::Display for Request {
             Self::Acquire(_, version) => write!(f, "acquire as {version:.6}"),
             Self::Release(_) => f.write_str("release"),
             Self::Read(_, version, _, bytes) => write!(f, "read {bytes} under {version:.6}"),
-            Self::Recorded(slices) => write!(f, "names in {} slices", slices.len()),
-            Self::Load(_, version, keys) => write!(f, "load {} under {version:.6}", keys.len()),
             Self::LoadFields(_, version, fields) => {
                 write!(f, "load {} tables under {version:.6}", fields.len())
             }
@@ -248,26 +234,6 @@ impl Journal for Wire {
             self,
             Read,
             Request::Read(instance.into(), version.into(), after, bytes)
-        )
-    }
-
-    fn recorded<'a>(
-        &'a self,
-        slices: &'a [TierSlice],
-    ) -> BoxFuture<'a, Result<Vec<Vec<RecordId>>, StoreError>> {
-        ask!(self, Recorded, Request::Recorded(slices.into()))
-    }
-
-    fn load<'a>(
-        &'a self,
-        instance: &'a str,
-        version: &'a str,
-        keys: &'a [RecordKey],
-    ) -> BoxFuture<'a, Result<Step<Vec<Record>>, StoreError>> {
-        ask!(
-            self,
-            Load,
-            Request::Load(instance.into(), version.into(), keys.into())
         )
     }
 

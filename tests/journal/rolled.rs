@@ -9,9 +9,8 @@ use crate::net::Request;
 /// Enough contexts for several steps of rolling up.
 const CONTEXTS: usize = 250;
 
-/// Whether a call is a step that writes records and folds no entry.
 fn is_roll_up(request: &Request) -> bool {
-    matches!(request, Request::Fold(step) if step.upto.is_none() && !step.records.is_empty())
+    matches!(request, Request::Fold(step) if step.is_of_roll_up())
 }
 
 /// A minute that has ended, with a request of each context in it and another one in the journal.

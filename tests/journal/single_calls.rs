@@ -5,6 +5,7 @@ use tower_pulse::model::context::Kind;
 use tower_pulse::model::records::RecordId;
 use tower_pulse::model::round::partition;
 use tower_pulse::store::journal::{Acquired, Entry, Progress, Step};
+use tower_pulse::store::table::Table;
 use tower_pulse::store::{Appended, Position};
 
 use crate::drive::{Drive, contexts};
@@ -85,7 +86,7 @@ fn each_call_of_a_folder_prolongs_its_lease() {
     let calls: [fn(&Request) -> bool; 4] = [
         |request| matches!(request, Request::Acquire(..)),
         |request| matches!(request, Request::Read(..)),
-        |request| matches!(request, Request::Load(..)),
+        |request| matches!(request, Request::LoadFields(..)),
         is_fold,
     ];
     for is_next in calls {
@@ -224,13 +225,14 @@ fn a_read_under_another_version_has_no_effect() {
     let (instance, version) = ("a".to_owned(), "v1".to_owned());
     let after = Position::default();
     let entries = Request::Read(instance.clone(), version.clone(), after, 1);
-    let record = ((60, NOW), RecordId::new(Kind::Http, "GET /0"));
-    let records = Request::Load(instance, version, vec![record]);
+    let record = RecordId::new(Kind::Http, "GET /0").to_bytes().to_vec();
+    let records = vec![(Table::records((60, NOW)), vec![record])];
+    let records = Request::LoadFields(instance, version, records);
     for read in [entries, records] {
         let reply = drive.data.run(&read);
         let is_stale = matches!(
             reply,
-            Ok(Reply::Read(Step::Stale(_)) | Reply::Load(Step::Stale(_)))
+            Ok(Reply::Read(Step::Stale(_)) | Reply::LoadFields(Step::Stale(_)))
         );
         assert!(is_stale, "{reply:?}");
         let lease: Option<String> = drive.data.query(cmd("GET").arg(LEASE));

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use tower_pulse::StoreError;
 use tower_pulse::model::access_time::DurationSums;
 use tower_pulse::model::batch::Batch;
-use tower_pulse::model::records::{Record, RecordKey};
 use tower_pulse::model::round::{Round, partition};
-use tower_pulse::model::tier::{RolledUp, TierSlice};
+use tower_pulse::model::tier::RolledUp;
 use tower_pulse::store::Position;
 use tower_pulse::store::journal::{FoldStep, Journal, Partitions, Step};
 use tower_pulse::store::table::FieldWrites;
@@ -23,10 +22,8 @@ pub struct OwnedStep {
     pub trim: Option<Position>,
     pub round: Arc<Round>,
     pub partitions: Vec<usize>,
-    pub records: Vec<(RecordKey, Record)>,
     pub fields: Vec<FieldWrites>,
     pub rolled: RolledUp,
-    pub released: Vec<TierSlice>,
     pub hole_bytes: u64,
     pub took_millis: u64,
 }
@@ -42,12 +39,8 @@ impl OwnedStep {
             trim: step.trim,
             round: Arc::new(copy_of(step.round)),
             partitions: step.partitions.to_vec(),
-            records: (step.records.iter())
-                .map(|(key, record)| (*key, (*record).clone()))
-                .collect(),
             fields: step.fields.to_vec(),
             rolled: step.rolled.clone(),
-            released: step.released.to_vec(),
             hole_bytes: step.hole_bytes,
             took_millis: step.took_millis,
         }
@@ -55,9 +48,6 @@ impl OwnedStep {
 
     /// Sends the step.
     pub async fn run(&self, journal: &dyn Journal) -> Result<Step<()>, StoreError> {
-        let records: Vec<_> = (self.records.iter())
-            .map(|(key, record)| (*key, record))
-            .collect();
         let step = FoldStep {
             version: &self.version,
             next: &self.next,
@@ -67,14 +57,19 @@ impl OwnedStep {
             trim: self.trim,
             round: &self.round,
             partitions: &self.partitions,
-            records: &records,
             fields: &self.fields,
             rolled: &self.rolled,
-            released: &self.released,
             hole_bytes: self.hole_bytes,
             took_millis: self.took_millis,
         };
         journal.fold(&step).await
+    }
+
+    /// Whether the step rolls up: it writes records, and folds no entry.
+    pub fn is_of_roll_up(&self) -> bool {
+        let has_records =
+            |fields: &FieldWrites| fields.table.slice().is_some() && !fields.set.is_empty();
+        self.upto.is_none() && self.fields.iter().any(has_records)
     }
 
     /// Whether the step writes data of this name.

@@ -306,7 +306,7 @@ impl<'a> World<'a> {
             panic!("{name}: {request}: {error}\n{}", self.story.join("\n"))
         });
         self.break_reply(&request, &mut reply);
-        if !matches!(request, Request::Read(..) | Request::Load(..)) {
+        if !matches!(request, Request::Read(..) | Request::LoadFields(..)) {
             self.say(format!("{name}: {request} -> {}", short(&reply)));
         }
         match (&request, &reply) {
@@ -316,7 +316,6 @@ impl<'a> World<'a> {
             }
             (_, Reply::Acquire(Acquired::Mine(_)))
             | (_, Reply::Read(Step::Done(_)))
-            | (_, Reply::Load(Step::Done(_)))
             | (_, Reply::LoadFields(Step::Done(_))) => self.prolong_lease(),
             (Request::Readable(call), Reply::Readable(Readable::Yes)) => {
                 self.judge_readable(&call.instance, call.seq);

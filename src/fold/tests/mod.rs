@@ -21,9 +21,9 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::model::batch::{Aggregate, Batch};
 use crate::model::context::Kind;
 use crate::model::pack::{self, ENTRY_VERSION};
-use crate::model::records::{Record, RecordId, RecordKey};
+use crate::model::records::RecordId;
 use crate::model::slice::Precisions;
-use crate::model::tier::{FINEST, TierSlice};
+use crate::model::tier::FINEST;
 use crate::store::journal::{
     Acquired, Entries, Entry, FieldPage, FieldValues, FoldStep, Journal, Progress, Step,
 };
@@ -239,10 +239,11 @@ impl Journal for Scripted {
             return Box::pin(std::future::ready(Err(error)));
         }
         lock(&self.partitions).push(step.partitions.to_vec());
-        lock(&self.records).push(step.records.len());
-        let mut released = lock(&self.released);
-        released.extend(step.released.iter().map(|(_, start)| *start));
-        drop(released);
+        let slices = step.fields.iter();
+        let slices = slices.filter_map(|fields| Some((fields.table.slice()?, fields.set.len())));
+        let (released, written): (Vec<_>, Vec<_>) = slices.partition(|(_, records)| *records == 0);
+        lock(&self.records).push(written.iter().map(|(_, records)| records).sum());
+        lock(&self.released).extend(released.iter().map(|((_, start), _)| *start));
         step.next.clone_into(&mut progress.version);
         if let (Some(upto), None) = (step.upto, step.done) {
             (progress.low, progress.upto) = (upto, None);
@@ -254,27 +255,6 @@ impl Journal for Scripted {
         self.answer(Call::Fold(offset, step.hole_bytes), Step::Done(()))
     }
 
-    fn recorded<'a>(
-        &'a self,
-        slices: &'a [TierSlice],
-    ) -> BoxFuture<'a, Result<Vec<Vec<RecordId>>, StoreError>> {
-        let ids: Vec<_> = (self.is_recorded.then(|| RecordId::new(Kind::Http, "GET /")))
-            .into_iter()
-            .collect();
-        Box::pin(std::future::ready(Ok(vec![ids; slices.len()])))
-    }
-
-    fn load<'a>(
-        &'a self,
-        _: &'a str,
-        _: &'a str,
-        keys: &'a [RecordKey],
-    ) -> BoxFuture<'a, Result<Step<Vec<Record>>, StoreError>> {
-        let empty = vec![Record::default(); keys.len()];
-        let finest = keys.iter().filter(|(at, _)| at.0 == FINEST.seconds);
-        self.answer(Call::Load(finest.count()), Step::Done(empty))
-    }
-
     fn load_fields<'a>(
         &'a self,
         _: &'a str,
@@ -282,18 +262,28 @@ impl Journal for Scripted {
         fields: &'a [(Table, Vec<Vec<u8>>)],
     ) -> BoxFuture<'a, Result<Step<Vec<FieldValues>>, StoreError>> {
         let missing = |(_, fields): &(Table, Vec<Vec<u8>>)| vec![None; fields.len()];
-        let values = fields.iter().map(missing).collect();
-        Box::pin(std::future::ready(Ok(Step::Done(values))))
+        let values = Step::Done(fields.iter().map(missing).collect());
+        let slices = fields.iter();
+        let slices = slices.filter_map(|(table, ids)| Some((table.slice()?, ids.len())));
+        let slices: Vec<_> = slices.collect();
+        if slices.is_empty() {
+            return Box::pin(std::future::ready(Ok(values)));
+        }
+        let finest = slices.iter().filter(|(at, _)| at.0 == FINEST.seconds);
+        self.answer(Call::Load(finest.map(|(_, ids)| ids).sum()), values)
     }
 
     fn list_fields<'a>(
         &'a self,
         pages: &'a [(Table, Option<String>)],
     ) -> BoxFuture<'a, Result<Vec<FieldPage>, StoreError>> {
-        Box::pin(std::future::ready(Ok(vec![
-            FieldPage::default();
-            pages.len()
-        ])))
+        let page = |(table, _): &(Table, Option<String>)| {
+            let is_recorded = self.is_recorded && table.slice().is_some();
+            let id = RecordId::new(Kind::Http, "GET /").to_bytes().to_vec();
+            let fields = is_recorded.then(|| (id, Vec::new())).into_iter().collect();
+            FieldPage { fields, next: None }
+        };
+        Box::pin(std::future::ready(Ok(pages.iter().map(page).collect())))
     }
 
     fn count_fields<'a>(

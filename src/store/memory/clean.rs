@@ -16,7 +16,6 @@ impl State {
         self.clean_counters(pass, precisions, &mut cleaned);
         self.forget_contexts(pass, &mut cleaned);
         self.clean_ranking(pass, &mut cleaned);
-        self.records.retain(pass.now, &self.rolled);
         let before = self.instances.len();
         self.instances
             .retain(|_, heartbeat| heartbeat.at >= pass.now - INSTANCE_TTL);

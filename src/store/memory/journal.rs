@@ -9,8 +9,6 @@ use super::{MemoryStore, State, ready};
 use crate::error::StoreError;
 use crate::model::context::fnv1a;
 use crate::model::pack::{self, ENTRY_VERSION};
-use crate::model::records::{Record, RecordId, RecordKey};
-use crate::model::tier::TierSlice;
 use crate::store::journal::{
     Acquired, Entries, Entry, FieldPage, FieldValues, FoldStep, Journal, Partitions, Progress, Step,
 };
@@ -119,9 +117,6 @@ impl State {
             return Step::Absent;
         }
         self.add_round(step.round, step.partitions);
-        for (key, record) in step.records {
-            self.records.replace(*key, (*record).clone());
-        }
         for writes in step.fields {
             self.tables.write(writes, now);
         }
@@ -133,7 +128,7 @@ impl State {
         if let (Some(upto), None) = (step.upto, step.done) {
             journal.finish(upto);
             journal.hole_bytes += step.hole_bytes;
-            self.retain(step.round.stamp(), record_bytes, now);
+            self.tables.retain(record_bytes, &self.rolled, now);
         }
         Step::Done(())
     }
@@ -273,27 +268,6 @@ impl Journal for MemoryStore {
             head: state.journal.head,
             now,
             entries: state.journal.after(from, bytes),
-        }))
-    }
-
-    fn recorded<'a>(
-        &'a self,
-        slices: &'a [TierSlice],
-    ) -> BoxFuture<'a, Result<Vec<Vec<RecordId>>, StoreError>> {
-        let state = self.state();
-        let ids = |at: &TierSlice| state.records.ids_in(*at).collect();
-        ready(slices.iter().map(ids).collect())
-    }
-
-    fn load<'a>(
-        &'a self,
-        _: &'a str,
-        version: &'a str,
-        keys: &'a [RecordKey],
-    ) -> BoxFuture<'a, Result<Step<Vec<Record>>, StoreError>> {
-        ready(self.under(version, |state| {
-            let record = |key: &RecordKey| state.records.get(*key).cloned().unwrap_or_default();
-            keys.iter().map(record).collect()
         }))
     }
 

@@ -7,6 +7,7 @@ use super::{ContextState, State};
 use crate::model::access_time::AccessTimeStats;
 use crate::model::context::{ALL, ContextId, Kind, Metric, is_reserved};
 use crate::model::fleet::MAX_VERSIONS;
+use crate::model::pack;
 use crate::model::ranking::RankingState;
 use crate::model::records::{RecordId, SliceSums, combine};
 use crate::model::slice::{HOUR, Precisions, SliceCount, hour_of};
@@ -202,7 +203,7 @@ impl State {
         });
         RecordIndex {
             contexts: contexts.collect(),
-            revisions: self.records.revisions().collect(),
+            revisions: self.tables.revisions().collect(),
             rolled: self.rolled.clone(),
             created: self.created,
         }
@@ -229,12 +230,16 @@ impl State {
         let Some(tier) = tier_for(width) else {
             return Vec::new();
         };
-        let records = self.records.of(tier.seconds, starts.clone(), id);
+        let id = id.to_bytes();
+        let read = |(start, packed): (i64, &[u8])| Some((start, pack::read_record(packed)?));
+        let records = self.tables.records_of(tier.seconds, starts.clone(), &id);
+        let records = records.filter_map(read);
         let pending = self.rolled.pending();
         let pending = pending.filter(|minute| starts.contains(&tier.slice(*minute)));
         let pending = pending.filter_map(|minute| {
-            let record = self.records.get(((FINEST.seconds, minute), id))?;
-            Some((minute, record))
+            let minutes = minute..minute.saturating_add(1);
+            let record = self.tables.records_of(FINEST.seconds, minutes, &id).next();
+            record.and_then(read)
         });
         combine(width, tier, records, pending)
     }

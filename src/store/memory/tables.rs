@@ -1,8 +1,9 @@
 //! The tables: fields with packed values, as the fold reads and writes them.
 
-use std::collections::BTreeMap;
-use std::ops::Bound;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::{Bound, Range};
 
+use crate::model::tier::{FINEST, Revision, RolledUp, TierSlice};
 use crate::store::journal::FieldPage;
 use crate::store::table::{FieldWrites, Table};
 
@@ -11,7 +12,9 @@ const FIELDS_PER_PAGE: usize = 500;
 /// Seconds between two times at which expired tables are removed.
 const EXPIRY_INTERVAL: i64 = 60;
 /// Bytes of a field in its table, without its name and its value.
-const PER_FIELD: usize = 64;
+const PER_FIELD: usize = 96;
+/// The part of the bytes of the records that minute reports may take.
+const REPORTS_PART: usize = 4;
 
 /// All tables.
 #[derive(Clone, Debug, Default)]
@@ -21,6 +24,12 @@ pub(super) struct Tables {
     expired_at: i64,
     /// About how many bytes the minute reports take.
     report_bytes: usize,
+    /// About how many bytes the records take.
+    record_bytes: usize,
+    /// Of each slice of the records, the number of writes of all slices when it was last written.
+    revisions: HashMap<TierSlice, Revision>,
+    /// The number of writes of slices.
+    writes: Revision,
 }
 
 /// The fields of a table.
@@ -56,27 +65,25 @@ fn bytes_of(field: &[u8], value: &[u8]) -> usize {
     PER_FIELD + field.len() + value.len()
 }
 
-fn is_report(table: &Table) -> bool {
-    matches!(
-        table,
-        Table::InstanceMinutes { .. } | Table::VersionMinutes { .. }
-    )
-}
-
 impl Tables {
-    /// Replaces and removes fields.
+    /// Replaces and removes fields, and sets when their table expires.
     pub(super) fn write(&mut self, writes: &FieldWrites, now: i64) {
         if writes.is_ended {
             self.remove(&writes.table);
             return;
         }
-        let fields = self.by_name.entry(writes.table.clone()).or_default();
-        if fields.is_expired(now) {
-            if is_report(&writes.table) {
-                self.report_bytes -= fields.bytes;
-            }
-            *fields = Fields::default();
+        if self
+            .by_name
+            .get(&writes.table)
+            .is_some_and(|fields| fields.is_expired(now))
+        {
+            self.remove(&writes.table);
         }
+        let is_empty = writes.set.is_empty();
+        if is_empty && !self.by_name.contains_key(&writes.table) {
+            return;
+        }
+        let fields = self.by_name.entry(writes.table.clone()).or_default();
         let before = fields.bytes;
         for field in &writes.removed {
             fields.remove(field);
@@ -87,25 +94,46 @@ impl Tables {
         if let Some(ttl) = writes.ttl {
             fields.expires_at = Some(now.saturating_add(ttl));
         }
-        if is_report(&writes.table) {
-            self.report_bytes = self.report_bytes + fields.bytes - before;
+        let (after, is_left) = (fields.bytes, !fields.values.is_empty());
+        if let Some(bytes) = self.bounded_bytes(&writes.table) {
+            *bytes = *bytes + after - before;
         }
-        if fields.values.is_empty() {
-            self.by_name.remove(&writes.table);
+        if let Some(slice) = writes.table.slice().filter(|_| !is_empty) {
+            self.writes += 1;
+            self.revisions.insert(slice, self.writes);
+        }
+        if !is_left {
+            self.remove(&writes.table);
         }
     }
 
     fn remove(&mut self, table: &Table) {
-        if let Some(fields) = self.by_name.remove(table)
-            && is_report(table)
-        {
-            self.report_bytes -= fields.bytes;
+        let Some(fields) = self.by_name.remove(table) else {
+            return;
+        };
+        if let Some(bytes) = self.bounded_bytes(table) {
+            *bytes -= fields.bytes;
+        }
+        if let Some(slice) = table.slice() {
+            self.revisions.remove(&slice);
         }
     }
 
-    /// Removes the tables that have expired at `now`, and the minute reports of the oldest minutes until the others
-    /// take about `report_bytes`.
-    pub(super) fn expire(&mut self, now: i64, report_bytes: usize) {
+    /// The bytes of all tables of the same sort, if they are bounded together.
+    fn bounded_bytes(&mut self, table: &Table) -> Option<&mut usize> {
+        match table {
+            Table::Records { .. } => Some(&mut self.record_bytes),
+            Table::InstanceMinutes { .. } | Table::VersionMinutes { .. } => {
+                Some(&mut self.report_bytes)
+            }
+            _ => None,
+        }
+    }
+
+    /// Removes the tables that have expired, and the oldest records and minute reports until the others take about
+    /// `bytes`. Records of the finest tier go first, as the coarser tiers include them; those that are still to be
+    /// rolled up stay.
+    pub(super) fn retain(&mut self, bytes: usize, rolled: &RolledUp, now: i64) {
         if now.saturating_sub(self.expired_at) >= EXPIRY_INTERVAL || now < self.expired_at {
             self.expired_at = now;
             let expired = self.by_name.iter();
@@ -113,12 +141,28 @@ impl Tables {
             let expired: Vec<Table> = expired.map(|(table, _)| table.clone()).collect();
             expired.iter().for_each(|table| self.remove(table));
         }
-        while self.report_bytes > report_bytes
+        while self.report_bytes > bytes / REPORTS_PART
             && let Some(minute) = self.oldest_report()
         {
             self.remove(&Table::InstanceMinutes { minute });
             self.remove(&Table::VersionMinutes { minute });
         }
+        while self.record_bytes + self.report_bytes > bytes
+            && let Some(table) = self.oldest_records(rolled)
+        {
+            self.remove(&table);
+        }
+    }
+
+    /// The records that are dropped first.
+    fn oldest_records(&self, rolled: &RolledUp) -> Option<Table> {
+        let first = Table::records((0, i64::MIN));
+        let tables = self.by_name.range(first..).map(|(table, _)| table);
+        let mut slices = tables.map_while(|table| Some((table, table.slice()?)));
+        let dropped = slices.find(|(_, (seconds, start))| {
+            *seconds != FINEST.seconds || rolled.contains(*start) && !rolled.is_pending(*start)
+        });
+        dropped.map(|(table, _)| table.clone())
     }
 
     /// The oldest minute of which there are reports.
@@ -141,9 +185,24 @@ impl Tables {
         minutes.min()
     }
 
-    /// About how many bytes the minute reports take.
-    pub(super) fn report_bytes(&self) -> usize {
-        self.report_bytes
+    /// Which content each slice of the records has.
+    pub(super) fn revisions(&self) -> impl Iterator<Item = (TierSlice, Revision)> {
+        self.revisions.iter().map(|(at, revision)| (*at, *revision))
+    }
+
+    /// The packed records of a context in those slices of a tier that begin within `starts`, oldest first.
+    pub(super) fn records_of<'a>(
+        &'a self,
+        seconds: u32,
+        starts: Range<i64>,
+        id: &'a [u8],
+    ) -> impl Iterator<Item = (i64, &'a [u8])> {
+        let [first, end] = [starts.start, starts.end].map(|start| Table::records((seconds, start)));
+        let tables = self.by_name.range(first..end);
+        tables.filter_map(move |(table, fields)| {
+            let (_, start) = table.slice()?;
+            Some((start, &**fields.values.get(id)?))
+        })
     }
 
     /// The value of a field.
@@ -209,4 +268,112 @@ fn field_in(cursor: &str) -> Vec<u8> {
         u8::from_str_radix(digits, 16).unwrap_or(0)
     });
     bytes.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: i64 = 1_700_000_000;
+
+    /// A write of one field of ten bytes that expires after a thousand seconds.
+    fn write(table: Table) -> FieldWrites {
+        let mut write = FieldWrites::new(table, Some(1_000));
+        write.set.push((vec![1; 8], vec![2; 2]));
+        write
+    }
+
+    fn slices(tables: &Tables) -> Vec<TierSlice> {
+        tables.by_name.keys().filter_map(Table::slice).collect()
+    }
+
+    #[test]
+    fn the_oldest_records_are_dropped_by_size_and_pending_ones_stay() {
+        let (mut tables, rolled) = (Tables::default(), RolledUp::from_text("59940"));
+        let coarse = [(1_800, 57_600), (1_800, 59_400), (21_600, 43_200)];
+        let minutes = (990..1_001).map(|minute| (60, 60 * minute));
+        for at in minutes.chain(coarse) {
+            // Twice, so that one replaces the other.
+            tables.write(&write(Table::records(at)), NOW);
+            tables.write(&write(Table::records(at)), NOW);
+        }
+        let one = bytes_of(&[1; 8], &[2; 2]);
+        assert_eq!(tables.record_bytes, 14 * one);
+        assert_eq!(tables.revisions().count(), 14);
+        tables.retain(14 * one, &rolled, NOW);
+        assert_eq!(slices(&tables).len(), 14);
+        tables.retain(13 * one, &rolled, NOW);
+        assert_eq!(slices(&tables)[0], (60, 60 * 991), "the oldest minute");
+        // Minutes 999 and 1,000 are not rolled up.
+        tables.retain(5 * one - 1, &rolled, NOW);
+        let pending = [(60, 60 * 999), (60, 60 * 1_000)];
+        assert_eq!(slices(&tables), [&pending[..], &coarse[1..]].concat());
+        tables.retain(0, &rolled, NOW);
+        assert_eq!(slices(&tables), pending);
+        assert_eq!(
+            (tables.record_bytes, tables.revisions().count()),
+            (2 * one, 2)
+        );
+    }
+
+    #[test]
+    fn the_oldest_reports_are_dropped_beyond_their_part() {
+        let (mut tables, rolled) = (Tables::default(), RolledUp::default());
+        for minute in [NOW, NOW + 60, NOW + 120] {
+            tables.write(&write(Table::InstanceMinutes { minute }), NOW);
+            tables.write(&write(Table::VersionMinutes { minute }), NOW);
+        }
+        let one = bytes_of(&[1; 8], &[2; 2]);
+        tables.retain(REPORTS_PART * 6 * one, &rolled, NOW);
+        assert_eq!(tables.by_name.len(), 6);
+        tables.retain(REPORTS_PART * (6 * one - 1), &rolled, NOW);
+        assert_eq!((tables.by_name.len(), tables.report_bytes), (4, 4 * one));
+        assert_eq!(tables.oldest_report(), Some(NOW + 60));
+    }
+
+    #[test]
+    fn a_table_expires_unless_it_is_written_again_and_begins_empty() {
+        let (mut tables, rolled) = (Tables::default(), RolledUp::default());
+        let (at, other) = (Table::records((60, 60)), Table::Rankings);
+        for table in [&at, &other] {
+            tables.write(&write(table.clone()), NOW);
+        }
+        tables.write(&FieldWrites::expire(other.clone(), 2_000), NOW);
+        assert_eq!(tables.count(&at, NOW + 999), 1);
+        assert_eq!(tables.count(&at, NOW + 1_000), 0);
+        let mut removal = FieldWrites::new(at.clone(), Some(1_000));
+        removal.removed.push(vec![9]);
+        tables.write(&removal, NOW + 1_000);
+        tables.write(&FieldWrites::expire(at.clone(), 1_000), NOW + 1_000);
+        assert_eq!(
+            tables.count(&at, NOW + 1_000),
+            0,
+            "only fields make a table"
+        );
+        tables.retain(usize::MAX, &rolled, NOW + 1_000);
+        assert!(tables.by_name.keys().eq([&other]));
+        assert_eq!((tables.record_bytes, tables.revisions().count()), (0, 0));
+        tables.write(&FieldWrites::end(other), NOW);
+        assert!(tables.by_name.is_empty());
+    }
+
+    #[test]
+    fn pages_have_each_field_once() {
+        let mut tables = Tables::default();
+        let mut write = FieldWrites::new(Table::Rankings, None);
+        let fields = (0..2 * FIELDS_PER_PAGE + 1).map(|n| n.to_string().into_bytes());
+        write.set.extend(fields.map(|field| (field, vec![1])));
+        tables.write(&write, NOW);
+        let (mut listed, mut from) = (Vec::new(), None);
+        loop {
+            let page = tables.page(&Table::Rankings, from.as_deref(), NOW);
+            listed.extend(page.fields);
+            from = page.next;
+            if from.is_none() {
+                break;
+            }
+        }
+        write.set.sort_unstable();
+        assert_eq!(listed, write.set);
+    }
 }

@@ -7,10 +7,9 @@ use crate::model::access_time::AccessTimeStats;
 use crate::model::batch::ContextDelta;
 use crate::model::context::{ALL, ContextId, Kind, Metric};
 use crate::model::pack;
-use crate::model::records::TierSlice;
 use crate::model::round::{Group, Judged, partition};
 use crate::model::slice::{Precision, hour_of, iso_hour};
-use crate::model::tier::{FINEST, TIERS, tier};
+use crate::model::tier::{TIERS, TierSlice};
 use crate::model::{slowest, sorted};
 use crate::store::FencedBatch;
 use crate::store::journal::FoldStep;
@@ -80,12 +79,6 @@ pub(super) fn fold(step: &FoldStep<'_>, layout: &Layout<'_>) -> Invocation {
             }
         }
     }
-    let mut records = by_slice(step.records.iter().map(|((at, _), _)| *at));
-    let revisions: Vec<TierSlice> = records.iter().map(|(at, _)| *at).collect();
-    for at in step.released {
-        sorted::entry(&mut records, *at, Vec::new);
-    }
-
     let mut script = Invocation::default();
     for key in [
         keys.state(),
@@ -132,7 +125,7 @@ pub(super) fn fold(step: &FoldStep<'_>, layout: &Layout<'_>) -> Invocation {
     script.arg(step.rolled.to_string());
     script.arg(counters.len().to_string());
     script.arg(contexts.len().to_string());
-    let writes = writes(step, records, &revisions, layout);
+    let writes = writes(step, layout.keys);
     script.arg(writes.len().to_string());
     for ((precision, slice), group) in counters {
         script.arg(slice.to_string());
@@ -164,15 +157,6 @@ pub(super) fn fold(step: &FoldStep<'_>, layout: &Layout<'_>) -> Invocation {
     script
 }
 
-/// The places in a list of records by their slice.
-pub(super) fn by_slice(slices: impl Iterator<Item = TierSlice>) -> Vec<(TierSlice, Vec<usize>)> {
-    let mut groups = Vec::new();
-    for (at, slice) in slices.enumerate() {
-        sorted::entry(&mut groups, slice, Vec::new).push(at);
-    }
-    groups
-}
-
 /// A command that replaces fields of a key, in pairs or one by one, and renews the key's time to live.
 struct Write {
     key: String,
@@ -181,44 +165,24 @@ struct Write {
     args: Vec<Vec<u8>>,
 }
 
-/// The records and tables as they are after a step.
-fn writes(
-    step: &FoldStep<'_>,
-    records: Vec<(TierSlice, Vec<usize>)>,
-    revisions: &[TierSlice],
-    layout: &Layout<'_>,
-) -> Vec<Write> {
-    let keys = layout.keys;
+/// The tables as they are after a step.
+fn writes(step: &FoldStep<'_>, keys: &Keys) -> Vec<Write> {
     let mut writes = Vec::new();
-    if !revisions.is_empty() {
-        // Of slices that share a place, the last one, which is the newest, is written last.
-        let places = revisions.iter().flat_map(|at| {
+    let changed = step.fields.iter().filter(|fields| !fields.set.is_empty());
+    // Of slices that share a place, the last one, which is the newest, is written last.
+    let places = changed
+        .filter_map(|fields| fields.table.slice())
+        .flat_map(|at| {
             let revision = format!("{} {}", at.1, step.next);
-            [place_of(*at).into_bytes(), revision.into_bytes()]
+            [place_of(at).into_bytes(), revision.into_bytes()]
         });
+    let places: Vec<_> = places.collect();
+    if !places.is_empty() {
         writes.push(Write {
             key: keys.revisions(),
             command: "HSET",
             ttl: Some(TIERS[TIERS.len() - 1].key_ttl()),
-            args: places.collect(),
-        });
-    }
-    for (at, group) in records {
-        // A slice that is not rolled up yet must outlive a stop of the whole service.
-        let is_pending = at.0 == FINEST.seconds && !step.rolled.contains(at.1);
-        let ttl_tier = match is_pending {
-            true => TIERS.last().copied(),
-            false => tier(at.0),
-        };
-        let fields = group.into_iter().flat_map(|at| {
-            let ((_, id), record) = &step.records[at];
-            [id.to_bytes().to_vec(), pack::record(record)]
-        });
-        writes.push(Write {
-            key: keys.records(at),
-            command: "HSET",
-            ttl: Some(ttl_tier.map_or(i64::from(at.0), Precision::key_ttl)),
-            args: fields.collect(),
+            args: places,
         });
     }
     for fields in step.fields {
@@ -247,8 +211,10 @@ fn add_fields(writes: &mut Vec<Write>, fields: &FieldWrites, keys: &Keys) {
         Table::RankingNewest { .. } => ("SET", "DEL"),
         _ => ("HSET", "HDEL"),
     };
+    let is_empty = fields.set.is_empty() && fields.removed.is_empty();
     let mut add = |command, args: Vec<Vec<u8>>| {
-        if !args.is_empty() {
+        // Without a field, only the time to live is new.
+        if !args.is_empty() || is_empty && command == set {
             writes.push(Write {
                 key: keys.table(&fields.table),
                 command,

@@ -1,21 +1,18 @@
 //! The journal in Redis: the steps of folding. Each step is one script, so that it takes effect completely or not at
 //! all.
 
-use redis::{Value, cmd, pipe};
+use redis::{Value, cmd};
 
 use super::RedisStore;
 use super::connection::Role;
 use super::encode::{self, LEASE_MILLIS, Layout};
-use super::oversized::Reply;
 use super::script::{ACQUIRE, AMEND, FOLD, Invocation, Lua, READ};
-use super::stream::Oversized;
 use super::value::{bytes, int, items, pairs, text};
 use crate::clock::Clock;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::model::batch::MAX_ENTRY_BYTES;
-use crate::model::pack::{self, ENTRY_VERSION};
-use crate::model::records::{Record, RecordId, RecordKey};
-use crate::model::tier::{RolledUp, TierSlice};
+use crate::model::pack::ENTRY_VERSION;
+use crate::model::tier::RolledUp;
 use crate::store::Position;
 use crate::store::journal::{
     Acquired, Entries, Entry, FieldPage, FieldValues, FoldStep, Journal, NEWER_GRACE, Partitions,
@@ -35,10 +32,6 @@ const READ_ENTRY_BYTES: usize = MAX_ENTRY_BYTES + 1024;
 const FENCE_TTL: i64 = 86_400;
 /// Fences per command.
 const FENCES_AT_ONCE: usize = 200;
-/// Slices whose contexts one pipeline lists.
-const SLICES_AT_ONCE: usize = 16;
-/// Records of one key that one script reads.
-const RECORDS_AT_ONCE: usize = 500;
 
 impl RedisStore {
     pub(super) fn layout(&self) -> Layout<'_> {
@@ -199,70 +192,6 @@ impl RedisStore {
         }
     }
 
-    async fn load_records(
-        &self,
-        instance: &str,
-        version: &str,
-        wanted: &[RecordKey],
-    ) -> Result<Step<Vec<Record>>, StoreError> {
-        let groups = encode::by_slice(wanted.iter().map(|(slice, _)| *slice));
-        let mut records = vec![Record::default(); wanted.len()];
-        for (slice, group) in &groups {
-            for part in group.chunks(RECORDS_AT_ONCE) {
-                let mut script = self.read_step(instance, version, ["", ""]);
-                script.key(self.keys.records(*slice));
-                script.arg("HMGET");
-                script.arg(part.len().to_string());
-                for at in part {
-                    script.arg(wanted[*at].1.to_bytes());
-                }
-                let reply = match self.run_step(&READ, &script).await? {
-                    Step::Done(reply) => reply,
-                    Step::Stale(version) => return Ok(Step::Stale(version)),
-                    Step::Absent => return Ok(Step::Absent),
-                };
-                // A key of another type reads as empty here, and is quarantined when it is written.
-                let fields = items(&reply).get(3).map_or(&[][..], items);
-                for (at, field) in part.iter().zip(fields) {
-                    // A field that does not hold a record reads as empty, and is replaced by the next step.
-                    records[*at] = bytes(field).and_then(pack::read_record).unwrap_or_default();
-                }
-                tokio::task::yield_now().await;
-            }
-        }
-        Ok(Step::Done(records))
-    }
-
-    async fn record_ids(&self, slices: &[TierSlice]) -> Result<Vec<Vec<RecordId>>, StoreError> {
-        // A key of another type reads as empty here, and is quarantined when it is written.
-        let ids = |reply: &Reply| -> Vec<RecordId> {
-            let fields = reply.iter().flat_map(items);
-            let ids = fields.filter_map(|field| RecordId::from_bytes(bytes(field)?));
-            ids.collect()
-        };
-        let mut all = Vec::with_capacity(slices.len());
-        for part in slices.chunks(SLICES_AT_ONCE) {
-            match self.list_records(part).await {
-                // The slices have too many contexts together.
-                Err(error) if Oversized::caused(&error) => {
-                    for slice in part {
-                        all.extend(self.list_records(&[*slice]).await?.iter().map(ids));
-                    }
-                }
-                replies => all.extend(replies?.iter().map(ids)),
-            }
-        }
-        Ok(all)
-    }
-
-    async fn list_records(&self, slices: &[TierSlice]) -> Result<Vec<Reply>, StoreError> {
-        let mut pipeline = pipe();
-        for slice in slices {
-            pipeline.cmd("HKEYS").arg(self.keys.records(*slice));
-        }
-        self.connections.pipeline(Role::Fold, &mut pipeline).await
-    }
-
     async fn remove_old_fences(&self, version: &str) -> Result<u64, StoreError> {
         let time = match &self.clock {
             Some(clock) => clock.now_seconds(),
@@ -396,22 +325,6 @@ impl Journal for RedisStore {
         bytes: u64,
     ) -> BoxFuture<'a, Result<Step<Entries>, StoreError>> {
         Box::pin(self.read_entries(instance, version, from, bytes))
-    }
-
-    fn recorded<'a>(
-        &'a self,
-        slices: &'a [TierSlice],
-    ) -> BoxFuture<'a, Result<Vec<Vec<RecordId>>, StoreError>> {
-        Box::pin(self.record_ids(slices))
-    }
-
-    fn load<'a>(
-        &'a self,
-        instance: &'a str,
-        version: &'a str,
-        keys: &'a [RecordKey],
-    ) -> BoxFuture<'a, Result<Step<Vec<Record>>, StoreError>> {
-        Box::pin(self.load_records(instance, version, keys))
     }
 
     fn load_fields<'a>(

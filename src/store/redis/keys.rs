@@ -141,6 +141,7 @@ impl Keys {
     pub(super) fn table(&self, table: &Table) -> String {
         let prefix = &self.prefix;
         match table {
+            Table::Records { seconds, start } => self.records((*seconds, *start)),
             Table::SlowRequests { hour } => format!("{prefix}pulse:slow1:{hour}"),
             Table::InstanceMinutes { minute } => format!("{prefix}pulse:by_instance1:{minute}"),
             Table::VersionMinutes { minute } => format!("{prefix}pulse:by_version1:{minute}"),

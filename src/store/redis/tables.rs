@@ -20,6 +20,8 @@ const FIELDS_AT_ONCE: usize = 500;
 
 /// The same after an answer that was too large. No field of a script's answer is larger than 1 MiB.
 const LARGE_FIELDS_AT_ONCE: usize = 8;
+/// Tables of which one pipeline reads a page.
+const PAGES_AT_ONCE: usize = 16;
 /// The cursor at which a scan begins and ends.
 const START: &str = "0";
 
@@ -102,11 +104,17 @@ impl RedisStore {
         &self,
         pages: &[(Table, Option<String>)],
     ) -> Result<Vec<FieldPage>, StoreError> {
-        match self.scan(pages, FIELDS_AT_ONCE).await {
-            // Another program has added large ones.
-            Err(error) if Oversized::caused(&error) => self.scan(pages, LARGE_FIELDS_AT_ONCE).await,
-            result => result,
+        let mut read = Vec::with_capacity(pages.len());
+        for part in pages.chunks(PAGES_AT_ONCE) {
+            match self.scan(part, FIELDS_AT_ONCE).await {
+                // Another program has added large ones.
+                Err(error) if Oversized::caused(&error) => {
+                    read.extend(self.scan(part, LARGE_FIELDS_AT_ONCE).await?);
+                }
+                pages => read.extend(pages?),
+            }
         }
+        Ok(read)
     }
 
     async fn scan(

@@ -4,7 +4,7 @@ use redis::pipe;
 
 use super::super::RedisStore;
 use super::super::oversized::Reply;
-use super::super::value::{bytes, pairs};
+use super::fields_of;
 use crate::error::StoreError;
 use crate::store::lists;
 use crate::store::table::Table;
@@ -59,10 +59,4 @@ impl RedisStore {
         }
         self.read(&mut pipeline).await
     }
-}
-
-/// The fields of a table, of which there are none if its key is of another type.
-fn fields_of(reply: &Reply) -> impl Iterator<Item = (&[u8], &[u8])> {
-    let fields = reply.iter().flat_map(pairs);
-    fields.filter_map(|(field, value)| Some((bytes(field)?, bytes(value)?)))
 }

@@ -15,7 +15,7 @@ pub(super) use record_cache::RecordCache;
 use redis::Value;
 
 use super::oversized::Reply;
-use super::value::{problem, text};
+use super::value::{bytes, pairs, problem, text};
 use crate::model::snapshot::Problem;
 use crate::model::tier::RolledUp;
 
@@ -47,6 +47,12 @@ impl Replies<'_> {
     fn problem(&mut self, key: &str, reason: impl Into<String>) {
         self.problems.push(problem(key.as_bytes(), &reason.into()));
     }
+}
+
+/// The fields of a table, of which there are none if its key is of another type.
+fn fields_of(reply: &Reply) -> impl Iterator<Item = (&[u8], &[u8])> {
+    let fields = reply.iter().flat_map(pairs);
+    fields.filter_map(|(field, value)| Some((bytes(field)?, bytes(value)?)))
 }
 
 /// Reads the field `rolled` of the state. A new state lacks the field until a round is folded, although records of

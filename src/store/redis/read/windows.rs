@@ -5,14 +5,12 @@ use std::collections::HashMap;
 use redis::{Value, pipe};
 
 use super::super::RedisStore;
-use super::super::oversized::Reply;
-use super::super::value::{bytes, int, items, pairs, text};
-use super::{MAX_NAMES, ROLLED, rolled_up};
+use super::super::value::{int, items, pairs, text};
+use super::{MAX_NAMES, ROLLED, fields_of, rolled_up};
 use crate::error::StoreError;
 use crate::model::context::{ALL, ContextId, Kind, fnv1a};
-use crate::model::pack;
-use crate::model::records::{Record, RecordId};
 use crate::model::tier::{Revision, TierSlice};
+use crate::store::lists;
 use crate::store::{RecordIndex, SliceRecords};
 
 /// Slices per pipeline, so that the answers of few slices are in memory at a time.
@@ -64,7 +62,7 @@ impl RedisStore {
             }
             for reply in self.read(&mut pipeline).await? {
                 records.push(SliceRecords {
-                    records: records_of(&reply),
+                    records: lists::records(fields_of(&reply)),
                 });
                 // Unpacking a slice holds the runtime up for a while.
                 tokio::task::yield_now().await;
@@ -72,17 +70,6 @@ impl RedisStore {
         }
         Ok(records)
     }
-}
-
-fn records_of(reply: &Reply) -> Vec<(RecordId, Record)> {
-    let Ok(hash) = reply else {
-        return Vec::new();
-    };
-    let record = |(id, record): (&Value, &Value)| {
-        let id = RecordId::from_bytes(bytes(id)?)?;
-        Some((id, pack::read_record(bytes(record)?)?))
-    };
-    pairs(hash).filter_map(record).collect()
 }
 
 /// Reads the key of the revisions, whose fields are `{tier}:{place}` and `{slice} {version}`.
