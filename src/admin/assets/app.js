@@ -11,7 +11,7 @@ import { config, isCoarse, isZoomed, link, rangeName, read, recordedFor, seconds
 const STALE = 60; // seconds that answers may be behind the clock
 const LOGGED_OUT = [401, 403];
 const NO_RANGE = ['slowest', 'rows', 'deploy']; // screens that have times of their own
-const MAX_ANSWERS = 12;
+const MAX_ANSWERS = 24;
 
 /** The modules of the screens; those that are seldom opened are loaded when they are. A browser may remember that a URL has failed. */
 const SCREENS = {
@@ -84,7 +84,7 @@ function restore(questions) {
 	if (view.questions === questions) return;
 	view.questions = questions;
 	if (!isAsked && view.answers) return;
-	const known = lastAnswers.get(questions);
+	const known = lastAnswers.get(view.place) ?? lastAnswers.get(questions);
 	if (!known && !shown.failure) return;
 	Object.assign(view, { answers: null, ...known, complete: Boolean(known) });
 	shown.at = known?.at ?? 0;
@@ -108,9 +108,12 @@ function accept(answers, asOf) {
 		throw new UnexpectedAnswer(error.message);
 	}
 	if (shown.failure) return;
-	lastAnswers.delete(view.questions);
-	lastAnswers.set(view.questions, { answers: view.answers, asOf, at: shown.at });
-	if (lastAnswers.size > MAX_ANSWERS) lastAnswers.delete(lastAnswers.keys().next().value);
+	// A place has one answer, though it may ask something else now.
+	for (const key of [view.place, view.questions]) {
+		lastAnswers.delete(key);
+		lastAnswers.set(key, { answers: view.answers, asOf, at: shown.at });
+		if (lastAnswers.size > MAX_ANSWERS) lastAnswers.delete(lastAnswers.keys().next().value);
+	}
 }
 
 function take({ health, ...others }, asOf) {

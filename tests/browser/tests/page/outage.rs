@@ -1,6 +1,6 @@
 //! What goes away: the store, the service, the network, the login.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use pulse_browser::altering_proxy::AlteringProxy;
@@ -318,6 +318,44 @@ async fn the_answers_of_one_range_never_stand_under_another() {
     page.until("the last answer of the first range is back", IS_AWAY)
         .await;
     assert!(page.eval::<bool>(&is_shown).await);
+    page.end().await;
+}
+
+/// A page that had no requests at first asks something else once it has some.
+#[tokio::test]
+async fn the_newest_answer_of_a_range_comes_back_whatever_was_asked() {
+    let shop = Shop::with("slow_query").await;
+    let proxy = AlteringProxy::start(shop.demo().address()).await;
+    let answered = AtomicUsize::new(0);
+    proxy.alter(move |questions, body| {
+        let mut all: Value = serde_json::from_str(body).expect("the service answers JSON");
+        let turn = answered.fetch_add(1, Ordering::SeqCst);
+        let answers = all["answers"].as_array_mut().expect("a list");
+        for (answer, question) in answers.iter_mut().zip(questions) {
+            match turn {
+                0 if *question == "overview" => answer["body"]["window"]["count"] = json!(0),
+                0 | 1 => {}
+                _ => *answer = json!({"status": 503, "body": {"error": "the store is away"}}),
+            }
+        }
+        all.to_string()
+    });
+    let page = Page::open(&proxy.screen("overview?range=1h&refresh=1")).await;
+    page.until("the page says that the store is away", IS_AWAY)
+        .await;
+    let requests: String = page.eval(REQUESTS).await;
+    assert_ne!(requests, "0", "the newest answer stays");
+    let range = |name: &str| format!("label:has(input[name=range][value='{name}'])");
+    page.click(&range("24h")).await;
+    page.until(
+        "nothing is shown of a range that was never answered",
+        "document.body.dataset.nothing !== undefined",
+    )
+    .await;
+    page.click(&range("1h")).await;
+    page.until("the last answer of the first range is back", IS_AWAY)
+        .await;
+    assert_eq!(page.eval::<String>(REQUESTS).await, requests);
     page.end().await;
 }
 
