@@ -451,14 +451,20 @@ impl Parts {
         Ok(())
     }
 
-    /// Appends all that was recorded. A journal that refuses it for want of room is folded first.
+    /// Appends all that was recorded. A journal that refuses it for want of room is folded, again and again as long as
+    /// that makes room.
     async fn append_all(&self) -> Result<Option<Flushed>, StoreError> {
-        match self.flusher.flush().await {
-            Err(error) if error.kind() == StoreErrorKind::Refused => {
-                self.folder.fold().await?;
-                self.flusher.flush().await
+        let mut last_call = None;
+        loop {
+            let flushed = self.flusher.flush().await;
+            let appended = Some(self.flusher.last_call());
+            let is_refused =
+                matches!(&flushed, Err(error) if error.kind() == StoreErrorKind::Refused);
+            if !is_refused || last_call == appended {
+                return flushed;
             }
-            flushed => flushed,
+            last_call = appended;
+            self.folder.fold().await?;
         }
     }
 }

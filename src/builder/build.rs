@@ -176,7 +176,17 @@ impl Builder {
         }
         let (stop, stopped) = Stop::new();
         let drain = parts.recorder.clone().drain_each_second(stopped.clone());
-        let flush = parts.flusher.clone().flush_at_intervals(stopped.clone());
+        let flush = {
+            let (store, folder) = (parts.store.clone(), parts.folder.clone());
+            let flushing = parts.flusher.clone().flush_at_intervals(stopped.clone());
+            async move {
+                flushing.await;
+                // In one process, nobody else may be there to fold what the last flush has appended.
+                if store.is_in_process() {
+                    let _ = folder.fold().await;
+                }
+            }
+        };
         let fold = parts.folder.clone().fold_at_intervals(stopped.clone());
         let heartbeat = parts
             .flusher

@@ -44,7 +44,7 @@ mod tests {
         let builder = Builder::default();
         let parts = builder.process_bytes();
         assert_eq!(parts.total(), builder.worst_case().process_bytes);
-        assert!(parts.folding > 8 << 20 && parts.folding < 32 << 20);
+        assert!(parts.folding > 16 << 20 && parts.folding < 64 << 20);
         assert!(parts.slices > parts.in_use && parts.replay == 8 << 20);
         let words = parts.in_words(&builder.bounds());
         assert!(words.contains("2000 contexts"), "{words}");

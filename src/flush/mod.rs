@@ -137,6 +137,8 @@ struct Entered {
 #[derive(Clone, Debug, PartialEq)]
 struct FlushState {
     instance: String,
+    /// The number of the newest call that the store has; 0 for none.
+    last_call: u64,
     flushed_at: Option<Tick>,
     in_doubt_since: Option<Tick>,
     /// Contexts and counters that are taken and not acknowledged.
@@ -153,6 +155,7 @@ impl From<&Sending> for FlushState {
         let in_doubt = in_doubt.map(Batch::amounts).unwrap_or_default();
         Self {
             instance: sending.instance.clone(),
+            last_call: sending.newest.map_or(0, |(seq, _)| seq),
             flushed_at: sending.flushed_at,
             in_doubt_since: sending.in_doubt_since,
             series,
@@ -274,6 +277,11 @@ impl Flusher {
     /// The id of this instance in the journal.
     fn instance(&self) -> String {
         lock(&self.state).instance.clone()
+    }
+
+    /// The number of the newest call that the store has; 0 for none.
+    pub(crate) fn last_call(&self) -> u64 {
+        lock(&self.state).last_call
     }
 
     /// How often it flushes.

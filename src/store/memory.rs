@@ -72,6 +72,8 @@ pub struct MemoryStore {
     clock: Clock,
     /// The approximate limit of the records, in bytes.
     record_bytes: usize,
+    /// The most bytes of the journal.
+    journal_bytes: u64,
     /// Held by the instance that folds.
     turn: tokio::sync::Mutex<()>,
     state: Mutex<State>,
@@ -149,6 +151,7 @@ impl MemoryStore {
             precisions,
             state: Mutex::new(State::new(clock.now_seconds())),
             record_bytes: RECORD_BYTES,
+            journal_bytes: JOURNAL_BYTES,
             turn: tokio::sync::Mutex::default(),
             clock,
         }
@@ -212,7 +215,7 @@ impl Append for MemoryStore {
         Box::pin(async move {
             check_precisions(&call.batch, &self.precisions)?;
             let now = self.clock.now_seconds();
-            Ok(self.state().append(call, now))
+            Ok(self.state().append(call, self.journal_bytes, now))
         })
     }
 

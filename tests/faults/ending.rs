@@ -1,7 +1,11 @@
 //! The end of a service: in the middle of a flush, without a store, twice, without a shutdown, by a signal.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+
+use tower_pulse::store::memory::MemoryStore;
+use tower_pulse::store::{CounterQuery, Precisions, Query};
+use tower_pulse::{Clock, Pulse};
 
 use crate::rig::demo::{self, Demo};
 use crate::rig::fold::fold_rest;
@@ -157,6 +161,38 @@ async fn samples_of_a_dropped_flush_are_not_lost() {
     drop(held);
     proxy.heal();
     service.end_exactly(&server).await;
+}
+
+/// In one process, nobody else folds what it has left.
+#[tokio::test]
+async fn what_a_dropped_pulse_has_recorded_in_memory_can_be_read() {
+    let store = Arc::new(MemoryStore::new(Precisions::default(), Clock::system()));
+    let pulse = Pulse::builder().store(store.clone()).build().unwrap();
+    pulse.counter("sales").add(3);
+    drop(pulse);
+    let query = CounterQuery::new(["sales"], 86_400);
+    until("what was sold can be read", async || {
+        store.counters(&query).await.unwrap()[0].sum() == 3
+    })
+    .await;
+}
+
+/// A flush may have more to append than the journal has room for.
+#[tokio::test]
+async fn a_flush_in_memory_is_folded_in_parts_if_it_must_be() {
+    let store = MemoryStore::new(Precisions::default(), Clock::system());
+    let store = Arc::new(store.with_journal_bytes(10_000));
+    let builder = Pulse::builder().store(store.clone());
+    let (pulse, _tasks) = builder.build_with_tasks().unwrap();
+    let names: Vec<_> = (0..1_000).map(|number| format!("GET /{number}")).collect();
+    for name in &names {
+        pulse.record(name, Duration::from_millis(3), http::StatusCode::OK);
+    }
+    pulse.flush().await.unwrap();
+    let counters = names.iter().map(|name| format!("hits:{name}"));
+    let hits = store.counters(&CounterQuery::new(counters, 86_400)).await;
+    assert!(hits.unwrap().iter().all(|hits| hits.sum() == 1));
+    assert!(store.is_folded());
 }
 
 #[tokio::test]

@@ -16,9 +16,9 @@ use crate::store::table::Table;
 use crate::store::{Appended, FencedBatch, Position, Readable, Receipt};
 use crate::task::BoxFuture;
 
-/// The most bytes of entries that are not folded. A flush folds what it has appended, so that only flushes which were
-/// dropped half-way leave any.
-pub(crate) const JOURNAL_BYTES: u64 = 8 * 1024 * 1024;
+/// The most bytes of entries that are not folded, unless a test sets others. A flush folds what it has appended, so that
+/// there are no more than it had to append, and what flushes have left that were dropped half-way.
+pub(crate) const JOURNAL_BYTES: u64 = 64 * 1024 * 1024;
 /// The bits of a position's chain, as in Redis.
 const CHAIN_BITS: u32 = 52;
 
@@ -59,7 +59,7 @@ const FENCE_TTL: i64 = 86_400;
 
 impl State {
     /// Appends a call once, however often it is repeated.
-    pub(super) fn append(&mut self, call: &FencedBatch, now: i64) -> Appended {
+    pub(super) fn append(&mut self, call: &FencedBatch, most_bytes: u64, now: i64) -> Appended {
         if call.generation != self.generation {
             return Appended::Reset;
         }
@@ -71,7 +71,7 @@ impl State {
             return Appended::Gap { fence };
         }
         let journal = &mut self.journal;
-        if journal.head.offset - journal.low.offset > JOURNAL_BYTES {
+        if journal.head.offset - journal.low.offset > most_bytes {
             return Appended::Full;
         }
         let fence = Fence {
@@ -210,9 +210,7 @@ impl MemoryStore {
             false => Step::Stale(state.journal.version.clone()),
         }
     }
-}
 
-impl MemoryStore {
     /// Changes the journal under a version, which another one replaces.
     fn amend(&self, version: &str, next: &str, change: impl FnOnce(&mut Entered)) -> Step<()> {
         let journal = &mut self.state().journal;

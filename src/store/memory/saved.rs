@@ -7,6 +7,12 @@ use super::{MemoryStore, State};
 pub struct Saved(State);
 
 impl MemoryStore {
+    /// Makes the journal full at fewer bytes.
+    pub fn with_journal_bytes(mut self, bytes: u64) -> Self {
+        self.journal_bytes = bytes;
+        self
+    }
+
     /// The data of now.
     pub fn save(&self) -> Saved {
         Saved(self.state().clone())
