@@ -25,7 +25,7 @@ const QUARANTINE_AT_ONCE: usize = 1_000;
 
 /// Seconds after which rankings are looked at again once all instances agreed on them. The status is asked for each
 /// second, and hardly any service has such a ranking.
-const AGREED_FOR: i64 = 10;
+const AGREED_FOR: i64 = 5;
 
 /// Rankings with several configurations that are listed, about.
 const MAX_MIXED_RANKINGS: usize = 20;
