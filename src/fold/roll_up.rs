@@ -81,7 +81,8 @@ impl Lease {
         }
         // They may expire after the retention of their tier from now on.
         let released = slices.into_iter();
-        let released = released.map(|at| FieldWrites::expire(Table::records(at), ttl(at, rolled)));
+        let released =
+            released.map(|at| FieldWrites::expire(Table::records(at), ttl(at, rolled, self.stamp)));
         let released: Vec<_> = released.collect();
         self.maintain_fields(journal, instance, &released).await
     }

@@ -47,9 +47,14 @@ impl Lease {
             let trimmed: Vec<Position> = trimmable.collect();
             let states = self.state_writes(&plan.rankings);
             let fields = by_table(
-                record_writes(&self.records, &plan.records, &self.progress.rolled)
-                    .chain(plan.fields)
-                    .chain(states),
+                record_writes(
+                    &self.records,
+                    &plan.records,
+                    &self.progress.rolled,
+                    round.stamp(),
+                )
+                .chain(plan.fields)
+                .chain(states),
             );
             let next = random_name();
             let step = FoldStep {
@@ -126,7 +131,7 @@ impl Lease {
         instance: &str,
         records: &[RecordKey],
     ) -> Result<bool, StoreError> {
-        let writes = record_writes(&self.records, records, &self.progress.rolled);
+        let writes = record_writes(&self.records, records, &self.progress.rolled, self.stamp);
         let fields = by_table(writes);
         self.write_between(journal, instance, &fields, None).await
     }
@@ -182,10 +187,11 @@ fn record_writes(
     records: &Records,
     keys: &[RecordKey],
     rolled: &RolledUp,
+    now: i64,
 ) -> impl Iterator<Item = FieldWrites> {
-    keys.iter().filter_map(|(at, id)| {
+    keys.iter().filter_map(move |(at, id)| {
         let record = records.get((*at, *id))?;
-        let mut write = FieldWrites::new(Table::records(*at), Some(ttl(*at, rolled)));
+        let mut write = FieldWrites::new(Table::records(*at), Some(ttl(*at, rolled, now)));
         write
             .set
             .push((id.to_bytes().to_vec(), pack::record(record)));
@@ -193,15 +199,15 @@ fn record_writes(
     })
 }
 
-/// Time to live of the records of a slice, in seconds.
-pub(super) fn ttl(at: TierSlice, rolled: &RolledUp) -> i64 {
+/// Time to live of the records of a slice, in seconds. The clock of an instance may be ahead.
+pub(super) fn ttl(at: TierSlice, rolled: &RolledUp, now: i64) -> i64 {
     // A slice that is not rolled up yet must outlive a stop of the whole service.
     let is_pending = at.0 == FINEST.seconds && !rolled.contains(at.1);
     let tier = match is_pending {
         true => TIERS.last().copied(),
         false => tier(at.0),
     };
-    tier.map_or(i64::from(at.0), Precision::key_ttl)
+    tier.map_or(i64::from(at.0), Precision::key_ttl) + at.1.saturating_sub(now).max(0)
 }
 
 fn millis_since(start: Instant) -> u64 {

@@ -350,7 +350,7 @@ impl Query for MemoryStore {
     }
 
     fn record_index(&self, _: i64) -> BoxFuture<'_, Result<RecordIndex, StoreError>> {
-        ready(self.state().record_index())
+        ready(self.state().record_index(self.clock.now_seconds()))
     }
 
     fn slice_records<'a>(

@@ -196,14 +196,14 @@ impl State {
         ))
     }
 
-    pub(super) fn record_index(&self) -> RecordIndex {
+    pub(super) fn record_index(&self, now: i64) -> RecordIndex {
         let contexts = self.listed().into_iter().flat_map(|(name, context)| {
             let kinds = context.last_seen.iter();
             kinds.map(|(kind, _)| ContextId::new(*kind, name.as_str()))
         });
         RecordIndex {
             contexts: contexts.collect(),
-            revisions: self.tables.revisions().collect(),
+            revisions: self.tables.revisions(now).collect(),
             rolled: self.rolled.clone(),
             created: self.created,
         }

@@ -186,8 +186,10 @@ impl Tables {
     }
 
     /// Which content each slice of the records has.
-    pub(super) fn revisions(&self) -> impl Iterator<Item = (TierSlice, Revision)> {
-        self.revisions.iter().map(|(at, revision)| (*at, *revision))
+    pub(super) fn revisions(&self, now: i64) -> impl Iterator<Item = (TierSlice, Revision)> {
+        let revisions = self.revisions.iter();
+        let live = revisions.filter(move |(at, _)| self.count(&Table::records(**at), now) > 0);
+        live.map(|(at, revision)| (*at, *revision))
     }
 
     /// The packed records of a context in those slices of a tier that begin within `starts`, oldest first.
@@ -299,7 +301,7 @@ mod tests {
         }
         let one = bytes_of(&[1; 8], &[2; 2]);
         assert_eq!(tables.record_bytes, 14 * one);
-        assert_eq!(tables.revisions().count(), 14);
+        assert_eq!(tables.revisions(NOW).count(), 14);
         tables.retain(14 * one, &rolled, NOW);
         assert_eq!(slices(&tables).len(), 14);
         tables.retain(13 * one, &rolled, NOW);
@@ -311,7 +313,7 @@ mod tests {
         tables.retain(0, &rolled, NOW);
         assert_eq!(slices(&tables), pending);
         assert_eq!(
-            (tables.record_bytes, tables.revisions().count()),
+            (tables.record_bytes, tables.revisions(NOW).count()),
             (2 * one, 2)
         );
     }
@@ -340,7 +342,9 @@ mod tests {
         }
         tables.write(&FieldWrites::expire(other.clone(), 2_000), NOW);
         assert_eq!(tables.count(&at, NOW + 999), 1);
+        assert_eq!(tables.revisions(NOW + 999).count(), 1);
         assert_eq!(tables.count(&at, NOW + 1_000), 0);
+        assert_eq!(tables.revisions(NOW + 1_000).count(), 0);
         let mut removal = FieldWrites::new(at.clone(), Some(1_000));
         removal.removed.push(vec![9]);
         tables.write(&removal, NOW + 1_000);
@@ -352,7 +356,7 @@ mod tests {
         );
         tables.retain(usize::MAX, &rolled, NOW + 1_000);
         assert!(tables.by_name.keys().eq([&other]));
-        assert_eq!((tables.record_bytes, tables.revisions().count()), (0, 0));
+        assert_eq!((tables.record_bytes, tables.revisions(NOW).count()), (0, 0));
         tables.write(&FieldWrites::end(other), NOW);
         assert!(tables.by_name.is_empty());
     }
