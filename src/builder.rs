@@ -437,8 +437,8 @@ impl Builder {
     /// example `/users/7` instead of `/users/{id}` alone: at most 256 bytes of it, without the query, which is never
     /// recorded. Off by default.
     ///
-    /// A path may hold personal data, such as a name or an address. It is stored until ten minutes after the next hour, and
-    /// shown to all who may see the admin router.
+    /// A path may hold personal data, such as a name or an address. It is stored until ten minutes after the next
+    /// hour, and shown to all who may see the admin router.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -501,21 +501,17 @@ impl Builder {
             Backend::Redis(_) => (false, true),
             Backend::Custom(store) => (store.is_in_process(), store.journal().is_some()),
         };
-        let (folder_records, round_bytes) = match has_journal {
-            true => (
-                Folder::most_records(is_in_process, self.max_contexts),
-                Folder::round_bytes(is_in_process),
-            ),
-            false => (0, 0),
-        };
         Bounds {
             max_contexts: self.max_contexts,
             max_counters: self.max_counters,
             shards: Recorder::shards_of_this_machine(),
             replay_bytes: self.replay_bytes,
             pending_bytes: self.pending_bytes,
-            folder_records,
-            round_bytes,
+            folder_records: match has_journal {
+                true => Folder::most_records(is_in_process, self.max_contexts),
+                false => 0,
+            },
+            is_in_process,
             journal_bytes: match is_in_process {
                 true => 0,
                 false => self.journal_bytes,

@@ -43,7 +43,6 @@ use self::plan::Outcome;
 use crate::clock::Clock;
 use crate::error::StoreError;
 use crate::store::journal::Journal;
-use crate::store::memory::JOURNAL_BYTES;
 use crate::store::{AppendedCall, Position, Readable, Store};
 use crate::task::{BoxFuture, DENIED_WAIT, Stopped, lock};
 
@@ -121,14 +120,6 @@ impl Folder {
         match is_in_process {
             true => 2 * Pace::in_process().most_names().min(max_contexts),
             false => Self::remembered_records(false, max_contexts),
-        }
-    }
-
-    /// The most bytes of a round: its entries as read, unpacked, and packed again.
-    pub(crate) fn round_bytes(is_in_process: bool) -> u64 {
-        match is_in_process {
-            true => JOURNAL_BYTES,
-            false => 24 * 1024 * 1024,
         }
     }
 
@@ -217,18 +208,17 @@ impl Folder {
         journal: &dyn Journal,
         position: Option<Position>,
     ) -> Result<Attendance, StoreError> {
-        let _turn = match journal.turn() {
+        let turn = match journal.turn() {
             Some(turn) => Some(turn.lock().await),
             None => None,
         };
         let mut slot = match position {
-            _ if self.store.is_in_process() => self.lease.lock().await,
-            None => self.lease.lock().await,
-            Some(_) => match self.lease.try_lock() {
+            Some(_) if turn.is_none() => match self.lease.try_lock() {
                 Ok(slot) => slot,
                 // Another task of this instance is folding.
                 Err(_) => return Ok(Attendance::Mine),
             },
+            _ => self.lease.lock().await,
         };
         // The first losses may be this instance's own doing: a step that took effect although its answer was
         // lost changed the version.

@@ -251,8 +251,8 @@ impl Lease {
         Ok(Some(plans))
     }
 
-    /// Reads records from the store. A missing record, or a field that holds none, reads as an empty one. `false` when the
-    /// lease is lost.
+    /// Reads records from the store. A missing record, or a field that holds none, reads as an empty one. `false` when
+    /// the lease is lost.
     pub(super) async fn load(
         &mut self,
         journal: &dyn Journal,

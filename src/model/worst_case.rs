@@ -29,8 +29,8 @@ pub struct Bounds {
     pub memory_bytes: Option<usize>,
     /// The most records that this process caches while it folds; 0 if it has nothing to fold.
     pub folder_records: usize,
-    /// The most bytes of a round that is being folded: its entries as read, unpacked, and packed again.
-    pub round_bytes: u64,
+    /// Whether the store is in this process, so that the journal is what its flushes have packed.
+    pub is_in_process: bool,
     /// The most bytes of the journal in the store; 0 for a store in this process.
     pub journal_bytes: u64,
     /// The longest name: at most [`MAX_NAME`](super::context::MAX_NAME).
@@ -137,6 +137,8 @@ const SLOW_HOURS: u64 = 2;
 const SLOW_FIELD: u64 = 120;
 /// Hours of which a store has slow and failed requests, until they expire.
 const STORED_SLOW_HOURS: u64 = 3;
+/// A round of a fleet that is being folded: its entries as read, unpacked, and packed again.
+const ROUND: u64 = 24 * 1024 * 1024;
 
 /// The history of a context that is compared with its past, busy in each of its minutes.
 const JUDGED: u64 = 16 * 1024;
@@ -228,11 +230,9 @@ impl ProcessBytes {
                         false => 0,
                     };
                     let records = records * (fine * PENDING_BUCKET + PENDING_RECORD);
-                    // In one process, the journal is what a flush has packed.
-                    let round = match bounds.memory_bytes {
-                        Some(_) => (contexts * PENDING_MINUTES * record_bytes(fine))
-                            .min(bounds.round_bytes),
-                        None => bounds.round_bytes,
+                    let round = match bounds.is_in_process {
+                        true => contexts * PENDING_MINUTES * record_bytes(fine),
+                        false => ROUND,
                     };
                     round + records + reported * REPORTED
                 }
@@ -412,7 +412,7 @@ mod tests {
             pending_bytes: 1 << 20,
             memory_bytes: None,
             folder_records: 300,
-            round_bytes: 24 * 1024 * 1024,
+            is_in_process: false,
             journal_bytes: 7_000_001,
             name_bytes: 53,
             slow_text_bytes: 320,
@@ -466,7 +466,7 @@ mod tests {
         let bounds = |memory_bytes| Bounds {
             memory_bytes: Some(memory_bytes),
             folder_records: 100,
-            round_bytes: 8 * 1024 * 1024,
+            is_in_process: true,
             ..bounds()
         };
         let parts = |bytes| ProcessBytes::new(&bounds(bytes), &precisions());

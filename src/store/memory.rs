@@ -17,8 +17,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use self::changes::ChangeState;
-pub(crate) use self::journal::JOURNAL_BYTES;
-use self::journal::{Entered, Fence};
+use self::journal::{Entered, Fence, JOURNAL_BYTES};
 #[cfg(any(test, feature = "__test_store"))]
 #[doc(hidden)]
 pub use self::saved::Saved;

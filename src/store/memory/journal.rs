@@ -18,7 +18,7 @@ use crate::task::BoxFuture;
 
 /// The most bytes of entries that are not folded, unless a test sets others. A flush folds what it has appended, so that
 /// there are no more than it had to append, and what flushes have left that were dropped half-way.
-pub(crate) const JOURNAL_BYTES: u64 = 64 * 1024 * 1024;
+pub(super) const JOURNAL_BYTES: u64 = 64 * 1024 * 1024;
 /// The bits of a position's chain, as in Redis.
 const CHAIN_BITS: u32 = 52;
 
