@@ -33,6 +33,8 @@ pub(super) struct Lease {
     pub(super) pace: Pace,
     pub(super) sizer: BatchSizer,
     pub(super) rankings: KnownRankings,
+    /// Whether the store counts what each context does.
+    pub(super) has_context_counters: bool,
 }
 
 impl Lease {
@@ -41,6 +43,7 @@ impl Lease {
         journal: &dyn Journal,
         instance: &str,
         pace: &Pace,
+        has_context_counters: bool,
     ) -> Result<Result<Self, Attendance>, StoreError> {
         let acquired = journal.acquire(instance, &random_name()).await?;
         Ok(match acquired {
@@ -54,6 +57,7 @@ impl Lease {
                 pace: pace.clone(),
                 sizer: pace.sizer(),
                 rankings: KnownRankings::default(),
+                has_context_counters,
             }),
             Acquired::Newer => Err(Attendance::Newer),
             Acquired::Held | Acquired::Nothing => Err(Attendance::Others),

@@ -14,6 +14,7 @@
 //! A new aggregate is added in three places, none of which is in this folder: see
 //! [the guide](crate::guide::new_aggregate).
 
+mod additions;
 mod gather;
 mod known_rankings;
 mod lease;
@@ -226,10 +227,15 @@ impl Folder {
         loop {
             let mut lease = match slot.take() {
                 Some(lease) => lease,
-                None => match Lease::acquire(journal, &self.instance, &self.pace).await? {
-                    Ok(lease) => lease,
-                    Err(attendance) => return Ok(attendance),
-                },
+                None => {
+                    let has_context_counters = self.store.has_context_counters();
+                    let acquiring =
+                        Lease::acquire(journal, &self.instance, &self.pace, has_context_counters);
+                    match acquiring.await? {
+                        Ok(lease) => lease,
+                        Err(attendance) => return Ok(attendance),
+                    }
+                }
             };
             // Entries after `position` are left for the next call, or this one might never end.
             if position.is_some_and(|position| lease.progress.low.offset >= position.offset) {

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use super::additions::additions;
 use super::lease::Lease;
 use super::plan::{Outcome, Plan, RoundEnd};
 use crate::error::StoreError;
@@ -13,6 +14,7 @@ use crate::model::sorted;
 use crate::model::tier::{FINEST, RolledUp, TIERS, TierSlice, tier};
 use crate::random::random_name;
 use crate::store::Position;
+use crate::store::additions::Additions;
 use crate::store::journal::{FoldStep, Journal, Partitions, Step};
 use crate::store::retry::send_until_answered;
 use crate::store::table::{FieldWrites, Table};
@@ -64,8 +66,8 @@ impl Lease {
                 upto: Some(upto),
                 done: (!is_last).then_some(done),
                 trim: trimmed.last().copied(),
-                round,
-                partitions: &plan.partitions,
+                stamp: round.stamp(),
+                additions: &additions(round, &plan.partitions, self.has_context_counters),
                 fields: &fields,
                 rolled: &self.progress.rolled,
                 hole_bytes: end.hole_bytes,
@@ -152,8 +154,8 @@ impl Lease {
             upto: None,
             done: None,
             trim,
-            round: &Round::empty(self.stamp),
-            partitions: &[],
+            stamp: self.stamp,
+            additions: &Additions::default(),
             fields,
             rolled: &self.progress.rolled,
             hole_bytes: 0,

@@ -104,16 +104,11 @@ impl Round {
         for (name, series) in batch.counters {
             group.add_counter(name, series, stamp);
         }
-        self.add_rankings(batch.rankings, stamp);
+        for (name, delta) in batch.rankings {
+            self.add_ranking(name, delta, stamp);
+        }
         for report in batch.reports {
             self.add_report(report, stamp);
-        }
-    }
-
-    /// Adds to rankings.
-    pub fn add_rankings(&mut self, rankings: BTreeMap<Arc<str>, RankingDelta>, stamp: i64) {
-        for (name, delta) in rankings {
-            self.add_ranking(name, delta, stamp);
         }
     }
 
@@ -165,13 +160,6 @@ impl Round {
             return;
         }
         self.reports.entry(report.minute).or_default().add(report);
-    }
-
-    /// Adds sums of minute reports.
-    pub fn add_reports(&mut self, reports: &BTreeMap<i64, MinuteSums>) {
-        for (minute, sums) in reports {
-            self.reports.entry(*minute).or_default().merge(sums);
-        }
     }
 
     fn begin_entry(&mut self, late: u64, stamp: i64) {
@@ -406,9 +394,6 @@ mod tests {
             sums.add(report);
         }
         assert_eq!(*round.reports(), expected);
-        let mut copy = Round::default();
-        copy.add_reports(round.reports());
-        assert_eq!(*copy.reports(), expected);
     }
 
     #[test]

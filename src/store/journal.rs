@@ -13,11 +13,12 @@
 //! - The id of an entry commits to all entries before it. A journal that a failover has taken back to another
 //!   history does not contain the round's last entry, and the round is dropped.
 
+use super::additions::Additions;
 use super::append::Position;
 use super::sealed::Sealed;
 use super::table::{FieldWrites, Table};
 use crate::error::StoreError;
-use crate::model::round::{PARTITIONS, Round};
+use crate::model::round::PARTITIONS;
 use crate::model::tier::RolledUp;
 use crate::task::BoxFuture;
 
@@ -142,10 +143,10 @@ pub struct FoldStep<'a> {
     pub done: Option<Partitions>,
     /// Entries up to this position may be trimmed.
     pub trim: Option<Position>,
-    /// The merged entries of the round.
-    pub round: &'a Round,
-    /// The partitions that this step writes.
-    pub partitions: &'a [usize],
+    /// The newest stamp of the round's entries, in Unix seconds.
+    pub stamp: i64,
+    /// What the step adds to counters and statistics.
+    pub additions: &'a Additions,
     /// Fields of tables as they are after the step.
     pub fields: &'a [FieldWrites],
     /// The slices that are part of the coarser tiers after the step.

@@ -7,6 +7,8 @@
 // All instances append to the `journal`, and one of them at a time folds it into tables. `memory` is the shortest store.
 // Read this file, then `append`, `journal`, `table`, `query` and `upkeep`, then `memory` and `redis/`.
 
+#[doc(hidden)]
+pub mod additions;
 mod answer;
 mod append;
 #[doc(hidden)]

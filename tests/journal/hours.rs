@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use tower_pulse::model::context::{ALL, Kind};
+use tower_pulse::model::context::{Kind, Metric};
 use tower_pulse::model::slice::HOUR;
 
 use crate::step::OwnedStep;
@@ -74,31 +74,33 @@ pub struct Expected {
 impl Expected {
     /// Updates the expectation with a step that took effect.
     pub fn done(&mut self, step: &OwnedStep) {
-        if step.covers(ALL) {
-            self.late += step.round.late();
-            self.late_before += step.round.late();
+        self.late += step.additions.late;
+        self.late_before += step.additions.late;
+        self.skewed += step.additions.skewed;
+        for added in &step.additions.statistics {
+            let hours = self
+                .hours
+                .entry(added.context.name.to_string())
+                .or_default();
+            let late_before = hours.late;
+            for (hour, times) in &added.hours {
+                hours.add(*hour, times.count as u64);
+            }
+            if added.context.kind != Kind::All {
+                self.late += hours.late - late_before;
+            }
         }
-        for group in step.round.groups() {
-            let contexts = group.contexts.iter();
-            for (context, judged) in contexts.filter(|(context, _)| step.covers(&context.name)) {
-                let name = &context.name;
-                let hours = self.hours.entry(name.to_string()).or_default();
-                let late_before = hours.late;
-                for (hour, times) in judged.delta.hours.iter() {
-                    hours.add(hour, times.count);
-                }
-                if context.kind != Kind::All {
-                    self.skewed += judged.skewed;
-                    self.late += hours.late - late_before;
-                }
-                if let Some(garbage) = &self.garbage
-                    && garbage.context == **name
-                    && let Some(counts) = judged.delta.counters[1].get(garbage.slice)
-                {
-                    assert_eq!(garbage.slice % HOUR, 0);
-                    self.quarantined += 1;
-                    *self.dropped.entry(name.to_string()).or_default() += counts.hits;
-                }
+        if let Some(garbage) = &self.garbage {
+            assert_eq!(garbage.slice % HOUR, 0);
+            let name = Metric::Hits.counter(&garbage.context);
+            let slices = step.additions.counters.iter();
+            let slices = slices
+                .filter(|of| (i64::from(of.precision.seconds), of.slice) == (HOUR, garbage.slice));
+            let added = slices.flat_map(|of| &of.added);
+            for (_, hits) in added.filter(|(counter, _)| **counter == name) {
+                self.quarantined += 1;
+                let dropped = self.dropped.entry(garbage.context.clone()).or_default();
+                *dropped += u64::try_from(*hits).unwrap();
             }
         }
     }

@@ -124,7 +124,7 @@ impl std::fmt::Display for Request {
                 f,
                 "fold upto {:?} {} partitions, {:.6} -> {:.6}{}",
                 step.upto,
-                step.partitions.len(),
+                step.partitions().len(),
                 step.version,
                 step.next,
                 if step.done.is_none() {

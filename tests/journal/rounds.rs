@@ -49,7 +49,7 @@ fn a_folder_that_takes_over_finishes_the_round() {
         panic!("the lease is free");
     };
     assert_eq!(progress.upto, first.upto);
-    let mut written: Vec<usize> = first.partitions.clone();
+    let mut written: Vec<usize> = first.partitions().into_iter().collect();
     assert!(
         written
             .iter()
@@ -58,7 +58,7 @@ fn a_folder_that_takes_over_finishes_the_round() {
     loop {
         let step = step_of(drive.until(&mut other, is_fold));
         assert_eq!(step.upto, first.upto, "another round");
-        written.extend(&step.partitions);
+        written.extend(step.partitions());
         drive.deliver(&other);
         if step.done.is_none() {
             break;

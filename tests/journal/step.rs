@@ -1,13 +1,13 @@
 //! A step of a fold that owns its data, so that it can arrive after its folder is gone.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
 
 use tower_pulse::StoreError;
-use tower_pulse::model::access_time::DurationSums;
-use tower_pulse::model::batch::Batch;
-use tower_pulse::model::round::{Round, partition};
+use tower_pulse::model::context::ALL;
+use tower_pulse::model::round::partition;
 use tower_pulse::model::tier::RolledUp;
 use tower_pulse::store::Position;
+use tower_pulse::store::additions::Additions;
 use tower_pulse::store::journal::{FoldStep, Journal, Partitions, Step};
 use tower_pulse::store::table::FieldWrites;
 
@@ -20,8 +20,8 @@ pub struct OwnedStep {
     pub upto: Option<Position>,
     pub done: Option<Partitions>,
     pub trim: Option<Position>,
-    pub round: Arc<Round>,
-    pub partitions: Vec<usize>,
+    pub stamp: i64,
+    pub additions: Additions,
     pub fields: Vec<FieldWrites>,
     pub rolled: RolledUp,
     pub hole_bytes: u64,
@@ -37,8 +37,8 @@ impl OwnedStep {
             upto: step.upto,
             done: step.done,
             trim: step.trim,
-            round: Arc::new(copy_of(step.round)),
-            partitions: step.partitions.to_vec(),
+            stamp: step.stamp,
+            additions: step.additions.clone(),
             fields: step.fields.to_vec(),
             rolled: step.rolled.clone(),
             hole_bytes: step.hole_bytes,
@@ -55,8 +55,8 @@ impl OwnedStep {
             upto: self.upto,
             done: self.done,
             trim: self.trim,
-            round: &self.round,
-            partitions: &self.partitions,
+            stamp: self.stamp,
+            additions: &self.additions,
             fields: &self.fields,
             rolled: &self.rolled,
             hole_bytes: self.hole_bytes,
@@ -72,42 +72,11 @@ impl OwnedStep {
         self.upto.is_none() && self.fields.iter().any(has_records)
     }
 
-    /// Whether the step writes data of this name.
-    pub fn covers(&self, name: &str) -> bool {
-        self.partitions.contains(&partition(name))
+    /// The partitions of the contexts that the step adds to, and that of `<all>` where it adds late samples.
+    pub fn partitions(&self) -> BTreeSet<usize> {
+        let contexts = self.additions.statistics.iter();
+        let names = contexts.map(|added| partition(&added.context.name));
+        let late = (self.additions.late > 0).then(|| partition(ALL));
+        names.chain(late).collect()
     }
-}
-
-/// A copy of a round.
-fn copy_of(round: &Round) -> Round {
-    let mut copy = Round::empty(round.stamp());
-    let mut late = round.late();
-    for group in round.groups() {
-        let mut batch = Batch::new(group.precisions.clone());
-        batch.late = std::mem::take(&mut late);
-        for (context, judged) in &group.contexts {
-            let mut delta = judged.delta.clone();
-            if judged.skewed > 0 {
-                // `Round::add` drops sums that are in the future, and counts them as skewed.
-                let skewed = DurationSums {
-                    count: judged.skewed,
-                    ..DurationSums::default()
-                };
-                delta
-                    .hours
-                    .add(round.stamp() + 1_000_000, skewed, usize::MAX);
-            }
-            batch.contexts.insert(context.clone(), delta);
-        }
-        batch.counters = group.counters.clone();
-        copy.add(batch, round.stamp());
-    }
-    copy.add_rankings(round.rankings().clone(), round.stamp());
-    copy.add_reports(round.reports());
-    assert_eq!(
-        format!("{copy:?}"),
-        format!("{round:?}"),
-        "the copy differs"
-    );
-    copy
 }

@@ -24,6 +24,7 @@ use crate::model::pack::{self, ENTRY_VERSION};
 use crate::model::records::RecordId;
 use crate::model::slice::Precisions;
 use crate::model::tier::FINEST;
+use crate::store::additions::Additions;
 use crate::store::journal::{
     Acquired, Entries, Entry, FieldPage, FieldValues, FoldStep, Journal, Progress, Step,
 };
@@ -96,8 +97,8 @@ struct Scripted {
     records: Mutex<Vec<usize>>,
     /// Slices whose records may expire.
     released: Mutex<Vec<i64>>,
-    /// The partitions of each step.
-    partitions: Mutex<Vec<Vec<usize>>>,
+    /// What each step has added.
+    additions: Mutex<Vec<Additions>>,
     /// Steps that fail, and how.
     failing_steps: Mutex<VecDeque<StoreErrorKind>>,
     /// An incident of the next step.
@@ -238,7 +239,7 @@ impl Journal for Scripted {
             let error = StoreError::new(kind, "the step fails");
             return Box::pin(std::future::ready(Err(error)));
         }
-        lock(&self.partitions).push(step.partitions.to_vec());
+        lock(&self.additions).push(step.additions.clone());
         let slices = step.fields.iter();
         let slices = slices.filter_map(|fields| Some((fields.table.slice()?, fields.set.len())));
         let (released, written): (Vec<_>, Vec<_>) = slices.partition(|(_, records)| *records == 0);

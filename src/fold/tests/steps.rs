@@ -19,20 +19,23 @@ async fn late_samples_are_added_once_with_the_partition_of_all() {
     let mut batch = Batch::new(Precisions::new([60], 120));
     batch.late = 3;
     late.payload = pack::entry(&batch);
-    let (one, all) = (partition("GET /"), partition(ALL));
-    for (entries, is_all_done, partitions) in [
-        (vec![late.clone()], false, vec![all]),
-        (vec![late], true, vec![]),
-        (vec![entry(100, &["GET /"], NOW)], false, vec![one]),
+    for (entries, is_all_done, added) in [
+        (vec![late.clone()], false, (3, 0)),
+        (vec![late], true, (0, 0)),
+        (vec![entry(100, &["GET /"], NOW)], false, (0, 1)),
     ] {
         let folding = Folding::one_by_one(entries);
         if is_all_done {
             let mut progress = lock(&folding.journal.progress);
             progress.upto = Some(at(100));
-            progress.done.insert(all);
+            progress.done.insert(partition(ALL));
         }
         assert_eq!(folding.fold().await, Attendance::Mine);
-        assert_eq!(lock(&folding.journal.partitions)[0], partitions);
+        let additions = lock(&folding.journal.additions);
+        let [of_step] = &additions[..] else {
+            panic!("{} steps", additions.len());
+        };
+        assert_eq!((of_step.late, of_step.statistics.len()), added);
     }
 }
 
@@ -96,7 +99,7 @@ async fn counters_are_folded_in_steps_too() {
     counters.payload = pack::entry(&batch);
     let folding = Folding::one_by_one(vec![counters]);
     assert_eq!(folding.fold().await, Attendance::Mine);
-    let steps = lock(&folding.journal.partitions).len();
+    let steps = lock(&folding.journal.additions).len();
     // Seven slices each.
     assert!((15..30).contains(&steps), "{steps}");
 }

@@ -1,62 +1,31 @@
 //! What the book's recipes keep: counters, the statistics of the current hour and the last one, and the slowest
-//! contexts. A step adds a part of its round to them.
+//! contexts. Steps add to them.
 
 use std::collections::BTreeMap;
 
 use super::{ContextState, State};
-use crate::model::access_time::{AccessTimeStats, DurationSums};
-use crate::model::batch::RequestCounts;
-use crate::model::context::{ALL, ContextId, Kind, Metric};
-use crate::model::round::{Judged, Round, SKEW_ALLOWED, partition};
-use crate::model::slice::{Precision, Precisions};
+use crate::model::access_time::AccessTimeStats;
+use crate::model::context::Kind;
+use crate::model::slice::{Precision, SKEW_ALLOWED};
 use crate::model::slowest::{self, RankedContext};
 use crate::model::snapshot::Problem;
 use crate::model::sorted;
+use crate::store::additions::{Additions, StatisticsAdditions};
 
 impl State {
-    /// Adds some partitions of a round.
-    pub(super) fn add_round(&mut self, round: &Round, partitions: &[usize]) {
-        let now = round.stamp();
-        for group in round.groups() {
-            for (context, judged) in group.contexts_of(partitions) {
-                self.add_to_counters(&context.name, judged, &group.precisions, now);
-                self.exceptions.late += self.add_to_statistics(context, judged);
-                self.exceptions.skewed += match context.kind {
-                    Kind::All => 0,
-                    _ => judged.skewed,
-                };
-            }
-            for (name, series) in group.counters_of(partitions) {
-                for (precision, slices) in group.precisions.counters.iter().zip(series) {
-                    for (slice, n) in slices.iter() {
-                        self.count(name, *precision, slice, i128::from(*n), now);
-                    }
-                }
+    /// Adds what a step adds. `now` is the time of its round.
+    pub(super) fn add(&mut self, additions: &Additions, now: i64) {
+        for slice in &additions.counters {
+            for (name, n) in &slice.added {
+                self.count(name, slice.precision, slice.slice, *n, now);
             }
         }
-        if partitions.contains(&partition(ALL)) {
-            self.exceptions.late += round.late();
+        for added in &additions.statistics {
+            self.exceptions.late += self.add_to_statistics(added);
         }
+        self.exceptions.late += additions.late;
+        self.exceptions.skewed += additions.skewed;
         self.cut_ranking();
-    }
-
-    fn add_to_counters(
-        &mut self,
-        context: &str,
-        judged: &Judged,
-        precisions: &Precisions,
-        now: i64,
-    ) {
-        for (precision, slices) in precisions.counters.iter().zip(&judged.delta.counters) {
-            for metric in Metric::ALL {
-                let name = metric.counter(context);
-                for (slice, counts) in slices.iter() {
-                    if let Some(n) = metric_of(metric, counts) {
-                        self.count(&name, *precision, slice, n, now);
-                    }
-                }
-            }
-        }
     }
 
     fn count(&mut self, name: &str, precision: Precision, slice: i64, n: i128, now: i64) {
@@ -82,18 +51,18 @@ impl State {
     }
 
     /// Adds to the statistics of a context, and updates its rank. Returns the number of late requests.
-    fn add_to_statistics(&mut self, id: &ContextId, judged: &Judged) -> u64 {
-        let (delta, name) = (&judged.delta, String::from(&*id.name));
+    fn add_to_statistics(&mut self, added: &StatisticsAdditions) -> u64 {
+        let (id, name) = (&added.context, String::from(&*added.context.name));
         let context = self.contexts.entry(name.clone()).or_default();
         let last_seen = sorted::entry(&mut context.last_seen, id.kind, || i64::MIN);
-        *last_seen = delta.last_seen.max(*last_seen);
+        *last_seen = added.last_seen.max(*last_seen);
         let (mut is_ranked, mut late) = (false, 0);
-        for (hour, times) in delta.hours.iter() {
-            match context.add(hour, times) {
+        for (hour, times) in &added.hours {
+            match context.add(*hour, times) {
                 HourSet::Current => is_ranked = true,
                 HourSet::Last => {}
                 HourSet::Late if id.kind == Kind::All => {}
-                HourSet::Late => late += times.count,
+                HourSet::Late => late += times.count as u64,
             }
         }
         let mean = context.current.and_then(|(_, times)| times.mean());
@@ -127,33 +96,24 @@ enum HourSet {
 impl ContextState {
     /// Adds the sums of an hour. An hour after the current one begins a new set, and the current set becomes the
     /// last. Sums of an hour before the last one are late, and dropped.
-    fn add(&mut self, hour: i64, times: &DurationSums) -> HourSet {
-        let times = AccessTimeStats::from(times);
+    fn add(&mut self, hour: i64, times: &AccessTimeStats) -> HourSet {
         match (&mut self.current, &mut self.last) {
-            (Some((start, current)), _) if hour == *start => current.merge(&times),
+            (Some((start, current)), _) if hour == *start => current.merge(times),
             (Some((start, _)), last) if hour > *start => {
-                *last = self.current.replace((hour, times));
+                *last = self.current.replace((hour, *times));
             }
             (_, Some((start, _))) if hour < *start => return HourSet::Late,
             (_, Some((start, last))) if hour == *start => {
-                last.merge(&times);
+                last.merge(times);
                 return HourSet::Last;
             }
-            (current @ None, _) => *current = Some((hour, times)),
+            (current @ None, _) => *current = Some((hour, *times)),
             (Some(_), last) => {
-                *last = Some((hour, times));
+                *last = Some((hour, *times));
                 return HourSet::Last;
             }
         }
         HourSet::Current
-    }
-}
-
-fn metric_of(metric: Metric, counts: &RequestCounts) -> Option<i128> {
-    match metric {
-        Metric::Hits => Some(counts.hits.into()),
-        Metric::Errors => (counts.errors > 0).then(|| counts.errors.into()),
-        Metric::Micros => (counts.micros > 0).then(|| counts.micros.into()),
     }
 }
 

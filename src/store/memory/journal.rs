@@ -116,7 +116,7 @@ impl State {
         {
             return Step::Absent;
         }
-        self.add_round(step.round, step.partitions);
+        self.add(step.additions, step.stamp);
         for writes in step.fields {
             self.tables.write(writes, now);
         }
@@ -124,7 +124,7 @@ impl State {
         let journal = &mut self.journal;
         journal.version = step.next.to_owned();
         (journal.upto, journal.done) = (step.upto, step.done.unwrap_or_default());
-        journal.stamp = Some(step.round.stamp());
+        journal.stamp = Some(step.stamp);
         if let (Some(upto), None) = (step.upto, step.done) {
             journal.finish(upto);
             journal.hole_bytes += step.hole_bytes;

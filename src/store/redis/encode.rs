@@ -3,15 +3,12 @@
 
 use super::keys::Keys;
 use super::script::Invocation;
-use crate::model::access_time::AccessTimeStats;
-use crate::model::batch::ContextDelta;
-use crate::model::context::{ALL, ContextId, Kind, Metric};
 use crate::model::pack;
-use crate::model::round::{Group, Judged, partition};
 use crate::model::slice::{Precision, hour_of, iso_hour};
+use crate::model::slowest;
 use crate::model::tier::{TIERS, TierSlice};
-use crate::model::{slowest, sorted};
 use crate::store::FencedBatch;
+use crate::store::additions::{CounterAdditions, StatisticsAdditions};
 use crate::store::journal::FoldStep;
 use crate::store::table::{FieldWrites, Table};
 
@@ -50,35 +47,10 @@ pub(super) fn append(call: &FencedBatch, layout: &Layout<'_>) -> Invocation {
     script
 }
 
-/// Counter keys and their increments, by precision and slice: the script then decides once per slice, and not
-/// once per key, what a new slice requires.
-type Groups = Vec<((Precision, i64), Vec<(String, String)>)>;
-
 /// Encodes a step of folding for `fold.lua`.
 pub(super) fn fold(step: &FoldStep<'_>, layout: &Layout<'_>) -> Invocation {
     let keys = layout.keys;
-    let (mut counters, mut contexts) = (Groups::new(), Vec::new());
-    let mut skewed = 0;
-    for group in step.round.groups() {
-        for (context, judged) in group.contexts_of(step.partitions) {
-            if layout.book_keys || context.kind == Kind::All {
-                add_requests(&mut counters, keys, group, &context.name, &judged.delta);
-            }
-            skewed += match context.kind {
-                Kind::All => 0,
-                _ => judged.skewed,
-            };
-            contexts.push((context, judged));
-        }
-        for (name, series) in group.counters_of(step.partitions) {
-            for (precision, slices) in group.precisions.counters.iter().zip(series) {
-                for (slice, n) in slices.iter() {
-                    let added = (keys.count(precision.seconds, name), n.to_string());
-                    sorted::entry(&mut counters, (*precision, slice), Vec::new).push(added);
-                }
-            }
-        }
-    }
+    let additions = step.additions;
     let mut script = Invocation::default();
     for key in [
         keys.state(),
@@ -92,11 +64,6 @@ pub(super) fn fold(step: &FoldStep<'_>, layout: &Layout<'_>) -> Invocation {
     ] {
         script.key(key);
     }
-    let stamp = step.round.stamp();
-    let late = match step.partitions.contains(&partition(ALL)) {
-        true => step.round.late(),
-        false => 0,
-    };
     script.arg(step.version);
     script.arg(step.next);
     script.arg(step.instance);
@@ -111,41 +78,27 @@ pub(super) fn fold(step: &FoldStep<'_>, layout: &Layout<'_>) -> Invocation {
     script.arg(step.trim.map_or_else(String::new, |last| {
         format!("{}-{}", last.offset, last.chain.saturating_add(1))
     }));
-    script.arg(stamp.to_string());
-    script.arg(iso_hour(hour_of(stamp)));
+    script.arg(step.stamp.to_string());
+    script.arg(iso_hour(hour_of(step.stamp)));
     script.arg(keys.count_prefix().len().to_string());
     script.arg(slowest::RANKING_LEN.to_string());
-    script.arg(late.to_string());
-    script.arg(skewed.to_string());
+    script.arg(additions.late.to_string());
+    script.arg(additions.skewed.to_string());
     script.arg(step.took_millis.to_string());
     script.arg(match step.done {
         Some(_) => "0".to_owned(),
         None => step.hole_bytes.to_string(),
     });
     script.arg(step.rolled.to_string());
-    script.arg(counters.len().to_string());
-    script.arg(contexts.len().to_string());
+    script.arg(additions.counters.len().to_string());
+    script.arg(additions.statistics.len().to_string());
     let writes = writes(step, layout.keys);
     script.arg(writes.len().to_string());
-    for ((precision, slice), group) in counters {
-        script.arg(slice.to_string());
-        script.arg(precision.span().to_string());
-        script.arg(match layout.expire_idle_keys {
-            true => precision.key_ttl().to_string(),
-            false => String::new(),
-        });
-        script.arg(match renews(precision, slice) {
-            true => "1",
-            false => "",
-        });
-        script.arg(group.len().to_string());
-        for (key, n) in group {
-            script.key(key);
-            script.arg(n);
-        }
+    for slice in &additions.counters {
+        add_counters(&mut script, layout, slice);
     }
-    for (context, judged) in contexts {
-        add_statistics(&mut script, layout, context, judged);
+    for added in &additions.statistics {
+        add_statistics(&mut script, layout, added);
     }
     for write in writes {
         script.key(write.key);
@@ -250,56 +203,42 @@ fn renews(precision: Precision, slice: i64) -> bool {
     slice.div_euclid(width) % margin.clamp(1, MAX_SLICES) == 0
 }
 
-/// Adds the counters of a context: hits, errors, microseconds.
-fn add_requests(
-    groups: &mut Groups,
-    keys: &Keys,
-    group: &Group,
-    context: &str,
-    delta: &ContextDelta,
-) {
-    let names = Metric::ALL.map(|metric| metric.counter(context));
-    for (precision, slices) in group.precisions.counters.iter().zip(&delta.counters) {
-        for (slice, counts) in slices.iter() {
-            let into = sorted::entry(groups, (*precision, slice), Vec::new);
-            let mut add = |name: &str, n: u64| {
-                into.push((keys.count(precision.seconds, name), n.to_string()));
-            };
-            add(&names[0], counts.hits);
-            if counts.errors > 0 {
-                add(&names[1], counts.errors);
-            }
-            // A sum of 0 must not create a slice.
-            if counts.micros > 0 {
-                add(&names[2], counts.micros);
-            }
-        }
+fn add_counters(script: &mut Invocation, layout: &Layout<'_>, slice: &CounterAdditions) {
+    let precision = slice.precision;
+    script.arg(slice.slice.to_string());
+    script.arg(precision.span().to_string());
+    script.arg(match layout.expire_idle_keys {
+        true => precision.key_ttl().to_string(),
+        false => String::new(),
+    });
+    script.arg(match renews(precision, slice.slice) {
+        true => "1",
+        false => "",
+    });
+    script.arg(slice.added.len().to_string());
+    for (name, n) in &slice.added {
+        script.key(layout.keys.count(precision.seconds, name));
+        script.arg(n.to_string());
     }
 }
 
-fn add_statistics(
-    script: &mut Invocation,
-    layout: &Layout<'_>,
-    context: &ContextId,
-    judged: &Judged,
-) {
-    let stats = layout.keys.stats(&context.name);
+fn add_statistics(script: &mut Invocation, layout: &Layout<'_>, added: &StatisticsAdditions) {
+    let stats = layout.keys.stats(&added.context.name);
     script.key(stats.current);
     script.key(stats.start);
     script.key(stats.last);
     script.key(stats.pstart);
-    script.arg(context.kind.as_str());
-    script.arg(&*context.name);
-    script.arg(judged.delta.last_seen.to_string());
+    script.arg(added.context.kind.as_str());
+    script.arg(&*added.context.name);
+    script.arg(added.last_seen.to_string());
     if !layout.book_keys {
         script.arg("0");
         return;
     }
-    script.arg(judged.delta.hours.len().to_string());
-    for (hour, times) in judged.delta.hours.iter() {
-        let times = AccessTimeStats::from(times);
+    script.arg(added.hours.len().to_string());
+    for (hour, times) in &added.hours {
         script.arg(hour.to_string());
-        script.arg(iso_hour(hour));
+        script.arg(iso_hour(*hour));
         for value in [times.count, times.sum, times.sumsq, times.min, times.max] {
             // `Debug` writes the shortest text that parses to the same number.
             script.arg(format!("{value:?}"));

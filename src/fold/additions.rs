@@ -1,0 +1,89 @@
+//! What a step adds to counters and statistics: the part of the round that lies in its partitions.
+
+use crate::model::access_time::AccessTimeStats;
+use crate::model::batch::RequestCounts;
+use crate::model::context::{ALL, ContextId, Kind, Metric};
+use crate::model::round::{Group, Judged, Round, partition};
+use crate::model::slice::Precision;
+use crate::model::sorted;
+use crate::store::additions::{Additions, CounterAdditions, StatisticsAdditions};
+
+/// Additions to counters by precision and slice.
+type BySlice = Vec<((Precision, i64), Vec<(Box<str>, i128)>)>;
+
+/// What a step that covers some partitions adds. Without `has_context_counters`, only `<all>` has counters of its own.
+pub(super) fn additions(
+    round: &Round,
+    partitions: &[usize],
+    has_context_counters: bool,
+) -> Additions {
+    let mut additions = Additions::default();
+    let mut counters = BySlice::new();
+    for group in round.groups() {
+        for (context, judged) in group.contexts_of(partitions) {
+            if has_context_counters || context.kind == Kind::All {
+                count_requests(&mut counters, group, context, judged);
+            }
+            additions.skewed += match context.kind {
+                Kind::All => 0,
+                _ => judged.skewed,
+            };
+            additions.statistics.push(statistics(context, judged));
+        }
+        for (name, series) in group.counters_of(partitions) {
+            for (precision, slices) in group.precisions.counters.iter().zip(series) {
+                for (slice, n) in slices.iter() {
+                    let into = sorted::entry(&mut counters, (*precision, slice), Vec::new);
+                    into.push((Box::from(&**name), i128::from(*n)));
+                }
+            }
+        }
+    }
+    let counters = counters.into_iter();
+    let counters = counters.map(|((precision, slice), added)| CounterAdditions {
+        precision,
+        slice,
+        added,
+    });
+    additions.counters = counters.collect();
+    if partitions.contains(&partition(ALL)) {
+        additions.late = round.late();
+    }
+    additions
+}
+
+/// Adds to the counters of a context: hits, errors, microseconds.
+fn count_requests(counters: &mut BySlice, group: &Group, context: &ContextId, judged: &Judged) {
+    let names = Metric::ALL.map(|metric| (metric, metric.counter(&context.name)));
+    for (precision, slices) in group.precisions.counters.iter().zip(&judged.delta.counters) {
+        for (slice, counts) in slices.iter() {
+            let into = sorted::entry(counters, (*precision, slice), Vec::new);
+            for (metric, name) in &names {
+                let n = of_metric(*metric, counts);
+                // A sum of 0 must not create a slice.
+                if n > 0 || *metric == Metric::Hits {
+                    into.push((name.as_str().into(), i128::from(n)));
+                }
+            }
+        }
+    }
+}
+
+fn of_metric(metric: Metric, counts: &RequestCounts) -> u64 {
+    match metric {
+        Metric::Hits => counts.hits,
+        Metric::Errors => counts.errors,
+        Metric::Micros => counts.micros,
+    }
+}
+
+fn statistics(context: &ContextId, judged: &Judged) -> StatisticsAdditions {
+    let hours = judged.delta.hours.iter();
+    StatisticsAdditions {
+        context: context.clone(),
+        last_seen: judged.delta.last_seen,
+        hours: hours
+            .map(|(hour, times)| (hour, AccessTimeStats::from(times)))
+            .collect(),
+    }
+}

@@ -1,0 +1,41 @@
+//! Additions of a step: to counters and to the book's statistics, which other programs may add to as well.
+
+use crate::model::access_time::AccessTimeStats;
+use crate::model::context::ContextId;
+use crate::model::slice::Precision;
+
+/// What a step adds, and what it refuses of the round.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Additions {
+    /// Additions to counters: of contexts and of the user.
+    pub counters: Vec<CounterAdditions>,
+    /// Additions to the statistics of contexts.
+    pub statistics: Vec<StatisticsAdditions>,
+    /// Number of samples that were late when they were flushed.
+    pub late: u64,
+    /// Number of samples that lie too far in the future.
+    pub skewed: u64,
+}
+
+/// Additions to a slice of some counters. A store then decides once per slice, and not once per counter, what a new
+/// slice requires.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CounterAdditions {
+    /// The precision, which says how many slices a counter keeps.
+    pub precision: Precision,
+    /// The start of the slice, in Unix seconds.
+    pub slice: i64,
+    /// By the name of the counter. A number that an `i64` cannot hold is refused as an overflow is.
+    pub added: Vec<(Box<str>, i128)>,
+}
+
+/// Additions to the statistics of a context.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StatisticsAdditions {
+    /// The context.
+    pub context: ContextId,
+    /// When it was seen last, in Unix seconds.
+    pub last_seen: i64,
+    /// The statistics of each hour by its start, ascending.
+    pub hours: Vec<(i64, AccessTimeStats)>,
+}
