@@ -84,3 +84,16 @@ fn axum_types_stay_in_the_admin_and_in_one_file_of_the_layer() {
         ["layer::matched", "pulse::admin"]
     );
 }
+
+/// Every file that ARCHITECTURE.md names exists.
+#[test]
+fn the_architecture_names_files_that_exist() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let text = fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap();
+    let named = text.split('`').skip(1).step_by(2);
+    let paths = named.filter(|name| name.starts_with("src/") || name.starts_with("tests/"));
+    let paths: Vec<_> = paths.collect();
+    assert!(paths.len() > 30, "only {} paths", paths.len());
+    let missing = paths.into_iter().filter(|path| !root.join(path).exists());
+    assert_eq!(missing.collect::<Vec<_>>(), [""; 0]);
+}
