@@ -1,5 +1,8 @@
-//! What a step adds to counters and statistics: the part of the round that lies in its partitions.
+//! What a step adds to counters and statistics: the part of the round that lies in its partitions. Other programs may
+//! add to these as well, so that they are no fields of tables which a step replaces.
 
+use super::ground::Ground;
+use super::plan::{NAMES_AT_ONCE, Plans};
 use crate::model::access_time::AccessTimeStats;
 use crate::model::batch::RequestCounts;
 use crate::model::context::{ALL, ContextId, Kind, Metric};
@@ -10,6 +13,32 @@ use crate::store::additions::{Additions, CounterAdditions, StatisticsAdditions};
 
 /// Additions to counters by precision and slice.
 type BySlice = Vec<((Precision, i64), Vec<(Box<str>, i128)>)>;
+
+/// Adds to the plans what the additions of a round cost.
+pub(super) async fn plan(ground: &Ground<'_>, round: &Round, plans: &mut Plans) {
+    let mut seen = 0;
+    for group in round.groups() {
+        let contexts = group.contexts.iter();
+        let contexts = contexts.map(|(context, judged)| (&*context.name, judged.delta.cost()));
+        let counters = group.counters.iter().map(|(name, series)| {
+            let slices = series.iter().map(|slices| slices.len());
+            (&**name, slices.sum())
+        });
+        for (name, cost) in contexts.chain(counters) {
+            let partition = partition(name);
+            if ground.is_left(partition) {
+                plans.of(partition).cost += cost;
+            }
+            seen += 1;
+            if seen % NAMES_AT_ONCE == 0 {
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+    if round.late() > 0 && ground.is_left(partition(ALL)) {
+        plans.of(partition(ALL)).cost += 1;
+    }
+}
 
 /// What a step that covers some partitions adds. Without `has_context_counters`, only `<all>` has counters of its own.
 pub(super) fn additions(

@@ -2,13 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use super::lease::Lease;
-use super::plan::{NAMES_AT_ONCE, Outcome};
-use crate::error::StoreError;
+use super::ground::{Ground, Interrupted};
+use super::plan::NAMES_AT_ONCE;
 use crate::model::pack::{ENTRY_VERSION, EntryReader};
 use crate::model::round::Round;
 use crate::store::Position;
-use crate::store::journal::{Entry, Journal, NEWER_GRACE, Step};
+use crate::store::journal::{Entry, NEWER_GRACE};
 
 /// About how many bytes of entries one round folds, and how long it reads entries.
 const ROUND_BYTES: u64 = 32 * 1024 * 1024;
@@ -17,19 +16,17 @@ const READ_TIME: Duration = Duration::from_secs(1);
 /// further ahead were made while the store's clock was wrong.
 const STAMP_AHEAD: i64 = 60;
 
-impl Lease {
+impl Ground<'_> {
     /// Reads and merges the entries of a round, part by part.
     pub(super) async fn gather(
         &self,
-        journal: &dyn Journal,
-        instance: &str,
         own_now: i64,
         stop_before: Option<Position>,
-    ) -> Result<Read, StoreError> {
-        let (start, low) = (Instant::now(), self.progress.low);
-        let aside = &self.progress.aside;
+    ) -> Result<Read, Interrupted> {
+        let (start, progress) = (Instant::now(), &self.lease.progress);
+        let (low, aside) = (progress.low, &progress.aside);
         // One bound for all entries of a round, also if another folder began it: each partition judges them alike.
-        let mut newest_stamp = (self.progress.upto).and(self.progress.stamp);
+        let mut newest_stamp = (progress.upto).and(progress.stamp);
         let mut gathered = Gathered {
             round: Round::default(),
             entries: Vec::new(),
@@ -39,11 +36,9 @@ impl Lease {
             hole_bytes: 0,
         };
         loop {
-            let version = &self.progress.version;
-            let step = journal.read(instance, version, gathered.end, self.pace.read_bytes);
-            let Step::Done(read) = step.await? else {
-                return Ok(Read::Ended(Outcome::Lost));
-            };
+            let (version, bytes) = (&progress.version, self.lease.pace.read_bytes);
+            let step = (self.journal).read(self.instance, version, gathered.end, bytes);
+            let read = step.await?.done()?;
             let mut entries = read.entries;
             (gathered.head, gathered.now) = (read.head, read.now);
             // If the store's clock is behind, that of this instance is not.
@@ -60,13 +55,13 @@ impl Lease {
             let is_last_part = stop.is_some() || entries.is_empty();
             if let Some(at) = stop {
                 let is_first = at == 0 && gathered.entries.is_empty();
-                if is_first || self.progress.upto.is_some() {
+                if is_first || progress.upto.is_some() {
                     let newer = entries.swap_remove(at);
                     // One that came after the first that waited has not waited for as long.
                     let is_new = (0..NEWER_GRACE).contains(&read.now.saturating_sub(newer.stamp));
-                    return Ok(match self.progress.is_overdue && !is_new {
+                    return Ok(match progress.is_overdue && !is_new {
                         true => Read::Garbled(newer, true),
-                        false => Read::Ended(Outcome::Newer(newer)),
+                        false => Read::Newer(newer),
                     });
                 }
                 entries.truncate(at);
@@ -75,11 +70,11 @@ impl Lease {
                 let is_first = at == 0 && gathered.entries.len() == 1;
                 return Ok(Read::Garbled(entries.swap_remove(at), is_first));
             }
-            let (end, upto) = (gathered.end, self.progress.upto);
+            let (end, upto) = (gathered.end, progress.upto);
             // The end of a round that was begun is fixed.
             let is_large = upto.is_none()
                 && (end.offset - low.offset >= ROUND_BYTES
-                    || gathered.round.names() >= self.pace.round_names
+                    || gathered.round.names() >= self.lease.pace.round_names
                     || start.elapsed() >= READ_TIME);
             if is_last_part || is_large || end == gathered.head || Some(end) == upto {
                 return Ok(Read::Gathered(gathered));
@@ -91,8 +86,8 @@ impl Lease {
 /// The result of reading a round.
 pub(super) enum Read {
     Gathered(Gathered),
-    /// There is no round to fold.
-    Ended(Outcome),
+    /// The next entry is of a newer version, and waits for an instance that can read it.
+    Newer(Entry),
     /// An entry that cannot be folded, and whether it is the first entry that is not folded.
     Garbled(Entry, bool),
 }

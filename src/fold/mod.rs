@@ -15,18 +15,14 @@
 //! [the guide](crate::guide::new_aggregate).
 
 mod additions;
+mod feature;
+mod features;
 mod gather;
-mod known_rankings;
+mod ground;
 mod lease;
-mod list_rankings;
-mod minute_reports;
 mod pace;
 mod plan;
-mod ranking_upkeep;
-mod rankings;
-mod roll_up;
 mod round;
-mod slow_requests;
 mod steps;
 #[cfg(test)]
 mod tests;
@@ -38,6 +34,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use self::feature::Feature;
+use self::ground::{Ground, Interrupted};
 use self::lease::Lease;
 use self::pace::Pace;
 use self::plan::Outcome;
@@ -78,10 +76,24 @@ pub(crate) struct Folder {
     pace: Pace,
     /// The lease, taken out of the slot while a step is under way: if the future is dropped then, the slot
     /// stays empty and the next call begins by acquiring the lease.
-    lease: tokio::sync::Mutex<Option<Lease>>,
+    held: tokio::sync::Mutex<Option<Held>>,
     /// Notified when entries wait and no instance seems to fold.
     unattended: Arc<Notify>,
     status: Mutex<FoldStatus>,
+}
+
+/// The lease, and what the features remember under it.
+struct Held {
+    lease: Lease,
+    features: Vec<Box<dyn Feature>>,
+}
+
+impl Held {
+    /// What cannot be kept up, although entries are folded.
+    fn failures(&self) -> Vec<String> {
+        let features = self.features.iter();
+        features.flat_map(|feature| feature.failures()).collect()
+    }
 }
 
 /// How folding is doing in this instance.
@@ -142,7 +154,7 @@ impl Folder {
             instance,
             max_records,
             pace,
-            lease: tokio::sync::Mutex::default(),
+            held: tokio::sync::Mutex::default(),
             unattended,
             status: Mutex::default(),
         }
@@ -171,8 +183,8 @@ impl Folder {
             return Ok(Attendance::Mine);
         };
         let result = self.boxed_rounds(journal, position).await;
-        let failures = match self.lease.try_lock() {
-            Ok(slot) => Some(slot.iter().flat_map(Lease::upkeep_failures).collect()),
+        let failures = match self.held.try_lock() {
+            Ok(slot) => Some(slot.iter().flat_map(Held::failures).collect()),
             // Another task of this instance is folding.
             Err(_) => None,
         };
@@ -214,64 +226,76 @@ impl Folder {
             None => None,
         };
         let mut slot = match position {
-            Some(_) if turn.is_none() => match self.lease.try_lock() {
+            Some(_) if turn.is_none() => match self.held.try_lock() {
                 Ok(slot) => slot,
                 // Another task of this instance is folding.
                 Err(_) => return Ok(Attendance::Mine),
             },
-            _ => self.lease.lock().await,
+            _ => self.held.lock().await,
         };
         // The first losses may be this instance's own doing: a step that took effect although its answer was
         // lost changed the version.
         let mut losses = 0;
         loop {
-            let mut lease = match slot.take() {
-                Some(lease) => lease,
-                None => {
-                    let has_context_counters = self.store.has_context_counters();
-                    let acquiring =
-                        Lease::acquire(journal, &self.instance, &self.pace, has_context_counters);
-                    match acquiring.await? {
-                        Ok(lease) => lease,
-                        Err(attendance) => return Ok(attendance),
-                    }
-                }
+            let mut held = match slot.take() {
+                Some(held) => held,
+                None => match self.acquire(journal).await? {
+                    Ok(held) => held,
+                    Err(attendance) => return Ok(attendance),
+                },
             };
             // Entries after `position` are left for the next call, or this one might never end.
-            if position.is_some_and(|position| lease.progress.low.offset >= position.offset) {
-                *slot = Some(lease);
+            let low = held.lease.progress.low;
+            if position.is_some_and(|position| low.offset >= position.offset) {
+                *slot = Some(held);
                 return Ok(Attendance::Mine);
             }
             let own_now = self.clock.now_seconds();
-            match lease.next_round(journal, &self.instance, own_now).await? {
-                Outcome::Folded => {
-                    lease.forget_ended(self.max_records);
-                    *slot = Some(lease);
-                }
+            let mut ground = Ground {
+                journal,
+                instance: &self.instance,
+                lease: &mut held.lease,
+            };
+            match ground.next_round(&mut held.features, own_now).await {
                 // Entries that arrived meanwhile are left for the next read: in a large fleet there always are
                 // some, and a larger round costs less per entry.
-                Outcome::CaughtUp => {
-                    lease.forget_ended(self.max_records);
-                    *slot = Some(lease);
+                Ok(outcome @ (Outcome::Folded | Outcome::CaughtUp)) => {
+                    held.features
+                        .iter_mut()
+                        .for_each(|feature| feature.forget());
+                    *slot = Some(held);
+                    if let Outcome::CaughtUp = outcome {
+                        return Ok(Attendance::Mine);
+                    }
+                }
+                Ok(Outcome::Idle) => {
+                    *slot = Some(held);
                     return Ok(Attendance::Mine);
                 }
-                Outcome::Idle => {
-                    *slot = Some(lease);
-                    return Ok(Attendance::Mine);
+                Ok(Outcome::Newer(entry)) => {
+                    ground.wait_for_newer(&entry).await?;
+                    journal.release(&self.instance).await?;
+                    return Ok(Attendance::Newer);
                 }
-                Outcome::Lost => {
+                Err(Interrupted::Lost) => {
                     losses += 1;
                     if losses > 2 {
                         return Ok(Attendance::Others);
                     }
                 }
-                Outcome::Newer(entry) => {
-                    lease.wait_for_newer(journal, &entry).await?;
-                    journal.release(&self.instance).await?;
-                    return Ok(Attendance::Newer);
-                }
+                Err(Interrupted::Failed(error)) => return Err(error),
             }
         }
+    }
+
+    /// Acquires the lease, or tells who folds instead.
+    async fn acquire(&self, journal: &dyn Journal) -> Result<Result<Held, Attendance>, StoreError> {
+        let has_context_counters = self.store.has_context_counters();
+        let lease = Lease::acquire(journal, &self.instance, &self.pace, has_context_counters);
+        Ok(lease.await?.map(|lease| Held {
+            lease,
+            features: features::all(self.max_records),
+        }))
     }
 
     /// Waits until a call can be read, and folds it if no other instance does. `false` when the store has
@@ -299,7 +323,7 @@ impl Folder {
         let Some(journal) = self.store.journal() else {
             return Ok(());
         };
-        let mut slot = self.lease.lock().await;
+        let mut slot = self.held.lock().await;
         if slot.take().is_some() {
             journal.release(&self.instance).await?;
         }
@@ -368,8 +392,8 @@ impl Folder {
 
     async fn remove_fences(&self, journal: &dyn Journal) {
         let version = {
-            let slot = self.lease.lock().await;
-            slot.as_ref().map(|lease| lease.version().to_owned())
+            let slot = self.held.lock().await;
+            slot.as_ref().map(|held| held.lease.version().to_owned())
         };
         if let Some(version) = version
             && let Err(error) = journal.remove_fences(&version).await

@@ -1,10 +1,8 @@
 //! The plan of a round: its steps, and how it ends.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::time::Instant;
 
-use crate::model::records::RecordKey;
 use crate::store::Position;
 use crate::store::journal::Entry;
 use crate::store::table::FieldWrites;
@@ -20,22 +18,59 @@ pub(super) enum Outcome {
     CaughtUp,
     /// There was no entry to fold.
     Idle,
-    /// Another instance folds, or a failover has taken the journal back in time.
-    Lost,
     /// The next entry is of a newer version, and waits for an instance that can read it.
     Newer(Entry),
 }
 
-/// The part of a round that one step writes.
+/// What a round changes in a partition.
 #[derive(Default)]
 pub(super) struct Plan {
-    pub(super) partitions: Vec<usize>,
-    pub(super) records: Vec<RecordKey>,
+    /// What it costs a step, about: one for each command.
+    pub(super) cost: usize,
     /// Fields of tables as they are after the step.
     pub(super) fields: Vec<FieldWrites>,
-    /// The rankings that the step adds to.
-    pub(super) rankings: BTreeSet<Arc<str>>,
-    pub(super) cost: usize,
+}
+
+/// The plans of a round by partition.
+#[derive(Default)]
+pub(super) struct Plans(BTreeMap<usize, Plan>);
+
+impl Plans {
+    /// The plan of a partition.
+    pub(super) fn of(&mut self, partition: usize) -> &mut Plan {
+        self.0.entry(partition).or_default()
+    }
+
+    /// Divides the round into steps that cost about as much as that, but for partitions that cost more by themselves:
+    /// at least one step.
+    pub(super) fn into_steps(self, cost: usize) -> Vec<PlannedStep> {
+        let mut steps: Vec<PlannedStep> = Vec::new();
+        for (partition, mut plan) in self.0 {
+            let step = match steps.last_mut() {
+                Some(step) if step.plan.cost + plan.cost <= cost => step,
+                _ => {
+                    steps.push(PlannedStep::default());
+                    // One was added.
+                    let last = steps.len() - 1;
+                    &mut steps[last]
+                }
+            };
+            step.partitions.push(partition);
+            step.plan.cost += plan.cost;
+            step.plan.fields.append(&mut plan.fields);
+        }
+        if steps.is_empty() {
+            steps.push(PlannedStep::default());
+        }
+        steps
+    }
+}
+
+/// The part of a round that one step writes.
+#[derive(Default)]
+pub(super) struct PlannedStep {
+    pub(super) partitions: Vec<usize>,
+    pub(super) plan: Plan,
 }
 
 /// The end of a round, its missing bytes, and when this instance began to fold it.

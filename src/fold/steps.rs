@@ -3,178 +3,142 @@
 use std::time::Instant;
 
 use super::additions::additions;
-use super::lease::Lease;
-use super::plan::{Outcome, Plan, RoundEnd};
-use crate::error::StoreError;
-use crate::model::pack;
-use crate::model::records::{RecordKey, Records};
+use super::feature::Feature;
+use super::ground::{Ground, Interrupted};
+use super::plan::{Plans, RoundEnd};
 use crate::model::round::Round;
-use crate::model::slice::Precision;
 use crate::model::sorted;
-use crate::model::tier::{FINEST, RolledUp, TIERS, TierSlice, tier};
 use crate::random::random_name;
 use crate::store::Position;
 use crate::store::additions::Additions;
-use crate::store::journal::{FoldStep, Journal, Partitions, Step};
+use crate::store::journal::{FoldStep, Partitions, Step};
 use crate::store::retry::send_until_answered;
 use crate::store::table::{FieldWrites, Table};
 
 /// Entries that one step trims.
 const TRIMMED_AT_ONCE: usize = 64;
 
-impl Lease {
+impl Ground<'_> {
     /// Writes a round in steps.
-    pub(super) async fn write(
+    pub(super) async fn write_round(
         &mut self,
-        journal: &dyn Journal,
-        instance: &str,
+        features: &mut [Box<dyn Feature>],
         round: &Round,
-        mut plans: Vec<Plan>,
+        plans: Plans,
         end: RoundEnd,
-    ) -> Result<Outcome, StoreError> {
+    ) -> Result<(), Interrupted> {
         let upto = end.upto;
-        if plans.is_empty() {
-            plans.push(Plan::default());
-        }
-        let steps = plans.len();
-        for (number, plan) in plans.into_iter().enumerate() {
-            let is_last = number + 1 == steps;
-            let mut done = self.progress.done;
-            plan.partitions.iter().for_each(|at| done.insert(*at));
+        let steps = plans.into_steps(self.lease.sizer.cost);
+        let last = steps.len() - 1;
+        for (number, planned) in steps.into_iter().enumerate() {
+            let is_last = number == last;
+            let (lease, partitions) = (&*self.lease, &planned.partitions);
+            let mut done = lease.progress.done;
+            partitions.iter().for_each(|at| done.insert(*at));
             // Entries of this round may be trimmed by its last step, entries of earlier rounds by any step.
-            let trimmable = self.folded.iter().take(TRIMMED_AT_ONCE);
+            let trimmable = lease.folded.iter().take(TRIMMED_AT_ONCE);
             let trimmable = trimmable
-                .take_while(|entry| is_last || entry.offset <= self.progress.low.offset)
+                .take_while(|entry| is_last || entry.offset <= lease.progress.low.offset)
                 .copied();
             let trimmed: Vec<Position> = trimmable.collect();
-            let states = self.state_writes(&plan.rankings);
-            let fields = by_table(
-                record_writes(
-                    &self.records,
-                    &plan.records,
-                    &self.progress.rolled,
-                    round.stamp(),
-                )
-                .chain(plan.fields)
-                .chain(states),
-            );
+            let writes = features.iter_mut();
+            let writes = writes.flat_map(|feature| feature.writes(lease, partitions));
+            let fields = by_table(planned.plan.fields.into_iter().chain(writes));
             let next = random_name();
             let step = FoldStep {
-                version: &self.progress.version,
+                version: &lease.progress.version,
                 next: &next,
-                instance,
+                instance: self.instance,
                 upto: Some(upto),
                 done: (!is_last).then_some(done),
                 trim: trimmed.last().copied(),
                 stamp: round.stamp(),
-                additions: &additions(round, &plan.partitions, self.has_context_counters),
+                additions: &additions(round, partitions, lease.has_context_counters),
                 fields: &fields,
-                rolled: &self.progress.rolled,
+                rolled: &lease.progress.rolled,
                 hole_bytes: end.hole_bytes,
                 took_millis: millis_since(end.start),
             };
-            let (sent, cost) = (Instant::now(), self.sizer.cost);
-            match send_until_answered(|| journal.fold(&step)).await? {
-                Step::Done(()) => {}
-                Step::Stale(version) if version == next => {}
-                Step::Stale(_) | Step::Absent => return Ok(Outcome::Lost),
+            let sent = Instant::now();
+            self.send(&step).await?;
+            let lease = &mut *self.lease;
+            if planned.plan.cost > 0 {
+                let cost = lease.sizer.cost.min(planned.plan.cost);
+                lease.sizer.adapt(sent.elapsed(), cost);
             }
-            if plan.cost > 0 {
-                self.sizer.adapt(sent.elapsed(), cost.min(plan.cost));
-            }
-            self.folded.drain(..trimmed.len());
-            self.progress.version = next;
-            self.progress.done = done;
-            self.progress.upto = Some(upto);
+            lease.folded.drain(..trimmed.len());
+            lease.progress.version = next;
+            lease.progress.done = done;
+            lease.progress.upto = Some(upto);
         }
-        self.progress.low = upto;
-        self.progress.upto = None;
-        self.progress.done = Partitions::default();
-        self.progress.aside.clear();
-        self.stamp = round.stamp();
-        self.took_millis = millis_since(end.start);
-        while self.folded.len() > TRIMMED_AT_ONCE {
-            if !self.trim(journal, instance).await? {
-                return Ok(Outcome::Lost);
-            }
+        let lease = &mut *self.lease;
+        lease.progress.low = upto;
+        lease.progress.upto = None;
+        lease.progress.done = Partitions::default();
+        lease.progress.aside.clear();
+        lease.stamp = round.stamp();
+        lease.took_millis = millis_since(end.start);
+        while self.lease.folded.len() > TRIMMED_AT_ONCE {
+            self.trim().await?;
         }
-        Ok(Outcome::Folded)
+        Ok(())
     }
 
-    /// Trims the oldest folded entries by a step that folds no entry. `false` when the lease is lost.
-    pub(super) async fn trim(
-        &mut self,
-        journal: &dyn Journal,
-        instance: &str,
-    ) -> Result<bool, StoreError> {
-        let count = self.folded.len().min(TRIMMED_AT_ONCE);
-        let last = self.folded.get(count.saturating_sub(1)).copied();
-        let is_ours = self.write_between(journal, instance, &[], last).await?;
-        if is_ours {
-            self.folded.drain(..count);
-        }
-        Ok(is_ours)
+    /// Trims the oldest folded entries by a step that folds no entry.
+    pub(super) async fn trim(&mut self) -> Result<(), Interrupted> {
+        let count = self.lease.folded.len().min(TRIMMED_AT_ONCE);
+        let last = self.lease.folded.get(count.saturating_sub(1)).copied();
+        self.write_between(&[], last).await?;
+        self.lease.folded.drain(..count);
+        Ok(())
     }
 
-    /// Writes fields of tables by a step that folds no entry. `false` when the lease is lost.
-    pub(super) async fn maintain_fields(
-        &mut self,
-        journal: &dyn Journal,
-        instance: &str,
-        fields: &[FieldWrites],
-    ) -> Result<bool, StoreError> {
-        self.write_between(journal, instance, fields, None).await
+    /// Writes fields of tables by a step that folds no entry.
+    pub(super) async fn write(&mut self, fields: &[FieldWrites]) -> Result<(), Interrupted> {
+        self.write_between(fields, None).await
     }
 
-    /// Writes records by a step that folds no entry. `false` when the lease is lost.
-    pub(super) async fn maintain_records(
-        &mut self,
-        journal: &dyn Journal,
-        instance: &str,
-        records: &[RecordKey],
-    ) -> Result<bool, StoreError> {
-        let writes = record_writes(&self.records, records, &self.progress.rolled, self.stamp);
-        let fields = by_table(writes);
-        self.write_between(journal, instance, &fields, None).await
-    }
-
-    /// Writes fields of tables and trims entries by a step that folds no entry. `false` when the lease is lost.
+    /// Writes fields of tables and trims entries by a step that folds no entry.
     async fn write_between(
         &mut self,
-        journal: &dyn Journal,
-        instance: &str,
         fields: &[FieldWrites],
         trim: Option<Position>,
-    ) -> Result<bool, StoreError> {
-        let next = random_name();
+    ) -> Result<(), Interrupted> {
+        let (lease, next) = (&*self.lease, random_name());
         let step = FoldStep {
-            version: &self.progress.version,
+            version: &lease.progress.version,
             next: &next,
-            instance,
+            instance: self.instance,
             upto: None,
             done: None,
             trim,
-            stamp: self.stamp,
+            stamp: lease.stamp,
             additions: &Additions::default(),
             fields,
-            rolled: &self.progress.rolled,
+            rolled: &lease.progress.rolled,
             hole_bytes: 0,
-            took_millis: self.took_millis,
+            took_millis: lease.took_millis,
         };
-        match send_until_answered(|| journal.fold(&step)).await? {
-            Step::Done(()) => {}
-            Step::Stale(version) if version == next => {}
-            Step::Stale(_) | Step::Absent => return Ok(false),
+        self.send(&step).await?;
+        self.lease.progress.version = next;
+        Ok(())
+    }
+
+    /// Sends a step until it is known whether it took effect.
+    async fn send(&self, step: &FoldStep<'_>) -> Result<(), Interrupted> {
+        match send_until_answered(|| self.journal.fold(step)).await? {
+            Step::Done(()) => Ok(()),
+            Step::Stale(version) if version == step.next => Ok(()),
+            Step::Stale(_) | Step::Absent => Err(Interrupted::Lost),
         }
-        self.progress.version = next;
-        Ok(true)
     }
 }
 
-/// Combines the writes of each table, so that each is one command.
-fn by_table(writes: impl IntoIterator<Item = FieldWrites>) -> Vec<FieldWrites> {
+/// Combines the writes of each table, so that each is one command. None ends a table.
+pub(super) fn by_table(writes: impl IntoIterator<Item = FieldWrites>) -> Vec<FieldWrites> {
     let mut tables: Vec<(Table, FieldWrites)> = Vec::new();
     for mut write in writes {
+        debug_assert!(!write.is_ended);
         let new = || FieldWrites::new(write.table.clone(), None);
         let table = sorted::entry(&mut tables, write.table.clone(), new);
         table.ttl = table.ttl.or(write.ttl);
@@ -182,34 +146,6 @@ fn by_table(writes: impl IntoIterator<Item = FieldWrites>) -> Vec<FieldWrites> {
         table.set.append(&mut write.set);
     }
     tables.into_iter().map(|(_, writes)| writes).collect()
-}
-
-/// The writes of records as this folder has them.
-fn record_writes(
-    records: &Records,
-    keys: &[RecordKey],
-    rolled: &RolledUp,
-    now: i64,
-) -> impl Iterator<Item = FieldWrites> {
-    keys.iter().filter_map(move |(at, id)| {
-        let record = records.get((*at, *id))?;
-        let mut write = FieldWrites::new(Table::records(*at), Some(ttl(*at, rolled, now)));
-        write
-            .set
-            .push((id.to_bytes().to_vec(), pack::record(record)));
-        Some(write)
-    })
-}
-
-/// Time to live of the records of a slice, in seconds. The clock of an instance may be ahead.
-pub(super) fn ttl(at: TierSlice, rolled: &RolledUp, now: i64) -> i64 {
-    // A slice that is not rolled up yet must outlive a stop of the whole service.
-    let is_pending = at.0 == FINEST.seconds && !rolled.contains(at.1);
-    let tier = match is_pending {
-        true => TIERS.last().copied(),
-        false => tier(at.0),
-    };
-    tier.map_or(i64::from(at.0), Precision::key_ttl) + at.1.saturating_sub(now).max(0)
 }
 
 fn millis_since(start: Instant) -> u64 {

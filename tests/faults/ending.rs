@@ -15,16 +15,19 @@ use crate::rig::proxy::Proxy;
 use crate::rig::seed::seed;
 use crate::rig::server::RedisServer;
 use crate::rig::wait::{PATIENCE, until};
-use crate::service::{PREFIX, Service, builder, by_day, without_flushes};
+use crate::service::{
+    PATIENT, PREFIX, Service, builder, by_day, with_response_timeout, without_flushes,
+};
 
 #[tokio::test]
 async fn a_shutdown_in_the_middle_of_a_flush_loses_nothing() {
     let server = RedisServer::start().await;
     let proxy = Proxy::start(server.port()).await;
     for asked in [true, false] {
+        let builder = with_response_timeout(&proxy.url(), PATIENT);
         let service = Service::new(match asked {
-            true => without_flushes(&proxy.url()),
-            false => builder(&proxy.url()),
+            true => builder.flush_interval(Duration::from_secs(60)),
+            false => builder,
         });
         service.requests(100).await;
         service.settle().await;

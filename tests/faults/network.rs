@@ -5,8 +5,8 @@ use std::time::Duration;
 use crate::rig::proxy::{Proxy, Swallow};
 use crate::rig::seed::seed;
 use crate::rig::server::RedisServer;
-use crate::rig::wait::until;
-use crate::service::{Service, pause, with_response_timeout, without_flushes};
+use crate::rig::wait::{PATIENCE, until};
+use crate::service::{PATIENT, Service, pause, with_response_timeout, without_flushes};
 
 struct Setting {
     server: RedisServer,
@@ -146,7 +146,7 @@ async fn replies_in_single_bytes_lose_nothing() {
         proxy,
         service,
         seed,
-    } = setting_with_timeout(Duration::from_secs(5)).await;
+    } = setting_with_timeout(PATIENT).await;
     proxy.slice(true);
     let load = service.load(seed);
     for _ in 0..3 {
@@ -233,11 +233,11 @@ async fn a_flush_over_a_long_way_ends_under_load() {
         proxy,
         service,
         seed,
-    } = setting().await;
+    } = setting_with_timeout(PATIENT).await;
     proxy.delay(Duration::from_millis(25));
     let load = service.load(seed);
     for _ in 0..3 {
-        let flush = tokio::time::timeout(Duration::from_secs(5), service.settle());
+        let flush = tokio::time::timeout(PATIENCE, service.settle());
         flush.await.unwrap();
     }
     load.stop().await;

@@ -10,7 +10,9 @@ use crate::rig::proxy::{Proxy, Swallow};
 use crate::rig::seed::seed;
 use crate::rig::server::RedisServer;
 use crate::rig::wait::until;
-use crate::service::{Service, Stored, builder, pause, without_flushes};
+use crate::service::{
+    PATIENT, Service, Stored, builder, pause, with_response_timeout, without_flushes,
+};
 
 #[tokio::test]
 async fn a_killed_server_with_every_write_on_disk_loses_nothing() {
@@ -38,7 +40,7 @@ async fn a_killed_server_with_every_write_on_disk_loses_nothing() {
 #[tokio::test]
 async fn flushed_scripts_are_loaded_again_under_load() {
     let server = RedisServer::start().await;
-    let service = Service::new(builder(&server.url()));
+    let service = Service::new(with_response_timeout(&server.url(), PATIENT));
     let load = service.load(seed());
     let mut conn = server.connection().await;
     for _ in 0..20 {

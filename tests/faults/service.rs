@@ -32,6 +32,9 @@ pub fn builder(url: &str) -> Builder {
     with_response_timeout(url, Duration::from_millis(150))
 }
 
+/// A response timeout that a machine which is busy with other tests keeps.
+pub const PATIENT: Duration = Duration::from_secs(5);
+
 /// Like [`builder`], with this response timeout.
 pub fn with_response_timeout(url: &str, timeout: Duration) -> Builder {
     let options = RedisOptions::new(url).unwrap().prefix(PREFIX).unwrap();

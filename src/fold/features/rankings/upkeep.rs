@@ -7,12 +7,13 @@
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use super::lease::Lease;
-use super::rankings::{
+use super::Rankings;
+use super::plan::{
     IDS_AT_ONCE, Stored, dropped_write, number, set_number, slice_of, state_write, totals_of, ttl,
 };
 use crate::error::StoreError;
-use crate::store::journal::{FieldPage, Journal, Step};
+use crate::fold::ground::{Ground, Interrupted};
+use crate::store::journal::{FieldPage, Journal};
 use crate::store::table::{FieldWrites, Table};
 
 /// Ids that are taken out because they have left the window before entries are folded again, and as many because
@@ -22,13 +23,22 @@ const IDS_PER_ROUND: usize = 20_000;
 const IDS_PER_PAGE: usize = 20;
 
 /// Why the upkeep of a ranking ended early.
-enum Interrupted {
-    /// The lease is lost.
-    Lost,
-    /// A step failed.
-    Step(StoreError),
+enum EndedEarly {
+    /// The fold ends as well.
+    Interrupted(Interrupted),
     /// A table cannot be read, which must not stop the fold.
     Unreadable(StoreError),
+}
+
+impl From<Interrupted> for EndedEarly {
+    fn from(interrupted: Interrupted) -> Self {
+        Self::Interrupted(interrupted)
+    }
+}
+
+/// What could be read, or that the table cannot be.
+fn readable<T>(read: Result<T, StoreError>) -> Result<T, EndedEarly> {
+    read.map_err(EndedEarly::Unreadable)
 }
 
 /// The part of a table that was looked for its smallest counts.
@@ -39,99 +49,85 @@ struct Smallest {
     has_more: bool,
 }
 
-impl Lease {
-    /// Takes slices that have left the window at `now` out of the sums. `false` when the lease is lost.
-    pub(super) async fn expire_rankings(
+impl Rankings {
+    /// Takes slices that have left the window at `now` out of the sums.
+    pub(super) async fn expire(
         &mut self,
-        journal: &dyn Journal,
-        instance: &str,
+        ground: &mut Ground<'_>,
         now: i64,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<(), Interrupted> {
         let all: Arc<str> = "".into();
-        if !self.rankings.is_put_off(&all) {
-            match self.list_rankings(journal).await {
-                Ok(()) => self.rankings.succeeded(&all),
-                Err(error) => self.rankings.put_off(&all, error)?,
+        if !self.known.is_put_off(&all) {
+            match self.list(ground.journal).await {
+                Ok(()) => self.known.succeeded(&all),
+                Err(error) => self.known.put_off(&all, error)?,
             }
         }
-        let due = self.rankings.iter().filter(|(name, ranking)| {
+        let due = self.known.iter().filter(|(name, ranking)| {
             let state = &ranking.state;
             let is_due = state.slices.is_empty() || state.expired(now).next().is_some();
-            (is_due || !ranking.specs.is_empty()) && !self.rankings.is_put_off(name)
+            (is_due || !ranking.specs.is_empty()) && !self.known.is_put_off(name)
         });
         let due: Vec<_> = due.map(|(name, _)| name.clone()).collect();
         let mut left = IDS_PER_ROUND;
         for name in due {
-            let result = self.expire_ranking(journal, instance, &name, now, &mut left);
-            let result = result.await;
-            if !self.goes_on(&name, result)? {
-                return Ok(false);
-            }
+            let result = self.expire_ranking(ground, &name, now, &mut left).await;
+            self.go_on(&name, result)?;
         }
-        Ok(true)
+        Ok(())
     }
 
-    /// Drops ids for which the rankings that were added to have no room. `false` when the lease is lost.
-    pub(super) async fn limit_rankings(
-        &mut self,
-        journal: &dyn Journal,
-        instance: &str,
-    ) -> Result<bool, StoreError> {
+    /// Drops ids for which the rankings that were added to have no room.
+    pub(super) async fn limit(&mut self, ground: &mut Ground<'_>) -> Result<(), Interrupted> {
         let mut left = IDS_PER_ROUND;
-        for _ in 0..self.rankings.to_limit.len() {
-            let Some(name) = self.rankings.to_limit.pop_front() else {
+        for _ in 0..self.known.to_limit.len() {
+            let Some(name) = self.known.to_limit.pop_front() else {
                 break;
             };
-            if left == 0 || self.rankings.is_put_off(&name) {
-                self.rankings.touch(&name);
+            if left == 0 || self.known.is_put_off(&name) {
+                self.known.touch(&name);
                 continue;
             }
-            let result = self
-                .limit_ranking(journal, instance, &name, &mut left)
-                .await;
+            let result = self.limit_ranking(ground, &name, &mut left).await;
             if !matches!(result, Ok(true)) {
-                self.rankings.touch(&name);
+                self.known.touch(&name);
             }
-            if !self.goes_on(&name, result.map(drop))? {
-                return Ok(false);
-            }
+            self.go_on(&name, result.map(drop))?;
         }
-        Ok(true)
+        Ok(())
     }
 
-    /// Notes how the upkeep of a ranking ended. `false` when the lease is lost.
-    fn goes_on(
+    /// Notes how the upkeep of a ranking ended.
+    fn go_on(
         &mut self,
         name: &Arc<str>,
-        result: Result<(), Interrupted>,
-    ) -> Result<bool, StoreError> {
+        result: Result<(), EndedEarly>,
+    ) -> Result<(), Interrupted> {
         match result {
-            Ok(()) => self.rankings.succeeded(name),
-            Err(Interrupted::Lost) => return Ok(false),
-            Err(Interrupted::Step(error)) => return Err(error),
-            Err(Interrupted::Unreadable(error)) => self.rankings.put_off(name, error)?,
+            Ok(()) => self.known.succeeded(name),
+            Err(EndedEarly::Interrupted(interrupted)) => return Err(interrupted),
+            Err(EndedEarly::Unreadable(error)) => self.known.put_off(name, error)?,
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Takes the slices of a ranking that have left the window out of the sums, as many of their ids as are `left`.
     async fn expire_ranking(
         &mut self,
-        journal: &dyn Journal,
-        instance: &str,
+        ground: &mut Ground<'_>,
         name: &Arc<str>,
         now: i64,
         left: &mut usize,
-    ) -> Result<(), Interrupted> {
-        self.expire_specs(journal, instance, name, now).await?;
-        let Some(ranking) = self.rankings.get(name) else {
+    ) -> Result<(), EndedEarly> {
+        self.expire_specs(ground, name, now).await?;
+        let Some(ranking) = self.known.get(name) else {
             return Ok(());
         };
         let expired: Vec<i64> = ranking.state.expired(now).collect();
         // Once the window is over, no slice may be left when another one begins: the sums of slices that are gone are
         // removed with the last slice.
         if expired.len() == ranking.state.slices.len() {
-            return self.end_ranking(journal, instance, name).await;
+            return self.end_ranking(ground, name).await;
         }
         for start in expired {
             let mut from = None;
@@ -139,15 +135,13 @@ impl Lease {
                 if *left == 0 {
                     return Ok(());
                 }
-                let page = page_of(journal, name, start, from).await;
-                let page = page.map_err(Interrupted::Unreadable)?;
+                let page = readable(page_of(ground.journal, name, start, from).await)?;
                 let ids: Vec<_> = page.fields.into_iter().map(|(id, _)| id).collect();
                 for ids in ids.chunks(IDS_AT_ONCE) {
-                    self.take_out(journal, instance, (name, start), ids, None)
-                        .await?;
+                    self.take_out(ground, (name, start), ids, None).await?;
                 }
                 *left = left.saturating_sub(IDS_PER_PAGE + ids.len());
-                if let Some(ranking) = self.rankings.get_mut(name) {
+                if let Some(ranking) = self.known.get_mut(name) {
                     ranking.ids = None;
                 }
                 from = page.next;
@@ -155,7 +149,7 @@ impl Lease {
                     break;
                 }
             }
-            self.forget_slice(journal, instance, name, start).await?;
+            self.forget_slice(ground, name, start).await?;
         }
         Ok(())
     }
@@ -163,12 +157,11 @@ impl Lease {
     /// Forgets configurations that no instance has added with for as long as their period.
     async fn expire_specs(
         &mut self,
-        journal: &dyn Journal,
-        instance: &str,
+        ground: &mut Ground<'_>,
         name: &Arc<str>,
         now: i64,
-    ) -> Result<(), Interrupted> {
-        let Some(ranking) = self.rankings.get_mut(name) else {
+    ) -> Result<(), EndedEarly> {
+        let Some(ranking) = self.known.get_mut(name) else {
             return Ok(());
         };
         let before = ranking.specs.clone();
@@ -178,39 +171,37 @@ impl Lease {
         }
         let state = state_write(name, Some(&ranking.state));
         let writes = [state, ranking.specs_write(name)];
-        self.write_tables(journal, instance, &writes).await
+        Ok(ground.write(&writes).await?)
     }
 
     /// Drops the smallest counts of the oldest slices until a ranking has no more ids than it may, or as many as are
     /// `left`. Returns whether it has no more.
     async fn limit_ranking(
         &mut self,
-        journal: &dyn Journal,
-        instance: &str,
+        ground: &mut Ground<'_>,
         name: &Arc<str>,
         left: &mut usize,
-    ) -> Result<bool, Interrupted> {
-        let Some(ranking) = self.rankings.get(name) else {
+    ) -> Result<bool, EndedEarly> {
+        let Some(ranking) = self.known.get(name) else {
             return Ok(true);
         };
         let (spec, slices) = (ranking.state.spec, ranking.state.slices.clone());
-        let counts = journal.count_fields(&[totals_of(name)]).await;
-        let counts = counts.map_err(Interrupted::Unreadable)?;
+        let counts = readable(ground.journal.count_fields(&[totals_of(name)]).await)?;
         let count = counts.first().copied().unwrap_or(0);
         let mut surplus = count.saturating_sub(spec.max_ids as usize);
         for start in slices {
             if surplus == 0 {
                 break;
             }
-            let smallest = self.smallest_of(journal, name, start, left).await;
-            let Smallest { ids, has_more } = smallest.map_err(Interrupted::Unreadable)?;
+            let smallest = smallest_of(ground.journal, name, start, left).await;
+            let Smallest { ids, has_more } = readable(smallest)?;
             let mut taken = 0;
             for part in ids.chunks(IDS_AT_ONCE) {
                 let ids: Vec<_> = part.iter().map(|(_, id)| id.clone()).collect();
                 // An id that is part of later slices stays, with its additions there.
                 let part = (name, start);
                 taken += self
-                    .take_out(journal, instance, part, &ids, Some(&mut surplus))
+                    .take_out(ground, part, &ids, Some(&mut surplus))
                     .await?;
                 if surplus == 0 {
                     break;
@@ -220,56 +211,23 @@ impl Lease {
             if has_more || taken < ids.len() {
                 break;
             }
-            self.forget_slice(journal, instance, name, start).await?;
+            self.forget_slice(ground, name, start).await?;
         }
-        if let Some(ranking) = self.rankings.get_mut(name) {
+        if let Some(ranking) = self.known.get_mut(name) {
             ranking.ids = Some(surplus.saturating_add(spec.max_ids as usize).min(count));
         }
         Ok(surplus == 0)
-    }
-
-    /// Finds the smallest counts of a slice, as many as are `left`.
-    async fn smallest_of(
-        &self,
-        journal: &dyn Journal,
-        name: &Arc<str>,
-        start: i64,
-        left: &mut usize,
-    ) -> Result<Smallest, StoreError> {
-        let mut from = None;
-        let (mut smallest, mut has_more) = (BinaryHeap::new(), false);
-        let most = *left;
-        loop {
-            let page = page_of(journal, name, start, from).await?;
-            *left = left.saturating_sub(IDS_PER_PAGE);
-            for (id, count) in page.fields {
-                smallest.push((number(Some(&count)), id));
-                if smallest.len() > most {
-                    smallest.pop();
-                    has_more = true;
-                }
-            }
-            from = page.next;
-            if from.is_none() {
-                break;
-            }
-        }
-        let mut ids = smallest.into_sorted_vec();
-        // A page may have ids of an earlier one.
-        ids.dedup();
-        Ok(Smallest { ids, has_more })
     }
 
     /// Takes ids out of a slice, and its counts out of the sums, in one step. With a surplus, only as many as it takes
     /// until it is gone, and counts them as dropped. Returns how many.
     async fn take_out(
         &mut self,
-        journal: &dyn Journal,
-        instance: &str,
+        ground: &mut Ground<'_>,
         (name, start): (&Arc<str>, i64),
         ids: &[Vec<u8>],
         surplus: Option<&mut usize>,
-    ) -> Result<usize, Interrupted> {
+    ) -> Result<usize, EndedEarly> {
         let mut fields = vec![
             (slice_of(name, start), ids.to_vec()),
             (totals_of(name), ids.to_vec()),
@@ -277,16 +235,12 @@ impl Lease {
         if surplus.is_some() {
             fields.push((Table::RankingsDropped, vec![name.as_bytes().to_vec()]));
         }
-        let version = &self.progress.version;
-        let values = journal.load_fields(instance, version, &fields).await;
-        let Step::Done(values) = values.map_err(Interrupted::Unreadable)? else {
-            return Err(Interrupted::Lost);
+        let values = match ground.load(&fields).await {
+            Err(Interrupted::Failed(error)) => return Err(EndedEarly::Unreadable(error)),
+            values => values?,
         };
         let mut stored = Stored::new(fields, values);
-        let ttl = self
-            .rankings
-            .get(name)
-            .map(|ranking| ttl(ranking.state.spec));
+        let ttl = self.known.get(name).map(|ranking| ttl(ranking.state.spec));
         let mut slice = FieldWrites::new(slice_of(name, start), None);
         let mut totals = FieldWrites::new(totals_of(name), ttl);
         let mut surplus_left = surplus.as_deref().copied();
@@ -315,7 +269,7 @@ impl Lease {
             writes.push(dropped_write(name, before, dropped));
             *surplus = surplus_left.unwrap_or(0);
         }
-        self.write_tables(journal, instance, &writes).await?;
+        ground.write(&writes).await?;
         tokio::task::yield_now().await;
         Ok(taken)
     }
@@ -323,61 +277,76 @@ impl Lease {
     /// Forgets a slice that is empty. A ranking without slices is forgotten as well.
     async fn forget_slice(
         &mut self,
-        journal: &dyn Journal,
-        instance: &str,
+        ground: &mut Ground<'_>,
         name: &Arc<str>,
         start: i64,
-    ) -> Result<(), Interrupted> {
-        let Some(ranking) = self.rankings.get_mut(name) else {
+    ) -> Result<(), EndedEarly> {
+        let Some(ranking) = self.known.get_mut(name) else {
             return Ok(());
         };
         ranking.state.slices.remove(&start);
         if ranking.state.slices.is_empty() {
-            return self.end_ranking(journal, instance, name).await;
+            return self.end_ranking(ground, name).await;
         }
         let write = state_write(name, Some(&ranking.state));
-        self.write_tables(journal, instance, &[write]).await
+        Ok(ground.write(&[write]).await?)
     }
 
     /// Removes a ranking whose window is over, in one step: its state, its sums and its slices, however many ids they
     /// have. So no sum stays of a slice that another program has deleted.
     async fn end_ranking(
         &mut self,
-        journal: &dyn Journal,
-        instance: &str,
+        ground: &mut Ground<'_>,
         name: &Arc<str>,
-    ) -> Result<(), Interrupted> {
-        let Some(ranking) = self.rankings.get(name) else {
+    ) -> Result<(), EndedEarly> {
+        let Some(ranking) = self.known.get(name) else {
             return Ok(());
         };
         let starts = ranking.state.slices.iter();
         let slices = starts.map(|start| slice_of(name, *start));
         let tables: Vec<_> = [totals_of(name)].into_iter().chain(slices).collect();
-        let counts = journal.count_fields(&tables).await;
-        let counts = counts.map_err(Interrupted::Unreadable)?;
+        let counts = readable(ground.journal.count_fields(&tables).await)?;
         let mut specs = FieldWrites::new(Table::RankingSpecs, None);
         specs.removed.push(name.as_bytes().to_vec());
         let mut writes = vec![state_write(name, None), specs];
         let tables = tables.into_iter().zip(counts);
         let tables = tables.filter(|(_, count)| *count > 0);
         writes.extend(tables.map(|(table, _)| FieldWrites::end(table)));
-        self.write_tables(journal, instance, &writes).await?;
-        self.rankings.remove(name);
+        ground.write(&writes).await?;
+        self.known.remove(name);
         Ok(())
     }
+}
 
-    async fn write_tables(
-        &mut self,
-        journal: &dyn Journal,
-        instance: &str,
-        writes: &[FieldWrites],
-    ) -> Result<(), Interrupted> {
-        match self.maintain_fields(journal, instance, writes).await {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(Interrupted::Lost),
-            Err(error) => Err(Interrupted::Step(error)),
+/// Finds the smallest counts of a slice, as many as are `left`.
+async fn smallest_of(
+    journal: &dyn Journal,
+    name: &Arc<str>,
+    start: i64,
+    left: &mut usize,
+) -> Result<Smallest, StoreError> {
+    let mut from = None;
+    let (mut smallest, mut has_more) = (BinaryHeap::new(), false);
+    let most = *left;
+    loop {
+        let page = page_of(journal, name, start, from).await?;
+        *left = left.saturating_sub(IDS_PER_PAGE);
+        for (id, count) in page.fields {
+            smallest.push((number(Some(&count)), id));
+            if smallest.len() > most {
+                smallest.pop();
+                has_more = true;
+            }
+        }
+        from = page.next;
+        if from.is_none() {
+            break;
         }
     }
+    let mut ids = smallest.into_sorted_vec();
+    // A page may have ids of an earlier one.
+    ids.dedup();
+    Ok(Smallest { ids, has_more })
 }
 
 /// Reads a page of a slice.

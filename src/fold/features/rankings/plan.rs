@@ -1,16 +1,17 @@
-//! Folding rankings: the counts of each slice, and their sums, are merged with those of the store.
+//! Merging the counts of each slice of a ranking, and their sums, with those of the store.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use super::lease::Lease;
-use super::plan::Plan;
+use super::Rankings;
 use crate::error::StoreError;
+use crate::fold::ground::{Ground, Interrupted};
+use crate::fold::plan::{Plan, Plans};
 use crate::model::ranking::{IdDelta, RankingDelta, RankingSpec, RankingState};
 use crate::model::ranking_specs::CarriedSpecs;
 use crate::model::round::{Round, partition, partition_of_id};
 use crate::model::sorted;
-use crate::store::journal::{FieldValues, Journal, Step};
+use crate::store::journal::{FieldValues, Journal};
 use crate::store::table::{FieldWrites, Table};
 
 /// Ids that one step takes out, and ids that are planned before the task yields to others.
@@ -63,26 +64,23 @@ pub(super) fn set_number(write: &mut FieldWrites, id: &[u8], number: i64) {
     }
 }
 
-impl Lease {
-    /// Adds the rankings of a round to its plans, merged with the store's. `false` when the lease is lost.
-    pub(super) async fn plan_rankings(
+impl Rankings {
+    /// Adds the rankings of a round to its plans, merged with the store's.
+    pub(super) async fn merge(
         &mut self,
-        journal: &dyn Journal,
-        instance: &str,
+        ground: &Ground<'_>,
         round: &Round,
-        plans: &mut Vec<(usize, Plan)>,
-    ) -> Result<bool, StoreError> {
+        plans: &mut Plans,
+    ) -> Result<(), Interrupted> {
+        self.added_to.clear();
         if round.rankings().is_empty() {
-            return Ok(true);
+            return Ok(());
         }
-        let names = round.rankings().keys();
-        if !self.know_rankings(journal, instance, names).await? {
-            return Ok(false);
-        }
+        self.know(ground, round.rankings().keys()).await?;
         let rankings = round.rankings().iter();
-        let rankings = rankings.map(|(name, delta)| self.begin_ranking(name, delta, round));
+        let rankings = rankings.map(|(name, delta)| self.begin(ground, name, delta, round));
         let mut all: Vec<Added<'_>> = rankings.collect();
-        self.make_room(journal, &mut all).await?;
+        self.make_room(ground.journal, &mut all).await?;
         let mut fields: Vec<(Table, Vec<Vec<u8>>)> = Vec::new();
         for added in &all {
             if added.may_drop() {
@@ -97,10 +95,7 @@ impl Lease {
                 }
             }
         }
-        let version = &self.progress.version;
-        let Step::Done(values) = journal.load_fields(instance, version, &fields).await? else {
-            return Ok(false);
-        };
+        let values = ground.load(&fields).await?;
         let mut stored = Stored::new(fields, values);
         for added in &all {
             let refused = self.refused_ids(added, &stored);
@@ -116,8 +111,9 @@ impl Lease {
                     *dropped = dropped.saturating_add(sum.unsigned_abs());
                     continue;
                 }
-                let plan = sorted::entry(plans, partition, Plan::default);
-                added.plan_id(id, delta, slices, &mut stored, plan);
+                added.plan_id(id, delta, slices, &mut stored, plans.of(partition));
+                let names = self.added_to.entry(partition).or_default();
+                names.insert(added.name.clone());
                 if number % IDS_AT_ONCE == 0 {
                     tokio::task::yield_now().await;
                 }
@@ -129,30 +125,30 @@ impl Lease {
             let (before, mut sum) = (stored.next(&Table::RankingsDropped), 0u64);
             for (partition, more) in dropped {
                 sum = sum.saturating_add(more);
-                let plan = sorted::entry(plans, partition, Plan::default);
-                plan.fields.push(dropped_write(added.name, before, sum));
+                let write = dropped_write(added.name, before, sum);
+                plans.of(partition).fields.push(write);
             }
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Adds the slices of a delta to the state of its ranking.
-    fn begin_ranking<'a>(
+    fn begin<'a>(
         &mut self,
+        ground: &Ground<'_>,
         name: &'a Arc<str>,
         delta: &'a RankingDelta,
         round: &Round,
     ) -> Added<'a> {
         let now = round.stamp();
-        let done = self.progress.done;
         let ids = delta.ids.iter();
         let ids: Vec<_> = ids
-            .filter(|(id, _)| !done.contains(partition_of_id(name, id)))
+            .filter(|(id, _)| ground.is_left(partition_of_id(name, id)))
             .collect();
         let mut added = Added {
             name,
             delta,
-            counts_dropped: delta.dropped > 0 && !done.contains(partition(name)),
+            counts_dropped: delta.dropped > 0 && ground.is_left(partition(name)),
             before: Vec::new(),
             spec: delta.spec,
             oldest: delta.spec.oldest(now),
@@ -164,7 +160,7 @@ impl Lease {
         }
         let specs = round.ranking_specs(name);
         let newest = specs.and_then(CarriedSpecs::newest).unwrap_or(delta.spec);
-        let ranking = self.rankings.begin(name, newest);
+        let ranking = self.known.begin(name, newest);
         let was_mixed = ranking.specs.is_mixed();
         let state = &mut ranking.state;
         if let Some(specs) = specs {
@@ -178,7 +174,7 @@ impl Lease {
         if ranking.specs.is_mixed() && !was_mixed {
             tracing::warn!("{}", ranking.specs.warning(name));
         }
-        self.rankings.touch(name);
+        self.known.touch(name);
         added
     }
 
@@ -191,23 +187,20 @@ impl Lease {
         // What is dropped after each round makes up for fewer ids than that.
         let has_many = |added: &&mut Added<'_>| added.ids.len() > FEW_IDS;
         let mut counted: Vec<_> = all.iter_mut().filter(has_many).collect();
-        let is_uncounted = |name: &str| self.rankings.get(name).is_some_and(|r| r.ids.is_none());
+        let is_uncounted = |name: &str| self.known.get(name).is_some_and(|r| r.ids.is_none());
         let names = counted.iter().map(|added| added.name);
         let names: Vec<_> = names.filter(|name| is_uncounted(name)).collect();
         if !names.is_empty() {
             let totals: Vec<_> = names.iter().map(|name| totals_of(name)).collect();
             let counts = journal.count_fields(&totals).await?;
             for (name, count) in names.into_iter().zip(counts) {
-                if let Some(ranking) = self.rankings.get_mut(name) {
+                if let Some(ranking) = self.known.get_mut(name) {
                     ranking.ids = Some(count);
                 }
             }
         }
         for added in &mut counted {
-            let ids = self
-                .rankings
-                .get(added.name)
-                .and_then(|ranking| ranking.ids);
+            let ids = self.known.get(added.name).and_then(|ranking| ranking.ids);
             added.room = added.spec.most_at_once().saturating_sub(ids.unwrap_or(0));
         }
         Ok(())
@@ -227,7 +220,7 @@ impl Lease {
             })
             .collect();
         let surplus = new.len().saturating_sub(added.room);
-        if let Some(ranking) = self.rankings.get_mut(added.name) {
+        if let Some(ranking) = self.known.get_mut(added.name) {
             ranking.ids = ranking.ids.map(|ids| ids + new.len() - surplus);
         }
         if surplus == 0 {
@@ -240,7 +233,7 @@ impl Lease {
     /// The writes of the states of some rankings. Each step that adds to a ranking has them, so that no sum
     /// includes a slice of which the ranking does not know.
     pub(super) fn state_writes(&self, names: &BTreeSet<Arc<str>>) -> Vec<FieldWrites> {
-        let ranking = |name: &'_ Arc<str>| Some((name.clone(), self.rankings.get(name)?));
+        let ranking = |name: &'_ Arc<str>| Some((name.clone(), self.known.get(name)?));
         let rankings = names.iter().filter_map(ranking);
         let writes = rankings.flat_map(|(name, ranking)| {
             let (name, state) = (&name, &ranking.state);
@@ -342,7 +335,6 @@ impl<'a> Added<'a> {
         let mut totals = FieldWrites::new(totals_of(name), Some(ttl(spec)));
         set_number(&mut totals, id.as_bytes(), total);
         plan.fields.push(totals);
-        plan.rankings.insert(name.clone());
     }
 }
 

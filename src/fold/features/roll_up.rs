@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::lease::{Lease, SLICES_REMEMBERED};
-use super::steps::ttl;
+use super::records::{RecordTables, SLICES_REMEMBERED, record_writes, ttl};
 use crate::error::StoreError;
+use crate::fold::ground::{Ground, Interrupted};
+use crate::fold::steps::by_table;
 use crate::model::records::{RecordId, Records};
 use crate::model::tier::{FINEST, TierSlice};
 use crate::store::journal::Journal;
@@ -13,40 +14,38 @@ use crate::store::table::{FieldWrites, Table};
 /// Contexts whose records one step rolls up.
 const CONTEXTS_AT_ONCE: usize = 64;
 
-impl Lease {
-    /// Adds the records of ended slices to the coarser tiers, before the next round is folded. `false` when the
-    /// lease is lost. An instance that takes over half-way begins again: each record of a coarser tier says up to
-    /// which minute they are part of it.
-    pub(super) async fn roll_up(
-        &mut self,
-        journal: &dyn Journal,
-        instance: &str,
-    ) -> Result<bool, StoreError> {
-        let rolled = &mut self.progress.rolled;
+impl RecordTables {
+    /// Adds the records of ended slices to the coarser tiers, before the next round is folded. An instance that takes
+    /// over half-way begins again: each record of a coarser tier says up to which minute they are part of it.
+    pub(super) async fn roll_up(&mut self, ground: &mut Ground<'_>) -> Result<(), Interrupted> {
+        let stamp = ground.lease.stamp;
+        let rolled = &mut ground.lease.progress.rolled;
         let is_new = rolled.is_new();
-        rolled.advance(self.stamp);
+        rolled.advance(stamp);
         let candidates: Vec<i64> = match is_new {
             true => rolled.pending().collect(),
             false => rolled.due().collect(),
         };
         if candidates.is_empty() {
-            return Ok(true);
+            return Ok(());
         }
         let mut slices: Vec<TierSlice> = (candidates.iter())
             .map(|minute| (FINEST.seconds, *minute))
             .collect();
         let mut minutes_of: BTreeMap<RecordId, Vec<i64>> = BTreeMap::new();
-        for (minute, ids) in candidates.iter().zip(recorded(journal, &slices).await?) {
+        let recorded = recorded(ground.journal, &slices).await?;
+        for (minute, ids) in candidates.iter().zip(recorded) {
+            let rolled = &mut ground.lease.progress.rolled;
             if ids.is_empty() {
-                self.progress.rolled.remove(*minute);
-            } else if self.progress.rolled.contains(*minute) {
+                rolled.remove(*minute);
+            } else if rolled.contains(*minute) {
                 for id in ids {
                     minutes_of.entry(id).or_default().push(*minute);
                 }
             }
             tokio::task::yield_now().await;
         }
-        let rolled = &self.progress.rolled;
+        let rolled = &ground.lease.progress.rolled;
         slices.retain(|slice| rolled.contains(slice.1) && rolled.is_pending(slice.1));
         let contexts: Vec<_> = minutes_of.into_iter().collect();
         for part in contexts.chunks(CONTEXTS_AT_ONCE) {
@@ -60,31 +59,29 @@ impl Lease {
             }
             needed.extend(&written);
             needed.retain(|key| self.records.get(*key).is_none());
-            if !self.load(journal, instance, &needed).await? {
-                return Ok(false);
-            }
+            self.load(ground, &needed).await?;
+            let rolled = &ground.lease.progress.rolled;
             for (id, minutes) in part {
-                self.records.roll_up(*id, minutes, &self.progress.rolled);
+                self.records.roll_up(*id, minutes, rolled);
             }
             tokio::task::yield_now().await;
-            let is_ours = self.maintain_records(journal, instance, &written).await?;
-            if !is_ours {
-                return Ok(false);
-            }
+            let rolled = &ground.lease.progress.rolled;
+            let writes = record_writes(&self.records, &written, rolled, stamp);
+            ground.write(&by_table(writes)).await?;
             self.records.retain_newest(SLICES_REMEMBERED);
         }
-        self.progress.rolled.finish();
-        let rolled = &self.progress.rolled;
+        ground.lease.progress.rolled.finish();
+        let rolled = &ground.lease.progress.rolled;
         // The next step writes the progress of rolling up anyway.
         if contexts.is_empty() {
-            return Ok(true);
+            return Ok(());
         }
         // They may expire after the retention of their tier from now on.
         let released = slices.into_iter();
         let released =
-            released.map(|at| FieldWrites::expire(Table::records(at), ttl(at, rolled, self.stamp)));
+            released.map(|at| FieldWrites::expire(Table::records(at), ttl(at, rolled, stamp)));
         let released: Vec<_> = released.collect();
-        self.maintain_fields(journal, instance, &released).await
+        ground.write(&released).await
     }
 }
 

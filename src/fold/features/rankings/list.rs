@@ -3,35 +3,32 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use super::known_rankings::KnownRanking;
-use super::lease::Lease;
+use super::Rankings;
+use super::known::KnownRanking;
 use crate::error::StoreError;
-use crate::store::journal::{FieldValues, Journal, Step};
+use crate::fold::ground::{Ground, Interrupted};
+use crate::store::journal::{FieldValues, Journal};
 use crate::store::table::Table;
 
-impl Lease {
-    /// Reads the rankings of these names. `false` when the lease is lost.
-    pub(super) async fn know_rankings(
+impl Rankings {
+    /// Reads the rankings of these names.
+    pub(super) async fn know(
         &mut self,
-        journal: &dyn Journal,
-        instance: &str,
+        ground: &Ground<'_>,
         names: impl Iterator<Item = &Arc<str>>,
-    ) -> Result<bool, StoreError> {
-        let known = &self.rankings;
+    ) -> Result<(), Interrupted> {
+        let known = &self.known;
         let unknown = names.filter(|name| !known.is_listed && known.get(name).is_none());
         let unknown: Vec<_> = unknown.cloned().collect();
         if unknown.is_empty() {
-            return Ok(true);
+            return Ok(());
         }
         let names: Vec<_> = unknown
             .iter()
             .map(|name| name.as_bytes().to_vec())
             .collect();
         let fields = [Table::Rankings, Table::RankingSpecs].map(|table| (table, names.clone()));
-        let version = &self.progress.version;
-        let Step::Done(values) = journal.load_fields(instance, version, &fields).await? else {
-            return Ok(false);
-        };
+        let values = ground.load(&fields).await?;
         let mut values = values.into_iter().map(FieldValues::into_iter);
         let (states, specs) = (values.next(), values.next());
         let values = states
@@ -40,16 +37,16 @@ impl Lease {
             .zip(specs.into_iter().flatten());
         for (name, (state, specs)) in unknown.into_iter().zip(values) {
             let ranking = state.and_then(|state| KnownRanking::read(&state, specs.as_deref()));
-            self.rankings
+            self.known
                 .by_name
                 .extend(ranking.map(|ranking| (name, ranking)));
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Reads all rankings, once. Those that are known already stay as they are.
-    pub(super) async fn list_rankings(&mut self, journal: &dyn Journal) -> Result<(), StoreError> {
-        if self.rankings.is_listed {
+    pub(super) async fn list(&mut self, journal: &dyn Journal) -> Result<(), StoreError> {
+        if self.known.is_listed {
             return Ok(());
         }
         let (mut states, mut specs) = (HashMap::new(), HashMap::new());
@@ -70,13 +67,13 @@ impl Lease {
             let specs = specs.get(&name).map(Vec::as_slice);
             let ranking = KnownRanking::read(&state, specs);
             if let (Ok(name), Some(ranking)) = (String::from_utf8(name), ranking) {
-                self.rankings.by_name.entry(name.into()).or_insert(ranking);
+                self.known.by_name.entry(name.into()).or_insert(ranking);
             }
         }
         // The folder before may have ended before it had limited them.
-        let names: BTreeSet<_> = self.rankings.by_name.keys().cloned().collect();
-        names.iter().for_each(|name| self.rankings.touch(name));
-        self.rankings.is_listed = true;
+        let names: BTreeSet<_> = self.known.by_name.keys().cloned().collect();
+        names.iter().for_each(|name| self.known.touch(name));
+        self.known.is_listed = true;
         Ok(())
     }
 }

@@ -1,0 +1,123 @@
+//! Folding minute reports: what an instance did in a minute is merged with what the store has of it, and so is what
+//! the instances of a version of the application did.
+
+use crate::fold::feature::{Feature, Folding};
+use crate::fold::ground::{Ground, Interrupted};
+use crate::fold::plan::{NAMES_AT_ONCE, Plan, Plans};
+use crate::model::batch::{Aggregate, Merge};
+use crate::model::minute_report::{InstanceMinute, REPORTED_MINUTES};
+use crate::model::pack;
+use crate::model::round::{Round, partition, partition_of_record};
+use crate::store::table::{FieldWrites, Table};
+
+/// A field of a table.
+type Field = (Table, Vec<u8>);
+
+/// Contexts of an instance that cost a step about as much as one command.
+const CONTEXTS_PER_COST: usize = 8;
+
+/// The minute reports.
+pub(super) struct MinuteReports;
+
+impl Feature for MinuteReports {
+    fn plan<'a>(
+        &'a mut self,
+        ground: &'a mut Ground<'_>,
+        round: &'a Round,
+        plans: &'a mut Plans,
+    ) -> Folding<'a> {
+        Box::pin(merge(ground, round, plans))
+    }
+}
+
+/// Merges the reports of a round with what the store has.
+async fn merge(ground: &Ground<'_>, round: &Round, plans: &mut Plans) -> Result<(), Interrupted> {
+    let now = round.stamp();
+    let mut instances: Vec<(Field, (usize, &InstanceMinute))> = Vec::new();
+    let mut versions: Vec<(Field, (usize, &Aggregate))> = Vec::new();
+    for (minute, sums) in round.reports() {
+        let minute = *minute;
+        for (name, of_minute) in &sums.instances {
+            let field = (Table::InstanceMinutes { minute }, name.as_bytes().to_vec());
+            instances.push((field, (partition(name), of_minute)));
+        }
+        let contexts = sums.versions.iter().flat_map(|(version, contexts)| {
+            let contexts = contexts.iter();
+            contexts.map(move |(id, aggregate)| (version, *id, aggregate))
+        });
+        for (version, id, aggregate) in contexts {
+            let field = [&id.to_bytes()[..], version.as_bytes()].concat();
+            let field = (Table::VersionMinutes { minute }, field);
+            versions.push((field, (partition_of_record(id), aggregate)));
+        }
+        tokio::task::yield_now().await;
+    }
+    instances.retain(|(_, (partition, _))| ground.is_left(*partition));
+    versions.retain(|(_, (partition, _))| ground.is_left(*partition));
+    if instances.is_empty() && versions.is_empty() {
+        return Ok(());
+    }
+    let instance_fields = instances.iter().map(|(field, _)| field);
+    let version_fields = versions.iter().map(|(field, _)| field);
+    let fields = by_table(instance_fields.chain(version_fields).cloned());
+    let values = ground.load(&fields).await?;
+    // The values are in the order of the fields. A field that cannot be read is replaced.
+    let mut values = values.into_iter().flatten();
+    for ((table, field), (partition, added)) in instances {
+        let before = values.next().flatten();
+        let before = before.and_then(|before| pack::read_instance_minute(&before));
+        let mut minute = before.unwrap_or_default();
+        minute.merge(added.clone());
+        let cost = 1 + minute.contexts.len() / CONTEXTS_PER_COST;
+        let plan = plans.of(partition);
+        let ttl = ttl_of(&table, now);
+        add(
+            plan,
+            cost,
+            (table, field),
+            ttl,
+            pack::instance_minute(&minute),
+        );
+    }
+    for (number, ((table, field), (partition, added))) in versions.into_iter().enumerate() {
+        let before = values.next().flatten();
+        let before = before.and_then(|before| pack::read_aggregate(&before));
+        let mut sums = before.unwrap_or_default();
+        sums.merge(added);
+        let plan = plans.of(partition);
+        let ttl = ttl_of(&table, now);
+        add(plan, 1, (table, field), ttl, pack::aggregate(&sums));
+        if number % NAMES_AT_ONCE == 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+    Ok(())
+}
+
+/// Groups fields by their table, where those of a table are next to each other.
+pub(super) fn by_table(fields: impl Iterator<Item = Field>) -> Vec<(Table, Vec<Vec<u8>>)> {
+    let mut tables: Vec<(Table, Vec<Vec<u8>>)> = Vec::new();
+    for (table, field) in fields {
+        match tables.last_mut() {
+            Some((last, fields)) if *last == table => fields.push(field),
+            _ => tables.push((table, vec![field])),
+        }
+    }
+    tables
+}
+
+/// Time to live of the reports of a minute, in seconds. The clock of an instance may be ahead.
+fn ttl_of(table: &Table, now: i64) -> i64 {
+    let ahead = match table {
+        Table::InstanceMinutes { minute } | Table::VersionMinutes { minute } => *minute - now,
+        _ => 0,
+    };
+    REPORTED_MINUTES.key_ttl() + ahead.max(0)
+}
+
+fn add(plan: &mut Plan, cost: usize, (table, field): Field, ttl: i64, value: Vec<u8>) {
+    let mut write = FieldWrites::new(table, Some(ttl));
+    write.set.push((field, value));
+    plan.cost += cost;
+    plan.fields.push(write);
+}

@@ -1,0 +1,185 @@
+//! Folding records: the samples of a round are added to the records of their minutes, and to those of the coarser
+//! tiers that include the minute already. `roll_up` makes the coarser tiers of minutes that have ended.
+
+use std::collections::BTreeMap;
+
+use crate::fold::feature::{Feature, Folding};
+use crate::fold::ground::{Ground, Interrupted};
+use crate::fold::lease::Lease;
+use crate::fold::plan::{NAMES_AT_ONCE, Plans};
+use crate::model::pack;
+use crate::model::records::{RecordId, RecordKey, Records};
+use crate::model::round::{self, Round, partition};
+use crate::model::slice::Precision;
+use crate::model::sorted;
+use crate::model::tier::{FINEST, RolledUp, TIERS, TierSlice, tier};
+use crate::store::table::{FieldWrites, Table};
+
+/// Records that are read at once.
+const RECORDS_AT_ONCE: usize = 500;
+/// Slices of the finest tier whose records are remembered: the open slice, and the slice before it for samples
+/// that arrive after its end.
+pub(super) const SLICES_REMEMBERED: usize = 2;
+
+/// The records by tier.
+pub(super) struct RecordTables {
+    /// Records as the store holds them.
+    pub(super) records: Records,
+    /// The most of them that are remembered after a round.
+    max_records: usize,
+    /// The records that the round changes, by partition.
+    changed: BTreeMap<usize, Vec<RecordKey>>,
+    /// The stamp of that round.
+    stamp: i64,
+}
+
+impl Feature for RecordTables {
+    fn before_round<'a>(&'a mut self, ground: &'a mut Ground<'_>) -> Folding<'a> {
+        Box::pin(self.roll_up(ground))
+    }
+
+    fn plan<'a>(
+        &'a mut self,
+        ground: &'a mut Ground<'_>,
+        round: &'a Round,
+        _: &'a mut Plans,
+    ) -> Folding<'a> {
+        Box::pin(self.add_round(ground, round))
+    }
+
+    fn writes(&mut self, lease: &Lease, partitions: &[usize]) -> Vec<FieldWrites> {
+        let keys = partitions.iter().filter_map(|at| self.changed.remove(at));
+        let keys: Vec<_> = keys.flatten().collect();
+        let rolled = &lease.progress.rolled;
+        record_writes(&self.records, &keys, rolled, self.stamp).collect()
+    }
+
+    fn forget(&mut self) {
+        self.records.retain_newest(SLICES_REMEMBERED);
+        if self.records.len() > self.max_records {
+            self.records.clear();
+        }
+    }
+}
+
+impl RecordTables {
+    pub(super) fn new(max_records: usize) -> Self {
+        Self {
+            records: Records::default(),
+            max_records,
+            changed: BTreeMap::new(),
+            stamp: 0,
+        }
+    }
+
+    /// Adds a round to the records, of which it reads those that are not remembered.
+    async fn add_round(
+        &mut self,
+        ground: &mut Ground<'_>,
+        round: &Round,
+    ) -> Result<(), Interrupted> {
+        let rolled = ground.lease.progress.rolled.clone();
+        let mut seen = 0;
+        self.changed.clear();
+        self.stamp = round.stamp();
+        for group in round.groups() {
+            let contexts = group.contexts.iter();
+            for (context, judged) in contexts {
+                if !ground.is_left(partition(&context.name)) {
+                    continue;
+                }
+                let changed = self.changed.entry(partition(&context.name)).or_default();
+                let id = RecordId::new(context.kind, &context.name);
+                for (at, _) in round::records(&judged.delta, &rolled, round.stamp()) {
+                    changed.push((at, id));
+                    if at.0 == FINEST.seconds {
+                        ground.lease.progress.rolled.add(at.1);
+                    }
+                }
+                seen += 1;
+                if seen % NAMES_AT_ONCE == 0 {
+                    tokio::task::yield_now().await;
+                }
+            }
+        }
+        let mut missing: Vec<RecordKey> = Vec::new();
+        for keys in self.changed.values_mut() {
+            keys.sort_unstable();
+            keys.dedup();
+            let keys = keys.iter().copied();
+            missing.extend(keys.filter(|key| self.records.get(*key).is_none()));
+            tokio::task::yield_now().await;
+        }
+        self.load(ground, &missing).await?;
+        for group in round.groups() {
+            let contexts = group.contexts.iter();
+            for (context, judged) in contexts.filter(|(c, _)| ground.is_left(partition(&c.name))) {
+                let id = RecordId::new(context.kind, &context.name);
+                for (at, added) in round::records(&judged.delta, &rolled, round.stamp()) {
+                    self.records.add((at, id), added, &rolled);
+                }
+                seen += 1;
+                if seen % NAMES_AT_ONCE == 0 {
+                    tokio::task::yield_now().await;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads records from the store. A missing record, or a field that holds none, reads as an empty one.
+    pub(super) async fn load(
+        &mut self,
+        ground: &Ground<'_>,
+        keys: &[RecordKey],
+    ) -> Result<(), Interrupted> {
+        for part in keys.chunks(RECORDS_AT_ONCE) {
+            let mut ids: Vec<(TierSlice, Vec<RecordId>)> = Vec::new();
+            for (at, id) in part {
+                sorted::entry(&mut ids, *at, Vec::new).push(*id);
+            }
+            let fields = ids.iter().map(|(at, ids)| {
+                let ids = ids.iter().map(|id| id.to_bytes().to_vec());
+                (Table::records(*at), ids.collect())
+            });
+            let fields: Vec<_> = fields.collect();
+            let values = ground.load(&fields).await?;
+            for ((at, ids), values) in ids.into_iter().zip(values) {
+                for (id, value) in ids.into_iter().zip(values) {
+                    let record = value.and_then(|value| pack::read_record(&value));
+                    self.records.load((at, id), record.unwrap_or_default());
+                }
+            }
+            tokio::task::yield_now().await;
+        }
+        Ok(())
+    }
+}
+
+/// The writes of records as this folder has them.
+pub(super) fn record_writes(
+    records: &Records,
+    keys: &[RecordKey],
+    rolled: &RolledUp,
+    now: i64,
+) -> impl Iterator<Item = FieldWrites> {
+    keys.iter().filter_map(move |(at, id)| {
+        let record = records.get((*at, *id))?;
+        let mut write = FieldWrites::new(Table::records(*at), Some(ttl(*at, rolled, now)));
+        write
+            .set
+            .push((id.to_bytes().to_vec(), pack::record(record)));
+        Some(write)
+    })
+}
+
+/// Time to live of the records of a slice, in seconds. The clock of an instance may be ahead.
+pub(super) fn ttl(at: TierSlice, rolled: &RolledUp, now: i64) -> i64 {
+    // A slice that is not rolled up yet must outlive a stop of the whole service.
+    let is_pending = at.0 == FINEST.seconds && !rolled.contains(at.1);
+    let tier = match is_pending {
+        true => TIERS.last().copied(),
+        false => tier(at.0),
+    };
+    tier.map_or(i64::from(at.0), Precision::key_ttl) + at.1.saturating_sub(now).max(0)
+}

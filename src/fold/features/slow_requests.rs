@@ -1,0 +1,84 @@
+//! Folding the slowest and the newest failed requests: the lists of the contexts of a round are merged with those of
+//! the store.
+
+use std::collections::BTreeMap;
+
+use super::minute_reports::by_table;
+use crate::fold::feature::{Feature, Folding};
+use crate::fold::ground::{Ground, Interrupted};
+use crate::fold::plan::{NAMES_AT_ONCE, Plans};
+use crate::model::batch::Merge;
+use crate::model::context::{ContextId, RecordId};
+use crate::model::pack;
+use crate::model::round::{Round, partition};
+use crate::model::slice::{HOUR, hour_of};
+use crate::model::slow_request::SlowRequests;
+use crate::store::table::{FieldWrites, Table};
+
+/// Seconds for which the lists of an hour outlive the next hour, as clocks differ.
+const SPARE_TIME: i64 = 600;
+
+/// The lists of the slowest and the newest failed requests.
+pub(super) struct SlowRequestLists;
+
+impl Feature for SlowRequestLists {
+    fn plan<'a>(
+        &'a mut self,
+        ground: &'a mut Ground<'_>,
+        round: &'a Round,
+        plans: &'a mut Plans,
+    ) -> Folding<'a> {
+        Box::pin(merge(ground, round, plans))
+    }
+}
+
+/// Merges the lists of a round with those of the store.
+async fn merge(ground: &Ground<'_>, round: &Round, plans: &mut Plans) -> Result<(), Interrupted> {
+    let oldest = hour_of(round.stamp()) - HOUR;
+    let mut seen = 0;
+    let mut added: BTreeMap<(i64, ContextId), SlowRequests> = BTreeMap::new();
+    for group in round.groups() {
+        let contexts = group.contexts.iter();
+        for (context, judged) in contexts.filter(|(c, _)| ground.is_left(partition(&c.name))) {
+            let lists = judged.delta.slowest.iter();
+            for (hour, list) in lists.filter(|(hour, _)| *hour >= oldest) {
+                let merged = added.entry((hour, context.clone()));
+                merged
+                    .or_insert_with(|| SlowRequests::of(context.kind))
+                    .merge(list);
+            }
+            seen += 1;
+            if seen % NAMES_AT_ONCE == 0 {
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+    if added.is_empty() {
+        return Ok(());
+    }
+    let fields = by_table(added.keys().map(|(hour, context)| {
+        let id = RecordId::new(context.kind, &context.name).to_bytes();
+        (Table::SlowRequests { hour: *hour }, id.to_vec())
+    }));
+    let values = ground.load(&fields).await?;
+    // Both are in the order of the hours, and then of the contexts.
+    let values = values.into_iter().flatten();
+    for (((hour, context), mut list), before) in added.into_iter().zip(values) {
+        // A field that does not hold a list reads as empty, and is replaced.
+        if let Some(before) = before.and_then(|b| pack::read_slow_requests(&b, context.kind)) {
+            list.merge(&before);
+        }
+        let table = Table::SlowRequests { hour };
+        let mut write = FieldWrites::new(table, Some(hour + 2 * HOUR + SPARE_TIME - round.stamp()));
+        let id = RecordId::new(context.kind, &context.name).to_bytes();
+        write.set.push((id.to_vec(), pack::slow_requests(&list)));
+        let plan = plans.of(partition(&context.name));
+        plan.cost += 1;
+        plan.fields.push(write);
+        seen += 1;
+        if seen % NAMES_AT_ONCE == 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+    Ok(())
+}
