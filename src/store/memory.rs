@@ -11,6 +11,7 @@ mod read;
 mod rows;
 #[cfg(any(test, feature = "__test_store"))]
 mod saved;
+mod table_reads;
 mod tables;
 
 use std::collections::{BTreeMap, HashMap};

@@ -25,6 +25,8 @@ pub(crate) mod retry;
 pub mod rows;
 #[doc(hidden)]
 pub mod table;
+#[doc(hidden)]
+pub mod table_reads;
 #[cfg(any(test, feature = "__test_store"))]
 mod unused;
 mod upkeep;
@@ -38,10 +40,12 @@ use self::journal::Journal;
 #[doc(hidden)]
 pub use self::query::{
     BookStatistics, ContextQuery, ContextRecords, InstanceMinuteRecords, MAX_BOOK_CONTEXTS,
-    MAX_COUNTER_NAMES, RECENT_SLICES, RankingPage, RankingPlace, RankingQuery, RecordIndex,
-    RecordQuery, SliceRecords, SlowRequestQuery, VersionRecords,
+    MAX_COUNTER_NAMES, RECENT_SLICES, RankingPage, RankingQuery, RecordIndex, RecordQuery,
+    SliceRecords, SlowRequestQuery, VersionRecords,
 };
 pub use self::query::{CounterQuery, CounterSeries, Query, RankedId, SlowestQuery};
+#[doc(hidden)]
+pub use self::table_reads::RankingPlace;
 #[cfg(feature = "redis")]
 pub(crate) use self::upkeep::MAX_QUARANTINED_KEYS;
 pub use self::upkeep::Upkeep;

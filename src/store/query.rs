@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::sealed::Sealed;
+use super::table_reads::RankingPlace;
 use crate::error::StoreError;
 use crate::model::context::ContextId;
 use crate::model::minute_report::ReportedContext;
@@ -231,16 +232,6 @@ impl RankedId {
             score,
         }
     }
-}
-
-/// The place of an id in a ranking.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[doc(hidden)]
-pub struct RankingPlace {
-    /// The sum of all additions within the window.
-    pub score: i64,
-    /// The number of ids before it.
-    pub rank: usize,
 }
 
 /// A part of a ranking.
