@@ -15,8 +15,8 @@
 
 use super::additions::Additions;
 use super::append::Position;
-use super::sealed::Sealed;
 use super::table::{FieldWrites, Table};
+use super::table_reads::TableReader;
 use crate::error::StoreError;
 use crate::model::round::PARTITIONS;
 use crate::model::tier::RolledUp;
@@ -160,21 +160,12 @@ pub struct FoldStep<'a> {
 /// The values of some fields of a table; `None` for a missing field.
 pub type FieldValues = Vec<Option<Vec<u8>>>;
 
-/// Some fields of a table with their values.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FieldPage {
-    /// The fields, some of which other pages may have as well.
-    pub fields: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Where the next page begins; `None` after the last one.
-    pub next: Option<String>,
-}
-
 /// A journal as its folder uses it.
 ///
 /// # Cancel safety
 /// A step whose future is dropped may have taken effect; [`fold`](Self::fold) repeated with the same
 /// versions finds out whether it has.
-pub trait Journal: Sealed + Send + Sync {
+pub trait Journal: TableReader {
     /// Where all instances are in one process: the turn to fold, for which an instance waits. It need not find out
     /// whether the one that folds is alive, and its flush has folded what it appended when it returns.
     fn turn(&self) -> Option<&tokio::sync::Mutex<()>> {
@@ -208,20 +199,6 @@ pub trait Journal: Sealed + Send + Sync {
         version: &'a str,
         fields: &'a [(Table, Vec<Vec<u8>>)],
     ) -> BoxFuture<'a, Result<Step<Vec<FieldValues>>, StoreError>>;
-
-    /// Lists a page of each of some tables, from where it is said to begin on: some hundred fields with their values, in
-    /// no order; fewer large ones. A field that a table has from the first page to the last is on one of them. Not for
-    /// [`Table::RankingTotals`].
-    fn list_fields<'a>(
-        &'a self,
-        pages: &'a [(Table, Option<String>)],
-    ) -> BoxFuture<'a, Result<Vec<FieldPage>, StoreError>>;
-
-    /// The numbers of fields of some tables.
-    fn count_fields<'a>(
-        &'a self,
-        tables: &'a [Table],
-    ) -> BoxFuture<'a, Result<Vec<usize>, StoreError>>;
 
     /// Writes some partitions of a round.
     fn fold<'a>(&'a self, step: &'a FoldStep<'a>) -> BoxFuture<'a, Result<Step<()>, StoreError>>;

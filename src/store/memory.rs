@@ -1,6 +1,6 @@
 //! The embedded store: all data is in this process. It is the reference for the behaviour of every store.
 //!
-//! `journal` takes calls in and applies the steps of folding to the `tables`, and to what the `book`'s recipes keep. `changes` holds the changes and marks; `read` answers queries, `clean` removes old data.
+//! `journal` takes calls in and applies the steps of folding to the `tables`, and to what the `book`'s recipes keep. `changes` holds the changes and marks; `table_reads` reads the tables, `read` answers other queries, `clean` removes old data.
 
 mod book;
 mod changes;
@@ -11,6 +11,7 @@ mod read;
 mod rows;
 #[cfg(any(test, feature = "__test_store"))]
 mod saved;
+mod table_reads;
 mod tables;
 
 use std::collections::{BTreeMap, HashMap};
@@ -22,26 +23,22 @@ use self::journal::{Entered, Fence, JOURNAL_BYTES};
 #[doc(hidden)]
 pub use self::saved::Saved;
 use self::tables::Tables;
-use super::lists;
 use super::sealed::Sealed;
-use super::table::Table;
+use super::table_reads::TableReader;
 use super::{
     Append, Appended, AppendedCall, BookStatistics, CleanReport, ContextQuery, ContextRecords,
     CounterQuery, CounterSeries, Exceptions, FencedBatch, Fleet, Generation, Heartbeat,
-    INSTANCE_TTL, InstanceMinuteRecords, Pass, PassRecord, Query, RankingPage, RankingQuery,
-    Readable, RecordIndex, RecordQuery, SliceRecords, SlowRequestQuery, SlowestQuery, Store,
-    StoreStatus, Upkeep, VersionRecords, check_precisions,
+    INSTANCE_TTL, Pass, PassRecord, Query, Readable, RecordIndex, RecordQuery, SlowestQuery, Store,
+    StoreStatus, Upkeep, check_precisions,
 };
 use crate::clock::Clock;
 use crate::error::StoreError;
 use crate::model::access_time::AccessTimeStats;
-use crate::model::context::{ContextId, Kind};
-use crate::model::records::RecordId;
+use crate::model::context::Kind;
 use crate::model::slice::Precisions;
-use crate::model::slow_request::SlowRequests;
 use crate::model::slowest::{self, RankedContext};
 use crate::model::snapshot::{ContextSnapshot, FleetSnapshot, Snapshot};
-use crate::model::tier::{RolledUp, TierSlice};
+use crate::model::tier::RolledUp;
 use crate::random::short_random_name;
 use crate::task::{BoxFuture, lock};
 
@@ -288,6 +285,10 @@ impl Upkeep for MemoryStore {
 }
 
 impl Query for MemoryStore {
+    fn tables(&self) -> &dyn TableReader {
+        self
+    }
+
     fn snapshot(&self, now: i64) -> BoxFuture<'_, Result<Snapshot, StoreError>> {
         ready(self.state().snapshot(&self.precisions, now))
     }
@@ -352,24 +353,6 @@ impl Query for MemoryStore {
         ready(self.state().record_index(self.clock.now_seconds()))
     }
 
-    fn slice_records<'a>(
-        &'a self,
-        slices: &'a [TierSlice],
-    ) -> BoxFuture<'a, Result<Vec<SliceRecords>, StoreError>> {
-        Box::pin(async move {
-            let mut records = Vec::with_capacity(slices.len());
-            for slice in slices {
-                let table = Table::records(*slice);
-                let now = self.clock.now_seconds();
-                let read = lists::records(self.state().tables.fields(&table, now));
-                records.push(SliceRecords { records: read });
-                // Unpacking a slice holds the runtime up for a while.
-                tokio::task::yield_now().await;
-            }
-            Ok(records)
-        })
-    }
-
     fn slowest<'a>(
         &'a self,
         query: &'a SlowestQuery,
@@ -381,65 +364,5 @@ impl Query for MemoryStore {
         slowest::sort(&mut ranking);
         ranking.truncate(query.limit);
         ready(ranking)
-    }
-
-    fn slow_requests<'a>(
-        &'a self,
-        query: &'a SlowRequestQuery,
-    ) -> BoxFuture<'a, Result<Vec<SlowRequests>, StoreError>> {
-        let (state, now) = (self.state(), self.clock.now_seconds());
-        let table = Table::SlowRequests { hour: query.hour };
-        let list = |context: &ContextId| {
-            let id = RecordId::new(context.kind, &context.name).to_bytes();
-            lists::slow_requests(state.tables.get(&table, &id, now), context.kind)
-        };
-        ready(query.contexts.iter().map(list).collect())
-    }
-
-    fn minute_reports<'a>(
-        &'a self,
-        minutes: &'a [i64],
-    ) -> BoxFuture<'a, Result<Vec<Vec<InstanceMinuteRecords>>, StoreError>> {
-        Box::pin(async move {
-            let mut read = Vec::with_capacity(minutes.len());
-            for minute in minutes {
-                let table = Table::InstanceMinutes { minute: *minute };
-                let now = self.clock.now_seconds();
-                read.push(lists::instances(self.state().tables.fields(&table, now)));
-                // Unpacking a minute holds the runtime up for a while.
-                tokio::task::yield_now().await;
-            }
-            Ok(read)
-        })
-    }
-
-    fn version_records<'a>(
-        &'a self,
-        minutes: &'a [i64],
-    ) -> BoxFuture<'a, Result<Vec<VersionRecords>, StoreError>> {
-        Box::pin(async move {
-            let mut read = Vec::new();
-            for minute in minutes {
-                let table = Table::VersionMinutes { minute: *minute };
-                let now = self.clock.now_seconds();
-                read.extend(lists::versions(
-                    *minute,
-                    self.state().tables.fields(&table, now),
-                ));
-                tokio::task::yield_now().await;
-            }
-            Ok(read)
-        })
-    }
-
-    fn rankings(&self) -> BoxFuture<'_, Result<Vec<String>, StoreError>> {
-        ready(self.state().ranking_names(self.clock.now_seconds()))
-    }
-
-    fn ranking<'a>(
-        &'a self,
-        query: &'a RankingQuery,
-    ) -> BoxFuture<'a, Result<Option<RankingPage>, StoreError>> {
-        ready(self.state().ranking_page(query, self.clock.now_seconds()))
     }
 }

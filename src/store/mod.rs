@@ -5,7 +5,8 @@
 //! several of them by [`Builder::store`](crate::Builder::store), or to read it without recording anything.
 
 // All instances append to the `journal`, and one of them at a time folds it into tables. `memory` is the shortest store.
-// Read this file, then `append`, `journal`, `table`, `query` and `upkeep`, then `memory` and `redis/`.
+// Read this file, then `append`, `journal`, `table`, `table_reads`, `query` with `read/` and `upkeep`, then `memory` and
+// `redis/`.
 
 #[doc(hidden)]
 pub mod additions;
@@ -15,10 +16,10 @@ mod append;
 pub mod changes;
 #[doc(hidden)]
 pub mod journal;
-mod lists;
 pub mod memory;
 pub(crate) mod pace;
 mod query;
+mod read;
 #[cfg(feature = "redis")]
 pub mod redis;
 pub(crate) mod retry;
@@ -27,6 +28,8 @@ pub(crate) mod retry;
 pub mod rows;
 #[doc(hidden)]
 pub mod table;
+#[doc(hidden)]
+pub mod table_reads;
 #[cfg(any(test, feature = "__test_store"))]
 mod unused;
 mod upkeep;
@@ -39,11 +42,18 @@ pub use self::append::{
 use self::journal::Journal;
 #[doc(hidden)]
 pub use self::query::{
-    BookStatistics, ContextQuery, ContextRecords, InstanceMinuteRecords, MAX_BOOK_CONTEXTS,
-    MAX_COUNTER_NAMES, RECENT_SLICES, RankingPage, RankingPlace, RankingQuery, RecordIndex,
-    RecordQuery, SliceRecords, SlowRequestQuery, VersionRecords,
+    BookStatistics, ContextQuery, ContextRecords, MAX_BOOK_CONTEXTS, MAX_COUNTER_NAMES,
+    RECENT_SLICES, RecordIndex, RecordQuery,
 };
-pub use self::query::{CounterQuery, CounterSeries, Query, RankedId, SlowestQuery};
+pub use self::query::{CounterQuery, CounterSeries, Query, SlowestQuery};
+pub use self::read::RankedId;
+#[doc(hidden)]
+pub use self::read::{
+    InstanceMinuteRecords, RankingPage, RankingQuery, SliceRecords, SlowRequestQuery,
+    VersionRecords,
+};
+#[doc(hidden)]
+pub use self::table_reads::RankingPlace;
 #[cfg(feature = "redis")]
 pub(crate) use self::upkeep::MAX_QUARANTINED_KEYS;
 pub use self::upkeep::Upkeep;

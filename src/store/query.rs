@@ -2,14 +2,16 @@
 //! answer takes few round trips.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
+use super::read::{
+    self, InstanceMinuteRecords, RankingPage, RankingQuery, SliceRecords, SlowRequestQuery,
+    VersionRecords,
+};
 use super::sealed::Sealed;
+use super::table_reads::TableReader;
 use crate::error::StoreError;
 use crate::model::context::ContextId;
-use crate::model::minute_report::ReportedContext;
-use crate::model::ranking::RankingSpec;
-use crate::model::records::{Record, RecordId, SliceSums};
+use crate::model::records::SliceSums;
 use crate::model::slice::SliceCount;
 use crate::model::slow_request::SlowRequests;
 use crate::model::slowest::{RANKING_LEN, RankedContext};
@@ -155,143 +157,15 @@ pub struct RecordIndex {
     pub created: i64,
 }
 
-/// The records of all contexts in a slice.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[doc(hidden)]
-pub struct SliceRecords {
-    /// Each context's record, in no order.
-    pub records: Vec<(RecordId, Record)>,
-}
-
-/// Asks for the slowest requests of some contexts, and for the newest failed ones.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[doc(hidden)]
-pub struct SlowRequestQuery {
-    /// The contexts; [`ContextId::all`] for the requests of all contexts together.
-    pub contexts: Vec<ContextId>,
-    /// The start of the hour, in Unix seconds. The current hour and the last one are stored.
-    pub hour: i64,
-}
-
-/// What an instance did in a minute.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[doc(hidden)]
-pub struct InstanceMinuteRecords {
-    /// The name of the instance.
-    pub instance: Arc<str>,
-    /// The version of the application.
-    pub version: Option<Arc<str>>,
-    /// Its busiest contexts, busiest first.
-    pub records: Vec<ReportedContext>,
-}
-
-/// What the instances of a version of the application did in a minute, while another version ran beside it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[doc(hidden)]
-pub struct VersionRecords {
-    /// The start of the minute, in Unix seconds.
-    pub minute: i64,
-    /// The version of the application.
-    pub version: Arc<str>,
-    /// Its contexts, in the order of their ids.
-    pub records: Vec<ReportedContext>,
-}
-
-/// Asks for a part of a ranking within a moving window.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-#[doc(hidden)]
-pub struct RankingQuery {
-    /// The name of the ranking.
-    pub name: String,
-    /// The time of the query, in Unix seconds.
-    pub now: i64,
-    /// How many of the highest ids to leave out.
-    pub offset: usize,
-    /// How many ids to return after these.
-    pub limit: usize,
-    /// Ids whose places are asked for.
-    pub ids: Vec<String>,
-}
-
-/// An id of a ranking.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "admin", derive(serde::Serialize))]
-#[non_exhaustive]
-pub struct RankedId {
-    /// The id.
-    pub id: String,
-    /// The sum of all additions within the window.
-    pub score: i64,
-}
-
-impl RankedId {
-    pub(crate) fn new(id: impl Into<String>, score: i64) -> Self {
-        Self {
-            id: id.into(),
-            score,
-        }
-    }
-}
-
-/// The place of an id in a ranking.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[doc(hidden)]
-pub struct RankingPlace {
-    /// The sum of all additions within the window.
-    pub score: i64,
-    /// The number of ids before it.
-    pub rank: usize,
-}
-
-/// A part of a ranking.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[doc(hidden)]
-pub struct RankingPage {
-    /// The configuration that the ranking was last added to with.
-    pub spec: RankingSpec,
-    /// Number of ids.
-    pub total: usize,
-    /// How much was added to ids for which there was no room.
-    pub dropped: u64,
-    /// The ids that were asked for by place, highest first. Equal scores are in descending order of the ids.
-    pub top: Vec<RankedId>,
-    /// The places of the ids that were asked for by name; `None` for an id that is not in the ranking.
-    pub places: Vec<Option<RankingPlace>>,
-}
-
-impl RankingPage {
-    /// Answers from all ids and their sums.
-    pub(crate) fn new(
-        spec: RankingSpec,
-        dropped: u64,
-        mut totals: Vec<(Arc<str>, i64)>,
-        query: &RankingQuery,
-    ) -> Self {
-        totals
-            .sort_unstable_by(|(id, score), (other_id, other)| (other, other_id).cmp(&(score, id)));
-        let place = |id: &String| {
-            let rank = totals.iter().position(|(name, _)| **name == **id)?;
-            let score = totals[rank].1;
-            Some(RankingPlace { score, rank })
-        };
-        let top = totals.iter().skip(query.offset).take(query.limit);
-        Self {
-            spec,
-            total: totals.len(),
-            dropped,
-            top: top
-                .map(|(id, score)| RankedId::new(&**id, *score))
-                .collect(),
-            places: query.ids.iter().map(place).collect(),
-        }
-    }
-}
-
 /// Answers queries.
 ///
 /// # Cancel safety
 /// Dropping a future of this trait changes nothing.
 pub trait Query: Sealed + Send + Sync {
+    /// The tables, of which records of slices, slow requests, minute reports and rankings are read.
+    #[doc(hidden)]
+    fn tables(&self) -> &dyn TableReader;
+
     /// All contexts, with their statistics of the hour of `now` and of the hour before.
     #[doc(hidden)]
     fn snapshot(&self, now: i64) -> BoxFuture<'_, Result<Snapshot, StoreError>>;
@@ -342,14 +216,6 @@ pub trait Query: Sealed + Send + Sync {
     #[doc(hidden)]
     fn record_index(&self, now: i64) -> BoxFuture<'_, Result<RecordIndex, StoreError>>;
 
-    /// The records of all contexts in some slices, in the order of the slices. Records that cannot be read are
-    /// left out.
-    #[doc(hidden)]
-    fn slice_records<'a>(
-        &'a self,
-        slices: &'a [TierSlice],
-    ) -> BoxFuture<'a, Result<Vec<SliceRecords>, StoreError>>;
-
     /// The slowest contexts, slowest first. See *access times* in
     /// [`guide::recipes`](crate::guide::recipes).
     fn slowest<'a>(
@@ -357,12 +223,24 @@ pub trait Query: Sealed + Send + Sync {
         query: &'a SlowestQuery,
     ) -> BoxFuture<'a, Result<Vec<RankedContext>, StoreError>>;
 
+    /// The records of all contexts in some slices, in the order of the slices. Records that cannot be read are
+    /// left out.
+    #[doc(hidden)]
+    fn slice_records<'a>(
+        &'a self,
+        slices: &'a [TierSlice],
+    ) -> BoxFuture<'a, Result<Vec<SliceRecords>, StoreError>> {
+        Box::pin(read::slice_records(self.tables(), slices))
+    }
+
     /// The slowest requests of the contexts in a query and the newest failed ones, in its order.
     #[doc(hidden)]
     fn slow_requests<'a>(
         &'a self,
         query: &'a SlowRequestQuery,
-    ) -> BoxFuture<'a, Result<Vec<SlowRequests>, StoreError>>;
+    ) -> BoxFuture<'a, Result<Vec<SlowRequests>, StoreError>> {
+        Box::pin(read::slow_requests(self.tables(), query))
+    }
 
     /// What each instance did in some minutes, in the order of the minutes, and of the names in each. Minutes are
     /// given by their start.
@@ -370,7 +248,9 @@ pub trait Query: Sealed + Send + Sync {
     fn minute_reports<'a>(
         &'a self,
         minutes: &'a [i64],
-    ) -> BoxFuture<'a, Result<Vec<Vec<InstanceMinuteRecords>>, StoreError>>;
+    ) -> BoxFuture<'a, Result<Vec<Vec<InstanceMinuteRecords>>, StoreError>> {
+        Box::pin(read::minute_reports(self.tables(), minutes))
+    }
 
     /// What each version of the application did in those of some minutes in which several ran side by side, in the
     /// order of the minutes, and of the versions in each.
@@ -378,16 +258,22 @@ pub trait Query: Sealed + Send + Sync {
     fn version_records<'a>(
         &'a self,
         minutes: &'a [i64],
-    ) -> BoxFuture<'a, Result<Vec<VersionRecords>, StoreError>>;
+    ) -> BoxFuture<'a, Result<Vec<VersionRecords>, StoreError>> {
+        Box::pin(read::version_records(self.tables(), minutes))
+    }
 
     /// The names of the rankings that have ids.
     #[doc(hidden)]
-    fn rankings(&self) -> BoxFuture<'_, Result<Vec<String>, StoreError>>;
+    fn rankings(&self) -> BoxFuture<'_, Result<Vec<String>, StoreError>> {
+        Box::pin(read::ranking_names(self.tables()))
+    }
 
     /// A part of a ranking; `None` if the store does not have the ranking.
     #[doc(hidden)]
     fn ranking<'a>(
         &'a self,
         query: &'a RankingQuery,
-    ) -> BoxFuture<'a, Result<Option<RankingPage>, StoreError>>;
+    ) -> BoxFuture<'a, Result<Option<RankingPage>, StoreError>> {
+        Box::pin(read::ranking_page(self.tables(), query))
+    }
 }

@@ -1,18 +1,16 @@
 //! For this crate's own tests: parts of a store that a test does not use. No part of its public interface.
 
 use super::query::{
-    BookStatistics, ContextQuery, ContextRecords, CounterQuery, CounterSeries,
-    InstanceMinuteRecords, Query, RankingPage, RankingQuery, RecordIndex, RecordQuery,
-    SliceRecords, SlowRequestQuery, SlowestQuery, VersionRecords,
+    BookStatistics, ContextQuery, ContextRecords, CounterQuery, CounterSeries, Query, RecordIndex,
+    RecordQuery, SlowestQuery,
 };
 use super::sealed::Sealed;
+use super::table_reads::TableReader;
 use super::upkeep::{CleanReport, Heartbeat, Pass, PassRecord, StoreStatus, Upkeep};
 use crate::error::StoreError;
 use crate::model::fleet::Fleet;
-use crate::model::slow_request::SlowRequests;
 use crate::model::slowest::RankedContext;
 use crate::model::snapshot::{ContextSnapshot, FleetSnapshot, Snapshot};
-use crate::model::tier::TierSlice;
 use crate::task::BoxFuture;
 
 /// A store that is never queried: [`Query`] panics.
@@ -30,6 +28,10 @@ fn unexpected_upkeep() -> ! {
 }
 
 impl<S: NoQueries> Query for S {
+    fn tables(&self) -> &dyn TableReader {
+        unexpected_query()
+    }
+
     fn snapshot(&self, _: i64) -> BoxFuture<'_, Result<Snapshot, StoreError>> {
         unexpected_query()
     }
@@ -75,49 +77,10 @@ impl<S: NoQueries> Query for S {
         unexpected_query()
     }
 
-    fn slice_records<'a>(
-        &'a self,
-        _: &'a [TierSlice],
-    ) -> BoxFuture<'a, Result<Vec<SliceRecords>, StoreError>> {
-        unexpected_query()
-    }
-
     fn slowest<'a>(
         &'a self,
         _: &'a SlowestQuery,
     ) -> BoxFuture<'a, Result<Vec<RankedContext>, StoreError>> {
-        unexpected_query()
-    }
-
-    fn slow_requests<'a>(
-        &'a self,
-        _: &'a SlowRequestQuery,
-    ) -> BoxFuture<'a, Result<Vec<SlowRequests>, StoreError>> {
-        unexpected_query()
-    }
-
-    fn minute_reports<'a>(
-        &'a self,
-        _: &'a [i64],
-    ) -> BoxFuture<'a, Result<Vec<Vec<InstanceMinuteRecords>>, StoreError>> {
-        unexpected_query()
-    }
-
-    fn version_records<'a>(
-        &'a self,
-        _: &'a [i64],
-    ) -> BoxFuture<'a, Result<Vec<VersionRecords>, StoreError>> {
-        unexpected_query()
-    }
-
-    fn rankings(&self) -> BoxFuture<'_, Result<Vec<String>, StoreError>> {
-        unexpected_query()
-    }
-
-    fn ranking<'a>(
-        &'a self,
-        _: &'a RankingQuery,
-    ) -> BoxFuture<'a, Result<Option<RankingPage>, StoreError>> {
         unexpected_query()
     }
 }

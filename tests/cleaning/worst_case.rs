@@ -15,18 +15,17 @@ use tower_pulse::model::histogram::{BUCKETS, Histogram, SCALE, lower_bound};
 use tower_pulse::model::minute_report::{MAX_REPORTED, MinuteReport, REPORTED_MINUTES};
 use tower_pulse::model::outcome::Outcome;
 use tower_pulse::model::slice::{HOUR, Precisions};
-use tower_pulse::model::slow_request::SlowRequests;
 use tower_pulse::model::snapshot::{ContextSnapshot, FleetSnapshot, Snapshot};
-use tower_pulse::model::tier::{TIERS, TierSlice};
+use tower_pulse::model::tier::TIERS;
 use tower_pulse::model::timer_sums::{MAX_TIMERS, OTHER, TimerSums, Timers};
 use tower_pulse::model::worst_case::report_bytes;
 use tower_pulse::store::memory::MemoryStore;
+use tower_pulse::store::table_reads::TableReader;
 use tower_pulse::store::{
     Append, Appended, AppendedCall, BookStatistics, CleanReport, ContextQuery, ContextRecords,
-    CounterQuery, CounterSeries, FencedBatch, Fleet, Generation, Heartbeat, InstanceMinuteRecords,
-    Pass, PassRecord, Query, RankedContext, RankingPage, RankingQuery, Readable, RecordIndex,
-    RecordQuery, Sealed, SliceRecords, SlowRequestQuery, SlowestQuery, Store, StoreStatus, Upkeep,
-    VersionRecords,
+    CounterQuery, CounterSeries, FencedBatch, Fleet, Generation, Heartbeat, Pass, PassRecord,
+    Query, RankedContext, Readable, RecordIndex, RecordQuery, Sealed, SlowestQuery, Store,
+    StoreStatus, Upkeep,
 };
 use tower_pulse::{BoxFuture, Builder, Clock, Pulse, StoreError, StoreErrorKind};
 
@@ -359,6 +358,10 @@ impl Upkeep for Away {
 }
 
 impl Query for Away {
+    fn tables(&self) -> &dyn TableReader {
+        self.0.tables()
+    }
+
     fn snapshot(&self, now: i64) -> BoxFuture<'_, Result<Snapshot, StoreError>> {
         self.0.snapshot(now)
     }
@@ -401,49 +404,11 @@ impl Query for Away {
     fn record_index(&self, now: i64) -> BoxFuture<'_, Result<RecordIndex, StoreError>> {
         self.0.record_index(now)
     }
-    fn slice_records<'a>(
-        &'a self,
-        slices: &'a [TierSlice],
-    ) -> BoxFuture<'a, Result<Vec<SliceRecords>, StoreError>> {
-        self.0.slice_records(slices)
-    }
     fn slowest<'a>(
         &'a self,
         query: &'a SlowestQuery,
     ) -> BoxFuture<'a, Result<Vec<RankedContext>, StoreError>> {
         self.0.slowest(query)
-    }
-
-    fn slow_requests<'a>(
-        &'a self,
-        query: &'a SlowRequestQuery,
-    ) -> BoxFuture<'a, Result<Vec<SlowRequests>, StoreError>> {
-        self.0.slow_requests(query)
-    }
-
-    fn minute_reports<'a>(
-        &'a self,
-        minutes: &'a [i64],
-    ) -> BoxFuture<'a, Result<Vec<Vec<InstanceMinuteRecords>>, StoreError>> {
-        self.0.minute_reports(minutes)
-    }
-
-    fn version_records<'a>(
-        &'a self,
-        minutes: &'a [i64],
-    ) -> BoxFuture<'a, Result<Vec<VersionRecords>, StoreError>> {
-        self.0.version_records(minutes)
-    }
-
-    fn rankings(&self) -> BoxFuture<'_, Result<Vec<String>, StoreError>> {
-        self.0.rankings()
-    }
-
-    fn ranking<'a>(
-        &'a self,
-        query: &'a RankingQuery,
-    ) -> BoxFuture<'a, Result<Option<RankingPage>, StoreError>> {
-        self.0.ranking(query)
     }
 }
 

@@ -3,16 +3,14 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use tower_pulse::model::slice::Precisions;
-use tower_pulse::model::slow_request::SlowRequests;
 use tower_pulse::model::snapshot::{ContextSnapshot, FleetSnapshot, Snapshot};
-use tower_pulse::model::tier::TierSlice;
 use tower_pulse::store::memory::MemoryStore;
+use tower_pulse::store::table_reads::{Answers, Purpose, TableRead, TableReader};
 use tower_pulse::store::{
     Append, Appended, AppendedCall, BookStatistics, CleanReport, ContextQuery, ContextRecords,
-    CounterQuery, CounterSeries, FencedBatch, Fleet, Generation, Heartbeat, InstanceMinuteRecords,
-    Pass, PassRecord, Query, RankedContext, RankingPage, RankingQuery, Readable, RecordIndex,
-    RecordQuery, Sealed, SliceRecords, SlowRequestQuery, SlowestQuery, Store, StoreStatus, Upkeep,
-    VersionRecords,
+    CounterQuery, CounterSeries, FencedBatch, Fleet, Generation, Heartbeat, Pass, PassRecord,
+    Query, RankedContext, Readable, RecordIndex, RecordQuery, Sealed, SlowestQuery, Store,
+    StoreStatus, Upkeep,
 };
 use tower_pulse::testing::TestFolder;
 use tower_pulse::{BoxFuture, Clock, ManualClock, StoreError, StoreErrorKind};
@@ -353,7 +351,21 @@ impl Upkeep for Faulty {
     }
 }
 
+impl TableReader for Faulty {
+    fn read_tables<'a>(
+        &'a self,
+        purpose: Purpose,
+        reads: &'a [TableRead],
+    ) -> BoxFuture<'a, Result<Answers, StoreError>> {
+        Box::pin(async move { self.inner().read_tables(purpose, reads).await })
+    }
+}
+
 impl Query for Faulty {
+    fn tables(&self) -> &dyn TableReader {
+        self
+    }
+
     fn snapshot(&self, now: i64) -> BoxFuture<'_, Result<Snapshot, StoreError>> {
         Box::pin(async move { self.inner().snapshot(now).await })
     }
@@ -402,49 +414,10 @@ impl Query for Faulty {
         Box::pin(async move { self.inner().record_index(now).await })
     }
 
-    fn slice_records<'a>(
-        &'a self,
-        slices: &'a [TierSlice],
-    ) -> BoxFuture<'a, Result<Vec<SliceRecords>, StoreError>> {
-        Box::pin(async move { self.inner().slice_records(slices).await })
-    }
-
     fn slowest<'a>(
         &'a self,
         query: &'a SlowestQuery,
     ) -> BoxFuture<'a, Result<Vec<RankedContext>, StoreError>> {
         Box::pin(async move { self.inner().slowest(query).await })
-    }
-
-    fn slow_requests<'a>(
-        &'a self,
-        query: &'a SlowRequestQuery,
-    ) -> BoxFuture<'a, Result<Vec<SlowRequests>, StoreError>> {
-        Box::pin(async move { self.inner().slow_requests(query).await })
-    }
-
-    fn minute_reports<'a>(
-        &'a self,
-        minutes: &'a [i64],
-    ) -> BoxFuture<'a, Result<Vec<Vec<InstanceMinuteRecords>>, StoreError>> {
-        Box::pin(async move { self.inner().minute_reports(minutes).await })
-    }
-
-    fn version_records<'a>(
-        &'a self,
-        minutes: &'a [i64],
-    ) -> BoxFuture<'a, Result<Vec<VersionRecords>, StoreError>> {
-        Box::pin(async move { self.inner().version_records(minutes).await })
-    }
-
-    fn rankings(&self) -> BoxFuture<'_, Result<Vec<String>, StoreError>> {
-        Box::pin(async move { self.inner().rankings().await })
-    }
-
-    fn ranking<'a>(
-        &'a self,
-        query: &'a RankingQuery,
-    ) -> BoxFuture<'a, Result<Option<RankingPage>, StoreError>> {
-        Box::pin(async move { self.inner().ranking(query).await })
     }
 }

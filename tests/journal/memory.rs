@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 
 use tokio::runtime::{Builder, Runtime};
 use tower_pulse::model::ranking::RankingState;
-use tower_pulse::store::journal::Journal;
 use tower_pulse::store::memory::{MemoryStore, Saved};
 use tower_pulse::store::table::Table;
+use tower_pulse::store::table_reads::{FieldPage, Purpose, TableRead, TableReader};
 use tower_pulse::store::{Store, Upkeep};
 use tower_pulse::{Clock, ManualClock};
 
@@ -37,10 +37,16 @@ impl Memory {
         }
     }
 
+    /// The first page of a table.
+    fn page(&self, table: Table) -> FieldPage {
+        let reads = [TableRead::Page(table, None)];
+        let read = self.store.read_tables(Purpose::Fold, &reads);
+        self.io.block_on(read).unwrap().page()
+    }
+
     /// The numbers of a table whose fields are requests.
     fn numbers(&self, table: Table) -> BTreeMap<usize, i64> {
-        let pages = self.io.block_on(self.store.list_fields(&[(table, None)]));
-        let page = pages.unwrap().remove(0);
+        let page = self.page(table);
         assert_eq!(page.next, None, "one page has all requests of a run");
         let number = |bytes: &[u8]| -> i64 { std::str::from_utf8(bytes).unwrap().parse().unwrap() };
         let fields = page.fields.iter();
@@ -129,10 +135,7 @@ impl Ground for Memory {
     }
 
     fn ranking(&self, name: &str) -> [BTreeMap<usize, i64>; 2] {
-        let rankings = self
-            .io
-            .block_on(self.store.list_fields(&[(Table::Rankings, None)]));
-        let rankings = rankings.unwrap().remove(0).fields;
+        let rankings = self.page(Table::Rankings).fields;
         let state = rankings
             .iter()
             .find(|(ranking, _)| ranking == name.as_bytes());

@@ -3,10 +3,9 @@
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 use std::task::Poll;
 
-use tower_pulse::store::journal::{
-    Acquired, Entries, Entry, FieldPage, FieldValues, FoldStep, Journal, Step,
-};
+use tower_pulse::store::journal::{Acquired, Entries, Entry, FieldValues, FoldStep, Journal, Step};
 use tower_pulse::store::table::Table;
+use tower_pulse::store::table_reads::{Answers, Purpose, TableRead, TableReader};
 use tower_pulse::store::{
     Append, Appended, AppendedCall, FencedBatch, Generation, NoQueries, NoUpkeep, Position,
     Precisions, Readable, Sealed, Store,
@@ -25,8 +24,7 @@ pub enum Request {
     Release(String),
     Read(String, String, Position, u64),
     LoadFields(String, String, Vec<(Table, Vec<Vec<u8>>)>),
-    ListFields(Vec<(Table, Option<String>)>),
-    CountFields(Vec<Table>),
+    ReadTables(Purpose, Vec<TableRead>),
     Fold(Box<OwnedStep>),
     SetAside(String, String, Entry),
     WaitForNewer(String, String, Entry),
@@ -44,8 +42,7 @@ pub enum Reply {
     Release(()),
     Read(Step<Entries>),
     LoadFields(Step<Vec<FieldValues>>),
-    ListFields(Vec<FieldPage>),
-    CountFields(Vec<usize>),
+    ReadTables(Answers),
     Fold(Step<()>),
     SetAside(Step<()>),
     WaitForNewer(Step<()>),
@@ -71,8 +68,9 @@ impl Request {
             Self::LoadFields(instance, version, fields) => {
                 Reply::LoadFields(journal.load_fields(instance, version, fields).await?)
             }
-            Self::ListFields(pages) => Reply::ListFields(journal.list_fields(pages).await?),
-            Self::CountFields(tables) => Reply::CountFields(journal.count_fields(tables).await?),
+            Self::ReadTables(purpose, reads) => {
+                Reply::ReadTables(journal.read_tables(*purpose, reads).await?)
+            }
             Self::Fold(step) => Reply::Fold(step.run(journal).await?),
             Self::SetAside(version, next, entry) => {
                 Reply::SetAside(journal.set_aside(version, next, entry).await?)
@@ -93,11 +91,7 @@ impl Request {
     pub fn is_reading(&self) -> bool {
         matches!(
             self,
-            Self::Readable(..)
-                | Self::Read(..)
-                | Self::LoadFields(..)
-                | Self::ListFields(..)
-                | Self::CountFields(..)
+            Self::Readable(..) | Self::Read(..) | Self::LoadFields(..) | Self::ReadTables(..)
         )
     }
 }
@@ -118,8 +112,7 @@ impl std::fmt::Display for Request {
             Self::LoadFields(_, version, fields) => {
                 write!(f, "load {} tables under {version:.6}", fields.len())
             }
-            Self::ListFields(pages) => write!(f, "list {pages:?}"),
-            Self::CountFields(tables) => write!(f, "count {tables:?}"),
+            Self::ReadTables(_, reads) => write!(f, "read {reads:?}"),
             Self::Fold(step) => write!(
                 f,
                 "fold upto {:?} {} partitions, {:.6} -> {:.6}{}",
@@ -250,20 +243,6 @@ impl Journal for Wire {
         )
     }
 
-    fn list_fields<'a>(
-        &'a self,
-        pages: &'a [(Table, Option<String>)],
-    ) -> BoxFuture<'a, Result<Vec<FieldPage>, StoreError>> {
-        ask!(self, ListFields, Request::ListFields(pages.into()))
-    }
-
-    fn count_fields<'a>(
-        &'a self,
-        tables: &'a [Table],
-    ) -> BoxFuture<'a, Result<Vec<usize>, StoreError>> {
-        ask!(self, CountFields, Request::CountFields(tables.into()))
-    }
-
     fn fold<'a>(&'a self, step: &'a FoldStep<'a>) -> BoxFuture<'a, Result<Step<()>, StoreError>> {
         ask!(self, Fold, Request::Fold(Box::new(OwnedStep::new(step))))
     }
@@ -310,6 +289,16 @@ impl Journal for Wire {
 
     fn remove_fences<'a>(&'a self, version: &'a str) -> BoxFuture<'a, Result<u64, StoreError>> {
         ask!(self, RemoveFences, Request::RemoveFences(version.into()))
+    }
+}
+
+impl TableReader for Wire {
+    fn read_tables<'a>(
+        &'a self,
+        purpose: Purpose,
+        reads: &'a [TableRead],
+    ) -> BoxFuture<'a, Result<Answers, StoreError>> {
+        ask!(self, ReadTables, Request::ReadTables(purpose, reads.into()))
     }
 }
 

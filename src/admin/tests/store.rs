@@ -19,6 +19,7 @@ use crate::model::snapshot::{
     AliveInstance, ContextSnapshot, FleetSnapshot, HourSnapshot, Problem, Snapshot,
 };
 use crate::model::tier::TierSlice;
+use crate::store::table_reads::TableReader;
 use crate::store::{
     Append, Appended, AppendedCall, BookStatistics, CleanReport, ContextQuery, ContextRecords,
     CounterQuery, CounterSeries, FencedBatch, Fleet, Generation, Heartbeat, InstanceMinuteRecords,
@@ -202,6 +203,10 @@ impl Append for Canned {
 }
 
 impl Query for Canned {
+    fn tables(&self) -> &dyn TableReader {
+        unreachable!("each query has an answer of its own")
+    }
+
     fn snapshot(&self, _: i64) -> BoxFuture<'_, Result<Snapshot, StoreError>> {
         unreachable!("it would read the statistics of all contexts at once")
     }

@@ -10,6 +10,7 @@ use crate::model::records::{RecordId, Records};
 use crate::model::tier::{FINEST, TierSlice};
 use crate::store::journal::Journal;
 use crate::store::table::{FieldWrites, Table};
+use crate::store::table_reads::{Purpose, TableRead};
 
 /// Contexts whose records one step rolls up.
 const CONTEXTS_AT_ONCE: usize = 64;
@@ -91,21 +92,22 @@ async fn recorded(
     slices: &[TierSlice],
 ) -> Result<Vec<BTreeSet<RecordId>>, StoreError> {
     let mut ids = vec![BTreeSet::new(); slices.len()];
+    let page = |at: usize, from| TableRead::Page(Table::records(slices[at]), from);
     let mut listed: Vec<usize> = (0..slices.len()).collect();
-    let mut pages: Vec<_> = (slices.iter())
-        .map(|at| (Table::records(*at), None))
-        .collect();
-    while !pages.is_empty() {
+    let mut reads: Vec<_> = listed.iter().map(|at| page(*at, None)).collect();
+    while !reads.is_empty() {
         let mut next = Vec::new();
-        for (at, page) in listed.into_iter().zip(journal.list_fields(&pages).await?) {
-            let fields = page.fields.iter();
+        let mut answers = journal.read_tables(Purpose::Fold, &reads).await?;
+        for at in listed {
+            let read = answers.page();
+            let fields = read.fields.iter();
             ids[at].extend(fields.filter_map(|(id, _)| RecordId::from_bytes(id)));
-            if page.next.is_some() {
-                next.push((at, (Table::records(slices[at]), page.next)));
+            if read.next.is_some() {
+                next.push((at, page(at, read.next)));
             }
             tokio::task::yield_now().await;
         }
-        (listed, pages) = next.into_iter().unzip();
+        (listed, reads) = next.into_iter().unzip();
     }
     Ok(ids)
 }

@@ -26,9 +26,10 @@ use crate::model::slice::Precisions;
 use crate::model::tier::FINEST;
 use crate::store::additions::Additions;
 use crate::store::journal::{
-    Acquired, Entries, Entry, FieldPage, FieldValues, FoldStep, Journal, Progress, Step,
+    Acquired, Entries, Entry, FieldValues, FoldStep, Journal, Progress, Step,
 };
 use crate::store::table::Table;
+use crate::store::table_reads::{Answers, FieldPage, Purpose, TableAnswer, TableRead, TableReader};
 use crate::store::{
     Append, Appended, AppendedCall, FencedBatch, Generation, NoQueries, NoUpkeep, Position,
     Readable, Sealed, Store,
@@ -274,26 +275,6 @@ impl Journal for Scripted {
         self.answer(Call::Load(finest.map(|(_, ids)| ids).sum()), values)
     }
 
-    fn list_fields<'a>(
-        &'a self,
-        pages: &'a [(Table, Option<String>)],
-    ) -> BoxFuture<'a, Result<Vec<FieldPage>, StoreError>> {
-        let page = |(table, _): &(Table, Option<String>)| {
-            let is_recorded = self.is_recorded && table.slice().is_some();
-            let id = RecordId::new(Kind::Http, "GET /").to_bytes().to_vec();
-            let fields = is_recorded.then(|| (id, Vec::new())).into_iter().collect();
-            FieldPage { fields, next: None }
-        };
-        Box::pin(std::future::ready(Ok(pages.iter().map(page).collect())))
-    }
-
-    fn count_fields<'a>(
-        &'a self,
-        tables: &'a [Table],
-    ) -> BoxFuture<'a, Result<Vec<usize>, StoreError>> {
-        Box::pin(std::future::ready(Ok(vec![0; tables.len()])))
-    }
-
     fn set_aside<'a>(
         &'a self,
         _: &'a str,
@@ -329,6 +310,27 @@ impl Journal for Scripted {
     fn remove_fences<'a>(&'a self, version: &'a str) -> BoxFuture<'a, Result<u64, StoreError>> {
         assert_eq!(version, lock(&self.progress).version);
         self.answer(Call::RemoveFences, 0)
+    }
+}
+
+impl TableReader for Scripted {
+    fn read_tables<'a>(
+        &'a self,
+        _: Purpose,
+        reads: &'a [TableRead],
+    ) -> BoxFuture<'a, Result<Answers, StoreError>> {
+        let answer = |read: &TableRead| match read {
+            TableRead::Page(table, _) => {
+                let is_recorded = self.is_recorded && table.slice().is_some();
+                let id = RecordId::new(Kind::Http, "GET /").to_bytes().to_vec();
+                let fields = is_recorded.then(|| (id, Vec::new())).into_iter().collect();
+                TableAnswer::Page(FieldPage { fields, next: None })
+            }
+            TableRead::Count(_) => TableAnswer::Count(0),
+            _ => unreachable!("a folder reads pages and counts"),
+        };
+        let answers = Answers::new(reads.iter().map(answer).collect());
+        Box::pin(std::future::ready(Ok(answers)))
     }
 }
 

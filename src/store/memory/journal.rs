@@ -10,7 +10,7 @@ use crate::error::StoreError;
 use crate::model::context::fnv1a;
 use crate::model::pack::{self, ENTRY_VERSION};
 use crate::store::journal::{
-    Acquired, Entries, Entry, FieldPage, FieldValues, FoldStep, Journal, Partitions, Progress, Step,
+    Acquired, Entries, Entry, FieldValues, FoldStep, Journal, Partitions, Progress, Step,
 };
 use crate::store::table::Table;
 use crate::store::{Appended, FencedBatch, Position, Readable, Receipt};
@@ -284,26 +284,6 @@ impl Journal for MemoryStore {
             };
             fields.iter().map(values).collect()
         }))
-    }
-
-    fn list_fields<'a>(
-        &'a self,
-        pages: &'a [(Table, Option<String>)],
-    ) -> BoxFuture<'a, Result<Vec<FieldPage>, StoreError>> {
-        let (state, now) = (self.state(), self.clock.now_seconds());
-        let page = |(table, from): &(Table, Option<String>)| {
-            state.tables.page(table, from.as_deref(), now)
-        };
-        ready(pages.iter().map(page).collect())
-    }
-
-    fn count_fields<'a>(
-        &'a self,
-        tables: &'a [Table],
-    ) -> BoxFuture<'a, Result<Vec<usize>, StoreError>> {
-        let (state, now) = (self.state(), self.clock.now_seconds());
-        let count = |table: &Table| state.tables.count(table, now);
-        ready(tables.iter().map(count).collect())
     }
 
     fn fold<'a>(&'a self, step: &'a FoldStep<'a>) -> BoxFuture<'a, Result<Step<()>, StoreError>> {

@@ -1,6 +1,5 @@
 //! Queries: snapshots, counters and records.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::{ContextState, State};
@@ -8,19 +7,15 @@ use crate::model::access_time::AccessTimeStats;
 use crate::model::context::{ALL, ContextId, Kind, Metric, is_reserved};
 use crate::model::fleet::MAX_VERSIONS;
 use crate::model::pack;
-use crate::model::ranking::RankingState;
 use crate::model::records::{RecordId, SliceSums, combine};
 use crate::model::slice::{HOUR, Precisions, SliceCount, hour_of};
 use crate::model::snapshot::{
     AliveInstance, ContextSnapshot, FleetSnapshot, HourSnapshot, Snapshot,
 };
 use crate::model::tier::{FINEST, tier_for};
-use crate::store::lists;
+use crate::store::read;
 use crate::store::table::Table;
-use crate::store::{
-    Fleet, Heartbeat, INSTANCE_TTL, MAX_COUNTER_NAMES, RECENT_SLICES, RankingPage, RankingQuery,
-    RecordIndex,
-};
+use crate::store::{Fleet, Heartbeat, INSTANCE_TTL, MAX_COUNTER_NAMES, RECENT_SLICES, RecordIndex};
 
 impl State {
     /// The contexts but `<all>`, by name.
@@ -144,56 +139,9 @@ impl State {
         names
     }
 
-    /// The names of the rankings that have ids.
-    pub(super) fn ranking_names(&self, now: i64) -> Vec<String> {
-        let rankings = self.tables.fields(&Table::Rankings, now);
-        let names = rankings.filter_map(|(name, _)| String::from_utf8(name.to_vec()).ok());
-        names.collect()
-    }
-
     /// What the operator should know of rankings with several configurations.
     pub(super) fn ranking_warnings(&self, now: i64) -> Vec<String> {
-        lists::ranking_warnings(self.tables.fields(&Table::RankingSpecs, now))
-    }
-
-    /// A part of a ranking. Slices that have left the window and are not taken out yet do not count.
-    pub(super) fn ranking_page(&self, query: &RankingQuery, now: i64) -> Option<RankingPage> {
-        let number = |value: &[u8]| std::str::from_utf8(value).ok()?.parse::<i64>().ok();
-        let name = query.name.as_bytes();
-        let ranking: Arc<str> = query.name.as_str().into();
-        let state = self.tables.get(&Table::Rankings, name, now)?;
-        let state = RankingState::from_text(std::str::from_utf8(state).ok()?)?;
-        let dropped = self.tables.get(&Table::RankingsDropped, name, now);
-        let dropped = dropped.and_then(number).and_then(|n| n.try_into().ok());
-        let expired: Vec<i64> = state.expired(query.now).collect();
-        let id_of = |id: &[u8]| std::str::from_utf8(id).ok().map(Arc::<str>::from);
-        let mut sums: HashMap<Arc<str>, i64> = HashMap::new();
-        // Otherwise the whole window is over.
-        if expired.len() < state.slices.len() {
-            let totals = Table::RankingTotals {
-                ranking: ranking.clone(),
-            };
-            let totals = self.tables.fields(&totals, now);
-            sums.extend(totals.filter_map(|(id, total)| Some((id_of(id)?, number(total)?))));
-            // An id whose sum is 0 is in the slices only.
-            for start in expired {
-                let ranking = ranking.clone();
-                let slice = Table::RankingSlice { ranking, start };
-                let counts = self.tables.fields(&slice, now);
-                for (id, n) in counts.filter_map(|(id, n)| Some((id_of(id)?, number(n)?))) {
-                    let sum = sums.entry(id).or_default();
-                    *sum = sum.saturating_sub(n);
-                }
-            }
-            sums.retain(|_, sum| *sum != 0);
-        }
-        let sums = sums.into_iter().collect();
-        Some(RankingPage::new(
-            state.spec,
-            dropped.unwrap_or(0),
-            sums,
-            query,
-        ))
+        read::ranking_warnings(self.tables.fields(&Table::RankingSpecs, now))
     }
 
     pub(super) fn record_index(&self, now: i64) -> RecordIndex {

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::{Bound, Range};
 
 use crate::model::tier::{FINEST, Revision, RolledUp, TierSlice};
-use crate::store::journal::FieldPage;
 use crate::store::table::{FieldWrites, Table};
+use crate::store::table_reads::FieldPage;
 
 /// Fields on one page.
 const FIELDS_PER_PAGE: usize = 500;

@@ -15,8 +15,8 @@ use crate::model::pack::ENTRY_VERSION;
 use crate::model::tier::RolledUp;
 use crate::store::Position;
 use crate::store::journal::{
-    Acquired, Entries, Entry, FieldPage, FieldValues, FoldStep, Journal, NEWER_GRACE, Partitions,
-    Progress, Step,
+    Acquired, Entries, Entry, FieldValues, FoldStep, Journal, NEWER_GRACE, Partitions, Progress,
+    Step,
 };
 use crate::store::table::Table;
 use crate::task::BoxFuture;
@@ -334,20 +334,6 @@ impl Journal for RedisStore {
         fields: &'a [(Table, Vec<Vec<u8>>)],
     ) -> BoxFuture<'a, Result<Step<Vec<FieldValues>>, StoreError>> {
         Box::pin(self.load_values(instance, version, fields))
-    }
-
-    fn list_fields<'a>(
-        &'a self,
-        pages: &'a [(Table, Option<String>)],
-    ) -> BoxFuture<'a, Result<Vec<FieldPage>, StoreError>> {
-        Box::pin(self.list_values(pages))
-    }
-
-    fn count_fields<'a>(
-        &'a self,
-        tables: &'a [Table],
-    ) -> BoxFuture<'a, Result<Vec<usize>, StoreError>> {
-        Box::pin(self.count_values(tables))
     }
 
     fn fold<'a>(&'a self, step: &'a FoldStep<'a>) -> BoxFuture<'a, Result<Step<()>, StoreError>> {

@@ -53,21 +53,19 @@ use self::replaced_keys::ReplacedKeys;
 use self::value::{int, items, text};
 use super::journal::Journal;
 use super::sealed::Sealed;
+use super::table_reads::TableReader;
 use super::{
     Append, Appended, AppendedCall, BookStatistics, CleanReport, ContextQuery, ContextRecords,
-    CounterQuery, CounterSeries, FencedBatch, Fleet, Generation, Heartbeat, INSTANCE_TTL,
-    InstanceMinuteRecords, Pass, PassRecord, Query, RankingPage, RankingQuery, Readable,
-    RecordIndex, RecordQuery, SliceRecords, SlowRequestQuery, SlowestQuery, Store, StoreStatus,
-    Upkeep, VersionRecords, check_precisions,
+    CounterQuery, CounterSeries, FencedBatch, Fleet, Generation, Heartbeat, INSTANCE_TTL, Pass,
+    PassRecord, Query, Readable, RecordIndex, RecordQuery, SlowestQuery, Store, StoreStatus,
+    Upkeep, check_precisions,
 };
 use crate::clock::Clock;
 use crate::error::{BuildError, StoreError, StoreErrorKind};
 use crate::model::fleet::MAX_VERSIONS;
 use crate::model::slice::Precisions;
-use crate::model::slow_request::SlowRequests;
 use crate::model::slowest::RankedContext;
 use crate::model::snapshot::{ContextSnapshot, FleetSnapshot, Snapshot};
-use crate::model::tier::TierSlice;
 use crate::task::BoxFuture;
 
 /// A store in a Redis that a fleet shares.
@@ -290,6 +288,10 @@ impl Append for RedisStore {
 }
 
 impl Query for RedisStore {
+    fn tables(&self) -> &dyn TableReader {
+        self
+    }
+
     fn snapshot(&self, now: i64) -> BoxFuture<'_, Result<Snapshot, StoreError>> {
         Box::pin(self.read_snapshot(now))
     }
@@ -338,50 +340,11 @@ impl Query for RedisStore {
         Box::pin(self.read_record_index(now))
     }
 
-    fn slice_records<'a>(
-        &'a self,
-        slices: &'a [TierSlice],
-    ) -> BoxFuture<'a, Result<Vec<SliceRecords>, StoreError>> {
-        Box::pin(self.read_slices(slices))
-    }
-
     fn slowest<'a>(
         &'a self,
         query: &'a SlowestQuery,
     ) -> BoxFuture<'a, Result<Vec<RankedContext>, StoreError>> {
         Box::pin(self.read_slowest(query.limit))
-    }
-
-    fn slow_requests<'a>(
-        &'a self,
-        query: &'a SlowRequestQuery,
-    ) -> BoxFuture<'a, Result<Vec<SlowRequests>, StoreError>> {
-        Box::pin(self.read_slow_requests(query))
-    }
-
-    fn minute_reports<'a>(
-        &'a self,
-        minutes: &'a [i64],
-    ) -> BoxFuture<'a, Result<Vec<Vec<InstanceMinuteRecords>>, StoreError>> {
-        Box::pin(self.read_instance_minutes(minutes))
-    }
-
-    fn version_records<'a>(
-        &'a self,
-        minutes: &'a [i64],
-    ) -> BoxFuture<'a, Result<Vec<VersionRecords>, StoreError>> {
-        Box::pin(self.read_version_minutes(minutes))
-    }
-
-    fn rankings(&self) -> BoxFuture<'_, Result<Vec<String>, StoreError>> {
-        Box::pin(self.read_ranking_names())
-    }
-
-    fn ranking<'a>(
-        &'a self,
-        query: &'a RankingQuery,
-    ) -> BoxFuture<'a, Result<Option<RankingPage>, StoreError>> {
-        Box::pin(self.read_ranking(query))
     }
 }
 

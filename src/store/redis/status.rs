@@ -11,7 +11,7 @@ use super::value::{bytes, int, items, pairs, problem, shown, text};
 use crate::error::StoreError;
 use crate::model::pack::ENTRY_VERSION;
 use crate::model::snapshot::Problem;
-use crate::store::lists;
+use crate::store::read;
 use crate::store::table::Table;
 use crate::store::{
     Exceptions, INSTANCE_TTL, JournalStatus, MAX_QUARANTINED_KEYS, NewerEntry, Position,
@@ -143,7 +143,7 @@ fn waiting(newer: &str, low: Position) -> Option<NewerEntry> {
 /// What the operator should know of rankings with several configurations.
 fn ranking_warnings(hash: &Value) -> Vec<String> {
     let fields = pairs(hash).filter_map(|(name, specs)| Some((bytes(name)?, bytes(specs)?)));
-    let mut warnings = lists::ranking_warnings(fields);
+    let mut warnings = read::ranking_warnings(fields);
     warnings.truncate(MAX_MIXED_RANKINGS);
     warnings
 }

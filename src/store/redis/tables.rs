@@ -1,19 +1,23 @@
-//! The tables of the store, as an instance that folds reads them.
+//! The tables of the store, as they are read: under a version by an instance that folds, and by all.
 
 use std::collections::VecDeque;
 
-use redis::{Value, pipe};
+use redis::{Pipeline, Value, pipe};
 
 use super::RedisStore;
 use super::connection::Role;
 use super::oversized::Reply;
 use super::script::READ;
 use super::stream::Oversized;
-use super::value::{bytes, int, items, pairs, text};
+use super::value::{bytes, float, int, into_bytes, into_items, into_pairs, items, text};
 use crate::error::StoreError;
 use crate::model::minute_report::MAX_REPORTED;
-use crate::store::journal::{FieldPage, FieldValues, Step};
+use crate::store::journal::{FieldValues, Step};
 use crate::store::table::Table;
+use crate::store::table_reads::{
+    Answers, FieldPage, Purpose, RankingPlace, TableAnswer, TableRead, TableReader,
+};
+use crate::task::BoxFuture;
 
 /// Fields that one script reads, or fewer large ones.
 const FIELDS_AT_ONCE: usize = 500;
@@ -100,66 +104,171 @@ impl RedisStore {
         Ok(Step::Done(values))
     }
 
-    pub(super) async fn list_values(
+    /// Sends the commands of some reads.
+    async fn send_reads(
         &self,
-        pages: &[(Table, Option<String>)],
-    ) -> Result<Vec<FieldPage>, StoreError> {
-        let mut read = Vec::with_capacity(pages.len());
-        for part in pages.chunks(PAGES_AT_ONCE) {
-            match self.scan(part, FIELDS_AT_ONCE).await {
-                // Another program has added large ones.
-                Err(error) if Oversized::caused(&error) => {
-                    read.extend(self.scan(part, LARGE_FIELDS_AT_ONCE).await?);
-                }
-                pages => read.extend(pages?),
+        purpose: Purpose,
+        reads: &[TableRead],
+        page_len: usize,
+    ) -> Result<Vec<Reply>, StoreError> {
+        let mut pipeline = pipe();
+        for read in reads {
+            self.add_commands(&mut pipeline, read, page_len);
+        }
+        match purpose {
+            Purpose::Fold => self.connections.pipeline(Role::Fold, &mut pipeline).await,
+            Purpose::Query => self.read(&mut pipeline).await,
+        }
+    }
+
+    /// Adds the commands of a read, as many as [`answer`] takes replies.
+    fn add_commands(&self, pipeline: &mut Pipeline, read: &TableRead, page_len: usize) {
+        let key = |table: &Table| self.keys.table(table);
+        match read {
+            TableRead::Values(table, fields) if !fields.is_empty() => {
+                pipeline.cmd("HMGET").arg(key(table)).arg(fields);
             }
+            TableRead::Page(table, from) => {
+                let scan = pipeline.cmd("HSCAN").arg(key(table));
+                scan.arg(from.as_deref().unwrap_or(START));
+                scan.arg("COUNT").arg(page_len);
+            }
+            TableRead::All(table) => {
+                pipeline.cmd("HGETALL").arg(key(table));
+            }
+            TableRead::Names(table) => {
+                pipeline.cmd("HKEYS").arg(key(table));
+            }
+            TableRead::Count(table) => {
+                let command = match table {
+                    Table::RankingTotals { .. } => "ZCARD",
+                    _ => "HLEN",
+                };
+                pipeline.cmd(command).arg(key(table));
+            }
+            TableRead::Ranks(table, ranks) if !ranks.is_empty() => {
+                // The server's numbers have a sign.
+                let most = isize::MAX.unsigned_abs();
+                let [first, last] = [ranks.start, ranks.end - 1].map(|rank| rank.min(most));
+                let ids = pipeline.cmd("ZREVRANGE").arg(key(table));
+                ids.arg(first).arg(last).arg("WITHSCORES");
+            }
+            TableRead::Places(table, ids) => {
+                let key = key(table);
+                for id in ids {
+                    pipeline.cmd("ZSCORE").arg(&key).arg(&**id);
+                    pipeline.cmd("ZREVRANK").arg(&key).arg(&**id);
+                }
+            }
+            TableRead::Version => {
+                pipeline.cmd("HGET").arg(self.keys.state()).arg("v");
+            }
+            TableRead::Values(..) | TableRead::Ranks(..) => {}
         }
-        Ok(read)
     }
+}
 
-    async fn scan(
-        &self,
-        pages: &[(Table, Option<String>)],
-        count: usize,
-    ) -> Result<Vec<FieldPage>, StoreError> {
-        let mut pipeline = pipe();
-        for (table, from) in pages {
-            let scan = pipeline.cmd("HSCAN").arg(self.keys.table(table));
-            scan.arg(from.as_deref().unwrap_or(START));
-            scan.arg("COUNT").arg(count);
-        }
-        let replies = self.connections.pipeline(Role::Fold, &mut pipeline).await?;
-        Ok(replies.iter().map(page_in).collect())
+impl TableReader for RedisStore {
+    fn read_tables<'a>(
+        &'a self,
+        purpose: Purpose,
+        reads: &'a [TableRead],
+    ) -> BoxFuture<'a, Result<Answers, StoreError>> {
+        Box::pin(async move {
+            let mut answers = Vec::with_capacity(reads.len());
+            let mut unread = reads;
+            while !unread.is_empty() {
+                let (part, later) = unread.split_at(len_of_part(unread));
+                let replies = match self.send_reads(purpose, part, FIELDS_AT_ONCE).await {
+                    // Another program has added large ones.
+                    Err(error) if purpose == Purpose::Fold && Oversized::caused(&error) => {
+                        self.send_reads(purpose, part, LARGE_FIELDS_AT_ONCE).await
+                    }
+                    replies => replies,
+                };
+                let mut replies = replies?.into_iter();
+                answers.extend(part.iter().map(|read| answer(read, &mut replies)));
+                unread = later;
+            }
+            Ok(Answers::new(answers))
+        })
     }
+}
 
-    pub(super) async fn count_values(&self, tables: &[Table]) -> Result<Vec<usize>, StoreError> {
-        let mut pipeline = pipe();
-        for table in tables {
-            let command = match table {
-                Table::RankingTotals { .. } => "ZCARD",
-                _ => "HLEN",
+/// How many of some reads one pipeline answers.
+fn len_of_part(reads: &[TableRead]) -> usize {
+    let pages = reads.iter().enumerate();
+    let mut pages = pages.filter(|(_, read)| matches!(read, TableRead::Page(..)));
+    pages.nth(PAGES_AT_ONCE).map_or(reads.len(), |(at, _)| at)
+}
+
+/// Reads an answer from the next replies. A key of another type reads as empty here, and is quarantined when it is
+/// written.
+fn answer(read: &TableRead, replies: &mut impl Iterator<Item = Reply>) -> TableAnswer {
+    let mut next = || replies.next().and_then(Result::ok).unwrap_or(Value::Nil);
+    match read {
+        TableRead::Values(_, fields) => {
+            let values = match fields.is_empty() {
+                true => Vec::new(),
+                false => into_items(next()),
             };
-            pipeline.cmd(command).arg(self.keys.table(table));
+            let values = values.into_iter().map(into_bytes);
+            let values = values.chain(std::iter::repeat(None)).take(fields.len());
+            TableAnswer::Values(values.collect())
         }
-        let replies = self.connections.pipeline(Role::Fold, &mut pipeline).await?;
-        let count = |reply: &Reply| {
-            let count = reply.as_ref().ok().and_then(int);
-            count.and_then(|n| usize::try_from(n).ok()).unwrap_or(0)
-        };
-        Ok(replies.iter().map(count).collect())
+        TableRead::Page(..) => TableAnswer::Page(page_in(next())),
+        TableRead::All(_) => TableAnswer::Page(FieldPage {
+            fields: fields_in(next()),
+            next: None,
+        }),
+        TableRead::Names(_) => {
+            let names = into_items(next()).into_iter().filter_map(into_bytes);
+            TableAnswer::Page(FieldPage {
+                fields: names.map(|name| (name, Vec::new())).collect(),
+                next: None,
+            })
+        }
+        TableRead::Count(_) => TableAnswer::Count(count(&next()).unwrap_or(0)),
+        TableRead::Ranks(_, ranks) if ranks.is_empty() => TableAnswer::Ranks(Vec::new()),
+        TableRead::Ranks(..) => {
+            let ids = into_pairs(next());
+            let ids = ids.filter_map(|(id, sum)| Some((into_bytes(id)?, score(&sum)?)));
+            TableAnswer::Ranks(ids.collect())
+        }
+        TableRead::Places(_, ids) => {
+            let mut place = || {
+                let (score, rank) = (score(&next()), count(&next()));
+                let (score, rank) = (score?, rank?);
+                Some(RankingPlace { score, rank })
+            };
+            TableAnswer::Places(ids.iter().map(|_| place()).collect())
+        }
+        TableRead::Version => TableAnswer::Values(vec![into_bytes(next())]),
     }
 }
 
 /// The page in an answer to HSCAN.
-fn page_in(reply: &Reply) -> FieldPage {
-    // A key of another type reads as empty here, and is quarantined when it is written.
-    let Some([next, fields]) = reply.as_ref().ok().map(items) else {
+fn page_in(value: Value) -> FieldPage {
+    let Ok([next, fields]) = <[Value; 2]>::try_from(into_items(value)) else {
         return FieldPage::default();
     };
-    let field =
-        |(field, value): (&Value, &Value)| Some((bytes(field)?.to_vec(), bytes(value)?.to_vec()));
     FieldPage {
-        fields: pairs(fields).filter_map(field).collect(),
-        next: text(next).filter(|next| *next != START).map(str::to_owned),
+        fields: fields_in(fields),
+        next: text(&next).filter(|next| *next != START).map(str::to_owned),
     }
+}
+
+fn fields_in(value: Value) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let fields = into_pairs(value);
+    let fields = fields.filter_map(|(field, value)| Some((into_bytes(field)?, into_bytes(value)?)));
+    fields.collect()
+}
+
+fn count(value: &Value) -> Option<usize> {
+    usize::try_from(int(value)?).ok()
+}
+
+/// A score of a ranking. Scores are integers, unless another program has written them.
+fn score(value: &Value) -> Option<i64> {
+    float(value).map(|score| score as i64)
 }

@@ -13,6 +13,15 @@ pub(super) fn bytes(value: &Value) -> Option<&[u8]> {
     }
 }
 
+/// The bytes of a value, which are not copied.
+pub(super) fn into_bytes(value: Value) -> Option<Vec<u8>> {
+    match value {
+        Value::BulkString(bytes) => Some(bytes),
+        Value::SimpleString(text) => Some(text.into_bytes()),
+        _ => None,
+    }
+}
+
 pub(super) fn text(value: &Value) -> Option<&str> {
     bytes(value).and_then(|bytes| std::str::from_utf8(bytes).ok())
 }
@@ -35,6 +44,13 @@ pub(super) fn items(value: &Value) -> &[Value] {
     }
 }
 
+pub(super) fn into_items(value: Value) -> Vec<Value> {
+    match value {
+        Value::Array(items) => items,
+        _ => Vec::new(),
+    }
+}
+
 /// The answer to TIME.
 #[cfg(feature = "row-cache")]
 pub(super) fn unix_seconds(value: &Value) -> f64 {
@@ -46,6 +62,12 @@ pub(super) fn unix_seconds(value: &Value) -> f64 {
 pub(super) fn pairs(value: &Value) -> impl Iterator<Item = (&Value, &Value)> {
     let pairs = items(value).chunks_exact(2);
     pairs.map(|pair| (&pair[0], &pair[1]))
+}
+
+/// The pairs of a value, which are not copied.
+pub(super) fn into_pairs(value: Value) -> impl Iterator<Item = (Value, Value)> {
+    let mut items = into_items(value).into_iter();
+    std::iter::from_fn(move || Some((items.next()?, items.next()?)))
 }
 
 /// The most members of a set of statistics. Reads ask for one more, so that a larger set is recognised.

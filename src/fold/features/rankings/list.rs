@@ -9,6 +9,7 @@ use crate::error::StoreError;
 use crate::fold::ground::{Ground, Interrupted};
 use crate::store::journal::{FieldValues, Journal};
 use crate::store::table::Table;
+use crate::store::table_reads::{Purpose, TableRead};
 
 impl Rankings {
     /// Reads the rankings of these names.
@@ -52,9 +53,14 @@ impl Rankings {
         let (mut states, mut specs) = (HashMap::new(), HashMap::new());
         let mut pages = vec![(Table::Rankings, None), (Table::RankingSpecs, None)];
         while !pages.is_empty() {
-            let read = journal.list_fields(&pages).await?;
+            let reads = pages.iter().cloned();
+            let reads: Vec<_> = reads
+                .map(|(table, from)| TableRead::Page(table, from))
+                .collect();
+            let mut answers = journal.read_tables(Purpose::Fold, &reads).await?;
             let mut following = Vec::new();
-            for ((table, _), page) in pages.into_iter().zip(read) {
+            for (table, _) in pages {
+                let page = answers.page();
                 match table {
                     Table::Rankings => states.extend(page.fields),
                     _ => specs.extend(page.fields),

@@ -13,6 +13,7 @@ use crate::model::round::{Round, partition, partition_of_id};
 use crate::model::sorted;
 use crate::store::journal::{FieldValues, Journal};
 use crate::store::table::{FieldWrites, Table};
+use crate::store::table_reads::{Purpose, TableRead};
 
 /// Ids that one step takes out, and ids that are planned before the task yields to others.
 pub(super) const IDS_AT_ONCE: usize = 200;
@@ -191,9 +192,11 @@ impl Rankings {
         let names = counted.iter().map(|added| added.name);
         let names: Vec<_> = names.filter(|name| is_uncounted(name)).collect();
         if !names.is_empty() {
-            let totals: Vec<_> = names.iter().map(|name| totals_of(name)).collect();
-            let counts = journal.count_fields(&totals).await?;
-            for (name, count) in names.into_iter().zip(counts) {
+            let reads = names.iter().map(|name| TableRead::Count(totals_of(name)));
+            let reads: Vec<_> = reads.collect();
+            let mut counts = journal.read_tables(Purpose::Fold, &reads).await?;
+            for name in names {
+                let count = counts.count();
                 if let Some(ranking) = self.known.get_mut(name) {
                     ranking.ids = Some(count);
                 }

@@ -13,8 +13,9 @@ use super::plan::{
 };
 use crate::error::StoreError;
 use crate::fold::ground::{Ground, Interrupted};
-use crate::store::journal::{FieldPage, Journal};
+use crate::store::journal::Journal;
 use crate::store::table::{FieldWrites, Table};
+use crate::store::table_reads::{FieldPage, Purpose, TableRead};
 
 /// Ids that are taken out because they have left the window before entries are folded again, and as many because
 /// there is no room for them.
@@ -186,8 +187,9 @@ impl Rankings {
             return Ok(true);
         };
         let (spec, slices) = (ranking.state.spec, ranking.state.slices.clone());
-        let counts = readable(ground.journal.count_fields(&[totals_of(name)]).await)?;
-        let count = counts.first().copied().unwrap_or(0);
+        let reads = [TableRead::Count(totals_of(name))];
+        let mut counts = readable(ground.journal.read_tables(Purpose::Fold, &reads).await)?;
+        let count = counts.count();
         let mut surplus = count.saturating_sub(spec.max_ids as usize);
         for start in slices {
             if surplus == 0 {
@@ -305,13 +307,13 @@ impl Rankings {
         let starts = ranking.state.slices.iter();
         let slices = starts.map(|start| slice_of(name, *start));
         let tables: Vec<_> = [totals_of(name)].into_iter().chain(slices).collect();
-        let counts = readable(ground.journal.count_fields(&tables).await)?;
+        let reads: Vec<_> = tables.iter().cloned().map(TableRead::Count).collect();
+        let mut counts = readable(ground.journal.read_tables(Purpose::Fold, &reads).await)?;
         let mut specs = FieldWrites::new(Table::RankingSpecs, None);
         specs.removed.push(name.as_bytes().to_vec());
         let mut writes = vec![state_write(name, None), specs];
-        let tables = tables.into_iter().zip(counts);
-        let tables = tables.filter(|(_, count)| *count > 0);
-        writes.extend(tables.map(|(table, _)| FieldWrites::end(table)));
+        let tables = tables.into_iter().filter(|_| counts.count() > 0);
+        writes.extend(tables.map(FieldWrites::end));
         ground.write(&writes).await?;
         self.known.remove(name);
         Ok(())
@@ -356,8 +358,6 @@ async fn page_of(
     start: i64,
     from: Option<String>,
 ) -> Result<FieldPage, StoreError> {
-    let pages = journal
-        .list_fields(&[(slice_of(name, start), from)])
-        .await?;
-    Ok(pages.into_iter().next().unwrap_or_default())
+    let reads = [TableRead::Page(slice_of(name, start), from)];
+    Ok(journal.read_tables(Purpose::Fold, &reads).await?.page())
 }

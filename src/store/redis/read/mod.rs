@@ -1,21 +1,19 @@
-//! Answers to queries: `contexts` reads the statistics of contexts, `fleet` what goes on now, `series` what has a value per slice, and
-//! the ranking, `counter_names` the list of the user's counters, `windows` the records of all contexts, and `minute_reports` what each instance did. `record_cache` holds what
-//! `series` has read.
+//! Answers to queries that are not made of the tables alone: `contexts` reads the statistics of contexts, `fleet` what
+//! goes on now, `series` what has a value per slice, and the slowest contexts, `counter_names` the list of the user's
+//! counters, and `record_index` what records there are. `record_cache` holds what `series` has read.
 
 mod contexts;
 mod counter_names;
 mod fleet;
-mod minute_reports;
-mod rankings;
 mod record_cache;
+mod record_index;
 mod series;
-mod windows;
 
 pub(super) use record_cache::RecordCache;
 use redis::Value;
 
 use super::oversized::Reply;
-use super::value::{bytes, pairs, problem, text};
+use super::value::{problem, text};
 use crate::model::snapshot::Problem;
 use crate::model::tier::RolledUp;
 
@@ -47,12 +45,6 @@ impl Replies<'_> {
     fn problem(&mut self, key: &str, reason: impl Into<String>) {
         self.problems.push(problem(key.as_bytes(), &reason.into()));
     }
-}
-
-/// The fields of a table, of which there are none if its key is of another type.
-fn fields_of(reply: &Reply) -> impl Iterator<Item = (&[u8], &[u8])> {
-    let fields = reply.iter().flat_map(pairs);
-    fields.filter_map(|(field, value)| Some((bytes(field)?, bytes(value)?)))
 }
 
 /// Reads the field `rolled` of the state. A new state lacks the field until a round is folded, although records of

@@ -7,7 +7,7 @@ use redis::{Value, cmd, pipe};
 use super::super::RedisStore;
 use super::super::value::{bytes, float, int, items, pairs, text};
 use super::record_cache::{HeldRecord, HeldRecords, SeriesId};
-use super::windows::revisions;
+use super::record_index::revisions;
 use super::{ROLLED, rolled_up};
 use crate::clock::Clock;
 use crate::error::StoreError;

@@ -1,4 +1,4 @@
-//! The records of all contexts, slice by slice.
+//! What records there are, without the records.
 
 use std::collections::HashMap;
 
@@ -6,15 +6,11 @@ use redis::{Value, pipe};
 
 use super::super::RedisStore;
 use super::super::value::{int, items, pairs, text};
-use super::{MAX_NAMES, ROLLED, fields_of, rolled_up};
+use super::{MAX_NAMES, ROLLED, rolled_up};
 use crate::error::StoreError;
 use crate::model::context::{ALL, ContextId, Kind, fnv1a};
 use crate::model::tier::{Revision, TierSlice};
-use crate::store::lists;
-use crate::store::{RecordIndex, SliceRecords};
-
-/// Slices per pipeline, so that the answers of few slices are in memory at a time.
-const SLICES_AT_ONCE: usize = 4;
+use crate::store::RecordIndex;
 
 impl RedisStore {
     pub(in crate::store::redis) async fn read_record_index(
@@ -48,27 +44,6 @@ impl RedisStore {
             rolled: rolled_up(state.first(), now),
             created: state.get(1).and_then(int).unwrap_or(now),
         })
-    }
-
-    pub(in crate::store::redis) async fn read_slices(
-        &self,
-        slices: &[TierSlice],
-    ) -> Result<Vec<SliceRecords>, StoreError> {
-        let mut records = Vec::with_capacity(slices.len());
-        for part in slices.chunks(SLICES_AT_ONCE) {
-            let mut pipeline = pipe();
-            for slice in part {
-                pipeline.cmd("HGETALL").arg(self.keys.records(*slice));
-            }
-            for reply in self.read(&mut pipeline).await? {
-                records.push(SliceRecords {
-                    records: lists::records(fields_of(&reply)),
-                });
-                // Unpacking a slice holds the runtime up for a while.
-                tokio::task::yield_now().await;
-            }
-        }
-        Ok(records)
     }
 }
 

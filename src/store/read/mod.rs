@@ -1,0 +1,45 @@
+//! Answers to queries from what a backend reads of its tables, once for every backend. A field that cannot be read is
+//! left out.
+
+mod minute_reports;
+mod rankings;
+mod slices;
+mod slow_requests;
+
+pub use self::minute_reports::{InstanceMinuteRecords, VersionRecords};
+pub(super) use self::minute_reports::{minute_reports, version_records};
+pub use self::rankings::{RankedId, RankingPage, RankingQuery};
+pub(super) use self::rankings::{ranking_names, ranking_page, ranking_warnings};
+pub use self::slices::SliceRecords;
+pub(super) use self::slices::slice_records;
+pub use self::slow_requests::SlowRequestQuery;
+pub(super) use self::slow_requests::slow_requests;
+
+use super::table::Table;
+use super::table_reads::{Purpose, TableRead, TableReader};
+use crate::error::StoreError;
+
+/// Tables that are read whole at once, so that few of them are in memory at a time.
+const TABLES_AT_ONCE: usize = 4;
+
+/// A field with its value.
+type Field = (Vec<u8>, Vec<u8>);
+
+/// Reads some tables whole, and unpacks each.
+async fn unpacked<T>(
+    reader: &dyn TableReader,
+    tables: impl Iterator<Item = Table>,
+    unpack: fn(&[Field]) -> T,
+) -> Result<Vec<T>, StoreError> {
+    let reads: Vec<_> = tables.map(TableRead::All).collect();
+    let mut read = Vec::with_capacity(reads.len());
+    for part in reads.chunks(TABLES_AT_ONCE) {
+        let mut answers = reader.read_tables(Purpose::Query, part).await?;
+        for _ in part {
+            read.push(unpack(&answers.page().fields));
+            // Unpacking a table holds the runtime up for a while.
+            tokio::task::yield_now().await;
+        }
+    }
+    Ok(read)
+}

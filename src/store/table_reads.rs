@@ -1,0 +1,146 @@
+//! Reads of tables, as a backend answers them to those who fold and to those who ask. What is made of the answers
+//! stands once, for every backend.
+
+use std::ops::Range;
+
+use super::sealed::Sealed;
+use super::table::Table;
+use crate::error::StoreError;
+use crate::task::BoxFuture;
+
+/// A read of a table. What is missing, or under a key of another type, reads as empty. Of [`Table::RankingTotals`], only
+/// ids are counted, listed and looked up: by the last three kinds that name a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TableRead {
+    /// The values of some fields.
+    Values(Table, Vec<Vec<u8>>),
+    /// A page, from where it is said to begin on: some hundred fields with their values, in no order; fewer large
+    /// ones. A field that the table has from the first page to the last is on one of them.
+    Page(Table, Option<String>),
+    /// All fields with their values, of a table that is never large.
+    All(Table),
+    /// The names of all fields, with empty values.
+    Names(Table),
+    /// The number of fields.
+    Count(Table),
+    /// Of [`Table::RankingTotals`], the ids at some ranks with their sums, highest first. Equal sums are in descending
+    /// order of the ids.
+    Ranks(Table, Range<usize>),
+    /// Of [`Table::RankingTotals`], the places of some ids.
+    Places(Table, Vec<Vec<u8>>),
+    /// The version of the journal's state, as one value. Another one tells that a step of folding came in between.
+    Version,
+}
+
+/// Who reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// An instance folds. What is too large to be read is an error.
+    Fold,
+    /// Somebody asks. What is too large to be read reads as empty, and a warning names it.
+    Query,
+}
+
+/// Some fields of a table with their values.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FieldPage {
+    /// The fields, some of which other pages may have as well.
+    pub fields: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Where the next page begins; `None` after the last one.
+    pub next: Option<String>,
+}
+
+/// The place of an id in a ranking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RankingPlace {
+    /// The sum of all additions within the window.
+    pub score: i64,
+    /// The number of ids before it.
+    pub rank: usize,
+}
+
+/// The answer to a read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TableAnswer {
+    /// To [`TableRead::Values`] and [`TableRead::Version`]: as many as were asked for; `None` for a missing one.
+    Values(Vec<Option<Vec<u8>>>),
+    /// To [`TableRead::Page`], [`TableRead::All`] and [`TableRead::Names`].
+    Page(FieldPage),
+    /// To [`TableRead::Count`].
+    Count(usize),
+    /// To [`TableRead::Ranks`].
+    Ranks(Vec<(Vec<u8>, i64)>),
+    /// To [`TableRead::Places`]: as many as were asked for; `None` for an id that is not in the ranking.
+    Places(Vec<Option<RankingPlace>>),
+}
+
+/// The answers to some reads. Each method takes the next one, and is for a read of its kind.
+#[derive(Clone, Debug)]
+pub struct Answers(std::vec::IntoIter<TableAnswer>);
+
+impl Answers {
+    /// The answers to reads in their order.
+    pub fn new(answers: Vec<TableAnswer>) -> Self {
+        Self(answers.into_iter())
+    }
+
+    /// Takes the next answer. It reads as empty if it is of another kind.
+    fn take<T: Default>(&mut self, in_kind: impl FnOnce(TableAnswer) -> Option<T>) -> T {
+        let answer = self.0.next().and_then(in_kind);
+        debug_assert!(answer.is_some(), "an answer is not of its read's kind");
+        answer.unwrap_or_default()
+    }
+
+    /// Values of fields, or the version.
+    pub fn values(&mut self) -> Vec<Option<Vec<u8>>> {
+        self.take(|answer| match answer {
+            TableAnswer::Values(values) => Some(values),
+            _ => None,
+        })
+    }
+
+    /// A page, or a whole table.
+    pub fn page(&mut self) -> FieldPage {
+        self.take(|answer| match answer {
+            TableAnswer::Page(page) => Some(page),
+            _ => None,
+        })
+    }
+
+    /// The number of fields.
+    pub fn count(&mut self) -> usize {
+        self.take(|answer| match answer {
+            TableAnswer::Count(count) => Some(count),
+            _ => None,
+        })
+    }
+
+    /// Ids by rank.
+    pub fn ranks(&mut self) -> Vec<(Vec<u8>, i64)> {
+        self.take(|answer| match answer {
+            TableAnswer::Ranks(ids) => Some(ids),
+            _ => None,
+        })
+    }
+
+    /// Places of ids.
+    pub fn places(&mut self) -> Vec<Option<RankingPlace>> {
+        self.take(|answer| match answer {
+            TableAnswer::Places(places) => Some(places),
+            _ => None,
+        })
+    }
+}
+
+/// The tables of a store, as they are read.
+///
+/// # Cancel safety
+/// Dropping a future of this trait changes nothing.
+pub trait TableReader: Sealed + Send + Sync {
+    /// Answers some reads, all at once where that is possible: by one lock in memory, by one pipeline in Redis.
+    fn read_tables<'a>(
+        &'a self,
+        purpose: Purpose,
+        reads: &'a [TableRead],
+    ) -> BoxFuture<'a, Result<Answers, StoreError>>;
+}
