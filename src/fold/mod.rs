@@ -11,6 +11,10 @@
 //! up* into the coarser tiers. Samples that arrive for a minute after that are added to all tiers in the step
 //! that folds them.
 //!
+//! The fold knows no table: each [`Feature`] merges what a round changes in its own, and looks after them between
+//! rounds. Read `round`, `feature`, one file of `features`, then `gather` (reading entries), `plan` and `steps`
+//! (writing), `lease` and `ground` (what holds meanwhile).
+//!
 //! A new aggregate is added in three places, none of which is in this folder: see
 //! [the guide](crate::guide::new_aggregate).
 
