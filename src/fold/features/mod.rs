@@ -3,7 +3,6 @@
 mod minute_reports;
 mod rankings;
 mod records;
-mod roll_up;
 mod slow_requests;
 
 use self::minute_reports::MinuteReports;

@@ -1,6 +1,8 @@
 //! Folding records: the samples of a round are added to the records of their minutes, and to those of the coarser
 //! tiers that include the minute already. `roll_up` makes the coarser tiers of minutes that have ended.
 
+mod roll_up;
+
 use std::collections::BTreeMap;
 
 use crate::fold::feature::{Feature, Folding};
@@ -19,12 +21,12 @@ use crate::store::table::{FieldWrites, Table};
 const RECORDS_AT_ONCE: usize = 500;
 /// Slices of the finest tier whose records are remembered: the open slice, and the slice before it for samples
 /// that arrive after its end.
-pub(super) const SLICES_REMEMBERED: usize = 2;
+const SLICES_REMEMBERED: usize = 2;
 
 /// The records by tier.
 pub(super) struct RecordTables {
     /// Records as the store holds them.
-    pub(super) records: Records,
+    records: Records,
     /// The most of them that are remembered after a round.
     max_records: usize,
     /// The records that the round changes, by partition.
@@ -128,11 +130,7 @@ impl RecordTables {
     }
 
     /// Reads records from the store. A missing record, or a field that holds none, reads as an empty one.
-    pub(super) async fn load(
-        &mut self,
-        ground: &Ground<'_>,
-        keys: &[RecordKey],
-    ) -> Result<(), Interrupted> {
+    async fn load(&mut self, ground: &Ground<'_>, keys: &[RecordKey]) -> Result<(), Interrupted> {
         for part in keys.chunks(RECORDS_AT_ONCE) {
             let mut ids: Vec<(TierSlice, Vec<RecordId>)> = Vec::new();
             for (at, id) in part {
@@ -157,7 +155,7 @@ impl RecordTables {
 }
 
 /// The writes of records as this folder has them.
-pub(super) fn record_writes(
+fn record_writes(
     records: &Records,
     keys: &[RecordKey],
     rolled: &RolledUp,
@@ -174,7 +172,7 @@ pub(super) fn record_writes(
 }
 
 /// Time to live of the records of a slice, in seconds. The clock of an instance may be ahead.
-pub(super) fn ttl(at: TierSlice, rolled: &RolledUp, now: i64) -> i64 {
+fn ttl(at: TierSlice, rolled: &RolledUp, now: i64) -> i64 {
     // A slice that is not rolled up yet must outlive a stop of the whole service.
     let is_pending = at.0 == FINEST.seconds && !rolled.contains(at.1);
     let tier = match is_pending {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::records::{RecordTables, SLICES_REMEMBERED, record_writes, ttl};
+use super::{RecordTables, SLICES_REMEMBERED, record_writes, ttl};
 use crate::error::StoreError;
 use crate::fold::ground::{Ground, Interrupted};
 use crate::fold::steps::by_table;
