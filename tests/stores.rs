@@ -45,6 +45,8 @@ mod server;
 mod slow_requests;
 #[path = "stores/suite.rs"]
 mod suite;
+#[path = "stores/table_reads.rs"]
+mod table_reads;
 #[path = "stores/takeover.rs"]
 mod takeover;
 #[path = "stores/tls.rs"]

@@ -8,8 +8,8 @@ use super::table::Table;
 use crate::error::StoreError;
 use crate::task::BoxFuture;
 
-/// A read of a table. What is missing, or under a key of another type, reads as empty. Of [`Table::RankingTotals`], only
-/// ids are counted, listed and looked up: by the last three kinds that name a table.
+/// A read of a table. What is missing, or under a key of another type, reads as empty. [`Table::RankingTotals`] is read
+/// by [`Count`](Self::Count), [`Ranks`](Self::Ranks) and [`Places`](Self::Places) alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TableRead {
     /// The values of some fields.
