@@ -16,7 +16,7 @@ use super::windows::Windows;
 use super::{Source, UnsentSource};
 use crate::clock::Clock;
 use crate::model::batch::Aggregate;
-use crate::model::changes::mark::Mark;
+use crate::model::mark::Mark;
 use crate::model::changes::side_by_side::Versions;
 use crate::model::context::{ContextId, Kind};
 use crate::model::records::{RecordId, SliceSums};

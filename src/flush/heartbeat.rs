@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use super::Flusher;
 use crate::error::StoreError;
-use crate::model::changes::mark::Mark;
+use crate::model::mark::Mark;
 use crate::model::fleet::Fleet;
 use crate::store::Heartbeat;
 

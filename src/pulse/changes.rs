@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Pulse;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::model::changes::change::Change;
-use crate::model::changes::mark::Mark;
+use crate::model::mark::Mark;
 use crate::random::short_random_name;
 use crate::task::BoxFuture;
 

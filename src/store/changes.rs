@@ -7,7 +7,7 @@ use super::sealed::Sealed;
 use crate::error::StoreError;
 use crate::model::changes::change::Change;
 use crate::model::changes::detector::{DetectorState, Sight};
-use crate::model::changes::mark::Mark;
+use crate::model::mark::Mark;
 use crate::task::BoxFuture;
 
 /// The last judgement, without what it found.
@@ -68,7 +68,7 @@ pub trait Changes: Sealed + Send + Sync {
     /// The marks, oldest first.
     fn marks(&self) -> BoxFuture<'_, Result<Vec<Mark>, StoreError>>;
 
-    /// Adds a mark, and removes the oldest beyond [`MAX_MARKS`](crate::model::changes::mark::MAX_MARKS): of the marks
+    /// Adds a mark, and removes the oldest beyond [`MAX_MARKS`](crate::model::mark::MAX_MARKS): of the marks
     /// with a version if it has one, else of the others. `false`, and no effect, if the mark has the version of the last mark that has one.
     fn add_mark<'a>(&'a self, mark: &'a Mark) -> BoxFuture<'a, Result<bool, StoreError>>;
 }

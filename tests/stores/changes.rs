@@ -3,7 +3,7 @@
 use tower_pulse::model::changes::change::{Change, ChangeKind};
 use tower_pulse::model::changes::detector::{DetectorState, Sight, Verdict};
 use tower_pulse::model::changes::log::Log;
-use tower_pulse::model::changes::mark::{MAX_MARKS, Mark};
+use tower_pulse::model::mark::{MAX_MARKS, Mark};
 use tower_pulse::model::context::{Kind, RecordId};
 use tower_pulse::store::changes::{ChangeLog, Judged, JudgementWrite};
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::super::Admin;
 use super::super::answer_size::{AnswerSize, ScreenSize};
 use super::super::response::ApiError;
-use crate::model::changes::mark::Mark;
+use crate::model::mark::Mark;
 
 #[derive(Serialize)]
 pub(in crate::admin) struct Marks {

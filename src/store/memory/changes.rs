@@ -7,7 +7,7 @@ use super::{MemoryStore, ready};
 use crate::error::StoreError;
 use crate::model::changes::change::Change;
 use crate::model::changes::detector::DetectorState;
-use crate::model::changes::mark::{MAX_MARKS, Mark};
+use crate::model::mark::{MAX_MARKS, Mark};
 use crate::store::changes::{ChangeLog, Changes, Judged, JudgementWrite};
 use crate::task::BoxFuture;
 

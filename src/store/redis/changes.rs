@@ -9,7 +9,7 @@ use super::connection::Role;
 use super::script::{Invocation, JUDGE, MARK};
 use super::value::{bytes, int, items, pairs, text};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::model::changes::mark::{MAX_MARKS, Mark};
+use crate::model::mark::{MAX_MARKS, Mark};
 use crate::store::changes::{ChangeLog, Changes, Judged, JudgementWrite};
 use crate::task::BoxFuture;
 
