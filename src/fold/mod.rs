@@ -18,6 +18,7 @@ mod gather;
 mod known_rankings;
 mod lease;
 mod list_rankings;
+mod marks;
 mod minute_reports;
 mod pace;
 mod plan;

@@ -216,6 +216,7 @@ impl Lease {
         if !is_ours.await?
             || !(self.plan_rankings(journal, instance, round, &mut partitions)).await?
             || !(self.plan_minute_reports(journal, instance, round, &mut partitions)).await?
+            || !(self.plan_marks(journal, instance, round, &mut partitions)).await?
         {
             return Ok(None);
         }

@@ -14,6 +14,8 @@ pub mod changes;
 #[doc(hidden)]
 pub mod journal;
 mod lists;
+#[doc(hidden)]
+pub mod marks;
 pub mod memory;
 pub(crate) mod pace;
 mod query;

@@ -145,6 +145,7 @@ impl Keys {
             Table::SlowRequests { hour } => format!("{prefix}pulse:slow1:{hour}"),
             Table::InstanceMinutes { minute } => format!("{prefix}pulse:by_instance1:{minute}"),
             Table::VersionMinutes { minute } => format!("{prefix}pulse:by_version1:{minute}"),
+            Table::Marks => self.own("marks1"),
             Table::Rankings => self.own("rankings"),
             Table::RankingSpecs => self.own("rankings:specs"),
             Table::RankingsDropped => self.own("rankings:dropped"),

@@ -1,0 +1,76 @@
+//! Folding marks: the newest are retained, and a version that repeats the one before it gets none.
+
+use std::collections::BTreeMap;
+
+use super::lease::Lease;
+use super::plan::{NAMES_AT_ONCE, Plan};
+use crate::error::StoreError;
+use crate::model::mark::{Mark, Marks};
+use crate::model::pack;
+use crate::model::round::{PARTITION_OF_MARKS, Round};
+use crate::model::sorted;
+use crate::store::journal::{Journal, Step};
+use crate::store::marks;
+use crate::store::table::{FieldWrites, Table};
+
+/// Fields without a mark that one round removes.
+const MAX_SURPLUS: usize = 1_000;
+
+impl Lease {
+    /// Adds the marks of a round to its plans, beside those of the store. `false` when the lease is lost.
+    pub(super) async fn plan_marks(
+        &self,
+        journal: &dyn Journal,
+        instance: &str,
+        round: &Round,
+        plans: &mut Vec<(usize, Plan)>,
+    ) -> Result<bool, StoreError> {
+        let added = round.marks();
+        if added.is_empty() || self.progress.done.contains(PARTITION_OF_MARKS) {
+            return Ok(true);
+        }
+        // Listed under any version, and read again under that of the step.
+        let listed = marks::read(journal).await?;
+        let ids: Vec<_> = listed.marks.as_slice().iter().map(id_of).collect();
+        let fields = [(Table::Marks, ids.clone())];
+        let version = &self.progress.version;
+        let Step::Done(values) = journal.load_fields(instance, version, &fields).await? else {
+            return Ok(false);
+        };
+        let values = ids.iter().zip(values.into_iter().flatten());
+        let stored = values.filter_map(|(id, value)| pack::read_mark(id, &value?));
+        let before = Marks::new(stored);
+        let mut after = before.clone();
+        for (number, mark) in added.into_iter().enumerate() {
+            after.add(mark.clone());
+            if number % NAMES_AT_ONCE == 0 {
+                tokio::task::yield_now().await;
+            }
+        }
+        let [old, new] = [&before, &after].map(|marks| -> BTreeMap<Vec<u8>, &Mark> {
+            let marks = marks.as_slice().iter();
+            marks.map(|mark| (id_of(mark), mark)).collect()
+        });
+        let mut write = FieldWrites::new(Table::Marks, None);
+        let added = new.iter().filter(|(id, _)| !old.contains_key(*id));
+        write.set = added
+            .map(|(id, mark)| (id.clone(), pack::mark(mark)))
+            .collect();
+        let gone = old.into_keys().filter(|id| !new.contains_key(id));
+        let surplus = listed.surplus.into_iter();
+        let surplus = surplus.filter(|field| !new.contains_key(field));
+        write.removed = gone.chain(surplus.take(MAX_SURPLUS)).collect();
+        let cost = write.set.len() + write.removed.len();
+        if cost > 0 {
+            let plan = sorted::entry(plans, PARTITION_OF_MARKS, Plan::default);
+            plan.cost += cost;
+            plan.fields.push(write);
+        }
+        Ok(true)
+    }
+}
+
+/// The field of a mark.
+fn id_of(mark: &Mark) -> Vec<u8> {
+    mark.id.as_bytes().to_vec()
+}
