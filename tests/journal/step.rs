@@ -104,6 +104,9 @@ fn copy_of(round: &Round) -> Round {
     }
     copy.add_rankings(round.rankings().clone(), round.stamp());
     copy.add_reports(round.reports());
+    for mark in round.marks() {
+        copy.add_mark(mark.clone());
+    }
     assert_eq!(
         format!("{copy:?}"),
         format!("{round:?}"),
