@@ -95,11 +95,11 @@ pub use error::{BuildError, StoreError, StoreErrorKind};
 #[doc(hidden)]
 pub use internal::model;
 pub use model::changes::change::{Change, ChangeKind, Earlier, Suspect};
-pub use model::changes::mark::Mark;
 pub use model::health::{
     ChangeHealth, FlushHealth, FoldHealth, Health, JournalHealth, RecordingHealth, Status,
     StoreHealth,
 };
+pub use model::mark::Mark;
 pub use model::outcome::Outcome;
 pub use model::snapshot::Problem;
 pub use model::worst_case::WorstCase;

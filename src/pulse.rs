@@ -378,12 +378,7 @@ impl Pulse {
                 return flushing.await;
             }
             let flushed = tokio::time::timeout(FLUSH_DEADLINE, flushing).await;
-            flushed.unwrap_or_else(|_| {
-                let message = format!(
-                    "not readable within {FLUSH_DEADLINE:?}: no instance has folded it; see `journal` in health"
-                );
-                Err(StoreError::new(StoreErrorKind::TimedOut, message))
-            })
+            flushed.unwrap_or_else(|_| Err(not_readable()))
         })
     }
 
@@ -430,6 +425,13 @@ impl Pulse {
             result.map_err(|unflushed| ShutdownError::new(unflushed.lost, unflushed.error))
         })
     }
+}
+
+fn not_readable() -> StoreError {
+    let message = format!(
+        "not readable within {FLUSH_DEADLINE:?}: no instance has folded it; see `journal` in health"
+    );
+    StoreError::new(StoreErrorKind::TimedOut, message)
 }
 
 impl Parts {

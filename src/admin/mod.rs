@@ -14,7 +14,7 @@
 //! | `api/paths` | `[window=]` `[kind=http\|timer\|all]` `[sort=count\|mean\|p95\|max\|total\|errors\|stddev\|min\|p50\|p99\|error_share\|share\|change\|4xx\|context]` `[order=desc\|asc]` `[status=any\|new\|gone\|up\|down]` `[series=none\|hits\|mean\|p95]` `[q=]` `[limit=]` `[offset=]` | the contexts of a window, each with the window before |
 //! | `api/path` | `context=` `[kind=any\|http\|timer]` `[window=]` | one context: both hours, histogram, outcomes, the timers within its requests, the 5 slowest and the 5 newest failed requests of each hour; `window` if one was asked for |
 //! | `api/changes` | `[kind=any\|slower\|faster\|failing\|surging\|silent\|instance]` `[limit=]` `[offset=]` | [what has changed](crate::guide::changes), what stands first |
-//! | `api/marks` | | the newest 50 marks of versions and the newest 50 others; `POST` with `{"text": "…"}` as `application/json` makes one: 201. 60 are accepted at once, and one more each second: 429 |
+//! | `api/marks` | | the newest 50 marks of versions and the newest 50 others; `POST` with `{"text": "…"}` as `application/json` makes one, and answers when it can be read: 201; or after 5 s that it may still appear: 503. 60 are accepted at once, and one more each second: 429 |
 //! | `api/deploy` | `[mark=]` `[limit=]` `[offset=]` | each context in the hour before a mark and since, and the new version beside the old one; the newest mark if none is given; 404 for an unknown one |
 //! | `api/instances` | `[context=]` `[window=]` `[limit=]` `[offset=]` | what each instance did, on one context or on all that it reported: its requests, `alive`, `in_flight`, `last_seen`, `ratio` to the others, `out_of_line` and the `change` that says so; of the last hour if no window is asked for |
 //! | `api/slowest` | `[limit=]` | the slowest 100 by mean |
@@ -116,13 +116,15 @@ use self::post_limit::PostLimit;
 use self::reader::Reader;
 use self::response::ApiError;
 use crate::clock::Clock;
-use crate::error::BuildError;
+use crate::error::{BuildError, StoreError};
 use crate::flush::Unsent;
 use crate::model::health::Health;
+use crate::model::mark::Mark;
 use crate::model::ranking::RankingSpec;
 use crate::model::slice::Precisions;
 use crate::recorder::totals::Totals;
 use crate::store::Store;
+use crate::task::BoxFuture;
 
 /// The version of this crate, for `api/health`.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -140,6 +142,10 @@ fn too_large() -> ApiError {
 
 /// Returns the samples of this instance that are not known to be in the store.
 pub(crate) type UnsentSource = Arc<dyn Fn() -> Option<Unsent> + Send + Sync>;
+
+/// Adds a mark to those of the fleet.
+pub(crate) type MarkTarget =
+    Arc<dyn Fn(Mark) -> BoxFuture<'static, Result<(), StoreError>> + Send + Sync>;
 
 /// The sources of the admin router's answers.
 pub(crate) struct Source {
@@ -161,6 +167,8 @@ pub(crate) struct Source {
     /// Returns the health of this instance.
     pub(crate) health: Arc<dyn Fn() -> Health + Send + Sync>,
     pub(crate) unsent: UnsentSource,
+    /// Adds a mark, and waits until it can be read.
+    pub(crate) add_mark: MarkTarget,
     /// Returns the totals of this instance by context, which may include `<all>`.
     #[cfg_attr(not(feature = "prometheus"), allow(dead_code))]
     pub(crate) totals: Arc<dyn Fn() -> Vec<(Arc<str>, Totals)> + Send + Sync>,

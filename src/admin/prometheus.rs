@@ -235,7 +235,7 @@ impl Text {
             ),
             (
                 "lost_details",
-                "Minute reports and listed requests that were lost.",
+                "Minute reports, listed requests and marks that were lost.",
                 health.flush.lost_details,
             ),
             (

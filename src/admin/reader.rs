@@ -16,9 +16,9 @@ use super::windows::Windows;
 use super::{Source, UnsentSource};
 use crate::clock::Clock;
 use crate::model::batch::Aggregate;
-use crate::model::changes::mark::Mark;
 use crate::model::changes::side_by_side::Versions;
 use crate::model::context::{ContextId, Kind};
+use crate::model::mark::Mark;
 use crate::model::records::{RecordId, SliceSums};
 use crate::model::slow_request::SlowRequests;
 use crate::model::slowest::RankedContext;
@@ -32,7 +32,7 @@ use crate::store::changes::ChangeLog;
 use crate::store::rows::RowQuery;
 use crate::store::{
     ContextQuery, CounterQuery, CounterSeries, PassRecord, RankingPage, RankingQuery, RecordQuery,
-    SlowRequestQuery, SlowestQuery, Store,
+    SlowRequestQuery, SlowestQuery, Store, marks,
 };
 use crate::task::lock;
 
@@ -379,12 +379,7 @@ impl Reader {
 
     /// The marks, oldest first.
     pub(super) async fn marks(&self) -> Result<Answer<Mark>, ApiError> {
-        let read = Box::pin(async {
-            Ok(Arc::new(match self.store.changes() {
-                Some(changes) => changes.marks().await?,
-                None => Vec::new(),
-            }))
-        });
+        let read = Box::pin(async { Ok(Arc::new(marks::list(&*self.store).await?)) });
         self.marks.get(&self.clock, |_| FRESH, read).await
     }
 

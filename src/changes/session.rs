@@ -236,7 +236,7 @@ impl Session {
             if let Some(change) = session.log.get_mut(id)
                 && minute_end - change.detected <= SUSPECTS_FOR * MINUTE
             {
-                suspects::find(store, changes, change, minute_end).await?;
+                suspects::find(store, change, minute_end).await?;
                 earlier::compare(store, change, minute_end).await?;
             }
         }

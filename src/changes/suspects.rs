@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::MINUTE;
-use crate::error::{StoreError, StoreErrorKind};
+use crate::error::StoreError;
 use crate::model::batch::{Aggregate, Merge};
 use crate::model::changes::change::{Change, ChangeKind, Suspect};
 use crate::model::changes::side_by_side::{self, Versions};
@@ -13,8 +13,7 @@ use crate::model::context::{ALL, ContextId, Kind};
 use crate::model::records::RecordId;
 use crate::model::sorted;
 use crate::model::tier::FINEST;
-use crate::store::changes::Changes;
-use crate::store::{RecordQuery, Store};
+use crate::store::{RecordQuery, Store, marks};
 
 /// Seconds before a change that its timers are compared with.
 const PAST: i64 = 3_600;
@@ -25,7 +24,6 @@ const MAX_MINUTES: i64 = side_by_side::MAX_MINUTES;
 /// Sets the suspects of a change that stands at `end`, most likely first.
 pub(super) async fn find(
     store: &dyn Store,
-    changes: &dyn Changes,
     change: &mut Change,
     end: i64,
 ) -> Result<(), StoreError> {
@@ -51,7 +49,7 @@ pub(super) async fn find(
             share: 1.0,
         });
     }
-    suspects.extend(deploys(store, changes, change, &minutes).await?);
+    suspects.extend(deploys(store, change, &minutes).await?);
     suspects.append(&mut timers);
     change.suspects = suspects;
     Ok(())
@@ -96,15 +94,10 @@ async fn instance(
 /// is none.
 async fn deploys(
     store: &dyn Store,
-    changes: &dyn Changes,
     change: &Change,
     minutes: &[i64],
 ) -> Result<Vec<Suspect>, StoreError> {
-    let marks = match changes.marks().await {
-        // Marks that cannot be read must not stop the detection.
-        Err(error) if error.kind() == StoreErrorKind::Unexpected => Vec::new(),
-        marks => marks?,
-    };
+    let marks = marks::list(store).await?;
     let mut deploys = suspects::deploys(change, &marks);
     if *change.context == *ALL || deploys.is_empty() {
         return Ok(deploys);

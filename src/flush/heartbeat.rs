@@ -3,22 +3,41 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use super::Flusher;
 use crate::error::StoreError;
-use crate::model::changes::mark::Mark;
 use crate::model::fleet::Fleet;
-use crate::store::Heartbeat;
+use crate::model::mark::Mark;
+use crate::store::{Heartbeat, marks};
+use crate::task::lock;
+
+/// Time after which the mark of a version that cannot be read is added again.
+const MARK_AGAIN: Duration = Duration::from_secs(60);
 
 impl Flusher {
     /// Sends a heartbeat, and asks how the fleet is doing.
     pub(crate) async fn beat(&self) -> Result<(), StoreError> {
         let now = self.clock().now_seconds();
-        let marked = self.mark_version(now).await;
-        // Until the version has its mark, it is not told: another instance that has it would make none.
+        let mut marked = Ok(());
+        let mut unmarked = None;
+        if !self.is_version_marked.load(Ordering::Relaxed) {
+            // Without the version, so that the answer has only those of others. Until the version has its mark, it is
+            // not told: another instance that has it would make none.
+            let others = self.send_heartbeat(now, None).await?;
+            match self.mark_version(now, &others).await {
+                Ok(true) => self.is_version_marked.store(true, Ordering::Relaxed),
+                waits => {
+                    marked = waits.map(drop);
+                    unmarked = Some(others);
+                }
+            }
+        }
         let version = self.recorder.limits.app_version.clone();
-        let version = version.filter(|_| marked.is_ok());
-        let fleet = self.send_heartbeat(now, version).await?;
+        let fleet = match unmarked {
+            Some(fleet) => fleet,
+            None => self.send_heartbeat(now, version).await?,
+        };
         self.recorder.drain.set_fleet(fleet);
         self.refresh_fleet().await?;
         marked
@@ -40,22 +59,35 @@ impl Flusher {
         self.store.heartbeat(&heartbeat).await
     }
 
-    /// Makes a mark, once, if no living instance has the version of this one. So neither a restart in the middle of a
-    /// deploy makes one, nor the second instance of a new version.
-    async fn mark_version(&self, now: i64) -> Result<(), StoreError> {
-        if self.is_version_marked.load(Ordering::Relaxed) {
-            return Ok(());
+    /// Makes a mark, unless a living instance has the version of this one or the mark would repeat it. So neither a
+    /// restart in the middle of a deploy makes one, nor the second instance of a new version. Returns whether the mark
+    /// can be read, or is not needed.
+    async fn mark_version(&self, now: i64, others: &Fleet) -> Result<bool, StoreError> {
+        let (Some(version), Some(journal)) =
+            (&self.recorder.limits.app_version, self.store.journal())
+        else {
+            return Ok(true);
+        };
+        if others.versions.contains(version) {
+            return Ok(true);
         }
-        if let Some(version) = &self.recorder.limits.app_version
-            && let Some(changes) = self.store.changes()
-        {
-            // The first heartbeat is without the version, so that the answer has only those of others.
-            let others = self.send_heartbeat(now, None).await?;
-            if !others.versions.contains(version) {
-                changes.add_mark(&Mark::of_version(now, version)).await?;
+        let mark = {
+            let mut mark = lock(&self.version_mark);
+            let new = || (Mark::of_version(now, version), None);
+            mark.get_or_insert_with(new).0.clone()
+        };
+        if marks::read(journal).await?.marks.settles(&mark) {
+            *lock(&self.version_mark) = None;
+            return Ok(true);
+        }
+        let mut waiting = lock(&self.version_mark);
+        if let Some((_, added)) = waiting.as_mut() {
+            // What was lost is added again. Of a mark that waits this makes no second one.
+            let is_due = added.is_none_or(|at| self.clock().since(at) >= MARK_AGAIN);
+            if is_due && self.recorder.add_mark(mark).is_ok() {
+                *added = Some(self.clock().tick());
             }
         }
-        self.is_version_marked.store(true, Ordering::Relaxed);
-        Ok(())
+        Ok(false)
     }
 }

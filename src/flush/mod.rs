@@ -30,6 +30,7 @@ use crate::clock::{Clock, Tick};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::model::amounts::Amounts;
 use crate::model::batch::{Batch, MAX_CALL_COST};
+use crate::model::mark::Mark;
 use crate::recorder::Recorder;
 use crate::store::pace::BatchSizer;
 use crate::store::{AppendedCall, FencedBatch, Receipt, Store, StoreStatus};
@@ -80,6 +81,8 @@ pub(crate) struct Flusher {
     replays: AtomicU64,
     /// Whether the version of the application has a mark, if it needs one.
     is_version_marked: AtomicBool,
+    /// The mark of the version, until it can be read, and when it was last added to the pending batch.
+    version_mark: Mutex<Option<(Mark, Option<Tick>)>>,
     /// The name that the user has given to this instance.
     name: Option<String>,
 }
@@ -222,6 +225,7 @@ impl Flusher {
         };
         let instance = new_instance();
         let name = options.name.clone();
+        let is_version_marked = recorder.limits.app_version.is_none();
         recorder
             .drain
             .set_instance(name.as_deref().unwrap_or(&instance));
@@ -259,7 +263,8 @@ impl Flusher {
             finish: tokio::sync::Mutex::default(),
             unattended,
             replays: AtomicU64::new(0),
-            is_version_marked: AtomicBool::new(false),
+            is_version_marked: AtomicBool::new(is_version_marked),
+            version_mark: Mutex::default(),
             name,
         }
     }

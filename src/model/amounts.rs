@@ -15,7 +15,7 @@ pub struct Amounts {
     /// How much was added to counters and rankings: the sum of the numbers, without their signs. A removal from a
     /// ranking counts as 1.
     pub additions: u64,
-    /// Details of samples that are counted elsewhere: minute reports, and slow or failed requests that are listed.
+    /// What counts no sample: minute reports, slow or failed requests that are listed, and marks.
     pub details: u64,
 }
 
@@ -85,7 +85,7 @@ impl fmt::Display for Amounts {
         let additions = (self.additions > 0)
             .then(|| format!("additions of {} to counters and rankings", self.additions));
         let details = (self.details > 0)
-            .then(|| format!("{} listed requests and minute reports", self.details));
+            .then(|| format!("{} listed requests, minute reports and marks", self.details));
         let parts: Vec<_> = requests
             .into_iter()
             .chain(additions)
@@ -131,7 +131,7 @@ impl Batch {
         Amounts {
             requests: 0,
             additions: rankings.fold(counters, u64::saturating_add),
-            details: (self.reports.len() + listed) as u64,
+            details: (self.reports.len() + self.marks.len() + listed) as u64,
         }
     }
 }
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn each_kind_is_named_if_there_is_some() {
-        let details = "3 listed requests and minute reports";
+        let details = "3 listed requests, minute reports and marks";
         for (amounts, text) in [
             (of(0, 0, 0), "nothing".to_owned()),
             (of(48, 0, 0), "48 requests".to_owned()),

@@ -19,6 +19,7 @@ pub use super::aggregate::{Aggregate, RequestCounts};
 use super::context::{ContextId, Kind};
 pub use super::context_delta::ContextDelta;
 pub(crate) use super::context_delta::{MAX_HOURS, merge_all};
+use super::mark::{MAX_PENDING_MARKS, Mark, TooManyMarks};
 use super::minute_report::{MAX_PENDING_REPORTS, MinuteReport};
 use super::ranking::RankingDelta;
 use super::slice::{Precisions, hour_of};
@@ -41,6 +42,8 @@ pub struct Batch {
     pub rankings: BTreeMap<Arc<str>, RankingDelta>,
     /// Minute reports, oldest first.
     pub reports: Vec<MinuteReport>,
+    /// Marks, by id.
+    pub marks: BTreeMap<Arc<str>, Mark>,
     /// Samples whose hour was dropped from the statistics. The counters have them.
     pub late: u64,
 }
@@ -54,6 +57,7 @@ impl Batch {
             counters: BTreeMap::new(),
             rankings: BTreeMap::new(),
             reports: Vec::new(),
+            marks: BTreeMap::new(),
             late: 0,
         }
     }
@@ -136,6 +140,21 @@ impl Batch {
         for report in other.reports {
             self.add_report(report);
         }
+        for (id, mark) in other.marks {
+            self.marks.entry(id).or_insert(mark);
+        }
+    }
+
+    /// Adds a mark, once.
+    ///
+    /// # Errors
+    /// The batch has [`MAX_PENDING_MARKS`] others.
+    pub fn add_mark(&mut self, mark: Mark) -> Result<(), TooManyMarks> {
+        if self.marks.len() >= MAX_PENDING_MARKS && !self.marks.contains_key(&mark.id) {
+            return Err(TooManyMarks);
+        }
+        self.marks.entry(mark.id.clone()).or_insert(mark);
+        Ok(())
     }
 
     /// Adds a minute report. Of too many reports, the oldest are dropped.
@@ -171,9 +190,10 @@ impl Batch {
         self.len() == 0
     }
 
-    /// Number of contexts, counters, rankings and reports in it.
+    /// Number of contexts, counters, rankings, reports and marks in it.
     pub fn len(&self) -> usize {
-        self.contexts.len() + self.counters.len() + self.rankings.len() + self.reports.len()
+        let series = self.contexts.len() + self.counters.len() + self.rankings.len();
+        series + self.reports.len() + self.marks.len()
     }
 
     /// Number of samples, each counted once.

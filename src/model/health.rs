@@ -116,8 +116,8 @@ pub struct FlushHealth {
     /// How much was lost of what was added to counters and rankings: the sum of the numbers, without their signs. A
     /// removal from a ranking counts as 1.
     pub lost_additions: u64,
-    /// Details that were lost of samples which are counted: minute reports, and slow or failed requests that are
-    /// listed.
+    /// What was lost beside that: minute reports and listed slow or failed requests, which are details of samples that
+    /// are counted, and marks.
     pub lost_details: u64,
     /// Resets of the store that this instance has seen.
     pub store_resets: u64,

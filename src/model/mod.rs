@@ -15,6 +15,7 @@ mod context_delta;
 pub mod fleet;
 pub mod health;
 pub mod histogram;
+pub mod mark;
 pub mod minute_report;
 pub mod outcome;
 pub mod pack;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::batch::{Aggregate, Batch, ContextDelta, merge_all};
 use super::context::{ContextId, RecordId, fnv1a};
+use super::mark::Mark;
 use super::minute_report::{MinuteReport, MinuteSums};
 use super::pack::{EntryReader, Item, Undecodable};
 use super::ranking::RankingDelta;
@@ -38,6 +39,9 @@ pub fn partition_of_record(id: RecordId) -> usize {
     (fnv1a(id.to_bytes()) % PARTITIONS as u64) as usize
 }
 
+/// The partition of all marks: the oldest make room for new ones. It is the same for every instance and version.
+pub const PARTITION_OF_MARKS: usize = 0;
+
 /// Additions of several entries, by name.
 #[derive(Debug, Default)]
 pub struct Round {
@@ -49,6 +53,8 @@ pub struct Round {
     ranking_specs: BTreeMap<Arc<str>, CarriedSpecs>,
     /// The sums of the minute reports, by minute.
     reports: BTreeMap<i64, MinuteSums>,
+    /// The marks, by id.
+    marks: BTreeMap<Arc<str>, Mark>,
     /// Samples that were late when they were flushed. They belong to the partition of
     /// [`ALL`](super::context::ALL).
     late: u64,
@@ -110,6 +116,10 @@ impl Round {
         for report in batch.reports {
             self.add_report(report, stamp);
         }
+        batch
+            .marks
+            .into_values()
+            .for_each(|mark| self.add_mark(mark));
     }
 
     /// Adds up to `names` names of an entry, fewer if they are large. Returns whether the entry has more.
@@ -135,6 +145,7 @@ impl Round {
                 Some(Item::Counter(name, series)) => group.add_counter(name, series, stamp),
                 Some(Item::Ranking(name, delta)) => self.add_ranking(name, delta, stamp),
                 Some(Item::Report(report)) => self.add_report(report, stamp),
+                Some(Item::Mark(mark)) => self.add_mark(mark),
                 None => return Ok(false),
             }
         }
@@ -160,6 +171,11 @@ impl Round {
             return;
         }
         self.reports.entry(report.minute).or_default().add(report);
+    }
+
+    /// Adds a mark.
+    fn add_mark(&mut self, mark: Mark) {
+        self.marks.entry(mark.id.clone()).or_insert(mark);
     }
 
     fn begin_entry(&mut self, late: u64, stamp: i64) {
@@ -205,12 +221,19 @@ impl Round {
         &self.reports
     }
 
-    /// Number of contexts and counters, and of ids of rankings.
+    /// The marks, oldest first.
+    pub fn marks(&self) -> Vec<&Mark> {
+        let mut marks: Vec<_> = self.marks.values().collect();
+        marks.sort_by_key(|mark| mark.at);
+        marks
+    }
+
+    /// Number of contexts, counters and marks, and of ids of rankings.
     pub fn names(&self) -> usize {
         let groups = self.groups.iter();
         let series = groups.map(|group| group.contexts.len() + group.counters.len());
         let ids = self.rankings.values().map(|delta| delta.ids.len());
-        series.chain(ids).sum()
+        series.chain(ids).sum::<usize>() + self.marks.len()
     }
 
     /// Number of samples that were late when they were flushed.
@@ -327,6 +350,7 @@ mod tests {
     fn partitions_never_change() {
         assert_eq!(partition("GET /users/{id}"), 224);
         assert_eq!(partition(ALL), 128);
+        assert_eq!(PARTITION_OF_MARKS, 0);
     }
 
     #[test]

@@ -64,7 +64,7 @@ impl Pulse {
     fn admin_source(&self) -> crate::admin::Source {
         let parts = &self.0.parts;
         let (recorder, pulse) = (parts.recorder.clone(), self.clone());
-        let counters = recorder.clone();
+        let (counters, marking) = (recorder.clone(), self.clone());
         let rankings = recorder.clone();
         let flusher = parts.flusher.clone();
         crate::admin::Source {
@@ -77,6 +77,10 @@ impl Pulse {
             rankings: Arc::new(move || rankings.rankings.list()),
             health: Arc::new(move || pulse.health()),
             unsent: Arc::new(move || flusher.unsent()),
+            add_mark: Arc::new(move |mark| {
+                let pulse = marking.clone();
+                Box::pin(async move { pulse.add_mark(mark).await })
+            }),
             totals: Arc::new(move || recorder.drain.totals()),
             counters: Arc::new(move || counters.counter_totals()),
             #[cfg(feature = "row-cache")]

@@ -1,13 +1,18 @@
 //! Changes and marks.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use super::Pulse;
+use super::{FLUSH_DEADLINE, Pulse, not_readable};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::model::changes::change::Change;
-use crate::model::changes::mark::Mark;
+use crate::model::mark::Mark;
 use crate::random::short_random_name;
-use crate::task::BoxFuture;
+use crate::store::marks;
+use crate::task::{BoxFuture, lock};
+
+/// Wait until a mark is flushed again after an error, doubled each time.
+const MARK_RETRY: Duration = Duration::from_millis(100);
 
 impl Pulse {
     /// Calls `on_change` with each [`Change`] that begins or ends: a page that is slower than before, fails, or has no
@@ -63,10 +68,12 @@ impl Pulse {
     /// ```
     ///
     /// # Errors
-    /// The text is empty, longer than 200 bytes, or has control characters; or the store failed.
+    /// The text is empty, longer than 200 bytes, or has control characters; or the `Pulse` was shut down; or 100 marks
+    /// wait for the store; or the mark cannot be read within 5 s, as the store failed or nobody folds: it may still appear
+    /// then, once the store is back.
     ///
     /// # Cancel safety
-    /// The mark may have been made.
+    /// The mark may have been made, or may still appear.
     pub async fn mark(&self, text: &str) -> Result<Mark, StoreError> {
         let mark = Mark::of_text(short_random_name(), self.0.parts.clock.now_seconds(), text);
         let mark = mark.map_err(|error| {
@@ -75,10 +82,50 @@ impl Pulse {
                 format!("the text of a mark {error}"),
             )
         })?;
-        if let Some(changes) = self.0.parts.store.changes() {
-            changes.add_mark(&mark).await?;
-        }
+        self.add_mark(mark.clone()).await?;
         Ok(mark)
+    }
+
+    /// Adds a mark, and waits until it can be read. Boxed, so that this crate compiles the future: see [`BoxFuture`].
+    #[inline(never)]
+    pub(super) fn add_mark(&self, mark: Mark) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async move {
+            let parts = &self.0.parts;
+            parts.recorder.add_mark(mark.clone())?;
+            let late = |error: StoreError| {
+                let message = format!("the mark may still appear: {error}");
+                StoreError::new(error.kind(), message).with_source(error)
+            };
+            self.flush_until_done().await.map_err(late)?;
+            let marks = marks::retained(&*parts.store).await.map_err(late)?;
+            if marks.settles(&mark) {
+                return Ok(());
+            }
+            let message = "the mark is lost: the store was reset, or its key holds something else; see \
+                           `flush.lost_details` and `fold.quarantined_keys` in health";
+            Err(StoreError::new(StoreErrorKind::Unexpected, message))
+        })
+    }
+
+    /// Flushes, again and again while a store elsewhere fails, for 5 s.
+    async fn flush_until_done(&self) -> Result<(), StoreError> {
+        if self.0.parts.store.is_in_process() {
+            return self.flush().await;
+        }
+        let last_error = Mutex::new(None);
+        let flushing = async {
+            let mut wait = MARK_RETRY;
+            while let Err(error) = self.flush().await {
+                *lock(&last_error) = Some(error);
+                tokio::time::sleep(wait).await;
+                wait *= 2;
+            }
+        };
+        let flushed = tokio::time::timeout(FLUSH_DEADLINE, flushing).await;
+        flushed.map_err(|_| {
+            let error = lock(&last_error).take();
+            error.unwrap_or_else(not_readable)
+        })
     }
 
     /// Judges the minutes that have ended, now: which pages have changed. A background task does it 15 s after each
@@ -107,6 +154,9 @@ impl Pulse {
     /// Tells the store that this instance is alive, and which version of the application it runs; learns how many
     /// instances and which versions the fleet has. A background task does it each second. For those who drive the
     /// clock themselves, and play several instances: at least once in the clock's minute.
+    ///
+    /// A version that is new gets its [mark](Self::mark) with the next [`flush`](Self::flush), and is told by the
+    /// heartbeats after that.
     ///
     /// # Errors
     /// The store failed.

@@ -39,8 +39,8 @@ impl ShutdownError {
         self.lost.additions
     }
 
-    /// How many minute reports and listed requests are lost, or at least in doubt: details of requests that
-    /// [`requests`](Self::requests) or the store counts.
+    /// How many minute reports, listed requests and marks are lost, or at least in doubt. The first two are details of
+    /// requests that [`requests`](Self::requests) or the store counts.
     pub fn details(&self) -> u64 {
         self.lost.details
     }

@@ -16,10 +16,12 @@ use super::minute_reports::ReportCollector;
 use super::slow_drain::SlowRequestDrain;
 use super::totals::Totals;
 use super::{Entry, Recorder};
+use crate::error::{StoreError, StoreErrorKind};
 use crate::model::amounts::Amounts;
 use crate::model::batch::{Aggregate, Batch, Merge};
 use crate::model::context::{ALL, ContextId, Kind, OVERFLOW, TIMER_OVERFLOW};
 use crate::model::fleet::Fleet;
+use crate::model::mark::{MAX_PENDING_MARKS, Mark, TooManyMarks};
 use crate::model::slice::Precisions;
 use crate::task::{Stopped, lock};
 
@@ -43,6 +45,8 @@ struct State {
     pending_since: Option<i64>,
     /// The second of the oldest sample that was taken, and is not known to be in the store.
     taken_since: Option<i64>,
+    /// Marks that were taken, and are not known to be in the store.
+    taken_marks: usize,
     flush: FlushCounters,
     totals: HashMap<ContextId, Totals>,
     entries: Entries,
@@ -88,6 +92,7 @@ impl Drain {
                 pending: Batch::new(precisions),
                 pending_since: None,
                 taken_since: None,
+                taken_marks: 0,
                 flush: FlushCounters::default(),
                 totals: HashMap::new(),
                 entries: Entries::default(),
@@ -123,6 +128,7 @@ impl Drain {
         let mut state = lock(&self.state);
         let pending_since = state.pending_since.take();
         state.taken_since = earlier(state.taken_since, pending_since);
+        state.taken_marks += state.pending.marks.len();
         state.pending.take()
     }
 
@@ -133,7 +139,8 @@ impl Drain {
 
     /// The store has all that was taken, or it is lost.
     pub(crate) fn all_sent(&self) {
-        lock(&self.state).taken_since = None;
+        let mut state = lock(&self.state);
+        (state.taken_since, state.taken_marks) = (None, 0);
     }
 
     /// The second, in Unix seconds, of the oldest sample that is not known to be in the store; `None` if all are.
@@ -305,11 +312,33 @@ impl Recorder {
     /// Puts a batch back that could not be flushed.
     pub(crate) fn put_back(&self, batch: Batch) {
         let mut state = lock(&self.drain.state);
+        state.taken_marks = state.taken_marks.saturating_sub(batch.marks.len());
         let later = std::mem::replace(&mut state.pending, batch);
         state.pending.merge(later);
         state.pending_since = earlier(state.pending_since, state.taken_since);
         let details = state.pending.compact(self.limits.pending_bytes);
         state.flush.lost += Amounts::of_details(details);
+    }
+
+    /// Adds a mark to the pending batch.
+    ///
+    /// # Errors
+    /// Too many marks are not in the store yet, or the recorder is closed.
+    pub(crate) fn add_mark(&self, mark: Mark) -> Result<(), StoreError> {
+        let mut state = lock(&self.drain.state);
+        let refused = |why: String| StoreError::new(StoreErrorKind::Refused, why);
+        // The last flush takes what is pending after this is set.
+        if self.core.is_closed() {
+            return Err(refused(
+                "the shutdown has begun: no mark is made".to_owned(),
+            ));
+        }
+        let is_known = state.pending.marks.contains_key(&mark.id);
+        let added = match state.taken_marks + state.pending.marks.len() {
+            MAX_PENDING_MARKS.. if !is_known => Err(TooManyMarks),
+            _ => state.pending.add_mark(mark),
+        };
+        added.map_err(|error| refused(error.to_string()))
     }
 
     /// Drains at each turn of a second, whatever the flush interval, until `stopped`.

@@ -1,4 +1,4 @@
-//! The changes of the fleet: what the last judgement has left, and the marks.
+//! The changes of the fleet: what the last judgement has left.
 //!
 //! Any instance may judge a minute, and usually the folder does. A judgement replaces the one before it only if
 //! nobody has replaced that one meanwhile, so that each minute is judged once.
@@ -7,7 +7,6 @@ use super::sealed::Sealed;
 use crate::error::StoreError;
 use crate::model::changes::change::Change;
 use crate::model::changes::detector::{DetectorState, Sight};
-use crate::model::changes::mark::Mark;
 use crate::task::BoxFuture;
 
 /// The last judgement, without what it found.
@@ -48,10 +47,10 @@ pub struct JudgementWrite {
     pub removed: Vec<String>,
 }
 
-/// Holds the changes and the marks.
+/// Holds the changes.
 ///
 /// # Cancel safety
-/// A judgement or a mark whose future is dropped may have been written; the same call again changes nothing then.
+/// A judgement whose future is dropped may have been written; the same call again changes nothing then.
 pub trait Changes: Sealed + Send + Sync {
     /// The last judgement; the default if there is none.
     fn judged(&self) -> BoxFuture<'_, Result<Judged, StoreError>>;
@@ -64,11 +63,4 @@ pub trait Changes: Sealed + Send + Sync {
         &'a self,
         write: &'a JudgementWrite,
     ) -> BoxFuture<'a, Result<bool, StoreError>>;
-
-    /// The marks, oldest first.
-    fn marks(&self) -> BoxFuture<'_, Result<Vec<Mark>, StoreError>>;
-
-    /// Adds a mark, and removes the oldest beyond [`MAX_MARKS`](crate::model::changes::mark::MAX_MARKS): of the marks
-    /// with a version if it has one, else of the others. `false`, and no effect, if the mark has the version of the last mark that has one.
-    fn add_mark<'a>(&'a self, mark: &'a Mark) -> BoxFuture<'a, Result<bool, StoreError>>;
 }

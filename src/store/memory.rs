@@ -1,6 +1,6 @@
 //! The embedded store: all data is in this process. It is the reference for the behaviour of every store.
 //!
-//! `journal` takes calls in and applies the steps of folding to the `tables`, and to what the `book`'s recipes keep. `changes` holds the changes and marks; `table_reads` reads the tables, `read` answers other queries, `clean` removes old data.
+//! `journal` takes calls in and applies the steps of folding to the `tables`, and to what the `book`'s recipes keep. `changes` holds the changes; `table_reads` reads the tables, `read` answers other queries, `clean` removes old data.
 
 mod book;
 mod changes;

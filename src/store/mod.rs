@@ -16,6 +16,8 @@ mod append;
 pub mod changes;
 #[doc(hidden)]
 pub mod journal;
+#[doc(hidden)]
+pub mod marks;
 pub mod memory;
 pub(crate) mod pace;
 mod query;
@@ -105,7 +107,7 @@ pub trait Store: Append + Query + Upkeep + 'static {
             .is_none_or(|journal| journal.turn().is_some())
     }
 
-    /// The changes and the marks. `None` if the store does not hold any: changes are not detected then.
+    /// The changes. `None` if the store does not hold any: they are not detected then.
     #[doc(hidden)]
     fn changes(&self) -> Option<&dyn changes::Changes> {
         None

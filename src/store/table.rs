@@ -31,6 +31,8 @@ pub enum Table {
         /// The start of the minute, in Unix seconds.
         minute: i64,
     },
+    /// The marks, packed, by their ids.
+    Marks,
     /// The configuration and the slices of each ranking, by its name.
     Rankings,
     /// The configurations of each ranking to which instances of different ones add, by its name.

@@ -5,8 +5,10 @@ use std::time::Duration;
 use axum::Router;
 use http::StatusCode;
 use redis::cmd;
+use serde_json::json;
 use tower_pulse::admin::Access;
-use tower_pulse::{Builder, Clock, Pulse};
+use tower_pulse::model::pack;
+use tower_pulse::{Builder, Clock, Mark, Pulse};
 
 use crate::rig::http::{Client, Response};
 use crate::rig::server::RedisServer;
@@ -60,6 +62,8 @@ async fn what_is_hidden_is_shown(builder: Builder) {
         .add(&spoof("id"), 1);
     let mark = pulse.mark(&spoof("index")).await.unwrap();
     assert_eq!(*mark.text, escaped("index"));
+    // From now on, it tells the version.
+    pulse.heartbeat().await.unwrap();
     pulse.flush().await.unwrap();
     hand.advance(Duration::from_secs(2));
     let app = Router::new().merge(pulse.mount("/pulse", Access::open()));
@@ -142,11 +146,12 @@ async fn what_others_wrote_is_escaped_where_it_is_answered() {
         .exec_async(&mut redis)
         .await
         .unwrap();
-    let mark = format!(r#"{{"id":"1","at":{NOW},"text":"{}"}}"#, spoof("index"));
-    cmd("ZADD")
-        .arg("pulse:marks")
-        .arg(NOW)
-        .arg(mark)
+    let text = spoof("index");
+    let mark: Mark = serde_json::from_value(json!({ "id": "1", "at": NOW, "text": text })).unwrap();
+    cmd("HSET")
+        .arg("pulse:marks1")
+        .arg("1")
+        .arg(pack::mark(&mark))
         .exec_async(&mut redis)
         .await
         .unwrap();

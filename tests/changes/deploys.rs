@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use tower_pulse::Suspect;
+use tower_pulse::store::marks;
 
 use crate::fleet::{Backend, Fleet, MINUTE, named};
 use crate::rig::seed::fixed_seed;
@@ -54,8 +55,8 @@ async fn a_version_is_marked_once_when_it_is_new(backend: Backend) {
     }
     fleet.pass(&[]).await;
     assert_eq!(marked(&fleet).await, ["1.0", "1.1", "1.0"]);
-    let marks = fleet.instances[3].pulse.store().changes().unwrap();
-    let marks = marks.marks().await.unwrap();
+    let marks = marks::list(&**fleet.instances[3].pulse.store()).await;
+    let marks = marks.unwrap();
     assert_eq!(&*marks[1].text, "version 1.1");
 }
 
@@ -82,6 +83,7 @@ async fn instances_that_start_together_make_one_mark(backend: Backend) {
         d.pulse.heartbeat()
     );
     [a, b, c, d].into_iter().for_each(Result::unwrap);
+    fleet.flush().await.unwrap();
     assert_eq!(marked(&fleet).await, ["2.0"]);
 }
 
@@ -95,6 +97,45 @@ async fn instances_that_start_together_make_one_mark_in_redis() {
     instances_that_start_together_make_one_mark(Backend::redis().await).await;
 }
 
+/// Instances of a new version whose clocks differ, one of which sends its mark later.
+async fn instances_that_start_about_together_make_one_mark(backend: Backend) {
+    let fleet = Fleet::with_versions(backend, &[Some("2.0"); 3]);
+    let alive = async |number: usize| -> Vec<Value> {
+        let all = fleet.instances[number]
+            .json("api/instances?window=5m")
+            .await;
+        let rows = all["instances"].as_array().unwrap().clone();
+        rows.iter().map(|row| row["version"].clone()).collect()
+    };
+    for (number, ahead) in [(0, 3), (1, 0), (2, 7)] {
+        let instance = &fleet.instances[number];
+        instance.time.set_wall(fleet.now + ahead);
+        instance.pulse.heartbeat().await.unwrap();
+        instance.pulse.heartbeat().await.unwrap();
+    }
+    // Nobody tells the version before its mark can be read.
+    assert_eq!(alive(0).await, [Value::Null, Value::Null, Value::Null]);
+    for number in [0, 2, 1] {
+        fleet.instances[number].pulse.flush().await.unwrap();
+    }
+    fleet.set_clocks(fleet.now + 10);
+    fleet.heartbeat().await;
+    assert_eq!(marked(&fleet).await, ["2.0"]);
+    let marks = marks::list(&**fleet.instances[0].pulse.store()).await;
+    assert_eq!(marks.unwrap()[0].at, fleet.now + 3, "the first that came");
+    assert_eq!(alive(1).await, ["2.0", "2.0", "2.0"]);
+}
+
+#[tokio::test]
+async fn instances_that_start_about_together_make_one_mark_in_memory() {
+    instances_that_start_about_together_make_one_mark(Backend::memory()).await;
+}
+
+#[tokio::test]
+async fn instances_that_start_about_together_make_one_mark_in_redis() {
+    instances_that_start_about_together_make_one_mark(Backend::redis().await).await;
+}
+
 /// Passes minutes with 1.0, and gives 1.1 to the first half of the instances.
 async fn deploy_to_half(backend: Backend, traffic: &mut Traffic) -> Fleet {
     let mut fleet = Fleet::with_versions(backend, &[Some("1.0"); INSTANCES]);
@@ -106,8 +147,8 @@ async fn deploy_to_half(backend: Backend, traffic: &mut Traffic) -> Fleet {
         fleet.deploy(number, "1.1").await;
     }
     fleet.set_clocks(fleet.now);
+    fleet.tell_versions().await;
     // Each instance learns of the others.
-    fleet.heartbeat().await;
     fleet.heartbeat().await;
     fleet
 }
@@ -401,7 +442,7 @@ async fn a_deploy_is_compared_as_a_plain_model_does(backend: Backend) {
         fleet.deploy(number, "1.1").await;
     }
     fleet.set_clocks(fleet.now);
-    fleet.heartbeat().await;
+    fleet.tell_versions().await;
     fleet.heartbeat().await;
     let deployed = fleet.now;
     let version = format!("{deployed}-1.1");

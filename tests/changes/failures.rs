@@ -15,8 +15,7 @@ use crate::rig::wait::look_until;
 use crate::traffic::{SEARCH, Traffic, slow_down};
 
 const CHANGES: &str = "pulse:pulse:changes";
-const MARKS: &str = "pulse:pulse:marks";
-const VERSION: &str = "pulse:pulse:version";
+const MARKS: &str = "pulse:pulse:marks1";
 
 /// No call may take longer.
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -290,21 +289,10 @@ async fn the_changes_of_a_fleet_that_has_ended_expire() {
 #[tokio::test]
 async fn marks_that_cannot_be_read_stop_nothing_else() {
     let (mut fleet, mut traffic, mut conn) = slow_fleet().await;
-    let now = fleet.now.to_string();
-    for garbage in [
-        "",
-        "{",
-        "7",
-        r#"{"id":1}"#,
-        r#"{"id":"x","at":"now","text":"x"}"#,
-    ] {
-        send(&mut conn, &["ZADD", MARKS, &now, garbage]).await;
+    fleet.instances[0].pulse.mark("deploy").await.unwrap();
+    for (id, garbage) in [("1", ""), ("2", "{"), ("", "7"), ("3", r#"{"id":1}"#)] {
+        send(&mut conn, &["HSET", MARKS, id, garbage]).await;
     }
-    let later = format!(
-        r#"{{"id":"l","at":{},"text":"later","author":[1]}}"#,
-        fleet.now
-    );
-    send(&mut conn, &["ZADD", MARKS, &now, &later]).await;
     let marks = fleet.instances[0].json("api/marks").await;
     assert_eq!(marks["marks"].as_array().unwrap().len(), 1, "{marks}");
     slow_minute(&mut fleet, &mut traffic).await;
@@ -312,12 +300,11 @@ async fn marks_that_cannot_be_read_stop_nothing_else() {
     send(&mut conn, &["SET", MARKS, "garbage"]).await;
     let instance = &fleet.instances[0];
     let error = instance.pulse.mark("deploy").await.unwrap_err().to_string();
-    assert!(error.contains(MARKS), "{error}");
-    let error = instance.pulse.store().changes().unwrap().marks().await;
-    let error = error.unwrap_err().to_string();
-    assert!(error.contains(MARKS), "{error}");
+    assert!(error.contains("fold.quarantined_keys"), "{error}");
+    let quarantined = instance.pulse.health().fold.quarantined_keys;
+    assert_eq!(quarantined[0].key, MARKS);
     instance.time.advance(Duration::from_secs(1));
-    assert_eq!(instance.get("api/marks").await.0, 503);
+    assert_eq!(instance.json("api/marks").await["marks"], json!([]));
     // The suspects of a change that is new are looked for.
     slow_minute(&mut fleet, &mut traffic).await;
     let standing = fleet.standing().await;
@@ -328,27 +315,33 @@ async fn marks_that_cannot_be_read_stop_nothing_else() {
 /// A mark that cannot be made is made later, and stops no heartbeat meanwhile.
 #[tokio::test]
 async fn a_version_whose_mark_cannot_be_made_is_alive() {
-    for key in [MARKS, VERSION] {
-        let fleet = Fleet::with_versions(Backend::redis().await, &[Some("1.0"), Some("1.1")]);
-        let [first, second] = &fleet.instances[..] else {
-            panic!("there are two instances");
-        };
-        first.pulse.heartbeat().await.unwrap();
-        let mut conn = fleet.backend.server().connection().await;
-        send(&mut conn, &["DEL", key]).await;
-        send(&mut conn, &["HSET", key, "gar", "bage"]).await;
-        let error = second.pulse.heartbeat().await.unwrap_err().to_string();
-        assert!(error.contains(key), "{error}");
+    let fleet = Fleet::with_versions(Backend::redis().await, &[Some("1.0"), Some("1.1")]);
+    let [first, second] = &fleet.instances[..] else {
+        panic!("there are two instances");
+    };
+    first.pulse.heartbeat().await.unwrap();
+    first.pulse.flush().await.unwrap();
+    let mut conn = fleet.backend.server().connection().await;
+    send(&mut conn, &["DEL", MARKS]).await;
+    send(&mut conn, &["SET", MARKS, "garbage"]).await;
+    for _ in 0..2 {
+        second.pulse.heartbeat().await.unwrap();
+        second.pulse.flush().await.unwrap();
         first.pulse.heartbeat().await.unwrap();
         let alive = first.json("api/overview").await["instances"].clone();
         assert_eq!(alive, 2, "the second instance is alive");
-        send(&mut conn, &["DEL", key]).await;
-        second.pulse.heartbeat().await.unwrap();
-        second.pulse.heartbeat().await.unwrap();
-        let marks = fleet.instances[0].json("api/marks").await;
-        let newest = &marks["marks"][0];
-        assert_eq!(newest["version"], "1.1", "{key}: {marks}");
     }
+    send(&mut conn, &["DEL", MARKS]).await;
+    second.pulse.heartbeat().await.unwrap();
+    second.pulse.flush().await.unwrap();
+    assert_eq!(first.json("api/marks").await["marks"], json!([]));
+    // It is tried again after a minute.
+    second.time.advance(Duration::from_secs(60));
+    second.pulse.heartbeat().await.unwrap();
+    second.pulse.flush().await.unwrap();
+    first.time.advance(Duration::from_secs(60));
+    let marks = first.json("api/marks").await;
+    assert_eq!(marks["marks"][0]["version"], "1.1", "{marks}");
 }
 
 #[tokio::test]

@@ -1,5 +1,7 @@
 //! Marks, made in code and over HTTP.
 
+use std::time::{Duration, Instant};
+
 use axum::Router;
 use axum::body::Body;
 use http::{Method, Request};
@@ -7,9 +9,11 @@ use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 use tower_pulse::admin::Access;
-use tower_pulse::{Builder, Clock, Pulse};
+use tower_pulse::store::marks;
+use tower_pulse::{Builder, Clock, Pulse, StoreErrorKind};
 
 use crate::rig::server::RedisServer;
+use crate::rig::wait::look_until;
 
 const NOW: i64 = 1_700_000_000;
 
@@ -162,4 +166,125 @@ async fn what_is_no_mark_is_refused_in_memory() {
 async fn what_is_no_mark_is_refused_in_redis() {
     let server = RedisServer::start().await;
     what_is_no_mark_is_refused(Pulse::builder().redis(server.url())).await;
+}
+
+/// Within which a mark must be there.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn texts(answer: &Answer) -> Vec<&str> {
+    let marks = answer.body["marks"].as_array().unwrap().iter();
+    marks.map(|mark| mark["text"].as_str().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn a_mark_that_was_made_while_redis_is_away_appears_once_it_is_back() {
+    let server = RedisServer::builder().arg("--appendonly", "yes");
+    let server = server.arg("--appendfsync", "always").start().await;
+    let pulse = Pulse::builder().redis(server.url()).build().unwrap();
+    let app = Router::new().merge(pulse.mount("/pulse", Access::token("secret")));
+    let post = async |text: &str| {
+        let body = json!({ "text": text }).to_string();
+        send(&app, Method::POST, &[TOKEN, JSON], &body).await
+    };
+    assert_eq!(post("before").await.status, 201);
+    server.kill_9();
+    let start = Instant::now();
+    let (posted, made) = tokio::join!(post("posted"), pulse.mark("made"));
+    assert!(start.elapsed() < Duration::from_secs(8));
+    assert_eq!(posted.status, 503);
+    let error = posted.body["error"].as_str().unwrap();
+    assert!(error.contains("may still appear"), "{error}");
+    let error = made.unwrap_err();
+    assert!(error.to_string().contains("may still appear"), "{error}");
+    assert_eq!(error.kind(), StoreErrorKind::Unreachable);
+
+    server.restart().await;
+    let listed = look_until(PATIENCE, async || {
+        let _ = pulse.flush().await;
+        let listed = send(&app, Method::GET, &[TOKEN], "").await;
+        match listed.status {
+            200 if texts(&listed).len() == 3 => Ok(listed),
+            status => Err(format!("{status}: {}", listed.body)),
+        }
+    });
+    let listed = listed.await;
+    let mut listed = texts(&listed);
+    listed.sort_unstable();
+    assert_eq!(listed, ["before", "made", "posted"]);
+    assert_eq!(pulse.health().flush.lost_details, 0);
+    pulse.shutdown().await.unwrap();
+}
+
+/// Another instance holds the lease, and folds nothing.
+#[tokio::test]
+async fn a_mark_that_nobody_folds_may_still_appear() {
+    let server = RedisServer::start().await;
+    let (pulse, _) = app(Pulse::builder().redis(server.url()));
+    pulse.mark("before").await.unwrap();
+    let mut conn = server.connection().await;
+    let mut hold = redis::cmd("SET");
+    hold.arg(&["pulse:pulse:lease:fold", "another", "EX", "60"]);
+    let () = hold.query_async(&mut conn).await.unwrap();
+    let mut version = redis::cmd("HSET");
+    version.arg(&["pulse:pulse:state", "v", "another"]);
+    let () = version.query_async(&mut conn).await.unwrap();
+    let start = Instant::now();
+    let error = pulse.mark("later").await.unwrap_err();
+    assert!(error.to_string().contains("may still appear"), "{error}");
+    assert!((4..9).contains(&start.elapsed().as_secs()));
+    let stored = async || -> Vec<String> {
+        let stored = marks::list(&**pulse.store()).await.unwrap();
+        let mut texts: Vec<_> = stored.iter().map(|mark| mark.text.to_string()).collect();
+        texts.sort_unstable();
+        texts
+    };
+    assert_eq!(stored().await, ["before"]);
+    let mut free = redis::cmd("DEL");
+    free.arg("pulse:pulse:lease:fold");
+    let () = free.query_async(&mut conn).await.unwrap();
+    pulse.mark("newest").await.unwrap();
+    assert_eq!(stored().await, ["before", "later", "newest"]);
+}
+
+async fn a_shutdown_refuses_marks_and_loses_none(builder: Builder) {
+    let (pulse, app) = app(builder);
+    let (made, ended) = tokio::join!(pulse.mark("last"), pulse.shutdown());
+    ended.unwrap();
+    made.unwrap();
+    let error = pulse.mark("too late").await.unwrap_err();
+    assert!(error.to_string().contains("shutdown"), "{error}");
+    let late = send(&app, Method::POST, &[TOKEN, JSON], r#"{"text":"x"}"#).await;
+    assert_eq!(late.status, 503);
+    let error = late.body["error"].as_str().unwrap();
+    assert!(!error.contains("may still appear"), "{error}");
+    let listed = send(&app, Method::GET, &[TOKEN], "").await;
+    assert_eq!(texts(&listed), ["last"]);
+}
+
+#[tokio::test]
+async fn a_shutdown_refuses_marks_and_loses_none_in_memory() {
+    a_shutdown_refuses_marks_and_loses_none(Pulse::builder()).await;
+}
+
+#[tokio::test]
+async fn a_shutdown_refuses_marks_and_loses_none_in_redis() {
+    let server = RedisServer::start().await;
+    a_shutdown_refuses_marks_and_loses_none(Pulse::builder().redis(server.url())).await;
+}
+
+/// In one process neither a runtime's timer nor a clock that goes on is needed.
+#[test]
+fn a_mark_in_memory_needs_no_timer() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let (clock, _) = Clock::manual(NOW);
+        let builder = Pulse::builder().clock(clock).app_version("1.4");
+        let (pulse, _tasks) = builder.build_with_tasks().unwrap();
+        pulse.heartbeat().await.unwrap();
+        pulse.mark("new index").await.unwrap();
+        let stored = marks::list(&**pulse.store()).await.unwrap();
+        assert_eq!(stored.len(), 2);
+    });
 }

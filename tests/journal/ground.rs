@@ -1,11 +1,11 @@
 //! What the processes of a [`World`](crate::world::World) share: a store whose clock stands still between steps, and
 //! whose data can be taken back to an earlier moment.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tokio::runtime::Runtime;
 use tower_pulse::model::histogram::Histogram;
-use tower_pulse::store::Store;
+use tower_pulse::store::{Store, marks};
 use tower_pulse::{ManualClock, StoreError};
 
 use crate::data::Data;
@@ -99,6 +99,12 @@ impl dyn Ground + '_ {
             requests_of(instances.map(|(_, sums)| &sums.histogram)),
             requests_of(versions.map(|(_, sums)| &sums.histogram)),
         ]
+    }
+
+    /// The requests that have marks.
+    pub fn marked(&self) -> BTreeSet<usize> {
+        let marks = self.io().block_on(marks::list(self.store())).unwrap();
+        marks.iter().map(|mark| mark.id.parse().unwrap()).collect()
     }
 
     /// How often each request is in the records of a context. Each request has a bucket of its own, also in a coarse

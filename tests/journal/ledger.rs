@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use serde_json::json;
 use tower_pulse::model::batch::Batch;
 use tower_pulse::model::context::{ALL, Kind, RecordId};
 use tower_pulse::model::histogram::{SCALE, lower_bound};
@@ -18,6 +19,8 @@ use crate::fixture::aggregate_of;
 pub const CONTEXTS: [&str; 3] = ["GET /a", "GET /b", "GET /c"];
 /// Limited, as each request has a bucket of the coarse histogram of its own.
 pub const MAX_REQUESTS: usize = 120;
+/// A request of so many has a mark, so that all of them are retained.
+const REQUESTS_PER_MARK: usize = 3;
 /// Slices of a counter to which a wide request adds, enough for a step of their own.
 pub const WIDTH: i64 = 200;
 
@@ -41,6 +44,7 @@ pub enum Part {
     Ranked,
     Reported,
     Wide,
+    Marked,
 }
 
 /// A request that was served.
@@ -49,6 +53,8 @@ pub struct Served {
     pub context: &'static str,
     pub by: usize,
     pub is_wide: bool,
+    /// Whether a mark says so.
+    pub is_marked: bool,
     /// The number of hours by which its time is after the hour in which it was served.
     pub hours_ahead: i64,
     hour: i64,
@@ -64,6 +70,7 @@ impl Served {
             && calls_of(Part::All) == calls_of(Part::Counter)
             && calls_of(Part::Counter) == calls_of(Part::Ranked)
             && calls_of(Part::Ranked) == calls_of(Part::Reported)
+            && (!self.is_marked || calls_of(Part::Reported) == calls_of(Part::Marked))
     }
 }
 
@@ -101,6 +108,7 @@ impl Ledger {
             context,
             by,
             is_wide,
+            is_marked: id.is_multiple_of(REQUESTS_PER_MARK),
             hours_ahead,
             hour: second,
             calls: BTreeMap::new(),
@@ -120,6 +128,11 @@ impl Ledger {
             contexts: vec![(RecordId::new(Kind::Http, context), aggregate.clone())],
         });
         batch.count(&Arc::from(format!("u{id}")), second, 1);
+        if id.is_multiple_of(REQUESTS_PER_MARK) {
+            let mark = json!({ "id": id.to_string(), "at": now, "text": "served" });
+            let mark = serde_json::from_value(mark).unwrap();
+            batch.add_mark(mark).unwrap();
+        }
         for (ranking, interval, slices) in [(RANKING, 3_600, 1_000), (SHORT_RANKING, 60, 3)] {
             let mut delta = RankingDelta::new(RankingSpec {
                 interval,
@@ -180,6 +193,8 @@ impl Ledger {
             let buckets = aggregate.histogram.buckets().iter();
             parts.extend(buckets.map(|(bucket, _)| (Part::Reported, usize::from(*bucket >> 2))));
         }
+        let marked = call.batch.marks.keys();
+        parts.extend(marked.map(|id| (Part::Marked, id.parse().unwrap())));
         for (part, id) in parts {
             let calls = self.served[id].calls.entry(part).or_default();
             calls.insert(key.clone());

@@ -79,10 +79,15 @@ impl World<'_> {
         if self.may_tear() || self.has_outlasted_reports() {
             return;
         }
+        let marked = self.data.marked();
         for (id, served) in self.ledger.served.clone().into_iter().enumerate() {
             let is_recorded = records[served.context].contains_key(&id);
             if served.is_whole() && is_recorded != versions.contains_key(&id) {
                 self.violated(format!("torn: {id} is not in both, records and reports"));
+            }
+            let is_torn = served.is_marked && is_recorded != marked.contains(&id);
+            if served.is_whole() && is_torn {
+                self.violated(format!("torn: {id} is not in both, records and marks"));
             }
         }
     }

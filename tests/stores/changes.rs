@@ -1,15 +1,20 @@
 //! Changes and marks, in either store.
 
+use serde_json::json;
+use tower_pulse::model::batch::Batch;
 use tower_pulse::model::changes::change::{Change, ChangeKind};
 use tower_pulse::model::changes::detector::{DetectorState, Sight, Verdict};
 use tower_pulse::model::changes::log::Log;
-use tower_pulse::model::changes::mark::{MAX_MARKS, Mark};
 use tower_pulse::model::context::{Kind, RecordId};
+use tower_pulse::model::mark::{MAX_MARKS, Mark};
 use tower_pulse::store::changes::{ChangeLog, Judged, JudgementWrite};
+use tower_pulse::store::marks;
 
-use crate::fixture::{Fixture, NOW};
+use crate::fixture::{Fixture, MergeReport, NOW};
 
 const MINUTE: i64 = 60;
+/// The key of the marks in Redis.
+const MARKS: &str = "pulse:pulse:marks1";
 
 /// The change that a verdict about a context makes.
 fn change(context: &str) -> Change {
@@ -88,85 +93,110 @@ pub async fn a_judgement_replaces_the_one_that_it_was_made_from(fixture: &mut Fi
     assert_eq!((log.changes, log.judged), (vec![second], three.judged));
 }
 
-pub async fn the_newest_marks_are_retained(fixture: &mut Fixture) {
-    let changes = fixture.store.changes().unwrap();
-    assert_eq!(changes.marks().await.unwrap(), []);
-    let json = |n: i64| {
-        let mark = format!(r#"{{"id":"{n}","at":{},"text":"deploy {n}"}}"#, NOW + n);
-        serde_json::from_str::<Mark>(&mark).unwrap()
-    };
-    for n in 0..MAX_MARKS as i64 + 3 {
-        assert!(changes.add_mark(&json(n)).await.unwrap());
-        assert!(
-            changes.add_mark(&json(n)).await.unwrap(),
-            "it was sent again"
-        );
+/// A mark, with a version if it has one.
+fn mark(id: &str, at: i64, version: Option<&str>) -> Mark {
+    serde_json::from_value(json!({ "id": id, "at": at, "text": "x", "version": version })).unwrap()
+}
+
+fn plain(n: i64) -> Mark {
+    mark(&n.to_string(), NOW + n, None)
+}
+
+fn version(n: i64) -> Mark {
+    mark(&format!("v{n}"), NOW + 1_000 + n, Some(&format!("1.{n}")))
+}
+
+/// Sends marks as the next call.
+async fn add(fixture: &mut Fixture, marks: impl IntoIterator<Item = Mark>) -> MergeReport {
+    let mut batch = Batch::new(fixture.precisions.clone());
+    for mark in marks {
+        batch.add_mark(mark).unwrap();
     }
-    let marks = changes.marks().await.unwrap();
-    let expected: Vec<Mark> = (3..MAX_MARKS as i64 + 3).map(json).collect();
-    assert_eq!(marks, expected);
+    fixture.merge(batch).await
+}
+
+async fn stored(fixture: &Fixture) -> Vec<Mark> {
+    marks::list(&*fixture.store).await.unwrap()
+}
+
+pub async fn the_newest_marks_are_retained(fixture: &mut Fixture) {
+    assert_eq!(stored(fixture).await, []);
+    let most = MAX_MARKS as i64;
+    // Several at once, and one by one; each is sent twice.
+    for marks in [0..40, 30..41, 41..42, 41..42, 42..most + 3] {
+        add(fixture, marks.map(plain)).await;
+    }
+    let expected: Vec<Mark> = (3..most + 3).map(plain).collect();
+    assert_eq!(stored(fixture).await, expected);
 
     // Marks of versions are retained beside them.
-    let version = |n: i64| {
-        let at = NOW + 1_000 + n;
-        let mark = format!(r#"{{"id":"v{n}","at":{at},"text":"version 1.{n}","version":"1.{n}"}}"#);
-        serde_json::from_str::<Mark>(&mark).unwrap()
-    };
-    for n in 0..MAX_MARKS as i64 + 3 {
-        assert!(changes.add_mark(&version(n)).await.unwrap());
-    }
-    for n in 0..3 {
-        let newer = json(2_000 + n);
-        assert!(changes.add_mark(&newer).await.unwrap());
-    }
-    let marks = changes.marks().await.unwrap();
-    let others = (6..MAX_MARKS as i64 + 3).map(json);
-    let versions = (3..MAX_MARKS as i64 + 3).map(version);
-    let newest = (2_000..2_003).map(json);
+    add(fixture, (0..most + 3).map(version)).await;
+    add(fixture, (2_000..2_003).map(plain)).await;
+    let others = (6..most + 3).map(plain);
+    let versions = (3..most + 3).map(version);
+    let newest = (2_000..2_003).map(plain);
     let expected: Vec<Mark> = others.chain(versions).chain(newest).collect();
-    assert_eq!(marks, expected);
-
-    // Another program has added to them, and not even JSON.
-    if let Some(server) = &fixture.server {
-        let mut redis = server.connection().await;
-        for (score, mark) in [(i64::MAX, "no JSON"), (i64::MAX, "7"), (i64::MAX, "[]")] {
-            let mut add = redis::cmd("ZADD");
-            add.arg("pulse:pulse:marks").arg(score).arg(mark);
-            add.exec_async(&mut redis).await.unwrap();
-        }
-        for n in 0..2 * MAX_MARKS {
-            let mut add = redis::cmd("ZADD");
-            add.arg("pulse:pulse:marks").arg(7).arg(format!("{n}"));
-            add.exec_async(&mut redis).await.unwrap();
-        }
-        assert!(changes.add_mark(&json(3_000)).await.unwrap());
-        let mut count = redis::cmd("ZCARD");
-        let count: usize = count
-            .arg("pulse:pulse:marks")
-            .query_async(&mut redis)
-            .await
-            .unwrap();
-        assert_eq!(count, 2 * MAX_MARKS);
-        assert_eq!(changes.marks().await.unwrap().last(), Some(&json(3_000)));
+    assert_eq!(stored(fixture).await, expected);
+    // Those that are gone come too late.
+    add(fixture, (0..9).map(plain).chain((0..3).map(version))).await;
+    assert_eq!(stored(fixture).await, expected);
+    for hundred in 30..35 {
+        add(fixture, (100 * hundred..100 * (hundred + 1)).map(plain)).await;
     }
+    let left = stored(fixture).await;
+    assert_eq!(left.len(), 2 * MAX_MARKS);
+    assert!(
+        left.iter()
+            .take(MAX_MARKS)
+            .cloned()
+            .eq((3..most + 3).map(version))
+    );
+
+    let Some(server) = &fixture.server else {
+        return;
+    };
+    // Another program has added to them.
+    let mut redis = server.connection().await;
+    let mut run = async |words: &[&str]| -> i64 {
+        let mut command = redis::cmd(words[0]);
+        command.arg(&words[1..]);
+        command.query_async(&mut redis).await.unwrap()
+    };
+    for n in 0..2 * MAX_MARKS {
+        run(&["HSET", MARKS, &format!("other {n}"), "garbage"]).await;
+    }
+    run(&["HSET", MARKS, "4000", "replaced by the mark"]).await;
+    run(&["HSET", MARKS, "", "no id"]).await;
+    assert_eq!(stored(fixture).await, left);
+    add(fixture, [plain(4_000)]).await;
+    assert_eq!(stored(fixture).await.last(), Some(&plain(4_000)));
+    assert_eq!(run(&["HLEN", MARKS]).await, 2 * MAX_MARKS as i64);
+    // And has put something else in their place.
+    run(&["DEL", MARKS]).await;
+    run(&["RPUSH", MARKS, "garbage"]).await;
+    assert_eq!(stored(fixture).await, []);
+    let report = add(fixture, [plain(5_000)]).await;
+    assert_eq!(report.quarantined[0].key, MARKS);
+    run(&["DEL", MARKS]).await;
+    add(fixture, [plain(5_000)]).await;
+    assert_eq!(stored(fixture).await, [plain(5_000)]);
 }
 
 pub async fn a_version_is_marked_when_it_follows_another(fixture: &mut Fixture) {
-    let changes = fixture.store.changes().unwrap();
-    let mark = async |at: i64, version: Option<&str>| {
-        let version = version.map_or("null".to_owned(), |version| format!("{version:?}"));
-        let mark = format!(r#"{{"id":"{at}","at":{at},"text":"x","version":{version}}}"#);
-        let mark: Mark = serde_json::from_str(&mark).unwrap();
-        changes.add_mark(&mark).await.unwrap()
+    let of =
+        |seconds: i64, version: Option<&str>| mark(&seconds.to_string(), NOW + seconds, version);
+    let seconds = async |fixture: &Fixture| -> Vec<i64> {
+        let marks = stored(fixture).await;
+        marks.iter().map(|mark| mark.at - NOW).collect()
     };
-    assert!(mark(NOW, Some("1.4.1")).await);
-    assert!(!mark(NOW + 1, Some("1.4.1")).await);
-    assert!(mark(NOW + 2, None).await);
-    assert!(!mark(NOW + 3, Some("1.4.1")).await);
-    assert!(mark(NOW + 4, Some("1.4.2")).await);
+    add(fixture, [of(0, Some("1.4.1")), of(1, Some("1.4.1"))]).await;
+    add(fixture, [of(2, None)]).await;
+    add(fixture, [of(3, Some("1.4.1"))]).await;
+    add(fixture, [of(4, Some("1.4.2"))]).await;
     // The new version is taken back.
-    assert!(mark(NOW + 5, Some("1.4.1")).await);
-    let marks = changes.marks().await.unwrap();
-    let at: Vec<_> = marks.iter().map(|mark| mark.at - NOW).collect();
-    assert_eq!(at, [0, 2, 4, 5]);
+    add(fixture, [of(5, Some("1.4.1"))]).await;
+    assert_eq!(seconds(fixture).await, [0, 2, 4, 5]);
+    // An instance whose clock is behind.
+    add(fixture, [of(-1, Some("1.4.1"))]).await;
+    assert_eq!(seconds(fixture).await, [0, 2, 4, 5]);
 }

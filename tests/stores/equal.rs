@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
+use serde_json::json;
 use tower_pulse::model::access_time::AccessTimeStats;
 use tower_pulse::model::batch::Batch;
 use tower_pulse::model::context::{ALL, Kind, RecordId};
@@ -13,7 +14,7 @@ use tower_pulse::model::slice::{HOUR, Precisions};
 use tower_pulse::model::snapshot::{ContextSnapshot, HourSnapshot};
 use tower_pulse::model::tier::{TierSlice, tier};
 use tower_pulse::store::memory::MemoryStore;
-use tower_pulse::store::{Heartbeat, Pass, RecordIndex, Store};
+use tower_pulse::store::{Heartbeat, Pass, RecordIndex, Store, marks};
 use tower_pulse::{Clock, ManualClock};
 
 use crate::fixture::{NOW, Writer, aggregate_of, call, redis_store};
@@ -30,6 +31,8 @@ enum Step {
     Count(i64, i64),
     Wait(i64),
     Heartbeat(u8, i64),
+    /// Sends marks: their seconds relative to now, and the numbers of their versions, 0 for none.
+    Mark(Vec<(i64, u8)>),
     Clean,
 }
 
@@ -47,6 +50,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (second, -50..1_000i64).prop_map(|(second, n)| Step::Count(second, n)),
         3 => wait.prop_map(Step::Wait),
         1 => (0..3u8, 0..9i64).prop_map(|(instance, n)| Step::Heartbeat(instance, n)),
+        2 => proptest::collection::vec((-300..5i64, 0..4u8), 1..60).prop_map(Step::Mark),
         1 => Just(Step::Clean),
     ]
 }
@@ -118,6 +122,19 @@ impl Pair {
                     fleets.push(store.heartbeat(&heartbeat).await.unwrap());
                 }
                 assert_eq!(fleets[0], fleets[1]);
+            }
+            Step::Mark(marks) => {
+                let mut batch = Batch::new(self.precisions.clone());
+                for (second, version) in marks {
+                    let version = (*version > 0).then(|| version.to_string());
+                    let (at, text) = (now + second, version.as_deref().unwrap_or("-"));
+                    let id = format!("{at} {text}");
+                    let mark = json!({ "id": id, "at": at, "text": text, "version": version });
+                    batch
+                        .add_mark(serde_json::from_value(mark).unwrap())
+                        .unwrap();
+                }
+                self.send(batch).await;
             }
             Step::Clean => {
                 self.clean().await;
@@ -200,6 +217,8 @@ impl Pair {
             b.records.sort_unstable_by_key(|(id, _)| *id);
             assert_eq!(a, b, "{at:?}");
         }
+        let (marks, other) = (marks::list(&**a), marks::list(&**b));
+        assert_eq!(marks.await.unwrap(), other.await.unwrap());
         let newest = REPORTED_MINUTES.slice(now + HOUR);
         let minutes = (0..).map(|n| newest - 60 * n);
         let retained = minutes.take_while(|minute| *minute > REPORTED_MINUTES.cut_off(now));

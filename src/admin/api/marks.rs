@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::super::Admin;
 use super::super::answer_size::{AnswerSize, ScreenSize};
 use super::super::response::ApiError;
-use crate::model::changes::mark::Mark;
+use crate::model::mark::Mark;
 
 #[derive(Serialize)]
 pub(in crate::admin) struct Marks {
@@ -52,11 +52,8 @@ pub(in crate::admin) async fn add(admin: &Admin, body: &[u8]) -> Result<Vec<u8>,
     let now = admin.source.clock.now_seconds();
     let mark = Mark::of_text(id, now, &new.text)
         .map_err(|error| ApiError::parameter("text", format!("text {error}")))?;
-    let Some(changes) = admin.source.store.changes() else {
-        return Err(ApiError::unavailable("this store holds no marks"));
-    };
-    let added = changes.add_mark(&mark).await;
-    added.map_err(|error| ApiError::store(&error))?;
+    let added = (admin.source.add_mark)(mark.clone()).await;
+    added.map_err(|error| ApiError::unavailable(error.to_string()))?;
     admin.reader.forget_marks().await;
     let (screen, less) = (ScreenSize::default(), ("text", "use a shorter text"));
     let size = AnswerSize {

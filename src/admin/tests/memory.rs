@@ -82,6 +82,7 @@ async fn requests_come_out_as_they_went_in() {
         rankings: Arc::new(rankings),
         health: Arc::new(health),
         unsent: Arc::new(|| None),
+        add_mark: Arc::new(|_| Box::pin(async { Ok(()) })),
         totals: Arc::new(totals),
         counters: Arc::new(counters),
         #[cfg(feature = "row-cache")]

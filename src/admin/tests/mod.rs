@@ -73,6 +73,7 @@ pub(super) fn source(store: Canned) -> (Source, Arc<Canned>, ManualClock) {
         rankings: Arc::new(rankings),
         health: Arc::new(health),
         unsent: Arc::new(|| None),
+        add_mark: Arc::new(|_| Box::pin(async { Ok(()) })),
         totals: Arc::new(totals),
         counters: Arc::new(counters),
         #[cfg(feature = "row-cache")]

@@ -1,10 +1,12 @@
 //! The features: what is recorded, each in a file of its own. [`all`] lists them.
 
+mod marks;
 mod minute_reports;
 mod rankings;
 mod records;
 mod slow_requests;
 
+use self::marks::MarkTable;
 use self::minute_reports::MinuteReports;
 use self::rankings::Rankings;
 use self::records::RecordTables;
@@ -18,6 +20,7 @@ pub(super) fn all(max_records: usize) -> Vec<Box<dyn Feature>> {
         Box::new(SlowRequestLists),
         Box::new(Rankings::default()),
         Box::new(MinuteReports),
+        Box::new(MarkTable),
         Box::new(RecordTables::new(max_records)),
     ]
 }

@@ -16,6 +16,7 @@ impl Batch {
     pub fn approximate_bytes(&self) -> usize {
         const PER_NAME: usize = 400;
         const PER_SLICE: usize = 32;
+        const PER_MARK: usize = 200;
         let slices = |counters: &[usize]| counters.iter().sum::<usize>() * PER_SLICE;
         let contexts = self.contexts.iter().map(|(context, delta)| {
             let lens: Vec<_> = delta.counters.iter().map(Slices::len).collect();
@@ -31,10 +32,13 @@ impl Batch {
         let rankings = self.rankings.iter();
         let rankings = rankings.map(|(name, delta)| PER_NAME + name.len() + delta.bytes());
         let reports = self.reports.iter().map(MinuteReport::bytes);
+        let marks = self.marks.values();
+        let marks = marks.map(|mark| PER_MARK + mark.id.len() + mark.text.len());
         contexts.sum::<usize>()
             + counters.sum::<usize>()
             + rankings.sum::<usize>()
             + reports.sum::<usize>()
+            + marks.sum::<usize>()
     }
 
     /// Approximate bytes of its records and reports in memory.

@@ -1,6 +1,6 @@
 //! Splitting a batch into the calls of a flush, each of which costs a store about as much as any other.
 
-use super::{Batch, Slices};
+use super::{Batch, MAX_PENDING_MARKS, Slices};
 
 /// The most that a call costs, unless one counter or one id of a ranking costs more. Folders refuse an entry that costs
 /// more, also folders of older versions: a larger value needs a new version of entries.
@@ -23,6 +23,13 @@ impl Batch {
             ..Self::new(self.precisions.clone())
         };
         let (mut left, mut bytes_left) = (cost.max(1), MAX_CALL_BYTES);
+        while left > 0
+            && part.marks.len() < MAX_PENDING_MARKS
+            && let Some((id, mark)) = self.marks.pop_first()
+        {
+            part.marks.insert(id, mark);
+            left -= 1;
+        }
         while let Some(mut entry) = self.contexts.first_entry() {
             let (cost, bytes) = (entry.get().cost(), entry.get().record_bytes());
             if cost <= left && (bytes <= bytes_left || part.is_empty()) {

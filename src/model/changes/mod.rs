@@ -3,8 +3,8 @@
 //!
 //! The [`detector`] looks at one minute after the other and says what stands at the end of each: a
 //! [`Verdict`](detector::Verdict). A [`Change`](change::Change) is a verdict with everything that a reader
-//! asks next: its name, its cost, its suspects. [`mark`] has the deploys and other events that changes are
-//! compared with.
+//! asks next: its name, its cost, its suspects. [`mark`](super::mark) has the deploys and other events that changes
+//! are compared with.
 
 mod all;
 pub mod change;
@@ -15,7 +15,6 @@ mod history;
 pub mod instances;
 mod lasting;
 pub mod log;
-pub mod mark;
 mod minute;
 mod noise;
 mod page;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::change::{Change, ChangeKind, Suspect};
-use super::mark::Mark;
 use super::side_by_side::SideBySide;
 use crate::model::batch::{Aggregate, Merge};
+use crate::model::mark::Mark;
 use crate::model::records::{RecordId, SliceSums};
 
 /// Seconds before and after the start of a change within which a mark is a suspect. The start is known to the

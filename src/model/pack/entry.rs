@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use super::reader::{Budget, Reader};
-use super::{ENTRY_VERSION, HOURS, hours_of};
+use super::{ENTRY_VERSION, HOURS, MARKS, VERSION_WITHOUT_SECTIONS, hours_of};
 use crate::model::batch::{Aggregate, ContextDelta, MAX_ENTRY_BYTES};
 use crate::model::context::{ContextId, Kind};
+use crate::model::mark::Mark;
 use crate::model::minute_report::MinuteReport;
 use crate::model::ranking::RankingDelta;
 use crate::model::slice::{MAX_PRECISIONS, MAX_RETAINED, Precision, Precisions};
@@ -26,6 +27,8 @@ pub struct EntryReader<'a> {
     counters: Option<u64>,
     rankings: Option<u64>,
     reports: Option<u64>,
+    /// The marks that were read and are not given out yet; `None` before the sections.
+    marks: Option<std::vec::IntoIter<Mark>>,
 }
 
 /// One name of an entry, with its data.
@@ -39,6 +42,8 @@ pub enum Item {
     Ranking(Arc<str>, RankingDelta),
     /// A minute report, or a part of one.
     Report(MinuteReport),
+    /// A mark.
+    Mark(Mark),
 }
 
 /// The entry cannot be decoded, or no version of this crate sends it: a name is too long, or the entry is larger than a
@@ -82,6 +87,7 @@ impl<'a> EntryReader<'a> {
             rankings: (version < 2).then_some(0),
             // The second version has no reports.
             reports: (version < 3).then_some(0),
+            marks: None,
             version,
             reader,
             budget: Budget::of_entry(),
@@ -134,10 +140,27 @@ impl<'a> EntryReader<'a> {
             let report = report.ok_or(Undecodable)?;
             return Ok(Some(Item::Report(report)));
         }
-        if self.reader.0.is_empty() {
-            return Ok(None);
+        if self.marks.is_none() {
+            self.marks = Some(self.sections().ok_or(Undecodable)?.into_iter());
         }
-        Err(Undecodable)
+        let mark = self.marks.as_mut().and_then(Iterator::next);
+        Ok(mark.map(Item::Mark))
+    }
+
+    /// The marks in the sections at the end of the entry. No other section is known, and each is there once at most.
+    fn sections(&mut self) -> Option<Vec<Mark>> {
+        let mut marks = None;
+        while self.version > VERSION_WITHOUT_SECTIONS && !self.reader.0.is_empty() {
+            let (tag, body) = (self.reader.uint()?, self.reader.bytes()?);
+            if tag != MARKS || marks.is_some() {
+                return None;
+            }
+            marks = Some(Reader(body).marks(&mut self.budget)?);
+        }
+        self.reader
+            .0
+            .is_empty()
+            .then_some(marks.unwrap_or_default())
     }
 
     fn context(&mut self) -> Option<Item> {

@@ -5,6 +5,9 @@
 //! so a newer version may add some. The fold must understand all of an entry: the first byte is
 //! [`ENTRY_VERSION`], and the journal's `need` keeps older folders away from it.
 //!
+//! What only few entries have stands in sections at the end of these. A section that the fold does not know makes the
+//! entry unreadable. An entry without sections has the version before them, so that no folder waits for it.
+//!
 //! An entry leaves out each coarser precision that is just the sum of the finest one, and the reader
 //! derives it. For a batch of one second, these are all coarser precisions.
 
@@ -20,6 +23,7 @@ use self::writer::Writer;
 use super::access_time::DurationSums;
 use super::batch::{Aggregate, Batch, MAX_HOURS, Merge};
 use super::context::Kind;
+use super::mark::Mark;
 use super::minute_report::InstanceMinute;
 use super::records::Record;
 use super::slice::{HOUR, Precision};
@@ -27,8 +31,13 @@ use super::slices::Slices;
 use super::slow_request::SlowRequests;
 use super::tier::TIERS;
 
-/// The version of the form of an entry. Raise it with every change that an older folder cannot read.
-pub const ENTRY_VERSION: u8 = 3;
+/// The newest version of the form of an entry. Raise it with every change that an older folder cannot read.
+pub const ENTRY_VERSION: u8 = 4;
+/// The version of an entry without sections at its end, which folders of earlier versions of this crate read.
+const VERSION_WITHOUT_SECTIONS: u8 = 3;
+
+/// The sections at the end of an entry. A tag is never used again.
+const MARKS: u64 = 1;
 
 const TIMES: u64 = 1;
 const OUTCOMES: u64 = 2;
@@ -106,6 +115,18 @@ pub fn read_instance_minute(bytes: &[u8]) -> Option<InstanceMinute> {
     })
 }
 
+/// Packs a mark without its id.
+pub fn mark(mark: &Mark) -> Vec<u8> {
+    let mut out = Writer(Vec::new());
+    out.mark(mark);
+    out.0
+}
+
+/// Unpacks the mark of this id; `None` if the bytes are not one.
+pub fn read_mark(id: &[u8], bytes: &[u8]) -> Option<Mark> {
+    Reader(bytes).mark(Reader(id).id()?)
+}
+
 /// Adds a section to a packed record. Readers that do not know its tag skip it.
 pub fn push_section(record: &mut Vec<u8>, tag: u64, body: &[u8]) {
     let mut out = Writer(std::mem::take(record));
@@ -125,11 +146,19 @@ pub fn section(record: &[u8], tag: u64) -> Option<&[u8]> {
     None
 }
 
+/// The version of the form of a batch: the oldest that has all of it.
+pub fn entry_version(batch: &Batch) -> u8 {
+    match batch.marks.is_empty() {
+        true => VERSION_WITHOUT_SECTIONS,
+        false => ENTRY_VERSION,
+    }
+}
+
 /// Packs a batch.
 pub fn entry(batch: &Batch) -> Vec<u8> {
     let precisions = batch.precisions();
     let mut out = Writer(Vec::with_capacity(64 + 96 * batch.len()));
-    out.0.push(ENTRY_VERSION);
+    out.0.push(entry_version(batch));
     out.uint(precisions.counters.len() as u64);
     for precision in &precisions.counters {
         out.uint(u64::from(precision.seconds));
@@ -175,6 +204,9 @@ pub fn entry(batch: &Batch) -> Vec<u8> {
     out.uint(batch.reports.len() as u64);
     for report in &batch.reports {
         out.report(report, base);
+    }
+    if !batch.marks.is_empty() {
+        out.section(MARKS, |out| out.marks(batch.marks.values()));
     }
     out.0
 }

@@ -7,6 +7,7 @@ use crate::model::access_time::DurationSums;
 use crate::model::batch::{Aggregate, MAX_CALL_COST, Merge, REPORTED_CONTEXT_COST, RequestCounts};
 use crate::model::context::{Kind, MAX_NAME, RecordId};
 use crate::model::histogram::Histogram;
+use crate::model::mark::{MAX_ESCAPED_BYTES, MAX_PENDING_MARKS, Mark};
 use crate::model::minute_report::{MinuteReport, ReportedContext};
 use crate::model::outcome::{Outcome, OutcomeCounts};
 use crate::model::ranking::{IdDelta, MAX_RANKING_SLICES, RankingDelta, RankingSpec};
@@ -102,8 +103,12 @@ impl<'a> Reader<'a> {
 
     /// A text that is no longer than a name.
     pub(super) fn text(&mut self) -> Option<&'a str> {
+        self.text_within(MAX_NAME_BYTES)
+    }
+
+    fn text_within(&mut self, most: usize) -> Option<&'a str> {
         let bytes = self.bytes()?;
-        let bytes = (bytes.len() <= MAX_NAME_BYTES).then_some(bytes)?;
+        let bytes = (bytes.len() <= most).then_some(bytes)?;
         std::str::from_utf8(bytes).ok()
     }
 
@@ -256,6 +261,33 @@ impl<'a> Reader<'a> {
             max_contexts: usize::try_from(self.uint()?).ok()?,
             is_side_by_side: self.uint()? != 0,
             contexts: self.reported_contexts(budget)?,
+        })
+    }
+
+    /// Marks, whose cost is spent, and nothing else.
+    pub(super) fn marks(&mut self, budget: &mut Budget) -> Option<Vec<Mark>> {
+        let mut marks = Vec::new();
+        for _ in 0..self.uint().filter(|n| *n <= MAX_PENDING_MARKS as u64)? {
+            budget.spend(1)?;
+            let id = Reader(self.bytes()?).id()?;
+            marks.push(self.mark(id)?);
+        }
+        self.0.is_empty().then_some(marks)
+    }
+
+    /// The id of a mark: all bytes.
+    pub(super) fn id(&self) -> Option<Arc<str>> {
+        let is_id = (1..=MAX_NAME_BYTES).contains(&self.0.len());
+        let id = is_id.then_some(self.0)?;
+        std::str::from_utf8(id).ok().map(Arc::from)
+    }
+
+    pub(super) fn mark(&mut self, id: Arc<str>) -> Option<Mark> {
+        Some(Mark {
+            id,
+            at: self.int()?,
+            text: self.text_within(MAX_ESCAPED_BYTES)?.into(),
+            version: self.version()?,
         })
     }
 

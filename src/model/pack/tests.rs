@@ -1,6 +1,7 @@
 //! Tests of packing: each form comes back as it was, older versions are read, and garbage is refused.
 
 mod limits;
+mod marks;
 
 use std::sync::Arc;
 
@@ -27,6 +28,7 @@ fn unpacked(bytes: &[u8]) -> Result<Batch, Undecodable> {
             Item::Counter(name, series) => drop(batch.counters.insert(name, series)),
             Item::Ranking(name, delta) => drop(batch.rankings.insert(name, delta)),
             Item::Report(report) => batch.reports.push(report),
+            Item::Mark(mark) => drop(batch.marks.insert(mark.id.clone(), mark)),
         }
     }
     Ok(batch)
@@ -119,6 +121,7 @@ fn only_records_of_the_coarser_tiers_say_what_they_include() {
 fn an_entry_of_another_version_is_refused() {
     let mut packed = entry(&Batch::new(Precisions::default()));
     assert!(unpacked(&packed).is_ok());
+    assert_eq!(packed[0], VERSION_WITHOUT_SECTIONS);
     for version in [0, ENTRY_VERSION + 1] {
         packed[0] = version;
         assert_eq!(unpacked(&packed), Err(Undecodable));
@@ -374,6 +377,10 @@ fn batches() -> impl Strategy<Value = Batch> {
                 ranking.remove(&name);
             }
             ranking.dropped += errors;
+            if errors == 1 {
+                let mark = marks::of(&format!("{name}-{second}"), second, nanos);
+                batch.add_mark(mark).expect("there is room");
+            }
             let parts = batch.contexts.values().next().into_iter();
             let parts = parts.flat_map(|delta| delta.records[0].iter());
             if let Some((_, parts)) = parts.last() {
@@ -405,6 +412,7 @@ proptest! {
     #[test]
     fn garbage_is_refused_or_read_but_never_panics(mut bytes in vec(any::<u8>(), 0..300), batch in batches(), at in any::<prop::sample::Index>()) {
         let _ = read_record(&bytes);
+        let _ = read_mark(b"id", &bytes);
         if let Some(first) = bytes.first_mut() {
             *first = ENTRY_VERSION;
         }

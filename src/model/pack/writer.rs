@@ -4,6 +4,7 @@ use super::{CUT_OFF, FAILURES, HISTOGRAM, OUTCOMES, TIMERS, TIMES, derived};
 use crate::model::access_time::DurationSums;
 use crate::model::batch::{Aggregate, Merge, RequestCounts};
 use crate::model::histogram::Histogram;
+use crate::model::mark::Mark;
 use crate::model::minute_report::{MinuteReport, ReportedContext};
 use crate::model::outcome::OutcomeCounts;
 use crate::model::ranking::RankingDelta;
@@ -155,6 +156,20 @@ impl Writer {
             self.0.extend_from_slice(&id.to_bytes());
             self.aggregate_in_place(aggregate);
         }
+    }
+
+    pub(super) fn marks<'a>(&mut self, marks: impl ExactSizeIterator<Item = &'a Mark>) {
+        self.uint(marks.len() as u64);
+        for mark in marks {
+            self.bytes(mark.id.as_bytes());
+            self.mark(mark);
+        }
+    }
+
+    pub(super) fn mark(&mut self, mark: &Mark) {
+        self.int(mark.at);
+        self.bytes(mark.text.as_bytes());
+        self.bytes(mark.version.as_deref().unwrap_or_default().as_bytes());
     }
 
     pub(super) fn aggregate_in_place(&mut self, aggregate: &Aggregate) {

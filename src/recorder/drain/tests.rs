@@ -245,3 +245,30 @@ async fn samples_are_drained_at_the_turn_of_each_second() {
     stop.stop();
     draining.await.expect("it ends");
 }
+
+#[test]
+fn no_more_marks_wait_than_there_is_room_for_wherever_they_are() {
+    let (recorder, _) = recorder(9);
+    let add = |number: usize| {
+        let mark = Mark::of_text(number.to_string(), NOW, "deploy").expect("it is short");
+        recorder.add_mark(mark)
+    };
+    (0..60).for_each(|number| add(number).expect("there is room"));
+    let taken = recorder.drain.take();
+    assert_eq!(taken.marks.len(), 60);
+    (60..100).for_each(|number| add(number).expect("there is room"));
+    let error = add(100).expect_err("the taken ones still wait");
+    assert!(error.to_string().contains("100 marks wait"), "{error}");
+    add(99).expect("it waits already");
+    recorder.put_back(taken);
+    assert_eq!(recorder.drain.pending_amounts().details, 100);
+    assert!(add(100).is_err());
+
+    assert_eq!(recorder.drain.take().marks.len(), 100);
+    assert!(add(100).is_err());
+    recorder.drain.all_sent();
+    add(100).expect("the store has the others");
+    recorder.core.close();
+    let error = add(100).expect_err("nobody would send it");
+    assert!(error.to_string().contains("shutdown"), "{error}");
+}

@@ -8,7 +8,7 @@ use tokio::sync::Mutex as AsyncMutex;
 use super::{MemoryStore, State, ready};
 use crate::error::StoreError;
 use crate::model::context::fnv1a;
-use crate::model::pack::{self, ENTRY_VERSION};
+use crate::model::pack;
 use crate::store::journal::{
     Acquired, Entries, Entry, FieldValues, FoldStep, Journal, Partitions, Progress, Step,
 };
@@ -155,7 +155,7 @@ impl Entered {
         self.entries.push_back(Entry {
             position: self.head,
             stamp: now,
-            version: u64::from(ENTRY_VERSION),
+            version: u64::from(pack::entry_version(&call.batch)),
             requests: call.batch.requests(),
             payload,
         });

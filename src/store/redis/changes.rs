@@ -1,4 +1,4 @@
-//! Changes and marks: JSON in a hash and a sorted set.
+//! Changes: JSON in a hash.
 
 use redis::{Value, cmd, pipe};
 use serde::Serialize;
@@ -6,10 +6,9 @@ use serde::de::DeserializeOwned;
 
 use super::RedisStore;
 use super::connection::Role;
-use super::script::{Invocation, JUDGE, MARK};
+use super::script::{Invocation, JUDGE};
 use super::value::{bytes, int, items, pairs, text};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::model::changes::mark::{MAX_MARKS, Mark};
 use crate::store::changes::{ChangeLog, Changes, Judged, JudgementWrite};
 use crate::task::BoxFuture;
 
@@ -106,26 +105,6 @@ impl RedisStore {
         let reply = self.connections.run(Role::Write, &JUDGE, &script);
         Ok(int(&reply.await?) == Some(1))
     }
-
-    async fn read_marks(&self) -> Result<Vec<Mark>, StoreError> {
-        let key = self.keys.marks();
-        let mut command = cmd("ZRANGE");
-        command.arg(&key).arg(0).arg(-1);
-        let marks = self.read_one(&key, command).await?;
-        Ok(items(&marks).iter().filter_map(read).collect())
-    }
-
-    async fn write_mark(&self, mark: &Mark) -> Result<bool, StoreError> {
-        let mut script = Invocation::default();
-        script.key(self.keys.marks());
-        script.key(self.keys.version());
-        script.arg(mark.at.to_string());
-        script.arg(json(mark)?);
-        script.arg(mark.version.as_deref().unwrap_or_default());
-        script.arg(MAX_MARKS.to_string());
-        let reply = self.connections.run(Role::Write, &MARK, &script);
-        Ok(int(&reply.await?) == Some(1))
-    }
 }
 
 impl Changes for RedisStore {
@@ -142,13 +121,5 @@ impl Changes for RedisStore {
         write: &'a JudgementWrite,
     ) -> BoxFuture<'a, Result<bool, StoreError>> {
         Box::pin(self.write(write))
-    }
-
-    fn marks(&self) -> BoxFuture<'_, Result<Vec<Mark>, StoreError>> {
-        Box::pin(self.read_marks())
-    }
-
-    fn add_mark<'a>(&'a self, mark: &'a Mark) -> BoxFuture<'a, Result<bool, StoreError>> {
-        Box::pin(self.write_mark(mark))
     }
 }

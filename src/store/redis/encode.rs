@@ -40,7 +40,7 @@ pub(super) fn append(call: &FencedBatch, layout: &Layout<'_>) -> Invocation {
     script.arg(call.seq.to_string());
     script.arg(call.previous.to_string());
     script.arg(layout.journal_bytes.to_string());
-    script.arg(pack::ENTRY_VERSION.to_string());
+    script.arg(pack::entry_version(&call.batch).to_string());
     script.arg(call.batch.requests_and_late().to_string());
     script.arg(layout.now_arg());
     script.arg(pack::entry(&call.batch));

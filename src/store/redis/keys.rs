@@ -40,8 +40,7 @@
 //! | `{prefix}pulse:lease:clean` | STRING token | the instance that cleans | 15 s |
 //! | `{prefix}pulse:lease:clean:last` | HASH | the last pass of cleaning | for ever |
 //! | `{prefix}pulse:changes` | HASH `judged`, `detector`, `revision`, `c:{id}` -> JSON | the last judgement, the detector's state, and the changes | 16 days after the last judgement |
-//! | `{prefix}pulse:marks` | ZSET JSON, time | the newest 50 marks | for ever |
-//! | `{prefix}pulse:version` | STRING version | the version of the newest mark that has one | for ever |
+//! | `{prefix}pulse:marks1` | HASH id -> packed mark | the newest 50 marks of versions, and the newest 50 others | for ever |
 //! | `{prefix}pulse:probe` | - | never exists; permissions are tried on it | - |
 //!
 //! The first six are the book's, byte for byte: the counters, cleaning, statistics and slowest pages of
@@ -109,16 +108,6 @@ impl Keys {
         self.own("changes")
     }
 
-    /// The key of the marks.
-    pub(super) fn marks(&self) -> String {
-        self.own("marks")
-    }
-
-    /// The key of the version of the newest mark that has one.
-    pub(super) fn version(&self) -> String {
-        self.own("version")
-    }
-
     pub(super) fn contexts(&self) -> String {
         self.own("contexts")
     }
@@ -145,6 +134,7 @@ impl Keys {
             Table::SlowRequests { hour } => format!("{prefix}pulse:slow1:{hour}"),
             Table::InstanceMinutes { minute } => format!("{prefix}pulse:by_instance1:{minute}"),
             Table::VersionMinutes { minute } => format!("{prefix}pulse:by_version1:{minute}"),
+            Table::Marks => self.own("marks1"),
             Table::Rankings => self.own("rankings"),
             Table::RankingSpecs => self.own("rankings:specs"),
             Table::RankingsDropped => self.own("rankings:dropped"),
@@ -252,8 +242,7 @@ impl Keys {
             (self.instances(), SORTED_SET),
             (self.versions(), SORTED_SET),
             (self.changes(), HASH),
-            (self.marks(), SORTED_SET),
-            (self.version(), STRING),
+            (self.table(&Table::Marks), HASH),
             (self.lease(), STRING),
             (self.last_pass(), HASH),
             (self.known(), SORTED_SET),

@@ -723,56 +723,6 @@ breaks! {
     "the changes of a fleet that has ended expire",
     "redis.call('EXPIRE', KEYS[1], ARGV[5])\n" => "";
 ]
-"mark": [
-    "each instance of a version makes a mark",
-    "a version is marked once",
-    "if ARGV[3] ~= '' and redis.call('GET', KEYS[2]) == ARGV[3] then\n    return 0\nend\n" => "";
-
-    "the marked version is not stored",
-    "a version is marked once",
-    "    redis.call('SET', KEYS[2], ARGV[3])\n" => "";
-
-    "a mark without a version takes the marked version away",
-    "a version is marked once, whatever else is marked",
-    "if ARGV[3] ~= '' then\n    -- Once" => "if true then\n    -- Once";
-
-    "a version whose mark failed counts as marked",
-    "a mark that could not be made is made later",
-    "redis.call('ZADD', KEYS[1], ARGV[1], ARGV[2])\n"
-        => "redis.call('SET', KEYS[2], ARGV[3])\nredis.call('ZADD', KEYS[1], ARGV[1], ARGV[2])\n";
-
-    "marks are not in the order of time",
-    "marks are listed oldest first, and the oldest make room",
-    "'ZADD', KEYS[1], ARGV[1], ARGV[2]" => "'ZADD', KEYS[1], 0, ARGV[2]";
-
-    "marks are never removed",
-    "the newest 50 marks of each kind are retained",
-    "        redis.call('ZREM', KEYS[1], mark)\n" => "";
-
-    "a mark too many is removed",
-    "the newest 50 marks of each kind are retained",
-    "kept[has_version] > tonumber(ARGV[4])" => "kept[has_version] >= tonumber(ARGV[4])";
-
-    "marks make those of deploys leave",
-    "the newest 50 marks of each kind are retained",
-    "type(fields.version) == 'string'" => "false";
-
-    "the oldest marks stay, and the newest leave",
-    "the newest 50 marks of each kind are retained",
-    "'ZREVRANGE'" => "'ZRANGE'";
-
-    "one mark that is no JSON stops all others",
-    "marks of another program leave as well",
-    "pcall(cjson.decode, mark)" => "true, cjson.decode(mark)";
-
-    "the marks of another program are all read",
-    "marks of another program leave as well",
-    "redis.call('ZREMRANGEBYRANK', KEYS[1], 0, -2 - 2 * tonumber(ARGV[4]))\n" => "";
-
-    "a mark of another kind leaves too early",
-    "the newest 50 marks of each kind are retained",
-    "-2 - 2 * tonumber(ARGV[4])" => "-2 - tonumber(ARGV[4])";
-]
 "rows_schedule": [
     "rows beyond the maximum are scheduled",
     "above `max_rows`, rows are refused",

@@ -59,7 +59,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     }
     let start = Instant::now();
     let parts_of = |broken: &Break| match broken.script {
-        "judge" | "mark" => &CHANGE_PARTS[..],
+        "judge" => &CHANGE_PARTS[..],
         script if script.starts_with("rows_") => &ROW_PARTS[..],
         _ => &PARTS[..],
     };

@@ -1,0 +1,77 @@
+//! Folding marks: the newest are retained, and a version that repeats the one before it gets none.
+
+use std::collections::BTreeMap;
+
+use crate::fold::feature::{Feature, Folding};
+use crate::fold::ground::{Ground, Interrupted};
+use crate::fold::plan::{NAMES_AT_ONCE, Plans};
+use crate::model::mark::{Mark, Marks};
+use crate::model::pack;
+use crate::model::round::{PARTITION_OF_MARKS, Round};
+use crate::store::marks;
+use crate::store::table::{FieldWrites, Table};
+
+/// Fields without a mark that one round removes.
+const MAX_SURPLUS: usize = 1_000;
+
+/// The marks.
+pub(super) struct MarkTable;
+
+impl Feature for MarkTable {
+    fn plan<'a>(
+        &'a mut self,
+        ground: &'a mut Ground<'_>,
+        round: &'a Round,
+        plans: &'a mut Plans,
+    ) -> Folding<'a> {
+        Box::pin(merge(ground, round, plans))
+    }
+}
+
+/// Adds the marks of a round to those of the store.
+async fn merge(ground: &Ground<'_>, round: &Round, plans: &mut Plans) -> Result<(), Interrupted> {
+    let added = round.marks();
+    if added.is_empty() || !ground.is_left(PARTITION_OF_MARKS) {
+        return Ok(());
+    }
+    // Listed under any version, and read again under that of the step.
+    let listed = marks::read(ground.journal).await?;
+    let ids: Vec<_> = listed.marks.as_slice().iter().map(id_of).collect();
+    let fields = [(Table::Marks, ids.clone())];
+    let values = ground.load(&fields).await?;
+    let values = ids.iter().zip(values.into_iter().flatten());
+    let stored = values.filter_map(|(id, value)| pack::read_mark(id, &value?));
+    let before = Marks::new(stored);
+    let mut after = before.clone();
+    for (number, mark) in added.into_iter().enumerate() {
+        after.add(mark.clone());
+        if number % NAMES_AT_ONCE == 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+    let [old, new] = [&before, &after].map(|marks| -> BTreeMap<Vec<u8>, &Mark> {
+        let marks = marks.as_slice().iter();
+        marks.map(|mark| (id_of(mark), mark)).collect()
+    });
+    let mut write = FieldWrites::new(Table::Marks, None);
+    let added = new.iter().filter(|(id, _)| !old.contains_key(*id));
+    write.set = added
+        .map(|(id, mark)| (id.clone(), pack::mark(mark)))
+        .collect();
+    let gone = old.into_keys().filter(|id| !new.contains_key(id));
+    let surplus = listed.surplus.into_iter();
+    let surplus = surplus.filter(|field| !new.contains_key(field));
+    write.removed = gone.chain(surplus.take(MAX_SURPLUS)).collect();
+    let cost = write.set.len() + write.removed.len();
+    if cost > 0 {
+        let plan = plans.of(PARTITION_OF_MARKS);
+        plan.cost += cost;
+        plan.fields.push(write);
+    }
+    Ok(())
+}
+
+/// The field of a mark.
+fn id_of(mark: &Mark) -> Vec<u8> {
+    mark.id.as_bytes().to_vec()
+}
