@@ -14,6 +14,21 @@ use crate::store::table::{FieldWrites, Table};
 const CONTEXTS_AT_ONCE: usize = 64;
 
 impl Lease {
+    /// Adds the records of slices that have ended for long to the coarser tiers, although no entry arrives. `false` when
+    /// the lease is lost.
+    pub(super) async fn roll_up_overdue(
+        &mut self,
+        journal: &dyn Journal,
+        instance: &str,
+        now: i64,
+    ) -> Result<bool, StoreError> {
+        if !self.progress.rolled.is_overdue(now) {
+            return Ok(true);
+        }
+        self.stamp = self.stamp.max(now);
+        self.roll_up(journal, instance).await
+    }
+
     /// Adds the records of ended slices to the coarser tiers, before the next round is folded. `false` when the
     /// lease is lost. An instance that takes over half-way begins again: each record of a coarser tier says up to
     /// which minute they are part of it.

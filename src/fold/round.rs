@@ -60,6 +60,11 @@ impl Lease {
             return Ok(Outcome::Lost);
         }
         if gathered.entries.is_empty() {
+            let now = gathered.now.min(own_now);
+            if self.progress.upto.is_none() && !self.roll_up_overdue(journal, instance, now).await?
+            {
+                return Ok(Outcome::Lost);
+            }
             return self.skip_hole(journal, instance, gathered.head).await;
         }
         let upto = self.progress.upto.unwrap_or(gathered.end);
