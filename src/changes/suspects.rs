@@ -13,7 +13,6 @@ use crate::model::context::{ALL, ContextId, Kind};
 use crate::model::records::RecordId;
 use crate::model::sorted;
 use crate::model::tier::FINEST;
-use crate::store::changes::Changes;
 use crate::store::{RecordQuery, Store};
 
 /// Seconds before a change that its timers are compared with.
@@ -25,7 +24,6 @@ const MAX_MINUTES: i64 = side_by_side::MAX_MINUTES;
 /// Sets the suspects of a change that stands at `end`, most likely first.
 pub(super) async fn find(
     store: &dyn Store,
-    changes: &dyn Changes,
     change: &mut Change,
     end: i64,
 ) -> Result<(), StoreError> {
@@ -51,7 +49,7 @@ pub(super) async fn find(
             share: 1.0,
         });
     }
-    suspects.extend(deploys(store, changes, change, &minutes).await?);
+    suspects.extend(deploys(store, change, &minutes).await?);
     suspects.append(&mut timers);
     change.suspects = suspects;
     Ok(())
@@ -96,10 +94,12 @@ async fn instance(
 /// is none.
 async fn deploys(
     store: &dyn Store,
-    changes: &dyn Changes,
     change: &Change,
     minutes: &[i64],
 ) -> Result<Vec<Suspect>, StoreError> {
+    let Some(changes) = store.changes() else {
+        return Ok(Vec::new());
+    };
     let marks = match changes.marks().await {
         // Marks that cannot be read must not stop the detection.
         Err(error) if error.kind() == StoreErrorKind::Unexpected => Vec::new(),

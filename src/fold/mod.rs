@@ -14,6 +14,7 @@
 //! A new aggregate is added in three places, none of which is in this folder: see
 //! [the guide](crate::guide::new_aggregate).
 
+mod conditional;
 mod gather;
 mod known_rankings;
 mod lease;

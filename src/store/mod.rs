@@ -12,7 +12,11 @@ mod append;
 #[doc(hidden)]
 pub mod changes;
 #[doc(hidden)]
+pub mod conditional_write;
+#[doc(hidden)]
 pub mod journal;
+#[doc(hidden)]
+pub mod judgement;
 mod lists;
 pub mod memory;
 pub(crate) mod pace;
@@ -93,7 +97,7 @@ pub trait Store: Append + Query + Upkeep + 'static {
             .is_none_or(|journal| journal.turn().is_some())
     }
 
-    /// The changes and the marks. `None` if the store does not hold any: changes are not detected then.
+    /// The marks. `None` if the store does not hold any.
     #[doc(hidden)]
     fn changes(&self) -> Option<&dyn changes::Changes> {
         None

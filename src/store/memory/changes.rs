@@ -1,22 +1,16 @@
-//! Changes and marks.
+//! Marks.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::{MemoryStore, ready};
 use crate::error::StoreError;
-use crate::model::changes::change::Change;
-use crate::model::changes::detector::DetectorState;
 use crate::model::changes::mark::{MAX_MARKS, Mark};
-use crate::store::changes::{ChangeLog, Changes, Judged, JudgementWrite};
+use crate::store::changes::Changes;
 use crate::task::BoxFuture;
 
-/// What the last judgement has left, and the marks.
+/// The marks.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ChangeState {
-    judged: Judged,
-    detector: DetectorState,
-    changes: HashMap<Arc<str>, Change>,
     /// Oldest first.
     marks: Vec<Mark>,
     /// The version of the last mark that has one.
@@ -24,24 +18,6 @@ pub(super) struct ChangeState {
 }
 
 impl ChangeState {
-    fn write(&mut self, write: &JudgementWrite) -> bool {
-        if self.judged.revision == write.judged.revision {
-            return true;
-        }
-        if self.judged.revision != write.expected {
-            return false;
-        }
-        self.judged = write.judged.clone();
-        self.detector = write.detector.clone();
-        for change in &write.changes {
-            self.changes.insert(change.id.clone(), change.clone());
-        }
-        for id in &write.removed {
-            self.changes.remove(id.as_str());
-        }
-        true
-    }
-
     fn add_mark(&mut self, mark: &Mark) -> bool {
         if mark.version.is_some() {
             if self.version == mark.version {
@@ -65,26 +41,6 @@ impl ChangeState {
 }
 
 impl Changes for MemoryStore {
-    fn judged(&self) -> BoxFuture<'_, Result<Judged, StoreError>> {
-        ready(self.state().changes.judged.clone())
-    }
-
-    fn change_log(&self) -> BoxFuture<'_, Result<ChangeLog, StoreError>> {
-        let state = &self.state().changes;
-        ready(ChangeLog {
-            judged: state.judged.clone(),
-            detector: state.detector.clone(),
-            changes: state.changes.values().cloned().collect(),
-        })
-    }
-
-    fn write_judgement<'a>(
-        &'a self,
-        write: &'a JudgementWrite,
-    ) -> BoxFuture<'a, Result<bool, StoreError>> {
-        Box::pin(async move { Ok(self.state().changes.write(write)) })
-    }
-
     fn marks(&self) -> BoxFuture<'_, Result<Vec<Mark>, StoreError>> {
         ready(self.state().changes.marks.clone())
     }
