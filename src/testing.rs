@@ -2,18 +2,26 @@
 
 use std::sync::Arc;
 
+use crate::changes::{Findings, Tables};
 use crate::clock::Clock;
 use crate::error::StoreError;
 use crate::flush::{FlushOptions, Flusher};
 use crate::fold::{Attendance, Folder};
 use crate::model::batch::Batch;
+use crate::model::changes::change::Change;
+use crate::model::changes::judged::Judged;
 use crate::model::slice::Precisions;
 use crate::recorder::{Limits, Recorder};
+use crate::store::conditional_write::{BetweenRounds, ConditionalWrite, Written};
+use crate::store::judgement::read_judgement;
 use crate::store::{AppendedCall, Store};
 
 /// An instance that only folds.
 #[derive(Clone)]
-pub struct TestFolder(Arc<Folder>);
+pub struct TestFolder {
+    store: Arc<dyn Store>,
+    folder: Arc<Folder>,
+}
 
 impl std::fmt::Debug for TestFolder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -26,13 +34,11 @@ impl TestFolder {
     pub fn new(store: Arc<dyn Store>, clock: Clock, instance: &str, max_records: usize) -> Self {
         let unattended = Arc::default();
         let instance = instance.to_owned();
-        Self(Arc::new(Folder::new(
+        let folder = Folder::new(store.clone(), clock, instance, max_records, unattended);
+        Self {
             store,
-            clock,
-            instance,
-            max_records,
-            unattended,
-        )))
+            folder: Arc::new(folder),
+        }
     }
 
     /// Folds all that is in the journal. `false` when another instance does.
@@ -40,12 +46,53 @@ impl TestFolder {
     /// # Errors
     /// The store failed.
     pub async fn fold(&self) -> Result<bool, StoreError> {
-        Ok(self.0.fold().await? == Attendance::Mine)
+        Ok(self.folder.fold().await? == Attendance::Mine)
     }
 
     /// What it cannot keep up although it folds.
     pub fn upkeep_failures(&self) -> Vec<String> {
-        self.0.status().upkeep_failures
+        self.folder.status().upkeep_failures
+    }
+
+    /// The write of a judgement that finds these changes, and removes others.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn judgement(
+        &self,
+        until: i64,
+        changes: &[Change],
+        removed: &[&str],
+    ) -> Result<ConditionalWrite, StoreError> {
+        let Some(journal) = self.store.journal() else {
+            unreachable!("a store that is judged has a journal")
+        };
+        let (mut tables, detector, _) = Tables::new(read_judgement(journal).await?);
+        Ok(tables.next(Findings {
+            judged: Judged {
+                until,
+                ..Judged::default()
+            },
+            parts: detector.parts(),
+            changes: changes.iter().collect(),
+            removed: removed.iter().map(|id| Arc::from(*id)).collect(),
+        }))
+    }
+
+    /// Writes unless another instance folds.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn write(&self, write: &ConditionalWrite) -> Result<Written, StoreError> {
+        self.folder.write(write).await
+    }
+
+    /// Writes also if another instance folds.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn write_by_hand(&self, write: &ConditionalWrite) -> Result<Written, StoreError> {
+        self.folder.write_by_hand(write).await
     }
 
     /// Lets another instance fold.
@@ -53,7 +100,7 @@ impl TestFolder {
     /// # Errors
     /// The store failed.
     pub async fn release(&self) -> Result<(), StoreError> {
-        self.0.release().await
+        self.folder.release().await
     }
 }
 

@@ -101,6 +101,9 @@ conformance!(
     each_pass_is_run_once,
     an_empty_store_answers_every_query,
     a_judgement_replaces_the_one_that_it_was_made_from,
+    of_two_judgements_at_once_one_is_written,
+    a_full_log_is_read_in_pages,
+    a_judgement_that_is_not_finished_does_not_count,
     the_newest_marks_are_retained,
     a_version_is_marked_when_it_follows_another,
 );

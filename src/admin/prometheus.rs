@@ -19,7 +19,7 @@ use crate::model::health::Health;
 use crate::model::outcome::Outcome;
 use crate::model::snapshot::{FleetSnapshot, HourSnapshot};
 use crate::recorder::totals::{BOUNDS, Totals};
-use crate::store::changes::ChangeLog;
+use crate::store::judgement::ChangeLog;
 
 const CONTENT_TYPE: HeaderValue =
     HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");

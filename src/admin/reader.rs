@@ -27,7 +27,7 @@ use crate::model::timer_sums;
 use crate::model::window::{Window, recorded_until};
 #[cfg(feature = "row-cache")]
 use crate::row_cache::{RowList, Shared};
-use crate::store::changes::ChangeLog;
+use crate::store::judgement::{ChangeLog, read_changes, read_judged};
 #[cfg(feature = "row-cache")]
 use crate::store::rows::RowQuery;
 use crate::store::{
@@ -362,15 +362,15 @@ impl Reader {
     /// The changes. They are read only when there is a new judgement: once a minute.
     pub(super) async fn changes(&self) -> Result<Arc<ChangeLog>, ApiError> {
         let read = Box::pin(async {
-            let Some(changes) = self.store.changes() else {
+            let Some(journal) = self.store.journal() else {
                 return Ok(Arc::default());
             };
             let last = lock(&self.last_log).clone();
-            let judged = changes.judged().await?;
+            let judged = read_judged(journal).await?.judged;
             if !judged.revision.is_empty() && judged.revision == last.judged.revision {
                 return Ok(last);
             }
-            let log = Arc::new(changes.change_log().await?);
+            let log = Arc::new(read_changes(journal).await?);
             *lock(&self.last_log) = log.clone();
             Ok(log)
         });

@@ -111,10 +111,6 @@ impl Builder {
             unattended,
         );
         let folder = Arc::new(folder.with_step(self.fold_step_contexts));
-        let is_folder = {
-            let folder = folder.clone();
-            move || folder.status().is_folder
-        };
         let unsent_since = {
             let recorder = recorder.clone();
             move || recorder.drain.unsent_since()
@@ -123,7 +119,7 @@ impl Builder {
             store.clone(),
             self.clock.clone(),
             self.max_contexts,
-            is_folder,
+            folder.clone(),
             unsent_since,
         );
         let judge = Arc::new(judge);

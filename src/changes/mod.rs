@@ -5,14 +5,15 @@
 //! [detector](crate::model::changes::detector) judge them, and writes the changes; `suspects` and `earlier` add
 //! what a reader asks next.
 //!
-//! A judgement takes effect only if nobody else has judged since the last one
-//! ([`store::changes`](crate::store::changes)). So two instances that judge the same minute do no harm, and each
-//! change is passed to the callbacks of one instance at most.
+//! A judgement is written between two rounds of folding, and takes effect only if nobody else has judged since the last
+//! one ([`store::conditional_write`](crate::store::conditional_write)). So two instances that judge the same minute do no
+//! harm, and each change is passed to the callbacks of one instance at most.
 
 mod earlier;
 mod schedule;
 mod session;
 mod suspects;
+mod tables;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex};
@@ -21,12 +22,15 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 
 use self::session::Session;
+pub(crate) use self::tables::{Findings, Tables};
 use crate::clock::Clock;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::model::changes::change::Change;
 use crate::model::changes::detector::Sight;
+use crate::model::changes::judged::Judged;
 use crate::store::Store;
-use crate::store::changes::Judged;
+use crate::store::conditional_write::{BetweenRounds, Written};
+use crate::store::judgement::read_judged;
 use crate::task::lock;
 
 /// The length of the slices that are judged, in seconds.
@@ -45,8 +49,8 @@ type Callback = Arc<dyn Fn(&Change) + Send + Sync>;
 pub(crate) struct Judge {
     store: Arc<dyn Store>,
     clock: Clock,
-    /// Whether this instance is the one that should judge.
-    is_folder: Box<dyn Fn() -> bool + Send + Sync>,
+    /// Writes judgements.
+    writer: Arc<dyn BetweenRounds>,
     /// The second of the oldest sample of this instance that is not known to be in the store.
     unsent_since: Box<dyn Fn() -> Option<i64> + Send + Sync>,
     /// The most contexts that are judged.
@@ -56,7 +60,7 @@ pub(crate) struct Judge {
     session: tokio::sync::Mutex<Option<Session>>,
     callbacks: Mutex<Vec<Callback>>,
     /// The revision of a judgement of the far future, and when it was seen first, in Unix seconds.
-    ahead: Mutex<Option<(String, i64)>>,
+    ahead: Mutex<Option<(Arc<str>, i64)>>,
     status: Mutex<JudgeStatus>,
 }
 
@@ -76,13 +80,13 @@ impl Judge {
         store: Arc<dyn Store>,
         clock: Clock,
         max_contexts: usize,
-        is_folder: impl Fn() -> bool + Send + Sync + 'static,
+        writer: Arc<dyn BetweenRounds>,
         unsent_since: impl Fn() -> Option<i64> + Send + Sync + 'static,
     ) -> Self {
         Self {
             store,
             clock,
-            is_folder: Box::new(is_folder),
+            writer,
             unsent_since: Box::new(unsent_since),
             max_contexts,
             session: tokio::sync::Mutex::default(),
@@ -101,12 +105,23 @@ impl Judge {
         lock(&self.status).clone()
     }
 
-    /// Judges all minutes that end until `until`, in Unix seconds, and whose samples can be read. Returns how many
-    /// this instance has judged.
+    /// Judges all minutes that end until `until`, in Unix seconds, and whose samples can be read, unless another
+    /// instance folds. Returns how many this instance has judged.
     ///
     /// Cancel safe: the next call goes on from what the store has.
     pub(crate) async fn judge(&self, until: i64) -> Result<usize, StoreError> {
-        let result = self.judge_minutes(until).await;
+        let judged = self.judge_minutes(until, false).await;
+        self.note(judged)
+    }
+
+    /// Like [`judge`](Self::judge), also if another instance folds.
+    pub(crate) async fn judge_by_hand(&self, until: i64) -> Result<usize, StoreError> {
+        let judged = self.judge_minutes(until, true).await;
+        self.note(judged)
+    }
+
+    /// Takes note of how an attempt has ended.
+    fn note<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
         let mut status = lock(&self.status);
         match &result {
             Ok(_) => status.last_error = None,
@@ -120,8 +135,8 @@ impl Judge {
         result
     }
 
-    async fn judge_minutes(&self, until: i64) -> Result<usize, StoreError> {
-        let Some(changes) = self.store.changes() else {
+    async fn judge_minutes(&self, until: i64, by_hand: bool) -> Result<usize, StoreError> {
+        let Some(journal) = self.store.journal() else {
             return Ok(0);
         };
         // Before the store is asked, which has what is sent meanwhile.
@@ -132,36 +147,44 @@ impl Judge {
         let mut judged = 0;
         let mut refused = None;
         loop {
-            let last = changes.judged().await?;
-            if refused.as_ref() == Some(&last.revision) {
+            let last = read_judged(journal).await?;
+            if refused.as_ref() == Some(&last) {
                 let message = "a judgement was refused, and nobody else has judged";
                 return Err(StoreError::new(
                     StoreErrorKind::Unexpected,
                     message.to_owned(),
                 ));
             }
-            self.remember(last.until, last.sight);
-            if last.until >= end && !self.is_of_a_wrong_clock(&last) {
+            self.remember(last.judged.until, last.judged.sight);
+            if last.judged.until >= end && !self.is_of_a_wrong_clock(&last.judged) {
                 // Only the instance that judges needs the history: for others it is a waste of memory.
-                if slot.as_ref().is_some_and(|s| s.revision() != last.revision) {
+                if slot.as_ref().is_some_and(|s| !s.is_after(&last)) {
                     *slot = None;
                 }
                 return Ok(judged);
             }
             let now = self.clock.now_seconds();
-            let session = slot.take().filter(|s| s.revision() == last.revision);
+            let session = slot.take().filter(|s| s.is_after(&last));
             let session = session.filter(|s| s.goes_on_to(end));
             let session = match session {
                 Some(session) => session,
                 None => {
-                    Session::resume(&*self.store, changes, (end, now), self.max_contexts).await?
+                    Session::resume(&*self.store, journal, (end, now), self.max_contexts).await?
                 }
             };
-            let Some((session, events)) = session.judge(&*self.store, changes, end, now).await?
-            else {
-                refused = Some(last.revision);
-                continue;
+            let (session, write, events) = session.judge(&*self.store, end, now).await?;
+            let written = match by_hand {
+                true => self.writer.write_by_hand(&write).await?,
+                false => self.writer.write(&write).await?,
             };
+            match written {
+                Written::Done => {}
+                Written::Differs => {
+                    refused = Some(last);
+                    continue;
+                }
+                Written::Held => return Ok(judged),
+            }
             self.remember(session.until(), session.sight());
             *slot = Some(session);
             judged += 1;

@@ -3,21 +3,22 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::{MINUTE, earlier, suspects};
+use super::{Findings, MINUTE, Tables, earlier, suspects};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::model::batch::Aggregate;
 use crate::model::changes::change::Change;
 use crate::model::changes::detector::{
     Detector, InstanceMinute, Minute, RECALLED_MINUTES, Sight, Verdict,
 };
+use crate::model::changes::judged::Judged;
 use crate::model::changes::log::Log;
 use crate::model::context::{ContextId, Kind};
 use crate::model::records::{RecordId, sort_by_id};
 use crate::model::tier::FINEST;
-use crate::random::random_name;
 use crate::store::Store;
-use crate::store::changes::{Changes, Judged, JudgementWrite};
-use crate::store::retry::send_until_answered;
+use crate::store::conditional_write::ConditionalWrite;
+use crate::store::journal::Journal;
+use crate::store::judgement::{StoredJudged, read_judgement};
 
 /// Minutes after its start for which the suspects of a change are looked for again, as more is known by then.
 const SUSPECTS_FOR: i64 = 15;
@@ -33,9 +34,9 @@ pub(super) fn is_ahead(until: i64, now: i64) -> bool {
     until > now.saturating_add(MAX_AHEAD)
 }
 
-/// The detector and the log that a judgement needs, as the store had them at a revision.
+/// The detector and the log that a judgement needs, as the last judgement has left them.
 pub(super) struct Session {
-    revision: String,
+    tables: Tables,
     until: i64,
     detector: Detector,
     sight: Sight,
@@ -96,24 +97,25 @@ impl Session {
     /// Goes on from what the store has, to judge minutes that end until `end`.
     pub(super) async fn resume(
         store: &dyn Store,
-        changes: &dyn Changes,
+        journal: &dyn Journal,
         (end, now): (i64, i64),
         max_contexts: usize,
     ) -> Result<Self, StoreError> {
-        let log = changes.change_log().await?;
+        let (tables, detector, changes) = Tables::new(read_judgement(journal).await?);
+        let judged = tables.judged();
         let is_usable = |until: i64| until > 0 && !is_ahead(until, now);
-        let detector = Some(log.detector).filter(|state| is_usable(state.judged_until));
-        let judged = Some(log.judged.until).filter(|until| is_usable(*until));
+        let detector = Some(detector).filter(|state| is_usable(state.judged_until));
+        let judged_until = Some(judged.until).filter(|until| is_usable(*until));
         // Without an earlier judgement, only the last minute is judged.
-        let until = judged
+        let until = judged_until
             .or(detector.as_ref().map(|state| state.judged_until))
             .unwrap_or(end - MINUTE);
         let mut session = Self {
-            revision: log.judged.revision,
             until: until.max(end - RECALLED_MINUTES * MINUTE),
             detector: Detector::new(detector.unwrap_or_default()),
-            sight: log.judged.sight,
-            log: Log::new(log.changes),
+            sight: judged.sight,
+            tables,
+            log: Log::new(changes),
             contexts: HashMap::new(),
             admitted: HashMap::new(),
             max_contexts,
@@ -133,8 +135,9 @@ impl Session {
         Ok(session)
     }
 
-    pub(super) fn revision(&self) -> &str {
-        &self.revision
+    /// Whether it goes on from this judgement.
+    pub(super) fn is_after(&self, stored: &StoredJudged) -> bool {
+        self.tables.are_of(stored)
     }
 
     pub(super) fn until(&self) -> i64 {
@@ -210,22 +213,24 @@ impl Session {
         self.contexts.get(&id).map(|context| context.name.clone())
     }
 
-    /// Judges the next minute that ends until `end`, and writes what has changed. Returns the changes that began or
-    /// ended; `None` if another instance has judged meanwhile.
+    /// Judges the next minute that ends until `end`. Returns what is to be written, with the changes that began or
+    /// ended. The session goes on from there once that is written.
     pub(super) async fn judge(
         mut self,
         store: &dyn Store,
-        changes: &dyn Changes,
         end: i64,
         now: i64,
-    ) -> Result<Option<(Self, Vec<Change>)>, StoreError> {
+    ) -> Result<(Self, ConditionalWrite, Vec<Change>), StoreError> {
         let start = self.until;
         let minute_end = (start + MINUTE).min(end);
         self.refresh_contexts(store, now).await?;
         let mut records = MinuteRecords::read(store, start, &self.contexts).await?;
         let refused = self.admit(&mut records);
-        let (mut session, verdicts) = self
-            .with_detector(move |detector| detector.judge(&records.minute()))
+        let (mut session, (verdicts, parts)) = self
+            .with_detector(move |detector| {
+                let verdicts = detector.judge(&records.minute());
+                (verdicts, detector.state().parts())
+            })
             .await?;
         let named = verdicts.into_iter();
         let named = named.filter_map(|v| Some((session.name(v.context)?, v)));
@@ -244,30 +249,21 @@ impl Session {
         let written = written.into_iter().flatten();
         let mut sight = session.detector.sight();
         sight.contexts += refused;
-        let revision = random_name();
-        let write = JudgementWrite {
-            expected: session.revision,
+        let write = session.tables.next(Findings {
             judged: Judged {
-                revision: revision.clone(),
                 until: minute_end,
                 sight,
+                ..Judged::default()
             },
-            detector: session.detector.state().clone(),
-            changes: written
-                .filter_map(|id| session.log.get(id))
-                .cloned()
-                .collect(),
-            removed: difference.removed.iter().map(|id| id.to_string()).collect(),
-        };
-        if !send_until_answered(|| changes.write_judgement(&write)).await? {
-            return Ok(None);
-        }
-        session.revision = revision;
+            parts,
+            changes: written.filter_map(|id| session.log.get(id)).collect(),
+            removed: difference.removed,
+        });
         session.until = minute_end;
         session.sight = sight;
         let events = difference.began.iter().chain(&difference.ended);
         let events = events.filter_map(|id| session.log.get(id)).cloned();
         let events = events.collect();
-        Ok(Some((session, events)))
+        Ok((session, write, events))
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::MINUTE;
-use crate::error::StoreError;
+use crate::error::{StoreError, StoreErrorKind};
 use crate::model::batch::{Aggregate, Merge};
 use crate::model::changes::change::{Change, ChangeKind, Suspect};
 use crate::model::changes::side_by_side::{self, Versions};
@@ -97,7 +97,11 @@ async fn deploys(
     change: &Change,
     minutes: &[i64],
 ) -> Result<Vec<Suspect>, StoreError> {
-    let marks = marks::list(store).await?;
+    let marks = match marks::list(store).await {
+        // Marks that cannot be read must not stop the detection.
+        Err(error) if error.kind() == StoreErrorKind::Unexpected => Vec::new(),
+        marks => marks?,
+    };
     let mut deploys = suspects::deploys(change, &marks);
     if *change.context == *ALL || deploys.is_empty() {
         return Ok(deploys);

@@ -12,13 +12,18 @@ pub(super) type Folding<'a> = BoxFuture<'a, Result<(), Interrupted>>;
 
 /// A feature under a lease. What it remembers of the store is true as long as the lease holds.
 ///
-/// The methods are called in this order, again and again: [`between_rounds`](Self::between_rounds); then, if there are
-/// entries, [`before_round`](Self::before_round), [`plan`](Self::plan), [`writes`](Self::writes) for each step, and
-/// [`after_round`](Self::after_round). While a round that was begun is finished, the first two are left out.
+/// The methods are called in this order, again and again: [`between_rounds`](Self::between_rounds); then
+/// [`while_idle`](Self::while_idle) if there are no entries, or else [`before_round`](Self::before_round),
+/// [`plan`](Self::plan), [`writes`](Self::writes) for each step, and [`after_round`](Self::after_round). While a round that was begun is finished, the first three are left out.
 pub(super) trait Feature: Send {
     /// Takes out what has expired at `now`, in Unix seconds of the store, a bounded part at a time. Called also if
     /// there are no entries.
     fn between_rounds<'a>(&'a mut self, _: &'a mut Ground<'_>, _now: i64) -> Folding<'a> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    /// Does what is overdue at `now`, in Unix seconds, as no entry arrives.
+    fn while_idle<'a>(&'a mut self, _: &'a mut Ground<'_>, _now: i64) -> Folding<'a> {
         Box::pin(std::future::ready(Ok(())))
     }
 

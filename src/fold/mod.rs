@@ -19,6 +19,7 @@
 //! [the guide](crate::guide::new_aggregate).
 
 mod additions;
+mod conditional;
 mod feature;
 mod features;
 mod gather;

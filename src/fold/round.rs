@@ -41,6 +41,12 @@ impl Ground<'_> {
             }
         }
         if gathered.entries.is_empty() {
+            if is_new {
+                let now = gathered.now.min(own_now);
+                for feature in features.iter_mut() {
+                    feature.while_idle(self, now).await?;
+                }
+            }
             return self.skip_hole(gathered.head).await;
         }
         let upto = self.lease.progress.upto.unwrap_or(gathered.end);

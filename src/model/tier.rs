@@ -26,6 +26,8 @@ pub const WIDTHS: [u32; 6] = [60, 300, 1_800, 3_600, 21_600, 86_400];
 /// Seconds after its end at which a slice is rolled up. Samples that arrive within this time need not be
 /// added to all tiers.
 const GRACE: i64 = 15;
+/// Seconds after that at which it is rolled up although no samples arrive.
+const OVERDUE: i64 = 180;
 
 /// The length of a tier's slices in seconds, and the start of one of them.
 pub type TierSlice = (u32, i64);
@@ -104,6 +106,13 @@ impl RolledUp {
     /// Slices that must be rolled up before any entry is folded, oldest first.
     pub fn due(&self) -> impl Iterator<Item = i64> {
         self.pending.range(..self.until).copied()
+    }
+
+    /// Whether a slice has waited for longer than it does while entries arrive.
+    pub fn is_overdue(&self, now: i64) -> bool {
+        let oldest = FINEST.slice(now.saturating_sub(GRACE + OVERDUE));
+        let mut pending = self.pending.range(..oldest);
+        !self.is_new() && pending.next().is_some()
     }
 
     /// Whether no slice was ever rolled up.

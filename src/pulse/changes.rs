@@ -8,6 +8,7 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::model::changes::change::Change;
 use crate::model::mark::Mark;
 use crate::random::short_random_name;
+use crate::store::judgement::read_changes;
 use crate::store::marks;
 use crate::task::{BoxFuture, lock};
 
@@ -45,10 +46,10 @@ impl Pulse {
     /// # Cancel safety
     /// Dropping it changes nothing.
     pub async fn changes(&self) -> Result<Vec<Change>, StoreError> {
-        let Some(changes) = self.0.parts.store.changes() else {
+        let Some(journal) = self.0.parts.store.journal() else {
             return Ok(Vec::new());
         };
-        let mut changes = changes.change_log().await?.changes;
+        let mut changes = read_changes(journal).await?.changes;
         changes.sort_by(Change::by_urgency);
         Ok(changes)
     }
@@ -130,7 +131,8 @@ impl Pulse {
 
     /// Judges the minutes that have ended, now: which pages have changed. A background task does it 15 s after each
     /// minute. For those who drive the clock themselves, after a [`flush`](Self::flush). Returns how many minutes
-    /// this instance has judged; another one may have judged some.
+    /// this instance has judged; another one may have judged some. What is found is written between two rounds of folding:
+    /// another instance that folds is interrupted for a moment, and goes on.
     ///
     /// # Errors
     /// The store failed. The next call judges what this one has not.
@@ -148,7 +150,7 @@ impl Pulse {
     #[inline(never)]
     fn boxed_judge(&self) -> BoxFuture<'_, Result<usize, StoreError>> {
         let now = self.0.parts.clock.now_seconds();
-        Box::pin(self.0.parts.judge.judge(now))
+        Box::pin(self.0.parts.judge.judge_by_hand(now))
     }
 
     /// Tells the store that this instance is alive, and which version of the application it runs; learns how many

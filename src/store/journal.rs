@@ -179,7 +179,7 @@ pub trait Journal: TableReader {
         version: &'a str,
     ) -> BoxFuture<'a, Result<Acquired, StoreError>>;
 
-    /// Gives up the lease.
+    /// Ends the lease of an instance: usually its own, so that another one can fold at once.
     fn release<'a>(&'a self, instance: &'a str) -> BoxFuture<'a, Result<(), StoreError>>;
 
     /// Reads about `bytes` of the entries after `from`: at least one entry if there is any, and none after the

@@ -1,9 +1,9 @@
 //! The embedded store: all data is in this process. It is the reference for the behaviour of every store.
 //!
-//! `journal` takes calls in and applies the steps of folding to the `tables`, and to what the `book`'s recipes keep. `changes` holds the changes; `table_reads` reads the tables, `read` answers other queries, `clean` removes old data.
+//! `journal` takes calls in and applies the steps of folding to the `tables`, and to what the `book`'s recipes keep.
+//! `table_reads` reads the tables, `read` answers other queries, `clean` removes old data.
 
 mod book;
-mod changes;
 mod clean;
 mod journal;
 mod read;
@@ -17,7 +17,6 @@ mod tables;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use self::changes::ChangeState;
 use self::journal::{Entered, Fence, JOURNAL_BYTES};
 #[cfg(any(test, feature = "__test_store"))]
 #[doc(hidden)]
@@ -100,7 +99,6 @@ struct State {
     rolled: RolledUp,
     slowest: HashMap<String, f64>,
     tables: Tables,
-    changes: ChangeState,
     instances: HashMap<String, Heartbeat>,
     /// When an instance of each version of the application was last alive.
     versions: HashMap<Arc<str>, i64>,
@@ -185,10 +183,6 @@ impl Store for MemoryStore {
     #[cfg(feature = "row-cache")]
     fn rows(&self) -> &dyn super::rows::Rows {
         self
-    }
-
-    fn changes(&self) -> Option<&dyn super::changes::Changes> {
-        Some(self)
     }
 
     fn describe(&self) -> String {

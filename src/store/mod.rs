@@ -13,9 +13,11 @@ pub mod additions;
 mod answer;
 mod append;
 #[doc(hidden)]
-pub mod changes;
+pub mod conditional_write;
 #[doc(hidden)]
 pub mod journal;
+#[doc(hidden)]
+pub mod judgement;
 #[doc(hidden)]
 pub mod marks;
 pub mod memory;
@@ -105,12 +107,6 @@ pub trait Store: Append + Query + Upkeep + 'static {
     fn is_in_process(&self) -> bool {
         self.journal()
             .is_none_or(|journal| journal.turn().is_some())
-    }
-
-    /// The changes. `None` if the store does not hold any: they are not detected then.
-    #[doc(hidden)]
-    fn changes(&self) -> Option<&dyn changes::Changes> {
-        None
     }
 
     /// The cached rows.

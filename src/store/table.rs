@@ -56,6 +56,12 @@ pub enum Table {
         /// The name of the ranking.
         ranking: Arc<str>,
     },
+    /// The last judgement: one field.
+    Judgement,
+    /// The changes, packed, by the number of the judgement that wrote each, and its id.
+    Changes,
+    /// The parts of the detector's state, packed, by the number of the judgement that wrote each, and its name.
+    Detector,
 }
 
 impl Table {

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use fastrand::Rng;
 use serde_json::{Value, json};
-use tower_pulse::model::changes::detector::DetectorState;
 use tower_pulse::model::changes::log::MAX_CHANGES;
-use tower_pulse::store::changes::{Judged, JudgementWrite};
+use tower_pulse::store::conditional_write::Written;
+use tower_pulse::testing::TestFolder;
 use tower_pulse::{Change, ChangeKind};
 
 use crate::fleet::{Backend, Fleet, MINUTE};
@@ -55,21 +55,13 @@ fn draw(rng: &mut Rng, count: usize, now: i64) -> Vec<Change> {
     standing
 }
 
-pub async fn write(fleet: &Fleet, revision: &str, changes: Vec<Change>) {
-    let store = fleet.instances[0].pulse.store().clone();
-    let store = store.changes().unwrap();
-    let write = JudgementWrite {
-        expected: store.judged().await.unwrap().revision,
-        judged: Judged {
-            revision: revision.to_owned(),
-            until: fleet.now,
-            ..Judged::default()
-        },
-        detector: DetectorState::default(),
-        changes,
-        removed: Vec::new(),
-    };
-    assert!(store.write_judgement(&write).await.unwrap());
+pub async fn write(fleet: &Fleet, changes: Vec<Change>) {
+    let instance = &fleet.instances[0];
+    let store = instance.pulse.store().clone();
+    let judge = TestFolder::new(store, instance.clock.clone(), "judge", 1);
+    let write = judge.judgement(fleet.now, &changes, &[]).await.unwrap();
+    assert_eq!(judge.write_by_hand(&write).await.unwrap(), Written::Done);
+    judge.release().await.unwrap();
 }
 
 fn ids(answer: &Value) -> Vec<String> {
@@ -97,7 +89,7 @@ async fn changes_are_filtered_ordered_and_divided_into_pages(backend: Backend) {
     );
 
     let changes = draw(&mut Rng::with_seed(fixed_seed()), 300, fleet.now);
-    write(&fleet, "first", changes.clone()).await;
+    write(&fleet, changes.clone()).await;
     fleet.set_clocks(fleet.now + 3);
     let get = async |parameters: &str| instance.json(&format!("api/changes{parameters}")).await;
     let all = get("?limit=100").await;
@@ -164,7 +156,6 @@ async fn changes_are_filtered_ordered_and_divided_into_pages(backend: Backend) {
     // All that concerns a page stands with it.
     write(
         &fleet,
-        "second",
         vec![self::change("x", "slower", SEARCH, (1.0, None))],
     )
     .await;
@@ -213,7 +204,7 @@ async fn the_log_keeps_the_last_changes(backend: Backend) {
         let ended = Some(1_700_000_000 + 60 * ((n + 500) % 1_000));
         change(&format!("old-{n}"), "slower", "GET /old", (5.0, ended))
     });
-    write(&fleet, "full", full.collect()).await;
+    write(&fleet, full.collect()).await;
     for _ in 0..8 {
         let mut requests = traffic.minute();
         slow_down(&mut requests, SEARCH, 3.0);

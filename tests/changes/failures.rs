@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::cmd;
-use serde_json::{Value, json};
-use tower_pulse::model::changes::change::Suspect;
-use tower_pulse::{ChangeKind, StoreErrorKind};
+use serde_json::json;
+use tower_pulse::StoreErrorKind;
+use tower_pulse::model::changes::judged::Judged;
 
 use crate::fleet::{Backend, Fleet, MINUTE, named};
 use crate::rig::seed::fixed_seed;
@@ -14,7 +14,9 @@ use crate::rig::server::RedisServer;
 use crate::rig::wait::look_until;
 use crate::traffic::{SEARCH, Traffic, slow_down};
 
-const CHANGES: &str = "pulse:pulse:changes";
+const JUDGED: &str = "pulse:pulse:judged1";
+const CHANGES: &str = "pulse:pulse:changes1";
+const DETECTOR: &str = "pulse:pulse:detector1";
 const MARKS: &str = "pulse:pulse:marks1";
 
 /// No call may take longer.
@@ -120,37 +122,52 @@ async fn send(conn: &mut MultiplexedConnection, words: &[&str]) {
     command.exec_async(conn).await.unwrap();
 }
 
-async fn set_field(conn: &mut MultiplexedConnection, field: &str, value: &[u8]) {
+async fn set_field(conn: &mut MultiplexedConnection, key: &str, field: &[u8], value: &[u8]) {
     let mut set = cmd("HSET");
-    set.arg(CHANGES).arg(field).arg(value);
+    set.arg(key).arg(field).arg(value);
     set.exec_async(conn).await.unwrap();
 }
 
-async fn field(conn: &mut MultiplexedConnection, field: &str) -> Value {
-    let mut get = cmd("HGET");
-    get.arg(CHANGES).arg(field);
-    let text: String = get.query_async(conn).await.unwrap();
-    serde_json::from_str(&text).unwrap()
+/// The fields of a key with their values.
+async fn fields(conn: &mut MultiplexedConnection, key: &str) -> Vec<(Vec<u8>, Vec<u8>)> {
+    cmd("HGETALL").arg(key).query_async(conn).await.unwrap()
+}
+
+async fn judged(conn: &mut MultiplexedConnection) -> Judged {
+    let fields = fields(conn, JUDGED).await;
+    Judged::unpack(&fields[0].1).unwrap()
 }
 
 #[tokio::test]
 async fn a_judgement_that_cannot_be_read_begins_anew() {
     let (mut fleet, mut traffic, mut conn) = slow_fleet().await;
+    let good = judged(&mut conn).await;
+    let early = Judged {
+        until: i64::MIN,
+        ..good.clone()
+    };
+    let forged = Judged {
+        number: u64::MAX,
+        ..good.clone()
+    };
+    let truncated = &good.pack()[..9];
     for garbage in [
         &b""[..],
         b"{",
         b"null",
-        b"[]",
         b"\xff\xfe",
-        br#"{"revision":7,"until":"now"}"#,
-        br#"{"revision":"x","until":-9223372036854775808,"sight":{"contexts":1,"compared":1,"gaps":0}}"#,
-        br#"{"until":1700000000}"#,
+        truncated,
+        &forged.pack(),
     ] {
-        set_field(&mut conn, "judged", garbage).await;
+        set_field(&mut conn, JUDGED, b"judged", garbage).await;
         slow_minute(&mut fleet, &mut traffic).await;
         slow_minute(&mut fleet, &mut traffic).await;
     }
-    send(&mut conn, &["HDEL", CHANGES, "judged"]).await;
+    let number = judged(&mut conn).await.number;
+    let early = Judged { number, ..early };
+    set_field(&mut conn, JUDGED, b"judged", &early.pack()).await;
+    slow_minute(&mut fleet, &mut traffic).await;
+    send(&mut conn, &["HDEL", JUDGED, "judged"]).await;
     slow_minute(&mut fleet, &mut traffic).await;
     assert_eq!(named(&fleet.standing().await), [("slower", SEARCH)]);
 }
@@ -158,11 +175,11 @@ async fn a_judgement_that_cannot_be_read_begins_anew() {
 #[tokio::test]
 async fn a_judgement_of_the_far_future_counts_for_some_minutes() {
     let (mut fleet, mut traffic, mut conn) = slow_fleet().await;
-    let mut judged = field(&mut conn, "judged").await;
     let futures = [i64::MAX, i64::MAX - 60, fleet.now + 20 * 86_400];
     for (until, restarts) in futures.into_iter().zip([false, true, false]) {
-        judged["until"] = json!(until);
-        set_field(&mut conn, "judged", judged.to_string().as_bytes()).await;
+        let mut judged = judged(&mut conn).await;
+        judged.until = until;
+        set_field(&mut conn, JUDGED, b"judged", &judged.pack()).await;
         for _ in 0..3 {
             fleet.pass(&traffic.minute()).await;
             // Another instance may have judged by a clock that this one lacks.
@@ -182,63 +199,45 @@ async fn a_judgement_of_the_far_future_counts_for_some_minutes() {
 }
 
 #[tokio::test]
-async fn a_revision_that_nobody_has_written_is_replaced() {
-    let (mut fleet, mut traffic, mut conn) = slow_fleet().await;
-    for garbage in [&b"x"[..], b"", b"\xff\xfe", "é".as_bytes()] {
-        set_field(&mut conn, "revision", garbage).await;
-        slow_minute(&mut fleet, &mut traffic).await;
-    }
-    send(&mut conn, &["HDEL", CHANGES, "revision"]).await;
-    slow_minute(&mut fleet, &mut traffic).await;
-    assert_eq!(named(&fleet.standing().await), [("slower", SEARCH)]);
-}
-
-#[tokio::test]
 async fn a_detector_that_cannot_be_read_begins_anew() {
     let (mut fleet, mut traffic, mut conn) = slow_fleet().await;
-    let state = field(&mut conn, "detector").await;
-    let mut states = vec![json!(null), json!([]), json!({}), json!({"alarms": 7})];
-    // An alarm of a kind that only a later version knows, and fields that only it has.
-    let mut newer = state.clone();
-    newer["alarms"][0]["kind"] = json!("wobbling");
-    states.push(newer);
-    let mut newer = state.clone();
-    newer["of_a_later_version"] = json!({"a": [1]});
-    newer["alarms"][0]["of_a_later_version"] = json!(1);
-    states.push(newer);
-    // Numbers that nobody would write.
-    for number in [i64::from(i32::MAX), i64::from(i32::MIN), 0] {
-        let mut extreme = state.clone();
-        for part in ["since", "detected"] {
-            extreme["alarms"][0][part] = json!(number);
+    let garbage: [&[u8]; 5] = [b"", b"\xff", b"{}", &[0x80; 40], &[0; 40]];
+    for garbage in garbage {
+        for (field, _) in fields(&mut conn, DETECTOR).await {
+            set_field(&mut conn, DETECTOR, &field, garbage).await;
         }
-        extreme["shared"][0]["tick"] = json!(number);
-        extreme["judged_until"] = json!(number);
-        states.push(extreme);
-    }
-    for state in states {
-        set_field(&mut conn, "detector", state.to_string().as_bytes()).await;
         // Another instance goes on from there.
         fleet.restart(0).await;
         slow_minute(&mut fleet, &mut traffic).await;
         slow_minute(&mut fleet, &mut traffic).await;
     }
+    send(&mut conn, &["DEL", DETECTOR]).await;
+    fleet.restart(0).await;
+    slow_minute(&mut fleet, &mut traffic).await;
 }
 
 #[tokio::test]
 async fn changes_of_a_later_version_are_passed_over() {
     let (mut fleet, mut traffic, mut conn) = slow_fleet().await;
     let change = fleet.standing().await.remove(0);
-    let mut other = serde_json::to_value(&change).unwrap();
-    other["id"] = json!("later");
-    other["kind"] = json!("wobbling");
-    set_field(&mut conn, "c:later", other.to_string().as_bytes()).await;
-    set_field(&mut conn, "c:broken", b"{\"id\":").await;
-    set_field(&mut conn, "of a later version", b"{}").await;
-    let mut known = serde_json::to_value(&change).unwrap();
-    known["of_a_later_version"] = json!([1]);
-    let name = format!("c:{}", change.id);
-    set_field(&mut conn, &name, known.to_string().as_bytes()).await;
+    let [(field, packed)] = &fields(&mut conn, CHANGES).await[..] else {
+        panic!("there is one change");
+    };
+    let mut later = change.clone();
+    later.id = "later".into();
+    // The kind follows the id and its length.
+    let mut later = later.pack();
+    later["later".len() + 1] = 99;
+    let named_as = |name: &[u8]| [&field[..8], name].concat();
+    set_field(&mut conn, CHANGES, &named_as(b"later"), &later).await;
+    set_field(&mut conn, CHANGES, &named_as(b"broken"), &packed[..20]).await;
+    // Under another name than its own.
+    set_field(&mut conn, CHANGES, &named_as(b"other"), packed).await;
+    set_field(&mut conn, CHANGES, b"short", b"").await;
+    set_field(&mut conn, CHANGES, &[0xff; 20], packed).await;
+    let known = [&packed[..], b"of a later version"].concat();
+    set_field(&mut conn, CHANGES, field, &known).await;
+    assert_eq!(fleet.standing().await, std::slice::from_ref(&change));
     fleet.restart(0).await;
     slow_minute(&mut fleet, &mut traffic).await;
     let changes = fleet.changes().await;
@@ -249,28 +248,31 @@ async fn changes_of_a_later_version_are_passed_over() {
 }
 
 #[tokio::test]
-async fn changes_of_another_type_are_an_error_that_names_the_key() {
+async fn a_table_of_another_type_is_an_error_and_its_key_is_told() {
     let (mut fleet, mut traffic, mut conn) = slow_fleet().await;
-    send(&mut conn, &["SET", CHANGES, "garbage"]).await;
-    fleet.pass(&traffic.minute()).await;
-    let instance = &fleet.instances[0];
-    for error in [
-        instance.pulse.judge().await.unwrap_err().to_string(),
-        instance.pulse.changes().await.unwrap_err().to_string(),
-    ] {
-        assert!(
-            error.contains(CHANGES) && error.contains("delete"),
-            "{error}"
-        );
+    for key in [JUDGED, CHANGES, DETECTOR] {
+        send(&mut conn, &["DEL", key]).await;
+        send(&mut conn, &["SET", key, "garbage"]).await;
+        let mut requests = traffic.minute();
+        slow_down(&mut requests, SEARCH, 3.0);
+        fleet.pass(&requests).await;
+        let instance = &fleet.instances[0];
+        // The change stands, or begins anew, so that each table is written.
+        let error = instance.pulse.judge().await.unwrap_err().to_string();
+        assert!(error.contains("cannot be stored"), "{key}: {error}");
+        let warnings = instance.pulse.health().warnings;
+        let is_about_it = |warning: &String| warning.contains("cannot be stored");
+        assert!(warnings.iter().any(is_about_it), "{warnings:?}");
+        let status = instance.pulse.store().status(fleet.now).await.unwrap();
+        let told = status.exceptions.quarantined_keys;
+        assert!(told.iter().any(|problem| problem.key == key), "{told:?}");
+        assert_eq!(instance.get("api/health").await.0, 200);
+        send(&mut conn, &["DEL", key]).await;
+        fleet.pass(&traffic.minute()).await;
+        fleet.instances[0].pulse.judge().await.unwrap();
+        let health = fleet.instances[0].pulse.health();
+        assert_eq!(health.changes.judged_until, Some(fleet.now), "{key}");
     }
-    let warnings = instance.pulse.health().warnings;
-    let is_about_it = |warning: &String| warning.contains(CHANGES);
-    assert!(warnings.iter().any(is_about_it), "{warnings:?}");
-    assert_eq!(instance.get("api/changes").await.0, 503);
-    assert_eq!(instance.get("api/health").await.0, 200);
-    send(&mut conn, &["DEL", CHANGES]).await;
-    slow_minute(&mut fleet, &mut traffic).await;
-    assert_eq!(fleet.instances[0].get("api/changes").await.0, 200);
 }
 
 #[tokio::test]
@@ -278,10 +280,11 @@ async fn the_changes_of_a_fleet_that_has_ended_expire() {
     const TTL: i64 = 16 * 86_400;
     let (mut fleet, mut traffic, mut conn) = slow_fleet().await;
     for _ in 0..2 {
-        let mut ttl = cmd("TTL");
-        let seconds: i64 = ttl.arg(CHANGES).query_async(&mut conn).await.unwrap();
-        assert!((TTL - 60..=TTL).contains(&seconds), "{seconds}");
-        send(&mut conn, &["EXPIRE", CHANGES, "100"]).await;
+        for key in [JUDGED, CHANGES, DETECTOR] {
+            let seconds: i64 = (cmd("TTL").arg(key).query_async(&mut conn)).await.unwrap();
+            assert!((TTL - 60..=TTL).contains(&seconds), "{key}: {seconds}");
+            send(&mut conn, &["EXPIRE", key, "100"]).await;
+        }
         slow_minute(&mut fleet, &mut traffic).await;
     }
 }
@@ -342,26 +345,4 @@ async fn a_version_whose_mark_cannot_be_made_is_alive() {
     first.time.advance(Duration::from_secs(60));
     let marks = first.json("api/marks").await;
     assert_eq!(marks["marks"][0]["version"], "1.1", "{marks}");
-}
-
-#[tokio::test]
-async fn a_suspect_of_a_later_version_ends_no_change() {
-    let (mut fleet, mut traffic, mut conn) = slow_fleet().await;
-    let change = fleet.standing().await.remove(0);
-    assert_eq!(change.kind, ChangeKind::Slower);
-    assert!(
-        !change
-            .suspects
-            .iter()
-            .any(|s| matches!(s, Suspect::Deploy { .. }))
-    );
-    let mut later = serde_json::to_value(&change).unwrap();
-    later["suspects"] = json!([{"kind": "moon", "phase": 0.5}]);
-    let name = format!("c:{}", change.id);
-    set_field(&mut conn, &name, later.to_string().as_bytes()).await;
-    fleet.restart(0).await;
-    slow_minute(&mut fleet, &mut traffic).await;
-    let standing = fleet.standing().await;
-    assert_eq!(named(&standing), [("slower", SEARCH)]);
-    assert_eq!(standing[0].id, change.id);
 }

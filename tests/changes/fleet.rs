@@ -66,6 +66,7 @@ impl Backend {
 /// An instance that has no background task but the one that folds.
 pub struct Instance {
     pub pulse: Pulse,
+    pub clock: Clock,
     pub time: ManualClock,
     pub app: Router,
     /// Before, nothing says how much of it is not appended.
@@ -76,13 +77,14 @@ pub struct Instance {
 impl Instance {
     fn start(builder: Builder, name: &str, second: i64) -> Self {
         let (clock, time) = Clock::manual(second);
-        let builder = builder.instance(name).clock(clock);
+        let builder = builder.instance(name).clock(clock.clone());
         let (pulse, tasks) = builder.build_with_tasks().unwrap();
         let folding = tasks.into_iter().filter(|task| task.name() == "fold");
         let app = Router::new().merge(pulse.mount("/pulse", Access::open()));
         Self {
             app,
             pulse,
+            clock,
             time,
             has_flushed: AtomicBool::new(false),
             folding: folding.map(tokio::spawn).collect(),

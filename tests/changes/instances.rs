@@ -112,7 +112,7 @@ async fn instances_are_compared_like_with_like(backend: Backend) {
     // A change of another page says nothing about this one.
     let changes = [("a", FAST, None), ("b", SLOW, Some(end))];
     let changes = changes.map(|(id, context, ended)| change(id, "instance", context, (9.0, ended)));
-    write(&fleet, "r", changes.to_vec()).await;
+    write(&fleet, changes.to_vec()).await;
     pass_a_second(&fleet);
     let of_slow = fleet.instances[0].json(slow).await;
     assert_eq!(column(&of_slow, "out_of_line"), [false; 3]);

@@ -3,10 +3,15 @@
 use std::time::Duration;
 
 use http::StatusCode;
+use tower_pulse::model::tier::RolledUp;
+use tower_pulse::store::journal::Acquired;
 use tower_pulse::{Clock, Pulse};
 
-use crate::fleet::{MINUTE, START};
+use crate::fleet::{Backend, Fleet, MINUTE, START};
+use crate::rig::fold::JournalKeys;
+use crate::rig::seed::fixed_seed;
 use crate::rig::wait::{let_tasks_run, until};
+use crate::traffic::Traffic;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -38,4 +43,71 @@ async fn a_minute_is_judged_fifteen_seconds_after_its_end() {
     time.advance(10 * 60 * SECOND);
     let_tasks_run().await;
     assert_eq!(judged(), last, "nobody judges after a shutdown");
+}
+
+/// The slices that the store has rolled up.
+async fn rolled_up(fleet: &Fleet) -> RolledUp {
+    let store = fleet.instances[0].pulse.store();
+    let acquired = store.journal().unwrap().acquire("looks", "looks").await;
+    match acquired.unwrap() {
+        Acquired::Mine(progress) => progress.rolled,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_process_without_traffic_rolls_up_when_it_judges() {
+    let mut fleet = Fleet::new(Backend::memory(), 1);
+    let mut traffic = Traffic::new(fixed_seed(), 1);
+    for _ in 0..3 {
+        fleet.pass_and_judge(&traffic.minute()).await;
+    }
+    fleet.set_clocks(fleet.now + 10 * MINUTE);
+    let late = fleet.now + 10 * MINUTE;
+    assert!(rolled_up(&fleet).await.is_overdue(late));
+    assert_eq!(fleet.instances[0].pulse.judge().await.unwrap(), 10);
+    let rolled = rolled_up(&fleet).await;
+    assert!(!rolled.is_overdue(late + 60 * MINUTE), "{rolled:?}");
+}
+
+/// The folder of a fleet without traffic has ended: another instance folds, judges, and rolls up.
+#[tokio::test]
+async fn a_fleet_without_traffic_is_judged_and_rolled_up_by_whoever_is_left() {
+    let mut fleet = Fleet::new(Backend::redis().await, 1);
+    let mut traffic = Traffic::new(fixed_seed(), 1);
+    for _ in 0..3 {
+        fleet.pass_and_judge(&traffic.minute()).await;
+    }
+    let (clock, time) = Clock::manual(fleet.now + 20);
+    let builder = Pulse::builder().redis(fleet.backend.server().url());
+    let builder = builder.redis_response_timeout(5 * SECOND);
+    let (pulse, tasks) = builder.clock(clock.clone()).build_with_tasks().unwrap();
+    let tasks = tasks.into_iter();
+    let tasks = tasks.filter(|task| ["fold", "judge"].contains(&task.name()));
+    let running: Vec<_> = tasks.map(tokio::spawn).collect();
+    fleet.instances.clear();
+    let mut conn = fleet.backend.server().connection().await;
+    let keys = JournalKeys::below("pulse:");
+    keys.free_lease(&mut conn).await;
+    let rolled = async |conn: &mut _| RolledUp::from_text(&keys.field(conn, "rolled").await);
+    assert!(rolled(&mut conn).await.is_overdue(fleet.now + 10 * MINUTE));
+
+    let judged = || pulse.health().changes.judged_until;
+    let start = clock.now_seconds();
+    while judged().is_none_or(|until| until <= fleet.now) {
+        let passed = clock.now_seconds() - start;
+        assert!(passed < 20 * MINUTE, "nobody has judged");
+        time.advance(SECOND);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(
+        clock.now_seconds() - start > 2 * MINUTE,
+        "it is not overdue"
+    );
+    until("the ended minutes are rolled up", async || {
+        let rolled = rolled(&mut conn).await;
+        !rolled.is_overdue(fleet.now + 10 * MINUTE)
+    })
+    .await;
+    running.iter().for_each(|task| task.abort());
 }

@@ -313,10 +313,6 @@ impl Store for Away {
     fn precisions(&self) -> &Precisions {
         self.0.precisions()
     }
-    fn changes(&self) -> Option<&dyn tower_pulse::store::changes::Changes> {
-        self.0.changes()
-    }
-
     #[cfg(feature = "row-cache")]
     fn rows(&self) -> &dyn tower_pulse::store::rows::Rows {
         self.0.rows()

@@ -3,12 +3,17 @@
 use serde_json::json;
 use tower_pulse::model::batch::Batch;
 use tower_pulse::model::changes::change::{Change, ChangeKind};
-use tower_pulse::model::changes::detector::{DetectorState, Sight, Verdict};
-use tower_pulse::model::changes::log::Log;
+use tower_pulse::model::changes::detector::Verdict;
+use tower_pulse::model::changes::judged::Judged;
+use tower_pulse::model::changes::log::{Log, MAX_CHANGES};
 use tower_pulse::model::context::{Kind, RecordId};
 use tower_pulse::model::mark::{MAX_MARKS, Mark};
-use tower_pulse::store::changes::{ChangeLog, Judged, JudgementWrite};
+use tower_pulse::store::conditional_write::{ConditionalWrite, Written};
+use tower_pulse::store::judgement::{ChangeLog, read_changes, read_judged, read_judgement};
 use tower_pulse::store::marks;
+use tower_pulse::store::table::Table;
+use tower_pulse::store::table_reads::{Purpose, TableRead};
+use tower_pulse::testing::TestFolder;
 
 use crate::fixture::{Fixture, MergeReport, NOW};
 
@@ -40,57 +45,197 @@ fn change(context: &str) -> Change {
     log.get(&began[0]).unwrap().clone()
 }
 
-/// A judgement of one more minute.
-fn write(expected: &str, revision: &str, changes: Vec<Change>) -> JudgementWrite {
-    JudgementWrite {
-        expected: expected.to_owned(),
-        judged: Judged {
-            revision: revision.to_owned(),
-            until: NOW + MINUTE,
-            sight: Sight::default(),
-        },
-        detector: DetectorState::default(),
-        changes,
-        removed: Vec::new(),
-    }
-}
-
-fn sorted(mut log: ChangeLog) -> ChangeLog {
+/// The last judgement and the changes, in the order of their ids.
+async fn log(fixture: &Fixture) -> ChangeLog {
+    let mut log = read_changes(fixture.store.journal().unwrap())
+        .await
+        .unwrap();
     log.changes.sort_by(|a, b| a.id.cmp(&b.id));
     log
 }
 
+async fn changes(fixture: &Fixture) -> Vec<Change> {
+    log(fixture).await.changes
+}
+
+fn sorted(mut changes: Vec<Change>) -> Vec<Change> {
+    changes.sort_by(|a, b| a.id.cmp(&b.id));
+    changes
+}
+
+/// Two instances that may judge, once there is a journal.
+async fn judges(fixture: &Fixture) -> [TestFolder; 2] {
+    fixture.store.hello().await.unwrap();
+    ["one", "two"].map(|name| {
+        let (store, clock) = (fixture.store.clone(), fixture.clock.clone());
+        TestFolder::new(store, clock, name, 1_000)
+    })
+}
+
 pub async fn a_judgement_replaces_the_one_that_it_was_made_from(fixture: &mut Fixture) {
-    let changes = fixture.store.changes().unwrap();
-    assert_eq!(changes.judged().await.unwrap(), Judged::default());
-    assert_eq!(changes.change_log().await.unwrap(), ChangeLog::default());
+    let [judge, _] = judges(fixture).await;
+    assert_eq!(log(fixture).await, ChangeLog::default());
 
     // `<` and quotes: names are data.
     let (first, second) = (change("GET /\"<x>\""), change("GET /b"));
-    let one = write("", "one", vec![first.clone()]);
-    assert!(changes.write_judgement(&one).await.unwrap());
-    // Its answer was lost, and it was sent again.
-    assert!(changes.write_judgement(&one).await.unwrap());
-    let other = write("", "other", vec![second.clone()]);
-    assert!(!changes.write_judgement(&other).await.unwrap());
-    assert_eq!(changes.judged().await.unwrap(), one.judged);
-    let log = changes.change_log().await.unwrap();
-    assert_eq!((log.changes, log.judged), (vec![first.clone()], one.judged));
+    let one = [first.clone()];
+    let one = judge.judgement(NOW, &one, &[]).await.unwrap();
+    let other = [second.clone()];
+    let other = judge.judgement(NOW, &other, &[]).await.unwrap();
+    assert_eq!(judge.write(&one).await.unwrap(), Written::Done);
+    for late in [&one, &other] {
+        assert_eq!(judge.write(late).await.unwrap(), Written::Differs);
+    }
+    let read = log(fixture).await;
+    assert_eq!(
+        (read.changes, read.judged.until),
+        (vec![first.clone()], NOW)
+    );
 
     let mut ended = first.clone();
-    ended.ended = Some(NOW + 2 * MINUTE);
-    let two = write("one", "two", vec![second.clone(), ended.clone()]);
-    assert!(changes.write_judgement(&two).await.unwrap());
-    let log = sorted(changes.change_log().await.unwrap());
-    let mut expected = vec![second.clone(), ended];
-    expected.sort_by(|a, b| a.id.cmp(&b.id));
-    assert_eq!(log.changes, expected);
+    ended.ended = Some(NOW + MINUTE);
+    let two = [second.clone(), ended.clone()];
+    let write = judge.judgement(NOW + MINUTE, &two, &[]).await.unwrap();
+    assert_eq!(judge.write(&write).await.unwrap(), Written::Done);
+    assert_eq!(changes(fixture).await, sorted(two.into()));
 
-    let mut three = write("two", "three", Vec::new());
-    three.removed.push(first.id.to_string());
-    assert!(changes.write_judgement(&three).await.unwrap());
-    let log = changes.change_log().await.unwrap();
-    assert_eq!((log.changes, log.judged), (vec![second], three.judged));
+    let three = judge.judgement(NOW + 2 * MINUTE, &[], &[&*first.id]).await;
+    assert_eq!(judge.write(&three.unwrap()).await.unwrap(), Written::Done);
+    let read = log(fixture).await;
+    assert_eq!(read.changes, [second]);
+    assert_eq!(read.judged.until, NOW + 2 * MINUTE);
+}
+
+pub async fn of_two_judgements_at_once_one_is_written(fixture: &mut Fixture) {
+    let judges = judges(fixture).await;
+    let mut done = [0, 0];
+    for minute in 0..20 {
+        let until = NOW + minute * MINUTE;
+        let found = judges.each_ref().map(|_| change(&format!("GET /{minute}")));
+        let mut writes = Vec::new();
+        for (judge, found) in judges.iter().zip(&found) {
+            let found = std::slice::from_ref(found);
+            writes.push(judge.judgement(until, found, &[]).await.unwrap());
+        }
+        let (a, b) = tokio::join!(
+            judges[0].write_by_hand(&writes[0]),
+            judges[1].write_by_hand(&writes[1])
+        );
+        let written = [a.unwrap(), b.unwrap()];
+        let is_done = written.map(|written| written == Written::Done);
+        assert!(is_done[0] != is_done[1], "{written:?}");
+        assert!(written.contains(&Written::Differs), "{written:?}");
+        done[usize::from(is_done[1])] += 1;
+        assert_eq!(log(fixture).await.judged.until, until);
+    }
+    assert_eq!(done.iter().sum::<u32>(), 20);
+    assert_eq!(changes(fixture).await.len(), 20);
+}
+
+/// A log of changes as large as real ones.
+fn full_log() -> Vec<Change> {
+    let changes = (0..MAX_CHANGES).map(|n| {
+        let mut change = change(&format!("GET /a/page/with/{{a_long}}/{{name}}/{n}"));
+        let suspect = |n| serde_json::json!({
+            "kind": "timer", "timer": format!("db:find_something_by_its_name_{n}"), "then": 0.1, "now": 0.2, "share": 0.9,
+        });
+        let suspects: Vec<_> = (0..16).map(suspect).collect();
+        change.suspects = serde_json::from_value(suspects.into()).unwrap();
+        change
+    });
+    sorted(changes.collect())
+}
+
+/// The fields of both tables of a judgement.
+async fn fields(fixture: &Fixture) -> usize {
+    let journal = fixture.store.journal().unwrap();
+    let counts = [Table::Changes, Table::Detector].map(TableRead::Count);
+    let mut counts = journal.read_tables(Purpose::Query, &counts).await.unwrap();
+    counts.count() + counts.count()
+}
+
+pub async fn a_full_log_is_read_in_pages(fixture: &mut Fixture) {
+    let [judge, _] = judges(fixture).await;
+    let full = full_log();
+    let write = judge.judgement(NOW, &full, &[]).await.unwrap();
+    assert!(write.steps.len() > 1);
+    for step in &write.steps {
+        let set = step.iter().flat_map(|writes| &writes.set);
+        let bytes: usize = set.map(|(field, value)| field.len() + value.len()).sum();
+        assert!(bytes < 300 * 1024, "{bytes}");
+    }
+    assert_eq!(judge.write(&write).await.unwrap(), Written::Done);
+    assert_eq!(changes(fixture).await, full);
+    let journal = fixture.store.journal().unwrap();
+    let page = [TableRead::Page(Table::Changes, None)];
+    let mut page = journal.read_tables(Purpose::Query, &page).await.unwrap();
+    assert!(page.page().next.is_some(), "it does not fit on a page");
+    // All are replaced, and nothing is left of those before.
+    let ended = full.iter().cloned().map(|mut change| {
+        change.ended = Some(NOW + MINUTE);
+        change
+    });
+    let ended: Vec<_> = ended.collect();
+    let before = fields(fixture).await;
+    let write = judge.judgement(NOW + MINUTE, &ended, &[]).await.unwrap();
+    assert_eq!(judge.write(&write).await.unwrap(), Written::Done);
+    assert_eq!(changes(fixture).await, ended);
+    assert_eq!(fields(fixture).await, before);
+}
+
+/// The first steps of a write, as of an instance that dies then.
+fn begun(write: &ConditionalWrite, steps: usize) -> ConditionalWrite {
+    ConditionalWrite {
+        steps: write.steps[..steps].to_vec(),
+        ..write.clone()
+    }
+}
+
+pub async fn a_judgement_that_is_not_finished_does_not_count(fixture: &mut Fixture) {
+    let [dying, next] = judges(fixture).await;
+    let full = full_log();
+    let last = [full[0].clone(), full[7].clone()];
+    let first = dying.judgement(NOW, &full, &[]).await.unwrap();
+    assert_eq!(dying.write(&begun(&first, 1)).await.unwrap(), Written::Done);
+    assert_eq!(changes(fixture).await, []);
+    assert_eq!(log(fixture).await.judged.until, 0);
+    // Who had begun from the same judgement does not go on.
+    assert_eq!(dying.write(&first).await.unwrap(), Written::Differs);
+    let write = next.judgement(NOW, &last, &[]).await.unwrap();
+    assert_eq!(next.write_by_hand(&write).await.unwrap(), Written::Done);
+    assert_eq!(changes(fixture).await, sorted(last.to_vec()));
+    let few = fields(fixture).await;
+    assert_eq!(few, 3, "nothing is left of the other");
+
+    let ended = full.iter().cloned().map(|mut change| {
+        change.ended = Some(NOW + MINUTE);
+        change
+    });
+    let ended: Vec<_> = ended.collect();
+    for steps in [1, 2] {
+        let write = dying.judgement(NOW + MINUTE, &ended, &[]).await.unwrap();
+        assert!(write.steps.len() > steps);
+        let write = begun(&write, steps);
+        assert_eq!(dying.write_by_hand(&write).await.unwrap(), Written::Done);
+        let read = log(fixture).await;
+        assert_eq!(
+            (read.changes, read.judged.until),
+            (sorted(last.to_vec()), NOW)
+        );
+    }
+    assert!(fields(fixture).await > 500);
+    let judgement = read_judgement(fixture.store.journal().unwrap()).await;
+    assert!(judgement.unwrap().changes.obsolete.len() > 500);
+    // The next one finds something else, as more is known by then.
+    let removed = [&*full[7].id];
+    let write = next.judgement(NOW + MINUTE, &ended[..1], &removed);
+    let write = write.await.unwrap();
+    assert_eq!(next.write_by_hand(&write).await.unwrap(), Written::Done);
+    assert_eq!(changes(fixture).await, ended[..1]);
+    assert_eq!(fields(fixture).await, 2);
+    let judged = read_judged(fixture.store.journal().unwrap()).await.unwrap();
+    assert_eq!(judged.judged.until, NOW + MINUTE);
+    assert_ne!(judged.judged, Judged::default());
 }
 
 /// A mark, with a version if it has one.

@@ -1,8 +1,9 @@
 //! The suite of tests that every store passes.
 
 pub use crate::changes::{
-    a_judgement_replaces_the_one_that_it_was_made_from,
-    a_version_is_marked_when_it_follows_another, the_newest_marks_are_retained,
+    a_full_log_is_read_in_pages, a_judgement_replaces_the_one_that_it_was_made_from,
+    a_judgement_that_is_not_finished_does_not_count, a_version_is_marked_when_it_follows_another,
+    of_two_judgements_at_once_one_is_written, the_newest_marks_are_retained,
 };
 use std::sync::Arc;
 

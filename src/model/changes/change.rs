@@ -30,7 +30,7 @@ pub enum ChangeKind {
 }
 
 impl ChangeKind {
-    /// All kinds.
+    /// All kinds. A stored kind is its place here.
     pub const ALL: [Self; 6] = [
         Self::Slower,
         Self::Faster,

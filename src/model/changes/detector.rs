@@ -98,6 +98,7 @@ impl Detector {
         let mut verdicts = self.verdicts(now);
         let of_instances = self.instances.judge(minute.start, &minute.instances);
         self.state.instances = self.instances.state().clone();
+        self.state.sort();
         // A change that one instance explains is a verdict about that instance only.
         verdicts.retain(|verdict| {
             verdict.kind != ChangeKind::Slower || !self.instances.explains(verdict)

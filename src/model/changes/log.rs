@@ -151,11 +151,11 @@ fn update(change: &mut Change, verdict: &Verdict) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::model::context::{Kind, RecordId};
 
-    fn slower(context: &str, detected: i64) -> (Arc<str>, Verdict) {
+    pub(in super::super) fn slower(context: &str, detected: i64) -> (Arc<str>, Verdict) {
         let verdict = Verdict {
             context: RecordId::new(Kind::Http, context),
             kind: ChangeKind::Slower,

@@ -13,6 +13,7 @@ mod failing;
 mod find;
 mod history;
 pub mod instances;
+pub mod judged;
 mod lasting;
 pub mod log;
 mod minute;
@@ -25,6 +26,7 @@ mod scored;
 pub mod side_by_side;
 mod speed;
 mod state;
+mod stored;
 pub mod suspects;
 #[cfg(test)]
 mod tests;

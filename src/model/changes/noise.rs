@@ -8,7 +8,6 @@
 
 /// The noise of a score. Integers, so that it is the same after it was stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Noise {
     /// Standard deviation of the wobble, in millionths.
     pub(super) deviation: u32,

@@ -35,8 +35,6 @@ const LARGEST_PLACE: f64 = 3.0;
 
 /// What is stored of a reference. Integers only, so that it is the same after it was stored.
 #[derive(Clone, Debug, Default, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(default))]
 pub(super) struct Past {
     /// Counts of successful responses, by bucket at scale 3.
     pub(super) buckets: Vec<(u8, u32)>,

@@ -1,5 +1,5 @@
-//! The state of a detector beside the minutes themselves, in integers only: a state that was stored as text is
-//! exactly the same afterwards.
+//! The state of a detector beside the minutes themselves, in integers only, and in an order that does not depend on how
+//! it came to be: a state that was stored is exactly the same afterwards.
 
 use super::change::ChangeKind;
 use super::history::{STORED, Tick};
@@ -9,11 +9,6 @@ use crate::model::records::RecordId;
 
 /// What a context can do by itself: every kind of change but that of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Serialize, serde::Deserialize),
-    serde(rename_all = "lowercase")
-)]
 pub(super) enum AlarmKind {
     Slower,
     Faster,
@@ -23,6 +18,15 @@ pub(super) enum AlarmKind {
 }
 
 impl AlarmKind {
+    /// All kinds. A stored kind is its place here.
+    pub(super) const ALL: [Self; 5] = [
+        Self::Slower,
+        Self::Faster,
+        Self::Failing,
+        Self::Surging,
+        Self::Silent,
+    ];
+
     /// Kinds that are about the times.
     pub(super) const SPEED: [Self; 2] = [Self::Slower, Self::Faster];
 
@@ -45,7 +49,6 @@ impl From<AlarmKind> for ChangeKind {
 
 /// Something that stands.
 #[derive(Clone, Debug, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Alarm {
     pub(super) context: RecordId,
     pub(super) kind: AlarmKind,
@@ -65,7 +68,6 @@ pub(super) struct Alarm {
 
 /// A time in which an alarm stood. It never enters a reference.
 #[derive(Clone, Debug, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Ended {
     pub(super) context: RecordId,
     pub(super) kind: AlarmKind,
@@ -78,8 +80,6 @@ pub(super) struct Ended {
 
 /// What all contexts did together in a minute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(default))]
 pub(super) struct Shared {
     pub(super) tick: Tick,
     /// The level of the times, in millionths of a logarithm.
@@ -92,7 +92,6 @@ pub(super) struct Shared {
 
 /// The shared figures of the last minutes.
 #[derive(Clone, Debug, Default, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct SharedMinutes(pub(super) Vec<Shared>);
 
 impl SharedMinutes {
@@ -141,8 +140,6 @@ impl SharedMinutes {
 
 /// The state from which a detector goes on where another one was, beside the minutes themselves.
 #[derive(Clone, Debug, Default, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(default))]
 pub struct DetectorState {
     /// The end of the last minute that was judged, in Unix seconds.
     pub judged_until: i64,
@@ -157,6 +154,15 @@ pub struct DetectorState {
 }
 
 impl DetectorState {
+    /// Brings alarms into the order in which they are kept: as they began and ended, then by their contexts.
+    pub(super) fn sort(&mut self) {
+        self.alarms
+            .sort_by_key(|alarm| (alarm.detected, alarm.context, alarm.kind));
+        self.ended
+            .sort_by_key(|ended| (ended.to, ended.context, ended.kind, ended.from));
+        self.instances.sort();
+    }
+
     /// The times of a context that may not be part of its past.
     pub(super) fn excluded(
         &self,

@@ -12,14 +12,17 @@
 //! derives it. For a batch of one second, these are all coarser precisions.
 
 mod entry;
+mod fields;
 mod reader;
 #[cfg(test)]
 mod tests;
 mod writer;
 
 pub use self::entry::{EntryReader, Item, Undecodable};
-use self::reader::{Budget, Reader};
-use self::writer::Writer;
+pub(crate) use self::fields::{Packed, pack, packed, unpack};
+use self::reader::Budget;
+pub(crate) use self::reader::Reader;
+pub(crate) use self::writer::Writer;
 use super::access_time::DurationSums;
 use super::batch::{Aggregate, Batch, MAX_HOURS, Merge};
 use super::context::Kind;

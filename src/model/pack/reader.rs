@@ -53,7 +53,7 @@ impl Budget {
 }
 
 #[derive(Debug)]
-pub(super) struct Reader<'a>(pub(super) &'a [u8]);
+pub(crate) struct Reader<'a>(pub(super) &'a [u8]);
 
 impl<'a> Reader<'a> {
     pub(super) fn byte(&mut self) -> Option<u8> {
@@ -94,7 +94,7 @@ impl<'a> Reader<'a> {
         Some((n >> 1) as i64 ^ -((n & 1) as i64))
     }
 
-    pub(super) fn bytes(&mut self) -> Option<&'a [u8]> {
+    pub(crate) fn bytes(&mut self) -> Option<&'a [u8]> {
         let length = usize::try_from(self.uint()?).ok()?;
         let (bytes, tail) = self.0.split_at_checked(length)?;
         self.0 = tail;

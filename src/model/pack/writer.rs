@@ -13,7 +13,7 @@ use crate::model::slices::Slices;
 use crate::model::slow_request::SlowRequests;
 use crate::model::timer_sums::Timers;
 
-pub(super) struct Writer(pub(super) Vec<u8>);
+pub(crate) struct Writer(pub(super) Vec<u8>);
 
 impl Writer {
     pub(super) fn uint(&mut self, mut n: u64) {
@@ -36,7 +36,7 @@ impl Writer {
         self.uint((n.wrapping_shl(1) ^ (n >> 63)) as u64);
     }
 
-    pub(super) fn bytes(&mut self, bytes: &[u8]) {
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         self.uint(bytes.len() as u64);
         self.0.extend_from_slice(bytes);
     }

@@ -39,7 +39,9 @@
 //! | `{prefix}pulse:versions` | ZSET version, last heartbeat | the newest 100 versions of the application | for ever |
 //! | `{prefix}pulse:lease:clean` | STRING token | the instance that cleans | 15 s |
 //! | `{prefix}pulse:lease:clean:last` | HASH | the last pass of cleaning | for ever |
-//! | `{prefix}pulse:changes` | HASH `judged`, `detector`, `revision`, `c:{id}` -> JSON | the last judgement, the detector's state, and the changes | 16 days after the last judgement |
+//! | `{prefix}pulse:judged1` | HASH `judged` -> packed judgement | the last judgement | 16 days after it |
+//! | `{prefix}pulse:changes1` | HASH number and id -> packed change | the changes, each with the number of the judgement that wrote it | 16 days after the last judgement |
+//! | `{prefix}pulse:detector1` | HASH number and name -> packed part | the detector's state: a field per alarm | 16 days after the last judgement |
 //! | `{prefix}pulse:marks1` | HASH id -> packed mark | the newest 50 marks of versions, and the newest 50 others | for ever |
 //! | `{prefix}pulse:probe` | - | never exists; permissions are tried on it | - |
 //!
@@ -103,11 +105,6 @@ impl Keys {
         format!("{}slowest:{ACCESS_TIME}", self.prefix)
     }
 
-    /// The key of the changes.
-    pub(super) fn changes(&self) -> String {
-        self.own("changes")
-    }
-
     pub(super) fn contexts(&self) -> String {
         self.own("contexts")
     }
@@ -141,6 +138,9 @@ impl Keys {
             Table::RankingSlice { ranking, start } => format!("{prefix}slot_{ranking}_{start}"),
             Table::RankingTotals { ranking } => format!("{prefix}stats_{ranking}"),
             Table::RankingNewest { ranking } => format!("{prefix}last_slot_{ranking}"),
+            Table::Judgement => self.own("judged1"),
+            Table::Changes => self.own("changes1"),
+            Table::Detector => self.own("detector1"),
         }
     }
 
@@ -241,7 +241,9 @@ impl Keys {
             (self.timers(), SORTED_SET),
             (self.instances(), SORTED_SET),
             (self.versions(), SORTED_SET),
-            (self.changes(), HASH),
+            (self.table(&Table::Judgement), HASH),
+            (self.table(&Table::Changes), HASH),
+            (self.table(&Table::Detector), HASH),
             (self.table(&Table::Marks), HASH),
             (self.lease(), STRING),
             (self.last_pass(), HASH),

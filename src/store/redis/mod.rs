@@ -7,7 +7,6 @@
 mod append;
 #[cfg(feature = "row-cache")]
 mod cached_rows;
-mod changes;
 mod clean;
 mod connection;
 mod credentials;
@@ -239,10 +238,6 @@ impl Store for RedisStore {
     #[cfg(feature = "row-cache")]
     fn rows(&self) -> &dyn super::rows::Rows {
         self
-    }
-
-    fn changes(&self) -> Option<&dyn super::changes::Changes> {
-        Some(self)
     }
 
     fn describe(&self) -> String {

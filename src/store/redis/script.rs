@@ -27,7 +27,6 @@ lua!(FOLD, "lua/fold.lua");
 lua!(AMEND, "lua/amend.lua");
 lua!(CLEAN, "lua/clean.lua");
 lua!(FORGET, "lua/forget.lua");
-lua!(JUDGE, "lua/judge.lua");
 #[cfg(feature = "row-cache")]
 lua!(ROWS_SCHEDULE, "lua/rows_schedule.lua");
 #[cfg(feature = "row-cache")]

@@ -678,51 +678,6 @@ breaks! {
     "a context that stays keeps its data",
     "k, a = k + n, a + 3 + m" => "k, a = 5, a + 3 + m";
 ]
-"judge": [
-    "what is no revision is compared",
-    "a revision that cannot be read begins anew",
-    "if revision:find('%W') then\n    revision = ''\nend\n" => "";
-
-    "a judgement that is sent again is refused",
-    "a judgement whose answer was lost is written once",
-    "if revision == ARGV[2] then\n    return 1\nend\n" => "";
-
-    "a judgement replaces one that it was not made from",
-    "each minute is judged once",
-    "if revision ~= ARGV[1] then\n    return 0\nend\n" => "";
-
-    "the revision of a judgement is not stored",
-    "a judgement replaces only the one that it was made from",
-    "'revision', ARGV[2], " => "";
-
-    "the end of the judged minutes is not stored",
-    "another instance goes on from the last minute that was judged",
-    "'judged', ARGV[3], " => "";
-
-    "the state of the detector is not stored",
-    "another instance goes on with the detector's state",
-    ", 'detector', ARGV[4])" => ")";
-
-    "every other change is stored",
-    "all changes of a minute are stored",
-    "for at = 7, removed - 1, 2 do" => "for at = 7, removed - 1, 4 do";
-
-    "the last change of a minute is not stored",
-    "all changes of a minute are stored, whatever is removed",
-    "for at = 7, removed - 1, 2 do" => "for at = 7, removed - 3, 2 do";
-
-    "changes that are out of the log stay in the store",
-    "the log has 1,000 changes",
-    "    redis.call('HDEL', KEYS[1], ARGV[at])\n" => "";
-
-    "the first change that is removed stays",
-    "the log has 1,000 changes",
-    "for at = removed, #ARGV do" => "for at = removed + 1, #ARGV do";
-
-    "the changes stay for ever",
-    "the changes of a fleet that has ended expire",
-    "redis.call('EXPIRE', KEYS[1], ARGV[5])\n" => "";
-]
 "rows_schedule": [
     "rows beyond the maximum are scheduled",
     "above `max_rows`, rows are refused",

@@ -31,14 +31,6 @@ const PARTS: [Part; 6] = [
 ];
 /// The part that runs the scripts of rows, which no other part runs. Its example is not built here.
 const ROW_PARTS: [Part; 1] = [("rows", &["--skip", "memory::", "--skip", "example::"])];
-/// The parts that run the scripts of changes.
-const CHANGE_PARTS: [Part; 2] = [
-    (
-        "stores",
-        &["judgement_", "newest_marks_", "version_is_marked_"],
-    ),
-    ("changes", &["failures::", "takeover::a_killed_folder"]),
-];
 /// A part takes up to a minute. A break may well make a loop endless.
 const TIME_LIMIT: Duration = Duration::from_secs(300);
 
@@ -59,7 +51,6 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     }
     let start = Instant::now();
     let parts_of = |broken: &Break| match broken.script {
-        "judge" => &CHANGE_PARTS[..],
         script if script.starts_with("rows_") => &ROW_PARTS[..],
         _ => &PARTS[..],
     };

@@ -36,6 +36,10 @@ pub(super) struct RecordTables {
 }
 
 impl Feature for RecordTables {
+    fn while_idle<'a>(&'a mut self, ground: &'a mut Ground<'_>, now: i64) -> Folding<'a> {
+        Box::pin(self.roll_up_overdue(ground, now))
+    }
+
     fn before_round<'a>(&'a mut self, ground: &'a mut Ground<'_>) -> Folding<'a> {
         Box::pin(self.roll_up(ground))
     }

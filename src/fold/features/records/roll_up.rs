@@ -16,6 +16,20 @@ use crate::store::table_reads::{Purpose, TableRead};
 const CONTEXTS_AT_ONCE: usize = 64;
 
 impl RecordTables {
+    /// Adds the records of slices that have ended for long to the coarser tiers, although no entry arrives.
+    pub(super) async fn roll_up_overdue(
+        &mut self,
+        ground: &mut Ground<'_>,
+        now: i64,
+    ) -> Result<(), Interrupted> {
+        let lease = &mut *ground.lease;
+        if !lease.progress.rolled.is_overdue(now) {
+            return Ok(());
+        }
+        lease.stamp = lease.stamp.max(now);
+        self.roll_up(ground).await
+    }
+
     /// Adds the records of ended slices to the coarser tiers, before the next round is folded. An instance that takes
     /// over half-way begins again: each record of a coarser tier says up to which minute they are part of it.
     pub(super) async fn roll_up(&mut self, ground: &mut Ground<'_>) -> Result<(), Interrupted> {

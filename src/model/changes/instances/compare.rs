@@ -96,7 +96,6 @@ impl Moments {
 
 /// What is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(super) enum Measure {
     /// The times of successful responses.
     Time,

@@ -10,6 +10,7 @@
 //! An instance that is out of line on many contexts is one verdict, about `<all>`.
 
 mod compare;
+mod stored;
 #[cfg(test)]
 mod tests;
 
@@ -63,7 +64,6 @@ const MANY_SHARE: f64 = 0.5;
 
 /// An instance that is out of line on a context.
 #[derive(Clone, Debug, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct OutOfLine {
     instance: Arc<str>,
     context: RecordId,
@@ -78,12 +78,10 @@ pub struct OutOfLine {
 
 /// What the detector of instances needs, beside the minutes themselves, to go on where another one was.
 #[derive(Clone, Debug, Default, PartialEq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(default))]
 pub struct InstanceState {
-    standing: Vec<OutOfLine>,
+    pub(super) standing: Vec<OutOfLine>,
     /// Instances that are out of line on many contexts, and when that was detected.
-    on_many: Vec<(Arc<str>, Tick)>,
+    pub(super) on_many: Vec<(Arc<str>, Tick)>,
 }
 
 /// What the instances did on a context in a minute.

@@ -1,0 +1,204 @@
+//! What the last judgement has left: the changes, and the state of the detector, in fields of tables.
+//!
+//! The name of a field begins with the number of the judgement that wrote it. Fields with a later number than the last
+//! judgement's were written by one that did not come to its end, and do not count.
+
+use std::collections::BTreeMap;
+
+use super::table::Table;
+use super::table_reads::{Purpose, TableRead, TableReader};
+use crate::error::{StoreError, StoreErrorKind};
+use crate::model::changes::change::Change;
+use crate::model::changes::judged::Judged;
+
+/// The field of [`Table::Judgement`].
+pub const JUDGED: &[u8] = b"judged";
+
+/// How often the tables are read while others write them.
+const MAX_READS: usize = 3;
+/// A larger number is none of this crate.
+const MAX_NUMBER: u64 = 1 << 48;
+const NUMBER_BYTES: usize = size_of::<u64>();
+
+/// The last judgement as it is stored.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoredJudged {
+    /// The value of the field; `None` if it is missing.
+    pub value: Option<Vec<u8>>,
+    /// The judgement; the default if there is none that can be read.
+    pub judged: Judged,
+}
+
+impl StoredJudged {
+    /// The judgement that a field has.
+    pub fn new(value: Option<Vec<u8>>) -> Self {
+        let judged = value.as_deref().and_then(read);
+        Self {
+            judged: judged.unwrap_or_default(),
+            value,
+        }
+    }
+
+    /// The number of the judgement; `None` if it is not known, and all fields count.
+    pub fn number(&self) -> Option<u64> {
+        let judged = self.value.as_deref().and_then(read);
+        judged.map(|judged| judged.number)
+    }
+}
+
+fn read(value: &[u8]) -> Option<Judged> {
+    Judged::unpack(value).filter(|judged| judged.number <= MAX_NUMBER)
+}
+
+/// The last judgement and the changes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ChangeLog {
+    /// The judgement.
+    pub judged: Judged,
+    /// The changes that stand, and those that have ended, in no order.
+    pub changes: Vec<Change>,
+}
+
+/// Everything that the last judgement has left.
+#[derive(Clone, Debug, Default)]
+pub struct Judgement {
+    /// The judgement.
+    pub stored: StoredJudged,
+    /// The fields of the changes.
+    pub changes: NumberedFields,
+    /// The fields of the detector's state.
+    pub detector: NumberedFields,
+}
+
+/// The fields of a table that count.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NumberedFields {
+    /// The number of the judgement that wrote each, and its value, by name.
+    pub by_name: BTreeMap<Vec<u8>, (u64, Vec<u8>)>,
+    /// Fields that do not count.
+    pub obsolete: Vec<Vec<u8>>,
+}
+
+impl NumberedFields {
+    /// Adds a field, which does not count if it is later than the judgement of this number.
+    fn add(&mut self, field: Vec<u8>, value: Vec<u8>, last: Option<u64>) {
+        let Some((number, name)) = split(&field) else {
+            return;
+        };
+        let before = self.by_name.get(name).map(|(number, _)| *number);
+        if before == Some(number) {
+            // On a page before.
+            return;
+        }
+        if last.is_some_and(|last| number > last) || before.is_some_and(|before| before > number) {
+            self.obsolete.push(field);
+            return;
+        }
+        self.obsolete
+            .extend(before.map(|before| field_name(before, name)));
+        self.by_name.insert(name.to_vec(), (number, value));
+    }
+
+    /// The highest number of a field.
+    pub fn highest(&self) -> u64 {
+        let counting = self.by_name.values().map(|(number, _)| *number);
+        let obsolete = self.obsolete.iter().filter_map(|field| split(field));
+        counting
+            .chain(obsolete.map(|(number, _)| number))
+            .max()
+            .unwrap_or(0)
+    }
+}
+
+/// The name of a field that a judgement writes.
+pub fn field_name(number: u64, name: &[u8]) -> Vec<u8> {
+    [&number.to_be_bytes()[..], name].concat()
+}
+
+/// The number and the name in that of a field.
+fn split(field: &[u8]) -> Option<(u64, &[u8])> {
+    let (number, name) = field.split_first_chunk::<NUMBER_BYTES>()?;
+    let number = u64::from_be_bytes(*number);
+    (number <= MAX_NUMBER).then_some((number, name))
+}
+
+/// Reads the last judgement.
+pub async fn read_judged(reader: &dyn TableReader) -> Result<StoredJudged, StoreError> {
+    let field = TableRead::Values(Table::Judgement, vec![JUDGED.to_vec()]);
+    let mut answers = reader.read_tables(Purpose::Query, &[field]).await?;
+    Ok(StoredJudged::new(answers.values().pop().flatten()))
+}
+
+/// Reads the changes. Those that another version has written in another form are left out.
+pub async fn read_changes(reader: &dyn TableReader) -> Result<ChangeLog, StoreError> {
+    let (stored, [changes]) = read_all(reader, [Table::Changes]).await?;
+    Ok(ChangeLog {
+        changes: changes_in(&changes),
+        judged: stored.judged,
+    })
+}
+
+/// The changes in these fields.
+pub fn changes_in(fields: &NumberedFields) -> Vec<Change> {
+    let fields = fields.by_name.iter();
+    let changes = fields.filter_map(|(id, (_, change))| {
+        Change::unpack(change).filter(|change| change.id.as_bytes() == &**id)
+    });
+    changes.collect()
+}
+
+/// Reads everything that the last judgement has left.
+pub async fn read_judgement(reader: &dyn TableReader) -> Result<Judgement, StoreError> {
+    let tables = [Table::Changes, Table::Detector];
+    let (stored, [changes, detector]) = read_all(reader, tables).await?;
+    Ok(Judgement {
+        stored,
+        changes,
+        detector,
+    })
+}
+
+/// Reads tables page by page, again if a judgement was written meanwhile.
+async fn read_all<const N: usize>(
+    reader: &dyn TableReader,
+    tables: [Table; N],
+) -> Result<(StoredJudged, [NumberedFields; N]), StoreError> {
+    let mut stored = read_judged(reader).await?;
+    for _ in 0..MAX_READS {
+        let last = stored.number();
+        let mut read = [const { None }; N];
+        for (table, fields) in tables.iter().zip(&mut read) {
+            *fields = Some(read_table(reader, table, last).await?);
+        }
+        let after = read_judged(reader).await?;
+        if after == stored {
+            return Ok((stored, read.map(Option::unwrap_or_default)));
+        }
+        stored = after;
+    }
+    Err(StoreError::new(
+        StoreErrorKind::Unexpected,
+        "the changes were written each time that they were read: try again".to_owned(),
+    ))
+}
+
+async fn read_table(
+    reader: &dyn TableReader,
+    table: &Table,
+    last: Option<u64>,
+) -> Result<NumberedFields, StoreError> {
+    let (mut fields, mut from) = (NumberedFields::default(), None);
+    loop {
+        let reads = [TableRead::Page(table.clone(), from)];
+        // A page that is too large is an error here: the changes on it would seem to have ended.
+        let page = reader.read_tables(Purpose::Fold, &reads).await?.page();
+        for (field, value) in page.fields {
+            fields.add(field, value, last);
+        }
+        from = page.next;
+        if from.is_none() {
+            return Ok(fields);
+        }
+        tokio::task::yield_now().await;
+    }
+}
