@@ -35,7 +35,7 @@ pub enum TableRead {
 /// Who reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// An instance folds. What is too large to be read is an error.
+    /// All must be known, as by an instance that folds. What is too large to be read is an error.
     Fold,
     /// Somebody asks. What is too large to be read reads as empty, and a warning names it.
     Query,
