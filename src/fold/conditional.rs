@@ -170,7 +170,9 @@ impl Ground<'_> {
                 break;
             }
         }
-        let before = self.values_of(&[write.compared.clone()]).await?;
+        let before = self
+            .values_of(std::slice::from_ref(&write.compared))
+            .await?;
         if before.first() != Some(&write.expected) {
             return Ok(Attempt::Ended(Written::Differs));
         }
