@@ -82,6 +82,13 @@ impl JournalKeys {
         }
     }
 
+    /// Gives this lease to an instance that does nothing with it, for ten minutes: a longer lease is none.
+    pub async fn hold_lease(&self, conn: &mut MultiplexedConnection) {
+        let mut set = cmd("SET");
+        set.arg(&self.lease).arg("another").arg("PX").arg(600_000);
+        set.exec_async(conn).await.unwrap();
+    }
+
     /// Frees this lease, or that of a killed instance.
     pub async fn free_lease(&self, conn: &mut MultiplexedConnection) {
         let mut del = cmd("DEL");
