@@ -323,6 +323,10 @@ impl Page {
                 let name = file.file_name().to_string_lossy().into_owned();
                 if !name.ends_with(".crdownload") && !name.starts_with(".") {
                     let text = std::fs::read_to_string(file.path()).expect("a text");
+                    if text.is_empty() {
+                        // Chromium reserves the name, and puts the file there when it is complete.
+                        continue;
+                    }
                     std::fs::remove_file(file.path()).expect("its removal");
                     return (name, text);
                 }
