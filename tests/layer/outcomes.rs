@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::convert::Infallible;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
@@ -205,12 +206,17 @@ async fn every_request_counts_once_from_many_threads() {
         .layer(pulse.layer());
     // All of them send at once, while the seconds pass, and with them the drains.
     let start = Arc::new(Barrier::new(THREADS + 1));
+    let drains = Arc::new(AtomicUsize::new(0));
     let senders: Vec<_> = (0..THREADS)
         .map(|_| {
-            let (app, start) = (app.clone(), start.clone());
+            let (app, start, drains) = (app.clone(), start.clone(), drains.clone());
             std::thread::spawn(move || {
                 start.wait();
                 for i in 0..500 {
+                    // However busy the machine is, something is drained while they send.
+                    while i == 250 && drains.load(Ordering::Relaxed) < 2 {
+                        std::thread::yield_now();
+                    }
                     let path = format!("/{i}");
                     send(&app, "GET", &path).now_or_never().unwrap();
                 }
@@ -219,16 +225,14 @@ async fn every_request_counts_once_from_many_threads() {
         })
         .collect();
     start.wait();
-    let mut drains = 0;
     while !senders.iter().all(std::thread::JoinHandle::is_finished) {
         // For a minute at the most: of single seconds, two minutes are kept.
-        if drains < 1_000 {
+        if drains.load(Ordering::Relaxed) < 1_000 {
             hand.advance(Duration::from_millis(60));
         }
         pulse.flush().await.unwrap();
-        drains += 1;
+        drains.fetch_add(1, Ordering::Relaxed);
     }
-    assert!(drains > 1, "nothing was drained while they sent");
     let threads: HashSet<_> = senders
         .into_iter()
         .map(|sender| sender.join().unwrap())
