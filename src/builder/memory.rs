@@ -1,6 +1,74 @@
-//! The parts of the bound of a process's memory, in words.
+//! The bounds of what a configuration takes, and those of a process's memory in words.
 
-use crate::model::worst_case::{Bounds, ProcessBytes};
+use super::{Backend, Builder};
+use crate::fold::Folder;
+use crate::model::context::MAX_NAME;
+use crate::model::worst_case::{Bounds, ProcessBytes, WorstCase};
+use crate::recorder::Recorder;
+
+impl Builder {
+    /// The most memory that this configuration can ever take, whatever clients send. It is logged at
+    /// the start and shown in [`Health`](crate::Health). The answers that the admin router holds while somebody looks
+    /// at its pages are not in it: see the guide's page about [sizing](crate::guide::sizing).
+    ///
+    /// ```
+    /// let builder = tower_pulse::Pulse::builder().max_contexts(100);
+    /// let worst = builder.worst_case();
+    /// // The store is in this process.
+    /// assert!(worst.process_bytes < 250_000_000 && worst.store_bytes == 0);
+    /// ```
+    pub fn worst_case(&self) -> WorstCase {
+        WorstCase::new(&self.bounds(), &self.all_precisions())
+    }
+
+    /// The parts of the bound of this process's memory.
+    pub(super) fn process_bytes(&self) -> ProcessBytes {
+        ProcessBytes::new(&self.bounds(), &self.all_precisions())
+    }
+
+    pub(super) fn bounds(&self) -> Bounds {
+        // A store that a test brings along may have nothing to fold.
+        let (is_in_process, has_journal) = match &self.backend {
+            Backend::Memory => (true, true),
+            #[cfg(feature = "redis")]
+            Backend::Redis(_) => (false, true),
+            Backend::Custom(store) => (store.is_in_process(), store.journal().is_some()),
+        };
+        Bounds {
+            max_contexts: self.max_contexts,
+            max_counters: self.max_counters,
+            shards: Recorder::shards_of_this_machine(),
+            replay_bytes: self.replay_bytes,
+            pending_bytes: self.pending_bytes,
+            folder_records: match has_journal {
+                true => Folder::most_records(is_in_process, self.max_contexts),
+                false => 0,
+            },
+            is_in_process,
+            journal_bytes: match is_in_process {
+                true => 0,
+                false => self.journal_bytes,
+            },
+            memory_bytes: matches!(self.backend, Backend::Memory).then_some(self.memory_bytes),
+            name_bytes: MAX_NAME,
+            slow_text_bytes: self.details.max_bytes(),
+            has_fleet: !matches!(self.backend, Backend::Memory),
+            has_version: self.app_version.is_some(),
+        }
+    }
+
+    /// Why the bound of this process's memory deserves attention, if it does.
+    pub(super) fn memory_warning(&self) -> Option<String> {
+        let most = self.process_bytes().total();
+        let allowed = self.warn_above_bytes.filter(|allowed| most > *allowed)?;
+        Some(format!(
+            "recording may take {} of this process's memory, and {} are allowed (`warn_above_bytes`): \
+             lower `max_contexts`, `max_counters`, `retained_slices` or `replay_bytes`, or allow more",
+            bytes(most),
+            bytes(allowed)
+        ))
+    }
+}
 
 impl ProcessBytes {
     /// In a sentence, for the log.
