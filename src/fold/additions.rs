@@ -6,7 +6,7 @@ use super::plan::{NAMES_AT_ONCE, Plans};
 use crate::model::access_time::AccessTimeStats;
 use crate::model::batch::RequestCounts;
 use crate::model::context::{ALL, ContextId, Kind, Metric};
-use crate::model::round::{Group, Judged, Round, partition};
+use crate::model::round::{AcceptedDelta, Group, Round, partition};
 use crate::model::slice::Precision;
 use crate::model::sorted;
 use crate::store::additions::{Additions, CounterAdditions, StatisticsAdditions};
@@ -82,7 +82,12 @@ pub(super) fn additions(
 }
 
 /// Adds to the counters of a context: hits, errors, microseconds.
-fn count_requests(counters: &mut BySlice, group: &Group, context: &ContextId, judged: &Judged) {
+fn count_requests(
+    counters: &mut BySlice,
+    group: &Group,
+    context: &ContextId,
+    judged: &AcceptedDelta,
+) {
     let names = Metric::ALL.map(|metric| (metric, metric.counter(&context.name)));
     for (precision, slices) in group.precisions.counters.iter().zip(&judged.delta.counters) {
         for (slice, counts) in slices.iter() {
@@ -106,7 +111,7 @@ fn of_metric(metric: Metric, counts: &RequestCounts) -> u64 {
     }
 }
 
-fn statistics(context: &ContextId, judged: &Judged) -> StatisticsAdditions {
+fn statistics(context: &ContextId, judged: &AcceptedDelta) -> StatisticsAdditions {
     let hours = judged.delta.hours.iter();
     StatisticsAdditions {
         context: context.clone(),

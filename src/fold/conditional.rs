@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::feature::Feature;
-use super::ground::{Ground, Interrupted};
+use super::ground::Ground;
 use super::{Folder, plan};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::conditional_write::{BetweenRounds, ConditionalWrite, Written};
+use crate::store::interrupted::Interrupted;
 use crate::store::table::Table;
 use crate::task::{BoxFuture, lock};
 
@@ -77,39 +78,44 @@ impl Folder {
         Ok(outcome.written)
     }
 
-    /// Ends the lease of the instance that holds it, so that this one can write. What that instance does then has no
-    /// effect until it has acquired the lease again.
+    /// Writes also if another instance holds the lease, again and again as it may acquire the lease first.
     async fn write_in_any_case(&self, write: &ConditionalWrite) -> Result<Written, StoreError> {
-        let mut has_taken_over = false;
-        for takeovers in 0..=TAKEOVERS {
-            if !has_taken_over {
-                let written = self.write_if_free(write).await?;
-                if written != Written::Held {
-                    return Ok(written);
-                }
-            } else {
-                let outcome = self.write_between(write).await?;
-                if outcome.written != Written::Held {
-                    // The other instance goes on.
-                    self.release().await?;
-                    lock(&self.status).is_folder = false;
-                    return Ok(outcome.written);
-                }
+        let mut written = self.write_if_free(write).await?;
+        for _ in 0..TAKEOVERS {
+            if written != Written::Held {
+                break;
             }
-            let status = self.store.status(self.clock.now_seconds()).await?;
-            let holder = status.journal.and_then(|journal| journal.folder);
-            let (Some(holder), Some(journal)) = (holder, self.store.journal()) else {
-                // The lease has just ended, or there is no journal yet.
-                self.store.hello().await?;
-                continue;
+            written = match self.end_lease_of_another().await? {
+                true => self.write_in_passing(write).await?,
+                false => self.write_if_free(write).await?,
             };
-            if takeovers < TAKEOVERS {
-                tokio::time::sleep(TAKEOVER_WAIT.mul_f64(fastrand::f64())).await;
-                journal.release(&holder).await?;
-                has_taken_over = true;
-            }
         }
-        Ok(Written::Held)
+        Ok(written)
+    }
+
+    /// Ends the lease of the instance that holds it. What that instance does then has no effect until it has acquired the
+    /// lease again. `false` if no other instance holds it.
+    async fn end_lease_of_another(&self) -> Result<bool, StoreError> {
+        let status = self.store.status(self.clock.now_seconds()).await?;
+        let holder = status.journal.and_then(|journal| journal.folder);
+        let (Some(holder), Some(journal)) = (holder, self.store.journal()) else {
+            // The lease has just ended, or there is no journal yet.
+            self.store.hello().await?;
+            return Ok(false);
+        };
+        tokio::time::sleep(TAKEOVER_WAIT.mul_f64(fastrand::f64())).await;
+        journal.release(&holder).await?;
+        Ok(true)
+    }
+
+    /// Writes, and gives the lease up again: the other instance goes on.
+    async fn write_in_passing(&self, write: &ConditionalWrite) -> Result<Written, StoreError> {
+        let written = self.write_between(write).await?.written;
+        if written != Written::Held {
+            self.release().await?;
+            lock(&self.status).is_folder = false;
+        }
+        Ok(written)
     }
 }
 

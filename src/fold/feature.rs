@@ -1,9 +1,10 @@
 //! What the fold knows of a feature: how a round changes its tables, and what happens to them between rounds.
 
-use super::ground::{Ground, Interrupted};
+use super::ground::Ground;
 use super::lease::Lease;
 use super::plan::Plans;
 use crate::model::round::Round;
+use crate::store::interrupted::Interrupted;
 use crate::store::table::FieldWrites;
 use crate::task::BoxFuture;
 
@@ -57,5 +58,22 @@ pub(super) trait Feature: Send {
     /// What cannot be kept up although entries are folded, for the operator.
     fn failures(&self) -> Vec<String> {
         Vec::new()
+    }
+}
+
+/// How a feature plans a round that remembers nothing and has nothing to do between rounds.
+type PlanRound = for<'a> fn(&'a Ground<'_>, &'a Round, &'a mut Plans) -> Folding<'a>;
+
+/// Such a feature.
+pub(super) struct PlanOnly(pub(super) PlanRound);
+
+impl Feature for PlanOnly {
+    fn plan<'a>(
+        &'a mut self,
+        ground: &'a mut Ground<'_>,
+        round: &'a Round,
+        plans: &'a mut Plans,
+    ) -> Folding<'a> {
+        (self.0)(ground, round, plans)
     }
 }

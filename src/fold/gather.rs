@@ -2,11 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use super::ground::{Ground, Interrupted};
+use super::ground::Ground;
 use super::plan::NAMES_AT_ONCE;
 use crate::model::pack::{ENTRY_VERSION, EntryReader};
 use crate::model::round::Round;
 use crate::store::Position;
+use crate::store::interrupted::Interrupted;
 use crate::store::journal::{Entry, NEWER_GRACE};
 
 /// About how many bytes of entries one round folds, and how long it reads entries.

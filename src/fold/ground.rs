@@ -1,35 +1,10 @@
 //! The ground of the fold: reads and writes of the store that are valid under a lease.
 
 use super::lease::Lease;
-use crate::error::StoreError;
 use crate::model::round::PARTITIONS;
-use crate::store::journal::{FieldValues, Journal, Step};
+use crate::store::interrupted::Interrupted;
+use crate::store::journal::{FieldValues, Journal};
 use crate::store::table::Table;
-
-/// Why a part of the fold ended early. The lease must not be used again.
-#[derive(Debug)]
-pub(super) enum Interrupted {
-    /// Another instance folds, or a failover has taken the journal back in time.
-    Lost,
-    /// The store failed.
-    Failed(StoreError),
-}
-
-impl From<StoreError> for Interrupted {
-    fn from(error: StoreError) -> Self {
-        Self::Failed(error)
-    }
-}
-
-impl<T> Step<T> {
-    /// The value of a step that took effect.
-    pub(super) fn done(self) -> Result<T, Interrupted> {
-        match self {
-            Self::Done(value) => Ok(value),
-            Self::Stale(_) | Self::Absent => Err(Interrupted::Lost),
-        }
-    }
-}
 
 /// The store under a lease.
 pub(super) struct Ground<'a> {
@@ -55,4 +30,18 @@ impl Ground<'_> {
         debug_assert!(partition < PARTITIONS);
         !self.lease.progress.done.contains(partition)
     }
+}
+
+/// Groups fields by their table, where those of a table are next to each other, as [`Ground::load`] takes them.
+pub(super) fn fields_by_table(
+    fields: impl Iterator<Item = (Table, Vec<u8>)>,
+) -> Vec<(Table, Vec<Vec<u8>>)> {
+    let mut tables: Vec<(Table, Vec<Vec<u8>>)> = Vec::new();
+    for (table, field) in fields {
+        match tables.last_mut() {
+            Some((last, fields)) if *last == table => fields.push(field),
+            _ => tables.push((table, vec![field])),
+        }
+    }
+    tables
 }

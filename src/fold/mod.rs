@@ -40,12 +40,13 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use self::feature::Feature;
-use self::ground::{Ground, Interrupted};
+use self::ground::Ground;
 use self::lease::Lease;
 use self::pace::Pace;
 use self::plan::Outcome;
 use crate::clock::Clock;
 use crate::error::StoreError;
+use crate::store::interrupted::Interrupted;
 use crate::store::journal::Journal;
 use crate::store::{AppendedCall, Position, Readable, Store};
 use crate::task::{BoxFuture, DENIED_WAIT, Stopped, lock};

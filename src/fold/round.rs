@@ -5,12 +5,13 @@ use std::time::Instant;
 use super::additions;
 use super::feature::Feature;
 use super::gather::Read;
-use super::ground::{Ground, Interrupted};
+use super::ground::Ground;
 use super::plan::{Outcome, Plans, RoundEnd};
 use crate::error::StoreError;
 use crate::model::pack::ENTRY_VERSION;
 use crate::random::random_name;
 use crate::store::Position;
+use crate::store::interrupted::Interrupted;
 use crate::store::journal::Entry;
 
 impl Ground<'_> {

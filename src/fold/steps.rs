@@ -4,13 +4,14 @@ use std::time::Instant;
 
 use super::additions::additions;
 use super::feature::Feature;
-use super::ground::{Ground, Interrupted};
+use super::ground::Ground;
 use super::plan::{Plans, RoundEnd};
 use crate::model::round::Round;
 use crate::model::sorted;
 use crate::random::random_name;
 use crate::store::Position;
 use crate::store::additions::Additions;
+use crate::store::interrupted::Interrupted;
 use crate::store::journal::{FoldStep, Partitions, Step};
 use crate::store::retry::send_until_answered;
 use crate::store::table::{FieldWrites, Table};
@@ -43,7 +44,7 @@ impl Ground<'_> {
             let trimmed: Vec<Position> = trimmable.collect();
             let writes = features.iter_mut();
             let writes = writes.flat_map(|feature| feature.writes(lease, partitions));
-            let fields = by_table(planned.plan.fields.into_iter().chain(writes));
+            let fields = writes_by_table(planned.plan.fields.into_iter().chain(writes));
             let next = random_name();
             let step = FoldStep {
                 version: &lease.progress.version,
@@ -135,7 +136,7 @@ impl Ground<'_> {
 }
 
 /// Combines the writes of each table, so that each is one command. None ends a table.
-pub(super) fn by_table(writes: impl IntoIterator<Item = FieldWrites>) -> Vec<FieldWrites> {
+pub(super) fn writes_by_table(writes: impl IntoIterator<Item = FieldWrites>) -> Vec<FieldWrites> {
     let mut tables: Vec<(Table, FieldWrites)> = Vec::new();
     for mut write in writes {
         debug_assert!(!write.is_ended);

@@ -68,7 +68,7 @@ pub struct Group {
     /// The precisions of the counters.
     pub precisions: Precisions,
     /// The contexts.
-    pub contexts: BTreeMap<ContextId, Judged>,
+    pub contexts: BTreeMap<ContextId, AcceptedDelta>,
     /// The user's counters.
     pub counters: BTreeMap<Arc<str>, Vec<Slices<i64>>>,
     /// The names of each partition, so that a step finds its own without looking at all others.
@@ -84,7 +84,7 @@ struct Names {
 
 /// Additions to a context, without skewed samples.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Judged {
+pub struct AcceptedDelta {
     /// The additions.
     pub delta: ContextDelta,
     /// Number of skewed samples that were refused.
@@ -249,7 +249,10 @@ impl Round {
 
 impl Group {
     /// The contexts of some partitions.
-    pub fn contexts_of(&self, partitions: &[usize]) -> impl Iterator<Item = (&ContextId, &Judged)> {
+    pub fn contexts_of(
+        &self,
+        partitions: &[usize],
+    ) -> impl Iterator<Item = (&ContextId, &AcceptedDelta)> {
         let names = partitions.iter().filter_map(|at| self.names.get(at));
         let names = names.flat_map(|names| &names.contexts);
         names.filter_map(|context| self.contexts.get_key_value(context))
@@ -277,7 +280,8 @@ impl Group {
             None => {
                 let names = self.names.entry(partition(&context.name)).or_default();
                 names.contexts.insert(context.clone());
-                self.contexts.insert(context, Judged { delta, skewed });
+                self.contexts
+                    .insert(context, AcceptedDelta { delta, skewed });
             }
         }
     }

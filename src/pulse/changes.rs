@@ -1,6 +1,6 @@
 //! Changes and marks.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::{FLUSH_DEADLINE, Pulse, not_readable};
@@ -10,7 +10,7 @@ use crate::model::mark::Mark;
 use crate::random::short_random_name;
 use crate::store::judgement::read_changes;
 use crate::store::marks;
-use crate::task::{BoxFuture, lock};
+use crate::task::BoxFuture;
 
 /// Wait until a mark is flushed again after an error, doubled each time.
 const MARK_RETRY: Duration = Duration::from_millis(100);
@@ -113,20 +113,17 @@ impl Pulse {
         if self.0.parts.store.is_in_process() {
             return self.flush().await;
         }
-        let last_error = Mutex::new(None);
+        let mut last_error = None;
         let flushing = async {
             let mut wait = MARK_RETRY;
             while let Err(error) = self.flush().await {
-                *lock(&last_error) = Some(error);
+                last_error = Some(error);
                 tokio::time::sleep(wait).await;
                 wait *= 2;
             }
         };
         let flushed = tokio::time::timeout(FLUSH_DEADLINE, flushing).await;
-        flushed.map_err(|_| {
-            let error = lock(&last_error).take();
-            error.unwrap_or_else(not_readable)
-        })
+        flushed.map_err(|_| last_error.unwrap_or_else(not_readable))
     }
 
     /// Judges the minutes that have ended, now: which pages have changed. A background task does it 15 s after each

@@ -14,6 +14,7 @@ mod answer;
 mod append;
 #[doc(hidden)]
 pub mod conditional_write;
+pub(crate) mod interrupted;
 #[doc(hidden)]
 pub mod journal;
 #[doc(hidden)]

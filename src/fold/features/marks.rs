@@ -2,34 +2,24 @@
 
 use std::collections::BTreeMap;
 
-use crate::fold::feature::{Feature, Folding};
-use crate::fold::ground::{Ground, Interrupted};
+use crate::fold::ground::Ground;
 use crate::fold::plan::{NAMES_AT_ONCE, Plans};
 use crate::model::mark::{Mark, Marks};
 use crate::model::pack;
 use crate::model::round::{PARTITION_OF_MARKS, Round};
+use crate::store::interrupted::Interrupted;
 use crate::store::marks;
 use crate::store::table::{FieldWrites, Table};
 
 /// Fields without a mark that one round removes.
 const MAX_SURPLUS: usize = 1_000;
 
-/// The marks.
-pub(super) struct MarkTable;
-
-impl Feature for MarkTable {
-    fn plan<'a>(
-        &'a mut self,
-        ground: &'a mut Ground<'_>,
-        round: &'a Round,
-        plans: &'a mut Plans,
-    ) -> Folding<'a> {
-        Box::pin(merge(ground, round, plans))
-    }
-}
-
 /// Adds the marks of a round to those of the store.
-async fn merge(ground: &Ground<'_>, round: &Round, plans: &mut Plans) -> Result<(), Interrupted> {
+pub(super) async fn merge(
+    ground: &Ground<'_>,
+    round: &Round,
+    plans: &mut Plans,
+) -> Result<(), Interrupted> {
     let added = round.marks();
     if added.is_empty() || !ground.is_left(PARTITION_OF_MARKS) {
         return Ok(());

@@ -1,13 +1,13 @@
 //! Folding minute reports: what an instance did in a minute is merged with what the store has of it, and so is what
 //! the instances of a version of the application did.
 
-use crate::fold::feature::{Feature, Folding};
-use crate::fold::ground::{Ground, Interrupted};
+use crate::fold::ground::{Ground, fields_by_table};
 use crate::fold::plan::{NAMES_AT_ONCE, Plan, Plans};
 use crate::model::batch::{Aggregate, Merge};
 use crate::model::minute_report::{InstanceMinute, REPORTED_MINUTES};
 use crate::model::pack;
 use crate::model::round::{Round, partition, partition_of_record};
+use crate::store::interrupted::Interrupted;
 use crate::store::table::{FieldWrites, Table};
 
 /// A field of a table.
@@ -16,22 +16,12 @@ type Field = (Table, Vec<u8>);
 /// Contexts of an instance that cost a step about as much as one command.
 const CONTEXTS_PER_COST: usize = 8;
 
-/// The minute reports.
-pub(super) struct MinuteReports;
-
-impl Feature for MinuteReports {
-    fn plan<'a>(
-        &'a mut self,
-        ground: &'a mut Ground<'_>,
-        round: &'a Round,
-        plans: &'a mut Plans,
-    ) -> Folding<'a> {
-        Box::pin(merge(ground, round, plans))
-    }
-}
-
 /// Merges the reports of a round with what the store has.
-async fn merge(ground: &Ground<'_>, round: &Round, plans: &mut Plans) -> Result<(), Interrupted> {
+pub(super) async fn merge(
+    ground: &Ground<'_>,
+    round: &Round,
+    plans: &mut Plans,
+) -> Result<(), Interrupted> {
     let now = round.stamp();
     let mut instances: Vec<(Field, (usize, &InstanceMinute))> = Vec::new();
     let mut versions: Vec<(Field, (usize, &Aggregate))> = Vec::new();
@@ -59,7 +49,7 @@ async fn merge(ground: &Ground<'_>, round: &Round, plans: &mut Plans) -> Result<
     }
     let instance_fields = instances.iter().map(|(field, _)| field);
     let version_fields = versions.iter().map(|(field, _)| field);
-    let fields = by_table(instance_fields.chain(version_fields).cloned());
+    let fields = fields_by_table(instance_fields.chain(version_fields).cloned());
     let values = ground.load(&fields).await?;
     // The values are in the order of the fields. A field that cannot be read is replaced.
     let mut values = values.into_iter().flatten();
@@ -92,18 +82,6 @@ async fn merge(ground: &Ground<'_>, round: &Round, plans: &mut Plans) -> Result<
         }
     }
     Ok(())
-}
-
-/// Groups fields by their table, where those of a table are next to each other.
-pub(super) fn by_table(fields: impl Iterator<Item = Field>) -> Vec<(Table, Vec<Vec<u8>>)> {
-    let mut tables: Vec<(Table, Vec<Vec<u8>>)> = Vec::new();
-    for (table, field) in fields {
-        match tables.last_mut() {
-            Some((last, fields)) if *last == table => fields.push(field),
-            _ => tables.push((table, vec![field])),
-        }
-    }
-    tables
 }
 
 /// Time to live of the reports of a minute, in seconds. The clock of an instance may be ahead.

@@ -3,9 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::minute_reports::by_table;
-use crate::fold::feature::{Feature, Folding};
-use crate::fold::ground::{Ground, Interrupted};
+use crate::fold::ground::{Ground, fields_by_table};
 use crate::fold::plan::{NAMES_AT_ONCE, Plans};
 use crate::model::batch::Merge;
 use crate::model::context::{ContextId, RecordId};
@@ -13,27 +11,18 @@ use crate::model::pack;
 use crate::model::round::{Round, partition};
 use crate::model::slice::{HOUR, hour_of};
 use crate::model::slow_request::SlowRequests;
+use crate::store::interrupted::Interrupted;
 use crate::store::table::{FieldWrites, Table};
 
 /// Seconds for which the lists of an hour outlive the next hour, as clocks differ.
 const SPARE_TIME: i64 = 600;
 
-/// The lists of the slowest and the newest failed requests.
-pub(super) struct SlowRequestLists;
-
-impl Feature for SlowRequestLists {
-    fn plan<'a>(
-        &'a mut self,
-        ground: &'a mut Ground<'_>,
-        round: &'a Round,
-        plans: &'a mut Plans,
-    ) -> Folding<'a> {
-        Box::pin(merge(ground, round, plans))
-    }
-}
-
 /// Merges the lists of a round with those of the store.
-async fn merge(ground: &Ground<'_>, round: &Round, plans: &mut Plans) -> Result<(), Interrupted> {
+pub(super) async fn merge(
+    ground: &Ground<'_>,
+    round: &Round,
+    plans: &mut Plans,
+) -> Result<(), Interrupted> {
     let oldest = hour_of(round.stamp()) - HOUR;
     let mut seen = 0;
     let mut added: BTreeMap<(i64, ContextId), SlowRequests> = BTreeMap::new();
@@ -56,7 +45,7 @@ async fn merge(ground: &Ground<'_>, round: &Round, plans: &mut Plans) -> Result<
     if added.is_empty() {
         return Ok(());
     }
-    let fields = by_table(added.keys().map(|(hour, context)| {
+    let fields = fields_by_table(added.keys().map(|(hour, context)| {
         let id = RecordId::new(context.kind, &context.name).to_bytes();
         (Table::SlowRequests { hour: *hour }, id.to_vec())
     }));

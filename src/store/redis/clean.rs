@@ -3,12 +3,13 @@
 use redis::{cmd, pipe};
 
 use super::connection::Role;
-use super::pass::{Interrupted, PassRun};
+use super::pass::PassRun;
 use super::script::FORGET;
 use super::value::{ISO_HOUR_LEN, float, int, items, text};
 use crate::model::context::{ALL, Metric};
 use crate::model::slice::{HOUR, hour_from_iso};
 use crate::store::INSTANCE_TTL;
+use crate::store::interrupted::Interrupted;
 
 /// Contexts per call of a script, which then takes less than a millisecond of the server's time.
 const CONTEXTS_AT_ONCE: usize = 8;

@@ -6,11 +6,12 @@ use redis::{Value, cmd, pipe};
 
 use super::RedisStore;
 use super::connection::Role;
-use super::pass::{Interrupted, LEASE_TTL, PassRun};
+use super::pass::{LEASE_TTL, PassRun};
 use super::problem_log::{self, ProblemRecord};
 use super::stream::Oversized;
 use super::value::{bytes, int, items, shown, text};
 use crate::error::{StoreError, StoreErrorKind};
+use crate::store::interrupted::Interrupted;
 use crate::store::{CleanReport, Pass, PassRecord};
 
 /// The longest token of a lease. A token is the number of a pass and the name of an instance.

@@ -14,7 +14,8 @@ use super::oversized::TOO_LARGE;
 use super::script::{CLEAN, Invocation, Lua};
 use super::stream::Oversized;
 use super::value::{items, problem, text};
-use crate::error::{StoreError, StoreErrorKind};
+use crate::error::StoreErrorKind;
+use crate::store::interrupted::Interrupted;
 use crate::store::{CleanReport, Pass};
 
 /// Seconds after which a lease expires unless it is prolonged.
@@ -23,19 +24,6 @@ pub(super) const LEASE_TTL: i64 = 15;
 const PROLONGED_AFTER: Duration = Duration::from_secs(4);
 /// The most problems that a pass reports.
 pub(super) const MAX_PROBLEMS: usize = 100;
-
-/// Why a pass ended early.
-pub(super) enum Interrupted {
-    /// Another instance holds the lease by now.
-    Lost,
-    Failed(StoreError),
-}
-
-impl From<StoreError> for Interrupted {
-    fn from(error: StoreError) -> Self {
-        Self::Failed(error)
-    }
-}
 
 /// A pass under way.
 pub(super) struct PassRun<'a> {

@@ -9,11 +9,12 @@
 use redis::{Value, cmd, pipe};
 
 use super::connection::Role;
-use super::pass::{Interrupted, PassRun};
+use super::pass::PassRun;
 use super::script::CLEAN;
 use super::value::{bytes, int, items, shown, text};
 use crate::model::context::fnv1a;
 use crate::model::slice::{DEFAULT_RETAINED, Precision};
+use crate::store::interrupted::Interrupted;
 
 /// Members of `known:` per page.
 const PAGE: usize = 250;

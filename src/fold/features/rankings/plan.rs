@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use super::Rankings;
 use crate::error::StoreError;
-use crate::fold::ground::{Ground, Interrupted};
+use crate::fold::ground::Ground;
 use crate::fold::plan::{Plan, Plans};
 use crate::model::ranking::{IdDelta, RankingDelta, RankingSpec, RankingState};
 use crate::model::ranking_specs::CarriedSpecs;
 use crate::model::round::{Round, partition, partition_of_id};
 use crate::model::sorted;
+use crate::store::interrupted::Interrupted;
 use crate::store::journal::{FieldValues, Journal};
 use crate::store::table::{FieldWrites, Table};
 use crate::store::table_reads::{Purpose, TableRead};

@@ -12,7 +12,8 @@ use super::plan::{
     IDS_AT_ONCE, Stored, dropped_write, number, set_number, slice_of, state_write, totals_of, ttl,
 };
 use crate::error::StoreError;
-use crate::fold::ground::{Ground, Interrupted};
+use crate::fold::ground::Ground;
+use crate::store::interrupted::Interrupted;
 use crate::store::journal::Journal;
 use crate::store::table::{FieldWrites, Table};
 use crate::store::table_reads::{FieldPage, Purpose, TableRead};

@@ -6,7 +6,7 @@ mod roll_up;
 use std::collections::BTreeMap;
 
 use crate::fold::feature::{Feature, Folding};
-use crate::fold::ground::{Ground, Interrupted};
+use crate::fold::ground::Ground;
 use crate::fold::lease::Lease;
 use crate::fold::plan::{NAMES_AT_ONCE, Plans};
 use crate::model::pack;
@@ -15,6 +15,7 @@ use crate::model::round::{self, Round, partition};
 use crate::model::slice::Precision;
 use crate::model::sorted;
 use crate::model::tier::{FINEST, RolledUp, TIERS, TierSlice, tier};
+use crate::store::interrupted::Interrupted;
 use crate::store::table::{FieldWrites, Table};
 
 /// Records that are read at once.

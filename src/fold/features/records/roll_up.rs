@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{RecordTables, SLICES_REMEMBERED, record_writes, ttl};
 use crate::error::StoreError;
-use crate::fold::ground::{Ground, Interrupted};
-use crate::fold::steps::by_table;
+use crate::fold::ground::Ground;
+use crate::fold::steps::writes_by_table;
 use crate::model::records::{RecordId, Records};
 use crate::model::tier::{FINEST, TierSlice};
+use crate::store::interrupted::Interrupted;
 use crate::store::journal::Journal;
 use crate::store::table::{FieldWrites, Table};
 use crate::store::table_reads::{Purpose, TableRead};
@@ -82,7 +83,7 @@ impl RecordTables {
             tokio::task::yield_now().await;
             let rolled = &ground.lease.progress.rolled;
             let writes = record_writes(&self.records, &written, rolled, stamp);
-            ground.write(&by_table(writes)).await?;
+            ground.write(&writes_by_table(writes)).await?;
             self.records.retain_newest(SLICES_REMEMBERED);
         }
         ground.lease.progress.rolled.finish();
