@@ -13,6 +13,7 @@ use futures_util::FutureExt;
 use http::Request;
 use identity::Identity;
 use tower::Service;
+use tower_pulse::store::ContextQuery;
 use tower_pulse::{Clock, Pulse};
 
 const NOW: i64 = 1_700_000_000;
@@ -50,11 +51,19 @@ fn allocations(app: Router, method: &str, path: &str) -> u64 {
 /// How many requests each context has.
 fn recorded(pulse: &Pulse) -> Vec<(String, usize)> {
     let runtime = tokio::runtime::Builder::new_current_thread().build();
-    let snapshot = runtime.unwrap().block_on(async {
+    let contexts = runtime.unwrap().block_on(async {
         pulse.flush().await.unwrap();
-        pulse.store().snapshot(NOW).await.unwrap()
+        let store = pulse.store();
+        let index = store.record_index(NOW).await.unwrap().contexts;
+        let names = index.iter().map(|id| id.name.to_string()).collect();
+        let mut contexts = store
+            .contexts(&ContextQuery { names, now: NOW })
+            .await
+            .unwrap();
+        contexts.sort_by(|a, b| a.context.cmp(&b.context));
+        contexts
     });
-    let contexts = snapshot.contexts.into_iter();
+    let contexts = contexts.into_iter();
     contexts
         .map(|context| (context.context, context.hour.unwrap().times.count as usize))
         .collect()

@@ -103,22 +103,3 @@ impl AliveInstance {
         instances
     }
 }
-
-/// The data of an overview.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Snapshot {
-    /// Time of the snapshot, in Unix seconds.
-    pub taken_at: i64,
-    /// Every context but `<all>`, by name.
-    pub contexts: Vec<ContextSnapshot>,
-    /// All HTTP contexts together.
-    pub all: ContextSnapshot,
-    /// Requests per slice of the finest precision, oldest first.
-    pub recent: Vec<SliceCount>,
-    /// Number of instances that are alive.
-    pub instances: u64,
-    /// Requests in flight in all instances.
-    pub in_flight: i64,
-    /// Keys whose value has the wrong form.
-    pub problems: Vec<Problem>,
-}

@@ -1,12 +1,12 @@
 //! The embedded store: all data is in this process. It is the reference for the behaviour of every store.
 //!
-//! `journal` takes calls in and applies the steps of folding to the `tables`, and to what the `book`'s recipes keep.
-//! `table_reads` reads the tables, `read` answers other queries, `clean` removes old data.
+//! `journal` takes calls in and applies the steps of folding to the `tables`; `add` applies their additions.
+//! `table_reads` reads the tables, `query` answers other queries, `clean` removes old data.
 
-mod book;
+mod add;
 mod clean;
 mod journal;
-mod read;
+mod query;
 #[cfg(feature = "row-cache")]
 mod rows;
 #[cfg(any(test, feature = "__test_store"))]
@@ -25,18 +25,15 @@ use self::tables::Tables;
 use super::sealed::Sealed;
 use super::table_reads::TableReader;
 use super::{
-    Append, Appended, AppendedCall, BookStatistics, CleanReport, ContextQuery, ContextRecords,
-    CounterQuery, CounterSeries, Exceptions, FencedBatch, Fleet, Generation, Heartbeat,
-    INSTANCE_TTL, Pass, PassRecord, Query, Readable, RecordIndex, RecordQuery, SlowestQuery, Store,
-    StoreStatus, Upkeep, check_precisions,
+    Append, Appended, AppendedCall, CleanReport, CounterQuery, CounterSeries, Exceptions,
+    FencedBatch, Fleet, Generation, Heartbeat, INSTANCE_TTL, Pass, PassRecord, Query, Readable,
+    SlowestQuery, Store, StoreStatus, Upkeep, check_precisions, read,
 };
 use crate::clock::Clock;
 use crate::error::StoreError;
-use crate::model::access_time::AccessTimeStats;
-use crate::model::context::Kind;
 use crate::model::slice::Precisions;
-use crate::model::slowest::{self, RankedContext};
-use crate::model::snapshot::{ContextSnapshot, FleetSnapshot, Snapshot};
+use crate::model::slowest::{RANKING_LEN, RankedContext};
+use crate::model::snapshot::FleetSnapshot;
 use crate::model::tier::RolledUp;
 use crate::random::short_random_name;
 use crate::task::{BoxFuture, lock};
@@ -94,10 +91,9 @@ struct State {
     exceptions: Exceptions,
     /// By counter and precision.
     counters: HashMap<String, HashMap<u32, SliceCounts>>,
-    /// By name, as the book's keys are.
-    contexts: HashMap<String, ContextState>,
+    /// Contexts whose last sample is not after this time are not among the slowest any more.
+    ranked_since: i64,
     rolled: RolledUp,
-    slowest: HashMap<String, f64>,
     tables: Tables,
     instances: HashMap<String, Heartbeat>,
     /// When an instance of each version of the application was last alive.
@@ -108,31 +104,13 @@ struct State {
     row_caches: HashMap<String, rows::RowCache>,
 }
 
-/// The data of the contexts of one name beside their records.
-#[derive(Clone, Debug, Default)]
-struct ContextState {
-    /// When each kind of context last had a sample, sorted by kind.
-    last_seen: Vec<(Kind, i64)>,
-    /// The start of the current hour, and its statistics.
-    current: Option<(i64, AccessTimeStats)>,
-    /// The start and statistics of the last hour before that which has samples.
-    last: Option<(i64, AccessTimeStats)>,
-}
-
-impl ContextState {
-    /// When any of the contexts last had a sample.
-    fn last_seen(&self) -> i64 {
-        let last_seen = self.last_seen.iter().map(|(_, at)| *at);
-        last_seen.max().unwrap_or(i64::MIN)
-    }
-}
-
 impl State {
     /// No data, in a new generation.
     fn new(created: i64) -> Self {
         Self {
             generation: format!("memory-{}", short_random_name()),
             created,
+            ranked_since: i64::MIN,
             ..Self::default()
         }
     }
@@ -283,34 +261,8 @@ impl Query for MemoryStore {
         self
     }
 
-    fn snapshot(&self, now: i64) -> BoxFuture<'_, Result<Snapshot, StoreError>> {
-        ready(self.state().snapshot(&self.precisions, now))
-    }
-
     fn fleet(&self, now: i64) -> BoxFuture<'_, Result<FleetSnapshot, StoreError>> {
         ready(self.state().fleet(&self.precisions, now))
-    }
-
-    fn book_statistics(
-        &self,
-        _: usize,
-        _: i64,
-    ) -> BoxFuture<'_, Result<BookStatistics, StoreError>> {
-        // No other program writes here.
-        ready(BookStatistics::default())
-    }
-
-    fn contexts<'a>(
-        &'a self,
-        query: &'a ContextQuery,
-    ) -> BoxFuture<'a, Result<Vec<ContextSnapshot>, StoreError>> {
-        let state = self.state();
-        let names = query.names.iter();
-        ready(
-            names
-                .flat_map(|name| state.context(name, query.now))
-                .collect(),
-        )
     }
 
     fn counters<'a>(
@@ -331,32 +283,12 @@ impl Query for MemoryStore {
         ready(self.state().counter_names(precisions))
     }
 
-    fn records<'a>(
-        &'a self,
-        query: &'a RecordQuery,
-    ) -> BoxFuture<'a, Result<Vec<ContextRecords>, StoreError>> {
-        let state = self.state();
-        let records = query.contexts.iter().map(|context| ContextRecords {
-            slices: state.records(context, query.width, query.now),
-            context: context.clone(),
-        });
-        ready(records.collect())
-    }
-
-    fn record_index(&self, _: i64) -> BoxFuture<'_, Result<RecordIndex, StoreError>> {
-        ready(self.state().record_index(self.clock.now_seconds()))
-    }
-
     fn slowest<'a>(
         &'a self,
         query: &'a SlowestQuery,
     ) -> BoxFuture<'a, Result<Vec<RankedContext>, StoreError>> {
-        let state = self.state();
-        let ranking = state.slowest.iter();
-        let ranking = ranking.map(|(name, mean)| RankedContext::new(name, *mean));
-        let mut ranking: Vec<_> = ranking.collect();
-        slowest::sort(&mut ranking);
-        ranking.truncate(query.limit);
-        ready(ranking)
+        let (since, now) = (self.state().ranked_since, self.clock.now_seconds());
+        let limit = query.limit.min(RANKING_LEN);
+        Box::pin(read::slowest(self, since, limit, now))
     }
 }

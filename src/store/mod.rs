@@ -14,6 +14,8 @@ mod answer;
 mod append;
 #[doc(hidden)]
 pub mod conditional_write;
+#[doc(hidden)]
+pub mod exports;
 pub(crate) mod interrupted;
 #[doc(hidden)]
 pub mod journal;
@@ -45,17 +47,14 @@ pub use self::append::{
     Appended, AppendedCall, FencedBatch, Generation, Position, Readable, Receipt,
 };
 use self::journal::Journal;
-#[doc(hidden)]
-pub use self::query::{
-    BookStatistics, ContextQuery, ContextRecords, MAX_BOOK_CONTEXTS, MAX_COUNTER_NAMES,
-    RECENT_SLICES, RecordIndex, RecordQuery,
-};
 pub use self::query::{CounterQuery, CounterSeries, Query, SlowestQuery};
+#[doc(hidden)]
+pub use self::query::{MAX_COUNTER_NAMES, RECENT_SLICES};
 pub use self::read::RankedId;
 #[doc(hidden)]
 pub use self::read::{
-    InstanceMinuteRecords, RankingPage, RankingQuery, SliceRecords, SlowRequestQuery,
-    VersionRecords,
+    BookStatistics, ContextQuery, ContextRecords, InstanceMinuteRecords, RankingPage, RankingQuery,
+    RecordCache, RecordIndex, RecordQuery, SliceRecords, SlowRequestQuery, VersionRecords,
 };
 #[doc(hidden)]
 pub use self::table_reads::RankingPlace;

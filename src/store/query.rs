@@ -1,45 +1,25 @@
 //! Queries: what the API and the page read from a store. A query names all that it asks for, so that the
 //! answer takes few round trips.
 
-use std::collections::HashMap;
-
+use super::exports::Exports;
 use super::read::{
-    self, InstanceMinuteRecords, RankingPage, RankingQuery, SliceRecords, SlowRequestQuery,
+    self, BookStatistics, ContextQuery, ContextRecords, InstanceMinuteRecords, RankingPage,
+    RankingQuery, RecordCache, RecordIndex, RecordQuery, SliceRecords, SlowRequestQuery,
     VersionRecords,
 };
 use super::sealed::Sealed;
 use super::table_reads::TableReader;
 use crate::error::StoreError;
-use crate::model::context::ContextId;
-use crate::model::records::SliceSums;
 use crate::model::slice::SliceCount;
 use crate::model::slow_request::SlowRequests;
 use crate::model::slowest::{RANKING_LEN, RankedContext};
-use crate::model::snapshot::{ContextSnapshot, FleetSnapshot, Problem, Snapshot};
-use crate::model::tier::{Revision, RolledUp, TierSlice};
+use crate::model::snapshot::{ContextSnapshot, FleetSnapshot};
+use crate::model::tier::TierSlice;
 use crate::task::BoxFuture;
 
 /// The number of slices of the finest precision in [`Snapshot::recent`].
 #[doc(hidden)]
 pub const RECENT_SLICES: i64 = 15;
-
-/// The most contexts in [`BookStatistics`].
-#[doc(hidden)]
-pub const MAX_BOOK_CONTEXTS: usize = 10;
-
-/// The book's statistics of some contexts, which other programs may have added to.
-#[derive(Clone, Debug, Default, PartialEq)]
-#[doc(hidden)]
-pub struct BookStatistics {
-    /// The contexts, each with its records of the same moment.
-    pub contexts: Vec<ContextSnapshot>,
-    /// Number of all contexts.
-    pub total: usize,
-    /// Number of contexts that only other programs have recorded.
-    pub foreign: usize,
-    /// Keys whose value has the wrong form.
-    pub problems: Vec<Problem>,
-}
 
 /// The most names of counters that are listed.
 #[doc(hidden)]
@@ -111,52 +91,6 @@ impl Default for SlowestQuery {
     }
 }
 
-/// Asks for some contexts, with their statistics of the hour of `now` and of the hour before.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[doc(hidden)]
-pub struct ContextQuery {
-    /// Names of contexts. The answer has all contexts of these names, of whatever kind.
-    pub names: Vec<String>,
-    /// The time of the query, in Unix seconds.
-    pub now: i64,
-}
-
-/// Asks for the records of some contexts.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[doc(hidden)]
-pub struct RecordQuery {
-    /// The contexts.
-    pub contexts: Vec<ContextId>,
-    /// Length of the slices, in seconds: one of [`WIDTHS`](crate::model::tier::WIDTHS).
-    pub width: u32,
-    /// The time of the query, in Unix seconds.
-    pub now: i64,
-}
-
-/// The records of a context, combined into slices of one width.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[doc(hidden)]
-pub struct ContextRecords {
-    /// The context.
-    pub context: ContextId,
-    /// Its slices, oldest first.
-    pub slices: Vec<SliceSums>,
-}
-
-/// What records a store holds, without the records.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[doc(hidden)]
-pub struct RecordIndex {
-    /// The contexts that may have records, without [`ALL`](crate::model::context::ALL).
-    pub contexts: Vec<ContextId>,
-    /// Which content a slice has. A slice that is not listed has no records, or its changes are unknown.
-    pub revisions: HashMap<TierSlice, Revision>,
-    /// Which slices of the finest tier are part of the coarser ones.
-    pub rolled: RolledUp,
-    /// When the store's generation began, in Unix seconds.
-    pub created: i64,
-}
-
 /// Answers queries.
 ///
 /// # Cancel safety
@@ -166,29 +100,21 @@ pub trait Query: Sealed + Send + Sync {
     #[doc(hidden)]
     fn tables(&self) -> &dyn TableReader;
 
-    /// All contexts, with their statistics of the hour of `now` and of the hour before.
+    /// What other programs share with this store; `None` if none can reach it.
     #[doc(hidden)]
-    fn snapshot(&self, now: i64) -> BoxFuture<'_, Result<Snapshot, StoreError>>;
+    fn exports(&self) -> Option<&dyn Exports> {
+        None
+    }
+
+    /// Where records are held that were read before, if reading them again costs much.
+    #[doc(hidden)]
+    fn record_cache(&self) -> Option<&RecordCache> {
+        None
+    }
 
     /// What the fleet does at `now`.
     #[doc(hidden)]
     fn fleet(&self, now: i64) -> BoxFuture<'_, Result<FleetSnapshot, StoreError>>;
-
-    /// Some contexts with the book's statistics of the hour of `now` and of the hour before, from number `offset` on,
-    /// at most [`MAX_BOOK_CONTEXTS`]. Those that only other programs have recorded come first.
-    #[doc(hidden)]
-    fn book_statistics(
-        &self,
-        offset: usize,
-        now: i64,
-    ) -> BoxFuture<'_, Result<BookStatistics, StoreError>>;
-
-    /// Those of the contexts in a query that the store has. Problems are left out.
-    #[doc(hidden)]
-    fn contexts<'a>(
-        &'a self,
-        query: &'a ContextQuery,
-    ) -> BoxFuture<'a, Result<Vec<ContextSnapshot>, StoreError>>;
 
     /// The counters in a query, in its order. See *time-series counters* in
     /// [`guide::recipes`](crate::guide::recipes).
@@ -205,23 +131,51 @@ pub trait Query: Sealed + Send + Sync {
         precisions: &'a [u32],
     ) -> BoxFuture<'a, Result<Vec<String>, StoreError>>;
 
-    /// The records of the contexts in a query that are retained, in the order of the query.
-    #[doc(hidden)]
-    fn records<'a>(
-        &'a self,
-        query: &'a RecordQuery,
-    ) -> BoxFuture<'a, Result<Vec<ContextRecords>, StoreError>>;
-
-    /// What records the store holds at `now`.
-    #[doc(hidden)]
-    fn record_index(&self, now: i64) -> BoxFuture<'_, Result<RecordIndex, StoreError>>;
-
     /// The slowest contexts, slowest first. See *access times* in
     /// [`guide::recipes`](crate::guide::recipes).
     fn slowest<'a>(
         &'a self,
         query: &'a SlowestQuery,
     ) -> BoxFuture<'a, Result<Vec<RankedContext>, StoreError>>;
+
+    /// Those of the contexts in a query that the store has. Problems are left out.
+    #[doc(hidden)]
+    fn contexts<'a>(
+        &'a self,
+        query: &'a ContextQuery,
+    ) -> BoxFuture<'a, Result<Vec<ContextSnapshot>, StoreError>> {
+        Box::pin(read::contexts(self.tables(), self.exports(), query))
+    }
+
+    /// Some of the contexts that other programs may have recorded too, from number `offset` on.
+    #[doc(hidden)]
+    fn book_statistics(
+        &self,
+        offset: usize,
+        now: i64,
+    ) -> BoxFuture<'_, Result<BookStatistics, StoreError>> {
+        Box::pin(read::book_statistics(
+            self.tables(),
+            self.exports(),
+            offset,
+            now,
+        ))
+    }
+
+    /// The records of the contexts in a query that are retained, in the order of the query.
+    #[doc(hidden)]
+    fn records<'a>(
+        &'a self,
+        query: &'a RecordQuery,
+    ) -> BoxFuture<'a, Result<Vec<ContextRecords>, StoreError>> {
+        Box::pin(read::records(self.tables(), self.record_cache(), query))
+    }
+
+    /// What records the store holds at `now`.
+    #[doc(hidden)]
+    fn record_index(&self, now: i64) -> BoxFuture<'_, Result<RecordIndex, StoreError>> {
+        Box::pin(read::record_index(self.tables(), now))
+    }
 
     /// The records of all contexts in some slices, in the order of the slices. Records that cannot be read are
     /// left out.

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use crate::model::context::Kind;
 use crate::model::tier::TierSlice;
 
-/// A table of the store. Each field has a value; that of [`RankingTotals`](Self::RankingTotals) is an integer
-/// in decimal form, by which the fields are sorted.
+/// A table of the store. Each field has a value. That of an [ordered](Self::is_ordered) table is an integer in decimal
+/// form, by which the fields are sorted.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Table {
     /// The records of a slice of a tier, packed, by their ids.
@@ -62,12 +63,29 @@ pub enum Table {
     Changes,
     /// The parts of the detector's state, packed, by the number of the judgement that wrote each, and its name.
     Detector,
+    /// When each HTTP context last had a sample, in Unix seconds, by its name: an ordered table. The additions of a step
+    /// raise its fields, so that no step has to read them. [`ALL`](crate::model::context::ALL) is not in it.
+    Contexts,
+    /// The same of timers.
+    Timers,
 }
+
+/// The tables that name the contexts of each kind.
+pub const CONTEXTS: [(Kind, Table); 2] =
+    [(Kind::Http, Table::Contexts), (Kind::Timer, Table::Timers)];
 
 impl Table {
     /// The records of a slice.
     pub fn records((seconds, start): TierSlice) -> Self {
         Self::Records { seconds, start }
+    }
+
+    /// Whether its fields are sorted by their values, which are integers.
+    pub fn is_ordered(&self) -> bool {
+        matches!(
+            self,
+            Self::RankingTotals { .. } | Self::Contexts | Self::Timers
+        )
     }
 
     /// The slice whose records the table has, if it has some.

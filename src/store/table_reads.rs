@@ -1,15 +1,21 @@
 //! Reads of tables, as a backend answers them to those who fold and to those who ask. What is made of the answers
 //! stands once, for every backend.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 use super::sealed::Sealed;
 use super::table::Table;
 use crate::error::StoreError;
+use crate::model::tier::{Revision, RolledUp, TierSlice};
 use crate::task::BoxFuture;
 
-/// A read of a table. What is missing, or under a key of another type, reads as empty. [`Table::RankingTotals`] is read
-/// by [`Count`](Self::Count), [`Ranks`](Self::Ranks) and [`Places`](Self::Places) alone.
+/// The most fields of an ordered table whose names are read.
+pub const MAX_NAMES: usize = 20_000;
+
+/// A read of a table. What is missing, or under a key of another type, reads as empty. An
+/// [ordered](Table::is_ordered) table, whose values are integers in decimal form, is read by [`Values`](Self::Values),
+/// [`Names`](Self::Names), [`Count`](Self::Count), [`Ranks`](Self::Ranks) and [`Places`](Self::Places) alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TableRead {
     /// The values of some fields.
@@ -19,17 +25,22 @@ pub enum TableRead {
     Page(Table, Option<String>),
     /// All fields with their values, of a table that is never large.
     All(Table),
-    /// The names of all fields, with empty values.
+    /// The names of all fields, with empty values; of an ordered table, of the [`MAX_NAMES`] that rank first.
     Names(Table),
     /// The number of fields.
     Count(Table),
-    /// Of [`Table::RankingTotals`], the ids at some ranks with their sums, highest first. Equal sums are in descending
-    /// order of the ids.
+    /// Of an ordered table, the fields at some ranks with their values, highest first. Equal values are in descending
+    /// order of the fields.
     Ranks(Table, Range<usize>),
-    /// Of [`Table::RankingTotals`], the places of some ids.
+    /// Of an ordered table, the places of some fields.
     Places(Table, Vec<Vec<u8>>),
     /// The version of the journal's state, as one value. Another one tells that a step of folding came in between.
     Version,
+    /// What readers of records need of the state.
+    State,
+    /// Which content each slice of the records has. A slice that is not listed has no records, or its changes are
+    /// unknown.
+    Revisions,
 }
 
 /// Who reads.
@@ -59,6 +70,30 @@ pub struct RankingPlace {
     pub rank: usize,
 }
 
+/// What readers of records need of the journal's state.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RecordState {
+    /// Which slices of the finest tier are part of the coarser ones; `None` if that cannot be read.
+    pub rolled: Option<RolledUp>,
+    /// When the store's generation began, in Unix seconds, if that can be read.
+    pub created: Option<i64>,
+}
+
+impl RecordState {
+    /// Which slices of the finest tier are part of the coarser ones at `now`. A new state does not say so until a round
+    /// is folded, although records of an earlier generation may exist. If it cannot be read, slices that are not rolled
+    /// up are left out.
+    pub fn rolled_at(&self, now: i64) -> RolledUp {
+        let Some(mut rolled) = self.rolled.clone() else {
+            return RolledUp::default();
+        };
+        if rolled.is_new() {
+            rolled.advance(now);
+        }
+        rolled
+    }
+}
+
 /// The answer to a read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TableAnswer {
@@ -72,6 +107,10 @@ pub enum TableAnswer {
     Ranks(Vec<(Vec<u8>, i64)>),
     /// To [`TableRead::Places`]: as many as were asked for; `None` for an id that is not in the ranking.
     Places(Vec<Option<RankingPlace>>),
+    /// To [`TableRead::State`].
+    State(RecordState),
+    /// To [`TableRead::Revisions`].
+    Revisions(HashMap<TierSlice, Revision>),
 }
 
 /// The answers to some reads. Each method takes the next one, and is for a read of its kind.
@@ -123,6 +162,22 @@ impl Answers {
         })
     }
 
+    /// The state.
+    pub fn state(&mut self) -> RecordState {
+        self.take(|answer| match answer {
+            TableAnswer::State(state) => Some(state),
+            _ => None,
+        })
+    }
+
+    /// The revisions.
+    pub fn revisions(&mut self) -> HashMap<TierSlice, Revision> {
+        self.take(|answer| match answer {
+            TableAnswer::Revisions(revisions) => Some(revisions),
+            _ => None,
+        })
+    }
+
     /// Places of ids.
     pub fn places(&mut self) -> Vec<Option<RankingPlace>> {
         self.take(|answer| match answer {
@@ -137,6 +192,11 @@ impl Answers {
 /// # Cancel safety
 /// Dropping a future of this trait changes nothing.
 pub trait TableReader: Sealed + Send + Sync {
+    /// The name under which the store keeps a table, for messages.
+    fn name_of(&self, table: &Table) -> String {
+        format!("{table:?}")
+    }
+
     /// Answers some reads, all at once where that is possible: by one lock in memory, by one pipeline in Redis.
     fn read_tables<'a>(
         &'a self,

@@ -1,16 +1,13 @@
 //! For this crate's own tests: parts of a store that a test does not use. No part of its public interface.
 
-use super::query::{
-    BookStatistics, ContextQuery, ContextRecords, CounterQuery, CounterSeries, Query, RecordIndex,
-    RecordQuery, SlowestQuery,
-};
+use super::query::{CounterQuery, CounterSeries, Query, SlowestQuery};
 use super::sealed::Sealed;
 use super::table_reads::TableReader;
 use super::upkeep::{CleanReport, Heartbeat, Pass, PassRecord, StoreStatus, Upkeep};
 use crate::error::StoreError;
 use crate::model::fleet::Fleet;
 use crate::model::slowest::RankedContext;
-use crate::model::snapshot::{ContextSnapshot, FleetSnapshot, Snapshot};
+use crate::model::snapshot::FleetSnapshot;
 use crate::task::BoxFuture;
 
 /// A store that is never queried: [`Query`] panics.
@@ -32,26 +29,7 @@ impl<S: NoQueries> Query for S {
         unexpected_query()
     }
 
-    fn snapshot(&self, _: i64) -> BoxFuture<'_, Result<Snapshot, StoreError>> {
-        unexpected_query()
-    }
-
     fn fleet(&self, _: i64) -> BoxFuture<'_, Result<FleetSnapshot, StoreError>> {
-        unexpected_query()
-    }
-
-    fn book_statistics(
-        &self,
-        _: usize,
-        _: i64,
-    ) -> BoxFuture<'_, Result<BookStatistics, StoreError>> {
-        unexpected_query()
-    }
-
-    fn contexts<'a>(
-        &'a self,
-        _: &'a ContextQuery,
-    ) -> BoxFuture<'a, Result<Vec<ContextSnapshot>, StoreError>> {
         unexpected_query()
     }
 
@@ -63,17 +41,6 @@ impl<S: NoQueries> Query for S {
     }
 
     fn counter_names<'a>(&'a self, _: &'a [u32]) -> BoxFuture<'a, Result<Vec<String>, StoreError>> {
-        unexpected_query()
-    }
-
-    fn records<'a>(
-        &'a self,
-        _: &'a RecordQuery,
-    ) -> BoxFuture<'a, Result<Vec<ContextRecords>, StoreError>> {
-        unexpected_query()
-    }
-
-    fn record_index(&self, _: i64) -> BoxFuture<'_, Result<RecordIndex, StoreError>> {
         unexpected_query()
     }
 

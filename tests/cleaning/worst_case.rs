@@ -15,17 +15,16 @@ use tower_pulse::model::histogram::{BUCKETS, Histogram, SCALE, lower_bound};
 use tower_pulse::model::minute_report::{MAX_REPORTED, MinuteReport, REPORTED_MINUTES};
 use tower_pulse::model::outcome::Outcome;
 use tower_pulse::model::slice::{HOUR, Precisions};
-use tower_pulse::model::snapshot::{ContextSnapshot, FleetSnapshot, Snapshot};
+use tower_pulse::model::snapshot::FleetSnapshot;
 use tower_pulse::model::tier::TIERS;
 use tower_pulse::model::timer_sums::{MAX_TIMERS, OTHER, TimerSums, Timers};
 use tower_pulse::model::worst_case::report_bytes;
 use tower_pulse::store::memory::MemoryStore;
 use tower_pulse::store::table_reads::TableReader;
 use tower_pulse::store::{
-    Append, Appended, AppendedCall, BookStatistics, CleanReport, ContextQuery, ContextRecords,
-    CounterQuery, CounterSeries, FencedBatch, Fleet, Generation, Heartbeat, Pass, PassRecord,
-    Query, RankedContext, Readable, RecordIndex, RecordQuery, Sealed, SlowestQuery, Store,
-    StoreStatus, Upkeep,
+    Append, Appended, AppendedCall, CleanReport, CounterQuery, CounterSeries, FencedBatch, Fleet,
+    Generation, Heartbeat, Pass, PassRecord, Query, RankedContext, Readable, Sealed, SlowestQuery,
+    Store, StoreStatus, Upkeep,
 };
 use tower_pulse::{BoxFuture, Builder, Clock, Pulse, StoreError, StoreErrorKind};
 
@@ -357,27 +356,8 @@ impl Query for Away {
     fn tables(&self) -> &dyn TableReader {
         self.0.tables()
     }
-
-    fn snapshot(&self, now: i64) -> BoxFuture<'_, Result<Snapshot, StoreError>> {
-        self.0.snapshot(now)
-    }
     fn fleet(&self, now: i64) -> BoxFuture<'_, Result<FleetSnapshot, StoreError>> {
         self.0.fleet(now)
-    }
-
-    fn book_statistics(
-        &self,
-        offset: usize,
-        now: i64,
-    ) -> BoxFuture<'_, Result<BookStatistics, StoreError>> {
-        self.0.book_statistics(offset, now)
-    }
-
-    fn contexts<'a>(
-        &'a self,
-        query: &'a ContextQuery,
-    ) -> BoxFuture<'a, Result<Vec<ContextSnapshot>, StoreError>> {
-        self.0.contexts(query)
     }
     fn counters<'a>(
         &'a self,
@@ -390,15 +370,6 @@ impl Query for Away {
         precisions: &'a [u32],
     ) -> BoxFuture<'a, Result<Vec<String>, StoreError>> {
         self.0.counter_names(precisions)
-    }
-    fn records<'a>(
-        &'a self,
-        query: &'a RecordQuery,
-    ) -> BoxFuture<'a, Result<Vec<ContextRecords>, StoreError>> {
-        self.0.records(query)
-    }
-    fn record_index(&self, now: i64) -> BoxFuture<'_, Result<RecordIndex, StoreError>> {
-        self.0.record_index(now)
     }
     fn slowest<'a>(
         &'a self,

@@ -3,14 +3,13 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use tower_pulse::model::slice::Precisions;
-use tower_pulse::model::snapshot::{ContextSnapshot, FleetSnapshot, Snapshot};
+use tower_pulse::model::snapshot::FleetSnapshot;
 use tower_pulse::store::memory::MemoryStore;
 use tower_pulse::store::table_reads::{Answers, Purpose, TableRead, TableReader};
 use tower_pulse::store::{
-    Append, Appended, AppendedCall, BookStatistics, CleanReport, ContextQuery, ContextRecords,
-    CounterQuery, CounterSeries, FencedBatch, Fleet, Generation, Heartbeat, Pass, PassRecord,
-    Query, RankedContext, Readable, RecordIndex, RecordQuery, Sealed, SlowestQuery, Store,
-    StoreStatus, Upkeep,
+    Append, Appended, AppendedCall, CleanReport, CounterQuery, CounterSeries, FencedBatch, Fleet,
+    Generation, Heartbeat, Pass, PassRecord, Query, RankedContext, Readable, Sealed, SlowestQuery,
+    Store, StoreStatus, Upkeep,
 };
 use tower_pulse::testing::TestFolder;
 use tower_pulse::{BoxFuture, Clock, ManualClock, StoreError, StoreErrorKind};
@@ -366,27 +365,8 @@ impl Query for Faulty {
         self
     }
 
-    fn snapshot(&self, now: i64) -> BoxFuture<'_, Result<Snapshot, StoreError>> {
-        Box::pin(async move { self.inner().snapshot(now).await })
-    }
-
     fn fleet(&self, now: i64) -> BoxFuture<'_, Result<FleetSnapshot, StoreError>> {
         Box::pin(async move { self.inner().fleet(now).await })
-    }
-
-    fn book_statistics(
-        &self,
-        offset: usize,
-        now: i64,
-    ) -> BoxFuture<'_, Result<BookStatistics, StoreError>> {
-        Box::pin(async move { self.inner().book_statistics(offset, now).await })
-    }
-
-    fn contexts<'a>(
-        &'a self,
-        query: &'a ContextQuery,
-    ) -> BoxFuture<'a, Result<Vec<ContextSnapshot>, StoreError>> {
-        Box::pin(async move { self.inner().contexts(query).await })
     }
 
     fn counters<'a>(
@@ -401,17 +381,6 @@ impl Query for Faulty {
         precisions: &'a [u32],
     ) -> BoxFuture<'a, Result<Vec<String>, StoreError>> {
         Box::pin(async move { self.inner().counter_names(precisions).await })
-    }
-
-    fn records<'a>(
-        &'a self,
-        query: &'a RecordQuery,
-    ) -> BoxFuture<'a, Result<Vec<ContextRecords>, StoreError>> {
-        Box::pin(async move { self.inner().records(query).await })
-    }
-
-    fn record_index(&self, now: i64) -> BoxFuture<'_, Result<RecordIndex, StoreError>> {
-        Box::pin(async move { self.inner().record_index(now).await })
     }
 
     fn slowest<'a>(

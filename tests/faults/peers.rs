@@ -7,7 +7,7 @@ use std::time::Duration;
 use tower_pulse::StoreErrorKind;
 use tower_pulse::model::context::{ContextId, Kind};
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
-use tower_pulse::store::{Append, Query, Store};
+use tower_pulse::store::{Append, Store};
 
 use crate::rig::log::Log;
 use crate::rig::peer::{Answer, Peer, Script};

@@ -220,13 +220,13 @@ impl Ground for Data {
         self.query(cmd("HGETALL").arg(format!("count:{precision}:{name}")))
     }
 
-    fn statistics(&self, context: &str) -> (u64, u64) {
+    fn statistics(&self, context: &str) -> Option<(u64, u64)> {
         let key = format!("stats:{context}:AccessTime");
         let count = |key: String| -> u64 {
             let count: Option<f64> = self.query(cmd("ZSCORE").arg(key).arg("count"));
             count.unwrap_or(0.0) as u64
         };
-        (count(key.clone()), count(key + ":last"))
+        Some((count(key.clone()), count(key + ":last")))
     }
 
     fn ranking(&self, name: &str) -> [BTreeMap<usize, i64>; 2] {

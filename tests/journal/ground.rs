@@ -64,8 +64,9 @@ pub trait Ground {
     /// The slices of a counter.
     fn counter(&self, precision: u32, name: &str) -> BTreeMap<String, i64>;
 
-    /// The counts of the statistics of a context: of this hour and of the last.
-    fn statistics(&self, context: &str) -> (u64, u64);
+    /// The counts of the exported statistics of a context, of this hour and of the last; `None` where nothing is
+    /// exported.
+    fn statistics(&self, context: &str) -> Option<(u64, u64)>;
 
     /// The sums of a ranking by request, and those of its slices.
     fn ranking(&self, name: &str) -> [BTreeMap<usize, i64>; 2];

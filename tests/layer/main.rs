@@ -18,13 +18,13 @@ mod timers;
 
 use std::collections::BTreeMap;
 
-use crate::rig::reads::StoreReads;
+use crate::rig::reads::{Snapshot, StoreReads};
 use axum::Router;
 use axum::body::Body;
 use http::{Request, Response};
 use tower::ServiceExt;
 use tower_pulse::model::outcome::Outcome;
-use tower_pulse::model::snapshot::{ContextSnapshot, Snapshot};
+use tower_pulse::model::snapshot::ContextSnapshot;
 use tower_pulse::{Clock, ManualClock, Pulse};
 
 /// 2023-11-14, half past an hour.

@@ -293,7 +293,7 @@ async fn a_timer_that_outlives_its_request_counts_when_it_ends() {
     );
     let discarded = sums_of(&found, "discarded");
     assert_eq!((discarded.count, discarded.sum), (0, 0));
-    let hits = pulse.store().snapshot(super::NOW).await.unwrap();
+    let hits = snapshot(&pulse).await;
     assert_eq!(hits.all.hour.unwrap().times.count, 1.0);
 }
 

@@ -2,11 +2,23 @@
 
 use tower_pulse::StoreError;
 use tower_pulse::model::batch::Aggregate;
-use tower_pulse::model::context::{ContextId, Kind};
-use tower_pulse::model::snapshot::ContextSnapshot;
+use tower_pulse::model::context::{ALL, ContextId, Kind};
+use tower_pulse::model::snapshot::{ContextSnapshot, FleetSnapshot, Problem};
 use tower_pulse::store::{
     ContextQuery, CounterQuery, RecordQuery, SliceCount, SlowestQuery, Store,
 };
+
+/// All contexts of a store, and what the fleet does.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// All contexts but `<all>`, by name.
+    pub contexts: Vec<ContextSnapshot>,
+    /// All HTTP contexts together.
+    pub all: ContextSnapshot,
+    pub fleet: FleetSnapshot,
+    /// Keys whose value has the wrong form, each once.
+    pub problems: Vec<Problem>,
+}
 
 /// What `store` answers about one name.
 #[allow(async_fn_in_trait, reason = "only tests call it")]
@@ -17,6 +29,49 @@ pub trait StoreReads: Store {
         let counters = self.counters(&query).await?;
         let slices = counters.iter().flat_map(|counter| &counter.slices);
         Ok(slices.map(|slice| (slice.start, slice.count)).collect())
+    }
+
+    /// All contexts, those that only other programs have recorded included.
+    async fn snapshot(&self, now: i64) -> Result<Snapshot, StoreError> {
+        let fleet = self.fleet(now).await?;
+        let mut problems = fleet.problems.clone();
+        let mut contexts = Vec::new();
+        if self.exports().is_some() {
+            loop {
+                let page = self.book_statistics(contexts.len(), now).await?;
+                problems.extend(page.problems);
+                if page.contexts.is_empty() {
+                    break;
+                }
+                contexts.extend(page.contexts);
+            }
+        } else {
+            let index = self.record_index(now).await?.contexts.into_iter();
+            let mut names: Vec<String> = index.map(|id| id.name.to_string()).collect();
+            names.sort_unstable();
+            names.dedup();
+            contexts = self.contexts(&ContextQuery { names, now }).await?;
+        }
+        contexts.retain(|context| context.context != ALL);
+        contexts.sort_by(|a, b| (&a.context, a.kind).cmp(&(&b.context, b.kind)));
+        let mut seen = Vec::new();
+        problems.retain(|problem| {
+            let is_new = !seen.contains(problem);
+            seen.extend(is_new.then(|| problem.clone()));
+            is_new
+        });
+        let all = self.context(ALL, now).await?;
+        Ok(Snapshot {
+            contexts,
+            all: all.unwrap_or_else(|| ContextSnapshot {
+                context: ALL.to_owned(),
+                kind: Kind::All,
+                hour: None,
+                last_hour: None,
+            }),
+            fleet,
+            problems,
+        })
     }
 
     /// The context of this name. Of several, the one that is not a timer.

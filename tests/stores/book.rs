@@ -71,7 +71,7 @@ async fn this_crate_reads_and_extends_data_of_the_book() {
         .map(|c| (&*c.context, c.kind))
         .collect();
     assert_eq!(names, [("/profile", Kind::Http), ("query", Kind::Timer)]);
-    assert_eq!(pairs_of(&snapshot.recent), [(NOW, 7)]);
+    assert_eq!(pairs_of(&snapshot.fleet.recent), [(NOW, 7)]);
     assert_eq!(fixture.hours("/profile").await, (Some(2.0), Some(1.0)));
     assert_eq!(
         fixture.store.slowest_means().await.unwrap()[0],
@@ -215,7 +215,7 @@ async fn without_the_books_keys_the_records_answer_queries() {
         0.009
     );
     assert_eq!(snapshot.all.hour.unwrap().times.count, 2.0);
-    assert_eq!(pairs_of(&snapshot.recent), [(NOW, 2)]);
+    assert_eq!(pairs_of(&snapshot.fleet.recent), [(NOW, 2)]);
     let slowest = store.slowest_means().await.unwrap();
     assert_eq!(
         slowest,

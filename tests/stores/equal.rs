@@ -174,10 +174,13 @@ impl Pair {
         let [a, b] = [&self.stores[0], &self.stores[1]];
         for at in [now, now + HOUR] {
             let (a, b) = (a.snapshot(at).await.unwrap(), b.snapshot(at).await.unwrap());
-            assert_eq!((a.taken_at, &a.problems), (b.taken_at, &b.problems));
-            assert_eq!(a.in_flight, b.in_flight);
-            assert_eq!(a.instances, b.instances);
-            assert_eq!(a.recent, b.recent);
+            assert_eq!(
+                (a.fleet.taken_at, &a.problems),
+                (b.fleet.taken_at, &b.problems)
+            );
+            assert_eq!(a.fleet.in_flight, b.fleet.in_flight);
+            assert_eq!(a.fleet.instances, b.fleet.instances);
+            assert_eq!(a.fleet.recent, b.fleet.recent);
             assert_eq!(a.contexts.len(), b.contexts.len());
             for (a, b) in a.contexts.iter().zip(&b.contexts) {
                 same_context(a, b);

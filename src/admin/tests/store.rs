@@ -16,7 +16,7 @@ use crate::model::slice::{HOUR, Precisions, SliceCount, hour_of};
 use crate::model::slow_request::SlowRequests;
 use crate::model::slowest::RankedContext;
 use crate::model::snapshot::{
-    AliveInstance, ContextSnapshot, FleetSnapshot, HourSnapshot, Problem, Snapshot,
+    AliveInstance, ContextSnapshot, FleetSnapshot, HourSnapshot, Problem,
 };
 use crate::model::tier::TierSlice;
 use crate::store::table_reads::TableReader;
@@ -205,10 +205,6 @@ impl Append for Canned {
 impl Query for Canned {
     fn tables(&self) -> &dyn TableReader {
         unreachable!("each query has an answer of its own")
-    }
-
-    fn snapshot(&self, _: i64) -> BoxFuture<'_, Result<Snapshot, StoreError>> {
-        unreachable!("it would read the statistics of all contexts at once")
     }
 
     fn fleet(&self, now: i64) -> BoxFuture<'_, Result<FleetSnapshot, StoreError>> {

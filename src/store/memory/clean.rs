@@ -1,8 +1,12 @@
 //! Cleaning: removes data that is older than its retention. See [`guide::recipes`](crate::guide::recipes).
 
+use std::collections::HashMap;
+
 use super::State;
-use crate::model::context::{ALL, Metric};
+use super::tables::number;
+use crate::model::context::Metric;
 use crate::model::slice::{DEFAULT_RETAINED, Precision, Precisions};
+use crate::store::table::CONTEXTS;
 use crate::store::{CleanReport, INSTANCE_TTL, Pass};
 
 impl State {
@@ -14,8 +18,7 @@ impl State {
         }
         let mut cleaned = CleanReport::default();
         self.clean_counters(pass, precisions, &mut cleaned);
-        self.forget_contexts(pass, &mut cleaned);
-        self.clean_ranking(pass, &mut cleaned);
+        self.clean_contexts(pass, &mut cleaned);
         let before = self.instances.len();
         self.instances
             .retain(|_, heartbeat| heartbeat.at >= pass.now - INSTANCE_TTL);
@@ -50,29 +53,37 @@ impl State {
             .retain(|_, by_precision| !by_precision.is_empty());
     }
 
-    fn forget_contexts(&mut self, pass: &Pass, cleaned: &mut CleanReport) {
-        let before = self.contexts.len();
-        let (counters, slowest) = (&mut self.counters, &mut self.slowest);
-        self.contexts.retain(|name, context| {
-            let keep = name == ALL || context.last_seen() > pass.now - pass.context_retention;
-            if !keep {
-                slowest.remove(name);
-                for metric in Metric::ALL {
-                    counters.remove(&metric.counter(name));
-                }
+    /// When the contexts of each name last had a sample.
+    fn last_seen(&self, now: i64) -> HashMap<Box<[u8]>, i64> {
+        let mut last_seen = HashMap::new();
+        for (_, table) in &CONTEXTS {
+            for (name, at) in self.tables.fields(table, now) {
+                let newest = last_seen.entry(name.into()).or_insert(i64::MIN);
+                *newest = number(at).unwrap_or(i64::MIN).max(*newest);
             }
-            keep
-        });
-        cleaned.contexts = (before - self.contexts.len()) as u64;
+        }
+        last_seen
     }
 
-    fn clean_ranking(&mut self, pass: &Pass, cleaned: &mut CleanReport) {
-        let before = self.slowest.len();
-        let contexts = &self.contexts;
-        self.slowest.retain(|name, _| {
-            let context = contexts.get(name);
-            context.is_some_and(|context| context.last_seen() > pass.now - pass.ranking_retention)
-        });
-        cleaned.ranks = (before - self.slowest.len()) as u64;
+    fn clean_contexts(&mut self, pass: &Pass, cleaned: &mut CleanReport) {
+        let ranked_since = pass.now - pass.ranking_retention;
+        let forgotten = pass.now - pass.context_retention;
+        for (name, last_seen) in self.last_seen(pass.now) {
+            if last_seen <= ranked_since && last_seen > self.ranked_since {
+                cleaned.ranks += 1;
+            }
+            if last_seen > forgotten {
+                continue;
+            }
+            cleaned.contexts += 1;
+            for (_, table) in &CONTEXTS {
+                self.tables.forget(table, &name);
+            }
+            let name = String::from_utf8_lossy(&name);
+            for metric in Metric::ALL {
+                self.counters.remove(&metric.counter(&name));
+            }
+        }
+        self.ranked_since = ranked_since;
     }
 }

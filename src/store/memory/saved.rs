@@ -59,15 +59,4 @@ impl MemoryStore {
         let journal = &self.state().journal;
         [journal.set_aside, journal.hole_bytes]
     }
-
-    /// The numbers of requests in the statistics of the current hour and of the last one.
-    pub fn requests_by_hour(&self, context: &str) -> [u64; 2] {
-        let state = self.state();
-        let context = state.contexts.get(context);
-        let hours = context.map(|context| [context.current, context.last]);
-        let count = |hour: Option<(i64, crate::model::access_time::AccessTimeStats)>| {
-            hour.map_or(0, |(_, times)| times.count as u64)
-        };
-        hours.unwrap_or_default().map(count)
-    }
 }

@@ -3,12 +3,13 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
-use super::tables::Tables;
+use super::tables::{Tables, number};
 use super::{MemoryStore, State, ready};
 use crate::error::StoreError;
 use crate::store::table::Table;
 use crate::store::table_reads::{
-    Answers, FieldPage, Purpose, RankingPlace, TableAnswer, TableRead, TableReader,
+    Answers, FieldPage, MAX_NAMES, Purpose, RankingPlace, RecordState, TableAnswer, TableRead,
+    TableReader,
 };
 use crate::task::BoxFuture;
 
@@ -44,6 +45,15 @@ impl State {
                         .collect(),
                 )
             }
+            TableRead::Names(table) if table.is_ordered() => {
+                let names = ids_at(&(0..MAX_NAMES), ids_of(tables, table, now));
+                whole(
+                    names
+                        .into_iter()
+                        .map(|(name, _)| (name, Vec::new()))
+                        .collect(),
+                )
+            }
             TableRead::Names(table) => {
                 let fields = tables.fields(table, now);
                 whole(
@@ -66,6 +76,11 @@ impl State {
                 let version = self.journal.version.clone().into_bytes();
                 TableAnswer::Values(vec![Some(version)])
             }
+            TableRead::State => TableAnswer::State(RecordState {
+                rolled: Some(self.rolled.clone()),
+                created: Some(self.created),
+            }),
+            TableRead::Revisions => TableAnswer::Revisions(tables.revisions(now).collect()),
         }
     }
 }
@@ -126,10 +141,6 @@ fn places<'a>(
         }
     };
     asked.iter().map(|id| id.as_ref().map(place)).collect()
-}
-
-fn number(value: &[u8]) -> Option<i64> {
-    std::str::from_utf8(value).ok()?.parse().ok()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The tables: fields with packed values, as the fold reads and writes them.
 
 use std::collections::{BTreeMap, HashMap};
-use std::ops::{Bound, Range};
+use std::ops::Bound;
 
 use crate::model::tier::{FINEST, Revision, RolledUp, TierSlice};
 use crate::store::table::{FieldWrites, Table};
@@ -107,6 +107,23 @@ impl Tables {
         }
     }
 
+    /// Raises the value of a field of an ordered table; a lower value changes nothing.
+    pub(super) fn raise(&mut self, table: Table, field: &[u8], value: i64) {
+        let fields = self.by_name.entry(table).or_default();
+        let before = fields.values.get(field);
+        let before = before.and_then(|before| number(before));
+        if before.is_none_or(|before| value > before) {
+            fields.set(field, value.to_string().as_bytes());
+        }
+    }
+
+    /// Removes a field of an ordered table.
+    pub(super) fn forget(&mut self, table: &Table, field: &[u8]) {
+        if let Some(fields) = self.by_name.get_mut(table) {
+            fields.remove(field);
+        }
+    }
+
     fn remove(&mut self, table: &Table) {
         let Some(fields) = self.by_name.remove(table) else {
             return;
@@ -192,21 +209,6 @@ impl Tables {
         live.map(|(at, revision)| (*at, *revision))
     }
 
-    /// The packed records of a context in those slices of a tier that begin within `starts`, oldest first.
-    pub(super) fn records_of<'a>(
-        &'a self,
-        seconds: u32,
-        starts: Range<i64>,
-        id: &'a [u8],
-    ) -> impl Iterator<Item = (i64, &'a [u8])> {
-        let [first, end] = [starts.start, starts.end].map(|start| Table::records((seconds, start)));
-        let tables = self.by_name.range(first..end);
-        tables.filter_map(move |(table, fields)| {
-            let (_, start) = table.slice()?;
-            Some((start, &**fields.values.get(id)?))
-        })
-    }
-
     /// The value of a field.
     pub(super) fn get(&self, table: &Table, field: &[u8], now: i64) -> Option<&[u8]> {
         let fields = self.live(table, now)?;
@@ -255,6 +257,11 @@ impl Tables {
             .get(table)
             .filter(|fields| !fields.is_expired(now))
     }
+}
+
+/// The value of a field of an ordered table.
+pub(super) fn number(value: &[u8]) -> Option<i64> {
+    std::str::from_utf8(value).ok()?.parse().ok()
 }
 
 /// The cursor behind a field: its name in hexadecimal.

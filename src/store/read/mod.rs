@@ -1,15 +1,29 @@
 //! Answers to queries from what a backend reads of its tables, once for every backend. A field that cannot be read is
 //! left out.
 
+mod contexts;
 mod minute_reports;
 mod rankings;
+mod record_cache;
+mod record_index;
+mod recorded_counter;
+mod records;
 mod slices;
 mod slow_requests;
 
+pub use self::contexts::{BookStatistics, ContextQuery};
+pub(super) use self::contexts::{book_statistics, contexts, kind_of, slowest};
 pub use self::minute_reports::{InstanceMinuteRecords, VersionRecords};
 pub(super) use self::minute_reports::{minute_reports, version_records};
 pub use self::rankings::{RankedId, RankingPage, RankingQuery};
 pub(super) use self::rankings::{ranking_names, ranking_page, ranking_warnings};
+pub use self::record_cache::RecordCache;
+pub use self::record_index::RecordIndex;
+pub(super) use self::record_index::record_index;
+#[cfg(feature = "redis")]
+pub(super) use self::recorded_counter::recorded_counter;
+pub(super) use self::records::records;
+pub use self::records::{ContextRecords, RecordQuery};
 pub use self::slices::SliceRecords;
 pub(super) use self::slices::slice_records;
 pub use self::slow_requests::SlowRequestQuery;

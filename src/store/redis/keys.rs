@@ -141,6 +141,8 @@ impl Keys {
             Table::Judgement => self.own("judged1"),
             Table::Changes => self.own("changes1"),
             Table::Detector => self.own("detector1"),
+            Table::Contexts => self.contexts(),
+            Table::Timers => self.timers(),
         }
     }
 

@@ -12,6 +12,7 @@ mod connection;
 mod credentials;
 mod encode;
 mod error;
+mod exports;
 mod journal;
 mod keys;
 mod lease;
@@ -47,25 +48,27 @@ use self::cached_rows::LargeRows;
 use self::connection::{Connections, Role};
 use self::keys::Keys;
 use self::oversized::OversizedKeys;
-use self::read::RecordCache;
 use self::replaced_keys::ReplacedKeys;
 use self::value::{int, items, text};
+use super::exports::Exports;
 use super::journal::Journal;
 use super::sealed::Sealed;
 use super::table_reads::TableReader;
 use super::{
-    Append, Appended, AppendedCall, BookStatistics, CleanReport, ContextQuery, ContextRecords,
-    CounterQuery, CounterSeries, FencedBatch, Fleet, Generation, Heartbeat, INSTANCE_TTL, Pass,
-    PassRecord, Query, Readable, RecordIndex, RecordQuery, SlowestQuery, Store, StoreStatus,
-    Upkeep, check_precisions,
+    Append, Appended, AppendedCall, CleanReport, CounterQuery, CounterSeries, FencedBatch, Fleet,
+    Generation, Heartbeat, INSTANCE_TTL, Pass, PassRecord, Query, Readable, RecordCache,
+    SlowestQuery, Store, StoreStatus, Upkeep, check_precisions,
 };
 use crate::clock::Clock;
 use crate::error::{BuildError, StoreError, StoreErrorKind};
 use crate::model::fleet::MAX_VERSIONS;
 use crate::model::slice::Precisions;
-use crate::model::slowest::RankedContext;
-use crate::model::snapshot::{ContextSnapshot, FleetSnapshot, Snapshot};
+use crate::model::slowest::{RANKING_LEN, RankedContext};
+use crate::model::snapshot::FleetSnapshot;
 use crate::task::BoxFuture;
+
+/// Seconds for which a context stays among the slowest after its last sample, where no ranking is exported.
+const RANKED_SECONDS: i64 = 86_400;
 
 /// A store in a Redis that a fleet shares.
 ///
@@ -287,27 +290,16 @@ impl Query for RedisStore {
         self
     }
 
-    fn snapshot(&self, now: i64) -> BoxFuture<'_, Result<Snapshot, StoreError>> {
-        Box::pin(self.read_snapshot(now))
+    fn exports(&self) -> Option<&dyn Exports> {
+        self.book_keys.then_some(self)
+    }
+
+    fn record_cache(&self) -> Option<&RecordCache> {
+        Some(&self.record_cache)
     }
 
     fn fleet(&self, now: i64) -> BoxFuture<'_, Result<FleetSnapshot, StoreError>> {
         Box::pin(self.read_fleet(now))
-    }
-
-    fn book_statistics(
-        &self,
-        offset: usize,
-        now: i64,
-    ) -> BoxFuture<'_, Result<BookStatistics, StoreError>> {
-        Box::pin(self.read_book_statistics(offset, now))
-    }
-
-    fn contexts<'a>(
-        &'a self,
-        query: &'a ContextQuery,
-    ) -> BoxFuture<'a, Result<Vec<ContextSnapshot>, StoreError>> {
-        Box::pin(self.read_named(query))
     }
 
     fn counters<'a>(
@@ -324,22 +316,19 @@ impl Query for RedisStore {
         Box::pin(self.read_counter_names(precisions))
     }
 
-    fn records<'a>(
-        &'a self,
-        query: &'a RecordQuery,
-    ) -> BoxFuture<'a, Result<Vec<ContextRecords>, StoreError>> {
-        Box::pin(self.read_records(query))
-    }
-
-    fn record_index(&self, now: i64) -> BoxFuture<'_, Result<RecordIndex, StoreError>> {
-        Box::pin(self.read_record_index(now))
-    }
-
     fn slowest<'a>(
         &'a self,
         query: &'a SlowestQuery,
     ) -> BoxFuture<'a, Result<Vec<RankedContext>, StoreError>> {
-        Box::pin(self.read_slowest(query.limit))
+        match self.exports() {
+            Some(exports) => exports.slowest(query.limit.min(RANKING_LEN)),
+            None => {
+                let clock = self.clock.clone().unwrap_or_else(Clock::system);
+                let now = clock.now_seconds();
+                let since = now.saturating_sub(RANKED_SECONDS);
+                Box::pin(super::read::slowest(self, since, query.limit, now))
+            }
+        }
     }
 }
 

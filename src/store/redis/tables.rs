@@ -1,6 +1,6 @@
 //! The tables of the store, as they are read: under a version by an instance that folds, and by all.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 use redis::{Pipeline, Value, pipe};
 
@@ -9,13 +9,16 @@ use super::connection::Role;
 use super::oversized::Reply;
 use super::script::READ;
 use super::stream::Oversized;
-use super::value::{bytes, float, int, into_bytes, into_items, into_pairs, items, text};
+use super::value::{bytes, float, int, into_bytes, into_items, into_pairs, items, pairs, text};
 use crate::error::StoreError;
+use crate::model::context::fnv1a;
 use crate::model::minute_report::MAX_REPORTED;
+use crate::model::tier::{Revision, RolledUp, TierSlice};
 use crate::store::journal::{FieldValues, Step};
 use crate::store::table::Table;
 use crate::store::table_reads::{
-    Answers, FieldPage, Purpose, RankingPlace, TableAnswer, TableRead, TableReader,
+    Answers, FieldPage, MAX_NAMES, Purpose, RankingPlace, RecordState, TableAnswer, TableRead,
+    TableReader,
 };
 use crate::task::BoxFuture;
 
@@ -34,6 +37,15 @@ fn weight(table: &Table) -> usize {
     match table {
         Table::InstanceMinutes { .. } => MAX_REPORTED,
         _ => 1,
+    }
+}
+
+/// The command that reads the values of some fields.
+fn values_command(table: &Table) -> &'static str {
+    if table.is_ordered() {
+        "ZMSCORE"
+    } else {
+        "HMGET"
     }
 }
 
@@ -78,10 +90,7 @@ impl RedisStore {
                 && (size == 0 || size + weight(table) * fields.len() <= most)
             {
                 script.key(self.keys.table(table));
-                script.arg(match table {
-                    Table::RankingTotals { .. } => "ZMSCORE",
-                    _ => "HMGET",
-                });
+                script.arg(values_command(table));
                 script.arg(fields.len().to_string());
                 fields.iter().for_each(|field| script.arg(&**field));
                 // A table costs about as much as a field.
@@ -126,7 +135,8 @@ impl RedisStore {
         let key = |table: &Table| self.keys.table(table);
         match read {
             TableRead::Values(table, fields) if !fields.is_empty() => {
-                pipeline.cmd("HMGET").arg(key(table)).arg(fields);
+                let values = pipeline.cmd(values_command(table));
+                values.arg(key(table)).arg(fields);
             }
             TableRead::Page(table, from) => {
                 let scan = pipeline.cmd("HSCAN").arg(key(table));
@@ -136,14 +146,15 @@ impl RedisStore {
             TableRead::All(table) => {
                 pipeline.cmd("HGETALL").arg(key(table));
             }
+            TableRead::Names(table) if table.is_ordered() => {
+                let names = pipeline.cmd("ZREVRANGE").arg(key(table));
+                names.arg(0).arg(MAX_NAMES - 1);
+            }
             TableRead::Names(table) => {
                 pipeline.cmd("HKEYS").arg(key(table));
             }
             TableRead::Count(table) => {
-                let command = match table {
-                    Table::RankingTotals { .. } => "ZCARD",
-                    _ => "HLEN",
-                };
+                let command = if table.is_ordered() { "ZCARD" } else { "HLEN" };
                 pipeline.cmd(command).arg(key(table));
             }
             TableRead::Ranks(table, ranks) if !ranks.is_empty() => {
@@ -163,12 +174,23 @@ impl RedisStore {
             TableRead::Version => {
                 pipeline.cmd("HGET").arg(self.keys.state()).arg("v");
             }
+            TableRead::State => {
+                let state = pipeline.cmd("HMGET").arg(self.keys.state());
+                state.arg("rolled").arg("created");
+            }
+            TableRead::Revisions => {
+                pipeline.cmd("HGETALL").arg(self.keys.revisions());
+            }
             TableRead::Values(..) | TableRead::Ranks(..) => {}
         }
     }
 }
 
 impl TableReader for RedisStore {
+    fn name_of(&self, table: &Table) -> String {
+        self.keys.table(table)
+    }
+
     fn read_tables<'a>(
         &'a self,
         purpose: Purpose,
@@ -244,7 +266,26 @@ fn answer(read: &TableRead, replies: &mut impl Iterator<Item = Reply>) -> TableA
             TableAnswer::Places(ids.iter().map(|_| place()).collect())
         }
         TableRead::Version => TableAnswer::Values(vec![into_bytes(next())]),
+        TableRead::State => TableAnswer::State(match &*into_items(next()) {
+            [rolled, created] => RecordState {
+                rolled: Some(RolledUp::from_text(text(rolled).unwrap_or_default())),
+                created: int(created),
+            },
+            _ => RecordState::default(),
+        }),
+        TableRead::Revisions => TableAnswer::Revisions(revisions(&next())),
     }
+}
+
+/// Reads the key of the revisions, whose fields are `{tier}:{place}` and `{slice} {version}`.
+fn revisions(hash: &Value) -> HashMap<TierSlice, Revision> {
+    let revision = |(field, value): (&Value, &Value)| {
+        let (seconds, _) = text(field)?.split_once(':')?;
+        let (slice, version) = text(value)?.split_once(' ')?;
+        let at = (seconds.parse().ok()?, slice.parse().ok()?);
+        Some((at, fnv1a(version.bytes())))
+    };
+    pairs(hash).filter_map(revision).collect()
 }
 
 /// The page in an answer to HSCAN.

@@ -6,11 +6,12 @@ use redis::{Value, pipe};
 
 use super::super::RedisStore;
 use super::super::value::{float, int, items, pairs, problem, text};
-use super::series::slices_of;
-use super::{MAX_NAMES, Replies};
+use super::Replies;
+use super::counters::slices_of;
 use crate::error::StoreError;
 use crate::model::context::Metric;
 use crate::model::snapshot::{AliveInstance, FleetSnapshot, Problem};
+use crate::store::table_reads::MAX_NAMES;
 use crate::store::{INSTANCE_TTL, RECENT_SLICES};
 
 /// Instances per pipeline.

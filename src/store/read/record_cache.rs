@@ -34,7 +34,8 @@ struct Series {
 
 /// The records of the series that were read last, the latest at the end.
 #[derive(Debug, Default)]
-pub(in crate::store::redis) struct RecordCache(Mutex<Vec<Series>>);
+#[doc(hidden)]
+pub struct RecordCache(Mutex<Vec<Series>>);
 
 impl RecordCache {
     /// Takes out the records of a series.

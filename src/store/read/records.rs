@@ -1,0 +1,205 @@
+//! The records of contexts, combined into slices of one width.
+
+use std::borrow::Borrow;
+use std::ops::Range;
+
+use super::record_cache::{HeldRecord, HeldRecords, RecordCache};
+use crate::error::StoreError;
+use crate::model::context::ContextId;
+use crate::model::pack;
+use crate::model::records::{Record, RecordId, SliceSums, combine};
+use crate::model::slice::{Precision, SKEW_ALLOWED};
+use crate::model::snapshot::Problem;
+use crate::model::tier::{FINEST, RolledUp, TierSlice, tier_for};
+use crate::store::table::Table;
+use crate::store::table_reads::{Purpose, TableRead, TableReader};
+
+/// Contexts whose records are read at once.
+const CONTEXTS_AT_ONCE: usize = 100;
+
+/// Asks for the records of some contexts.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[doc(hidden)]
+pub struct RecordQuery {
+    /// The contexts.
+    pub contexts: Vec<ContextId>,
+    /// Length of the slices, in seconds: one of [`WIDTHS`](crate::model::tier::WIDTHS).
+    pub width: u32,
+    /// The time of the query, in Unix seconds.
+    pub now: i64,
+}
+
+/// The records of a context, combined into slices of one width.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[doc(hidden)]
+pub struct ContextRecords {
+    /// The context.
+    pub context: ContextId,
+    /// Its slices, oldest first.
+    pub slices: Vec<SliceSums>,
+}
+
+/// The slices of the tiers from which wider slices are combined.
+struct SlicesToCombine {
+    width: u32,
+    tier: Precision,
+    /// Those of the tier, oldest first, and then those of the finest tier that are not part of them.
+    slices: Vec<TierSlice>,
+}
+
+impl SlicesToCombine {
+    /// Those of the tier for `width` that begin within `starts`; `None` if no tier has such slices.
+    fn within(starts: Range<i64>, width: u32, rolled: &RolledUp) -> Option<Self> {
+        let tier = tier_for(width)?;
+        let pending = rolled.pending();
+        let pending = pending.filter(|minute| starts.contains(minute) && tier != FINEST);
+        let pending = pending.map(|minute| (FINEST.seconds, minute));
+        let of_tier = starts.clone().step_by(tier.seconds as usize);
+        let of_tier = of_tier.map(|start| (tier.seconds, start));
+        Some(Self {
+            width,
+            tier,
+            slices: of_tier.chain(pending).collect(),
+        })
+    }
+
+    /// All slices of the tier for `width` that are retained at `now`.
+    fn retained(now: i64, width: u32, rolled: &RolledUp) -> Option<Self> {
+        let tier = tier_for(width)?;
+        let seconds = i64::from(tier.seconds);
+        let first = tier.slice(tier.cut_off(now)).saturating_add(seconds);
+        // Slices of the next hour may exist, as the clock of another instance may be ahead.
+        let last = tier.slice(now.saturating_add(SKEW_ALLOWED));
+        Self::within(first..last.saturating_add(seconds), width, rolled)
+    }
+
+    /// Combines the records of a context, given in the order of the slices.
+    fn combine<R: Borrow<Record>>(
+        &self,
+        records: impl IntoIterator<Item = Option<R>>,
+    ) -> Vec<SliceSums> {
+        let (mut of_tier, mut pending) = (Vec::new(), Vec::new());
+        for ((seconds, start), record) in self.slices.iter().zip(records) {
+            let into = match *seconds == self.tier.seconds {
+                true => &mut of_tier,
+                false => &mut pending,
+            };
+            into.extend(record.map(|record| (*start, record)));
+        }
+        combine(self.width, self.tier, of_tier, pending)
+    }
+}
+
+/// The records of the contexts in a query that are retained, in its order.
+pub(in crate::store) async fn records(
+    reader: &dyn TableReader,
+    cache: Option<&RecordCache>,
+    query: &RecordQuery,
+) -> Result<Vec<ContextRecords>, StoreError> {
+    let reads = [TableRead::State, TableRead::Revisions];
+    let mut answers = reader.read_tables(Purpose::Query, &reads).await?;
+    let state = answers.state();
+    let revisions = answers.revisions();
+    let rolled = state.rolled_at(query.now);
+    let slices = SlicesToCombine::retained(query.now, query.width, &rolled);
+    let mut answer = Vec::with_capacity(query.contexts.len());
+    for context in &query.contexts {
+        let id = RecordId::new(context.kind, &context.name);
+        let combined = match &slices {
+            Some(slices) => {
+                let series = (id, slices.tier.seconds);
+                // Without revisions nobody knows what has changed.
+                let cache = cache.zip(state.created).filter(|_| !revisions.is_empty());
+                let mut held = match cache {
+                    Some((cache, created)) => cache.take(series, created),
+                    None => HeldRecords::new(),
+                };
+                held.retain(|slice, record| record.revision == revisions.get(slice).copied());
+                let unread = slices.slices.iter().copied();
+                let unread: Vec<_> = unread.filter(|slice| !held.contains_key(slice)).collect();
+                for (slice, packed) in read_record(reader, id, &unread).await? {
+                    let revision = revisions.get(&slice).copied();
+                    held.insert(slice, HeldRecord { revision, packed });
+                }
+                let record = |slice| pack::read_record(held.get(slice)?.packed.as_ref()?);
+                let combined = slices.combine(slices.slices.iter().map(record));
+                if let Some((cache, created)) = cache {
+                    held.retain(|slice, _| slices.slices.contains(slice));
+                    cache.put(series, created, held);
+                }
+                combined
+            }
+            None => Vec::new(),
+        };
+        answer.push(ContextRecords {
+            context: context.clone(),
+            slices: combined,
+        });
+    }
+    Ok(answer)
+}
+
+/// Reads the packed record that a context has in each of some slices.
+async fn read_record(
+    reader: &dyn TableReader,
+    id: RecordId,
+    slices: &[TierSlice],
+) -> Result<Vec<(TierSlice, Option<Box<[u8]>>)>, StoreError> {
+    if slices.is_empty() {
+        return Ok(Vec::new());
+    }
+    let field = id.to_bytes().to_vec();
+    let reads = slices.iter();
+    let reads = reads.map(|slice| TableRead::Values(Table::records(*slice), vec![field.clone()]));
+    let reads: Vec<_> = reads.collect();
+    let mut answers = reader.read_tables(Purpose::Query, &reads).await?;
+    let values = slices.iter().map(|slice| {
+        let value = answers.values().pop().flatten();
+        (*slice, value.map(Vec::into_boxed_slice))
+    });
+    Ok(values.collect())
+}
+
+/// The records of many contexts in slices of `width` seconds that begin within `starts`, in the order of the contexts.
+/// What is no record is left out, and added to the problems.
+pub(super) async fn records_within(
+    reader: &dyn TableReader,
+    contexts: &[ContextId],
+    starts: Range<i64>,
+    width: u32,
+    rolled: &RolledUp,
+    problems: &mut Vec<Problem>,
+) -> Result<Vec<Vec<SliceSums>>, StoreError> {
+    let Some(slices) = SlicesToCombine::within(starts, width, rolled) else {
+        return Ok(vec![Vec::new(); contexts.len()]);
+    };
+    let mut combined = Vec::with_capacity(contexts.len());
+    for part in contexts.chunks(CONTEXTS_AT_ONCE) {
+        let fields = part.iter();
+        let fields = fields.map(|id| RecordId::new(id.kind, &id.name).to_bytes().to_vec());
+        let fields: Vec<Vec<u8>> = fields.collect();
+        let reads = slices.slices.iter();
+        let reads = reads.map(|slice| TableRead::Values(Table::records(*slice), fields.clone()));
+        let reads: Vec<_> = reads.collect();
+        let mut answers = reader.read_tables(Purpose::Query, &reads).await?;
+        let by_slice: Vec<_> = slices.slices.iter().map(|_| answers.values()).collect();
+        for (at, context) in part.iter().enumerate() {
+            let records = slices.slices.iter().zip(&by_slice);
+            let records = records.map(|(slice, values)| {
+                let packed = values.get(at)?.as_ref()?;
+                let record = pack::read_record(packed);
+                if record.is_none() {
+                    problems.push(Problem {
+                        key: reader.name_of(&Table::records(*slice)),
+                        reason: format!("the field of {} holds no record", context.name),
+                    });
+                }
+                record
+            });
+            combined.push(slices.combine(records));
+        }
+        // Unpacking holds the runtime up for a while.
+        tokio::task::yield_now().await;
+    }
+    Ok(combined)
+}

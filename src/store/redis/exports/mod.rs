@@ -1,0 +1,3 @@
+//! Exports: what this store writes for other programs, and what they have added to it.
+
+mod book;
