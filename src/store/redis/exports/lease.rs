@@ -4,12 +4,12 @@ use std::time::Instant;
 
 use redis::{Value, cmd, pipe};
 
-use super::RedisStore;
-use super::connection::Role;
+use super::super::RedisStore;
+use super::super::connection::Role;
+use super::super::stream::Oversized;
+use super::super::value::{bytes, int, items, shown, text};
 use super::pass::{LEASE_TTL, PassRun};
 use super::problem_log::{self, ProblemRecord};
-use super::stream::Oversized;
-use super::value::{bytes, int, items, shown, text};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::interrupted::Interrupted;
 use crate::store::{CleanReport, Pass, PassRecord};
@@ -33,7 +33,10 @@ const FIELDS: [&str; 11] = [
 ];
 
 impl RedisStore {
-    pub(super) async fn clean_once(&self, pass: &Pass) -> Result<Option<CleanReport>, StoreError> {
+    pub(in crate::store::redis) async fn clean_once(
+        &self,
+        pass: &Pass,
+    ) -> Result<Option<CleanReport>, StoreError> {
         let pass = &Pass {
             now: self.not_ahead(pass.now).await?,
             ..pass.clone()
@@ -176,7 +179,7 @@ impl RedisStore {
         self.connections.call(Role::Write, &set).await.map(drop)
     }
 
-    pub(super) async fn read_last_pass(
+    pub(in crate::store::redis) async fn read_last_pass(
         &self,
         role: Role,
     ) -> Result<Option<PassRecord>, StoreError> {

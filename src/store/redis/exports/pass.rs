@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use redis::{Cmd, Value, pipe};
 
-use super::RedisStore;
-use super::connection::Role;
-use super::oversized::TOO_LARGE;
-use super::script::{CLEAN, Invocation, Lua};
-use super::stream::Oversized;
-use super::value::{items, problem, text};
+use super::super::RedisStore;
+use super::super::connection::Role;
+use super::super::oversized::TOO_LARGE;
+use super::super::script::{CLEAN, Invocation, Lua};
+use super::super::stream::Oversized;
+use super::super::value::{items, problem, text};
 use crate::error::StoreErrorKind;
 use crate::store::interrupted::Interrupted;
 use crate::store::{CleanReport, Pass};

@@ -2,10 +2,10 @@
 
 use redis::{cmd, pipe};
 
-use super::connection::Role;
+use super::super::connection::Role;
+use super::super::script::FORGET;
+use super::super::value::{ISO_HOUR_LEN, float, int, items, text};
 use super::pass::PassRun;
-use super::script::FORGET;
-use super::value::{ISO_HOUR_LEN, float, int, items, text};
 use crate::model::context::{ALL, Metric};
 use crate::model::slice::{HOUR, hour_from_iso};
 use crate::store::INSTANCE_TTL;

@@ -8,10 +8,10 @@
 
 use redis::{Value, cmd, pipe};
 
-use super::connection::Role;
+use super::super::connection::Role;
+use super::super::script::CLEAN;
+use super::super::value::{bytes, int, items, shown, text};
 use super::pass::PassRun;
-use super::script::CLEAN;
-use super::value::{bytes, int, items, shown, text};
 use crate::model::context::fnv1a;
 use crate::model::slice::{DEFAULT_RETAINED, Precision};
 use crate::store::interrupted::Interrupted;
@@ -336,7 +336,10 @@ impl PassRun<'_> {
         self.send(script).await
     }
 
-    async fn send(&mut self, script: Option<super::script::Invocation>) -> Result<(), Interrupted> {
+    async fn send(
+        &mut self,
+        script: Option<super::super::script::Invocation>,
+    ) -> Result<(), Interrupted> {
         let Some(script) = script else {
             return Ok(());
         };
