@@ -129,6 +129,22 @@ impl RedisStore {
         }
     }
 
+    /// Gives up a lease, unless another instance holds it by now.
+    pub(super) async fn release_lease(
+        &self,
+        role: Role,
+        lease: String,
+        token: &str,
+    ) -> Result<(), StoreError> {
+        // Between the two commands another instance may take the lease, and then loses it. That is harmless: each
+        // script checks the version of the state, or whose the lease is.
+        let holder = self.connections.call(role, cmd("GET").arg(&lease)).await?;
+        if text(&holder) == Some(token) {
+            self.connections.call(role, cmd("DEL").arg(&lease)).await?;
+        }
+        Ok(())
+    }
+
     pub(super) fn read_step(
         &self,
         instance: &str,
@@ -291,19 +307,7 @@ impl Journal for RedisStore {
     }
 
     fn release<'a>(&'a self, instance: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
-        Box::pin(async move {
-            // Between the two commands another instance may take the lease, and then loses it. That is
-            // harmless: it acquires the lease again, and the version protects the data.
-            let mut get = cmd("GET");
-            get.arg(self.keys.fold_lease());
-            let holder = self.connections.call(Role::Fold, &get).await?;
-            if text(&holder) == Some(instance) {
-                let mut del = cmd("DEL");
-                del.arg(self.keys.fold_lease());
-                self.connections.call(Role::Fold, &del).await?;
-            }
-            Ok(())
-        })
+        Box::pin(self.release_lease(Role::Fold, self.keys.fold_lease(), instance))
     }
 
     fn read<'a>(

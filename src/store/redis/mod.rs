@@ -363,6 +363,6 @@ impl Upkeep for RedisStore {
     }
 
     fn last_pass(&self) -> BoxFuture<'_, Result<Option<PassRecord>, StoreError>> {
-        Box::pin(self.read_last_pass(Role::Read))
+        Box::pin(self.read_last_pass())
     }
 }
