@@ -4,7 +4,6 @@ use redis::{Value, cmd};
 
 use super::RedisStore;
 use super::connection::Role;
-use super::encode;
 use super::journal::position_of;
 use super::script::{APPEND, HELLO, Invocation};
 use super::value::{bytes, int, items, text};
@@ -33,7 +32,7 @@ impl RedisStore {
         }
         script.arg(random_name());
         script.arg(PARTITIONS.to_string());
-        script.arg(self.layout().now_arg());
+        script.arg(self.now_arg());
         script.arg(ORPHANED_TTL.to_string());
         script.arg(ORPHANED_BYTES.to_string());
         let reply = self.connections.run(Role::Write, &HELLO, &script).await?;
@@ -54,7 +53,7 @@ impl RedisStore {
     }
 
     pub(super) async fn append_call(&self, call: &FencedBatch) -> Result<Appended, StoreError> {
-        let script = encode::append(call, &self.layout());
+        let script = self.encode_append(call);
         let reply = self.connections.run(Role::Write, &APPEND, &script).await?;
         if let Some(reason) = items(&reply).get(4).and_then(bytes) {
             let reason = [b"entries of another program, which were removed: ", reason].concat();

@@ -5,10 +5,9 @@ use redis::{Value, cmd};
 
 use super::RedisStore;
 use super::connection::Role;
-use super::encode::{self, LEASE_MILLIS, Layout};
+use super::encode::LEASE_MILLIS;
 use super::script::{ACQUIRE, AMEND, FOLD, Invocation, Lua, READ};
 use super::value::{bytes, int, items, pairs, text};
-use crate::clock::Clock;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::model::batch::MAX_ENTRY_BYTES;
 use crate::model::pack::ENTRY_VERSION;
@@ -34,16 +33,6 @@ const FENCE_TTL: i64 = 86_400;
 const FENCES_AT_ONCE: usize = 200;
 
 impl RedisStore {
-    pub(super) fn layout(&self) -> Layout<'_> {
-        Layout {
-            keys: &self.keys,
-            expire_idle_keys: self.expire_idle_keys,
-            book_keys: self.book_keys,
-            now: self.clock.as_ref().map(Clock::now_seconds),
-            journal_bytes: self.journal_bytes,
-        }
-    }
-
     pub(super) fn not_understood(&self, command: &str) -> StoreError {
         let message = format!(
             "{command} gave an answer that cannot be understood; delete {} if another program has written it",
@@ -109,7 +98,7 @@ impl RedisStore {
                 version,
                 &ENTRY_VERSION.to_string(),
                 &NEWER_GRACE.to_string(),
-                &self.layout().now_arg(),
+                &self.now_arg(),
             ],
         );
         let reply = self.connections.run(Role::Fold, &ACQUIRE, &script).await?;
@@ -140,6 +129,22 @@ impl RedisStore {
         }
     }
 
+    /// Gives up a lease, unless another instance holds it by now.
+    pub(super) async fn release_lease(
+        &self,
+        role: Role,
+        lease: String,
+        token: &str,
+    ) -> Result<(), StoreError> {
+        // Between the two commands another instance may take the lease, and then loses it. That is harmless: each
+        // script checks the version of the state, or whose the lease is.
+        let holder = self.connections.call(role, cmd("GET").arg(&lease)).await?;
+        if text(&holder) == Some(token) {
+            self.connections.call(role, cmd("DEL").arg(&lease)).await?;
+        }
+        Ok(())
+    }
+
     pub(super) fn read_step(
         &self,
         instance: &str,
@@ -149,7 +154,7 @@ impl RedisStore {
         let keys = &self.keys;
         let keys = [keys.state(), keys.journal(), keys.fold_lease()];
         let millis = LEASE_MILLIS.to_string();
-        let (now, most) = (self.layout().now_arg(), READ_ENTRY_BYTES.to_string());
+        let (now, most) = (self.now_arg(), READ_ENTRY_BYTES.to_string());
         let args = [version, instance, &millis, bytes, from, &now, &most];
         self.step(&keys, &args)
     }
@@ -302,19 +307,7 @@ impl Journal for RedisStore {
     }
 
     fn release<'a>(&'a self, instance: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
-        Box::pin(async move {
-            // Between the two commands another instance may take the lease, and then loses it. That is
-            // harmless: it acquires the lease again, and the version protects the data.
-            let mut get = cmd("GET");
-            get.arg(self.keys.fold_lease());
-            let holder = self.connections.call(Role::Fold, &get).await?;
-            if text(&holder) == Some(instance) {
-                let mut del = cmd("DEL");
-                del.arg(self.keys.fold_lease());
-                self.connections.call(Role::Fold, &del).await?;
-            }
-            Ok(())
-        })
+        Box::pin(self.release_lease(Role::Fold, self.keys.fold_lease(), instance))
     }
 
     fn read<'a>(
@@ -338,7 +331,7 @@ impl Journal for RedisStore {
 
     fn fold<'a>(&'a self, step: &'a FoldStep<'a>) -> BoxFuture<'a, Result<Step<()>, StoreError>> {
         Box::pin(async move {
-            let script = encode::fold(step, &self.layout());
+            let script = self.encode_step(step);
             Ok(self.run_step(&FOLD, &script).await?.map(drop))
         })
     }
@@ -379,7 +372,7 @@ impl Journal for RedisStore {
     ) -> BoxFuture<'a, Result<Step<()>, StoreError>> {
         Box::pin(async move {
             let (id, newer) = (entry.position.to_string(), entry.version.to_string());
-            let now = self.layout().now_arg();
+            let now = self.now_arg();
             self.amend(version, next, &["NEWER", &id, &newer, &now])
                 .await
         })

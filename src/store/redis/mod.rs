@@ -2,12 +2,11 @@
 //!
 //! Read `keys` (all keys), `append` with `lua/append.lua` (a call is appended once), `journal` with `lua/fold.lua`
 //! (it is folded once) and `encode` (the arguments of these scripts), then `connection`, `stream` (bounds of answers), `value`
-//! (safe texts), `read`, `oversized`, `pass`, `lease`, `clean`, `sweep` and `replaced_keys`.
+//! (safe texts), `read`, `oversized`, `replaced_keys`, and `exports` (what is there for programs in other languages).
 
 mod append;
 #[cfg(feature = "row-cache")]
 mod cached_rows;
-mod clean;
 mod connection;
 mod credentials;
 mod encode;
@@ -15,12 +14,9 @@ mod error;
 mod exports;
 mod journal;
 mod keys;
-mod lease;
 mod options;
 mod oversized;
-mod pass;
 mod permissions;
-mod problem_log;
 mod read;
 mod replaced_keys;
 #[cfg(feature = "row-cache")]
@@ -30,7 +26,6 @@ mod server;
 mod status;
 mod stream;
 mod subject;
-mod sweep;
 mod tables;
 #[cfg(feature = "redis-tls")]
 mod tls;
@@ -356,6 +351,6 @@ impl Upkeep for RedisStore {
     }
 
     fn last_pass(&self) -> BoxFuture<'_, Result<Option<PassRecord>, StoreError>> {
-        Box::pin(self.read_last_pass(Role::Read))
+        Box::pin(self.read_last_pass())
     }
 }

@@ -10,11 +10,12 @@ pub(super) struct Lua {
     hash: LazyLock<String>,
 }
 
+/// A script is one file, or what several files have in this order.
 macro_rules! lua {
-    ($name:ident, $file:literal) => {
+    ($name:ident, $($file:literal),+) => {
         pub(super) static $name: Lua = Lua {
-            source: include_str!($file),
-            hash: LazyLock::new(|| Script::new(include_str!($file)).get_hash().to_owned()),
+            source: concat!($(include_str!($file)),+),
+            hash: LazyLock::new(|| Script::new($name.source).get_hash().to_owned()),
         };
     };
 }
@@ -23,7 +24,7 @@ lua!(HELLO, "lua/hello.lua");
 lua!(APPEND, "lua/append.lua");
 lua!(ACQUIRE, "lua/acquire.lua");
 lua!(READ, "lua/read.lua");
-lua!(FOLD, "lua/fold.lua");
+lua!(FOLD, "lua/exports.lua", "lua/fold.lua");
 lua!(AMEND, "lua/amend.lua");
 lua!(CLEAN, "lua/clean.lua");
 lua!(FORGET, "lua/forget.lua");

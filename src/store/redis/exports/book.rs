@@ -122,7 +122,7 @@ impl RedisStore {
     }
 
     /// Adds the commands that read the statistics of a name.
-    fn add_statistics(&self, pipeline: &mut redis::Pipeline, name: &str) {
+    fn ask_for_statistics(&self, pipeline: &mut redis::Pipeline, name: &str) {
         let stats = self.keys.stats(name);
         for start in [&stats.start, &stats.pstart] {
             let command = pipeline.cmd("GETRANGE").arg(start);
@@ -183,7 +183,7 @@ impl RedisStore {
         let mut pipeline = redis::Pipeline::with_capacity((1 + PER_NAME) * names.len());
         for name in names {
             pipeline.cmd("ZSCORE").arg(&slowest).arg(name);
-            self.add_statistics(&mut pipeline, name);
+            self.ask_for_statistics(&mut pipeline, name);
         }
         let replies = self.read(&mut pipeline).await?;
         let mut replies = Replies {
@@ -220,7 +220,7 @@ impl RedisStore {
         let page: Vec<Listed> = page.collect();
         let mut pipeline = redis::Pipeline::with_capacity(PER_NAME * page.len());
         for context in &page {
-            self.add_statistics(&mut pipeline, &context.id.name);
+            self.ask_for_statistics(&mut pipeline, &context.id.name);
         }
         let replies = match page.is_empty() {
             true => Vec::new(),

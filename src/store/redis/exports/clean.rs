@@ -2,10 +2,10 @@
 
 use redis::{cmd, pipe};
 
-use super::connection::Role;
-use super::pass::PassRun;
-use super::script::FORGET;
-use super::value::{ISO_HOUR_LEN, float, int, items, text};
+use super::super::connection::Role;
+use super::super::script::{FORGET, Invocation};
+use super::super::value::{ISO_HOUR_LEN, float, int, items, text};
+use super::pass::{PassRun, count};
 use crate::model::context::{ALL, Metric};
 use crate::model::slice::{HOUR, hour_from_iso};
 use crate::store::INSTANCE_TTL;
@@ -17,6 +17,7 @@ const CONTEXTS_AT_ONCE: usize = 8;
 const MAX_RANKS: usize = 1_000;
 /// Ranks per pipeline.
 const RANKS_AT_ONCE: usize = 100;
+
 impl PassRun<'_> {
     /// Forgets contexts that have had no sample for their retention, with all their data.
     pub(super) async fn contexts(&mut self) -> Result<(), Interrupted> {
@@ -57,13 +58,7 @@ impl PassRun<'_> {
             return Ok(0);
         }
         let (keys, precisions) = (&self.store.keys, &self.store.precisions);
-        let mut script = self.script();
-        script.key(keys.contexts());
-        script.key(keys.timers());
-        script.key(keys.slowest());
-        script.key(keys.known());
-        script.arg(cut_off.to_string());
-        script.arg("ALL");
+        let mut script = self.forget_script(cut_off, "ALL");
         for name in names {
             let stats = keys.stats(name);
             let mut gone = vec![stats.current, stats.start, stats.last, stats.pstart];
@@ -81,8 +76,17 @@ impl PassRun<'_> {
             gone.into_iter().for_each(|key| script.key(key));
             members.into_iter().for_each(|member| script.arg(member));
         }
-        let reply = self.run(&FORGET, &script).await?;
-        Ok(items(&reply).get(1).and_then(int).unwrap_or(0).max(0) as u64)
+        Ok(count(&self.run(&FORGET, &script).await?, 1))
+    }
+
+    /// The start of a script that forgets contexts, or only their ranks.
+    fn forget_script(&self, cut_off: i64, what: &str) -> Invocation {
+        let keys = &self.store.keys;
+        let keys = [keys.contexts(), keys.timers(), keys.slowest(), keys.known()];
+        let mut script = self.script(keys);
+        script.arg(cut_off.to_string());
+        script.arg(what);
+        script
     }
 
     /// Removes contexts that have had no sample for the ranking's retention from the ranking.
@@ -134,21 +138,13 @@ impl PassRun<'_> {
                 connections.pipeline(Role::Write, &mut listing).await?;
             }
             if !old.is_empty() {
-                let mut script = self.script();
-                script.key(keys.contexts());
-                script.key(keys.timers());
-                script.key(keys.slowest());
-                script.key(keys.known());
-                script.arg(cut_off.to_string());
-                script.arg("RANK");
+                let mut script = self.forget_script(cut_off, "RANK");
                 for name in old {
                     script.arg(name);
                     script.arg("0");
                     script.arg("0");
                 }
-                let reply = self.run(&FORGET, &script).await?;
-                let ranks = items(&reply).get(1).and_then(int).unwrap_or(0);
-                self.cleaned.ranks += ranks.max(0) as u64;
+                self.cleaned.ranks += count(&self.run(&FORGET, &script).await?, 1);
             }
         }
         Ok(())

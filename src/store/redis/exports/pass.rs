@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use redis::{Cmd, Value, pipe};
 
-use super::RedisStore;
-use super::connection::Role;
-use super::oversized::TOO_LARGE;
-use super::script::{CLEAN, Invocation, Lua};
-use super::stream::Oversized;
-use super::value::{items, problem, text};
+use super::super::RedisStore;
+use super::super::connection::Role;
+use super::super::oversized::TOO_LARGE;
+use super::super::script::{CLEAN, Invocation, Lua};
+use super::super::stream::Oversized;
+use super::super::value::{int, items, problem, text};
 use crate::error::StoreErrorKind;
 use crate::store::interrupted::Interrupted;
 use crate::store::{CleanReport, Pass};
@@ -69,10 +69,11 @@ impl PassRun<'_> {
         }
     }
 
-    /// The first key and arguments of every script: the lease, its token and its time to live.
-    pub(super) fn script(&self) -> Invocation {
+    /// A script with its first keys and arguments: the lease, its token, its time to live, and keys of the script.
+    pub(super) fn script(&self, keys: impl IntoIterator<Item = String>) -> Invocation {
         let mut script = Invocation::default();
         script.key(self.store.keys.lease());
+        keys.into_iter().for_each(|key| script.key(key));
         script.arg(self.token.as_str());
         script.arg(LEASE_TTL.to_string());
         script
@@ -81,8 +82,7 @@ impl PassRun<'_> {
     /// Prolongs the lease if no script has done so for a while.
     pub(super) async fn keep_lease(&mut self) -> Result<(), Interrupted> {
         if self.prolonged.elapsed() >= PROLONGED_AFTER {
-            let mut script = self.script();
-            script.key(self.store.keys.known());
+            let script = self.script([self.store.keys.known()]);
             self.run(&CLEAN, &script).await?;
         }
         Ok(())
@@ -108,4 +108,9 @@ impl PassRun<'_> {
             }
         }
     }
+}
+
+/// How many a script has removed, at a place of its reply.
+pub(super) fn count(reply: &Value, at: usize) -> u64 {
+    items(reply).get(at).and_then(int).unwrap_or(0).max(0) as u64
 }

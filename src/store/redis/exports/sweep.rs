@@ -8,10 +8,10 @@
 
 use redis::{Value, cmd, pipe};
 
-use super::connection::Role;
-use super::pass::PassRun;
-use super::script::CLEAN;
-use super::value::{bytes, int, items, shown, text};
+use super::super::connection::Role;
+use super::super::script::{CLEAN, Invocation};
+use super::super::value::{bytes, int, items, shown, text};
+use super::pass::{PassRun, count};
 use crate::model::context::fnv1a;
 use crate::model::slice::{DEFAULT_RETAINED, Precision};
 use crate::store::interrupted::Interrupted;
@@ -321,11 +321,7 @@ impl PassRun<'_> {
                     cost = 0;
                 }
                 cost += part.len() + PER_COUNTER;
-                let script = script.get_or_insert_with(|| {
-                    let mut script = self.script();
-                    script.key(self.store.keys.known());
-                    script
-                });
+                let script = script.get_or_insert_with(|| self.script([self.store.keys.known()]));
                 script.key(self.store.keys.count_of(change.member));
                 script.arg(change.member);
                 script.arg(change.ttl.map_or_else(String::new, |ttl| ttl.to_string()));
@@ -336,14 +332,13 @@ impl PassRun<'_> {
         self.send(script).await
     }
 
-    async fn send(&mut self, script: Option<super::script::Invocation>) -> Result<(), Interrupted> {
+    async fn send(&mut self, script: Option<Invocation>) -> Result<(), Interrupted> {
         let Some(script) = script else {
             return Ok(());
         };
         let reply = self.run(&CLEAN, &script).await?;
-        let count = |at: usize| items(&reply).get(at).and_then(int).unwrap_or(0).max(0) as u64;
-        self.cleaned.slices += count(1);
-        self.cleaned.counters += count(2);
+        self.cleaned.slices += count(&reply, 1);
+        self.cleaned.counters += count(&reply, 2);
         Ok(())
     }
 }

@@ -1,10 +1,10 @@
 //! The problems of cleaning passes, which the last pass stores for all instances. A problem stays in the log until
 //! its key has been due again.
 
-use super::keys::Keys;
+use super::super::keys::Keys;
+use super::super::value;
 use super::pass::MAX_PROBLEMS;
 use super::sweep::FULL_CHECK_EVERY;
-use super::value;
 use crate::model::snapshot::Problem;
 use crate::store::Pass;
 

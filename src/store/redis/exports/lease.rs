@@ -4,36 +4,23 @@ use std::time::Instant;
 
 use redis::{Value, cmd, pipe};
 
-use super::RedisStore;
-use super::connection::Role;
+use super::super::RedisStore;
+use super::super::connection::Role;
+use super::super::value::{int, items, text};
 use super::pass::{LEASE_TTL, PassRun};
-use super::problem_log::{self, ProblemRecord};
-use super::stream::Oversized;
-use super::value::{bytes, int, items, shown, text};
+use super::problem_log;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::interrupted::Interrupted;
-use crate::store::{CleanReport, Pass, PassRecord};
+use crate::store::{CleanReport, Pass};
 
 /// The longest token of a lease. A token is the number of a pass and the name of an instance.
 const MAX_TOKEN_BYTES: usize = 300;
 
-/// The fields of the record of a pass.
-const FIELDS: [&str; 11] = [
-    "number",
-    "at",
-    "instance",
-    "millis",
-    "examined",
-    "slices",
-    "counters",
-    "contexts",
-    "ranks",
-    "instances",
-    "problems",
-];
-
 impl RedisStore {
-    pub(super) async fn clean_once(&self, pass: &Pass) -> Result<Option<CleanReport>, StoreError> {
+    pub(in crate::store::redis) async fn clean_once(
+        &self,
+        pass: &Pass,
+    ) -> Result<Option<CleanReport>, StoreError> {
         let pass = &Pass {
             now: self.not_ahead(pass.now).await?,
             ..pass.clone()
@@ -44,7 +31,8 @@ impl RedisStore {
         }
         let result = self.clean_with(pass, &token).await;
         // A lease that could not be given up is taken again by this instance, or expires.
-        let released = self.release(&token).await;
+        let lease = self.keys.lease();
+        let released = self.release_lease(Role::Write, lease, &token).await;
         let cleaned = result?;
         released.map(|()| cleaned)
     }
@@ -138,105 +126,6 @@ impl RedisStore {
             Err(Interrupted::Lost) => Ok(None),
             Err(Interrupted::Failed(error)) => Err(error),
         }
-    }
-
-    /// Gives up the lease, unless another instance holds it by now.
-    async fn release(&self, token: &str) -> Result<(), StoreError> {
-        let mut held = cmd("GET");
-        held.arg(self.keys.lease());
-        let held = self.connections.call(Role::Write, &held).await?;
-        if text(&held) == Some(token) {
-            let mut free = cmd("DEL");
-            free.arg(self.keys.lease());
-            self.connections.call(Role::Write, &free).await?;
-        }
-        Ok(())
-    }
-
-    async fn write_pass_record(
-        &self,
-        pass: &Pass,
-        cleaned: &CleanReport,
-        problems: &[ProblemRecord],
-        millis: u64,
-    ) -> Result<(), StoreError> {
-        let mut set = cmd("HSET");
-        set.arg(self.keys.last_pass());
-        set.arg("number").arg(pass.number());
-        set.arg("at").arg(pass.now);
-        set.arg("instance").arg(&pass.instance);
-        set.arg("millis").arg(millis);
-        set.arg("examined").arg(cleaned.examined);
-        set.arg("slices").arg(cleaned.slices);
-        set.arg("counters").arg(cleaned.counters);
-        set.arg("contexts").arg(cleaned.contexts);
-        set.arg("ranks").arg(cleaned.ranks);
-        set.arg("instances").arg(cleaned.instances);
-        set.arg("problems").arg(problem_log::encode(problems));
-        self.connections.call(Role::Write, &set).await.map(drop)
-    }
-
-    pub(super) async fn read_last_pass(
-        &self,
-        role: Role,
-    ) -> Result<Option<PassRecord>, StoreError> {
-        Ok(self.read_pass_record(role).await?.0)
-    }
-
-    async fn read_pass_record(
-        &self,
-        role: Role,
-    ) -> Result<(Option<PassRecord>, Vec<ProblemRecord>), StoreError> {
-        let key = self.keys.last_pass();
-        let mut pipeline = pipe();
-        pipeline.cmd("HMGET").arg(&key).arg(&FIELDS[..]);
-        let hash = match self.connections.pipeline(role, &mut pipeline).await {
-            Ok(replies) => replies.into_iter().next().unwrap_or(Ok(Value::Nil)),
-            Err(error) if Oversized::caused(&error) => Err(error.to_string()),
-            Err(error) => return Err(error),
-        };
-        let hash = match (hash, role) {
-            (Ok(hash), _) => hash,
-            // The next pass writes the record again.
-            (Err(reason), Role::Write) => {
-                self.delete_own(role, &key, &reason).await?;
-                Value::Nil
-            }
-            (Err(_), _) => Value::Nil,
-        };
-        let field = |name: &str| {
-            let at = FIELDS.iter().position(|field| *field == name)?;
-            items(&hash).get(at)
-        };
-        let number = |name: &str| field(name).and_then(int);
-        let count = |name: &str| {
-            number(name)
-                .and_then(|n| u64::try_from(n).ok())
-                .unwrap_or(0)
-        };
-        let records = field("problems").and_then(text);
-        let records = records.map(problem_log::decode).unwrap_or_default();
-        let problems = (records.iter())
-            .map(|record| record.problem.clone())
-            .collect();
-        let pass = number("number").map(|pass| PassRecord {
-            number: pass,
-            at: number("at").unwrap_or(0),
-            instance: field("instance")
-                .and_then(bytes)
-                .map_or_else(String::new, shown),
-            millis: count("millis"),
-            cleaned: CleanReport {
-                examined: count("examined"),
-                slices: count("slices"),
-                counters: count("counters"),
-                contexts: count("contexts"),
-                ranks: count("ranks"),
-                instances: count("instances"),
-                problems,
-            },
-        });
-        Ok((pass, records))
     }
 }
 
