@@ -69,10 +69,9 @@ impl State {
         let ranked_since = pass.now - pass.ranking_retention;
         let forgotten = pass.now - pass.context_retention;
         for (name, last_seen) in self.last_seen(pass.now) {
-            if last_seen <= ranked_since && last_seen > self.ranked_since {
-                cleaned.ranks += 1;
-            }
             if last_seen > forgotten {
+                let leaves = last_seen <= ranked_since && last_seen > self.ranked_since;
+                cleaned.ranks += u64::from(leaves);
                 continue;
             }
             cleaned.contexts += 1;

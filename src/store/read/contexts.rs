@@ -192,20 +192,16 @@ pub(in crate::store) async fn slowest(
     reads.extend(CONTEXTS.map(|(_, table)| TableRead::Ranks(table, 0..MAX_NAMES)));
     let mut answers = reader.read_tables(Purpose::Query, &reads).await?;
     let rolled = answers.state().rolled_at(now);
-    // By name, as contexts of one name are ranked as one: the newest hour, and the kinds that have samples in it.
+    // By name, as contexts of one name are ranked as one: the newest hour, and their kinds.
     let mut by_name: BTreeMap<String, (i64, Vec<Kind>)> = BTreeMap::new();
     for (kind, _) in CONTEXTS {
         for (name, last_seen) in answers.ranks() {
             let Some(name) = String::from_utf8(name).ok().filter(|_| last_seen > since) else {
                 continue;
             };
-            let hour = hour_of(last_seen);
-            let (newest, kinds) = by_name.entry(name).or_default();
-            if kinds.is_empty() || hour > *newest {
-                (*newest, *kinds) = (hour, vec![kind]);
-            } else if hour == *newest {
-                kinds.push(kind);
-            }
+            let (newest, kinds) = by_name.entry(name).or_insert((i64::MIN, Vec::new()));
+            *newest = hour_of(last_seen).max(*newest);
+            kinds.push(kind);
         }
     }
     let mut contexts: Vec<(i64, ContextId)> = Vec::new();
@@ -222,8 +218,8 @@ pub(in crate::store) async fn slowest(
     for of_hour in contexts.chunk_by(|(hour, _), (other, _)| hour == other) {
         let hour = of_hour[0].0;
         let ids: Vec<_> = of_hour.iter().map(|(_, id)| id.clone()).collect();
-        // A sample of a clock that is ahead may be of the next hour.
-        let hours = hour..hour + 2 * HOUR;
+        // A sample of a clock that is ahead may be of the next hour, or was refused, and the newest is of the last one.
+        let hours = hour - HOUR..hour + 2 * HOUR;
         let problems = &mut Vec::new();
         let records = records_within(reader, &ids, hours, HOUR as u32, &rolled, problems).await?;
         let mut records = records.into_iter();
