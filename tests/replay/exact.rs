@@ -77,7 +77,14 @@ async fn counters_equal_the_model(client: &mut Client, model: &Model) {
                 let slices = slices.iter().filter(|(slice, _)| *slice > cut_off);
                 let expected = slices.map(|(slice, counts)| (*slice, value(counts)));
                 let expected: Vec<_> = expected.filter(|(_, n)| *n != 0).collect();
-                assert_eq!(found, expected, "{name} at {precision} s");
+                if found != expected {
+                    let again = client.json(&path).await;
+                    let health = client.json("/admin/pulse/api/health").await;
+                    panic!(
+                        "{name} at {precision} s: {found:?}, not {expected:?}, after {cut_off}: {answer}, \
+                         then {again}, health {health}"
+                    );
+                }
             }
         }
     }
