@@ -1,6 +1,7 @@
 //! The records of contexts, combined into slices of one width.
 
 use std::borrow::Borrow;
+use std::collections::HashMap;
 use std::ops::Range;
 
 use super::record_cache::{HeldRecord, HeldRecords, RecordCache};
@@ -10,7 +11,7 @@ use crate::model::pack;
 use crate::model::records::{Record, RecordId, SliceSums, combine};
 use crate::model::slice::{Precision, SKEW_ALLOWED};
 use crate::model::snapshot::Problem;
-use crate::model::tier::{FINEST, RolledUp, TierSlice, tier_for};
+use crate::model::tier::{FINEST, Revision, RolledUp, TierSlice, tier_for};
 use crate::store::table::Table;
 use crate::store::table_reads::{Purpose, TableRead, TableReader};
 
@@ -90,6 +91,14 @@ impl SlicesToCombine {
     }
 }
 
+/// Reads the records of a context in many slices.
+struct SeriesReader<'a> {
+    reader: &'a dyn TableReader,
+    /// With the beginning of the store's generation.
+    cache: Option<(&'a RecordCache, i64)>,
+    revisions: HashMap<TierSlice, Revision>,
+}
+
 /// The records of the contexts in a query that are retained, in its order.
 pub(in crate::store) async fn records(
     reader: &dyn TableReader,
@@ -102,33 +111,17 @@ pub(in crate::store) async fn records(
     let revisions = answers.revisions();
     let rolled = state.rolled_at(query.now);
     let slices = SlicesToCombine::retained(query.now, query.width, &rolled);
+    let reader = SeriesReader {
+        reader,
+        // Without revisions nobody knows what has changed.
+        cache: cache.zip(state.created).filter(|_| !revisions.is_empty()),
+        revisions,
+    };
     let mut answer = Vec::with_capacity(query.contexts.len());
     for context in &query.contexts {
         let id = RecordId::new(context.kind, &context.name);
         let combined = match &slices {
-            Some(slices) => {
-                let series = (id, slices.tier.seconds);
-                // Without revisions nobody knows what has changed.
-                let cache = cache.zip(state.created).filter(|_| !revisions.is_empty());
-                let mut held = match cache {
-                    Some((cache, created)) => cache.take(series, created),
-                    None => HeldRecords::new(),
-                };
-                held.retain(|slice, record| record.revision == revisions.get(slice).copied());
-                let unread = slices.slices.iter().copied();
-                let unread: Vec<_> = unread.filter(|slice| !held.contains_key(slice)).collect();
-                for (slice, packed) in read_record(reader, id, &unread).await? {
-                    let revision = revisions.get(&slice).copied();
-                    held.insert(slice, HeldRecord { revision, packed });
-                }
-                let record = |slice| pack::read_record(held.get(slice)?.packed.as_ref()?);
-                let combined = slices.combine(slices.slices.iter().map(record));
-                if let Some((cache, created)) = cache {
-                    held.retain(|slice, _| slices.slices.contains(slice));
-                    cache.put(series, created, held);
-                }
-                combined
-            }
+            Some(slices) => reader.read(id, slices).await?,
             None => Vec::new(),
         };
         answer.push(ContextRecords {
@@ -137,6 +130,37 @@ pub(in crate::store) async fn records(
         });
     }
     Ok(answer)
+}
+
+impl SeriesReader<'_> {
+    /// Combines the records of a context. Those that are held, and have not changed, are not read.
+    async fn read(
+        &self,
+        id: RecordId,
+        slices: &SlicesToCombine,
+    ) -> Result<Vec<SliceSums>, StoreError> {
+        let series = (id, slices.tier.seconds);
+        let slices_read = &slices.slices;
+        let revision = |slice: &TierSlice| self.revisions.get(slice).copied();
+        let mut held = match self.cache {
+            Some((cache, created)) => cache.take(series, created),
+            None => HeldRecords::new(),
+        };
+        held.retain(|slice, record| record.revision == revision(slice));
+        let unread = slices_read.iter().copied();
+        let unread: Vec<_> = unread.filter(|slice| !held.contains_key(slice)).collect();
+        for (slice, packed) in read_record(self.reader, id, &unread).await? {
+            let revision = revision(&slice);
+            held.insert(slice, HeldRecord { revision, packed });
+        }
+        let record = |slice| pack::read_record(held.get(slice)?.packed.as_ref()?);
+        let combined = slices.combine(slices_read.iter().map(record));
+        if let Some((cache, created)) = self.cache {
+            held.retain(|slice, _| slices_read.contains(slice));
+            cache.put(series, created, held);
+        }
+        Ok(combined)
+    }
 }
 
 /// Reads the packed record that a context has in each of some slices.
