@@ -16,6 +16,8 @@ mod counters;
 mod equal;
 #[path = "stores/fixture.rs"]
 mod fixture;
+#[path = "stores/heartbeats.rs"]
+mod heartbeats;
 #[path = "stores/hours.rs"]
 mod hours;
 #[path = "stores/journal.rs"]

@@ -55,17 +55,15 @@ impl Light {
     }
 
     pub(crate) async fn heartbeat(&self) {
-        let at = crate::now();
         let heartbeat = Heartbeat {
             instance: self.instance.clone(),
             name: None,
-            at,
+            at: crate::now(),
             in_flight: 0,
             dropped: 0,
             version: None,
         };
-        self.store.heartbeat(&heartbeat).await.unwrap();
-        self.store.status(at).await.unwrap();
+        self.store.heartbeat_with_status(&heartbeat).await.unwrap();
     }
 }
 

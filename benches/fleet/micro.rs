@@ -28,7 +28,7 @@ pub(crate) struct Micro {
     pub(crate) append_context: f64,
     /// A call of all contexts of an instance that flushes every three seconds.
     pub(crate) append_of_3_seconds: f64,
-    /// A heartbeat and a request for the status.
+    /// A heartbeat with the status.
     pub(crate) heartbeat: f64,
     /// Per context of a round of 40, and of 201 contexts, including reading.
     pub(crate) fold_40: f64,
@@ -100,7 +100,7 @@ impl<'a> Bench<'a> {
         used.as_secs_f64() * 1e6 / calls.len() as f64
     }
 
-    /// The server's time for a heartbeat and a request for the status.
+    /// The server's time for a heartbeat with the status.
     async fn beat_micros(&mut self, beats: u32) -> f64 {
         let light = Light::new(&self.server.url(), 1).await;
         let before = settled(self.server).await;

@@ -39,7 +39,6 @@ impl Flusher {
             None => self.send_heartbeat(now, version).await?,
         };
         self.recorder.drain.set_fleet(fleet);
-        self.refresh_fleet().await?;
         marked
     }
 
@@ -56,7 +55,9 @@ impl Flusher {
             dropped: self.recorder.drain.drain_stats().dropped.requests,
             version,
         };
-        self.store.heartbeat(&heartbeat).await
+        let (fleet, status) = self.store.heartbeat_with_status(&heartbeat).await?;
+        self.set_status(status);
+        Ok(fleet)
     }
 
     /// Makes a mark, unless a living instance has the version of this one or the mark would repeat it. So neither a

@@ -402,7 +402,11 @@ impl Flusher {
     /// Asks the store how the fleet is doing.
     pub(crate) async fn refresh_fleet(&self) -> Result<(), StoreError> {
         let now = self.clock().now_seconds();
-        let status = self.store.status(now).await?;
+        self.set_status(self.store.status(now).await?);
+        Ok(())
+    }
+
+    fn set_status(&self, status: StoreStatus) {
         if self.is_interval_free {
             let seconds = status.instances.div_ceil(INSTANCES_PER_SECOND).max(1);
             let interval = Duration::from_secs(seconds).min(MAX_FLEET_INTERVAL);
@@ -416,7 +420,6 @@ impl Flusher {
             }
         }
         *fleet = status;
-        Ok(())
     }
 }
 

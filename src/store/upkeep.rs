@@ -203,6 +203,18 @@ pub trait Upkeep: Sealed + Send + Sync {
         heartbeat: &'a Heartbeat,
     ) -> BoxFuture<'a, Result<Fleet, StoreError>>;
 
+    /// Records that an instance is alive. Returns the fleet, and the status of the store, at that time.
+    #[doc(hidden)]
+    fn heartbeat_with_status<'a>(
+        &'a self,
+        heartbeat: &'a Heartbeat,
+    ) -> BoxFuture<'a, Result<(Fleet, StoreStatus), StoreError>> {
+        Box::pin(async move {
+            let fleet = self.heartbeat(heartbeat).await?;
+            Ok((fleet, self.status(heartbeat.at).await?))
+        })
+    }
+
     /// Removes an instance that has ended.
     #[doc(hidden)]
     fn deregister<'a>(&'a self, instance: &'a str) -> BoxFuture<'a, Result<(), StoreError>>;

@@ -35,7 +35,7 @@
 //! | `{prefix}pulse:orphaned` | STREAM | a journal whose state was missing, its first 16 MiB | 7 days |
 //! | `{prefix}pulse:quarantine` | HASH key -> when and why | quarantined keys | a day |
 //! | `{prefix}pulse:instances` | ZSET instance, last heartbeat | the instances that are alive | for ever |
-//! | `{prefix}pulse:instance:{id}` | HASH | the last heartbeat of an instance | 60 s after its last heartbeat |
+//! | `{prefix}pulse:instance:{id}` | HASH | the last heartbeat of an instance | 60 to 90 s after its last heartbeat |
 //! | `{prefix}pulse:versions` | ZSET version, last heartbeat | the newest 100 versions of the application | for ever |
 //! | `{prefix}pulse:lease:clean` | STRING token | the instance that cleans | 15 s |
 //! | `{prefix}pulse:lease:clean:last` | HASH | the last pass of cleaning | for ever |

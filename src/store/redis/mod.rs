@@ -2,7 +2,8 @@
 //!
 //! Read `keys` (all keys), `append` with `lua/append.lua` (a call is appended once), `journal` with `lua/fold.lua`
 //! (it is folded once) and `encode` (the arguments of these scripts), then `connection`, `stream` (bounds of answers), `value`
-//! (safe texts), `read`, `oversized`, `replaced_keys`, and `exports` (what is there for programs in other languages).
+//! (safe texts), `read`, `oversized`, `heartbeat`, `status`, `replaced_keys`, and `exports` (what is there for programs in
+//! other languages).
 
 mod append;
 #[cfg(feature = "row-cache")]
@@ -12,6 +13,7 @@ mod credentials;
 mod encode;
 mod error;
 mod exports;
+mod heartbeat;
 mod journal;
 mod keys;
 mod options;
@@ -33,30 +35,25 @@ mod value;
 
 pub use options::RedisOptions;
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicI64;
-
-use redis::{Value, pipe};
-
 #[cfg(feature = "row-cache")]
 use self::cached_rows::LargeRows;
-use self::connection::{Connections, Role};
+use self::connection::Connections;
+use self::heartbeat::LastExpiry;
 use self::keys::Keys;
 use self::oversized::OversizedKeys;
 use self::replaced_keys::ReplacedKeys;
-use self::value::{int, items, text};
+use self::status::LastListing;
 use super::exports::Exports;
 use super::journal::Journal;
 use super::sealed::Sealed;
 use super::table_reads::TableReader;
 use super::{
     Append, Appended, AppendedCall, CleanReport, CounterQuery, CounterSeries, FencedBatch, Fleet,
-    Generation, Heartbeat, INSTANCE_TTL, Pass, PassRecord, Query, Readable, RecordCache,
-    SlowestQuery, Store, StoreStatus, Upkeep, check_precisions,
+    Generation, Heartbeat, Pass, PassRecord, Query, Readable, RecordCache, SlowestQuery, Store,
+    StoreStatus, Upkeep, check_precisions,
 };
 use crate::clock::Clock;
-use crate::error::{BuildError, StoreError, StoreErrorKind};
-use crate::model::fleet::MAX_VERSIONS;
+use crate::error::{BuildError, StoreError};
 use crate::model::slice::Precisions;
 use crate::model::slowest::{RANKING_LEN, RankedContext};
 use crate::model::snapshot::FleetSnapshot;
@@ -67,8 +64,8 @@ const RANKED_SECONDS: i64 = 86_400;
 
 /// A store in a Redis that a fleet shares.
 ///
-/// The store does not retry: after an error of the kinds [`TimedOut`](StoreErrorKind::TimedOut) and
-/// [`Unreachable`](StoreErrorKind::Unreachable) a call may or may not have been appended, and must be sent again
+/// The store does not retry: after an error of the kinds [`TimedOut`](crate::StoreErrorKind::TimedOut) and
+/// [`Unreachable`](crate::StoreErrorKind::Unreachable) a call may or may not have been appended, and must be sent again
 /// with the same number.
 pub struct RedisStore {
     connections: Connections,
@@ -82,8 +79,8 @@ pub struct RedisStore {
     #[cfg(feature = "row-cache")]
     large_rows: LargeRows,
     record_cache: RecordCache,
-    /// When it was last found that no ranking has several configurations, in Unix seconds.
-    rankings_agreed_at: AtomicI64,
+    last_expiry: LastExpiry,
+    last_listing: LastListing,
     /// Replaces the server's clock in tests.
     clock: Option<Clock>,
 }
@@ -117,7 +114,8 @@ impl RedisStore {
             #[cfg(feature = "row-cache")]
             large_rows: LargeRows::default(),
             record_cache: RecordCache::default(),
-            rankings_agreed_at: AtomicI64::new(i64::MIN),
+            last_expiry: LastExpiry::default(),
+            last_listing: LastListing::default(),
             clock: None,
         })
     }
@@ -128,97 +126,6 @@ impl RedisStore {
     pub fn with_clock(mut self, clock: Clock) -> Self {
         self.clock = Some(clock);
         self
-    }
-
-    async fn write_heartbeat(&self, heartbeat: &Heartbeat) -> Result<Fleet, StoreError> {
-        let instance = self.keys.instance(&heartbeat.instance);
-        let (instances, versions) = (self.keys.instances(), self.keys.versions());
-        let mut pipeline = pipe();
-        let fields = pipeline.cmd("HSET").arg(&instance);
-        fields
-            .arg("at")
-            .arg(heartbeat.at)
-            .arg("in_flight")
-            .arg(heartbeat.in_flight)
-            .arg("dropped")
-            .arg(heartbeat.dropped)
-            .arg("version")
-            .arg(env!("CARGO_PKG_VERSION"));
-        if let Some(name) = &heartbeat.name {
-            fields.arg("name").arg(&**name);
-        }
-        if let Some(version) = &heartbeat.version {
-            fields.arg("app_version").arg(&**version);
-        }
-        pipeline.cmd("EXPIRE").arg(&instance).arg(INSTANCE_TTL);
-        let alive = pipeline.cmd("ZADD").arg(&instances);
-        alive.arg(heartbeat.at).arg(&heartbeat.instance);
-        let since = heartbeat.at.saturating_sub(INSTANCE_TTL);
-        let alive = pipeline.cmd("ZCOUNT").arg(&instances);
-        alive.arg(since).arg("+inf");
-        let mut keys = vec![&*instance, &*instance, &*instances, &*instances];
-        if let Some(version) = &heartbeat.version {
-            let newest = pipeline.cmd("ZADD").arg(&versions);
-            newest.arg("GT").arg(heartbeat.at).arg(&**version);
-            let old = pipeline.cmd("ZREMRANGEBYRANK").arg(&versions);
-            old.arg(0).arg(-1 - MAX_VERSIONS as i64);
-            keys.extend([&*versions; 2]);
-        }
-        let running = pipeline.cmd("ZRANGEBYSCORE").arg(&versions);
-        running.arg(since).arg("+inf");
-        running.arg("LIMIT").arg(0).arg(MAX_VERSIONS);
-        keys.push(&versions);
-        let replies = self.write_own_keys(&mut pipeline, &keys).await?;
-        let count = replies.get(3).and_then(int);
-        let running = replies.last().map_or(&[][..], items).iter();
-        let mut versions: Vec<_> = running.filter_map(text).map(Arc::from).collect();
-        versions.sort_unstable();
-        Ok(Fleet {
-            instances: count.and_then(|n| u64::try_from(n).ok()).unwrap_or(0),
-            versions,
-        })
-    }
-
-    async fn remove_heartbeat(&self, instance: &str) -> Result<(), StoreError> {
-        let mut pipeline = pipe();
-        pipeline
-            .cmd("ZREM")
-            .arg(self.keys.instances())
-            .arg(instance);
-        let instance = self.keys.instance(instance);
-        pipeline.cmd("DEL").arg(&instance);
-        self.write_own_keys(&mut pipeline, &[&self.keys.instances(), &instance])
-            .await
-            .map(drop)
-    }
-
-    /// Sends commands about an instance. The command at each index writes the key at the same index, and all must
-    /// succeed. Keys that hold something else are deleted, as heartbeats write them again.
-    async fn write_own_keys(
-        &self,
-        pipeline: &mut redis::Pipeline,
-        keys: &[&str],
-    ) -> Result<Vec<Value>, StoreError> {
-        let replies = self.connections.pipeline(Role::Write, pipeline).await?;
-        let failed = replies.iter().zip(keys);
-        let failed = failed.filter_map(|(reply, key)| Some((*key, reply.as_ref().err()?)));
-        let mut failed: Vec<_> = failed.collect();
-        failed.dedup_by_key(|(key, _)| *key);
-        if failed.is_empty() {
-            return Ok(replies.into_iter().flatten().collect());
-        }
-        for (key, reason) in failed {
-            self.delete_own(Role::Write, key, reason).await?;
-        }
-        let replies = self.connections.pipeline(Role::Write, pipeline).await?;
-        let replies = replies.into_iter().zip(keys).map(|(reply, key)| {
-            reply.map_err(|reason| {
-                let message = format!("{key} cannot be written; delete it ({reason})");
-                let server_info = self.connections.server_info();
-                server_info.error(StoreErrorKind::Unexpected, &message)
-            })
-        });
-        replies.collect()
     }
 }
 
@@ -336,6 +243,13 @@ impl Upkeep for RedisStore {
         &'a self,
         heartbeat: &'a Heartbeat,
     ) -> BoxFuture<'a, Result<Fleet, StoreError>> {
+        Box::pin(async move { Ok(self.write_heartbeat(heartbeat).await?.0) })
+    }
+
+    fn heartbeat_with_status<'a>(
+        &'a self,
+        heartbeat: &'a Heartbeat,
+    ) -> BoxFuture<'a, Result<(Fleet, StoreStatus), StoreError>> {
         Box::pin(self.write_heartbeat(heartbeat))
     }
 

@@ -1,0 +1,120 @@
+//! What heartbeats cost the server, and what they leave there.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use redis::AsyncCommands;
+use tower_pulse::model::fleet::MAX_VERSIONS;
+use tower_pulse::store::Heartbeat;
+use tower_pulse::{Clock, Pulse};
+
+use crate::fixture::{Fixture, NOW};
+use crate::rig::server::RedisServer;
+use crate::rig::wait::until;
+
+const HASH: &str = "pulse:pulse:instance:a";
+const VERSIONS: &str = "pulse:pulse:versions";
+
+/// Commands that the tests themselves send, and those of a new connection.
+const OTHERS: [&str; 6] = ["info", "client", "ping", "hello", "config", "acl"];
+
+/// How often each command has run, those within scripts included.
+async fn commands(server: &RedisServer) -> BTreeMap<String, u64> {
+    let stats = server.info("commandstats").await.into_iter();
+    let calls = stats.filter_map(|(name, figures)| {
+        let name = name.strip_prefix("cmdstat_")?.to_owned();
+        let calls = figures.strip_prefix("calls=")?.split(',').next()?;
+        let is_other = OTHERS
+            .iter()
+            .any(|other| name.split('|').next() == Some(other));
+        (!is_other).then_some((name, calls.parse().unwrap()))
+    });
+    calls.collect()
+}
+
+fn heartbeat(at: i64, version: Option<&str>) -> Heartbeat {
+    Heartbeat {
+        instance: "a".into(),
+        name: None,
+        at,
+        in_flight: 0,
+        dropped: 0,
+        version: version.map(Into::into),
+    }
+}
+
+#[tokio::test]
+async fn the_minute_of_an_idle_instance_takes_few_commands() {
+    let server = RedisServer::start().await;
+    let (clock, manual_clock) = Clock::manual(NOW);
+    let builder = Pulse::builder().clock(clock).app_version("1.0");
+    let (pulse, tasks) = builder.redis(server.url()).build_with_tasks().unwrap();
+    // Another instance of the fleet folds, judges and cleans.
+    let own = ["drain", "flush", "heartbeat"];
+    for task in tasks.into_iter().filter(|task| own.contains(&task.name())) {
+        tokio::spawn(task);
+    }
+    // The version has its mark, so that each heartbeat tells it. It takes a minute until an instance does not ask any
+    // more whether the store still has its newest call.
+    pulse.heartbeat().await.unwrap();
+    pulse.flush().await.unwrap();
+    let heartbeats = async || commands(&server).await.get("zcount").copied().unwrap_or(0);
+    let second = async || {
+        let before = heartbeats().await;
+        manual_clock.advance(Duration::from_secs(1));
+        let is_answered = async || heartbeats().await > before;
+        until("a heartbeat is answered", is_answered).await;
+    };
+    for _ in 0..62 {
+        second().await;
+    }
+    let before = commands(&server).await;
+    for _ in 0..60 {
+        second().await;
+    }
+    let mut added = commands(&server).await;
+    for (name, calls) in before {
+        *added.entry(name).or_default() -= calls;
+    }
+    let sent_each_second = [
+        "hset",
+        "zrangebyscore",
+        "hmget",
+        "xlen",
+        "getrange",
+        "zcount",
+    ];
+    for name in sent_each_second {
+        assert!(added[name] >= 60, "{name}: {added:?}");
+    }
+    let total: u64 = added.values().sum();
+    // A heartbeat with a version takes eight, and each fifth one two more for lists.
+    assert!(total <= 60 * 9, "{total}: {added:?}");
+}
+
+#[tokio::test]
+async fn the_hash_of_an_instance_always_has_a_time_to_live() {
+    let fixture = Fixture::redis().await;
+    let mut connection = fixture.server().connection().await;
+    for at in NOW..NOW + 3 {
+        let beat = heartbeat(at, None);
+        fixture.store.heartbeat(&beat).await.unwrap();
+        let left: i64 = connection.ttl(HASH).await.unwrap();
+        assert!((60..=90).contains(&left), "{left}");
+        // Another program has deleted it.
+        let _: i64 = connection.del(HASH).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn the_newest_versions_are_remembered() {
+    let fixture = Fixture::redis().await;
+    let mut connection = fixture.server().connection().await;
+    for n in 0..MAX_VERSIONS as i64 + 3 {
+        let beat = heartbeat(NOW + n, Some(&n.to_string()));
+        fixture.store.heartbeat(&beat).await.unwrap();
+    }
+    let versions: Vec<String> = connection.zrange(VERSIONS, 0, -1).await.unwrap();
+    let expected = (3..MAX_VERSIONS + 3).map(|n| n.to_string());
+    assert_eq!(versions, Vec::from_iter(expected));
+}
