@@ -6,13 +6,16 @@ mod minute_reports;
 mod rankings;
 mod record_cache;
 mod record_index;
+#[cfg(feature = "redis")]
 mod recorded_counter;
 mod records;
 mod slices;
 mod slow_requests;
 
+#[cfg(feature = "redis")]
+pub(super) use self::contexts::kind_of;
 pub use self::contexts::{BookStatistics, ContextQuery};
-pub(super) use self::contexts::{book_statistics, contexts, kind_of, slowest};
+pub(super) use self::contexts::{book_statistics, contexts, slowest};
 pub use self::minute_reports::{InstanceMinuteRecords, VersionRecords};
 pub(super) use self::minute_reports::{minute_reports, version_records};
 pub use self::rankings::{RankedId, RankingPage, RankingQuery};
