@@ -230,7 +230,7 @@ async fn a_key_that_takes_too_long_is_left_out() {
     let slow = "pulse:r1:60:1699999980";
     let peer = Peer::start(move |words| match &*words[0] {
         b"INFO" => "$-1\r\n".into(),
-        b"HGET" if words[1] == slow.as_bytes() => {
+        b"HGET" | b"HMGET" if words[1] == slow.as_bytes() => {
             Answer::Bytes([b"$9999999\r\n", &vec![b'x'; MIB as usize][..]].concat())
         }
         _ => ":1\r\n".into(),
@@ -282,7 +282,7 @@ async fn keys_that_are_all_too_large_are_read_once_a_minute() {
     );
     // The number of requests is bounded.
     let peer = Peer::start(|words| match &*words[0] {
-        b"HGET" => Answer::Flood(b"$9999999999\r\n", b"A"),
+        b"HGET" | b"HMGET" => Answer::Flood(b"$9999999999\r\n", b"A"),
         _ => ":1\r\n".into(),
     })
     .await;

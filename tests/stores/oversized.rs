@@ -107,7 +107,10 @@ async fn a_record_of_20_mib_is_named_and_replaced() {
     set.arg(&key).arg(&field).arg(vec![b'x'; 20 * MIB]);
     set.exec_async(&mut connection).await.unwrap();
     for _ in 0..3 {
-        assert_other_contexts_are_read(&fixture.snapshot().await);
+        let snapshot = fixture.snapshot().await;
+        assert_eq!(keys_of_problems(&snapshot), [&key]);
+        assert!(snapshot.problems[0].reason.contains("GET /a"));
+        assert_other_contexts_are_read(&snapshot);
     }
     let records = fixture
         .store

@@ -268,7 +268,11 @@ fn answer(read: &TableRead, replies: &mut impl Iterator<Item = Reply>) -> TableA
         TableRead::Version => TableAnswer::Values(vec![into_bytes(next())]),
         TableRead::State => TableAnswer::State(match &*into_items(next()) {
             [rolled, created] => RecordState {
-                rolled: Some(RolledUp::from_text(text(rolled).unwrap_or_default())),
+                rolled: match text(rolled) {
+                    // It was too large to be read.
+                    Some("") => None,
+                    rolled => Some(RolledUp::from_text(rolled.unwrap_or_default())),
+                },
                 created: int(created),
             },
             _ => RecordState::default(),
