@@ -49,13 +49,14 @@ struct SlicesToCombine {
 }
 
 impl SlicesToCombine {
-    /// Those of the tier for `width` that begin within `starts`; `None` if no tier has such slices.
-    fn within(starts: Range<i64>, width: u32, rolled: &RolledUp) -> Option<Self> {
+    /// Those of the tier for `width` that begin within `starts`, with the pending minutes until `end`; `None` if no tier
+    /// has such slices.
+    fn within(starts: Range<i64>, end: i64, width: u32, rolled: &RolledUp) -> Option<Self> {
         let tier = tier_for(width)?;
-        let pending = rolled.pending();
-        let pending = pending.filter(|minute| starts.contains(minute) && tier != FINEST);
+        let (pending, minutes) = (rolled.pending(), starts.start..end);
+        let pending = pending.filter(|minute| minutes.contains(minute) && tier != FINEST);
         let pending = pending.map(|minute| (FINEST.seconds, minute));
-        let of_tier = starts.clone().step_by(tier.seconds as usize);
+        let of_tier = starts.step_by(tier.seconds as usize);
         let of_tier = of_tier.map(|start| (tier.seconds, start));
         Some(Self {
             width,
@@ -71,7 +72,9 @@ impl SlicesToCombine {
         let first = tier.slice(tier.cut_off(now)).saturating_add(seconds);
         // Slices of the next hour may exist, as the clock of another instance may be ahead.
         let last = tier.slice(now.saturating_add(SKEW_ALLOWED));
-        Self::within(first..last.saturating_add(seconds), width, rolled)
+        let starts = first..last.saturating_add(seconds);
+        // A clock that went back may have left pending minutes further ahead.
+        Self::within(starts, i64::MAX, width, rolled)
     }
 
     /// Combines the records of a context, given in the order of the slices.
@@ -194,7 +197,8 @@ pub(super) async fn records_within(
     rolled: &RolledUp,
     problems: &mut Vec<Problem>,
 ) -> Result<Vec<Vec<SliceSums>>, StoreError> {
-    let Some(slices) = SlicesToCombine::within(starts, width, rolled) else {
+    let end = starts.end;
+    let Some(slices) = SlicesToCombine::within(starts, end, width, rolled) else {
         return Ok(vec![Vec::new(); contexts.len()]);
     };
     let mut combined = Vec::with_capacity(contexts.len());
