@@ -63,7 +63,7 @@ impl Light {
             dropped: 0,
             version: None,
         };
-        self.store.heartbeat_with_status(&heartbeat).await.unwrap();
+        self.store.heartbeat(&heartbeat).await.unwrap();
     }
 }
 

@@ -55,7 +55,7 @@ impl Flusher {
             dropped: self.recorder.drain.drain_stats().dropped.requests,
             version,
         };
-        let (fleet, status) = self.store.heartbeat_with_status(&heartbeat).await?;
+        let (fleet, status) = self.store.heartbeat(&heartbeat).await?;
         self.set_status(status);
         Ok(fleet)
     }

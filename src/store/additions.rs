@@ -1,4 +1,5 @@
-//! Additions of a step: to counters and to the book's statistics, which other programs may add to as well.
+//! Additions of a step: to counters and to the exported statistics, which other programs may add to as well, and to when
+//! each context was seen last.
 
 use crate::model::access_time::AccessTimeStats;
 use crate::model::context::ContextId;
@@ -9,7 +10,7 @@ use crate::model::slice::Precision;
 pub struct Additions {
     /// Additions to counters: of contexts and of the user.
     pub counters: Vec<CounterAdditions>,
-    /// Additions to the statistics of contexts.
+    /// The contexts of the step, with additions to their statistics.
     pub statistics: Vec<StatisticsAdditions>,
     /// Number of samples that were late when they were flushed.
     pub late: u64,
@@ -29,7 +30,7 @@ pub struct CounterAdditions {
     pub added: Vec<(Box<str>, i128)>,
 }
 
-/// Additions to the statistics of a context.
+/// A context that was seen, and additions to its exported statistics. A store that exports none leaves those out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StatisticsAdditions {
     /// The context.

@@ -26,8 +26,8 @@ use super::sealed::Sealed;
 use super::table_reads::TableReader;
 use super::{
     Append, Appended, AppendedCall, CleanReport, CounterQuery, CounterSeries, Exceptions,
-    FencedBatch, Fleet, Generation, Heartbeat, INSTANCE_TTL, Pass, PassRecord, Query, Readable,
-    SlowestQuery, Store, StoreStatus, Upkeep, check_precisions, read,
+    FencedBatch, Fleet, Generation, Heartbeat, Pass, PassRecord, Query, Readable, SlowestQuery,
+    Store, StoreStatus, Upkeep, check_precisions, read,
 };
 use crate::clock::Clock;
 use crate::error::StoreError;
@@ -203,24 +203,17 @@ impl Append for MemoryStore {
 
 impl Upkeep for MemoryStore {
     fn status(&self, now: i64) -> BoxFuture<'_, Result<StoreStatus, StoreError>> {
-        let state = self.state();
-        let alive = state.instances.values();
-        let alive = alive.filter(|heartbeat| heartbeat.at >= now.saturating_sub(INSTANCE_TTL));
-        ready(StoreStatus {
-            as_of: now,
-            created: state.created,
-            instances: alive.count() as u64,
-            exceptions: state.exceptions.clone(),
-            ranking_warnings: state.ranking_warnings(now),
-            journal: None,
-        })
+        ready(self.state().status(now))
     }
 
     fn heartbeat<'a>(
         &'a self,
         heartbeat: &'a Heartbeat,
-    ) -> BoxFuture<'a, Result<Fleet, StoreError>> {
-        Box::pin(async move { Ok(self.state().heartbeat(heartbeat)) })
+    ) -> BoxFuture<'a, Result<(Fleet, StoreStatus), StoreError>> {
+        Box::pin(async move {
+            let mut state = self.state();
+            Ok((state.heartbeat(heartbeat), state.status(heartbeat.at)))
+        })
     }
 
     fn deregister<'a>(&'a self, instance: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {

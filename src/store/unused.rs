@@ -57,7 +57,10 @@ impl<S: NoUpkeep> Upkeep for S {
         unexpected_upkeep()
     }
 
-    fn heartbeat<'a>(&'a self, _: &'a Heartbeat) -> BoxFuture<'a, Result<Fleet, StoreError>> {
+    fn heartbeat<'a>(
+        &'a self,
+        _: &'a Heartbeat,
+    ) -> BoxFuture<'a, Result<(Fleet, StoreStatus), StoreError>> {
         unexpected_upkeep()
     }
 

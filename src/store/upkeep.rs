@@ -196,24 +196,12 @@ pub trait Upkeep: Sealed + Send + Sync {
     #[doc(hidden)]
     fn status(&self, now: i64) -> BoxFuture<'_, Result<StoreStatus, StoreError>>;
 
-    /// Records that an instance is alive. Returns the fleet at that time.
+    /// Records that an instance is alive. Returns the fleet and the status of the store at that time.
     #[doc(hidden)]
     fn heartbeat<'a>(
         &'a self,
         heartbeat: &'a Heartbeat,
-    ) -> BoxFuture<'a, Result<Fleet, StoreError>>;
-
-    /// Records that an instance is alive. Returns the fleet, and the status of the store, at that time.
-    #[doc(hidden)]
-    fn heartbeat_with_status<'a>(
-        &'a self,
-        heartbeat: &'a Heartbeat,
-    ) -> BoxFuture<'a, Result<(Fleet, StoreStatus), StoreError>> {
-        Box::pin(async move {
-            let fleet = self.heartbeat(heartbeat).await?;
-            Ok((fleet, self.status(heartbeat.at).await?))
-        })
-    }
+    ) -> BoxFuture<'a, Result<(Fleet, StoreStatus), StoreError>>;
 
     /// Removes an instance that has ended.
     #[doc(hidden)]

@@ -338,7 +338,10 @@ impl Upkeep for Away {
     fn status(&self, _: i64) -> BoxFuture<'_, Result<StoreStatus, StoreError>> {
         away()
     }
-    fn heartbeat<'a>(&'a self, _: &'a Heartbeat) -> BoxFuture<'a, Result<Fleet, StoreError>> {
+    fn heartbeat<'a>(
+        &'a self,
+        _: &'a Heartbeat,
+    ) -> BoxFuture<'a, Result<(Fleet, StoreStatus), StoreError>> {
         away()
     }
     fn deregister<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {

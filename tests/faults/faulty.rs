@@ -325,7 +325,7 @@ impl Upkeep for Faulty {
     fn heartbeat<'a>(
         &'a self,
         heartbeat: &'a Heartbeat,
-    ) -> BoxFuture<'a, Result<Fleet, StoreError>> {
+    ) -> BoxFuture<'a, Result<(Fleet, StoreStatus), StoreError>> {
         Box::pin(async move {
             if self.state().away {
                 return Err(failed(StoreErrorKind::Unreachable));

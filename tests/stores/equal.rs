@@ -125,7 +125,8 @@ impl Pair {
                         dropped: 0,
                         version: (in_flight % 3 > 0).then(|| (in_flight % 3).to_string().into()),
                     };
-                    fleets.push(store.heartbeat(&heartbeat).await.unwrap());
+                    let (fleet, _) = store.heartbeat(&heartbeat).await.unwrap();
+                    fleets.push(fleet);
                 }
                 assert_eq!(fleets[0], fleets[1]);
             }

@@ -372,7 +372,9 @@ async fn keys_of_reports_expire_and_those_of_another_type_read_as_empty() {
 async fn a_heartbeat_tells_the_fleet(fixture: Fixture) {
     let beat = async |instance: &str, at: i64, version: Option<&str>| -> Fleet {
         let heartbeat = heartbeat(instance, at, version);
-        fixture.store.heartbeat(&heartbeat).await.unwrap()
+        let (fleet, status) = fixture.store.heartbeat(&heartbeat).await.unwrap();
+        assert_eq!(status.instances, fleet.instances);
+        fleet
     };
     let fleet = |instances, versions: &[&str]| Fleet {
         instances,

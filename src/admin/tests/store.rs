@@ -414,7 +414,10 @@ impl Upkeep for Canned {
         })))
     }
 
-    fn heartbeat<'a>(&'a self, _: &'a Heartbeat) -> BoxFuture<'a, Result<Fleet, StoreError>> {
+    fn heartbeat<'a>(
+        &'a self,
+        _: &'a Heartbeat,
+    ) -> BoxFuture<'a, Result<(Fleet, StoreStatus), StoreError>> {
         unreachable!("the admin router only reads")
     }
 

@@ -82,6 +82,14 @@ fn generation(id: &str, age: u64, is_fresh: bool) -> Generation {
 }
 
 impl Scripted {
+    fn status_at(&self, now: i64) -> StoreStatus {
+        StoreStatus {
+            as_of: now,
+            instances: self.instances.load(Ordering::Relaxed),
+            ..StoreStatus::default()
+        }
+    }
+
     fn set(&self, behaviour: Behaviour) {
         *lock(&self.behaviour) = behaviour;
     }
@@ -139,19 +147,15 @@ impl Append for Scripted {
 
 impl Upkeep for Scripted {
     fn status(&self, now: i64) -> BoxFuture<'_, Result<StoreStatus, StoreError>> {
-        self.answer(StoreStatus {
-            as_of: now,
-            instances: self.instances.load(Ordering::Relaxed),
-            ..StoreStatus::default()
-        })
+        self.answer(self.status_at(now))
     }
 
     fn heartbeat<'a>(
         &'a self,
         heartbeat: &'a Heartbeat,
-    ) -> BoxFuture<'a, Result<Fleet, StoreError>> {
+    ) -> BoxFuture<'a, Result<(Fleet, StoreStatus), StoreError>> {
         lock(&self.heartbeats).push((Instant::now(), heartbeat.clone()));
-        self.answer(Fleet::default())
+        self.answer((Fleet::default(), self.status_at(heartbeat.at)))
     }
 
     fn deregister<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {

@@ -6,7 +6,7 @@ use super::State;
 use super::tables::number;
 use crate::model::context::Metric;
 use crate::model::slice::{DEFAULT_RETAINED, Precision, Precisions};
-use crate::store::table::CONTEXTS;
+use crate::store::table::{CONTEXTS, FieldWrites};
 use crate::store::{CleanReport, INSTANCE_TTL, Pass};
 
 impl State {
@@ -68,20 +68,26 @@ impl State {
     fn clean_contexts(&mut self, pass: &Pass, cleaned: &mut CleanReport) {
         let ranked_since = pass.now - pass.ranking_retention;
         let forgotten = pass.now - pass.context_retention;
+        let mut removed = Vec::new();
         for (name, last_seen) in self.last_seen(pass.now) {
             if last_seen > forgotten {
                 let leaves = last_seen <= ranked_since && last_seen > self.ranked_since;
                 cleaned.ranks += u64::from(leaves);
                 continue;
             }
-            cleaned.contexts += 1;
-            for (_, table) in &CONTEXTS {
-                self.tables.forget(table, &name);
-            }
-            let name = String::from_utf8_lossy(&name);
+            let context = String::from_utf8_lossy(&name);
             for metric in Metric::ALL {
-                self.counters.remove(&metric.counter(&name));
+                self.counters.remove(&metric.counter(&context));
             }
+            removed.push(name.into_vec());
+        }
+        cleaned.contexts = removed.len() as u64;
+        for (_, table) in CONTEXTS {
+            let writes = FieldWrites {
+                removed: removed.clone(),
+                ..FieldWrites::new(table, None)
+            };
+            self.tables.write(&writes, pass.now);
         }
         self.ranked_since = ranked_since;
     }

@@ -9,7 +9,7 @@ use crate::model::slice::{Precisions, SliceCount};
 use crate::model::snapshot::{AliveInstance, FleetSnapshot};
 use crate::store::read;
 use crate::store::table::{CONTEXTS, Table};
-use crate::store::{Fleet, Heartbeat, INSTANCE_TTL, MAX_COUNTER_NAMES, RECENT_SLICES};
+use crate::store::{Fleet, Heartbeat, INSTANCE_TTL, MAX_COUNTER_NAMES, RECENT_SLICES, StoreStatus};
 
 impl State {
     pub(super) fn fleet(&self, precisions: &Precisions, now: i64) -> FleetSnapshot {
@@ -91,8 +91,17 @@ impl State {
         names
     }
 
-    /// What the operator should know of rankings with several configurations.
-    pub(super) fn ranking_warnings(&self, now: i64) -> Vec<String> {
-        read::ranking_warnings(self.tables.fields(&Table::RankingSpecs, now))
+    /// The status of the store and its fleet.
+    pub(super) fn status(&self, now: i64) -> StoreStatus {
+        let since = now.saturating_sub(INSTANCE_TTL);
+        let instances = self.instances.values();
+        StoreStatus {
+            as_of: now,
+            created: self.created,
+            instances: instances.filter(|other| other.at >= since).count() as u64,
+            exceptions: self.exceptions.clone(),
+            ranking_warnings: read::ranking_warnings(self.tables.fields(&Table::RankingSpecs, now)),
+            journal: None,
+        }
     }
 }

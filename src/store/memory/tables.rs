@@ -117,13 +117,6 @@ impl Tables {
         }
     }
 
-    /// Removes a field of an ordered table.
-    pub(super) fn forget(&mut self, table: &Table, field: &[u8]) {
-        if let Some(fields) = self.by_name.get_mut(table) {
-            fields.remove(field);
-        }
-    }
-
     fn remove(&mut self, table: &Table) {
         let Some(fields) = self.by_name.remove(table) else {
             return;

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use super::records::records_within;
 use crate::error::StoreError;
 use crate::model::access_time::AccessTimeStats;
-use crate::model::batch::Aggregate;
 use crate::model::context::{ALL, ContextId, Kind, method_and_path};
 use crate::model::records::SliceSums;
 use crate::model::slice::{HOUR, hour_of};
@@ -176,7 +175,7 @@ fn hour_at(
     Some(HourSnapshot {
         start,
         times,
-        aggregate: aggregate.unwrap_or_else(Aggregate::default),
+        aggregate: aggregate.unwrap_or_default(),
     })
 }
 

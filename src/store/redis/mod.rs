@@ -242,13 +242,6 @@ impl Upkeep for RedisStore {
     fn heartbeat<'a>(
         &'a self,
         heartbeat: &'a Heartbeat,
-    ) -> BoxFuture<'a, Result<Fleet, StoreError>> {
-        Box::pin(async move { Ok(self.write_heartbeat(heartbeat).await?.0) })
-    }
-
-    fn heartbeat_with_status<'a>(
-        &'a self,
-        heartbeat: &'a Heartbeat,
     ) -> BoxFuture<'a, Result<(Fleet, StoreStatus), StoreError>> {
         Box::pin(self.write_heartbeat(heartbeat))
     }
