@@ -666,7 +666,7 @@ mod http {
 mod demo {
     use super::*;
     use rig::demo::Demo;
-    use rig::process::{Leashed, TempDir, free_port};
+    use rig::process::{Leashed, TempDir, free_port, reserve_port};
     use std::net::TcpStream;
     use std::process::Command;
     use std::sync::atomic::AtomicBool;
@@ -751,7 +751,7 @@ mod demo {
                 });
             }
             let open = (0..1000).filter(|_| {
-                let port = free_port();
+                let (port, _reservation) = reserve_port();
                 // So that some hundred children start meanwhile.
                 std::thread::sleep(Duration::from_micros(100));
                 TcpStream::connect(("127.0.0.1", port)).is_ok()
@@ -760,6 +760,14 @@ mod demo {
             end.store(true, Relaxed);
             assert_eq!(open, 0, "of 1000 free ports");
         });
+    }
+
+    /// Another process would fail in the same way as this one does.
+    #[test]
+    fn a_free_port_is_given_to_nobody_else() {
+        let port = free_port();
+        let other = std::net::UdpSocket::bind(("127.0.0.1", port));
+        assert_eq!(other.unwrap_err().kind(), std::io::ErrorKind::AddrInUse);
     }
 
     #[test]

@@ -1,8 +1,7 @@
 //! Child processes that never outlive the test, however it ends.
 
-use std::collections::BTreeSet;
 use std::io::{self, Write};
-use std::net::TcpStream;
+use std::net::{TcpStream, UdpSocket};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -178,17 +177,27 @@ impl Drop for TempDir {
 /// could take a port from that range while a server is down; worse, a client that keeps reconnecting to
 /// such a port on this machine will sooner or later connect to itself.
 ///
-/// A port is tried by connecting to it, not by listening on it: a child that another test starts at that moment has a
-/// copy of the listener until it executes its program. No port is given twice.
+/// No port is given twice, nor to another test process while this one runs.
 pub fn free_port() -> u16 {
-    static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+    static GIVEN: Mutex<Vec<UdpSocket>> = Mutex::new(Vec::new());
+    let (port, reservation) = reserve_port();
+    let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
+    given.push(reservation);
+    port
+}
+
+/// The same, given to nobody else while the UDP port of the same number is held: what talks to a server of a test that is
+/// down must not find one of another test, whichever process that runs in.
+///
+/// A port is tried by connecting to it, not by listening on it: a child that another test starts at that moment has a
+/// copy of the listener until it executes its program.
+pub fn reserve_port() -> (u16, UdpSocket) {
     for _ in 0..1000 {
         let port = fastrand::u16(15_000..32_000);
         let is_closed = TcpStream::connect(("127.0.0.1", port))
             .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
-        let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
-        if is_closed && given.insert(port) {
-            return port;
+        if let (true, Ok(reservation)) = (is_closed, UdpSocket::bind(("127.0.0.1", port))) {
+            return (port, reservation);
         }
     }
     panic!("no free port between 15000 and 32000");
