@@ -19,7 +19,7 @@ use redis::{cmd, pipe};
 use rig::server::RedisServer;
 use tower::ServiceExt;
 use tower_pulse::admin::Access;
-use tower_pulse::model::batch::Aggregate;
+use tower_pulse::model::aggregate::Aggregate;
 use tower_pulse::model::context::{ALL, Kind};
 use tower_pulse::model::histogram::{COARSE_SCALE, Histogram, SCALE, bucket_of};
 use tower_pulse::model::pack;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tower_pulse::model::batch::Aggregate;
+use tower_pulse::model::aggregate::Aggregate;
 use tower_pulse::model::changes::detector::{Detector, DetectorState, Minute};
 use tower_pulse::model::context::{Kind, RecordId};
 use tower_pulse::model::histogram::{BUCKETS, Histogram, bucket_of};

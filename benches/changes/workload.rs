@@ -1,7 +1,7 @@
 //! A labelled workload: 40 pages over three hours, with everything that a service does by itself and that
 //! nobody should be told of, and with changes that somebody should be told of.
 
-use tower_pulse::model::batch::Aggregate;
+use tower_pulse::model::aggregate::Aggregate;
 use tower_pulse::model::context::{Kind, RecordId};
 use tower_pulse::model::histogram::{BUCKETS, Histogram, bucket_of};
 use tower_pulse::model::outcome::Outcome;

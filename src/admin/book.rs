@@ -138,7 +138,7 @@ fn added(hour: &HourSnapshot) -> Option<AccessTimeStats> {
 mod tests {
     use super::*;
     use crate::model::access_time::DurationSums;
-    use crate::model::batch::Aggregate;
+    use crate::model::aggregate::Aggregate;
 
     const MS: u64 = 1_000_000;
 

@@ -11,10 +11,11 @@ use tokio::sync::Mutex;
 
 use crate::clock::Clock;
 use crate::error::StoreError;
-use crate::model::batch::{Aggregate, Merge};
+use crate::model::aggregate::Aggregate;
 use crate::model::minute_report::REPORTED_MINUTES;
 use crate::model::pack;
 use crate::model::records::RecordId;
+use crate::model::slices::Merge;
 use crate::model::sorted;
 use crate::store::{InstanceMinuteRecords, Store};
 

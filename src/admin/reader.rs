@@ -15,7 +15,7 @@ use super::window_sums::WindowSums;
 use super::windows::Windows;
 use super::{Source, UnsentSource};
 use crate::clock::Clock;
-use crate::model::batch::Aggregate;
+use crate::model::aggregate::Aggregate;
 use crate::model::changes::side_by_side::Versions;
 use crate::model::context::{ContextId, Kind};
 use crate::model::mark::Mark;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::model::batch::Aggregate;
+use crate::model::aggregate::Aggregate;
 use crate::model::records::{Record, RecordId};
 
 /// What a context measured in a slice.

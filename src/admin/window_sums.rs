@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::model::access_time::AccessTimeStats;
-use crate::model::batch::Aggregate;
+use crate::model::aggregate::Aggregate;
 use crate::model::context::{ContextId, Kind};
 use crate::model::outcome::OutcomeCounts;
 use crate::model::records::RecordId;

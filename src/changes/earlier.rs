@@ -2,9 +2,10 @@
 
 use super::MINUTE;
 use crate::error::StoreError;
-use crate::model::batch::{Aggregate, Merge};
+use crate::model::aggregate::Aggregate;
 use crate::model::changes::change::{Change, ChangeKind, Earlier};
 use crate::model::context::{ALL, ContextId, Kind};
+use crate::model::slices::Merge;
 use crate::model::tier::TIERS;
 use crate::store::{RecordQuery, Store};
 

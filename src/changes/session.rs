@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{Findings, MINUTE, Tables, earlier, suspects};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::model::batch::Aggregate;
+use crate::model::aggregate::Aggregate;
 use crate::model::changes::change::Change;
 use crate::model::changes::detector::{
     Detector, InstanceMinute, Minute, RECALLED_MINUTES, Sight, Verdict,

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use super::MINUTE;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::model::batch::{Aggregate, Merge};
+use crate::model::aggregate::Aggregate;
 use crate::model::changes::change::{Change, ChangeKind, Suspect};
 use crate::model::changes::side_by_side::{self, Versions};
 use crate::model::changes::suspects::{self, Sides};
 use crate::model::context::{ALL, ContextId, Kind};
 use crate::model::records::RecordId;
+use crate::model::slices::Merge;
 use crate::model::sorted;
 use crate::model::tier::FINEST;
 use crate::store::{RecordQuery, Store, marks};

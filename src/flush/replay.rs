@@ -254,7 +254,8 @@ impl ReplayBuffer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::batch::{Aggregate, Batch};
+    use crate::model::aggregate::Aggregate;
+    use crate::model::batch::Batch;
     use crate::model::context::Kind;
     use crate::model::slice::Precisions;
 

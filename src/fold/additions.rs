@@ -4,7 +4,7 @@
 use super::ground::Ground;
 use super::plan::{NAMES_AT_ONCE, Plans};
 use crate::model::access_time::AccessTimeStats;
-use crate::model::batch::RequestCounts;
+use crate::model::aggregate::RequestCounts;
 use crate::model::context::{ALL, ContextId, Kind, Metric};
 use crate::model::round::{AcceptedDelta, Group, Round, partition};
 use crate::model::slice::Precision;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::ground::Ground;
 use super::plan::NAMES_AT_ONCE;
-use crate::model::pack::{ENTRY_VERSION, EntryReader};
+use crate::model::entry::{ENTRY_VERSION, EntryReader};
 use crate::model::round::Round;
 use crate::store::Position;
 use crate::store::interrupted::Interrupted;

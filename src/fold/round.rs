@@ -8,7 +8,7 @@ use super::gather::Read;
 use super::ground::Ground;
 use super::plan::{Outcome, Plans, RoundEnd};
 use crate::error::StoreError;
-use crate::model::pack::ENTRY_VERSION;
+use crate::model::entry::ENTRY_VERSION;
 use crate::random::random_name;
 use crate::store::Position;
 use crate::store::interrupted::Interrupted;

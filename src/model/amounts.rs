@@ -3,10 +3,6 @@
 use std::fmt;
 use std::ops::{Add, AddAssign};
 
-use super::batch::Batch;
-use super::context::Kind;
-use super::slices::Slices;
-
 /// How much there is of each kind: the units in which losses are told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Amounts {
@@ -101,51 +97,9 @@ impl fmt::Display for Amounts {
     }
 }
 
-impl Batch {
-    /// How much it holds.
-    pub fn amounts(&self) -> Amounts {
-        Amounts {
-            requests: self.requests_and_late(),
-            ..self.amounts_beside_requests()
-        }
-    }
-
-    /// How much it holds that is no request.
-    pub(crate) fn amounts_beside_requests(&self) -> Amounts {
-        let sum_of = |slices: &Slices<i64>| {
-            let numbers = slices.iter().map(|(_, n)| n.unsigned_abs());
-            numbers.fold(0, u64::saturating_add)
-        };
-        // The finest slices tell additions apart that cancel each other in a coarser one, but are not kept as long.
-        let counters = (self.counters.values())
-            .map(|series| series.iter().map(sum_of).max().unwrap_or(0))
-            .fold(0, u64::saturating_add);
-        let rankings = self.rankings.values().map(|delta| {
-            let ids = delta.ids.values();
-            let ids = ids.map(|id| sum_of(&id.slices).saturating_add(u64::from(id.is_removed)));
-            ids.fold(delta.dropped, u64::saturating_add)
-        });
-        let contexts = self.contexts.iter().filter(|(id, _)| id.kind != Kind::All);
-        let listed = contexts.flat_map(|(_, delta)| delta.slowest.iter());
-        let listed: usize = listed.map(|(_, list)| list.len()).sum();
-        Amounts {
-            requests: 0,
-            additions: rankings.fold(counters, u64::saturating_add),
-            details: (self.reports.len() + self.marks.len() + listed) as u64,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
-    use crate::model::minute_report::MinuteReport;
-    use crate::model::ranking::{RankingDelta, RankingSpec};
-    use crate::model::slice::Precisions;
-
-    const NOW: i64 = 1_700_000_040;
 
     fn of(requests: u64, additions: u64, details: u64) -> Amounts {
         Amounts {
@@ -181,62 +135,5 @@ mod tests {
         assert_eq!(most + of(1, 1, 1), most);
         assert_eq!(of(1, 5, 0).saturating_sub(of(2, 3, 4)), of(0, 2, 0));
         assert!(of(1, 5, 0).saturating_sub(most).is_zero());
-    }
-
-    #[test]
-    fn signs_do_not_matter_and_additions_that_cancel_each_other_count() {
-        let mut batch = Batch::new(Precisions::default());
-        assert!(batch.amounts().is_zero());
-        for (second, n) in [(0, 5), (1, -5), (400_000, 7)] {
-            batch.count(&"stock".into(), NOW + second, n);
-        }
-        // The first two are older than what the finest slices keep.
-        for second in 1..=200 {
-            batch.count(&"sold".into(), NOW + second, 2);
-        }
-        assert_eq!(batch.amounts(), of(0, 17 + 400, 0));
-        let spec = RankingSpec {
-            interval: 60,
-            slices: 3,
-            max_ids: 2,
-        };
-        let mut posts = RankingDelta::new(spec);
-        let id = |id: &str| Arc::<str>::from(id);
-        posts.remove(&id("a"));
-        for (id, second, n) in [
-            (id("a"), 0, 3),
-            (id("b"), 0, 4),
-            (id("b"), 60, -4),
-            (id("c"), 0, 1),
-        ] {
-            posts.add(&id, NOW + second, n);
-        }
-        // There is no room for one that added 1.
-        posts.limit();
-        let mut ranked = Batch::new(Precisions::default());
-        ranked.add_ranking("posts".into(), posts);
-        assert_eq!(ranked.amounts(), of(0, 1 + 3 + 8 + 1, 0));
-    }
-
-    #[test]
-    fn a_batch_is_no_more_than_its_parts() {
-        let mut batch = Batch::new(Precisions::default());
-        for n in 0..100 {
-            batch.count(&n.to_string().into(), NOW, n);
-        }
-        batch.add_report(MinuteReport {
-            minute: NOW,
-            instance: "a".into(),
-            version: None,
-            max_contexts: 1,
-            is_side_by_side: false,
-            contexts: Vec::new(),
-        });
-        let (all, mut parts) = (batch.amounts(), Amounts::default());
-        while !batch.is_empty() {
-            parts += batch.split(24).amounts();
-        }
-        assert_eq!(parts, all);
-        assert_eq!(all, of(0, 4_950, 1));
     }
 }

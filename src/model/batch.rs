@@ -8,26 +8,23 @@ mod split;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use self::split::REPORTED_CONTEXT_COST;
-pub use self::split::{MAX_CALL_COST, MAX_ENTRY_BYTES};
+pub use self::split::MAX_CALL_COST;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::access_time::DurationSums;
-pub use super::aggregate::{Aggregate, RequestCounts};
+use super::aggregate::Aggregate;
+use super::amounts::Amounts;
 use super::context::{ContextId, Kind};
-pub use super::context_delta::ContextDelta;
-pub(crate) use super::context_delta::{MAX_HOURS, merge_all};
-use super::mark::{MAX_PENDING_MARKS, Mark, TooManyMarks};
-use super::minute_report::{MAX_PENDING_REPORTS, MinuteReport};
+use super::context_delta::{ContextDelta, MAX_HOURS};
+use super::counter::CounterDelta;
+use super::mark::{self, Mark, TooManyMarks};
+use super::minute_report::{self, MinuteReport};
 use super::ranking::RankingDelta;
+use super::section::Section;
 use super::slice::{Precisions, hour_of};
-pub use super::slices::{Merge, Slices};
+use super::slices::Slices;
 use super::slow_request::{SlowRequest, SlowRequests};
-
-/// Additions to one of the user's counters, in the order of [`Precisions::counters`].
-pub type CounterDelta = Vec<Slices<i64>>;
 
 /// Additions by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -126,63 +123,35 @@ impl Batch {
                 }
             }
         }
-        for (counter, theirs) in other.counters {
-            match self.counters.get_mut(&counter) {
-                Some(mine) => merge_all(mine, theirs, &self.precisions.counters),
-                None => {
-                    self.counters.insert(counter, theirs);
-                }
-            }
-        }
-        for (ranking, theirs) in other.rankings {
-            self.add_ranking(ranking, theirs);
-        }
-        for report in other.reports {
-            self.add_report(report);
-        }
-        for (id, mark) in other.marks {
-            self.marks.entry(id).or_insert(mark);
-        }
+        let counters = &self.precisions.counters;
+        Section::merge(&mut self.counters, other.counters, counters);
+        Section::merge(&mut self.rankings, other.rankings, counters);
+        Section::merge(&mut self.reports, other.reports, counters);
+        Section::merge(&mut self.marks, other.marks, counters);
+    }
+
+    /// What it holds beside the contexts, in the order of an entry.
+    pub(super) fn sections(&self) -> [&dyn Section; 4] {
+        [&self.counters, &self.rankings, &self.reports, &self.marks]
     }
 
     /// Adds a mark, once.
     ///
     /// # Errors
-    /// The batch has [`MAX_PENDING_MARKS`] others.
+    /// The batch has [`MAX_PENDING_MARKS`](super::mark::MAX_PENDING_MARKS) others.
     pub fn add_mark(&mut self, mark: Mark) -> Result<(), TooManyMarks> {
-        if self.marks.len() >= MAX_PENDING_MARKS && !self.marks.contains_key(&mark.id) {
-            return Err(TooManyMarks);
-        }
-        self.marks.entry(mark.id.clone()).or_insert(mark);
-        Ok(())
+        mark::add(&mut self.marks, mark)
     }
 
     /// Adds a minute report. Of too many reports, the oldest are dropped.
     pub fn add_report(&mut self, report: MinuteReport) {
-        if let Some(mine) = self
-            .reports
-            .iter_mut()
-            .find(|mine| mine.is_of_same(&report))
-        {
-            return mine.merge(report);
-        }
-        let later = |mine: &MinuteReport| mine.minute <= report.minute;
-        let at = self.reports.partition_point(later);
-        self.reports.insert(at, report);
-        if self.reports.len() > MAX_PENDING_REPORTS {
-            self.reports.remove(0);
-        }
+        minute_report::add(&mut self.reports, report);
     }
 
     /// Adds to a ranking what was collected later.
     pub fn add_ranking(&mut self, ranking: Arc<str>, delta: RankingDelta) {
-        match self.rankings.get_mut(&ranking) {
-            Some(mine) => {
-                mine.merge(delta);
-                mine.limit();
-            }
-            None => drop(self.rankings.insert(ranking, delta)),
-        }
+        let later = BTreeMap::from([(ranking, delta)]);
+        Section::merge(&mut self.rankings, later, &self.precisions.counters);
     }
 
     /// Whether the batch is empty.
@@ -192,8 +161,27 @@ impl Batch {
 
     /// Number of contexts, counters, rankings, reports and marks in it.
     pub fn len(&self) -> usize {
-        let series = self.contexts.len() + self.counters.len() + self.rankings.len();
-        series + self.reports.len() + self.marks.len()
+        let sections = self.sections();
+        let names = sections.iter().map(|section| section.len());
+        self.contexts.len() + names.sum::<usize>()
+    }
+
+    /// How much it holds.
+    pub fn amounts(&self) -> Amounts {
+        Amounts {
+            requests: self.requests_and_late(),
+            ..self.amounts_beside_requests()
+        }
+    }
+
+    /// How much it holds that is no request.
+    pub(crate) fn amounts_beside_requests(&self) -> Amounts {
+        let contexts = self.contexts.iter().filter(|(id, _)| id.kind != Kind::All);
+        let listed = contexts.flat_map(|(_, delta)| delta.slowest.iter());
+        let listed: usize = listed.map(|(_, list)| list.len()).sum();
+        let sections = self.sections();
+        let amounts = sections.iter().map(|section| section.amounts());
+        amounts.fold(Amounts::of_details(listed as u64), |a, b| a + b)
     }
 
     /// Number of samples, each counted once.

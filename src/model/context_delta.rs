@@ -2,15 +2,21 @@
 
 use super::access_time::DurationSums;
 use super::aggregate::{Aggregate, RequestCounts};
+use super::context::{ContextId, Kind};
 use super::histogram::COARSE_SCALE;
-use super::slice::{Precision, Precisions, hour_of};
-use super::slices::{Merge, Slices};
+use super::pack::{Budget, Reader, Writer};
+use super::section::EntryHead;
+use super::slice::{HOUR, Precision, Precisions, hour_of};
+use super::slices::{Slices, merge_all};
 use super::slow_request::SlowRequests;
 use super::tier::TIERS;
 
 /// Hours of statistics that are retained while a store is away. Readers see the current hour and the one
 /// before.
 pub(crate) const MAX_HOURS: usize = 2;
+
+/// The slices of hours.
+const HOURS: Precision = Precision::new(HOUR as u32, MAX_HOURS as u32);
 
 /// Histograms that keep the fine scale while a store is away. Older ones are reduced to a quarter of their
 /// size.
@@ -181,14 +187,65 @@ impl ContextDelta {
                 .collect(),
         }
     }
+
+    /// Packs it into an entry.
+    pub(super) fn write(&self, context: &ContextId, out: &mut Writer, head: &EntryHead) {
+        let base = head.base;
+        out.bytes(context.name.as_bytes());
+        out.0.push(context.kind.number());
+        out.int(self.last_seen.wrapping_sub(base));
+        let precisions = &head.precisions.counters;
+        out.series(&self.counters, precisions, base, Writer::request_counts);
+        for (slices, tier) in self.records.iter().zip(TIERS) {
+            out.slices(slices, tier, base, Writer::aggregate_in_place);
+        }
+        match hours_of(&self.records[0]) == self.hours {
+            true => out.uint(0),
+            false => out.slices(&self.hours, HOURS, base, Writer::times),
+        }
+        out.slices(&self.slowest, HOURS, base, |out, list| list.write(out));
+    }
+
+    /// Reads one from an entry, and spends its cost.
+    pub(super) fn read(
+        from: &mut Reader<'_>,
+        head: &EntryHead,
+        budget: &mut Budget,
+    ) -> Option<(ContextId, Self)> {
+        let base = head.base;
+        let name = from.name()?;
+        let kind = Kind::from_number(from.byte()?)?;
+        let last_seen = base.wrapping_add(from.int()?);
+        let counters = from.series(&head.precisions.counters, base, Reader::request_counts)?;
+        let mut records: [Slices<Aggregate>; TIERS.len()] = Default::default();
+        for (slices, tier) in records.iter_mut().zip(TIERS) {
+            *slices = from.slices(tier, base, Reader::aggregate_in_place)??;
+        }
+        let hours = match from.slices(HOURS, base, Reader::times)? {
+            Some(hours) => hours,
+            None => hours_of(&records[0]),
+        };
+        let slowest = match head.version {
+            1 => Slices::default(),
+            _ => from.slices(HOURS, base, |from| SlowRequests::read(from, kind))??,
+        };
+        let delta = Self {
+            last_seen,
+            counters,
+            hours,
+            records,
+            slowest,
+        };
+        budget.spend(delta.cost())?;
+        Some((ContextId { kind, name }, delta))
+    }
 }
 
-pub(crate) fn merge_all<V: Merge>(
-    mine: &mut [Slices<V>],
-    theirs: Vec<Slices<V>>,
-    precisions: &[Precision],
-) {
-    for ((mine, theirs), precision) in mine.iter_mut().zip(theirs).zip(precisions) {
-        mine.merge(theirs, precision.retained as usize, drop);
+/// The statistics by hour of a batch, derived from its finest records.
+fn hours_of(finest: &Slices<Aggregate>) -> Slices<DurationSums> {
+    let mut hours = Slices::default();
+    for (start, record) in finest.iter().filter(|(_, record)| record.times.count > 0) {
+        hours.add(HOURS.slice(start), record.times, MAX_HOURS);
     }
+    hours
 }

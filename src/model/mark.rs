@@ -1,8 +1,13 @@
 //! Marks: moments at which an operator, or a deploy, did something.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::model::context::escape_hidden;
+use super::amounts::Amounts;
+use super::context::escape_hidden;
+use super::pack::{Budget, Reader, Writer};
+use super::section::{EntryHead, Room, Section};
+use super::slice::Precision;
 
 /// The most marks with a version that a store retains, and the most without.
 pub const MAX_MARKS: usize = 50;
@@ -91,6 +96,21 @@ impl Mark {
         }
     }
 
+    fn write(&self, out: &mut Writer) {
+        out.int(self.at);
+        out.bytes(self.text.as_bytes());
+        out.optional_name(self.version.as_deref());
+    }
+
+    fn read(id: Arc<str>, from: &mut Reader<'_>) -> Option<Self> {
+        Some(Self {
+            id,
+            at: from.int()?,
+            text: from.text_within(MAX_ESCAPED_BYTES)?.into(),
+            version: from.optional_name()?,
+        })
+    }
+
     /// Marks are in the order of their times, and those of the same second in that of their ids.
     fn place(&self) -> (i64, &str) {
         (self.at, &self.id)
@@ -98,6 +118,96 @@ impl Mark {
 
     fn is_as(&self, other: &Self) -> bool {
         self.version.is_some() == other.version.is_some()
+    }
+}
+
+/// Packs a mark without its id.
+pub fn pack(mark: &Mark) -> Vec<u8> {
+    let mut out = Writer::default();
+    mark.write(&mut out);
+    out.0
+}
+
+/// Unpacks the mark of this id; `None` if the bytes are not one.
+pub fn unpack(id: &[u8], bytes: &[u8]) -> Option<Mark> {
+    Mark::read(Reader(id).whole_name()?, &mut Reader(bytes))
+}
+
+/// The tag of the section of an entry that has marks.
+pub(super) const SECTION: u64 = 1;
+
+/// Marks that wait, by id.
+type PendingMarks = BTreeMap<Arc<str>, Mark>;
+
+/// Adds a mark to those that wait, once.
+pub(super) fn add(waiting: &mut PendingMarks, mark: Mark) -> Result<(), TooManyMarks> {
+    if waiting.len() >= MAX_PENDING_MARKS && !waiting.contains_key(&mark.id) {
+        return Err(TooManyMarks);
+    }
+    waiting.entry(mark.id.clone()).or_insert(mark);
+    Ok(())
+}
+
+/// Reads the marks of an entry, and nothing else, and spends their cost.
+pub(super) fn read_all(mut from: Reader<'_>, budget: &mut Budget) -> Option<Vec<Mark>> {
+    let mut marks = Vec::new();
+    for _ in 0..from.uint().filter(|n| *n <= MAX_PENDING_MARKS as u64)? {
+        budget.spend(1)?;
+        let id = Reader(from.bytes()?).whole_name()?;
+        marks.push(Mark::read(id, &mut from)?);
+    }
+    from.0.is_empty().then_some(marks)
+}
+
+impl Section for PendingMarks {
+    fn merge(&mut self, later: Self, _: &[Precision]) {
+        for (id, mark) in later {
+            self.entry(id).or_insert(mark);
+        }
+    }
+
+    fn split(&mut self, room: &mut Room) -> Self {
+        let mut part = Self::new();
+        while room.has(1)
+            && part.len() < MAX_PENDING_MARKS
+            && let Some((id, mark)) = self.pop_first()
+        {
+            room.take(1, 0);
+            part.insert(id, mark);
+        }
+        part
+    }
+
+    fn len(&self) -> usize {
+        Self::len(self)
+    }
+
+    fn bytes(&self) -> usize {
+        const PER_MARK: usize = 200;
+        let marks = self.values();
+        let marks = marks.map(|mark| PER_MARK + mark.id.len() + mark.text.len());
+        marks.sum()
+    }
+
+    fn amounts(&self) -> Amounts {
+        Amounts::of_details(self.len() as u64)
+    }
+
+    fn version(&self) -> u8 {
+        4
+    }
+
+    fn write(&self, out: &mut Writer, _: &EntryHead) {
+        if self.is_empty() {
+            return;
+        }
+        out.section(SECTION, |out| {
+            out.uint(self.len() as u64);
+            for mark in self.values() {
+                out.bytes(mark.id.as_bytes());
+                mark.write(out);
+            }
+        });
     }
 }
 

@@ -9,7 +9,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::aggregate::Aggregate;
-use super::records::RecordId;
+use super::amounts::Amounts;
+use super::context::RecordId;
+use super::pack::{Budget, Packed, Reader, Writer};
+use super::section::{EntryHead, Room, Section};
 use super::slice::{Precision, SKEW_ALLOWED};
 use super::slices::Merge;
 use super::tier::FINEST;
@@ -26,6 +29,9 @@ pub const REPORTED_MINUTES: Precision = FINEST;
 
 /// The most reports that wait in a batch.
 pub const MAX_PENDING_REPORTS: usize = REPORTED_MINUTES.retained as usize;
+
+/// About how many commands a reported context costs, compared with those of the counters.
+pub(super) const REPORTED_CONTEXT_COST: usize = 4;
 
 /// The number of contexts that an instance reports in a fleet of this size.
 pub fn reported_contexts(instances: u64) -> usize {
@@ -61,19 +67,19 @@ impl MinuteReport {
     }
 
     /// Whether both are parts of one report.
-    pub(crate) fn is_of_same(&self, other: &Self) -> bool {
+    fn is_of_same(&self, other: &Self) -> bool {
         (self.minute, &self.instance) == (other.minute, &other.instance)
     }
 
     /// Adds another part of the same report.
-    pub(crate) fn merge(&mut self, other: Self) {
+    fn merge(&mut self, other: Self) {
         self.max_contexts = self.max_contexts.max(other.max_contexts);
         self.is_side_by_side |= other.is_side_by_side;
         merge_contexts(&mut self.contexts, other.contexts);
     }
 
     /// Moves out up to `count` of the busiest contexts, as a part of this report.
-    pub(crate) fn split(&mut self, count: usize) -> Self {
+    fn split(&mut self, count: usize) -> Self {
         let tail = self.contexts.split_off(count.min(self.contexts.len()));
         Self {
             contexts: std::mem::replace(&mut self.contexts, tail),
@@ -85,7 +91,7 @@ impl MinuteReport {
     }
 
     /// How many of the busiest contexts take at most `bytes` in memory together.
-    pub(crate) fn contexts_within(&self, bytes: usize) -> usize {
+    fn contexts_within(&self, bytes: usize) -> usize {
         let mut left = bytes;
         let contexts = self.contexts.iter();
         let fitting = contexts.map_while(|(_, aggregate)| {
@@ -95,11 +101,125 @@ impl MinuteReport {
         fitting.count()
     }
 
+    fn write(&self, out: &mut Writer, head: &EntryHead) {
+        out.int(head.base.wrapping_sub(self.minute));
+        out.bytes(self.instance.as_bytes());
+        out.optional_name(self.version.as_deref());
+        out.uint(self.max_contexts as u64);
+        out.uint(u64::from(self.is_side_by_side));
+        write_contexts(&self.contexts, out);
+    }
+
+    /// Reads one from an entry, and spends its cost.
+    pub(super) fn read(
+        from: &mut Reader<'_>,
+        head: &EntryHead,
+        budget: &mut Budget,
+    ) -> Option<Self> {
+        budget.spend(REPORTED_CONTEXT_COST)?;
+        Some(Self {
+            minute: head.base.wrapping_sub(from.int()?),
+            instance: from.name()?,
+            version: from.optional_name()?,
+            max_contexts: usize::try_from(from.uint()?).ok()?,
+            is_side_by_side: from.uint()? != 0,
+            contexts: read_contexts(from, budget)?,
+        })
+    }
+
     /// Approximate bytes in memory.
-    pub(crate) fn bytes(&self) -> usize {
+    fn bytes(&self) -> usize {
         let texts = self.instance.len() + self.version.as_ref().map_or(0, |version| version.len());
         size_of::<Self>() + texts + bytes_of(&self.contexts)
     }
+}
+
+/// Adds a report to those that wait. Of too many, the oldest are dropped.
+pub(super) fn add(waiting: &mut Vec<MinuteReport>, report: MinuteReport) {
+    if let Some(mine) = waiting.iter_mut().find(|mine| mine.is_of_same(&report)) {
+        return mine.merge(report);
+    }
+    let at = waiting.partition_point(|mine| mine.minute <= report.minute);
+    waiting.insert(at, report);
+    if waiting.len() > MAX_PENDING_REPORTS {
+        waiting.remove(0);
+    }
+}
+
+/// Drops the oldest reports that wait, until they take this many bytes less. Returns how many there were.
+pub(super) fn drop_oldest(waiting: &mut Vec<MinuteReport>, surplus: usize) -> u64 {
+    let (before, mut dropped) = (waiting.len(), 0);
+    waiting.retain(|report| {
+        let is_retained = dropped >= surplus;
+        dropped += if is_retained { 0 } else { report.bytes() };
+        is_retained
+    });
+    (before - waiting.len()) as u64
+}
+
+impl Section for Vec<MinuteReport> {
+    fn merge(&mut self, later: Self, _: &[Precision]) {
+        later.into_iter().for_each(|report| add(self, report));
+    }
+
+    fn split(&mut self, room: &mut Room) -> Self {
+        let mut part = Self::new();
+        while let Some(report) = self.first_mut() {
+            let fits = report.contexts_within(room.bytes);
+            let is_too_large = fits == 0 && !report.contexts.is_empty();
+            if !room.has(REPORTED_CONTEXT_COST) || is_too_large && !room.is_whole {
+                break;
+            }
+            let moved = report.split((room.cost / REPORTED_CONTEXT_COST).min(fits).max(1));
+            let cost = REPORTED_CONTEXT_COST * moved.contexts.len().max(1);
+            room.take(cost, moved.bytes());
+            part.push(moved);
+            if report.contexts.is_empty() {
+                self.remove(0);
+            }
+        }
+        part
+    }
+
+    fn len(&self) -> usize {
+        Self::len(self)
+    }
+
+    fn bytes(&self) -> usize {
+        self.iter().map(MinuteReport::bytes).sum()
+    }
+
+    fn amounts(&self) -> Amounts {
+        Amounts::of_details(self.len() as u64)
+    }
+
+    fn version(&self) -> u8 {
+        3
+    }
+
+    fn write(&self, out: &mut Writer, head: &EntryHead) {
+        out.uint(self.len() as u64);
+        self.iter().for_each(|report| report.write(out, head));
+    }
+}
+
+/// Writes contexts that an instance reports.
+fn write_contexts(contexts: &[ReportedContext], out: &mut Writer) {
+    out.uint(contexts.len() as u64);
+    for (id, aggregate) in contexts {
+        id.write(out);
+        out.aggregate_in_place(aggregate);
+    }
+}
+
+/// Reads them, and spends their cost.
+fn read_contexts(from: &mut Reader<'_>, budget: &mut Budget) -> Option<Vec<ReportedContext>> {
+    let mut contexts = Vec::new();
+    for _ in 0..from.uint()? {
+        budget.spend(REPORTED_CONTEXT_COST)?;
+        contexts.push((RecordId::read(from)?, from.aggregate_in_place()?));
+    }
+    Some(contexts)
 }
 
 /// What an instance did on its busiest contexts in a minute.
@@ -120,6 +240,25 @@ impl InstanceMinute {
         self.version = self.version.take().or(other.version);
         merge_contexts(&mut self.contexts, other.contexts);
         self.contexts.truncate(self.max_contexts);
+    }
+
+    /// Packs it.
+    pub fn pack(&self) -> Vec<u8> {
+        let mut out = Writer::default();
+        out.optional_name(self.version.as_deref());
+        write_contexts(&self.contexts, &mut out);
+        out.0
+    }
+
+    /// Unpacks it; `None` if the bytes are not one.
+    pub fn unpack(bytes: &[u8]) -> Option<Self> {
+        let mut from = Reader(bytes);
+        Some(Self {
+            version: from.optional_name()?,
+            max_contexts: 0,
+            // What a table has is bounded by its bytes.
+            contexts: read_contexts(&mut from, &mut Budget::new(usize::MAX))?,
+        })
     }
 }
 

@@ -6,12 +6,14 @@
 //! from a store).
 
 pub mod access_time;
-mod aggregate;
+pub mod aggregate;
 pub mod amounts;
 pub mod batch;
 pub mod changes;
 pub mod context;
-mod context_delta;
+pub mod context_delta;
+mod counter;
+pub mod entry;
 pub mod fleet;
 pub mod health;
 pub mod histogram;
@@ -20,11 +22,11 @@ pub mod minute_report;
 pub mod outcome;
 pub mod pack;
 pub mod ranking;
-pub mod ranking_specs;
 pub mod records;
 pub mod round;
+mod section;
 pub mod slice;
-mod slices;
+pub mod slices;
 pub mod slow_request;
 pub mod slowest;
 pub mod snapshot;

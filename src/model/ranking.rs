@@ -1,6 +1,9 @@
 //! Rankings within a moving window of time: the additions that an instance collects. The recipe is
 //! [ranking within a moving time window](crate::guide::recipes#5-ranking-within-a-moving-time-window).
 
+mod section;
+pub mod specs;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
@@ -36,7 +39,7 @@ impl RankingSpec {
     }
 
     /// Reads the interval, the number of slices and the most ids; `None` for other words.
-    pub(super) fn from_words<'a>(words: &mut impl Iterator<Item = &'a str>) -> Option<Self> {
+    fn from_words<'a>(words: &mut impl Iterator<Item = &'a str>) -> Option<Self> {
         let mut number = || words.next()?.parse::<u32>().ok();
         Some(Self {
             interval: number().filter(|interval| *interval > 0)?,
@@ -75,7 +78,7 @@ impl fmt::Display for RankingSpec {
 /// A ranking in a store, without its ids.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RankingState {
-    /// The configuration that holds: see [`CarriedSpecs`](super::ranking_specs::CarriedSpecs).
+    /// The configuration that holds: see [`CarriedSpecs`](specs::CarriedSpecs).
     pub spec: RankingSpec,
     /// The starts of the slices that are part of the sums, in Unix seconds.
     pub slices: BTreeSet<i64>,
@@ -233,43 +236,6 @@ impl RankingDelta {
         for delta in self.ids.values_mut() {
             drop(delta.slices.drop_after(latest));
         }
-    }
-
-    /// Approximate number of commands that a store needs to merge an id.
-    pub(crate) fn cost(&self, delta: &IdDelta) -> usize {
-        let removed = if delta.is_removed {
-            self.spec.slices as usize / 8
-        } else {
-            0
-        };
-        1 + 2 * delta.slices.len() + removed
-    }
-
-    /// Moves out ids that cost about `cost` commands, at least one.
-    pub(crate) fn split(&mut self, cost: usize) -> Self {
-        let mut part = Self {
-            dropped: std::mem::take(&mut self.dropped),
-            ..Self::new(self.spec)
-        };
-        let mut left = cost;
-        while let Some((id, delta)) = self.ids.pop_first() {
-            let cost = self.cost(&delta);
-            if cost > left && !part.ids.is_empty() {
-                self.ids.insert(id, delta);
-                break;
-            }
-            left = left.saturating_sub(cost);
-            part.ids.insert(id, delta);
-        }
-        part
-    }
-
-    /// Approximate bytes in memory.
-    pub(crate) fn bytes(&self) -> usize {
-        const PER_ID: usize = 112;
-        let ids = self.ids.iter();
-        ids.map(|(id, delta)| PER_ID + id.len() + 16 * delta.slices.len())
-            .sum()
     }
 }
 

@@ -3,10 +3,11 @@
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, HashMap};
 
-use super::batch::{Aggregate, Merge};
+use super::aggregate::Aggregate;
 pub use super::context::RecordId;
 use super::histogram::COARSE_SCALE;
 use super::slice::Precision;
+use super::slices::Merge;
 use super::sorted;
 pub use super::tier::TierSlice;
 use super::tier::{FINEST, RolledUp, TIERS, is_coarse};

@@ -4,17 +4,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::batch::{Aggregate, Batch, ContextDelta, merge_all};
+use super::aggregate::Aggregate;
+use super::batch::Batch;
 use super::context::{ContextId, RecordId, fnv1a};
+use super::context_delta::ContextDelta;
+use super::entry::{EntryReader, Item, Undecodable};
 use super::mark::Mark;
 use super::minute_report::{MinuteReport, MinuteSums};
-use super::pack::{EntryReader, Item, Undecodable};
 use super::ranking::RankingDelta;
-use super::ranking_specs::CarriedSpecs;
+use super::ranking::specs::CarriedSpecs;
 use super::records::TierSlice;
 use super::slice::Precisions;
 pub use super::slice::SKEW_ALLOWED;
 use super::slices::Slices;
+use super::slices::merge_all;
 use super::tier::{FINEST, RolledUp, TIERS};
 
 /// About how many bytes of an entry are added at once.

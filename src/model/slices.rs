@@ -1,6 +1,7 @@
 //! Values by slice. Only the newest slices are retained, which bounds the size of a batch.
 
 use super::access_time::DurationSums;
+use super::slice::Precision;
 
 /// A value that can be merged.
 pub trait Merge {
@@ -119,6 +120,17 @@ impl<V: Merge> Slices<V> {
                 gone(old);
             }
         }
+    }
+}
+
+/// Adds slices of each precision to those of the same precision.
+pub(crate) fn merge_all<V: Merge>(
+    mine: &mut [Slices<V>],
+    theirs: Vec<Slices<V>>,
+    precisions: &[Precision],
+) {
+    for ((mine, theirs), precision) in mine.iter_mut().zip(theirs).zip(precisions) {
+        mine.merge(theirs, precision.retained as usize, drop);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::access_time::AccessTimeStats;
-use super::batch::Aggregate;
+use super::aggregate::Aggregate;
 use super::context::Kind;
 use super::slice::SliceCount;
 

@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 
-use super::batch::{Aggregate, Merge};
+use super::aggregate::Aggregate;
 use super::pack;
 use super::records::{Record, RecordId};
 use super::slice::{HOUR, Precision, hour_of};
+use super::slices::Merge;
 use super::tier::{Revision, TIERS};
 
 /// The windows that have a name, with their length in seconds.

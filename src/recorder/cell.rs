@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use super::sync::{AtomicU32, AtomicU64, BUCKETS_PER_CELL, Ordering};
 use crate::model::access_time::DurationSums;
-use crate::model::batch::Aggregate;
+use crate::model::aggregate::Aggregate;
 use crate::model::histogram::{Histogram, bucket_of};
 use crate::model::outcome::{OUTCOMES, Outcome, OutcomeCounts};
 

@@ -17,12 +17,14 @@ use super::slow_drain::SlowRequestDrain;
 use super::totals::Totals;
 use super::{Entry, Recorder};
 use crate::error::{StoreError, StoreErrorKind};
+use crate::model::aggregate::Aggregate;
 use crate::model::amounts::Amounts;
-use crate::model::batch::{Aggregate, Batch, Merge};
+use crate::model::batch::Batch;
 use crate::model::context::{ALL, ContextId, Kind, OVERFLOW, TIMER_OVERFLOW};
 use crate::model::fleet::Fleet;
 use crate::model::mark::{MAX_PENDING_MARKS, Mark, TooManyMarks};
 use crate::model::slice::Precisions;
+use crate::model::slices::Merge;
 use crate::task::{Stopped, lock};
 
 const SECOND: i64 = 1_000_000_000;

@@ -3,12 +3,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::model::batch::{Aggregate, Batch, Merge};
+use crate::model::aggregate::Aggregate;
+use crate::model::batch::Batch;
 use crate::model::fleet::Fleet;
 use crate::model::minute_report::{
     MinuteReport, REPORTED_MINUTES, ReportedContext, reported_contexts, sort_by_requests,
 };
 use crate::model::records::RecordId;
+use crate::model::slices::Merge;
 
 /// Collects the minute reports of this instance, if there is anything to compare it with: other instances, or other
 /// versions of the application.

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::cell::{Cell, Scratch};
 use super::sync::{AtomicBool, Ordering, TRIES, yield_now};
-use crate::model::batch::Aggregate;
+use crate::model::aggregate::Aggregate;
 use crate::model::outcome::Outcome;
 
 /// Maximum number of shards, however many worker threads there are.

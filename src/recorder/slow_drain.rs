@@ -122,10 +122,10 @@ mod tests {
 
     use super::*;
     use crate::clock::{Clock, ManualClock};
-    use crate::model::batch::Merge;
     use crate::model::context::{OVERFLOW, UNMATCHED};
     use crate::model::outcome::Outcome;
     use crate::model::slice::Precisions;
+    use crate::model::slices::Merge;
     use crate::recorder::{Limits, Recorder};
 
     const NOW: i64 = 1_700_000_000;

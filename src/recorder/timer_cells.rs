@@ -2,8 +2,8 @@
 
 use std::sync::{Mutex, OnceLock};
 
-use crate::model::batch::Merge;
 use crate::model::context::RecordId;
+use crate::model::slices::Merge;
 use crate::model::timer_sums::{MAX_TIMERS, TimerSums, Timers, other};
 use crate::task::lock;
 

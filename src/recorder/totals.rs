@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use crate::model::batch::Aggregate;
+use crate::model::aggregate::Aggregate;
 use crate::model::context::Kind;
 use crate::model::histogram::{BUCKETS, SCALE, lower_bound};
 use crate::model::outcome::OutcomeCounts;

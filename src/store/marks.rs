@@ -6,8 +6,7 @@ use super::Store;
 use super::table::Table;
 use super::table_reads::{Purpose, TableRead, TableReader};
 use crate::error::StoreError;
-use crate::model::mark::{Mark, Marks};
-use crate::model::pack;
+use crate::model::mark::{self, Mark, Marks};
 use crate::task::BoxFuture;
 
 /// Pages that are read. The fold leaves no more marks than one page has, but other programs may have added fields.
@@ -46,7 +45,7 @@ pub(crate) async fn read(reader: &dyn TableReader) -> Result<StoredMarks, StoreE
         let page = reader.read_tables(Purpose::Query, &reads).await?.page();
         let fields = page.fields.into_iter();
         marks.extend(fields.map(|(id, packed)| {
-            let mark = pack::read_mark(&id, &packed);
+            let mark = mark::unpack(&id, &packed);
             (id, mark)
         }));
         from = page.next;

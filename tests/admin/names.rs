@@ -7,7 +7,7 @@ use http::StatusCode;
 use redis::cmd;
 use serde_json::json;
 use tower_pulse::admin::Access;
-use tower_pulse::model::pack;
+use tower_pulse::model::mark;
 use tower_pulse::{Builder, Clock, Mark, Pulse};
 
 use crate::rig::http::{Client, Response};
@@ -151,7 +151,7 @@ async fn what_others_wrote_is_escaped_where_it_is_answered() {
     cmd("HSET")
         .arg("pulse:marks1")
         .arg("1")
-        .arg(pack::mark(&mark))
+        .arg(mark::pack(&mark))
         .exec_async(&mut redis)
         .await
         .unwrap();

@@ -1,7 +1,7 @@
 //! Short forms of a store's queries: one name, and tuples that a test can write down.
 
 use tower_pulse::StoreError;
-use tower_pulse::model::batch::Aggregate;
+use tower_pulse::model::aggregate::Aggregate;
 use tower_pulse::model::context::{ALL, ContextId, Kind};
 use tower_pulse::model::snapshot::{ContextSnapshot, FleetSnapshot, Problem};
 use tower_pulse::store::{

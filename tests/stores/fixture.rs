@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tower_pulse::model::batch::{Aggregate, Batch, Merge};
+use tower_pulse::model::aggregate::Aggregate;
+use tower_pulse::model::batch::Batch;
 use tower_pulse::model::context::Kind;
 use tower_pulse::model::histogram::{Histogram, SCALE, bucket_of};
 use tower_pulse::model::outcome::Outcome;
 use tower_pulse::model::slice::{HOUR, Precisions, hour_of};
+use tower_pulse::model::slices::Merge;
 use tower_pulse::model::snapshot::Problem;
 use tower_pulse::model::snapshot::{ContextSnapshot, HourSnapshot};
 use tower_pulse::store::memory::MemoryStore;

@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tower_pulse::model::batch::{Aggregate, Batch, Merge};
+use tower_pulse::model::aggregate::Aggregate;
+use tower_pulse::model::batch::Batch;
 use tower_pulse::model::context::{Kind, RecordId};
 use tower_pulse::model::minute_report::{MAX_REPORTED, MinuteReport, REPORTED_MINUTES};
 use tower_pulse::model::outcome::Outcome;
 use tower_pulse::model::slice::SKEW_ALLOWED;
+use tower_pulse::model::slices::Merge;
 use tower_pulse::store::{Fleet, Heartbeat, InstanceMinuteRecords, Store};
 use tower_pulse::{Clock, ManualClock, Pulse};
 

@@ -4,7 +4,7 @@
 use redis::aio::MultiplexedConnection;
 use redis::{Script, cmd};
 use tokio::runtime::Runtime;
-use tower_pulse::model::pack;
+use tower_pulse::model::entry;
 
 use crate::fixture::{Fixture, MS, NOW};
 
@@ -30,7 +30,7 @@ impl Journal {
         let script = Script::new(APPEND);
         let mut call = script.key("pulse:pulse:state");
         call.key("pulse:pulse:journal").arg(offset).arg(NOW);
-        call.arg(pack::ENTRY_VERSION);
+        call.arg(entry::ENTRY_VERSION);
         for (field, value) in fields {
             call.arg(*field).arg(*value);
         }
@@ -61,7 +61,7 @@ fn uint(bytes: &mut Vec<u8>, mut n: usize) {
 
 /// An entry without precisions, and with contexts of these names that hold nothing.
 fn entry_of<'a>(names: impl ExactSizeIterator<Item = &'a [u8]>) -> Vec<u8> {
-    let mut bytes = vec![pack::ENTRY_VERSION, 0];
+    let mut bytes = vec![entry::ENTRY_VERSION, 0];
     // The base and what was late.
     uint(&mut bytes, 2 * NOW as usize);
     uint(&mut bytes, 0);

@@ -11,7 +11,8 @@ use http_body_util::BodyExt;
 use serde_json::Value;
 use tower::ServiceExt;
 use tower_pulse::admin::Access;
-use tower_pulse::model::batch::{Aggregate, Batch};
+use tower_pulse::model::aggregate::Aggregate;
+use tower_pulse::model::batch::Batch;
 use tower_pulse::model::context::{Kind, RecordId};
 use tower_pulse::model::outcome::Outcome;
 use tower_pulse::model::timer_sums::{MAX_TIMERS, OTHER, TimerSums};
@@ -145,7 +146,7 @@ impl Page {
             .filter(|served| served.context == number && (from..to).contains(&served.second));
         let mut sums = Aggregate::default();
         for served in within {
-            use tower_pulse::model::batch::Merge;
+            use tower_pulse::model::slices::Merge;
             sums.merge(&served.aggregate());
         }
         let requests = sums.times.count;

@@ -14,7 +14,6 @@ use tower_pulse::admin::Access;
 use tower_pulse::model::batch::Batch;
 use tower_pulse::model::context::{ContextId, Kind, RecordId};
 use tower_pulse::model::outcome::Outcome;
-use tower_pulse::model::pack;
 use tower_pulse::model::slow_request::{SlowRequest, SlowRequests};
 use tower_pulse::store::SlowRequestQuery;
 use tower_pulse::{Builder, Clock, Pulse};
@@ -336,7 +335,7 @@ async fn failed_requests_of_a_fleet_in_redis_where_an_older_version_may_have_wri
     redis::cmd("HSET")
         .arg(format!("pulse:pulse:slow1:{THIS_HOUR}"))
         .arg(&RecordId::new(Kind::Http, "GET /").to_bytes()[..])
-        .arg(pack::slow_requests(&older))
+        .arg(older.pack())
         .exec_async(&mut connection)
         .await
         .unwrap();

@@ -7,11 +7,13 @@ pub use crate::changes::{
 };
 use std::sync::Arc;
 
-use tower_pulse::model::batch::{Aggregate, Batch, Merge};
+use tower_pulse::model::aggregate::Aggregate;
+use tower_pulse::model::batch::Batch;
 use tower_pulse::model::context::{ALL, ContextId, Kind, OVERFLOW};
 use tower_pulse::model::histogram::COARSE_SCALE;
 use tower_pulse::model::outcome::Outcome;
 use tower_pulse::model::slice::HOUR;
+use tower_pulse::model::slices::Merge;
 use tower_pulse::model::snapshot::AliveInstance;
 use tower_pulse::model::tier::WIDTHS;
 use tower_pulse::store::{Appended, ContextQuery, Heartbeat, Precisions, RecordQuery};

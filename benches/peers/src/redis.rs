@@ -7,11 +7,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tower_pulse::model::access_time::DurationSums;
-use tower_pulse::model::batch::{Aggregate, Batch, ContextDelta, Slices};
+use tower_pulse::model::aggregate::Aggregate;
+use tower_pulse::model::batch::Batch;
 use tower_pulse::model::context::Kind;
+use tower_pulse::model::context_delta::ContextDelta;
 use tower_pulse::model::histogram::{Histogram, SCALE, bucket_of};
 use tower_pulse::model::outcome::{Outcome, OutcomeCounts};
 use tower_pulse::model::slice::{Precisions, hour_of};
+use tower_pulse::model::slices::Slices;
 use tower_pulse::store::redis::{RedisOptions, RedisStore};
 use tower_pulse::store::{Appended, FencedBatch, Store};
 use tower_pulse::testing::TestFolder;

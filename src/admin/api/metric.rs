@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::window::share;
 use super::{Outcomes, outcomes};
 use crate::model::access_time::AccessTimeStats;
-use crate::model::batch::Aggregate;
+use crate::model::aggregate::Aggregate;
 use crate::model::context::{Kind, Metric};
 use crate::store::{CounterSeries, SliceCount};
 

@@ -12,7 +12,7 @@ use super::slow_requests::{ListedRequests, listed_requests};
 use super::timers::RequestTimers;
 use super::window::{Asked, WindowOf};
 use super::{Hour, Name, Outcomes, kind, of_kind, outcomes};
-use crate::model::batch::Aggregate;
+use crate::model::aggregate::Aggregate;
 use crate::model::context::ContextId;
 use crate::model::histogram::{Histogram, lower_bound};
 use crate::model::outcome::OutcomeCounts;

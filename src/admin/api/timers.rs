@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::super::Admin;
 use super::super::response::ApiError;
 use super::window::share;
-use crate::model::batch::Aggregate;
+use crate::model::aggregate::Aggregate;
 use crate::model::context::Kind;
 use crate::model::timer_sums::{TimerSums, Timers};
 

@@ -6,7 +6,8 @@ use serde_json::json;
 
 use super::*;
 use crate::fold::Folder;
-use crate::model::batch::{Aggregate, Batch};
+use crate::model::aggregate::Aggregate;
+use crate::model::batch::Batch;
 use crate::model::context::ALL;
 use crate::model::histogram::{Histogram, SCALE, bucket_of};
 use crate::store::memory::MemoryStore;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::error::{StoreError, StoreErrorKind};
 use crate::model::access_time::{AccessTimeStats, DurationSums};
-use crate::model::batch::Aggregate;
+use crate::model::aggregate::Aggregate;
 use crate::model::context::{ALL, ContextId, Kind};
 use crate::model::histogram::{Histogram, SCALE, bucket_of};
 use crate::model::outcome::{Outcome, OutcomeCounts};

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::fold::ground::Ground;
 use crate::fold::plan::{NAMES_AT_ONCE, Plans};
-use crate::model::mark::{Mark, Marks};
-use crate::model::pack;
+use crate::model::mark::{self, Mark, Marks};
 use crate::model::round::{PARTITION_OF_MARKS, Round};
 use crate::store::interrupted::Interrupted;
 use crate::store::marks;
@@ -30,7 +29,7 @@ pub(super) async fn merge(
     let fields = [(Table::Marks, ids.clone())];
     let values = ground.load(&fields).await?;
     let values = ids.iter().zip(values.into_iter().flatten());
-    let stored = values.filter_map(|(id, value)| pack::read_mark(id, &value?));
+    let stored = values.filter_map(|(id, value)| mark::unpack(id, &value?));
     let before = Marks::new(stored);
     let mut after = before.clone();
     for (number, mark) in added.into_iter().enumerate() {
@@ -46,7 +45,7 @@ pub(super) async fn merge(
     let mut write = FieldWrites::new(Table::Marks, None);
     let added = new.iter().filter(|(id, _)| !old.contains_key(*id));
     write.set = added
-        .map(|(id, mark)| (id.clone(), pack::mark(mark)))
+        .map(|(id, mark)| (id.clone(), mark::pack(mark)))
         .collect();
     let gone = old.into_keys().filter(|id| !new.contains_key(id));
     let surplus = listed.surplus.into_iter();

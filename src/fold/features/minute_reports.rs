@@ -3,10 +3,11 @@
 
 use crate::fold::ground::{Ground, fields_by_table};
 use crate::fold::plan::{NAMES_AT_ONCE, Plan, Plans};
-use crate::model::batch::{Aggregate, Merge};
+use crate::model::aggregate::Aggregate;
 use crate::model::minute_report::{InstanceMinute, REPORTED_MINUTES};
 use crate::model::pack;
 use crate::model::round::{Round, partition, partition_of_record};
+use crate::model::slices::Merge;
 use crate::store::interrupted::Interrupted;
 use crate::store::table::{FieldWrites, Table};
 
@@ -55,19 +56,13 @@ pub(super) async fn merge(
     let mut values = values.into_iter().flatten();
     for ((table, field), (partition, added)) in instances {
         let before = values.next().flatten();
-        let before = before.and_then(|before| pack::read_instance_minute(&before));
+        let before = before.and_then(|before| InstanceMinute::unpack(&before));
         let mut minute = before.unwrap_or_default();
         minute.merge(added.clone());
         let cost = 1 + minute.contexts.len() / CONTEXTS_PER_COST;
         let plan = plans.of(partition);
         let ttl = ttl_of(&table, now);
-        add(
-            plan,
-            cost,
-            (table, field),
-            ttl,
-            pack::instance_minute(&minute),
-        );
+        add(plan, cost, (table, field), ttl, minute.pack());
     }
     for (number, ((table, field), (partition, added))) in versions.into_iter().enumerate() {
         let before = values.next().flatten();

@@ -5,11 +5,10 @@ use std::collections::BTreeMap;
 
 use crate::fold::ground::{Ground, fields_by_table};
 use crate::fold::plan::{NAMES_AT_ONCE, Plans};
-use crate::model::batch::Merge;
 use crate::model::context::{ContextId, RecordId};
-use crate::model::pack;
 use crate::model::round::{Round, partition};
 use crate::model::slice::{HOUR, hour_of};
+use crate::model::slices::Merge;
 use crate::model::slow_request::SlowRequests;
 use crate::store::interrupted::Interrupted;
 use crate::store::table::{FieldWrites, Table};
@@ -54,13 +53,13 @@ pub(super) async fn merge(
     let values = values.into_iter().flatten();
     for (((hour, context), mut list), before) in added.into_iter().zip(values) {
         // A field that does not hold a list reads as empty, and is replaced.
-        if let Some(before) = before.and_then(|b| pack::read_slow_requests(&b, context.kind)) {
+        if let Some(before) = before.and_then(|b| SlowRequests::unpack(&b, context.kind)) {
             list.merge(&before);
         }
         let table = Table::SlowRequests { hour };
         let mut write = FieldWrites::new(table, Some(hour + 2 * HOUR + SPARE_TIME - round.stamp()));
         let id = RecordId::new(context.kind, &context.name).to_bytes();
-        write.set.push((id.to_vec(), pack::slow_requests(&list)));
+        write.set.push((id.to_vec(), list.pack()));
         let plan = plans.of(partition(&context.name));
         plan.cost += 1;
         plan.fields.push(write);

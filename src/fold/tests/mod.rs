@@ -18,9 +18,10 @@ use tokio::time::Instant;
 use super::{Attendance, Folder};
 use crate::clock::{Clock, ManualClock};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::model::batch::{Aggregate, Batch};
+use crate::model::aggregate::Aggregate;
+use crate::model::batch::Batch;
 use crate::model::context::Kind;
-use crate::model::pack::{self, ENTRY_VERSION};
+use crate::model::entry::{ENTRY_VERSION, pack as pack_batch};
 use crate::model::records::RecordId;
 use crate::model::slice::Precisions;
 use crate::model::tier::FINEST;
@@ -127,7 +128,7 @@ fn entry(offset: u64, contexts: &[&str], stamp: i64) -> Entry {
         stamp,
         version: u64::from(ENTRY_VERSION),
         requests: contexts.len() as u64,
-        payload: pack::entry(&batch),
+        payload: pack_batch(&batch),
     }
 }
 

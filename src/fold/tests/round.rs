@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex};
 use super::{Call, Folding, MIB, NOW, Scripted, at, entry};
 use crate::fold::Attendance;
 use crate::fold::plan::NAMES_AT_ONCE;
-use crate::model::batch::{Aggregate, Batch};
+use crate::model::aggregate::Aggregate;
+use crate::model::batch::Batch;
 use crate::model::context::Kind;
-use crate::model::pack::{self, ENTRY_VERSION};
+use crate::model::entry::{ENTRY_VERSION, pack as pack_batch};
 use crate::model::slice::Precisions;
 use crate::store::journal::Entry;
 use crate::task::lock;
@@ -74,7 +75,7 @@ async fn other_tasks_run_while_a_large_entry_is_folded() {
         batch.add(&format!("GET /{name}").into(), Kind::Http, NOW, &one);
     }
     let large = Entry {
-        payload: pack::entry(&batch),
+        payload: pack_batch(&batch),
         ..entry(200_000, &[], NOW)
     };
     let folding = Folding::one_by_one(vec![large]);
@@ -105,7 +106,7 @@ async fn a_round_ends_at_16_384_names() {
                 batch.count(&format!("{number} {name}").into(), NOW, 1);
             }
             Entry {
-                payload: pack::entry(&batch),
+                payload: pack_batch(&batch),
                 ..entry(100_000 * number, &[], NOW)
             }
         });

@@ -8,7 +8,7 @@ use crate::error::StoreErrorKind;
 use crate::fold::{Attendance, Folder};
 use crate::model::batch::Batch;
 use crate::model::context::ALL;
-use crate::model::pack;
+use crate::model::entry::pack as pack_batch;
 use crate::model::round::partition;
 use crate::model::slice::Precisions;
 use crate::task::lock;
@@ -18,7 +18,7 @@ async fn late_samples_are_added_once_with_the_partition_of_all() {
     let mut late = entry(100, &[], NOW);
     let mut batch = Batch::new(Precisions::new([60], 120));
     batch.late = 3;
-    late.payload = pack::entry(&batch);
+    late.payload = pack_batch(&batch);
     for (entries, is_all_done, added) in [
         (vec![late.clone()], false, (3, 0)),
         (vec![late], true, (0, 0)),
@@ -96,7 +96,7 @@ async fn counters_are_folded_in_steps_too() {
         batch.count(&name, NOW, 1);
     }
     let mut counters = entry(10_000, &[], NOW);
-    counters.payload = pack::entry(&batch);
+    counters.payload = pack_batch(&batch);
     let folding = Folding::one_by_one(vec![counters]);
     assert_eq!(folding.fold().await, Attendance::Mine);
     let steps = lock(&folding.journal.additions).len();

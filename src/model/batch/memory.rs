@@ -1,7 +1,11 @@
 //! The memory that a batch takes, and how a batch that takes too much is compacted.
 
-use super::{Batch, ContextDelta, DurationSums, MinuteReport, Slices};
-use crate::model::context_delta::add_record;
+use super::Batch;
+use crate::model::access_time::DurationSums;
+use crate::model::context_delta::{ContextDelta, add_record};
+use crate::model::minute_report;
+use crate::model::section::{PER_NAME, Section};
+use crate::model::slices::Slices;
 use crate::model::tier::TIERS;
 
 /// Slices of each tier that keep their width when a batch is compacted.
@@ -14,38 +18,23 @@ const COARSEST_SCALE: u8 = 0;
 impl Batch {
     /// Approximate bytes in memory.
     pub fn approximate_bytes(&self) -> usize {
-        const PER_NAME: usize = 400;
         const PER_SLICE: usize = 32;
-        const PER_MARK: usize = 200;
-        let slices = |counters: &[usize]| counters.iter().sum::<usize>() * PER_SLICE;
         let contexts = self.contexts.iter().map(|(context, delta)| {
-            let lens: Vec<_> = delta.counters.iter().map(Slices::len).collect();
+            let slices = delta.counters.iter().map(Slices::len).sum::<usize>() * PER_SLICE;
             let hours = delta.hours.len() * size_of::<(i64, DurationSums)>();
             let slowest = delta.slowest.iter().map(|(_, list)| list.bytes());
             let slowest = slowest.sum::<usize>();
-            PER_NAME + context.name.len() + slices(&lens) + delta.record_bytes() + hours + slowest
+            PER_NAME + context.name.len() + slices + delta.record_bytes() + hours + slowest
         });
-        let counters = self.counters.iter().map(|(name, delta)| {
-            let lens: Vec<_> = delta.iter().map(Slices::len).collect();
-            PER_NAME + name.len() + slices(&lens)
-        });
-        let rankings = self.rankings.iter();
-        let rankings = rankings.map(|(name, delta)| PER_NAME + name.len() + delta.bytes());
-        let reports = self.reports.iter().map(MinuteReport::bytes);
-        let marks = self.marks.values();
-        let marks = marks.map(|mark| PER_MARK + mark.id.len() + mark.text.len());
-        contexts.sum::<usize>()
-            + counters.sum::<usize>()
-            + rankings.sum::<usize>()
-            + reports.sum::<usize>()
-            + marks.sum::<usize>()
+        let sections = self.sections();
+        let sections = sections.iter().map(|section| section.bytes());
+        contexts.chain(sections).sum()
     }
 
     /// Approximate bytes of its records and reports in memory.
     pub(crate) fn record_bytes(&self) -> usize {
-        let contexts = self.contexts.values();
-        let reports = self.reports.iter().map(MinuteReport::bytes);
-        contexts.map(ContextDelta::record_bytes).sum::<usize>() + reports.sum::<usize>()
+        let contexts = self.contexts.values().map(ContextDelta::record_bytes);
+        contexts.sum::<usize>() + self.reports.bytes()
     }
 
     /// Compacts the records until they take about `bytes`: drops the oldest reports, then adds all but the newest
@@ -53,15 +42,7 @@ impl Batch {
     /// coarser. No count is lost. Returns how many reports were dropped.
     pub(crate) fn compact(&mut self, bytes: usize) -> u64 {
         let surplus = self.record_bytes().saturating_sub(bytes);
-        let mut dropped = 0;
-        let fits = |report: &MinuteReport| {
-            let fits = dropped >= surplus;
-            dropped += if fits { 0 } else { report.bytes() };
-            fits
-        };
-        let before = self.reports.len();
-        self.reports.retain(fits);
-        let reports = (before - self.reports.len()) as u64;
+        let reports = minute_report::drop_oldest(&mut self.reports, surplus);
         self.compact_records(bytes);
         reports
     }

@@ -1,13 +1,14 @@
 //! Tests of batches: additions, merging, splitting and compacting.
 
+mod amounts;
 mod marks;
 mod reports;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::split::REPORTED_CONTEXT_COST;
 use super::*;
+use crate::model::access_time::DurationSums;
 use crate::model::context::{ALL, RecordId};
 use crate::model::histogram::{COARSE_SCALE, Histogram, bucket_of};
 use crate::model::slice::HOUR;

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use crate::model::batch::Aggregate;
+use crate::model::aggregate::Aggregate;
 use crate::model::histogram::Histogram;
 
 /// A minute: seconds of Unix time, divided by 60.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::change::ChangeKind;
-use crate::model::batch::Aggregate;
+use crate::model::aggregate::Aggregate;
 use crate::model::context::{ALL, Kind};
 use crate::model::records::RecordId;
 

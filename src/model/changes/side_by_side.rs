@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 
-use crate::model::batch::{Aggregate, Merge};
+use crate::model::aggregate::Aggregate;
 use crate::model::minute_report::ReportedContext;
 use crate::model::records::RecordId;
+use crate::model::slices::Merge;
 
 /// The most minutes that are compared.
 pub const MAX_MINUTES: i64 = 10;

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use super::change::{Change, ChangeKind, Suspect};
 use super::side_by_side::SideBySide;
-use crate::model::batch::{Aggregate, Merge};
+use crate::model::aggregate::Aggregate;
 use crate::model::mark::Mark;
 use crate::model::records::{RecordId, SliceSums};
+use crate::model::slices::Merge;
 
 /// Seconds before and after the start of a change within which a mark is a suspect. The start is known to the
 /// minute, and a deploy takes effect while it goes on.

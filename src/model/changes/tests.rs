@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::change::ChangeKind;
 use super::detector::{Detector, DetectorState, InstanceMinute, Minute, RECALLED_MINUTES, Verdict};
 use super::minute::all_id;
-use crate::model::batch::Aggregate;
+use crate::model::aggregate::Aggregate;
 use crate::model::context::Kind;
 use crate::model::histogram::{BUCKETS, Histogram, SCALE, bucket_of};
 use crate::model::outcome::{Outcome, OutcomeCounts};

@@ -8,7 +8,7 @@ use tokio::sync::Mutex as AsyncMutex;
 use super::{MemoryStore, State, ready};
 use crate::error::StoreError;
 use crate::model::context::fnv1a;
-use crate::model::pack;
+use crate::model::entry;
 use crate::store::journal::{
     Acquired, Entries, Entry, FieldValues, FoldStep, Journal, Partitions, Progress, Step,
 };
@@ -142,7 +142,7 @@ impl Entered {
     }
 
     fn enter(&mut self, call: &FencedBatch, now: i64) {
-        let payload = pack::entry(&call.batch);
+        let payload = entry::pack(&call.batch);
         let before = self.head.chain.to_be_bytes();
         let id = before
             .into_iter()
@@ -155,7 +155,7 @@ impl Entered {
         self.entries.push_back(Entry {
             position: self.head,
             stamp: now,
-            version: u64::from(pack::entry_version(&call.batch)),
+            version: u64::from(entry::version(&call.batch)),
             requests: call.batch.requests(),
             payload,
         });

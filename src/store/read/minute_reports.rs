@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Field, unpacked};
 use crate::error::StoreError;
-use crate::model::minute_report::ReportedContext;
+use crate::model::minute_report::{InstanceMinute, ReportedContext};
 use crate::model::pack;
 use crate::model::records::{RecordId, sort_by_id};
 use crate::model::sorted;
@@ -68,7 +68,7 @@ pub(in crate::store) async fn version_records(
 /// The instances of a minute, by name.
 fn instances(fields: &[Field]) -> Vec<InstanceMinuteRecords> {
     let instance = |(instance, packed): &Field| {
-        let minute = pack::read_instance_minute(packed)?;
+        let minute = InstanceMinute::unpack(packed)?;
         Some(InstanceMinuteRecords {
             instance: std::str::from_utf8(instance).ok()?.into(),
             version: minute.version,

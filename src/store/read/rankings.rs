@@ -5,8 +5,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::error::{StoreError, StoreErrorKind};
+use crate::model::ranking::specs::CarriedSpecs;
 use crate::model::ranking::{RankingSpec, RankingState};
-use crate::model::ranking_specs::CarriedSpecs;
 use crate::store::table::Table;
 use crate::store::table_reads::{Answers, Purpose, RankingPlace, TableRead, TableReader};
 

@@ -2,7 +2,6 @@
 
 use crate::error::StoreError;
 use crate::model::context::ContextId;
-use crate::model::pack;
 use crate::model::records::RecordId;
 use crate::model::slow_request::SlowRequests;
 use crate::store::table::Table;
@@ -29,7 +28,7 @@ pub(in crate::store) async fn slow_requests(
     let reads = [TableRead::Values(table, ids.collect())];
     let fields = reader.read_tables(Purpose::Query, &reads).await?.values();
     let list = |(context, field): (&ContextId, Option<Vec<u8>>)| {
-        let list = field.and_then(|list| pack::read_slow_requests(&list, context.kind));
+        let list = field.and_then(|list| SlowRequests::unpack(&list, context.kind));
         list.unwrap_or_else(|| SlowRequests::of(context.kind))
     };
     Ok(query.contexts.iter().zip(fields).map(list).collect())

@@ -5,7 +5,7 @@ use super::RedisStore;
 use super::keys::Keys;
 use super::script::Invocation;
 use crate::clock::Clock;
-use crate::model::pack;
+use crate::model::entry;
 use crate::model::tier::{TIERS, TierSlice};
 use crate::store::FencedBatch;
 use crate::store::journal::FoldStep;
@@ -34,10 +34,10 @@ impl RedisStore {
         script.arg(call.seq.to_string());
         script.arg(call.previous.to_string());
         script.arg(self.journal_bytes.to_string());
-        script.arg(pack::entry_version(&call.batch).to_string());
+        script.arg(entry::version(&call.batch).to_string());
         script.arg(call.batch.requests_and_late().to_string());
         script.arg(self.now_arg());
-        script.arg(pack::entry(&call.batch));
+        script.arg(entry::pack(&call.batch));
         script
     }
 

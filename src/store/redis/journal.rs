@@ -9,8 +9,8 @@ use super::encode::LEASE_MILLIS;
 use super::script::{ACQUIRE, AMEND, FOLD, Invocation, Lua, READ};
 use super::value::{bytes, int, items, pairs, text};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::model::batch::MAX_ENTRY_BYTES;
-use crate::model::pack::ENTRY_VERSION;
+use crate::model::entry::ENTRY_VERSION;
+use crate::model::entry::MAX_ENTRY_BYTES;
 use crate::model::tier::RolledUp;
 use crate::store::Position;
 use crate::store::journal::{

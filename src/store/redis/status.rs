@@ -9,7 +9,7 @@ use super::RedisStore;
 use super::connection::Role;
 use super::value::{bytes, int, items, pairs, problem, shown, text};
 use crate::error::StoreError;
-use crate::model::pack::ENTRY_VERSION;
+use crate::model::entry::ENTRY_VERSION;
 use crate::model::snapshot::Problem;
 use crate::store::read;
 use crate::store::table::Table;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use tower_pulse::model::context::Kind;
-use tower_pulse::model::pack::{EntryReader, Item};
+use tower_pulse::model::entry::{EntryReader, Item};
 
 use super::{Report, keys};
 use crate::rig::server::RedisServer;

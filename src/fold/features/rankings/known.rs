@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::error::{StoreError, StoreErrorKind};
+use crate::model::ranking::specs::CarriedSpecs;
 use crate::model::ranking::{RankingSpec, RankingState};
-use crate::model::ranking_specs::CarriedSpecs;
 use crate::store::table::{FieldWrites, Table};
 
 /// How long after a failure the upkeep of a ranking is tried again: an answer that is too large costs the connection.

@@ -1,6 +1,7 @@
 //! Tests of marks in a batch.
 
 use super::*;
+use crate::model::mark::MAX_PENDING_MARKS;
 
 #[test]
 fn marks_are_joined_by_id_and_those_without_room_are_refused() {

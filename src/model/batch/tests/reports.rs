@@ -1,6 +1,7 @@
 //! Tests of minute reports in a batch.
 
 use super::*;
+use crate::model::minute_report::{MAX_PENDING_REPORTS, REPORTED_CONTEXT_COST};
 
 /// A report of this many contexts, busiest first.
 fn large_report(minute: i64, contexts: usize) -> MinuteReport {
@@ -77,7 +78,7 @@ fn the_oldest_reports_are_dropped_before_records_are_merged() {
             .map(|r| r.minute / 60)
             .collect::<Vec<_>>()
     };
-    let one = large_report(0, 20).bytes();
+    let one = vec![large_report(0, 20)].bytes();
     assert_eq!(reports(0).len(), 10);
     assert_eq!(reports(1), [1, 2, 3, 4, 5, 6, 7, 8, 9]);
     assert_eq!(reports(one).len(), 9);

@@ -1,7 +1,7 @@
 //! Compares what an instance did on a context with what all others did in the same minutes.
 
 use super::super::history::Tick;
-use crate::model::batch::Aggregate;
+use crate::model::aggregate::Aggregate;
 use crate::model::histogram::lower_bound;
 
 /// Fewest samples on each side of a comparison.

@@ -1,5 +1,5 @@
 use super::*;
-use crate::model::batch::Aggregate;
+use crate::model::aggregate::Aggregate;
 use crate::model::context::Kind;
 use crate::model::histogram::{Histogram, bucket_of};
 use crate::model::outcome::Outcome;

@@ -1,8 +1,9 @@
 //! What a sender makes at the maxima of the builder is read, and what no sender makes is refused.
 
 use super::*;
-use crate::model::batch::{MAX_CALL_COST, MAX_ENTRY_BYTES};
+use crate::model::batch::MAX_CALL_COST;
 use crate::model::context::MAX_NAME;
+use crate::model::entry::MAX_ENTRY_BYTES;
 use crate::model::slice::{MAX_PRECISIONS, MAX_RETAINED};
 use crate::model::tier::FINEST;
 
@@ -24,7 +25,7 @@ fn entries(mut batch: Batch) -> usize {
     let mut entries = 0;
     while !batch.is_empty() {
         let part = batch.split(MAX_CALL_COST);
-        let packed = entry(&part);
+        let packed = pack(&part);
         assert!(packed.len() <= MAX_ENTRY_BYTES, "{} bytes", packed.len());
         assert!(unpacked(&packed) == Ok(part), "it comes back");
         entries += 1;
@@ -89,7 +90,7 @@ fn the_largest_records_and_reports_are_read() {
 
 #[test]
 fn what_no_sender_makes_is_refused() {
-    let refused = |batch: &Batch| unpacked(&entry(batch)) == Err(Undecodable);
+    let refused = |batch: &Batch| unpacked(&pack(batch)) == Err(Undecodable);
     let of_names = |names: &[usize]| {
         let mut batch = plain();
         for bytes in names {
@@ -124,7 +125,7 @@ fn what_no_sender_makes_is_refused() {
     }
     assert!(refused(&batch), "too many records");
 
-    let mut bytes = entry(&of_names(&[1]));
+    let mut bytes = pack(&of_names(&[1]));
     bytes.resize(MAX_ENTRY_BYTES + 1, 0);
     assert!(EntryReader::new(&bytes).is_err());
 }
@@ -134,7 +135,7 @@ fn slices_that_are_not_in_order_are_refused() {
     let mut batch = plain();
     batch.count(&"c".into(), 120, 1);
     batch.count(&"c".into(), 180, 1);
-    let mut packed = entry(&batch);
+    let mut packed = pack(&batch);
     assert!(unpacked(&packed).is_ok());
     // Of each slice its start and its value, then no rankings and no reports.
     let end = packed.len() - 2;

@@ -1,4 +1,4 @@
-//! Tests of packing: each form comes back as it was, older versions are read, and garbage is refused.
+//! Tests of packing, of entries and of what stands in tables: each form comes back as it was, older versions are read, and garbage is refused.
 
 mod limits;
 mod marks;
@@ -9,13 +9,20 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::model::context::{ContextId, Kind, RecordId};
+use crate::model::access_time::DurationSums;
+use crate::model::aggregate::Aggregate;
+use crate::model::context::{Kind, RecordId};
 use crate::model::histogram::Histogram;
-use crate::model::minute_report::MinuteReport;
+use crate::model::minute_report::{InstanceMinute, MinuteReport};
 use crate::model::outcome::{OUTCOMES as OUTCOME_COUNT, Outcome};
+use crate::model::pack::{
+    CUT_OFF, FAILURES, OUTCOMES, ROLLED_UNTIL, push_section, read_record, record, section,
+};
 use crate::model::ranking::{RankingDelta, RankingSpec};
+use crate::model::records::Record;
 use crate::model::slice::Precisions;
-use crate::model::slow_request::SlowRequest;
+use crate::model::slices::Slices;
+use crate::model::slow_request::{SlowRequest, SlowRequests};
 use crate::model::timer_sums::TimerSums;
 
 fn unpacked(bytes: &[u8]) -> Result<Batch, Undecodable> {
@@ -63,7 +70,7 @@ fn a_batch_of_one_second_leaves_the_coarser_precisions_out() {
         let one = aggregate(&[1_234_567, 2_345_678], vec![(170, 1), (190, 1)], 0);
         batch.add(&name, Kind::Http, 1_700_000_000, &one);
     }
-    let packed = entry(&batch);
+    let packed = pack(&batch);
     assert!(packed.len() < 200 * 80, "{} bytes", packed.len());
     assert_eq!(unpacked(&packed), Ok(batch));
 }
@@ -119,7 +126,7 @@ fn only_records_of_the_coarser_tiers_say_what_they_include() {
 
 #[test]
 fn an_entry_of_another_version_is_refused() {
-    let mut packed = entry(&Batch::new(Precisions::default()));
+    let mut packed = pack(&Batch::new(Precisions::default()));
     assert!(unpacked(&packed).is_ok());
     assert_eq!(packed[0], VERSION_WITHOUT_SECTIONS);
     for version in [0, ENTRY_VERSION + 1] {
@@ -134,7 +141,7 @@ fn an_entry_of_the_first_version_has_neither_slow_requests_nor_rankings() {
     let mut batch = Batch::new(Precisions::new([60], 120));
     let one = aggregate(&[5], vec![(0, 1)], 1);
     batch.add(&"GET /".into(), Kind::Http, 1_700_000_000, &one);
-    let mut packed = entry(&batch);
+    let mut packed = pack(&batch);
     // Contexts end with the mark of no slow requests; counters, rankings and reports follow, none of them.
     assert_eq!(packed.split_off(packed.len() - 4), [1, 0, 0, 0]);
     packed.push(0);
@@ -146,7 +153,7 @@ fn an_entry_of_the_first_version_has_neither_slow_requests_nor_rankings() {
 fn an_entry_of_the_second_version_has_no_reports() {
     let mut batch = Batch::new(Precisions::new([60], 120));
     batch.count(&"sales".into(), 1_700_000_000, 3);
-    let mut packed = entry(&batch);
+    let mut packed = pack(&batch);
     assert_eq!(packed.pop(), Some(0));
     packed[0] = 2;
     assert_eq!(unpacked(&packed), Ok(batch));
@@ -177,10 +184,10 @@ fn a_minute_of_an_instance_comes_back() {
             max_contexts: 0,
             contexts,
         };
-        let packed = instance_minute(&minute);
-        assert_eq!(read_instance_minute(&packed), Some(minute));
+        let packed = minute.pack();
+        assert_eq!(InstanceMinute::unpack(&packed), Some(minute));
         for length in 0..packed.len() {
-            assert_eq!(read_instance_minute(&packed[..length]), None);
+            assert_eq!(InstanceMinute::unpack(&packed[..length]), None);
         }
     }
 }
@@ -206,7 +213,7 @@ fn empty_access_times_come_back() {
 
 #[test]
 fn lists_may_announce_more_than_there_is() {
-    let empty = entry(&Batch::new(Precisions { counters: vec![] }));
+    let empty = pack(&Batch::new(Precisions { counters: vec![] }));
     // The last numbers are those of contexts, counters, rankings and reports.
     let (head, _) = empty.split_at(empty.len() - 4);
     for at in 0..4 {
@@ -222,7 +229,7 @@ fn lists_may_announce_more_than_there_is() {
 fn a_precision_without_length_or_slices_is_refused() {
     for (seconds, samples) in [(0, 5), (5, 0)] {
         let counters = vec![Precision::new(seconds, samples)];
-        let packed = entry(&Batch::new(Precisions { counters }));
+        let packed = pack(&Batch::new(Precisions { counters }));
         assert_eq!(unpacked(&packed), Err(Undecodable));
     }
 }
@@ -247,7 +254,7 @@ fn timers_that_ended_after_their_requests_come_without_hours() {
     let mut batch = Batch::new(Precisions::default());
     let late = timed(Aggregate::default(), 3);
     batch.add(&"GET /".into(), Kind::Http, 1_700_000_000, &late);
-    let unpacked = unpacked(&entry(&batch)).expect("it can be unpacked");
+    let unpacked = unpacked(&pack(&batch)).expect("it can be unpacked");
     assert_eq!(unpacked, batch);
     assert!(
         unpacked
@@ -270,8 +277,8 @@ fn sixteen_timers_take_few_bytes() {
         busy.timers
             .add(RecordId::new(Kind::Timer, &number.to_string()), &sums);
     }
-    let plain = super::aggregate(&Aggregate::default()).len();
-    let timers = super::aggregate(&busy).len() - plain;
+    let plain = crate::model::pack::aggregate(&Aggregate::default()).len();
+    let timers = crate::model::pack::aggregate(&busy).len() - plain;
     assert!(timers <= 17 * 18 + 5, "{timers} bytes");
 }
 
@@ -304,10 +311,10 @@ fn ten_requests() -> SlowRequests {
 fn a_list_of_slow_and_failed_requests_comes_back() {
     let list = ten_requests();
     assert_eq!((list.len(), list.failed().len()), (10, 5));
-    let packed = slow_requests(&list);
-    assert_eq!(read_slow_requests(&packed, Kind::Http), Some(list));
+    let packed = list.pack();
+    assert_eq!(SlowRequests::unpack(&packed, Kind::Http), Some(list));
     for length in 0..packed.len() {
-        assert_eq!(read_slow_requests(&packed[..length], Kind::Http), None);
+        assert_eq!(SlowRequests::unpack(&packed[..length], Kind::Http), None);
     }
 }
 
@@ -328,10 +335,10 @@ fn a_list_has_the_form_that_versions_without_failed_requests_write_and_read() {
         older.bytes(request.trace_id.as_deref().unwrap_or_default().as_bytes());
         older.bytes(request.path.as_deref().unwrap_or_default().as_bytes());
     }
-    let read = read_slow_requests(&older.0, Kind::Http).expect("a list");
+    let read = SlowRequests::unpack(&older.0, Kind::Http).expect("a list");
     assert!(read.iter().eq(&slowest));
     // The slowest come first, so that what an older version reads begins with those that it retains.
-    let packed = slow_requests(&ten_requests());
+    let packed = ten_requests().pack();
     assert_eq!((packed[0], older.0[0]), (10, 5));
     assert_eq!(packed[1..older.0.len()], older.0[1..]);
 }
@@ -396,7 +403,7 @@ fn batches() -> impl Strategy<Value = Batch> {
 proptest! {
     #[test]
     fn an_entry_comes_back(batch in batches()) {
-        let packed = entry(&batch);
+        let packed = pack(&batch);
         prop_assert_eq!(unpacked(&packed), Ok(batch));
     }
 
@@ -412,12 +419,12 @@ proptest! {
     #[test]
     fn garbage_is_refused_or_read_but_never_panics(mut bytes in vec(any::<u8>(), 0..300), batch in batches(), at in any::<prop::sample::Index>()) {
         let _ = read_record(&bytes);
-        let _ = read_mark(b"id", &bytes);
+        let _ = mark::unpack(b"id", &bytes);
         if let Some(first) = bytes.first_mut() {
             *first = ENTRY_VERSION;
         }
         let _ = unpacked(&bytes);
-        let mut packed = entry(&batch);
+        let mut packed = pack(&batch);
         let at = at.index(packed.len());
         packed[at] ^= bytes.last().copied().unwrap_or(1);
         let _ = unpacked(&packed);

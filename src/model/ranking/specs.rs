@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use super::ranking::RankingSpec;
+use super::RankingSpec;
 
 /// The most configurations that are told apart.
 const MAX_SPECS: usize = 8;

@@ -40,15 +40,15 @@ fn longest(number: usize) -> Mark {
 
 #[test]
 fn only_an_entry_with_marks_has_the_newest_version() {
-    let packed = entry(&batch_of([]));
-    assert_eq!((packed[0], entry_version(&batch_of([]))), (3, 3));
+    let packed = pack(&batch_of([]));
+    assert_eq!((packed[0], version(&batch_of([]))), (3, 3));
     let batch = batch_of([of("a", NOW, 1), of("b", -NOW, 2)]);
-    let packed = entry(&batch);
-    assert_eq!((packed[0], entry_version(&batch)), (4, 4));
+    let packed = pack(&batch);
+    assert_eq!((packed[0], version(&batch)), (4, 4));
     assert_eq!(unpacked(&packed), Ok(batch));
     for length in 0..packed.len() {
         // Without the whole section it is an entry that has none.
-        let is_whole = length == entry(&batch_of([])).len();
+        let is_whole = length == pack(&batch_of([])).len();
         assert_eq!(unpacked(&packed[..length]).is_err(), !is_whole, "{length}");
     }
     let mut older = packed;
@@ -60,9 +60,9 @@ fn only_an_entry_with_marks_has_the_newest_version() {
 fn as_many_of_the_longest_as_may_wait_are_read_and_no_more() {
     let mut batch = batch_of((0..MAX_PENDING_MARKS).map(longest));
     assert_eq!(batch.marks.len(), MAX_PENDING_MARKS);
-    assert_eq!(unpacked(&entry(&batch)), Ok(batch.clone()));
+    assert_eq!(unpacked(&pack(&batch)), Ok(batch.clone()));
     let surplus = batch_of((0..=MAX_PENDING_MARKS).map(longest));
-    assert_eq!(unpacked(&entry(&surplus)), Err(Undecodable));
+    assert_eq!(unpacked(&pack(&surplus)), Err(Undecodable));
     let part = batch.split(MAX_CALL_COST);
     assert_eq!(
         (part.marks.len(), batch.is_empty()),
@@ -73,9 +73,9 @@ fn as_many_of_the_longest_as_may_wait_are_read_and_no_more() {
 #[test]
 fn what_no_sender_makes_is_refused() {
     let refused = |mark: Mark| {
-        let (id, packed) = (mark.id.clone(), super::mark(&mark));
-        let is_mark = read_mark(id.as_bytes(), &packed) == Some(mark.clone());
-        let is_read = unpacked(&entry(&batch_of([mark]))).is_ok();
+        let (id, packed) = (mark.id.clone(), mark::pack(&mark));
+        let is_mark = mark::unpack(id.as_bytes(), &packed) == Some(mark.clone());
+        let is_read = unpacked(&pack(&batch_of([mark]))).is_ok();
         assert_eq!(is_mark, is_read);
         !is_read
     };
@@ -87,9 +87,9 @@ fn what_no_sender_makes_is_refused() {
     assert!(refused(with_text(MAX_ESCAPED_BYTES + 1)));
     assert!(refused(of("", NOW, 1)));
     assert!(refused(of(&"x".repeat(MAX_NAME + 2), NOW, 1)));
-    assert_eq!(read_mark(b"\xff", &super::mark(&of("a", NOW, 1))), None);
+    assert_eq!(mark::unpack(b"\xff", &mark::pack(&of("a", NOW, 1))), None);
     for garbage in [&b""[..], b"garbage", b"{}", &[0xff; 40]] {
-        assert_eq!(read_mark(b"a", garbage), None);
+        assert_eq!(mark::unpack(b"a", garbage), None);
     }
 }
 
@@ -97,17 +97,21 @@ fn what_no_sender_makes_is_refused() {
 fn a_section_that_is_not_known_or_is_there_twice_makes_an_entry_unreadable() {
     let batch = batch_of([of("a", NOW, 1)]);
     let with = |tag: u64, body: &[u8]| {
-        let mut out = Writer(entry(&batch));
+        let mut out = Writer(pack(&batch));
         out.section(tag, |out| out.0.extend_from_slice(body));
         unpacked(&out.0)
     };
-    assert_eq!(with(MARKS, &[0]), Err(Undecodable));
-    assert_eq!(with(MARKS + 1, &[0]), Err(Undecodable));
+    assert_eq!(with(mark::SECTION, &[0]), Err(Undecodable));
+    assert_eq!(with(mark::SECTION + 1, &[0]), Err(Undecodable));
     // Bytes behind the marks, in their section.
-    let mut out = Writer(entry(&batch_of([])));
+    let (empty, packed) = (pack(&batch_of([])), pack(&batch));
+    let mut section = Reader(&packed[empty.len()..]);
+    assert_eq!(section.uint(), Some(mark::SECTION));
+    let marks = section.bytes().expect("it is a section");
+    let mut out = Writer(empty);
     out.0[0] = ENTRY_VERSION;
-    out.section(MARKS, |out| {
-        out.marks(batch.marks.values());
+    out.section(mark::SECTION, |out| {
+        out.0.extend_from_slice(marks);
         out.uint(0);
     });
     assert_eq!(unpacked(&out.0), Err(Undecodable));

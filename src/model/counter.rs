@@ -1,0 +1,93 @@
+//! Additions to the user's counters, as a section of a batch.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::amounts::Amounts;
+use super::pack::{Budget, Reader, Writer};
+use super::section::{EntryHead, PER_NAME, Room, Section};
+use super::slice::Precision;
+use super::slices::{Slices, merge_all};
+
+/// Additions to one of the user's counters, in the order of [`Precisions::counters`](super::slice::Precisions::counters).
+pub(crate) type CounterDelta = Vec<Slices<i64>>;
+
+/// Additions to counters, by name.
+pub(crate) type CounterDeltas = BTreeMap<Arc<str>, CounterDelta>;
+
+/// The sum of all additions, without their signs.
+pub(super) fn sum_without_signs(slices: &Slices<i64>) -> u64 {
+    let numbers = slices.iter().map(|(_, n)| n.unsigned_abs());
+    numbers.fold(0, u64::saturating_add)
+}
+
+/// Reads a counter, and spends its cost.
+pub(super) fn read(
+    from: &mut Reader<'_>,
+    head: &EntryHead,
+    budget: &mut Budget,
+) -> Option<(Arc<str>, CounterDelta)> {
+    let name = from.name()?;
+    let series = from.series(&head.precisions.counters, head.base, Reader::int)?;
+    budget.spend(series.iter().map(Slices::len).sum())?;
+    Some((name, series))
+}
+
+impl Section for CounterDeltas {
+    fn merge(&mut self, later: Self, precisions: &[Precision]) {
+        for (counter, theirs) in later {
+            match self.get_mut(&counter) {
+                Some(mine) => merge_all(mine, theirs, precisions),
+                None => drop(self.insert(counter, theirs)),
+            }
+        }
+    }
+
+    fn split(&mut self, room: &mut Room) -> Self {
+        let mut part = Self::new();
+        while let Some(entry) = self.first_entry() {
+            let cost = entry.get().iter().map(Slices::len).sum();
+            if !room.has(cost) {
+                break;
+            }
+            room.take(cost, 0);
+            let (counter, delta) = entry.remove_entry();
+            part.insert(counter, delta);
+        }
+        part
+    }
+
+    fn len(&self) -> usize {
+        Self::len(self)
+    }
+
+    fn bytes(&self) -> usize {
+        const PER_SLICE: usize = 32;
+        let counters = self.iter().map(|(name, delta)| {
+            let slices = delta.iter().map(Slices::len);
+            PER_NAME + name.len() + slices.sum::<usize>() * PER_SLICE
+        });
+        counters.sum()
+    }
+
+    fn amounts(&self) -> Amounts {
+        // The finest slices tell additions apart that cancel each other in a coarser one, but are not kept as long.
+        let counters = self
+            .values()
+            .map(|series| series.iter().map(sum_without_signs).max().unwrap_or(0));
+        Amounts::of_additions(counters.fold(0, u64::saturating_add))
+    }
+
+    fn version(&self) -> u8 {
+        1
+    }
+
+    fn write(&self, out: &mut Writer, head: &EntryHead) {
+        out.uint(self.len() as u64);
+        for (name, series) in self {
+            out.bytes(name.as_bytes());
+            let precisions = &head.precisions.counters;
+            out.series(series, precisions, head.base, |out, n| out.int(*n));
+        }
+    }
+}
