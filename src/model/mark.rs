@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::amounts::Amounts;
-use super::context::escape_hidden;
+use super::bounds::FeatureBytes;
+use super::context::{MAX_NAME, escape_hidden};
+use super::fleet::MAX_VERSION_BYTES;
 use super::pack::{Budget, Reader, Writer};
 use super::section::{EntryHead, Room, Section};
 use super::slice::Precision;
@@ -20,6 +22,9 @@ pub(crate) const MAX_ESCAPED_BYTES: usize = 3 * MAX_MARK_BYTES;
 
 /// The most marks that wait in a process, and the most of an entry of the journal.
 pub const MAX_PENDING_MARKS: usize = 100;
+
+/// Approximate bytes of a mark in memory, beside its texts.
+const PER_MARK: usize = 200;
 
 /// A text that a mark may not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,6 +138,16 @@ pub fn unpack(id: &[u8], bytes: &[u8]) -> Option<Mark> {
     Mark::read(Reader(id).whole_name()?, &mut Reader(bytes))
 }
 
+/// The most bytes that the marks take.
+pub(super) fn worst_case() -> FeatureBytes {
+    const MARK: usize = PER_MARK + MAX_NAME + MAX_ESCAPED_BYTES + MAX_VERSION_BYTES;
+    FeatureBytes {
+        waiting: (MAX_PENDING_MARKS * MARK) as u64,
+        stored: (2 * MAX_MARKS * MARK) as u64,
+        ..FeatureBytes::default()
+    }
+}
+
 /// The tag of the section of an entry that has marks.
 pub(super) const SECTION: u64 = 1;
 
@@ -183,7 +198,6 @@ impl Section for PendingMarks {
     }
 
     fn bytes(&self) -> usize {
-        const PER_MARK: usize = 200;
         let marks = self.values();
         let marks = marks.map(|mark| PER_MARK + mark.id.len() + mark.text.len());
         marks.sum()

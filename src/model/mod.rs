@@ -9,6 +9,7 @@ pub mod access_time;
 pub mod aggregate;
 pub mod amounts;
 pub mod batch;
+mod bounds;
 pub mod changes;
 pub mod context;
 pub mod context_delta;

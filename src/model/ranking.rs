@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
+use super::bounds::{PENDING_SLICE, WorstCase};
 use super::slice::Precision;
 use super::slices::Slices;
 
@@ -15,6 +16,11 @@ use super::slices::Slices;
 pub const MAX_RANKING_SLICES: u32 = 1_500;
 /// Ids beyond the maximum for which a ranking has room until it is limited, at least.
 const ROOM_AT_LEAST: usize = 1_000;
+
+/// A shard has room for at least this many ids of a ranking.
+pub(crate) const MIN_SHARD_IDS: usize = 16;
+/// An id of a ranking, with its number: of [`MAX_NAME`](super::context::MAX_NAME) bytes, in a hash.
+const RANKED_ID: u64 = 256 + 128;
 
 /// The configuration of a ranking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -52,6 +58,29 @@ impl RankingSpec {
     pub fn most_at_once(self) -> usize {
         let max_ids = self.max_ids as usize;
         max_ids + max_ids.max(ROOM_AT_LEAST)
+    }
+
+    /// The most memory that a ranking takes. `is_shared` says whether the store is elsewhere.
+    pub(crate) fn worst_case(self, shards: usize, is_shared: bool) -> WorstCase {
+        let (ids, slices) = (u64::from(self.max_ids), u64::from(self.slices));
+        let held = (ids + (shards * MIN_SHARD_IDS) as u64) * RANKED_ID;
+        // The batch that waits, and the ranking itself where it is stored here.
+        let pending = ids * (RANKED_ID + slices * PENDING_SLICE);
+        // Between two times at which it is limited, it has more ids, in one slice and in the sums.
+        let at_once = self.most_at_once() as u64;
+        let stored = (ids * (slices + 1) + 2 * (at_once - ids)) * RANKED_ID;
+        // The additions of a round, in the instance that folds.
+        let folded = (at_once + ids) * (RANKED_ID + PENDING_SLICE);
+        match is_shared {
+            true => WorstCase {
+                process_bytes: held + pending + folded,
+                store_bytes: stored,
+            },
+            false => WorstCase {
+                process_bytes: held + pending + stored,
+                store_bytes: 0,
+            },
+        }
     }
 
     /// The start of the oldest slice of the window at `now`, in Unix seconds.

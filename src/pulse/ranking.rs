@@ -92,11 +92,7 @@ impl RankingBuilder {
     pub fn worst_case(&self) -> Result<WorstCase, BuildError> {
         let parts = &self.pulse.0.parts;
         let is_shared = !parts.store.is_in_process();
-        Ok(WorstCase::of_ranking(
-            self.spec()?,
-            parts.recorder.shards(),
-            is_shared,
-        ))
+        Ok((self.spec()?).worst_case(parts.recorder.shards(), is_shared))
     }
 
     fn validate_name(&self) -> Result<(), BuildError> {

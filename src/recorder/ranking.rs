@@ -9,8 +9,7 @@ use super::shards::thread_number;
 use crate::error::BuildError;
 use crate::model::batch::Batch;
 use crate::model::context::clean_name;
-use crate::model::ranking::{RankingDelta, RankingSpec};
-use crate::model::worst_case::MIN_SHARD_IDS;
+use crate::model::ranking::{MIN_SHARD_IDS, RankingDelta, RankingSpec};
 use crate::task::lock;
 
 /// The most rankings of a process.

@@ -13,6 +13,7 @@ use tower_pulse::model::batch::Batch;
 use tower_pulse::model::context::{ALL, ContextId, Kind, MAX_NAME, OVERFLOW, RecordId, UNMATCHED};
 use tower_pulse::model::fleet::MAX_VERSION_BYTES;
 use tower_pulse::model::histogram::{BUCKETS, Histogram, SCALE, lower_bound};
+use tower_pulse::model::minute_report::stored_bytes;
 use tower_pulse::model::minute_report::{MAX_REPORTED, MinuteReport, REPORTED_MINUTES};
 use tower_pulse::model::outcome::Outcome;
 use tower_pulse::model::slice::{HOUR, Precisions};
@@ -20,7 +21,6 @@ use tower_pulse::model::slices::Slices;
 use tower_pulse::model::snapshot::FleetSnapshot;
 use tower_pulse::model::tier::TIERS;
 use tower_pulse::model::timer_sums::{MAX_TIMERS, OTHER, TimerSums, Timers};
-use tower_pulse::model::worst_case::report_bytes;
 use tower_pulse::store::memory::MemoryStore;
 use tower_pulse::store::table_reads::TableReader;
 use tower_pulse::store::{
@@ -268,7 +268,7 @@ async fn the_calculated_worst_case_is_close_to_that_of_redis() {
     let journal = 1 << 20;
     let builder = builder().redis(server.url()).journal_bytes(journal);
     let builder = builder.app_version("1");
-    let calculated = report_bytes(CONTEXTS as u64 + 3, true);
+    let calculated = stored_bytes(CONTEXTS as u64 + 3, true);
     let ratio = calculated as f64 / reports as f64;
     println!("reports {reports}, calculated {calculated}");
     assert!(
