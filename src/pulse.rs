@@ -51,6 +51,8 @@ struct Inner {
     stop: Stop,
     tasks: Mutex<Vec<JoinHandle<()>>>,
     flushes: SharedFlush,
+    #[cfg(feature = "admin")]
+    reader: crate::admin::ReaderSlot,
 }
 
 /// What the builder has put together.
@@ -113,6 +115,8 @@ impl Pulse {
             stop,
             tasks: Mutex::default(),
             flushes: SharedFlush::default(),
+            #[cfg(feature = "admin")]
+            reader: crate::admin::ReaderSlot::default(),
         }))
     }
 

@@ -95,7 +95,7 @@ mod windows;
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use axum::Router;
@@ -113,7 +113,7 @@ use self::assets::AssetPath;
 use self::page::Page;
 use self::params::Params;
 use self::post_limit::PostLimit;
-use self::reader::Reader;
+pub(crate) use self::reader::Reader;
 use self::response::ApiError;
 use crate::clock::Clock;
 use crate::error::{BuildError, StoreError};
@@ -147,10 +147,14 @@ pub(crate) type UnsentSource = Arc<dyn Fn() -> Option<Unsent> + Send + Sync>;
 pub(crate) type MarkTarget =
     Arc<dyn Fn(Mark) -> BoxFuture<'static, Result<(), StoreError>> + Send + Sync>;
 
+/// The reader of all routers of a `Pulse`, which the first of them makes.
+pub(crate) type ReaderSlot = Arc<OnceLock<Arc<Reader>>>;
+
 /// The sources of the admin router's answers.
 pub(crate) struct Source {
     /// The data of the fleet.
     pub(crate) store: Arc<dyn Store>,
+    pub(crate) reader: ReaderSlot,
     pub(crate) clock: Clock,
     /// The name of the service.
     pub(crate) service: Option<String>,
@@ -193,22 +197,36 @@ impl fmt::Debug for Source {
 /// Creates a router for `nest` or `nest_service`.
 ///
 /// It has no fallback of its own: axum panics when two routers with fallbacks are merged.
-pub(crate) fn router(source: Source, access: Access) -> Result<Router, BuildError> {
+pub(crate) fn router<S>(source: Source, access: Access) -> Result<Router<S>, BuildError>
+where
+    S: Clone + Send + Sync + 'static,
+{
     access.validate()?;
     Ok(routes(source, access, ""))
 }
 
 /// Creates a router for `merge`, which serves `path`, `path/` and everything below.
-pub(crate) fn mounted(source: Source, access: Access, path: &str) -> Result<Router, BuildError> {
+pub(crate) fn mounted<S>(
+    source: Source,
+    access: Access,
+    path: &str,
+) -> Result<Router<S>, BuildError>
+where
+    S: Clone + Send + Sync + 'static,
+{
     access.validate()?;
     validate_path(path)?;
     Ok(routes(source, access, path))
 }
 
-fn routes(source: Source, access: Access, prefix: &str) -> Router {
+fn routes<S>(source: Source, access: Access, prefix: &str) -> Router<S>
+where
+    S: Clone + Send + Sync + 'static,
+{
     access.warn_if_open();
+    let reader = (source.reader).get_or_init(|| Arc::new(Reader::new(&source)));
     let admin = Arc::new(Admin {
-        reader: Reader::new(&source),
+        reader: reader.clone(),
         page: Page::new(&source),
         posts: PostLimit::new(source.clock.clone()),
         prefix: prefix.to_owned(),
@@ -251,7 +269,7 @@ fn validate_path(path: &str) -> Result<(), BuildError> {
 
 struct Admin {
     source: Source,
-    reader: Reader,
+    reader: Arc<Reader>,
     page: Page,
     posts: PostLimit,
     access: Access,

@@ -55,7 +55,7 @@ pub(super) struct Span {
 }
 
 /// Reads the store on behalf of all requests.
-pub(super) struct Reader {
+pub(crate) struct Reader {
     store: Arc<dyn Store>,
     clock: Clock,
     unsent: UnsentSource,

@@ -7,7 +7,8 @@ use crate::error::BuildError;
 
 impl Pulse {
     /// The admin router, to be merged: serves `path`, with and without a slash at its end, and all
-    /// below it.
+    /// below it. It fits into an app with any state `S`. All routers of a `Pulse` read the store together, so that
+    /// a second one costs nothing more.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
@@ -18,7 +19,8 @@ impl Pulse {
     /// let app: Router = Router::new()
     ///     .route("/", get(|| async { "hello" }))
     ///     .layer(pulse.layer())
-    ///     .merge(pulse.mount("/admin/pulse", Access::token("change me")));
+    ///     .merge(pulse.mount("/admin/pulse", Access::token("change me")))
+    ///     .with_state(String::from("the app's own state"));
     /// # Ok(()) }
     /// ```
     ///
@@ -27,7 +29,10 @@ impl Pulse {
     /// an empty secret or allows something that is no host. As with axum's `Router::nest`, that is found out when the service starts;
     /// [`try_mount`](Self::try_mount) returns it.
     #[track_caller]
-    pub fn mount(&self, path: &str, access: crate::admin::Access) -> axum::Router {
+    pub fn mount<S>(&self, path: &str, access: crate::admin::Access) -> axum::Router<S>
+    where
+        S: Clone + Send + Sync + 'static,
+    {
         match self.try_mount(path, access) {
             Ok(router) => router,
             Err(error) => panic!("{error}"),
@@ -38,11 +43,14 @@ impl Pulse {
     ///
     /// # Errors
     /// The path or the access cannot work.
-    pub fn try_mount(
+    pub fn try_mount<S>(
         &self,
         path: &str,
         access: crate::admin::Access,
-    ) -> Result<axum::Router, BuildError> {
+    ) -> Result<axum::Router<S>, BuildError>
+    where
+        S: Clone + Send + Sync + 'static,
+    {
         let router = crate::admin::mounted(self.admin_source(), access, path)?;
         self.0.parts.skips.add(&format!("{path}/*"));
         Ok(router.layer(self.layer().standing_in()))
@@ -54,7 +62,10 @@ impl Pulse {
     /// # Panics
     /// The access has an empty secret, or allows something that is no host.
     #[track_caller]
-    pub fn router(&self, access: crate::admin::Access) -> axum::Router {
+    pub fn router<S>(&self, access: crate::admin::Access) -> axum::Router<S>
+    where
+        S: Clone + Send + Sync + 'static,
+    {
         match crate::admin::router(self.admin_source(), access) {
             Ok(router) => router,
             Err(error) => panic!("{error}"),
@@ -69,6 +80,7 @@ impl Pulse {
         let flusher = parts.flusher.clone();
         crate::admin::Source {
             store: parts.store.clone(),
+            reader: self.0.reader.clone(),
             clock: parts.clock.clone(),
             service: parts.service.clone(),
             app_version: recorder.limits.app_version.clone(),

@@ -171,7 +171,7 @@ async fn a_host_that_nobody_can_ask_for_is_refused_at_the_start() {
         &"x".repeat(254),
     ] {
         let access = Access::open().allow_host(host);
-        let error = pulse.try_mount("/pulse", access).unwrap_err();
+        let error = pulse.try_mount::<()>("/pulse", access).unwrap_err();
         assert_eq!(error.field(), "allow_host");
         let text = error.to_string();
         assert!(text.contains("pulse.internal"), "{text}");
@@ -185,7 +185,7 @@ async fn a_host_that_nobody_can_ask_for_is_refused_at_the_start() {
         "shop",
     ] {
         let access = Access::open().allow_host(host);
-        assert!(pulse.try_mount("/pulse", access).is_ok(), "{host}");
+        assert!(pulse.try_mount::<()>("/pulse", access).is_ok(), "{host}");
     }
 }
 
@@ -199,12 +199,12 @@ async fn the_start_warns_that_anybody_may_enter() {
         Access::custom(|_| true),
         Access::open().allow_any_host(),
     ] {
-        let _router = pulse.router(access);
+        let _router: Router = pulse.router(access);
     }
     assert_eq!(log.lines_with("may enter"), Vec::<String>::new());
     let _routers = (
-        pulse.router(Access::open()),
-        pulse.mount("/pulse", Access::open().allow_host("shop")),
+        pulse.router::<()>(Access::open()),
+        pulse.mount::<()>("/pulse", Access::open().allow_host("shop")),
     );
     let lines = log.lines_with("anybody may enter");
     assert_eq!(lines.len(), 2, "{lines:?}");

@@ -149,9 +149,10 @@ fn secrets_that_protect_nothing_are_refused_and_none_is_printed() {
         Access::basic("ops", ""),
         Access::basic("a:b", "x"),
     ] {
-        let error = router(source(Canned::default()).0, access.clone()).expect_err("refused");
+        let error = router::<()>(source(Canned::default()).0, access.clone()).expect_err("refused");
         assert_eq!(error.field(), "access");
-        let error = mounted(source(Canned::default()).0, access, "/pulse").expect_err("refused");
+        let error =
+            mounted::<()>(source(Canned::default()).0, access, "/pulse").expect_err("refused");
         assert_eq!(error.field(), "access");
     }
     for access in [Access::token("s3cret"), Access::basic("s3cret", "s3cret")] {

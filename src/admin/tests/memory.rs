@@ -74,6 +74,7 @@ async fn requests_come_out_as_they_went_in() {
         .expect("the heartbeat is stored");
 
     let source = Source {
+        reader: Default::default(),
         store,
         clock,
         service: None,

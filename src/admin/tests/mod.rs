@@ -63,8 +63,13 @@ pub(super) fn bench_with(store: Canned) -> Fixture {
 pub(super) fn source(store: Canned) -> (Source, Arc<Canned>, ManualClock) {
     let store = Arc::new(store);
     let (clock, manual_clock) = Clock::manual(NOW);
-    let source = Source {
-        store: store.clone(),
+    (source_of(store.clone(), clock), store, manual_clock)
+}
+
+pub(super) fn source_of(store: Arc<Canned>, clock: Clock) -> Source {
+    Source {
+        reader: Default::default(),
+        store,
         clock,
         service: None,
         app_version: None,
@@ -78,8 +83,7 @@ pub(super) fn source(store: Canned) -> (Source, Arc<Canned>, ManualClock) {
         counters: Arc::new(counters),
         #[cfg(feature = "row-cache")]
         row_caches: Default::default(),
-    };
-    (source, store, manual_clock)
+    }
 }
 
 /// One ranking of the store, and one that nothing was added to yet.

@@ -1,5 +1,6 @@
 //! Mount points, and the page's relative URLs below them.
 
+use axum::extract::State;
 use axum::routing::get as handler;
 
 use super::super::mounted;
@@ -92,13 +93,31 @@ async fn the_prefix_may_have_a_parameter() {
     );
 }
 
+#[tokio::test]
+async fn the_router_fits_into_an_app_with_a_state() {
+    let source = || source(Canned::default()).0;
+    let app = Router::new()
+        .route(
+            "/",
+            handler(|State(name): State<Arc<str>>| async move { name.to_string() }),
+        )
+        .merge(mounted(source(), Access::open(), "/merged").expect("a fine path"))
+        .nest("/nested", router(source(), Access::open()).expect("open"))
+        .with_state(Arc::<str>::from("mine"));
+    let home = app.clone().oneshot(request("/")).await.expect("infallible");
+    let body = axum::body::to_bytes(home.into_body(), 1_024).await;
+    assert_eq!(body.expect("a short body"), "mine");
+    page_works(&app, "/merged", "merged/").await;
+    page_works(&app, "/nested", "nested/").await;
+}
+
 #[test]
 fn invalid_mount_paths_are_refused() {
     for path in [
         "", "/", "//", "pulse", "/pulse/", "/a//b", "/{id}", "/a}", "/:a", "/a/*b", "/a b", "/a?b",
         "/a#b", "/../a", "/.", "/ü", "/a\n",
     ] {
-        let mounted = mounted(source(Canned::default()).0, Access::open(), path);
+        let mounted = mounted::<()>(source(Canned::default()).0, Access::open(), path);
         assert_eq!(mounted.expect_err(path).field(), "mount");
     }
     for path in ["/pulse", "/admin/pulse", "/a-b_c.d/~e/%20", "/a:b*"] {

@@ -54,6 +54,21 @@ async fn many_dashboards_ask_once_a_second() {
 }
 
 #[tokio::test]
+async fn a_second_mount_asks_the_store_for_nothing_more() {
+    let (first, store, _clock) = source(Canned::default());
+    let mut second = source_of(store.clone(), first.clock.clone());
+    second.reader = first.reader.clone();
+    let open = |source| router::<()>(source, Access::open()).expect("open");
+    let (first, second) = (open(first), open(second));
+    for (asked, router) in [(29 + 7, &first), (29 + 7, &second)] {
+        for uri in STORE_READERS {
+            assert_eq!(get(router, uri).await.status, 200, "{uri}");
+        }
+        assert_eq!(store.asked(), asked);
+    }
+}
+
+#[tokio::test]
 async fn the_series_of_rows_ask_the_store_for_nothing_more() {
     let (plain, with_series) = (bench(), bench());
     for uri in ["/api/paths?window=1h", "/api/paths?window=1h&series=hits"] {
