@@ -80,6 +80,8 @@ pub mod guide;
 mod internal;
 pub mod layer;
 mod pulse;
+#[cfg(feature = "admin")]
+mod query;
 mod random;
 mod recorder;
 #[cfg(feature = "row-cache")]

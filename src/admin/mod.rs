@@ -63,34 +63,24 @@
 //! store at most once a second. The admin router never records its own requests.
 
 // Read `mod.rs` (the endpoints), `access.rs` with `hosts.rs` and `post_limit.rs` (which requests are answered),
-// `params.rs`, `response.rs` and `answer_size.rs` (input and output), `reader.rs` with `single_flight.rs` (the store is asked at most once a second), `windows.rs` with `held_window.rs`,
-// `window_sums.rs` and `window_points.rs` (the sums of all contexts), `book.rs` (what other programs have added), `instance_minutes.rs` (what each
-// instance did), then `api/`, `page.rs`
-// with `assets.rs`, `scripts.rs` and `encoding.rs`, and `prometheus.rs` (the answers).
+// `params.rs`, `response.rs` and `answer_size.rs` (input and output), then `api/`, `page.rs` with `assets.rs`, `scripts.rs`
+// and `encoding.rs`, and `prometheus.rs` (the answers). `src/query` reads the store.
 
 mod access;
 mod answer_size;
 mod api;
 mod assets;
-mod book;
 mod encoding;
-mod held_window;
 mod hosts;
-mod instance_minutes;
 mod page;
 mod params;
 mod post_limit;
 #[cfg(feature = "prometheus")]
 mod prometheus;
-mod reader;
 mod response;
 mod scripts;
-mod single_flight;
 #[cfg(test)]
 mod tests;
-mod window_points;
-mod window_sums;
-mod windows;
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -113,15 +103,14 @@ use self::assets::AssetPath;
 use self::page::Page;
 use self::params::Params;
 use self::post_limit::PostLimit;
-pub(crate) use self::reader::Reader;
 use self::response::ApiError;
 use crate::clock::Clock;
 use crate::error::{BuildError, StoreError};
-use crate::flush::Unsent;
 use crate::model::health::Health;
 use crate::model::mark::Mark;
 use crate::model::ranking::RankingSpec;
 use crate::model::slice::Precisions;
+use crate::query::{Reader, UnsentSource};
 use crate::recorder::totals::Totals;
 use crate::store::Store;
 use crate::task::BoxFuture;
@@ -139,9 +128,6 @@ fn too_large() -> ApiError {
     let message = format!("the body may have at most {MAX_BODY} bytes");
     ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, message)
 }
-
-/// Returns the samples of this instance that are not known to be in the store.
-pub(crate) type UnsentSource = Arc<dyn Fn() -> Option<Unsent> + Send + Sync>;
 
 /// Adds a mark to those of the fleet.
 pub(crate) type MarkTarget =
@@ -181,6 +167,12 @@ pub(crate) struct Source {
 }
 
 impl Source {
+    fn new_reader(&self) -> Arc<Reader> {
+        let (store, clock) = (self.store.clone(), self.clock.clone());
+        let target = self.target_seconds();
+        Arc::new(Reader::new(store, clock, self.unsent.clone(), target))
+    }
+
     fn target_seconds(&self) -> Option<f64> {
         self.target.map(|target| target.as_secs_f64())
     }
@@ -224,7 +216,7 @@ where
     S: Clone + Send + Sync + 'static,
 {
     access.warn_if_open();
-    let reader = (source.reader).get_or_init(|| Arc::new(Reader::new(&source)));
+    let reader = (source.reader).get_or_init(|| source.new_reader());
     let admin = Arc::new(Admin {
         reader: reader.clone(),
         page: Page::new(&source),

@@ -10,6 +10,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::encoding::GZIP;
 use crate::error::StoreError;
+use crate::query::QueryError;
 use crate::recorder::Unrecorded;
 
 const CONTENT_SECURITY_POLICY: HeaderValue = HeaderValue::from_static(
@@ -29,6 +30,22 @@ pub(super) struct ApiError {
     parameter: Option<String>,
     /// The methods that are served, if another one was asked for.
     allow: Option<&'static str>,
+}
+
+/// 503: the store cannot answer. Errors of the store contain no secrets.
+impl From<StoreError> for ApiError {
+    fn from(error: StoreError) -> Self {
+        Self::unavailable(format!("the store cannot be read: {error}"))
+    }
+}
+
+impl From<QueryError> for ApiError {
+    fn from(error: QueryError) -> Self {
+        match error {
+            QueryError::Store(error) => error.into(),
+            QueryError::Unanswered => Self::unavailable(error.to_string()),
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -63,11 +80,6 @@ impl ApiError {
             parameter: Some(name.into()),
             ..Self::new(StatusCode::BAD_REQUEST, message)
         }
-    }
-
-    /// 503: the store cannot answer. Errors of the store contain no secrets.
-    pub(super) fn store(error: &StoreError) -> Self {
-        Self::unavailable(format!("the store cannot be read: {error}"))
     }
 
     /// 503 for another reason.

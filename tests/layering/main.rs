@@ -13,11 +13,12 @@ use std::path::{Path, PathBuf};
 use tree::Tree;
 
 /// The modules of each rank, lowest first. `lib.rs` is above all.
-const RANKS: [&[&str]; 8] = [
+const RANKS: [&[&str]; 9] = [
     &["error", "clock", "random", "task"],
     &["model"],
     &["store", "recorder"],
     &["flush", "fold", "cleaner", "row_cache", "changes"],
+    &["query"],
     &["layer", "admin", "testing"],
     &["pulse"],
     &["builder"],

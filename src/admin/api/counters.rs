@@ -6,7 +6,6 @@ use serde::Serialize;
 use super::super::Admin;
 use super::super::answer_size::AnswerSize;
 use super::super::params::Params;
-use super::super::reader::Span;
 use super::super::response::ApiError;
 use super::resolution::{Bounds, MAX_ROW_POINTS, Resolution, SliceSource};
 use super::row_series::{MAX_SERIES_ROWS, SeriesOf};
@@ -14,6 +13,7 @@ use super::window::Asked;
 use super::{DEFAULT_PRECISION, NameFilter, limit, offset};
 use crate::model::context::{ALL, Metric};
 use crate::model::slice::{Precision, Precisions, SliceCount};
+use crate::query::Span;
 use crate::store::CounterQuery;
 
 /// Counters that are read at once, so that Redis serves others in between.

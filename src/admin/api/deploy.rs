@@ -8,7 +8,6 @@ use serde::Serialize;
 use super::super::Admin;
 use super::super::params::Params;
 use super::super::response::ApiError;
-use super::super::window_sums::WindowSums;
 use super::window::{Change, Compared, Covered, Measured, share};
 use super::{Name, limit, offset};
 use crate::model::changes::side_by_side::{MAX_MINUTES, SideBySide, Versions};
@@ -18,6 +17,7 @@ use crate::model::records::RecordId;
 use crate::model::slice::HOUR;
 use crate::model::tier::FINEST;
 use crate::model::window::Window;
+use crate::query::window_sums::WindowSums;
 
 #[derive(Serialize)]
 pub(in crate::admin) struct Deploy {

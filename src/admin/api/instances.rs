@@ -5,11 +5,8 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::super::Admin;
-use super::super::instance_minutes::InstanceSums;
 use super::super::params::Params;
-use super::super::reader::Span;
 use super::super::response::ApiError;
-use super::super::window_sums::Summary;
 use super::resolution::{Bounds, Resolution, SliceSource};
 use super::window::{Asked, Covered, Measured, share};
 use super::{limit, offset};
@@ -19,6 +16,9 @@ use crate::model::minute_report::REPORTED_MINUTES;
 use crate::model::slice::HOUR;
 use crate::model::snapshot::{AliveInstance, FleetSnapshot};
 use crate::model::window::{Window, WindowSlices};
+use crate::query::Span;
+use crate::query::instance_minutes::InstanceSums;
+use crate::query::window_sums::Summary;
 
 #[derive(Serialize)]
 pub(in crate::admin) struct Instances<'a> {

@@ -29,11 +29,11 @@ use serde::{Serialize, Serializer};
 
 use super::params::Params;
 use super::response::ApiError;
-use super::window_sums::Summary;
 use crate::model::context::{Kind, method_and_path};
 use crate::model::outcome::{Outcome, OutcomeCounts};
 use crate::model::snapshot::{ContextSnapshot, HourSnapshot};
 use crate::model::sorted;
+use crate::query::window_sums::Summary;
 
 /// Number of rows, unless the request sets a limit.
 const DEFAULT_ROWS: usize = 100;

@@ -5,12 +5,12 @@ use serde::Serialize;
 use super::super::Admin;
 use super::super::params::Params;
 use super::super::response::ApiError;
-use super::super::window_sums::PartSums;
 use super::Times;
 use super::window::{Asked, WindowOf};
 use crate::model::context::ContextId;
 use crate::model::slice::SliceCount;
 use crate::model::window::Window;
+use crate::query::window_sums::PartSums;
 
 /// Number of complete seconds that the rate is a mean of.
 const SECONDS: i64 = 10;

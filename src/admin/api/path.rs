@@ -4,7 +4,6 @@ use http::StatusCode;
 use serde::Serialize;
 
 use super::super::Admin;
-use super::super::book::added_hours;
 use super::super::params::Params;
 use super::super::response::ApiError;
 use super::changes::{ChangeRow, changes_of};
@@ -17,6 +16,7 @@ use crate::model::context::ContextId;
 use crate::model::histogram::{Histogram, lower_bound};
 use crate::model::outcome::OutcomeCounts;
 use crate::model::snapshot::HourSnapshot;
+use crate::query::book::added_hours;
 
 #[derive(Serialize)]
 pub(in crate::admin) struct Path<'a> {

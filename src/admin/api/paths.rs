@@ -7,16 +7,16 @@ use serde::Serialize;
 
 use super::super::Admin;
 use super::super::answer_size::AnswerSize;
-use super::super::book::Book;
 use super::super::params::Params;
 use super::super::response::ApiError;
-use super::super::window_sums::PartSums;
 use super::row_series::{MAX_SERIES_ROWS, PointValue, ROW_METRICS, SeriesOf};
 use super::window::{Asked, Change, Compared, Covered, Measured, share};
 use super::{Name, NameFilter, limit, offset};
 use crate::model::context::{ContextId, Kind};
 use crate::model::records::RecordId;
 use crate::model::window::Window;
+use crate::query::book::Book;
+use crate::query::window_sums::PartSums;
 
 /// The measurements that rows can be ordered by.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -5,7 +5,6 @@ use serde::Serialize;
 use super::super::Admin;
 use super::super::answer_size::AnswerSize;
 use super::super::params::Params;
-use super::super::reader::Span;
 use super::super::response::ApiError;
 use super::metric::{METRICS, SeriesMetric, Value};
 use super::resolution::{Bounds, Resolution, SliceSource};
@@ -13,6 +12,7 @@ use super::window::{Asked, Covered};
 use super::{kind, of_kind};
 use crate::model::context::{ALL, ContextId, Kind};
 use crate::model::window::WindowSlices;
+use crate::query::Span;
 use crate::store::CounterQuery;
 
 /// A metric of a context, or of all requests, over time.

@@ -3,14 +3,14 @@
 use serde::Serialize;
 
 use super::super::params::Params;
-use super::super::reader::Span;
 use super::super::response::ApiError;
-use super::super::window_sums::{PartSums, Summary, WindowSums};
 use super::{Outcomes, Times, outcomes};
 use crate::model::access_time::AccessTimeStats;
 use crate::model::context::{ContextId, Kind};
 use crate::model::outcome::OutcomeCounts;
 use crate::model::window::{NAMED, Window, WindowSlices};
+use crate::query::Span;
+use crate::query::window_sums::{PartSums, Summary, WindowSums};
 
 /// The window that a request asks about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -30,20 +30,20 @@ const MIN_REQUESTS: u64 = 10;
 
 /// What an instance did in some minutes.
 #[derive(Clone, Debug)]
-pub(super) struct InstanceSums {
-    pub(super) instance: Arc<str>,
+pub(crate) struct InstanceSums {
+    pub(crate) instance: Arc<str>,
     /// The version of the application that it reported last.
-    pub(super) version: Option<Arc<str>>,
+    pub(crate) version: Option<Arc<str>>,
     /// The start of the first minute in which it had requests, and the end of the last, in Unix seconds.
-    pub(super) busy: Range<i64>,
-    pub(super) sums: Aggregate,
+    pub(crate) busy: Range<i64>,
+    pub(crate) sums: Aggregate,
     /// The time that its requests took, by the time that they would have taken if each had taken the mean of the other
     /// instances on the same context in the same minute. `None` with fewer than 10 requests of either.
-    pub(super) ratio: Option<f64>,
+    pub(crate) ratio: Option<f64>,
 }
 
 /// Reads the minute reports.
-pub(super) struct InstanceMinutes {
+pub(crate) struct InstanceMinutes {
     store: Arc<dyn Store>,
     clock: Clock,
     state: Mutex<State>,
@@ -88,7 +88,7 @@ struct Times {
 }
 
 impl InstanceMinutes {
-    pub(super) fn new(store: Arc<dyn Store>, clock: Clock) -> Self {
+    pub(crate) fn new(store: Arc<dyn Store>, clock: Clock) -> Self {
         Self {
             store,
             clock,
@@ -100,7 +100,7 @@ impl InstanceMinutes {
     /// name. `created` is when the store's generation began.
     ///
     /// Cancel safe: what was read so far stays.
-    pub(super) async fn sums(
+    pub(crate) async fn sums(
         &self,
         minutes: Range<i64>,
         context: Option<RecordId>,

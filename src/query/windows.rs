@@ -77,7 +77,7 @@ struct Ready {
 }
 
 /// Adds up the records of all contexts.
-pub(super) struct Windows {
+pub(crate) struct Windows {
     store: Arc<dyn Store>,
     clock: Clock,
     /// The time that requests should stay below, in seconds.
@@ -97,7 +97,7 @@ struct State {
 }
 
 impl Windows {
-    pub(super) fn new(store: Arc<dyn Store>, clock: Clock, target: Option<f64>) -> Self {
+    pub(crate) fn new(store: Arc<dyn Store>, clock: Clock, target: Option<f64>) -> Self {
         Self {
             store,
             clock,
@@ -109,7 +109,7 @@ impl Windows {
     /// What all contexts measured in a window. `until` is the end of the time that counts as recorded.
     ///
     /// Cancel safe: what was read so far stays.
-    pub(super) async fn sums(&self, window: Window, until: i64) -> Result<WindowSums, StoreError> {
+    pub(crate) async fn sums(&self, window: Window, until: i64) -> Result<WindowSums, StoreError> {
         let mut state = self.state.lock().await;
         let ready = self.bring_up_to_date(&mut state, window).await?;
         let now = state.summaries(&ready, 0, until, self.target).await;
@@ -124,7 +124,7 @@ impl Windows {
     /// The sums of one context in a window and in the window before.
     ///
     /// Cancel safe: what was read so far stays.
-    pub(super) async fn context(
+    pub(crate) async fn context(
         &self,
         window: Window,
         context: &ContextId,
@@ -148,7 +148,7 @@ impl Windows {
     /// everything can be read. After [`sums`](Self::sums) of the same window it reads nothing more.
     ///
     /// Cancel safe: what was read so far stays.
-    pub(super) async fn points(
+    pub(crate) async fn points(
         &self,
         window: Window,
         contexts: &[RecordId],

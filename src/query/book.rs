@@ -21,7 +21,7 @@ const MAX_PROBLEMS: usize = 1_000;
 /// The additions of other programs, as far as contexts were read: pages of contexts, one after the other and again
 /// from the first.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Book {
+pub(crate) struct Book {
     /// The number of the next context to read.
     offset: usize,
     foreign: usize,
@@ -42,7 +42,7 @@ struct Additions {
 
 impl Book {
     /// The state after another page was read.
-    pub(super) fn with(&self, page: BookStatistics) -> Self {
+    pub(crate) fn with(&self, page: BookStatistics) -> Self {
         let mut book = self.clone();
         let read = page.contexts.len();
         book.foreign = page.foreign;
@@ -75,13 +75,13 @@ impl Book {
     }
 
     /// The number of the next context to read.
-    pub(super) fn offset(&self) -> usize {
+    pub(crate) fn offset(&self) -> usize {
         self.offset
     }
 
     /// The time until the next page, which takes some 50 commands. At first less: those contexts come first that only
     /// other programs have recorded, and a small service has no others.
-    pub(super) fn pause(&self) -> Duration {
+    pub(crate) fn pause(&self) -> Duration {
         Duration::from_secs(match self.round {
             0 if self.offset < self.foreign => 1,
             0 if self.offset < FIRST_CONTEXTS => 5,
@@ -90,24 +90,24 @@ impl Book {
     }
 
     /// Number of contexts that only other programs have recorded.
-    pub(super) fn foreign(&self) -> usize {
+    pub(crate) fn foreign(&self) -> usize {
         self.foreign
     }
 
     /// The contexts that other programs have added to.
-    pub(super) fn contexts(&self) -> impl Iterator<Item = &ContextId> {
+    pub(crate) fn contexts(&self) -> impl Iterator<Item = &ContextId> {
         self.additions.keys()
     }
 
     /// What other programs have added to a context in the hour that begins at `start`.
-    pub(super) fn added(&self, context: &ContextId, start: i64) -> Option<&AccessTimeStats> {
+    pub(crate) fn added(&self, context: &ContextId, start: i64) -> Option<&AccessTimeStats> {
         let hours = &self.additions.get(context)?.hours;
         let hour = hours.iter().find(|(of, _)| *of == start);
         hour.map(|(_, added)| added)
     }
 
     /// Keys whose value has the wrong form.
-    pub(super) fn problems(&self) -> Vec<Problem> {
+    pub(crate) fn problems(&self) -> Vec<Problem> {
         let [this_round, last] = &self.problems;
         let new = this_round.iter().filter(|problem| !last.contains(problem));
         last.iter().chain(new).cloned().collect()
@@ -115,7 +115,7 @@ impl Book {
 }
 
 /// What other programs have added to the hours of a context.
-pub(super) fn added_hours(context: &ContextSnapshot) -> Vec<(i64, AccessTimeStats)> {
+pub(crate) fn added_hours(context: &ContextSnapshot) -> Vec<(i64, AccessTimeStats)> {
     let hours = [&context.hour, &context.last_hour].into_iter().flatten();
     let added = hours.filter_map(|hour| Some((hour.start, added(hour)?)));
     added.collect()

@@ -12,49 +12,49 @@ use crate::model::window::WindowSlices;
 
 /// What all contexts measured in a window, and in the window of the same length before it.
 #[derive(Debug)]
-pub(super) struct WindowSums {
+pub(crate) struct WindowSums {
     /// The contexts by the ids of their sums.
-    pub(super) contexts: Arc<HashMap<RecordId, ContextId>>,
+    pub(crate) contexts: Arc<HashMap<RecordId, ContextId>>,
     /// The window.
-    pub(super) now: PartSums,
+    pub(crate) now: PartSums,
     /// The window before it.
-    pub(super) before: PartSums,
+    pub(crate) before: PartSums,
 }
 
 /// What all contexts measured in some slices.
 #[derive(Debug)]
-pub(super) struct PartSums {
+pub(crate) struct PartSums {
     /// The slices.
-    pub(super) slices: WindowSlices,
+    pub(crate) slices: WindowSlices,
     /// The share of the slices that was recorded, 0 to 1.
-    pub(super) complete: f64,
+    pub(crate) complete: f64,
     /// Seconds of the slices that were recorded.
-    pub(super) covered: i64,
+    pub(crate) covered: i64,
     /// The largest relative error of a quantile.
-    pub(super) error: f64,
+    pub(crate) error: f64,
     /// What each context measured that had samples.
-    pub(super) summaries: HashMap<RecordId, Summary>,
+    pub(crate) summaries: HashMap<RecordId, Summary>,
 }
 
 /// What a context measured. Smaller than its sums, as a window of many contexts is held for a second.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Summary {
+pub(crate) struct Summary {
     /// The access times. The smallest and the largest are those of the histogram where slices were taken out of the
     /// sums, and exact otherwise.
-    pub(super) times: AccessTimeStats,
+    pub(crate) times: AccessTimeStats,
     /// Counts by outcome.
-    pub(super) outcomes: OutcomeCounts,
+    pub(crate) outcomes: OutcomeCounts,
     /// Percentiles, in seconds.
-    pub(super) p50: Option<f64>,
-    pub(super) p95: Option<f64>,
-    pub(super) p99: Option<f64>,
+    pub(crate) p50: Option<f64>,
+    pub(crate) p95: Option<f64>,
+    pub(crate) p99: Option<f64>,
     /// The share of the requests below the target, if there is one.
-    pub(super) below_target: Option<f64>,
+    pub(crate) below_target: Option<f64>,
 }
 
 impl Summary {
     /// `target` is in seconds.
-    pub(super) fn new(sums: &Aggregate, has_exact_bounds: bool, target: Option<f64>) -> Self {
+    pub(crate) fn new(sums: &Aggregate, has_exact_bounds: bool, target: Option<f64>) -> Self {
         let mut times = AccessTimeStats::from(&sums.times);
         if !has_exact_bounds {
             times.min = sums.histogram.quantile(0.0).unwrap_or(times.min);
@@ -89,13 +89,13 @@ impl From<AccessTimeStats> for Summary {
 
 impl PartSums {
     /// What a context measured; `None` if it had no samples.
-    pub(super) fn get(&self, context: &ContextId) -> Option<&Summary> {
+    pub(crate) fn get(&self, context: &ContextId) -> Option<&Summary> {
         let id = RecordId::new(context.kind, &context.name);
         self.summaries.get(&id)
     }
 
     /// Slices that were not read yet are not covered.
-    pub(super) fn leave_out(&mut self, unread: usize, now: i64) {
+    pub(crate) fn leave_out(&mut self, unread: usize, now: i64) {
         let unread = i64::from(self.slices.tier.seconds) * unread as i64;
         let passed = self.slices.to.min(now).saturating_sub(self.slices.from);
         self.covered = self.covered.saturating_sub(unread).max(0);
@@ -107,7 +107,7 @@ impl PartSums {
 
 impl WindowSums {
     /// The contexts that measured something in either part, without [`ALL`](crate::model::context::ALL).
-    pub(super) fn contexts(&self) -> impl Iterator<Item = &ContextId> {
+    pub(crate) fn contexts(&self) -> impl Iterator<Item = &ContextId> {
         let is_there = |id: &RecordId| {
             self.now.summaries.contains_key(id) || self.before.summaries.contains_key(id)
         };
@@ -117,7 +117,7 @@ impl WindowSums {
     }
 
     /// The largest relative error of the percentiles.
-    pub(super) fn error(&self) -> f64 {
+    pub(crate) fn error(&self) -> f64 {
         self.now.error.max(self.before.error)
     }
 }

@@ -7,16 +7,16 @@ use crate::model::tier::Revision;
 use crate::model::window::{RunningSums, Window};
 
 /// The sums of a window and of the one before it.
-pub(super) struct HeldWindow {
-    pub(super) window: Window,
-    pub(super) asked_at: Tick,
-    pub(super) sums: [RunningSums; 2],
+pub(crate) struct HeldWindow {
+    pub(crate) window: Window,
+    pub(crate) asked_at: Tick,
+    pub(crate) sums: [RunningSums; 2],
     /// The slices of the first of these sums, one by one.
-    pub(super) points: SlicePoints,
+    pub(crate) points: SlicePoints,
 }
 
 impl HeldWindow {
-    pub(super) fn new(window: Window, asked_at: Tick) -> Self {
+    pub(crate) fn new(window: Window, asked_at: Tick) -> Self {
         Self {
             window,
             asked_at,
@@ -26,7 +26,7 @@ impl HeldWindow {
     }
 
     /// Adds a slice to the sums of the window, which are part 0, or to those of the window before.
-    pub(super) fn add(
+    pub(crate) fn add(
         &mut self,
         part: usize,
         start: i64,
@@ -40,7 +40,7 @@ impl HeldWindow {
     }
 
     /// Takes a slice out, with the same records that were added.
-    pub(super) fn remove(&mut self, part: usize, start: i64, records: &[(RecordId, Record)]) {
+    pub(crate) fn remove(&mut self, part: usize, start: i64, records: &[(RecordId, Record)]) {
         self.sums[part].remove(start, records);
         if part == 0 {
             self.points.remove(start);
@@ -48,7 +48,7 @@ impl HeldWindow {
     }
 
     /// Takes everything out of a part.
-    pub(super) fn clear(&mut self, part: usize) {
+    pub(crate) fn clear(&mut self, part: usize) {
         self.sums[part].clear();
         if part == 0 {
             self.points.clear();

@@ -8,23 +8,20 @@ use std::time::Duration;
 
 use tokio::sync::{Mutex as AsyncMutex, MutexGuard};
 
-use super::response::ApiError;
+use super::error::{DEADLINE, QueryError};
 use crate::clock::{Clock, Tick};
 use crate::error::StoreError;
 use crate::task::{BoxFuture, lock};
 
 /// Age up to which an answer of the store is served again.
-pub(super) const FRESH: Duration = Duration::from_secs(1);
-
-/// Deadline for an answer of the store.
-pub(super) const DEADLINE: Duration = Duration::from_secs(2);
+pub(crate) const FRESH: Duration = Duration::from_secs(1);
 
 /// Maximum number of keys of each [`SingleFlightMap`] whose answers are cached. Others are read each time.
 const MAX_KEYS: usize = 64;
 
 /// One question to the store, with its last answer. The task whose turn it is asks; the others wait for
 /// their turn and use its answer.
-pub(super) struct SingleFlight<T> {
+pub(crate) struct SingleFlight<T> {
     turn: AsyncMutex<()>,
     last: Mutex<Option<Answered<T>>>,
 }
@@ -32,7 +29,7 @@ pub(super) struct SingleFlight<T> {
 struct Answered<T> {
     at: Tick,
     wall: i64,
-    answer: Result<T, ApiError>,
+    answer: Result<T, QueryError>,
 }
 
 impl<T> Default for SingleFlight<T> {
@@ -57,7 +54,7 @@ impl<T> Answered<T> {
 
 impl<T: Clone> SingleFlight<T> {
     /// Forgets the last answer, also that of a task whose turn it is.
-    pub(super) async fn forget(&self) {
+    pub(crate) async fn forget(&self) {
         let _turn = self.turn.lock().await;
         *lock(&self.last) = None;
     }
@@ -67,12 +64,12 @@ impl<T: Clone> SingleFlight<T> {
     ///
     /// Cancel safe: another waiting task asks instead.
     // The future is boxed so that its code exists once for all questions with answers of a type.
-    pub(super) async fn get(
+    pub(crate) async fn get(
         &self,
         clock: &Clock,
         age: fn(&T) -> Duration,
         read: BoxFuture<'_, Result<T, StoreError>>,
-    ) -> Result<T, ApiError> {
+    ) -> Result<T, QueryError> {
         let (_turn, remaining) = take_turn(&self.turn, clock).await?;
         if let Some(answer) = self.fresh_answer(clock, age) {
             return answer;
@@ -86,7 +83,11 @@ impl<T: Clone> SingleFlight<T> {
         answer
     }
 
-    fn fresh_answer(&self, clock: &Clock, age: fn(&T) -> Duration) -> Option<Result<T, ApiError>> {
+    fn fresh_answer(
+        &self,
+        clock: &Clock,
+        age: fn(&T) -> Duration,
+    ) -> Option<Result<T, QueryError>> {
         let last = lock(&self.last);
         let last = last.as_ref()?;
         let age = last.answer.as_ref().map_or(FRESH, age);
@@ -101,7 +102,7 @@ impl<T: Clone> SingleFlight<T> {
 }
 
 /// The same question for many keys. Answers that are not fresh any more are removed.
-pub(super) struct SingleFlightMap<K, T>(Mutex<Vec<(K, Arc<SingleFlight<T>>)>>);
+pub(crate) struct SingleFlightMap<K, T>(Mutex<Vec<(K, Arc<SingleFlight<T>>)>>);
 
 impl<K, T> Default for SingleFlightMap<K, T> {
     fn default() -> Self {
@@ -110,7 +111,7 @@ impl<K, T> Default for SingleFlightMap<K, T> {
 }
 
 impl<K: Eq, T: Clone> SingleFlightMap<K, T> {
-    pub(super) fn of(&self, clock: &Clock, key: K) -> Arc<SingleFlight<T>> {
+    pub(crate) fn of(&self, clock: &Clock, key: K) -> Arc<SingleFlight<T>> {
         let mut flights = lock(&self.0);
         if let Some((_, flight)) = flights.iter().find(|(other, _)| *other == key) {
             return flight.clone();
@@ -128,31 +129,29 @@ impl<K: Eq, T: Clone> SingleFlightMap<K, T> {
 async fn take_turn<'a>(
     turn: &'a AsyncMutex<()>,
     clock: &Clock,
-) -> Result<(MutexGuard<'a, ()>, Duration), ApiError> {
+) -> Result<(MutexGuard<'a, ()>, Duration), QueryError> {
     let since = clock.tick();
     let turn = tokio::select! {
         biased;
         turn = turn.lock() => turn,
-        () = clock.sleep(DEADLINE) => return Err(unanswered()),
+        () = clock.sleep(DEADLINE) => return Err(QueryError::Unanswered),
     };
     Ok((turn, DEADLINE.saturating_sub(clock.since(since))))
 }
 
 /// Waits for an answer of the store, but no longer than `limit`.
-pub(super) async fn within<T>(
+pub(crate) async fn within<T>(
     clock: &Clock,
     limit: Duration,
     mut read: BoxFuture<'_, Result<T, StoreError>>,
-) -> Result<T, ApiError> {
+) -> Result<T, QueryError> {
     let mut deadline = pin!(clock.sleep(limit));
     let poll = |cx: &mut Context<'_>| match read.as_mut().poll(cx) {
-        Poll::Ready(answer) => Poll::Ready(answer.map_err(|error| ApiError::store(&error))),
-        Poll::Pending => deadline.as_mut().poll(cx).map(|()| Err(unanswered())),
+        Poll::Ready(answer) => Poll::Ready(answer.map_err(QueryError::from)),
+        Poll::Pending => deadline
+            .as_mut()
+            .poll(cx)
+            .map(|()| Err(QueryError::Unanswered)),
     };
     poll_fn(poll).await
-}
-
-fn unanswered() -> ApiError {
-    let deadline = DEADLINE.as_secs();
-    ApiError::unavailable(format!("the store did not answer within {deadline} s"))
 }

@@ -7,14 +7,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::book::Book;
+use super::error::{DEADLINE, QueryError};
 use super::instance_minutes::{InstanceMinutes, InstanceSums};
-use super::response::ApiError;
-use super::single_flight::{DEADLINE, FRESH, SingleFlight, SingleFlightMap, within};
+use super::single_flight::{FRESH, SingleFlight, SingleFlightMap, within};
 use super::window_points::WindowPoints;
 use super::window_sums::WindowSums;
 use super::windows::Windows;
-use super::{Source, UnsentSource};
 use crate::clock::Clock;
+use crate::flush::Unsent;
 use crate::model::aggregate::Aggregate;
 use crate::model::changes::side_by_side::Versions;
 use crate::model::context::{ContextId, Kind};
@@ -36,6 +36,9 @@ use crate::store::{
 };
 use crate::task::lock;
 
+/// Returns the samples of this instance that are not known to be in the store.
+pub(crate) type UnsentSource = Arc<dyn Fn() -> Option<Unsent> + Send + Sync>;
+
 /// Age up to which records of minutes that have ended are served again.
 const A_MINUTE: Duration = Duration::from_secs(60);
 
@@ -43,15 +46,15 @@ type Answer<T> = Arc<Vec<T>>;
 
 /// The time that the store has recorded, in Unix seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Span {
+pub(crate) struct Span {
     /// When the store began.
-    pub(super) created: i64,
+    pub(crate) created: i64,
     /// The moment up to which all samples can be read.
-    pub(super) as_of: i64,
+    pub(crate) as_of: i64,
     /// The end of the time that counts as recorded: `as_of`, or `now` if that is not much later.
-    pub(super) recorded_until: i64,
+    pub(crate) recorded_until: i64,
     /// The time of the answer.
-    pub(super) now: i64,
+    pub(crate) now: i64,
 }
 
 /// Reads the store on behalf of all requests.
@@ -86,14 +89,18 @@ pub(crate) struct Reader {
 }
 
 /// The names of timers by the ids of their records.
-pub(super) type TimerNames = HashMap<RecordId, Arc<str>>;
+pub(crate) type TimerNames = HashMap<RecordId, Arc<str>>;
 
 impl Reader {
-    pub(super) fn new(source: &Source) -> Self {
-        let (store, clock) = (source.store.clone(), source.clock.clone());
-        let target = source.target_seconds();
+    /// A reader of a store. `target` is the time in seconds that requests should stay below.
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        clock: Clock,
+        unsent: UnsentSource,
+        target: Option<f64>,
+    ) -> Self {
         Self {
-            unsent: source.unsent.clone(),
+            unsent,
             windows: Windows::new(store.clone(), clock.clone(), target),
             instances: SingleFlightMap::default(),
             instance_minutes: InstanceMinutes::new(store.clone(), clock.clone()),
@@ -124,7 +131,7 @@ impl Reader {
     }
 
     /// What the fleet does now.
-    pub(super) async fn fleet(&self) -> Result<Arc<FleetSnapshot>, ApiError> {
+    pub(crate) async fn fleet(&self) -> Result<Arc<FleetSnapshot>, QueryError> {
         let read = Box::pin(async {
             let now = self.clock.now_seconds();
             self.store.fleet(now).await.map(Arc::new)
@@ -134,7 +141,7 @@ impl Reader {
 
     /// What other programs have added to the book's statistics. It is read page by page, so slowly that many contexts
     /// take no more commands than few.
-    pub(super) async fn book(&self) -> Result<Arc<Book>, ApiError> {
+    pub(crate) async fn book(&self) -> Result<Arc<Book>, QueryError> {
         let read = Box::pin(async {
             let last = lock(&self.last_book).clone();
             let now = self.clock.now_seconds();
@@ -147,7 +154,7 @@ impl Reader {
     }
 
     /// The data of the contexts of one name, which differ in their kind.
-    pub(super) async fn contexts(&self, name: &str) -> Result<Answer<ContextSnapshot>, ApiError> {
+    pub(crate) async fn contexts(&self, name: &str) -> Result<Answer<ContextSnapshot>, QueryError> {
         let read = Box::pin(async {
             let query = ContextQuery {
                 names: vec![name.to_owned()],
@@ -160,31 +167,31 @@ impl Reader {
     }
 
     /// Counters, in the order of the query.
-    pub(super) async fn counters(
+    pub(crate) async fn counters(
         &self,
         query: &CounterQuery,
-    ) -> Result<Answer<CounterSeries>, ApiError> {
+    ) -> Result<Answer<CounterSeries>, QueryError> {
         let read = Box::pin(async { self.store.counters(query).await.map(Arc::new) });
         let flight = self.counters.of(&self.clock, query.clone());
         flight.get(&self.clock, |_| FRESH, read).await
     }
 
     /// The names of the user's counters that the store has at any of some precisions, in order.
-    pub(super) async fn counter_names(
+    pub(crate) async fn counter_names(
         &self,
         precisions: Vec<u32>,
-    ) -> Result<Answer<String>, ApiError> {
+    ) -> Result<Answer<String>, QueryError> {
         let flight = self.counter_names.of(&self.clock, precisions.clone());
         let read = Box::pin(async { self.store.counter_names(&precisions).await.map(Arc::new) });
         flight.get(&self.clock, |_| FRESH, read).await
     }
 
     /// The records of a context in slices of `width` seconds, oldest first.
-    pub(super) async fn records(
+    pub(crate) async fn records(
         &self,
         context: &ContextId,
         width: u32,
-    ) -> Result<Answer<SliceSums>, ApiError> {
+    ) -> Result<Answer<SliceSums>, QueryError> {
         let read = Box::pin(async {
             let query = RecordQuery {
                 contexts: vec![context.clone()],
@@ -200,7 +207,7 @@ impl Reader {
     }
 
     /// The sums of all contexts over a window, and over the window before it.
-    pub(super) async fn window(&self, window: Window) -> Result<Arc<WindowSums>, ApiError> {
+    pub(crate) async fn window(&self, window: Window) -> Result<Arc<WindowSums>, QueryError> {
         let window = window.rounded(self.clock.now_seconds());
         let until = self.recorded_span().await?.recorded_until;
         let read = Box::pin(async { self.windows.sums(window, until).await.map(Arc::new) });
@@ -209,28 +216,28 @@ impl Reader {
     }
 
     /// The sums of one context over a window, and over the window before it.
-    pub(super) async fn window_of(
+    pub(crate) async fn window_of(
         &self,
         window: Window,
         context: &ContextId,
-    ) -> Result<[Aggregate; 2], ApiError> {
+    ) -> Result<[Aggregate; 2], QueryError> {
         let window = window.rounded(self.clock.now_seconds());
         let read = Box::pin(self.windows.context(window, context));
         within(&self.clock, DEADLINE, read).await
     }
 
     /// The number of slices that [`window_points`](Self::window_points) has of each context.
-    pub(super) fn slices_of(&self, window: Window) -> usize {
+    pub(crate) fn slices_of(&self, window: Window) -> usize {
         let now = self.clock.now_seconds();
         window.slices(now).starts(now).count()
     }
 
     /// What some contexts measured in each slice of a window that is retained.
-    pub(super) async fn window_points(
+    pub(crate) async fn window_points(
         &self,
         window: Window,
         contexts: &[RecordId],
-    ) -> Result<WindowPoints, ApiError> {
+    ) -> Result<WindowPoints, QueryError> {
         let window = window.rounded(self.clock.now_seconds());
         let as_of = self.as_of().await?;
         let read = Box::pin(self.windows.points(window, contexts, as_of));
@@ -238,7 +245,7 @@ impl Reader {
     }
 
     /// The names of all timers.
-    pub(super) async fn timer_names(&self) -> Result<Arc<TimerNames>, ApiError> {
+    pub(crate) async fn timer_names(&self) -> Result<Arc<TimerNames>, QueryError> {
         let read = Box::pin(async {
             let index = self.store.record_index(self.clock.now_seconds()).await?;
             let timers = index
@@ -255,7 +262,7 @@ impl Reader {
     }
 
     /// The ranking of the slowest contexts.
-    pub(super) async fn slowest(&self) -> Result<Answer<RankedContext>, ApiError> {
+    pub(crate) async fn slowest(&self) -> Result<Answer<RankedContext>, QueryError> {
         let read = Box::pin(async {
             let query = SlowestQuery::default();
             self.store.slowest(&query).await.map(Arc::new)
@@ -264,7 +271,7 @@ impl Reader {
     }
 
     /// All rankings of the store without their ids, by name.
-    pub(super) async fn rankings(&self) -> Result<Answer<(String, RankingPage)>, ApiError> {
+    pub(crate) async fn rankings(&self) -> Result<Answer<(String, RankingPage)>, QueryError> {
         let read = Box::pin(async {
             let mut rankings = Vec::new();
             for name in self.store.rankings().await? {
@@ -283,11 +290,11 @@ impl Reader {
 
     /// Some of the scheduled rows of a cache, and the number of all.
     #[cfg(feature = "row-cache")]
-    pub(super) async fn rows(
+    pub(crate) async fn rows(
         &self,
         cache: &Shared,
         query: RowQuery,
-    ) -> Result<Arc<RowList>, ApiError> {
+    ) -> Result<Arc<RowList>, QueryError> {
         let read = Box::pin(async { Ok(Arc::new(cache.list(&query).await?)) });
         let key = (cache.options.name.clone(), query.clone());
         let flight = self.rows.of(&self.clock, key);
@@ -295,12 +302,12 @@ impl Reader {
     }
 
     /// A part of a ranking; `None` if the store does not have the ranking.
-    pub(super) async fn ranking(
+    pub(crate) async fn ranking(
         &self,
         name: &str,
         offset: usize,
         limit: usize,
-    ) -> Result<Option<Arc<RankingPage>>, ApiError> {
+    ) -> Result<Option<Arc<RankingPage>>, QueryError> {
         let read = Box::pin(async {
             let query = RankingQuery {
                 name: name.to_owned(),
@@ -317,11 +324,11 @@ impl Reader {
     }
 
     /// The slowest requests of a context in an hour, and the newest failed ones.
-    pub(super) async fn slow_requests(
+    pub(crate) async fn slow_requests(
         &self,
         context: &ContextId,
         hour: i64,
-    ) -> Result<Arc<SlowRequests>, ApiError> {
+    ) -> Result<Arc<SlowRequests>, QueryError> {
         let read = Box::pin(async {
             let query = SlowRequestQuery {
                 contexts: vec![context.clone()],
@@ -336,12 +343,12 @@ impl Reader {
     }
 
     /// The moment, in Unix seconds, up to which all samples can be read.
-    pub(super) async fn as_of(&self) -> Result<i64, ApiError> {
+    pub(crate) async fn as_of(&self) -> Result<i64, QueryError> {
         Ok(self.recorded_span().await?.as_of)
     }
 
     /// The time that the store has recorded.
-    pub(super) async fn recorded_span(&self) -> Result<Span, ApiError> {
+    pub(crate) async fn recorded_span(&self) -> Result<Span, QueryError> {
         let read = Box::pin(async {
             let now = self.clock.now_seconds();
             // Before the store is asked, which has what is sent meanwhile.
@@ -360,7 +367,7 @@ impl Reader {
     }
 
     /// The changes. They are read only when there is a new judgement: once a minute.
-    pub(super) async fn changes(&self) -> Result<Arc<ChangeLog>, ApiError> {
+    pub(crate) async fn changes(&self) -> Result<Arc<ChangeLog>, QueryError> {
         let read = Box::pin(async {
             let Some(journal) = self.store.journal() else {
                 return Ok(Arc::default());
@@ -378,18 +385,18 @@ impl Reader {
     }
 
     /// The marks, oldest first.
-    pub(super) async fn marks(&self) -> Result<Answer<Mark>, ApiError> {
+    pub(crate) async fn marks(&self) -> Result<Answer<Mark>, QueryError> {
         let read = Box::pin(async { Ok(Arc::new(marks::list(&*self.store).await?)) });
         self.marks.get(&self.clock, |_| FRESH, read).await
     }
 
     /// What a version and the others did in the minutes in which they ran side by side. The records of a minute that
     /// has ended hardly change, so that the same minutes are read once.
-    pub(super) async fn versions(
+    pub(crate) async fn versions(
         &self,
         version: &Arc<str>,
         minutes: Vec<i64>,
-    ) -> Result<Arc<Versions>, ApiError> {
+    ) -> Result<Arc<Versions>, QueryError> {
         let flight = self
             .versions
             .of(&self.clock, (version.clone(), minutes.clone()));
@@ -406,11 +413,11 @@ impl Reader {
     }
 
     /// What each instance did in the minutes that begin within `minutes`, on a context or on all that it reported.
-    pub(super) async fn instances(
+    pub(crate) async fn instances(
         &self,
         minutes: Range<i64>,
         context: Option<&ContextId>,
-    ) -> Result<Answer<InstanceSums>, ApiError> {
+    ) -> Result<Answer<InstanceSums>, QueryError> {
         let created = self.recorded_span().await?.created;
         let id = context.map(|context| RecordId::new(context.kind, &context.name));
         let flight = self.instances.of(&self.clock, (minutes.clone(), id));
@@ -422,12 +429,12 @@ impl Reader {
     }
 
     /// Forgets the marks that were read, as there is a new one.
-    pub(super) async fn forget_marks(&self) {
+    pub(crate) async fn forget_marks(&self) {
         self.marks.forget().await;
     }
 
     /// The last cleaning pass of any instance.
-    pub(super) async fn last_pass(&self) -> Result<Option<PassRecord>, ApiError> {
+    pub(crate) async fn last_pass(&self) -> Result<Option<PassRecord>, QueryError> {
         let read = Box::pin(async { self.store.last_pass().await });
         self.last_pass.get(&self.clock, |_| FRESH, read).await
     }

@@ -7,12 +7,12 @@ use crate::model::records::{Record, RecordId};
 
 /// What a context measured in a slice.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Point {
-    pub(super) hits: u32,
+pub(crate) struct Point {
+    pub(crate) hits: u32,
     /// Seconds, to three digits.
-    pub(super) mean: Option<f32>,
+    pub(crate) mean: Option<f32>,
     /// Seconds, to three digits.
-    pub(super) p95: Option<f32>,
+    pub(crate) p95: Option<f32>,
 }
 
 impl From<&Aggregate> for Point {
@@ -43,11 +43,11 @@ fn rounded(value: f64) -> f32 {
 
 /// The points of all contexts in some slices.
 #[derive(Debug, Default)]
-pub(super) struct SlicePoints(HashMap<i64, Box<[(RecordId, Point)]>>);
+pub(crate) struct SlicePoints(HashMap<i64, Box<[(RecordId, Point)]>>);
 
 impl SlicePoints {
     /// Adds a slice.
-    pub(super) fn add(&mut self, start: i64, records: &[(RecordId, Record)]) {
+    pub(crate) fn add(&mut self, start: i64, records: &[(RecordId, Record)]) {
         let points = records.iter();
         let points = points.map(|(id, record)| (*id, Point::from(&record.sums)));
         let mut points: Box<[_]> = points.collect();
@@ -56,17 +56,17 @@ impl SlicePoints {
     }
 
     /// Takes a slice out.
-    pub(super) fn remove(&mut self, start: i64) {
+    pub(crate) fn remove(&mut self, start: i64) {
         self.0.remove(&start);
     }
 
     /// Takes everything out.
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.0.clear();
     }
 
     /// What a context measured in a slice; `None` if the slice is not in it.
-    pub(super) fn get(&self, start: i64, id: RecordId) -> Option<Point> {
+    pub(crate) fn get(&self, start: i64, id: RecordId) -> Option<Point> {
         let points = self.0.get(&start)?;
         let at = points.binary_search_by_key(&id, |(id, _)| *id);
         Some(at.map_or_else(|_| Point::default(), |at| points[at].1))
@@ -75,14 +75,14 @@ impl SlicePoints {
 
 /// What some contexts measured in each slice of a window that is retained.
 #[derive(Debug)]
-pub(super) struct WindowPoints {
+pub(crate) struct WindowPoints {
     /// The length of a slice, in seconds.
-    pub(super) precision: u32,
+    pub(crate) precision: u32,
     /// The start of the first slice, and the end of the last, in Unix seconds.
-    pub(super) from: i64,
-    pub(super) to: i64,
+    pub(crate) from: i64,
+    pub(crate) to: i64,
     /// The points of each context, oldest first; `None` where nothing was recorded, or where it is not read yet.
-    pub(super) rows: Vec<Vec<Option<Point>>>,
+    pub(crate) rows: Vec<Vec<Option<Point>>>,
 }
 
 #[cfg(test)]
