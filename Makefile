@@ -107,8 +107,8 @@ mutants: setup
 	@[ ! -s mutants.out/missed.txt ] || cargo mutants $(MUTANT_SUITES:%=--cargo-arg=--test=%) \
 	--re "$$(sed 's/[][().*+?{}|^$$\\]/\\&/g; s/.*/^&$$/' mutants.out/missed.txt | paste -sd'|')"
 
-# Breaks the Lua scripts in one place at a time, in a copy of the tree, and fails when no test notices a break:
-# about half an hour on two cores. BREAK=forget.lua tries the breaks whose script or name contains it.
+# Breaks the Lua scripts in one place at a time, in a copy of them, and fails when no test notices a break: more than half
+# an hour on two cores. BREAK=forget.lua tries the breaks whose script or name contains it.
 lua-breaks: setup
 	cargo run --locked -p pulse-lua-breaks -- $(if $(BREAK),"$(BREAK)")
 

@@ -5,10 +5,9 @@ use redis::aio::MultiplexedConnection;
 use redis::cmd;
 
 use crate::raw_redis::{KNOWN, LEASE, ask, key, known_members, slices, write};
+use crate::rig::lua::script;
 use crate::rig::server::RedisServer;
 
-const CLEAN: &str = include_str!("../../src/store/redis/lua/clean.lua");
-const FORGET: &str = include_str!("../../src/store/redis/lua/forget.lua");
 const TOKEN: &str = "7:a";
 const CONTEXTS: &str = "pulse:pulse:contexts";
 const TIMERS: &str = "pulse:pulse:timers";
@@ -27,12 +26,12 @@ async fn held_lease() -> (RedisServer, MultiplexedConnection) {
 /// Calls a script. Returns the word and the numbers of its answer.
 async fn call(
     conn: &mut MultiplexedConnection,
-    source: &str,
+    name: &str,
     keys: &[&str],
     args: &[&str],
 ) -> (String, Vec<i64>) {
     let mut eval = cmd("EVAL");
-    eval.arg(source).arg(keys.len()).arg(keys).arg(args);
+    eval.arg(script(name)).arg(keys.len()).arg(keys).arg(args);
     let reply: redis::Value = eval.query_async(conn).await.unwrap();
     let redis::Value::Array(mut reply) = reply else {
         panic!("{reply:?}");
@@ -57,7 +56,7 @@ async fn drop_two(
     for member in &members {
         args.extend([member, "", "2", "1", "2"]);
     }
-    call(conn, CLEAN, &keys, &args).await
+    call(conn, "clean", &keys, &args).await
 }
 
 /// Calls `forget.lua` for contexts, each of which has one key and one member of `known:`.
@@ -76,7 +75,7 @@ async fn forget(
     for (name, member) in names.iter().zip(&members) {
         args.extend([name, "1", "1", member]);
     }
-    call(conn, FORGET, &keys, &args).await
+    call(conn, "forget", &keys, &args).await
 }
 
 /// Writes a counter, the rank, and if there is an index, the last-seen time of a context.

@@ -13,6 +13,7 @@ use crate::fixture::NOW;
 use crate::ground::Ground;
 use crate::net::{Reply, Request};
 use crate::process::Process;
+use crate::rig::lua::script;
 
 const LEASE: &str = "pulse:lease:fold";
 /// Time to live of the lease in milliseconds.
@@ -343,14 +344,13 @@ fn a_round_whose_entries_are_gone_is_dropped_alone() {
 /// The folder reads fences page by page, and removes the old ones of a page by a script that is called directly here.
 #[test]
 fn a_fence_that_has_changed_since_it_was_read_stays() {
-    const AMEND: &str = include_str!("../../src/store/redis/lua/amend.lua");
     let drive = journal_of(1);
     acquire(&drive, "v");
     let mut set = cmd("HSET");
     let fences = ["f:idle", "7 1", "f:busy", "8 2"];
     let () = drive.data.query(set.arg("pulse:state").arg(&fences));
     let mut eval = cmd("EVAL");
-    eval.arg(AMEND).arg(3);
+    eval.arg(script("amend")).arg(3);
     eval.arg(&["pulse:state", "pulse:journal", "pulse:aside"]);
     eval.arg(&["v", "v", "FENCES", "f:idle", "7 1", "f:busy", "7 1"]);
     let reply: (String, usize, String) = drive.data.query(&eval);

@@ -2,7 +2,7 @@
 //! functions, a plain HTTP client, and the demo as a child process.
 //!
 //! Include it with `mod rig;`. Read in this order: [`server`], [`proxy`], [`book`], [`http`], [`demo`],
-//! [`fold`], [`reads`], [`peer`], [`log`], [`json`], [`wait`]; [`process`], [`resp`] and [`seed`] are what they stand on.
+//! [`fold`], [`reads`], [`lua`], [`peer`], [`log`], [`json`], [`wait`]; [`process`], [`resp`] and [`seed`] are what they stand on.
 
 #![allow(
     clippy::unwrap_used,
@@ -18,6 +18,7 @@ pub mod fold;
 pub mod http;
 pub mod json;
 pub mod log;
+pub mod lua;
 pub mod peer;
 pub mod process;
 pub mod proxy;

@@ -1,12 +1,13 @@
 //! The Lua scripts and their calls.
 
+use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use redis::{Cmd, Script};
 
 /// A script, which the server caches under its hash.
 pub(super) struct Lua {
-    source: &'static str,
+    source: LazyLock<Cow<'static, str>>,
     hash: LazyLock<String>,
 }
 
@@ -14,10 +15,27 @@ pub(super) struct Lua {
 macro_rules! lua {
     ($name:ident, $($file:literal),+) => {
         pub(super) static $name: Lua = Lua {
-            source: concat!($(include_str!($file)),+),
-            hash: LazyLock::new(|| Script::new($name.source).get_hash().to_owned()),
+            source: LazyLock::new(|| {
+                replaced(&[$($file),+]).unwrap_or(Cow::Borrowed(concat!($(include_str!($file)),+)))
+            }),
+            hash: LazyLock::new(|| Script::new(&$name.source).get_hash().to_owned()),
         };
     };
+}
+
+/// The script of the same files in the folder that `PULSE_LUA_FOLDER` names: `make lua-breaks` breaks scripts without
+/// building the tests again.
+#[cfg(feature = "__test_store")]
+fn replaced(files: &[&str]) -> Option<Cow<'static, str>> {
+    let folder = std::path::PathBuf::from(std::env::var_os("PULSE_LUA_FOLDER")?);
+    let sources = files.iter();
+    let sources = sources.map(|file| std::fs::read_to_string(folder.join(file)).ok());
+    sources.collect::<Option<String>>().map(Cow::Owned)
+}
+
+#[cfg(not(feature = "__test_store"))]
+fn replaced(_: &[&str]) -> Option<Cow<'static, str>> {
+    None
 }
 
 lua!(HELLO, "lua/hello.lua");
@@ -62,7 +80,7 @@ impl Invocation {
 
     /// The command for a server that has not: it contains the script, which the server then caches.
     pub(super) fn by_source(&self, lua: &Lua) -> Cmd {
-        self.command("EVAL", lua.source)
+        self.command("EVAL", &lua.source)
     }
 
     fn command(&self, name: &str, script: &str) -> Cmd {

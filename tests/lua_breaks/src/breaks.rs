@@ -16,9 +16,9 @@ pub(crate) struct Break {
 }
 
 impl Break {
-    /// The path of the script in a copy of the repository.
-    pub(crate) fn path(&self, root: &Path) -> PathBuf {
-        root.join(format!("src/store/redis/lua/{}.lua", self.script))
+    /// The path of the script in a folder such as `src/store/redis`.
+    pub(crate) fn path(&self, folder: &Path) -> PathBuf {
+        folder.join(format!("lua/{}.lua", self.script))
     }
 
     /// Returns the broken script.
@@ -796,7 +796,8 @@ mod tests {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let mut names = BTreeSet::new();
         for broken in BREAKS {
-            let source = fs::read_to_string(broken.path(&root)).expect("the script exists");
+            let source = fs::read_to_string(broken.path(&root.join("src/store/redis")))
+                .expect("the script exists");
             if let Err(error) = broken.apply(&source) {
                 panic!(
                     "{error}\nchange the break in tests/lua_breaks/src/breaks.rs with the script"

@@ -1,8 +1,12 @@
-//! Breaks the Lua scripts in one place at a time, in a copy of the repository, and lists which tests notice, for
-//! `make lua-breaks`. Fails when no test notices a break.
+//! Breaks the Lua scripts in one place at a time, and lists which tests notice, for `make lua-breaks`. Fails when no test
+//! notices a break.
+//!
+//! The suites are built once: they read the scripts of the folder that `PULSE_LUA_FOLDER` names. The sources stay as they
+//! are.
 //!
 //! Arguments select the breaks whose script or name contains one of them.
 
+use std::collections::HashMap;
 use std::error::Error;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -44,10 +48,10 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     if selected.is_empty() {
         return Err(format!("no break contains {parts:?}").into());
     }
-    let copy = Copy::make()?;
+    let scripts = Scripts::copy()?;
     // Before anything is built, as a break that cannot be applied fails.
     for broken in &selected {
-        broken.apply(&fs::read_to_string(broken.path(&copy.root))?)?;
+        broken.apply(&fs::read_to_string(broken.path(&scripts.folder))?)?;
     }
     let start = Instant::now();
     let parts_of = |broken: &Break| match broken.script {
@@ -56,7 +60,9 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     };
     let mut unbroken: Vec<_> = selected.iter().map(|broken| parts_of(broken)).collect();
     unbroken.dedup();
-    if let Some(noticed) = copy.test(&unbroken.concat())? {
+    let unbroken = unbroken.concat();
+    let suites = Suites::build(&unbroken, &scripts)?;
+    if let Some(noticed) = suites.test(&unbroken)? {
         return Err(format!("the unbroken scripts already fail: {noticed}").into());
     }
     println!(
@@ -66,10 +72,10 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     let mut unnoticed = Vec::new();
     for (at, broken) in selected.iter().enumerate() {
         let start = Instant::now();
-        let path = broken.path(&copy.root);
+        let path = broken.path(&scripts.folder);
         let source = fs::read_to_string(&path)?;
         fs::write(&path, broken.apply(&source)?)?;
-        let noticed = copy.test(parts_of(broken));
+        let noticed = suites.test(parts_of(broken));
         fs::write(&path, source)?;
         let noticed = noticed?;
         let result = match &noticed {
@@ -102,92 +108,99 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     })
 }
 
-/// A copy of the repository with a target directory of its own.
-struct Copy {
-    root: PathBuf,
-    target: PathBuf,
+/// A copy of the scripts.
+struct Scripts {
+    /// The folder that has the folder `lua`.
+    folder: PathBuf,
 }
 
-impl Copy {
-    /// Copies the files that git knows, or would add, into the target directory.
-    fn make() -> Result<Self, Box<dyn Error>> {
-        let from = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("../..")
-            .canonicalize()?;
-        let target = env::var_os("CARGO_TARGET_DIR");
-        let target = target.map_or_else(|| from.join("target"), |target| from.join(target));
-        let copy = Self {
-            root: target.join("lua-breaks/copy"),
-            target: target.join("lua-breaks/target"),
-        };
-        // A file that was removed must not stay in the copy.
-        if copy.root.exists() {
-            fs::remove_dir_all(&copy.root)?;
+impl Scripts {
+    fn copy() -> Result<Self, Box<dyn Error>> {
+        let folder = env::temp_dir().join(format!("pulse-lua-breaks-{}", std::process::id()));
+        fs::create_dir_all(folder.join("lua"))?;
+        for script in fs::read_dir(repository()?.join("src/store/redis/lua"))? {
+            let script = script?;
+            fs::copy(script.path(), folder.join("lua").join(script.file_name()))?;
         }
-        let files = Command::new("git")
-            .current_dir(&from)
-            .args([
-                "ls-files",
-                "-z",
-                "--cached",
-                "--others",
-                "--exclude-standard",
-            ])
-            .output()?;
-        if !files.status.success() {
-            return Err(String::from_utf8_lossy(&files.stderr).into());
+        Ok(Self { folder })
+    }
+}
+
+impl Drop for Scripts {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn repository() -> Result<PathBuf, Box<dyn Error>> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    Ok(root.canonicalize()?)
+}
+
+/// Runs a command of cargo. Returns its messages.
+fn cargo(args: &[&str]) -> Result<String, Box<dyn Error>> {
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo
+        .current_dir(repository()?)
+        .args(args)
+        .args(["--locked", "--profile", "mutants"]);
+    // Variables that `cargo run` has set for this package.
+    for (name, _) in env::vars_os() {
+        if name.to_string_lossy().starts_with("CARGO_PKG_") {
+            cargo.env_remove(name);
         }
-        for file in String::from_utf8(files.stdout)?.split_terminator('\0') {
-            let (from, to) = (from.join(file), copy.root.join(file));
-            if from.is_file() {
-                fs::create_dir_all(to.parent().ok_or("a file is in a directory")?)?;
-                fs::copy(from, to)?;
+    }
+    let output = cargo.output()?;
+    let messages = String::from_utf8_lossy(&output.stderr).into_owned();
+    match output.status.success() {
+        true => Ok(messages),
+        false => Err(format!("{cargo:?} failed:\n{messages}").into()),
+    }
+}
+
+/// The suites, as they were built.
+struct Suites<'a> {
+    scripts: &'a Scripts,
+    root: PathBuf,
+    executables: HashMap<&'static str, PathBuf>,
+}
+
+impl<'a> Suites<'a> {
+    fn build(parts: &[Part], scripts: &'a Scripts) -> Result<Self, Box<dyn Error>> {
+        let (root, mut executables) = (repository()?, HashMap::new());
+        for (suite, _) in parts {
+            if executables.contains_key(suite) {
+                continue;
             }
+            // Its tests start the demo.
+            if *suite == "faults" {
+                cargo(&["build", "--example", "demo"])?;
+            }
+            let built = cargo(&["test", "--no-run", "--test", suite])?;
+            // `Executable tests/stores.rs (/…/deps/stores-92c1436580ddb995)`
+            let executable = built.lines().find_map(|line| {
+                let path = line.trim().strip_prefix("Executable ")?.split_once(" (")?.1;
+                Some(root.join(path.strip_suffix(')')?))
+            });
+            let executable = executable.ok_or("cargo names the executable")?;
+            executables.insert(*suite, executable);
         }
-        Ok(copy)
+        Ok(Self {
+            scripts,
+            root,
+            executables,
+        })
     }
 
     /// Runs the parts of the suites until a test fails. Returns who noticed.
     fn test(&self, parts: &[Part]) -> Result<Option<String>, Box<dyn Error>> {
         for (suite, args) in parts.iter().copied() {
-            // Its tests start the demo.
-            if suite == "faults" {
-                self.cargo(&["build", "--example", "demo"])?;
-            }
-            let built = self.cargo(&["test", "--no-run", "--test", suite])?;
-            // `Executable tests/stores.rs (/…/deps/stores-92c1436580ddb995)`
-            let executable = built.lines().find_map(|line| {
-                let path = line.trim().strip_prefix("Executable ")?.split_once(" (")?.1;
-                Some(self.root.join(path.strip_suffix(')')?))
-            });
-            let executable = executable.ok_or("cargo names the executable")?;
-            if let Some(test) = self.failing_test(&executable, args)? {
+            let executable = self.executables.get(suite).ok_or("the suite is built")?;
+            if let Some(test) = self.failing_test(executable, args)? {
                 return Ok(Some(format!("{suite}: {test}")));
             }
         }
         Ok(None)
-    }
-
-    /// Runs a command of cargo. Returns its messages.
-    fn cargo(&self, args: &[&str]) -> Result<String, Box<dyn Error>> {
-        let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        cargo
-            .current_dir(&self.root)
-            .args(args)
-            .args(["--locked", "--profile", "mutants", "--target-dir"])
-            .arg(&self.target);
-        // Variables that `cargo run` has set for this package.
-        for (name, _) in env::vars_os() {
-            if name.to_string_lossy().starts_with("CARGO_PKG_") {
-                cargo.env_remove(name);
-            }
-        }
-        let output = cargo.output()?;
-        let messages = String::from_utf8_lossy(&output.stderr).into_owned();
-        match output.status.success() {
-            true => Ok(messages),
-            false => Err(format!("{cargo:?} failed:\n{messages}").into()),
-        }
     }
 
     /// Runs tests until one fails twice, the second time alone: a test may fail by chance on a busy machine.
@@ -220,6 +233,7 @@ impl Copy {
             .args(args)
             .current_dir(&self.root)
             .env("CARGO_MANIFEST_DIR", &self.root)
+            .env("PULSE_LUA_FOLDER", &self.scripts.folder)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
