@@ -41,7 +41,7 @@ fn assert_counted_once(drive: &Drive, calls: u64) {
 }
 
 /// Whether a warning names the journal.
-fn is_told(drive: &Drive) -> bool {
+pub(crate) fn is_told(drive: &Drive) -> bool {
     let warnings = drive.data.store.warnings();
     let mut warnings = warnings.iter();
     warnings.any(|text| text.starts_with("pulse:journal held") && text.contains("another program"))

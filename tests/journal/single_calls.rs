@@ -10,6 +10,7 @@ use tower_pulse::store::{Appended, Position};
 
 use crate::drive::{Drive, contexts};
 use crate::fixture::NOW;
+use crate::foreign::is_told;
 use crate::ground::Ground;
 use crate::net::{Reply, Request};
 use crate::process::Process;
@@ -503,6 +504,8 @@ fn an_empty_journal_without_its_state_is_begun_again() {
     let (flusher, mut flushing) = drive.flusher();
     flusher.add(drive.batch(&contexts(1)));
     drive.turn(&mut flushing);
+    // The call finds a stream that takes its id, as if there had been none.
+    assert!(!is_told(&drive));
     drive.turn(&mut drive.folder("folder"));
     assert_eq!(drive.counted("GET /0"), (10, 10));
 }
