@@ -52,7 +52,7 @@ struct Inner {
     tasks: Mutex<Vec<JoinHandle<()>>>,
     flushes: SharedFlush,
     #[cfg(feature = "admin")]
-    reader: crate::admin::ReaderSlot,
+    reader: std::sync::OnceLock<Arc<crate::query::Reader>>,
 }
 
 /// What the builder has put together.
@@ -116,7 +116,7 @@ impl Pulse {
             tasks: Mutex::default(),
             flushes: SharedFlush::default(),
             #[cfg(feature = "admin")]
-            reader: crate::admin::ReaderSlot::default(),
+            reader: std::sync::OnceLock::new(),
         }))
     }
 

@@ -85,7 +85,7 @@ mod tests;
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -110,7 +110,7 @@ use crate::model::health::Health;
 use crate::model::mark::Mark;
 use crate::model::ranking::RankingSpec;
 use crate::model::slice::Precisions;
-use crate::query::{Reader, UnsentSource};
+use crate::query::Reader;
 use crate::recorder::totals::Totals;
 use crate::store::Store;
 use crate::task::BoxFuture;
@@ -133,14 +133,12 @@ fn too_large() -> ApiError {
 pub(crate) type MarkTarget =
     Arc<dyn Fn(Mark) -> BoxFuture<'static, Result<(), StoreError>> + Send + Sync>;
 
-/// The reader of all routers of a `Pulse`, which the first of them makes.
-pub(crate) type ReaderSlot = Arc<OnceLock<Arc<Reader>>>;
-
 /// The sources of the admin router's answers.
 pub(crate) struct Source {
     /// The data of the fleet.
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) reader: ReaderSlot,
+    /// Reads the data for all routers of a `Pulse`.
+    pub(crate) reader: Arc<Reader>,
     pub(crate) clock: Clock,
     /// The name of the service.
     pub(crate) service: Option<String>,
@@ -156,7 +154,6 @@ pub(crate) struct Source {
     pub(crate) row_caches: crate::row_cache::RowCaches,
     /// Returns the health of this instance.
     pub(crate) health: Arc<dyn Fn() -> Health + Send + Sync>,
-    pub(crate) unsent: UnsentSource,
     /// Adds a mark, and waits until it can be read.
     pub(crate) add_mark: MarkTarget,
     /// Returns the totals of this instance by context, which may include `<all>`.
@@ -167,12 +164,6 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    fn new_reader(&self) -> Arc<Reader> {
-        let (store, clock) = (self.store.clone(), self.clock.clone());
-        let target = self.target_seconds();
-        Arc::new(Reader::new(store, clock, self.unsent.clone(), target))
-    }
-
     fn target_seconds(&self) -> Option<f64> {
         self.target.map(|target| target.as_secs_f64())
     }
@@ -216,9 +207,8 @@ where
     S: Clone + Send + Sync + 'static,
 {
     access.warn_if_open();
-    let reader = (source.reader).get_or_init(|| source.new_reader());
     let admin = Arc::new(Admin {
-        reader: reader.clone(),
+        reader: source.reader.clone(),
         page: Page::new(&source),
         posts: PostLimit::new(source.clock.clone()),
         prefix: prefix.to_owned(),

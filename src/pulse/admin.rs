@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::Pulse;
 use crate::error::BuildError;
+use crate::query::Reader;
 
 impl Pulse {
     /// The admin router, to be merged: serves `path`, with and without a slash at its end, and all
@@ -77,10 +78,16 @@ impl Pulse {
         let (recorder, pulse) = (parts.recorder.clone(), self.clone());
         let (counters, marking) = (recorder.clone(), self.clone());
         let rankings = recorder.clone();
-        let flusher = parts.flusher.clone();
+        let reader = self.0.reader.get_or_init(|| {
+            let flusher = parts.flusher.clone();
+            let unsent = Arc::new(move || flusher.unsent());
+            let target = parts.target.map(|target| target.as_secs_f64());
+            let reader = Reader::new(parts.store.clone(), parts.clock.clone(), unsent, target);
+            Arc::new(reader)
+        });
         crate::admin::Source {
             store: parts.store.clone(),
-            reader: self.0.reader.clone(),
+            reader: reader.clone(),
             clock: parts.clock.clone(),
             service: parts.service.clone(),
             app_version: recorder.limits.app_version.clone(),
@@ -88,7 +95,6 @@ impl Pulse {
             target: parts.target,
             rankings: Arc::new(move || rankings.rankings.list()),
             health: Arc::new(move || pulse.health()),
-            unsent: Arc::new(move || flusher.unsent()),
             add_mark: Arc::new(move |mark| {
                 let pulse = marking.clone();
                 Box::pin(async move { pulse.add_mark(mark).await })

@@ -16,4 +16,4 @@ pub(crate) mod window_sums;
 mod windows;
 
 pub(crate) use self::error::QueryError;
-pub(crate) use self::reader::{Reader, Span, UnsentSource};
+pub(crate) use self::reader::{Reader, Span};

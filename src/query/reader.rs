@@ -37,7 +37,7 @@ use crate::store::{
 use crate::task::lock;
 
 /// Returns the samples of this instance that are not known to be in the store.
-pub(crate) type UnsentSource = Arc<dyn Fn() -> Option<Unsent> + Send + Sync>;
+type UnsentSource = Arc<dyn Fn() -> Option<Unsent> + Send + Sync>;
 
 /// Age up to which records of minutes that have ended are served again.
 const A_MINUTE: Duration = Duration::from_secs(60);

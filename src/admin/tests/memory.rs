@@ -74,7 +74,7 @@ async fn requests_come_out_as_they_went_in() {
         .expect("the heartbeat is stored");
 
     let source = Source {
-        reader: Default::default(),
+        reader: reader_of(store.clone(), clock.clone(), Some(0.1)),
         store,
         clock,
         service: None,
@@ -83,7 +83,6 @@ async fn requests_come_out_as_they_went_in() {
         target: Some(Duration::from_millis(100)),
         rankings: Arc::new(rankings),
         health: Arc::new(health),
-        unsent: Arc::new(|| None),
         add_mark: Arc::new(|_| Box::pin(async { Ok(()) })),
         totals: Arc::new(totals),
         counters: Arc::new(counters),

@@ -36,8 +36,10 @@ use crate::model::ranking::RankingSpec;
 use crate::model::slice::Precisions;
 use crate::model::snapshot::Problem;
 use crate::model::worst_case::WorstCase;
+use crate::query::Reader;
 use crate::recorder::Unrecorded;
 use crate::recorder::totals::Totals;
+use crate::store::Store;
 
 /// A router over a canned store, with handles to its clock and its data.
 pub(super) struct Fixture {
@@ -66,9 +68,13 @@ pub(super) fn source(store: Canned) -> (Source, Arc<Canned>, ManualClock) {
     (source_of(store.clone(), clock), store, manual_clock)
 }
 
+pub(super) fn reader_of(store: Arc<dyn Store>, clock: Clock, target: Option<f64>) -> Arc<Reader> {
+    Arc::new(Reader::new(store, clock, Arc::new(|| None), target))
+}
+
 pub(super) fn source_of(store: Arc<Canned>, clock: Clock) -> Source {
     Source {
-        reader: Default::default(),
+        reader: reader_of(store.clone(), clock.clone(), None),
         store,
         clock,
         service: None,
@@ -77,7 +83,6 @@ pub(super) fn source_of(store: Arc<Canned>, clock: Clock) -> Source {
         target: None,
         rankings: Arc::new(rankings),
         health: Arc::new(health),
-        unsent: Arc::new(|| None),
         add_mark: Arc::new(|_| Box::pin(async { Ok(()) })),
         totals: Arc::new(totals),
         counters: Arc::new(counters),
