@@ -80,8 +80,8 @@ pub mod guide;
 mod internal;
 pub mod layer;
 mod pulse;
-#[cfg(feature = "admin")]
-mod query;
+#[cfg(feature = "query")]
+pub mod query;
 mod random;
 mod recorder;
 #[cfg(feature = "row-cache")]

@@ -4,6 +4,8 @@
 mod admin;
 mod changes;
 mod health;
+#[cfg(feature = "query")]
+mod query;
 mod ranking;
 mod shared_flush;
 mod shutdown_error;
@@ -27,7 +29,7 @@ use crate::layer::{Head, IgnoreList, PulseLayer, Source};
 use crate::model::context::Kind;
 use crate::model::health::Health;
 use crate::model::outcome::Outcome;
-#[cfg(feature = "admin")]
+#[cfg(feature = "query")]
 use crate::model::slice::Precisions;
 use crate::model::worst_case::WorstCase;
 use crate::recorder::{Counter, Recorder, RequestOutcome, Timed, Timer, Within, check_counter};
@@ -47,12 +49,12 @@ const RELEASE_TIMEOUT: Duration = Duration::from_millis(50);
 pub struct Pulse(Arc<Inner>);
 
 struct Inner {
-    parts: Parts,
+    parts: Arc<Parts>,
     stop: Stop,
     tasks: Mutex<Vec<JoinHandle<()>>>,
     flushes: SharedFlush,
-    #[cfg(feature = "admin")]
-    reader: std::sync::OnceLock<Arc<crate::query::Reader>>,
+    #[cfg(feature = "query")]
+    query: std::sync::OnceLock<crate::query::Reader>,
 }
 
 /// What the builder has put together.
@@ -65,9 +67,9 @@ pub(crate) struct Parts {
     pub(crate) clock: Clock,
     #[cfg(feature = "admin")]
     pub(crate) service: Option<String>,
-    #[cfg(feature = "admin")]
+    #[cfg(feature = "query")]
     pub(crate) precisions: Precisions,
-    #[cfg(feature = "admin")]
+    #[cfg(feature = "query")]
     pub(crate) target: Option<Duration>,
     pub(crate) skips: IgnoreList,
     #[cfg(feature = "row-cache")]
@@ -111,12 +113,12 @@ impl std::fmt::Debug for Pulse {
 impl Pulse {
     pub(crate) fn new(parts: Parts, stop: Stop) -> Self {
         Self(Arc::new(Inner {
-            parts,
+            parts: Arc::new(parts),
             stop,
             tasks: Mutex::default(),
             flushes: SharedFlush::default(),
-            #[cfg(feature = "admin")]
-            reader: std::sync::OnceLock::new(),
+            #[cfg(feature = "query")]
+            query: std::sync::OnceLock::new(),
         }))
     }
 

@@ -10,9 +10,7 @@ use serde_json::ser::{Formatter, Serializer};
 
 use super::response::ApiError;
 use crate::model::context::is_hidden;
-
-/// The most values of the series of an answer: more than a table of 100 rows has of the slices of any tier.
-const MAX_POINTS: usize = 16_384;
+use crate::query::{MAX_POINTS, QueryError};
 
 /// The most bytes of an answer: a table of 1,000 rows with the longest names has three quarters of them.
 const MAX_BYTES: usize = 4 << 20;
@@ -63,13 +61,20 @@ impl ScreenSize {
 }
 
 impl AnswerSize<'_> {
-    /// To be called before so many values of series are computed.
+    /// Counts the values of the series of an answer, of which a question has bounded the number.
     pub(super) fn add_points(self, points: usize) -> Result<(), ApiError> {
-        if points > MAX_POINTS {
-            return Err(self.too_large(&format!("{points} points, and at most {MAX_POINTS}")));
-        }
         let screen = self.screen;
         screen.add(&screen.points, points, MAX_SCREEN_POINTS)
+    }
+
+    /// The error of a question. One of an answer that would be too large says how to ask for less.
+    pub(super) fn refusal(self, error: QueryError) -> ApiError {
+        match error {
+            QueryError::TooLarge { points, most } => {
+                self.too_large(&format!("{points} points, and at most {most}"))
+            }
+            error => error.into(),
+        }
     }
 
     /// The answer as JSON, in which no character is hidden.
@@ -180,7 +185,9 @@ mod tests {
     #[test]
     fn an_answer_and_all_answers_together_have_a_most() {
         let screen = ScreenSize::default();
-        let refused = error(size(&screen).add_points(MAX_POINTS + 1));
+        let (points, most) = (MAX_POINTS + 1, MAX_POINTS);
+        let refused = size(&screen).refusal(QueryError::TooLarge { points, most });
+        let refused = error(Err::<(), _>(refused));
         for part in ["16385 points", "16384", "ask for fewer rows", r#""limit""#] {
             assert!(refused.contains(part), "{refused}");
         }

@@ -82,7 +82,6 @@ mod scripts;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
 use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
@@ -104,15 +103,10 @@ use self::page::Page;
 use self::params::Params;
 use self::post_limit::PostLimit;
 use self::response::ApiError;
-use crate::clock::Clock;
 use crate::error::{BuildError, StoreError};
-use crate::model::health::Health;
 use crate::model::mark::Mark;
-use crate::model::ranking::RankingSpec;
-use crate::model::slice::Precisions;
 use crate::query::Reader;
 use crate::recorder::totals::Totals;
-use crate::store::Store;
 use crate::task::BoxFuture;
 
 /// The version of this crate, for `api/health`.
@@ -135,44 +129,23 @@ pub(crate) type MarkTarget =
 
 /// The sources of the admin router's answers.
 pub(crate) struct Source {
-    /// The data of the fleet.
-    pub(crate) store: Arc<dyn Store>,
-    /// Reads the data for all routers of a `Pulse`.
-    pub(crate) reader: Arc<Reader>,
-    pub(crate) clock: Clock,
+    /// Answers the questions of all routers of a `Pulse`.
+    pub(crate) query: Reader,
     /// The name of the service.
     pub(crate) service: Option<String>,
     /// The version of the application.
     pub(crate) app_version: Option<Arc<str>>,
-    /// The precisions of the counters.
-    pub(crate) precisions: Precisions,
-    /// The time that requests should stay below.
-    pub(crate) target: Option<Duration>,
-    /// Returns the rankings of this instance.
-    pub(crate) rankings: Arc<dyn Fn() -> Vec<(Arc<str>, RankingSpec)> + Send + Sync>,
-    #[cfg(feature = "row-cache")]
-    pub(crate) row_caches: crate::row_cache::RowCaches,
-    /// Returns the health of this instance.
-    pub(crate) health: Arc<dyn Fn() -> Health + Send + Sync>,
     /// Adds a mark, and waits until it can be read.
     pub(crate) add_mark: MarkTarget,
     /// Returns the totals of this instance by context, which may include `<all>`.
     #[cfg_attr(not(feature = "prometheus"), allow(dead_code))]
     pub(crate) totals: Arc<dyn Fn() -> Vec<(Arc<str>, Totals)> + Send + Sync>,
-    /// Returns what each of the user's counters of this instance has counted since the start.
-    pub(crate) counters: Arc<dyn Fn() -> HashMap<Arc<str>, i64> + Send + Sync>,
-}
-
-impl Source {
-    fn target_seconds(&self) -> Option<f64> {
-        self.target.map(|target| target.as_secs_f64())
-    }
 }
 
 impl fmt::Debug for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Source")
-            .field("store", &self.store.describe())
+            .field("query", &self.query)
             .finish_non_exhaustive()
     }
 }
@@ -208,9 +181,9 @@ where
 {
     access.warn_if_open();
     let admin = Arc::new(Admin {
-        reader: source.reader.clone(),
+        query: source.query.clone(),
         page: Page::new(&source),
-        posts: PostLimit::new(source.clock.clone()),
+        posts: PostLimit::new(source.query.source().clock.clone()),
         prefix: prefix.to_owned(),
         source,
         access,
@@ -251,7 +224,7 @@ fn validate_path(path: &str) -> Result<(), BuildError> {
 
 struct Admin {
     source: Source,
-    reader: Arc<Reader>,
+    query: Reader,
     page: Page,
     posts: PostLimit,
     access: Access,

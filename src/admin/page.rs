@@ -13,6 +13,7 @@ use super::assets::{self, INDEX};
 use super::encoding::{self, ACCEPT_ENCODING};
 use super::response;
 use crate::model::context::escape_hidden;
+use crate::query::{ENOUGH_FOR_P99, ENOUGH_REQUESTS};
 use crate::task::lock;
 
 const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
@@ -48,19 +49,31 @@ struct PageConfig<'a> {
     target: Option<f64>,
     /// Whether there may be row caches.
     row_cache: bool,
+    enough: Enough,
+}
+
+/// How many requests a statistic needs before it says something.
+#[derive(Serialize)]
+struct Enough {
+    requests: u64,
+    p99: u64,
 }
 
 impl Page {
     pub(super) fn new(source: &Source) -> Self {
         let service = source.service.as_deref().map(escape_hidden);
         let (service, version) = (service.as_deref(), source.app_version.as_deref());
-        let precisions = source.precisions.counters.iter();
+        let precisions = source.query.source().precisions.counters.iter();
         let config = PageConfig {
             service,
             version,
             precisions: precisions.map(|precision| precision.seconds).collect(),
-            target: source.target_seconds(),
+            target: source.query.source().target_seconds(),
             row_cache: cfg!(feature = "row-cache"),
+            enough: Enough {
+                requests: ENOUGH_REQUESTS,
+                p99: ENOUGH_FOR_P99,
+            },
         };
         let title = match (service, version) {
             (Some(service), Some(version)) => format!("{service} {version} · tower-pulse"),

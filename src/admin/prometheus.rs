@@ -31,19 +31,19 @@ type Row = (Arc<str>, Totals);
 pub(super) async fn metrics(admin: &Admin, parts: &Parts) -> Result<Response, ApiError> {
     let is_compressed = encoding::accepts_gzip(&parts.headers);
     let fleet = fleet(admin).await.ok();
-    let changes = admin.reader.changes().await.ok();
-    let source = &admin.source;
-    let (totals, counters) = (source.totals.clone(), source.counters.clone());
-    let health = source.health.clone();
+    let query = admin.query.clone();
+    let changes = query.source().reader.changes().await.ok();
+    let totals = admin.source.totals.clone();
     let write = move || {
         let mut totals = totals();
         totals.sort_by(|a, b| a.0.cmp(&b.0));
         let mut text = Text::with_capacity(totals.iter().map(capacity).sum());
         text.requests(&totals);
-        let mut counters: Vec<_> = counters().into_iter().collect();
+        let process = &query.source().process;
+        let mut counters: Vec<_> = process.counters().into_iter().collect();
         counters.sort_unstable();
         text.counters(&counters);
-        text.health(&health());
+        text.health(&process.health());
         text.fleet(fleet);
         text.changes(changes.as_deref());
         let text = text.into_bytes();
@@ -75,12 +75,13 @@ struct Fleet {
 }
 
 async fn fleet(admin: &Admin) -> Result<Fleet, ApiError> {
-    let now = admin.reader.fleet().await?;
+    let reader = &admin.query.source().reader;
+    let now = reader.fleet().await?;
     // One context of all, so that a scrape of each instance costs little.
-    let all = admin.reader.contexts(ALL).await?;
+    let all = reader.contexts(ALL).await?;
     Ok(Fleet {
         hour: all.iter().find_map(|all| all.hour.clone()),
-        contexts: now.contexts + admin.reader.book().await?.foreign(),
+        contexts: now.contexts + reader.book().await?.foreign(),
         now,
     })
 }

@@ -9,7 +9,6 @@ use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
 use super::encoding::GZIP;
-use crate::error::StoreError;
 use crate::query::QueryError;
 use crate::recorder::Unrecorded;
 
@@ -32,18 +31,14 @@ pub(super) struct ApiError {
     allow: Option<&'static str>,
 }
 
-/// 503: the store cannot answer. Errors of the store contain no secrets.
-impl From<StoreError> for ApiError {
-    fn from(error: StoreError) -> Self {
-        Self::unavailable(format!("the store cannot be read: {error}"))
-    }
-}
-
+/// Errors of the store contain no secrets.
 impl From<QueryError> for ApiError {
     fn from(error: QueryError) -> Self {
         match error {
-            QueryError::Store(error) => error.into(),
-            QueryError::Unanswered => Self::unavailable(error.to_string()),
+            QueryError::Parameter { name, message } => Self::parameter(name, message),
+            QueryError::NotFound(message) => Self::new(StatusCode::NOT_FOUND, message),
+            QueryError::TooLarge { .. } => Self::new(StatusCode::BAD_REQUEST, error.to_string()),
+            error => Self::unavailable(error.to_string()),
         }
     }
 }

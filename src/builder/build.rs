@@ -151,9 +151,9 @@ impl Builder {
             clock: self.clock,
             #[cfg(feature = "admin")]
             service: self.service,
-            #[cfg(feature = "admin")]
+            #[cfg(feature = "query")]
             precisions,
-            #[cfg(feature = "admin")]
+            #[cfg(feature = "query")]
             target: self.target,
             skips,
             #[cfg(feature = "row-cache")]

@@ -38,7 +38,7 @@ pub struct Bounds {
 
 /// The most memory that a configuration can take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "admin", derive(serde::Serialize))]
+#[cfg_attr(feature = "query", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct WorstCase {
     /// Bytes in each process, after an outage of the store that is long enough to fill every retained

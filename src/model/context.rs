@@ -35,6 +35,11 @@ const METHODS: [&str; 10] = [
 
 /// Whether a context stands for HTTP requests, other code or the sum of all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize),
+    serde(rename_all = "lowercase")
+)]
 #[non_exhaustive]
 pub enum Kind {
     /// Other code that was timed.

@@ -6,8 +6,8 @@ use super::worst_case::WorstCase;
 
 /// Whether the store answers, in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "admin", derive(serde::Serialize))]
-#[cfg_attr(feature = "admin", serde(rename_all = "lowercase"))]
+#[cfg_attr(feature = "query", derive(serde::Serialize))]
+#[cfg_attr(feature = "query", serde(rename_all = "lowercase"))]
 #[non_exhaustive]
 pub enum Status {
     /// The store last answered within three flush intervals.
@@ -39,7 +39,7 @@ impl Status {
 /// start of the instance, those of [`fold`](Self::fold) at the start of the store's generation. Ages are in
 /// seconds.
 #[derive(Clone, Debug)]
-#[cfg_attr(feature = "admin", derive(serde::Serialize))]
+#[cfg_attr(feature = "query", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Health {
     /// Whether the store answers, in one word.
@@ -68,7 +68,7 @@ pub struct Health {
 
 /// Recording in this instance.
 #[derive(Clone, Debug, Default)]
-#[cfg_attr(feature = "admin", derive(serde::Serialize))]
+#[cfg_attr(feature = "query", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct RecordingHealth {
     /// Samples that were recorded. They are in the store or on the way to it.
@@ -94,7 +94,7 @@ pub struct RecordingHealth {
 
 /// Flushing in this instance.
 #[derive(Clone, Debug, Default)]
-#[cfg_attr(feature = "admin", derive(serde::Serialize))]
+#[cfg_attr(feature = "query", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct FlushHealth {
     /// Seconds between flushes. Unless the builder sets the interval, it grows with the fleet. Less while so many ids
@@ -125,7 +125,7 @@ pub struct FlushHealth {
 
 /// Folding, of the whole fleet.
 #[derive(Clone, Debug, Default)]
-#[cfg_attr(feature = "admin", derive(serde::Serialize))]
+#[cfg_attr(feature = "query", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct FoldHealth {
     /// Late samples, of an hour before the last one: in the counters, not in the statistics.
@@ -142,7 +142,7 @@ pub struct FoldHealth {
 
 /// The journal, of the whole fleet.
 #[derive(Clone, Debug, Default)]
-#[cfg_attr(feature = "admin", derive(serde::Serialize))]
+#[cfg_attr(feature = "query", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct JournalHealth {
     /// Number of entries.
@@ -167,7 +167,7 @@ pub struct JournalHealth {
 
 /// Change detection, of the whole fleet.
 #[derive(Clone, Debug, Default)]
-#[cfg_attr(feature = "admin", derive(serde::Serialize))]
+#[cfg_attr(feature = "query", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct ChangeHealth {
     /// The end of the last minute that was judged, in Unix seconds; `None` before the first.
@@ -184,7 +184,7 @@ pub struct ChangeHealth {
 
 /// The store, as this instance sees it.
 #[derive(Clone, Debug, Default)]
-#[cfg_attr(feature = "admin", derive(serde::Serialize))]
+#[cfg_attr(feature = "query", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct StoreHealth {
     /// Kind and address of the store, without the password.

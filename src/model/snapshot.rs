@@ -41,7 +41,7 @@ pub struct ContextSnapshot {
 
 /// A key whose value has the wrong form. Its data is left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "admin", derive(serde::Serialize))]
+#[cfg_attr(feature = "query", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Problem {
     /// The key.

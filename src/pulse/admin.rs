@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use super::Pulse;
 use crate::error::BuildError;
-use crate::query::Reader;
 
 impl Pulse {
     /// The admin router, to be merged: serves `path`, with and without a slash at its end, and all
@@ -75,34 +74,16 @@ impl Pulse {
 
     fn admin_source(&self) -> crate::admin::Source {
         let parts = &self.0.parts;
-        let (recorder, pulse) = (parts.recorder.clone(), self.clone());
-        let (counters, marking) = (recorder.clone(), self.clone());
-        let rankings = recorder.clone();
-        let reader = self.0.reader.get_or_init(|| {
-            let flusher = parts.flusher.clone();
-            let unsent = Arc::new(move || flusher.unsent());
-            let target = parts.target.map(|target| target.as_secs_f64());
-            let reader = Reader::new(parts.store.clone(), parts.clock.clone(), unsent, target);
-            Arc::new(reader)
-        });
+        let (recorder, marking) = (parts.recorder.clone(), self.clone());
         crate::admin::Source {
-            store: parts.store.clone(),
-            reader: reader.clone(),
-            clock: parts.clock.clone(),
+            query: self.query().clone(),
             service: parts.service.clone(),
             app_version: recorder.limits.app_version.clone(),
-            precisions: parts.precisions.clone(),
-            target: parts.target,
-            rankings: Arc::new(move || rankings.rankings.list()),
-            health: Arc::new(move || pulse.health()),
             add_mark: Arc::new(move |mark| {
                 let pulse = marking.clone();
                 Box::pin(async move { pulse.add_mark(mark).await })
             }),
             totals: Arc::new(move || recorder.drain.totals()),
-            counters: Arc::new(move || counters.counter_totals()),
-            #[cfg(feature = "row-cache")]
-            row_caches: parts.row_caches.clone(),
         }
     }
 }

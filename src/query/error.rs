@@ -9,23 +9,56 @@ use crate::error::StoreError;
 /// Deadline for an answer of the store.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(2);
 
-/// A question that the store did not answer. It is asked anew a second later at the earliest.
+/// Why a question has no answer.
 #[derive(Clone, Debug)]
-pub(crate) enum QueryError {
-    /// The store failed.
+#[non_exhaustive]
+pub enum QueryError {
+    /// The store failed. It is asked anew a second later at the earliest.
     Store(StoreError),
-    /// The store did not answer in time.
+    /// The store did not answer within 2 s. It is asked anew a second later at the earliest.
     Unanswered,
+    /// A part of the question has a value that is not allowed.
+    Parameter {
+        /// The name of the part.
+        name: &'static str,
+        /// What is allowed.
+        message: String,
+    },
+    /// There is nothing of the name that was asked for. The message says what there is not.
+    NotFound(&'static str),
+    /// The answer would have more values of series than are allowed.
+    TooLarge {
+        /// How many it would have.
+        points: usize,
+        /// How many are allowed.
+        most: usize,
+    },
+}
+
+impl QueryError {
+    pub(crate) fn parameter(name: &'static str, message: impl Into<String>) -> Self {
+        Self::Parameter {
+            name,
+            message: message.into(),
+        }
+    }
 }
 
 impl fmt::Display for QueryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Store(error) => error.fmt(f),
+            Self::Store(error) => write!(f, "the store cannot be read: {error}"),
             Self::Unanswered => {
                 let deadline = DEADLINE.as_secs();
                 write!(f, "the store did not answer within {deadline} s")
             }
+            Self::Parameter { message, .. } => f.write_str(message),
+            Self::NotFound(message) => f.write_str(message),
+            Self::TooLarge { points, most } => write!(
+                f,
+                "the answer would have {points} points, and at most {most} are allowed: ask for fewer rows, a coarser \
+                 precision or a shorter window"
+            ),
         }
     }
 }
@@ -34,7 +67,7 @@ impl Error for QueryError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             Self::Store(error) => error.source(),
-            Self::Unanswered => None,
+            _ => None,
         }
     }
 }

@@ -1,19 +1,57 @@
-//! What a store knows, for whoever shows it: each question is asked at most once a second and once at a time, however many
-//! dashboards are open.
+//! What the dashboard shows, as typed answers in Rust: [`Pulse::query`](crate::Pulse::query) returns the [`Reader`].
 //!
-//! Read `reader.rs` with `single_flight.rs` (how the store is asked) and `error.rs`, then `windows.rs` with
-//! `held_window.rs`, `window_sums.rs` and `window_points.rs` (the sums of all contexts), `book.rs` (what other programs have
-//! added) and `instance_minutes.rs` (what each instance did).
+//! ```
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use std::time::Duration;
+//! use http::StatusCode;
+//! use tower_pulse::Pulse;
+//! use tower_pulse::query::{PathsQuery, Window};
+//!
+//! let pulse = Pulse::builder().build()?;
+//! pulse.record("GET /users/{id}", Duration::from_millis(4), StatusCode::OK);
+//! pulse.flush().await?;
+//! let query = PathsQuery { window: Window::last(Duration::from_secs(300)), ..PathsQuery::default() };
+//! let answer = pulse.query().paths(&query).await?;
+//! let users = &answer.paths[0];
+//! assert_eq!((&*users.name.context, users.now.count), ("GET /users/{id}", 1));
+//! assert!(users.now.times.p95.is_some_and(|p95| p95 < 0.005));
+//! # Ok(()) }
+//! ```
+//!
+//! Durations are in seconds, moments in Unix seconds, shares between 0 and 1. A value that is not available is `None`.
+//! The API and the page render these answers, and decide nothing: their JSON has the same names.
+//!
+//! An answer about a window says what the window covers ([`Covered`]), how much of that was recorded (`complete`), how
+//! new it is (`as_of`), and the largest relative error of its percentiles (`error`). It is compared with the window of the
+//! same length before it, but only where both are mostly recorded and have [`ENOUGH_REQUESTS`].
+//!
+//! Each question reaches the store at most once a second, however many ask.
 
-pub(crate) mod book;
+// Read `handle.rs` and `answers/` (what is answered, a file for each question), then `reader.rs` with `single_flight.rs` (how
+// the store is asked) and `error.rs`, `windows.rs` with `held_window.rs`, `window_sums.rs` and `window_points.rs` (the sums
+// of all contexts), `book.rs` (what other programs have added) and `instance_minutes.rs` (what each instance did).
+
+mod answers;
+mod book;
 mod error;
+mod handle;
 mod held_window;
-pub(crate) mod instance_minutes;
+mod instance_minutes;
 mod reader;
 mod single_flight;
-pub(crate) mod window_points;
-pub(crate) mod window_sums;
+mod source;
+mod window;
+mod window_points;
+mod window_sums;
 mod windows;
 
-pub(crate) use self::error::QueryError;
-pub(crate) use self::reader::{Reader, Span};
+pub use self::answers::*;
+pub use self::error::QueryError;
+pub use self::handle::{Answer, Answering, Reader};
+pub use self::window::Window;
+pub use crate::model::changes::detector::Sight;
+pub use crate::model::changes::side_by_side::{Side, SideBySide};
+pub use crate::model::context::Kind;
+
+pub(crate) use self::reader::StoreReader;
+pub(crate) use self::source::{Process, Source};

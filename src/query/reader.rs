@@ -58,7 +58,7 @@ pub(crate) struct Span {
 }
 
 /// Reads the store on behalf of all requests.
-pub(crate) struct Reader {
+pub(crate) struct StoreReader {
     store: Arc<dyn Store>,
     clock: Clock,
     unsent: UnsentSource,
@@ -91,7 +91,7 @@ pub(crate) struct Reader {
 /// The names of timers by the ids of their records.
 pub(crate) type TimerNames = HashMap<RecordId, Arc<str>>;
 
-impl Reader {
+impl StoreReader {
     /// A reader of a store. `target` is the time in seconds that requests should stay below.
     pub(crate) fn new(
         store: Arc<dyn Store>,

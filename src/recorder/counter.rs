@@ -55,7 +55,7 @@ impl Striped {
     }
 
     /// Returns the sum of everything that was ever added.
-    #[cfg(feature = "admin")]
+    #[cfg(feature = "query")]
     pub(crate) fn total(&self) -> i64 {
         let stripes = self.stripes.iter();
         let values = stripes.map(|stripe| stripe.0.load(Ordering::Relaxed));
@@ -174,7 +174,7 @@ mod tests {
         });
         assert_eq!((striped.take(), striped.take()), (80_000, 0));
         striped.add(-3);
-        #[cfg(feature = "admin")]
+        #[cfg(feature = "query")]
         assert_eq!(striped.total(), 79_997);
         assert_eq!(gauge.sum(), 80_000);
     }

@@ -88,7 +88,7 @@ impl Rankings {
     }
 
     /// The names and configurations, sorted by name.
-    #[cfg(feature = "admin")]
+    #[cfg(feature = "query")]
     pub(crate) fn list(&self) -> Vec<(Arc<str>, RankingSpec)> {
         let rankings = lock(&self.0);
         let rankings = rankings.values();

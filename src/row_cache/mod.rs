@@ -45,7 +45,7 @@ pub use self::handle::{Delay, Row, RowCache};
 pub use self::loader::RowLoader;
 #[doc(hidden)]
 pub use self::registry::RowCaches;
-#[cfg(feature = "admin")]
+#[cfg(feature = "query")]
 pub(crate) use self::shared::Shared;
 pub use self::shared::{RowInfo, RowList};
 

@@ -24,7 +24,7 @@ impl RowCaches {
     }
 
     /// All caches, by name.
-    #[cfg(feature = "admin")]
+    #[cfg(feature = "query")]
     pub(crate) fn all(&self) -> Vec<Arc<Shared>> {
         let mut caches: Vec<_> = lock(&self.0).iter().filter_map(Weak::upgrade).collect();
         caches.sort_by(|a, b| a.options.name.cmp(&b.options.name));

@@ -29,7 +29,7 @@ const MAX_BACKOFF: f64 = 60.0;
 
 /// A scheduled row.
 #[derive(Clone, Debug, PartialEq)]
-#[cfg_attr(feature = "admin", derive(serde::Serialize))]
+#[cfg_attr(feature = "query", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct RowInfo {
     /// The id of the row.

@@ -1,26 +1,13 @@
-//! `api/marks`: the marks, and making one.
+//! Making a mark: `POST api/marks`.
 
 use http::request::Parts;
 use http::{StatusCode, header};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use super::super::Admin;
 use super::super::answer_size::{AnswerSize, ScreenSize};
 use super::super::response::ApiError;
 use crate::model::mark::Mark;
-
-#[derive(Serialize)]
-pub(in crate::admin) struct Marks {
-    /// Newest first.
-    marks: Vec<Mark>,
-}
-
-pub(in crate::admin) async fn marks(admin: &Admin) -> Result<Marks, ApiError> {
-    let marks = admin.reader.marks().await?;
-    Ok(Marks {
-        marks: marks.iter().rev().cloned().collect(),
-    })
-}
 
 /// The body of a request that makes a mark.
 #[derive(Deserialize)]
@@ -49,12 +36,12 @@ pub(in crate::admin) async fn add(admin: &Admin, body: &[u8]) -> Result<Vec<u8>,
         ApiError::new(StatusCode::BAD_REQUEST, message)
     })?;
     let id = format!("{:016x}", fastrand::u64(..));
-    let now = admin.source.clock.now_seconds();
+    let now = admin.query.source().clock.now_seconds();
     let mark = Mark::of_text(id, now, &new.text)
         .map_err(|error| ApiError::parameter("text", format!("text {error}")))?;
     let added = (admin.source.add_mark)(mark.clone()).await;
     added.map_err(|error| ApiError::unavailable(error.to_string()))?;
-    admin.reader.forget_marks().await;
+    admin.query.source().reader.forget_marks().await;
     let (screen, less) = (ScreenSize::default(), ("text", "use a shorter text"));
     let size = AnswerSize {
         screen: &screen,

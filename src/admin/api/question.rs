@@ -1,14 +1,18 @@
 //! The questions that the API answers: each has an endpoint, and [`screen`](super::screen) asks several at once.
 
+use serde::Serialize;
+
 use super::super::Admin;
 use super::super::answer_size::{AnswerSize, ScreenSize};
 use super::super::params::Params;
 use super::super::response::ApiError;
-use super::{
-    changes, counters, deploy, health, instances, marks, overview, path, paths, rankings, series,
-    slow_requests, slowest,
-};
+use super::parameters;
+use crate::query::{Answer as Answered, Counters, Paths, QueryError, Window};
 use crate::task::BoxFuture;
+
+/// The number of rows of [`Question::FixFirst`], unless the request sets a limit, and the most.
+const FIX_ROWS: usize = 10;
+const MAX_FIX_ROWS: usize = 100;
 
 /// A parameter, and what to do with it.
 const FEWER_ROWS: (&str, &str) = (
@@ -22,6 +26,7 @@ pub(in crate::admin) enum Question {
     Overview,
     Paths,
     Path,
+    FixFirst,
     Changes,
     Deploy,
     Marks,
@@ -52,6 +57,7 @@ impl Question {
             "overview" => Self::Overview,
             "paths" => Self::Paths,
             "path" => Self::Path,
+            "fix_first" => Self::FixFirst,
             "changes" => Self::Changes,
             "deploy" => Self::Deploy,
             "marks" => Self::Marks,
@@ -72,6 +78,7 @@ impl Question {
     fn less(self) -> (&'static str, &'static str) {
         match self {
             Self::Paths
+            | Self::FixFirst
             | Self::Changes
             | Self::Deploy
             | Self::Instances
@@ -114,41 +121,112 @@ impl Question {
         query: Option<&str>,
         screen: &ScreenSize,
     ) -> Result<Answer, ApiError> {
-        let less = self.less();
-        let size = AnswerSize { screen, less };
-        if self == Self::Health {
-            // Answered whatever the state of the store.
-            let params = Params::parse(query)?;
-            let (health, as_of) =
-                tokio::join!(health::health(admin, &params), admin.reader.as_of());
-            let json = size.to_json(&health?)?;
-            return Ok(Answer {
-                json,
-                as_of: as_of.ok(),
-            });
-        }
-        // Read before the data, so that the data is at least as new.
-        let as_of = Some(admin.reader.as_of().await?);
-        let params = &Params::parse(query)?;
-        let json = match self {
-            Self::Overview => size.to_json(&overview::overview(admin, params).await?),
-            Self::Paths => size.to_json(&paths::paths(admin, params, size).await?),
-            Self::Path => size.to_json(&path::path(admin, params).await?),
-            Self::Changes => size.to_json(&changes::changes(admin, params).await?),
-            Self::Deploy => size.to_json(&deploy::deploy(admin, params).await?),
-            Self::Marks => size.to_json(&marks::marks(admin).await?),
-            Self::Instances => size.to_json(&instances::instances(admin, params).await?),
-            Self::Slowest => size.to_json(&slowest::slowest(admin, params).await?),
-            Self::Rankings => size.to_json(&rankings::rankings(admin, params).await?),
-            Self::SlowestRequests => {
-                size.to_json(&slow_requests::slowest_requests(admin, params).await?)
-            }
-            Self::Counters => size.to_json(&counters::counters(admin, params, size).await?),
-            #[cfg(feature = "row-cache")]
-            Self::Rows => size.to_json(&super::rows::rows(admin, params).await?),
-            Self::Series => size.to_json(&series::series(admin, params, size).await?),
-            Self::Health => size.to_json(&health::health(admin, params).await?),
+        let size = AnswerSize {
+            screen,
+            less: self.less(),
         };
-        Ok(Answer { json: json?, as_of })
+        let params = &Params::parse(query)?;
+        let (reader, now) = (&admin.query, admin.query.source().clock.now_seconds());
+        match self {
+            Self::Overview => {
+                let window = parameters::window(params, now)?;
+                size.write(reader.overview(window).await)
+            }
+            Self::Paths => {
+                let answer = reader.paths(&parameters::paths(params, now)?).await;
+                let points = |of: &Paths| {
+                    let series = of.paths.iter().flat_map(|row| &row.series);
+                    series.map(Vec::len).sum()
+                };
+                size.write_series(answer, points)
+            }
+            Self::Path => size.write(reader.path(&parameters::path(params, now)?).await),
+            Self::FixFirst => {
+                let window = parameters::window(params, now)?.unwrap_or(Window::HOUR);
+                let limit = params.number("limit", FIX_ROWS, MAX_FIX_ROWS)?;
+                size.write(reader.fix_first(window, limit).await)
+            }
+            Self::Changes => size.write(reader.changes(&parameters::changes(params)?).await),
+            Self::Deploy => size.write(reader.deploy(&parameters::deploy(params)?).await),
+            Self::Marks => size.write(reader.marks().await),
+            Self::Instances => {
+                size.write(reader.instances(&parameters::instances(params, now)?).await)
+            }
+            Self::Slowest => size.write(reader.slowest(parameters::limit(params)?).await),
+            Self::Rankings => {
+                let (limit, offset) = (parameters::limit(params)?, parameters::offset(params)?);
+                match params.name("name")? {
+                    None => size.write(reader.rankings().await),
+                    Some(name) => size.write(reader.ranking(name, offset, limit).await),
+                }
+            }
+            Self::SlowestRequests => {
+                let hours = [("hour", Window::HOUR), ("last_hour", Window::LAST_HOUR)];
+                let window = params.choice("window", &hours)?;
+                let limit = parameters::limit(params)?;
+                size.write(reader.slowest_requests(window, limit).await)
+            }
+            Self::Counters => match params.name("name")? {
+                Some(name) => {
+                    let precision = parameters::precision(params)?;
+                    let answer = reader.counter(name, precision).await;
+                    size.write_series(answer, |of| of.samples.len())
+                }
+                None => {
+                    let answer = reader.counters(&parameters::counters(params, now)?).await;
+                    let points = |of: &Counters| {
+                        let series = of.counters.iter().flat_map(|row| &row.series);
+                        series.map(Vec::len).sum()
+                    };
+                    size.write_series(answer, points)
+                }
+            },
+            #[cfg(feature = "row-cache")]
+            Self::Rows => size.write(reader.rows(&parameters::rows(params)?).await),
+            Self::Series => {
+                let answer = reader.series(&parameters::series(params, now)?).await;
+                size.write_series(answer, |of| of.points.len())
+            }
+            Self::Health => {
+                // Answered whatever the state of the store.
+                let parts = [("all", false), ("status", true)];
+                let as_of = reader.as_of();
+                let (json, as_of) = match params.choice("part", &parts)? {
+                    true => (size.to_json(&reader.health_status()), as_of.await),
+                    false => {
+                        let (health, as_of) = tokio::join!(reader.health(), as_of);
+                        (size.to_json(&health), as_of)
+                    }
+                };
+                Ok(Answer {
+                    json: json?,
+                    as_of: as_of.ok(),
+                })
+            }
+        }
+    }
+}
+
+impl AnswerSize<'_> {
+    /// Writes an answer as JSON.
+    fn write<T: Serialize>(
+        self,
+        answer: Result<Answered<T>, QueryError>,
+    ) -> Result<Answer, ApiError> {
+        self.write_series(answer, |_| 0)
+    }
+
+    /// Writes an answer that has series, of so many values.
+    fn write_series<T: Serialize>(
+        self,
+        answer: Result<Answered<T>, QueryError>,
+        points: impl FnOnce(&T) -> usize,
+    ) -> Result<Answer, ApiError> {
+        let answer = answer.map_err(|error| self.refusal(error))?;
+        self.add_points(points(&answer))?;
+        Ok(Answer {
+            json: self.to_json(&answer.value)?,
+            as_of: Some(answer.as_of),
+        })
     }
 }

@@ -73,22 +73,8 @@ async fn requests_come_out_as_they_went_in() {
         .await
         .expect("the heartbeat is stored");
 
-    let source = Source {
-        reader: reader_of(store.clone(), clock.clone(), Some(0.1)),
-        store,
-        clock,
-        service: None,
-        app_version: None,
-        precisions,
-        target: Some(Duration::from_millis(100)),
-        rankings: Arc::new(rankings),
-        health: Arc::new(health),
-        add_mark: Arc::new(|_| Box::pin(async { Ok(()) })),
-        totals: Arc::new(totals),
-        counters: Arc::new(counters),
-        #[cfg(feature = "row-cache")]
-        row_caches: Default::default(),
-    };
+    let target = Some(Duration::from_millis(100));
+    let source = source_with(query_of(store, clock, target, CannedProcess(health())));
     manual_clock.advance(Duration::from_secs(2));
     let router = router(source, Access::open()).expect("open");
     let overview = json(&router, "/api/overview").await;

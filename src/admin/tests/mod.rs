@@ -15,6 +15,7 @@ mod store;
 use std::collections::HashMap;
 use std::io::Read as _;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -36,7 +37,7 @@ use crate::model::ranking::RankingSpec;
 use crate::model::slice::Precisions;
 use crate::model::snapshot::Problem;
 use crate::model::worst_case::WorstCase;
-use crate::query::Reader;
+use crate::query::{Process, Reader, StoreReader};
 use crate::recorder::Unrecorded;
 use crate::recorder::totals::Totals;
 use crate::store::Store;
@@ -68,26 +69,61 @@ pub(super) fn source(store: Canned) -> (Source, Arc<Canned>, ManualClock) {
     (source_of(store.clone(), clock), store, manual_clock)
 }
 
-pub(super) fn reader_of(store: Arc<dyn Store>, clock: Clock, target: Option<f64>) -> Arc<Reader> {
-    Arc::new(Reader::new(store, clock, Arc::new(|| None), target))
+/// The answers of a store with the canned knowledge of this process.
+pub(super) fn query_of(
+    store: Arc<dyn Store>,
+    clock: Clock,
+    target: Option<Duration>,
+    process: CannedProcess,
+) -> Reader {
+    Reader::new(crate::query::Source {
+        reader: StoreReader::new(
+            store.clone(),
+            clock.clone(),
+            Arc::new(|| None),
+            target.map(|target| target.as_secs_f64()),
+        ),
+        store,
+        clock,
+        precisions: Precisions::default(),
+        target,
+        process: Arc::new(process),
+    })
+}
+
+/// What this process knows.
+pub(super) struct CannedProcess(pub(super) Health);
+
+impl Process for CannedProcess {
+    fn health(&self) -> Health {
+        self.0.clone()
+    }
+
+    fn counters(&self) -> HashMap<Arc<str>, i64> {
+        counters()
+    }
+
+    fn rankings(&self) -> Vec<(Arc<str>, RankingSpec)> {
+        rankings()
+    }
+
+    #[cfg(feature = "row-cache")]
+    fn row_caches(&self) -> Vec<Arc<crate::row_cache::Shared>> {
+        Vec::new()
+    }
 }
 
 pub(super) fn source_of(store: Arc<Canned>, clock: Clock) -> Source {
+    source_with(query_of(store, clock, None, CannedProcess(health())))
+}
+
+pub(super) fn source_with(query: Reader) -> Source {
     Source {
-        reader: reader_of(store.clone(), clock.clone(), None),
-        store,
-        clock,
+        query,
         service: None,
         app_version: None,
-        precisions: Precisions::default(),
-        target: None,
-        rankings: Arc::new(rankings),
-        health: Arc::new(health),
         add_mark: Arc::new(|_| Box::pin(async { Ok(()) })),
         totals: Arc::new(totals),
-        counters: Arc::new(counters),
-        #[cfg(feature = "row-cache")]
-        row_caches: Default::default(),
     }
 }
 
@@ -101,7 +137,7 @@ fn rankings() -> Vec<(Arc<str>, RankingSpec)> {
     vec![("posts".into(), spec), ("new <b>".into(), spec)]
 }
 
-fn health() -> Health {
+pub(super) fn health() -> Health {
     let problem = Problem {
         key: "pulse:count:1:hits".into(),
         reason: "not a hash".into(),

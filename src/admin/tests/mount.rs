@@ -153,13 +153,16 @@ async fn the_page_has_the_configuration() {
         "precisions": [1, 5, 60, 300, 3_600, 18_000, 86_400],
         "target": null,
         "row_cache": row_cache,
+        "enough": { "requests": 20, "p99": 100 },
     });
     assert_eq!(config, expected);
 
-    let mut source = source(Canned::default()).0;
+    let target = Some(std::time::Duration::from_millis(100));
+    let (clock, _) = Clock::manual(NOW);
+    let store = Arc::new(Canned::default());
+    let mut source = source_with(query_of(store, clock, target, CannedProcess(health())));
     source.service = Some("a \"shop\" <&'b".to_owned());
     source.app_version = Some("1.4.2".into());
-    source.target = Some(std::time::Duration::from_millis(100));
     let (title, config) = title_and_config(source).await;
     assert_eq!(title, "a \"shop\" <&'b 1.4.2 · tower-pulse");
     let shown = (&config["service"], &config["version"], &config["target"]);

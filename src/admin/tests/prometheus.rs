@@ -245,17 +245,16 @@ fn various_totals() -> Vec<(Arc<str>, Totals)> {
 /// Scrapers and alerts depend on the text, so it is compared byte for byte.
 #[tokio::test]
 async fn the_text_is_what_it_has_always_been() {
-    let (mut source, _, _) = source(Canned::default());
-    source.totals = Arc::new(various_totals);
-    source.health = Arc::new(|| {
-        let mut health = health();
-        health.fold.journal = Some(JournalHealth {
-            bytes: 123_456_789,
-            oldest_age_seconds: Some(0.25),
-            ..JournalHealth::default()
-        });
-        health
+    let mut health = health();
+    health.fold.journal = Some(JournalHealth {
+        bytes: 123_456_789,
+        oldest_age_seconds: Some(0.25),
+        ..JournalHealth::default()
     });
+    let (clock, _) = Clock::manual(NOW);
+    let store = Arc::new(Canned::default());
+    let mut source = source_with(query_of(store, clock, None, CannedProcess(health)));
+    source.totals = Arc::new(various_totals);
     let router = router(source, Access::open()).expect("open");
     let text = get(&router, "/metrics").await.body;
     parse(&text);

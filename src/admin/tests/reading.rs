@@ -56,8 +56,7 @@ async fn many_dashboards_ask_once_a_second() {
 #[tokio::test]
 async fn a_second_mount_asks_the_store_for_nothing_more() {
     let (first, store, _clock) = source(Canned::default());
-    let mut second = source_of(store.clone(), first.clock.clone());
-    second.reader = first.reader.clone();
+    let second = source_with(first.query.clone());
     let open = |source| router::<()>(source, Access::open()).expect("open");
     let (first, second) = (open(first), open(second));
     for (asked, router) in [(29 + 7, &first), (29 + 7, &second)] {

@@ -39,7 +39,7 @@ pub struct RankingQuery {
 
 /// An id of a ranking.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "admin", derive(serde::Serialize))]
+#[cfg_attr(feature = "query", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct RankedId {
     /// The id.

@@ -1,72 +1,123 @@
-//! The metrics of `api/series`: what each one is, in counters and in records.
+//! The metrics of series: what each one is, in counters and in records.
 
 use serde::Serialize;
 
-use super::window::share;
-use super::{Outcomes, outcomes};
+use super::measured::{Outcomes, share};
 use crate::model::access_time::AccessTimeStats;
 use crate::model::aggregate::Aggregate;
 use crate::model::context::{Kind, Metric};
 use crate::store::{CounterSeries, SliceCount};
 
 /// What a series shows of each slice.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum SeriesMetric {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum SeriesMetric {
+    /// The number of requests.
     Hits,
+    /// The number of errors.
     Errors,
-    /// Sum of all access times.
-    Total,
+    /// The mean, in seconds.
     Mean,
-    /// Errors by hits.
+    /// The median, in seconds.
+    P50,
+    /// The 95th percentile, in seconds.
+    P95,
+    /// The 99th percentile, in seconds.
+    P99,
+    /// The sum of all access times, in seconds.
+    Total,
+    /// Errors by hits, 0 to 1.
     ErrorShare,
+    /// The standard deviation, in seconds.
     Stddev,
+    /// The smallest access time, in seconds.
     Min,
+    /// The largest access time, in seconds.
     Max,
-    Quantile(f64),
+    /// Counts by outcome.
     Outcomes,
     /// Several statistics of the same slices.
     Times,
 }
 
-/// The metrics by their names. The first is the default.
-pub(super) const METRICS: [(&str, SeriesMetric); 13] = [
-    ("hits", SeriesMetric::Hits),
-    ("errors", SeriesMetric::Errors),
-    ("mean", SeriesMetric::Mean),
-    ("p50", SeriesMetric::Quantile(0.50)),
-    ("p95", SeriesMetric::Quantile(0.95)),
-    ("p99", SeriesMetric::Quantile(0.99)),
-    ("total", SeriesMetric::Total),
-    ("error_share", SeriesMetric::ErrorShare),
-    ("stddev", SeriesMetric::Stddev),
-    ("min", SeriesMetric::Min),
-    ("max", SeriesMetric::Max),
-    ("outcomes", SeriesMetric::Outcomes),
-    ("times", SeriesMetric::Times),
-];
-
 /// The value of a metric in a slice.
-#[derive(Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
-pub(super) enum Value {
+#[non_exhaustive]
+pub enum SeriesValue {
+    /// A number of requests.
     Count(i64),
-    /// Seconds, or a share.
+    /// Seconds, or a share; `None` where there is nothing to divide by.
     Number(Option<f64>),
+    /// Counts by outcome.
     Outcomes(Outcomes),
+    /// Several statistics.
     Times(SliceTimes),
 }
 
 /// The access times of a slice, in seconds.
-#[derive(Debug, PartialEq, Serialize)]
-pub(super) struct SliceTimes {
-    count: u64,
-    mean: Option<f64>,
-    p50: Option<f64>,
-    p95: Option<f64>,
-    p99: Option<f64>,
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct SliceTimes {
+    /// Number of requests.
+    pub count: u64,
+    /// The mean.
+    pub mean: Option<f64>,
+    /// The median.
+    pub p50: Option<f64>,
+    /// The 95th percentile.
+    pub p95: Option<f64>,
+    /// The 99th percentile.
+    pub p99: Option<f64>,
 }
 
 impl SeriesMetric {
+    /// All metrics, the default first.
+    pub const ALL: [Self; 13] = [
+        Self::Hits,
+        Self::Errors,
+        Self::Mean,
+        Self::P50,
+        Self::P95,
+        Self::P99,
+        Self::Total,
+        Self::ErrorShare,
+        Self::Stddev,
+        Self::Min,
+        Self::Max,
+        Self::Outcomes,
+        Self::Times,
+    ];
+
+    /// The name in the API: `"hits"`, …
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Hits => "hits",
+            Self::Errors => "errors",
+            Self::Mean => "mean",
+            Self::P50 => "p50",
+            Self::P95 => "p95",
+            Self::P99 => "p99",
+            Self::Total => "total",
+            Self::ErrorShare => "error_share",
+            Self::Stddev => "stddev",
+            Self::Min => "min",
+            Self::Max => "max",
+            Self::Outcomes => "outcomes",
+            Self::Times => "times",
+        }
+    }
+
+    /// The percentile that it is, 0 to 1.
+    fn quantile(self) -> Option<f64> {
+        match self {
+            Self::P50 => Some(0.50),
+            Self::P95 => Some(0.95),
+            Self::P99 => Some(0.99),
+            _ => None,
+        }
+    }
+
     /// The counters of a context that the metric is computed from; none if it needs records.
     pub(super) fn counters(self) -> &'static [Metric] {
         use Metric::{Errors, Hits, Micros};
@@ -79,14 +130,16 @@ impl SeriesMetric {
             Self::Stddev
             | Self::Min
             | Self::Max
-            | Self::Quantile(_)
+            | Self::P50
+            | Self::P95
+            | Self::P99
             | Self::Outcomes
             | Self::Times => &[],
         }
     }
 
     /// The values in the slices of [`counters`](Self::counters), oldest first.
-    pub(super) fn of_counters(self, counters: &[CounterSeries]) -> Vec<(i64, Value)> {
+    pub(super) fn of_counters(self, counters: &[CounterSeries]) -> Vec<(i64, SeriesValue)> {
         let slices = |at| {
             counters
                 .get(at)
@@ -102,10 +155,10 @@ impl SeriesMetric {
         };
         let ratio = |part: i64, whole: i64| share(part as f64, whole as f64);
         let value = |[first, second]: [i64; 2]| match self {
-            Self::Total => Value::Number(Some(first as f64 / 1e6)),
-            Self::Mean => Value::Number(ratio(second, first).map(|micros| micros / 1e6)),
-            Self::ErrorShare => Value::Number(ratio(second, first)),
-            _ => Value::Count(first),
+            Self::Total => SeriesValue::Number(Some(first as f64 / 1e6)),
+            Self::Mean => SeriesValue::Number(ratio(second, first).map(|micros| micros / 1e6)),
+            Self::ErrorShare => SeriesValue::Number(ratio(second, first)),
+            _ => SeriesValue::Count(first),
         };
         let starts = starts.into_iter();
         starts
@@ -114,9 +167,9 @@ impl SeriesMetric {
     }
 
     /// The value in a slice of the records of a context.
-    pub(super) fn of_record(self, kind: Kind, sums: &Aggregate) -> Value {
+    pub(super) fn of_record(self, kind: Kind, sums: &Aggregate) -> SeriesValue {
         let times = AccessTimeStats::from(&sums.times);
-        let count = |n: u64| Value::Count(i64::try_from(n).unwrap_or(i64::MAX));
+        let count = |n: u64| SeriesValue::Count(i64::try_from(n).unwrap_or(i64::MAX));
         let quantile = |q| {
             let (min, max) = (times.smallest(), times.largest());
             sums.histogram.quantile_within(q, min, max)
@@ -124,15 +177,19 @@ impl SeriesMetric {
         match self {
             Self::Hits => count(sums.times.count),
             Self::Errors => count(sums.outcomes.errors),
-            Self::Outcomes => Value::Outcomes(outcomes(kind, sums.outcomes)),
-            Self::Total => Value::Number(Some(times.sum)),
-            Self::Mean => Value::Number(times.mean()),
-            Self::ErrorShare => Value::Number(share(sums.outcomes.errors as f64, times.count)),
-            Self::Stddev => Value::Number(times.stddev()),
-            Self::Min => Value::Number(times.smallest()),
-            Self::Max => Value::Number(times.largest()),
-            Self::Quantile(q) => Value::Number(quantile(q)),
-            Self::Times => Value::Times(SliceTimes {
+            Self::Outcomes => SeriesValue::Outcomes(Outcomes::new(kind, sums.outcomes)),
+            Self::Total => SeriesValue::Number(Some(times.sum)),
+            Self::Mean => SeriesValue::Number(times.mean()),
+            Self::ErrorShare => {
+                SeriesValue::Number(share(sums.outcomes.errors as f64, times.count))
+            }
+            Self::Stddev => SeriesValue::Number(times.stddev()),
+            Self::Min => SeriesValue::Number(times.smallest()),
+            Self::Max => SeriesValue::Number(times.largest()),
+            Self::P50 | Self::P95 | Self::P99 => {
+                SeriesValue::Number(self.quantile().and_then(quantile))
+            }
+            Self::Times => SeriesValue::Times(SliceTimes {
                 count: sums.times.count,
                 mean: times.mean(),
                 p50: quantile(0.50),
@@ -145,7 +202,7 @@ impl SeriesMetric {
     /// The largest relative error of a value.
     pub(super) fn error(self, sums: &Aggregate) -> f64 {
         match self {
-            Self::Quantile(_) | Self::Times => sums.histogram.error(),
+            Self::P50 | Self::P95 | Self::P99 | Self::Times => sums.histogram.error(),
             _ => 0.0,
         }
     }
@@ -171,7 +228,7 @@ mod tests {
         let values = |metric: SeriesMetric| metric.of_counters(&[hits.clone(), other.clone()]);
         let numbers = |metric: SeriesMetric| {
             let number = |(start, value)| match value {
-                Value::Number(number) => (start, number),
+                SeriesValue::Number(number) => (start, number),
                 other => panic!("{other:?}"),
             };
             values(metric).into_iter().map(number).collect::<Vec<_>>()
@@ -182,9 +239,12 @@ mod tests {
         );
         assert_eq!(numbers(SeriesMetric::Mean)[0], (0, Some(0.25e-6)));
         let hits = SeriesMetric::Hits.of_counters(std::slice::from_ref(&hits));
-        assert_eq!(hits[1..], [(60, Value::Count(0)), (180, Value::Count(2))]);
+        assert_eq!(
+            hits[1..],
+            [(60, SeriesValue::Count(0)), (180, SeriesValue::Count(2))]
+        );
         let total = SeriesMetric::Total.of_counters(&[counter(&[(0, 2_500_000)])]);
-        assert_eq!(total, [(0, Value::Number(Some(2.5)))]);
+        assert_eq!(total, [(0, SeriesValue::Number(Some(2.5)))]);
     }
 
     #[test]
@@ -203,37 +263,38 @@ mod tests {
             (SeriesMetric::Stddev, 0.002f64.sqrt() * 0.001f64.sqrt()),
             (SeriesMetric::Min, 0.001),
             (SeriesMetric::Max, 0.003),
-            (SeriesMetric::Quantile(0.5), 0.003),
+            (SeriesMetric::P50, 0.003),
         ] {
             match metric.of_record(Kind::Http, &sums) {
-                Value::Number(Some(number)) => {
+                SeriesValue::Number(Some(number)) => {
                     assert!((number - expected).abs() < 1e-9, "{metric:?}: {number}");
                 }
                 other => panic!("{metric:?}: {other:?}"),
             }
-            let is_exact = !matches!(metric, SeriesMetric::Quantile(_));
+            let is_exact = metric.quantile().is_none();
             assert_eq!(metric.error(&sums) == 0.0, is_exact);
         }
         assert_eq!(
             SeriesMetric::Hits.of_record(Kind::Http, &sums),
-            Value::Count(2)
+            SeriesValue::Count(2)
         );
         assert_eq!(
             SeriesMetric::Errors.of_record(Kind::Http, &sums),
-            Value::Count(1)
+            SeriesValue::Count(1)
         );
-        let Value::Outcomes(counts) = SeriesMetric::Outcomes.of_record(Kind::Http, &sums) else {
+        let SeriesValue::Outcomes(counts) = SeriesMetric::Outcomes.of_record(Kind::Http, &sums)
+        else {
             panic!("outcomes");
         };
-        let count = |name| counts.0.iter().find(|(other, _)| *other == name);
+        let count = |name| counts.iter().find(|(other, _)| *other == name);
         let expected = [("2xx", 1), ("4xx", 0), ("5xx", 1)];
         assert!(
             expected
                 .iter()
-                .all(|expected| count(expected.0) == Some(expected))
+                .all(|expected| count(expected.0) == Some(*expected))
         );
         assert_eq!(count("completed"), None, "only timers complete");
-        let Value::Times(times) = SeriesMetric::Times.of_record(Kind::Http, &sums) else {
+        let SeriesValue::Times(times) = SeriesMetric::Times.of_record(Kind::Http, &sums) else {
             panic!("times");
         };
         assert_eq!((times.count, times.p95), (2, Some(0.003)));

@@ -1,10 +1,10 @@
 //! The slices that a series is made of: how long they are, and whether counters or records have them.
 
-use super::super::response::ApiError;
 use super::DEFAULT_PRECISION;
 use crate::model::slice::{HOUR, Precision, Precisions, hour_of};
 use crate::model::tier::{WIDTHS, tier_for};
 use crate::model::window::{Window, WindowSlices};
+use crate::query::error::QueryError;
 
 /// The most points of a series, if the request leaves the precision open.
 const MAX_POINTS: i64 = 200;
@@ -73,15 +73,14 @@ impl Resolution {
     /// The resolution for a request: with slices of the given length, which cover the window. If the request does
     /// not say how long, the finest slices that cover the window by no more than 200 points.
     ///
-    /// `given` is the parameter, and `None` within it a value that is no number.
     pub(super) fn choose(
         all: &[Self],
-        given: Option<Option<u32>>,
+        given: Option<u32>,
         bounds: Option<Bounds>,
         now: i64,
-    ) -> Result<Self, ApiError> {
+    ) -> Result<Self, QueryError> {
         let wanted = match (given, bounds) {
-            (Some(given), _) => given,
+            (Some(given), _) => Some(given),
             (None, None) => Self::default_precision(all),
             (None, Some(bounds)) => {
                 return Ok(Self::finest(all.iter().copied(), MAX_POINTS, bounds, now));
@@ -167,13 +166,13 @@ impl Resolution {
     }
 }
 
-fn refused(all: &[Resolution]) -> ApiError {
+fn refused(all: &[Resolution]) -> QueryError {
     let mut precisions: Vec<_> = all.iter().map(|one| one.precision).collect();
     precisions.dedup();
     let precisions: Vec<_> = precisions.iter().map(u32::to_string).collect();
     let precisions = precisions.join(", ");
     let message = format!("precision must be one that the metric has, in seconds: {precisions}");
-    ApiError::parameter("precision", message)
+    QueryError::parameter("precision", message)
 }
 
 #[cfg(test)]
@@ -185,7 +184,7 @@ mod tests {
     fn chosen(has_counters: bool, given: Option<u32>, asked: Option<Window>) -> (u32, bool, i64) {
         let all = Resolution::all(&Precisions::default(), has_counters);
         let bounds = asked.map(|window| Bounds::new(window, NOW));
-        let chosen = Resolution::choose(&all, given.map(Some), bounds, NOW).expect("there is one");
+        let chosen = Resolution::choose(&all, given, bounds, NOW).expect("there is one");
         let is_counter = matches!(chosen.source, SliceSource::Counters(_));
         let points = bounds.map_or(0, |bounds| {
             chosen.slices(bounds).seconds() / i64::from(chosen.precision)
@@ -248,7 +247,7 @@ mod tests {
         let all = Resolution::all(&Precisions::new([7], 9), true);
         let default = Resolution::choose(&all, None, None, NOW).expect("there is one");
         assert_eq!(default.precision, 7, "counters are not kept by the minute");
-        let refused = Resolution::choose(&all, Some(Some(5)), None, NOW);
+        let refused = Resolution::choose(&all, Some(5), None, NOW);
         let refused = format!("{:?}", refused.expect_err("there is none"));
         assert!(
             refused.contains(": 7, 60, 300, 1800, 3600, 21600, 86400"),

@@ -1,19 +1,16 @@
-//! `api/counters`: the list of the user's counters, or one counter over time.
+//! The list of the user's counters, or one counter over time.
 
-use http::StatusCode;
 use serde::Serialize;
 
-use super::super::Admin;
-use super::super::answer_size::AnswerSize;
-use super::super::params::Params;
-use super::super::response::ApiError;
 use super::resolution::{Bounds, MAX_ROW_POINTS, Resolution, SliceSource};
-use super::row_series::{MAX_SERIES_ROWS, SeriesOf};
-use super::window::Asked;
-use super::{DEFAULT_PRECISION, NameFilter, limit, offset};
+use super::row_series::{MAX_SERIES_ROWS, SeriesSpan};
+use super::{DEFAULT_PRECISION, DEFAULT_ROWS, MAX_ROWS, NameFilter, check_points};
 use crate::model::context::{ALL, Metric};
 use crate::model::slice::{Precision, Precisions, SliceCount};
-use crate::query::Span;
+use crate::query::error::QueryError;
+use crate::query::reader::Span;
+use crate::query::source::Source;
+use crate::query::window::Window;
 use crate::store::CounterQuery;
 
 /// Counters that are read at once, so that Redis serves others in between.
@@ -25,149 +22,175 @@ const NEWEST_SLICES: i64 = 60;
 /// Seconds that a rate is a mean of, without the current slice.
 const RATE_SECONDS: u32 = 60;
 
-#[derive(Serialize)]
-#[serde(untagged)]
-pub(in crate::admin) enum Counters<'a> {
-    One(Counter<'a>),
-    List(List),
+/// A counter over time: [`Reader::counter`](crate::query::Reader::counter).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct CounterSamples {
+    /// Its name.
+    pub name: String,
+    /// The length of a slice, in seconds.
+    pub precision: u32,
+    /// The start, in Unix seconds, and the count of each slice that is kept, oldest first.
+    pub samples: Vec<(i64, i64)>,
 }
 
-/// A counter over time.
-#[derive(Serialize)]
-pub(in crate::admin) struct Counter<'a> {
-    name: &'a str,
-    precision: u32,
-    samples: Vec<(i64, i64)>,
-}
-
-/// A page of the list of counters.
-#[derive(Serialize)]
-pub(in crate::admin) struct List {
-    precision: u32,
-    /// Bounds of the time that the rates are about, in Unix seconds, without `to`.
-    from: i64,
-    to: i64,
+/// The user's counters: [`Reader::counters`](crate::query::Reader::counters).
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Counters {
+    /// The length of a slice, in seconds.
+    pub precision: u32,
+    /// The start of the time that the rates are about, in Unix seconds.
+    pub from: i64,
+    /// Its end, which may be in the future.
+    pub to: i64,
     /// Number of counters on all pages.
-    total: usize,
+    pub total: usize,
     /// The slices of the rows' series, if they were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
-    series: Option<SeriesOf>,
-    counters: Vec<Row>,
+    pub series: Option<SeriesSpan>,
+    /// The counters, by name.
+    pub counters: Vec<CounterRow>,
 }
 
 /// A counter of the list.
-#[derive(Debug, PartialEq, Serialize)]
-struct Row {
-    name: String,
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct CounterRow {
+    /// Its name.
+    pub name: String,
     /// The count of the newest slice that has one.
-    last: Option<i64>,
-    /// The start of that slice.
-    last_start: Option<i64>,
+    pub last: Option<i64>,
+    /// The start of that slice, in Unix seconds.
+    pub last_start: Option<i64>,
     /// Counts per second from `from` until now.
-    rate: f64,
+    pub rate: f64,
     /// The sum of all slices that are kept.
-    sum: i64,
-    /// The count of each slice, oldest first; `null` where none was recorded.
+    pub sum: i64,
+    /// The count of each slice, oldest first; `None` where none was recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
-    series: Option<Vec<Option<i64>>>,
+    pub series: Option<Vec<Option<i64>>>,
 }
 
-pub(in crate::admin) async fn counters<'a>(
-    admin: &Admin,
-    params: &'a Params,
-    size: AnswerSize<'_>,
-) -> Result<Counters<'a>, ApiError> {
-    let precisions = &admin.source.precisions;
-    if let Some(name) = params.name("name")? {
-        let precision = precision(params, precisions)?;
-        let counter = counter(admin, name, precision).await?;
-        size.add_points(counter.samples.len())?;
-        return Ok(Counters::One(counter));
+/// Which counters are asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CountersQuery {
+    /// Only those whose name contains it, whatever the case of letters.
+    pub contains: String,
+    /// The length of the slices, in seconds, one of the configured; a minute if there is none, or what suits the window.
+    pub precision: Option<u32>,
+    /// Whether each row has a series.
+    pub series: bool,
+    /// The window of the series; the newest 60 slices if there is none.
+    pub window: Option<Window>,
+    /// The most counters that are answered; 100 with a series.
+    pub limit: usize,
+    /// How many are left out before.
+    pub offset: usize,
+}
+
+impl Default for CountersQuery {
+    fn default() -> Self {
+        Self {
+            contains: String::new(),
+            precision: None,
+            series: false,
+            window: None,
+            limit: DEFAULT_ROWS,
+            offset: 0,
+        }
     }
-    let now = admin.source.clock.now_seconds();
-    let has_series = params.choice("series", &[("false", false), ("true", true)])?;
-    let bounds = match has_series {
-        true => Asked::read(params, now)?.map(|asked| Bounds::new(asked.window(), now)),
-        false => None,
-    };
-    let of_window = match (bounds, params.digits("precision")?) {
-        (Some(bounds), None) => Resolution::of_rows(precisions, bounds, now),
+}
+
+pub(in crate::query) async fn counters(
+    source: &Source,
+    query: &CountersQuery,
+) -> Result<Counters, QueryError> {
+    let now = source.clock.now_seconds();
+    let window = query.window.filter(|_| query.series);
+    let bounds = window.map(|window| Bounds::new(window.slices(), now));
+    let of_window = match (bounds, query.precision) {
+        (Some(bounds), None) => Resolution::of_rows(&source.precisions, bounds, now),
         _ => None,
     };
     let precision = match of_window {
         Some(precision) => precision,
-        None => precision(params, precisions)?,
+        None => chosen(query.precision, &source.precisions)?,
     };
-    let series = has_series.then_some(bounds);
-    let list = list(admin, params, precision, series, size).await?;
-    Ok(Counters::List(list))
+    let series = query.series.then_some(bounds);
+    list(source, query, precision, series).await
 }
 
 /// The requested precision, which must be one of the counters'.
-fn precision(params: &Params, precisions: &Precisions) -> Result<u32, ApiError> {
+fn chosen(asked: Option<u32>, precisions: &Precisions) -> Result<u32, QueryError> {
     let finest = precisions.counters.first().copied();
-    let precision = match params.digits("precision")? {
+    let precision = match asked {
         None => precisions.counter(DEFAULT_PRECISION).or(finest),
-        Some(asked) => asked.and_then(|asked| precisions.counter(asked)),
+        Some(asked) => precisions.counter(asked),
     };
     precision.map(|precision| precision.seconds).ok_or_else(|| {
         let seconds = precisions.counters.iter().map(|p| p.seconds.to_string());
         let seconds = seconds.collect::<Vec<_>>().join(", ");
-        ApiError::parameter(
+        QueryError::parameter(
             "precision",
             format!("precision must be one that counters are kept at, in seconds: {seconds}"),
         )
     })
 }
 
-async fn counter<'a>(
-    admin: &Admin,
-    name: &'a str,
-    precision: u32,
-) -> Result<Counter<'a>, ApiError> {
-    let mut samples: Vec<_> = slices(admin, name, precision).await?;
+pub(in crate::query) async fn counter(
+    source: &Source,
+    name: &str,
+    precision: Option<u32>,
+) -> Result<CounterSamples, QueryError> {
+    let precision = chosen(precision, &source.precisions)?;
+    let mut samples: Vec<_> = slices(source, name, precision).await?;
     // Older slices are left until the cleaner comes, which may be many.
-    if let Some(precision) = admin.source.precisions.counter(precision)
+    if let Some(precision) = source.precisions.counter(precision)
         && let Some((newest, _)) = samples.last().copied()
     {
         let oldest = newest.saturating_sub(precision.span());
         samples.retain(|(start, _)| *start > oldest);
     }
-    if samples.is_empty() && !is_known(admin, name).await? {
-        let message = "there is no counter of this name";
-        return Err(ApiError::new(StatusCode::NOT_FOUND, message));
+    if samples.is_empty() && !is_known(source, name).await? {
+        return Err(QueryError::NotFound("there is no counter of this name"));
     }
-    Ok(Counter {
-        name,
+    check_points(samples.len())?;
+    Ok(CounterSamples {
+        name: name.to_owned(),
         precision,
         samples,
     })
 }
 
 /// The starts and counts of a counter's slices.
-async fn slices(admin: &Admin, name: &str, precision: u32) -> Result<Vec<(i64, i64)>, ApiError> {
+async fn slices(
+    source: &Source,
+    name: &str,
+    precision: u32,
+) -> Result<Vec<(i64, i64)>, QueryError> {
     let query = CounterQuery::new([name], precision);
-    let counters = admin.reader.counters(&query).await?;
+    let counters = source.reader.counters(&query).await?;
     let slices = counters.iter().flat_map(|counter| &counter.slices);
     Ok(slices.map(|slice| (slice.start, slice.count)).collect())
 }
 
 /// Whether there is a counter of this name, which may have no slices at some precision: it is in this process, or
 /// counts a context, or the store has it at another precision.
-async fn is_known(admin: &Admin, name: &str) -> Result<bool, ApiError> {
+async fn is_known(source: &Source, name: &str) -> Result<bool, QueryError> {
     if Metric::ALL.iter().any(|metric| metric.as_str() == name)
-        || (admin.source.counters)().contains_key(name)
+        || source.process.counters().contains_key(name)
     {
         return Ok(true);
     }
     if let Some((_, context)) = Metric::of_counter(name) {
-        let is_context = context == ALL || !admin.reader.contexts(context).await?.is_empty();
+        let is_context = context == ALL || !source.reader.contexts(context).await?.is_empty();
         if is_context {
             return Ok(true);
         }
     }
-    for precision in admin.source.precisions.counters.iter().rev() {
-        if !slices(admin, name, precision.seconds).await?.is_empty() {
+    for precision in source.precisions.counters.iter().rev() {
+        if !slices(source, name, precision.seconds).await?.is_empty() {
             return Ok(true);
         }
     }
@@ -179,22 +202,21 @@ async fn is_known(admin: &Admin, name: &str) -> Result<bool, ApiError> {
 ///
 /// `series` is there if each row shall have one, of a window or of the newest slices.
 async fn list(
-    admin: &Admin,
-    params: &Params,
+    source: &Source,
+    query: &CountersQuery,
     seconds: u32,
     series: Option<Option<Bounds>>,
-    size: AnswerSize<'_>,
-) -> Result<List, ApiError> {
-    let wanted = NameFilter::read(params)?;
-    let limit = match series {
-        Some(_) => limit(params)?.min(MAX_SERIES_ROWS),
-        None => limit(params)?,
-    };
-    let offset = offset(params)?;
-    let precisions = &admin.source.precisions;
+) -> Result<Counters, QueryError> {
+    let wanted = NameFilter::new(&query.contains);
+    let limit = query.limit.min(match series {
+        Some(_) => MAX_SERIES_ROWS,
+        None => MAX_ROWS,
+    });
+    let offset = query.offset;
+    let precisions = &source.precisions;
     let precision = precisions.counter(seconds);
     let precision = precision.unwrap_or(Precision::new(seconds, 1));
-    let recorded = admin.reader.recorded_span().await?;
+    let recorded = source.reader.recorded_span().await?;
     let span = rate_span(precision, recorded);
     let series = series.map(|bounds| SeriesSlices::new(precision, bounds, recorded));
 
@@ -202,26 +224,26 @@ async fn list(
     let mut listed: Vec<u32> = [seconds].into_iter().chain(coarsest).collect();
     listed.sort_unstable();
     listed.dedup();
-    let stored = admin.reader.counter_names(listed).await?;
-    let own = (admin.source.counters)();
+    let stored = source.reader.counter_names(listed).await?;
+    let own = source.process.counters();
     let names = stored.iter().map(String::as_str);
     let names = names.chain(own.keys().map(|name| &**name));
     let mut names: Vec<&str> = names.filter(|name| wanted.matches(name)).collect();
     names.sort_unstable();
     names.dedup();
     let page: Vec<&str> = names.iter().copied().skip(offset).take(limit).collect();
-    size.add_points(series.map_or(0, |series| page.len() * series.starts().count()))?;
+    check_points(series.map_or(0, |series| page.len() * series.starts().count()))?;
     let mut counters = Vec::with_capacity(page.len());
     for names in page.chunks(COUNTERS_AT_ONCE) {
         let query = CounterQuery::new(names.iter().copied(), seconds);
-        let read = admin.reader.counters(&query).await?;
+        let read = source.reader.counters(&query).await?;
         let rows = read.iter();
-        counters.extend(rows.map(|counter| Row {
+        counters.extend(rows.map(|counter| CounterRow {
             series: series.map(|series| series.counts(&counter.slices)),
-            ..Row::new(&counter.name, &counter.slices, span)
+            ..CounterRow::new(&counter.name, &counter.slices, span)
         }));
     }
-    Ok(List {
+    Ok(Counters {
         precision: seconds,
         from: span.from,
         to: span.to,
@@ -294,8 +316,8 @@ impl SeriesSlices {
         }
     }
 
-    fn named(self) -> SeriesOf {
-        SeriesOf {
+    fn named(self) -> SeriesSpan {
+        SeriesSpan {
             metric: "count",
             precision: self.precision.seconds,
             from: self.from,
@@ -326,7 +348,7 @@ impl SeriesSlices {
     }
 }
 
-impl Row {
+impl CounterRow {
     /// The slices of a counter are given oldest first.
     fn new(name: &str, slices: &[SliceCount], span: RateSpan) -> Self {
         // The clock of an instance may be ahead.
@@ -415,7 +437,7 @@ mod tests {
         let row = |slices: &[(i64, i64)]| {
             let slices = slices.iter();
             let slices = slices.map(|(ago, n)| SliceCount::new(NOW - 20 - 60 * ago, *n));
-            let row = Row::new("sales", &slices.collect::<Vec<_>>(), span);
+            let row = CounterRow::new("sales", &slices.collect::<Vec<_>>(), span);
             (
                 row.last,
                 row.last_start.map(|at| NOW - at),

@@ -7,43 +7,44 @@ use crate::query::window_points::{Point, WindowPoints};
 /// The most rows of an answer that have a series.
 pub(super) const MAX_SERIES_ROWS: usize = 100;
 
-/// The metrics of a row's series.
+/// What the series of a row shows of each slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RowMetric {
+#[non_exhaustive]
+pub enum RowMetric {
+    /// The number of requests.
     Hits,
+    /// The mean, in seconds.
     Mean,
+    /// The 95th percentile, in seconds.
     P95,
 }
-
-/// The values of the parameter `series`.
-pub(super) const ROW_METRICS: [(&str, Option<RowMetric>); 4] = [
-    ("none", None),
-    ("hits", Some(RowMetric::Hits)),
-    ("mean", Some(RowMetric::Mean)),
-    ("p95", Some(RowMetric::P95)),
-];
 
 /// The value of a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
-pub(super) enum PointValue {
+#[non_exhaustive]
+pub enum PointValue {
+    /// A number of requests.
     Count(i64),
-    /// Seconds.
+    /// Seconds, to three digits.
     Time(f32),
 }
 
 /// The slices that the values of a series belong to.
-#[derive(Debug, Serialize)]
-pub(super) struct SeriesOf {
-    pub(super) metric: &'static str,
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct SeriesSpan {
+    /// What the values are: `"hits"`, `"mean"`, `"p95"`, or `"count"` of counters.
+    pub metric: &'static str,
     /// The length of a slice, in seconds.
-    pub(super) precision: u32,
-    /// The start of the first slice, and the end of the last, in Unix seconds.
-    pub(super) from: i64,
-    pub(super) to: i64,
+    pub precision: u32,
+    /// The start of the first slice, in Unix seconds.
+    pub from: i64,
+    /// The end of the last slice, in Unix seconds.
+    pub to: i64,
 }
 
-impl SeriesOf {
+impl SeriesSpan {
     pub(super) fn new(metric: &'static str, points: &WindowPoints) -> Self {
         Self {
             metric,
@@ -55,7 +56,8 @@ impl SeriesOf {
 }
 
 impl RowMetric {
-    pub(super) fn as_str(self) -> &'static str {
+    /// The name in the API: `"hits"`, …
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Hits => "hits",
             Self::Mean => "mean",

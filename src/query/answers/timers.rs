@@ -2,45 +2,54 @@
 
 use serde::Serialize;
 
-use super::super::Admin;
-use super::super::response::ApiError;
-use super::window::share;
+use super::measured::share;
 use crate::model::aggregate::Aggregate;
 use crate::model::context::Kind;
 use crate::model::timer_sums::{TimerSums, Timers};
+use crate::query::error::QueryError;
+use crate::query::source::Source;
 
 /// The timers within the requests of a context, and the share of the requests' time that they cover.
-#[derive(Debug, Default, Serialize)]
-pub(super) struct RequestTimers {
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct RequestTimers {
     /// The largest share first.
-    timers: Vec<TimerRow>,
-    /// The share of the time during which any timer ran.
-    timed_share: Option<f64>,
-    /// The share of the time during which none ran.
-    untimed_share: Option<f64>,
+    pub timers: Vec<RequestTimer>,
+    /// The share of the time during which any timer ran, 0 to 1.
+    pub timed_share: Option<f64>,
+    /// The share of the time during which none ran, 0 to 1.
+    pub untimed_share: Option<f64>,
 }
 
-#[derive(Debug, Serialize)]
-struct TimerRow {
-    timer: String,
-    count: u64,
+/// A timer within the requests of a context.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct RequestTimer {
+    /// The name of the timer.
+    pub timer: String,
+    /// How often it ran.
+    pub count: u64,
     /// How often it ran, by the number of all requests.
-    per_request: Option<f64>,
+    pub per_request: Option<f64>,
     /// Number of requests within which it ran.
-    requests: u64,
+    pub requests: u64,
     /// Its durations added up, in seconds.
-    total: f64,
+    pub total: f64,
     /// Seconds of the requests' time during which it ran.
-    covered: f64,
-    /// `covered` by the time of all requests.
-    share: Option<f64>,
+    pub covered: f64,
+    /// `covered` by the time of all requests, 0 to 1.
+    pub share: Option<f64>,
     /// Seconds of `total` in which it ran beside itself, or on after the request.
-    overlap: f64,
+    pub overlap: f64,
 }
 
 impl RequestTimers {
     /// The timers within the requests of a context of this kind. Only HTTP requests have some.
-    pub(super) async fn new(admin: &Admin, kind: Kind, sums: &Aggregate) -> Result<Self, ApiError> {
+    pub(super) async fn new(
+        source: &Source,
+        kind: Kind,
+        sums: &Aggregate,
+    ) -> Result<Self, QueryError> {
         if kind != Kind::Http {
             return Ok(Self::default());
         }
@@ -48,7 +57,7 @@ impl RequestTimers {
         timers.limit();
         let names = match timers.is_empty() {
             true => None,
-            false => Some(admin.reader.timer_names().await?),
+            false => Some(source.reader.timer_names().await?),
         };
         let name = |id| {
             let name = names.as_ref().and_then(|names| names.get(&id));
@@ -56,7 +65,7 @@ impl RequestTimers {
         };
         let requests = (sums.times.count, sums.times.sum);
         let mut rows: Vec<_> = (timers.iter())
-            .map(|(id, timer)| TimerRow::new(name(id), timer, &timers, requests))
+            .map(|(id, timer)| RequestTimer::new(name(id), timer, &timers, requests))
             .collect();
         rows.sort_by(|a, b| {
             let by_share = b.covered.total_cmp(&a.covered);
@@ -73,7 +82,7 @@ impl RequestTimers {
     }
 }
 
-impl TimerRow {
+impl RequestTimer {
     /// `count` and `time` are those of all requests.
     fn new(timer: String, sums: &TimerSums, all: &Timers, (count, time): (u64, u64)) -> Self {
         // The sums of `<other>` add up several timers.

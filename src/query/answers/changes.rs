@@ -1,0 +1,126 @@
+//! What has changed, on all contexts or on one.
+
+use serde::Serialize;
+
+use super::measured::share;
+use super::{DEFAULT_ROWS, MAX_ROWS};
+use crate::model::changes::change::{Change, ChangeKind};
+use crate::model::changes::detector::Sight;
+use crate::model::context::method_and_path;
+use crate::query::error::QueryError;
+use crate::query::source::Source;
+
+/// What has changed: [`Reader::changes`](crate::query::Reader::changes).
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Changes {
+    /// The end of the last minute that was judged, in Unix seconds; `None` before the first.
+    pub judged_until: Option<i64>,
+    /// How well the detector could see then.
+    pub sight: Sight,
+    /// Number of changes that match.
+    pub total: usize,
+    /// Number of changes that match and stand.
+    pub standing: usize,
+    /// The changes: those that stand first, by the time that they cost, then those that have ended.
+    pub changes: Vec<ChangeRow>,
+}
+
+/// A change, with what is computed from it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct ChangeRow {
+    /// The change.
+    #[serde(flatten)]
+    pub change: Change,
+    /// The method of its context; `None` if it concerns all of them.
+    pub method: Option<String>,
+    /// The route template of its context; `None` if it concerns all of them.
+    pub path: Option<String>,
+    /// Whether it stands.
+    pub stands: bool,
+    /// The share of the extra time that comes from more requests; `None` without extra time.
+    pub traffic_share: Option<f64>,
+    /// The share of the extra time that comes from slower requests; `None` without extra time.
+    pub code_share: Option<f64>,
+}
+
+/// Which changes are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChangesQuery {
+    /// Only those of a kind.
+    pub kind: Option<ChangeKind>,
+    /// The most changes that are answered.
+    pub limit: usize,
+    /// How many are left out before.
+    pub offset: usize,
+}
+
+impl Default for ChangesQuery {
+    fn default() -> Self {
+        Self {
+            kind: None,
+            limit: DEFAULT_ROWS,
+            offset: 0,
+        }
+    }
+}
+
+impl From<&Change> for ChangeRow {
+    fn from(change: &Change) -> Self {
+        let (method, path) = method_and_path(&change.context);
+        let extra = change.extra_seconds_per_minute;
+        Self {
+            method: method.map(str::to_owned),
+            path: path.map(str::to_owned),
+            stands: change.ended.is_none(),
+            traffic_share: share(change.from_traffic, extra),
+            code_share: share(change.from_code, extra),
+            change: change.clone(),
+        }
+    }
+}
+
+pub(in crate::query) async fn changes(
+    source: &Source,
+    query: &ChangesQuery,
+) -> Result<Changes, QueryError> {
+    let ChangesQuery {
+        kind,
+        limit,
+        offset,
+    } = *query;
+    let log = source.reader.changes().await?;
+    let mut matching: Vec<&Change> = (log.changes.iter())
+        .filter(|change| kind.is_none_or(|kind| change.kind == kind))
+        .collect();
+    sort_by_urgency(&mut matching);
+    Ok(Changes {
+        judged_until: (log.judged.until > 0).then_some(log.judged.until),
+        sight: log.judged.sight,
+        total: matching.len(),
+        standing: matching.iter().filter(|c| c.ended.is_none()).count(),
+        changes: matching
+            .into_iter()
+            .skip(offset)
+            .take(limit.min(MAX_ROWS))
+            .map(ChangeRow::from)
+            .collect(),
+    })
+}
+
+fn sort_by_urgency(changes: &mut [&Change]) {
+    changes.sort_by(|a, b| a.by_urgency(b));
+}
+
+/// The changes of a context.
+pub(super) async fn changes_of(
+    source: &Source,
+    context: &str,
+) -> Result<Vec<ChangeRow>, QueryError> {
+    let log = source.reader.changes().await?;
+    let changes = log.changes.iter();
+    let mut of_context: Vec<&Change> = changes.filter(|c| *c.context == *context).collect();
+    sort_by_urgency(&mut of_context);
+    Ok(of_context.into_iter().map(ChangeRow::from).collect())
+}

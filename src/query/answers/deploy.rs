@@ -1,0 +1,190 @@
+//! A deploy or another mark: each context before and after a mark, and the new version beside the old one.
+
+use std::collections::HashMap;
+
+use serde::Serialize;
+
+use super::compared::{Compared, Ratios};
+use super::measured::{ContextName, Covered, Measured};
+use super::{DEFAULT_ROWS, MAX_ROWS};
+use crate::model::changes::side_by_side::{MAX_MINUTES, SideBySide, Versions};
+use crate::model::context::{ContextId, Kind};
+use crate::model::mark::Mark;
+use crate::model::records::RecordId;
+use crate::model::slice::HOUR;
+use crate::model::tier::FINEST;
+use crate::model::window::Window as Slices;
+use crate::query::error::QueryError;
+use crate::query::source::Source;
+use crate::query::window_sums::WindowSums;
+
+/// The contexts before and after a mark: [`Reader::deploy`](crate::query::Reader::deploy).
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Deploy {
+    /// The mark.
+    pub mark: Mark,
+    /// The hour before the mark, without the slice that the mark is in.
+    pub before: Covered,
+    /// The time since, an hour at most; `None` while no whole slice has passed.
+    pub after: Option<Covered>,
+    /// The largest relative error of the percentiles.
+    pub error: f64,
+    /// Number of contexts that had requests before or after.
+    pub total: usize,
+    /// The contexts, those that cost most first.
+    pub contexts: Vec<DeployRow>,
+}
+
+/// A context before and after a mark.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct DeployRow {
+    /// The context.
+    #[serde(flatten)]
+    pub name: ContextName,
+    /// What it measured before; `None` without requests.
+    pub before: Option<Measured>,
+    /// What it has measured since; `None` without requests.
+    pub after: Option<Measured>,
+    /// `after` by `before`.
+    pub change: Option<Ratios>,
+    /// Service time per minute that the requests since take beyond what as many would have taken before, in seconds:
+    /// more requests cost nothing. `None` where both sides cannot be compared.
+    pub extra_seconds_per_minute: Option<f64>,
+    /// The new version compared with the others in the same minutes; `None` if they did not run side by side.
+    pub side_by_side: Option<SideBySide>,
+}
+
+/// Which mark, and which of its contexts are asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeployQuery {
+    /// The id of the mark; the newest mark if there is none.
+    pub mark: Option<String>,
+    /// The most contexts that are answered.
+    pub limit: usize,
+    /// How many are left out before.
+    pub offset: usize,
+}
+
+impl Default for DeployQuery {
+    fn default() -> Self {
+        Self {
+            mark: None,
+            limit: DEFAULT_ROWS,
+            offset: 0,
+        }
+    }
+}
+
+pub(in crate::query) async fn deploy(
+    source: &Source,
+    query: &DeployQuery,
+) -> Result<Deploy, QueryError> {
+    let marks = source.reader.marks().await?;
+    let mark = match &query.mark {
+        Some(id) => marks.iter().find(|mark| *mark.id == **id),
+        None => marks.last(),
+    };
+    let unknown = QueryError::NotFound("there is no such mark: see api/marks");
+    let mark = mark.cloned().ok_or(unknown)?;
+    let now = source.clock.now_seconds();
+    // The slice that the mark is in belongs to neither side.
+    let tier = Slices::Between(mark.at.saturating_sub(HOUR), mark.at)
+        .slices(now)
+        .tier;
+    let length = HOUR.max(i64::from(tier.seconds));
+    let start = tier.slice(mark.at);
+    let after = start.saturating_add(i64::from(tier.seconds));
+    let before = source
+        .reader
+        .window(Slices::Between(start.saturating_sub(length), start))
+        .await?;
+    let end = tier.slice(now).min(after.saturating_add(length));
+    let since = match end > after {
+        true => Some(source.reader.window(Slices::Between(after, end)).await?),
+        false => None,
+    };
+    let versions = match &mark.version {
+        Some(version) => Some(
+            source
+                .reader
+                .versions(version, side_by_side(mark.at, now))
+                .await?,
+        ),
+        None => None,
+    };
+    let mut rows = rows(&before, since.as_deref(), versions.as_deref());
+    rows.sort_by(|a, b| {
+        let extra = |row: &DeployRow| row.extra_seconds_per_minute.unwrap_or(f64::NEG_INFINITY);
+        extra(b)
+            .total_cmp(&extra(a))
+            .then_with(|| a.name.context.cmp(&b.name.context))
+    });
+    Ok(Deploy {
+        mark,
+        before: Covered::from(&before.now),
+        after: since.as_ref().map(|since| Covered::from(&since.now)),
+        error: since
+            .iter()
+            .fold(before.now.error, |error, since| error.max(since.now.error)),
+        total: rows.len(),
+        contexts: rows
+            .into_iter()
+            .skip(query.offset)
+            .take(query.limit.min(MAX_ROWS))
+            .collect(),
+    })
+}
+
+/// The newest whole minutes, of the hour after a mark, in which versions may have run side by side.
+fn side_by_side(at: i64, now: i64) -> Vec<i64> {
+    let minute = i64::from(FINEST.seconds);
+    let end = FINEST.slice(now).min(FINEST.slice(at).saturating_add(HOUR));
+    let start = FINEST.slice(at).max(end - MAX_MINUTES * minute);
+    (start..end).step_by(FINEST.seconds as usize).collect()
+}
+
+fn rows(
+    before: &WindowSums,
+    since: Option<&WindowSums>,
+    versions: Option<&Versions>,
+) -> Vec<DeployRow> {
+    let mut contexts: HashMap<RecordId, &ContextId> = HashMap::new();
+    for sums in std::iter::once(before).chain(since) {
+        for context in sums.contexts().filter(|c| c.kind == Kind::Http) {
+            contexts.insert(RecordId::new(context.kind, &context.name), context);
+        }
+    }
+    let before_covered = Covered::from(&before.now);
+    let covered = since.map(|since| Covered::from(&since.now));
+    let row = |(id, context): (RecordId, &ContextId)| {
+        let (after_sums, before_sums) = (
+            since.and_then(|since| Measured::of_part(context, &since.now, None)),
+            Measured::of_part(context, &before.now, None),
+        );
+        if after_sums.is_none() && before_sums.is_none() {
+            return None;
+        }
+        let compared = Compared::new(
+            (after_sums, &covered.unwrap_or(before_covered)),
+            (before_sums, &before_covered),
+        );
+        Some(DeployRow {
+            name: ContextName::from(context),
+            extra_seconds_per_minute: covered.and_then(|covered| extra(&compared, &covered)),
+            before: compared.before,
+            after: compared.now,
+            change: compared.change,
+            side_by_side: versions.and_then(|versions| versions.compare(id)),
+        })
+    };
+    contexts.into_iter().filter_map(row).collect()
+}
+
+/// Service time per minute that the requests since take beyond what as many would have taken before, in seconds.
+fn extra(compared: &Compared, covered: &Covered) -> Option<f64> {
+    let mean_ratio = compared.change?.mean?;
+    let spent = covered.per_minute(compared.now.as_ref()?.total)?;
+    Some(spent - spent / mean_ratio)
+}

@@ -1,0 +1,311 @@
+//! What to fix first, why, and what that would save.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::compared::Compared;
+use super::instances::Reported;
+use super::measured::{ContextName, Covered, Measured, share};
+use super::row_series::MAX_SERIES_ROWS;
+use crate::model::aggregate::Aggregate;
+use crate::model::changes::change::{Change, ChangeKind};
+use crate::model::context::{ALL, ContextId, Kind};
+use crate::model::slices::Merge;
+use crate::model::window::{Window as Slices, WindowSlices};
+use crate::query::error::QueryError;
+use crate::query::reader::Span;
+use crate::query::source::Source;
+use crate::query::window::Window;
+use crate::query::window_sums::{Summary, WindowSums};
+
+/// The contexts to fix first: [`Reader::fix_first`](crate::query::Reader::fix_first).
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct FixFirst {
+    /// What the window covers.
+    #[serde(flatten)]
+    pub covered: Covered,
+    /// The largest relative error of the percentiles.
+    pub error: f64,
+    /// An instance that is out of line first, then silent and failing pages, then those that have become slower or are
+    /// asked for more often, by what that costs, then those that take most time.
+    pub rows: Vec<FixRow>,
+}
+
+/// A context to fix, or an instance. All its figures are of one window.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct FixRow {
+    /// The context; `<all>` for an instance that is out of line on all pages.
+    #[serde(flatten)]
+    pub name: ContextName,
+    /// The instance that is out of line.
+    pub instance: Option<Arc<str>>,
+    /// Why it is here.
+    pub reason: FixReason,
+    /// The change that is the reason.
+    pub cause: Option<Change>,
+    /// What the figures are about: the window, or the part of it since the change began.
+    pub window: Covered,
+    /// What was measured in it.
+    #[serde(flatten)]
+    pub measured: Measured,
+    /// Service time per recorded minute, in seconds.
+    pub per_minute: Option<f64>,
+    /// The share of the time of all requests, 0 to 1.
+    pub share: Option<f64>,
+    /// The change of the mean: the ratio of the change that is the reason; otherwise that to the window before.
+    pub ratio: Option<f64>,
+    /// Service time per minute that would be saved if it were as before, in seconds; no more than `per_minute`. `None`
+    /// unless it has become slower, or the instance is out of line.
+    pub saved_per_minute: Option<f64>,
+}
+
+/// Why a context should be fixed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum FixReason {
+    /// Nothing is wrong; it takes most of the time.
+    MostTime,
+    /// It is asked for much more often than before.
+    Surging,
+    /// It has become slower.
+    Slower,
+    /// It has no requests any more.
+    Silent,
+    /// It fails more often than before.
+    Failing,
+    /// One instance is slower than the others on all pages.
+    Instance,
+}
+
+impl FixReason {
+    /// The reason that a change is; `None` if there is nothing to fix, or the change is shown elsewhere.
+    fn of(change: &Change) -> Option<Self> {
+        let is_of_all = *change.context == *ALL;
+        match (change.kind, is_of_all, &change.instance) {
+            (ChangeKind::Instance, true, Some(_)) => Some(Self::Instance),
+            (_, true, _) | (_, _, Some(_)) => None,
+            (ChangeKind::Failing, ..) => Some(Self::Failing),
+            (ChangeKind::Silent, ..) => Some(Self::Silent),
+            (ChangeKind::Slower, ..) => Some(Self::Slower),
+            (ChangeKind::Surging, ..) => Some(Self::Surging),
+            _ => None,
+        }
+    }
+
+    /// Reasons of a higher rank come first.
+    fn rank(self) -> u8 {
+        match self {
+            Self::MostTime => 0,
+            Self::Surging | Self::Slower => 1,
+            Self::Silent | Self::Failing => 2,
+            Self::Instance => 3,
+        }
+    }
+}
+
+/// A row before it is measured.
+struct Candidate<'a> {
+    id: ContextId,
+    reason: FixReason,
+    cause: Option<&'a Change>,
+    weight: f64,
+}
+
+impl<'a> Candidate<'a> {
+    fn of(change: &'a Change) -> Option<Self> {
+        let reason = FixReason::of(change)?;
+        let weight = match reason {
+            FixReason::Failing => change.now,
+            FixReason::Silent => 1.0,
+            FixReason::Slower => change.from_code,
+            _ => change.extra_seconds_per_minute,
+        };
+        let id = match reason {
+            FixReason::Instance => ContextId::all(),
+            _ => ContextId::new(Kind::Http, change.context.clone()),
+        };
+        Some(Self {
+            id,
+            reason,
+            cause: Some(change),
+            weight,
+        })
+    }
+
+    fn precedes(&self, other: &Self) -> std::cmp::Ordering {
+        let rank = other.reason.rank().cmp(&self.reason.rank());
+        rank.then_with(|| other.weight.total_cmp(&self.weight))
+            .then_with(|| self.id.cmp(&other.id))
+    }
+}
+
+pub(in crate::query) async fn fix_first(
+    source: &Source,
+    window: Window,
+    limit: usize,
+) -> Result<FixFirst, QueryError> {
+    let limit = limit.min(MAX_SERIES_ROWS);
+    let log = source.reader.changes().await?;
+    let sums = source.reader.window(window.slices()).await?;
+    let span = source.reader.recorded_span().await?;
+    let covered = Covered::from(&sums.now);
+    let standing =
+        (log.changes.iter()).filter(|change| change.ended.is_none() && change.since < covered.to);
+    let mut candidates: Vec<_> = standing.filter_map(Candidate::of).collect();
+    candidates.sort_by(Candidate::precedes);
+    // A page has one row, for the worst of its changes.
+    let mut seen = std::collections::HashSet::new();
+    candidates.retain(|one| {
+        let instance = one.cause.and_then(|change| change.instance.clone());
+        seen.insert((one.id.clone(), instance))
+    });
+    let others = sums.contexts().filter(|id| id.kind == Kind::Http);
+    let others = others.filter(|id| !seen.contains(&((*id).clone(), None)));
+    let mut others: Vec<_> = others
+        .filter_map(|id| {
+            let summary = sums.now.get(id)?;
+            Some(Candidate {
+                id: id.clone(),
+                reason: FixReason::MostTime,
+                cause: None,
+                weight: summary.times.sum,
+            })
+        })
+        .collect();
+    others.sort_by(Candidate::precedes);
+    candidates.extend(others);
+    candidates.truncate(limit);
+    let mut rows = Vec::with_capacity(candidates.len());
+    let mut error = sums.now.error;
+    for one in candidates {
+        let row = match one.cause {
+            None => of_window(one.id, &sums),
+            Some(change) => {
+                let (row, row_error) = since(source, one, change, &covered, span).await?;
+                error = error.max(row_error);
+                row
+            }
+        };
+        rows.push(row);
+    }
+    Ok(FixFirst {
+        covered,
+        error,
+        rows,
+    })
+}
+
+/// A page of which nothing is wrong, in the whole window.
+fn of_window(id: ContextId, sums: &WindowSums) -> FixRow {
+    let (covered, before) = (Covered::from(&sums.now), Covered::from(&sums.before));
+    let compared = Compared::new(
+        (Measured::of_part(&id, &sums.now, None), &covered),
+        (Measured::of_part(&id, &sums.before, None), &before),
+    );
+    let all = sums.now.get(&ContextId::all());
+    let whole = all.map_or(0.0, |all| all.times.sum);
+    let measured = compared.now.unwrap_or_else(|| Measured::none(id.kind));
+    FixRow {
+        name: ContextName::from(&id),
+        instance: None,
+        reason: FixReason::MostTime,
+        cause: None,
+        window: covered,
+        per_minute: covered.per_minute(measured.total),
+        share: share(measured.total, whole),
+        ratio: compared.change.and_then(|change| change.mean),
+        saved_per_minute: None,
+        measured,
+    }
+}
+
+/// The row of a change: the part of the window since the change began. Returns the largest error of its percentiles too.
+async fn since(
+    source: &Source,
+    one: Candidate<'_>,
+    change: &Change,
+    shown: &Covered,
+    span: Span,
+) -> Result<(FixRow, f64), QueryError> {
+    let window = Slices::Between(change.since.max(shown.from), shown.to);
+    let (covered, sums, all) = match &change.instance {
+        Some(instance) => of_instance(source, instance, window, span).await?,
+        None => of_page(source, &one.id, window, span).await?,
+    };
+    let summary = Summary::new(&sums, true, source.target_seconds());
+    let measured = Measured::of_summary(one.id.kind, &summary, &covered);
+    let measured = measured.unwrap_or_else(|| Measured::none(one.id.kind));
+    let per_minute = covered.per_minute(measured.total);
+    let (ratio, saved) = match one.reason {
+        FixReason::Instance => (Some(change.ratio), change.from_code),
+        FixReason::Slower => (
+            Some(change.ratio).filter(|_| !change.is_tail),
+            change.from_code,
+        ),
+        _ => (None, 0.0),
+    };
+    let saved = per_minute.map(|most| saved.min(most));
+    let row = FixRow {
+        name: ContextName::from(&one.id),
+        instance: change.instance.clone(),
+        reason: one.reason,
+        cause: Some(change.clone()),
+        window: covered,
+        per_minute,
+        share: share(sums.times.sum as f64, all.times.sum as f64),
+        ratio,
+        saved_per_minute: saved.filter(|saved| *saved > 0.0),
+        measured,
+    };
+    Ok((row, sums.histogram.error()))
+}
+
+/// What a window covers, what a page measured in it, and what all pages did.
+async fn of_page(
+    source: &Source,
+    id: &ContextId,
+    window: Slices,
+    span: Span,
+) -> Result<(Covered, Aggregate, Aggregate), QueryError> {
+    let slices = window.slices(span.now);
+    let all = ContextId::all();
+    let (sums, all) = tokio::try_join!(records(source, id, slices), records(source, &all, slices))?;
+    Ok((Covered::new(slices, span.created, span), sums, all))
+}
+
+/// What a context measured in some slices.
+async fn records(
+    source: &Source,
+    id: &ContextId,
+    slices: WindowSlices,
+) -> Result<Aggregate, QueryError> {
+    let records = source.reader.records(id, slices.tier.seconds).await?;
+    let mut sums = Aggregate::default();
+    for slice in records.iter().filter(|slice| slices.contains(slice.start)) {
+        sums.merge(&slice.sums);
+    }
+    Ok(sums)
+}
+
+/// What the reports of a window cover, what an instance measured in it, and what all instances did.
+async fn of_instance(
+    source: &Source,
+    instance: &str,
+    window: Slices,
+    span: Span,
+) -> Result<(Covered, Aggregate, Aggregate), QueryError> {
+    let reported = Reported::new(window, span.now);
+    let instances = source.reader.instances(reported.minutes(), None).await?;
+    let (mut sums, mut all) = (Aggregate::default(), Aggregate::default());
+    for one in instances.iter() {
+        all.merge(&one.sums);
+        if *one.instance == *instance {
+            sums.merge(&one.sums);
+        }
+    }
+    Ok((reported.covered(&instances, span), sums, all))
+}

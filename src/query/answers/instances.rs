@@ -1,0 +1,293 @@
+//! What each instance of the fleet did, on one context or on all, beside the others.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::measured::{Covered, Measured, share};
+use super::resolution::{Bounds, Resolution, SliceSource};
+use super::{DEFAULT_ROWS, MAX_ROWS};
+use crate::model::changes::change::{Change, ChangeKind, Suspect};
+use crate::model::context::{ALL, ContextId, Kind};
+use crate::model::minute_report::REPORTED_MINUTES;
+use crate::model::slice::HOUR;
+use crate::model::snapshot::{AliveInstance, FleetSnapshot};
+use crate::model::window::{Window as Slices, WindowSlices};
+use crate::query::error::QueryError;
+use crate::query::instance_minutes::InstanceSums;
+use crate::query::reader::Span;
+use crate::query::source::Source;
+use crate::query::window::Window;
+use crate::query::window_sums::Summary;
+
+/// What each instance did: [`Reader::instances`](crate::query::Reader::instances).
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Instances {
+    /// The part of the window of which there are minute reports. `complete` is the share of the whole window.
+    #[serde(flatten)]
+    pub covered: Covered,
+    /// The largest relative error of the percentiles.
+    pub error: f64,
+    /// The context that was asked for.
+    pub context: Option<String>,
+    /// Number of instances on all pages.
+    pub total: usize,
+    /// The instances, by name.
+    pub instances: Vec<InstanceRow>,
+}
+
+/// What an instance did.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct InstanceRow {
+    /// The name of the instance.
+    pub instance: Arc<str>,
+    /// The version of the application.
+    pub version: Option<Arc<str>>,
+    /// Whether it tells that it is alive.
+    pub alive: bool,
+    /// Requests in flight at the last heartbeat; `None` unless it is alive.
+    pub in_flight: Option<i64>,
+    /// The last heartbeat of an instance that is alive; otherwise the end of the last minute in which it had requests. In
+    /// Unix seconds.
+    pub last_seen: Option<i64>,
+    /// What its requests measured.
+    #[serde(flatten)]
+    pub measured: Measured,
+    /// The share of the total of all instances, 0 to 1.
+    pub share: Option<f64>,
+    /// How many times as long its requests took as those of the others, on the same contexts in the same minutes.
+    pub ratio: Option<f64>,
+    /// Whether a change that stands is about it.
+    pub out_of_line: bool,
+    /// Whether it differs so much from the others that it should be looked at: a change that stands is about it, or its
+    /// requests take 1.5 times as long, or 1.1 times and its version is the suspect of a change that stands.
+    pub stands_out: bool,
+    /// The id of this change.
+    pub change: Option<Arc<str>>,
+}
+
+/// Which instances are asked for, and on what.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InstancesQuery {
+    /// On a context, or on all that they reported.
+    pub context: Option<String>,
+    /// The window, of which the last 130 minutes are answered.
+    pub window: Window,
+    /// The most instances that are answered.
+    pub limit: usize,
+    /// How many are left out before.
+    pub offset: usize,
+}
+
+impl Default for InstancesQuery {
+    fn default() -> Self {
+        Self {
+            context: None,
+            window: Window::last(Duration::from_secs(HOUR.unsigned_abs())),
+            limit: DEFAULT_ROWS,
+            offset: 0,
+        }
+    }
+}
+
+/// The ratio to the others from which on an instance stands out by itself.
+const STANDS_OUT: f64 = 1.5;
+
+/// The same for an instance whose version is suspected of a change.
+const SUSPECT_STANDS_OUT: f64 = 1.1;
+
+pub(in crate::query) async fn instances(
+    source: &Source,
+    query: &InstancesQuery,
+) -> Result<Instances, QueryError> {
+    let now = source.clock.now_seconds();
+    let context = query.context.as_deref();
+    let reported = Reported::new(query.window.slices(), now);
+    let id = context.map(|context| ContextId::new(Kind::Http, context));
+    let sums = source
+        .reader
+        .instances(reported.minutes(), id.as_ref())
+        .await?;
+    let mut covered = reported.covered(&sums, source.reader.recorded_span().await?);
+    let fleet = source.reader.fleet().await?;
+    let log = source.reader.changes().await?;
+    let target = source.target_seconds();
+
+    let errors = sums.iter().map(|of| of.sums.histogram.error());
+    let mut error = errors.fold(0.0, f64::max);
+    let mut rows = rows(&fleet, &sums, target, &covered);
+    if let ([], [lone]) = (&sums[..], &mut rows[..]) {
+        // It has nothing to be compared with, so that it makes no reports.
+        let window = source.reader.window(query.window.slices()).await?;
+        (covered, error) = (Covered::from(&window.now), window.now.error);
+        let id = id.unwrap_or_else(ContextId::all);
+        if let Some(measured) = Measured::of_part(&id, &window.now, None) {
+            lone.measured = measured;
+        }
+    }
+    let whole: f64 = rows.iter().map(|row| row.measured.total).sum();
+    for row in &mut rows {
+        row.share = share(row.measured.total, whole);
+        let change = out_of_line(&log.changes, &row.instance, context);
+        row.out_of_line = change.is_some();
+        let ratio = row.ratio.unwrap_or(1.0);
+        let is_suspect = || {
+            let version = row.version.as_deref();
+            version.is_some_and(|version| is_suspect(&log.changes, version, context))
+        };
+        row.stands_out =
+            row.out_of_line || ratio >= STANDS_OUT || ratio > SUSPECT_STANDS_OUT && is_suspect();
+        row.change = change.map(|change| change.id.clone());
+    }
+    Ok(Instances {
+        covered,
+        error,
+        context: query.context.clone(),
+        total: rows.len(),
+        instances: rows
+            .into_iter()
+            .skip(query.offset)
+            .take(query.limit.min(MAX_ROWS))
+            .collect(),
+    })
+}
+
+/// The part of a window that consists of minutes whose reports are retained, and that have ended.
+pub(super) struct Reported {
+    /// The start of the whole window, rounded to minutes.
+    begin: i64,
+    minutes: WindowSlices,
+}
+
+impl Reported {
+    pub(super) fn new(window: Slices, now: i64) -> Self {
+        let resolution = Resolution {
+            precision: REPORTED_MINUTES.seconds,
+            source: SliceSource::Records(REPORTED_MINUTES),
+        };
+        let window = resolution.slices(Bounds::new(window, now));
+        let to = window.to.min(REPORTED_MINUTES.slice(now));
+        let first = window.starts(now).next();
+        Self {
+            begin: window.from,
+            minutes: WindowSlices {
+                from: first.unwrap_or(to).min(to),
+                to,
+                ..window
+            },
+        }
+    }
+
+    /// The starts of these minutes.
+    pub(super) fn minutes(&self) -> Range<i64> {
+        self.minutes.from..self.minutes.to
+    }
+
+    pub(super) fn covered(&self, sums: &[InstanceSums], span: Span) -> Covered {
+        // There may be requests from before the store's beginning.
+        let busy = sums.iter().map(|of| of.busy.start);
+        let since = busy.fold(span.created, i64::min);
+        let seconds = self.minutes.covered(since, span.recorded_until, span.now);
+        let whole = self.minutes.to.saturating_sub(self.begin);
+        Covered {
+            from: self.minutes.from,
+            to: self.minutes.to,
+            complete: share(seconds as f64, whole as f64).unwrap_or(0.0),
+            recorded_seconds: seconds,
+        }
+    }
+}
+
+/// The instances that are alive or had requests, by name. The sums are sorted by name.
+fn rows(
+    fleet: &FleetSnapshot,
+    sums: &[InstanceSums],
+    target: Option<f64>,
+    covered: &Covered,
+) -> Vec<InstanceRow> {
+    let mut rows: Vec<InstanceRow> = Vec::with_capacity(sums.len());
+    for of in sums {
+        let measured =
+            Measured::of_summary(Kind::Http, &Summary::new(&of.sums, true, target), covered);
+        let row = InstanceRow {
+            version: of.version.clone(),
+            last_seen: Some(of.busy.end),
+            measured: measured.unwrap_or_else(|| Measured::none(Kind::Http)),
+            ratio: of.ratio,
+            ..InstanceRow::new(of.instance.clone())
+        };
+        rows.push(row);
+    }
+    for alive in &fleet.alive {
+        let place = sums.binary_search_by(|of| of.instance.cmp(&alive.instance));
+        let place = place.unwrap_or_else(|_| {
+            rows.push(InstanceRow::new(alive.instance.clone()));
+            rows.len() - 1
+        });
+        rows[place].set_alive(alive);
+    }
+    rows.sort_unstable_by(|a, b| a.instance.cmp(&b.instance));
+    rows
+}
+
+impl InstanceRow {
+    /// An instance of which nothing is known but its name.
+    fn new(instance: Arc<str>) -> Self {
+        Self {
+            instance,
+            version: None,
+            alive: false,
+            in_flight: None,
+            last_seen: None,
+            measured: Measured::none(Kind::Http),
+            share: None,
+            ratio: None,
+            out_of_line: false,
+            stands_out: false,
+            change: None,
+        }
+    }
+
+    fn set_alive(&mut self, alive: &AliveInstance) {
+        self.alive = true;
+        self.in_flight = alive.in_flight;
+        self.last_seen = Some(alive.last_seen);
+        if alive.version.is_some() {
+            self.version.clone_from(&alive.version);
+        }
+    }
+}
+
+/// The most urgent of the changes that stand and are about an instance, on a context or on any.
+fn out_of_line<'a>(
+    changes: &'a [Change],
+    instance: &str,
+    context: Option<&str>,
+) -> Option<&'a Change> {
+    let stands = |change: &&Change| {
+        let is_about = |context| [context, ALL].contains(&&*change.context);
+        change.kind == ChangeKind::Instance
+            && change.ended.is_none()
+            && change.instance.as_deref() == Some(instance)
+            && context.is_none_or(is_about)
+    };
+    let changes = changes.iter().filter(stands);
+    changes.min_by(|a, b| a.by_urgency(b))
+}
+
+/// Whether a version of the application is suspected of a change that stands, on a context or on any.
+fn is_suspect(changes: &[Change], version: &str, context: Option<&str>) -> bool {
+    let is_about =
+        |change: &&Change| context.is_none_or(|context| [context, ALL].contains(&&*change.context));
+    let standing = changes.iter().filter(|change| change.ended.is_none());
+    let mut suspects = standing
+        .filter(is_about)
+        .flat_map(|change| &change.suspects);
+    suspects.any(
+        |suspect| matches!(suspect, Suspect::Deploy { version: Some(of), .. } if **of == *version),
+    )
+}

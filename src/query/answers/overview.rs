@@ -1,0 +1,112 @@
+//! The fleet's main numbers.
+
+use serde::Serialize;
+
+use super::compared::ComparedWindow;
+use super::measured::Times;
+use crate::model::context::ContextId;
+use crate::model::slice::SliceCount;
+use crate::model::window::Window as Slices;
+use crate::query::error::QueryError;
+use crate::query::source::Source;
+use crate::query::window::Window;
+use crate::query::window_sums::PartSums;
+
+/// Number of complete seconds that the rate is a mean of.
+const SECONDS: i64 = 10;
+
+/// The fleet's main numbers: [`Reader::overview`](crate::query::Reader::overview).
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Overview {
+    /// All requests of the current hour, UTC.
+    pub hour: HourTotal,
+    /// All requests of the hour before; `None` if there were none.
+    pub last_hour: Option<HourTotal>,
+    /// Requests in flight in all instances.
+    pub in_flight: i64,
+    /// Requests per second over the last ten complete seconds, or the last complete slice if that is longer.
+    pub requests_per_second: f64,
+    /// Number of contexts that the fleet has recorded, pages and timers.
+    pub contexts: usize,
+    /// Number of instances that are alive.
+    pub instances: u64,
+    /// The time in seconds that requests should stay below.
+    pub target: Option<f64>,
+    /// All requests of the window, if one was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub window: Option<ComparedWindow>,
+}
+
+/// All requests of an hour.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct HourTotal {
+    /// When the hour began, in Unix seconds.
+    pub start: i64,
+    /// Number of requests.
+    pub requests: u64,
+    /// How many of them are errors.
+    pub errors: u64,
+    /// Statistics of the access times.
+    #[serde(flatten)]
+    pub times: Times,
+    /// The share of the requests below the target, 0 to 1.
+    pub below_target: Option<f64>,
+}
+
+impl HourTotal {
+    fn new(hour: &PartSums) -> Self {
+        let all = hour.get(&ContextId::all());
+        Self {
+            start: hour.slices.from,
+            requests: all.map_or(0, |all| all.times.count as u64),
+            errors: all.map_or(0, |all| all.outcomes.errors),
+            times: all.map(Times::from).unwrap_or_default(),
+            below_target: all.and_then(|all| all.below_target),
+        }
+    }
+}
+
+pub(in crate::query) async fn overview(
+    source: &Source,
+    window: Option<Window>,
+) -> Result<Overview, QueryError> {
+    let window = match window {
+        Some(window) => {
+            let sums = source.reader.window(window.slices()).await?;
+            Some(ComparedWindow::new(&sums, &ContextId::all(), &[]))
+        }
+        None => None,
+    };
+    let hours = source.reader.window(Slices::HoursAgo(0)).await?;
+    let last_hour = HourTotal::new(&hours.before);
+    let fleet = source.reader.fleet().await?;
+    let book = source.reader.book().await?;
+    let finest = source.precisions.counters.first();
+    let precision = finest.map_or(1, |finest| i64::from(finest.seconds));
+    Ok(Overview {
+        hour: HourTotal::new(&hours.now),
+        last_hour: Some(last_hour).filter(|hour| hour.requests > 0),
+        in_flight: fleet.in_flight,
+        requests_per_second: rate(&fleet.recent, fleet.taken_at, precision),
+        contexts: fleet.contexts + book.foreign(),
+        instances: fleet.instances,
+        target: source.target_seconds(),
+        window,
+    })
+}
+
+/// Requests per second over the last ten complete seconds, or over the last complete slice if that is
+/// longer. A missing slice had no requests. The slice that has just ended is left out: it has usually not
+/// been flushed yet, and a steady rate would appear a tenth too low.
+fn rate(recent: &[SliceCount], taken_at: i64, precision: i64) -> f64 {
+    let precision = precision.max(1);
+    let slices = (SECONDS + precision - 1) / precision;
+    let end = (taken_at - 1).div_euclid(precision) * precision;
+    let window = end.saturating_sub(slices * precision)..end;
+    let recent = recent.iter();
+    let within = recent.filter(|slice| window.contains(&slice.start));
+    let requests = within.fold(0i64, |sum, slice| sum.saturating_add(slice.count));
+    requests as f64 / (slices * precision) as f64
+}

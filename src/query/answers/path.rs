@@ -1,0 +1,190 @@
+//! The data of one context.
+
+use serde::Serialize;
+
+use super::changes::{ChangeRow, changes_of};
+use super::compared::ComparedWindow;
+use super::measured::{ContextName, Outcomes, Times};
+use super::of_kind;
+use super::slow_requests::{ListedRequests, listed_requests};
+use super::timers::RequestTimers;
+use crate::model::aggregate::Aggregate;
+use crate::model::context::{ContextId, Kind};
+use crate::model::histogram::{Histogram, lower_bound};
+use crate::model::outcome::OutcomeCounts;
+use crate::model::snapshot::HourSnapshot;
+use crate::query::book::added_hours;
+use crate::query::error::QueryError;
+use crate::query::source::Source;
+use crate::query::window::Window;
+
+/// The lower bound and the upper bound of a bucket of a histogram, in seconds, and its count.
+pub type Bucket = (f64, f64, u64);
+
+/// The data of one context: [`Reader::path`](crate::query::Reader::path).
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Path {
+    /// The context.
+    #[serde(flatten)]
+    pub name: ContextName,
+    /// The current hour, UTC; `None` without samples.
+    pub hour: Option<ContextHour>,
+    /// The hour before; `None` without samples.
+    pub last_hour: Option<ContextHour>,
+    /// Each bucket that is not empty, of the current hour, or of the last one while the current has no samples.
+    pub histogram: Vec<Bucket>,
+    /// Counts by outcome, of the same hour.
+    pub outcomes: Outcomes,
+    /// The slowest and the newest failed requests.
+    #[serde(flatten)]
+    pub listed: ListedRequests,
+    /// What has changed on it: what stands first.
+    pub changes: Vec<ChangeRow>,
+    /// The timers within its requests, in the same hour as the histogram.
+    #[serde(flatten)]
+    pub timers: RequestTimers,
+    /// The window, if one was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub window: Option<PathWindow>,
+}
+
+/// What a context measured in a window, with histograms and timers.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct PathWindow {
+    /// What was measured in it, and in the window before.
+    #[serde(flatten)]
+    pub window: ComparedWindow,
+    /// Each bucket that is not empty.
+    pub histogram: Vec<Bucket>,
+    /// The same of the window before.
+    pub histogram_before: Vec<Bucket>,
+    /// The timers within the requests.
+    #[serde(flatten)]
+    pub timers: RequestTimers,
+    /// The timers of the window before.
+    pub timers_before: RequestTimers,
+}
+
+/// A context's hour.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct ContextHour {
+    /// When the hour began, in Unix seconds.
+    pub start: i64,
+    /// Number of samples.
+    pub count: u64,
+    /// Statistics of the access times.
+    #[serde(flatten)]
+    pub times: Times,
+    /// Sum of all access times, in seconds.
+    pub total: f64,
+    /// How many of them are errors.
+    pub errors: u64,
+}
+
+impl From<&HourSnapshot> for ContextHour {
+    fn from(hour: &HourSnapshot) -> Self {
+        Self {
+            start: hour.start,
+            // Stores hold counts as floats; an invalid one, below zero or NaN, counts as 0.
+            count: hour.times.count as u64,
+            times: Times::from(hour),
+            total: hour.times.sum,
+            errors: hour.aggregate.outcomes.errors,
+        }
+    }
+}
+
+/// Which context is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathQuery {
+    /// The context.
+    pub context: String,
+    /// Its kind; HTTP requests come first if there is none.
+    pub kind: Option<Kind>,
+    /// The window, if there shall be one.
+    pub window: Option<Window>,
+}
+
+impl PathQuery {
+    /// Asks for a context of any kind, without a window.
+    pub fn new(context: impl Into<String>) -> Self {
+        Self {
+            context: context.into(),
+            kind: None,
+            window: None,
+        }
+    }
+}
+
+pub(in crate::query) async fn path(source: &Source, query: &PathQuery) -> Result<Path, QueryError> {
+    let context = &*query.context;
+    let snapshots = source.reader.contexts(context).await?;
+    let snapshot = of_kind(&snapshots, query.kind);
+    let snapshot = snapshot.ok_or(QueryError::NotFound("there is no context of this name"))?;
+    let id = ContextId::new(snapshot.kind, context);
+    let window = match query.window {
+        Some(window) => {
+            let sums = source.reader.window(window.slices()).await?;
+            // The book has statistics of hours.
+            let added = match window.is_hour() {
+                true => added_hours(snapshot),
+                false => Vec::new(),
+            };
+            let [now, before] = source.reader.window_of(window.slices(), &id).await?;
+            Some(PathWindow {
+                window: ComparedWindow::new(&sums, &id, &added),
+                histogram: buckets(&now.histogram),
+                histogram_before: buckets(&before.histogram),
+                timers: RequestTimers::new(source, id.kind, &now).await?,
+                timers_before: RequestTimers::new(source, id.kind, &before).await?,
+            })
+        }
+        None => None,
+    };
+    let listed = listed_requests(source, &id).await?;
+    let aggregate = aggregate(snapshot.hour.as_ref(), snapshot.last_hour.as_ref());
+    let timers = match aggregate {
+        Some(aggregate) => RequestTimers::new(source, snapshot.kind, aggregate).await?,
+        None => RequestTimers::default(),
+    };
+    Ok(Path {
+        window,
+        timers,
+        name: ContextName::from(&id),
+        hour: snapshot.hour.as_ref().map(ContextHour::from),
+        last_hour: snapshot.last_hour.as_ref().map(ContextHour::from),
+        histogram: aggregate.map_or_else(Vec::new, |aggregate| buckets(&aggregate.histogram)),
+        outcomes: Outcomes::new(
+            snapshot.kind,
+            aggregate.map_or_else(OutcomeCounts::default, |s| s.outcomes),
+        ),
+        listed,
+        changes: changes_of(source, context).await?,
+    })
+}
+
+/// The current hour's aggregate, or the last hour's while the current one has no samples.
+fn aggregate<'a>(
+    hour: Option<&'a HourSnapshot>,
+    last_hour: Option<&'a HourSnapshot>,
+) -> Option<&'a Aggregate> {
+    let happened =
+        |hour: &&HourSnapshot| hour.times.count > 0.0 || !hour.aggregate.histogram.is_empty();
+    let hour = hour.filter(happened).or(last_hour).or(hour);
+    hour.map(|hour| &hour.aggregate)
+}
+
+fn buckets(histogram: &Histogram) -> Vec<Bucket> {
+    let scale = histogram.scale();
+    let bucket = |(index, n): &(u16, u64)| {
+        let (low, high) = (
+            lower_bound(*index, scale),
+            lower_bound(index.saturating_add(1), scale),
+        );
+        (low, high, *n)
+    };
+    histogram.buckets().iter().map(bucket).collect()
+}

@@ -1,0 +1,343 @@
+//! The table of all contexts in a window, with filter, order and pages.
+
+use std::cmp::Ordering;
+use std::collections::HashSet;
+
+use serde::Serialize;
+
+use super::compared::{Compared, Ratios};
+use super::measured::{ContextName, Covered, Measured, share};
+use super::row_series::{MAX_SERIES_ROWS, PointValue, RowMetric, SeriesSpan};
+use super::{DEFAULT_ROWS, MAX_ROWS, NameFilter, check_points};
+use crate::model::context::{ContextId, Kind};
+use crate::model::records::RecordId;
+use crate::query::book::Book;
+use crate::query::error::QueryError;
+use crate::query::source::Source;
+use crate::query::window::Window;
+use crate::query::window_sums::PartSums;
+
+/// The measurements that rows can be ordered by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Sort {
+    /// The number of requests.
+    Count,
+    /// The mean.
+    Mean,
+    /// The 95th percentile.
+    P95,
+    /// The largest access time.
+    Max,
+    /// The sum of all access times.
+    Total,
+    /// The number of errors.
+    Errors,
+    /// The standard deviation.
+    Stddev,
+    /// The smallest access time.
+    Min,
+    /// The median.
+    P50,
+    /// The 99th percentile.
+    P99,
+    /// Errors by count.
+    ErrorShare,
+    /// The share of the time of all rows.
+    Share,
+    /// The change of the mean.
+    Change,
+    /// The number of responses with a 4xx status.
+    ClientErrors,
+    /// The name.
+    Context,
+}
+
+impl Sort {
+    /// All of them by their names in the API, the default first.
+    pub const NAMED: [(&str, Self); 15] = [
+        ("count", Self::Count),
+        ("mean", Self::Mean),
+        ("p95", Self::P95),
+        ("max", Self::Max),
+        ("total", Self::Total),
+        ("errors", Self::Errors),
+        ("stddev", Self::Stddev),
+        ("min", Self::Min),
+        ("p50", Self::P50),
+        ("p99", Self::P99),
+        ("error_share", Self::ErrorShare),
+        ("share", Self::Share),
+        ("change", Self::Change),
+        ("4xx", Self::ClientErrors),
+        ("context", Self::Context),
+    ];
+
+    fn key(self, row: &Row) -> Option<f64> {
+        let now = row.measured.now.as_ref()?;
+        match self {
+            Self::Count => Some(now.count as f64),
+            Self::Mean => now.times.mean,
+            Self::Stddev => now.times.stddev,
+            Self::Min => now.times.min,
+            Self::Max => now.times.max,
+            Self::P50 => now.times.p50,
+            Self::P95 => now.times.p95,
+            Self::P99 => now.times.p99,
+            Self::Total | Self::Share => Some(now.total),
+            Self::Errors => Some(now.errors as f64),
+            Self::ErrorShare => now.error_share,
+            Self::Change => row.measured.change?.mean,
+            Self::ClientErrors => Some(now.outcomes.count("4xx") as f64),
+            // The names are compared where all else is equal.
+            Self::Context => None,
+        }
+    }
+}
+
+/// How a context compares with the window before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RowStatus {
+    /// It had no samples before.
+    New,
+    /// It has no samples any more.
+    Gone,
+    /// Its mean has grown.
+    Up,
+    /// Its mean has fallen.
+    Down,
+}
+
+/// A context of the table.
+struct Row {
+    context: ContextId,
+    measured: Compared,
+}
+
+impl Row {
+    fn is(&self, status: RowStatus) -> bool {
+        let Compared { now, before, .. } = &self.measured;
+        let mean = self.measured.change.and_then(|change| change.mean);
+        match status {
+            RowStatus::New => now.is_some() && before.is_none(),
+            RowStatus::Gone => now.is_none() && before.is_some(),
+            RowStatus::Up => mean.is_some_and(|ratio| ratio > 1.0),
+            RowStatus::Down => mean.is_some_and(|ratio| ratio < 1.0),
+        }
+    }
+}
+
+/// The share of a window of which enough was recorded to say that something was not in it.
+const WHOLE: f64 = 0.995;
+
+/// The rows of a window, unordered.
+struct Table {
+    now: Covered,
+    before: Covered,
+    error: f64,
+    rows: Vec<Row>,
+}
+
+/// A page of the table: [`Reader::paths`](crate::query::Reader::paths).
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Paths {
+    /// What the window covers.
+    #[serde(flatten)]
+    pub now: Covered,
+    /// What the window before covers.
+    pub before: Covered,
+    /// The largest relative error of the percentiles of both windows.
+    pub error: f64,
+    /// The time in seconds that requests should stay below.
+    pub target: Option<f64>,
+    /// Number of rows on all pages.
+    pub total: usize,
+    /// The slices of the rows' series, if a series was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub series: Option<SeriesSpan>,
+    /// The contexts.
+    pub paths: Vec<PathRow>,
+}
+
+/// A context of the table.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct PathRow {
+    /// The context.
+    #[serde(flatten)]
+    pub name: ContextName,
+    /// What it measured in the window.
+    #[serde(flatten)]
+    pub now: Measured,
+    /// The share of the total of all rows, 0 to 1.
+    pub share: Option<f64>,
+    /// What it measured in the window before; `None` without samples.
+    pub before: Option<Measured>,
+    /// `now` by `before`.
+    pub change: Option<Ratios>,
+    /// Whether it had no samples in the window before, which was recorded.
+    pub is_new: bool,
+    /// One value for each slice, oldest first; `None` where nothing was recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub series: Option<Vec<Option<PointValue>>>,
+}
+
+/// Which contexts are asked for, and in which order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathsQuery {
+    /// The window.
+    pub window: Window,
+    /// Only contexts of a kind.
+    pub kind: Option<Kind>,
+    /// Only contexts that compare with the window before in a way; otherwise those that have samples.
+    pub status: Option<RowStatus>,
+    /// Only contexts whose name contains it, whatever the case of letters.
+    pub contains: String,
+    /// What they are ordered by.
+    pub sort: Sort,
+    /// Whether the largest comes first. A context without a value comes last in either order.
+    pub descending: bool,
+    /// What the series of each row shows, if there shall be one.
+    pub series: Option<RowMetric>,
+    /// The most contexts that are answered; 100 with a series.
+    pub limit: usize,
+    /// How many are left out before.
+    pub offset: usize,
+}
+
+impl Default for PathsQuery {
+    fn default() -> Self {
+        Self {
+            window: Window::HOUR,
+            kind: Some(Kind::Http),
+            status: None,
+            contains: String::new(),
+            sort: Sort::Count,
+            descending: true,
+            series: None,
+            limit: DEFAULT_ROWS,
+            offset: 0,
+        }
+    }
+}
+
+pub(in crate::query) async fn paths(
+    source: &Source,
+    query: &PathsQuery,
+) -> Result<Paths, QueryError> {
+    let (sort, descending) = (query.sort, query.descending);
+    let wanted = NameFilter::new(&query.contains);
+    let limit = query.limit.min(match query.series {
+        Some(_) => MAX_SERIES_ROWS,
+        None => MAX_ROWS,
+    });
+    // The book has statistics of hours.
+    let book = match query.window.is_hour() {
+        true => Some(source.reader.book().await?),
+        false => None,
+    };
+    let mut table = rows(source, query.window, book.as_deref()).await?;
+    table
+        .rows
+        .retain(|row| query.kind.is_none_or(|kind| kind == row.context.kind));
+    let totals = table
+        .rows
+        .iter()
+        .filter_map(|row| row.measured.now.as_ref());
+    // In one order, as the last digits of a sum depend on it, and an unchanged answer should stay the same.
+    let mut totals: Vec<f64> = totals.map(|now| now.total).collect();
+    totals.sort_unstable_by(f64::total_cmp);
+    let whole: f64 = totals.iter().sum();
+    table.rows.retain(|row| wanted.matches(&row.context.name));
+    table.rows.retain(|row| match query.status {
+        Some(status) => row.is(status),
+        None => row.measured.now.is_some(),
+    });
+    table.rows.sort_unstable_by(|a, b| {
+        let by_name = a.context.name.cmp(&b.context.name);
+        match sort == Sort::Context && descending {
+            true => by_name.reverse(),
+            false => order(sort.key(a), sort.key(b), descending).then(by_name),
+        }
+    });
+    let total = table.rows.len();
+    let page = table.rows.into_iter().skip(query.offset).take(limit);
+    let page: Vec<Row> = page.collect();
+    let mut series = None;
+    let mut values = Vec::new();
+    if let Some(metric) = query.series {
+        check_points(page.len() * source.reader.slices_of(query.window.slices()))?;
+        let ids = page.iter().map(|row| &row.context);
+        let ids: Vec<_> = ids.map(|id| RecordId::new(id.kind, &id.name)).collect();
+        let points = source
+            .reader
+            .window_points(query.window.slices(), &ids)
+            .await?;
+        series = Some(SeriesSpan::new(metric.as_str(), &points));
+        values = points.rows;
+    }
+    let mut values = values.into_iter();
+    let row = |row: Row| {
+        let now = row.measured.now.as_ref();
+        PathRow {
+            name: ContextName::from(&row.context),
+            is_new: row.measured.before.is_none() && table.before.complete >= WHOLE,
+            share: now.and_then(|now| share(now.total, whole)),
+            now: row
+                .measured
+                .now
+                .unwrap_or_else(|| Measured::none(row.context.kind)),
+            before: row.measured.before,
+            change: row.measured.change,
+            series: (query.series.zip(values.next()))
+                .map(|(metric, points)| metric.of_all(&points)),
+        }
+    };
+    Ok(Paths {
+        now: table.now,
+        before: table.before,
+        error: table.error,
+        target: source.target_seconds(),
+        total,
+        series,
+        paths: page.into_iter().map(row).collect(),
+    })
+}
+
+/// The contexts of a window of the records, with what other programs have added to the book's statistics.
+async fn rows(source: &Source, window: Window, book: Option<&Book>) -> Result<Table, QueryError> {
+    let sums = source.reader.window(window.slices()).await?;
+    let (now, before) = (Covered::from(&sums.now), Covered::from(&sums.before));
+    let recorded = sums.contexts();
+    let contexts: HashSet<_> = recorded
+        .chain(book.into_iter().flat_map(Book::contexts))
+        .collect();
+    let measured = |context: &ContextId, part: &PartSums| {
+        let added = book.and_then(|book| book.added(context, part.slices.from));
+        Measured::of_part(context, part, added)
+    };
+    let rows = contexts.into_iter().map(|context| Row {
+        measured: Compared::new(
+            (measured(context, &sums.now), &now),
+            (measured(context, &sums.before), &before),
+        ),
+        context: context.clone(),
+    });
+    Ok(Table {
+        now,
+        before,
+        error: sums.error(),
+        rows: rows.collect(),
+    })
+}
+
+/// Compares two rows. A row without a value comes last in either order.
+fn order(a: Option<f64>, b: Option<f64>, descending: bool) -> Ordering {
+    match (a, b) {
+        (Some(a), Some(b)) if descending => b.total_cmp(&a),
+        (Some(a), Some(b)) => a.total_cmp(&b),
+        (a, b) => b.is_some().cmp(&a.is_some()),
+    }
+}

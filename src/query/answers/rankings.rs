@@ -1,0 +1,128 @@
+//! The rankings of the store and of this process, or a part of one of them.
+
+use std::collections::HashSet;
+
+use serde::Serialize;
+
+use crate::model::ranking::RankingSpec;
+use crate::query::error::QueryError;
+use crate::query::source::Source;
+use crate::store::{RankedId, RankingPage};
+
+/// The rankings of the store and of this process: [`Reader::rankings`](crate::query::Reader::rankings).
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Rankings {
+    /// The rankings by name, without their ids.
+    pub rankings: Vec<RankingRow>,
+}
+
+/// A ranking without its ids.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct RankingRow {
+    /// Its name and configuration.
+    #[serde(flatten)]
+    pub head: RankingHead,
+    /// Number of ids.
+    pub ids: usize,
+}
+
+/// A part of a ranking: [`Reader::ranking`](crate::query::Reader::ranking).
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct RankingPart {
+    /// Its name and configuration.
+    #[serde(flatten)]
+    pub head: RankingHead,
+    /// Number of ids.
+    pub total: usize,
+    /// Some of the ids, the highest score first.
+    pub ids: Vec<RankedRow>,
+}
+
+/// The name and the configuration of a ranking.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct RankingHead {
+    /// Its name.
+    pub name: String,
+    /// The length of its window, in seconds.
+    pub period: i64,
+    /// The length of a slice, in seconds.
+    pub interval: u32,
+    /// The most ids that it has.
+    pub max_ids: u32,
+    /// How much was added to ids that it had no room for.
+    pub dropped: u64,
+}
+
+/// An id of a ranking, with its place.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct RankedRow {
+    /// The id and its score.
+    #[serde(flatten)]
+    pub id: RankedId,
+    /// Its place, which counts from 0.
+    pub rank: usize,
+}
+
+impl RankingHead {
+    fn new(name: &str, page: Option<&RankingPage>, spec: RankingSpec) -> Self {
+        Self {
+            name: name.to_owned(),
+            period: spec.period(),
+            interval: spec.interval,
+            max_ids: spec.max_ids,
+            dropped: page.map_or(0, |page| page.dropped),
+        }
+    }
+}
+
+pub(in crate::query) async fn rankings(source: &Source) -> Result<Rankings, QueryError> {
+    let own = source.process.rankings();
+    let stored = source.reader.rankings().await?;
+    let mut rankings: Vec<RankingRow> = (stored.iter())
+        .map(|(name, page)| RankingRow {
+            head: RankingHead::new(name, Some(page), page.spec),
+            ids: page.total,
+        })
+        .collect();
+    // What the store says of a ranking goes before the configuration of this process.
+    let names: HashSet<&str> = stored.iter().map(|(name, _)| &**name).collect();
+    let own_only = own.iter().filter(|(name, _)| !names.contains(&**name));
+    rankings.extend(own_only.map(|(name, spec)| RankingRow {
+        head: RankingHead::new(name, None, *spec),
+        ids: 0,
+    }));
+    rankings.sort_unstable_by(|a, b| a.head.name.cmp(&b.head.name));
+    Ok(Rankings { rankings })
+}
+
+pub(in crate::query) async fn ranking(
+    source: &Source,
+    name: &str,
+    offset: usize,
+    limit: usize,
+) -> Result<RankingPart, QueryError> {
+    let page = source.reader.ranking(name, offset, limit).await?;
+    let page = page.as_deref();
+    let own = || {
+        let own = source.process.rankings();
+        own.into_iter().find(|(own, _)| **own == *name)
+    };
+    let spec = page.map(|page| page.spec);
+    let spec = spec.or_else(|| own().map(|(_, spec)| spec));
+    let spec = spec.ok_or(QueryError::NotFound("there is no ranking of this name"))?;
+    let ids = page.map_or(&[][..], |page| &page.top);
+    let row = |(at, id): (usize, &RankedId)| RankedRow {
+        id: id.clone(),
+        rank: offset + at,
+    };
+    Ok(RankingPart {
+        head: RankingHead::new(name, page, spec),
+        total: page.map_or(0, |page| page.total),
+        ids: ids.iter().enumerate().map(row).collect(),
+    })
+}

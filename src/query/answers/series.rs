@@ -1,0 +1,148 @@
+//! A metric over time, oldest first.
+
+use serde::Serialize;
+
+use super::measured::Covered;
+use super::metric::{SeriesMetric, SeriesValue};
+use super::resolution::{Bounds, Resolution, SliceSource};
+use super::{check_points, of_kind};
+use crate::model::context::{ALL, ContextId, Kind};
+use crate::model::window::WindowSlices;
+use crate::query::error::QueryError;
+use crate::query::reader::Span;
+use crate::query::source::Source;
+use crate::query::window::Window;
+use crate::store::CounterQuery;
+
+/// A metric of a context, or of all requests, over time: [`Reader::series`](crate::query::Reader::series).
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Series {
+    /// The context; `None` stands for all requests.
+    pub context: Option<String>,
+    /// The name of the metric.
+    pub metric: &'static str,
+    /// The length of a slice, in seconds.
+    pub precision: u32,
+    /// What the window covers that was asked for.
+    #[serde(flatten)]
+    pub window: Option<Covered>,
+    /// The largest relative error of the points, if a window was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<f64>,
+    /// The start, in Unix seconds, and the value of each slice that has data, oldest first.
+    pub points: Vec<(i64, SeriesValue)>,
+}
+
+/// Which series is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeriesQuery {
+    /// The context; `None` stands for all requests.
+    pub context: Option<String>,
+    /// The kind of the context; HTTP requests come first if there is none.
+    pub kind: Option<Kind>,
+    /// What is shown of each slice.
+    pub metric: SeriesMetric,
+    /// The window; all slices that are kept if there is none.
+    pub window: Option<Window>,
+    /// The length of the slices, in seconds: one that counters or records are kept at. The finest that covers the window
+    /// by no more than 200 points if there is none.
+    pub precision: Option<u32>,
+}
+
+impl Default for SeriesQuery {
+    fn default() -> Self {
+        Self {
+            context: None,
+            kind: None,
+            metric: SeriesMetric::Hits,
+            window: None,
+            precision: None,
+        }
+    }
+}
+
+pub(in crate::query) async fn series(
+    source: &Source,
+    query: &SeriesQuery,
+) -> Result<Series, QueryError> {
+    let (context, kind) = (query.context.as_deref(), query.kind);
+    let now = source.clock.now_seconds();
+    let metric = query.metric;
+    let bounds = (query.window).map(|window| Bounds::new(window.slices(), now));
+    let mut resolutions = Resolution::all(&source.precisions, !metric.counters().is_empty());
+    let given = query.precision;
+    if given.is_none() && bounds.is_some() && !source.store.has_context_counters() {
+        resolutions.retain(|one| matches!(one.source, SliceSource::Records(_)));
+    }
+    let resolution = Resolution::choose(&resolutions, given, bounds, now)?;
+
+    let whose = context.unwrap_or(ALL);
+    let (mut points, mut error) = match resolution.source {
+        SliceSource::Counters(_) => {
+            let names = metric.counters().iter().map(|of| of.counter(whose));
+            let query = CounterQuery::new(names, resolution.precision);
+            (
+                metric.of_counters(&source.reader.counters(&query).await?),
+                0.0,
+            )
+        }
+        SliceSource::Records(_) => {
+            let id = ContextId::new(kind_of(source, whose, kind).await?, whose);
+            of_records(source, &id, metric, resolution.precision).await?
+        }
+    };
+    let slices = bounds.map(|bounds| resolution.slices(bounds));
+    let mut window = None;
+    if let Some(slices) = slices {
+        let oldest = points.first().map(|(start, _)| *start);
+        let span = source.reader.recorded_span().await?;
+        window = Some(covered(slices, resolution.precision, span, oldest));
+        points.retain(|(start, _)| slices.contains(*start));
+    }
+    check_points(points.len())?;
+    if points.is_empty() {
+        error = 0.0;
+    }
+    Ok(Series {
+        context: query.context.clone(),
+        metric: metric.as_str(),
+        precision: resolution.precision,
+        error: window.map(|_| error),
+        window,
+        points,
+    })
+}
+
+/// The points of the records of a context, and their largest relative error.
+async fn of_records(
+    source: &Source,
+    context: &ContextId,
+    metric: SeriesMetric,
+    width: u32,
+) -> Result<(Vec<(i64, SeriesValue)>, f64), QueryError> {
+    let records = source.reader.records(context, width).await?;
+    let points = records.iter();
+    let points = points.map(|slice| (slice.start, metric.of_record(context.kind, &slice.sums)));
+    let errors = records.iter().map(|slice| metric.error(&slice.sums));
+    Ok((points.collect(), errors.fold(0.0, f64::max)))
+}
+
+/// What the slices of a window cover. There may be slices from before the store was created; of the one within which it
+/// was created, only the part since then was recorded.
+fn covered(slices: WindowSlices, precision: u32, span: Span, oldest: Option<i64>) -> Covered {
+    let before = oldest.filter(|start| start.saturating_add(i64::from(precision)) <= span.created);
+    Covered::new(slices, before.unwrap_or(span.created), span)
+}
+
+/// The kind of the context of this name, of which the request may say the kind.
+async fn kind_of(source: &Source, context: &str, kind: Option<Kind>) -> Result<Kind, QueryError> {
+    if context == ALL {
+        return Ok(Kind::All);
+    }
+    if let Some(kind) = kind {
+        return Ok(kind);
+    }
+    let contexts = source.reader.contexts(context).await?;
+    Ok(of_kind(&contexts, None).map_or(Kind::Http, |context| context.kind))
+}

@@ -1,0 +1,66 @@
+//! The ranking of the slowest contexts, slowest first.
+
+use std::collections::HashMap;
+
+use serde::Serialize;
+
+use super::measured::ContextName;
+use crate::model::context::Kind;
+use crate::model::slowest::RankedContext;
+use crate::model::window::Window as Slices;
+use crate::query::error::QueryError;
+use crate::query::source::Source;
+
+/// The ranking of the slowest contexts: [`Reader::slowest`](crate::query::Reader::slowest).
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Slowest {
+    /// At most 100 contexts, the slowest first.
+    pub slowest: Vec<SlowContext>,
+}
+
+/// A context of the ranking.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct SlowContext {
+    /// The context.
+    pub context: String,
+    /// `None` if neither hour has samples of it, or if it is the name of a context and of a timer.
+    pub kind: Option<Kind>,
+    /// The method, if it stands for requests.
+    pub method: Option<String>,
+    /// The route template, if it stands for requests.
+    pub path: Option<String>,
+    /// The mean by which it is ranked, in seconds.
+    pub mean: f64,
+}
+
+pub(in crate::query) async fn slowest(
+    source: &Source,
+    limit: usize,
+) -> Result<Slowest, QueryError> {
+    let ranking = source.reader.slowest().await?;
+    let hours = source.reader.window(Slices::HoursAgo(0)).await?;
+    // The ranking has names only.
+    let mut kinds: HashMap<&str, Option<Kind>> = HashMap::new();
+    for context in hours.contexts() {
+        let kind = kinds.entry(&context.name);
+        kind.and_modify(|kind| *kind = None)
+            .or_insert(Some(context.kind));
+    }
+    let rank = |ranked: &RankedContext| {
+        let kind = kinds.get(&*ranked.context).copied().flatten();
+        let name = kind.map(|kind| ContextName::new(&ranked.context, kind));
+        let (method, path) = name.map_or((None, None), |name| (name.method, name.path));
+        SlowContext {
+            context: ranked.context.clone(),
+            kind,
+            method,
+            path,
+            mean: ranked.mean,
+        }
+    };
+    Ok(Slowest {
+        slowest: ranking.iter().take(limit).map(rank).collect(),
+    })
+}

@@ -1,0 +1,47 @@
+//! What answers are made from: the store, and what this process knows by itself.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::reader::StoreReader;
+use crate::clock::Clock;
+use crate::model::health::Health;
+use crate::model::ranking::RankingSpec;
+use crate::model::slice::Precisions;
+use crate::store::Store;
+
+/// What answers are made from.
+pub(crate) struct Source {
+    /// Reads the store.
+    pub(crate) reader: StoreReader,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Clock,
+    /// The precisions of the counters.
+    pub(crate) precisions: Precisions,
+    /// The time that requests should stay below.
+    pub(crate) target: Option<Duration>,
+    pub(crate) process: Arc<dyn Process>,
+}
+
+/// What only this process knows.
+pub(crate) trait Process: Send + Sync {
+    /// The state of this instance.
+    fn health(&self) -> Health;
+
+    /// What each of the user's counters of this instance has counted since the start.
+    fn counters(&self) -> HashMap<Arc<str>, i64>;
+
+    /// The rankings of this instance.
+    fn rankings(&self) -> Vec<(Arc<str>, RankingSpec)>;
+
+    /// The row caches of this process.
+    #[cfg(feature = "row-cache")]
+    fn row_caches(&self) -> Vec<Arc<crate::row_cache::Shared>>;
+}
+
+impl Source {
+    pub(crate) fn target_seconds(&self) -> Option<f64> {
+        self.target.map(|target| target.as_secs_f64())
+    }
+}
