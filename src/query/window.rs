@@ -62,6 +62,11 @@ impl Window {
         Ok(Self(Slices::Between(from, to)))
     }
 
+    /// A window of the records.
+    pub(crate) fn of(slices: Slices) -> Self {
+        Self(slices)
+    }
+
     /// The window of the records.
     pub(crate) fn slices(self) -> Slices {
         self.0

@@ -1,10 +1,10 @@
 // What needs attention: the changes that stand, worst first.
 
-import { headline, isOfAll, level, since, suspects, sure, values } from './change.js';
+import { cost, headline, isOfAll, level, since, suspects, sure, values } from './change.js';
 import { card } from './card.js';
 import { contextParts } from './context.js';
 import { attr, el, show, sync, text } from './dom.js';
-import { duration, moment, plural, visible } from './format.js';
+import { moment, plural, visible } from './format.js';
 import { link } from './state.js';
 
 const SHOWN = 5;
@@ -58,8 +58,7 @@ function update(node, change, marks, now) {
 	attr(label, 'data-level', level(change));
 	attr(name, 'href', isOfAll(change) ? link({ screen: 'health' }) : link({ screen: 'path', context: change.context }));
 	text(start, change.ended ? `${moment(change.since, now)} to ${moment(change.ended, now)}` : since(change, now));
-	const extra = change.extra_seconds_per_minute;
-	text(change_, `${values(change)}${extra > 0 && change.kind === 'slower' ? `, costs ${duration(extra)} per minute` : ''}`);
+	text(change_, `${values(change)}${cost(change)}`);
 	const known = suspects(change, marks, now);
 	text(suspect, known.length ? `Suspect: ${known.join('; ')}` : 'No suspect: no deploy, timer or instance stands out');
 	text(certainty, sure(change));

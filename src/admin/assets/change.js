@@ -25,6 +25,9 @@ export function values({ kind, then, now }) {
 	return `${format(then)} → ${format(now)}`;
 }
 
+/** What being slower costs, without what more requests do: what "Fix first" says is saved. */
+export const cost = ({ kind, from_code: code }) => (kind === 'slower' && code > 0.0005 ? `, costs ${duration(code)} per minute` : '');
+
 export function since(change, now) {
 	return `since ${moment(change.since, now)} (${span(now - change.since)})`;
 }

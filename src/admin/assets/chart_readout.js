@@ -2,8 +2,8 @@
 
 import { NONE, grouped, percent } from './format.js';
 import { valueOf } from './slices.js';
+import { ENOUGH } from './tiles.js';
 
-const SAMPLES = { mean: 5, p50: 5, p95: 20, p99: 100 }; // fewer say little about the figure
 
 /** 12:40 – 12:41, with the date unless it is today's */
 export function when({ precision, now, utc, clock }, { start, end, open }) {
@@ -22,8 +22,8 @@ export function readout(state, slice) {
 	const values = series.filter(({ key }) => !hidden.has(key)).map((one) => ({ ...one, value: valueOf(state, slice, one.key) })).reverse();
 	const all = values.reduce((sum, { value }) => sum + value, 0);
 	const rows = values.map(({ key, label, value }) => {
-		const few = !stack && value !== null && samples < SAMPLES[key];
-		const extra = few ? `fewer than ${SAMPLES[key]} samples` : stack && slice.recorded ? percent(value, all) : '';
+		const few = !stack && value !== null && samples < ENOUGH[key];
+		const extra = few ? `fewer than ${ENOUGH[key]} samples` : stack && slice.recorded ? percent(value, all) : '';
 		return { key, label, few, extra, value: value === null ? NONE : format(value) };
 	});
 	if (stack) rows.unshift({ label: 'All', extra: '', value: slice.recorded ? format(all) : NONE });

@@ -10,7 +10,7 @@ export function instanceTable(name) {
 		name,
 		caption: 'Instances',
 		key: (row) => row.instance,
-		mark: (node, row) => attr(node, 'data-odd', row.isOdd ? 'true' : null),
+		mark: (node, row) => attr(node, 'data-odd', row.stands_out ? 'true' : null),
 		columns: [
 			{ id: 'instance', label: 'Instance', className: 'name', value: (row) => row.instance, draw(cell, row) {
 				if (!cell.firstChild) cell.append(el('bdi', 'mono'), el('span', 'muted'));
@@ -22,7 +22,7 @@ export function instanceTable(name) {
 			statistic('mean'),
 			{ id: 'ratio', label: 'vs others', title: 'Its mean by that of the others, in the same minutes', value: (row) => row.ratio, draw(cell, row) {
 				text(cell, isNumber(row.ratio) ? times(row.ratio) : '–');
-				attr(cell, 'data-sense', row.isOdd ? 'bad' : null);
+				attr(cell, 'data-sense', row.stands_out ? 'bad' : null);
 			} },
 			statistic('p95'),
 			{ id: 'error_share', label: 'Errors', value: (row) => row.error_share, draw(cell, row) {
@@ -33,10 +33,9 @@ export function instanceTable(name) {
 	});
 }
 
-/** Those that are out of line come first. `versions`: those of which a deploy is suspected; `most`: the rows that are drawn. */
-export function drawInstances(table, { instances, from, to, total }, note, now, versions = new Set(), most = instances.length) {
-	for (const one of instances) one.isOdd = one.out_of_line || one.ratio >= 1.5 || (one.ratio > 1.1 && versions.has(one.version));
-	const rank = (one) => (one.out_of_line ? 2 : one.isOdd ? 1 : 0);
+/** Those that are out of line come first. `most`: the rows that are drawn. */
+export function drawInstances(table, { instances, from, to, total }, note, now, most = instances.length) {
+	const rank = (one) => (one.out_of_line ? 2 : one.stands_out ? 1 : 0);
 	const ordered = instances.toSorted((a, b) => rank(b) - rank(a));
 	const odd = instances.find((one) => one.out_of_line);
 	table.draw(ordered, instances.length ? '' : 'No instance has reported this path in this range: each reports its busiest 32', most);

@@ -3,7 +3,7 @@
 import { Attention } from './attention.js';
 import { question } from './api.js';
 import { anchor, card } from './card.js';
-import { fixFirst, ranked } from './fix_first.js';
+import { fixFirst } from './fix_first.js';
 import { span } from './format.js';
 import { attr, el, show } from './dom.js';
 import { isInRange, isZoomed, link, range, rangeName, seconds } from './state.js';
@@ -36,11 +36,11 @@ export function mount(root, page) {
 			overview: question('overview', range()),
 			changes: question('changes', { limit: 50 }),
 			marks: 'marks',
-			paths: question('paths', { ...range(), kind: 'http', sort: 'total', limit: 20 }),
+			fix: question('fix_first', { ...range(), limit: FIRST }),
 			...trends.questions(),
 			...(isEmpty ? { ever: question('paths', { window: '7d', limit: 1 }) } : {}),
 		}),
-		draw({ overview, changes, marks, paths, ever, ...series }, now, { asOf }) {
+		draw({ overview, changes, marks, fix, ever, ...series }, now, { asOf }) {
 			attr(all, 'href', link({ screen: 'paths' }));
 			const marked = marks?.marks ?? [];
 			const length = lengthName();
@@ -55,7 +55,7 @@ export function mount(root, page) {
 				show(empty, isEmpty && ever?.total === 0);
 			}
 			trends.draw(series, { marks: marked, changes: standing, asOf });
-			if (paths && changes) first.draw(ranked(paths, standing, now).slice(0, FIRST), paths.paths.length ? '' : 'No requests in this range');
+			if (fix) first.draw(fix.rows, fix.rows.length ? '' : 'No requests in this range');
 		},
 	};
 }

@@ -19,7 +19,7 @@ export function mount(root, page) {
 			side('before', 'Mean before', 'mean', (value) => duration(value)),
 			side('after', 'after', 'mean', (value) => duration(value)),
 			{ id: 'change', label: 'Change', value: (row) => row.change?.mean ?? null, draw(cell, row) {
-				const ratio = row.before?.count >= 20 && row.after?.count >= 20 ? row.change?.mean : null;
+				const ratio = row.change?.mean;
 				text(cell, delta(ratio) || '–');
 				attr(cell, 'data-sense', sense(ratio));
 			} },
@@ -33,7 +33,7 @@ export function mount(root, page) {
 			side('before', 'Errors before', 'error_share', (value) => percent(value, 1)),
 			side('after', 'after  ', 'error_share', (value) => percent(value, 1)),
 			side('after', 'Requests after', 'count', count),
-			numberColumn('extra_seconds_per_minute', 'Costs', (value) => (Math.abs(value) >= 0.001 ? `${value < 0 ? '−' : '+'}${duration(Math.abs(value))}/min` : '–'), { title: 'Service time per minute beyond that before' }),
+			numberColumn('extra_seconds_per_minute', 'Costs', (value) => (Math.abs(value) >= 0.001 ? `${value < 0 ? '−' : '+'}${duration(Math.abs(value))}/min` : '–'), { title: 'Service time per minute beyond what as many requests would have taken before' }),
 		],
 	});
 	const marks = el('select', '');

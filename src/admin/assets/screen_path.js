@@ -18,7 +18,6 @@ import { timeGoes } from './time_goes.js';
 import { Trends } from './trends.js';
 import { changePanel } from './verdict.js';
 
-const SLOW = 5;
 const INSTANCES = 12;
 
 export function mount(root, page) {
@@ -49,18 +48,11 @@ export function mount(root, page) {
 	let standing = null;
 
 	/** The requests that matter most: where the page fails, those that failed since. */
-	function drawRequests({ slowest_requests: slowest, failed_requests: failed }, { from, to }) {
-		const isFailing = standing?.kind === 'failing';
-		const both = (list) => [...(list?.hour ?? []), ...(list?.last_hour ?? [])];
-		const all = [...(isFailing ? both(failed) : []), ...both(slowest)];
-		const requestsByKey = new Map(all.map((one) => [requestKey(one), one]));
-		const ordered = [...requestsByKey.values()].sort(worst(standing));
-		const inRange = ordered.filter((one) => one.ended >= from && one.ended < to);
-		const shown = (inRange.length ? inRange : ordered).slice(0, SLOW);
+	function drawRequests({ failing, in_window: inRange, requests: shown }) {
 		requests.draw(shown, shown.length ? '' : 'No requests in the last two hours');
 		const panel = body.querySelector('[data-panel=slow-requests]');
-		text(panel.querySelector('h2'), isFailing ? 'Failing and slowest requests' : 'Slowest requests');
-		text(panel.querySelector('.muted'), inRange.length ? `${shown.length} of this range` : shown.length ? 'none of this range: of the last two hours' : '');
+		text(panel.querySelector('h2'), failing ? 'Failing and slowest requests' : 'Slowest requests');
+		text(panel.querySelector('.muted'), inRange ? `${shown.length} of this range` : shown.length ? 'none of this range: of the last two hours' : '');
 	}
 	// The time since the change, unless a range was zoomed to.
 	const sinceChange = () => (standing && !isZoomed() ? { from: standing.since } : null);
@@ -103,16 +95,10 @@ export function mount(root, page) {
 			shape = { now: compared.histogram, before: compared.histogram_before?.length ? compared.histogram_before : null, p50: compared.p50, p95: compared.p95, target: isTimer ? null : page.config.target };
 			drawHistogram(histogram.querySelector('.histogram'), shape);
 			timeTable.draw(compared);
-			drawRequests(path, window);
-			if (fleet) drawInstances(instances, fleet, body.querySelector('[data-panel=instances] .muted'), now, new Set((standing?.suspects ?? []).map((one) => one.version)), INSTANCES);
+			drawRequests(window.worst_requests);
+			if (fleet) drawInstances(instances, fleet, body.querySelector('[data-panel=instances] .muted'), now, INSTANCES);
 		},
 	};
 }
 
 const requestKey = (row) => `${row.ended} ${row.duration} ${row.instance} ${row.trace_id}`;
-
-/** Orders requests: failures first if the page fails, then those since the change, then the slowest. */
-function worst(change) {
-	const rank = (one) => (change?.kind === 'failing' && one.error ? 2 : 0) + (change && one.ended >= change.since ? 1 : 0);
-	return (a, b) => rank(b) - rank(a) || b.duration - a.duration;
-}

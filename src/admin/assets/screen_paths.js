@@ -35,8 +35,8 @@ const columns = (kind) => [
 	} },
 	...(kind === 'timer' ? [] : [numberColumn('4xx', '4xx', (n) => (n > 0 ? count(n) : '–'), { value: (row) => row.outcomes?.['4xx'] ?? 0, sort: true })]),
 	{ id: 'change', label: 'Change', sort: true, title: 'Of the mean, against the range before', value: (row) => row.change?.mean ?? null, draw(cell, row) {
-		const ratio = row.count >= 5 && row.before?.count >= 5 ? row.change?.mean : null;
-		text(cell, row.before || !row.isNew ? delta(ratio) || '–' : 'new');
+		const ratio = row.change?.mean;
+		text(cell, row.is_new ? 'new' : delta(ratio) || '–');
 		attr(cell, 'data-sense', sense(ratio));
 	} },
 ];
@@ -69,7 +69,7 @@ export function contexts(kind) {
 				const { paths: shown, total: all } = paths ?? { paths: [], total: 0 };
 				// The last slice has not ended.
 				const ended = paths?.series?.to > asOf ? -1 : undefined;
-				for (const row of shown) Object.assign(row, { ended: (row.series ?? []).slice(0, ended), isNew: !row.before && paths.before.complete >= 0.995 });
+				for (const row of shown) Object.assign(row, { ended: (row.series ?? []).slice(0, ended) });
 				if (paths && !pager.draw(shown.length, all)) return;
 				const empty = state.q ? `No ${noun} contains “${visible(state.q)}”` : `No ${noun} in the last ${lengthName()}`;
 				table.draw(shown, refused.paths ?? (shown.length ? '' : empty));

@@ -1,28 +1,23 @@
 // The tiles: what a window measured, each with its change against the window before.
 
 import { attr, el, show, text } from './dom.js';
+import { config } from './state.js';
 import { NONE, count, delta, duration, grouped, isNumber, moment, percent, plural, rate } from './format.js';
 
+const { requests, p99 } = config.enough;
+
 /** Fewest requests of which a statistic says something. */
-export const ENOUGH = { mean: 5, p50: 5, p95: 20, p99: 100, errors: 20, target: 20, error_share: 20 };
-
-/** The recorded seconds of a window, up to `now`. */
-export const recorded = ({ from, to, complete }, now) => complete * (Math.min(to, now) - from);
-
-const perSecond = (window, now) => {
-	const length = recorded(window, now);
-	return length > 0 ? window.count / length : null;
-};
+export const ENOUGH = { mean: requests, p50: requests, p95: requests, p99, errors: requests, target: requests, error_share: requests };
 
 // `better`: whether more is better (1), worse (-1) or neither (0).
 const TILES = [
-	{ name: 'requests', label: 'Requests', better: 0, value: (w) => w.count, format: count, exact: grouped },
-	{ name: 'rate', label: 'Requests/s', better: 0, value: perSecond, format: rate },
+	{ name: 'requests', label: 'Requests', better: 0, value: (w) => w.count, format: count, exact: grouped, of: 'count' },
+	{ name: 'rate', label: 'Requests/s', better: 0, value: (w) => w.per_second, format: rate, of: 'count' },
 	{ name: 'mean', label: 'Mean', better: -1, format: duration },
-	{ name: 'p50', label: 'p50', better: -1, format: duration },
-	{ name: 'p95', label: 'p95', better: -1, format: duration },
-	{ name: 'p99', label: 'p99', better: -1, format: duration },
-	{ name: 'errors', label: 'Errors', better: -1, value: (w) => w.error_share, format: (share) => percent(share, 1), note: (w) => plural(w.errors, 'error') },
+	{ name: 'p50', label: 'p50', better: -1, format: duration, isPercentile: true },
+	{ name: 'p95', label: 'p95', better: -1, format: duration, isPercentile: true },
+	{ name: 'p99', label: 'p99', better: -1, format: duration, isPercentile: true },
+	{ name: 'errors', label: 'Errors', better: -1, value: (w) => w.error_share, of: 'error_share', format: (share) => percent(share, 1), note: (w) => plural(w.errors, 'error') },
 	{ name: 'target', label: 'Below target', better: 1, value: (w) => w.below_target, format: (share) => percent(share, 1), isShare: true },
 	{ name: 'in-flight', label: 'In flight', better: 0, value: (w) => w.in_flight, format: grouped, isNow: true },
 ];
@@ -50,8 +45,8 @@ export class Tiles {
 		if (!isNumber(window.count)) throw new TypeError('window.count');
 		for (const tile of this.tiles) {
 			const read = tile.value ?? ((w) => w[tile.name]);
-			const value = read(window, now);
-			const old = before && !tile.isNow ? read(before, now) : null;
+			const value = read(window);
+			const old = before && !tile.isNow ? read(before) : null;
 			const few = ENOUGH[tile.name] > window.count && window.count > 0;
 			show(tile.node, tile.name !== 'target' || isNumber(target));
 			if (tile.name === 'target' && isNumber(target)) {
@@ -61,23 +56,27 @@ export class Tiles {
 			text(tile.figure, isNumber(value) ? tile.format(value) : NONE);
 			attr(tile.figure, 'title', isNumber(value) && tile.exact ? tile.exact(value) : null);
 			tile.node.classList.toggle('few', few);
+			if (tile.isPercentile) {
+				const error = window.error >= 0.005 && window.count > 0 ? ` ±${percent(window.error, 1)}` : '';
+				text(tile.node.firstChild, `${tile.label}${error}`);
+				attr(tile.node, 'title', error ? `Percentiles are read from a histogram: within${error} of the exact value in this range` : null);
+			}
 			this.#drawDelta(tile, { value, old, window, few, length, now });
 		}
 	}
 
 	#drawDelta(tile, { value, old, window, few, length, now }) {
 		const { before } = window;
+		const ratio = window.change?.[tile.of ?? tile.name]; // counts are compared per recorded second
 		let words = '';
 		let sense = 0;
 		let title = null;
 		if (tile.isNow) words = 'now';
 		else if (few) words = `only ${plural(window.count, 'request')}`;
-		else if (isNumber(value) && isNumber(old) && (old > 0 || tile.isShare)) {
-			// A range that goes on has not the length of the one before.
-			const ratio = tile.name === 'requests' ? perSecond(window, now) / perSecond(before, now) : value / old;
+		else if (isNumber(ratio) || (tile.isShare && isNumber(window.change?.mean) && isNumber(value) && isNumber(old))) {
 			words = tile.isShare ? points(value - old) : delta(ratio);
 			const isClear = tile.isShare ? Math.abs(value - old) >= 0.001 : ratio >= 1.05 || ratio <= 0.95;
-			sense = isClear ? Math.sign(value - old) * tile.better : 0;
+			sense = isClear ? (tile.isShare ? Math.sign(value - old) : Math.sign(ratio - 1)) * tile.better : 0;
 			title = `${tile.format(old)} in the ${length} before, ${moment(before.from, now)} – ${moment(before.to, now)}${before.complete < 0.995 ? `, of which ${percent(before.complete, 1)} was recorded` : ''}`;
 			if (before.complete < 0.995) words = `≈ ${words}`;
 		} else if (tile.note) words = tile.note(window);

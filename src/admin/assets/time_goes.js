@@ -26,10 +26,9 @@ export function timeGoes() {
 			} },
 			numberColumn('time', 'Time', (value) => duration(value)),
 			numberColumn('before', 'Before', (value) => duration(value)),
-			{ id: 'change', label: 'Change', value: (row) => (row.before > 0 ? row.time / row.before : null), draw(cell, row) {
-				const ratio = row.before > 0 ? row.time / row.before : null;
-				text(cell, ratio ? delta(ratio) : row.before === 0 && row.time > 0.0001 ? 'new' : '–');
-				attr(cell, 'data-sense', sense(ratio));
+			{ id: 'change', label: 'Change', value: (row) => row.change, draw(cell, row) {
+				text(cell, delta(row.change) || (row.before === null && row.compared ? 'new' : '–'));
+				attr(cell, 'data-sense', sense(row.change));
 			} },
 			numberColumn('per_request', 'Calls', (n) => times(n).replace('×', ''), { title: 'Calls per request' }),
 		],
@@ -37,11 +36,11 @@ export function timeGoes() {
 	const node = card('time-goes', 'Where the time goes', { head: [el('span', 'muted'), ...table.buttons()], parts: [table.node] });
 	return {
 		node,
-		draw({ count: requests, mean, timers: now = [], untimed_share: own, timers_before: then, before, label }) {
-			const per = (covered, n) => (n > 0 ? covered / n : null);
-			const old = new Map((then?.timers ?? []).map((timer) => [timer.timer, timer]));
-			const rows = now.map((timer) => ({ ...timer, time: per(timer.covered, requests), before: before?.count > 0 ? per(old.get(timer.timer)?.covered ?? 0, before.count) : null }));
-			if (rows.length) rows.push({ timer: 'outside of timers', own: true, share: own, time: own * mean, before: before?.count > 0 && isNumber(then?.untimed_share) ? then.untimed_share * before.mean : null, per_request: null });
+		draw({ count: requests, timers: now = [], timers_before: then, change, label, ...own }) {
+			const old = new Map((then?.timers ?? []).map((timer) => [timer.timer, timer.seconds_per_request]));
+			const compared = isNumber(change?.mean);
+			const rows = now.map((timer) => ({ ...timer, compared, time: timer.seconds_per_request, before: old.get(timer.timer) ?? null }));
+			if (rows.length) rows.push({ timer: 'outside of timers', own: true, share: own.untimed_share, time: own.untimed_per_request, before: then?.untimed_per_request ?? null, change: own.untimed_change, per_request: null });
 			rows.sort((a, b) => b.time - a.time);
 			table.draw(rows, rows.length ? '' : requests > 0 ? NO_TIMERS : 'No requests in this time');
 			text(node.querySelector('.muted'), rows.length ? label : '');

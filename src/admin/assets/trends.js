@@ -7,7 +7,6 @@ import { count, duration } from './format.js';
 import { question } from './api.js';
 import { isCoarse, range, seconds, state } from './state.js';
 import { chartRows } from './slices.js';
-import { recorded } from './tiles.js';
 
 /** The slices that records have; counters have others. */
 const RECORDED = [60, 300, 1800, 3600, 21600, 86400];
@@ -114,5 +113,6 @@ export class Trends {
 /** What a series covers. Its recorded part ends now. */
 function bounds(series, now) {
 	const { from, to, precision } = series;
-	return { from, to, precision, recordedFrom: Math.min(to, now) - recorded(series, now) };
+	const end = Math.min(to, now);
+	return { from, to, precision, recordedFrom: end - series.complete * (end - from) };
 }

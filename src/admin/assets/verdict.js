@@ -1,8 +1,8 @@
 // What has changed on a path: how much, since when, how sure, what is suspected, and whether a deploy did it.
 
-import { headline, isOfAll, level, since, suspects, sure, values } from './change.js';
+import { cost, headline, isOfAll, level, since, suspects, sure, values } from './change.js';
 import { attr, el, show, sync, text } from './dom.js';
-import { duration, isNumber, moment, percent, span, visible } from './format.js';
+import { duration, moment, span, visible } from './format.js';
 
 /** The change that stands, or the last one that has ended, in a sentence each. */
 export function changePanel() {
@@ -24,7 +24,7 @@ export function changePanel() {
 				text(start, one.ended ? `from ${moment(one.since, now)} to ${moment(one.ended, now)}` : since(one, now));
 				text(figures, figuresOf(one));
 				text(certainty, sure(one));
-				text(suspect, `${suspectsOf(one, marks, now)} ${deployVerdict(one, marks)}`);
+				text(suspect, `${suspectsOf(one, marks, now)} ${deployVerdict(one)}`);
 				line.dataset.kind = one.kind;
 			});
 			const mark = marks.find((one) => one.version);
@@ -36,10 +36,8 @@ export function changePanel() {
 }
 
 function figuresOf(one) {
-	const extra = one.extra_seconds_per_minute;
-	const cost = extra > 0 && one.kind === 'slower' ? `, costs ${duration(extra)} per minute` : '';
-	const cause = cost && isNumber(one.code_share) ? ` (${percent(Math.max(Math.min(one.code_share, 1), 0), 1)} of it is the code, not the traffic)` : '';
-	return `${values(one)}${cost}${cause}`;
+	const traffic = one.kind === 'slower' && one.from_traffic > 0.0005 ? `, and more requests ${duration(one.from_traffic)} more` : '';
+	return `${values(one)}${cost(one)}${traffic}`;
 }
 
 function suspectsOf(one, marks, now) {
@@ -48,8 +46,7 @@ function suspectsOf(one, marks, now) {
 }
 
 /** Did my deploy do it? */
-function deployVerdict(one, marks) {
-	if ((one.suspects ?? []).some((suspect) => suspect.kind === 'deploy')) return '';
-	const before = marks.filter((mark) => mark.version && mark.at <= one.since + 120)[0];
-	return before ? `Not a deploy: the last one before it, ${visible(before.text)}, was ${span(Math.max(one.since - before.at, 0))} earlier.` : 'No deploy was seen before it.';
+function deployVerdict({ deploy: { verdict, mark, seconds_before: earlier } }) {
+	if (verdict === 'suspected') return '';
+	return verdict === 'not_the_deploy' ? `Not a deploy: the last one before it, ${visible(mark.text)}, was ${span(earlier)} earlier.` : 'No deploy was seen before it.';
 }

@@ -3,10 +3,12 @@
 use serde::Serialize;
 
 use super::measured::share;
+use super::questions::DeployVerdict;
 use super::{DEFAULT_ROWS, MAX_ROWS};
 use crate::model::changes::change::{Change, ChangeKind};
 use crate::model::changes::detector::Sight;
-use crate::model::context::method_and_path;
+use crate::model::context::{ALL, method_and_path};
+use crate::model::mark::Mark;
 use crate::query::error::QueryError;
 use crate::query::source::Source;
 
@@ -43,6 +45,8 @@ pub struct ChangeRow {
     pub traffic_share: Option<f64>,
     /// The share of the extra time that comes from slower requests; `None` without extra time.
     pub code_share: Option<f64>,
+    /// Whether a deploy did it.
+    pub deploy: DeployVerdict,
 }
 
 /// Which changes are asked for.
@@ -66,8 +70,9 @@ impl Default for ChangesQuery {
     }
 }
 
-impl From<&Change> for ChangeRow {
-    fn from(change: &Change) -> Self {
+impl ChangeRow {
+    /// The marks are given oldest first.
+    fn new(change: &Change, marks: &[Mark]) -> Self {
         let (method, path) = method_and_path(&change.context);
         let extra = change.extra_seconds_per_minute;
         Self {
@@ -76,6 +81,7 @@ impl From<&Change> for ChangeRow {
             stands: change.ended.is_none(),
             traffic_share: share(change.from_traffic, extra),
             code_share: share(change.from_code, extra),
+            deploy: DeployVerdict::of(change, marks),
             change: change.clone(),
         }
     }
@@ -91,6 +97,7 @@ pub(in crate::query) async fn changes(
         offset,
     } = *query;
     let log = source.reader.changes().await?;
+    let marks = source.reader.marks().await?;
     let mut matching: Vec<&Change> = (log.changes.iter())
         .filter(|change| kind.is_none_or(|kind| change.kind == kind))
         .collect();
@@ -104,7 +111,7 @@ pub(in crate::query) async fn changes(
             .into_iter()
             .skip(offset)
             .take(limit.min(MAX_ROWS))
-            .map(ChangeRow::from)
+            .map(|change| ChangeRow::new(change, &marks))
             .collect(),
     })
 }
@@ -119,8 +126,26 @@ pub(super) async fn changes_of(
     context: &str,
 ) -> Result<Vec<ChangeRow>, QueryError> {
     let log = source.reader.changes().await?;
+    let marks = source.reader.marks().await?;
     let changes = log.changes.iter();
     let mut of_context: Vec<&Change> = changes.filter(|c| *c.context == *context).collect();
     sort_by_urgency(&mut of_context);
-    Ok(of_context.into_iter().map(ChangeRow::from).collect())
+    let rows = of_context.into_iter();
+    Ok(rows.map(|change| ChangeRow::new(change, &marks)).collect())
+}
+
+/// The most urgent change that stands on a context, or else on all.
+pub(super) async fn standing_on(
+    source: &Source,
+    context: &str,
+) -> Result<Option<ChangeRow>, QueryError> {
+    let log = source.reader.changes().await?;
+    let marks = source.reader.marks().await?;
+    let most_urgent = |context: &str| {
+        let changes = log.changes.iter();
+        let standing = changes.filter(|c| *c.context == *context && c.ended.is_none());
+        standing.min_by(|a, b| a.by_urgency(b))
+    };
+    let change = most_urgent(context).or_else(|| most_urgent(ALL));
+    Ok(change.map(|change| ChangeRow::new(change, &marks)))
 }

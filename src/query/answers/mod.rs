@@ -13,6 +13,7 @@ mod metric;
 mod overview;
 mod path;
 mod paths;
+mod questions;
 mod rankings;
 mod resolution;
 mod row_series;
@@ -39,6 +40,9 @@ pub use self::metric::{SeriesMetric, SeriesValue, SliceTimes};
 pub use self::overview::{HourTotal, Overview};
 pub use self::path::{Bucket, ContextHour, Path, PathQuery, PathWindow};
 pub use self::paths::{PathRow, Paths, PathsQuery, RowStatus, Sort};
+pub use self::questions::{
+    DeployVerdict, Part, SinceWhen, Verdict, WhichInstance, WhichPart, WorstRequests,
+};
 pub use self::rankings::{RankedRow, RankingHead, RankingPart, RankingRow, Rankings};
 pub use self::row_series::{PointValue, RowMetric, SeriesSpan};
 #[cfg(feature = "row-cache")]
@@ -58,6 +62,9 @@ pub(super) use self::marks::marks;
 pub(super) use self::overview::overview;
 pub(super) use self::path::path;
 pub(super) use self::paths::paths;
+pub(super) use self::questions::{
+    did_the_deploy, since_when, which_instance, which_part, worst_requests,
+};
 pub(super) use self::rankings::{ranking, rankings};
 #[cfg(feature = "row-cache")]
 pub(super) use self::rows::rows;

@@ -6,6 +6,7 @@ use super::changes::{ChangeRow, changes_of};
 use super::compared::ComparedWindow;
 use super::measured::{ContextName, Outcomes, Times};
 use super::of_kind;
+use super::questions::{WorstRequests, worst_requests};
 use super::slow_requests::{ListedRequests, listed_requests};
 use super::timers::RequestTimers;
 use crate::model::aggregate::Aggregate;
@@ -65,6 +66,8 @@ pub struct PathWindow {
     pub timers: RequestTimers,
     /// The timers of the window before.
     pub timers_before: RequestTimers,
+    /// The requests to look at.
+    pub worst_requests: WorstRequests,
 }
 
 /// A context's hour.
@@ -134,12 +137,22 @@ pub(in crate::query) async fn path(source: &Source, query: &PathQuery) -> Result
                 false => Vec::new(),
             };
             let [now, before] = source.reader.window_of(window.slices(), &id).await?;
+            let window_of = ComparedWindow::new(&sums, &id, &added);
+            let mut timers = RequestTimers::new(source, id.kind, &now).await?;
+            let timers_before = RequestTimers::new(source, id.kind, &before).await?;
+            if window_of.change.is_some_and(|change| change.mean.is_some()) {
+                timers.compare(&timers_before);
+            }
             Some(PathWindow {
-                window: ComparedWindow::new(&sums, &id, &added),
+                window: window_of,
                 histogram: buckets(&now.histogram),
                 histogram_before: buckets(&before.histogram),
-                timers: RequestTimers::new(source, id.kind, &now).await?,
-                timers_before: RequestTimers::new(source, id.kind, &before).await?,
+                timers,
+                timers_before,
+                worst_requests: match id.kind {
+                    Kind::Http => worst_requests(source, context, Some(window)).await?,
+                    _ => WorstRequests::default(),
+                },
             })
         }
         None => None,

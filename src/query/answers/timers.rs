@@ -19,6 +19,10 @@ pub struct RequestTimers {
     pub timed_share: Option<f64>,
     /// The share of the time during which none ran, 0 to 1.
     pub untimed_share: Option<f64>,
+    /// The time of a request during which none ran, in seconds.
+    pub untimed_per_request: Option<f64>,
+    /// The ratio of that to the window before, where both can be compared.
+    pub untimed_change: Option<f64>,
 }
 
 /// A timer within the requests of a context.
@@ -41,6 +45,10 @@ pub struct RequestTimer {
     pub share: Option<f64>,
     /// Seconds of `total` in which it ran beside itself, or on after the request.
     pub overlap: f64,
+    /// The time of a request during which it ran, in seconds: `covered` by the number of all requests.
+    pub seconds_per_request: Option<f64>,
+    /// The ratio of that to the window before, where both can be compared.
+    pub change: Option<f64>,
 }
 
 impl RequestTimers {
@@ -78,7 +86,22 @@ impl RequestTimers {
             timers: rows,
             timed_share: share(timed as f64, sums.times.sum as f64),
             untimed_share: share(untimed as f64, sums.times.sum as f64),
+            untimed_per_request: share(untimed as f64 / 1e9, sums.times.count as f64),
+            untimed_change: None,
         })
+    }
+}
+
+impl RequestTimers {
+    /// Sets the ratios to the window before.
+    pub(super) fn compare(&mut self, before: &Self) {
+        let ratio = |now: Option<f64>, before: Option<f64>| share(now?, before?);
+        for timer in &mut self.timers {
+            let old = before.timers.iter().find(|old| old.timer == timer.timer);
+            let old = old.and_then(|old| old.seconds_per_request);
+            timer.change = ratio(timer.seconds_per_request, old);
+        }
+        self.untimed_change = ratio(self.untimed_per_request, before.untimed_per_request);
     }
 }
 
@@ -96,6 +119,8 @@ impl RequestTimer {
             covered: covered as f64 / 1e9,
             share: share(covered as f64, time as f64),
             overlap: sums.sum.saturating_sub(covered) as f64 / 1e9,
+            seconds_per_request: share(covered as f64 / 1e9, count as f64),
+            change: None,
         }
     }
 }

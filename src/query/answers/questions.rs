@@ -1,0 +1,299 @@
+//! The questions that somebody asks who looks after a service, each with a short answer.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::MAX_ROWS;
+use super::changes::{ChangeRow, standing_on};
+use super::instances::{InstanceRow, Instances, InstancesQuery, instances};
+use super::measured::Covered;
+use super::slow_requests::{ListedRequest, listed_requests};
+use super::timers::RequestTimers;
+use crate::model::changes::change::{Change, ChangeKind, Suspect};
+use crate::model::context::{ContextId, Kind};
+use crate::model::mark::Mark;
+use crate::model::slice::HOUR;
+use crate::model::window::Window as Slices;
+use crate::query::error::QueryError;
+use crate::query::source::Source;
+use crate::query::window::Window;
+
+/// The most requests of [`WorstRequests`].
+const WORST: usize = 5;
+
+/// Since when a page is as it is: [`Reader::since_when`](crate::query::Reader::since_when).
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct SinceWhen {
+    /// The most urgent change that stands, on the page or on all pages; `None` if nothing has changed.
+    pub change: Option<ChangeRow>,
+    /// When that began, in Unix seconds.
+    pub since: Option<i64>,
+    /// Whether all pages have changed together.
+    pub all_pages: bool,
+    /// The end of the last minute that was judged, in Unix seconds; `None` before the first.
+    pub judged_until: Option<i64>,
+}
+
+/// Which part of a page has changed: [`Reader::which_part`](crate::query::Reader::which_part).
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct WhichPart {
+    /// The part.
+    pub part: Part,
+    /// The change that it is part of.
+    pub change: Option<ChangeRow>,
+    /// What `now` is about: the time since the change, or else the last hour.
+    pub covered: Covered,
+    /// Where the time of the requests goes.
+    pub now: RequestTimers,
+    /// Where it went in the window of the same length before.
+    pub before: RequestTimers,
+}
+
+/// A part of a service that a change comes from.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Part {
+    /// Nothing has changed.
+    Nothing,
+    /// There are more requests, or none any more; they take as long as before.
+    Traffic,
+    /// A timer within the requests.
+    Timer {
+        /// Its name.
+        timer: Arc<str>,
+        /// The part of the slowdown that it covers, 0 to 1.
+        share: f64,
+    },
+    /// One instance; the others are as before.
+    Instance {
+        /// Its name.
+        instance: Arc<str>,
+    },
+    /// The handler, outside of all timers.
+    Handler,
+}
+
+/// The requests to look at: [`Reader::worst_requests`](crate::query::Reader::worst_requests).
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct WorstRequests {
+    /// Whether the page fails, so that failed requests come first.
+    pub failing: bool,
+    /// Whether they ended within the window that was asked for; otherwise they are of the last two hours.
+    pub in_window: bool,
+    /// At most 5: those that failed if the page fails, those since the change that stands, then the slowest.
+    pub requests: Vec<ListedRequest>,
+}
+
+/// Which instance a change comes from: [`Reader::which_instance`](crate::query::Reader::which_instance).
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct WhichInstance {
+    /// The instance that stands out most; `None` if all are alike.
+    pub instance: Option<InstanceRow>,
+    /// All instances since the change, or in the last hour.
+    pub instances: Instances,
+}
+
+/// Whether a deploy did it: [`Reader::did_the_deploy`](crate::query::Reader::did_the_deploy), and of each change.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct DeployVerdict {
+    /// The verdict.
+    pub verdict: Verdict,
+    /// The mark that is suspected, or else the last deploy before the change.
+    pub mark: Option<Mark>,
+    /// Seconds from the mark to the beginning of the change. A change that began a little earlier has 0.
+    pub seconds_before: Option<i64>,
+    /// The ratio of the new version to the old one in the same minutes, where both ran.
+    pub side_by_side: Option<f64>,
+}
+
+/// Whether a deploy did it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Verdict {
+    /// A mark is near the beginning of the change.
+    Suspected,
+    /// The last deploy was long before the change.
+    NotTheDeploy,
+    /// No deploy was seen before the change.
+    NoDeploySeen,
+}
+
+impl DeployVerdict {
+    /// Of a change; the marks are given oldest first.
+    pub(super) fn of(change: &Change, marks: &[Mark]) -> Self {
+        let suspected = change.suspects.iter().find_map(|suspect| match suspect {
+            Suspect::Deploy {
+                mark, side_by_side, ..
+            } => Some((mark, *side_by_side)),
+            _ => None,
+        });
+        let before = |mark: &Mark| change.since.saturating_sub(mark.at).max(0);
+        let Some((id, side_by_side)) = suspected else {
+            let mut deploys = marks.iter().rev().filter(|mark| mark.version.is_some());
+            let last = deploys.find(|mark| mark.at <= change.since);
+            return Self {
+                verdict: match last {
+                    Some(_) => Verdict::NotTheDeploy,
+                    None => Verdict::NoDeploySeen,
+                },
+                seconds_before: last.map(before),
+                mark: last.cloned(),
+                side_by_side: None,
+            };
+        };
+        let mark = marks.iter().find(|mark| mark.id == *id);
+        Self {
+            verdict: Verdict::Suspected,
+            seconds_before: mark.map(before),
+            mark: mark.cloned(),
+            side_by_side,
+        }
+    }
+}
+
+pub(in crate::query) async fn since_when(
+    source: &Source,
+    context: &str,
+) -> Result<SinceWhen, QueryError> {
+    let log = source.reader.changes().await?;
+    let change = standing_on(source, context).await?;
+    Ok(SinceWhen {
+        since: change.as_ref().map(|row| row.change.since),
+        all_pages: change
+            .as_ref()
+            .is_some_and(|row| *row.change.context != *context),
+        change,
+        judged_until: (log.judged.until > 0).then_some(log.judged.until),
+    })
+}
+
+pub(in crate::query) async fn which_part(
+    source: &Source,
+    context: &str,
+) -> Result<WhichPart, QueryError> {
+    let change = standing_on(source, context).await?;
+    let window = since(source, change.as_ref());
+    let id = ContextId::new(Kind::Http, context);
+    let [now, before] = source.reader.window_of(window, &id).await?;
+    Ok(WhichPart {
+        part: change.as_ref().map_or(Part::Nothing, Part::of),
+        change,
+        covered: Covered::of(window, source.reader.recorded_span().await?),
+        now: RequestTimers::new(source, id.kind, &now).await?,
+        before: RequestTimers::new(source, id.kind, &before).await?,
+    })
+}
+
+impl Part {
+    fn of(row: &ChangeRow) -> Self {
+        let change = &row.change;
+        let instance = change.suspects.iter().find_map(|suspect| match suspect {
+            Suspect::Instance { instance, .. } => Some(instance.clone()),
+            _ => None,
+        });
+        if let Some(instance) = change.instance.clone().or(instance) {
+            return Self::Instance { instance };
+        }
+        let timer = change.suspects.iter().find_map(|suspect| match suspect {
+            Suspect::Timer { timer, share, .. } => Some((timer.clone(), *share)),
+            _ => None,
+        });
+        match (change.kind, timer) {
+            (ChangeKind::Surging | ChangeKind::Silent, _) => Self::Traffic,
+            (_, Some((timer, share))) => Self::Timer { timer, share },
+            _ => Self::Handler,
+        }
+    }
+}
+
+pub(in crate::query) async fn worst_requests(
+    source: &Source,
+    context: &str,
+    window: Option<Window>,
+) -> Result<WorstRequests, QueryError> {
+    let change = standing_on(source, context).await?;
+    let failing = (change.as_ref()).is_some_and(|row| row.change.kind == ChangeKind::Failing);
+    let id = ContextId::new(Kind::Http, context);
+    let listed = listed_requests(source, &id).await?;
+    let mut requests = Vec::new();
+    let (slowest, failed) = (listed.slowest_requests, listed.failed_requests);
+    let failed = [failed.hour, failed.last_hour].into_iter().flatten();
+    for one in
+        (failed.filter(|_| failing)).chain([slowest.hour, slowest.last_hour].into_iter().flatten())
+    {
+        // One of the slowest may be among the failed.
+        if !requests.contains(&one) {
+            requests.push(one);
+        }
+    }
+    let since = change
+        .as_ref()
+        .map_or(f64::INFINITY, |row| row.change.since as f64);
+    requests.sort_by(|a, b| {
+        let rank = |one: &ListedRequest| (failing && one.error, one.ended >= since);
+        (rank(b).cmp(&rank(a))).then_with(|| b.duration.total_cmp(&a.duration))
+    });
+    let window = window.map(|window| window.slices().slices(source.clock.now_seconds()));
+    let is_within = |one: &ListedRequest| {
+        window.is_some_and(|slices| (slices.from as f64..slices.to as f64).contains(&one.ended))
+    };
+    let in_window = requests.iter().any(is_within);
+    requests.retain(|one| !in_window || is_within(one));
+    requests.truncate(WORST);
+    Ok(WorstRequests {
+        failing,
+        in_window,
+        requests,
+    })
+}
+
+pub(in crate::query) async fn which_instance(
+    source: &Source,
+    context: &str,
+) -> Result<WhichInstance, QueryError> {
+    let change = standing_on(source, context).await?;
+    let query = InstancesQuery {
+        context: Some(context.to_owned()),
+        window: Window::of(since(source, change.as_ref())),
+        limit: MAX_ROWS,
+        offset: 0,
+    };
+    let instances = instances(source, &query).await?;
+    let standing_out = instances.instances.iter().filter(|row| row.stands_out);
+    let instance = standing_out.max_by(|a, b| {
+        let ratio = |row: &InstanceRow| row.ratio.unwrap_or(0.0);
+        let by_change = a.out_of_line.cmp(&b.out_of_line);
+        by_change.then_with(|| ratio(a).total_cmp(&ratio(b)))
+    });
+    Ok(WhichInstance {
+        instance: instance.cloned(),
+        instances,
+    })
+}
+
+pub(in crate::query) async fn did_the_deploy(
+    source: &Source,
+    context: &str,
+) -> Result<Option<DeployVerdict>, QueryError> {
+    let change = standing_on(source, context).await?;
+    Ok(change.map(|row| row.deploy))
+}
+
+/// The time since a change, or else the last hour.
+fn since(source: &Source, change: Option<&ChangeRow>) -> Slices {
+    let now = source.clock.now_seconds();
+    match change {
+        Some(row) if row.change.since <= now => {
+            Slices::Between(row.change.since, now.saturating_add(1))
+        }
+        _ => Slices::Last(HOUR),
+    }
+}
