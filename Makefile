@@ -108,7 +108,7 @@ mutants: setup
 	--re "$$(sed 's/[][().*+?{}|^$$\\]/\\&/g; s/.*/^&$$/' mutants.out/missed.txt | paste -sd'|')"
 
 # Breaks the Lua scripts in one place at a time, in a copy of them, and fails when no test notices a break: more than half
-# an hour on two cores. BREAK=forget.lua tries the breaks whose script or name contains it.
+# an hour on two cores. PULSE_LUA_FROM=65 begins with the 65th. BREAK=forget.lua tries the breaks whose script or name contains it.
 lua-breaks: setup
 	cargo run --locked -p pulse-lua-breaks -- $(if $(BREAK),"$(BREAK)")
 

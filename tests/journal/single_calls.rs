@@ -219,6 +219,14 @@ fn a_read_is_limited_in_bytes() {
 }
 
 #[test]
+fn a_read_returns_as_many_entries_as_its_limit_allows() {
+    let drive = journal_of(20);
+    acquire(&drive, "v");
+    let read = read(&drive, "v", u64::from(u32::MAX));
+    assert_eq!(read.len(), 20);
+}
+
+#[test]
 fn a_read_under_another_version_has_no_effect() {
     let drive = journal_of(1);
     acquire(&drive, "v1");

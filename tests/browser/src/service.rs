@@ -280,6 +280,11 @@ impl Service {
         self.pulse.flush().await.expect("a store in memory");
     }
 
+    /// The handle of the instance that has the page.
+    pub fn pulse(&self) -> &Pulse {
+        &self.pulse
+    }
+
     /// The address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address

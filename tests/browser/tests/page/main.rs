@@ -3,6 +3,7 @@
 mod accessibility;
 mod charts;
 mod cost;
+mod figures;
 mod hostile;
 mod incidents;
 mod outage;

@@ -362,9 +362,8 @@ async fn older_answers_never_take_the_place_of_newer_ones() {
     let proxy = AlteringProxy::start(shop.demo().address()).await;
     let has_asked = AtomicBool::new(false);
     proxy.alter(move |questions, body| {
-        // Once for what to fix first, and once for whether there were any at all.
-        let paths = questions.iter().filter(|one| **one == "paths");
-        if paths.count() == 2 {
+        // Whether there were any at all.
+        if questions.contains(&"paths") {
             has_asked.store(true, Ordering::SeqCst);
             return body.to_owned();
         }

@@ -1,0 +1,118 @@
+//! A caller in Rust, an endpoint and the page give the same figures.
+
+use pulse_browser::page::Page;
+use pulse_browser::rig::http::Client;
+use pulse_browser::service::Service;
+use serde_json::Value;
+use tower_pulse::query::{Answer, ChangesQuery, Kind, PathQuery, PathsQuery, Window};
+
+use crate::column;
+
+/// An answer as an endpoint writes it.
+fn json<T: serde::Serialize>(answer: &Answer<T>) -> Value {
+    serde_json::to_value(answer).expect("it is written")
+}
+
+/// The number that a text of the page begins with, in seconds if it has a unit of time, and in shares if it has `%`.
+fn shown(text: &str) -> f64 {
+    let text = text.replace('\u{202f}', " ");
+    let end = text.find(|c: char| !c.is_ascii_digit() && !". ".contains(c));
+    let (number, unit) = text.split_at(end.unwrap_or(text.len()));
+    let number: f64 = number.replace(' ', "").parse().expect(&text);
+    let factor = match unit.split_whitespace().next().unwrap_or_default() {
+        "ns" => 1e-9,
+        "µs" => 1e-6,
+        "ms" => 1e-3,
+        "%" => 1e-2,
+        "min" | "min/min" => 60.0,
+        _ => 1.0,
+    };
+    number * factor
+}
+
+/// Fails unless the page shows a figure, to the three digits that it shows.
+fn assert_shown(text: &str, figure: Option<f64>) {
+    let Some(figure) = figure else {
+        assert_eq!(text, "–");
+        return;
+    };
+    let shown = shown(text);
+    let most = 0.0051 * figure.abs() + 1e-12;
+    assert!((shown - figure).abs() <= most, "{text}, not {figure}");
+}
+
+#[tokio::test]
+async fn a_caller_an_endpoint_and_the_page_give_the_same_figures() {
+    // Its clock stands still, so that all ask at the same moment.
+    let service = Service::with_gap().await;
+    let query = service.pulse().query();
+    let mut client = Client::connect(service.address()).await;
+    let mut endpoint = async |uri: &str| client.json(&format!("/admin/pulse/api/{uri}")).await;
+    let window: Window = "1h".parse().expect("a window");
+
+    let overview = query.overview(Some(window)).await.expect("an answer");
+    assert_eq!(endpoint("overview?window=1h").await, json(&overview));
+    let rows = PathsQuery {
+        window,
+        ..PathsQuery::default()
+    };
+    let paths = query.paths(&rows).await.expect("an answer");
+    assert_eq!(endpoint("paths?window=1h").await, json(&paths));
+    let one = PathQuery {
+        window: Some(window),
+        kind: Some(Kind::Http),
+        ..PathQuery::new("GET /")
+    };
+    let path = query.path(&one).await.expect("an answer");
+    let uri = "path?window=1h&kind=http&context=GET%20%2F";
+    assert_eq!(endpoint(uri).await, json(&path));
+    let first = query.fix_first(window, 10).await.expect("an answer");
+    assert_eq!(endpoint("fix_first?window=1h").await, json(&first));
+    let changes = query
+        .changes(&ChangesQuery::default())
+        .await
+        .expect("an answer");
+    assert_eq!(endpoint("changes").await, json(&changes));
+
+    let all = overview.window.as_ref().expect("a window");
+    assert_eq!((all.now.count, paths.paths[0].now.count), (78, 78));
+    let page = Page::open(&service.url("/admin/pulse#overview?range=1h")).await;
+    page.until_shown("table[data-table=fix-first] tbody tr")
+        .await;
+    let tile = async |name: &str| page.text(&format!("[data-tile={name}] .value")).await;
+    let times = &all.now.times;
+    for (name, figure) in [
+        ("requests", Some(78.0)),
+        ("mean", times.mean),
+        ("p50", times.p50),
+        ("p95", times.p95),
+        ("p99", times.p99),
+        ("errors", all.now.error_share),
+    ] {
+        assert_shown(&tile(name).await, figure);
+    }
+    let row = &first.rows[0];
+    for (name, figure) in [
+        ("share", row.share),
+        ("per_minute", row.per_minute),
+        ("saved_per_minute", row.saved_per_minute),
+        ("mean", row.measured.times.mean),
+        ("p95", row.measured.times.p95),
+    ] {
+        assert_shown(&column(&page, "fix-first", name).await[0], figure);
+    }
+
+    page.show("paths?range=1h").await;
+    page.until_shown("table[data-table=paths] tbody tr").await;
+    let row = &paths.paths[0];
+    for (name, figure) in [
+        ("count", Some(row.now.count as f64)),
+        ("mean", row.now.times.mean),
+        ("p95", row.now.times.p95),
+        ("max", row.now.times.max),
+        ("change", row.change.and_then(|change| change.mean)),
+    ] {
+        assert_shown(&column(&page, "paths", name).await[0], figure);
+    }
+    page.end().await;
+}

@@ -1,0 +1,286 @@
+//! Every figure agrees with every other: over all pages and windows of a store, whatever it recorded.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tower_pulse::query::{
+    ChangesQuery, DeployQuery, ENOUGH_REQUESTS, FixReason, Kind, Measured, PathQuery, PathsQuery,
+    Reader, SeriesMetric, SeriesQuery, SeriesValue, Window,
+};
+use tower_pulse::{ChangeKind, Clock, Pulse};
+
+use crate::fleet::START;
+
+/// Fails if two figures of the answers contradict each other.
+pub async fn agree(query: &Reader, now: i64) {
+    for name in Window::NAMES {
+        let window = name.parse().unwrap();
+        in_window(query, window, name).await;
+    }
+    for (from, to) in [(now - 600, now), (now - 5_400, now - 1_800)] {
+        let window = Window::between(from, to).unwrap();
+        in_window(query, window, &format!("{from} to {to}")).await;
+    }
+    percentiles(query).await;
+    changes(query).await;
+    deploys(query).await;
+}
+
+fn near(a: f64, b: f64) -> bool {
+    (a - b).abs() <= 1e-9 * a.abs().max(b.abs()).max(1e-3)
+}
+
+/// What the answers about one window say.
+async fn in_window(query: &Reader, window: Window, name: &str) {
+    let overview = query.overview(Some(window)).await.unwrap();
+    let all = overview.window.as_ref().unwrap();
+    let asked = PathsQuery {
+        window,
+        limit: 1_000,
+        ..PathsQuery::default()
+    };
+    let paths = query.paths(&asked).await.unwrap();
+    assert_eq!(
+        (all.covered, all.before.covered),
+        (paths.now, paths.before),
+        "{name}"
+    );
+    let count: u64 = paths.paths.iter().map(|row| row.now.count).sum();
+    let errors: u64 = paths.paths.iter().map(|row| row.now.errors).sum();
+    let total: f64 = paths.paths.iter().map(|row| row.now.total).sum();
+    assert_eq!((all.now.count, all.now.errors), (count, errors), "{name}");
+    assert!(near(all.now.total, total), "{name}: {total}, {all:#?}");
+    measured(&all.now, all.covered.recorded_seconds, name);
+    let shares: f64 = paths.paths.iter().filter_map(|row| row.share).sum();
+    assert!(count == 0 || near(shares, 1.0), "{name}: {shares}");
+    for row in &paths.paths {
+        measured(&row.now, paths.now.recorded_seconds, name);
+        let asked = PathQuery {
+            window: Some(window),
+            kind: Some(Kind::Http),
+            ..PathQuery::new(&row.name.context)
+        };
+        let page = query.path(&asked).await.unwrap();
+        let page = page.window.as_ref().unwrap();
+        assert_eq!(
+            (&page.window.now, page.window.change),
+            (&row.now, row.change),
+            "{name}"
+        );
+        let requests: u64 = page.histogram.iter().map(|(_, _, count)| count).sum();
+        assert_eq!(requests, row.now.count, "{name}");
+        // A comparison needs both sides.
+        let old = row.before.as_ref().map_or(0, |before| before.count);
+        let can_compare = paths.now.is_mostly_recorded()
+            && paths.before.is_mostly_recorded()
+            && old.min(row.now.count) >= ENOUGH_REQUESTS;
+        let ratio = row.change.and_then(|change| change.mean);
+        assert_eq!(ratio.is_some(), can_compare, "{name}: {row:#?}");
+        assert!(!(row.is_new && old > 0), "{name}: {row:#?}");
+    }
+    let series = SeriesQuery {
+        metric: SeriesMetric::Outcomes,
+        window: Some(window),
+        ..SeriesQuery::default()
+    };
+    let series = query.series(&series).await.unwrap();
+    if series
+        .window
+        .is_some_and(|covered| covered.from == all.covered.from)
+    {
+        let outcomes = series.points.iter().map(|(_, value)| match value {
+            SeriesValue::Outcomes(outcomes) => outcomes.iter().map(|(_, n)| n).sum::<u64>(),
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(outcomes.sum::<u64>(), count, "{name}");
+    }
+    fix_first(query, window, name).await;
+}
+
+/// The figures of a context in a window of which so many seconds were recorded.
+fn measured(measured: &Measured, seconds: i64, name: &str) {
+    let about = || format!("{name}: {measured:#?}");
+    let count = measured.count as f64;
+    let rate = (seconds > 0 && count > 0.0).then(|| count / seconds as f64);
+    assert_eq!(measured.per_second, rate, "{}", about());
+    let outcomes: u64 = measured.outcomes.iter().map(|(_, n)| n).sum();
+    assert_eq!(outcomes, measured.count, "{}", about());
+    let times = &measured.times;
+    let Some(mean) = times.mean else {
+        assert_eq!(measured.count, 0, "{}", about());
+        return;
+    };
+    assert!(near(mean * count, measured.total), "{}", about());
+    let share = measured.error_share.unwrap();
+    assert!(near(share * count, measured.errors as f64), "{}", about());
+    let ordered = [times.min, times.p50, times.p95, times.p99, times.max].map(Option::unwrap);
+    assert!(ordered.is_sorted(), "{}", about());
+    assert!(ordered[0] <= mean && mean <= ordered[4], "{}", about());
+}
+
+/// All figures of a row are of one window, which is that of the page's own answer.
+async fn fix_first(query: &Reader, window: Window, name: &str) {
+    let answer = query.fix_first(window, 100).await.unwrap();
+    let changes = query.changes(&ChangesQuery::default()).await.unwrap();
+    for row in &answer.rows {
+        let about = || format!("{name}: {row:#?}");
+        assert!(answer.covered.from <= row.window.from, "{}", about());
+        assert!(row.window.to <= answer.covered.to, "{}", about());
+        let per_minute = row.per_minute.unwrap_or(0.0);
+        let seconds = row.window.recorded_seconds as f64;
+        assert!(
+            near(per_minute * seconds / 60.0, row.measured.total),
+            "{}",
+            about()
+        );
+        measured(&row.measured, row.window.recorded_seconds, name);
+        let saved = row.saved_per_minute.unwrap_or(0.0);
+        assert!((0.0..=per_minute + 1e-9).contains(&saved), "{}", about());
+        let may_save = matches!(row.reason, FixReason::Slower | FixReason::Instance);
+        assert!(may_save || saved == 0.0, "{}", about());
+        if let Some(cause) = &row.cause {
+            // The banner's figures are those of the change.
+            let listed = changes.changes.iter().find(|one| one.change.id == cause.id);
+            assert_eq!(listed.map(|one| &one.change), Some(cause), "{}", about());
+            let is_of_time = row.reason == FixReason::Slower && !cause.is_tail;
+            assert!(!is_of_time || row.ratio == Some(cause.ratio), "{}", about());
+        }
+        if row.name.kind != Kind::Http || row.instance.is_some() {
+            continue;
+        }
+        let asked = PathQuery {
+            window: match row.cause {
+                Some(_) => Some(Window::between(row.window.from, row.window.to).unwrap()),
+                None => Some(window),
+            },
+            kind: Some(Kind::Http),
+            ..PathQuery::new(&row.name.context)
+        };
+        let page = query.path(&asked).await.unwrap();
+        let page = &page.window.as_ref().unwrap().window;
+        assert_eq!(
+            (page.covered.from, page.covered.to),
+            (row.window.from, row.window.to),
+            "{}",
+            about()
+        );
+        assert_eq!(page.now.count, row.measured.count, "{}", about());
+        for (of_page, of_row) in [
+            (page.now.times.mean, row.measured.times.mean),
+            (page.now.times.p95, row.measured.times.p95),
+            (page.now.error_share, row.measured.error_share),
+        ] {
+            let pair = (of_page.unwrap_or(0.0), of_row.unwrap_or(0.0));
+            assert!(near(pair.0, pair.1), "{pair:?}: {}", about());
+        }
+    }
+}
+
+/// The same requests have the same percentiles in each window, within the errors that the answers tell.
+async fn percentiles(query: &Reader) {
+    let mut known: Vec<(String, u64, f64, f64)> = Vec::new();
+    for name in Window::NAMES {
+        let overview = query.overview(Some(name.parse().unwrap())).await.unwrap();
+        let window = overview.window.as_ref().unwrap();
+        if let Some(p95) = window.now.times.p95 {
+            known.push((name.to_owned(), window.now.count, p95, window.error));
+        }
+    }
+    for a in &known {
+        for b in known.iter().filter(|b| b.1 == a.1) {
+            let most = (1.0 + a.3) * (1.0 + b.3) - 1.0;
+            assert!((a.2 / b.2 - 1.0).abs() <= 2.0 * most + 1e-9, "{a:?} {b:?}");
+        }
+    }
+}
+
+/// The figures of each change.
+async fn changes(query: &Reader) {
+    let answer = query.changes(&ChangesQuery::default()).await.unwrap();
+    for row in &answer.changes {
+        let change = &row.change;
+        let about = || format!("{row:#?}");
+        let extra = change.extra_seconds_per_minute;
+        assert!(
+            near(change.from_traffic + change.from_code, extra),
+            "{}",
+            about()
+        );
+        assert_eq!(row.stands, change.ended.is_none(), "{}", about());
+        let is_of_time = matches!(change.kind, ChangeKind::Slower | ChangeKind::Faster);
+        if is_of_time && change.then > 0.0 {
+            assert!(
+                (change.now / change.then / change.ratio - 1.0).abs() < 1e-6,
+                "{}",
+                about()
+            );
+        }
+        if change.kind == ChangeKind::Surging {
+            assert_eq!(row.code_share.unwrap_or(0.0), 0.0, "{}", about());
+        }
+    }
+}
+
+/// A deploy is charged with what is slower since, and not with traffic.
+async fn deploys(query: &Reader) {
+    for mark in &query.marks().await.unwrap().marks {
+        let asked = DeployQuery {
+            mark: Some(mark.id.to_string()),
+            ..DeployQuery::default()
+        };
+        let deploy = query.deploy(&asked).await.unwrap();
+        for row in &deploy.contexts {
+            let about = || format!("{row:#?}");
+            let ratio = row.change.and_then(|change| change.mean);
+            assert_eq!(
+                ratio.is_some(),
+                row.extra_seconds_per_minute.is_some(),
+                "{}",
+                about()
+            );
+            let (Some(ratio), Some(extra)) = (ratio, row.extra_seconds_per_minute) else {
+                continue;
+            };
+            assert_eq!(extra > 0.0, ratio > 1.0, "{}", about());
+            let covered = deploy.after.unwrap();
+            let spent = row.after.as_ref().unwrap().total * 60.0 / covered.recorded_seconds as f64;
+            assert!(extra <= spent, "{}", about());
+        }
+    }
+}
+
+/// Requests of some seconds: how long ago, of which page, how many milliseconds, whether they failed.
+fn requests() -> impl Strategy<Value = Vec<(i64, u8, u16, bool)>> {
+    let ago = prop_oneof![0..600i64, 0..7_200i64, 0..90_000i64];
+    proptest::collection::vec(
+        (ago, 0..4u8, 1..2_000u16, proptest::bool::weighted(0.1)),
+        0..300,
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #[test]
+    fn every_figure_agrees_with_every_other(mut requests in requests(), age in 0..100_000i64) {
+        requests.sort_by_key(|request| std::cmp::Reverse(request.0));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let now = START + 100_000;
+            let (clock, time) = Clock::manual(now - age.max(requests.first().map_or(0, |one| one.0)));
+            let (pulse, _tasks) = Pulse::builder().clock(clock).build_with_tasks().unwrap();
+            pulse.flush().await.unwrap();
+            for (ago, page, millis, fails) in requests {
+                time.set_wall(now - ago);
+                pulse.drain();
+                let status = if fails { http::StatusCode::BAD_GATEWAY } else { http::StatusCode::OK };
+                let name = format!("GET /{page}");
+                pulse.record(&name, Duration::from_millis(millis.into()), status);
+                pulse.drain();
+                pulse.flush().await.unwrap();
+            }
+            time.set_wall(now);
+            pulse.flush().await.unwrap();
+            agree(pulse.query(), now).await;
+        });
+    }
+}

@@ -1,0 +1,188 @@
+//! The incidents of the demo, on four instances whose clocks the test moves: what goes wrong in the fiftieth minute, and
+//! goes on.
+
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::routing::get;
+use fastrand::Rng;
+use http::Request as HttpRequest;
+use tower::ServiceExt;
+use tower_pulse::{ManualClock, Pulse};
+
+use crate::fleet::{Backend, Fleet, MINUTE};
+use crate::rig::seed::fixed_seed;
+use crate::traffic::{Request, SEARCH, Traffic, slow_down};
+
+/// The page that a bad deploy makes slower, and that gets more requests.
+pub const PRODUCT: &str = "GET /products/{id}";
+/// The page that fails.
+pub const LOGIN: &str = "POST /login";
+/// The page that has timers, and that a slow query makes slower.
+pub const ORDER: &str = "GET /order/{id}";
+/// The query that is slow.
+pub const QUERY: &str = "db:find_order";
+
+/// Minutes before an incident, and since.
+const BEFORE: i64 = 45;
+const SINCE: i64 = 11;
+
+/// Something that goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Incident {
+    SlowQuery,
+    BadDeploy,
+    BadInstance,
+    Errors,
+    Surge,
+}
+
+impl Incident {
+    pub const ALL: [Self; 5] = [
+        Self::SlowQuery,
+        Self::BadDeploy,
+        Self::BadInstance,
+        Self::Errors,
+        Self::Surge,
+    ];
+
+    /// The page that it befalls.
+    pub fn page(self) -> &'static str {
+        match self {
+            Self::SlowQuery => ORDER,
+            Self::BadDeploy | Self::Surge => PRODUCT,
+            Self::BadInstance => SEARCH,
+            Self::Errors => LOGIN,
+        }
+    }
+
+    /// Changes the requests of a minute.
+    fn befall(self, requests: &mut Vec<Request>) {
+        match self {
+            Self::SlowQuery => {}
+            Self::BadDeploy => {
+                for request in requests.iter_mut().filter(|request| request.instance < 2) {
+                    slow_down(std::slice::from_mut(request), PRODUCT, 4.0);
+                }
+            }
+            Self::BadInstance => {
+                for request in requests.iter_mut().filter(|request| request.instance == 2) {
+                    request.duration = request.duration.mul_f64(4.0);
+                }
+            }
+            Self::Errors => {
+                let logins = requests
+                    .iter_mut()
+                    .filter(|request| *request.context == *LOGIN);
+                for (_, request) in logins.enumerate().filter(|(at, _)| at % 3 == 0) {
+                    request.status = 500;
+                }
+            }
+            Self::Surge => {
+                let products = requests
+                    .iter()
+                    .filter(|request| *request.context == *PRODUCT);
+                let products: Vec<_> = products.cloned().collect();
+                for _ in 0..5 {
+                    requests.extend(products.iter().cloned());
+                }
+            }
+        }
+    }
+
+    /// Lets the incident happen. Returns the fleet, and when it began.
+    pub async fn happen(self, backend: Backend) -> (Fleet, i64) {
+        let seed = fixed_seed();
+        let mut fleet = Fleet::with_versions(backend, &[Some("1.0"); 4]);
+        let mut traffic = Traffic::new(seed, 4);
+        let orders = Orders::new(&fleet);
+        let mut rng = Rng::with_seed(seed);
+        for _ in 0..BEFORE {
+            let requests = traffic.minute();
+            orders.pass(&mut fleet, &requests, 1.0, &mut rng).await;
+        }
+        if self == Self::BadDeploy {
+            for number in 0..2 {
+                fleet.deploy(number, "1.1").await;
+            }
+            fleet.set_clocks(fleet.now);
+            fleet.tell_versions().await;
+            fleet.heartbeat().await;
+        }
+        let began = fleet.now;
+        // The instances of a deploy are others.
+        let orders = Orders::new(&fleet);
+        for _ in 0..SINCE {
+            let mut requests = traffic.minute();
+            self.befall(&mut requests);
+            let factor = if self == Self::SlowQuery { 8.0 } else { 1.0 };
+            orders.pass(&mut fleet, &requests, factor, &mut rng).await;
+        }
+        assert_eq!(fleet.now - began, SINCE * MINUTE);
+        (fleet, began)
+    }
+}
+
+/// A page whose requests go through the layer of the last instance, with two timers in them.
+struct Orders {
+    app: Router,
+    time: ManualClock,
+    pulse: Pulse,
+}
+
+impl Orders {
+    fn new(fleet: &Fleet) -> Self {
+        let instance = &fleet.instances[3];
+        let (pulse, time) = (instance.pulse.clone(), instance.time.clone());
+        let handler = {
+            let (pulse, time) = (pulse.clone(), time.clone());
+            move |headers: http::HeaderMap| {
+                let (pulse, time) = (pulse.clone(), time.clone());
+                async move {
+                    let micros = |name: &str| {
+                        let micros = headers[name].to_str().unwrap().parse().unwrap();
+                        Duration::from_micros(micros)
+                    };
+                    let query = async { time.advance(micros("query")) };
+                    pulse.time(QUERY, query).await;
+                    let user = async { time.advance(micros("user")) };
+                    pulse.time("db:find_user", user).await;
+                    time.advance(micros("own"));
+                }
+            }
+        };
+        let routes = Router::new().route("/order/{id}", get(handler));
+        Self {
+            app: routes.layer(pulse.layer()),
+            time,
+            pulse,
+        }
+    }
+
+    /// Passes a minute, and lets it be judged. The query takes `factor` times as long as usual.
+    async fn pass(&self, fleet: &mut Fleet, requests: &[Request], factor: f64, rng: &mut Rng) {
+        let second = fleet.now + 30;
+        let mut drawn = Vec::new();
+        for _ in 0..40 {
+            let own = 15_000.0 * (rng.f64() + rng.f64() + 0.5);
+            let query = 10_000.0 * (rng.f64() + rng.f64());
+            drawn.push([(query * factor) as u64, (query / 3.0) as u64, own as u64]);
+        }
+        let and = async |_: &Fleet| {
+            for (id, [query, user, own]) in drawn.into_iter().enumerate() {
+                self.time.set_wall(second);
+                let request = HttpRequest::get(format!("/order/{id}"))
+                    .header("query", query)
+                    .header("user", user)
+                    .header("own", own);
+                let request = request.body(Body::empty()).unwrap();
+                self.app.clone().oneshot(request).await.unwrap();
+            }
+            self.time.set_wall(second);
+            self.pulse.drain();
+        };
+        fleet.pass_with(requests, and).await;
+        assert_eq!(fleet.instances[0].pulse.judge().await.unwrap(), 1);
+    }
+}

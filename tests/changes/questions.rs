@@ -1,0 +1,223 @@
+//! The seven questions, asked after each incident of the demo: in Rust, where no screen decides anything.
+
+use tower_pulse::query::{
+    ChangesQuery, FixReason, ListedRequest, Part, Reader, Verdict, WhichInstance, Window,
+};
+use tower_pulse::{ChangeKind, Suspect};
+
+use crate::figures::agree;
+use crate::fleet::Backend;
+use crate::incidents::{Incident, LOGIN, ORDER, PRODUCT, QUERY};
+
+/// An incident that has happened, and the answers of an instance.
+struct Asked<'a> {
+    incident: Incident,
+    began: i64,
+    query: &'a Reader,
+}
+
+async fn every_question_is_answered(incident: Incident, backend: Backend) {
+    let (fleet, began) = incident.happen(backend).await;
+    fleet.instances[3]
+        .time
+        .advance(std::time::Duration::from_secs(2));
+    let asked = Asked {
+        incident,
+        began,
+        query: fleet.instances[3].pulse.query(),
+    };
+    asked.what_has_changed().await;
+    asked.what_to_fix_first().await;
+    asked.since_when().await;
+    asked.my_code_or_which_part().await;
+    asked.which_requests().await;
+    asked.which_instance().await;
+    asked.did_the_deploy_do_it().await;
+    agree(asked.query, fleet.now).await;
+}
+
+impl Asked<'_> {
+    async fn what_has_changed(&self) {
+        let changes = self.query.changes(&ChangesQuery::default()).await.unwrap();
+        let standing: Vec<_> = changes.changes.iter().filter(|row| row.stands).collect();
+        let about = format!("{:?}: {standing:#?}", self.incident);
+        let named = |kind, context: &str| {
+            standing.len() == 1
+                && standing[0].change.kind == kind
+                && *standing[0].change.context == *context
+        };
+        match self.incident {
+            Incident::SlowQuery => assert!(named(ChangeKind::Slower, ORDER), "{about}"),
+            Incident::BadDeploy => assert!(named(ChangeKind::Slower, PRODUCT), "{about}"),
+            Incident::Errors => assert!(named(ChangeKind::Failing, LOGIN), "{about}"),
+            Incident::Surge => assert!(named(ChangeKind::Surging, PRODUCT), "{about}"),
+            // All pages of the instance are slow, so each may be named, and the fleet with it.
+            Incident::BadInstance => {
+                assert!(!standing.is_empty(), "{about}");
+                for row in &standing {
+                    let is_suspect = |suspect: &Suspect| matches!(suspect, Suspect::Instance { instance, .. } if **instance == *"web-3");
+                    let change = &row.change;
+                    let is_named = change.instance.as_deref() == Some("web-3")
+                        || change.suspects.iter().any(is_suspect);
+                    assert!(is_named, "{about}");
+                }
+            }
+        }
+    }
+
+    async fn what_to_fix_first(&self) {
+        for name in ["15m", "1h", "6h"] {
+            let window = name.parse().unwrap();
+            let answer = self.query.fix_first(window, 10).await.unwrap();
+            let first = &answer.rows[0];
+            let about = format!("{:?}, {name}: {first:#?}", self.incident);
+            let page = match self.incident {
+                Incident::BadInstance => {
+                    let is_named = first.instance.as_deref() == Some("web-3")
+                        || first.reason == FixReason::Slower;
+                    assert!(is_named, "{about}");
+                    continue;
+                }
+                incident => incident.page(),
+            };
+            assert_eq!(first.name.context, page, "{about}");
+            let (reason, saves) = match self.incident {
+                Incident::Errors => (FixReason::Failing, false),
+                Incident::Surge => (FixReason::Surging, false),
+                _ => (FixReason::Slower, true),
+            };
+            assert_eq!(first.reason, reason, "{about}");
+            assert_eq!(first.saved_per_minute.is_some(), saves, "{about}");
+        }
+    }
+
+    async fn since_when(&self) {
+        let answer = self.query.since_when(self.incident.page()).await.unwrap();
+        let since = answer.since.expect("something has changed");
+        let off = since.abs_diff(self.began);
+        assert!(off <= 120, "{:?}: {off} s off: {answer:#?}", self.incident);
+        assert!(answer.judged_until.is_some_and(|until| until > since));
+    }
+
+    async fn my_code_or_which_part(&self) {
+        let answer = self.query.which_part(self.incident.page()).await.unwrap();
+        let about = format!("{:?}: {answer:#?}", self.incident);
+        match self.incident {
+            Incident::SlowQuery => {
+                let is_query = matches!(&answer.part, Part::Timer { timer, share }
+                    if **timer == *QUERY && *share > 0.8);
+                assert!(is_query, "{about}");
+                let seconds = |timers: &tower_pulse::query::RequestTimers| {
+                    let timer = timers.timers.iter().find(|timer| timer.timer == QUERY);
+                    timer.and_then(|timer| timer.seconds_per_request).unwrap()
+                };
+                let (now, before) = (seconds(&answer.now), seconds(&answer.before));
+                assert!(now / before > 5.0, "{about}");
+            }
+            Incident::BadInstance => {
+                let is_instance =
+                    matches!(&answer.part, Part::Instance { instance } if **instance == *"web-3");
+                assert!(is_instance, "{about}");
+            }
+            Incident::Surge => assert_eq!(answer.part, Part::Traffic, "{about}"),
+            Incident::BadDeploy | Incident::Errors => {
+                assert_eq!(answer.part, Part::Handler, "{about}");
+            }
+        }
+    }
+
+    async fn which_requests(&self) {
+        let page = self.incident.page();
+        let answer = self.query.worst_requests(page, None).await.unwrap();
+        let about = format!("{:?}: {answer:#?}", self.incident);
+        assert_eq!(answer.failing, self.incident == Incident::Errors, "{about}");
+        assert_eq!(answer.requests.len(), 5, "{about}");
+        if answer.failing {
+            assert!(answer.requests.iter().all(|one| one.error), "{about}");
+        }
+        // Those since the change come first, and then the slowest.
+        let since = self.query.since_when(page).await.unwrap().since.unwrap();
+        let is_since = |one: &&ListedRequest| one.ended >= since as f64;
+        let newer = answer.requests.iter().take_while(is_since).count();
+        assert!(newer > 0, "{about}");
+        let (newer, older) = answer.requests.split_at(newer);
+        assert!(!older.iter().any(|one| is_since(&one)), "{about}");
+        for part in [newer, older] {
+            assert!(
+                part.is_sorted_by(|a, b| a.duration >= b.duration),
+                "{about}"
+            );
+        }
+        let window = Window::between(self.began - 7_200, self.began - 3_600).unwrap();
+        let before = self.query.worst_requests(page, Some(window)).await.unwrap();
+        assert!(!before.in_window, "nothing was recorded then: {before:#?}");
+    }
+
+    async fn which_instance(&self) {
+        let page = self.incident.page();
+        let answer = self.query.which_instance(page).await.unwrap();
+        let about = format!("{:?}: {answer:#?}", self.incident);
+        let WhichInstance { instance, .. } = &answer.value;
+        let name = instance.as_ref().map(|row| &*row.instance);
+        match self.incident {
+            Incident::BadInstance => assert_eq!(name, Some("web-3"), "{about}"),
+            Incident::BadDeploy => {
+                assert!(matches!(name, Some("web-1" | "web-2")), "{about}");
+                let rows = answer.instances.instances.iter();
+                let odd = rows.filter(|row| row.stands_out);
+                let versions: Vec<_> = odd.map(|row| row.version.as_deref()).collect();
+                assert_eq!(versions, [Some("1.1"); 2], "{about}");
+            }
+            _ => assert_eq!(name, None, "{about}"),
+        }
+    }
+
+    async fn did_the_deploy_do_it(&self) {
+        let page = self.incident.page();
+        let answer = self.query.did_the_deploy(page).await.unwrap();
+        let about = format!("{:?}: {answer:#?}", self.incident);
+        let verdict = answer.value.as_ref().expect("something has changed");
+        let version = verdict
+            .mark
+            .as_ref()
+            .and_then(|mark| mark.version.as_deref());
+        if self.incident == Incident::BadDeploy {
+            assert_eq!(
+                (verdict.verdict, version),
+                (Verdict::Suspected, Some("1.1")),
+                "{about}"
+            );
+            let ratio = verdict.side_by_side.expect("both versions ran");
+            assert!((2.5..=5.5).contains(&ratio), "{about}");
+        } else {
+            assert_eq!(
+                (verdict.verdict, version),
+                (Verdict::NotTheDeploy, Some("1.0")),
+                "{about}"
+            );
+            assert!(verdict.seconds_before >= Some(40 * 60), "{about}");
+        }
+    }
+}
+
+macro_rules! incidents {
+    ($($memory:ident, $redis:ident: $incident:ident;)*) => {$(
+        #[tokio::test]
+        async fn $memory() {
+            every_question_is_answered(Incident::$incident, Backend::memory()).await;
+        }
+
+        #[tokio::test]
+        async fn $redis() {
+            every_question_is_answered(Incident::$incident, Backend::redis().await).await;
+        }
+    )*};
+}
+
+incidents! {
+    a_slow_query_in_memory, a_slow_query_in_redis: SlowQuery;
+    a_bad_deploy_in_memory, a_bad_deploy_in_redis: BadDeploy;
+    a_bad_instance_in_memory, a_bad_instance_in_redis: BadInstance;
+    errors_in_memory, errors_in_redis: Errors;
+    a_surge_in_memory, a_surge_in_redis: Surge;
+}
