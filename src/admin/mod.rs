@@ -4,67 +4,13 @@
 //! [`Pulse::router`](crate::Pulse::router) for `nest` and `nest_service`. Both need an [`Access`], which
 //! decides which requests are answered; see the guide's page about [access](crate::guide::access).
 //!
-//! The table lists the paths below the mount point. Parameters in brackets are optional. Durations are in
-//! seconds, moments in Unix seconds, and a value that is not available is `null`.
-//!
-//! | `GET` | Parameters | Answer |
-//! |---|---|---|
-//! | the mount point | | the page |
-//! | `api/overview` | `[window=]` | this hour and the last of all requests, in flight, requests per second, contexts, instances, `target`; `window` if one was asked for |
-//! | `api/paths` | `[window=]` `[kind=http\|timer\|all]` `[sort=count\|mean\|p95\|max\|total\|errors\|stddev\|min\|p50\|p99\|error_share\|share\|change\|4xx\|context]` `[order=desc\|asc]` `[status=any\|new\|gone\|up\|down]` `[series=none\|hits\|mean\|p95]` `[q=]` `[limit=]` `[offset=]` | the contexts of a window, each with the window before |
-//! | `api/path` | `context=` `[kind=any\|http\|timer]` `[window=]` | one context: both hours, histogram, outcomes, the timers within its requests, the 5 slowest and the 5 newest failed requests of each hour; `window` if one was asked for |
-//! | `api/changes` | `[kind=any\|slower\|faster\|failing\|surging\|silent\|instance]` `[limit=]` `[offset=]` | [what has changed](crate::guide::changes), what stands first |
-//! | `api/marks` | | the newest 50 marks of versions and the newest 50 others; `POST` with `{"text": "…"}` as `application/json` makes one, and answers when it can be read: 201; or after 5 s that it may still appear: 503. 60 are accepted at once, and one more each second: 429 |
-//! | `api/deploy` | `[mark=]` `[limit=]` `[offset=]` | each context in the hour before a mark and since, and the new version beside the old one; the newest mark if none is given; 404 for an unknown one |
-//! | `api/instances` | `[context=]` `[window=]` `[limit=]` `[offset=]` | what each instance did, on one context or on all that it reported: its requests, `alive`, `in_flight`, `last_seen`, `ratio` to the others, `out_of_line` and the `change` that says so; of the last hour if no window is asked for |
-//! | `api/slowest` | `[limit=]` | the slowest 100 by mean |
-//! | `api/slowest_requests` | `[window=hour\|last_hour]` `[limit=]` | the slowest 100 requests of an hour, one by one |
-//! | `api/counters` | `name=` `[precision=]` | the slices of a counter, oldest first; 404 for an unknown name |
-//! | `api/counters` | `[precision=]` `[series=false\|true]` `[window=]` `[q=]` `[limit=]` `[offset=]` | the user's counters by name: last count, rate per second, sum |
-//! | `api/rankings` | | the rankings of the fleet and of this process: `name`, `period`, `interval`, `max_ids`, `ids`, `dropped` |
-//! | `api/rankings` | `name=` `[limit=]` `[offset=]` | one ranking: `total` and the `ids`, each with `score` and `rank`, which counts from 0, highest first; 404 for an unknown name |
-//! | `api/rows` | `[name=]` `[q=]` `[limit=]` `[offset=]` | with the feature `row-cache`: the `caches` of this process, and the `name`, the `total` and the scheduled `rows` of one of them, failing rows first, then the latest due; without a name the unnamed cache, or else the first by name; 404 for an unknown name |
-//! | `api/series` | `[metric=hits\|errors\|mean\|p50\|p95\|p99\|total\|error_share\|stddev\|min\|max\|outcomes\|times]` `[context=]` `[kind=any\|http\|timer]` `[window=]` `[precision=]` | one metric over time: the start and the value of each slice that has data |
-//! | `api/health` | `[part=all\|status]` | the page [reading health](crate::guide::reading_health) of the guide |
-//! | `api/screen` | `ask=` 1 to 16 times | several of the answers above in one: `answers`, each with its `status` and its `body` |
-//! | `metrics` | | Prometheus text, with the feature `prometheus` |
-//!
-//! `window` is `hour`, `last_hour`, `5m`, `15m`, `1h`, `6h`, `24h` or `7d`; or `from=` and `to=` in Unix seconds stand
-//! instead of it.
-//!
-//! `ask` is one of the endpoints above with its query, such as `paths?window=1h`, percent-encoded as any other parameter:
-//! `api/screen?ask=overview&ask=paths%3Fwindow%3D1h%26limit%3D10`. Each is answered in its place, at the same time, as
-//! its own endpoint would answer it: one that is refused takes nothing from the others, unless all are too large
-//! together. So a page sends one request for
-//! all that it shows, and gets 304 while nothing of it has changed.
-//!
-//! `api/instances` adds up what each instance reports of each minute: its 32 busiest contexts, and fewer in a fleet of
-//! more than 16. So `from` and `to` are at most the last 130 minutes, and `complete` is the share of the whole window.
-//! `ratio` compares like with like: how long the requests of an instance took, by how long they would have taken if
-//! each had taken the mean of the other instances on the same context in the same minute. It is `null` with fewer
-//! than 10 requests of either. A lone instance makes no reports, unless it has a version: it is answered with what the
-//! window measured.
-//!
-//! With a `series`, each of the 100 rows at most has its value in each slice of the window that is kept, oldest first: `null` where
-//! nothing was recorded or no request has a time, 0 for no request, and times to three digits. The `series` beside the
-//! rows has `metric`, `precision`, `from` and `to`. The slices of `api/paths` are those that the window is made of, so
-//! that the store is not asked for more: 5 to 61 of them, and 2 of an hour. Those of `api/counters` are the newest
-//! 60, or those of a window, which has the finest precision by which it takes no more than 75 unless `precision` is
-//! given.
-//!
-//! `below_target` is the share, 0 to 1, of the requests that were answered well within
-//! [`Builder::target`](crate::Builder::target).
-//!
-//! Every JSON answer has `as_of`: it includes all samples that were recorded until then. Errors are JSON
-//! too, with `error` and, for an invalid parameter, its name in `parameter`: 400, 401 or 403, 404, 405,
-//! 413, 429, and 503 while the store cannot be read. An answer has at most 16,384 values of series and 4 MiB, and the
-//! answers of a screen four times as many values and twice as many bytes together: 400, which says how to ask for
-//! less. However many pages are open, each question reaches the
-//! store at most once a second. The admin router never records its own requests.
+//! The guide's page about [the API](crate::guide::api) lists the endpoints below the mount point, with their parameters,
+//! fields and errors. However many pages are open, each question reaches the store at most once a second. The admin router
+//! never records its own requests.
 
 // Read `mod.rs` (the endpoints), `access.rs` with `hosts.rs` and `post_limit.rs` (which requests are answered),
 // `params.rs`, `response.rs` and `answer_size.rs` (input and output), then `api/`, `page.rs` with `assets.rs`, `scripts.rs`
-// and `encoding.rs`, and `prometheus.rs` (the answers). `src/query` reads the store.
+// and `encoding.rs`, and `prometheus.rs`. `src/query` gives the answers.
 
 mod access;
 mod answer_size;

@@ -6,6 +6,7 @@
     feature = "admin",
     doc = "| [Quick start](quick_start) | the first service, step by step |",
     doc = "| [The dashboard](dashboard) | which screen answers which question, keys, ranges |",
+    doc = "| [The API](api) | each endpoint, its fields, units and errors, and how it may change |",
     doc = "| [Access](access) | tokens, own sessions, reverse proxies |",
     doc = "| [Tests](testing) | a service's own tests, with a clock that stands still |"
 )]
@@ -31,6 +32,10 @@ pub mod quick_start {}
 #[cfg(feature = "admin")]
 #[doc = include_str!("dashboard.md")]
 pub mod dashboard {}
+
+#[cfg(feature = "admin")]
+#[doc = include_str!("api.md")]
+pub mod api {}
 
 #[cfg(feature = "admin")]
 #[doc = include_str!("access.md")]

@@ -25,6 +25,18 @@
 //! new it is (`as_of`), and the largest relative error of its percentiles (`error`). It is compared with the window of the
 //! same length before it, but only where both are mostly recorded and have [`ENOUGH_REQUESTS`].
 //!
+//! # The seven questions
+//!
+//! | Question | Answer |
+//! |---|---|
+//! | What has changed? | [`Reader::changes`] |
+//! | What do I fix first? | [`Reader::fix_first`] |
+//! | Since when? | [`Reader::since_when`] |
+//! | Is it my code, or which part? | [`Reader::which_part`] |
+//! | Which requests? | [`Reader::worst_requests`] |
+//! | Which instance? | [`Reader::which_instance`] |
+//! | Did the deploy do it? | [`Reader::did_the_deploy`] |
+//!
 //! Each question reaches the store at most once a second, however many ask.
 
 // Read `handle.rs` and `answers/` (what is answered, a file for each question), then `reader.rs` with `single_flight.rs` (how

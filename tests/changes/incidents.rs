@@ -39,14 +39,6 @@ pub enum Incident {
 }
 
 impl Incident {
-    pub const ALL: [Self; 5] = [
-        Self::SlowQuery,
-        Self::BadDeploy,
-        Self::BadInstance,
-        Self::Errors,
-        Self::Surge,
-    ];
-
     /// The page that it befalls.
     pub fn page(self) -> &'static str {
         match self {

@@ -10,6 +10,7 @@ mod notify;
 
 mod agree;
 mod api;
+mod api_guide;
 mod deploys;
 mod earlier;
 mod extremes;

@@ -2,8 +2,9 @@
 
 use serde::Serialize;
 
+use super::deploy_verdict::DeployVerdict;
 use super::measured::share;
-use super::questions::DeployVerdict;
+
 use super::{DEFAULT_ROWS, MAX_ROWS};
 use crate::model::changes::change::{Change, ChangeKind};
 use crate::model::changes::detector::Sight;

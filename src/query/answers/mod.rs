@@ -4,6 +4,7 @@ mod changes;
 mod compared;
 mod counters;
 mod deploy;
+mod deploy_verdict;
 mod fix_first;
 mod health;
 mod instances;
@@ -28,6 +29,7 @@ pub use self::changes::{ChangeRow, Changes, ChangesQuery};
 pub use self::compared::{Before, ComparedWindow, ENOUGH_FOR_P99, ENOUGH_REQUESTS, Ratios};
 pub use self::counters::{CounterRow, CounterSamples, Counters, CountersQuery};
 pub use self::deploy::{Deploy, DeployQuery, DeployRow};
+pub use self::deploy_verdict::{DeployVerdict, Verdict};
 pub use self::fix_first::{FixFirst, FixReason, FixRow};
 pub use self::health::{
     CleaningHealth, CleaningPass, FlushLosses, FoldLosses, FullHealth, HealthStatus, ReadingHealth,
@@ -40,9 +42,7 @@ pub use self::metric::{SeriesMetric, SeriesValue, SliceTimes};
 pub use self::overview::{HourTotal, Overview};
 pub use self::path::{Bucket, ContextHour, Path, PathQuery, PathWindow};
 pub use self::paths::{PathRow, Paths, PathsQuery, RowStatus, Sort};
-pub use self::questions::{
-    DeployVerdict, Part, SinceWhen, Verdict, WhichInstance, WhichPart, WorstRequests,
-};
+pub use self::questions::{Part, SinceWhen, WhichInstance, WhichPart, WorstRequests};
 pub use self::rankings::{RankedRow, RankingHead, RankingPart, RankingRow, Rankings};
 pub use self::row_series::{PointValue, RowMetric, SeriesSpan};
 #[cfg(feature = "row-cache")]

@@ -6,13 +6,13 @@ use serde::Serialize;
 
 use super::MAX_ROWS;
 use super::changes::{ChangeRow, standing_on};
+use super::deploy_verdict::DeployVerdict;
 use super::instances::{InstanceRow, Instances, InstancesQuery, instances};
 use super::measured::Covered;
 use super::slow_requests::{ListedRequest, listed_requests};
 use super::timers::RequestTimers;
-use crate::model::changes::change::{Change, ChangeKind, Suspect};
+use crate::model::changes::change::{ChangeKind, Suspect};
 use crate::model::context::{ContextId, Kind};
-use crate::model::mark::Mark;
 use crate::model::slice::HOUR;
 use crate::model::window::Window as Slices;
 use crate::query::error::QueryError;
@@ -97,66 +97,6 @@ pub struct WhichInstance {
     pub instance: Option<InstanceRow>,
     /// All instances since the change, or in the last hour.
     pub instances: Instances,
-}
-
-/// Whether a deploy did it: [`Reader::did_the_deploy`](crate::query::Reader::did_the_deploy), and of each change.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[non_exhaustive]
-pub struct DeployVerdict {
-    /// The verdict.
-    pub verdict: Verdict,
-    /// The mark that is suspected, or else the last deploy before the change.
-    pub mark: Option<Mark>,
-    /// Seconds from the mark to the beginning of the change. A change that began a little earlier has 0.
-    pub seconds_before: Option<i64>,
-    /// The ratio of the new version to the old one in the same minutes, where both ran.
-    pub side_by_side: Option<f64>,
-}
-
-/// Whether a deploy did it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum Verdict {
-    /// A mark is near the beginning of the change.
-    Suspected,
-    /// The last deploy was long before the change.
-    NotTheDeploy,
-    /// No deploy was seen before the change.
-    NoDeploySeen,
-}
-
-impl DeployVerdict {
-    /// Of a change; the marks are given oldest first.
-    pub(super) fn of(change: &Change, marks: &[Mark]) -> Self {
-        let suspected = change.suspects.iter().find_map(|suspect| match suspect {
-            Suspect::Deploy {
-                mark, side_by_side, ..
-            } => Some((mark, *side_by_side)),
-            _ => None,
-        });
-        let before = |mark: &Mark| change.since.saturating_sub(mark.at).max(0);
-        let Some((id, side_by_side)) = suspected else {
-            let mut deploys = marks.iter().rev().filter(|mark| mark.version.is_some());
-            let last = deploys.find(|mark| mark.at <= change.since);
-            return Self {
-                verdict: match last {
-                    Some(_) => Verdict::NotTheDeploy,
-                    None => Verdict::NoDeploySeen,
-                },
-                seconds_before: last.map(before),
-                mark: last.cloned(),
-                side_by_side: None,
-            };
-        };
-        let mark = marks.iter().find(|mark| mark.id == *id);
-        Self {
-            verdict: Verdict::Suspected,
-            seconds_before: mark.map(before),
-            mark: mark.cloned(),
-            side_by_side,
-        }
-    }
 }
 
 pub(in crate::query) async fn since_when(

@@ -1,0 +1,66 @@
+//! Whether a deploy did it: the verdict about a change.
+
+use serde::Serialize;
+
+use crate::model::changes::change::{Change, Suspect};
+use crate::model::mark::Mark;
+
+/// Whether a deploy did it: [`Reader::did_the_deploy`](crate::query::Reader::did_the_deploy), and of each change.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct DeployVerdict {
+    /// The verdict.
+    pub verdict: Verdict,
+    /// The mark that is suspected, or else the last deploy before the change.
+    pub mark: Option<Mark>,
+    /// Seconds from the mark to the beginning of the change. A change that began a little earlier has 0.
+    pub seconds_before: Option<i64>,
+    /// The ratio of the new version to the old one in the same minutes, where both ran.
+    pub side_by_side: Option<f64>,
+}
+
+/// Whether a deploy did it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Verdict {
+    /// A mark is near the beginning of the change.
+    Suspected,
+    /// The last deploy was long before the change.
+    NotTheDeploy,
+    /// No deploy was seen before the change.
+    NoDeploySeen,
+}
+
+impl DeployVerdict {
+    /// Of a change; the marks are given oldest first.
+    pub(super) fn of(change: &Change, marks: &[Mark]) -> Self {
+        let suspected = change.suspects.iter().find_map(|suspect| match suspect {
+            Suspect::Deploy {
+                mark, side_by_side, ..
+            } => Some((mark, *side_by_side)),
+            _ => None,
+        });
+        let before = |mark: &Mark| change.since.saturating_sub(mark.at).max(0);
+        let Some((id, side_by_side)) = suspected else {
+            let mut deploys = marks.iter().rev().filter(|mark| mark.version.is_some());
+            let last = deploys.find(|mark| mark.at <= change.since);
+            return Self {
+                verdict: match last {
+                    Some(_) => Verdict::NotTheDeploy,
+                    None => Verdict::NoDeploySeen,
+                },
+                seconds_before: last.map(before),
+                mark: last.cloned(),
+                side_by_side: None,
+            };
+        };
+        let mark = marks.iter().find(|mark| mark.id == *id);
+        Self {
+            verdict: Verdict::Suspected,
+            seconds_before: mark.map(before),
+            mark: mark.cloned(),
+            side_by_side,
+        }
+    }
+}
