@@ -1,19 +1,20 @@
 // Which page to fix first, why, and what that would save: the rows of `api/fix_first`.
 
+import { serverNow } from './api.js';
 import { attr, el, fill, meter, show, text } from './dom.js';
-import { delta, duration, percent, rate, sense, times, visible } from './format.js';
+import { delta, duration, moment, percent, rate, sense, times, visible } from './format.js';
 import { Table, contextColumn, numberColumn, statistic } from './table.js';
 
-/** Why a row is there, in words. */
+/** Why a row is there, in words, and since when: its figures are of the time since then. */
 function why({ reason, cause, instance }) {
-	switch (reason) {
-		case 'instance': return `${visible(instance)} is out of line`;
-		case 'failing': return `fails ${percent(cause.now, 1)} of its requests`;
-		case 'silent': return `silent, ${rate(cause.then)}/min before`;
-		case 'surging': return `${times(cause.ratio)} the traffic`;
-		case 'slower': return cause.is_tail ? 'its slowest tenth is slower than before' : 'slower than before';
-		default: return 'most time';
-	}
+	const words = {
+		instance: () => `${visible(instance)} is out of line`,
+		failing: () => `fails ${percent(cause.now, 1)} of its requests`,
+		silent: () => `silent, ${rate(cause.then)}/min before`,
+		surging: () => `${times(cause.ratio)} the traffic`,
+		slower: () => (cause.is_tail ? 'its slowest tenth is slower' : 'slower'),
+	}[reason];
+	return words ? `${words()}, since ${moment(cause.since, serverNow())}` : 'most time';
 }
 
 /** The table that draws these rows. */

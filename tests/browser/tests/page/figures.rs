@@ -91,6 +91,9 @@ async fn a_caller_an_endpoint_and_the_page_give_the_same_figures() {
     ] {
         assert_shown(&tile(name).await, figure);
     }
+    let label = page.text("[data-tile=p95] h3").await;
+    let error = format!("±{:.1}%", 100.0 * all.error);
+    assert!(label.contains(&error), "{label}, not {error}");
     let row = &first.rows[0];
     for (name, figure) in [
         ("share", row.share),
