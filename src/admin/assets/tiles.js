@@ -2,7 +2,7 @@
 
 import { attr, el, show, text } from './dom.js';
 import { config } from './state.js';
-import { NONE, count, delta, duration, grouped, isNumber, moment, percent, plural, rate } from './format.js';
+import { NONE, count, delta, duration, grouped, isNumber, moment, percent, plural, rate, sense as isClearly } from './format.js';
 
 const { requests, p99 } = config.enough;
 
@@ -75,7 +75,7 @@ export class Tiles {
 		else if (few) words = `only ${plural(window.count, 'request')}`;
 		else if (isNumber(ratio) || (tile.isShare && isNumber(window.change?.mean) && isNumber(value) && isNumber(old))) {
 			words = tile.isShare ? points(value - old) : delta(ratio);
-			const isClear = tile.isShare ? Math.abs(value - old) >= 0.001 : ratio >= 1.05 || ratio <= 0.95;
+			const isClear = tile.isShare ? Math.abs(value - old) >= 0.001 : isClearly(ratio) !== null;
 			sense = isClear ? (tile.isShare ? Math.sign(value - old) : Math.sign(ratio - 1)) * tile.better : 0;
 			title = `${tile.format(old)} in the ${length} before, ${moment(before.from, now)} – ${moment(before.to, now)}${before.complete < 0.995 ? `, of which ${percent(before.complete, 1)} was recorded` : ''}`;
 			if (before.complete < 0.995) words = `≈ ${words}`;
