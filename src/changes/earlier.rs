@@ -5,6 +5,7 @@ use crate::error::StoreError;
 use crate::model::aggregate::Aggregate;
 use crate::model::changes::change::{Change, ChangeKind, Earlier};
 use crate::model::context::{ALL, ContextId, Kind};
+use crate::model::histogram::{Histogram, lower_bound};
 use crate::model::slices::Merge;
 use crate::model::tier::TIERS;
 use crate::store::{RecordQuery, Store};
@@ -57,10 +58,17 @@ async fn earlier(
         ChangeKind::Surging | ChangeKind::Silent => {
             (requests as f64 * MINUTE as f64 / f64::from(width), 0.0)
         }
-        _ => match sums.successes().mean() {
-            Some(mean) => (mean, sums.histogram.error()),
-            None => return Ok(None),
-        },
+        _ => {
+            let successes = sums.successes();
+            let mean = match change.is_tail {
+                true => mean_of_slowest_tenth(&successes),
+                false => successes.mean(),
+            };
+            match mean {
+                Some(mean) => (mean, sums.histogram.error()),
+                None => return Ok(None),
+            }
+        }
     };
     Ok(Some(Earlier {
         value,
@@ -68,4 +76,36 @@ async fn earlier(
         error,
         requests,
     }))
+}
+
+/// The mean of the slowest tenth, in seconds, with each duration taken as the middle of its bucket.
+fn mean_of_slowest_tenth(histogram: &Histogram) -> Option<f64> {
+    let tenth = histogram.count() as f64 / 10.0;
+    let (mut sum, mut remaining) = (0.0, tenth);
+    for (index, n) in histogram.buckets().iter().rev() {
+        let (low, high) = (
+            lower_bound(*index, histogram.scale()),
+            lower_bound(index.saturating_add(1), histogram.scale()),
+        );
+        let slowest = remaining.min(*n as f64);
+        sum += slowest * (low + high) / 2.0;
+        remaining -= slowest;
+    }
+    (tenth > 0.0).then(|| sum / tenth)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_slowest_tenth_is_a_part_of_a_bucket_or_some() {
+        let histogram = Histogram::new(0, [(0, 80), (1, 15), (2, 5)]);
+        let mean = mean_of_slowest_tenth(&histogram).expect("it is not empty");
+        assert!((mean - 4.5e-6).abs() < 1e-12, "{mean}");
+        let alike = Histogram::new(0, [(3, 7)]);
+        let mean = mean_of_slowest_tenth(&alike).expect("it is not empty");
+        assert!((mean - 12e-6).abs() < 1e-12, "{mean}");
+        assert_eq!(mean_of_slowest_tenth(&Histogram::default()), None);
+    }
 }

@@ -53,6 +53,12 @@ async fn four_instances_agree(backend: Backend) {
     let mut fleet = Fleet::new(backend, INSTANCES);
     let mut traffic = Traffic::new(seed, INSTANCES);
     let calls = register(&fleet);
+    let told: Arc<Mutex<Vec<Change>>> = Arc::default();
+    for instance in &fleet.instances {
+        let told = told.clone();
+        let note = move |change: &Change| told.lock().unwrap().push(change.clone());
+        instance.pulse.on_change(note);
+    }
     let slow_at = START + 50 * MINUTE;
     let fast_at = slow_at + 10 * MINUTE;
     let mut judged_by = [0; INSTANCES];
@@ -82,6 +88,10 @@ async fn four_instances_agree(backend: Backend) {
             answers.push(instance.json("api/changes").await);
         }
         let (changes, answer) = (same(changes), same(answers));
+        // What is logged is what is listed at the same time.
+        for told in told.lock().unwrap().drain(..) {
+            assert!(changes.contains(&told), "{told}: {changes:#?}");
+        }
         assert_eq!(answer["judged_until"], fleet.now);
         let ids = |change: &Value| change["id"].as_str().unwrap().to_owned();
         let answered = answer["changes"].as_array().unwrap().iter().map(ids);

@@ -267,6 +267,7 @@ async fn the_longest_and_shortest_times_are_judged() {
             change.now,
             change.ratio,
             change.confidence,
+            change.seconds_per_minute,
             change.extra_seconds_per_minute,
             change.from_traffic,
             change.from_code,

@@ -42,9 +42,7 @@ async fn follow(backend: Backend, seed: u64) -> Result<(), String> {
             if (change.since - slow_at).abs() > 2 * MINUTE {
                 return Err(format!("since is wrong: {change:?}"));
             }
-            if !(1.7..=2.3).contains(&change.ratio)
-                || (change.now / change.then / change.ratio - 1.0).abs() > 0.1
-            {
+            if !(1.7..=2.3).contains(&change.ratio) || change.ratio != change.now / change.then {
                 return Err(format!("the ratio is wrong: {change:?}"));
             }
         }

@@ -3,7 +3,7 @@
 use serde_json::json;
 use tower_pulse::model::batch::Batch;
 use tower_pulse::model::changes::change::{Change, ChangeKind};
-use tower_pulse::model::changes::detector::Verdict;
+use tower_pulse::model::changes::detector::{Cost, Verdict};
 use tower_pulse::model::changes::judged::Judged;
 use tower_pulse::model::changes::log::{Log, MAX_CHANGES};
 use tower_pulse::model::context::{Kind, RecordId};
@@ -35,8 +35,12 @@ fn change(context: &str) -> Change {
         is_tail: false,
         confidence: 0.999,
         requests: 90,
-        rate_then: 30.0,
-        rate_now: 30.0,
+        minutes: 3,
+        cost: Cost {
+            taken: 6.0,
+            from_traffic: 0.0,
+            from_code: 3.0,
+        },
         mean_then: 0.1,
         mean_now: 0.2,
     };

@@ -8,8 +8,7 @@ const LEVELS = { slower: 'bad', failing: 'bad', silent: 'bad', instance: 'bad', 
 export const level = (change) => LEVELS[change.kind] ?? 'warn';
 
 /** 1.5× slower, 24% failing, silent */
-export function headline({ kind, then, now, is_tail: isTail, ...change }) {
-	const ratio = then > 0 ? now / then : change.ratio; // of the values that stand beside it
+export function headline({ kind, now, ratio, is_tail: isTail }) {
 	const verb = VERBS[kind] ?? visible(kind);
 	if (kind === 'failing') return `${percent(now, 1)} failing`;
 	if (kind === 'silent' || !(ratio > 0)) return verb;

@@ -142,10 +142,13 @@ pub struct Change {
     pub ended: Option<i64>,
     /// The figure before: seconds per request for slower, faster and instance; the share of errors for failing,
     /// and for an instance that fails; requests per minute for surging and silent.
+    ///
+    /// Seconds are what would be measured now, were the context as before: the mean before, times what all contexts
+    /// share since, such as a busy host. For an instance, they are the mean of the others on the same pages.
     pub then: f64,
-    /// The figure since the change, in the same unit.
+    /// The figure since the change, in the same unit: of the last [`minutes`](Self::minutes).
     pub now: f64,
-    /// `now` divided by `then`, corrected for what all contexts share. For figures that were zero, a bound from below.
+    /// `now` divided by `then`. For figures that were zero, a bound from below.
     pub ratio: f64,
     /// For slower: only the slowest tenth of the requests is. `then`, `now` and `ratio` are about the mean of that tenth.
     #[cfg_attr(feature = "serde", serde(default))]
@@ -154,11 +157,20 @@ pub struct Change {
     pub confidence: f64,
     /// The number of requests since the change that the figure is made from.
     pub requests: u64,
-    /// Seconds of service time per minute beyond those before.
+    /// The number of minutes that the figures are of: those since the change, but no more than the last 76. Minutes in
+    /// which no context had a request are left out. 0 if an older version found the change.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub minutes: u32,
+    /// Seconds of service time per minute in the same minutes: what the context takes, or for
+    /// [`ChangeKind::Instance`] the instance.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub seconds_per_minute: f64,
+    /// Seconds of service time per minute beyond those before, never more than `seconds_per_minute`.
     pub extra_seconds_per_minute: f64,
-    /// The part of `extra_seconds_per_minute` that comes from more requests.
+    /// The part of `extra_seconds_per_minute` that comes from more requests; 0 if there are no more than chance explains.
     pub from_traffic: f64,
-    /// The part of `extra_seconds_per_minute` that comes from slower requests.
+    /// The part of `extra_seconds_per_minute` that comes from slower requests, never more than `seconds_per_minute`; 0 if
+    /// they are no slower than chance explains.
     pub from_code: f64,
     /// What may have caused it, most likely first.
     pub suspects: Vec<Suspect>,

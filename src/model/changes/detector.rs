@@ -9,14 +9,14 @@ use super::find::Finder;
 use super::history::{Tick, tick};
 use super::instances::InstanceDetector;
 use super::minute::all_id;
-pub use super::minute::{InstanceMinute, Minute, Sight, Verdict};
+pub use super::minute::{Cost, InstanceMinute, Minute, Sight, Verdict};
 use super::page::Page;
 use super::reference::Past;
 use super::speed;
 pub use super::state::DetectorState;
 use super::state::{Alarm, AlarmKind, Ended, Shared, SharedMinutes};
 use super::traffic;
-use super::verdict::verdict;
+use super::verdict::Standing;
 use crate::model::records::RecordId;
 
 /// The minutes before the first one to judge that a new detector must [recall](Detector::recall).
@@ -300,16 +300,14 @@ impl Detector {
     }
 
     fn verdicts(&self, now: Tick) -> Vec<Verdict> {
+        let standing = Standing {
+            alarms: &self.state.alarms,
+            pages: &self.pages,
+            shared: &self.state.shared,
+            now,
+        };
         let alarms = self.state.alarms.iter();
-        let verdicts = alarms.map(|alarm| {
-            verdict(
-                alarm,
-                self.pages.get(&alarm.context),
-                &self.state.shared,
-                now,
-            )
-        });
-        let mut verdicts: Vec<_> = verdicts.collect();
+        let mut verdicts: Vec<_> = alarms.map(|alarm| standing.verdict(alarm)).collect();
         verdicts.sort_by_key(|verdict| (verdict.context, verdict.kind));
         verdicts
     }

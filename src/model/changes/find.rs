@@ -80,19 +80,25 @@ impl Finder<'_> {
             let traffic = Traffic::of(&page.history, &self.state.shared, now, &excluded);
             if let Some(traffic) = traffic {
                 steady += usize::from(traffic.rate >= 4.0);
-                let alarm = |kind, change: TrafficChange| Alarm {
-                    context: *id,
-                    kind,
-                    since: change.since,
-                    detected: now,
-                    score: 0,
-                    strength: hundredths(change.strength),
-                    effect: (change.now * 1e6) as i64,
-                    past: Past {
-                        requests: (traffic.rate * 1_000.0) as u64,
-                        minutes: 1_000,
-                        ..Sums::of(&page.history, now - 76, change.since).past(1)
-                    },
+                let alarm = |kind, change: TrafficChange| {
+                    // The rate is not that of the sums, and their mean is that of these requests.
+                    let (requests, minutes) = ((traffic.rate * 1_000.0) as u64, 1_000);
+                    let before = Sums::of(&page.history, now - 76, change.since);
+                    Alarm {
+                        context: *id,
+                        kind,
+                        since: change.since,
+                        detected: now,
+                        score: 0,
+                        strength: hundredths(change.strength),
+                        effect: (change.now * 1e6) as i64,
+                        past: Past {
+                            minutes,
+                            requests,
+                            micros: (before.mean() * requests as f64 * 1e6) as u64,
+                            ..Past::default()
+                        },
+                    }
                 };
                 if seen && !stands(&[AlarmKind::Surging]) {
                     let surge = traffic::surge(

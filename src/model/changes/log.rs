@@ -121,6 +121,8 @@ fn begun(context: &Arc<str>, verdict: &Verdict) -> Change {
         is_tail: false,
         confidence: 0.0,
         requests: 0,
+        minutes: 0,
+        seconds_per_minute: 0.0,
         extra_seconds_per_minute: 0.0,
         from_traffic: 0.0,
         from_code: 0.0,
@@ -132,8 +134,7 @@ fn begun(context: &Arc<str>, verdict: &Verdict) -> Change {
     change
 }
 
-/// Takes over the figures of a verdict. The extra time is divided between traffic and code so that neither is
-/// counted as the cause of the other: each at the mean of the other's two values (Shapley's division of two factors).
+/// Takes over the figures of a verdict.
 fn update(change: &mut Change, verdict: &Verdict) {
     let finite = |value: f64| if value.is_finite() { value } else { 0.0 };
     change.since = verdict.since;
@@ -143,16 +144,17 @@ fn update(change: &mut Change, verdict: &Verdict) {
     change.is_tail = verdict.is_tail;
     change.confidence = finite(verdict.confidence).clamp(0.0, 1.0);
     change.requests = verdict.requests;
-    let rates = verdict.rate_now - verdict.rate_then;
-    let means = verdict.mean_now - verdict.mean_then;
-    change.from_traffic = finite(rates * (verdict.mean_now + verdict.mean_then) / 2.0);
-    change.from_code = finite(means * (verdict.rate_now + verdict.rate_then) / 2.0);
+    change.minutes = verdict.minutes;
+    change.seconds_per_minute = finite(verdict.cost.taken);
+    change.from_traffic = finite(verdict.cost.from_traffic);
+    change.from_code = finite(verdict.cost.from_code);
     change.extra_seconds_per_minute = change.from_traffic + change.from_code;
 }
 
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::model::changes::minute::Cost;
     use crate::model::context::{Kind, RecordId};
 
     pub(in super::super) fn slower(context: &str, detected: i64) -> (Arc<str>, Verdict) {
@@ -168,8 +170,12 @@ pub(super) mod tests {
             is_tail: false,
             confidence: 0.999,
             requests: 90,
-            rate_then: 30.0,
-            rate_now: 60.0,
+            minutes: 3,
+            cost: Cost {
+                taken: 12.0,
+                from_traffic: 4.5,
+                from_code: 4.5,
+            },
             mean_then: 0.1,
             mean_now: 0.2,
         };
@@ -201,17 +207,6 @@ pub(super) mod tests {
         // The same log goes on from the changes that were stored.
         let mut resumed = Log::new(log.changes.clone());
         assert_eq!(resumed.apply(&[], 840), log.apply(&[], 840));
-    }
-
-    #[test]
-    fn the_extra_time_is_that_of_traffic_and_of_code() {
-        let mut log = Log::default();
-        let began = log.apply(&[slower("GET /", 600)], 600).began;
-        let change = log.get(&began[0]).expect("it has begun");
-        // 60 requests of 0.2 s instead of 30 of 0.1 s.
-        assert!((change.extra_seconds_per_minute - 9.0).abs() < 1e-9);
-        assert!((change.from_traffic - 4.5).abs() < 1e-9);
-        assert!((change.from_code - 4.5).abs() < 1e-9);
     }
 
     #[test]

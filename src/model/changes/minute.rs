@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::change::ChangeKind;
+pub use super::cost::Cost;
 use crate::model::aggregate::Aggregate;
 use crate::model::context::{ALL, Kind};
 use crate::model::records::RecordId;
@@ -41,12 +42,12 @@ pub struct Verdict {
     pub since: i64,
     /// The end of the minute in which it was detected, in Unix seconds.
     pub detected: i64,
-    /// The figure before: for slower and faster, mean seconds of the successful responses.
+    /// The figure before: for slower and faster, the mean seconds of the successful responses, times what all contexts
+    /// share since.
     pub then: f64,
     /// The figure since.
     pub now: f64,
-    /// `now` divided by `then`, corrected for what all contexts share. For slower and faster, the ratio of the
-    /// times of most requests, which is robust: a few requests that take very long change a mean, and not it.
+    /// `now` divided by `then`. For figures that were zero, a bound from below.
     pub ratio: f64,
     /// For slower: only the slowest tenth of the requests is. Then `then`, `now` and `ratio` are about the mean of
     /// that tenth.
@@ -56,10 +57,10 @@ pub struct Verdict {
     pub confidence: f64,
     /// The number of requests since the change.
     pub requests: u64,
-    /// Requests per minute before.
-    pub rate_then: f64,
-    /// Requests per minute since.
-    pub rate_now: f64,
+    /// The number of minutes since the change that the figures are of.
+    pub minutes: u32,
+    /// What the change costs.
+    pub cost: Cost,
     /// Mean seconds per request before, of all requests.
     pub mean_then: f64,
     /// Mean seconds per request since, of all requests.

@@ -8,6 +8,7 @@
 
 mod all;
 pub mod change;
+mod cost;
 pub mod detector;
 mod failing;
 mod find;

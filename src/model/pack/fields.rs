@@ -15,16 +15,24 @@ pub(crate) trait Packed: Sized {
     fn read(from: &mut Reader<'_>) -> Option<Self>;
 }
 
-/// Packs the listed fields of a struct, in this order.
+/// Packs the listed fields of a struct, in this order. Those behind the semicolon have their defaults where the bytes end
+/// before them.
 macro_rules! packed {
-    ($type:ty { $($field:ident),+ $(,)? }) => {
+    ($type:ty { $($field:ident),+ $(,)? $(; $($later:ident),+ $(,)?)? }) => {
         impl $crate::model::pack::Packed for $type {
             fn write(&self, out: &mut $crate::model::pack::Writer) {
                 $($crate::model::pack::Packed::write(&self.$field, out);)+
+                $($($crate::model::pack::Packed::write(&self.$later, out);)+)?
             }
 
             fn read(from: &mut $crate::model::pack::Reader<'_>) -> Option<Self> {
-                Some(Self { $($field: $crate::model::pack::Packed::read(from)?),+ })
+                Some(Self {
+                    $($field: $crate::model::pack::Packed::read(from)?,)+
+                    $($($later: match from.0.is_empty() {
+                        true => Default::default(),
+                        false => $crate::model::pack::Packed::read(from)?,
+                    },)+)?
+                })
             }
         }
     };

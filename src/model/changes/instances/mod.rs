@@ -13,6 +13,7 @@ mod compare;
 mod stored;
 #[cfg(test)]
 mod tests;
+mod verdict;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -20,9 +21,8 @@ use std::sync::Arc;
 use self::compare::{
     MIN_ERROR_SHARE, MIN_SAMPLES, Measure, Moments, Sides, compare, is_large, total, turning_point,
 };
-use super::change::ChangeKind;
 use super::history::{Tick, tick};
-use super::minute::{InstanceMinute, Verdict, all_id};
+use super::minute::{InstanceMinute, Verdict};
 use crate::model::records::RecordId;
 
 /// Minutes that are remembered.
@@ -372,94 +372,6 @@ impl InstanceDetector {
             if !is_known && count as f64 >= needed {
                 self.state.on_many.push((instance.clone(), now));
             }
-        }
-    }
-
-    fn verdicts(&self, now: Tick) -> Vec<Verdict> {
-        let is_on_many = |instance: &str| {
-            self.state
-                .on_many
-                .iter()
-                .any(|(other, _)| **other == *instance)
-        };
-        let single = self.state.standing.iter();
-        let single =
-            single.filter(|one| !is_on_many(&one.instance) && now - one.detected >= SETTLING);
-        let mut verdicts: Vec<Verdict> = single
-            .map(|one| {
-                let detected = one.detected + SETTLING;
-                self.verdict(&[one], one.context, one.since, detected)
-            })
-            .collect();
-        for (instance, detected) in &self.state.on_many {
-            let of_instance = self.state.standing.iter();
-            let of_instance: Vec<_> = of_instance
-                .filter(|one| one.instance == *instance)
-                .collect();
-            let mut since: Vec<Tick> = of_instance.iter().map(|one| one.since).collect();
-            since.sort_unstable();
-            if let Some(since) = since.get(since.len() / 2) {
-                verdicts.push(self.verdict(&of_instance, all_id(), *since, *detected));
-            }
-        }
-        verdicts
-    }
-
-    /// The verdict about an instance that is out of line on some contexts.
-    fn verdict(
-        &self,
-        parts: &[&OutOfLine],
-        context: RecordId,
-        since: Tick,
-        detected: Tick,
-    ) -> Verdict {
-        let (mut own, mut others) = (Moments::default(), Moments::default());
-        let (mut logs, mut expected, mut weights, mut minutes) = (0.0, 0.0, 0.0, 0);
-        for part in parts {
-            let sides = self.sides(&part.instance, part.context, since);
-            minutes = minutes.max(sides.len());
-            let (mine, theirs) = total(&sides);
-            let (n, level, _) = mine.samples(Measure::Time);
-            let (_, other, _) = theirs.samples(Measure::Time);
-            logs += n * (level - other);
-            weights += n;
-            // What the instance would have taken at the pace of the others.
-            expected += mine.requests * theirs.mean_seconds();
-            own.add(&mine);
-            others.add(&theirs);
-        }
-        let is_time = parts.iter().any(|part| part.measure == Measure::Time);
-        let strength = parts.iter().map(|part| part.strength).max().unwrap_or(0);
-        let z = f64::from(strength) / 100.0;
-        let mean_then = expected / own.requests.max(1.0);
-        let (then, now, ratio) = match is_time {
-            true => {
-                let ratio = (logs / f64::max(weights, 1.0)).exp();
-                (mean_then, mean_then * ratio, ratio)
-            }
-            false => {
-                let least = others.error_share().max(0.5 / others.requests.max(1.0));
-                let share = own.error_share();
-                (others.error_share(), share, share / least)
-            }
-        };
-        let rate = own.requests / minutes.max(1) as f64;
-        Verdict {
-            context,
-            kind: ChangeKind::Instance,
-            instance: parts.first().map(|part| part.instance.clone()),
-            since: i64::from(since) * 60,
-            detected: (i64::from(detected) + 1) * 60,
-            then,
-            now,
-            ratio,
-            is_tail: false,
-            confidence: 1.0 - (-z * z / 2.0).exp(),
-            requests: own.requests as u64,
-            rate_then: rate,
-            rate_now: rate,
-            mean_then,
-            mean_now: own.mean_seconds(),
         }
     }
 }

@@ -1,3 +1,5 @@
+use super::super::change::ChangeKind;
+use super::super::minute::all_id;
 use super::*;
 use crate::model::aggregate::Aggregate;
 use crate::model::context::Kind;
