@@ -2,7 +2,7 @@
 
 import { attr, el, show, text } from './dom.js';
 import { config } from './state.js';
-import { NONE, count, delta, duration, grouped, isNumber, moment, percent, plural, rate, sense as isClearly } from './format.js';
+import { NONE, count, delta, duration, grouped, isNumber, moment, percent, plural, rate, sense } from './format.js';
 
 const { requests, p99 } = config.enough;
 
@@ -69,20 +69,20 @@ export class Tiles {
 		const { before } = window;
 		const ratio = window.change?.[tile.of ?? tile.name]; // counts are compared per recorded second
 		let words = '';
-		let sense = 0;
+		let side = 0;
 		let title = null;
 		if (tile.isNow) words = 'now';
 		else if (few) words = `only ${plural(window.count, 'request')}`;
 		else if (isNumber(ratio) || (tile.isShare && isNumber(window.change?.mean) && isNumber(value) && isNumber(old))) {
 			words = tile.isShare ? points(value - old) : delta(ratio);
-			const isClear = tile.isShare ? Math.abs(value - old) >= 0.001 : isClearly(ratio) !== null;
-			sense = isClear ? (tile.isShare ? Math.sign(value - old) : Math.sign(ratio - 1)) * tile.better : 0;
+			const isClear = tile.isShare ? Math.abs(value - old) >= 0.001 : sense(ratio) !== null;
+			side = isClear ? (tile.isShare ? Math.sign(value - old) : Math.sign(ratio - 1)) * tile.better : 0;
 			title = `${tile.format(old)} in the ${length} before, ${moment(before.from, now)} – ${moment(before.to, now)}${before.complete < 0.995 ? `, of which ${percent(before.complete, 1)} was recorded` : ''}`;
 			if (before.complete < 0.995) words = `≈ ${words}`;
 		} else if (tile.note) words = tile.note(window);
 		text(tile.delta, words);
 		attr(tile.delta, 'title', title);
-		attr(tile.delta, 'data-sense', sense > 0 ? 'good' : sense < 0 ? 'bad' : null);
+		attr(tile.delta, 'data-sense', side > 0 ? 'good' : side < 0 ? 'bad' : null);
 	}
 }
 
