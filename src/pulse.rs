@@ -69,6 +69,8 @@ pub(crate) struct Parts {
     pub(crate) precisions: Precisions,
     #[cfg(feature = "admin")]
     pub(crate) target: Option<Duration>,
+    #[cfg(feature = "admin")]
+    pub(crate) query_bytes: usize,
     pub(crate) skips: IgnoreList,
     #[cfg(feature = "row-cache")]
     pub(crate) row_caches: crate::row_cache::RowCaches,

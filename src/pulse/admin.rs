@@ -82,8 +82,8 @@ impl Pulse {
             let flusher = parts.flusher.clone();
             let unsent = Arc::new(move || flusher.unsent());
             let target = parts.target.map(|target| target.as_secs_f64());
-            let reader = Reader::new(parts.store.clone(), parts.clock.clone(), unsent, target);
-            Arc::new(reader)
+            let (store, clock) = (parts.store.clone(), parts.clock.clone());
+            Arc::new(Reader::new(store, clock, unsent, target, parts.query_bytes))
         });
         crate::admin::Source {
             store: parts.store.clone(),

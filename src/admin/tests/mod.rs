@@ -69,7 +69,13 @@ pub(super) fn source(store: Canned) -> (Source, Arc<Canned>, ManualClock) {
 }
 
 pub(super) fn reader_of(store: Arc<dyn Store>, clock: Clock, target: Option<f64>) -> Arc<Reader> {
-    Arc::new(Reader::new(store, clock, Arc::new(|| None), target))
+    Arc::new(Reader::new(
+        store,
+        clock,
+        Arc::new(|| None),
+        target,
+        64 << 20,
+    ))
 }
 
 pub(super) fn source_of(store: Arc<Canned>, clock: Clock) -> Source {
