@@ -320,7 +320,7 @@ impl Builder {
     /// enough for 2,000 busy contexts in all windows that have a name.
     ///
     /// Above it the windows go first that were asked for longest ago, and are read again when they are asked for. A
-    /// window that does not fit by itself is answered by an error that names this setting: that takes some 6 kB for each
+    /// window that does not fit by itself is answered by an error that names this setting: one takes some 8 kB for each
     /// busy context. The answers that are just being sent are not in it.
     ///
     /// ```

@@ -44,8 +44,9 @@ const LIVE_TIMERS: u64 = 4 * (2 * MAX_TIMERS as u64 + 1) * 40;
 /// A round of a fleet that is being folded: its entries as read, unpacked, and packed again.
 const ROUND: u64 = 24 * 1024 * 1024;
 
-/// What is read at once for the admin router: two pages of 1,000 records, and the series that were looked at last.
-const READING: u64 = 8 * 1024 * 1024;
+/// What is read at once for the admin router: two pages of 1,000 records, as they arrive and unpacked, and the series
+/// that were looked at last.
+const READING: u64 = 16 * 1024 * 1024;
 
 /// The parts of [`WorstCase::process_bytes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -75,7 +75,7 @@ impl From<&Aggregate> for Side {
 
 impl Versions {
     /// Approximate bytes in memory.
-    pub(crate) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         let sides = self.contexts.values();
         sides
             .map(|sides| sides.new.bytes() + sides.old.bytes())
