@@ -287,9 +287,8 @@ fn waited(schedule: &File) -> Duration {
 }
 
 /// Some looks, whose answers nobody reads.
-async fn look(app: &Router, looks: usize, pause: Duration) {
+async fn look(app: &Router, uri: &str, looks: usize, pause: Duration) {
     for _ in 0..looks {
-        let uri = format!("/api/paths?window={LOOKED_AT}&limit=100&sort=change");
         let request = Request::get(uri).body(Body::empty()).unwrap();
         let response = app.clone().oneshot(request).await.unwrap();
         assert_eq!(response.status(), StatusCode::OK);
@@ -300,7 +299,7 @@ async fn look(app: &Router, looks: usize, pause: Duration) {
 /// The longest time that a runtime of one thread took to return to a task that is always ready, during a first look and
 /// during later ones, without the time it waited for a processor. Of several tries the shortest, as others use the
 /// machine too.
-fn longest_holds(bench: &Bench) -> [f64; 2] {
+fn longest_holds(bench: &Bench, uri: &str) -> [f64; 2] {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_all().build().unwrap();
     let schedule = File::open("/proc/thread-self/schedstat").unwrap();
@@ -320,7 +319,7 @@ fn longest_holds(bench: &Bench) -> [f64; 2] {
             };
             runtime.block_on(async {
                 tokio::select! {
-                    () = look(&app, looks, Duration::from_millis(1_010)) => {}
+                    () = look(&app, uri, looks, Duration::from_millis(1_010)) => {}
                     () = watching => {}
                 }
             });
@@ -353,13 +352,20 @@ async fn main() {
         bench.server.used_memory().await as f64 / 1_048_576.0
     );
     first_looks(&mut bench).await;
-    let holds = std::thread::scope(|scope| scope.spawn(|| longest_holds(&bench)).join());
-    let holds = holds.unwrap();
     println!(
-        "| longest time that a worker was held, ms, first look | {} |",
-        verdict(holds[0], 1.0)
+        "\n| longest time that a worker was held, ms | first look | | later looks | |\n|---|---:|---|---:|---|"
     );
-    println!("| the same, later looks | {} |", verdict(holds[1], 1.0));
+    let paths = format!("/api/paths?window={LOOKED_AT}&limit=100&sort=change");
+    let overview = format!("/api/overview?window={LOOKED_AT}");
+    for (label, uri) in [
+        ("by health alone", "/api/health"),
+        ("by the sums", &overview),
+        ("by a table of all paths", &paths),
+    ] {
+        let holds = std::thread::scope(|scope| scope.spawn(|| longest_holds(&bench, uri)).join());
+        let [first, later] = holds.unwrap().map(|held| verdict(held, 1.0));
+        println!("| {label} | {first} | {later} |");
+    }
     let app = new_page(&bench);
     let before = resident();
 
