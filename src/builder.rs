@@ -53,6 +53,7 @@ pub struct Builder {
     pending_bytes: usize,
     memory_bytes: usize,
     journal_bytes: u64,
+    query_bytes: usize,
     redis_connection_timeout: Option<Duration>,
     redis_response_timeout: Option<Duration>,
     expire_idle_keys: bool,
@@ -108,6 +109,7 @@ impl Default for Builder {
             pending_bytes: 64 * 1024 * 1024,
             memory_bytes: RECORD_BYTES,
             journal_bytes: 64 * 1024 * 1024,
+            query_bytes: 64 * 1024 * 1024,
             redis_connection_timeout: None,
             redis_response_timeout: None,
             expire_idle_keys: true,
@@ -311,6 +313,23 @@ impl Builder {
     /// the bound every instance keeps what it has in its own memory, as in an outage.
     pub fn journal_bytes(mut self, bytes: u64) -> Self {
         self.journal_bytes = bytes;
+        self
+    }
+
+    /// About how many bytes may be held of what the admin router reads: 1 MiB to 1 TiB, 64 MiB by default, which is
+    /// enough for 2,000 busy contexts in all windows that have a name.
+    ///
+    /// Above it the windows go first that were asked for longest ago, and are read again when they are asked for. A
+    /// window that does not fit by itself is answered by an error that names this setting: one takes some 8 kB for each
+    /// busy context. The answers that are just being sent are not in it.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tower_pulse::BuildError> {
+    /// let pulse = tower_pulse::Pulse::builder().max_contexts(20_000).query_bytes(256 << 20).build()?;
+    /// # Ok(()) }
+    /// ```
+    pub fn query_bytes(mut self, bytes: usize) -> Self {
+        self.query_bytes = bytes;
         self
     }
 

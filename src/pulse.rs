@@ -71,6 +71,8 @@ pub(crate) struct Parts {
     pub(crate) precisions: Precisions,
     #[cfg(feature = "query")]
     pub(crate) target: Option<Duration>,
+    #[cfg(feature = "query")]
+    pub(crate) query_bytes: usize,
     pub(crate) skips: IgnoreList,
     #[cfg(feature = "row-cache")]
     pub(crate) row_caches: crate::row_cache::RowCaches,

@@ -100,6 +100,14 @@ fn each_field_out_of_range() {
     let allowed = "1048576 to 1099511627776";
     refused(b().memory_bytes(1_000), "memory_bytes", "1000", allowed);
     refused(b().pending_bytes(1_000), "pending_bytes", "1000", allowed);
+    refused(b().query_bytes(1_000), "query_bytes", "1000", allowed);
+    let above = (1 << 40) + 1;
+    refused(
+        b().query_bytes(above),
+        "query_bytes",
+        "1099511627777",
+        allowed,
+    );
     let (least, allowed) = ((1 << 20) - 1, "1048576 to 1073741824");
     refused(
         b().journal_bytes(least),

@@ -55,9 +55,6 @@ use crate::query::Reader;
 use crate::recorder::totals::Totals;
 use crate::task::BoxFuture;
 
-/// The version of this crate, for `api/health`.
-const VERSION: &str = env!("CARGO_PKG_VERSION");
-
 /// The largest body of a request, in bytes.
 const MAX_BODY: usize = 16 * 1024;
 

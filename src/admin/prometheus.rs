@@ -12,7 +12,7 @@ use http::{HeaderValue, header};
 use self::text::Text;
 use super::encoding::{self, ACCEPT_ENCODING};
 use super::response::ApiError;
-use super::{Admin, VERSION, response};
+use super::{Admin, response};
 use crate::model::changes::change::ChangeKind;
 use crate::model::context::{ALL, Kind, method_and_path};
 use crate::model::health::Health;
@@ -170,7 +170,7 @@ impl Text {
     fn health(&mut self, health: &Health) {
         let name = "pulse_build_info";
         self.begin(name, "gauge", "The version of tower-pulse.");
-        self.sample(name, &[("version", VERSION)], 1);
+        self.sample(name, &[("version", env!("CARGO_PKG_VERSION"))], 1);
         let gauge = "gauge";
         self.single(
             "pulse_in_flight",

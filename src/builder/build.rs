@@ -155,6 +155,8 @@ impl Builder {
             precisions,
             #[cfg(feature = "query")]
             target: self.target,
+            #[cfg(feature = "query")]
+            query_bytes: self.query_bytes,
             skips,
             #[cfg(feature = "row-cache")]
             row_caches: Default::default(),

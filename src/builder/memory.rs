@@ -8,14 +8,14 @@ use crate::recorder::Recorder;
 
 impl Builder {
     /// The most memory that this configuration can ever take, whatever clients send. It is logged at
-    /// the start and shown in [`Health`](crate::Health). The answers that the admin router holds while somebody looks
-    /// at its pages are not in it: see the guide's page about [sizing](crate::guide::sizing).
+    /// the start and shown in [`Health`](crate::Health). The guide's page about [sizing](crate::guide::sizing) explains
+    /// its parts.
     ///
     /// ```
     /// let builder = tower_pulse::Pulse::builder().max_contexts(100);
     /// let worst = builder.worst_case();
     /// // The store is in this process.
-    /// assert!(worst.process_bytes < 250_000_000 && worst.store_bytes == 0);
+    /// assert!(worst.process_bytes < 340_000_000 && worst.store_bytes == 0);
     /// ```
     pub fn worst_case(&self) -> WorstCase {
         WorstCase::new(&self.bounds(), &self.all_precisions())
@@ -54,6 +54,10 @@ impl Builder {
             slow_text_bytes: self.details.max_bytes(),
             has_fleet: !matches!(self.backend, Backend::Memory),
             has_version: self.app_version.is_some(),
+            query_bytes: match cfg!(feature = "admin") {
+                true => self.query_bytes,
+                false => 0,
+            },
         }
     }
 
@@ -63,7 +67,7 @@ impl Builder {
         let allowed = self.warn_above_bytes.filter(|allowed| most > *allowed)?;
         Some(format!(
             "recording may take {} of this process's memory, and {} are allowed (`warn_above_bytes`): \
-             lower `max_contexts`, `max_counters`, `retained_slices` or `replay_bytes`, or allow more",
+             lower `max_contexts`, `max_counters`, `retained_slices`, `replay_bytes` or `query_bytes`, or allow more",
             bytes(most),
             bytes(allowed)
         ))
@@ -80,15 +84,16 @@ impl ProcessBytes {
         };
         format!(
             "it never takes more than {} of this process's memory: {} for {} contexts and {} counters, \
-             {} for calls that may have to be sent again, {folding} while this instance folds the journal, {} while it looks for changes, and {} for {slices}, with requests in \
-             every context, every minute and at every duration; fewer contexts take less in proportion, and the \
-             admin pages take more while somebody looks at them",
+             {} for calls that may have to be sent again, {folding} while this instance folds the journal, {} while it looks for changes, {} \
+             while somebody looks at the admin pages, and {} for {slices}, with requests in \
+             every context, every minute and at every duration; fewer contexts take less in proportion",
             bytes(self.total()),
             bytes(self.in_use),
             bounds.max_contexts,
             bounds.max_counters,
             bytes(self.replay),
             bytes(self.judging),
+            bytes(self.asking),
             bytes(self.slices)
         )
     }
@@ -117,6 +122,12 @@ mod tests {
         let words = parts.in_words(&builder.bounds());
         assert!(words.contains("2000 contexts"), "{words}");
         assert!(words.contains("8.4 MB for calls") && words.contains("stored here"));
+        let asking = if cfg!(feature = "admin") {
+            "83 MB while somebody"
+        } else {
+            "0 kB while somebody"
+        };
+        assert!(words.contains(asking), "{words}");
     }
 
     #[cfg(feature = "redis")]

@@ -69,6 +69,7 @@ impl Builder {
         number("replay_bytes", self.replay_bytes, 0, 1 << 30)?;
         number("pending_bytes", self.pending_bytes, 1 << 20, 1 << 40)?;
         number("memory_bytes", self.memory_bytes, 1 << 20, 1 << 40)?;
+        number("query_bytes", self.query_bytes, 1 << 20, 1 << 40)?;
         number(
             "journal_bytes",
             self.journal_bytes as usize,

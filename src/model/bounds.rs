@@ -34,6 +34,8 @@ pub struct Bounds {
     pub has_fleet: bool,
     /// Whether the application has a version: all contexts are reported while several run side by side.
     pub has_version: bool,
+    /// The most bytes that are held of what is read for the admin router; 0 without one.
+    pub query_bytes: usize,
 }
 
 /// The most memory that a configuration can take.

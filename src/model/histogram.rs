@@ -187,6 +187,10 @@ impl Histogram {
             self.buckets.clone_from(&other.buckets);
             return;
         }
+        if shift == 0 && self.has_buckets_of(other) {
+            self.add_to_buckets(other);
+            return;
+        }
         let mut merged = Vec::with_capacity(self.buckets.len() + other.buckets.len());
         let mut mine = self.buckets.drain(..).peekable();
         for (index, n) in &other.buckets {
@@ -203,6 +207,26 @@ impl Histogram {
         merged.extend(mine);
         self.buckets = merged;
         self.give_room_back();
+    }
+
+    /// Whether it has every bucket of another histogram of the same scale.
+    fn has_buckets_of(&self, other: &Self) -> bool {
+        let mut mine = self.buckets.iter();
+        let mut theirs = other.buckets.iter();
+        theirs.all(|(index, _)| {
+            mine.find(|(i, _)| i >= index)
+                .is_some_and(|(i, _)| i == index)
+        })
+    }
+
+    /// Adds to buckets that are there.
+    fn add_to_buckets(&mut self, other: &Self) {
+        let mut mine = self.buckets.iter_mut();
+        for (index, n) in &other.buckets {
+            if let Some((_, sum)) = mine.find(|(i, _)| i == index) {
+                *sum = sum.saturating_add(*n);
+            }
+        }
     }
 
     /// Takes out all of `other`, which was merged before. The scale stays.

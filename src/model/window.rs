@@ -165,70 +165,104 @@ impl WindowSlices {
     }
 }
 
+/// The packed sums of a context, or that it has none.
+pub type PackedSums = (RecordId, Option<Box<[u8]>>);
+
+/// Bytes of the sums of a context beside their packed form.
+const PER_CONTEXT: usize = 64;
+
+/// Bytes of a slice in it.
+const PER_SLICE: usize = 40;
+
 /// The sums of each context over some slices, to which slices are added and from which they are taken out as
-/// a window moves on. They are held packed, in a fifth of the memory.
+/// a window moves on, for one group of contexts after the other. They are held packed, in a fifth of the memory.
 #[derive(Debug, Default)]
 pub struct RunningSums {
-    slices: HashMap<i64, Revision>,
+    /// The slices of each group.
+    slices: Vec<HashMap<i64, Revision>>,
     sums: HashMap<RecordId, Box<[u8]>>,
+    /// Bytes of the sums.
+    bytes: usize,
     /// Whether a slice was taken out, and others not.
     is_reduced: bool,
 }
 
 impl RunningSums {
-    /// The starts of the slices in it, in any order.
-    pub fn starts(&self) -> impl Iterator<Item = i64> {
-        self.slices.keys().copied()
+    /// The starts of a group's slices in it, in any order, with the revision that each had when it was added.
+    pub fn slices(&self, group: usize) -> impl Iterator<Item = (i64, Revision)> {
+        let slices = self.slices.get(group).into_iter().flatten();
+        slices.map(|(start, revision)| (*start, *revision))
     }
 
-    /// The revision of a slice when it was added.
-    pub fn revision(&self, start: i64) -> Option<Revision> {
-        self.slices.get(&start).copied()
+    /// The revision of a group's slice when it was added.
+    pub fn revision(&self, group: usize, start: i64) -> Option<Revision> {
+        self.slices.get(group)?.get(&start).copied()
     }
 
-    /// Adds a slice, which is not in it yet.
-    pub fn add(&mut self, start: i64, revision: Revision, records: &[(RecordId, Record)]) {
-        debug_assert!(!self.slices.contains_key(&start));
-        self.slices.insert(start, revision);
-        for (id, record) in records {
-            let sums = match self.get(*id) {
-                Some(mut sums) => {
-                    sums.merge(&record.sums);
-                    pack::aggregate(&sums)
-                }
-                None => pack::aggregate(&record.sums),
-            };
-            self.sums.insert(*id, sums.into());
+    /// The number of groups that have had slices in it.
+    pub fn groups(&self) -> usize {
+        self.slices.len()
+    }
+
+    /// The sums that a context would have without the records of some slices, which were added before, and with those
+    /// of others.
+    pub fn changed<'a>(
+        &self,
+        id: RecordId,
+        removed: impl Iterator<Item = &'a Record>,
+        added: impl Iterator<Item = &'a Record>,
+    ) -> PackedSums {
+        let mut sums = self.get(id);
+        if let Some(sums) = &mut sums {
+            removed.for_each(|record| sums.subtract(&record.sums));
         }
-    }
-
-    /// Takes a slice out, with the same records that were added.
-    pub fn remove(&mut self, start: i64, records: &[(RecordId, Record)]) {
-        if self.slices.remove(&start).is_none() {
-            return;
-        }
-        for (id, record) in records {
-            if let Some(mut sums) = self.get(*id) {
-                sums.subtract(&record.sums);
-                // Timers that ended after their requests may be all that is left.
-                let is_empty = sums.times.count == 0 && sums.timers.is_empty();
-                match is_empty {
-                    true => drop(self.sums.remove(id)),
-                    false => drop(self.sums.insert(*id, pack::aggregate(&sums).into())),
-                }
+        // Timers that ended after their requests may be all that is left.
+        sums = sums.filter(|sums| sums.times.count > 0 || !sums.timers.is_empty());
+        for record in added {
+            match &mut sums {
+                Some(sums) => sums.merge(&record.sums),
+                None => sums = Some(record.sums.clone()),
             }
         }
-        self.is_reduced = true;
-        if self.slices.is_empty() {
+        (id, sums.map(|sums| pack::aggregate(&sums).into()))
+    }
+
+    /// Takes slices of a group out and adds others, which are not in it yet, with the sums that the contexts of the
+    /// group [have then](Self::changed). A context that neither has records in these slices may be left out.
+    pub fn change(
+        &mut self,
+        group: usize,
+        removed: impl Iterator<Item = i64>,
+        added: impl Iterator<Item = (i64, Revision)>,
+        sums: Vec<PackedSums>,
+    ) {
+        if self.slices.len() <= group {
+            self.slices.resize_with(group + 1, HashMap::new);
+        }
+        let slices = &mut self.slices[group];
+        for start in removed {
+            self.is_reduced |= slices.remove(&start).is_some();
+        }
+        for (start, revision) in added {
+            let before = slices.insert(start, revision);
+            debug_assert_eq!(before, None, "the slice is in it");
+        }
+        for (id, sums) in sums {
+            self.bytes += sums.as_ref().map_or(0, |sums| sums.len() + PER_CONTEXT);
+            let before = match sums {
+                Some(sums) => self.sums.insert(id, sums),
+                None => self.sums.remove(&id),
+            };
+            self.bytes -= before.map_or(0, |before| before.len() + PER_CONTEXT);
+        }
+        if self.slices.iter().all(HashMap::is_empty) {
             self.clear();
         }
     }
 
     /// Takes everything out.
     pub fn clear(&mut self) {
-        self.slices.clear();
-        self.sums.clear();
-        self.is_reduced = false;
+        *self = Self::default();
     }
 
     /// Whether the smallest and the largest access times are those of the slices in it: they cannot be taken out.
@@ -241,9 +275,15 @@ impl RunningSums {
         pack::read_aggregate(self.sums.get(&id)?)
     }
 
-    /// The ids of all contexts that have sums.
-    pub fn ids(&self) -> impl Iterator<Item = RecordId> {
-        self.sums.keys().copied()
+    /// Whether a context has sums.
+    pub fn contains(&self, id: RecordId) -> bool {
+        self.sums.contains_key(&id)
+    }
+
+    /// Approximate bytes in memory.
+    pub fn bytes(&self) -> usize {
+        let slices = self.slices.iter().map(HashMap::len).sum::<usize>();
+        self.bytes + slices * PER_SLICE
     }
 }
 
@@ -410,6 +450,33 @@ mod tests {
         }
     }
 
+    type SliceOf<'a> = Option<(i64, &'a [(RecordId, Record)])>;
+
+    /// Takes a slice out and adds another one, of two groups of contexts one after the other.
+    fn change(running: &mut RunningSums, removed: SliceOf<'_>, added: SliceOf<'_>) {
+        let records = |slice: SliceOf<'_>| slice.map_or(&[][..], |(_, records)| records).to_vec();
+        let (taken, given) = (records(removed), records(added));
+        let ids = taken.iter().chain(&given).map(|(id, _)| *id);
+        let ids: BTreeSet<RecordId> = ids.collect();
+        for group in 0..2 {
+            let is_in = |id: &&RecordId| usize::from(id.to_bytes()[7]) % 2 == group;
+            let of = |records: &[(RecordId, Record)], id: RecordId| {
+                let records = records.iter().filter(|(of, _)| *of == id);
+                records
+                    .map(|(_, record)| record.clone())
+                    .collect::<Vec<_>>()
+            };
+            let sums = ids
+                .iter()
+                .filter(is_in)
+                .map(|id| running.changed(*id, of(&taken, *id).iter(), of(&given, *id).iter()));
+            let sums: Vec<_> = sums.collect();
+            let removed = removed.map(|(start, _)| start);
+            let added = added.map(|(start, _)| (start, 7));
+            running.change(group, removed.into_iter(), added.into_iter(), sums);
+        }
+    }
+
     #[test]
     fn timers_whose_requests_have_left_stay_until_they_leave() {
         let id = RecordId::new(Kind::Http, "GET /");
@@ -423,14 +490,15 @@ mod tests {
         late.sums.timers.add(timer, &sums);
         let (first, second) = ([(id, record(&[1_000]))], [(id, late)]);
         let mut running = RunningSums::default();
-        running.add(0, 1, &first);
-        running.add(60, 1, &second);
-        running.remove(0, &first);
+        change(&mut running, None, Some((0, &first)));
+        change(&mut running, None, Some((60, &second)));
+        change(&mut running, Some((0, &first)), None);
         let sums = running.get(id).expect("the timer is left");
         let left = sums.timers.get(timer).map(|timer| timer.sum);
         assert_eq!((sums.times.count, left), (0, Some(7)));
-        running.remove(60, &second);
-        assert_eq!(running.ids().count(), 0);
+        assert!(running.bytes() > PER_SLICE + PER_CONTEXT);
+        change(&mut running, Some((60, &second)), None);
+        assert_eq!((running.contains(id), running.bytes()), (false, 0));
     }
 
     proptest! {
@@ -446,20 +514,29 @@ mod tests {
             }).collect();
             let mut running = RunningSums::default();
             for (at, records) in slices.iter().enumerate() {
-                running.add(at as i64, 7, records);
-                if at >= width {
-                    running.remove((at - width) as i64, &slices[at - width]);
+                // In one step, or in two as when a window was not asked for meanwhile.
+                let leaving = at.checked_sub(width).map(|at| (at as i64, &slices[at][..]));
+                let entering = Some((at as i64, &records[..]));
+                if at % 2 == 0 {
+                    change(&mut running, leaving, entering);
+                } else {
+                    change(&mut running, None, entering);
+                    change(&mut running, leaving, None);
                 }
                 let first = (at + 1).saturating_sub(width);
-                let starts: BTreeSet<i64> = running.starts().collect();
-            prop_assert!(starts.into_iter().eq(first as i64..=at as i64));
+                for group in 0..2 {
+                    let starts: BTreeSet<i64> = running.slices(group).map(|(start, _)| start).collect();
+                    prop_assert!(starts.into_iter().eq(first as i64..=at as i64));
+                }
                 let mut expected: HashMap<RecordId, Aggregate> = HashMap::new();
                 for (id, record) in slices[first..=at].iter().flatten() {
                     expected.entry(*id).or_default().merge(&record.sums);
                 }
-                prop_assert_eq!(running.ids().count(), expected.len());
-                for id in running.ids() {
-                    let (sums, mut expected) = (running.get(id).expect("it has sums"), expected[&id].clone());
+                prop_assert_eq!(running.sums.len(), expected.len());
+                let bytes = running.sums.values().map(|sums| sums.len() + PER_CONTEXT).sum::<usize>();
+                prop_assert_eq!(running.bytes(), bytes + 2 * (at - first + 1) * PER_SLICE);
+                for (id, mut expected) in expected {
+                    let sums = running.get(id).expect("it has sums");
                     if !running.has_exact_bounds() {
                         expected.times.min = sums.times.min;
                         expected.times.max = sums.times.max;

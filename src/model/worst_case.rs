@@ -44,6 +44,10 @@ const LIVE_TIMERS: u64 = 4 * (2 * MAX_TIMERS as u64 + 1) * 40;
 /// A round of a fleet that is being folded: its entries as read, unpacked, and packed again.
 const ROUND: u64 = 24 * 1024 * 1024;
 
+/// What is read at once for the admin router: two pages of 1,000 records, as they arrive and unpacked, and the series
+/// that were looked at last.
+const READING: u64 = 16 * 1024 * 1024;
+
 /// The parts of [`WorstCase::process_bytes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcessBytes {
@@ -58,6 +62,8 @@ pub struct ProcessBytes {
     pub slices: u64,
     /// Change detection, in the instance that judges: the past hour of each context, and the changes.
     pub judging: u64,
+    /// Sums of windows and answers, while somebody looks at the admin pages.
+    pub asking: u64,
 }
 
 impl ProcessBytes {
@@ -105,12 +111,16 @@ impl ProcessBytes {
             },
             slices: slices + lists.waiting + marks.waiting,
             judging: changes::judging_bytes(contexts),
+            asking: match bounds.query_bytes as u64 {
+                0 => 0,
+                held => held + READING,
+            },
         }
     }
 
     /// The sum of all parts.
     pub fn total(&self) -> u64 {
-        self.in_use + self.replay + self.folding + self.slices + self.judging
+        self.in_use + self.replay + self.folding + self.slices + self.judging + self.asking
     }
 }
 
@@ -235,6 +245,7 @@ mod tests {
             slow_text_bytes: 320,
             has_fleet: true,
             has_version: true,
+            query_bytes: 0,
         }
     }
 
@@ -254,6 +265,7 @@ mod tests {
             folding: 38_226_272,
             slices: 24_141_984,
             judging: 10_027_008,
+            asking: 0,
         };
         assert_eq!(parts, expected);
         assert_eq!(worst.process_bytes, 81_057_757);
@@ -261,6 +273,17 @@ mod tests {
         // Above 512 fields a hash is a table.
         let long = Precisions::new([1, 60], 513);
         assert_eq!(WorstCase::new(&bounds(), &long).store_bytes, 577_469_873);
+    }
+
+    #[test]
+    fn what_is_read_for_the_page_is_bounded() {
+        let bounds = Bounds {
+            query_bytes: 3_000_000,
+            ..bounds()
+        };
+        let parts = ProcessBytes::new(&bounds, &precisions());
+        assert_eq!(parts.asking, 3_000_000 + READING);
+        assert_eq!(parts.total(), 81_057_757 + parts.asking);
     }
 
     #[test]

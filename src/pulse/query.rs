@@ -34,7 +34,13 @@ impl Pulse {
             let target = parts.target.map(|target| target.as_secs_f64());
             let (store, clock) = (parts.store.clone(), parts.clock.clone());
             Reader::new(Source {
-                reader: StoreReader::new(store.clone(), clock.clone(), unsent, target),
+                reader: StoreReader::new(
+                    store.clone(),
+                    clock.clone(),
+                    unsent,
+                    target,
+                    parts.query_bytes,
+                ),
                 store,
                 clock,
                 precisions: parts.precisions.clone(),

@@ -64,6 +64,7 @@ impl Reader {
     }
 
     /// What the answers are made from.
+    #[cfg(feature = "admin")]
     pub(crate) fn source(&self) -> &Source {
         &self.0
     }

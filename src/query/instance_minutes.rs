@@ -3,12 +3,13 @@
 //! Reports arrive when a minute has ended, and may be late. So a minute is read when it has ended, and again whenever
 //! it has been over for twice as long as at the last time: often while reports arrive, and rarely later.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
 use tokio::sync::Mutex;
 
+use super::turn::Turn;
 use crate::clock::Clock;
 use crate::error::StoreError;
 use crate::model::aggregate::Aggregate;
@@ -24,6 +25,9 @@ const MINUTE: i64 = REPORTED_MINUTES.seconds as i64;
 
 /// Minutes that are read at once.
 const MINUTES_AT_ONCE: usize = 4;
+
+/// Approximate bytes of a context or an instance beside its packed sums.
+const PER_CONTEXT: usize = 96;
 
 /// Fewest requests on each side of a comparison.
 const MIN_REQUESTS: u64 = 10;
@@ -46,11 +50,15 @@ pub(crate) struct InstanceSums {
 pub(crate) struct InstanceMinutes {
     store: Arc<dyn Store>,
     clock: Clock,
+    /// The most bytes that are held.
+    most_bytes: usize,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
+    /// Bytes of the minutes that are held.
+    bytes: usize,
     /// The beginning of the store's generation: another one has other data.
     created: i64,
     minutes: HashMap<i64, HeldMinute>,
@@ -61,6 +69,28 @@ struct HeldMinute {
     /// When it was read, in Unix seconds.
     read_at: i64,
     instances: Vec<HeldInstance>,
+    bytes: usize,
+}
+
+impl State {
+    /// Drops minutes of which something is not so.
+    fn retain(&mut self, is_retained: impl Fn(i64) -> bool) {
+        self.minutes.retain(|minute, _| is_retained(*minute));
+        self.bytes = self.minutes.values().map(|held| held.bytes).sum();
+    }
+
+    /// Holds a minute if there is room for it, and returns it otherwise.
+    fn hold(&mut self, minute: i64, held: HeldMinute, most_bytes: usize) -> Option<HeldMinute> {
+        if let Some(before) = self.minutes.remove(&minute) {
+            self.bytes -= before.bytes;
+        }
+        if self.bytes + held.bytes > most_bytes {
+            return Some(held);
+        }
+        self.bytes += held.bytes;
+        self.minutes.insert(minute, held);
+        None
+    }
 }
 
 /// What an instance did in a minute.
@@ -88,10 +118,11 @@ struct Times {
 }
 
 impl InstanceMinutes {
-    pub(crate) fn new(store: Arc<dyn Store>, clock: Clock) -> Self {
+    pub(crate) fn new(store: Arc<dyn Store>, clock: Clock, most_bytes: usize) -> Self {
         Self {
             store,
             clock,
+            most_bytes,
             state: Mutex::default(),
         }
     }
@@ -108,36 +139,57 @@ impl InstanceMinutes {
     ) -> Result<Vec<InstanceSums>, StoreError> {
         let now = self.clock.now_seconds();
         let mut state = self.state.lock().await;
+        let mut turn = Turn::new(&self.clock);
         if state.created != created {
             *state = State {
                 created,
-                minutes: HashMap::new(),
+                ..State::default()
             };
         }
         let cut_off = REPORTED_MINUTES.cut_off(now);
-        state.minutes.retain(|minute, _| *minute > cut_off);
-        let is_due = |minute: &i64| {
-            let held = state.minutes.get(minute);
-            held.is_none_or(|held| is_due(*minute, held.read_at, now))
+        state.retain(|minute| minute > cut_off);
+        let is_due = |state: &State, minute: i64| {
+            let held = state.minutes.get(&minute);
+            held.is_none_or(|held| is_due(minute, held.read_at, now))
         };
-        let minutes = minutes.step_by(MINUTE as usize);
-        let due: Vec<i64> = minutes.clone().filter(is_due).collect();
-        for part in due.chunks(MINUTES_AT_ONCE) {
-            let read = self.store.minute_reports(part).await?;
-            for (minute, instances) in part.iter().zip(read) {
-                let instances = instances.into_iter().map(HeldInstance::new).collect();
-                let held = HeldMinute {
-                    read_at: now,
-                    instances,
-                };
-                state.minutes.insert(*minute, held);
-                // Packing a minute holds the runtime up for a while.
-                tokio::task::yield_now().await;
+        let minutes: Vec<i64> = minutes.step_by(MINUTE as usize).collect();
+        let due: Vec<i64> = minutes
+            .iter()
+            .copied()
+            .filter(|of| is_due(&state, *of))
+            .collect();
+        let (mut due, mut read) = (due.chunks(MINUTES_AT_ONCE), VecDeque::new());
+        let mut comparison = Comparison::default();
+        for minute in minutes {
+            if is_due(&state, minute) && read.front().is_none_or(|(of, _)| *of != minute) {
+                let part = due.next().unwrap_or_default();
+                let reports = self.store.minute_reports(part).await?;
+                read.extend(part.iter().copied().zip(reports));
             }
+            let mut unheld = None;
+            if read.front().is_some_and(|(of, _)| *of == minute)
+                && let Some((_, reports)) = read.pop_front()
+            {
+                let mut held = HeldMinute {
+                    read_at: now,
+                    instances: Vec::with_capacity(reports.len()),
+                    bytes: PER_CONTEXT,
+                };
+                for instance in reports {
+                    let instance = HeldInstance::new(instance);
+                    held.bytes += instance.bytes();
+                    held.instances.push(instance);
+                    turn.pause().await;
+                }
+                unheld = state.hold(minute, held, self.most_bytes);
+            }
+            let held = unheld.as_ref().or_else(|| state.minutes.get(&minute));
+            if let Some(held) = held {
+                comparison.add(minute, &held.instances, context);
+            }
+            turn.pause().await;
         }
-        let held =
-            minutes.filter_map(|start| Some((start, &state.minutes.get(&start)?.instances[..])));
-        Ok(compare(held, context))
+        Ok(comparison.finish())
     }
 }
 
@@ -169,6 +221,13 @@ impl HeldInstance {
             all: pack::aggregate(&all).into(),
             contexts,
         }
+    }
+
+    /// Approximate bytes in memory.
+    fn bytes(&self) -> usize {
+        let contexts = self.contexts.values();
+        let packed = contexts.map(|context| context.packed.len() + PER_CONTEXT);
+        packed.sum::<usize>() + self.all.len() + PER_CONTEXT
     }
 
     /// Its sums, of a context or of all.
@@ -230,12 +289,12 @@ impl Times {
 
 /// Adds up minutes, and compares each instance with the others: context by context and minute by minute, so that
 /// neither a different mix of contexts nor an instance that was there for a slow hour only makes a difference.
-fn compare<'a>(
-    minutes: impl Iterator<Item = (i64, &'a [HeldInstance])>,
-    context: Option<RecordId>,
-) -> Vec<InstanceSums> {
-    let mut instances: Vec<(Arc<str>, Compared)> = Vec::new();
-    for (start, held) in minutes {
+#[derive(Default)]
+struct Comparison(Vec<(Arc<str>, Compared)>);
+
+impl Comparison {
+    /// Adds a minute, later than those before.
+    fn add(&mut self, start: i64, held: &[HeldInstance], context: Option<RecordId>) {
         let mut of_all: HashMap<RecordId, Times> = HashMap::new();
         for (id, times) in held.iter().flat_map(|instance| instance.times(context)) {
             of_all.entry(id).or_default().add(times);
@@ -245,7 +304,7 @@ fn compare<'a>(
                 continue;
             };
             let name = instance.instance.clone();
-            let compared = sorted::entry(&mut instances, name, Compared::default);
+            let compared = sorted::entry(&mut self.0, name, Compared::default);
             compared.sums.merge(&sums);
             compared.version.clone_from(&instance.version);
             let since = compared.busy.as_ref().map_or(start, |busy| busy.start);
@@ -255,16 +314,19 @@ fn compare<'a>(
             }
         }
     }
-    let instances = instances.into_iter();
-    instances
-        .map(|(instance, compared)| InstanceSums {
-            ratio: compared.ratio(),
-            instance,
-            version: compared.version,
-            busy: compared.busy.unwrap_or_default(),
-            sums: compared.sums,
-        })
-        .collect()
+
+    fn finish(self) -> Vec<InstanceSums> {
+        let instances = self.0.into_iter();
+        instances
+            .map(|(instance, compared)| InstanceSums {
+                ratio: compared.ratio(),
+                instance,
+                version: compared.version,
+                busy: compared.busy.unwrap_or_default(),
+                sums: compared.sums,
+            })
+            .collect()
+    }
 }
 
 #[cfg(test)]
@@ -291,9 +353,11 @@ mod tests {
     }
 
     fn ratios(minutes: &[Vec<HeldInstance>], context: Option<&str>) -> Vec<Option<f64>> {
-        let minutes = (0..).step_by(60).zip(minutes);
-        let minutes = minutes.map(|(start, held)| (start, &held[..]));
-        let compared = compare(minutes, context.map(id));
+        let mut comparison = Comparison::default();
+        for (start, held) in (0..).step_by(60).zip(minutes) {
+            comparison.add(start, held, context.map(id));
+        }
+        let compared = comparison.finish();
         compared.iter().map(|of| of.ratio).collect()
     }
 

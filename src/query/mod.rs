@@ -40,20 +40,28 @@
 //! Each question reaches the store at most once a second, however many ask.
 
 // Read `handle.rs` and `answers/` (what is answered, a file for each question), then `reader.rs` with `single_flight.rs` (how
-// the store is asked) and `error.rs`, `windows.rs` with `held_window.rs`, `window_sums.rs` and `window_points.rs` (the sums
-// of all contexts), `book.rs` (what other programs have added) and `instance_minutes.rs` (what each instance did).
+// the store is asked), `answer_bytes.rs` and `error.rs`, `windows.rs` (how the sums of all contexts are brought up to date),
+// `book.rs` (what other programs have added) and `instance_minutes.rs` (what each instance did). Windows are made of
+// `window_state.rs` (what is held), `held_window.rs`, `open_slices.rs`, `context_groups.rs` and `window_pages.rs` (what is
+// read at once), and answer with `window_sums.rs` and `window_points.rs`. `turn.rs` lets others run in between.
 
+mod answer_bytes;
 mod answers;
 mod book;
+mod context_groups;
 mod error;
 mod handle;
 mod held_window;
 mod instance_minutes;
+mod open_slices;
 mod reader;
 mod single_flight;
 mod source;
+mod turn;
 mod window;
+mod window_pages;
 mod window_points;
+mod window_state;
 mod window_sums;
 mod windows;
 

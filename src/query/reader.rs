@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use super::answer_bytes::{self as bytes, AnswerBytes};
 use super::book::Book;
 use super::error::{DEADLINE, QueryError};
 use super::instance_minutes::{InstanceMinutes, InstanceSums};
@@ -92,23 +93,27 @@ pub(crate) struct StoreReader {
 pub(crate) type TimerNames = HashMap<RecordId, Arc<str>>;
 
 impl StoreReader {
-    /// A reader of a store. `target` is the time in seconds that requests should stay below.
+    /// A reader of a store. `target` is the time in seconds that requests should stay below; `query_bytes` bounds
+    /// what is held.
     pub(crate) fn new(
         store: Arc<dyn Store>,
         clock: Clock,
         unsent: UnsentSource,
         target: Option<f64>,
+        query_bytes: usize,
     ) -> Self {
+        let share = |sixteenths: usize| query_bytes / 16 * sixteenths;
+        let [of_windows, of_records, others] = [4, 1, 1].map(|part| AnswerBytes::new(share(part)));
         Self {
             unsent,
-            windows: Windows::new(store.clone(), clock.clone(), target),
-            instances: SingleFlightMap::default(),
-            instance_minutes: InstanceMinutes::new(store.clone(), clock.clone()),
+            windows: Windows::new(store.clone(), clock.clone(), target, share(8)),
+            instances: SingleFlightMap::new(&others, bytes::instances),
+            instance_minutes: InstanceMinutes::new(store.clone(), clock.clone(), share(2)),
             change_log: SingleFlight::default(),
             last_log: Mutex::default(),
             marks: SingleFlight::default(),
-            versions: SingleFlightMap::default(),
-            window_sums: SingleFlightMap::default(),
+            versions: SingleFlightMap::new(&others, bytes::versions),
+            window_sums: SingleFlightMap::new(&of_windows, bytes::window),
             timer_names: SingleFlight::default(),
             store,
             clock,
@@ -116,17 +121,19 @@ impl StoreReader {
             book: SingleFlight::default(),
             last_book: Mutex::default(),
             slowest: SingleFlight::default(),
-            slow_requests: SingleFlightMap::default(),
+            slow_requests: SingleFlightMap::new(&others, |_| bytes::PER_LIST),
             last_pass: SingleFlight::default(),
             status: SingleFlight::default(),
-            contexts: SingleFlightMap::default(),
+            contexts: SingleFlightMap::new(&others, |of| bytes::list(of)),
             rankings: SingleFlight::default(),
-            ranking_pages: SingleFlightMap::default(),
+            ranking_pages: SingleFlightMap::new(&others, |of| {
+                of.as_ref().map_or(0, |of| bytes::list(&of.top))
+            }),
             #[cfg(feature = "row-cache")]
-            rows: SingleFlightMap::default(),
-            counters: SingleFlightMap::default(),
-            counter_names: SingleFlightMap::default(),
-            records: SingleFlightMap::default(),
+            rows: SingleFlightMap::new(&others, |of| bytes::list(&of.rows)),
+            counters: SingleFlightMap::new(&others, |of| bytes::counters(of)),
+            counter_names: SingleFlightMap::new(&others, |of| bytes::list(of)),
+            records: SingleFlightMap::new(&of_records, bytes::records),
         }
     }
 
@@ -429,6 +436,7 @@ impl StoreReader {
     }
 
     /// Forgets the marks that were read, as there is a new one.
+    #[cfg(feature = "admin")]
     pub(crate) async fn forget_marks(&self) {
         self.marks.forget().await;
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tokio::sync::{Mutex as AsyncMutex, MutexGuard};
 
+use super::answer_bytes::{AnswerBytes, HeldBytes};
 use super::error::{DEADLINE, QueryError};
 use crate::clock::{Clock, Tick};
 use crate::error::StoreError;
@@ -24,12 +25,18 @@ const MAX_KEYS: usize = 64;
 pub(crate) struct SingleFlight<T> {
     turn: AsyncMutex<()>,
     last: Mutex<Option<Answered<T>>>,
+    /// The bound of what is held, and what an answer takes of it.
+    bound: Option<AnswerBound<T>>,
 }
+
+/// The bound of the answers that are held, and how many bytes one takes.
+type AnswerBound<T> = (Arc<AnswerBytes>, fn(&T) -> usize);
 
 struct Answered<T> {
     at: Tick,
     wall: i64,
     answer: Result<T, QueryError>,
+    _held: Option<HeldBytes>,
 }
 
 impl<T> Default for SingleFlight<T> {
@@ -37,6 +44,7 @@ impl<T> Default for SingleFlight<T> {
         Self {
             turn: AsyncMutex::default(),
             last: Mutex::new(None),
+            bound: None,
         }
     }
 }
@@ -54,6 +62,7 @@ impl<T> Answered<T> {
 
 impl<T: Clone> SingleFlight<T> {
     /// Forgets the last answer, also that of a task whose turn it is.
+    #[cfg(feature = "admin")]
     pub(crate) async fn forget(&self) {
         let _turn = self.turn.lock().await;
         *lock(&self.last) = None;
@@ -75,12 +84,24 @@ impl<T: Clone> SingleFlight<T> {
             return answer;
         }
         let answer = within(clock, remaining, read).await;
-        *lock(&self.last) = Some(Answered {
+        // The room of the last answer is free for the next one.
+        *lock(&self.last) = None;
+        *lock(&self.last) = self.held(clock, &answer);
+        answer
+    }
+
+    /// An answer, to be served again; `None` if there is no room for it.
+    fn held(&self, clock: &Clock, answer: &Result<T, QueryError>) -> Option<Answered<T>> {
+        let held = match (&self.bound, answer) {
+            (Some((bound, bytes)), Ok(answer)) => Some(bound.take(bytes(answer))?),
+            _ => None,
+        };
+        Some(Answered {
             at: clock.tick(),
             wall: clock.now_seconds(),
             answer: answer.clone(),
-        });
-        answer
+            _held: held,
+        })
     }
 
     fn fresh_answer(
@@ -101,23 +122,34 @@ impl<T: Clone> SingleFlight<T> {
     }
 }
 
-/// The same question for many keys. Answers that are not fresh any more are removed.
-pub(crate) struct SingleFlightMap<K, T>(Mutex<Vec<(K, Arc<SingleFlight<T>>)>>);
-
-impl<K, T> Default for SingleFlightMap<K, T> {
-    fn default() -> Self {
-        Self(Mutex::default())
-    }
+/// The same question for many keys. Answers that are not fresh any more are removed, and one for which there is no room
+/// is not held.
+pub(crate) struct SingleFlightMap<K, T> {
+    flights: Mutex<Vec<(K, Arc<SingleFlight<T>>)>>,
+    bound: AnswerBound<T>,
 }
 
 impl<K: Eq, T: Clone> SingleFlightMap<K, T> {
+    /// With a bound of the bytes that are held, and how many an answer takes.
+    pub(crate) fn new(bound: &Arc<AnswerBytes>, bytes: fn(&T) -> usize) -> Self {
+        Self {
+            flights: Mutex::default(),
+            bound: (bound.clone(), bytes),
+        }
+    }
+
     pub(crate) fn of(&self, clock: &Clock, key: K) -> Arc<SingleFlight<T>> {
-        let mut flights = lock(&self.0);
+        let mut flights = lock(&self.flights);
+        flights.retain(|(other, flight)| {
+            *other == key || Arc::strong_count(flight) > 1 || !flight.is_stale(clock)
+        });
         if let Some((_, flight)) = flights.iter().find(|(other, _)| *other == key) {
             return flight.clone();
         }
-        flights.retain(|(_, flight)| Arc::strong_count(flight) > 1 || !flight.is_stale(clock));
-        let new = Arc::default();
+        let new = Arc::new(SingleFlight {
+            bound: Some(self.bound.clone()),
+            ..SingleFlight::default()
+        });
         if flights.len() < MAX_KEYS {
             flights.push((key, Arc::clone(&new)));
         }

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 
 use crate::model::aggregate::Aggregate;
-use crate::model::records::{Record, RecordId};
 
 /// What a context measured in a slice.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -41,35 +40,41 @@ fn rounded(value: f64) -> f32 {
     ((value * unit).round() / unit) as f32
 }
 
-/// The points of all contexts in some slices.
+/// Bytes of a group of points beside the points.
+const PER_GROUP: usize = 64;
+
+/// A group of contexts, by its number, and the start of a slice.
+type GroupSlice = (usize, i64);
+
+/// The points of all contexts in some slices, by group of contexts.
 #[derive(Debug, Default)]
-pub(crate) struct SlicePoints(HashMap<i64, Box<[(RecordId, Point)]>>);
+pub(crate) struct SlicePoints {
+    points: HashMap<GroupSlice, Box<[Point]>>,
+    bytes: usize,
+}
 
 impl SlicePoints {
-    /// Adds a slice.
-    pub(crate) fn add(&mut self, start: i64, records: &[(RecordId, Record)]) {
-        let points = records.iter();
-        let points = points.map(|(id, record)| (*id, Point::from(&record.sums)));
-        let mut points: Box<[_]> = points.collect();
-        points.sort_unstable_by_key(|(id, _)| *id);
-        self.0.insert(start, points);
+    /// Adds the points of a group in a slice, in the order of its contexts.
+    pub(crate) fn add(&mut self, slice: GroupSlice, points: Box<[Point]>) {
+        self.remove(slice);
+        self.bytes += size_of_val(&*points) + PER_GROUP;
+        self.points.insert(slice, points);
     }
 
-    /// Takes a slice out.
-    pub(crate) fn remove(&mut self, start: i64) {
-        self.0.remove(&start);
+    /// Takes the points of a group in a slice out.
+    pub(crate) fn remove(&mut self, slice: GroupSlice) {
+        let points = self.points.remove(&slice);
+        self.bytes -= points.map_or(0, |points| size_of_val(&*points) + PER_GROUP);
     }
 
-    /// Takes everything out.
-    pub(crate) fn clear(&mut self) {
-        self.0.clear();
+    /// What a context, by its number within the group, measured in a slice; `None` if the slice is not in it.
+    pub(crate) fn get(&self, slice: GroupSlice, context: usize) -> Option<Point> {
+        self.points.get(&slice)?.get(context).copied()
     }
 
-    /// What a context measured in a slice; `None` if the slice is not in it.
-    pub(crate) fn get(&self, start: i64, id: RecordId) -> Option<Point> {
-        let points = self.0.get(&start)?;
-        let at = points.binary_search_by_key(&id, |(id, _)| *id);
-        Some(at.map_or_else(|_| Point::default(), |at| points[at].1))
+    /// Approximate bytes in memory.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
     }
 }
 
@@ -88,7 +93,6 @@ pub(crate) struct WindowPoints {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::context::Kind;
     use crate::model::histogram::{Histogram, SCALE, bucket_of};
 
     #[test]
@@ -100,23 +104,28 @@ mod tests {
     }
 
     #[test]
-    fn a_context_without_a_record_had_no_requests() {
-        let id = |name: &str| RecordId::new(Kind::Http, name);
-        let mut record = Record::default();
+    fn a_point_is_of_a_context_in_a_slice() {
+        let mut sums = Aggregate::default();
         for millis in [10u64, 20] {
-            record.sums.times.record(millis * 1_000_000);
+            sums.times.record(millis * 1_000_000);
         }
         let buckets = [10, 20].map(|millis| (bucket_of(millis * 1_000_000) as u16, 1));
-        record.sums.histogram = Histogram::new(SCALE, buckets);
-        let mut points = SlicePoints::default();
-        points.add(60, &[(id("b"), record.clone()), (id("a"), record)]);
-        let point = points.get(60, id("a")).expect("the slice is there");
+        sums.histogram = Histogram::new(SCALE, buckets);
+        let point = Point::from(&sums);
         assert_eq!((point.hits, point.mean), (2, Some(0.015)));
         let p95 = point.p95.expect("there were requests");
         assert!((0.0195..=0.02).contains(&p95), "{p95}");
-        assert_eq!(points.get(60, id("c")), Some(Point::default()));
-        assert_eq!(points.get(0, id("a")), None);
-        points.remove(60);
-        assert_eq!(points.get(60, id("a")), None);
+
+        let mut points = SlicePoints::default();
+        for _ in 0..2 {
+            points.add((1, 60), [Point::default(), point].into());
+        }
+        assert_eq!(points.get((1, 60), 1), Some(point));
+        assert_eq!(points.get((1, 60), 0), Some(Point::default()));
+        assert_eq!(points.get((1, 60), 2), None);
+        assert_eq!(points.get((0, 60), 1), None);
+        assert_eq!(points.bytes(), 2 * size_of::<Point>() + PER_GROUP);
+        points.remove((1, 60));
+        assert_eq!((points.get((1, 60), 1), points.bytes()), (None, 0));
     }
 }

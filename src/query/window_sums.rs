@@ -106,6 +106,12 @@ impl PartSums {
 }
 
 impl WindowSums {
+    /// Approximate bytes in memory, without the names of the contexts.
+    pub(crate) fn bytes(&self) -> usize {
+        let entries = self.now.summaries.capacity() + self.before.summaries.capacity();
+        entries * (size_of::<(RecordId, Summary)>() + 1)
+    }
+
     /// The contexts that measured something in either part, without [`ALL`](crate::model::context::ALL).
     pub(crate) fn contexts(&self) -> impl Iterator<Item = &ContextId> {
         let is_there = |id: &RecordId| {

@@ -53,8 +53,9 @@ pub use self::query::{MAX_COUNTER_NAMES, RECENT_SLICES};
 pub use self::read::RankedId;
 #[doc(hidden)]
 pub use self::read::{
-    BookStatistics, ContextQuery, ContextRecords, InstanceMinuteRecords, RankingPage, RankingQuery,
-    RecordCache, RecordIndex, RecordQuery, SliceRecords, SlowRequestQuery, VersionRecords,
+    BookStatistics, ContextQuery, ContextRecords, InstanceMinuteRecords, PackedRecords,
+    RankingPage, RankingQuery, RecordCache, RecordIndex, RecordQuery, SliceRecords,
+    SlowRequestQuery, VersionRecords,
 };
 #[doc(hidden)]
 pub use self::table_reads::RankingPlace;

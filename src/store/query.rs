@@ -3,13 +3,14 @@
 
 use super::exports::Exports;
 use super::read::{
-    self, BookStatistics, ContextQuery, ContextRecords, InstanceMinuteRecords, RankingPage,
-    RankingQuery, RecordCache, RecordIndex, RecordQuery, SliceRecords, SlowRequestQuery,
-    VersionRecords,
+    self, BookStatistics, ContextQuery, ContextRecords, InstanceMinuteRecords, PackedRecords,
+    RankingPage, RankingQuery, RecordCache, RecordIndex, RecordQuery, SliceRecords,
+    SlowRequestQuery, VersionRecords,
 };
 use super::sealed::Sealed;
 use super::table_reads::TableReader;
 use crate::error::StoreError;
+use crate::model::records::RecordId;
 use crate::model::slice::SliceCount;
 use crate::model::slow_request::SlowRequests;
 use crate::model::slowest::{RANKING_LEN, RankedContext};
@@ -185,6 +186,16 @@ pub trait Query: Sealed + Send + Sync {
         slices: &'a [TierSlice],
     ) -> BoxFuture<'a, Result<Vec<SliceRecords>, StoreError>> {
         Box::pin(read::slice_records(self.tables(), slices))
+    }
+
+    /// The packed records of some contexts in each of some slices, in the order of the contexts.
+    #[doc(hidden)]
+    fn packed_records<'a>(
+        &'a self,
+        slices: &'a [TierSlice],
+        contexts: &'a [RecordId],
+    ) -> BoxFuture<'a, Result<Vec<PackedRecords>, StoreError>> {
+        Box::pin(read::packed_records(self.tables(), slices, contexts))
     }
 
     /// The slowest requests of the contexts in a query and the newest failed ones, in its order.

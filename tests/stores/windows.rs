@@ -49,8 +49,13 @@ pub struct Page {
 
 impl Page {
     pub fn new(fixture: &Fixture) -> Self {
+        Self::with_query_bytes(fixture, 64 << 20)
+    }
+
+    /// A page of which so many bytes are held.
+    pub fn with_query_bytes(fixture: &Fixture, bytes: usize) -> Self {
         let builder = Pulse::builder().store(fixture.store.clone());
-        let builder = builder.clock(fixture.clock.clone());
+        let builder = builder.clock(fixture.clock.clone()).query_bytes(bytes);
         let (pulse, tasks) = builder.build_with_tasks().unwrap();
         Self {
             router: pulse.router(Access::open()),
@@ -270,10 +275,20 @@ pub fn near(answer: &Value, expected: f64, error: f64) {
 }
 
 /// Hours and days pass, with requests that are flushed late or by clocks ahead, and with outages.
-async fn windows_show_what_was_served(mut fixture: Fixture, steps: usize) {
+async fn windows_show_what_was_served(fixture: Fixture, steps: usize) {
+    let page = Page::new(&fixture);
+    windows_of_page_show_what_was_served(fixture, page, steps, 0).await;
+}
+
+/// The same, now and then with a request of each of some other contexts.
+async fn windows_of_page_show_what_was_served(
+    mut fixture: Fixture,
+    mut page: Page,
+    steps: usize,
+    others: usize,
+) {
     let mut rng = fastrand::Rng::with_seed(seed());
-    let mut page = Page::new(&fixture);
-    for _ in 0..steps {
+    for step in 0..steps {
         let wait = match rng.u32(..20) {
             0 => rng.u64(3_600..40_000),
             1..5 => rng.u64(60..2_400),
@@ -281,7 +296,13 @@ async fn windows_show_what_was_served(mut fixture: Fixture, steps: usize) {
         };
         fixture.manual_clock.advance(Duration::from_secs(wait));
         let now = fixture.clock.now_seconds();
-        let requests: Vec<Served> = (0..rng.usize(..30))
+        let others = (0..others).filter(|_| step % 5 == 0).map(|other| Served {
+            second: now,
+            context: CONTEXTS + other,
+            nanos: 1_000_000 * (1 + other as u64 % 7),
+            outcome: Outcome::Success,
+        });
+        let mut requests: Vec<Served> = (0..rng.usize(..30))
             .map(|_| Served {
                 second: match rng.u32(..20) {
                     0 => now - rng.i64(0..3_000),
@@ -293,6 +314,7 @@ async fn windows_show_what_was_served(mut fixture: Fixture, steps: usize) {
                 outcome: OUTCOMES[rng.usize(..4)],
             })
             .collect();
+        requests.extend(others);
         page.serve(&mut fixture, &requests).await;
         let metric = METRICS[rng.usize(..METRICS.len())];
         if rng.u32(..3) > 0 {
@@ -318,6 +340,57 @@ async fn windows_of_the_memory_store_show_what_was_served() {
 #[tokio::test]
 async fn windows_of_redis_show_what_was_served() {
     windows_show_what_was_served(Fixture::redis().await, 150).await;
+}
+
+#[tokio::test]
+async fn windows_that_do_not_fit_together_show_what_was_served() {
+    // About one window of them fits.
+    let fixture = Fixture::memory();
+    let page = Page::with_query_bytes(&fixture, 1 << 20);
+    windows_of_page_show_what_was_served(fixture, page, 60, 150).await;
+}
+
+#[tokio::test]
+async fn a_window_that_does_not_fit_by_itself_names_the_setting() {
+    let mut fixture = Fixture::memory();
+    let mut page = Page::with_query_bytes(&fixture, 1 << 20);
+    let large = [64 << 20, 1 << 40].map(|bytes| Page::with_query_bytes(&fixture, bytes));
+    let serve = |contexts: std::ops::Range<usize>| {
+        let served = contexts.map(|context| Served {
+            second: crate::fixture::NOW,
+            context,
+            nanos: 1_000_000,
+            outcome: Outcome::Success,
+        });
+        served.collect::<Vec<_>>()
+    };
+    page.serve(&mut fixture, &serve(0..50)).await;
+    assert_eq!(
+        page.get("/api/overview?window=5m").await["window"]["count"],
+        50
+    );
+    // A hundred times as many.
+    page.serve(&mut fixture, &serve(50..5_000)).await;
+    fixture.manual_clock.advance(Duration::from_secs(2));
+    for uri in [
+        "/api/overview?window=5m",
+        "/api/paths?window=7d",
+        "/api/path?window=1h&context=GET+/7",
+    ] {
+        let (status, answer) = page.answer(uri).await;
+        assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{uri}");
+        let error = answer["error"].as_str().unwrap();
+        assert!(
+            error.contains("`query_bytes`") && error.contains("5001 contexts"),
+            "{error}"
+        );
+    }
+    for large in large {
+        for window in ["5m", "7d"] {
+            let answer = large.get(&format!("/api/overview?window={window}")).await;
+            assert_eq!(answer["window"]["count"], 5_000);
+        }
+    }
 }
 
 #[tokio::test]

@@ -82,6 +82,7 @@ pub(super) fn query_of(
             clock.clone(),
             Arc::new(|| None),
             target.map(|target| target.as_secs_f64()),
+            64 << 20,
         ),
         store,
         clock,

@@ -30,19 +30,19 @@ async fn many_dashboards_ask_once_a_second() {
     for answered in all().await {
         assert_eq!(answered.status, 200);
     }
-    // The index, the four half hours of two hours, the fleet, and the contexts without records.
-    assert_eq!(bench.store.asked(), 7);
+    // The index, the four half hours of two hours by two, the fleet, and the contexts without records.
+    assert_eq!(bench.store.asked(), 5);
     bench.manual_clock.advance(Duration::from_millis(900));
     all().await;
-    assert_eq!(bench.store.asked(), 7);
+    assert_eq!(bench.store.asked(), 5);
     bench.manual_clock.advance(Duration::from_millis(100));
     all().await;
     // The index and the fleet: no half hour has changed.
-    assert_eq!(bench.store.asked(), 9);
+    assert_eq!(bench.store.asked(), 7);
     bench.manual_clock.set_wall(NOW + 3_600);
     all().await;
     let asked = bench.store.asked();
-    assert!(asked > 9, "the hour has turned");
+    assert!(asked > 7, "the hour has turned");
 
     let before = bench.store.asked();
     for _ in 0..3 {
@@ -59,7 +59,7 @@ async fn a_second_mount_asks_the_store_for_nothing_more() {
     let second = source_with(first.query.clone());
     let open = |source| router::<()>(source, Access::open()).expect("open");
     let (first, second) = (open(first), open(second));
-    for (asked, router) in [(29 + 7, &first), (29 + 7, &second)] {
+    for (asked, router) in [(29 + 5, &first), (29 + 5, &second)] {
         for uri in STORE_READERS {
             assert_eq!(get(router, uri).await.status, 200, "{uri}");
         }

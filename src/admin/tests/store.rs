@@ -10,6 +10,7 @@ use crate::model::aggregate::Aggregate;
 use crate::model::context::{ALL, ContextId, Kind};
 use crate::model::histogram::{Histogram, SCALE, bucket_of};
 use crate::model::outcome::{Outcome, OutcomeCounts};
+use crate::model::pack;
 use crate::model::ranking::RankingSpec;
 use crate::model::records::{Record, RecordId, SliceSums};
 use crate::model::slice::{HOUR, Precisions, SliceCount, hour_of};
@@ -23,8 +24,9 @@ use crate::store::table_reads::TableReader;
 use crate::store::{
     Append, Appended, AppendedCall, BookStatistics, CleanReport, ContextQuery, ContextRecords,
     CounterQuery, CounterSeries, FencedBatch, Fleet, Generation, Heartbeat, InstanceMinuteRecords,
-    Pass, PassRecord, Query, RankingPage, RankingQuery, Readable, RecordIndex, RecordQuery, Sealed,
-    SliceRecords, SlowRequestQuery, SlowestQuery, Store, StoreStatus, Upkeep, VersionRecords,
+    PackedRecords, Pass, PassRecord, Query, RankingPage, RankingQuery, Readable, RecordIndex,
+    RecordQuery, Sealed, SlowRequestQuery, SlowestQuery, Store, StoreStatus, Upkeep,
+    VersionRecords,
 };
 use crate::task::BoxFuture;
 
@@ -328,28 +330,30 @@ impl Query for Canned {
         })
     }
 
-    fn slice_records<'a>(
+    fn packed_records<'a>(
         &'a self,
         slices: &'a [TierSlice],
-    ) -> BoxFuture<'a, Result<Vec<SliceRecords>, StoreError>> {
+        ids: &'a [RecordId],
+    ) -> BoxFuture<'a, Result<Vec<PackedRecords>, StoreError>> {
         let mut contexts = Self::contexts(NOW);
         contexts.retain(|context| context.context != FOREIGN);
         contexts.push(Self::all(NOW));
-        let record = |context: &ContextSnapshot, start: i64| {
+        let record = |id: &RecordId, start: i64| {
+            let mut contexts = contexts.iter();
+            let context = contexts.find(|of| RecordId::new(of.kind, &of.context) == *id)?;
             let hours = [&context.hour, &context.last_hour].into_iter().flatten();
             let mut hours = hours.filter(|hour| hour.start == hour_of(start));
-            let sums = hours.next()?.aggregate.clone();
             let record = Record {
-                sums,
+                sums: hours.next()?.aggregate.clone(),
                 ..Record::default()
             };
-            Some((RecordId::new(context.kind, &context.context), record))
+            Some(pack::record(&record))
         };
         let records = |slice: &TierSlice| match slice {
-            (1_800, start) if HALF_HOURS.contains(start) && !self.empty => SliceRecords {
-                records: contexts.iter().filter_map(|c| record(c, *start)).collect(),
-            },
-            _ => SliceRecords::default(),
+            (1_800, start) if HALF_HOURS.contains(start) && !self.empty => {
+                ids.iter().map(|id| record(id, *start)).collect()
+            }
+            _ => vec![None; ids.len()],
         };
         self.answer(slices.iter().map(records).collect())
     }

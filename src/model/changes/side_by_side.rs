@@ -74,6 +74,14 @@ impl From<&Aggregate> for Side {
 }
 
 impl Versions {
+    /// Approximate bytes in memory.
+    pub fn bytes(&self) -> usize {
+        let sides = self.contexts.values();
+        sides
+            .map(|sides| sides.new.bytes() + sides.old.bytes())
+            .sum()
+    }
+
     /// Adds a minute: what the `new` version and each of the others did in it.
     pub fn add_minute<'a>(
         &mut self,

@@ -120,7 +120,9 @@ impl Reader<'_> {
 
     pub(crate) fn histogram(&mut self) -> Option<Histogram> {
         let scale = self.byte().filter(|scale| *scale <= FINEST_SCALE)?;
-        let (mut buckets, mut next) = (Vec::new(), 0u64);
+        // A bucket takes two bytes or more.
+        let most = (self.0.len() / 2).min(MAX_BUCKETS as usize);
+        let (mut buckets, mut next) = (Vec::with_capacity(most), 0u64);
         while !self.0.is_empty() {
             let index = next.checked_add(self.uint()?)?;
             buckets.push((u16::try_from(index).ok()?, self.uint()?));

@@ -27,8 +27,8 @@ pub(super) use self::record_index::record_index;
 pub(super) use self::recorded_counter::recorded_counter;
 pub(super) use self::records::records;
 pub use self::records::{ContextRecords, RecordQuery};
-pub use self::slices::SliceRecords;
-pub(super) use self::slices::slice_records;
+pub use self::slices::{PackedRecords, SliceRecords};
+pub(super) use self::slices::{packed_records, slice_records};
 pub use self::slow_requests::SlowRequestQuery;
 pub(super) use self::slow_requests::slow_requests;
 

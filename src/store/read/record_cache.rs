@@ -11,6 +11,12 @@ use crate::task::lock;
 /// The most series whose records are held.
 const MAX_SERIES: usize = 16;
 
+/// The most bytes of all records that are held.
+const MAX_BYTES: usize = 4 * 1024 * 1024;
+
+/// Bytes of a record beside its packed form.
+const PER_RECORD: usize = 72;
+
 /// The records of one context in slices of a tier: with the tier's length.
 pub(super) type SeriesId = (RecordId, u32);
 
@@ -30,6 +36,12 @@ struct Series {
     /// The beginning of the store's generation: another one has other data.
     created: i64,
     records: HeldRecords,
+    bytes: usize,
+}
+
+fn bytes_of(records: &HeldRecords) -> usize {
+    let packed = records.values().flat_map(|held| &held.packed);
+    records.len() * PER_RECORD + packed.map(|packed| packed.len()).sum::<usize>()
 }
 
 /// The records of the series that were read last, the latest at the end.
@@ -47,18 +59,27 @@ impl RecordCache {
         series.map(|series| series.records).unwrap_or_default()
     }
 
-    /// Holds the records of a series, instead of those that were read longest ago.
+    /// Holds the records of a series, instead of those that were read longest ago. Records that do not fit by themselves
+    /// are not held.
     pub(super) fn put(&self, id: SeriesId, created: i64, records: HeldRecords) {
         let mut held = lock(&self.0);
         held.retain(|series| series.id != id);
-        if held.len() >= MAX_SERIES {
+        let bytes = bytes_of(&records);
+        let is_full = |held: &[Series]| {
+            let others = held.iter().map(|series| series.bytes).sum::<usize>();
+            held.len() >= MAX_SERIES || others + bytes > MAX_BYTES
+        };
+        while is_full(&held) && !held.is_empty() {
             held.remove(0);
         }
-        held.push(Series {
-            id,
-            created,
-            records,
-        });
+        if bytes <= MAX_BYTES {
+            held.push(Series {
+                id,
+                created,
+                records,
+                bytes,
+            });
+        }
     }
 }
 

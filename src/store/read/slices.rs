@@ -6,7 +6,7 @@ use crate::model::pack;
 use crate::model::records::{Record, RecordId};
 use crate::model::tier::TierSlice;
 use crate::store::table::Table;
-use crate::store::table_reads::TableReader;
+use crate::store::table_reads::{Purpose, TableRead, TableReader};
 
 /// The records of all contexts in a slice.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,6 +16,10 @@ pub struct SliceRecords {
     pub records: Vec<(RecordId, Record)>,
 }
 
+/// The packed records of contexts in a slice; `None` for a context without one.
+#[doc(hidden)]
+pub type PackedRecords = Vec<Option<Vec<u8>>>;
+
 /// The records of some slices, in their order.
 pub(in crate::store) async fn slice_records(
     reader: &dyn TableReader,
@@ -23,6 +27,21 @@ pub(in crate::store) async fn slice_records(
 ) -> Result<Vec<SliceRecords>, StoreError> {
     let tables = slices.iter().map(|slice| Table::records(*slice));
     unpacked(reader, tables, records).await
+}
+
+/// The packed records of some contexts in each of some slices, in the order of the contexts.
+pub(in crate::store) async fn packed_records(
+    reader: &dyn TableReader,
+    slices: &[TierSlice],
+    contexts: &[RecordId],
+) -> Result<Vec<PackedRecords>, StoreError> {
+    let fields = contexts.iter().map(|id| id.to_bytes().to_vec());
+    let fields: Vec<Vec<u8>> = fields.collect();
+    let reads = slices.iter();
+    let reads = reads.map(|slice| TableRead::Values(Table::records(*slice), fields.clone()));
+    let reads: Vec<_> = reads.collect();
+    let mut answers = reader.read_tables(Purpose::Query, &reads).await?;
+    Ok(slices.iter().map(|_| answers.values()).collect())
 }
 
 fn records(fields: &[Field]) -> SliceRecords {
