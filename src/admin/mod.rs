@@ -23,7 +23,7 @@
 //! | `api/counters` | `[precision=]` `[series=false\|true]` `[window=]` `[q=]` `[limit=]` `[offset=]` | the user's counters by name: last count, rate per second, sum |
 //! | `api/rankings` | | the rankings of the fleet and of this process: `name`, `period`, `interval`, `max_ids`, `ids`, `dropped` |
 //! | `api/rankings` | `name=` `[limit=]` `[offset=]` | one ranking: `total` and the `ids`, each with `score` and `rank`, which counts from 0, highest first; 404 for an unknown name |
-//! | `api/rows` | `[name=]` `[q=]` `[limit=]` `[offset=]` | with the feature `row-cache`: the `caches` of this process, and the `name`, the `total` and the scheduled `rows` of one of them, failing rows first, then the latest due; without a name the unnamed cache, or else the first by name; 404 for an unknown name |
+//! | `api/rows` | `[name=]` `[q=]` `[limit=]` `[offset=]` | with the feature `row-cache`: the `caches` of this process, and the `name`, the `total` and the scheduled `rows` of one of them, failing rows first, then the latest due, the `failed` rows that have no schedule, and the `sums` of this process; without a name the unnamed cache, or else the first by name; 404 for an unknown name |
 //! | `api/series` | `[metric=hits\|errors\|mean\|p50\|p95\|p99\|total\|error_share\|stddev\|min\|max\|outcomes\|times]` `[context=]` `[kind=any\|http\|timer]` `[window=]` `[precision=]` | one metric over time: the start and the value of each slice that has data |
 //! | `api/health` | `[part=all\|status]` | the page [reading health](crate::guide::reading_health) of the guide |
 //! | `api/screen` | `ask=` 1 to 16 times | several of the answers above in one: `answers`, each with its `status` and its `body` |

@@ -9,7 +9,7 @@ use super::super::Admin;
 use super::super::params::Params;
 use super::super::response::ApiError;
 use super::{limit, offset};
-use crate::row_cache::{RowInfo, Shared};
+use crate::row_cache::{FailedRow, RowInfo, RowSums, Shared};
 use crate::store::rows::RowQuery;
 
 #[derive(Serialize)]
@@ -21,6 +21,10 @@ pub(in crate::admin) struct Rows {
     /// Number of scheduled rows that match.
     total: usize,
     rows: Vec<RowInfo>,
+    /// Rows without a schedule, or that have left it, whose last load in this process failed, newest first.
+    failed: Vec<FailedRow>,
+    /// What happened to all rows of the cache in this process; `null` without a cache.
+    sums: Option<RowSums>,
 }
 
 pub(in crate::admin) async fn rows(admin: &Admin, params: &Params) -> Result<Rows, ApiError> {
@@ -36,6 +40,8 @@ pub(in crate::admin) async fn rows(admin: &Admin, params: &Params) -> Result<Row
         name: None,
         total: 0,
         rows: Vec::new(),
+        failed: Vec::new(),
+        sums: None,
     };
     let cache = match params.name("name")? {
         // The unnamed cache is the first.
@@ -52,6 +58,7 @@ pub(in crate::admin) async fn rows(admin: &Admin, params: &Params) -> Result<Row
         let page = admin.reader.rows(cache, query).await?;
         rows.name = Some(name_of(cache));
         (rows.total, rows.rows) = (page.total, page.rows.clone());
+        (rows.failed, rows.sums) = (page.failed.clone(), Some(page.sums));
     }
     Ok(rows)
 }
