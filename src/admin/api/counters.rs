@@ -366,6 +366,7 @@ mod tests {
     fn a_rate_is_about_a_minute_or_a_slice_and_the_current_slice() {
         let span = |seconds, created| {
             let span = rate_span(Precision::new(seconds, 120), recorded(created));
+            generation: created,
             (NOW - span.from, span.to - NOW, span.seconds)
         };
         assert_eq!(span(1, 0), (60, 1, 60));

@@ -8,9 +8,11 @@ use super::super::response::ApiError;
 use super::Times;
 use super::window::{Asked, WindowOf};
 use crate::model::context::ContextId;
-use crate::model::slice::SliceCount;
+use crate::model::snapshot::FleetSnapshot;
 use crate::model::window::Window;
+use crate::query::Span;
 use crate::query::window_sums::PartSums;
+use crate::store::RECENT_SLICES;
 
 /// Number of complete seconds that the rate is a mean of.
 const SECONDS: i64 = 10;
@@ -20,7 +22,8 @@ pub(in crate::admin) struct Overview {
     hour: Total,
     last_hour: Option<Total>,
     in_flight: i64,
-    requests_per_second: f64,
+    /// `null` if nobody can know it, as what was served lately cannot be read.
+    requests_per_second: Option<f64>,
     contexts: usize,
     instances: u64,
     /// The time that requests should stay below, in seconds.
@@ -80,13 +83,14 @@ pub(in crate::admin) async fn overview(
     let last_hour = Total::new(&hours.before);
     let fleet = admin.reader.fleet().await?;
     let book = admin.reader.book().await?;
+    let span = admin.reader.recorded_span().await?;
     let finest = admin.source.precisions.counters.first();
     let precision = finest.map_or(1, |finest| i64::from(finest.seconds));
     Ok(Overview {
         hour: Total::new(&hours.now),
         last_hour: Some(last_hour).filter(|hour| hour.requests > 0),
         in_flight: fleet.in_flight,
-        requests_per_second: rate(&fleet.recent, fleet.taken_at, precision),
+        requests_per_second: rate(&fleet, span, precision),
         contexts: fleet.contexts + book.foreign(),
         instances: fleet.instances,
         target: admin.source.target_seconds(),
@@ -94,16 +98,23 @@ pub(in crate::admin) async fn overview(
     })
 }
 
-/// Requests per second over the last ten complete seconds, or over the last complete slice if that is
-/// longer. A missing slice had no requests. The slice that has just ended is left out: it has usually not
-/// been flushed yet, and a steady rate would appear a tenth too low.
-fn rate(recent: &[SliceCount], taken_at: i64, precision: i64) -> f64 {
+/// Requests per second over the last ten complete seconds that can be read, or over the last complete slice if that is
+/// longer; `None` if these are no recent ones. A missing slice had no requests, and what was before the first sample is
+/// left out. So is the slice that has just ended: it has usually not been flushed yet, and a steady rate would appear a
+/// tenth too low.
+fn rate(fleet: &FleetSnapshot, span: Span, precision: i64) -> Option<f64> {
     let precision = precision.max(1);
+    let slice = |second: i64| second.div_euclid(precision) * precision;
     let slices = (SECONDS + precision - 1) / precision;
-    let end = (taken_at - 1).div_euclid(precision) * precision;
+    let end = slice(span.as_of.min(fleet.taken_at) - 1);
     let window = end.saturating_sub(slices * precision)..end;
-    let recent = recent.iter();
+    let oldest = slice(fleet.taken_at) - (RECENT_SLICES - 1) * precision;
+    if window.start < oldest {
+        return None;
+    }
+    let recent = fleet.recent.iter();
     let within = recent.filter(|slice| window.contains(&slice.start));
     let requests = within.fold(0i64, |sum, slice| sum.saturating_add(slice.count));
-    requests as f64 / (slices * precision) as f64
+    let seconds = end.saturating_sub(window.start.max(span.created));
+    Some(requests as f64 / seconds.max(1) as f64)
 }

@@ -98,6 +98,7 @@ impl State {
         StoreStatus {
             as_of: now,
             created: self.created,
+            since: self.since,
             instances: instances.filter(|other| other.at >= since).count() as u64,
             exceptions: self.exceptions.clone(),
             ranking_warnings: read::ranking_warnings(self.tables.fields(&Table::RankingSpecs, now)),
