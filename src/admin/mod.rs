@@ -10,7 +10,7 @@
 //! | `GET` | Parameters | Answer |
 //! |---|---|---|
 //! | the mount point | | the page |
-//! | `api/overview` | `[window=]` | this hour and the last of all requests, in flight, requests per second, contexts, instances, `target`; `window` if one was asked for |
+//! | `api/overview` | `[window=]` | this hour and the last of all requests, in flight, requests per second, contexts and how many of them are timers, instances, `target`; `window` if one was asked for |
 //! | `api/paths` | `[window=]` `[kind=http\|timer\|all]` `[sort=count\|mean\|p95\|max\|total\|errors\|stddev\|min\|p50\|p99\|error_share\|share\|change\|4xx\|context]` `[order=desc\|asc]` `[status=any\|new\|gone\|up\|down]` `[series=none\|hits\|mean\|p95]` `[q=]` `[limit=]` `[offset=]` | the contexts of a window, each with the window before |
 //! | `api/path` | `context=` `[kind=any\|http\|timer]` `[window=]` | one context: both hours, histogram, outcomes, the timers within its requests, the 5 slowest and the 5 newest failed requests of each hour; `window` if one was asked for |
 //! | `api/changes` | `[kind=any\|slower\|faster\|failing\|surging\|silent\|instance]` `[limit=]` `[offset=]` | [what has changed](crate::guide::changes), what stands first |

@@ -18,6 +18,7 @@ mod fleet;
 mod instances;
 mod marks;
 mod schedule;
+mod sight;
 mod slower;
 mod suspects;
 mod takeover;

@@ -24,7 +24,10 @@ pub(in crate::admin) struct Overview {
     in_flight: i64,
     /// `null` if nobody can know it, as what was served lately cannot be read.
     requests_per_second: Option<f64>,
+    /// Contexts of any kind.
     contexts: usize,
+    /// How many of them are timers.
+    timers: usize,
     instances: u64,
     /// The time that requests should stay below, in seconds.
     target: Option<f64>,
@@ -92,6 +95,7 @@ pub(in crate::admin) async fn overview(
         in_flight: fleet.in_flight,
         requests_per_second: rate(&fleet, span, precision),
         contexts: fleet.contexts + book.foreign(),
+        timers: fleet.timers,
         instances: fleet.instances,
         target: admin.source.target_seconds(),
         window,

@@ -36,6 +36,7 @@ async fn overview() {
         "last_hour",
         "requests_per_second",
         "target",
+        "timers",
     ];
     assert_eq!(keys(&answer), fields);
     assert_eq!(answer["as_of"], NOW - 1);

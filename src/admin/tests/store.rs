@@ -211,6 +211,7 @@ impl Query for Canned {
         let mut fleet = FleetSnapshot {
             taken_at: now,
             contexts: 4,
+            timers: 1,
             // Not readable or just ended; ten complete slices, most of them missing; too old.
             recent: [
                 (0, 900),
