@@ -20,7 +20,7 @@
 //! | `api/slowest` | `[limit=]` | the slowest 100 by mean |
 //! | `api/slowest_requests` | `[window=hour\|last_hour]` `[limit=]` | the slowest 100 requests of an hour, one by one |
 //! | `api/counters` | `name=` `[precision=]` | the slices of a counter, oldest first; 404 for an unknown name |
-//! | `api/counters` | `[precision=]` `[series=false\|true]` `[window=]` `[q=]` `[limit=]` `[offset=]` | the user's counters by name: last count, rate per second, sum |
+//! | `api/counters` | `[precision=]` `[series=false\|true]` `[window=]` `[q=]` `[limit=]` `[offset=]` | the user's counters by name: count of the last slice that has ended, rate per second, sum |
 //! | `api/rankings` | | the rankings of the fleet and of this process: `name`, `period`, `interval`, `max_ids`, `ids`, `dropped` |
 //! | `api/rankings` | `name=` `[limit=]` `[offset=]` | one ranking: `total` and the `ids`, each with `score` and `rank`, which counts from 0, highest first; 404 for an unknown name |
 //! | `api/rows` | `[name=]` `[q=]` `[limit=]` `[offset=]` | with the feature `row-cache`: the `caches` of this process, and the `name`, the `total` and the scheduled `rows` of one of them, failing rows first, then the latest due, the `failed` rows that have no schedule, and the `sums` of this process; without a name the unnamed cache, or else the first by name; 404 for an unknown name |
