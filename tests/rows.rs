@@ -70,6 +70,7 @@ conformance! {
         a_caller_that_is_dropped_leaves_no_lease,
         a_cached_row_is_not_leased_for_a_caller,
         a_row_that_is_scheduled_twice_in_an_instant_drops_the_first_answer,
+        a_failed_load_is_listed_wherever_it_is_counted,
     }
     large {
         rows_of_40_mb_are_read_at_once,

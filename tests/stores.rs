@@ -108,4 +108,5 @@ conformance!(
     a_judgement_that_is_not_finished_does_not_count,
     the_newest_marks_are_retained,
     a_version_is_marked_when_it_follows_another,
+    what_counts_as_recorded_begins_with_the_first_sample,
 );

@@ -43,6 +43,8 @@ pub struct Batch {
     pub marks: BTreeMap<Arc<str>, Mark>,
     /// Samples whose hour was dropped from the statistics. The counters have them.
     pub late: u64,
+    /// The second of its oldest sample, in Unix seconds. It is no part of an entry.
+    pub since: Option<i64>,
 }
 
 impl Batch {
@@ -56,6 +58,7 @@ impl Batch {
             reports: Vec::new(),
             marks: BTreeMap::new(),
             late: 0,
+            since: None,
         }
     }
 
@@ -110,6 +113,7 @@ impl Batch {
     pub fn merge(&mut self, other: Self) {
         debug_assert_eq!(self.precisions, other.precisions);
         self.late += other.late;
+        self.since = self.since.into_iter().chain(other.since).min();
         for (context, theirs) in other.contexts {
             match self.contexts.get_mut(&context) {
                 Some(mine) => {

@@ -172,7 +172,7 @@ pub struct JournalHealth {
 pub struct ChangeHealth {
     /// The end of the last minute that was judged, in Unix seconds; `None` before the first.
     pub judged_until: Option<i64>,
-    /// Contexts with requests in the last hour.
+    /// HTTP contexts with requests in the last hour, at most as many as there are in the fleet. Timers are not judged.
     pub contexts: usize,
     /// Of these, contexts that can be compared with their past: they have enough requests, for long enough.
     pub compared: usize,

@@ -57,6 +57,8 @@ pub struct FleetSnapshot {
     pub taken_at: i64,
     /// Number of contexts that this crate has recorded, without `<all>`.
     pub contexts: usize,
+    /// How many of them are timers.
+    pub timers: usize,
     /// Requests per slice of the finest precision, oldest first.
     pub recent: Vec<SliceCount>,
     /// Number of instances that are alive.

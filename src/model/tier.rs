@@ -20,6 +20,9 @@ pub const TIERS: [Precision; 3] = [
 /// The tier that all samples are added to first.
 pub const FINEST: Precision = Precision::new(60, 130);
 
+/// The tier that is kept for longest.
+pub const COARSEST: Precision = TIERS[TIERS.len() - 1];
+
 /// The lengths, in seconds, of the slices that readers can ask for: those of the tiers and some multiples.
 pub const WIDTHS: [u32; 6] = [60, 300, 1_800, 3_600, 21_600, 86_400];
 
@@ -97,9 +100,8 @@ impl RolledUp {
     /// exist at `now`. It stays behind the coarsest slice of such a sample, as records say that they have all slices up
     /// to the earlier end: what is added to them before the new end is added to all tiers at once.
     pub fn limit(&mut self, now: i64) {
-        let coarsest = TIERS[TIERS.len() - 1];
-        let newest = coarsest.slice(now.saturating_add(SKEW_ALLOWED));
-        let end = newest.saturating_add(i64::from(coarsest.seconds));
+        let newest = COARSEST.slice(now.saturating_add(SKEW_ALLOWED));
+        let end = newest.saturating_add(i64::from(COARSEST.seconds));
         self.until = self.until.min(end);
     }
 

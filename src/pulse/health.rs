@@ -176,7 +176,7 @@ impl Parts {
         let unseen = sight.contexts.saturating_sub(sight.compared);
         if unseen > 0 {
             blind_spots.push(format!(
-                "{unseen} of {} contexts cannot be compared with their past: they have too few requests, or are new",
+                "{unseen} of {} pages with requests in the last hour cannot be compared with their past: they have too few requests, or are new",
                 sight.contexts
             ));
         }

@@ -48,7 +48,9 @@ type Answer<T> = Arc<Vec<T>>;
 /// The time that the store has recorded, in Unix seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Span {
-    /// When the store began.
+    /// When the store's generation began: another one has other data.
+    pub(crate) generation: i64,
+    /// When the first sample that the store holds was recorded.
     pub(crate) created: i64,
     /// The moment up to which all samples can be read.
     pub(crate) as_of: i64,
@@ -364,7 +366,8 @@ impl StoreReader {
             let as_of = unsent.map_or(status.as_of, |unsent| status.as_of.min(unsent.since));
             let is_failing = unsent.is_some_and(|unsent| unsent.is_failing);
             Ok(Span {
-                created: status.created,
+                generation: status.created,
+                created: status.since,
                 as_of,
                 recorded_until: recorded_until(as_of, now, is_failing),
                 now,
@@ -425,7 +428,7 @@ impl StoreReader {
         minutes: Range<i64>,
         context: Option<&ContextId>,
     ) -> Result<Answer<InstanceSums>, QueryError> {
-        let created = self.recorded_span().await?.created;
+        let created = self.recorded_span().await?.generation;
         let id = context.map(|context| RecordId::new(context.kind, &context.name));
         let flight = self.instances.of(&self.clock, (minutes.clone(), id));
         let read = Box::pin(async {

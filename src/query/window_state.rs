@@ -128,7 +128,7 @@ impl WindowState {
     /// Remembers the oldest slice that has records from before the store was created. Of the slice within which it was
     /// created, only the part since then was recorded.
     pub(crate) fn include_first(&mut self, (seconds, start): TierSlice, has_records: bool) {
-        let is_before = start.saturating_add(i64::from(seconds)) <= self.index.created;
+        let is_before = start.saturating_add(i64::from(seconds)) <= self.index.since;
         if is_before && has_records {
             self.first = Some(self.first.map_or(start, |first| first.min(start)));
         }
@@ -350,8 +350,8 @@ impl WindowState {
 
     /// When the records begin, in Unix seconds.
     fn since(&self) -> i64 {
-        let created = self.index.created;
-        self.first.map_or(created, |first| first.min(created))
+        let since = self.index.since;
+        self.first.map_or(since, |first| first.min(since))
     }
 
     /// What all contexts measured in a part of a window. Lets other tasks run meanwhile.

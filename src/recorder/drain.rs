@@ -43,8 +43,6 @@ pub(crate) struct Drain {
 
 struct State {
     pending: Batch,
-    /// The second of the oldest sample in it.
-    pending_since: Option<i64>,
     /// The second of the oldest sample that was taken, and is not known to be in the store.
     taken_since: Option<i64>,
     /// Marks that were taken, and are not known to be in the store.
@@ -92,7 +90,6 @@ impl Drain {
         Self {
             state: Mutex::new(State {
                 pending: Batch::new(precisions),
-                pending_since: None,
                 taken_since: None,
                 taken_marks: 0,
                 flush: FlushCounters::default(),
@@ -128,8 +125,7 @@ impl Drain {
     /// [`all_sent`](Self::all_sent).
     pub(crate) fn take(&self) -> Batch {
         let mut state = lock(&self.state);
-        let pending_since = state.pending_since.take();
-        state.taken_since = earlier(state.taken_since, pending_since);
+        state.taken_since = earlier(state.taken_since, state.pending.since);
         state.taken_marks += state.pending.marks.len();
         state.pending.take()
     }
@@ -148,7 +144,7 @@ impl Drain {
     /// The second, in Unix seconds, of the oldest sample that is not known to be in the store; `None` if all are.
     pub(crate) fn unsent_since(&self) -> Option<i64> {
         let state = lock(&self.state);
-        earlier(state.pending_since, state.taken_since)
+        earlier(state.pending.since, state.taken_since)
     }
 
     /// How much the pending batch holds.
@@ -285,7 +281,7 @@ impl Recorder {
                 .end(&mut state.pending, now.div_euclid(SECOND)),
         }
         if !state.pending.is_empty() {
-            state.pending_since.get_or_insert(second);
+            state.pending.since.get_or_insert(second);
         }
         if is_crowded(&state.pending) {
             self.drain.pressure.notify_one();
@@ -317,7 +313,6 @@ impl Recorder {
         state.taken_marks = state.taken_marks.saturating_sub(batch.marks.len());
         let later = std::mem::replace(&mut state.pending, batch);
         state.pending.merge(later);
-        state.pending_since = earlier(state.pending_since, state.taken_since);
         let details = state.pending.compact(self.limits.pending_bytes);
         state.flush.lost += Amounts::of_details(details);
     }

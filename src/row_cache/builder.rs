@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::daemon::Daemon;
+use super::events::Events;
 use super::flights::Flights;
 use super::handle::RowCache;
 use super::loader::{self, AnyLoader, RowLoader};
@@ -260,14 +261,9 @@ impl<L: RowLoader> RowCacheBuilder<L> {
             name => format!("row:{name}"),
         };
         let recorder = &self.parts.recorder;
-        let counter = |event: &str| recorder.counter(&format!("{prefix}:{event}"));
         let shared = Arc::new(Shared {
             loading: recorder.entry(Kind::Timer, &format!("{prefix}:load")),
-            hits: counter("hits"),
-            misses: counter("misses"),
-            stale: counter("stale"),
-            refreshes: counter("refreshes"),
-            failures: counter("failures"),
+            events: Events::new(recorder, &prefix),
             local: Local::new(self.parts.clock.clone(), self.local_bytes),
             store: self.parts.store,
             clock: self.parts.clock,

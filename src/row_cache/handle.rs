@@ -6,7 +6,8 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 
 use super::error::RowError;
-use super::shared::{ReadRow, RowList, Shared};
+use super::list::RowList;
+use super::shared::{ReadRow, Shared};
 use crate::store::rows::{ROWS_AT_ONCE, RowDelay, RowQuery, Scheduled};
 
 /// The longest id of a row, in bytes.

@@ -1,10 +1,11 @@
-//! Rows in this process: those that it has read lately, and how often rows were hit and missed.
+//! Rows in this process: those that it has read lately, how often rows were hit and missed, and which could not be loaded.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::clock::{Clock, Tick};
+use crate::store::rows::short_reason;
 use crate::task::lock;
 
 /// A row as this process has last read it.
@@ -23,15 +24,53 @@ impl LocalRow {
     }
 }
 
-/// Hits and misses of a row in this process.
+/// Reads of a row in this process, and loads that failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Reads {
+pub(super) struct Counts {
     pub(super) hits: u64,
     pub(super) misses: u64,
+    pub(super) failures: u64,
+}
+
+/// What is counted of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Count {
+    Hit,
+    Miss,
+    Failure,
+}
+
+/// A row of which the schedule does not tell that it could not be loaded.
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "query", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct FailedRow {
+    /// The id of the row.
+    pub id: String,
+    /// Failures in a row of its loader in this process.
+    pub failures: u32,
+    /// Why it failed last.
+    pub last_error: String,
+    /// Seconds since then.
+    pub age: f64,
+}
+
+/// A row whose last load failed.
+#[derive(Debug)]
+struct Failure {
+    id: String,
+    /// How often in a row.
+    failures: u32,
+    /// Why it failed last.
+    reason: String,
+    at: Tick,
 }
 
 /// The most rows with counts of their own.
 const MAX_COUNTED: usize = 10_000;
+
+/// The most rows whose failure is remembered.
+const MAX_FAILED: usize = 100;
 
 /// Rows that this process remembers, up to a number of bytes.
 #[derive(Debug)]
@@ -49,7 +88,9 @@ struct State {
     order: BTreeMap<u64, Arc<str>>,
     next: u64,
     bytes: usize,
-    reads: HashMap<String, Reads>,
+    counts: HashMap<String, Counts>,
+    /// The newest last.
+    failed: VecDeque<Failure>,
 }
 
 impl Local {
@@ -101,34 +142,75 @@ impl Local {
         state.rows.insert(id, (number, row));
     }
 
-    /// Counts a read.
-    pub(super) fn count(&self, id: &str, is_hit: bool) {
+    /// Counts a read, or a load that failed.
+    pub(super) fn count(&self, id: &str, count: Count) {
         let mut state = lock(&self.state);
-        if !state.reads.contains_key(id) {
-            // Misses alone, as of ids that a client invents, leave room for rows that are hit.
-            let most = if is_hit { MAX_COUNTED } else { MAX_COUNTED / 2 };
-            if state.reads.len() >= most {
+        if !state.counts.contains_key(id) {
+            // Rows that were never hit, as of ids that a client invents, leave room for those that are.
+            let most = match count {
+                Count::Hit => MAX_COUNTED,
+                Count::Miss | Count::Failure => MAX_COUNTED / 2,
+            };
+            if state.counts.len() >= most {
                 return;
             }
-            state.reads.insert(id.to_owned(), Reads::default());
+            state.counts.insert(id.to_owned(), Counts::default());
         }
-        if let Some(reads) = state.reads.get_mut(id) {
-            let count = if is_hit {
-                &mut reads.hits
-            } else {
-                &mut reads.misses
-            };
-            *count += 1;
+        if let Some(counts) = state.counts.get_mut(id) {
+            *match count {
+                Count::Hit => &mut counts.hits,
+                Count::Miss => &mut counts.misses,
+                Count::Failure => &mut counts.failures,
+            } += 1;
         }
     }
 
-    /// How often a row was hit and missed.
-    pub(super) fn reads(&self, id: &str) -> Reads {
-        lock(&self.state).reads.get(id).copied().unwrap_or_default()
+    /// What was counted of a row.
+    pub(super) fn counts(&self, id: &str) -> Counts {
+        let state = lock(&self.state);
+        state.counts.get(id).copied().unwrap_or_default()
+    }
+
+    /// Remembers why a row could not be loaded. Of too many rows, the one goes that failed first.
+    pub(super) fn remember_failure(&self, id: &str, reason: &str) {
+        let mut state = lock(&self.state);
+        let before = state.take_failure(id).map_or(0, |failure| failure.failures);
+        if state.failed.len() >= MAX_FAILED {
+            state.failed.pop_front();
+        }
+        state.failed.push_back(Failure {
+            id: id.to_owned(),
+            failures: before.saturating_add(1),
+            reason: short_reason(reason),
+            at: self.clock.tick(),
+        });
+    }
+
+    /// A row was loaded, or the schedule tells why not.
+    pub(super) fn forget_failure(&self, id: &str) {
+        lock(&self.state).take_failure(id);
+    }
+
+    /// The rows whose last load failed, newest first.
+    pub(super) fn failed(&self) -> Vec<FailedRow> {
+        let state = lock(&self.state);
+        let failed = state.failed.iter().rev();
+        let failed = failed.map(|failure| FailedRow {
+            id: failure.id.clone(),
+            failures: failure.failures,
+            last_error: failure.reason.clone(),
+            age: self.clock.since(failure.at).as_secs_f64(),
+        });
+        failed.collect()
     }
 }
 
 impl State {
+    fn take_failure(&mut self, id: &str) -> Option<Failure> {
+        let at = self.failed.iter().position(|failure| failure.id == id)?;
+        self.failed.remove(at)
+    }
+
     fn forget(&mut self, id: &str) {
         if let Some((number, row)) = self.rows.remove(id) {
             self.order.remove(&number);
@@ -175,12 +257,38 @@ mod tests {
     }
 
     #[test]
-    fn reads_are_counted_by_row() {
+    fn reads_and_failures_are_counted_by_row() {
         let local = Local::new(Clock::system(), 10_000);
-        for is_hit in [true, false, true] {
-            local.count("a", is_hit);
+        for count in [Count::Hit, Count::Miss, Count::Hit, Count::Failure] {
+            local.count("a", count);
         }
-        assert_eq!(local.reads("a"), Reads { hits: 2, misses: 1 });
-        assert_eq!(local.reads("b"), Reads::default());
+        let expected = Counts {
+            hits: 2,
+            misses: 1,
+            failures: 1,
+        };
+        assert_eq!(local.counts("a"), expected);
+        assert_eq!(local.counts("b"), Counts::default());
+    }
+
+    #[test]
+    fn the_newest_failures_are_remembered() {
+        let (clock, manual) = Clock::manual(1_700_000_000);
+        let local = Local::new(clock, 10_000);
+        for number in 0..=MAX_FAILED {
+            local.remember_failure(&number.to_string(), "away\n");
+        }
+        manual.advance(Duration::from_secs(3));
+        local.remember_failure("1", "again");
+        let failed = local.failed();
+        assert_eq!((failed.len(), &*failed[0].id), (MAX_FAILED, "1"));
+        assert_eq!((failed[0].failures, failed[0].age), (2, 0.0));
+        let last = &failed[MAX_FAILED - 1];
+        assert_eq!(
+            (&*last.id, &*last.last_error, last.age),
+            ("2", "away ", 3.0)
+        );
+        local.forget_failure("1");
+        assert_eq!(local.failed().len(), MAX_FAILED - 1);
     }
 }

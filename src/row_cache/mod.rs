@@ -25,14 +25,17 @@
 //! # Ok(()) }
 //! ```
 
-// Read `places` (how many rows are loaded at once), `loader`, `local` (rows in this process), `flights` (callers that
-// share an answer), `shared` (refreshing and reading), `registry`, `handle` (what the application calls), `daemon` (the task that refreshes due rows), then `builder` (the configuration).
+// Read `places` (how many rows are loaded at once), `loader`, `events` and `local` (what this process counts and
+// remembers), `flights` (callers that share an answer), `shared` (refreshing and reading), `list`, `registry`, `handle`
+// (what the application calls), `daemon` (the task that refreshes due rows), then `builder` (the configuration).
 
 mod builder;
 mod daemon;
 mod error;
+mod events;
 mod flights;
 mod handle;
+mod list;
 mod loader;
 mod local;
 mod places;
@@ -41,13 +44,15 @@ mod shared;
 
 pub use self::builder::RowCacheBuilder;
 pub use self::error::RowError;
+pub use self::events::RowSums;
 pub use self::handle::{Delay, Row, RowCache};
+pub use self::list::{RowInfo, RowList};
 pub use self::loader::RowLoader;
+pub use self::local::FailedRow;
 #[doc(hidden)]
 pub use self::registry::RowCaches;
 #[cfg(feature = "query")]
 pub(crate) use self::shared::Shared;
-pub use self::shared::{RowInfo, RowList};
 
 use std::sync::Arc;
 

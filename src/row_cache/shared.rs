@@ -7,18 +7,19 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use super::error::RowError;
+use super::events::Events;
 use super::flights::Flights;
 use super::loader::{AnyLoader, Loaded};
-use super::local::{Local, LocalRow};
+use super::local::{Count, Local, LocalRow};
 use super::places::{Place, Places};
 use crate::clock::Clock;
 use crate::error::StoreError;
 use crate::model::outcome::Outcome;
 use crate::random::short_random_name;
-use crate::recorder::{Counter, Entry};
+use crate::recorder::Entry;
 use crate::store::Store;
 use crate::store::rows::{
-    CachedRow, FinishReport, FinishedRow, LeaseOf, LeasedRow, LeasedRows, LoadedRow, RowQuery,
+    CachedRow, FinishReport, FinishedRow, LeaseOf, LeasedRow, LeasedRows, LoadedRow,
 };
 use crate::task::BoxFuture;
 
@@ -26,39 +27,6 @@ use crate::task::BoxFuture;
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 /// The longest wait after a failure.
 const MAX_BACKOFF: f64 = 60.0;
-
-/// A scheduled row.
-#[derive(Clone, Debug, PartialEq)]
-#[cfg_attr(feature = "query", derive(serde::Serialize))]
-#[non_exhaustive]
-pub struct RowInfo {
-    /// The id of the row.
-    pub id: String,
-    /// Seconds between two refreshes.
-    pub every: f64,
-    /// Seconds until it is due; negative for a row that is late.
-    pub due_in: f64,
-    /// Seconds since it was loaded; `None` if it is not cached.
-    pub age: Option<f64>,
-    /// Failures of its loader in a row.
-    pub failures: u32,
-    /// Why its loader failed last; `None` after a success.
-    pub last_error: Option<String>,
-    /// How often this process has read it from the cache.
-    pub hits: u64,
-    /// How often this process has looked for it in vain.
-    pub misses: u64,
-}
-
-/// Some of the scheduled rows of a cache.
-#[derive(Clone, Debug, Default, PartialEq)]
-#[non_exhaustive]
-pub struct RowList {
-    /// Number of all scheduled rows.
-    pub total: usize,
-    /// The rows: first those that fail, then the latest due.
-    pub rows: Vec<RowInfo>,
-}
 
 /// The configuration that reads and refreshes depend on.
 #[derive(Clone, Debug)]
@@ -94,11 +62,7 @@ pub(crate) struct Shared {
     pub(super) local: Local,
     /// The context of the times of loading.
     pub(super) loading: Arc<Entry>,
-    pub(super) hits: Counter,
-    pub(super) misses: Counter,
-    pub(super) stale: Counter,
-    pub(super) refreshes: Counter,
-    pub(super) failures: Counter,
+    pub(super) events: Events,
     /// Notified when this process has scheduled a row.
     pub(super) scheduled: Notify,
     /// Rows that are being loaded for callers.
@@ -151,29 +115,6 @@ pub(super) struct ReadRow {
 }
 
 impl Shared {
-    /// Lists some of the scheduled rows.
-    pub(crate) async fn list(&self, query: &RowQuery) -> Result<RowList, StoreError> {
-        let rows = self.store.rows();
-        let page = rows.list_rows(&self.options.name, query).await?;
-        let rows = page.rows.into_iter().map(|row| {
-            let reads = self.local.reads(&row.id);
-            RowInfo {
-                every: row.every,
-                due_in: row.due_in,
-                age: row.age,
-                failures: row.failures,
-                last_error: row.last_error,
-                hits: reads.hits,
-                misses: reads.misses,
-                id: row.id,
-            }
-        });
-        Ok(RowList {
-            total: page.total,
-            rows: rows.collect(),
-        })
-    }
-
     pub(super) async fn lease(
         &self,
         token: &str,
@@ -213,18 +154,22 @@ impl Shared {
         };
         let rows = self.store.rows();
         let finished_row = rows.finish_row(&options.name, token, &finished).await;
+        let is_written = finished_row.as_ref().is_ok_and(|report| report.is_written);
+        let is_scheduled = finished.leased.due.is_some();
         let row = match finished.loaded {
             LoadedRow::Row(json) => Ok(Some(Arc::from(json))),
             LoadedRow::Missing { .. } => Ok(None),
             LoadedRow::Failed { reason, .. } => Err(reason),
         };
         match &row {
-            Ok(row) if finished_row.as_ref().is_ok_and(|report| report.is_written) => {
-                self.refreshes.increment();
+            Ok(row) if is_written => {
+                self.events.refreshes.count();
                 self.remember(&id, row.as_ref(), Some(Duration::ZERO));
             }
             Ok(_) => {}
-            Err(_) => self.failures.increment(),
+            // The schedule tells of it.
+            Err(_) if is_written && is_scheduled => self.local.forget_failure(&id),
+            Err(reason) => self.local.remember_failure(&id, reason),
         }
         Refreshed {
             row,
@@ -284,6 +229,13 @@ impl Shared {
             Err(_) => Outcome::Failed,
         };
         self.loading.finish(start, outcome, outcome.is_error());
+        match loaded {
+            Ok(_) => self.local.forget_failure(id),
+            Err(_) => {
+                self.events.failures.count();
+                self.local.count(id, Count::Failure);
+            }
+        }
         loaded
     }
 
@@ -342,10 +294,13 @@ impl Shared {
 
     async fn load_uncached(&self, id: &str) -> Answer {
         let place = self.places.for_caller().await;
-        let loaded = self.load(id, &place).await;
-        loaded
-            .map(|row| row.map(|json| loaded_now(json.into())))
-            .map_err(AnswerError::Load)
+        match self.load(id, &place).await {
+            Ok(row) => Ok(row.map(|json| loaded_now(json.into()))),
+            Err(reason) => {
+                self.local.remember_failure(id, &reason);
+                Err(AnswerError::Load(reason))
+            }
+        }
     }
 
     /// Reads a row, and counts the read.
@@ -390,11 +345,12 @@ impl Shared {
     }
 
     fn count(&self, id: &str, is_hit: bool) {
-        match is_hit {
-            true => self.hits.increment(),
-            false => self.misses.increment(),
-        }
-        self.local.count(id, is_hit);
+        let (event, count) = match is_hit {
+            true => (&self.events.hits, Count::Hit),
+            false => (&self.events.misses, Count::Miss),
+        };
+        event.count();
+        self.local.count(id, count);
     }
 
     /// Reads a row from the store, or what this process has seen of it if the store is away.
@@ -431,7 +387,7 @@ impl Shared {
                     return Err(error);
                 }
                 let row = |row: LocalRow| {
-                    self.stale.increment();
+                    self.events.stale.count();
                     ReadRow {
                         age: row.age(&self.clock),
                         json: row.json,

@@ -85,6 +85,8 @@ struct State {
     generation: String,
     /// When the generation began, in Unix seconds.
     created: i64,
+    /// When the first sample was recorded that it holds, or the generation began.
+    since: i64,
     /// The fence of each instance.
     fences: HashMap<String, Fence>,
     journal: Entered,
@@ -110,6 +112,7 @@ impl State {
         Self {
             generation: format!("memory-{}", short_random_name()),
             created,
+            since: created,
             ranked_since: i64::MIN,
             ..Self::default()
         }

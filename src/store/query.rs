@@ -20,7 +20,7 @@ use crate::task::BoxFuture;
 
 /// The number of slices of the finest precision in [`Snapshot::recent`].
 #[doc(hidden)]
-pub const RECENT_SLICES: i64 = 15;
+pub const RECENT_SLICES: i64 = 26;
 
 /// The most names of counters that are listed.
 #[doc(hidden)]

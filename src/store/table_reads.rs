@@ -77,6 +77,8 @@ pub struct RecordState {
     pub rolled: Option<RolledUp>,
     /// When the store's generation began, in Unix seconds, if that can be read.
     pub created: Option<i64>,
+    /// When the first sample that the store holds was recorded, in Unix seconds, if that can be read.
+    pub since: Option<i64>,
 }
 
 impl RecordState {

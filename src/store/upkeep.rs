@@ -87,6 +87,9 @@ pub struct StoreStatus {
     pub as_of: i64,
     /// When the store's generation began, in Unix seconds.
     pub created: i64,
+    /// When the first sample that the store holds was recorded, in Unix seconds; at the latest when its generation
+    /// began.
+    pub since: i64,
     /// The number of instances that are alive.
     pub instances: u64,
     /// Samples that folding could not use.

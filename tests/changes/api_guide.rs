@@ -218,7 +218,9 @@ async fn compare(guide: &mut Guide, instance: &Instance) {
 }
 
 /// What these incidents, in memory, do not show.
-const UNSEEN: [&str; 5] = [
+const UNSEEN: [&str; 7] = [
+    "FailedRow",
+    "RowSums",
     "CleaningPass",
     "Earlier",
     "JournalHealth",

@@ -22,6 +22,7 @@ mod instances;
 mod marks;
 mod questions;
 mod schedule;
+mod sight;
 mod slower;
 mod suspects;
 mod takeover;

@@ -26,6 +26,7 @@ mod model;
 mod network;
 mod outage;
 mod peers;
+mod rates;
 mod refusals;
 mod server;
 mod slow_requests;

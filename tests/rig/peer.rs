@@ -124,7 +124,7 @@ impl Script {
         }
         Some(match (&*words[2], words.len()) {
             (b"5", _) => Self::Hello,
-            (b"4", 16) => Self::Append,
+            (b"4", 18) => Self::Append,
             (b"3", 12) => Self::Acquire,
             _ => Self::Other,
         })

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use tower_pulse::row_cache::RowError;
+use tower_pulse::row_cache::{RowCache, RowError};
 
-use crate::fixture::{Service, Stock};
+use crate::fixture::{Mode, Service, Stock};
 use crate::rig::wait::{PATIENCE, until};
 
 #[tokio::test]
@@ -36,7 +36,16 @@ async fn reads_fail_at_once_or_answer_from_this_process() {
     );
     let loaded = plain.get_or_load::<Stock>("3").await.unwrap().unwrap();
     assert_eq!(loaded.value.load, 1, "it is loaded, and not cached");
+    let pulse = service.pulse();
+    let failing = RowCache::builder(&pulse).loader(service.database.clone());
+    let failing = failing.build().unwrap();
+    service.database.set("4", Mode::Fail);
+    failing.get_or_load::<Stock>("4").await.unwrap_err();
     server.thaw();
+    let list = async || failing.list(0, 9).await;
+    until("it answers again", async || list().await.is_ok()).await;
+    let list = list().await.unwrap();
+    assert_eq!((list.sums.failures, &*list.failed[0].id), (1, "4"));
     // A lease whose answer never came lasts for 7 s.
     service.manual.advance(Duration::from_secs(8));
     let loads = service.database.loads("1");

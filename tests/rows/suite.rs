@@ -794,3 +794,90 @@ pub async fn rows_that_fail_alike_are_listed_the_latest_due_first(service: &Serv
     let ids: Vec<_> = rows.iter().map(|row| &*row.id).collect();
     assert_eq!(ids, ["a", "c", "b"]);
 }
+
+/// What a cache says of failed loads, and the counter and the timer of the same loads.
+pub async fn a_failed_load_is_listed_wherever_it_is_counted(service: &Service) {
+    let pulse = service.pulse();
+    let cache = RowCache::builder(&pulse).loader(service.database.clone());
+    let cache = cache.build().unwrap();
+    for id in ["bad", "left", "asked for", "mended"] {
+        service.database.set(id, Mode::Fail);
+    }
+    let gate = service.database.gate("left");
+    cache.schedule("left", SECOND).await.unwrap();
+    service
+        .until("it is loaded", async || service.database.loads("left") == 1)
+        .await;
+    cache.unschedule("left").await.unwrap();
+    gate.add_permits(1);
+    cache.schedule("good", 60 * SECOND).await.unwrap();
+    service.until_cached(&cache, "good", 1).await;
+    cache.schedule("bad", SECOND).await.unwrap();
+    let list = async || cache.list(0, 9).await.unwrap();
+    service
+        .until("it has failed twice", async || {
+            list().await.rows.iter().any(|row| row.failures == 2)
+        })
+        .await;
+    for id in ["mended", "asked for", "asked for"] {
+        cache.get_or_load::<Stock>(id).await.unwrap_err();
+    }
+    let failed: Vec<_> = list().await.failed.into_iter().map(|row| row.id).collect();
+    assert_eq!(failed, ["asked for", "mended", "left"]);
+    service.database.set("mended", Mode::Ok);
+    cache.get_or_load::<Stock>("mended").await.unwrap().unwrap();
+
+    let list = list().await;
+    let failed = list.failed.iter();
+    let failed: Vec<_> = failed
+        .map(|row| (&*row.id, row.failures, &*row.last_error))
+        .collect();
+    assert_eq!(
+        failed,
+        [
+            ("asked for", 2, "load 2 failed"),
+            ("left", 1, "load 1 failed")
+        ]
+    );
+    let rows: Vec<_> = list
+        .rows
+        .iter()
+        .map(|row| (&*row.id, row.failed_loads))
+        .collect();
+    let bad = service.database.loads("bad");
+    assert_eq!(rows, [("bad", bad), ("good", 0)]);
+    assert_eq!(list.sums.failures, bad + 1 + 2 + 1);
+    assert_eq!(list.sums.refreshes, 2);
+
+    pulse.drain();
+    pulse.flush().await.unwrap();
+    let count = async |name: &str| {
+        let query = CounterQuery::new([name], 86_400);
+        pulse.store().counters(&query).await.unwrap()[0].sum() as u64
+    };
+    let sums = list.sums;
+    for (name, sum) in [
+        ("row:hits", sums.hits),
+        ("row:misses", sums.misses),
+        ("row:stale", sums.stale),
+        ("row:refreshes", sums.refreshes),
+        ("row:failures", sums.failures),
+        ("errors:row:load", sums.failures),
+        ("hits:row:load", service.database.all_loads()),
+    ] {
+        assert_eq!(count(name).await, sum, "{name}");
+    }
+    #[cfg(feature = "admin")]
+    {
+        use http_body_util::BodyExt;
+        use tower::ServiceExt;
+        let request = http::Request::get("/api/rows").body(axum::body::Body::empty());
+        let router: axum::Router = pulse.router(tower_pulse::admin::Access::open());
+        let answer = router.oneshot(request.unwrap()).await.unwrap();
+        let body = answer.into_body().collect().await.unwrap().to_bytes();
+        let answer: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(answer["sums"]["failures"], sums.failures, "{answer}");
+        assert_eq!(answer["failed"][0]["id"], "asked for");
+        assert_eq!(answer["rows"][0]["failed_loads"], bad);
+    }
+}

@@ -194,11 +194,12 @@ async fn check_list(
                 None => assert!(value.is_null() || value == 0, "{name} {start}: {value}"),
             }
         }
-        let (start, last) = kept.last().unzip();
-        assert_eq!(
-            (&row["last_start"], &row["last"]),
-            (&json!(start), &json!(last))
-        );
+        // The last slice that has ended.
+        let start = precision.slice(now - 1) - width as i64;
+        let was_recorded = start + width as i64 > created;
+        let last = was_recorded.then(|| slices.get(&start).copied().unwrap_or(0));
+        assert_eq!(row["last"], json!(last), "{name} {start}");
+        assert_eq!(row["last_start"], json!(last.and(Some(start))));
     }
 }
 

@@ -88,8 +88,8 @@ pub async fn the_all_context_is_in_no_list_and_no_ranking(fixture: &mut Fixture)
     assert_eq!(names, ["GET /", OVERFLOW]);
     let micros = fixture.store.counter("micros:<all>", 1).await.unwrap();
     assert_eq!(micros, [(NOW, 2_000)]);
-    // Only the last 15 slices are recent.
-    fixture.advance(16);
+    // Only the last 26 slices are recent.
+    fixture.advance(26);
     assert_eq!(fixture.snapshot().await.fleet.recent, []);
 }
 
@@ -801,4 +801,37 @@ pub async fn failures_and_requests_cut_off_are_told_apart(fixture: &mut Fixture)
     let (_, wide) = records(21_600).await;
     assert_eq!(parts(&wide), [(2, 6), (2, 6), (2, 3)]);
     assert_eq!(parts(&expected), [(4, 6), (4, 6), (4, 3)]);
+}
+
+/// An instance may have recorded before the store's generation began: while the store was away, or before it was emptied.
+pub async fn what_counts_as_recorded_begins_with_the_first_sample(fixture: &mut Fixture) {
+    const DAY: i64 = 24 * HOUR;
+    fixture.store.hello().await.unwrap();
+    fixture.advance(100);
+    let mut earliest = NOW;
+    for since in [
+        NOW,
+        NOW + 50,
+        NOW - 12,
+        NOW - 5,
+        NOW - 15 * DAY,
+        i64::MIN,
+        NOW - 14 * DAY,
+    ] {
+        let mut batch = fixture.batch(&[("GET /", Kind::Http, NOW, &[MS])]);
+        batch.since = Some(since);
+        fixture.merge_clean(batch).await;
+        // What is older than all tiers is not stored.
+        if since >= NOW - 14 * DAY {
+            earliest = earliest.min(since);
+        }
+        let now = fixture.clock.now_seconds();
+        let status = fixture.store.status(now).await.unwrap();
+        assert_eq!((status.created, status.since), (NOW, earliest));
+        let index = fixture.store.record_index(now).await.unwrap();
+        assert_eq!((index.created, index.since), (NOW, earliest));
+    }
+    let batch = fixture.batch(&[("GET /", Kind::Http, NOW, &[MS])]);
+    fixture.merge_clean(batch).await;
+    assert_eq!(fixture.store.status(NOW).await.unwrap().since, earliest);
 }

@@ -27,7 +27,7 @@ export function mount(root, page) {
 				spark(cell.firstChild, row.ended);
 			} },
 			numberColumn('rate', 'Per second', rate),
-			numberColumn('last', 'Last slice', count),
+			numberColumn('last', 'Last whole slice', count),
 			numberColumn('sum', 'Sum of all slices', grouped),
 		],
 	});

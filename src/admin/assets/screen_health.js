@@ -47,7 +47,7 @@ export function mount(root, page) {
 			}
 			for (const [name, list] of lists) {
 				const facts = CARDS[name][1].flatMap((part) => flatten(health?.[part], part)).filter(([, value]) => value !== undefined);
-				if (name === 'process' && overview) facts.push(['fleet.instances', overview.instances], ['fleet.contexts', overview.contexts], ['fleet.in_flight', overview.in_flight]);
+				if (name === 'process' && overview) facts.push(['fleet.instances', overview.instances], ['fleet.pages', overview.contexts - overview.timers], ['fleet.timers', overview.timers], ['fleet.in_flight', overview.in_flight]);
 				sync(list, facts, ([key]) => key, ([key]) => {
 					const value = el('dd');
 					value.dataset.fact = key;
@@ -67,7 +67,19 @@ function flatten(value, key) {
 	return Object.entries(value).flatMap(([name, inner]) => flatten(inner, `${key}.${name}`));
 }
 
+/** What would read like another figure without the name of its group. */
+const LABELS = {
+	'changes.contexts': 'Pages with requests in the last hour',
+	'changes.compared': 'Of these, compared with their past',
+	'fleet.instances': 'Instances of the fleet',
+	'fleet.pages': 'Pages of the fleet',
+	'fleet.timers': 'Timers of the fleet',
+	'fleet.in_flight': 'In flight in the fleet',
+	'cleaning.last_pass.contexts': 'Forgotten contexts',
+};
+
 function label(key) {
+	if (LABELS[key]) return LABELS[key];
 	const words = key.replace(/^(cleaning\.last_pass|[^.]*)\./, '').replace(/^version$/, 'tower-pulse').replace('process_bytes', 'this process at most').replace('store_bytes', 'the store at most').replace(/_(seconds|unix)$/, '').replace(/[_.]+/g, ' ');
 	return words.charAt(0).toUpperCase() + words.slice(1);
 }

@@ -10,15 +10,19 @@ import { Table, numberColumn } from './table.js';
 
 const ROWS = 100;
 
+const named = () => ({ id: 'id', label: 'Row', className: 'name', value: (row) => row.id, draw(cell, row) {
+	if (!cell.firstChild) cell.append(el('bdi', 'path'));
+	text(cell.firstChild, visible(row.id));
+} });
+
+const lastError = () => ({ id: 'last_error', label: 'Last error', className: 'left', value: (row) => row.last_error, text: (row) => (row.last_error ? visible(row.last_error) : '–') });
+
 export function mount(root, page) {
 	const rows = new Table({
 		name: 'rows', caption: 'Rows', key: (row) => row.id,
 		mark: (node, row) => attr(node, 'data-odd', row.failures > 0 ? 'true' : null),
 		columns: [
-			{ id: 'id', label: 'Row', className: 'name', value: (row) => row.id, draw(cell, row) {
-				if (!cell.firstChild) cell.append(el('bdi', 'path'));
-				text(cell.firstChild, visible(row.id));
-			} },
+			named(),
 			numberColumn('every', 'Refreshed every', (value) => duration(value)),
 			{ id: 'due_in', label: 'Due', value: (row) => row.due_in, text: (row) => (row.due_in < 0 ? `${span(-row.due_in)} late` : `in ${span(row.due_in)}`) },
 			{ id: 'age', label: 'Loaded', value: (row) => row.age, text: (row) => (row.age === null ? 'not cached' : `${span(row.age)} ago`) },
@@ -28,10 +32,11 @@ export function mount(root, page) {
 			} },
 			numberColumn('misses', 'Misses', grouped),
 			{ id: 'failures', label: 'Failures', value: (row) => row.failures, draw(cell, row) {
-				text(cell, row.failures > 0 ? plural(row.failures, 'failure') : '–');
+				text(cell, row.failures > 0 ? `${plural(row.failures, 'failure')} in a row` : '–');
+				attr(cell, 'title', `This process has failed to load it ${plural(row.failed_loads, 'time')}`);
 				cell.classList.toggle('bad-text', row.failures > 0);
 			} },
-			{ id: 'last_error', label: 'Last error', className: 'left', value: (row) => row.last_error, text: (row) => (row.last_error ? visible(row.last_error) : '–') },
+			lastError(),
 		],
 	});
 	const caches = el('select', '');
@@ -39,9 +44,20 @@ export function mount(root, page) {
 	caches.addEventListener('change', () => page.go({ name: caches.value, offset: 0 }));
 	const note = el('span', 'muted');
 	const pager = new Pager(page, ROWS);
+	const failed = new Table({
+		name: 'failed-rows', caption: 'Rows without a schedule that could not be loaded', key: (row) => row.id,
+		columns: [
+			named(),
+			numberColumn('failures', 'Failures', grouped),
+			{ id: 'age', label: 'Failed', value: (row) => row.age, text: (row) => `${span(row.age)} ago` },
+			lastError(),
+		],
+	});
+	const failures = card('failed-rows', 'Failed loads without a schedule', { head: [...failed.buttons()], parts: [failed.node] });
+	failures.hidden = true;
 	const query = (more) => question('rows', { name: state.name, ...more });
 	const buttons = exportButtons(async () => rows.exported(await allRows(query, 'rows')));
-	root.append(card('rows', 'Rows of the row cache', { head: [note, caches, ...buttons], parts: [rows.node, pager.node] }));
+	root.append(card('rows', 'Rows of the row cache', { head: [note, caches, ...buttons], parts: [rows.node, pager.node] }), failures);
 	return {
 		questions: () => ({ rows: query(pager.parameters()) }),
 		draw({ rows: answer }, now, { refused }) {
@@ -56,7 +72,12 @@ export function mount(root, page) {
 			caches.value = answer?.name ?? '';
 			if (answer && !pager.draw(list.length, total)) return;
 			rows.draw(list, refused.rows ?? (list.length ? '' : names.length ? 'No row is scheduled' : 'This process has no row cache: RowCache::builder(&pulse) makes one'));
-			text(note, total > 0 ? `${plural(total, 'row')} · failing rows first` : '');
+			const sums = answer?.sums;
+			const own = sums ? ` · this process: ${grouped(sums.hits)} hits, ${grouped(sums.misses)} misses, ${grouped(sums.refreshes)} refreshes, ${grouped(sums.failures)} failures` : '';
+			text(note, `${total > 0 ? `${plural(total, 'row')} · failing rows first` : ''}${own}`.replace(/^ · /, ''));
+			const unscheduled = answer?.failed ?? [];
+			failures.hidden = unscheduled.length === 0;
+			failed.draw(unscheduled, '');
 		},
 	};
 }

@@ -36,6 +36,7 @@ async fn overview() {
         "last_hour",
         "requests_per_second",
         "target",
+        "timers",
     ];
     assert_eq!(keys(&answer), fields);
     assert_eq!(answer["as_of"], NOW - 1);
@@ -339,10 +340,11 @@ async fn counters_are_listed_by_name() {
         (&json!(60), &json!(NOW - 70), &json!(NOW + 50))
     );
     assert_eq!(names(&all), ["declared", "logins", "odd\"\\\n}", "sales"]);
-    let none = json!({"name": "declared", "last": null, "last_start": null, "rate": 0.0, "sum": 0});
+    let none =
+        json!({"name": "declared", "last": 0, "last_start": NOW - 70, "rate": 0.0, "sum": 0});
     assert_eq!(all["counters"][0], none);
     let logins =
-        json!({"name": "logins", "last": 5, "last_start": NOW - 10, "rate": 0.1, "sum": 16});
+        json!({"name": "logins", "last": 2, "last_start": NOW - 70, "rate": 0.1, "sum": 16});
     assert_eq!(all["counters"][1], logins);
     assert_eq!(
         all["counters"][3]["sum"], 0,

@@ -80,7 +80,7 @@ async fn requests_come_out_as_they_went_in() {
     let overview = json(&router, "/api/overview").await;
     assert_eq!(overview["hour"]["requests"], 40);
     assert_eq!(overview["hour"]["errors"], 10);
-    assert_eq!(overview["requests_per_second"], 4.0);
+    assert_eq!(overview["requests_per_second"], 40.0);
     assert_eq!(overview["contexts"], 2);
     assert_eq!(
         (&overview["instances"], &overview["in_flight"]),

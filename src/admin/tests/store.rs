@@ -213,15 +213,17 @@ impl Query for Canned {
         let mut fleet = FleetSnapshot {
             taken_at: now,
             contexts: 4,
-            // Not complete; ten complete slices with two missing; too old.
+            timers: 1,
+            // Not readable or just ended; ten complete slices, most of them missing; too old.
             recent: [
                 (0, 900),
                 (-1, 300),
-                (-2, 3),
-                (-3, 5),
-                (-10, 4),
-                (-11, 8),
-                (-12, 500),
+                (-2, 200),
+                (-3, 3),
+                (-4, 5),
+                (-11, 4),
+                (-12, 8),
+                (-13, 500),
             ]
             .map(|(before, n)| SliceCount::new(now + before, n))
             .to_vec(),
@@ -326,6 +328,7 @@ impl Query for Canned {
                 .collect(),
             revisions: HALF_HOURS.map(|start| ((1_800, start), 1)).into(),
             created: NOW - 1_000_000,
+            since: NOW - 1_000_000,
             ..RecordIndex::default()
         })
     }
@@ -414,6 +417,7 @@ impl Upkeep for Canned {
         Box::pin(std::future::ready(Ok(StoreStatus {
             as_of: now - 1,
             created: NOW - 1_000_000,
+            since: NOW - 1_000_000,
             ..StoreStatus::default()
         })))
     }

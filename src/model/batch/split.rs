@@ -16,6 +16,7 @@ impl Batch {
     pub fn split(&mut self, cost: usize) -> Self {
         let mut part = Self {
             late: std::mem::take(&mut self.late),
+            since: self.since,
             ..Self::new(self.precisions.clone())
         };
         let mut room = Room::new(cost, MAX_CALL_BYTES);

@@ -59,7 +59,7 @@ pub struct Counters {
 pub struct CounterRow {
     /// Its name.
     pub name: String,
-    /// The count of the newest slice that has one.
+    /// The count of the last slice that has ended and can be read; `None` if it was not recorded.
     pub last: Option<i64>,
     /// The start of that slice, in Unix seconds.
     pub last_start: Option<i64>,
@@ -262,6 +262,8 @@ struct RateSpan {
     to: i64,
     /// Seconds of it that have passed and were recorded.
     seconds: i64,
+    /// The start of the last slice that has ended and can be read, if it was recorded.
+    last: Option<i64>,
 }
 
 /// The current slice, and slices before it that last a minute together, or one slice if that is longer.
@@ -272,8 +274,14 @@ fn rate_span(precision: Precision, recorded: Span) -> RateSpan {
     let before = i64::from(before.min(precision.retained.saturating_sub(1)));
     let from = current.saturating_sub(before * width);
     let since = from.max(recorded.created);
+    let cut_off = precision.cut_off(recorded.now);
+    // What has just ended has usually not been flushed yet.
+    let readable = recorded.as_of.min(recorded.now).saturating_sub(1);
+    let last = precision.slice(readable).saturating_sub(width);
+    let was_recorded = last > cut_off && last.saturating_add(width) > recorded.created;
     RateSpan {
-        cut_off: precision.cut_off(recorded.now),
+        last: was_recorded.then_some(last),
+        cut_off,
         from,
         to: current.saturating_add(width),
         seconds: recorded.now.saturating_sub(since).max(1),
@@ -356,11 +364,14 @@ impl CounterRow {
         let retained = || slices.iter().filter(is_retained);
         let sum = |sum: i64, slice: &SliceCount| sum.saturating_add(slice.count);
         let recent = retained().filter(|slice| slice.start >= span.from);
-        let last = retained().next_back();
+        let count = |start: i64| {
+            let at = slices.binary_search_by_key(&start, |slice| slice.start);
+            at.map_or(0, |at| slices[at].count)
+        };
         Self {
             name: name.to_owned(),
-            last: last.map(|slice| slice.count),
-            last_start: last.map(|slice| slice.start),
+            last: span.last.map(count),
+            last_start: span.last,
             rate: recent.fold(0, sum) as f64 / span.seconds as f64,
             sum: retained().fold(0, sum),
             series: None,
@@ -377,6 +388,7 @@ mod tests {
 
     fn recorded(created: i64) -> Span {
         Span {
+            generation: created,
             created,
             as_of: NOW,
             recorded_until: NOW,
@@ -432,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_tells_the_newest_slice_the_rate_and_the_sum() {
+    fn a_row_tells_the_last_slice_that_has_ended_the_rate_and_the_sum() {
         let span = rate_span(Precision::new(60, 120), recorded(0));
         let row = |slices: &[(i64, i64)]| {
             let slices = slices.iter();
@@ -445,13 +457,45 @@ mod tests {
                 row.sum,
             )
         };
-        assert_eq!(row(&[]), (None, None, 0.0, 0));
-        assert_eq!(row(&[(9, 7), (1, 5), (0, 3)]), (Some(3), Some(20), 0.1, 15));
-        assert_eq!(row(&[(2, 7), (1, -8)]), (Some(-8), Some(80), -0.1, -1));
-        assert_eq!(row(&[(2, 7)]), (Some(7), Some(140), 0.0, 7));
-        assert_eq!(row(&[(120, 9)]), (None, None, 0.0, 0));
-        assert_eq!(row(&[(0, 3), (-1, 99)]), (Some(3), Some(20), 0.0375, 3));
+        let last = Some(80);
+        assert_eq!(row(&[]), (Some(0), last, 0.0, 0));
+        // The current slice has not ended.
+        assert_eq!(row(&[(9, 7), (1, 5), (0, 3)]), (Some(5), last, 0.1, 15));
+        assert_eq!(row(&[(2, 7), (1, -8)]), (Some(-8), last, -0.1, -1));
+        assert_eq!(row(&[(2, 7)]), (Some(0), last, 0.0, 7));
+        assert_eq!(row(&[(120, 9)]), (Some(0), last, 0.0, 0));
+        assert_eq!(row(&[(0, 3), (-1, 99)]), (Some(0), last, 0.0375, 3));
         let most = i64::MAX;
         assert_eq!(row(&[(1, most), (0, most)]).3, most);
+    }
+
+    #[test]
+    fn the_last_slice_is_one_that_can_be_read_was_recorded_and_is_kept() {
+        let last = |precision: Precision, behind: i64, created: i64| {
+            let recorded = Span {
+                as_of: NOW - behind,
+                ..recorded(created)
+            };
+            rate_span(precision, recorded).last.map(|at| NOW - at)
+        };
+        let (second, minute) = (Precision::new(1, 120), Precision::new(60, 120));
+        assert_eq!(
+            (last(second, 0, 0), last(minute, 0, 0)),
+            (Some(2), Some(80))
+        );
+        // What others have flushed may be newer than what can be read.
+        assert_eq!(last(second, 7, 0), Some(9));
+        assert_eq!(
+            (last(minute, 19, 0), last(minute, 20, 0)),
+            (Some(80), Some(140))
+        );
+        assert_eq!(
+            last(minute, -600, 0),
+            Some(80),
+            "the store's clock is ahead"
+        );
+        assert_eq!(last(minute, 0, NOW - 21), Some(80));
+        assert_eq!(last(minute, 0, NOW - 20), None, "it was not recorded");
+        assert_eq!(last(Precision::new(60, 1), 0, 0), None, "it is not kept");
     }
 }

@@ -5,12 +5,14 @@ use serde::Serialize;
 use super::compared::ComparedWindow;
 use super::measured::Times;
 use crate::model::context::ContextId;
-use crate::model::slice::SliceCount;
+use crate::model::snapshot::FleetSnapshot;
 use crate::model::window::Window as Slices;
 use crate::query::error::QueryError;
+use crate::query::reader::Span;
 use crate::query::source::Source;
 use crate::query::window::Window;
 use crate::query::window_sums::PartSums;
+use crate::store::RECENT_SLICES;
 
 /// Number of complete seconds that the rate is a mean of.
 const SECONDS: i64 = 10;
@@ -25,10 +27,13 @@ pub struct Overview {
     pub last_hour: Option<HourTotal>,
     /// Requests in flight in all instances.
     pub in_flight: i64,
-    /// Requests per second over the last ten complete seconds, or the last complete slice if that is longer.
-    pub requests_per_second: f64,
+    /// Requests per second over the last ten complete seconds that can be read, or the last complete slice if that is
+    /// longer; `None` if nobody can know it, as what was served lately cannot be read.
+    pub requests_per_second: Option<f64>,
     /// Number of contexts that the fleet has recorded, pages and timers.
     pub contexts: usize,
+    /// How many of them are timers.
+    pub timers: usize,
     /// Number of instances that are alive.
     pub instances: u64,
     /// The time in seconds that requests should stay below.
@@ -83,30 +88,39 @@ pub(in crate::query) async fn overview(
     let last_hour = HourTotal::new(&hours.before);
     let fleet = source.reader.fleet().await?;
     let book = source.reader.book().await?;
+    let span = source.reader.recorded_span().await?;
     let finest = source.precisions.counters.first();
     let precision = finest.map_or(1, |finest| i64::from(finest.seconds));
     Ok(Overview {
         hour: HourTotal::new(&hours.now),
         last_hour: Some(last_hour).filter(|hour| hour.requests > 0),
         in_flight: fleet.in_flight,
-        requests_per_second: rate(&fleet.recent, fleet.taken_at, precision),
+        requests_per_second: rate(&fleet, span, precision),
         contexts: fleet.contexts + book.foreign(),
+        timers: fleet.timers,
         instances: fleet.instances,
         target: source.target_seconds(),
         window,
     })
 }
 
-/// Requests per second over the last ten complete seconds, or over the last complete slice if that is
-/// longer. A missing slice had no requests. The slice that has just ended is left out: it has usually not
-/// been flushed yet, and a steady rate would appear a tenth too low.
-fn rate(recent: &[SliceCount], taken_at: i64, precision: i64) -> f64 {
+/// Requests per second over the last ten complete seconds that can be read, or over the last complete slice if that is
+/// longer; `None` if these are no recent ones. A missing slice had no requests, and what was before the first sample is
+/// left out. So is the slice that has just ended: it has usually not been flushed yet, and a steady rate would appear a
+/// tenth too low.
+fn rate(fleet: &FleetSnapshot, span: Span, precision: i64) -> Option<f64> {
     let precision = precision.max(1);
+    let slice = |second: i64| second.div_euclid(precision) * precision;
     let slices = (SECONDS + precision - 1) / precision;
-    let end = (taken_at - 1).div_euclid(precision) * precision;
+    let end = slice(span.as_of.min(fleet.taken_at) - 1);
     let window = end.saturating_sub(slices * precision)..end;
-    let recent = recent.iter();
+    let oldest = slice(fleet.taken_at) - (RECENT_SLICES - 1) * precision;
+    if window.start < oldest {
+        return None;
+    }
+    let recent = fleet.recent.iter();
     let within = recent.filter(|slice| window.contains(&slice.start));
     let requests = within.fold(0i64, |sum, slice| sum.saturating_add(slice.count));
-    requests as f64 / (slices * precision) as f64
+    let seconds = end.saturating_sub(window.start.max(span.created));
+    Some(requests as f64 / seconds.max(1) as f64)
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::{DEFAULT_ROWS, MAX_ROWS};
 use crate::query::error::QueryError;
 use crate::query::source::Source;
-use crate::row_cache::{RowInfo, Shared};
+use crate::row_cache::{FailedRow, RowInfo, RowSums, Shared};
 use crate::store::rows::RowQuery;
 
 /// The scheduled rows of a row cache: [`Reader::rows`](crate::query::Reader::rows).
@@ -22,6 +22,10 @@ pub struct Rows {
     pub total: usize,
     /// The rows: first those that fail, then the latest due.
     pub rows: Vec<RowInfo>,
+    /// Rows without a schedule, or that have left it, whose last load in this process failed, newest first.
+    pub failed: Vec<FailedRow>,
+    /// What happened to all rows of the cache in this process; `None` without a cache.
+    pub sums: Option<RowSums>,
 }
 
 /// Which rows are asked for.
@@ -61,6 +65,8 @@ pub(in crate::query) async fn rows(source: &Source, query: &RowsQuery) -> Result
         name: None,
         total: 0,
         rows: Vec::new(),
+        failed: Vec::new(),
+        sums: None,
     };
     let cache = match &query.name {
         // The unnamed cache is the first.
@@ -75,6 +81,7 @@ pub(in crate::query) async fn rows(source: &Source, query: &RowsQuery) -> Result
         let page = source.reader.rows(cache, stored).await?;
         rows.name = Some(name_of(cache));
         (rows.total, rows.rows) = (page.total, page.rows.clone());
+        (rows.failed, rows.sums) = (page.failed.clone(), Some(page.sums));
     }
     Ok(rows)
 }

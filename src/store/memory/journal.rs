@@ -9,6 +9,7 @@ use super::{MemoryStore, State, ready};
 use crate::error::StoreError;
 use crate::model::context::fnv1a;
 use crate::model::entry;
+use crate::model::tier::COARSEST;
 use crate::store::journal::{
     Acquired, Entries, Entry, FieldValues, FoldStep, Journal, Partitions, Progress, Step,
 };
@@ -79,6 +80,11 @@ impl State {
             at: now,
         };
         self.fences.insert(call.instance.clone(), fence);
+        let since = call
+            .batch
+            .since
+            .filter(|since| COARSEST.cut_off(now) < *since);
+        self.since = since.map_or(self.since, |since| since.min(self.since));
         journal.enter(call, now);
         Appended::Done(journal.receipt())
     }

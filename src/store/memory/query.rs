@@ -13,8 +13,7 @@ use crate::store::{Fleet, Heartbeat, INSTANCE_TTL, MAX_COUNTER_NAMES, RECENT_SLI
 
 impl State {
     pub(super) fn fleet(&self, precisions: &Precisions, now: i64) -> FleetSnapshot {
-        let contexts = CONTEXTS.iter();
-        let contexts = contexts.map(|(_, table)| self.tables.count(table, now));
+        let [pages, timers] = CONTEXTS.map(|(_, table)| self.tables.count(&table, now));
         let alive = self.instances.values();
         let alive = alive.filter(|heartbeat| heartbeat.at >= now - INSTANCE_TTL);
         let alive: Vec<_> = alive
@@ -30,7 +29,8 @@ impl State {
             .collect();
         FleetSnapshot {
             taken_at: now,
-            contexts: contexts.sum(),
+            contexts: pages + timers,
+            timers,
             recent: self.recent(precisions, now),
             instances: alive.len() as u64,
             in_flight: alive.iter().filter_map(|instance| instance.in_flight).sum(),
@@ -98,6 +98,7 @@ impl State {
         StoreStatus {
             as_of: now,
             created: self.created,
+            since: self.since,
             instances: instances.filter(|other| other.at >= since).count() as u64,
             exceptions: self.exceptions.clone(),
             ranking_warnings: read::ranking_warnings(self.tables.fields(&Table::RankingSpecs, now)),

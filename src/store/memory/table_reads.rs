@@ -79,6 +79,7 @@ impl State {
             TableRead::State => TableAnswer::State(RecordState {
                 rolled: Some(self.rolled.clone()),
                 created: Some(self.created),
+                since: Some(self.since),
             }),
             TableRead::Revisions => TableAnswer::Revisions(tables.revisions(now).collect()),
         }

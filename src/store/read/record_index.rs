@@ -20,6 +20,8 @@ pub struct RecordIndex {
     pub rolled: RolledUp,
     /// When the store's generation began, in Unix seconds.
     pub created: i64,
+    /// When the first sample that the store holds was recorded, in Unix seconds.
+    pub since: i64,
 }
 
 /// What records there are at `now`.
@@ -46,5 +48,6 @@ pub(in crate::store) async fn record_index(
         revisions,
         rolled: state.rolled_at(now),
         created: state.created.unwrap_or(now),
+        since: state.since.unwrap_or(now),
     })
 }

@@ -31,8 +31,9 @@ const NOTHING_LISTED_FOR: i64 = 5;
 /// Rankings with several configurations that are listed, about.
 const MAX_MIXED_RANKINGS: usize = 20;
 
-const FIELDS: [&str; 13] = [
+const FIELDS: [&str; 14] = [
     "created",
+    "since",
     "head",
     "low",
     "oldest",
@@ -158,9 +159,12 @@ impl RedisStore {
         let count = |value: &Value| int(value).and_then(|n| u64::try_from(n).ok()).unwrap_or(0);
         let quarantined = number("quarantined");
         let lists = self.lists_of(now, quarantined, lists).await?;
+        let time = |name| field(name).and_then(|at| at.parse::<i64>().ok());
+        let created = time("created").unwrap_or(0);
         Ok(StoreStatus {
             as_of: oldest.unwrap_or(now).min(now),
-            created: number("created").try_into().unwrap_or(now),
+            created,
+            since: time("since").unwrap_or(created),
             instances: count(instances),
             exceptions: Exceptions {
                 late: number("late"),

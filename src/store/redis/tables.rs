@@ -176,7 +176,7 @@ impl RedisStore {
             }
             TableRead::State => {
                 let state = pipeline.cmd("HMGET").arg(self.keys.state());
-                state.arg("rolled").arg("created");
+                state.arg("rolled").arg("created").arg("since");
             }
             TableRead::Revisions => {
                 pipeline.cmd("HGETALL").arg(self.keys.revisions());
@@ -267,13 +267,14 @@ fn answer(read: &TableRead, replies: &mut impl Iterator<Item = Reply>) -> TableA
         }
         TableRead::Version => TableAnswer::Values(vec![into_bytes(next())]),
         TableRead::State => TableAnswer::State(match &*into_items(next()) {
-            [rolled, created] => RecordState {
+            [rolled, created, since] => RecordState {
                 rolled: match text(rolled) {
                     // It was too large to be read.
                     Some("") => None,
                     rolled => Some(RolledUp::from_text(rolled.unwrap_or_default())),
                 },
                 created: int(created),
+                since: int(since).or(int(created)),
             },
             _ => RecordState::default(),
         }),

@@ -91,6 +91,10 @@ breaks! {
     "a new generation appends from offset 0",
     "if orphans == 0 then redis.call('DEL', KEYS[2]) end" => "";
 
+    "a new generation does not say since when it has recorded",
+    "what counts as recorded begins with the first sample",
+    "'since', now, " => "";
+
     "orphaned entries are not counted",
     "what is set aside is told",
     "'orphaned', orphans" => "'orphaned', 0";
@@ -155,6 +159,18 @@ breaks! {
     "each call passes for the oldest that is not folded",
     "the state says when the oldest entry that is not folded was appended",
     "if low == head then redis" => "if low then redis";
+
+    "what was recorded before the generation does not count",
+    "what counts as recorded begins with the first sample",
+    "if first and began and first < began" => "if first and false and began and first < began";
+
+    "what counts as recorded begins with the last call",
+    "what counts as recorded begins with the first sample",
+    "if first and began and first < began" => "if first and began";
+
+    "a clock that is far off moves what counts as recorded",
+    "what counts as recorded begins within what is kept",
+    " and first > time[1] - ARGV[11] then" => " then";
 
     "an entry of another program stops all calls",
     "entries of another program stop no call",

@@ -2,12 +2,13 @@
 -- KEYS  1 state, 2 journal, 3 lease to fold, 4 pulse:journal:old, a key of this script's own.
 -- ARGV  1 generation, 2 instance, 3 number of the call, 4 number that the instance's fence must have,
 --       5 most bytes of the journal, 6 version of the entry, 7 requests in it, 8 the server's time or '' for TIME,
---       9 the packed batch.
+--       9 the packed batch, 10 the second of its oldest sample or '', 11 seconds for which samples are kept.
 -- Returns {'DONE' or 'DUPLICATE', a position at or after the call, low, 1 if an instance folds or 0, after 'DONE' the
 --       error for which entries of another program were removed, if any}, {'GAP', fence}, {'FULL'}, {'RESET'}, or
 --       {'GARBLED'} when the fence of the instance cannot be read.
 local state, field, seq = KEYS[1], 'f:' .. ARGV[2], tonumber(ARGV[3])
-local generation, head, trimmed, need, low, last = unpack(redis.call('HMGET', state, 'gen', 'head', 'trimmed', 'need', 'low', field))
+local generation, head, trimmed, need, low, since, last =
+  unpack(redis.call('HMGET', state, 'gen', 'head', 'trimmed', 'need', 'low', 'since', field))
 -- PERSIST changes nothing, but fails on a replica and on a server that refuses writes: RESET or GAP would be wrong there.
 if generation ~= ARGV[1] then return {'RESET', redis.call('PERSIST', state)} end
 local fence = tonumber(string.match(string.sub(last or '0 ', 1, 16), '^(%d+) ') or nil) -- A Lua number has 15 digits.
@@ -47,4 +48,7 @@ if refusal then
 end
 redis.call('HSET', state, 'head', id, field, ARGV[3] .. ' ' .. time[1])
 if low == head then redis.call('HSET', state, 'oldest', time[1]) end
+-- What an instance recorded while the store was away, or empty, is older than the generation.
+local first, began = tonumber(ARGV[10]), tonumber(since)
+if first and began and first < began and first > time[1] - ARGV[11] then redis.call('HSET', state, 'since', ARGV[10]) end
 return {'DONE', id, low, attended, refusal}

@@ -24,6 +24,6 @@ if orphans > 0 then -- Without the state, the position up to which it was folded
   redis.call('EXPIRE', KEYS[3], ARGV[4])
   redis.call('DEL', KEYS[2])
 end
-redis.call('HSET', state, 'gen', ARGV[1], 'created', now, 'fresh', fresh, 'parts', ARGV[2], 'head', '0-0', 'low', '0-0',
+redis.call('HSET', state, 'gen', ARGV[1], 'created', now, 'since', now, 'fresh', fresh, 'parts', ARGV[2], 'head', '0-0', 'low', '0-0',
   'upto', '', 'done', '', 'v', ARGV[1], 'need', 0, 'trimmed', 0, 'aside', '', 'oldest', '', 'orphaned', orphans)
 return {ARGV[1], 0, fresh}

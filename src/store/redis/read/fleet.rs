@@ -54,12 +54,12 @@ impl RedisStore {
         let mut alive: Vec<_> = (alive.iter().flat_map(pairs))
             .filter_map(instance)
             .collect();
-        let mut contexts = 0;
-        for number in replies.replies.by_ref().take(2) {
-            // A key of another type is a problem of those who list it.
-            let number = number.ok().as_ref().and_then(int).unwrap_or(0);
-            contexts += usize::try_from(number).unwrap_or(0);
-        }
+        // A key of another type is a problem of those who list it.
+        let mut number = || {
+            let number = replies.replies.next()?.ok().as_ref().and_then(int)?;
+            usize::try_from(number).ok()
+        };
+        let [pages, timers] = [number(), number()].map(Option::unwrap_or_default);
         let mut recent = Vec::new();
         if let (Some(finest), Some(hits)) = (finest, &hits) {
             let since = finest.slice(now) - RECENT_SLICES * i64::from(finest.seconds);
@@ -70,7 +70,8 @@ impl RedisStore {
         let in_flight = alive.iter().filter_map(|instance| instance.in_flight);
         Ok(FleetSnapshot {
             taken_at: now,
-            contexts,
+            contexts: pages + timers,
+            timers,
             recent,
             instances: alive.len() as u64,
             in_flight: in_flight.fold(0, i64::saturating_add),

@@ -1,0 +1,251 @@
+//! Requests per second: what the windows, the overview and the list of counters say of a steady load, whatever kept its
+//! first seconds out of the store.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use tower_pulse::model::slice::Precisions;
+use tower_pulse::store::Store;
+use tower_pulse::store::memory::MemoryStore;
+use tower_pulse::store::redis::{RedisOptions, RedisStore};
+use tower_pulse::{Builder, Clock, ManualClock, Pulse};
+
+use crate::hours::{now, with_clock};
+use crate::losses::ask;
+use crate::rig::proxy::Proxy;
+use crate::rig::server::RedisServer;
+use crate::rig::wait::until;
+
+/// Requests of each instance in each second.
+const LOAD: u64 = 24;
+
+/// An instance of which only the test drains and flushes, so that each moment is known.
+fn without_tasks(builder: Builder) -> Pulse {
+    let (pulse, _tasks) = builder.build_with_tasks().unwrap();
+    pulse
+}
+
+/// Like [`without_tasks`], but for the task that folds: it finds out by itself that a store was emptied.
+fn with_folding(builder: Builder) -> Pulse {
+    let (pulse, tasks) = builder.build_with_tasks().unwrap();
+    let folding = tasks.into_iter().filter(|task| task.name() == "fold");
+    folding.for_each(|task| drop(tokio::spawn(task)));
+    pulse
+}
+
+/// Some instances that serve the load for so many seconds, and try to flush after each.
+async fn serve(instances: &[&Pulse], hand: &ManualClock, seconds: u64) {
+    for _ in 0..seconds {
+        for pulse in instances {
+            for _ in 0..LOAD {
+                pulse.record("GET /", Duration::from_millis(1), http::StatusCode::OK);
+            }
+            pulse.counter("sold").add(LOAD as i64);
+        }
+        hand.advance(Duration::from_secs(1));
+        for pulse in instances {
+            pulse.drain();
+            let _ = pulse.flush().await;
+        }
+    }
+}
+
+/// Flushes until the store has all samples, as after an outage.
+async fn settle(pulse: &Pulse) {
+    until("all is flushed", async || pulse.flush().await.is_ok()).await;
+}
+
+/// Requests per second of the last five minutes as the page shows them, and the seconds that were recorded.
+async fn of_window(pulse: &Pulse, clock: &Clock) -> (f64, f64) {
+    let window = ask(pulse, "/api/overview?window=5m").await["window"].clone();
+    let number = |field: &str| window[field].as_f64().unwrap();
+    let passed = number("to").min(clock.now_seconds() as f64) - number("from");
+    let recorded = number("complete") * passed;
+    (number("count") / recorded, recorded)
+}
+
+/// What each figure says of the load.
+async fn assert_rates(pulse: &Pulse, clock: &Clock, load: u64, seconds: u64) {
+    let load = load as f64;
+    let (rate, recorded) = of_window(pulse, clock).await;
+    assert!((recorded - seconds as f64).abs() < 1e-6, "{recorded} s");
+    assert!((rate - load).abs() < 1e-6, "{rate}/s in the window");
+    let overview = ask(pulse, "/api/overview").await;
+    assert_eq!(overview["requests_per_second"], load, "{overview}");
+    for precision in [1, 60, 3_600] {
+        let counters = ask(pulse, &format!("/api/counters?precision={precision}")).await;
+        let rate = counters["counters"][0]["rate"].as_f64().unwrap();
+        assert!((rate - load).abs() < 1e-6, "{counters}");
+    }
+}
+
+/// When the store's generation began, and when its first sample was recorded.
+async fn beginning(store: &dyn Store, clock: &Clock) -> (i64, i64) {
+    let status = store.status(clock.now_seconds()).await.unwrap();
+    (status.created, status.since)
+}
+
+#[tokio::test]
+async fn an_outage_at_the_start_makes_no_rate_higher() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(server.port()).await;
+    let (clock, hand) = Clock::manual(now());
+    let pulse = without_tasks(with_clock(&proxy.url(), &clock));
+    proxy.refuse(true);
+    proxy.cut();
+    serve(&[&pulse], &hand, 12).await;
+    proxy.heal();
+    settle(&pulse).await;
+    let begun = beginning(&**pulse.store(), &clock).await;
+    assert_eq!(begun, (now() + 12, now()));
+    assert_rates(&pulse, &clock, LOAD, 12).await;
+    serve(&[&pulse], &hand, 14).await;
+    assert_rates(&pulse, &clock, LOAD, 26).await;
+    pulse.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_first_sample_of_any_instance_is_the_beginning() {
+    let server = RedisServer::start().await;
+    let proxy = Proxy::start(server.port()).await;
+    let (clock, hand) = Clock::manual(now());
+    let away = without_tasks(with_clock(&proxy.url(), &clock));
+    let near = without_tasks(with_clock(&server.url(), &clock));
+    proxy.refuse(true);
+    proxy.cut();
+    serve(&[&away, &near], &hand, 12).await;
+    let begun = beginning(&**near.store(), &clock).await;
+    assert_eq!(begun, (now() + 1, now()));
+    let (rate, _) = of_window(&near, &clock).await;
+    assert!((rate - LOAD as f64).abs() < 1e-6, "{rate}/s");
+    proxy.heal();
+    settle(&away).await;
+    let begun = beginning(&**near.store(), &clock).await;
+    assert_eq!(begun, (now() + 1, now()));
+    hand.advance(Duration::from_secs(1));
+    let (rate, recorded) = of_window(&near, &clock).await;
+    assert!((recorded - 13.0).abs() < 1e-6, "{recorded} s");
+    assert!((rate - 24.0 * LOAD as f64 / 13.0).abs() < 1e-6, "{rate}/s");
+    near.shutdown().await.unwrap();
+    away.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_store_that_was_flushed_has_recorded_since_the_oldest_call_that_is_replayed() {
+    let server = RedisServer::start().await;
+    let (clock, hand) = Clock::manual(now());
+    let pulse = with_folding(with_clock(&server.url(), &clock));
+    let flushall = async || {
+        let mut conn = server.connection().await;
+        redis::cmd("FLUSHALL").exec_async(&mut conn).await.unwrap();
+    };
+    serve(&[&pulse], &hand, 20).await;
+    flushall().await;
+    serve(&[&pulse], &hand, 10).await;
+    settle(&pulse).await;
+    assert!(pulse.health().flush.replayed > 0);
+    let begun = beginning(&**pulse.store(), &clock).await;
+    assert_eq!(begun, (now() + 21, now()));
+    assert_rates(&pulse, &clock, LOAD, 30).await;
+    // Later, nothing is replayed: what a failed flush has left is the oldest that the store gets.
+    serve(&[&pulse], &hand, 60).await;
+    flushall().await;
+    serve(&[&pulse], &hand, 10).await;
+    settle(&pulse).await;
+    let begun = beginning(&**pulse.store(), &clock).await;
+    assert_eq!(begun, (now() + 91, now() + 90));
+    assert_rates(&pulse, &clock, LOAD, 10).await;
+    pulse.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_store_in_memory_that_was_reset_has_recorded_since_the_oldest_call_that_is_replayed() {
+    let (clock, hand) = Clock::manual(now());
+    let store = Arc::new(MemoryStore::new(Precisions::default(), clock.clone()));
+    let pulse = Pulse::builder().store(store.clone()).clock(clock.clone());
+    let pulse = without_tasks(pulse.flush_interval(Duration::from_secs(60)));
+    serve(&[&pulse], &hand, 20).await;
+    store.reset();
+    serve(&[&pulse], &hand, 10).await;
+    settle(&pulse).await;
+    assert!(pulse.health().flush.replayed > 0);
+    assert_eq!(beginning(&*store, &clock).await, (now() + 20, now()));
+    assert_rates(&pulse, &clock, LOAD, 30).await;
+    pulse.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_clock_that_is_far_off_does_not_move_the_beginning() {
+    const DAY: i64 = 86_400;
+    let server = RedisServer::start().await;
+    for (at, (ahead, since)) in [
+        (0, 0),
+        (-20 * DAY, 0),
+        (-i64::pow(10, 9), 0),
+        (600, 0),
+        // Samples of that time are kept, and can be seen.
+        (-2 * DAY, -2 * DAY),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let (servers, _) = Clock::manual(now());
+        let options = RedisOptions::new(&server.url()).unwrap();
+        let options = options.prefix(format!("{at}:")).unwrap();
+        let redis = RedisStore::open(options)
+            .unwrap()
+            .with_clock(servers.clone());
+        let memory = MemoryStore::new(Precisions::default(), servers.clone());
+        let stores: [Arc<dyn Store>; 2] = [Arc::new(redis), Arc::new(memory)];
+        for store in stores {
+            let (clock, hand) = Clock::manual(now() + ahead);
+            let pulse = Pulse::builder().store(store.clone()).clock(clock);
+            let pulse = without_tasks(pulse.flush_interval(Duration::from_secs(60)));
+            serve(&[&pulse], &hand, 1).await;
+            settle(&pulse).await;
+            let begun = beginning(&*store, &servers).await;
+            assert_eq!(begun, (now(), now() + since), "{ahead} s ahead");
+            pulse.shutdown().await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_rate_is_that_of_the_last_seconds_that_can_be_read() {
+    let server = RedisServer::start().await;
+    let (clock, hand) = Clock::manual(now());
+    let pulse = without_tasks(with_clock(&server.url(), &clock));
+    let maxmemory = async |bytes: &str| {
+        let mut conn = server.connection().await;
+        let mut config = redis::cmd("CONFIG");
+        config.arg("SET").arg("maxmemory").arg(bytes);
+        config.exec_async(&mut conn).await.unwrap();
+    };
+    let rate = async || ask(&pulse, "/api/overview").await["requests_per_second"].clone();
+    // Nothing has been served for a whole second yet.
+    serve(&[&pulse], &hand, 1).await;
+    assert_eq!(rate().await, 0.0);
+    serve(&[&pulse], &hand, 1).await;
+    for _ in 0..30 {
+        assert_eq!(rate().await, LOAD as f64);
+        serve(&[&pulse], &hand, 1).await;
+    }
+    // The server can be read, and refuses to be written.
+    maxmemory("1").await;
+    for seconds in 1..30 {
+        serve(&[&pulse], &hand, 1).await;
+        let expected = match seconds {
+            ..=14 => Value::from(LOAD as f64),
+            _ => Value::Null,
+        };
+        assert_eq!(rate().await, expected, "after {seconds} s");
+    }
+    maxmemory("0").await;
+    settle(&pulse).await;
+    for _ in 0..15 {
+        serve(&[&pulse], &hand, 1).await;
+        assert_eq!(rate().await, LOAD as f64);
+    }
+    pulse.shutdown().await.unwrap();
+}
