@@ -293,7 +293,7 @@ impl Recorder {
     }
 
     /// What each counter has counted since the start, drained or not.
-    #[cfg(feature = "admin")]
+    #[cfg(feature = "query")]
     pub(crate) fn counter_totals(&self) -> HashMap<Arc<str>, i64> {
         let mut guard = lock(&self.drain.state);
         let entries = &mut guard.entries.counters;

@@ -132,7 +132,7 @@ fn totals_are_those_since_the_start() {
     assert_eq!(totals, [2]);
 }
 
-#[cfg(feature = "admin")]
+#[cfg(feature = "query")]
 #[test]
 fn totals_of_counters_are_those_since_the_start_drained_or_not() {
     let (recorder, _) = recorder(9);

@@ -97,7 +97,7 @@ impl State {
         let instances = self.instances.values();
         StoreStatus {
             as_of: now,
-            created: self.created,
+            created: Some(self.created),
             instances: instances.filter(|other| other.at >= since).count() as u64,
             exceptions: self.exceptions.clone(),
             ranking_warnings: read::ranking_warnings(self.tables.fields(&Table::RankingSpecs, now)),

@@ -160,7 +160,7 @@ impl RedisStore {
         let lists = self.lists_of(now, quarantined, lists).await?;
         Ok(StoreStatus {
             as_of: oldest.unwrap_or(now).min(now),
-            created: number("created").try_into().unwrap_or(now),
+            created: field("created").and_then(|at| at.parse().ok()),
             instances: count(instances),
             exceptions: Exceptions {
                 late: number("late"),
