@@ -1,12 +1,16 @@
 //! The configuration. `build` makes a `Pulse` of it, `validate` says what is allowed.
 
 mod build;
+#[cfg(all(feature = "query", feature = "redis"))]
+mod dashboard;
 mod memory;
 mod validate;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+#[cfg(all(feature = "query", feature = "redis"))]
+pub use self::dashboard::DashboardBuilder;
 use crate::clock::Clock;
 #[cfg(feature = "redis")]
 use crate::error::BuildError;
