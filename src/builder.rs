@@ -1,12 +1,16 @@
 //! The configuration. `build` makes a `Pulse` of it, `validate` says what is allowed.
 
 mod build;
+#[cfg(all(feature = "query", feature = "redis"))]
+mod dashboard;
 mod memory;
 mod validate;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+#[cfg(all(feature = "query", feature = "redis"))]
+pub use self::dashboard::DashboardBuilder;
 use crate::clock::Clock;
 #[cfg(feature = "redis")]
 use crate::error::BuildError;
@@ -316,7 +320,7 @@ impl Builder {
         self
     }
 
-    /// About how many bytes may be held of what the admin router reads: 1 MiB to 1 TiB, 64 MiB by default, which is
+    /// About how many bytes may be held of what is read for the admin router and [`Pulse::query`]: 1 MiB to 1 TiB, 64 MiB by default, which is
     /// enough for 2,000 busy contexts in all windows that have a name.
     ///
     /// Above it the windows go first that were asked for longest ago, and are read again when they are asked for. A

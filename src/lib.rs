@@ -52,7 +52,7 @@
 //!
 //! # Where to read on
 //!
-//! [`Pulse`] and its [`Builder`]; [`layer`] for what the middleware does in which case; `admin` for the
+//! [`Pulse`] and its [`Builder`]; `Dashboard`, which shows what others record; [`layer`] for what the middleware does in which case; `admin` for the
 //! pages and the API; `row_cache` for rows that are refreshed on schedule; and the [`guide`], which has a page for each
 //! of these:
 //!
@@ -73,6 +73,8 @@ mod builder;
 mod changes;
 mod cleaner;
 mod clock;
+#[cfg(all(feature = "query", feature = "redis"))]
+mod dashboard;
 mod error;
 mod flush;
 mod fold;
@@ -92,7 +94,11 @@ mod task;
 pub mod testing;
 
 pub use builder::Builder;
+#[cfg(all(feature = "query", feature = "redis"))]
+pub use builder::DashboardBuilder;
 pub use clock::{Clock, ManualClock};
+#[cfg(all(feature = "query", feature = "redis"))]
+pub use dashboard::Dashboard;
 pub use error::{BuildError, StoreError, StoreErrorKind};
 #[doc(hidden)]
 pub use internal::model;

@@ -70,6 +70,9 @@ fn too_large() -> ApiError {
 pub(crate) type MarkTarget =
     Arc<dyn Fn(Mark) -> BoxFuture<'static, Result<(), StoreError>> + Send + Sync>;
 
+/// Returns the totals of an instance by context.
+pub(crate) type TotalsSource = Arc<dyn Fn() -> Vec<(Arc<str>, Totals)> + Send + Sync>;
+
 /// The sources of the admin router's answers.
 pub(crate) struct Source {
     /// Answers the questions of all routers of a `Pulse`.
@@ -78,11 +81,17 @@ pub(crate) struct Source {
     pub(crate) service: Option<String>,
     /// The version of the application.
     pub(crate) app_version: Option<Arc<str>>,
+    /// What only an instance does; `None` in a process that is none.
+    pub(crate) instance: Option<Instance>,
+}
+
+/// What only an instance does.
+pub(crate) struct Instance {
     /// Adds a mark, and waits until it can be read.
     pub(crate) add_mark: MarkTarget,
     /// Returns the totals of this instance by context, which may include `<all>`.
     #[cfg_attr(not(feature = "prometheus"), allow(dead_code))]
-    pub(crate) totals: Arc<dyn Fn() -> Vec<(Arc<str>, Totals)> + Send + Sync>,
+    pub(crate) totals: TotalsSource,
 }
 
 impl fmt::Debug for Source {
@@ -116,6 +125,15 @@ where
     access.validate()?;
     validate_path(path)?;
     Ok(routes(source, access, path))
+}
+
+/// The router; panics at the caller if it cannot work.
+#[track_caller]
+pub(crate) fn or_panic<S>(router: Result<Router<S>, BuildError>) -> Router<S> {
+    match router {
+        Ok(router) => router,
+        Err(error) => panic!("{error}"),
+    }
 }
 
 fn routes<S>(source: Source, access: Access, prefix: &str) -> Router<S>
@@ -226,6 +244,10 @@ impl Admin {
     }
 
     async fn add_mark(&self, parts: &Parts, body: Body) -> Result<Response, ApiError> {
+        let Some(instance) = &self.source.instance else {
+            let message = "this dashboard only reads: make the mark at an instance of the service";
+            return Err(ApiError::new(StatusCode::FORBIDDEN, message));
+        };
         api::marks::check_head(parts)?;
         self.posts.count()?;
         let body = axum::body::to_bytes(body, MAX_BODY);
@@ -235,7 +257,7 @@ impl Admin {
             ApiError::new(StatusCode::REQUEST_TIMEOUT, message)
         })?;
         let body = body.map_err(|_| too_large())?;
-        let mark = api::marks::add(self, &body).await?;
+        let mark = api::marks::add(self, instance, &body).await?;
         Ok(response::created(mark))
     }
 }

@@ -47,6 +47,8 @@ struct PageConfig<'a> {
     precisions: Vec<u32>,
     /// The time that requests should stay below, in seconds.
     target: Option<f64>,
+    /// Whether this process is an instance, which can make marks.
+    is_instance: bool,
     /// Whether there may be row caches.
     row_cache: bool,
     enough: Enough,
@@ -63,13 +65,15 @@ impl Page {
     pub(super) fn new(source: &Source) -> Self {
         let service = source.service.as_deref().map(escape_hidden);
         let (service, version) = (service.as_deref(), source.app_version.as_deref());
+        let is_instance = source.instance.is_some();
         let precisions = source.query.source().precisions.counters.iter();
         let config = PageConfig {
             service,
             version,
             precisions: precisions.map(|precision| precision.seconds).collect(),
             target: source.query.source().target_seconds(),
-            row_cache: cfg!(feature = "row-cache"),
+            is_instance,
+            row_cache: cfg!(feature = "row-cache") && is_instance,
             enough: Enough {
                 requests: ENOUGH_REQUESTS,
                 p99: ENOUGH_FOR_P99,

@@ -15,7 +15,7 @@ use super::response::ApiError;
 use super::{Admin, response};
 use crate::model::changes::change::ChangeKind;
 use crate::model::context::{ALL, Kind, method_and_path};
-use crate::model::health::Health;
+use crate::model::health::{Health, JournalHealth};
 use crate::model::outcome::Outcome;
 use crate::model::snapshot::{FleetSnapshot, HourSnapshot};
 use crate::recorder::totals::{BOUNDS, Totals};
@@ -33,17 +33,28 @@ pub(super) async fn metrics(admin: &Admin, parts: &Parts) -> Result<Response, Ap
     let fleet = fleet(admin).await.ok();
     let query = admin.query.clone();
     let changes = query.source().reader.changes().await.ok();
-    let totals = admin.source.totals.clone();
+    let totals = admin.source.instance.as_ref();
+    let totals = totals.map(|instance| instance.totals.clone());
+    // An instance tells of the journal by itself.
+    let journal = match totals {
+        Some(_) => None,
+        None => {
+            let status = query.source().reader.status().await.ok();
+            status.and_then(|status| status.store.fold_health(false).journal)
+        }
+    };
     let write = move || {
-        let mut totals = totals();
+        let mut totals = totals.map_or_else(Vec::new, |totals| totals());
         totals.sort_by(|a, b| a.0.cmp(&b.0));
         let mut text = Text::with_capacity(totals.iter().map(capacity).sum());
-        text.requests(&totals);
-        let process = &query.source().process;
-        let mut counters: Vec<_> = process.counters().into_iter().collect();
-        counters.sort_unstable();
-        text.counters(&counters);
-        text.health(&process.health());
+        if let Some(process) = &query.source().process {
+            text.requests(&totals);
+            let mut counters: Vec<_> = process.counters().into_iter().collect();
+            counters.sort_unstable();
+            text.counters(&counters);
+            text.health(&process.health());
+        }
+        text.journal(journal.as_ref());
         text.fleet(fleet);
         text.changes(changes.as_deref());
         let text = text.into_bytes();
@@ -196,13 +207,7 @@ impl Text {
             let help = "Time since the store was last reached.";
             self.single("pulse_store_contact_age_seconds", gauge, help, age);
         }
-        if let Some(journal) = &health.fold.journal {
-            let help = "Bytes of calls that the fleet has appended and nobody has folded yet.";
-            self.single("pulse_fleet_journal_bytes", gauge, help, journal.bytes);
-            let help = "Age of the oldest of them.";
-            let age = journal.oldest_age_seconds.unwrap_or(0.0);
-            self.single("pulse_fleet_journal_age_seconds", gauge, help, age);
-        }
+        self.journal(health.fold.journal.as_ref());
         let counters = [
             (
                 "recorded",
@@ -278,6 +283,16 @@ impl Text {
         for (name, help, value) in counters {
             self.single(&format!("pulse_{name}_total"), "counter", help, value);
         }
+    }
+
+    fn journal(&mut self, journal: Option<&JournalHealth>) {
+        let Some(journal) = journal else { return };
+        let gauge = "gauge";
+        let help = "Bytes of calls that the fleet has appended and nobody has folded yet.";
+        self.single("pulse_fleet_journal_bytes", gauge, help, journal.bytes);
+        let help = "Age of the oldest of them.";
+        let age = journal.oldest_age_seconds.unwrap_or(0.0);
+        self.single("pulse_fleet_journal_age_seconds", gauge, help, age);
     }
 
     /// Gauges from the store. If the store does not answer, only that fact is written.

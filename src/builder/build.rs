@@ -16,7 +16,7 @@ use crate::recorder::{Limits, Recorder};
 use crate::store::Store;
 use crate::store::memory::MemoryStore;
 #[cfg(feature = "redis")]
-use crate::store::redis::RedisStore;
+use crate::store::redis::{RedisOptions, RedisStore};
 use crate::task::{Stop, Task};
 
 impl Builder {
@@ -47,33 +47,15 @@ impl Builder {
         let memory = self.process_bytes().in_words(&self.bounds());
         let memory_warning = self.memory_warning();
         let precisions = self.all_precisions();
-        let prefix = self.key_prefix()?;
-        let store: Arc<dyn Store> = match self.backend {
+        let store: Arc<dyn Store> = match &self.backend {
             Backend::Memory => {
                 let store = MemoryStore::new(precisions.clone(), self.clock.clone());
                 Arc::new(store.with_record_bytes(self.memory_bytes))
             }
             #[cfg(feature = "redis")]
-            Backend::Redis(options) => {
-                let options = options?
-                    .prefix(prefix)?
-                    .precisions(precisions.clone())
-                    .expire_idle_keys(self.expire_idle_keys)
-                    .book_keys(self.book_keys)
-                    .journal_bytes(self.journal_bytes)
-                    .timeouts(self.redis_connection_timeout, self.redis_response_timeout);
-                let store = RedisStore::open(options)?;
-                // A clock moved by hand and the server's would soon be hours apart.
-                if self.clock.is_manual() {
-                    Arc::new(store.with_clock(self.clock.clone()))
-                } else {
-                    Arc::new(store)
-                }
-            }
-            Backend::Custom(store) => store,
+            Backend::Redis(options) => self.open_redis(*options.clone()?)?,
+            Backend::Custom(store) => store.clone(),
         };
-        #[cfg(not(feature = "redis"))]
-        drop(prefix);
 
         let limits = Limits {
             max_contexts: self.max_contexts,
@@ -206,20 +188,29 @@ impl Builder {
         Precisions::new(self.precisions.iter().copied(), self.retained_slices)
     }
 
-    pub(super) fn key_prefix(&self) -> Result<String, BuildError> {
-        if let Some(service) = &self.service
-            && (service.is_empty() || service.len() > 100 || service.chars().any(char::is_control))
-        {
-            return Err(BuildError::new(
-                "service",
-                format!("{service:?}"),
-                "1 to 100 bytes without control characters",
-            ));
-        }
-        Ok(match (&self.prefix, &self.service) {
+    #[cfg(feature = "redis")]
+    pub(super) fn open_redis(&self, options: RedisOptions) -> Result<Arc<dyn Store>, BuildError> {
+        let options = options
+            .prefix(self.key_prefix())?
+            .precisions(self.all_precisions())
+            .expire_idle_keys(self.expire_idle_keys)
+            .book_keys(self.book_keys)
+            .journal_bytes(self.journal_bytes)
+            .timeouts(self.redis_connection_timeout, self.redis_response_timeout);
+        let store = RedisStore::open(options)?;
+        // A clock moved by hand and the server's would soon be hours apart.
+        Ok(match self.clock.is_manual() {
+            true => Arc::new(store.with_clock(self.clock.clone())),
+            false => Arc::new(store),
+        })
+    }
+
+    #[cfg(feature = "redis")]
+    fn key_prefix(&self) -> String {
+        match (&self.prefix, &self.service) {
             (Some(prefix), _) => prefix.clone(),
             (None, Some(service)) => format!("pulse:{service}:"),
             (None, None) => "pulse:".to_owned(),
-        })
+        }
     }
 }

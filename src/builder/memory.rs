@@ -54,7 +54,7 @@ impl Builder {
             slow_text_bytes: self.details.max_bytes(),
             has_fleet: !matches!(self.backend, Backend::Memory),
             has_version: self.app_version.is_some(),
-            query_bytes: match cfg!(feature = "admin") {
+            query_bytes: match cfg!(feature = "query") {
                 true => self.query_bytes,
                 false => 0,
             },
@@ -122,7 +122,7 @@ mod tests {
         let words = parts.in_words(&builder.bounds());
         assert!(words.contains("2000 contexts"), "{words}");
         assert!(words.contains("8.4 MB for calls") && words.contains("stored here"));
-        let asking = if cfg!(feature = "admin") {
+        let asking = if cfg!(feature = "query") {
             "83 MB while somebody"
         } else {
             "0 kB while somebody"

@@ -86,6 +86,12 @@ impl Builder {
                 return Err(BuildError::new("ignore", format!("{path:?}"), allowed));
             }
         }
+        if let Some(service) = &self.service
+            && (service.is_empty() || service.len() > 100 || service.chars().any(char::is_control))
+        {
+            let allowed = "1 to 100 bytes without control characters";
+            return Err(BuildError::new("service", format!("{service:?}"), allowed));
+        }
         if let Some(prefix) = &self.prefix
             && (prefix.len() > 128 || prefix.chars().any(char::is_control))
         {

@@ -1,8 +1,14 @@
 //! The state of an instance, by stage, as `api/health` shows it. The page
 //! [reading health](crate::guide::reading_health) of the guide says what to do about each field.
 
+use std::time::Duration;
+
+use super::changes::detector::Sight;
 use super::snapshot::Problem;
 use super::worst_case::WorstCase;
+
+/// Seconds after the end of a minute from which on its judgement is late.
+const LATE_JUDGEMENT: i64 = 150;
 
 /// Whether the store answers, in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +31,15 @@ impl std::fmt::Display for Status {
 }
 
 impl Status {
+    /// The status of a store that last answered at this age, and is asked at this interval.
+    pub(crate) fn at_age(age: Option<Duration>, interval: Duration) -> Self {
+        match age {
+            Some(age) if age <= 3 * interval => Self::Ok,
+            Some(age) if age < Duration::from_secs(10) => Self::Degraded,
+            _ => Self::Down,
+        }
+    }
+
     /// The name in the API.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -182,14 +197,48 @@ pub struct ChangeHealth {
     pub blind_spots: Vec<String>,
 }
 
-/// The store, as this instance sees it.
+impl ChangeHealth {
+    /// How well the detector could see when it judged the last minute, which ended at `until`.
+    pub(crate) fn new(until: Option<i64>, sight: Sight, now: i64) -> Self {
+        let mut blind_spots = Vec::new();
+        if let Some(until) = until.filter(|until| now - until > LATE_JUDGEMENT) {
+            let seconds = now - until;
+            blind_spots.push(format!(
+                "no minute of the last {seconds} s is judged: folding is late, or no instance can fold"
+            ));
+        }
+        let unseen = sight.contexts.saturating_sub(sight.compared);
+        if unseen > 0 {
+            blind_spots.push(format!(
+                "{unseen} of {} pages with requests in the last hour cannot be compared with their past: they have too few requests, or are new",
+                sight.contexts
+            ));
+        }
+        if sight.gaps > 0 {
+            blind_spots.push(format!(
+                "{} minutes of the last hour have no request at all: what changed within them is not known",
+                sight.gaps
+            ));
+        }
+        Self {
+            judged_until: until,
+            contexts: sight.contexts,
+            compared: sight.compared,
+            gaps: sight.gaps,
+            blind_spots,
+        }
+    }
+}
+
+/// The store, as this process sees it.
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(feature = "query", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct StoreHealth {
     /// Kind and address of the store, without the password.
     pub description: String,
-    /// Seconds since the store last answered a flush or a heartbeat; `None` before the first answer.
+    /// Seconds since the store last answered a flush or a heartbeat, or what a process asked that is no instance;
+    /// `None` before the first answer.
     pub contact_age_seconds: Option<f64>,
     /// The last error of the store; `None` once it has recovered.
     pub last_error: Option<String>,

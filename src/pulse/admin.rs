@@ -33,10 +33,7 @@ impl Pulse {
     where
         S: Clone + Send + Sync + 'static,
     {
-        match self.try_mount(path, access) {
-            Ok(router) => router,
-            Err(error) => panic!("{error}"),
-        }
+        crate::admin::or_panic(self.try_mount(path, access))
     }
 
     /// The same as [`mount`](Self::mount), without the panic.
@@ -66,10 +63,7 @@ impl Pulse {
     where
         S: Clone + Send + Sync + 'static,
     {
-        match crate::admin::router(self.admin_source(), access) {
-            Ok(router) => router,
-            Err(error) => panic!("{error}"),
-        }
+        crate::admin::or_panic(crate::admin::router(self.admin_source(), access))
     }
 
     fn admin_source(&self) -> crate::admin::Source {
@@ -79,11 +73,13 @@ impl Pulse {
             query: self.query().clone(),
             service: parts.service.clone(),
             app_version: recorder.limits.app_version.clone(),
-            add_mark: Arc::new(move |mark| {
-                let pulse = marking.clone();
-                Box::pin(async move { pulse.add_mark(mark).await })
+            instance: Some(crate::admin::Instance {
+                add_mark: Arc::new(move |mark| {
+                    let pulse = marking.clone();
+                    Box::pin(async move { pulse.add_mark(mark).await })
+                }),
+                totals: Arc::new(move || recorder.drain.totals()),
             }),
-            totals: Arc::new(move || recorder.drain.totals()),
         }
     }
 }

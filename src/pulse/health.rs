@@ -6,15 +6,9 @@ use std::time::Duration;
 use super::Parts;
 use crate::model::amounts::Amounts;
 use crate::model::health::{
-    ChangeHealth, FlushHealth, FoldHealth, Health, JournalHealth, RecordingHealth, Status,
-    StoreHealth,
+    ChangeHealth, FlushHealth, Health, RecordingHealth, Status, StoreHealth,
 };
 use crate::recorder::{DrainStats, FlushCounters};
-use crate::store::JournalStatus;
-use crate::store::journal::NEWER_GRACE;
-
-/// Seconds for which an entry may wait to be folded before that is a warning.
-const UNFOLDED_TOLERATED: f64 = 15.0;
 
 impl Parts {
     pub(super) fn health(&self) -> Health {
@@ -32,11 +26,6 @@ impl Parts {
             (nanos as f64 / 1e9).max(0.0)
         });
         let interval = flush.interval.max(Duration::from_secs(1));
-        let status = match age {
-            Some(age) if age <= 3 * interval => Status::Ok,
-            Some(age) if age < Duration::from_secs(10) => Status::Degraded,
-            _ => Status::Down,
-        };
         let mut warnings = self.store.warnings();
         {
             let cleaning = self.cleaning.lock();
@@ -46,12 +35,10 @@ impl Parts {
             warnings.push(format!("folding fails, and is tried again: {error}"));
         }
         warnings.extend(fold.upkeep_failures);
-        warnings.extend(flush.fleet.ranking_warnings.iter().cloned());
-        if let Some(journal) = &flush.fleet.journal {
-            warnings.extend(journal_warnings(journal));
-        }
-        let changes = self.change_health();
-        if let Some(error) = self.judge.status().last_error {
+        warnings.extend(flush.fleet.warnings());
+        let judge = self.judge.status();
+        let changes = ChangeHealth::new(judge.until, judge.sight, self.clock.now_seconds());
+        if let Some(error) = judge.last_error {
             warnings.push(format!(
                 "changes are not detected, which is tried again: {error}"
             ));
@@ -61,7 +48,7 @@ impl Parts {
             warnings.extend(self.recording_warnings(&drain, counters));
             let recorded = counters.recorded.saturating_sub(counters.lost);
             Health {
-                status,
+                status: Status::at_age(age, interval),
                 warnings,
                 instance: flush.instance,
                 completeness: completeness(recorded, counters.lost + drain.dropped),
@@ -88,23 +75,7 @@ impl Parts {
                     lost_details: counters.lost.details,
                     store_resets: counters.store_resets,
                 },
-                fold: FoldHealth {
-                    late: flush.fleet.exceptions.late,
-                    skewed: flush.fleet.exceptions.skewed,
-                    quarantined: flush.fleet.exceptions.quarantined,
-                    quarantined_keys: flush.fleet.exceptions.quarantined_keys,
-                    journal: flush.fleet.journal.map(|journal| JournalHealth {
-                        entries: journal.entries,
-                        bytes: journal.bytes,
-                        oldest_age_seconds: journal.oldest_age,
-                        folder: journal.folder,
-                        is_folder: fold.is_folder,
-                        last_fold_seconds: journal.last_fold,
-                        set_aside: journal.set_aside,
-                        hole_bytes: journal.hole_bytes,
-                        orphaned: journal.orphaned,
-                    }),
-                },
+                fold: flush.fleet.fold_health(fold.is_folder),
                 changes,
                 store: StoreHealth {
                     description: self.store.describe(),
@@ -159,43 +130,6 @@ impl Parts {
     }
 }
 
-/// Seconds after the end of a minute from which on its judgement is late.
-const LATE_JUDGEMENT: i64 = 150;
-
-impl Parts {
-    fn change_health(&self) -> ChangeHealth {
-        let (status, now) = (self.judge.status(), self.clock.now_seconds());
-        let sight = status.sight;
-        let mut blind_spots = Vec::new();
-        if let Some(until) = status.until.filter(|until| now - until > LATE_JUDGEMENT) {
-            let seconds = now - until;
-            blind_spots.push(format!(
-                "no minute of the last {seconds} s is judged: folding is late, or no instance can fold"
-            ));
-        }
-        let unseen = sight.contexts.saturating_sub(sight.compared);
-        if unseen > 0 {
-            blind_spots.push(format!(
-                "{unseen} of {} pages with requests in the last hour cannot be compared with their past: they have too few requests, or are new",
-                sight.contexts
-            ));
-        }
-        if sight.gaps > 0 {
-            blind_spots.push(format!(
-                "{} minutes of the last hour have no request at all: what changed within them is not known",
-                sight.gaps
-            ));
-        }
-        ChangeHealth {
-            judged_until: status.until,
-            contexts: sight.contexts,
-            compared: sight.compared,
-            gaps: sight.gaps,
-            blind_spots,
-        }
-    }
-}
-
 /// The smallest share, of any kind, of what was recorded and is not missing; below 1 if anything is missing.
 fn completeness(recorded: Amounts, missing: Amounts) -> f64 {
     if missing.is_zero() {
@@ -215,43 +149,4 @@ fn times(n: u64) -> String {
         1 => "once".to_owned(),
         n => format!("{n} times"),
     }
-}
-
-/// What the operator should know about the journal.
-fn journal_warnings(journal: &JournalStatus) -> Vec<String> {
-    let mut warnings = Vec::new();
-    if let Some(age) = journal.oldest_age.filter(|age| *age > UNFOLDED_TOLERATED) {
-        warnings.push(format!(
-            "the journal's oldest entry has waited for {age:.0} s to be folded: what is newer is not shown yet"
-        ));
-    }
-    if let Some(newer) = &journal.newer {
-        warnings.push(format!(
-            "the journal waits at an entry of version {}, which a newer version of tower-pulse wrote, and this \
-             instance reads versions up to {}: what is behind it is not shown. Start an instance of the newer \
-             version, which folds it; after {} s more without one, such entries are set aside (`pulse:aside`)",
-            newer.version,
-            newer.readable,
-            NEWER_GRACE.unsigned_abs().saturating_sub(newer.waited)
-        ));
-    }
-    for (n, what) in [
-        (
-            journal.set_aside,
-            "requests are in entries that nobody could read (`pulse:aside`)",
-        ),
-        (
-            journal.hole_bytes,
-            "bytes of the journal were gone before they were folded",
-        ),
-        (
-            journal.orphaned,
-            "entries were in a journal without its state (`pulse:orphaned`)",
-        ),
-    ] {
-        if n > 0 {
-            warnings.push(format!("{n} {what}"));
-        }
-    }
-    warnings
 }

@@ -45,7 +45,7 @@ impl Pulse {
                 clock,
                 precisions: parts.precisions.clone(),
                 target: parts.target,
-                process: parts.clone(),
+                process: Some(parts.clone()),
             })
         })
     }

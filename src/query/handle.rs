@@ -38,8 +38,8 @@ impl<T> std::ops::Deref for Answer<T> {
 /// What a question is answered with.
 pub type Answering<'a, T> = BoxFuture<'a, Result<Answer<T>, QueryError>>;
 
-/// Answers what the dashboard shows, in Rust. [`Pulse::query`](crate::Pulse::query) returns it; all clones, and all
-/// routers of the same [`Pulse`](crate::Pulse), share what was read.
+/// Answers what the dashboard shows, in Rust. [`Pulse::query`](crate::Pulse::query) and `Dashboard::query` return it; all
+/// clones, and all routers of the same [`Pulse`](crate::Pulse), share what was read.
 ///
 /// # Errors
 /// Each question fails with [`QueryError::Store`] or [`QueryError::Unanswered`] while the store cannot be read, and
@@ -213,15 +213,15 @@ impl Reader {
         self.answer(answers::rows(&self.0, query))
     }
 
-    /// The state of this instance, with what only the store knows: the last cleaning pass, and keys that cannot be read.
+    /// The state of this process, with what only the store knows: the last cleaning pass, and keys that cannot be read.
     /// It is answered whatever the state of the store.
     pub fn health(&self) -> BoxFuture<'_, FullHealth> {
         Box::pin(answers::health(&self.0))
     }
 
     /// The part of [`health`](Self::health) that seldom changes.
-    pub fn health_status(&self) -> HealthStatus {
-        answers::status(&self.0)
+    pub fn health_status(&self) -> BoxFuture<'_, HealthStatus> {
+        Box::pin(answers::status(&self.0))
     }
 
     /// Boxed, so that this crate compiles the future: see [`BoxFuture`].

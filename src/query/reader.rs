@@ -14,7 +14,7 @@ use super::single_flight::{FRESH, SingleFlight, SingleFlightMap, within};
 use super::window_points::WindowPoints;
 use super::window_sums::WindowSums;
 use super::windows::Windows;
-use crate::clock::Clock;
+use crate::clock::{Clock, Tick};
 use crate::flush::Unsent;
 use crate::model::aggregate::Aggregate;
 use crate::model::changes::side_by_side::Versions;
@@ -33,7 +33,7 @@ use crate::store::judgement::{ChangeLog, read_changes, read_judged};
 use crate::store::rows::RowQuery;
 use crate::store::{
     ContextQuery, CounterQuery, CounterSeries, PassRecord, RankingPage, RankingQuery, RecordQuery,
-    SlowRequestQuery, SlowestQuery, Store, marks,
+    SlowRequestQuery, SlowestQuery, Store, StoreStatus, marks,
 };
 use crate::task::lock;
 
@@ -60,6 +60,12 @@ pub(crate) struct Span {
     pub(crate) now: i64,
 }
 
+/// The status of the store, and what it says of time.
+pub(crate) struct ReadStatus {
+    pub(crate) store: StoreStatus,
+    span: Span,
+}
+
 /// Reads the store on behalf of all requests.
 pub(crate) struct StoreReader {
     store: Arc<dyn Store>,
@@ -71,7 +77,8 @@ pub(crate) struct StoreReader {
     slowest: SingleFlight<Answer<RankedContext>>,
     slow_requests: SingleFlightMap<(ContextId, i64), Arc<SlowRequests>>,
     last_pass: SingleFlight<Option<PassRecord>>,
-    status: SingleFlight<Span>,
+    status: SingleFlight<Arc<ReadStatus>>,
+    contacted: Mutex<Option<Tick>>,
     contexts: SingleFlightMap<String, Answer<ContextSnapshot>>,
     rankings: SingleFlight<Answer<(String, RankingPage)>>,
     ranking_pages: SingleFlightMap<(String, usize, usize), Option<Arc<RankingPage>>>,
@@ -127,6 +134,7 @@ impl StoreReader {
             last_pass: SingleFlight::default(),
             status: SingleFlight::default(),
             contexts: SingleFlightMap::new(&others, |of| bytes::list(of)),
+            contacted: Mutex::default(),
             rankings: SingleFlight::default(),
             ranking_pages: SingleFlightMap::new(&others, |of| {
                 of.as_ref().map_or(0, |of| bytes::list(&of.top))
@@ -358,20 +366,32 @@ impl StoreReader {
 
     /// The time that the store has recorded.
     pub(crate) async fn recorded_span(&self) -> Result<Span, QueryError> {
+        Ok(self.status().await?.span)
+    }
+
+    /// For how long the store has not told its status; `None` if it never has.
+    pub(crate) fn contact_age(&self) -> Option<Duration> {
+        lock(&self.contacted).map(|at| self.clock.since(at))
+    }
+
+    /// The status of the store.
+    pub(crate) async fn status(&self) -> Result<Arc<ReadStatus>, QueryError> {
         let read = Box::pin(async {
             let now = self.clock.now_seconds();
             // Before the store is asked, which has what is sent meanwhile.
             let unsent = (self.unsent)();
-            let status = self.store.status(now).await?;
-            let as_of = unsent.map_or(status.as_of, |unsent| status.as_of.min(unsent.since));
+            let store = self.store.status(now).await?;
+            *lock(&self.contacted) = Some(self.clock.tick());
+            let as_of = unsent.map_or(store.as_of, |unsent| store.as_of.min(unsent.since));
             let is_failing = unsent.is_some_and(|unsent| unsent.is_failing);
-            Ok(Span {
-                generation: status.created,
-                created: status.since,
+            let span = Span {
+                generation: store.created.unwrap_or(now),
+                created: store.since.unwrap_or(now),
                 as_of,
                 recorded_until: recorded_until(as_of, now, is_failing),
                 now,
-            })
+            };
+            Ok(Arc::new(ReadStatus { store, span }))
         });
         self.status.get(&self.clock, |_| FRESH, read).await
     }

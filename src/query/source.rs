@@ -21,10 +21,11 @@ pub(crate) struct Source {
     pub(crate) precisions: Precisions,
     /// The time that requests should stay below.
     pub(crate) target: Option<Duration>,
-    pub(crate) process: Arc<dyn Process>,
+    /// What only an instance knows; `None` in a process that is none.
+    pub(crate) process: Option<Arc<dyn Process>>,
 }
 
-/// What only this process knows.
+/// What only this process knows, as it is an instance.
 pub(crate) trait Process: Send + Sync {
     /// The state of this instance.
     fn health(&self) -> Health;
@@ -43,5 +44,24 @@ pub(crate) trait Process: Send + Sync {
 impl Source {
     pub(crate) fn target_seconds(&self) -> Option<f64> {
         self.target.map(|target| target.as_secs_f64())
+    }
+
+    /// What each of the user's counters of this instance has counted since the start.
+    pub(crate) fn own_counters(&self) -> HashMap<Arc<str>, i64> {
+        let process = self.process.as_ref();
+        process.map_or_else(HashMap::new, |process| process.counters())
+    }
+
+    /// The rankings of this instance.
+    pub(crate) fn own_rankings(&self) -> Vec<(Arc<str>, RankingSpec)> {
+        let process = self.process.as_ref();
+        process.map_or_else(Vec::new, |process| process.rankings())
+    }
+
+    /// The row caches of this process.
+    #[cfg(feature = "row-cache")]
+    pub(crate) fn row_caches(&self) -> Vec<Arc<crate::row_cache::Shared>> {
+        let process = self.process.as_ref();
+        process.map_or_else(Vec::new, |process| process.row_caches())
     }
 }

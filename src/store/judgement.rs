@@ -59,6 +59,13 @@ pub struct ChangeLog {
     pub changes: Vec<Change>,
 }
 
+impl ChangeLog {
+    /// The end of the last minute that was judged, in Unix seconds; `None` before the first.
+    pub fn judged_until(&self) -> Option<i64> {
+        (self.judged.until > 0).then_some(self.judged.until)
+    }
+}
+
 /// Everything that the last judgement has left.
 #[derive(Clone, Debug, Default)]
 pub struct Judgement {

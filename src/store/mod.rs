@@ -33,6 +33,7 @@ pub(crate) mod retry;
 #[cfg(feature = "row-cache")]
 #[doc(hidden)]
 pub mod rows;
+mod status_health;
 #[doc(hidden)]
 pub mod table;
 #[doc(hidden)]

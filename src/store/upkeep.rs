@@ -85,11 +85,11 @@ pub struct NewerEntry {
 pub struct StoreStatus {
     /// The moment up to which all appended calls can be read, in Unix seconds.
     pub as_of: i64,
-    /// When the store's generation began, in Unix seconds.
-    pub created: i64,
+    /// When the store's generation began, in Unix seconds; `None` before the first instance.
+    pub created: Option<i64>,
     /// When the first sample that the store holds was recorded, in Unix seconds; at the latest when its generation
     /// began.
-    pub since: i64,
+    pub since: Option<i64>,
     /// The number of instances that are alive.
     pub instances: u64,
     /// Samples that folding could not use.

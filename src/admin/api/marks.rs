@@ -4,9 +4,9 @@ use http::request::Parts;
 use http::{StatusCode, header};
 use serde::Deserialize;
 
-use super::super::Admin;
 use super::super::answer_size::{AnswerSize, ScreenSize};
 use super::super::response::ApiError;
+use super::super::{Admin, Instance};
 use crate::model::mark::Mark;
 
 /// The body of a request that makes a mark.
@@ -30,7 +30,11 @@ pub(in crate::admin) fn check_head(parts: &Parts) -> Result<(), ApiError> {
 }
 
 /// Makes a mark of a JSON body, and answers with it.
-pub(in crate::admin) async fn add(admin: &Admin, body: &[u8]) -> Result<Vec<u8>, ApiError> {
+pub(in crate::admin) async fn add(
+    admin: &Admin,
+    instance: &Instance,
+    body: &[u8],
+) -> Result<Vec<u8>, ApiError> {
     let new: NewMark = serde_json::from_slice(body).map_err(|_| {
         let message = r#"the body must be a JSON object as {"text": "new index"}"#;
         ApiError::new(StatusCode::BAD_REQUEST, message)
@@ -39,7 +43,7 @@ pub(in crate::admin) async fn add(admin: &Admin, body: &[u8]) -> Result<Vec<u8>,
     let now = admin.query.source().clock.now_seconds();
     let mark = Mark::of_text(id, now, &new.text)
         .map_err(|error| ApiError::parameter("text", format!("text {error}")))?;
-    let added = (admin.source.add_mark)(mark.clone()).await;
+    let added = (instance.add_mark)(mark.clone()).await;
     added.map_err(|error| ApiError::unavailable(error.to_string()))?;
     admin.query.source().reader.forget_marks().await;
     let (screen, less) = (ScreenSize::default(), ("text", "use a shorter text"));

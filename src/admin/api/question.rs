@@ -192,7 +192,10 @@ impl Question {
                 let parts = [("all", false), ("status", true)];
                 let as_of = reader.as_of();
                 let (json, as_of) = match params.choice("part", &parts)? {
-                    true => (size.to_json(&reader.health_status()), as_of.await),
+                    true => {
+                        let (status, as_of) = tokio::join!(reader.health_status(), as_of);
+                        (size.to_json(&status), as_of)
+                    }
                     false => {
                         let (health, as_of) = tokio::join!(reader.health(), as_of);
                         (size.to_json(&health), as_of)

@@ -44,7 +44,7 @@ export function mount(root, page) {
 	const pager = new Pager(page, ROWS);
 	const query = (more) => question('deploy', { mark: state.mark || newest, ...more });
 	const buttons = exportButtons(async () => table.exported(await allRows(query, 'contexts')));
-	root.append(card('deploy', 'Before and after', { head: [marks, newMark(page), ...buttons], parts: [note, table.node, pager.node] }));
+	root.append(card('deploy', 'Before and after', { head: [marks, ...(page.config.is_instance === false ? [] : [newMark(page)]), ...buttons], parts: [note, table.node, pager.node] }));
 	return {
 		questions: () => ({ deploy: query(pager.parameters()), marks: 'marks' }),
 		draw({ deploy, marks: known }, now, { refused }) {

@@ -5,7 +5,10 @@ import { card } from './card.js';
 import { el, sync, text } from './dom.js';
 import { NONE, bytes, duration, grouped, isNumber, moment, percent, visible } from './format.js';
 import { drawInstances, instanceTable } from './instances.js';
-import { isZoomed, range } from './state.js';
+import { config, isZoomed, range } from './state.js';
+
+/** Of a process that only reads, there is nothing that only an instance has. */
+const isInstance = config.is_instance !== false;
 
 /** The cards, and the parts of the health answer that they show. */
 const CARDS = {
@@ -16,14 +19,15 @@ const CARDS = {
 	changes: ['Changes', ['changes']],
 	memory: ['Memory bound', ['worst_case']],
 	cleaning: ['Cleaner', ['cleaning']],
-	process: ['This instance', ['instance', 'status', 'version']],
+	process: [isInstance ? 'This instance' : 'This dashboard', ['instance', 'status', 'version']],
 };
+const OF_INSTANCES = ['flush', 'recording', 'memory'];
 const LOSSES = /dropped|lost|quarantined$|skewed|errors|overflowed|late$|resets|set_aside|hole_bytes|orphaned|unreadable/;
 
 export function mount(root, page) {
 	const instances = instanceTable('instances');
 	const note = el('span', 'muted');
-	const lists = Object.entries(CARDS).map(([name, [title]]) => {
+	const lists = Object.entries(CARDS).filter(([name]) => isInstance || !OF_INSTANCES.includes(name)).map(([name, [title]]) => {
 		const list = el('dl', 'facts');
 		return [name, list, card(`health-${name}`, title, { parts: [list] })];
 	});
@@ -85,6 +89,7 @@ function label(key) {
 }
 
 function inWords(key, value, now) {
+	if (key === 'instance' && value === null) return 'none: it only reads';
 	if (value === null || value === undefined || value === '') return NONE;
 	if (typeof value === 'boolean') return value ? 'yes' : 'no';
 	if (Array.isArray(value)) return value.length ? value.map((one) => visible(typeof one === 'object' ? Object.values(one).join(': ') : one)).join('\n') : 'none';

@@ -26,7 +26,7 @@ use serde_json::Value;
 use tower::ServiceExt;
 
 pub(super) use self::store::{Canned, NOW};
-use super::{Access, Source, router};
+use super::{Access, Instance, Source, router};
 use crate::clock::{Clock, ManualClock};
 use crate::model::context::Kind;
 use crate::model::health::{
@@ -88,7 +88,7 @@ pub(super) fn query_of(
         clock,
         precisions: Precisions::default(),
         target,
-        process: Arc::new(process),
+        process: Some(Arc::new(process)),
     })
 }
 
@@ -123,8 +123,10 @@ pub(super) fn source_with(query: Reader) -> Source {
         query,
         service: None,
         app_version: None,
-        add_mark: Arc::new(|_| Box::pin(async { Ok(()) })),
-        totals: Arc::new(totals),
+        instance: Some(Instance {
+            add_mark: Arc::new(|_| Box::pin(async { Ok(()) })),
+            totals: Arc::new(totals),
+        }),
     }
 }
 

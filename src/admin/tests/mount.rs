@@ -152,6 +152,7 @@ async fn the_page_has_the_configuration() {
         "version": null,
         "precisions": [1, 5, 60, 300, 3_600, 18_000, 86_400],
         "target": null,
+        "is_instance": true,
         "row_cache": row_cache,
         "enough": { "requests": 20, "p99": 100 },
     });

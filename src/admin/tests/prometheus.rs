@@ -254,7 +254,7 @@ async fn the_text_is_what_it_has_always_been() {
     let (clock, _) = Clock::manual(NOW);
     let store = Arc::new(Canned::default());
     let mut source = source_with(query_of(store, clock, None, CannedProcess(health)));
-    source.totals = Arc::new(various_totals);
+    source.instance.as_mut().expect("an instance").totals = Arc::new(various_totals);
     let router = router(source, Access::open()).expect("open");
     let text = get(&router, "/metrics").await.body;
     parse(&text);
@@ -326,7 +326,7 @@ async fn writing_leaves_the_thread_to_other_tasks() {
     let is_asked = Arc::new(Notify::new());
     let (proceed, may_proceed) = mpsc::channel();
     let may_proceed = Mutex::new(may_proceed);
-    source.totals = Arc::new({
+    source.instance.as_mut().expect("an instance").totals = Arc::new({
         let is_asked = is_asked.clone();
         move || {
             is_asked.notify_one();

@@ -416,8 +416,8 @@ impl Upkeep for Canned {
         // Neither counted nor failing, because the tests are about the calls after this one.
         Box::pin(std::future::ready(Ok(StoreStatus {
             as_of: now - 1,
-            created: NOW - 1_000_000,
-            since: NOW - 1_000_000,
+            created: Some(NOW - 1_000_000),
+            since: Some(NOW - 1_000_000),
             ..StoreStatus::default()
         })))
     }

@@ -104,7 +104,7 @@ pub(in crate::query) async fn changes(
         .collect();
     sort_by_urgency(&mut matching);
     Ok(Changes {
-        judged_until: (log.judged.until > 0).then_some(log.judged.until),
+        judged_until: log.judged_until(),
         sight: log.judged.sight,
         total: matching.len(),
         standing: matching.iter().filter(|c| c.ended.is_none()).count(),

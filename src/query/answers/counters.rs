@@ -179,7 +179,7 @@ async fn slices(
 /// counts a context, or the store has it at another precision.
 async fn is_known(source: &Source, name: &str) -> Result<bool, QueryError> {
     if Metric::ALL.iter().any(|metric| metric.as_str() == name)
-        || source.process.counters().contains_key(name)
+        || source.own_counters().contains_key(name)
     {
         return Ok(true);
     }
@@ -225,7 +225,7 @@ async fn list(
     listed.sort_unstable();
     listed.dedup();
     let stored = source.reader.counter_names(listed).await?;
-    let own = source.process.counters();
+    let own = source.own_counters();
     let names = stored.iter().map(String::as_str);
     let names = names.chain(own.keys().map(|name| &**name));
     let mut names: Vec<&str> = names.filter(|name| wanted.matches(name)).collect();

@@ -1,11 +1,20 @@
-//! The state of this instance, with what only the store knows. It is answered whatever the state of the store.
+//! The state of this process, with what only the store knows. It is answered whatever the state of the store.
+
+use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::model::health::{Health, Status};
+use crate::model::changes::detector::Sight;
+use crate::model::health::{
+    ChangeHealth, FlushHealth, FoldHealth, Health, RecordingHealth, Status, StoreHealth,
+};
 use crate::model::snapshot::Problem;
+use crate::model::worst_case::WorstCase;
 use crate::query::source::Source;
 use crate::store::PassRecord;
+
+/// How often the store is asked for its status while somebody looks.
+const ASKED_EVERY: Duration = Duration::from_secs(1);
 
 /// The version of this crate.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -18,10 +27,12 @@ pub struct HealthStatus {
     pub status: Status,
     /// Sentences for the operator. Each ends in what to do.
     pub warnings: Vec<String>,
-    /// What was not recorded.
-    pub recording: RecordingLosses,
-    /// What did not reach the store.
-    pub flush: FlushLosses,
+    /// What was not recorded; `None` in a process that is no instance.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recording: Option<RecordingLosses>,
+    /// What did not reach the store; `None` in a process that is no instance.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flush: Option<FlushLosses>,
     /// What could not be folded.
     pub fold: FoldLosses,
 }
@@ -64,22 +75,23 @@ pub struct FoldLosses {
     pub quarantined: u64,
 }
 
-impl From<Health> for HealthStatus {
-    fn from(health: Health) -> Self {
+impl From<ProcessHealth> for HealthStatus {
+    fn from(health: ProcessHealth) -> Self {
+        let own = health.own.as_ref();
         Self {
             status: health.status,
             warnings: health.warnings,
-            recording: RecordingLosses {
-                dropped: health.recording.dropped,
-                dropped_additions: health.recording.dropped_additions,
-                overflowed: health.recording.overflowed,
-            },
-            flush: FlushLosses {
-                lost: health.flush.lost,
-                lost_additions: health.flush.lost_additions,
-                lost_details: health.flush.lost_details,
-                store_resets: health.flush.store_resets,
-            },
+            recording: own.map(|own| RecordingLosses {
+                dropped: own.recording.dropped,
+                dropped_additions: own.recording.dropped_additions,
+                overflowed: own.recording.overflowed,
+            }),
+            flush: own.map(|own| FlushLosses {
+                lost: own.flush.lost,
+                lost_additions: own.flush.lost_additions,
+                lost_details: own.flush.lost_details,
+                store_resets: own.flush.store_resets,
+            }),
             fold: FoldLosses {
                 late: health.fold.late,
                 skewed: health.fold.skewed,
@@ -89,13 +101,67 @@ impl From<Health> for HealthStatus {
     }
 }
 
-/// The state of this instance, with what only the store knows: [`Reader::health`](crate::query::Reader::health).
+/// The state of this process, which may be an instance or a [`Dashboard`](crate::Dashboard).
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct ProcessHealth {
+    /// Whether the store answers, in one word.
+    pub status: Status,
+    /// Sentences for the operator. Each ends in what to do.
+    pub warnings: Vec<String>,
+    /// Name of this instance; `None` in a process that is no instance.
+    pub instance: Option<String>,
+    /// What only an instance has.
+    #[serde(flatten)]
+    pub own: Option<OwnHealth>,
+    /// Folding, of the whole fleet.
+    pub fold: FoldHealth,
+    /// Change detection, of the whole fleet.
+    pub changes: ChangeHealth,
+    /// The store.
+    pub store: StoreHealth,
+}
+
+/// What only an instance has, as in [`Health`].
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct OwnHealth {
+    /// The share of what was recorded that is not missing.
+    pub completeness: f64,
+    /// Recording.
+    pub recording: RecordingHealth,
+    /// Flushing.
+    pub flush: FlushHealth,
+    /// Upper bounds of the memory that the configuration can take.
+    pub worst_case: WorstCase,
+}
+
+impl From<Health> for ProcessHealth {
+    fn from(health: Health) -> Self {
+        Self {
+            status: health.status,
+            warnings: health.warnings,
+            instance: Some(health.instance),
+            own: Some(OwnHealth {
+                completeness: health.completeness,
+                recording: health.recording,
+                flush: health.flush,
+                worst_case: health.worst_case,
+            }),
+            fold: health.fold,
+            changes: health.changes,
+            store: health.store,
+        }
+    }
+}
+
+/// The state of this process, with what only the store knows: [`Reader::health`](crate::query::Reader::health).
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct FullHealth {
-    /// The state of this instance.
+    /// The state of this process.
     #[serde(flatten)]
-    pub health: Health,
+    pub health: ProcessHealth,
     /// Cleaning.
     pub cleaning: CleaningHealth,
     /// Reading.
@@ -164,8 +230,8 @@ impl From<PassRecord> for CleaningPass {
 }
 
 /// What changes seldom.
-pub(in crate::query) fn status(source: &Source) -> HealthStatus {
-    HealthStatus::from(source.process.health())
+pub(in crate::query) async fn status(source: &Source) -> HealthStatus {
+    of_process(source).await.into()
 }
 
 pub(in crate::query) async fn health(source: &Source) -> FullHealth {
@@ -175,11 +241,56 @@ pub(in crate::query) async fn health(source: &Source) -> FullHealth {
     let mut unreadable = book.map_or_else(|_| Vec::new(), |book| book.problems());
     unreadable.extend(fleet.iter().flat_map(|fleet| fleet.problems.clone()));
     FullHealth {
-        health: source.process.health(),
+        health: of_process(source).await,
         cleaning: CleaningHealth {
             last_pass: last_pass.ok().flatten().map(CleaningPass::from),
         },
         reading: ReadingHealth { unreadable },
         version: VERSION,
+    }
+}
+
+async fn of_process(source: &Source) -> ProcessHealth {
+    match &source.process {
+        Some(process) => process.health().into(),
+        None => of_the_fleet(source).await,
+    }
+}
+
+/// What a process can tell that only reads the store.
+async fn of_the_fleet(source: &Source) -> ProcessHealth {
+    let reader = &source.reader;
+    let (status, changes) = tokio::join!(reader.status(), reader.changes());
+    let (status, last_error) = match status {
+        Ok(status) => (Some(status), None),
+        Err(error) => (None, Some(error.to_string())),
+    };
+    let mut warnings = source.store.warnings();
+    let store = status.as_ref().map(|status| &status.store);
+    warnings.extend(store.into_iter().flat_map(|store| store.warnings()));
+    if store.is_some_and(|store| store.created.is_none()) {
+        warnings.push(format!(
+            "nothing is recorded in {} yet: start an instance of the service there, and look whether it has the same \
+             prefix",
+            source.store.describe()
+        ));
+    }
+    let age = reader.contact_age();
+    let (until, sight) = match &changes {
+        Ok(log) => (log.judged_until(), log.judged.sight),
+        Err(_) => (None, Sight::default()),
+    };
+    ProcessHealth {
+        status: Status::at_age(age, ASKED_EVERY),
+        warnings,
+        instance: None,
+        own: None,
+        fold: store.map_or_else(FoldHealth::default, |store| store.fold_health(false)),
+        changes: ChangeHealth::new(until, sight, source.clock.now_seconds()),
+        store: StoreHealth {
+            description: source.store.describe(),
+            contact_age_seconds: age.map(|age| age.as_secs_f64()),
+            last_error,
+        },
     }
 }

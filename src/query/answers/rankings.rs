@@ -81,7 +81,7 @@ impl RankingHead {
 }
 
 pub(in crate::query) async fn rankings(source: &Source) -> Result<Rankings, QueryError> {
-    let own = source.process.rankings();
+    let own = source.own_rankings();
     let stored = source.reader.rankings().await?;
     let mut rankings: Vec<RankingRow> = (stored.iter())
         .map(|(name, page)| RankingRow {
@@ -109,7 +109,7 @@ pub(in crate::query) async fn ranking(
     let page = source.reader.ranking(name, offset, limit).await?;
     let page = page.as_deref();
     let own = || {
-        let own = source.process.rankings();
+        let own = source.own_rankings();
         own.into_iter().find(|(own, _)| **own == *name)
     };
     let spec = page.map(|page| page.spec);

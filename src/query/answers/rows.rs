@@ -58,7 +58,7 @@ pub(in crate::query) async fn rows(source: &Source, query: &RowsQuery) -> Result
         offset: query.offset,
         limit: query.limit.min(MAX_ROWS),
     };
-    let caches = source.process.row_caches();
+    let caches = source.row_caches();
     let name_of = |cache: &Arc<Shared>| cache.options.name.clone();
     let mut rows = Rows {
         caches: caches.iter().map(name_of).collect(),

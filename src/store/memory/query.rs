@@ -97,8 +97,8 @@ impl State {
         let instances = self.instances.values();
         StoreStatus {
             as_of: now,
-            created: self.created,
-            since: self.since,
+            created: Some(self.created),
+            since: Some(self.since),
             instances: instances.filter(|other| other.at >= since).count() as u64,
             exceptions: self.exceptions.clone(),
             ranking_warnings: read::ranking_warnings(self.tables.fields(&Table::RankingSpecs, now)),

@@ -21,6 +21,7 @@ use tokio::task::AbortHandle;
 pub(super) use self::large::{LARGE_ROW, LargeCall};
 use self::role::MIB;
 pub(super) use self::role::Role;
+use super::commands::is_read;
 use super::credentials::Credentials;
 use super::error::{ServerInfo, is_of_a_key, is_of_another_type};
 use super::keys::Keys;
@@ -64,6 +65,7 @@ pub(super) struct Connections {
     connect_deadline: Duration,
     server_info: ServerInfo,
     permissions: Permissions,
+    is_read_only: bool,
     /// Keys of one type each, with a command that fails on any other.
     typed_keys: Vec<(String, &'static [&'static str])>,
     write: ConnectionSlot,
@@ -108,7 +110,9 @@ impl Connections {
         let bare = redis::RedisConnectionInfo::default()
             .set_protocol(settings.protocol())
             .set_skip_set_lib_name();
-        let server_info = ServerInfo::new(options.place(), credentials.user(), keys);
+        let is_read_only = options.is_read_only;
+        let (place, user) = (options.place(), credentials.user());
+        let server_info = ServerInfo::new(place, user, keys, is_read_only);
         Ok(Self {
             client: Client::open(options.info.clone().set_redis_settings(bare))?,
             credentials,
@@ -118,7 +122,8 @@ impl Connections {
             response_timeout: options.response_timeout,
             connect_deadline: options.connection_timeout + options.response_timeout,
             server_info,
-            permissions: Permissions::new(keys),
+            permissions: Permissions::new(keys, is_read_only),
+            is_read_only,
             typed_keys: keys.typed(),
             write: ConnectionSlot::default(),
             fold: ConnectionSlot::default(),
@@ -141,8 +146,18 @@ impl Connections {
         server.clone()
     }
 
+    /// Refuses what a store that only reads must not send.
+    fn check(&self, only_reads: impl FnOnce() -> bool) -> Result<(), StoreError> {
+        if self.is_read_only && !only_reads() {
+            let message = "it is only read here, so nothing is written to it";
+            return Err(self.server_info.error(StoreErrorKind::Refused, message));
+        }
+        Ok(())
+    }
+
     /// Sends a command.
     pub(super) async fn call(&self, role: Role, command: &Cmd) -> Result<Value, StoreError> {
+        self.check(|| is_read(command))?;
         let (generation, mut connection) = self.connection(role).await?;
         let result = command.query_async(&mut connection.commands).await;
         let subject = Subject::Command(command);
@@ -157,6 +172,7 @@ impl Connections {
         lua: &Lua,
         invocation: &Invocation,
     ) -> Result<Value, StoreError> {
+        self.check(|| false)?;
         let (generation, mut connection) = self.connection(role).await?;
         let commands = &mut connection.commands;
         let mut result = invocation.by_hash(lua).query_async(commands).await;
@@ -207,6 +223,7 @@ impl Connections {
         if pipeline.is_empty() {
             return Ok(Vec::new());
         }
+        self.check(|| pipeline.cmd_iter().all(is_read))?;
         let (generation, mut connection) = self.connection(role).await?;
         let replies: RedisResult<Vec<Value>> = connection
             .commands

@@ -2,81 +2,25 @@
 
 use redis::{ErrorKind, RedisError, ServerError};
 
+use super::commands::commands;
 use super::keys::Keys;
 use super::subject::Subject;
 use super::value::shown;
 use crate::error::{StoreError, StoreErrorKind};
-
-/// Every command that this crate sends or that its scripts call, in a form that checks the permission when a
-/// connection is made. The commands change nothing: their arguments are not numbers, or their key never exists
-/// (`P`). `C`, `K`, `S` and `W` stand for a counter, `known:`, a set of statistics and the ranking. Without this
-/// check, a script would fail half-way at the first command that is not permitted.
-pub(super) const COMMANDS: [&str; 50] = [
-    "TIME",
-    "GET P",
-    "GETRANGE P 0 0",
-    "SET P x EX x",
-    "EXISTS P",
-    "RENAME P P",
-    "DEL P",
-    "EXPIRE P x",
-    "PERSIST P",
-    "TTL P",
-    "PTTL P",
-    "HINCRBY P 0 x",
-    "HDEL P x",
-    "HKEYS P",
-    "HLEN P",
-    "HSCAN P 0",
-    "HGET P x",
-    "HSET P x x x",
-    "HMGET P x",
-    "HGETALL P",
-    "ZADD P x x",
-    "ZRANGE P 0 0",
-    "ZSCORE P x",
-    "ZMSCORE P x",
-    "ZCARD P",
-    "ZREM P x",
-    "ZREMRANGEBYRANK P x x",
-    "ZREMRANGEBYSCORE P x x",
-    "ZRANGEBYLEX P - +",
-    "ZRANGEBYSCORE P 0 0",
-    "ZCOUNT P 0 0",
-    "ZREVRANGE P 0 0",
-    "ZREVRANK P x",
-    "XADD P x x x",
-    "XLEN P",
-    "XRANGE P - +",
-    "XTRIM P MINID x",
-    "HINCRBY C 0 x",
-    "EXPIRE C x",
-    "ZADD K x x",
-    "SET S x EX x",
-    "ZADD S x x",
-    "ZRANGE S 0 0",
-    "ZMSCORE S x",
-    "ZCARD S",
-    "RENAME P S",
-    "ZADD W x x",
-    "ZREMRANGEBYRANK W x x",
-    "EVAL return 0",
-    "EVALSHA x 0",
-];
 
 /// The server's address and the user's ACL rule, for the texts of errors.
 #[derive(Clone, Debug)]
 pub(super) struct ServerInfo {
     /// `127.0.0.1:6379/0`
     pub(super) place: String,
-    /// The rule that gives the user all permissions that this crate needs.
+    /// The rule that gives the user all permissions that the store needs.
     acl: String,
 }
 
 impl ServerInfo {
-    pub(super) fn new(place: String, user: Option<&str>, keys: &Keys) -> Self {
+    pub(super) fn new(place: String, user: Option<&str>, keys: &Keys, is_read_only: bool) -> Self {
         let user = user.filter(|user| !user.is_empty()).unwrap_or("default");
-        let mut commands: Vec<_> = (COMMANDS.iter())
+        let mut commands: Vec<_> = commands(is_read_only)
             .filter_map(|example| example.split(' ').next())
             .chain(["SELECT", "INFO"])
             .map(|command| format!("+{}", command.to_lowercase()))
@@ -255,7 +199,8 @@ mod tests {
 
     #[test]
     fn the_text_of_an_error_says_what_to_do() {
-        let server_info = ServerInfo::new("h:1/0".into(), Some("app"), &Keys::new("pulse:".into()));
+        let keys = Keys::new("pulse:".into());
+        let server_info = ServerInfo::new("h:1/0".into(), Some("app"), &keys, false);
         let cases = [
             (
                 "NOPERM",

@@ -1,13 +1,14 @@
 //! The store of a fleet: one standalone Redis or Valkey, in the book's layout.
 //!
 //! Read `keys` (all keys), `append` with `lua/append.lua` (a call is appended once), `journal` with `lua/fold.lua`
-//! (it is folded once) and `encode` (the arguments of these scripts), then `connection`, `stream` (bounds of answers), `value`
+//! (it is folded once) and `encode` (the arguments of these scripts), then `connection` with `commands`, `stream` (bounds of answers), `value`
 //! (safe texts), `read`, `oversized`, `heartbeat`, `status`, `replaced_keys`, and `exports` (what is there for programs in
 //! other languages).
 
 mod append;
 #[cfg(feature = "row-cache")]
 mod cached_rows;
+mod commands;
 mod connection;
 mod credentials;
 mod encode;
@@ -74,6 +75,7 @@ pub struct RedisStore {
     expire_idle_keys: bool,
     book_keys: bool,
     journal_bytes: u64,
+    is_read_only: bool,
     replaced_keys: ReplacedKeys,
     oversized: OversizedKeys,
     #[cfg(feature = "row-cache")]
@@ -109,6 +111,7 @@ impl RedisStore {
             expire_idle_keys: options.expire_idle_keys,
             book_keys: options.book_keys,
             journal_bytes: options.journal_bytes,
+            is_read_only: options.is_read_only,
             replaced_keys: ReplacedKeys::default(),
             oversized: OversizedKeys::default(),
             #[cfg(feature = "row-cache")]

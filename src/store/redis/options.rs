@@ -26,6 +26,7 @@ pub struct RedisOptions {
     pub(super) expire_idle_keys: bool,
     pub(super) book_keys: bool,
     pub(super) journal_bytes: u64,
+    pub(super) is_read_only: bool,
     pub(super) response_timeout: Duration,
     pub(super) connection_timeout: Duration,
 }
@@ -111,6 +112,13 @@ impl RedisOptions {
         self
     }
 
+    /// Lets the store refuse whatever would write to the server, before it is sent. Its user needs no permission for it.
+    #[cfg(feature = "query")]
+    pub(crate) fn read_only(mut self) -> Self {
+        self.is_read_only = true;
+        self
+    }
+
     /// The longest time until an answer comes, 500 ms by default.
     pub fn response_timeout(mut self, timeout: Duration) -> Self {
         self.response_timeout = timeout;
@@ -161,6 +169,7 @@ impl From<ConnectionInfo> for RedisOptions {
             expire_idle_keys: true,
             book_keys: true,
             journal_bytes: 64 * 1024 * 1024,
+            is_read_only: false,
             response_timeout: RESPONSE_TIMEOUT,
             connection_timeout: CONNECTION_TIMEOUT,
         }

@@ -1,13 +1,14 @@
-//! Checks that the user may run all commands of this crate, before any is run: a script would fail half-way at the
+//! Checks that the user may run all commands of a store, before any is run: a script would fail half-way at the
 //! first one that is denied. What was denied is asked for again by that one command.
 
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, RedisError, RedisResult, Value, cmd};
 
-use super::error::{COMMANDS, is_permission};
+use super::commands::commands;
+use super::error::is_permission;
 use super::keys::Keys;
 
-/// The commands of [`COMMANDS`], about keys of a prefix.
+/// The [`commands`] of a store, about keys of a prefix.
 pub(super) struct Permissions(Vec<Cmd>);
 
 /// Why the permissions of a connection are not known to suffice.
@@ -25,8 +26,8 @@ impl From<RedisError> for Refusal {
 }
 
 impl Permissions {
-    pub(super) fn new(keys: &Keys) -> Self {
-        let commands = COMMANDS.iter().map(|example| {
+    pub(super) fn new(keys: &Keys, is_read_only: bool) -> Self {
+        let commands = commands(is_read_only).map(|example| {
             let mut words = example.split(' ');
             let mut command = cmd(words.next().unwrap_or_default());
             for word in words {

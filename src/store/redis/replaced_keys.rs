@@ -55,13 +55,16 @@ impl ReplacedKeys {
 }
 
 impl RedisStore {
-    /// Deletes a key of this crate that holds something else.
+    /// Deletes a key of this crate that holds something else. A store that only reads leaves that to the others.
     pub(super) async fn delete_own(
         &self,
         role: Role,
         key: &str,
         reason: &str,
     ) -> Result<(), StoreError> {
+        if self.is_read_only {
+            return Ok(());
+        }
         let mut delete = cmd("DEL");
         delete.arg(key);
         self.connections.call(role, &delete).await?;

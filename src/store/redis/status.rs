@@ -160,11 +160,11 @@ impl RedisStore {
         let quarantined = number("quarantined");
         let lists = self.lists_of(now, quarantined, lists).await?;
         let time = |name| field(name).and_then(|at| at.parse::<i64>().ok());
-        let created = time("created").unwrap_or(0);
+        let created = time("created");
         Ok(StoreStatus {
             as_of: oldest.unwrap_or(now).min(now),
             created,
-            since: time("since").unwrap_or(created),
+            since: time("since").or(created),
             instances: count(instances),
             exceptions: Exceptions {
                 late: number("late"),

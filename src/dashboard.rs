@@ -1,0 +1,84 @@
+//! The dashboard of a store that others write to.
+
+#[cfg(feature = "admin")]
+mod router;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock::Clock;
+use crate::query::{Reader, Source, StoreReader};
+use crate::store::Store;
+
+/// The dashboard as a process of its own, for a Redis that the instances of a service write to.
+///
+/// It is no instance: it only reads. It appends, folds, judges and cleans nothing, is on no list of instances, and makes no
+/// marks. Its Redis user needs the permission for commands that read, and its Redis may be a replica. It has no background
+/// task: nothing is read while nobody looks. Where nothing is recorded yet, its page says so.
+///
+/// ```no_run
+/// # #[cfg(feature = "admin")]
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use tower_pulse::{Dashboard, admin::Access};
+///
+/// let dashboard = Dashboard::builder().redis("redis://127.0.0.1/").service("shop").build()?;
+/// let app = dashboard.mount("/pulse", Access::token("change me"));
+/// let listener = tokio::net::TcpListener::bind("127.0.0.1:3001").await?;
+/// axum::serve(listener, app).await?;
+/// # Ok(()) }
+/// # #[cfg(not(feature = "admin"))] fn main() {}
+/// ```
+#[derive(Clone)]
+pub struct Dashboard {
+    query: Reader,
+    #[cfg(feature = "admin")]
+    service: Option<String>,
+}
+
+impl std::fmt::Debug for Dashboard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Dashboard")
+            .field("query", &self.query)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Dashboard {
+    /// The dashboard of a store that refuses to write.
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        clock: Clock,
+        target: Option<Duration>,
+        service: Option<String>,
+        query_bytes: usize,
+    ) -> Self {
+        #[cfg(not(feature = "admin"))]
+        drop(service);
+        let target_seconds = target.map(|target| target.as_secs_f64());
+        let nothing_unsent = Arc::new(|| None);
+        let query = Reader::new(Source {
+            reader: StoreReader::new(
+                store.clone(),
+                clock.clone(),
+                nothing_unsent,
+                target_seconds,
+                query_bytes,
+            ),
+            precisions: store.precisions().clone(),
+            store,
+            clock,
+            target,
+            process: None,
+        });
+        Self {
+            query,
+            #[cfg(feature = "admin")]
+            service,
+        }
+    }
+
+    /// Answers all that the dashboard shows, in Rust: see [`query`](crate::query).
+    pub fn query(&self) -> &Reader {
+        &self.query
+    }
+}

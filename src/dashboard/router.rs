@@ -1,0 +1,54 @@
+//! The dashboard's router.
+
+use axum::Router;
+
+use super::Dashboard;
+use crate::admin::{self, Access};
+use crate::error::BuildError;
+
+impl Dashboard {
+    /// The router, to be merged: serves `path`, with and without a slash at its end, and all below it, as
+    /// [`Pulse::mount`](crate::Pulse::mount) does.
+    ///
+    /// # Panics
+    /// As [`Pulse::mount`](crate::Pulse::mount); [`try_mount`](Self::try_mount) returns the error.
+    #[track_caller]
+    pub fn mount<S>(&self, path: &str, access: Access) -> Router<S>
+    where
+        S: Clone + Send + Sync + 'static,
+    {
+        admin::or_panic(self.try_mount(path, access))
+    }
+
+    /// The same as [`mount`](Self::mount), without the panic.
+    ///
+    /// # Errors
+    /// The path or the access cannot work.
+    pub fn try_mount<S>(&self, path: &str, access: Access) -> Result<Router<S>, BuildError>
+    where
+        S: Clone + Send + Sync + 'static,
+    {
+        admin::mounted(self.source(), access, path)
+    }
+
+    /// The router for axum's `nest` and `nest_service`, as [`Pulse::router`](crate::Pulse::router) is.
+    ///
+    /// # Panics
+    /// The access has an empty secret, or allows something that is no host.
+    #[track_caller]
+    pub fn router<S>(&self, access: Access) -> Router<S>
+    where
+        S: Clone + Send + Sync + 'static,
+    {
+        admin::or_panic(admin::router(self.source(), access))
+    }
+
+    fn source(&self) -> admin::Source {
+        admin::Source {
+            query: self.query.clone(),
+            service: self.service.clone(),
+            app_version: None,
+            instance: None,
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! A dashboard refuses what an instance refuses, with the same words.
+
+use std::time::Duration;
+
+use tower_pulse::{Builder, Dashboard, DashboardBuilder, Pulse};
+
+#[test]
+fn fields_are_checked_as_those_of_an_instance() {
+    type Configure<B> = fn(B) -> B;
+    let cases: [(&str, Configure<Builder>, Configure<DashboardBuilder>); 8] = [
+        (
+            "redis",
+            |b| b.redis("http://127.0.0.1/"),
+            |b| b.redis("http://127.0.0.1/"),
+        ),
+        ("prefix", |b| b.prefix("a\n"), |b| b.prefix("a\n")),
+        ("service", |b| b.service(""), |b| b.service("")),
+        ("precisions", |b| b.precisions([]), |b| b.precisions([])),
+        (
+            "retained_slices",
+            |b| b.retained_slices(0),
+            |b| b.retained_slices(0),
+        ),
+        (
+            "target",
+            |b| b.target(Duration::ZERO),
+            |b| b.target(Duration::ZERO),
+        ),
+        (
+            "redis_connection_timeout",
+            |b| b.redis_connection_timeout(Duration::ZERO),
+            |b| b.redis_connection_timeout(Duration::ZERO),
+        ),
+        (
+            "redis_response_timeout",
+            |b| b.redis_response_timeout(Duration::MAX),
+            |b| b.redis_response_timeout(Duration::MAX),
+        ),
+    ];
+    let url = "redis://127.0.0.1/";
+    for (field, of_instance, of_dashboard) in cases {
+        let expected = of_instance(Pulse::builder().redis(url)).build_with_tasks();
+        let refused = of_dashboard(Dashboard::builder().redis(url))
+            .build()
+            .unwrap_err();
+        assert_eq!(refused.field(), field);
+        assert_eq!(refused.to_string(), expected.unwrap_err().to_string());
+    }
+    let refused = Dashboard::builder().build().unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "redis is missing: give the URL of the Redis that the instances of the service write to"
+    );
+}
+
+#[test]
+fn a_path_that_cannot_work_is_an_error() {
+    use tower_pulse::admin::Access;
+    // No runtime is needed, as there is no task.
+    let dashboard = Dashboard::builder()
+        .redis("redis://127.0.0.1/")
+        .build()
+        .unwrap();
+    let refused = dashboard
+        .try_mount::<()>("pulse", Access::open())
+        .unwrap_err();
+    assert_eq!(refused.field(), "mount");
+    assert!(
+        dashboard
+            .try_mount::<u8>("/pulse", Access::token(""))
+            .is_err()
+    );
+    let _: axum::Router<String> = dashboard.router(Access::open());
+    assert!(format!("{dashboard:?}").contains("redis"), "{dashboard:?}");
+}

@@ -1,0 +1,122 @@
+//! A dashboard before the first instance, and one whose store is away or holds keys of another program.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use redis::cmd;
+
+use crate::fleet::{Fleet, START, json, send};
+
+#[tokio::test]
+async fn a_dashboard_waits_for_the_first_instance() {
+    let fleet = Fleet::new().await;
+    let dashboard = fleet.dashboard();
+    for path in [
+        "",
+        "metrics",
+        "api/paths?window=1h",
+        "api/instances",
+        "api/series?window=1h",
+        "api/counters",
+        "api/rankings",
+        "api/changes",
+        "api/marks",
+        "api/slowest",
+        "api/slowest_requests",
+        "api/fix_first?window=1h",
+        "api/rows",
+    ] {
+        let (status, body) = send(&dashboard, "GET", path).await;
+        // The row caches and rankings of a process that has none are none.
+        assert_eq!(status, StatusCode::OK, "{path}: {body}");
+    }
+    let overview = json(&dashboard, "api/overview?window=1h").await;
+    assert_eq!(
+        (&overview["hour"]["requests"], &overview["instances"]),
+        (&0.into(), &0.into())
+    );
+    assert!(
+        overview["window"]["complete"].as_f64().unwrap() < 0.01,
+        "{overview}"
+    );
+    for path in ["api/health", "api/health?part=status"] {
+        let health = json(&dashboard, path).await;
+        let warnings = health["warnings"].as_array().unwrap();
+        let says =
+            |warning: &serde_json::Value| warning.as_str().unwrap().contains("nothing is recorded");
+        assert!(warnings.iter().any(says), "{health}");
+        assert_eq!(health["status"], "ok");
+    }
+    assert!(fleet.values().await.is_empty());
+
+    let instance = fleet.instance("web-1");
+    instance.record("GET /a", Duration::from_millis(7), StatusCode::OK);
+    instance.heartbeat().await.unwrap();
+    fleet.flush(&[instance]).await;
+    fleet.look_again();
+    assert_eq!(
+        json(&dashboard, "api/overview").await["hour"]["requests"],
+        1
+    );
+    assert_eq!(
+        json(&dashboard, "api/paths?window=1h").await["paths"][0]["context"],
+        "GET /a"
+    );
+    let health = json(&dashboard, "api/health").await;
+    assert!(
+        health["warnings"].as_array().unwrap().is_empty(),
+        "{health}"
+    );
+    assert!(
+        json(&dashboard, "api/overview?window=1h").await["as_of"]
+            .as_i64()
+            .unwrap()
+            > START
+    );
+}
+
+#[tokio::test]
+async fn a_key_of_another_program_is_left_to_the_instances() {
+    let fleet = Fleet::new().await;
+    let mut connection = fleet.server.connection().await;
+    let mut add = cmd("SADD");
+    add.arg("pulse:pulse:quarantine")
+        .arg("x")
+        .exec_async(&mut connection)
+        .await
+        .unwrap();
+    let before = fleet.values().await;
+    let dashboard = fleet.dashboard();
+    assert_eq!(json(&dashboard, "api/overview").await["instances"], 0);
+    assert_eq!(json(&dashboard, "api/health").await["status"], "ok");
+    assert_eq!(fleet.values().await, before);
+}
+
+#[tokio::test]
+async fn health_answers_while_the_store_is_away() {
+    let fleet = Fleet::new().await;
+    fleet.server.kill_9();
+    let dashboard = fleet.dashboard();
+    assert_eq!(send(&dashboard, "GET", "api/overview").await.0, 503);
+    for path in ["api/health", "api/health?part=status"] {
+        assert_eq!(json(&dashboard, path).await["status"], "down");
+    }
+    let health = json(&dashboard, "api/health").await;
+    assert!(
+        health["store"]["last_error"]
+            .as_str()
+            .unwrap()
+            .contains("cannot be reached"),
+        "{health}"
+    );
+    assert!(health["store"]["contact_age_seconds"].is_null());
+    assert!(
+        send(&dashboard, "GET", "metrics")
+            .await
+            .1
+            .contains("\npulse_store_up 0\n")
+    );
+    fleet.server.restart().await;
+    fleet.look_again();
+    assert_eq!(json(&dashboard, "api/health").await["status"], "ok");
+}

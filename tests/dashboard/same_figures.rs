@@ -1,0 +1,263 @@
+//! A dashboard answers as an instance does, and writes nothing meanwhile.
+
+use std::time::Duration;
+
+use axum::Router;
+use http::StatusCode;
+use redis::cmd;
+use tower_pulse::Pulse;
+use tower_pulse::admin::Access;
+use tower_pulse::query::PathsQuery;
+
+use crate::fleet::{Fleet, MINUTE, START, json, send};
+
+/// All questions about the fleet.
+const SAME: [&str; 25] = [
+    "api/overview",
+    "api/overview?window=1h",
+    "api/paths",
+    "api/paths?window=1h&kind=all&series=hits",
+    "api/paths?window=7d",
+    "api/path?context=GET%20%2Fa",
+    "api/path?context=GET%20%2Fa&window=15m",
+    "api/fix_first?window=1h",
+    "api/changes",
+    "api/deploy",
+    "api/marks",
+    "api/instances",
+    "api/instances?context=GET%20%2Fa",
+    "api/slowest",
+    "api/slowest_requests",
+    "api/rankings",
+    "api/rankings?name=posts",
+    "api/counters",
+    "api/counters?series=true&window=1h",
+    "api/counters?name=sales",
+    "api/rows",
+    "api/series?window=1h",
+    "api/series?metric=p95&window=1h",
+    "api/series?metric=times&context=GET%20%2Fa&window=1h",
+    "api/series?metric=outcomes",
+];
+
+/// What is about this process, or draws the page.
+const OWN: [&str; 5] = [
+    "",
+    "api/health",
+    "api/health?part=status",
+    "api/screen?ask=health&ask=overview&ask=paths%3Fwindow%3D1h",
+    "metrics",
+];
+
+/// The commands of connections, of questions, and of this test.
+const ALLOWED: [&str; 22] = [
+    "auth",
+    "select",
+    "info",
+    "hello",
+    "config|resetstat",
+    "getrange",
+    "hget",
+    "hgetall",
+    "hkeys",
+    "hlen",
+    "hmget",
+    "hscan",
+    "xlen",
+    "zcard",
+    "zcount",
+    "zmscore",
+    "zrange",
+    "zrangebylex",
+    "zrangebyscore",
+    "zrevrange",
+    "zrevrank",
+    "zscore",
+];
+
+/// Ten minutes of requests, timers, failures, counters and a ranking; a deploy, and another mark.
+async fn busy(fleet: &Fleet) -> [Pulse; 2] {
+    let instances = ["web-1", "web-2"].map(|name| fleet.instance(name));
+    for minute in 0..10 {
+        fleet.hand.set_wall(START + minute * MINUTE + 30);
+        for (number, pulse) in instances.iter().enumerate() {
+            pulse.heartbeat().await.unwrap();
+            pulse.drain();
+            for request in 0..40u64 {
+                let duration = Duration::from_millis(5 + request + 20 * number as u64);
+                pulse.record("GET /a", duration, StatusCode::OK);
+                pulse.record(
+                    "POST /b",
+                    duration / 2,
+                    match request % 10 {
+                        0 => StatusCode::BAD_GATEWAY,
+                        _ => StatusCode::CREATED,
+                    },
+                );
+                pulse.record_duration("db:find", duration / 3);
+            }
+            pulse.counter("sales").add(3);
+            let posts = pulse.ranking("posts").build().unwrap();
+            posts.add("first", 1 + number as i64);
+            pulse.drain();
+        }
+        if minute == 5 {
+            fleet.flush(&instances).await;
+            // The one that has folded last.
+            instances[1].mark("new index").await.unwrap();
+        }
+    }
+    fleet.hand.set_wall(START + 10 * MINUTE);
+    for pulse in &instances {
+        pulse.heartbeat().await.unwrap();
+    }
+    fleet.flush(&instances).await;
+    assert!(instances[1].judge().await.unwrap() > 0);
+    instances
+}
+
+async fn same(instance: &Router, dashboard: &Router) {
+    for path in SAME {
+        let (status, expected) = send(instance, "GET", path).await;
+        assert_eq!(status, StatusCode::OK, "{path}: {expected}");
+        assert_eq!(
+            send(dashboard, "GET", path).await,
+            (status, expected),
+            "{path}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_dashboard_shows_what_an_instance_shows_and_writes_nothing() {
+    let fleet = Fleet::new().await;
+    let instances = busy(&fleet).await;
+    let instance = Router::new().merge(instances[0].mount("/pulse", Access::open()));
+    fleet.look_again();
+    let dashboard = fleet.dashboard();
+    same(&instance, &dashboard).await;
+    assert_eq!(
+        json(&dashboard, "api/overview").await["hour"]["requests"],
+        2 * 10 * 80
+    );
+
+    // The instances rest, so that only the dashboard asks. It looks at all, twice.
+    let before = fleet.values().await;
+    assert!(before.len() > 20, "only {} keys", before.len());
+    fleet.forget_calls().await;
+    for _ in 0..2 {
+        fleet.look_again();
+        for path in SAME.into_iter().chain(OWN) {
+            let (status, body) = send(&dashboard, "GET", path).await;
+            assert_eq!(status, StatusCode::OK, "{path}: {body}");
+        }
+        let (status, body) = send(&dashboard, "POST", "api/marks").await;
+        assert_eq!(status, StatusCode::FORBIDDEN);
+        assert!(body.contains("only reads"), "{body}");
+    }
+    let calls = fleet.calls().await;
+    let unexpected: Vec<_> = calls
+        .iter()
+        .filter(|name| !ALLOWED.contains(&&***name))
+        .collect();
+    assert!(unexpected.is_empty() && calls.len() > 10, "{calls:?}");
+    assert_eq!(fleet.values().await, before);
+
+    // It is no instance.
+    let answer = json(&dashboard, "api/instances").await;
+    let names = answer["instances"].as_array().unwrap().iter();
+    let names: Vec<_> = names.map(|row| row["instance"].as_str().unwrap()).collect();
+    assert_eq!(names, ["web-1", "web-2"]);
+    let mut connection = fleet.server.connection().await;
+    let alive: u64 = cmd("ZCARD")
+        .arg("pulse:pulse:instances")
+        .query_async(&mut connection)
+        .await
+        .unwrap();
+    assert_eq!(alive, 2);
+
+    // What is written later is shown.
+    instances[1].record("GET /new", Duration::from_millis(1), StatusCode::OK);
+    fleet.flush(&instances).await;
+    fleet.look_again();
+    same(&instance, &dashboard).await;
+    let query = PathsQuery {
+        contains: "/new".to_owned(),
+        ..PathsQuery::default()
+    };
+    let in_rust = fleet.builder().build().unwrap();
+    assert_eq!(in_rust.query().paths(&query).await.unwrap().total, 1);
+}
+
+#[tokio::test]
+async fn a_dashboard_tells_nothing_that_only_an_instance_has() {
+    let fleet = Fleet::new().await;
+    let instances = busy(&fleet).await;
+    fleet.look_again();
+    let dashboard = fleet.dashboard();
+    let health = json(&dashboard, "api/health").await;
+    assert!(health["instance"].is_null() && health.as_object().unwrap().contains_key("instance"));
+    for part in ["completeness", "recording", "flush", "worst_case"] {
+        assert!(health.get(part).is_none(), "{part}: {health}");
+    }
+    assert_eq!(
+        (&health["status"], &health["warnings"]),
+        (&"ok".into(), &serde_json::json!([]))
+    );
+    assert_eq!(health["store"]["contact_age_seconds"], 0.0);
+    assert!(
+        health["store"]["description"]
+            .as_str()
+            .unwrap()
+            .contains("redis"),
+        "{health}"
+    );
+    assert_eq!(health["fold"]["journal"]["is_folder"], false);
+    assert_eq!(health["changes"]["judged_until"], START + 10 * MINUTE);
+    assert!(
+        health["cleaning"].is_object()
+            && health["reading"].is_object()
+            && health["version"].is_string()
+    );
+    // What an instance tells of the fleet.
+    let own = Router::new().merge(instances[0].mount("/pulse", Access::open()));
+    let own = json(&own, "api/health").await;
+    assert_eq!(
+        health["changes"]["contexts"],
+        json(&dashboard, "api/changes").await["sight"]["contexts"]
+    );
+    assert_eq!(
+        (&own["fold"]["late"], &own["cleaning"]),
+        (&health["fold"]["late"], &health["cleaning"])
+    );
+
+    let (_, metrics) = send(&dashboard, "GET", "metrics").await;
+    let samples: Vec<_> = metrics
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .collect();
+    let is_of_the_fleet = |line: &&&str| {
+        let fleet = ["pulse_fleet_", "pulse_store_up ", "pulse_changes{"];
+        fleet.iter().any(|name| line.starts_with(name))
+    };
+    assert!(
+        samples.iter().all(|line| is_of_the_fleet(&line)),
+        "{metrics}"
+    );
+    for gauge in [
+        "pulse_fleet_instances 2",
+        "pulse_fleet_requests 1600",
+        "pulse_fleet_journal_bytes 0",
+        "pulse_store_up 1",
+    ] {
+        assert!(samples.contains(&gauge), "{gauge}: {metrics}");
+    }
+
+    let (_, page) = send(&dashboard, "GET", "").await;
+    for flag in ["is_instance", "row_cache"] {
+        assert!(
+            page.contains(&format!("&quot;{flag}&quot;:false")),
+            "{page}"
+        );
+    }
+}
