@@ -55,6 +55,8 @@ struct Inner {
     flushes: SharedFlush,
     #[cfg(feature = "query")]
     query: std::sync::OnceLock<crate::query::Reader>,
+    #[cfg(feature = "admin")]
+    posts: Arc<crate::admin::PostLimit>,
 }
 
 /// What the builder has put together.
@@ -114,6 +116,8 @@ impl std::fmt::Debug for Pulse {
 
 impl Pulse {
     pub(crate) fn new(parts: Parts, stop: Stop) -> Self {
+        #[cfg(feature = "admin")]
+        let posts = Arc::new(crate::admin::PostLimit::new(parts.clock.clone()));
         Self(Arc::new(Inner {
             parts: Arc::new(parts),
             stop,
@@ -121,6 +125,8 @@ impl Pulse {
             flushes: SharedFlush::default(),
             #[cfg(feature = "query")]
             query: std::sync::OnceLock::new(),
+            #[cfg(feature = "admin")]
+            posts,
         }))
     }
 

@@ -47,7 +47,7 @@ use self::api::question::Question;
 use self::assets::AssetPath;
 use self::page::Page;
 use self::params::Params;
-use self::post_limit::PostLimit;
+pub(crate) use self::post_limit::PostLimit;
 use self::response::ApiError;
 use crate::error::{BuildError, StoreError};
 use crate::model::mark::Mark;
@@ -89,6 +89,8 @@ pub(crate) struct Source {
 pub(crate) struct Instance {
     /// Adds a mark, and waits until it can be read.
     pub(crate) add_mark: MarkTarget,
+    /// Counts the posts to all routers of a `Pulse`.
+    pub(crate) posts: Arc<PostLimit>,
     /// Returns the totals of this instance by context, which may include `<all>`.
     #[cfg_attr(not(feature = "prometheus"), allow(dead_code))]
     pub(crate) totals: TotalsSource,
@@ -144,7 +146,6 @@ where
     let admin = Arc::new(Admin {
         query: source.query.clone(),
         page: Page::new(&source),
-        posts: PostLimit::new(source.query.source().clock.clone()),
         prefix: prefix.to_owned(),
         source,
         access,
@@ -187,7 +188,6 @@ struct Admin {
     source: Source,
     query: Reader,
     page: Page,
-    posts: PostLimit,
     access: Access,
     /// The mount path, without a slash at its end.
     prefix: String,
@@ -249,7 +249,7 @@ impl Admin {
             return Err(ApiError::new(StatusCode::FORBIDDEN, message));
         };
         api::marks::check_head(parts)?;
-        self.posts.count()?;
+        instance.posts.count()?;
         let body = axum::body::to_bytes(body, MAX_BODY);
         let body = tokio::time::timeout(BODY_DEADLINE, body).await;
         let body = body.map_err(|_| {

@@ -15,8 +15,8 @@ const BURST: u32 = 60;
 /// Time after which one more is accepted.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Counts the posts to this process.
-pub(super) struct PostLimit {
+/// Counts the posts to an instance.
+pub(crate) struct PostLimit {
     clock: Clock,
     began: Tick,
     /// When the whole burst is accepted again: the time from `began` on.
@@ -24,7 +24,7 @@ pub(super) struct PostLimit {
 }
 
 impl PostLimit {
-    pub(super) fn new(clock: Clock) -> Self {
+    pub(crate) fn new(clock: Clock) -> Self {
         Self {
             began: clock.tick(),
             clock,

@@ -74,6 +74,7 @@ impl Pulse {
             service: parts.service.clone(),
             app_version: recorder.limits.app_version.clone(),
             instance: Some(crate::admin::Instance {
+                posts: self.0.posts.clone(),
                 add_mark: Arc::new(move |mark| {
                     let pulse = marking.clone();
                     Box::pin(async move { pulse.add_mark(mark).await })

@@ -119,3 +119,23 @@ async fn posts_beyond_a_burst_are_refused_until_time_has_passed() {
     hand.advance(Duration::from_secs(3_600));
     assert_eq!(statuses(61).await, [[201; 60].as_slice(), &[429]].concat());
 }
+
+#[tokio::test]
+async fn two_mounts_accept_as_many_posts_as_one() {
+    let (clock, _hand) = Clock::manual(NOW);
+    let builder = Pulse::builder().clock(clock);
+    let (pulse, _tasks) = builder.build_with_tasks().unwrap();
+    let app = Router::new()
+        .merge(pulse.mount("/pulse", Access::token("secret")))
+        .merge(pulse.mount("/other", Access::token("secret")));
+    let mut client = Client::connect(serve(app).await).await;
+    let mut accepted = 0;
+    for number in 0..122 {
+        let path = ["/pulse/api/marks", "/other/api/marks"][number % 2];
+        let body = json!({ "text": "again" }).to_string();
+        let answer = client.request("POST", path, &[TOKEN, JSON], body).await;
+        assert!([201, 429].contains(&answer.status), "{}", answer.status);
+        accepted += usize::from(answer.status == 201);
+    }
+    assert_eq!(accepted, 60);
+}

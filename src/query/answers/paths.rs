@@ -14,6 +14,7 @@ use crate::model::records::RecordId;
 use crate::query::book::Book;
 use crate::query::error::QueryError;
 use crate::query::source::Source;
+use crate::query::turn::Turn;
 use crate::query::window::Window;
 use crate::query::window_sums::PartSums;
 
@@ -318,18 +319,24 @@ async fn rows(source: &Source, window: Window, book: Option<&Book>) -> Result<Ta
         let added = book.and_then(|book| book.added(context, part.slices.from));
         Measured::of_part(context, part, added)
     };
-    let rows = contexts.into_iter().map(|context| Row {
-        measured: Compared::new(
+    let mut rows = Vec::with_capacity(contexts.len());
+    let mut turn = Turn::new(&source.clock);
+    for context in contexts {
+        let measured = Compared::new(
             (measured(context, &sums.now), &now),
             (measured(context, &sums.before), &before),
-        ),
-        context: context.clone(),
-    });
+        );
+        rows.push(Row {
+            context: context.clone(),
+            measured,
+        });
+        turn.pause().await;
+    }
     Ok(Table {
         now,
         before,
         error: sums.error(),
-        rows: rows.collect(),
+        rows,
     })
 }
 
