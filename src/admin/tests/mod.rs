@@ -124,7 +124,7 @@ pub(super) fn source_with(query: Reader) -> Source {
         service: None,
         app_version: None,
         instance: Some(Instance {
-            posts: Arc::new(PostLimit::new(Clock::manual(NOW).0)),
+            posts: Arc::new(crate::admin::PostLimit::new(Clock::manual(NOW).0)),
             add_mark: Arc::new(|_| Box::pin(async { Ok(()) })),
             totals: Arc::new(totals),
         }),
