@@ -432,6 +432,7 @@ async fn the_admin_tells_where_the_time_of_requests_goes() {
         let db = serde_json::json!({
             "timer": "db", "count": 4, "per_request": 2.0, "requests": 2,
             "total": 0.012, "covered": 0.012, "share": 0.6, "overlap": 0.0,
+            "seconds_per_request": 0.006, "change": null,
         });
         assert_eq!(rows[0], db);
         assert_eq!(
