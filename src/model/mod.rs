@@ -25,6 +25,7 @@ pub mod pack;
 pub mod ranking;
 pub mod records;
 pub mod round;
+pub mod running_sums;
 mod section;
 pub mod slice;
 pub mod slices;

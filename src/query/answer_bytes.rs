@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::instance_minutes::InstanceSums;
-use super::window_sums::WindowSums;
+use super::windows::sums::WindowSums;
 use crate::model::changes::side_by_side::Versions;
 use crate::model::records::SliceSums;
 use crate::store::CounterSeries;

@@ -39,39 +39,31 @@
 //!
 //! Each question reaches the store at most once a second, however many ask.
 
-// Read `handle.rs` and `answers/` (what is answered, a file for each question), then `reader.rs` with `single_flight.rs` (how
-// the store is asked), `answer_bytes.rs` and `error.rs`, `windows.rs` (how the sums of all contexts are brought up to date),
-// `book.rs` (what other programs have added) and `instance_minutes.rs` (what each instance did). Windows are made of
-// `window_state.rs` (what is held), `held_window.rs`, `open_slices.rs`, `context_groups.rs` and `window_pages.rs` (what is
-// read at once), and answer with `window_sums.rs` and `window_points.rs`. `turn.rs` lets others run in between.
+// Read `reader.rs` and `answers/` (what is answered, a file for each question), then `store_reader.rs` with
+// `single_flight.rs` (how the store is asked), `answer_bytes.rs` and `error.rs`, `windows/` (the sums of all contexts),
+// `book.rs` (what other programs have added) and `instance_minutes.rs` (what each instance did). `turn.rs` lets others run
+// in between.
 
 mod answer_bytes;
 mod answers;
 mod book;
-mod context_groups;
 mod error;
-mod handle;
-mod held_window;
 mod instance_minutes;
-mod open_slices;
 mod reader;
 mod single_flight;
 mod source;
+mod store_reader;
 mod turn;
 mod window;
-mod window_pages;
-mod window_points;
-mod window_state;
-mod window_sums;
 mod windows;
 
 pub use self::answers::*;
 pub use self::error::QueryError;
-pub use self::handle::{Answer, Answering, Reader};
+pub use self::reader::{Answer, Answering, Reader};
 pub use self::window::Window;
 pub use crate::model::changes::detector::Sight;
 pub use crate::model::changes::side_by_side::{Side, SideBySide};
 pub use crate::model::context::Kind;
 
-pub(crate) use self::reader::StoreReader;
 pub(crate) use self::source::{Process, Source};
+pub(crate) use self::store_reader::StoreReader;

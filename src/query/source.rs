@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::reader::StoreReader;
+use super::store_reader::StoreReader;
 use crate::clock::Clock;
 use crate::model::health::Health;
 use crate::model::ranking::RankingSpec;

@@ -12,7 +12,7 @@ fn contexts(answer: &Value) -> Vec<&str> {
         .collect()
 }
 
-fn keys(value: &Value) -> Vec<&str> {
+pub(super) fn keys(value: &Value) -> Vec<&str> {
     let mut keys: Vec<_> = value
         .as_object()
         .expect("an object")
@@ -279,88 +279,6 @@ async fn slowest() {
     );
     let answer = json(&bench.router, "/api/slowest?limit=1").await;
     assert_eq!(answer, json!({"slowest": [first], "as_of": NOW - 1}));
-}
-
-#[tokio::test]
-async fn counters_and_series() {
-    let bench = bench();
-    let get = async |uri: &str| json(&bench.router, uri).await;
-    let sales = json!({"name": "sales", "precision": 5, "samples": [[500, -7], [1_000, i64::MAX]], "as_of": NOW - 1});
-    assert_eq!(get("/api/counters?name=sales&precision=5").await, sales);
-    // Counters of this process, and of contexts, are not unknown before they have counted.
-    for known in ["declared", "errors:db:find", "errors:GET /past", "micros"] {
-        let none = json!({"name": known, "precision": 1, "samples": [], "as_of": NOW - 1});
-        let uri = format!("/api/counters?name={}&precision=1", known.replace(' ', "+"));
-        assert_eq!(get(&uri).await, none);
-    }
-    for unknown in ["no", "hits:GET+/nowhere", "no:hits", "\\hits"] {
-        let uri = format!("/api/counters?name={}", unknown.replace('\\', "%5C"));
-        let answered = super::get(&bench.router, &uri).await;
-        assert_eq!(answered.status, 404, "{unknown}");
-        assert!(answered.json()["error"].is_string());
-    }
-
-    let hits = json!({"context": null, "metric": "hits", "precision": 60, "points": [[6_000, 4], [12_000, 0], [18_000, 2]], "as_of": NOW - 1});
-    assert_eq!(get("/api/series").await, hits);
-    assert_eq!(
-        get("/api/series?metric=errors&precision=1").await["points"],
-        json!([[100, 1]])
-    );
-    let means = json!([[100, 0.5], [200, null], [300, 0.0]]);
-    let answer = get("/api/series?metric=mean&precision=1&context=GET+/ping").await;
-    assert_eq!(
-        (&answer["points"], &answer["context"]),
-        (&means, &json!("GET /ping"))
-    );
-    assert_eq!(
-        get("/api/series?metric=mean&precision=1").await["points"],
-        means
-    );
-    let p99 = get("/api/series?metric=p99&precision=3600").await;
-    let value = p99["points"][0][1].as_f64().expect("a number");
-    assert!((value - 1.0).abs() < 0.022, "{value}");
-    assert_eq!(p99["points"][1], json!([720_000, null]));
-}
-
-#[tokio::test]
-async fn counters_are_listed_by_name() {
-    let bench = bench();
-    let get = async |query: &str| json(&bench.router, &format!("/api/counters{query}")).await;
-    let names = |answer: &Value| {
-        let rows = answer["counters"].as_array().expect("rows").iter();
-        let names = rows.map(|row| row["name"].as_str().expect("a name").to_owned());
-        names.collect::<Vec<_>>()
-    };
-    let all = get("").await;
-    let keys_of_list = ["as_of", "counters", "from", "precision", "to", "total"];
-    assert_eq!(keys(&all), keys_of_list);
-    // NOW is 10 s into a minute.
-    assert_eq!(
-        (&all["precision"], &all["from"], &all["to"]),
-        (&json!(60), &json!(NOW - 70), &json!(NOW + 50))
-    );
-    assert_eq!(names(&all), ["declared", "logins", "odd\"\\\n}", "sales"]);
-    let none =
-        json!({"name": "declared", "last": 0, "last_start": NOW - 70, "rate": 0.0, "sum": 0});
-    assert_eq!(all["counters"][0], none);
-    let logins =
-        json!({"name": "logins", "last": 2, "last_start": NOW - 70, "rate": 0.1, "sum": 16});
-    assert_eq!(all["counters"][1], logins);
-    assert_eq!(
-        all["counters"][3]["sum"], 0,
-        "its slices are not kept any more"
-    );
-    let page = get("?limit=1&offset=1&precision=5").await;
-    assert_eq!(
-        (names(&page), &page["total"]),
-        (vec!["logins".to_owned()], &json!(4))
-    );
-    assert_eq!(page["precision"], 5);
-    let wanted = get("?q=l").await;
-    assert_eq!((names(&wanted).len(), &wanted["total"]), (3, &json!(3)));
-    assert_eq!(names(&get("?offset=99999999999999999999").await), [""; 0]);
-    let page = get("?limit=0").await;
-    assert_eq!((names(&page).len(), &page["total"]), (0, &json!(4)));
 }
 
 #[tokio::test]

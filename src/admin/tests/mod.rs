@@ -3,6 +3,7 @@
 mod access;
 mod api;
 mod assets;
+mod counters;
 mod headers;
 mod memory;
 mod mount;

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::measured::{Covered, Measured, share};
 use crate::model::access_time::AccessTimeStats;
 use crate::model::context::ContextId;
-use crate::query::window_sums::{PartSums, WindowSums};
+use crate::query::windows::sums::{PartSums, WindowSums};
 
 /// Fewest requests on each side of which a ratio says something, and of which a statistic of one window does.
 pub const ENOUGH_REQUESTS: u64 = 20;

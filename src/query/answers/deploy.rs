@@ -16,7 +16,7 @@ use crate::model::tier::FINEST;
 use crate::model::window::Window as Slices;
 use crate::query::error::QueryError;
 use crate::query::source::Source;
-use crate::query::window_sums::WindowSums;
+use crate::query::windows::sums::WindowSums;
 
 /// The contexts before and after a mark: [`Reader::deploy`](crate::query::Reader::deploy).
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -14,10 +14,10 @@ use crate::model::context::{ALL, ContextId, Kind};
 use crate::model::slices::Merge;
 use crate::model::window::{Window as Slices, WindowSlices};
 use crate::query::error::QueryError;
-use crate::query::reader::Span;
 use crate::query::source::Source;
+use crate::query::store_reader::Span;
 use crate::query::window::Window;
-use crate::query::window_sums::{Summary, WindowSums};
+use crate::query::windows::sums::{Summary, WindowSums};
 
 /// The contexts to fix first: [`Reader::fix_first`](crate::query::Reader::fix_first).
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -274,7 +274,7 @@ async fn of_page(
     let slices = window.slices(span.now);
     let all = ContextId::all();
     let (sums, all) = tokio::try_join!(records(source, id, slices), records(source, &all, slices))?;
-    Ok((Covered::new(slices, span.created, span), sums, all))
+    Ok((Covered::new(slices, span.since, span), sums, all))
 }
 
 /// What a context measured in some slices.

@@ -17,10 +17,10 @@ use crate::model::snapshot::{AliveInstance, FleetSnapshot};
 use crate::model::window::{Window as Slices, WindowSlices};
 use crate::query::error::QueryError;
 use crate::query::instance_minutes::InstanceSums;
-use crate::query::reader::Span;
 use crate::query::source::Source;
+use crate::query::store_reader::Span;
 use crate::query::window::Window;
-use crate::query::window_sums::Summary;
+use crate::query::windows::sums::Summary;
 
 /// What each instance did: [`Reader::instances`](crate::query::Reader::instances).
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -66,7 +66,7 @@ pub struct InstanceRow {
     /// Whether it differs so much from the others that it should be looked at: a change that stands is about it, or its
     /// requests take 1.5 times as long, or 1.1 times and its version is the suspect of a change that stands.
     pub stands_out: bool,
-    /// The id of this change.
+    /// The id of the change that stands and is about it.
     pub change: Option<Arc<str>>,
 }
 
@@ -190,7 +190,7 @@ impl Reported {
     pub(super) fn covered(&self, sums: &[InstanceSums], span: Span) -> Covered {
         // There may be requests from before the store's beginning.
         let busy = sums.iter().map(|of| of.busy.start);
-        let since = busy.fold(span.created, i64::min);
+        let since = busy.fold(span.since, i64::min);
         let seconds = self.minutes.covered(since, span.recorded_until, span.now);
         let whole = self.minutes.to.saturating_sub(self.begin);
         Covered {

@@ -8,8 +8,8 @@ use crate::model::outcome::{Outcome, OutcomeCounts};
 use crate::model::snapshot::HourSnapshot;
 use crate::model::sorted;
 use crate::model::window::{Window as Slices, WindowSlices};
-use crate::query::reader::Span;
-use crate::query::window_sums::{PartSums, Summary};
+use crate::query::store_reader::Span;
+use crate::query::windows::sums::{PartSums, Summary};
 
 /// `part / whole`, if there is a whole.
 pub(crate) fn share(part: f64, whole: f64) -> Option<f64> {
@@ -163,7 +163,7 @@ const MOSTLY: f64 = 0.5;
 impl Covered {
     /// A window of the time that the store has recorded.
     pub(super) fn of(window: Slices, span: Span) -> Self {
-        Self::new(window.slices(span.now), span.created, span)
+        Self::new(window.slices(span.now), span.since, span)
     }
 
     /// Slices that are recorded from `since` on.

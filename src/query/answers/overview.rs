@@ -8,10 +8,10 @@ use crate::model::context::ContextId;
 use crate::model::snapshot::FleetSnapshot;
 use crate::model::window::Window as Slices;
 use crate::query::error::QueryError;
-use crate::query::reader::Span;
 use crate::query::source::Source;
+use crate::query::store_reader::Span;
 use crate::query::window::Window;
-use crate::query::window_sums::PartSums;
+use crate::query::windows::sums::PartSums;
 use crate::store::RECENT_SLICES;
 
 /// Number of complete seconds that the rate is a mean of.
@@ -121,6 +121,6 @@ fn rate(fleet: &FleetSnapshot, span: Span, precision: i64) -> Option<f64> {
     let recent = fleet.recent.iter();
     let within = recent.filter(|slice| window.contains(&slice.start));
     let requests = within.fold(0i64, |sum, slice| sum.saturating_add(slice.count));
-    let seconds = end.saturating_sub(window.start.max(span.created));
+    let seconds = end.saturating_sub(window.start.max(span.since));
     Some(requests as f64 / seconds.max(1) as f64)
 }

@@ -16,7 +16,7 @@ use crate::query::error::QueryError;
 use crate::query::source::Source;
 use crate::query::turn::Turn;
 use crate::query::window::Window;
-use crate::query::window_sums::PartSums;
+use crate::query::windows::sums::PartSums;
 
 /// The measurements that rows can be ordered by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::query::window_points::{Point, WindowPoints};
+use crate::query::windows::points::{Point, WindowPoints};
 
 /// The most rows of an answer that have a series.
 pub(super) const MAX_SERIES_ROWS: usize = 100;

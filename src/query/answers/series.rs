@@ -9,8 +9,8 @@ use super::{check_points, of_kind};
 use crate::model::context::{ALL, ContextId, Kind};
 use crate::model::window::WindowSlices;
 use crate::query::error::QueryError;
-use crate::query::reader::Span;
 use crate::query::source::Source;
+use crate::query::store_reader::Span;
 use crate::query::window::Window;
 use crate::store::CounterQuery;
 
@@ -131,8 +131,8 @@ async fn of_records(
 /// What the slices of a window cover. There may be slices from before the store was created; of the one within which it
 /// was created, only the part since then was recorded.
 fn covered(slices: WindowSlices, precision: u32, span: Span, oldest: Option<i64>) -> Covered {
-    let before = oldest.filter(|start| start.saturating_add(i64::from(precision)) <= span.created);
-    Covered::new(slices, before.unwrap_or(span.created), span)
+    let before = oldest.filter(|start| start.saturating_add(i64::from(precision)) <= span.since);
+    Covered::new(slices, before.unwrap_or(span.since), span)
 }
 
 /// The kind of the context of this name, of which the request may say the kind.

@@ -1,4 +1,4 @@
-//! What windows measured: the answers of [`Windows`](super::windows::Windows).
+//! What windows measured: the answers of [`Windows`](super::Windows).
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -2,23 +2,33 @@
 //! takes the slices that have entered and left it since, and not all slices again.
 //!
 //! The newest slices still change. They are *open*: their records are held as they are, and read again when they
-//! have another revision. All other slices are in [`RunningSums`](crate::model::window::RunningSums). If one of these
+//! have another revision. All other slices are in [`RunningSums`](crate::model::running_sums::RunningSums). If one of these
 //! changes after all, as when an instance flushes after an outage, the sums are made again.
 //!
 //! What is held is bounded: the windows that were asked for longest ago are dropped first, and read again when they are
 //! asked for. A window that does not fit by itself is an error.
+
+// Read this file, then `state.rs` (what is held), `held.rs`, `open_slices.rs`, `groups.rs` and `pages.rs` (what is read at
+// once). `sums.rs` and `points.rs` are the answers.
+
+mod groups;
+mod held;
+mod open_slices;
+mod pages;
+pub(crate) mod points;
+mod state;
+pub(crate) mod sums;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Mutex;
 
-use super::held_window::Moved;
-use super::turn::Turn;
-use super::window_pages::{Page, read_page};
-use super::window_points::{Point, WindowPoints};
-use super::window_state::{Ready, WindowState};
-use super::window_sums::WindowSums;
+use self::held::Moved;
+use self::pages::{Page, read_page};
+use self::points::{Point, WindowPoints};
+use self::state::{Ready, WindowState};
+use self::sums::WindowSums;
 use crate::clock::{Clock, Tick};
 use crate::error::StoreError;
 use crate::model::aggregate::Aggregate;
@@ -27,6 +37,7 @@ use crate::model::pack;
 use crate::model::records::{Record, RecordId};
 use crate::model::tier::TierSlice;
 use crate::model::window::Window;
+use crate::query::turn::Turn;
 use crate::store::{PackedRecords, Store};
 
 /// Age up to which the records are not read again.

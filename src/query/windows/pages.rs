@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::held_window::Move;
+use super::held::Move;
 use crate::error::StoreError;
 use crate::model::records::RecordId;
 use crate::model::tier::TierSlice;

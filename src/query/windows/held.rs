@@ -1,9 +1,10 @@
 //! The slices of a window that have settled: their sums, and each of them by itself.
 
-use super::window_points::{Point, SlicePoints};
+use super::points::{Point, SlicePoints};
 use crate::clock::Tick;
+use crate::model::running_sums::{PackedSums, RunningSums};
 use crate::model::tier::Revision;
-use crate::model::window::{PackedSums, RunningSums, Window};
+use crate::model::window::Window;
 
 /// What is done with a slice of a group of contexts, in the window and in the one before it.
 #[derive(Clone, Copy, Debug, Default)]

@@ -4,13 +4,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::context_groups::ContextGroups;
-use super::held_window::{HeldWindow, Move};
+use super::groups::ContextGroups;
+use super::held::{HeldWindow, Move};
 use super::open_slices::{OpenSlice, OpenSlices, is_open};
-use super::turn::Turn;
-use super::window_pages::{Page, pages};
-use super::window_points::Point;
-use super::window_sums::{PartSums, Summary};
+use super::pages::{Page, pages};
+use super::points::Point;
+use super::sums::{PartSums, Summary};
 use crate::clock::{Clock, Tick};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::model::aggregate::Aggregate;
@@ -19,6 +18,7 @@ use crate::model::records::{Record, RecordId};
 use crate::model::slices::Merge;
 use crate::model::tier::{FINEST, Revision, TierSlice};
 use crate::model::window::{Window, WindowSlices};
+use crate::query::turn::Turn;
 use crate::store::RecordIndex;
 
 /// Time after which the sums of a window that nobody asks for are dropped.
