@@ -209,6 +209,33 @@ impl Histogram {
         self.give_room_back();
     }
 
+    /// Adds all of some others, as [`merge`](Self::merge) does one after the other. All buckets of the range stand in an
+    /// array meanwhile, so that no list of them is made anew for each.
+    pub(crate) fn merge_all(&mut self, others: &[&Self]) {
+        let scales = others.iter().map(|other| other.scale);
+        self.coarsen(scales.min().unwrap_or(self.scale));
+        let scale = self.scale;
+        let place = |other: &Self, index: u16| usize::from(index >> (other.scale - scale));
+        let all = || others.iter().copied().chain([&*self]);
+        let largest = all().filter_map(|other| Some(place(other, other.buckets.last()?.0)));
+        let largest = largest.max().unwrap_or(0);
+        if others.len() < 2 || largest >= BUCKETS {
+            others.iter().for_each(|other| self.merge(other));
+            return;
+        }
+        let mut counts = vec![0u64; largest + 1];
+        for other in all() {
+            for (index, n) in &other.buckets {
+                let sum = &mut counts[place(other, *index)];
+                *sum = sum.saturating_add(*n);
+            }
+        }
+        let counts = (0..).zip(counts).filter(|(_, n)| *n > 0);
+        self.buckets.clear();
+        self.buckets.extend(counts);
+        self.give_room_back();
+    }
+
     /// Whether it has every bucket of another histogram of the same scale.
     fn has_buckets_of(&self, other: &Self) -> bool {
         let mut mine = self.buckets.iter();
@@ -445,6 +472,26 @@ mod tests {
             // Half a nanosecond in a microsecond of tolerance, as the bounds are rounded.
             prop_assert!(lower_bound(index, SCALE) <= seconds * (1.0 + 1e-12));
             prop_assert!(seconds < lower_bound(index + 1, SCALE) * (1.0 + 1e-12));
+        }
+
+        #[test]
+        fn histograms_that_are_merged_at_once_are_those_that_are_merged_one_by_one(parts in vec((vec(durations(), 0..40), 2..=6u8), 0..6)) {
+            // A finer scale than ours has buckets beyond the array.
+            let parts: Vec<_> = parts.into_iter().map(|(values, scale)| match scale {
+                0..=SCALE => {
+                    let mut part = of(&values);
+                    part.coarsen(scale);
+                    part
+                }
+                _ => Histogram::new(scale, values.into_iter().map(|nanos| ((nanos % 60_000) as u16, 1))),
+            }).collect();
+            let mut merged = parts.first().cloned().unwrap_or_default();
+            let mut expected = merged.clone();
+            for part in parts.iter().skip(1) {
+                expected.merge(part);
+            }
+            merged.merge_all(&parts.iter().skip(1).collect::<Vec<_>>());
+            prop_assert_eq!(merged, expected);
         }
 
         #[test]

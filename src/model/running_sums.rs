@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use super::aggregate::Aggregate;
 use super::pack;
 use super::records::{Record, RecordId};
-use super::slices::Merge;
 use super::tier::Revision;
 
 /// The packed sums of a context, or that it has none.
@@ -61,11 +60,9 @@ impl RunningSums {
         }
         // Timers that ended after their requests may be all that is left.
         sums = sums.filter(|sums| sums.times.count > 0 || !sums.timers.is_empty());
-        for record in added {
-            match &mut sums {
-                Some(sums) => sums.merge(&record.sums),
-                None => sums = Some(record.sums.clone()),
-            }
+        let added: Vec<&Aggregate> = added.map(|record| &record.sums).collect();
+        if !added.is_empty() {
+            sums.get_or_insert_default().merge_all(&added);
         }
         (id, sums.map(|sums| pack::aggregate(&sums).into()))
     }
@@ -135,6 +132,7 @@ mod tests {
     use super::*;
     use crate::model::context::Kind;
     use crate::model::histogram::{Histogram, bucket_of};
+    use crate::model::slices::Merge;
     use crate::model::timer_sums::TimerSums;
     use proptest::collection::vec;
     use proptest::prelude::*;
