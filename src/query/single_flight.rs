@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::sync::{Mutex as AsyncMutex, MutexGuard};
+use tokio::task::yield_now;
 
 use super::answer_bytes::{AnswerBytes, HeldBytes};
 use super::error::{DEADLINE, QueryError};
@@ -83,10 +84,13 @@ impl<T: Clone> SingleFlight<T> {
         if let Some(answer) = self.fresh_answer(clock, age) {
             return answer;
         }
+        // An answer that asks for several others lets others run in between.
+        yield_now().await;
         let answer = within(clock, remaining, read).await;
         // The room of the last answer is free for the next one.
         *lock(&self.last) = None;
         *lock(&self.last) = self.held(clock, &answer);
+        yield_now().await;
         answer
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::clock::{Clock, Tick};
 
 /// How long a task works on a thread of the runtime at once.
-const AT_ONCE: Duration = Duration::from_micros(250);
+const AT_ONCE: Duration = Duration::from_micros(150);
 
 /// The turn of a task to work.
 pub(crate) struct Turn<'a> {

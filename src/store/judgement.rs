@@ -131,7 +131,7 @@ fn split(field: &[u8]) -> Option<(u64, &[u8])> {
 
 /// Reads the last judgement.
 pub async fn read_judged(reader: &dyn TableReader) -> Result<StoredJudged, StoreError> {
-    let field = TableRead::Values(Table::Judgement, vec![JUDGED.to_vec()]);
+    let field = TableRead::Values(Table::Judgement, [JUDGED.to_vec()].into());
     let mut answers = reader.read_tables(Purpose::Query, &[field]).await?;
     Ok(StoredJudged::new(answers.values().pop().flatten()))
 }

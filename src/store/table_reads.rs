@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::sealed::Sealed;
 use super::table::Table;
@@ -19,7 +20,7 @@ pub const MAX_NAMES: usize = 20_000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TableRead {
     /// The values of some fields.
-    Values(Table, Vec<Vec<u8>>),
+    Values(Table, Arc<[Vec<u8>]>),
     /// A page, from where it is said to begin on: some hundred fields with their values, in no order; fewer large
     /// ones. A field that the table has from the first page to the last is on one of them.
     Page(Table, Option<String>),

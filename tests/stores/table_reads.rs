@@ -51,9 +51,9 @@ async fn check(store: &dyn Store, purpose: Purpose, records: [i64; 2]) {
     let ids = ids.map(|id| id.to_bytes().to_vec());
     let places = ["70", "none", "é"].map(|id| id.as_bytes().to_vec());
     let reads = [
-        TableRead::Values(records.clone(), ids.to_vec()),
-        TableRead::Values(records.clone(), Vec::new()),
-        TableRead::Values(missing.clone(), ids.to_vec()),
+        TableRead::Values(records.clone(), ids.to_vec().into()),
+        TableRead::Values(records.clone(), [].into()),
+        TableRead::Values(missing.clone(), ids.to_vec().into()),
         TableRead::All(records.clone()),
         TableRead::Page(records.clone(), None),
         TableRead::Names(Table::Rankings),

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::compared::Compared;
 use super::instances::Reported;
+use super::keep_first;
 use super::measured::{ContextName, Covered, Measured, share};
 use super::row_series::MAX_SERIES_ROWS;
 use crate::model::aggregate::Aggregate;
@@ -16,6 +17,7 @@ use crate::model::window::{Window as Slices, WindowSlices};
 use crate::query::error::QueryError;
 use crate::query::source::Source;
 use crate::query::store_reader::Span;
+use crate::query::turn::Turn;
 use crate::query::window::Window;
 use crate::query::windows::sums::{Summary, WindowSums};
 
@@ -163,20 +165,19 @@ pub(in crate::query) async fn fix_first(
         let instance = one.cause.and_then(|change| change.instance.clone());
         seen.insert((one.id.clone(), instance))
     });
-    let others = sums.contexts().filter(|id| id.kind == Kind::Http);
-    let others = others.filter(|id| !seen.contains(&((*id).clone(), None)));
-    let mut others: Vec<_> = others
-        .filter_map(|id| {
-            let summary = sums.now.get(id)?;
-            Some(Candidate {
-                id: id.clone(),
-                reason: FixReason::MostTime,
-                cause: None,
-                weight: summary.times.sum,
-            })
-        })
-        .collect();
-    others.sort_by(Candidate::precedes);
+    let (mut others, mut turn) = (Vec::new(), Turn::new(&source.clock));
+    for id in sums.contexts().filter(|id| id.kind == Kind::Http) {
+        turn.pause().await;
+        let summary = sums.now.get(id);
+        let summary = summary.filter(|_| !seen.contains(&(id.clone(), None)));
+        others.extend(summary.map(|summary| Candidate {
+            id: id.clone(),
+            reason: FixReason::MostTime,
+            cause: None,
+            weight: summary.times.sum,
+        }));
+    }
+    keep_first(&mut others, limit, Candidate::precedes);
     candidates.extend(others);
     candidates.truncate(limit);
     let mut rows = Vec::with_capacity(candidates.len());

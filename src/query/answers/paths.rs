@@ -1,14 +1,13 @@
 //! The table of all contexts in a window, with filter, order and pages.
 
 use std::cmp::Ordering;
-use std::collections::HashSet;
 
 use serde::Serialize;
 
 use super::compared::{Compared, Ratios};
 use super::measured::{ContextName, Covered, Measured, share};
 use super::row_series::{MAX_SERIES_ROWS, PointValue, RowMetric, SeriesSpan};
-use super::{DEFAULT_ROWS, MAX_ROWS, NameFilter, check_points};
+use super::{DEFAULT_ROWS, MAX_ROWS, NameFilter, check_points, keep_first};
 use crate::model::context::{ContextId, Kind};
 use crate::model::records::RecordId;
 use crate::query::book::Book;
@@ -117,6 +116,14 @@ struct Row {
 }
 
 impl Row {
+    /// Whether it has a status, or samples if none is asked for.
+    fn has(&self, status: Option<RowStatus>) -> bool {
+        match status {
+            Some(status) => self.is(status),
+            None => self.measured.now.is_some(),
+        }
+    }
+
     fn is(&self, status: RowStatus) -> bool {
         let Compared { now, before, .. } = &self.measured;
         let mean = self.measured.change.and_then(|change| change.mean);
@@ -132,12 +139,14 @@ impl Row {
 /// The share of a window of which enough was recorded to say that something was not in it.
 const WHOLE: f64 = 0.995;
 
-/// The rows of a window, unordered.
+/// The rows of a window that are asked for, unordered.
 struct Table {
     now: Covered,
     before: Covered,
     error: f64,
     rows: Vec<Row>,
+    /// The time of all contexts of the kind that is asked for, in seconds.
+    whole: f64,
 }
 
 /// A page of the table: [`Reader::paths`](crate::query::Reader::paths).
@@ -224,12 +233,21 @@ impl Default for PathsQuery {
     }
 }
 
+impl PathsQuery {
+    /// The order of two rows.
+    fn precedes(&self, a: &Row, b: &Row) -> Ordering {
+        let by_name = a.context.name.cmp(&b.context.name);
+        match self.sort == Sort::Context && self.descending {
+            true => by_name.reverse(),
+            false => order(self.sort.key(a), self.sort.key(b), self.descending).then(by_name),
+        }
+    }
+}
+
 pub(in crate::query) async fn paths(
     source: &Source,
     query: &PathsQuery,
 ) -> Result<Paths, QueryError> {
-    let (sort, descending) = (query.sort, query.descending);
-    let wanted = NameFilter::new(&query.contains);
     let limit = query.limit.min(match query.series {
         Some(_) => MAX_SERIES_ROWS,
         None => MAX_ROWS,
@@ -239,33 +257,14 @@ pub(in crate::query) async fn paths(
         true => Some(source.reader.book().await?),
         false => None,
     };
-    let mut table = rows(source, query.window, book.as_deref()).await?;
-    table
-        .rows
-        .retain(|row| query.kind.is_none_or(|kind| kind == row.context.kind));
-    let totals = table
-        .rows
-        .iter()
-        .filter_map(|row| row.measured.now.as_ref());
-    // In one order, as the last digits of a sum depend on it, and an unchanged answer should stay the same.
-    let mut totals: Vec<f64> = totals.map(|now| now.total).collect();
-    totals.sort_unstable_by(f64::total_cmp);
-    let whole: f64 = totals.iter().sum();
-    table.rows.retain(|row| wanted.matches(&row.context.name));
-    table.rows.retain(|row| match query.status {
-        Some(status) => row.is(status),
-        None => row.measured.now.is_some(),
-    });
-    table.rows.sort_unstable_by(|a, b| {
-        let by_name = a.context.name.cmp(&b.context.name);
-        match sort == Sort::Context && descending {
-            true => by_name.reverse(),
-            false => order(sort.key(a), sort.key(b), descending).then(by_name),
-        }
-    });
+    let mut table = rows(source, query, book.as_deref()).await?;
     let total = table.rows.len();
-    let page = table.rows.into_iter().skip(query.offset).take(limit);
-    let page: Vec<Row> = page.collect();
+    keep_first(
+        &mut table.rows,
+        query.offset.saturating_add(limit),
+        |a, b| query.precedes(a, b),
+    );
+    let page: Vec<Row> = table.rows.into_iter().skip(query.offset).collect();
     let mut series = None;
     let mut values = Vec::new();
     if let Some(metric) = query.series {
@@ -285,7 +284,7 @@ pub(in crate::query) async fn paths(
         PathRow {
             name: ContextName::from(&row.context),
             is_new: row.measured.before.is_none() && table.before.complete >= WHOLE,
-            share: now.and_then(|now| share(now.total, whole)),
+            share: now.and_then(|now| share(now.total, table.whole)),
             now: row
                 .measured
                 .now
@@ -308,35 +307,46 @@ pub(in crate::query) async fn paths(
 }
 
 /// The contexts of a window of the records, with what other programs have added to the book's statistics.
-async fn rows(source: &Source, window: Window, book: Option<&Book>) -> Result<Table, QueryError> {
-    let sums = source.reader.window(window.slices()).await?;
+async fn rows(
+    source: &Source,
+    query: &PathsQuery,
+    book: Option<&Book>,
+) -> Result<Table, QueryError> {
+    let sums = source.reader.window(query.window.slices()).await?;
     let (now, before) = (Covered::from(&sums.now), Covered::from(&sums.before));
-    let recorded = sums.contexts();
-    let contexts: HashSet<_> = recorded
-        .chain(book.into_iter().flat_map(Book::contexts))
-        .collect();
+    let wanted = NameFilter::new(&query.contains);
+    let foreign = book.into_iter().flat_map(Book::contexts);
+    let contexts = sums.contexts().chain(foreign.filter(|id| !sums.has(id)));
     let measured = |context: &ContextId, part: &PartSums| {
         let added = book.and_then(|book| book.added(context, part.slices.from));
         Measured::of_part(context, part, added)
     };
-    let mut rows = Vec::with_capacity(contexts.len());
+    let (mut rows, mut totals) = (Vec::new(), Vec::new());
     let mut turn = Turn::new(&source.clock);
     for context in contexts {
+        turn.pause().await;
+        if query.kind.is_some_and(|kind| kind != context.kind) {
+            continue;
+        }
         let measured = Compared::new(
             (measured(context, &sums.now), &now),
             (measured(context, &sums.before), &before),
         );
-        rows.push(Row {
-            context: context.clone(),
-            measured,
-        });
-        turn.pause().await;
+        totals.extend(measured.now.as_ref().map(|now| now.total));
+        let context = context.clone();
+        let row = Row { context, measured };
+        if row.has(query.status) && wanted.matches(&row.context.name) {
+            rows.push(row);
+        }
     }
+    // In one order, as the last digits of a sum depend on it, and an unchanged answer should stay the same.
+    totals.sort_unstable_by(f64::total_cmp);
     Ok(Table {
         now,
         before,
         error: sums.error(),
         rows,
+        whole: totals.iter().sum(),
     })
 }
 

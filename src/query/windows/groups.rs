@@ -6,11 +6,15 @@ use std::sync::Arc;
 
 use crate::model::records::RecordId;
 
-/// Contexts of a group: a command reads the records of one in a slice.
-const MAX_CONTEXTS: usize = 500;
+/// Contexts of a group, whose records in a slice are read one after the other: a server looks them up faster so than with
+/// other slices in between.
+const MAX_CONTEXTS: usize = 1_000;
 
 /// Records that are read at once, unless a group has more contexts.
-const RECORDS_AT_ONCE: usize = 1_000;
+const RECORDS_AT_ONCE: usize = 8_000;
+
+/// About how many bytes of records are read at once, unless a group has more of them in a slice.
+const BYTES_AT_ONCE: usize = 2 * 1024 * 1024;
 
 /// Slices of which records are read at once.
 const SLICES_AT_ONCE: usize = 16;
@@ -66,10 +70,11 @@ impl ContextGroups {
         &self.groups
     }
 
-    /// The number of slices of which the records of a group are read at once.
-    pub(crate) fn slices_at_once(&self) -> usize {
+    /// The number of slices of which the records of a group are read at once, if a record has about `record_bytes`.
+    pub(crate) fn slices_at_once(&self, record_bytes: usize) -> usize {
         let contexts = self.groups.iter().map(|group| group.len()).max();
-        (RECORDS_AT_ONCE / contexts.unwrap_or(1)).clamp(1, SLICES_AT_ONCE)
+        let records = RECORDS_AT_ONCE.min(BYTES_AT_ONCE / record_bytes.max(1));
+        (records / contexts.unwrap_or(1)).clamp(1, SLICES_AT_ONCE)
     }
 
     /// The number of all contexts.
@@ -118,6 +123,14 @@ mod tests {
             let (group, at) = groups.place(id).expect("it has a place");
             assert_eq!(groups.groups()[group][at], id);
         }
+    }
+
+    #[test]
+    fn fewer_slices_of_large_records_are_read_at_once() {
+        let mut groups = ContextGroups::default();
+        groups.include(ids(0..600));
+        let slices = [200, 1_000, 4_000, 1 << 20].map(|bytes| groups.slices_at_once(bytes));
+        assert_eq!(slices, [16, 8, 2, 1]);
     }
 
     #[test]

@@ -144,7 +144,8 @@ impl Windows {
         turn: &mut Turn<'_>,
     ) -> Result<Ready, StoreError> {
         let (began, now) = (self.clock.tick(), self.clock.now_seconds());
-        self.refresh(state, now).await?;
+        self.refresh(state, now, turn).await?;
+        turn.pause().await;
         let at = state.hold(window, &self.clock);
         let slices = window.slices(now);
         let parts = [slices, slices.before()];
@@ -164,12 +165,19 @@ impl Windows {
     }
 
     /// Reads the index, and drops what has changed.
-    async fn refresh(&self, state: &mut WindowState, now: i64) -> Result<(), StoreError> {
+    async fn refresh(
+        &self,
+        state: &mut WindowState,
+        now: i64,
+        turn: &mut Turn<'_>,
+    ) -> Result<(), StoreError> {
         let is_fresh = |at: Tick| self.clock.since(at) < FRESH;
         if state.read_at.is_some_and(is_fresh) && !state.is_unverified() {
             return Ok(());
         }
-        state.take_index(self.store.record_index(now).await?, now);
+        let index = self.store.record_index(now).await?;
+        turn.pause().await;
+        state.take_index(index, now);
         state.read_at = Some(self.clock.tick());
         Ok(())
     }
@@ -186,7 +194,7 @@ impl Windows {
         let unread: Vec<_> = unread
             .filter(|at| state.whole_open(*at).is_none())
             .collect();
-        for part in unread.chunks(state.groups.slices_at_once()) {
+        for part in unread.chunks(state.slices_at_once()) {
             let mut read: Vec<_> = part.iter().map(|at| state.new_open(*at)).collect();
             for contexts in state.groups.groups() {
                 let records = self.store.packed_records(part, contexts).await?;
@@ -214,6 +222,7 @@ impl Windows {
     ) -> Result<(), StoreError> {
         state.clear_passed(ready);
         let leaving = state.leaving(ready);
+        turn.pause().await;
         self.make_moves(state, ready, leaving, None, turn).await?;
         if state.is_unverified() {
             // The records must be those that were added: they may have changed since the index was read.
@@ -222,6 +231,7 @@ impl Windows {
         }
         // The newest first: an answer before everything is read tells about the end of the window.
         let entering = state.entering(ready);
+        turn.pause().await;
         self.make_moves(state, ready, entering, Some(began), turn)
             .await
     }
@@ -272,7 +282,7 @@ impl Windows {
         state: &mut WindowState,
         ready: &Ready,
         page: Page,
-        read: Vec<PackedRecords>,
+        mut read: Vec<PackedRecords>,
         turn: &mut Turn<'_>,
     ) -> Result<(), StoreError> {
         let held = &state.held[ready.at];
@@ -285,15 +295,20 @@ impl Windows {
             .map(|of| (of.start, Vec::with_capacity(page.contexts.len())))
             .collect();
         let mut records: Vec<Option<Record>> = Vec::with_capacity(page.moves.len());
+        let mut has_records = vec![false; read.len()];
         for (at, id) in page.contexts.iter().enumerate() {
-            let mut read = read.iter();
+            let mut unopened = read.iter_mut().zip(&mut has_records);
             records.clear();
             records.extend(page.moves.iter().map(|of| {
-                let packed = match of.was_open {
-                    true => state.open.get((ready.seconds(), of.start))?.packed(*id),
-                    false => read.next()?.get(at)?.as_deref(),
-                };
-                pack::read_record(packed?)
+                if of.was_open {
+                    let slice = state.open.get((ready.seconds(), of.start))?;
+                    return pack::read_record(slice.packed(*id)?);
+                }
+                let (slice, has_records) = unopened.next()?;
+                // What is not needed any more is freed here, and not all of the page at its end.
+                let packed = slice.get_mut(at)?.take()?;
+                *has_records = true;
+                pack::read_record(&packed)
             }));
             let with_records = || page.moves.iter().zip(&records);
             if records.iter().any(Option::is_some) {
@@ -323,10 +338,8 @@ impl Windows {
             }
             turn.pause().await;
         }
-        let mut read = read.iter();
-        for of in page.moves.iter().filter(|of| !of.was_open) {
-            let records = read.next().into_iter().flatten();
-            let has_records = records.flatten().next().is_some();
+        let unopened = page.moves.iter().filter(|of| !of.was_open);
+        for (of, has_records) in unopened.zip(has_records) {
             state.include_first((ready.seconds(), of.start), has_records);
         }
         state.held[ready.at].change(&page.moves, moved);

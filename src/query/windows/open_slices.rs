@@ -108,4 +108,11 @@ impl OpenSlices {
     pub(crate) fn bytes(&self) -> usize {
         self.0.values().map(|slice| slice.bytes).sum()
     }
+
+    /// The mean bytes of a record in the slice that has the largest ones; `None` without records.
+    pub(crate) fn record_bytes(&self) -> Option<usize> {
+        let slices = self.0.values();
+        let means = slices.filter_map(|slice| slice.bytes.checked_div(slice.records.len()));
+        means.max()
+    }
 }

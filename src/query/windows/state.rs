@@ -27,6 +27,9 @@ const UNUSED_TTL: Duration = Duration::from_secs(120);
 /// The most windows whose sums are held: all that have a name. A page asks for one or two at a time.
 const MAX_WINDOWS: usize = 8;
 
+/// Bytes of a record as long as none was read: more than most have.
+const UNKNOWN_RECORD_BYTES: usize = 1_024;
+
 /// Approximate bytes of the name of a context, which is held twice.
 const PER_NAME: usize = 120;
 
@@ -248,6 +251,13 @@ impl WindowState {
         self.moves(ready, |of| !of.is_leaving())
     }
 
+    /// The number of slices of which the records of a group are read at once.
+    pub(crate) fn slices_at_once(&self) -> usize {
+        let record_bytes = self.open.record_bytes();
+        self.groups
+            .slices_at_once(record_bytes.unwrap_or(UNKNOWN_RECORD_BYTES))
+    }
+
     fn moves(&self, ready: &Ready, is_wanted: impl Fn(&Move) -> bool) -> Vec<Page> {
         let (held, seconds) = (&self.held[ready.at], ready.seconds());
         let groups = self.groups.groups();
@@ -272,7 +282,7 @@ impl WindowState {
             moves.collect::<Vec<_>>()
         };
         let moves: Vec<_> = (0..groups.len()).map(of_group).collect();
-        pages(groups, &moves, self.groups.slices_at_once())
+        pages(groups, &moves, self.slices_at_once())
     }
 
     /// How many slices of each part are not in the sums of every context yet.

@@ -112,6 +112,11 @@ impl WindowSums {
         entries * (size_of::<(RecordId, Summary)>() + 1)
     }
 
+    /// Whether a context measured something in either part.
+    pub(crate) fn has(&self, context: &ContextId) -> bool {
+        self.now.get(context).is_some() || self.before.get(context).is_some()
+    }
+
     /// The contexts that measured something in either part, without [`ALL`](crate::model::context::ALL).
     pub(crate) fn contexts(&self) -> impl Iterator<Item = &ContextId> {
         let is_there = |id: &RecordId| {

@@ -58,7 +58,7 @@ pub(in crate::store) async fn contexts(
     query: &ContextQuery,
 ) -> Result<Vec<ContextSnapshot>, StoreError> {
     let names = query.names.iter();
-    let names: Vec<Vec<u8>> = names.map(|name| name.clone().into_bytes()).collect();
+    let names: Arc<[Vec<u8>]> = names.map(|name| name.clone().into_bytes()).collect();
     let mut reads = vec![TableRead::State, TableRead::Count(Table::Contexts)];
     reads.extend(CONTEXTS.map(|(_, table)| TableRead::Values(table, names.clone())));
     let mut answers = reader.read_tables(Purpose::Query, &reads).await?;

@@ -167,7 +167,7 @@ impl Reading<'_> {
 
     /// Reads the ranking's field of a table.
     fn of_ranking(&self, table: Table) -> TableRead {
-        TableRead::Values(table, vec![self.query.name.clone().into_bytes()])
+        TableRead::Values(table, [self.query.name.clone().into_bytes()].into())
     }
 
     async fn page(&self) -> Result<Option<RankingPage>, StoreError> {
@@ -300,7 +300,7 @@ impl Reading<'_> {
         let mut left: Vec<i64> = vec![0; ids.len()];
         for (part, left) in ids.chunks(IDS_AT_ONCE).zip(left.chunks_mut(IDS_AT_ONCE)) {
             for start in expired {
-                let reads = [TableRead::Values(self.slice(*start), part.to_vec())];
+                let reads = [TableRead::Values(self.slice(*start), part.into())];
                 let counts = self.read(&reads).await?.values();
                 for (left, n) in left.iter_mut().zip(counts) {
                     let n = n.and_then(|n| number(&n)).unwrap_or(0);

@@ -38,6 +38,8 @@ pub(in crate::store) async fn record_index(
     let revisions = answers.revisions();
     let mut contexts = Vec::new();
     for (kind, _) in CONTEXTS {
+        // Many names hold the runtime up for a while.
+        tokio::task::yield_now().await;
         let names = answers.page().fields.into_iter();
         let names = names.filter_map(|(name, _)| String::from_utf8(name).ok());
         let names = names.filter(|name| name != ALL);

@@ -3,6 +3,7 @@
 use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::record_cache::{HeldRecord, HeldRecords, RecordCache};
 use crate::error::StoreError;
@@ -17,6 +18,9 @@ use crate::store::table_reads::{Purpose, TableRead, TableReader};
 
 /// Contexts whose records are read at once.
 const CONTEXTS_AT_ONCE: usize = 100;
+
+/// Contexts whose records are unpacked at once.
+const UNPACKED_AT_ONCE: usize = 8;
 
 /// Asks for the records of some contexts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -175,9 +179,9 @@ async fn read_record(
     if slices.is_empty() {
         return Ok(Vec::new());
     }
-    let field = id.to_bytes().to_vec();
+    let fields: Arc<[Vec<u8>]> = [id.to_bytes().to_vec()].into();
     let reads = slices.iter();
-    let reads = reads.map(|slice| TableRead::Values(Table::records(*slice), vec![field.clone()]));
+    let reads = reads.map(|slice| TableRead::Values(Table::records(*slice), fields.clone()));
     let reads: Vec<_> = reads.collect();
     let mut answers = reader.read_tables(Purpose::Query, &reads).await?;
     let values = slices.iter().map(|slice| {
@@ -205,17 +209,21 @@ pub(super) async fn records_within(
     for part in contexts.chunks(CONTEXTS_AT_ONCE) {
         let fields = part.iter();
         let fields = fields.map(|id| RecordId::new(id.kind, &id.name).to_bytes().to_vec());
-        let fields: Vec<Vec<u8>> = fields.collect();
+        let fields: Arc<[Vec<u8>]> = fields.collect();
         let reads = slices.slices.iter();
         let reads = reads.map(|slice| TableRead::Values(Table::records(*slice), fields.clone()));
         let reads: Vec<_> = reads.collect();
         let mut answers = reader.read_tables(Purpose::Query, &reads).await?;
-        let by_slice: Vec<_> = slices.slices.iter().map(|_| answers.values()).collect();
+        let mut by_slice: Vec<_> = slices.slices.iter().map(|_| answers.values()).collect();
         for (at, context) in part.iter().enumerate() {
-            let records = slices.slices.iter().zip(&by_slice);
+            if at % UNPACKED_AT_ONCE == 0 {
+                // Unpacking holds the runtime up for a while.
+                tokio::task::yield_now().await;
+            }
+            let records = slices.slices.iter().zip(&mut by_slice);
             let records = records.map(|(slice, values)| {
-                let packed = values.get(at)?.as_ref()?;
-                let record = pack::read_record(packed);
+                let packed = values.get_mut(at)?.take()?;
+                let record = pack::read_record(&packed);
                 if record.is_none() {
                     problems.push(Problem {
                         key: reader.name_of(&Table::records(*slice)),
@@ -226,8 +234,6 @@ pub(super) async fn records_within(
             });
             combined.push(slices.combine(records));
         }
-        // Unpacking holds the runtime up for a while.
-        tokio::task::yield_now().await;
     }
     Ok(combined)
 }

@@ -1,5 +1,7 @@
 //! The records of all contexts, slice by slice.
 
+use std::sync::Arc;
+
 use super::{Field, unpacked};
 use crate::error::StoreError;
 use crate::model::pack;
@@ -7,6 +9,9 @@ use crate::model::records::{Record, RecordId};
 use crate::model::tier::TierSlice;
 use crate::store::table::Table;
 use crate::store::table_reads::{Purpose, TableRead, TableReader};
+
+/// Fields that a read of packed records asks for: a server does nothing else meanwhile.
+const FIELDS_AT_ONCE: usize = 500;
 
 /// The records of all contexts in a slice.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,13 +40,24 @@ pub(in crate::store) async fn packed_records(
     slices: &[TierSlice],
     contexts: &[RecordId],
 ) -> Result<Vec<PackedRecords>, StoreError> {
-    let fields = contexts.iter().map(|id| id.to_bytes().to_vec());
-    let fields: Vec<Vec<u8>> = fields.collect();
-    let reads = slices.iter();
-    let reads = reads.map(|slice| TableRead::Values(Table::records(*slice), fields.clone()));
+    let parts = contexts.chunks(FIELDS_AT_ONCE);
+    let parts = parts.map(|part| part.iter().map(|id| id.to_bytes().to_vec()).collect());
+    let parts: Vec<Arc<[Vec<u8>]>> = parts.collect();
+    let reads = slices.iter().flat_map(|slice| {
+        let fields = parts.iter().cloned();
+        fields.map(|fields| TableRead::Values(Table::records(*slice), fields))
+    });
     let reads: Vec<_> = reads.collect();
     let mut answers = reader.read_tables(Purpose::Query, &reads).await?;
-    Ok(slices.iter().map(|_| answers.values()).collect())
+    let mut records = Vec::with_capacity(slices.len());
+    for _ in slices {
+        let mut of_slice = Vec::with_capacity(contexts.len());
+        for _ in &parts {
+            of_slice.append(&mut answers.values());
+        }
+        records.push(of_slice);
+    }
+    Ok(records)
 }
 
 fn records(fields: &[Field]) -> SliceRecords {

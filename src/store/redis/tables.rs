@@ -136,7 +136,7 @@ impl RedisStore {
         match read {
             TableRead::Values(table, fields) if !fields.is_empty() => {
                 let values = pipeline.cmd(values_command(table));
-                values.arg(key(table)).arg(fields);
+                values.arg(key(table)).arg(&**fields);
             }
             TableRead::Page(table, from) => {
                 let scan = pipeline.cmd("HSCAN").arg(key(table));
