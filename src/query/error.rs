@@ -26,6 +26,13 @@ pub enum QueryError {
     },
     /// There is nothing of the name that was asked for. The message says what there is not.
     NotFound(&'static str),
+    /// The sums of the window do not fit into [`query_bytes`](crate::Builder::query_bytes).
+    NoRoom {
+        /// The number of contexts.
+        contexts: usize,
+        /// The part of the setting that is for windows, in bytes.
+        most_bytes: usize,
+    },
     /// The answer would have more values of series than are allowed.
     TooLarge {
         /// How many it would have.
@@ -54,6 +61,14 @@ impl fmt::Display for QueryError {
             }
             Self::Parameter { message, .. } => f.write_str(message),
             Self::NotFound(message) => f.write_str(message),
+            Self::NoRoom {
+                contexts,
+                most_bytes,
+            } => write!(
+                f,
+                "the window of {contexts} contexts does not fit into the {most_bytes} bytes that `query_bytes` leaves for \
+                 windows: raise it, or ask for a shorter window"
+            ),
             Self::TooLarge { points, most } => write!(
                 f,
                 "the answer would have {points} points, and at most {most} are allowed: ask for fewer rows, a coarser \

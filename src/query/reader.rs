@@ -43,7 +43,8 @@ pub type Answering<'a, T> = BoxFuture<'a, Result<Answer<T>, QueryError>>;
 ///
 /// # Errors
 /// Each question fails with [`QueryError::Store`] or [`QueryError::Unanswered`] while the store cannot be read, and
-/// with [`QueryError::Parameter`] when a part of it is not allowed. A limit above 1,000 counts as 1,000.
+/// with [`QueryError::Parameter`] when a part of it is not allowed. One about a window fails with [`QueryError::NoRoom`] if
+/// its sums do not fit into [`query_bytes`](crate::Builder::query_bytes). A limit above 1,000 counts as 1,000.
 ///
 /// # Cancel safety
 /// Dropping a future changes nothing.

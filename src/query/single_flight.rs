@@ -12,7 +12,6 @@ use tokio::task::yield_now;
 use super::answer_bytes::{AnswerBytes, HeldBytes};
 use super::error::{DEADLINE, QueryError};
 use crate::clock::{Clock, Tick};
-use crate::error::StoreError;
 use crate::task::{BoxFuture, lock};
 
 /// Age up to which an answer of the store is served again.
@@ -78,7 +77,7 @@ impl<T: Clone> SingleFlight<T> {
         &self,
         clock: &Clock,
         age: fn(&T) -> Duration,
-        read: BoxFuture<'_, Result<T, StoreError>>,
+        read: BoxFuture<'_, Result<T, QueryError>>,
     ) -> Result<T, QueryError> {
         let (_turn, remaining) = take_turn(&self.turn, clock).await?;
         if let Some(answer) = self.fresh_answer(clock, age) {
@@ -179,11 +178,11 @@ async fn take_turn<'a>(
 pub(crate) async fn within<T>(
     clock: &Clock,
     limit: Duration,
-    mut read: BoxFuture<'_, Result<T, StoreError>>,
+    mut read: BoxFuture<'_, Result<T, QueryError>>,
 ) -> Result<T, QueryError> {
     let mut deadline = pin!(clock.sleep(limit));
     let poll = |cx: &mut Context<'_>| match read.as_mut().poll(cx) {
-        Poll::Ready(answer) => Poll::Ready(answer.map_err(QueryError::from)),
+        Poll::Ready(answer) => Poll::Ready(answer),
         Poll::Pending => deadline
             .as_mut()
             .poll(cx)

@@ -151,7 +151,7 @@ impl StoreReader {
     pub(crate) async fn fleet(&self) -> Result<Arc<FleetSnapshot>, QueryError> {
         let read = Box::pin(async {
             let now = self.clock.now_seconds();
-            self.store.fleet(now).await.map(Arc::new)
+            Ok(Arc::new(self.store.fleet(now).await?))
         });
         self.fleet.get(&self.clock, |_| FRESH, read).await
     }
@@ -177,7 +177,7 @@ impl StoreReader {
                 names: vec![name.to_owned()],
                 now: self.clock.now_seconds(),
             };
-            self.store.contexts(&query).await.map(Arc::new)
+            Ok(Arc::new(self.store.contexts(&query).await?))
         });
         let flight = self.contexts.of(&self.clock, name.to_owned());
         flight.get(&self.clock, |_| FRESH, read).await
@@ -188,7 +188,7 @@ impl StoreReader {
         &self,
         query: &CounterQuery,
     ) -> Result<Answer<CounterSeries>, QueryError> {
-        let read = Box::pin(async { self.store.counters(query).await.map(Arc::new) });
+        let read = Box::pin(async { Ok(Arc::new(self.store.counters(query).await?)) });
         let flight = self.counters.of(&self.clock, query.clone());
         flight.get(&self.clock, |_| FRESH, read).await
     }
@@ -199,7 +199,7 @@ impl StoreReader {
         precisions: Vec<u32>,
     ) -> Result<Answer<String>, QueryError> {
         let flight = self.counter_names.of(&self.clock, precisions.clone());
-        let read = Box::pin(async { self.store.counter_names(&precisions).await.map(Arc::new) });
+        let read = Box::pin(async { Ok(Arc::new(self.store.counter_names(&precisions).await?)) });
         flight.get(&self.clock, |_| FRESH, read).await
     }
 
@@ -227,7 +227,7 @@ impl StoreReader {
     pub(crate) async fn window(&self, window: Window) -> Result<Arc<WindowSums>, QueryError> {
         let window = window.rounded(self.clock.now_seconds());
         let until = self.recorded_span().await?.recorded_until;
-        let read = Box::pin(async { self.windows.sums(window, until).await.map(Arc::new) });
+        let read = Box::pin(async { Ok(Arc::new(self.windows.sums(window, until).await?)) });
         let flight = self.window_sums.of(&self.clock, window);
         flight.get(&self.clock, |_| FRESH, read).await
     }
@@ -282,7 +282,7 @@ impl StoreReader {
     pub(crate) async fn slowest(&self) -> Result<Answer<RankedContext>, QueryError> {
         let read = Box::pin(async {
             let query = SlowestQuery::default();
-            self.store.slowest(&query).await.map(Arc::new)
+            Ok(Arc::new(self.store.slowest(&query).await?))
         });
         self.slowest.get(&self.clock, |_| FRESH, read).await
     }
@@ -466,7 +466,7 @@ impl StoreReader {
 
     /// The last cleaning pass of any instance.
     pub(crate) async fn last_pass(&self) -> Result<Option<PassRecord>, QueryError> {
-        let read = Box::pin(async { self.store.last_pass().await });
+        let read = Box::pin(async { Ok(self.store.last_pass().await?) });
         self.last_pass.get(&self.clock, |_| FRESH, read).await
     }
 }

@@ -381,7 +381,8 @@ async fn a_window_that_does_not_fit_by_itself_names_the_setting() {
         assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{uri}");
         let error = answer["error"].as_str().unwrap();
         assert!(
-            error.contains("`query_bytes`") && error.contains("5001 contexts"),
+            error.starts_with("the window of 5001 contexts does not fit into")
+                && error.contains("`query_bytes`"),
             "{error}"
         );
     }

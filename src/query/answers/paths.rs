@@ -321,7 +321,9 @@ async fn rows(
         let added = book.and_then(|book| book.added(context, part.slices.from));
         Measured::of_part(context, part, added)
     };
-    let (mut rows, mut totals) = (Vec::new(), Vec::new());
+    // Room for all, as moving rows to a larger place takes long.
+    let mut rows = Vec::with_capacity(sums.contexts.len());
+    let mut totals = Vec::with_capacity(sums.contexts.len());
     let mut turn = Turn::new(&source.clock);
     for context in contexts {
         turn.pause().await;

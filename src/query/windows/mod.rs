@@ -30,13 +30,13 @@ use self::points::{Point, WindowPoints};
 use self::state::{Ready, WindowState};
 use self::sums::WindowSums;
 use crate::clock::{Clock, Tick};
-use crate::error::StoreError;
 use crate::model::aggregate::Aggregate;
 use crate::model::context::ContextId;
 use crate::model::pack;
 use crate::model::records::{Record, RecordId};
 use crate::model::tier::TierSlice;
 use crate::model::window::Window;
+use crate::query::error::QueryError;
 use crate::query::turn::Turn;
 use crate::store::{PackedRecords, Store};
 
@@ -76,7 +76,7 @@ impl Windows {
     /// What all contexts measured in a window. `until` is the end of the time that counts as recorded.
     ///
     /// Cancel safe: what was read so far stays.
-    pub(crate) async fn sums(&self, window: Window, until: i64) -> Result<WindowSums, StoreError> {
+    pub(crate) async fn sums(&self, window: Window, until: i64) -> Result<WindowSums, QueryError> {
         let mut state = self.state.lock().await;
         let mut turn = Turn::new(&self.clock);
         let ready = self.bring_up_to_date(&mut state, window, &mut turn).await?;
@@ -100,7 +100,7 @@ impl Windows {
         &self,
         window: Window,
         context: &ContextId,
-    ) -> Result<[Aggregate; 2], StoreError> {
+    ) -> Result<[Aggregate; 2], QueryError> {
         let mut state = self.state.lock().await;
         let mut turn = Turn::new(&self.clock);
         let ready = self.bring_up_to_date(&mut state, window, &mut turn).await?;
@@ -118,7 +118,7 @@ impl Windows {
         window: Window,
         contexts: &[RecordId],
         as_of: i64,
-    ) -> Result<WindowPoints, StoreError> {
+    ) -> Result<WindowPoints, QueryError> {
         let mut state = self.state.lock().await;
         let mut turn = Turn::new(&self.clock);
         let ready = self.bring_up_to_date(&mut state, window, &mut turn).await?;
@@ -142,7 +142,7 @@ impl Windows {
         state: &mut WindowState,
         window: Window,
         turn: &mut Turn<'_>,
-    ) -> Result<Ready, StoreError> {
+    ) -> Result<Ready, QueryError> {
         let (began, now) = (self.clock.tick(), self.clock.now_seconds());
         self.refresh(state, now, turn).await?;
         turn.pause().await;
@@ -170,7 +170,7 @@ impl Windows {
         state: &mut WindowState,
         now: i64,
         turn: &mut Turn<'_>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), QueryError> {
         let is_fresh = |at: Tick| self.clock.since(at) < FRESH;
         if state.read_at.is_some_and(is_fresh) && !state.is_unverified() {
             return Ok(());
@@ -189,7 +189,7 @@ impl Windows {
         at: usize,
         slices: &[TierSlice],
         turn: &mut Turn<'_>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), QueryError> {
         let unread = slices.iter().copied();
         let unread: Vec<_> = unread
             .filter(|at| state.whole_open(*at).is_none())
@@ -219,7 +219,7 @@ impl Windows {
         ready: &Ready,
         began: Tick,
         turn: &mut Turn<'_>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), QueryError> {
         state.clear_passed(ready);
         let leaving = state.leaving(ready);
         turn.pause().await;
@@ -245,7 +245,7 @@ impl Windows {
         pages: Vec<Page>,
         began: Option<Tick>,
         turn: &mut Turn<'_>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), QueryError> {
         let has_patience = || began.is_none_or(|began| self.clock.since(began) < PATIENCE);
         let (mut pages, mut read) = (pages.into_iter(), None);
         loop {
@@ -284,7 +284,7 @@ impl Windows {
         page: Page,
         mut read: Vec<PackedRecords>,
         turn: &mut Turn<'_>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), QueryError> {
         let held = &state.held[ready.at];
         let mut moved = Moved {
             group: page.group,

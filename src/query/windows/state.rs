@@ -11,13 +11,13 @@ use super::pages::{Page, pages};
 use super::points::Point;
 use super::sums::{PartSums, Summary};
 use crate::clock::{Clock, Tick};
-use crate::error::{StoreError, StoreErrorKind};
 use crate::model::aggregate::Aggregate;
 use crate::model::context::ContextId;
 use crate::model::records::{Record, RecordId};
 use crate::model::slices::Merge;
 use crate::model::tier::{FINEST, Revision, TierSlice};
 use crate::model::window::{Window, WindowSlices};
+use crate::query::error::QueryError;
 use crate::query::turn::Turn;
 use crate::store::RecordIndex;
 
@@ -202,19 +202,17 @@ impl WindowState {
 
     /// Drops the sums of windows, those first that were asked for longest ago, until what is held fits. The window at
     /// `at` is the last one: if it does not fit by itself, that is an error.
-    pub(crate) fn make_room(&mut self, at: usize, most_bytes: usize) -> Result<(), StoreError> {
+    pub(crate) fn make_room(&mut self, at: usize, most_bytes: usize) -> Result<(), QueryError> {
         while self.bytes() > most_bytes {
             let others = self.held.iter_mut().enumerate();
             let others = others.filter(|(other, held)| *other != at && held.bytes() > 0);
             let Some((_, oldest)) = others.min_by_key(|(_, held)| held.asked_at) else {
                 self.held[at].clear();
                 self.open.clear();
-                let contexts = self.groups.contexts();
-                let message = format!(
-                    "a window of {contexts} contexts does not fit into `query_bytes`: raise it, or ask for a shorter \
-                     window"
-                );
-                return Err(StoreError::new(StoreErrorKind::Refused, message));
+                return Err(QueryError::NoRoom {
+                    contexts: self.groups.contexts(),
+                    most_bytes,
+                });
             };
             oldest.clear();
         }
