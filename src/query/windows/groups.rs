@@ -111,15 +111,15 @@ mod tests {
     #[test]
     fn a_new_context_changes_no_group() {
         let mut groups = ContextGroups::default();
-        assert!(!groups.include(ids(0..1_200)));
-        assert_eq!(sizes(&groups), [500, 500, 200]);
-        let places: Vec<_> = ids(0..1_200).map(|id| groups.place(id)).collect();
-        assert!(!groups.include(ids(0..1_203)));
-        assert_eq!(sizes(&groups), [500, 500, 200, 3]);
-        assert!(!groups.include(ids(3..1_203)));
-        let now: Vec<_> = ids(0..1_200).map(|id| groups.place(id)).collect();
-        assert_eq!((places, groups.contexts()), (now, 1_203));
-        for id in ids(0..1_203) {
+        assert!(!groups.include(ids(0..2_400)));
+        assert_eq!(sizes(&groups), [1_000, 1_000, 400]);
+        let places: Vec<_> = ids(0..2_400).map(|id| groups.place(id)).collect();
+        assert!(!groups.include(ids(0..2_403)));
+        assert_eq!(sizes(&groups), [1_000, 1_000, 400, 3]);
+        assert!(!groups.include(ids(3..2_403)));
+        let now: Vec<_> = ids(0..2_400).map(|id| groups.place(id)).collect();
+        assert_eq!((places, groups.contexts()), (now, 2_403));
+        for id in ids(0..2_403) {
             let (group, at) = groups.place(id).expect("it has a place");
             assert_eq!(groups.groups()[group][at], id);
         }
@@ -128,9 +128,9 @@ mod tests {
     #[test]
     fn fewer_slices_of_large_records_are_read_at_once() {
         let mut groups = ContextGroups::default();
-        groups.include(ids(0..600));
-        let slices = [200, 1_000, 4_000, 1 << 20].map(|bytes| groups.slices_at_once(bytes));
-        assert_eq!(slices, [16, 8, 2, 1]);
+        groups.include(ids(0..1_200));
+        let slices = [100, 500, 1_000, 1 << 20].map(|bytes| groups.slices_at_once(bytes));
+        assert_eq!(slices, [8, 4, 2, 1]);
     }
 
     #[test]
@@ -144,9 +144,9 @@ mod tests {
     #[test]
     fn contexts_that_are_gone_are_read_until_they_are_many() {
         let mut groups = ContextGroups::default();
-        groups.include(ids(0..600));
-        assert!(!groups.include(ids(500..600)));
-        assert!(groups.include(ids(501..600)));
+        groups.include(ids(0..1_100));
+        assert!(!groups.include(ids(1_000..1_100)));
+        assert!(groups.include(ids(1_001..1_100)));
         assert_eq!((sizes(&groups), groups.contexts()), (vec![99], 99));
     }
 }

@@ -25,7 +25,7 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 
 use self::held::Moved;
-use self::pages::{Page, read_page};
+use self::pages::{Page, Pages, read_page, record_bytes};
 use self::points::{Point, WindowPoints};
 use self::state::{Ready, WindowState};
 use self::sums::WindowSums;
@@ -247,9 +247,9 @@ impl Windows {
         turn: &mut Turn<'_>,
     ) -> Result<(), QueryError> {
         let has_patience = || began.is_none_or(|began| self.clock.since(began) < PATIENCE);
-        let (mut pages, mut read) = (pages.into_iter(), None);
+        let (mut pages, mut read, mut slices) = (Pages::from(pages), None, usize::MAX);
         loop {
-            let next = pages.next().filter(|_| has_patience());
+            let next = pages.next(slices).filter(|_| has_patience());
             let is_last = next.is_none();
             let reading = async {
                 match next {
@@ -268,6 +268,9 @@ impl Windows {
             let (next, taken_in) = tokio::join!(reading, taking_in);
             taken_in?;
             read = next?;
+            // Records may be larger than those by which the pages were made.
+            let bytes = read.as_ref().and_then(|(_, records)| record_bytes(records));
+            slices = bytes.map_or(slices, |bytes| state.groups.slices_at_once(bytes));
             if is_last {
                 return Ok(());
             }

@@ -1,5 +1,6 @@
 //! The records that are read at once to move slices into a window and out of it.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::held::Move;
@@ -14,6 +15,39 @@ pub(crate) struct Page {
     pub(crate) group: usize,
     pub(crate) contexts: Arc<[RecordId]>,
     pub(crate) moves: Vec<Move>,
+}
+
+/// Pages that are read one after the other.
+pub(crate) struct Pages(VecDeque<Page>);
+
+impl From<Vec<Page>> for Pages {
+    fn from(pages: Vec<Page>) -> Self {
+        Self(pages.into())
+    }
+}
+
+impl Pages {
+    /// Takes the next page, or only so many slices of it.
+    pub(crate) fn next(&mut self, slices: usize) -> Option<Page> {
+        let mut page = self.0.pop_front()?;
+        if page.moves.len() > slices {
+            let moves = page.moves.split_off(slices);
+            let contexts = page.contexts.clone();
+            self.0.push_front(Page {
+                contexts,
+                moves,
+                ..page
+            });
+        }
+        Some(page)
+    }
+}
+
+/// The mean bytes of the records of a page; `None` if it has none.
+pub(crate) fn record_bytes(read: &[PackedRecords]) -> Option<usize> {
+    let records = || read.iter().flatten().flatten();
+    let bytes: usize = records().map(Vec::len).sum();
+    bytes.checked_div(records().count())
 }
 
 /// Reads a page, but for slices that were open.
@@ -50,4 +84,33 @@ pub(crate) fn pages(groups: &[Arc<[RecordId]>], moves: &[Vec<Move>], slices: usi
         }
     }
     pages
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use crate::model::window::Window;
+    use crate::query::windows::held::HeldWindow;
+
+    #[test]
+    fn a_page_of_large_records_is_read_in_parts() {
+        let (clock, _) = Clock::manual(0);
+        let mut held = HeldWindow::new(Window::Last(300), clock.tick());
+        held.set_seconds(60);
+        let moves = (0..5).filter_map(|at| held.plan(0, 60 * at, [Some(1), None]));
+        let moves: Vec<Move> = moves.collect();
+        let mut all = Pages::from(pages(&[[].into()], &[moves], 5));
+        let starts = |page: Page| {
+            page.moves
+                .iter()
+                .map(|of| of.start / 60)
+                .collect::<Vec<_>>()
+        };
+        let parts = [2, 2, 9, 9].map(|slices| all.next(slices).map(starts));
+        let expected = [Some(vec![0, 1]), Some(vec![2, 3]), Some(vec![4]), None];
+        assert_eq!(parts, expected);
+        let read = [vec![Some(vec![0; 10]), None], vec![Some(vec![0; 20]), None]];
+        assert_eq!((record_bytes(&read), record_bytes(&[])), (Some(15), None));
+    }
 }
