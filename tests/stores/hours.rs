@@ -189,3 +189,56 @@ async fn a_series_and_a_moving_window_cost_few_commands() {
     fixture.advance(2);
     assert_eq!(last().await, counted + 3);
 }
+
+/// Both mounts of a service have one reader.
+#[tokio::test]
+async fn two_mounts_cost_what_one_costs() {
+    let mut fixture = Fixture::redis().await;
+    let pages = [0; 3].map(|_| Page::new(&fixture));
+    let [mut warm, one, first] = pages;
+    let second = Page::of(first.pulse());
+    let questions = [
+        "/api/overview?window=1h",
+        "/api/paths?window=1h&series=hits",
+        "/api/path?context=GET+/7&window=1h",
+        "/api/fix_first",
+        "/api/instances",
+        "/api/series?context=GET+/7&precision=60",
+        "/api/slowest_requests",
+        "/api/counters",
+        "/api/changes",
+        "/api/health",
+    ];
+    let mut commands = Vec::new();
+    for look in 0..3 {
+        fixture.advance(61);
+        let served = |context| Served {
+            second: NOW + 61 * (look + 1),
+            context,
+            nanos: 1_000_000,
+            outcome: Outcome::Success,
+        };
+        let requests: Vec<Served> = (0..20).map(served).collect();
+        warm.serve(&mut fixture, &requests).await;
+        // What the store itself holds, it holds for all pages.
+        for mounts in [&[&warm][..], &[&one], &[&first, &second]] {
+            let before = calls(&fixture, is_of_page).await;
+            for uri in questions {
+                for mount in mounts {
+                    mount.get(uri).await;
+                }
+            }
+            commands.push(calls(&fixture, is_of_page).await - before);
+        }
+    }
+    for look in commands.chunks(3) {
+        assert!(look[1] > 0, "{commands:?}");
+        assert_eq!(look[1], look[2], "by one mount and by two: {commands:?}");
+    }
+}
+
+/// Whether a command is none that the test sends itself.
+fn is_of_page(command: &str) -> bool {
+    let others = ["cmdstat_info", "cmdstat_client", "cmdstat_ping"];
+    !others.iter().any(|other| command.starts_with(other))
+}
