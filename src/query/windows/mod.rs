@@ -345,6 +345,7 @@ impl Windows {
         for (of, has_records) in unopened.zip(has_records) {
             state.include_first((ready.seconds(), of.start), has_records);
         }
+        turn.pause().await;
         state.held[ready.at].change(&page.moves, moved);
         state.make_room(ready.at, self.most_bytes)
     }

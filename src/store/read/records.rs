@@ -19,6 +19,9 @@ use crate::store::table_reads::{Purpose, TableRead, TableReader};
 /// Contexts whose records are read at once.
 const CONTEXTS_AT_ONCE: usize = 100;
 
+/// Slices of which their records are read at once.
+const SLICES_AT_ONCE: usize = 8;
+
 /// Contexts whose records are unpacked at once.
 const UNPACKED_AT_ONCE: usize = 8;
 
@@ -213,8 +216,11 @@ pub(super) async fn records_within(
         let reads = slices.slices.iter();
         let reads = reads.map(|slice| TableRead::Values(Table::records(*slice), fields.clone()));
         let reads: Vec<_> = reads.collect();
-        let mut answers = reader.read_tables(Purpose::Query, &reads).await?;
-        let mut by_slice: Vec<_> = slices.slices.iter().map(|_| answers.values()).collect();
+        let mut by_slice = Vec::with_capacity(reads.len());
+        for reads in reads.chunks(SLICES_AT_ONCE) {
+            let mut answers = reader.read_tables(Purpose::Query, reads).await?;
+            by_slice.extend(reads.iter().map(|_| answers.values()));
+        }
         for (at, context) in part.iter().enumerate() {
             if at % UNPACKED_AT_ONCE == 0 {
                 // Unpacking holds the runtime up for a while.

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use redis::{Value, pipe};
+use tokio::task::yield_now;
 
 use super::super::RedisStore;
 use super::super::read::Replies;
@@ -24,6 +25,8 @@ use crate::task::BoxFuture;
 const PER_NAME: usize = 4;
 /// The longest name of a context, also of one that another program has written.
 const MAX_NAME_BYTES: usize = 1_024;
+/// Names that are taken in at once.
+const NAMES_AT_ONCE: usize = 500;
 /// Bytes that are shown of a name that cannot be used.
 const SHOWN_BYTES: usize = 100;
 
@@ -101,7 +104,11 @@ impl RedisStore {
                 let reason = format!("of more than {MAX_NAMES} members only those are shown");
                 replies.problem(&key, reason);
             }
-            for member in members.iter().take(MAX_NAMES) {
+            for (at, member) in members.iter().take(MAX_NAMES).enumerate() {
+                if at % NAMES_AT_ONCE == 0 {
+                    // Many names hold the runtime up for a while.
+                    yield_now().await;
+                }
                 let name = text(member).filter(|name| name.len() <= MAX_NAME_BYTES);
                 let Some(name) = name else {
                     let member = bytes(member).unwrap_or_default();
@@ -206,8 +213,10 @@ impl RedisStore {
     ) -> Result<ExportedPage, StoreError> {
         let mut problems = Vec::new();
         let listing = self.read_listing(&mut problems).await?;
+        yield_now().await;
         let foreign = listing.foreign.clone();
         let listed = listing.into_contexts().into_iter();
+        yield_now().await;
         let (mut listed, others): (Vec<Listed>, Vec<Listed>) =
             listed.partition(|context| foreign.contains(&*context.id.name));
         listed.extend(others);
