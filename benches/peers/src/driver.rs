@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::hint::black_box;
 use std::pin::pin;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -25,12 +26,15 @@ pub(crate) struct Ground {
     front: Runtime,
     /// Runs a row's work outside of requests: flushes, exporters.
     back: Runtime,
+    /// How often a row that flushes does so.
+    flush_interval: Duration,
 }
 
 impl Ground {
     /// Starts both runtimes.
-    pub(crate) fn new() -> std::io::Result<Self> {
+    pub(crate) fn new(flush_interval: Duration) -> std::io::Result<Self> {
         Ok(Self {
+            flush_interval,
             front: Builder::new_current_thread().enable_all().build()?,
             back: Builder::new_multi_thread()
                 .worker_threads(1)
@@ -42,6 +46,10 @@ impl Ground {
     /// The runtime for work outside of requests.
     pub(crate) fn back(&self) -> &Handle {
         self.back.handle()
+    }
+
+    pub(crate) fn flush_interval(&self) -> Duration {
+        self.flush_interval
     }
 
     /// Runs on the thread of the requests.

@@ -22,6 +22,7 @@ mod table;
 mod workers;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use driver::Ground;
 use options::{Measure, Options, USAGE};
@@ -56,7 +57,11 @@ fn run(options: &Options) -> Result<(), Failure> {
         }
         return Ok(());
     }
-    let ground = Ground::new()?;
+    let flush_interval = match options.instructions_of {
+        Some(_) => instructions::FLUSH_INTERVAL,
+        None => Duration::from_secs(1),
+    };
+    let ground = Ground::new(flush_interval)?;
     if let Some(id) = &options.instructions_of {
         return instructions::child(&ground, id);
     }

@@ -1,4 +1,5 @@
-//! tower-pulse, as a service would use it: with all features, flushed once a second.
+//! tower-pulse, as a service would use it: with all features, flushed once a second unless
+//! instructions are counted.
 
 use std::time::Duration;
 
@@ -11,7 +12,8 @@ use crate::driver::{Ground, ROUTES};
 
 fn pulse(ground: &Ground) -> Result<Pulse, String> {
     let _inside = ground.back().enter();
-    let pulse = Pulse::builder().build();
+    let builder = Pulse::builder().flush_interval(ground.flush_interval());
+    let pulse = builder.build();
     let pulse = pulse.map_err(|error| error.to_string())?;
     record_slow_requests(&pulse);
     Ok(pulse)
