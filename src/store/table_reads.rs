@@ -200,7 +200,7 @@ pub trait TableReader: Sealed + Send + Sync {
         format!("{table:?}")
     }
 
-    /// Answers some reads, all at once where that is possible: by one lock in memory, by one pipeline in Redis.
+    /// Answers some reads in their order, in few round trips. A step of folding may come in between.
     fn read_tables<'a>(
         &'a self,
         purpose: Purpose,

@@ -242,12 +242,12 @@ impl Windows {
         &self,
         state: &mut WindowState,
         ready: &Ready,
-        pages: Vec<Page>,
+        mut pages: Pages,
         began: Option<Tick>,
         turn: &mut Turn<'_>,
     ) -> Result<(), QueryError> {
         let has_patience = || began.is_none_or(|began| self.clock.since(began) < PATIENCE);
-        let (mut pages, mut read, mut slices) = (Pages::from(pages), None, usize::MAX);
+        let (mut read, mut slices) = (None, state.slices_at_once());
         loop {
             let next = pages.next(slices).filter(|_| has_patience());
             let is_last = next.is_none();
@@ -268,7 +268,7 @@ impl Windows {
             let (next, taken_in) = tokio::join!(reading, taking_in);
             taken_in?;
             read = next?;
-            // Records may be larger than those by which the pages were made.
+            // Records may be larger than those of the open slices.
             let bytes = read.as_ref().and_then(|(_, records)| record_bytes(records));
             slices = bytes.map_or(slices, |bytes| state.groups.slices_at_once(bytes));
             if is_last {

@@ -17,23 +17,28 @@ pub(crate) struct Page {
     pub(crate) moves: Vec<Move>,
 }
 
-/// Pages that are read one after the other.
+/// The slices that are still to be read of each group.
 pub(crate) struct Pages(VecDeque<Page>);
 
-impl From<Vec<Page>> for Pages {
-    fn from(pages: Vec<Page>) -> Self {
-        Self(pages.into())
-    }
-}
-
 impl Pages {
-    /// Takes the next page, or only so many slices of it.
+    /// From the moves of each group in their order.
+    pub(crate) fn new(groups: &[Arc<[RecordId]>], moves: Vec<Vec<Move>>) -> Self {
+        let pages = groups.iter().zip(moves).enumerate();
+        let pages = pages.map(|(group, (contexts, moves))| Page {
+            group,
+            contexts: contexts.clone(),
+            moves,
+        });
+        Self(pages.filter(|page| !page.moves.is_empty()).collect())
+    }
+
+    /// The next page of at most so many slices: the first one of each group, then the second of each, and so on.
     pub(crate) fn next(&mut self, slices: usize) -> Option<Page> {
         let mut page = self.0.pop_front()?;
         if page.moves.len() > slices {
             let moves = page.moves.split_off(slices);
             let contexts = page.contexts.clone();
-            self.0.push_front(Page {
+            self.0.push_back(Page {
                 contexts,
                 moves,
                 ..page
@@ -65,27 +70,6 @@ pub(crate) async fn read_page(
     Ok((page, records))
 }
 
-/// Pages of at most so many slices, from the moves of each group in their order: the first page of each group, then the
-/// second of each, and so on.
-pub(crate) fn pages(groups: &[Arc<[RecordId]>], moves: &[Vec<Move>], slices: usize) -> Vec<Page> {
-    let most = moves.iter().map(Vec::len).max().unwrap_or(0);
-    let mut pages = Vec::new();
-    for first in (0..most).step_by(slices) {
-        for (group, moves) in moves.iter().enumerate() {
-            let moves = moves.iter().skip(first).take(slices);
-            let moves: Vec<Move> = moves.copied().collect();
-            if !moves.is_empty() {
-                pages.push(Page {
-                    group,
-                    contexts: groups[group].clone(),
-                    moves,
-                });
-            }
-        }
-    }
-    pages
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,22 +78,32 @@ mod tests {
     use crate::query::windows::held::HeldWindow;
 
     #[test]
-    fn a_page_of_large_records_is_read_in_parts() {
+    fn each_group_has_a_page_before_one_has_the_next() {
         let (clock, _) = Clock::manual(0);
         let mut held = HeldWindow::new(Window::Last(300), clock.tick());
         held.set_seconds(60);
-        let moves = (0..5).filter_map(|at| held.plan(0, 60 * at, [Some(1), None]));
-        let moves: Vec<Move> = moves.collect();
-        let mut all = Pages::from(pages(&[[].into()], &[moves], 5));
-        let starts = |page: Page| {
-            page.moves
-                .iter()
-                .map(|of| of.start / 60)
-                .collect::<Vec<_>>()
+        let moves = |slices| {
+            let moves = (0..slices).filter_map(|at| held.plan(0, 60 * at, [Some(1), None]));
+            moves.collect::<Vec<Move>>()
         };
-        let parts = [2, 2, 9, 9].map(|slices| all.next(slices).map(starts));
-        let expected = [Some(vec![0, 1]), Some(vec![2, 3]), Some(vec![4]), None];
-        assert_eq!(parts, expected);
+        let groups = [0; 3].map(|_| [].into());
+        let mut pages = Pages::new(&groups, vec![moves(5), moves(0), moves(3)]);
+        let mut next = |slices| {
+            let page = pages.next(slices)?;
+            let starts = page.moves.iter().map(|of| of.start / 60);
+            Some((page.group, starts.collect::<Vec<_>>()))
+        };
+        assert_eq!(next(2), Some((0, vec![0, 1])));
+        assert_eq!(next(2), Some((2, vec![0, 1])));
+        // Records may turn out larger, or smaller.
+        assert_eq!(next(1), Some((0, vec![2])));
+        assert_eq!(next(9), Some((2, vec![2])));
+        assert_eq!(next(9), Some((0, vec![3, 4])));
+        assert_eq!(next(9), None);
+    }
+
+    #[test]
+    fn missing_records_have_no_bytes() {
         let read = [vec![Some(vec![0; 10]), None], vec![Some(vec![0; 20]), None]];
         assert_eq!((record_bytes(&read), record_bytes(&[])), (Some(15), None));
     }

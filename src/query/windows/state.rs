@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::groups::ContextGroups;
 use super::held::{HeldWindow, Move};
 use super::open_slices::{OpenSlice, OpenSlices, is_open};
-use super::pages::{Page, pages};
+use super::pages::Pages;
 use super::points::Point;
 use super::sums::{PartSums, Summary};
 use crate::clock::{Clock, Tick};
@@ -240,12 +240,12 @@ impl WindowState {
     }
 
     /// The slices that leave a window, or leave one of its parts for the other.
-    pub(crate) fn leaving(&self, ready: &Ready) -> Vec<Page> {
+    pub(crate) fn leaving(&self, ready: &Ready) -> Pages {
         self.moves(ready, Move::is_leaving)
     }
 
     /// The slices that enter a window, newest first.
-    pub(crate) fn entering(&self, ready: &Ready) -> Vec<Page> {
+    pub(crate) fn entering(&self, ready: &Ready) -> Pages {
         self.moves(ready, |of| !of.is_leaving())
     }
 
@@ -256,7 +256,7 @@ impl WindowState {
             .slices_at_once(record_bytes.unwrap_or(UNKNOWN_RECORD_BYTES))
     }
 
-    fn moves(&self, ready: &Ready, is_wanted: impl Fn(&Move) -> bool) -> Vec<Page> {
+    fn moves(&self, ready: &Ready, is_wanted: impl Fn(&Move) -> bool) -> Pages {
         let (held, seconds) = (&self.held[ready.at], ready.seconds());
         let groups = self.groups.groups();
         let of_window = ready.parts.iter();
@@ -279,8 +279,7 @@ impl WindowState {
             });
             moves.collect::<Vec<_>>()
         };
-        let moves: Vec<_> = (0..groups.len()).map(of_group).collect();
-        pages(groups, &moves, self.slices_at_once())
+        Pages::new(groups, (0..groups.len()).map(of_group).collect())
     }
 
     /// How many slices of each part are not in the sums of every context yet.

@@ -1,0 +1,183 @@
+//! Tests of histograms: buckets, merging and quantiles.
+
+use super::*;
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+fn of(nanos: &[u64]) -> Histogram {
+    Histogram::new(SCALE, nanos.iter().map(|v| (bucket_of(*v) as u16, 1)))
+}
+
+fn merged(a: &Histogram, b: &Histogram) -> Histogram {
+    let mut both = a.clone();
+    both.merge(b);
+    both
+}
+
+/// The exact nearest-rank quantile.
+fn exact(values: &mut [u64], q: f64) -> f64 {
+    values.sort_unstable();
+    let rank = ((q * values.len() as f64).ceil() as usize).max(1);
+    values[rank - 1] as f64 / 1e9
+}
+
+#[test]
+fn the_error_is_that_of_the_scale() {
+    let error = |scale| Histogram::new(scale, []).error();
+    assert!((error(SCALE) - 0.0217).abs() < 1e-4);
+    assert!((error(COARSE_SCALE) - 0.0864).abs() < 1e-4);
+    assert!((error(0) - 1.0 / 3.0).abs() < 1e-9);
+}
+
+#[test]
+fn a_histogram_takes_the_memory_of_its_own_buckets() {
+    let full = || Histogram::new(SCALE, (0..BUCKETS as u16).map(|index| (index, 1)));
+    let mut histogram = full();
+    histogram.merge(&full());
+    assert!(histogram.buckets.capacity() <= BUCKETS + SLACK);
+    histogram.coarsen(COARSE_SCALE);
+    assert_eq!(histogram.buckets.len(), BUCKETS / 4);
+    assert!(histogram.buckets.capacity() <= BUCKETS / 4 + SLACK);
+}
+
+#[test]
+fn the_range_is_1_us_to_1_h() {
+    assert_eq!(bucket_of(0), 0);
+    assert_eq!(bucket_of(1_000), 0);
+    assert_eq!(bucket_of(1_044), 0);
+    assert_eq!(bucket_of(1_045), 1);
+    assert_eq!(bucket_of(1_999), 15);
+    assert_eq!(bucket_of(2_000), 16);
+    assert_eq!(bucket_of(3_600_000_000_000), BUCKETS - 1);
+    assert_eq!(bucket_of(u64::MAX), BUCKETS - 1);
+    assert!(lower_bound(BUCKETS as u16, SCALE) > 3_600.0);
+}
+
+#[test]
+fn every_bucket_begins_at_its_bound() {
+    for index in 1..BUCKETS {
+        let first = (lower_bound(index as u16, SCALE) * 1e9).ceil() as u64;
+        assert_eq!((bucket_of(first), bucket_of(first - 1)), (index, index - 1));
+    }
+}
+
+#[test]
+fn an_empty_histogram_has_no_quantile() {
+    assert_eq!(Histogram::default().quantile(0.5), None);
+    assert!(Histogram::default().is_empty());
+    assert!(!of(&[1_000]).is_empty());
+}
+
+#[test]
+fn a_quantile_is_limited_to_the_smallest_and_largest_duration() {
+    let histogram = of(&[2_000_000]);
+    let within = |min, max| histogram.quantile_within(0.5, min, max);
+    let middle = histogram.quantile(0.5);
+    assert_eq!(within(None, None), middle);
+    assert_eq!(within(Some(1e-3), Some(3e-3)), middle);
+    assert_eq!(within(Some(3e-3), None), Some(3e-3));
+    assert_eq!(within(None, Some(1e-3)), Some(1e-3));
+    assert_eq!(
+        Histogram::default().quantile_within(0.5, Some(1.0), None),
+        None
+    );
+}
+
+#[test]
+fn an_empty_histogram_takes_the_scale_of_the_coarser_one() {
+    let fine = of(&[2_000_000, 2_500_000]);
+    let mut coarse = fine.clone();
+    coarse.coarsen(COARSE_SCALE);
+    let (empty, empty_coarse) = (of(&[]), Histogram::new(COARSE_SCALE, []));
+    assert_eq!(merged(&empty, &fine), fine);
+    assert_eq!(merged(&empty, &coarse), coarse);
+    assert_eq!(merged(&empty_coarse, &fine), coarse);
+}
+
+#[test]
+fn buckets_without_durations_are_left_out() {
+    let pairs = [(3, 0), (7, 2), (9, 0)];
+    for histogram in [
+        Histogram::new(SCALE, pairs),
+        Histogram::from_sorted(SCALE, pairs.to_vec()),
+        Histogram::from_counts(&[0, 0, 0, 0, 0, 0, 0, 2, 0, 0]),
+    ] {
+        assert_eq!(histogram.buckets(), [(7, 2)]);
+    }
+}
+
+/// Durations of all magnitudes, so that small ones are tested as often as large ones.
+fn durations() -> impl Strategy<Value = u64> {
+    (1_000f64.log2()..3.6e12f64.log2()).prop_map(|exponent| exponent.exp2() as u64)
+}
+
+proptest! {
+    #[test]
+    fn a_bucket_holds_what_lies_between_its_bounds(nanos in durations()) {
+        let index = bucket_of(nanos) as u16;
+        let seconds = nanos as f64 / 1e9;
+        // Half a nanosecond in a microsecond of tolerance, as the bounds are rounded.
+        prop_assert!(lower_bound(index, SCALE) <= seconds * (1.0 + 1e-12));
+        prop_assert!(seconds < lower_bound(index + 1, SCALE) * (1.0 + 1e-12));
+    }
+
+    #[test]
+    fn histograms_that_are_merged_at_once_are_those_that_are_merged_one_by_one(parts in vec((vec(durations(), 0..40), 2..=6u8), 0..6)) {
+        // A finer scale than ours has buckets beyond the array.
+        let parts: Vec<_> = parts.into_iter().map(|(values, scale)| match scale {
+            0..=SCALE => {
+                let mut part = of(&values);
+                part.coarsen(scale);
+                part
+            }
+            _ => Histogram::new(scale, values.into_iter().map(|nanos| ((nanos % 60_000) as u16, 1))),
+        }).collect();
+        let mut merged = parts.first().cloned().unwrap_or_default();
+        let mut expected = merged.clone();
+        for part in parts.iter().skip(1) {
+            expected.merge(part);
+        }
+        merged.merge_all(&parts.iter().skip(1).collect::<Vec<_>>());
+        prop_assert_eq!(merged, expected);
+    }
+
+    #[test]
+    fn quantiles_are_within_the_stated_bound(mut values in vec(durations(), 1..300), q in 0.0..=1.0f64) {
+        let mut histogram = of(&values);
+        let exact = exact(&mut values, q);
+        let fine = histogram.quantile(q).expect("not empty");
+        prop_assert!((fine / exact - 1.0).abs() <= 0.022, "{} for {}", fine, exact);
+        histogram.coarsen(COARSE_SCALE);
+        let coarse = histogram.quantile(q).expect("not empty");
+        prop_assert!((coarse / exact - 1.0).abs() <= 0.09, "{} for {}", coarse, exact);
+    }
+
+    #[test]
+    fn what_is_below_a_target_is_exact_for_one_within_the_stated_bound(values in vec(durations(), 1..300), target in durations(), coarse in any::<bool>()) {
+        let mut histogram = of(&values);
+        if coarse {
+            histogram.coarsen(COARSE_SCALE);
+        }
+        let (error, target) = (histogram.error() + 1e-6, target as f64 / 1e9);
+        let exact = |target: f64| values.iter().filter(|nanos| (**nanos as f64 / 1e9) < target).count() as u64;
+        let below = histogram.count_below(target);
+        let (least, most) = (exact(target / (1.0 + error)), exact(target / (1.0 - error)));
+        prop_assert!((least..=most).contains(&below), "{} <= {} <= {}", least, below, most);
+    }
+
+    #[test]
+    fn merging_loses_nothing_in_any_order(a in vec(any::<u64>(), 0..50), b in vec(durations(), 0..50), c in vec(durations(), 0..50), coarse in any::<bool>()) {
+        let all = [a.clone(), b.clone(), c.clone()].concat();
+        let (a, mut b, c) = (of(&a), of(&b), of(&c));
+        if coarse {
+            b.coarsen(COARSE_SCALE);
+        }
+        let left = merged(&merged(&a, &b), &c);
+        prop_assert_eq!(left.count(), all.len() as u64);
+        prop_assert_eq!(&left, &merged(&a, &merged(&b, &c)));
+        prop_assert_eq!(&left, &merged(&c, &merged(&b, &a)));
+        if !coarse {
+            prop_assert_eq!(&left, &of(&all));
+        }
+    }
+}
